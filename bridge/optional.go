@@ -17,14 +17,6 @@ type AnnouncesChanges interface {
 	AnnounceChanges(changed func(method string)) (stop func())
 }
 
-// ListensToChanges is an Upstream that may be open without receiving the server's own notifications, such as
-// changes of lists. It reports false while it does not receive them.
-type ListensToChanges interface{ ListensToChanges() bool }
-
-// StopsListening is a Client that is notified when an open connection stops receiving the server's own
-// notifications. A ListensToChanges calls it after it has begun to report false.
-type StopsListening interface{ MissesChanges() }
-
 // BoundsOpenings is an Adapter that limits concurrent openings itself. It returns the longest wait before an
 // opening starts, in addition to the time for the handshake.
 type BoundsOpenings interface{ BoundsOpenings() time.Duration }

@@ -73,9 +73,6 @@ func TestUpstreamNoStandalone(t *testing.T) {
 				if gone := rest.Gones(); len(gone) > 0 {
 					t.Errorf("Gone(%v)", gone)
 				}
-				if d, ok := up.(bridge.ListensToChanges); !ok || d.ListensToChanges() {
-					t.Error("it is not said that changes of lists will not be heard")
-				}
 				_ = up.Close(t.Context())
 			})
 		})
@@ -117,71 +114,6 @@ func TestUpstreamStandsStill(t *testing.T) {
 		o := <-adaptertest.Go(t.Context(), t, up, nil, ask)
 		if took := time.Since(began); !errors.Is(o.Err, bridge.ErrTimeout) || took != signIn+5*time.Minute {
 			t.Errorf("the call ended after %v with %v, want a time-out after %v", took, o.Err, signIn+5*time.Minute)
-		}
-	})
-}
-
-// misser counts the calls of MissesChanges.
-type misser struct {
-	*adaptertest.Client
-	told atomic.Int64
-}
-
-func (m *misser) MissesChanges() { m.told.Add(1) }
-
-// While the standalone stream is broken off the connection says that it does not
-// hear what the server says, and tells it when that begins.
-func TestUpstreamMissesChanges(t *testing.T) {
-	s := &script{session: "s"}
-	var tries atomic.Int64
-	s.get = func(w http.ResponseWriter, r *http.Request) {
-		switch tries.Add(1) {
-		case 1, 4:
-			events(w)
-			backoff.For(r.Context(), 30*time.Second)
-		case 5:
-			events(w)
-			backoff.For(r.Context(), time.Hour)
-		default:
-			w.WriteHeader(500)
-		}
-	}
-	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-		h := &misser{Client: rest}
-		up := open(t, a, h)
-		d := up.(bridge.ListensToChanges)
-		if !d.ListensToChanges() || h.told.Load() != 0 {
-			t.Error("it is deaf, though the stream is open")
-		}
-		deafFor := func() (n time.Duration) {
-			for !d.ListensToChanges() {
-				wiretest.Advance(100 * time.Millisecond)
-				synctest.Wait()
-				n += 100 * time.Millisecond
-			}
-			return n
-		}
-		wiretest.Advance(30*time.Second + time.Millisecond)
-		synctest.Wait()
-		if d.ListensToChanges() || h.told.Load() != 1 {
-			t.Errorf("deaf is %v and told of %d times, after the stream has broken", !d.ListensToChanges(), h.told.Load())
-		}
-		if n := deafFor(); n < 5*time.Second || tries.Load() != 4 {
-			t.Errorf("deaf for %v, %d tries", n, tries.Load())
-		}
-		told := h.told.Load()
-		wiretest.Advance(30*time.Second + time.Millisecond)
-		synctest.Wait()
-		if d.ListensToChanges() || h.told.Load() != told+1 {
-			t.Errorf("deaf is %v and told of %d times, after it has broken again", !d.ListensToChanges(), h.told.Load()-told)
-		}
-		if deafFor(); tries.Load() != 5 {
-			t.Errorf("%d tries", tries.Load())
-		}
-		told = h.told.Load()
-		_ = up.Close(t.Context())
-		if h.told.Load() != told { // others that are open may hear of the same
-			t.Error("that it is closed is told as if it had broken off")
 		}
 	})
 }

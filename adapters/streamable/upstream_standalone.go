@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 
 	"github.com/mcp-bridge/bridge/bridge/conn"
@@ -101,24 +100,11 @@ func (w *wire) listen() {
 		if res != nil {
 			s.follow(res, began)
 		}
-		w.streamLost()
 		if !again || backoff.For(w.listening, s.pause()) != nil {
 			return
 		}
 		began = time.Now()
 		res, again = s.attempt(w.listening)
-	}
-}
-
-// streamLost records that no standalone stream is open, and reports it to rest, as changes may be
-// missed. The end of the connection is not reported: other connections may get the changes.
-func (w *wire) streamLost() {
-	if w.listening.Err() != nil {
-		return
-	}
-	w.notListening.Store(true)
-	if h, ok := w.rest.(bridge.StopsListening); ok {
-		h.MissesChanges()
 	}
 }
 
@@ -149,7 +135,6 @@ func (s *standalone) attempt(ctx context.Context) (res *http.Response, again boo
 		return nil, s.refused(res)
 	}
 	s.opened = true
-	s.w.notListening.Store(false)
 	return res, true
 }
 

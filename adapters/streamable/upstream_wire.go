@@ -22,7 +22,6 @@ type wire struct {
 	link
 	listening         context.Context // ends when the standalone stream is not needed any more
 	stopListening     context.CancelFunc
-	notListening      atomic.Bool // the standalone stream was tried and is not open now
 	clientNotified    atomic.Bool // rest.Gone was called, or is about to be
 	unknownInitialize atomic.Bool // the server answered initialize with 404: it does not have the method
 	greeting
@@ -205,10 +204,6 @@ func (w *wire) shut() {
 	w.wg.Wait()
 	w.cancelForce()
 }
-
-// ListensToChanges implements bridge.ListensToChanges. It is false if the server has no standalone
-// stream, or while that stream is broken.
-func (w *wire) ListensToChanges() bool { return w.listening.Err() == nil && !w.notListening.Load() }
 
 // Attributes implements bridge.Attributing: a question on the stream of a call belongs to that
 // call.

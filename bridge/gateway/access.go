@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
 
 	"github.com/mcp-bridge/bridge/bridge/filter"
@@ -13,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
@@ -128,14 +130,56 @@ func (g *Gateway) allowed(s *server, name, principal string) error {
 	return &bridge.Error{Kind: bridge.ErrDenied, Public: "this caller may use no server"}
 }
 
-// Shared returns the shared connections to a server, and its forwarded headers; nil without
-// sharing. Sessions of other instances join them without guards for clients: these guards
-// run at the other instance.
-func (g *Gateway) Shared(name string) (*share.Hubs, []bridge.Forward) {
-	if s := g.table.Load().named[name]; s != nil && (s.share == SharePrincipal || s.share == ShareAll) {
-		return s.shared, s.o.Forward
+// Joined is the use of a shared connection by another instance's session. A server that is
+// removed or replaced waits for its calls.
+type Joined struct {
+	*share.View
+	s *server
+}
+
+// Call makes a call over the shared connection.
+func (j *Joined) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	defer j.s.reports.CountOther()()
+	return j.View.Call(ctx, r)
+}
+
+// Join joins the shared connection to a server for a session of another instance, where the
+// guards for clients run. It also returns the server's forwarded headers.
+func (g *Gateway) Join(name string, from bridge.Caller, rest bridge.Client) (*Joined, []bridge.Forward, error) {
+	s := g.table.Load().named[name]
+	if s == nil || s.share != SharePrincipal && s.share != ShareAll {
+		return nil, nil, bridge.ErrUnknownServer
 	}
-	return nil, nil
+	v, err := s.shared.Join(from, rest, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Joined{v, s}, s.o.Forward, nil
+}
+
+// CallPool makes the call of another instance's stateless client. A server that is removed or
+// replaced waits for it, unless it is a subscription.
+func (g *Gateway) CallPool(ctx context.Context, name string, r *bridge.Request) (*jsonrpc.Message, error) {
+	var arrival report.Arrival
+	g.reports.Look(&arrival)
+	defer arrival.Found()
+	s := g.table.Load().named[name]
+	if s == nil {
+		return nil, bridge.ErrUnknownServer
+	}
+	if r.Method != era.Listen {
+		defer s.reports.CountOther()()
+	}
+	arrival.Found()
+	return s.pool.Here(ctx, r)
+}
+
+// ReleaseShared closes the idle shared connection of a server's sessions with that key, which
+// share.Hubs makes, once another instance owns it.
+func (g *Gateway) ReleaseShared(name, key string) {
+	if s := g.table.Load().named[name]; s != nil && (s.share == SharePrincipal || s.share == ShareAll) {
+		s.shared.Leave(key)
+	}
 }
 
 // Pool returns the pool that serves a server's stateless clients; nil for an unknown server.

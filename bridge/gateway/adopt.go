@@ -102,8 +102,8 @@ func (s *Session) record() session.Record {
 	return s.held.Record
 }
 
-// keep changes the stored record of the session, and has it saved. keep does not wait, because callers hold locks of
-// their own. A session that ends is saved once more, by unkeep.
+// keep changes the record and saves it in a goroutine, since callers hold locks of their own. The end
+// of the session saves the record once more: see forget.
 func (s *Session) keep(change func(*session.Record)) {
 	s.mu.Lock()
 	change(&s.held.Record)
@@ -115,12 +115,14 @@ func (s *Session) keep(change func(*session.Record)) {
 	}
 	s.mu.Unlock()
 	if begins {
-		s.b.workers.Run(s.save)
+		if !s.b.workers.Run(s.save) {
+			s.wg.Done() // the gateway is closed
+		}
 	}
 }
 
-// save saves the record until nothing has changed meanwhile. Only one save runs at a time, so that the last state is
-// stored.
+// save saves the record until it no longer changes meanwhile. Only one runs at a time, so that the store
+// gets the last state last.
 func (s *Session) save() {
 	defer s.wg.Done()
 	s.mu.Lock()

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -457,6 +458,63 @@ func TestTableWaitsForCallsThatBegin(t *testing.T) {
 				if gone := b.left(); gone != "one two" {
 					t.Errorf("gone: %q, want two as well, at once", gone)
 				}
+			})
+		})
+	}
+}
+
+// A server that is removed waits for the calls of other instances' clients, which those instances report.
+func TestTableWaitsForOtherInstances(t *testing.T) {
+	for _, tunnel := range []bool{false, true} {
+		t.Run(fmt.Sprintf("tunnel %t", tunnel), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hold := make(chan struct{})
+				f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+					if m.Method != "tools/call" {
+						return false
+					}
+					id := bytes.Clone(m.ID)
+					go func() {
+						<-hold
+						w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"done":true}}`, id))
+					}()
+					return true
+				}}
+				b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: SharePrincipal}}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})
+				defer b.Close(context.Background())
+				call := func() (*jsonrpc.Message, error) {
+					if !tunnel {
+						m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a",`+statelessMeta+`}}`)
+						g, _ := NewStateless("fake", "", m)
+						return b.CallPool(t.Context(), "fake", &bridge.Request{Message: m, From: g.From, Back: (&StatelessClient{Back: &stream{}})})
+					}
+					m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`)
+					from := bridge.Caller{Revision: era.LatestLegacy, Capabilities: []byte("{}"), Params: []byte(bridgetest.InitializeParams)}
+					j, _, err := b.Join("fake", from, bridge.Nobody{})
+					if err != nil {
+						return nil, err
+					}
+					return j.Call(t.Context(), &bridge.Request{Message: m, From: &from})
+				}
+				answer := make(chan string, 1)
+				go func() {
+					a, err := call()
+					answer <- bridgetest.Text(a) + fmt.Sprint(err)
+				}()
+				synctest.Wait()
+				gone := make(chan string, 1)
+				if err := b.Apply(Change{Drain: time.Minute, Gone: func(name string) { gone <- name }}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(30 * time.Second)
+				if len(gone) > 0 {
+					t.Error("it is gone, and a call of another instance is in flight")
+				}
+				close(hold)
+				if got := <-answer; !strings.Contains(got, `"done":true`) {
+					t.Errorf("the call: %s", got)
+				}
+				<-gone
 			})
 		})
 	}

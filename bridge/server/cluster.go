@@ -152,24 +152,16 @@ type shared struct{ s *Server }
 
 // Join implements home.Gateway.
 func (s shared) Join(server string, from bridge.Caller, rest bridge.Client) (placement.SharedConnection, []bridge.Forward, error) {
-	hubs, forward := s.s.b.Shared(server)
-	if hubs == nil {
-		return nil, nil, bridge.ErrUnknownServer
-	}
-	v, err := hubs.Join(from, rest, false)
-	if err != nil {
+	j, forward, err := s.s.b.Join(server, from, rest)
+	if err != nil { // a nil *Joined must not become an interface
 		return nil, nil, err
 	}
-	return v, forward, nil
+	return j, forward, nil
 }
 
 // CallPool implements home.Gateway.
 func (s shared) CallPool(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error) {
-	p := s.s.b.Pool(server)
-	if p == nil {
-		return nil, bridge.ErrUnknownServer
-	}
-	return p.Here(ctx, r)
+	return s.s.b.CallPool(ctx, server, r)
 }
 
 // Release implements home.Gateway.
@@ -177,9 +169,8 @@ func (s shared) Release(server, key string) {
 	if p := s.s.b.Pool(server); p != nil {
 		p.LeaveOwner(key)
 	}
-	of, ours := strings.CutPrefix(key, placement.SessionAffinity)
-	if hubs, _ := s.s.b.Shared(server); hubs != nil && (ours || key == "") {
-		hubs.Leave(of)
+	if of, ours := strings.CutPrefix(key, placement.SessionAffinity); ours || key == "" {
+		s.s.b.ReleaseShared(server, of)
 	}
 }
 

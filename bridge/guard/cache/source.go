@@ -69,11 +69,6 @@ func (s *Source) drop(which func(*key) bool) {
 	s.cache.drop(func(k *key) bool { return s.concerns(k) && which(k) })
 }
 
-// Opened implements lane.Observer, and so do Closed and Deaf: they change no list.
-func (s *Source) Opened()       {}
-func (s *Source) Closed()       {}
-func (s *Source) NotListening() {}
-
 // Notified handles a notification of the server about changes.
 func (s *Source) Notified(n *jsonrpc.Message) {
 	if s != nil {

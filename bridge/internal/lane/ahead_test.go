@@ -62,7 +62,7 @@ func TestStartAhead(t *testing.T) {
 			if err := call(t, l, "x", "{}"); err != nil {
 				t.Error(err)
 			}
-		}, []string{"start", "open", "Opened", "x"}, 1},
+		}, []string{"start", "open", "x"}, 1},
 		"unused":   {nil, func(*testing.T, *lane.Options, *starter, func()) { time.Sleep(time.Hour) }, []string{"start", "stop"}, 0},
 		"for ever": {func(o *lane.Options) { o.Idle = 0 }, func(*testing.T, *lane.Options, *starter, func()) { time.Sleep(10 * time.Minute) }, []string{"start", "stop"}, 0},
 		"stopped":  {nil, func(_ *testing.T, _ *lane.Options, _ *starter, stop func()) { stop() }, []string{"start", "stop"}, 0},

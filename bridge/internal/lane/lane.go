@@ -86,11 +86,10 @@ type conn struct {
 }
 
 var (
-	_ bridge.Client         = (*conn)(nil)
-	_ bridge.StopsListening = (*conn)(nil)
-	_ bridge.Roomy          = (*conn)(nil)
-	_ bridge.Tapped         = (*conn)(nil)
-	_ Conn                  = (*conn)(nil)
+	_ bridge.Client = (*conn)(nil)
+	_ bridge.Roomy  = (*conn)(nil)
+	_ bridge.Tapped = (*conn)(nil)
+	_ Conn          = (*conn)(nil)
 )
 
 // New returns a lane on behalf of from. It opens nothing yet.
@@ -122,9 +121,6 @@ func (l *Lane) State() State {
 	case l.closed != nil:
 		return Ended
 	case l.conn != nil:
-		if d, ok := l.conn.raw.(bridge.ListensToChanges); ok && !d.ListensToChanges() {
-			return NotListening
-		}
 		return Open
 	case l.lost != nil:
 		return Lost
@@ -461,7 +457,6 @@ func (l *Lane) closeIdle() {
 
 // retire closes a connection that the lane no longer uses.
 func (l *Lane) retire(c *conn) {
-	l.observer.Closed()
 	if l.stay != nil && l.stay.HandedOver() {
 		if p, ok := c.raw.(bridge.Resumable); ok {
 			p.Detach()
@@ -542,9 +537,6 @@ func (l *Lane) nextStart() time.Time {
 	}
 	return again
 }
-
-// MissesChanges implements bridge.StopsListening.
-func (c *conn) MissesChanges() { c.l.observer.NotListening() }
 
 // Notify passes on a notification that belongs to no call.
 func (c *conn) Notify(n *jsonrpc.Message) {

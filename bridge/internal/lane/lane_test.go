@@ -91,13 +91,10 @@ func (conn) Notify(context.Context, *bridge.Request) error { return nil }
 func (c conn) Close(context.Context) error                 { c.s.note("close"); return nil }
 
 // The following methods implement Observer, Gate and Health.
-func (s *server) Opened() { s.note("Opened") }
-func (s *server) Closed() { s.note("Closed") }
 func (s *server) Reopened(lost bool) {
 	s.note(map[bool]string{true: "Reopened lost", false: "Reopened"}[lost])
 }
 func (s *server) Replaced()                 { s.note("Replaced") }
-func (s *server) NotListening()             { s.note("Deaf") }
 func (s *server) Notified(*jsonrpc.Message) { s.note("Heard") }
 func (s *server) Ended()                    { s.note("Ended") }
 func (s *server) Notify(*jsonrpc.Message)   { s.note("Notify") }
@@ -203,13 +200,13 @@ func TestDoors(t *testing.T) {
 		}{
 			{"nothing yet", func() {}, lane.Idle, nil},
 			{"a call", func() { _ = call(t, l, "resources/subscribe", `{"uri":"a:"}`) }, lane.Open,
-				[]string{"Pass", "open", "Opening", "Opened", "through the gate", "resources/subscribe"}},
+				[]string{"Pass", "open", "Opening", "through the gate", "resources/subscribe"}},
 			{"a ping", func() { _ = l.Ping(t.Context(), time.Second) }, lane.Open, []string{"ping"}},
 			{"a notification", func() { s.rest.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"x"}`)) }, lane.Open, []string{"Heard", "Notify"}},
-			{"a loss", func() { s.fails.Store(true); s.rest.Gone(errors.New("it died")) }, lane.Lost, []string{"Closed", "close"}},
+			{"a loss", func() { s.fails.Store(true); s.rest.Gone(errors.New("it died")) }, lane.Lost, []string{"close"}},
 			{"another connection", func() { s.fails.Store(false); time.Sleep(time.Minute) }, lane.Open,
-				[]string{"open", "Opening", "Opened", "resources/subscribe", "Reopened lost"}},
-			{"the end", func() { _ = l.Close(t.Context()) }, lane.Ended, []string{"Ended", "Closed", "close"}},
+				[]string{"open", "Opening", "resources/subscribe", "Reopened lost"}},
+			{"the end", func() { _ = l.Close(t.Context()) }, lane.Ended, []string{"Ended", "close"}},
 		} {
 			step.do()
 			got := s.take()
@@ -313,7 +310,7 @@ func TestGoneIdle(t *testing.T) {
 		if !all[0].GoneIdle(why) || all[0].GoneIdle(why) {
 			t.Error("a connection without calls can be closed once")
 		}
-		if got := s.take(); !slices.Equal(got, []string{"Closed", "close"}) {
+		if got := s.take(); !slices.Equal(got, []string{"close"}) {
 			t.Errorf("it was %q", got)
 		}
 		began := time.Now()

@@ -89,17 +89,11 @@ type Ends struct {
 // Observer receives the events of a lane's connections in order, before the lane's Client does. It must not
 // block or call the lane.
 type Observer interface {
-	// Opened reports an open connection. The former connection may not be closed yet.
-	Opened()
-	// Closed reports that a connection is closed.
-	Closed()
 	// Reopened reports an open connection that is not the first one. lost means that the one before ended by
 	// itself, and not because it was idle.
 	Reopened(lost bool)
 	// Replaced reports that the server came back as another: see bridge.ErrReplaced.
 	Replaced()
-	// NotListening reports that the connection does not receive the server's own notifications for now.
-	NotListening()
 	// Notified reports a notification that belongs to no call.
 	Notified(n *jsonrpc.Message)
 	// Ended reports that the lane opens no more connections.
@@ -149,9 +143,8 @@ type State int
 const (
 	Idle State = iota // no connection: none was needed yet, or it was idle
 	Open
-	NotListening // open, but it does not receive the server's own notifications for now
-	Lost         // it ended by itself or could not be opened, and there is no other
-	Ended        // the lane was closed
+	Lost  // it ended by itself or could not be opened, and there is no other
+	Ended // the lane was closed
 )
 
 // errNoRoom means that the bridge itself has no room for another connection.

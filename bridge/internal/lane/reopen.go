@@ -67,7 +67,6 @@ func (l *Lane) attempt() (*conn, error) {
 	}
 	c.up = applyEdits(c.raw, opened(c, c.raw, err))
 	if err == nil {
-		l.observer.Opened()
 		if err = l.restore(ctx, c); err != nil {
 			l.o.Health.Greeted(l.caller.Principal, c.up.Server()) // the server works, as another
 			return c, err

@@ -161,11 +161,8 @@ func TestSure(t *testing.T) {
 // unseen is an Observer that ignores everything.
 type unseen struct{}
 
-func (unseen) Opened()                   {}
-func (unseen) Closed()                   {}
 func (unseen) Reopened(bool)             {}
 func (unseen) Replaced()                 {}
-func (unseen) NotListening()             {}
 func (unseen) Ended()                    {}
 func (unseen) Notified(*jsonrpc.Message) {}
 

@@ -149,7 +149,7 @@ func (l *link) receive() error {
 			return err
 		case over != nil:
 			l.a.o.Log.Warn("message dropped", "why", in.Why(l.a.o.MaxMessage), "id", string(over.ID()))
-			l.Unkept(&in, over.ID(), l.a.o.MaxMessage) // fails its own call only
+			l.AnswerNotKept(&in, over.ID(), l.a.o.MaxMessage) // fails its own call only
 		case len(bytes.TrimSpace(line.B)) == 0:
 			line.Free()
 		default:

@@ -176,6 +176,7 @@ type Server struct {
 	name   string
 	speaks func() string
 	calls  atomic.Int64
+	others atomic.Int64 // calls of other instances' clients
 }
 
 // Server returns the Server of that name. speaks returns its last known revision, or nothing.
@@ -187,6 +188,12 @@ func (r *Reporter) Server(name string, speaks func() string) *Server {
 // receiver.
 func (s *Server) Calls() int64 { return s.calls.Load() }
 
+// CountOther counts a call of another instance's client, which that instance reports. done ends the call.
+func (s *Server) CountOther() (done func()) {
+	s.others.Add(1)
+	return func() { s.others.Add(-1) }
+}
+
 // Drain waits until no call is in flight at the server, for as long as within, and not beyond ctx. It waits
 // for looking first: calls that may find the server are not counted yet. begun reports whether there are
 // other calls for it that are not counted; it may be nil.
@@ -194,7 +201,7 @@ func (s *Server) Drain(ctx context.Context, within time.Duration, looking Rounds
 	ctx, cancel := context.WithTimeout(ctx, max(within, time.Nanosecond))
 	defer cancel()
 	looking.await(ctx)
-	for (s.Calls() > 0 || begun != nil && begun()) && backoff.For(ctx, 20*time.Millisecond) == nil {
+	for (s.Calls() > 0 || s.others.Load() > 0 || begun != nil && begun()) && backoff.For(ctx, 20*time.Millisecond) == nil {
 	}
 }
 

@@ -115,15 +115,18 @@ const (
 
 const leavePath = "leave/"
 
-// AskLeave requests another instance to leave this one. It returns when that instance has confirmed, is
-// unreachable or is found dead, or when ctx ends.
-func (p *Peers) AskLeave(ctx context.Context, m cluster.Member, what string) {
+// AskLeave asks another instance to leave this one. It returns when that instance confirmed, is unreachable or is
+// found dead, or when ctx ends. It reports whether the instance confirmed or is dead; an older version does neither.
+func (p *Peers) AskLeave(ctx context.Context, m cluster.Member, what string) (left bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(p.link(m).dead, cancel)()
+	dead := p.link(m).dead
+	defer context.AfterFunc(dead, cancel)()
 	if status, _, err := p.ask(ctx, m, leavePath+what, nil); err != nil || status != http.StatusNoContent {
 		p.o.Log.Debug("another instance did not confirm that it closed its tunnels to this instance", "instance", m.ID[:min(len(m.ID), session.TagLength)], "status", status, "err", err)
+		return dead.Err() != nil
 	}
+	return true
 }
 
 // post sends a request to another instance. It sets no GetBody, so that net/http never sends it twice.

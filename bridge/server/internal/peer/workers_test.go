@@ -166,7 +166,9 @@ func TestWork(t *testing.T) {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		b.AskLeave(ctx, a, LeaveWorker)
+		if !b.AskLeave(ctx, a, LeaveWorker) {
+			t.Error("an instance that answered has not left")
+		}
 	}()
 	for asked := 0; asked == 0; time.Sleep(time.Millisecond) {
 		c.mu.Lock()
@@ -183,8 +185,9 @@ func TestWork(t *testing.T) {
 	if len(c.asked) != 1 || c.asked[0] != "BBBBBBB" {
 		t.Errorf("asked to leave %q", c.asked)
 	}
-	b.AskLeave(ctx, nowhere, LeaveWorker) // nothing of what cannot be reached leads here
-	b.AskLeave(ctx, a, "something else")
+	if b.AskLeave(ctx, nowhere, LeaveWorker) || b.AskLeave(ctx, a, "something else") {
+		t.Error("an unreachable instance, or one of an older version, has left")
+	}
 	// (S-080)
 	if err := stranger.Grant(ctx, a, "good", "x"); err == nil || errors.Is(err, queue.ErrOver) || !strings.Contains(err.Error(), "tls") && !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a stranger's grant: %v", err)

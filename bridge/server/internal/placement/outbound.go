@@ -3,8 +3,10 @@ package placement
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
+	"github.com/mcp-bridge/bridge/internal/backoff"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
@@ -88,14 +90,21 @@ func (o *outbound) leave(ctx context.Context, id string, n *cluster.Node) error 
 
 // leaver asks another instance to leave this one, as peer.Peers does.
 type leaver interface {
-	AskLeave(ctx context.Context, m cluster.Member, what string)
+	AskLeave(ctx context.Context, m cluster.Member, what string) (left bool)
 }
+
+// unconfirmedWait is how long an instance that did not confirm may still use this one.
+const unconfirmedWait = 2 * time.Second
 
 // askLeave asks instances to leave this one, and waits until each has done so, has ended, or ctx ends.
 func askLeave(ctx context.Context, p leaver, what string, others []cluster.Member) {
 	var wg sync.WaitGroup
 	for _, m := range others {
-		wg.Go(func() { p.AskLeave(ctx, m, what) })
+		wg.Go(func() {
+			if !p.AskLeave(ctx, m, what) {
+				_ = backoff.For(ctx, unconfirmedWait)
+			}
+		})
 	}
 	wg.Wait()
 }

@@ -43,7 +43,7 @@ type OwnerPeers interface {
 	AskOwner(ctx context.Context, m cluster.Member, server, affinity string) error
 	Call(ctx context.Context, m cluster.Member, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error)
 	OwnerTunnel(m cluster.Member) remote.Config
-	AskLeave(ctx context.Context, m cluster.Member, what string)
+	AskLeave(ctx context.Context, m cluster.Member, what string) (left bool)
 }
 
 // Gateway has the connections of this instance.

@@ -146,12 +146,6 @@ func (o *ownedUpstream) Attributes() bool {
 // TakesEdits implements bridge.TakesEdits: servers inside the program have no owner.
 func (*ownedUpstream) TakesEdits() {}
 
-// ListensToChanges implements bridge.ListensToChanges.
-func (o *ownedUpstream) ListensToChanges() bool {
-	l, ok := o.Upstream.(bridge.ListensToChanges)
-	return !ok || l.ListensToChanges()
-}
-
 // openTunnel opens a tunnel to the owner.
 func (o *ownerAdapter) openTunnel(ctx context.Context, m cluster.Member, affinity string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	w := TunnelOptions{Server: o.server, At: m.ID, HTTP: o.h.o.Peers.OwnerTunnel(m), Node: o.h.o.Node, out: o.h.out, Log: o.h.o.Log, MaxMessage: o.h.o.MaxMessage}

@@ -38,6 +38,7 @@ type world struct {
 	nodes map[string]*cluster.Node
 	away  map[string]bool // reaches nobody, as a process that is stopped
 	homes map[string]*Owners
+	old   atomic.Bool // instances are of a version that does not leave others
 }
 
 // instance is one of them.
@@ -209,11 +210,11 @@ func (i *instance) AskOwner(context.Context, cluster.Member, string, string) err
 }
 
 // AskLeave implements Peers.
-func (i *instance) AskLeave(ctx context.Context, m cluster.Member, _ string) {
+func (i *instance) AskLeave(ctx context.Context, m cluster.Member, _ string) (left bool) {
 	i.w.mu.Lock()
 	h := i.w.homes[m.ID]
 	i.w.mu.Unlock()
-	_ = h.Leave(ctx, i.id)
+	return !i.w.old.Load() && h.Leave(ctx, i.id) == nil
 }
 
 // Call implements Peers.
@@ -571,6 +572,20 @@ func TestDrainIsAcknowledged(t *testing.T) {
 		}
 		if took := <-drain(c, time.Minute); took != time.Minute {
 			t.Errorf("it took %v to drain, want all of the time there is", took)
+		}
+	})
+}
+
+// An instance of an older version does not confirm that it left: it gets a moment to do so.
+func TestDrainUnconfirmed(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		if _, err := a.Home("files", "stateless\x00", local{a}).Call(t.Context(), request(t, "tools/call")); err != nil {
+			t.Fatal(err)
+		}
+		a.w.old.Store(true)
+		began := time.Now()
+		if a.Drain(t.Context()); time.Since(began) != unconfirmedWait {
+			t.Errorf("it took %v to drain, want %v", time.Since(began), unconfirmedWait)
 		}
 	})
 }

@@ -384,12 +384,6 @@ func (c *child) Notify(ctx context.Context, r *bridge.Request) error {
 // TakesEdits implements bridge.TakesEdits.
 func (c *child) TakesEdits() {}
 
-// ListensToChanges implements bridge.ListensToChanges.
-func (c *child) ListensToChanges() bool {
-	l, ok := c.Upstream.(bridge.ListensToChanges)
-	return !ok || l.ListensToChanges()
-}
-
 // Close stops the process and frees its slot.
 func (c *child) Close(ctx context.Context) error {
 	err := c.Upstream.Close(ctx)

@@ -167,11 +167,5 @@ func (t *Tunnel) Close(ctx context.Context) error {
 	return t.Upstream.Close(ctx)
 }
 
-// ListensToChanges implements bridge.ListensToChanges.
-func (t *Tunnel) ListensToChanges() bool {
-	up, ok := t.Upstream.(bridge.ListensToChanges)
-	return !ok || up.ListensToChanges()
-}
-
 // TakesEdits implements bridge.TakesEdits.
 func (t *Tunnel) TakesEdits() {}

@@ -51,7 +51,7 @@ type WorkerPeers interface {
 	ClaimSlot(ctx context.Context, m cluster.Member, grant string, epoch int64) error
 	SlotFailure(ctx context.Context, m cluster.Member, server, grant string) error
 	WorkerTunnel(m cluster.Member) remote.Config
-	AskLeave(ctx context.Context, m cluster.Member, what string)
+	AskLeave(ctx context.Context, m cluster.Member, what string) (left bool)
 }
 
 // Workers uses the workers of a cluster, and is this instance as a worker.

@@ -49,8 +49,8 @@ func (l *loop) SlotFailure(_ context.Context, _ cluster.Member, _, grant string)
 	return l.w.SlotFailure(grant)
 }
 
-func (l *loop) AskLeave(ctx context.Context, m cluster.Member, _ string) {
-	_ = l.w.Leave(ctx, m.ID)
+func (l *loop) AskLeave(ctx context.Context, m cluster.Member, _ string) (left bool) {
+	return l.w.Leave(ctx, m.ID) == nil
 }
 
 func (l *loop) WorkerTunnel(cluster.Member) remote.Config { return remote.Config{URL: l.url} }
