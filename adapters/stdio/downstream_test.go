@@ -309,7 +309,7 @@ func TestDownstreamScript(t *testing.T) {
 		if took := time.Since(began); took != 1500*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
-		d.expect(`{"jsonrpc":"2.0","id":0,"result":…`, `{"jsonrpc":"2.0","id":2,"result":{"method":"tools/list"}}`, `{"jsonrpc":"2.0","id":1,"result":{"late":true}}`)
+		d.expect(`{"jsonrpc":"2.0","id":0,"result":…`, `{"jsonrpc":"2.0","id":2,"result":{"method":"tools/list","tools":[]}}`, `{"jsonrpc":"2.0","id":1,"result":{"late":true}}`)
 	})
 }
 

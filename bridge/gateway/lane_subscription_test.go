@@ -308,7 +308,7 @@ func TestJointRefused(t *testing.T) {
 			v := hears(t, b, i, `"resourceSubscriptions":[`+item+`]`)
 			synctest.Wait()
 			if v.over() {
-				bridgetest.Contains(t, v.answer, "-32603", "all subscriptions over one connection to the server are too large")
+				bridgetest.Contains(t, v.answer, "-32603", "the subscriptions over one connection to the server have too many bytes together")
 				full++
 				continue
 			}

@@ -23,12 +23,12 @@ func TestPortions(t *testing.T) {
 		want   int    // sessions of p
 		reason string // of the next one
 	}{
-		{"a server's", Options{Servers: []ServerOptions{{MaxLanes: 4}}}, map[string]filter.Grant{"p": {}, "q": {}}, 3, "one caller has too many of its connections"},
+		{"a server's", Options{Servers: []ServerOptions{{MaxLanes: 4}}}, map[string]filter.Grant{"p": {}, "q": {}}, 3, "one caller has too many connections to it"},
 		{"of all servers", Options{MaxLanes: 8, Servers: []ServerOptions{{}}}, map[string]filter.Grant{"p": {}, "q": {}}, 6, "one caller has too many connections to all servers"},
-		{"two", Options{Servers: []ServerOptions{{MaxLanes: 2}}}, map[string]filter.Grant{"p": {}, "q": {}}, 1, "one caller has too many of its connections"},
+		{"two", Options{Servers: []ServerOptions{{MaxLanes: 2}}}, map[string]filter.Grant{"p": {}, "q": {}}, 1, "one caller has too many connections to it"},
 		{"a server that no other may use", Options{Servers: []ServerOptions{{MaxLanes: 4}}}, map[string]filter.Grant{"p": {}, "q": {Servers: []string{"x*"}}}, 4, "it has too many connections"},
 		{"nobody else", Options{Servers: []ServerOptions{{MaxLanes: 4}}}, map[string]filter.Grant{"p": {}}, 4, "it has too many connections"},
-		{"one place", Options{Servers: []ServerOptions{{MaxLanes: 1}}}, map[string]filter.Grant{"p": {}, "q": {}}, 1, "one caller has too many of its connections"},
+		{"one place", Options{Servers: []ServerOptions{{MaxLanes: 1}}}, map[string]filter.Grant{"p": {}, "q": {}}, 1, "one caller has too many connections to it"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

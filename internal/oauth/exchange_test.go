@@ -189,12 +189,12 @@ func TestExchangeBounded(t *testing.T) {
 // Faults of the settings.
 func TestExchangeSettings(t *testing.T) {
 	for want, change := range map[string]func(*oauth.Settings){
-		"exchange must be standard":                  func(s *oauth.Settings) { s.Exchange = "yes" },
-		"exchange and login exclude each other":      func(s *oauth.Settings) { s.Login = true },
-		"issuer is missing: the bridge sends tokens": func(s *oauth.Settings) { s.Issuer, s.Client.Secret, s.Client.KeyFile = "", "", "key.pem" },
-		"client is missing":                          func(s *oauth.Settings) { s.Client = nil },
-		"scopes are missing: with exchange":          func(s *oauth.Settings) { s.Resource = oauth.ResourceOff },
-		"without a resource":                         func(s *oauth.Settings) { s.API = true },
+		"exchange must be standard":                       func(s *oauth.Settings) { s.Exchange = "yes" },
+		"exchange and login exclude each other":           func(s *oauth.Settings) { s.Login = true },
+		"issuer is missing: the bridge sends tokens":      func(s *oauth.Settings) { s.Issuer, s.Client.Secret, s.Client.KeyFile = "", "", "key.pem" },
+		"client is missing":                               func(s *oauth.Settings) { s.Client = nil },
+		"scopes are missing: exchange without a resource": func(s *oauth.Settings) { s.Resource = oauth.ResourceOff },
+		"without a resource":                              func(s *oauth.Settings) { s.API = true },
 	} {
 		s := exchanging(oauth.ExchangeStandard)
 		s.Client = &oauth.Client{ID: "a", Secret: "b"}

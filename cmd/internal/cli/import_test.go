@@ -47,7 +47,7 @@ func TestImport(t *testing.T) {
 		{"what there is", []string{"import"}, 0, ".cursor/mcp.json: files, other\n", ""},
 		{"to standard output", []string{"import", "config.json"}, 0, "servers:\n  files:\n", `note: config.json: server "closed" is left out: oauth has another form here`},
 		{"what to set", []string{"import", "config.json"}, 0, `API_TOKEN: "${API_TOKEN}"`, "note: set before you use it: API_TOKEN\n"},
-		{"none that is on", []string{"import", "off.json"}, exit.Usage, "", "the servers of off.json: each of them is switched off there"},
+		{"none that is on", []string{"import", "off.json"}, exit.Usage, "", "the servers of off.json: all of them are disabled there"},
 		{"one of them", []string{"import", "config.json", "--only", "other"}, 0, "servers:\n  other:\n", ""},
 		{"one by its name in the file", []string{"import", "named.json", "--only", "File System"}, 0, "servers:\n  file-system:\n", ""},
 		{"a client with a broken file", []string{"import", "gemini"}, 0, "servers:\n  files:\n", "note: .gemini/settings.json: not valid JSON"},

@@ -98,7 +98,7 @@ func TestConnectSignsIn(t *testing.T) {
 	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
 		t.Errorf("initialize: %s", a)
 	}
-	if code, out, errs := k.leave(); code != 0 || !strings.Contains(errs, "wants you to sign in") || strings.Contains(out, "sign in") {
+	if code, out, errs := k.leave(); code != 0 || !strings.Contains(errs, "you must sign in at") || strings.Contains(out, "sign in") {
 		t.Errorf("connect = %d %s %s", code, out, errs)
 	}
 	for _, args := range [][]string{nil, {"--no-login"}} {
@@ -184,7 +184,7 @@ func TestLoginByName(t *testing.T) {
 	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
 		t.Errorf("initialize: %s", a)
 	}
-	if code, _, errs := k.leave(); code != 0 || strings.Contains(errs, "wants you to sign in") {
+	if code, _, errs := k.leave(); code != 0 || strings.Contains(errs, "you must sign in at") {
 		t.Errorf("connect = %d %s", code, errs)
 	}
 	if code, out, _ := command(t, "logout", "--all"); code != 0 || !strings.Contains(out, p.URL) {

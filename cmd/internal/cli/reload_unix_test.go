@@ -117,7 +117,7 @@ func TestReload(t *testing.T) {
 		t.Error("to ask what would change has changed it")
 	}
 	try(1, "", "--token-env", "reload", at)
-	try(1, "", "list its name in admin", "reload", at, "--token-env", "DEV_KEY")
+	try(1, "", "list the caller's name in admin", "reload", at, "--token-env", "DEV_KEY")
 	try(exit.Usage, "", "the variable is not set", "reload", at, "--token-env", "NO_KEY")
 	try(exit.Server, "", "ask the bridge", "reload", "http://127.0.0.1:1")
 	try(0, "servers.two none → added (live)\n", "", "reload", at, "--token-env", "OPS_KEY")

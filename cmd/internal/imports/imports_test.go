@@ -247,8 +247,8 @@ separator: "."
 func TestIntoRefuses(t *testing.T) {
 	for _, test := range []struct{ name, file, want string }{
 		{"JSON", `{ "servers": { "a": { "stdio": "npx x" } } }`, "own form"},
-		{"a client's file", "mcpServers: { a: { command: npx } }", "no key servers"},
-		{"servers in one line", "servers: { a: { stdio: npx x } }", "no key servers"},
+		{"a client's file", "mcpServers: { a: { command: npx } }", "no servers can be added"},
+		{"servers in one line", "servers: { a: { stdio: npx x } }", "no servers can be added"},
 		{"faults", "servers:\n  a: { stido: npx }", `did you mean "stdio"`},
 		{"no YAML", "servers: [", "not valid YAML"},
 		{"empty", "", "faults"},

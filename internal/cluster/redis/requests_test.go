@@ -108,7 +108,7 @@ func TestOffersGarbage(t *testing.T) {
 	}
 	add("2")
 	next("2")
-	if n := strings.Count(said.String(), "was dropped"); n != 5 {
+	if n := strings.Count(said.String(), "dropped an entry"); n != 5 {
 		t.Errorf("%d lines in the log about what was dropped, want 5: %s", n, said)
 	}
 	for range 5 {

@@ -394,7 +394,7 @@ func TestEndedElsewhere(t *testing.T) {
 			if _, err := other.good(second, filesURL); err != nil {
 				t.Errorf("nobody could know that it has ended: %v", err)
 			}
-			if n := strings.Count(other.log.String(), "cannot read from its store which logins have ended"); n != 1 {
+			if n := strings.Count(other.log.String(), "cannot read the ended logins from its store"); n != 1 {
 				t.Errorf("it is said %d times: %s", n, other.log)
 			}
 			store.silent.Store(false)

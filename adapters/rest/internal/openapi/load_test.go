@@ -180,7 +180,7 @@ func TestSeveralFiles(t *testing.T) {
 	}
 	// Everything that is read counts. A document beyond the bounds cannot be loaded, rather than in
 	// part.
-	if _, err = Load(t.Context(), Source{Location: main, MaxBytes: 450}); err == nil || !strings.Contains(err.Error(), "main.yaml: the document and the files that it refers to have more than 450 bytes together") {
+	if _, err = Load(t.Context(), Source{Location: main, MaxBytes: 450}); err == nil || !strings.Contains(err.Error(), "main.yaml: the document and its referenced files have more than 450 bytes") {
 		t.Error(err)
 	}
 	if _, err = Load(t.Context(), Source{Location: main, MaxFiles: 3}); err == nil || !strings.Contains(err.Error(), "main.yaml: the document and the files that it refers to are more than 3 files") {

@@ -68,7 +68,7 @@ func Open(c config.AccessLog, instance string, log *slog.Logger) (*Log, error) {
 	default:
 		l.path = c.To
 		if err := l.open(); err != nil {
-			return nil, fmt.Errorf("access_log: the value of to is %s: %w", c.To, err)
+			return nil, fmt.Errorf("access_log: to is %s: %w", c.To, err)
 		}
 	}
 	if c.Payloads {
