@@ -399,7 +399,7 @@ func ping(t *testing.T, a bridge.Adapter) {
 // R-156, D0.3: a call that is cancelled ends at once with the reason. The server gets the
 // cancellation with its own id of the call and the client's reason. Its late answer is dropped.
 func cancel(t *testing.T, a bridge.Adapter) {
-	both := &Client{} // only some wires show the call of a notification
+	both := &Client{} // only some transports show to which call a notification belongs
 	up := Open(t, a, both)
 	why := bridge.TakenBack(Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"mine","reason":"the \"user\" changed his mind"}}`))
 	ctx, stop := context.WithCancelCause(t.Context())

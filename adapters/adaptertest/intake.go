@@ -77,7 +77,7 @@ func Intake(t *testing.T, a bridge.Adapter) {
 	if o.err != nil || len(o.answer.Result) < 400<<10 {
 		t.Fatalf("the answer that came in halves: %d bytes, %v", len(o.answer.Result), o.err)
 	}
-	bytes(400<<10, 400<<10+1000) // once, and as much as it has
+	bytes(400<<10, 400<<10+1000) // it counts once, with its own size
 	o.answer.Release()
 	bytes(0, 0)
 	if o = <-call(other, "whole"); o.err != nil || len(o.answer.Result) < 400<<10 {

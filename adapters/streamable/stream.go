@@ -378,7 +378,7 @@ func (s *stream) serve(ctx context.Context, w *httpio.Writer, me *reader, how re
 	defer beat.Stop()
 	for {
 		finished := s.log.Finished()
-		there := ctx.Err() == nil // afterwards the client has everything and may disconnect
+		there := ctx.Err() == nil // read it now: after the last write the client may disconnect
 		next, err := s.write(w, me, seq)
 		if err != nil {
 			return false

@@ -40,7 +40,7 @@ func Contains(t testing.TB, got string, want ...string) {
 	}
 }
 
-// Lacks checks that got has none of the texts, and reports an error for each that it has.
+// Lacks reports an error for each of the texts that got contains.
 func Lacks(t testing.TB, got string, unwanted ...string) {
 	t.Helper()
 	for _, u := range unwanted {

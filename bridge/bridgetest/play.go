@@ -17,7 +17,7 @@ func Caller(revision, principal, capabilities string) *bridge.Caller {
 	return &bridge.Caller{Revision: revision, Principal: principal, Capabilities: []byte(capabilities), Params: []byte(InitializeParams)}
 }
 
-// Request returns a request of from whose messages go to back. params is a JSON object. For a modern caller it gets
+// Request returns a request of the caller from; its messages go to back. params is a JSON object. For a modern caller it gets
 // the members of _meta that each request has.
 func Request(t testing.TB, from *bridge.Caller, back bridge.Client, method, params string) *bridge.Request {
 	t.Helper()

@@ -24,7 +24,7 @@ type Options struct {
 type Rules struct {
 	Allow []string // if not empty, an item that matches none is hidden
 	Deny  []string // an item that matches one is hidden; Deny wins over Allow
-	// Rename gives the clients' names by the server's own. Resources are called by their URI, so it
+	// Rename maps the server's names to the names that clients see. Resources are called by their URI, so it
 	// changes only their shown name.
 	Rename map[string]string
 	// Override changes descriptions, by the server's own name or URI.

@@ -89,8 +89,8 @@ func (s *Server) transport(name string) string {
 	return ""
 }
 
-// Add adds a server. Its addresses exist at once, and clients of all servers as one are notified. It is
-// started when it is needed.
+// Add adds a server. Its addresses exist at once, and clients of the aggregate are notified. The server
+// starts on demand.
 func (s *Server) Add(c config.Server) error {
 	return s.change(c.Name, func(all []config.Server, place int) ([]config.Server, error) {
 		return append(all, c), nil // Validate refuses a name that exists

@@ -137,7 +137,7 @@ func (p *prepared) fill(s *Server, was, next *config.Config, changes []config.Ch
 
 // affected has the servers that changes affect, by name.
 type affected struct {
-	changed map[string]bool // it gets a new adapter
+	changed map[string]bool // servers that get a new adapter
 	renewed map[string]bool // of these, open sessions get it too
 	tuned   map[string]bool // some of its settings take effect at once
 }

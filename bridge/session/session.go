@@ -49,7 +49,7 @@ var (
 	ErrUnavailable = errors.New("the store of sessions is out of reach")
 )
 
-// Moved is the error of a Put or a Take after another one.
+// Moved is the error of a Put or a Take that another owner's Put or Take preceded.
 type Moved struct {
 	Owner string // the owner of the session; empty if it was released
 	Epoch int64  // of that owner

@@ -86,7 +86,7 @@ func (s *Server) Set(o *Order) {
 	}
 }
 
-// end calls the waiters. The caller holds s.mu; the method over unlocks it.
+// end calls the waiters. The caller holds s.mu, and over() unlocks it.
 func (s *Server) end() {
 	waiters := s.waiters
 	s.waiters = map[*func()]struct{}{}

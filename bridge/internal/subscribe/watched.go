@@ -15,7 +15,7 @@ type Watched[W comparable] struct {
 type watched[W comparable] struct {
 	turn  chan struct{} // held during a request to the server
 	by    map[W]struct{}
-	users int // that hold or wait for turn, or are in by
+	users int // subscribers that hold or wait for turn, or are in the map by
 }
 
 // Add adds a subscriber, and calls request for the first one. It reports false if request did or ctx ended

@@ -110,7 +110,7 @@ func (c *checked) relist(ctx context.Context, r *bridge.Request, m *memory, edit
 	defer cancel()
 	found, whole := c.list(short, r, since)
 	switch {
-	case ctx.Err() != nil: // cancelled: another call that waits lists them
+	case ctx.Err() != nil: // cancelled: the next waiting call requests the list
 	case whole:
 		m.replace(found, r.Name())
 	default:

@@ -221,7 +221,7 @@ func ends(l *login.Login) string {
 	return "; until " + l.Until.Format(time.DateTime)
 }
 
-// person returns a login.Person for a server, with the options how.
+// person returns a login.Person for a server; how holds its options.
 func person(r *remote.Config, how login.Options, log *slog.Logger) (*login.Person, error) {
 	at, err := url.Parse(r.URL)
 	if err != nil {

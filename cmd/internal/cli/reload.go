@@ -107,7 +107,7 @@ type operator struct {
 	own              *asked // the bridge that serves a configuration on this machine; nil for another
 }
 
-// add adds the flags; when completes their descriptions.
+// add adds the flags. The text when ends their descriptions.
 func (o *operator) add(f *pflag.FlagSet, when string) {
 	f.StringVar(&o.tokenEnv, "token-env", "", when+"NAME of a variable with the key to show to the bridge")
 	f.StringVar(&o.caFile, "ca-file", "", when+"file of PEM certificates that may sign the bridge's, beside those that the system trusts")

@@ -76,7 +76,7 @@ var elsewhere = func() map[string]string {
 	return all
 }()
 
-// keys maps flags of run to the keys of a server that serve reads instead.
+// keys maps flags of the command run to the keys of a server in the file.
 var keys = map[string]string{
 	"share": "share: all", "env": "env: { NAME: VALUE } under stdio:", "env-all": "env_pass: [\"*\"] under stdio:",
 	"cwd": "cwd: FOLDER under stdio:", "header": "headers: { NAME: VALUE } under http:", "transport": "transport: sse under http:",

@@ -49,8 +49,8 @@ type access struct {
 
 type object = map[string]any
 
-// Add adds the servers of a file; notes call it from. It returns an error if the file has
-// no servers in a known form.
+// Add adds the servers of a file, which notes call by the name from. It returns an error if the file
+// has no servers in a known form.
 func (i *Import) Add(from string, data []byte) error {
 	if i.values == nil {
 		i.values, i.inputs = map[string]string{}, map[string]string{}
@@ -497,7 +497,7 @@ func text(v any) string {
 	}
 }
 
-// texts is a list of scalars, or one, as texts.
+// texts returns a scalar, or a list of them, as texts.
 func texts(v any) []string {
 	list, ok := v.([]any)
 	if !ok {

@@ -64,7 +64,7 @@ func settings(item gjson.Result) (s Settings, err error) {
 	}
 	for _, v := range []gjson.Result{text, when} {
 		if set(v) && v.Type != gjson.String || len(v.Str) > MaxPath {
-			return s, fmt.Errorf("error must be a gjson path of at most %d bytes, or an object whose members text and when are such paths", MaxPath)
+			return s, fmt.Errorf("error must be a gjson path of at most %d bytes, or an object with such paths under \"text\" and \"when\"", MaxPath)
 		}
 	}
 	s.Error, s.ErrorIf = text.Str, when.Str

@@ -223,7 +223,7 @@ func (r *renames) shown(own string) string {
 	return s
 }
 
-// mustRewrite reports whether the schema must be written again. A name was changed while others were not
+// mustRewrite reports whether the schema must be written again: if a name was changed while others were not
 // tracked, or names must become unique.
 func (r *renames) mustRewrite() bool {
 	return len(r.toOwn) > 0 && (r.plain == nil || !r.hashed && (r.clash || r.open))

@@ -283,7 +283,7 @@ type Call struct {
 	// Result is a gjson path from the configuration that is applied to the answer. Pick is one from
 	// the model, applied to what Result leaves.
 	Result, Pick string
-	// PickName is the model's name for Pick; empty if it cannot ask.
+	// PickName is the model's name for Pick; empty if the model cannot ask for one.
 	PickName string
 	// Progress is called with each part of a stream. n counts from 1.
 	Progress func(n int, text string)

@@ -60,7 +60,7 @@ type TrafficWatcher interface {
 // Traffic shows the messages of a bridge to watchers. Its methods may be called concurrently. A nil Traffic has
 // no watchers.
 type Traffic struct {
-	// Mask returns at most about most bytes of raw JSON without secrets, and whether that is all. nil shows no
+	// Mask returns raw JSON without secrets, cut at about most bytes, and whether it is complete. nil shows no
 	// payloads. It is set before the first message.
 	Mask func(raw []byte, most int) (shown []byte, whole bool)
 

@@ -12,7 +12,7 @@ type round struct {
 	looking atomic.Int64
 	ended   atomic.Bool   // no call begins in it any more
 	done    chan struct{} // closed when the round has ended and none of its calls looks for its server
-	closed  atomic.Bool   // done is, or is about to be
+	closed  atomic.Bool   // done is closed, or is being closed
 }
 
 func newRound() *round { return &round{done: make(chan struct{})} }

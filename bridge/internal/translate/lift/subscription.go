@@ -251,7 +251,7 @@ func (s *subscription) take(q *change) {
 // open starts the next attempt, unless one is starting or nothing has changed.
 func (s *subscription) open() {
 	if s.next != nil {
-		return // follow or failed calls review
+		return // follow() or failed() calls review()
 	}
 	s.mu.Lock()
 	uris := slices.Sorted(maps.Keys(s.want))

@@ -183,7 +183,7 @@ func (p *Peers) Leave() { p.leave() }
 func (p *Peers) Close(ctx context.Context) {
 	p.leave()
 	if p.http.Shutdown(ctx) != nil {
-		_ = p.http.Close() // breaks the rest
+		_ = p.http.Close() // ends the remaining connections
 	}
 	<-p.served
 	p.mu.Lock()

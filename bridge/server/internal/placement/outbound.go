@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
-// outbound counts the uses of other instances by this one: tunnels, and requests in flight. An instance that
-// stops requests each other one to leave it, and waits for the answer. After the answer nothing is sent to
+// outbound counts the uses of other instances by this one: tunnels, and requests in flight. A stopping
+// instance asks each other instance to leave it, and waits for the answer. After the answer nothing is sent to
 // it, so nothing is lost when it closes its connections.
 type outbound struct {
 	mu sync.Mutex // guards all

@@ -54,7 +54,7 @@ type WorkerPeers interface {
 	AskLeave(ctx context.Context, m cluster.Member, what string) (left bool)
 }
 
-// Workers uses the workers of a cluster, and is this instance as a worker.
+// Workers runs child processes at the workers of a cluster, and for others at this instance.
 type Workers struct {
 	o     WorkerOptions
 	front *queue.Front

@@ -163,7 +163,7 @@ func (w *workerAdapter) Resume(ctx context.Context, from *bridge.Caller, rest br
 	return w.upstream(l, queue.Grant{Worker: c.Worker, Key: c.Ticket}), nil
 }
 
-// reclaimFor limits the time in which a living but unreachable worker is requested for a process.
+// reclaimFor limits the time in which a living but unreachable worker is asked for a process again.
 const reclaimFor = 5 * time.Second
 
 // reclaim takes over the slot of a grant.

@@ -12,7 +12,7 @@ func Parse(data []byte, file uint16, warn func(line int32, text string)) (root *
 		return parseYAML(data, file, warn)
 	}
 	if root, far, err = parseJSON(data, file, warn); err != nil {
-		// A flow mapping of YAML begins the same way. Warnings about it as JSON may be repeated.
+		// A flow mapping of YAML begins the same way. So a warning about the text as JSON may appear twice.
 		if other, leads, _ := parseYAML(data, file, warn); other != nil {
 			return other, leads, nil
 		}
