@@ -153,7 +153,7 @@ func TestFiles(t *testing.T) {
 			{"short", "0123456789abcde\n", "at least 16 characters"},
 			{"two lines", fresh + "\n" + fresh + "\n", "visible ASCII"},
 			{"long", strings.Repeat("x", maxKeyFile+1), "larger than 16 KiB"},
-			{"of another", beta, "is that of b too"},
+			{"of another", beta, "is also the key of b"},
 		} {
 			write(tc.text)
 			out.Reset()
@@ -299,7 +299,7 @@ func TestSameKey(t *testing.T) {
 			t.Errorf("the key shows %q, %v, want a", got, err)
 		}
 	}
-	if !strings.Contains(out.String(), "is that of a too") || strings.Contains(out.String(), alpha) {
+	if !strings.Contains(out.String(), "is also the key of a") || strings.Contains(out.String(), alpha) {
 		t.Errorf("the log has %q", &out)
 	}
 }
