@@ -5,4 +5,5 @@ package server
 import "net"
 
 // waits returns false: the backlog is unknown here, so closing the listener resets its connections.
-func waits(net.Listener) bool { return false }
+// hasBacklog reports false: the system does not tell.
+func hasBacklog(net.Listener) bool { return false }
