@@ -166,7 +166,7 @@ func (d *Downstream) shut(p *peer) {
 }
 
 // Close ends the streams without a session; the others end with their session. It is called when
-// the bridge takes no calls any more.
+// the bridge no longer accepts calls.
 func (d *Downstream) Close() {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -198,7 +198,7 @@ func (p *peer) close() {
 	p.d.shut(p)
 	p.cancel(bridge.ErrEnded)
 	p.mu.Lock()
-	p.over = true // no initialize starts any more
+	p.over = true // no further initialize starts
 	p.mu.Unlock()
 	p.wg.Wait()
 	if s := p.current(); s != nil {

@@ -20,7 +20,7 @@ const (
 	// orderLimit is how long a message waits for earlier ones. A server may answer a POST only when
 	// its work is done, and may need the next message for that work.
 	orderLimit = time.Second
-	// answerLimit is how long a POST may have no answer after its message is not needed any more.
+	// answerLimit is how long a POST may have no answer after its message is no longer needed.
 	answerLimit = 30 * time.Second
 	// maxPosts bounds the messages that wait or are in flight.
 	maxPosts = 1024
@@ -219,7 +219,7 @@ func (p *poster) deliver(one *post) {
 	}
 }
 
-// watch ends a POST without an answer when its message is not needed any more.
+// watch ends a POST without an answer when its message is no longer needed.
 func (p *poster) watch(one *post, cancel func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -389,7 +389,7 @@ func TestUpstreamEndless(t *testing.T) {
 	}
 }
 
-// What is no message is dropped and counted, its content shown only at level debug; arrays are split.
+// Text that is no message is dropped and counted. Only level debug shows its content. Arrays are split.
 func TestUpstreamNoise(t *testing.T) {
 	f := &fakePeer{}
 	u, log := serve(t, f, remote.Config{}, conn.Options{})

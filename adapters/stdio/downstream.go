@@ -124,7 +124,7 @@ type peer struct {
 	session   *gateway.Session
 	begun     bool      // initialize has come
 	open      bool      // messages go to the session
-	over      bool      // no message is accepted any more
+	over      bool      // no further message is accepted
 	held      []arrival // messages between begun and open
 	notes     []arrival // notifications that wait for the server
 	noting    bool      // a goroutine delivers notes

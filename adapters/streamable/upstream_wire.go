@@ -20,7 +20,7 @@ import (
 // that stream the server sends messages that belong to no call.
 type wire struct {
 	link
-	listening         context.Context // ends when the standalone stream is not needed any more
+	listening         context.Context // ends when the standalone stream is no longer needed
 	stopListening     context.CancelFunc
 	clientNotified    atomic.Bool // rest.Gone was called, or is about to be
 	unknownInitialize atomic.Bool // the server answered initialize with 404: it does not have the method

@@ -158,7 +158,7 @@ func (b *Breaker) Left() time.Duration {
 }
 
 // Opening begins the opening of a connection on behalf of from, or returns why it must not begin. It does not wait: the
-// caller holds resources that a probe may need. ctx ends when the connection is not needed any more. own says that the
+// caller holds resources that a probe may need. ctx ends when the connection is no longer needed. own says that the
 // connection serves one client only. opened takes the outcome. It returns the connection with its calls guarded and
 // counted.
 func (b *Breaker) Opening(ctx context.Context, from *bridge.Caller, own bool) (opened func(Conn, bridge.Upstream, error) bridge.Upstream, err error) {
@@ -176,7 +176,7 @@ func (b *Breaker) Opening(ctx context.Context, from *bridge.Caller, own bool) (o
 			b.opened()
 		case j == fails && ctx.Err() == nil:
 			b.failed(a, err, from.Principal, "circuit breaker open: connections to the server keep failing")
-		default: // no statement about the server, or the connection is not needed any more
+		default: // no statement about the server, or the connection is no longer needed
 			a.Void()
 		}
 		if err != nil {

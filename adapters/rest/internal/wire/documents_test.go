@@ -57,7 +57,7 @@ components:
   securitySchemes: {key: {type: apiKey, in: query, name: key}}
 `
 
-// From a document to the request.
+// TestDocument reads documents and compares the requests that their tools send.
 func TestDocument(t *testing.T) {
 	doc, err := openapi.Load(context.Background(), openapi.Source{Location: "library.yaml", Data: []byte(library)})
 	if err != nil {

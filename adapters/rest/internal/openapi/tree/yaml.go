@@ -18,7 +18,7 @@ type yamlTree struct {
 	warn func(line int32, text string)
 	done map[*yaml.Node]*Node // the nodes of anchors; nil while in progress
 	far  bool                 // a reference points to another text
-	left int                  // how many more members << may add
+	left int                  // number of members that merge keys (<<) may still add
 }
 
 func parseYAML(src []byte, file uint16, warn func(int32, string)) (root *Node, far bool, err error) {
