@@ -6,35 +6,35 @@ import (
 	"sync/atomic"
 )
 
-// round holds the calls that began between two changes of the servers and look for their server. They may
-// find one that has left: it waits for them, and not for a time.
+// round counts the calls that began between two changes of the servers and have not found their server yet.
+// They may find a removed server, which therefore waits for them.
 type round struct {
 	looking atomic.Int64
-	ended   atomic.Bool   // no call begins in it any more
+	ended   atomic.Bool   // no further call begins in it
 	done    chan struct{} // closed when the round has ended and none of its calls looks for its server
 	closed  atomic.Bool   // done is closed, or is being closed
 }
 
 func newRound() *round { return &round{done: make(chan struct{})} }
 
-// leave says that a call has found its server, or has ended.
+// leave counts out a call that found its server or ended.
 func (r *round) leave() {
 	if r.looking.Add(-1) == 0 {
 		r.check()
 	}
 }
 
-// check closes done once there is no observer.
+// check closes done if the round has ended and none of its calls looks for its server.
 func (r *round) check() {
 	if r.ended.Load() && r.looking.Load() == 0 && r.closed.CompareAndSwap(false, true) {
 		close(r.done)
 	}
 }
 
-// Rounds are the calls that began before a change of the servers and looked for their server then.
+// Rounds hold the calls that began before a change of the servers and had not found their server then.
 type Rounds []*round
 
-// await waits until each of them has found its server, or has ended; not beyond ctx.
+// await waits until each of these calls found its server or ended, or ctx ends.
 func (r Rounds) await(ctx context.Context) {
 	for _, round := range r {
 		select {
@@ -45,8 +45,8 @@ func (r Rounds) await(ctx context.Context) {
 	}
 }
 
-// Look notes that a call begins to look for its server. It comes before the servers are looked at. Found
-// has to follow.
+// Look counts a call that looks for its server. The caller reads the table of servers afterwards, and calls
+// Found at the end.
 func (r *Reporter) Look(a *Arrival) {
 	for {
 		o := r.round.Load()
@@ -59,16 +59,16 @@ func (r *Reporter) Look(a *Arrival) {
 	}
 }
 
-// Found notes that a call has found its server, and is counted there, or has ended. It may be called more
-// than once.
+// Found counts out a call: its server counts it from now on, or the call ended. Further calls of Found do
+// nothing.
 func (a *Arrival) Found() {
 	if o := a.looks.Swap(nil); o != nil {
 		o.leave()
 	}
 }
 
-// Changed notes that the servers have changed, and returns the calls that may not have seen that: see
-// Server.Drain.
+// Changed ends the current round after a change of the servers. It returns the calls that may still use the
+// former table: see Server.Drain.
 func (r *Reporter) Changed() Rounds {
 	r.mu.Lock()
 	defer r.mu.Unlock()
