@@ -97,7 +97,7 @@ type Request struct {
 	// Trace is the trace context for the headers of a server over HTTP. The message has the same. Trace is zero without
 	// tracing.
 	Trace Trace
-	// Logs means that the bridge requests log messages of a modern server, whatever _meta says.
+	// Logs means that the bridge requests log messages from a modern server, whatever _meta says.
 	Logs bool
 	// Keep makes the message valid beyond Call, until free is called. nil means that this is impossible.
 	Keep func() (free func())

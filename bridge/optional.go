@@ -85,7 +85,7 @@ type Resumable interface {
 
 // Resumer is an Adapter that can resume a connection of another process.
 type Resumer interface {
-	// Resume is Open without a handshake. carry comes from ResumeData. Request ids start above that number, because the
-	// server may have lower ones.
+	// Resume is Open without a handshake. carry comes from ResumeData. Request ids are greater than above, because the
+	// server may have got lower ones.
 	Resume(ctx context.Context, from *Caller, rest Client, carry []byte, above int64) (Upstream, error)
 }

@@ -93,7 +93,7 @@ func headerRule(to string) string {
 }
 
 // loaderPrefixes are prefixes of variables that control linkers, shells, runtimes, package managers and
-// TLS libraries. They choose files that these load, run or trust.
+// TLS libraries. Such variables control the code and certificates that these load, run or trust.
 var loaderPrefixes = []string{
 	"LD_", "DYLD_", "GCONV_", "GLIBC_", "BASH", "NODE_", "NPM_", "BUN_", "DENO_", "PIP_", "UV_", "PYTHON", "PERL", "RUBY", "GEM_", "BUNDLE_",
 	"JAVA_", "JDK_", "MAVEN_", "GRADLE_", "DOTNET_", "RUSTC_", "CARGO_", "GIT_", "SSL_", "XDG_",

@@ -52,8 +52,8 @@ func oneOf(values ...string) rule {
 	return must(func(s string) bool { return slices.Contains(values, s) }, "be "+strings.Join(named[:last], ", ")+" or "+named[last])
 }
 
-// rules holds the rule for the value of each key; for a list, it applies to each item. Values of
-// all other keys must be positive.
+// rules holds the rules of single values by key; the rule of a list applies to each item. Values
+// of all other keys must be positive.
 var rules = map[string]rule{
 	"share":      oneOf(ShareSession, SharePrincipal, ShareCall, ShareAll),
 	"era":        oneOf(EraAuto, EraLegacy, EraModern),

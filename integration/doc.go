@@ -9,8 +9,8 @@
 // eraclient have the peers of the Go SDK. The table in docs/eras.md holds the
 // results, which -update writes.
 //
-// Only the tests of the package have code. They build their programs with the
-// go command, and install the npm packages of package-lock.json on first use.
+// The package has only tests. They build their programs with the go command,
+// and install the npm packages of package-lock.json on first use.
 // A test whose programs are missing is skipped with a line that names them.
 // With BRIDGE_TEST_REQUIRE, a comma-separated list of programs or "all", the
 // test fails instead.

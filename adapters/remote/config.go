@@ -30,7 +30,7 @@ type Config struct {
 	// Headers are sent with every request.
 	Headers map[string]string `yaml:"headers"`
 	// Transport is the transport to the server: "streamable" (Streamable HTTP), "sse" (HTTP+SSE of
-	// 2024-11-05), or "auto". "auto" tries the first and then the other (protocol.md C2). Empty
+	// 2024-11-05), or "auto". The value auto tries streamable and then sse (protocol.md C2). Empty
 	// means auto.
 	Transport string `yaml:"transport"`
 	// CAFile names a file of PEM certificates that may sign the server's, beside the system's

@@ -40,8 +40,8 @@ func (c *Cookies) Cookies(u *url.URL) []*http.Cookie {
 	return jar.Cookies(u)
 }
 
-// SetCookies implements http.CookieJar. If there are too many, it drops the oldest cookie. It also
-// drops cookies that are too large.
+// SetCookies implements http.CookieJar. If there are too many, it drops the cookie that was set
+// longest ago. It ignores cookies that are too large.
 func (c *Cookies) SetCookies(u *url.URL, all []*http.Cookie) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

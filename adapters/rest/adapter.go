@@ -410,7 +410,7 @@ type Report struct {
 	Unread bool
 	// Advice names the settings to change then; empty for none.
 	Advice string
-	// Uncounted: the catalogue was not read either, or a webhook sends it.
+	// CatalogUnread: the catalogue was not read either, or a webhook sends it.
 	CatalogUnread bool
 
 	tools   []*toolset.Tool // includes resources

@@ -73,7 +73,8 @@ func (a *Adapter) borrow(before *Adapter) {
 	a.mu.Unlock()
 }
 
-// retryRead reads everything until that succeeds. It logs the cause of a failure once.
+// retryRead reads everything until that succeeds. It logs a failure unless the one before had the
+// same text.
 func (a *Adapter) retryRead() {
 	said := ""
 	for failures := 1; ; failures++ {

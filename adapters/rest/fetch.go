@@ -90,8 +90,8 @@ func (f *fetcher) Public(address string) bool {
 	return f.public[address]
 }
 
-// Fetch implements openapi.Fetcher. It drops a text that cannot be read. The tools that need the
-// text lack it. Such tools must be made anew once the text can be read, even if it is unchanged.
+// Fetch implements openapi.Fetcher. It drops the version of a text that cannot be read. Parts that
+// need the text lack it. They must be made anew once the text can be read, even if it is unchanged.
 func (f *fetcher) Fetch(ctx context.Context, address string) ([]byte, error) {
 	data, v, err := f.get(ctx, address, version{})
 	f.mu.Lock()

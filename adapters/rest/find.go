@@ -172,7 +172,7 @@ func pathParts(op *openapi.Operation) (static []string, one bool) {
 	return static, one
 }
 
-// trait is one act of a tool.
+// trait holds the acts of a tool, and more that its rank depends on.
 type trait struct {
 	named, method act     // by its name or its title; by its method
 	one           bool    // its path ends with an argument: it concerns one of many

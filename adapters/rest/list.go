@@ -242,7 +242,7 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 		one, wrong := e.Override(t, shared)
 		faults = append(faults, common.Unreported(wrong)...)
 		if len(wrong) > 0 && (e.Confines() || shared.Confines()) {
-			continue // without the entry, clients could do forbidden acts
+			continue // without the entry, clients could do acts that it forbids
 		}
 		one.Entry = said
 		tools = append(tools, one)

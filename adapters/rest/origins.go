@@ -13,10 +13,10 @@ import (
 // maxOrigins is how many origins a message lists.
 const maxOrigins = 10
 
-// compare checks the servers of an edition's operations. It logs the parts that the configuration
-// withholds from the new place, and that the API has moved. The error says that a document at a
-// URL, read again, names a new origin that is not the operator's. The tools then stay as they were,
-// even if nothing would be withheld: arguments are not for every server either.
+// compare checks the servers of an edition's operations. It logs the origins to which parts of the
+// configuration do not go, and that the API has moved. The error says that a document at a URL, read
+// again, names a new origin that is not the operator's. The tools then stay as they were, even if
+// nothing would be withheld: arguments are not for every server either.
 func (a *Adapter) compare(first bool, e *edition, m *material) error {
 	reach := e.source.Reach()
 	e.home = reach.Home()

@@ -244,7 +244,8 @@ func callOf(t *toolset.Tool, args []byte) *wire.Call {
 	return c
 }
 
-// lostError is the error of a call whose caller no longer waits.
+// lostError returns the error of a call without a result. After the end of the connection or the
+// source it is ErrLost, otherwise err.
 func (u *upstream) lostError(ctx context.Context, err error) error {
 	if u.ctx.Err() != nil || ctx.Err() == nil {
 		return &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: errClosed.Error(), Err: err}

@@ -340,7 +340,8 @@ func hanging(methods ...string) *fakePeer {
 	}}
 }
 
-// A POST without an answer delays neither its call, nor others, nor Close. It ends when its message is no longer needed.
+// A POST without an answer delays neither its call, nor others, nor Close. It ends when its message
+// is no longer needed.
 func TestUpstreamHangingPost(t *testing.T) {
 	inBubble(t, hanging("m"), func(t *testing.T, _ *Upstream, up bridge.Upstream, _ *adaptertest.Client) {
 		under := up.(*connection).out

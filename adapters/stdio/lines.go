@@ -45,7 +45,7 @@ func newLineReader(r io.Reader, limit int, rest func() io.Writer) *lineReader {
 }
 
 // next returns the next line, without its line break. A line longer than the limit, or without
-// room, is not kept; over gets it. A last line without a line break counts as a line.
+// room, is not kept: over has received it. A last line without a line break counts as a line.
 func (l *lineReader) next() (line *jsonrpc.Buffer, over io.Writer, err error) {
 	for {
 		if len(l.data) == 0 {

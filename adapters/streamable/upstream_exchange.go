@@ -244,5 +244,5 @@ func (u *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Resp
 	}
 }
 
-// errNobodyWaits is the error of a request whose caller no longer waits.
+// errNobodyWaits means that the caller of a request no longer waits, so that it is not sent.
 var errNobodyWaits = errors.New("nobody waits for the answer any more")

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/deadline"
 )
 
-// link is the part of a connection that both eras have: the end of the connection, and calls in
-// flight, each a POST of its own.
+// link is the part of a connection that both eras have. It holds the calls in flight, each a POST
+// of its own, and ends the connection.
 type link struct {
 	*conn.Conn
 	a      *Upstream

@@ -71,8 +71,8 @@ func (r *refusal) unknownMethod(id []byte) bool {
 	return r.answers(id) && gjson.GetBytes(r.message.Error, "code").Int() == jsonrpc.CodeMethodNotFound
 }
 
-// forgets reports whether the refusal means that the server has lost the session: 404 (A7), or a
-// common replacement of it.
+// forgets reports whether the refusal means that the server has lost the session. This is a 404
+// (A7), or a refusal that some servers send in its place.
 func (r *refusal) forgets() bool {
 	text := strings.ToLower(r.text)
 	switch r.status {

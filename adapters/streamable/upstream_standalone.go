@@ -44,8 +44,8 @@ const (
 	// stableAfter is how long a stream must live for its end not to count as a failure.
 	stableAfter   = 10 * time.Second
 	maxStandalone = time.Minute // between attempts, unless the server demands more
-	// maxHasty replaces maxStandalone for another instance of the bridge. That instance drops
-	// messages for a client that has had no stream for half a minute (S-053).
+	// maxHasty replaces maxStandalone if the server is another instance of the bridge. That instance
+	// drops messages for a client that has had no stream for half a minute (S-053).
 	maxHasty = 5 * time.Second
 )
 

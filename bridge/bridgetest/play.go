@@ -17,8 +17,8 @@ func Caller(revision, principal, capabilities string) *bridge.Caller {
 	return &bridge.Caller{Revision: revision, Principal: principal, Capabilities: []byte(capabilities), Params: []byte(InitializeParams)}
 }
 
-// Request returns a request of the caller from; its messages go to back. params is a JSON object. For a modern caller it gets
-// the members of _meta that each request has.
+// Request returns a request of the caller from; its messages go to back. params is a JSON object. For
+// a modern caller it gets the members of _meta that each request has.
 func Request(t testing.TB, from *bridge.Caller, back bridge.Client, method, params string) *bridge.Request {
 	t.Helper()
 	if from.Modern() {

@@ -143,7 +143,7 @@ func New(server string, out Sender, rest bridge.Client, t Timeouts) *Conn {
 // show shows a message to the tap, if it is on.
 func (c *Conn) show(toServer bool, id []byte, m *jsonrpc.Message) {
 	if c.tap != nil && c.tap.On() {
-		c.tap.Passed(toServer, bytes.Clone(id), m) // only the copy is on the heap, so that ids cost no memory while the tap is off
+		c.tap.Passed(toServer, bytes.Clone(id), m) // a copy keeps ids off the heap while the tap is off
 	}
 }
 

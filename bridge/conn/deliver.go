@@ -260,8 +260,8 @@ func (c *Conn) settle(id string, a *asked) bool {
 	return true
 }
 
-// HoldTimeouts makes the time-outs of all calls stand still until end is called. A request waits for a person to sign
-// in before it can be sent.
+// HoldTimeouts makes the time-outs of all calls stand still until end is called. A caller uses it while a request waits
+// for a person to sign in, and cannot be sent before that.
 func (c *Conn) HoldTimeouts() (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

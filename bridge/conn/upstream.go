@@ -81,7 +81,7 @@ func (n Name) Unsent(why string, err error) *bridge.Error {
 }
 
 // Refused is the error of a request that a server refused over HTTP with that status, without an
-// answer. asked reports whether the answer has a Retry-After, and after is its value. said
+// answer. asked reports whether the response has a Retry-After, and after is its value. said
 // completes a text about the server. A failed request may have had an effect, unless harmless is
 // set.
 func (n Name) Refused(status int, after time.Duration, asked, harmless bool, said func(what string) string) *bridge.Error {

@@ -23,7 +23,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Filter hides items of one server from clients, and limits its users.
+// Filter selects and changes the items of one server for clients. With access rules it also limits each principal to
+// its grant.
 type Filter struct {
 	server string
 	now    atomic.Pointer[rules] // never nil
@@ -195,7 +196,7 @@ func (f *filteredClient) Notify(n *jsonrpc.Message) {
 }
 
 // Call makes a call, unless it is about a hidden item. A list is filtered by the rules in force when the list arrives.
-// A client that is notified of new rules may request the list at once.
+// So a client that is notified of new rules, and requests the list at once, gets it by these rules.
 func (f *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if k, ok := list.Of(r.Method); ok {
 		a, err := f.Upstream.Call(ctx, r)

@@ -51,8 +51,8 @@ func (t *Tasks) store(ctx context.Context, principal, id string) {
 	}
 }
 
-// owned returns which of some tasks belong to the principal. If a task has no stored owner here,
-// owned asks the store of all instances.
+// owned returns which of some tasks belong to the principal. If a task is not stored here as the
+// principal's, owned asks the store of all instances.
 func (t *Tasks) owned(ctx context.Context, principal string, ids ...string) (map[string]bool, error) {
 	own := map[string]bool{}
 	var ask []string

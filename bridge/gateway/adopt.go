@@ -82,8 +82,8 @@ func (s *Session) restore(w *binding[*server]) {
 	}
 }
 
-// repeat sends a request that set session state again, on the current binding. That may have been
-// resumed before the state was recorded. It waits for the answer or the end of ctx.
+// repeat repeats, on the current binding, a request that set session state. The binding may have
+// been resumed before the state was recorded. repeat waits for the answer or the end of ctx.
 func (s *Session) repeat(ctx context.Context, m *jsonrpc.Message) {
 	m = m.Clone()
 	awaitRun(ctx, s.Go, func() {

@@ -75,8 +75,8 @@ func (r receiver) Gone(err error) {
 	}
 }
 
-// ask puts a question to the client on the stream of its call. If the call is unknown, ask takes a
-// standing stream, else the stream of another call.
+// ask puts a question to the client on the stream of its call. If that is impossible, ask takes a
+// standing stream, else the stream of another call, else the queue for a later stream.
 func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *Call) (withdraw func(why string)) {
 	mine := s.caller.Revision // lift translated a question of a modern server already
 	params, no := era.Question(q.Method, q.Params, mine, mine, s.caller.Capabilities, uuid.NewString)

@@ -73,8 +73,8 @@ func refuse(id []byte, err error, text func(*bridge.Error) string) *jsonrpc.Mess
 	return jsonrpc.NewError(id, code, message, data)
 }
 
-// dataFor returns the data of an error: its code, the server of a refusal by the bridge, and the
-// time of the next try, if known.
+// dataFor returns the data of an error. These are its code, the server of a refusal by the bridge,
+// and the pause before the next try, if known.
 func dataFor(word string, err error) []byte {
 	data := `{"bridge":"` + word + `"`
 	e, ours := errors.AsType[*bridge.Error](err)

@@ -88,8 +88,8 @@ func Read(all []Entry, seq int64) (Taken, error) {
 	return t, nil
 }
 
-// follows reports whether seq is last plus by, so that no event is missing. A later owner starts at its mark. That
-// owner has answered the requests whose answers the former owner did not write.
+// follows reports whether no event is missing between last and seq. seq is last plus by, or the mark of a later owner
+// plus by. That owner has answered the requests whose answers the former owner did not write.
 func follows(seq, last, by int64) bool {
 	return seq == last+by || seq>>32 > last>>32 && int64(uint32(seq)) == by
 }

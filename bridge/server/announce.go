@@ -114,7 +114,7 @@ func (a *announcements) follow() {
 }
 
 // sync applies the stored webhook of a server if its number is new. Number 0 means that the store has
-// lost the webhook: look stores it again.
+// lost the webhook: sync stores it again.
 func (a *announcements) sync(server string, h *hook, number int64) error {
 	if err := a.enter(a.ctx); err != nil {
 		return err

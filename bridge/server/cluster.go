@@ -150,7 +150,7 @@ const between = 1 << 20
 // shared gives other instances access to the connections of this instance.
 type shared struct{ s *Server }
 
-// Join implements home.Gateway.
+// Join implements placement.Gateway.
 func (s shared) Join(server string, from bridge.Caller, rest bridge.Client) (placement.SharedConnection, []bridge.Forward, error) {
 	j, forward, err := s.s.b.Join(server, from, rest)
 	if err != nil { // a nil *Joined must not become an interface
@@ -159,12 +159,12 @@ func (s shared) Join(server string, from bridge.Caller, rest bridge.Client) (pla
 	return j, forward, nil
 }
 
-// CallPool implements home.Gateway.
+// CallPool implements placement.Gateway.
 func (s shared) CallPool(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error) {
 	return s.s.b.CallPool(ctx, server, r)
 }
 
-// Release implements home.Gateway.
+// Release implements placement.Gateway.
 func (s shared) Release(server, key string) {
 	if p := s.s.b.Pool(server); p != nil {
 		p.LeaveOwner(key)

@@ -30,7 +30,7 @@ func (t *tree) recovered(c *gin.Context) {
 	c.Next()
 }
 
-// limitBody limits the time of the body of a request.
+// limitBody limits the time in which the body of a request must arrive.
 func (t *tree) limitBody(c *gin.Context) {
 	w, r := of(c)
 	r, ok := httpio.LimitBody(w, r)

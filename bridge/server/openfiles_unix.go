@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// maxOpenFiles returns the maximum of open files of the process; 0 if that is unknown.
+// maxOpenFiles returns the limit of open files of the process; 0 if that is unknown.
 func maxOpenFiles() int {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {

@@ -86,7 +86,8 @@ type Reloader struct {
 	lastErr  string   // text of the last error, empty after a success
 	warnings []string
 
-	// again is the time of the next attempt to apply content that was read. The backoff doubles after each attempt.
+	// again is the time of the next attempt to apply content that was read but not applied. The backoff doubles
+	// after each failure.
 	again   time.Time
 	backoff time.Duration
 }

@@ -78,7 +78,7 @@ func newInstance(s settings) *instance {
 func revisions(s settings) []string {
 	era := s.era
 	if s.kind == kindSSE {
-		era = eraLegacy // as in the SDK (v1.8.0), except if the first message is a request
+		era = eraLegacy // as in the SDK (v1.8.0), except for a request before the handshake
 	}
 	if era == eraBoth {
 		return nil

@@ -24,9 +24,10 @@ func ConnectionKey(server, affinity string) string {
 // IsConnectionKey reports whether a key is that of a shared connection, and not of a session.
 func IsConnectionKey(key string) bool { return strings.HasPrefix(key, connectionPrefix) }
 
-// Claim makes this instance the owner of a shared connection, or returns the instance that owns it. It first
-// calls room: an error of room means that there is no room for one more. An instance that is about to stop
-// claims nothing, and returns an instance that may. While the store is unreachable the error is ErrUnavailable.
+// Claim makes this instance the owner of a shared connection, or returns the instance that owns it. Before it
+// takes a connection, it calls room: an error of room means that there is no room. An instance that is about
+// to stop claims nothing, and returns an instance that may. While the store is unreachable the error is
+// ErrUnavailable.
 func (n *Node) Claim(ctx context.Context, key, server string, room func() error) (at Member, mine bool, err error) {
 	if n.Holds(key) {
 		return Member{}, true, nil

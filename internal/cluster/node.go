@@ -19,7 +19,8 @@ type Options struct {
 	Peers    Peers
 	// Lease is the time that the others wait for a beat before they take over the sessions of this instance.
 	Lease time.Duration
-	// Life is the lifetime of a record that is not extended. The node extends its records well before its end.
+	// Life is the lifetime of a record that is not extended. The node extends its records well before
+	// they expire.
 	Life time.Duration
 	// Stop means that no request begins without the store, not even while no instance reaches it.
 	Stop bool

@@ -74,7 +74,7 @@ const (
 // LimitBody limits the time of a request's body from the beginning: a client may announce a body and
 // never send it, and net/http waits for it before it answers. The reader of the body sets another
 // limit, and removes it after the body. Otherwise net/http would take the deadline for the client's
-// disconnection. A GET may lead to a stream, and no code reads its body. So Hurry reads it, and
+// disconnection. A GET may lead to a stream, and no code reads its body. So LimitBody reads it, and
 // returns the request without it. ok is false if the body did not arrive, or is too large.
 //
 // HTTP/2 needs none of it: there, nothing waits for an unread body.

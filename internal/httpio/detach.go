@@ -71,7 +71,7 @@ func attend(c net.Conn, head []byte, serve func(context.Context, *Writer)) {
 	}
 }
 
-// gathered is the maximum of bytes that a connection buffers.
+// gathered bounds the bytes that a connection buffers.
 const gathered = 64 << 10
 
 // connection is a sink that buffers small writes until Flush.

@@ -45,7 +45,7 @@ func (m *Memo) Once(a *jsonrpc.Message, f func() bool) {
 	m.last = p
 }
 
-// Forget makes At examine the next list in any case.
+// Forget makes Once examine the next list in any case.
 func (m *Memo) Forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package logs stores the last lines of the bridge's log, and of servers' standard error, while a
-// reader is connected. A Limiter limits lines that would be too many.
+// Package logs stores the last lines of the bridge's log, and of servers' standard error, while
+// somebody reads them. A Limiter limits lines that would be too many.
 package logs
 
 import (

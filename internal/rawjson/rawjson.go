@@ -16,7 +16,7 @@ import (
 )
 
 // Walk calls f for each member of an object (open is '{') or item of an array ('['). start is the
-// begin of the member, with its name in an object; [value, end) is its value. Walk reports false if b
+// index of the member, with its name in an object; [value, end) is its value. Walk reports false if b
 // is not such a value.
 func Walk(b []byte, open byte, f func(start, value, end int) bool) bool {
 	i := Space(b, 0)

@@ -273,7 +273,7 @@ func types(names []string) string {
 	return strings.Join(out, " or ")
 }
 
-// maxAllowed is the maximum of allowed values that a message lists.
+// maxAllowed bounds the allowed values that a message lists.
 const maxAllowed = 50
 
 // oneOf formats allowed values.

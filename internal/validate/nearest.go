@@ -6,7 +6,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// maxNames is the maximum of names that a message lists when none is similar.
+// maxNames bounds the names that a message lists when none is similar.
 const maxNames = 30
 
 // unknown returns the fault that no argument has that name, with the name that may be meant.

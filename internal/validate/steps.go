@@ -16,7 +16,7 @@ const (
 	byteSteps = 4
 )
 
-// maxCompared is the maximum of comparisons of numbers with those of enums in one check. Exact
+// maxCompared bounds the comparisons of numbers with those of enums in one check. Exact
 // comparisons take microseconds, and unequal numbers count as no steps.
 const maxCompared = 1_000_000
 

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxDepth is the maximum of nested levels of values.
+	// maxDepth bounds the nested levels of values.
 	maxDepth = 200
 	// maxDigits bounds the digits of a number before and behind its point, with its exponent
 	// written out. Checks are exact, and 1e999999999 is a short text for a huge number.
@@ -178,7 +178,7 @@ func pathOf(place []string, v any) string {
 	return b.String()
 }
 
-// maxShown is the maximum of characters of a value that a message repeats.
+// maxShown bounds the characters of a value that a message repeats.
 const maxShown = 60
 
 // quote writes a string as JSON, and shortens a long one.

@@ -85,7 +85,7 @@ func (f Faults) Of(tool string) Faults {
 	return f
 }
 
-// maxFaults is the maximum of faults that a message lists.
+// maxFaults bounds the faults that a message lists.
 const maxFaults = 20
 
 func (f Faults) Error() string {

@@ -39,7 +39,7 @@ type deadline struct {
 	timer *time.Timer
 }
 
-// buffered is the maximum of bytes that one direction holds.
+// buffered bounds the bytes that one direction holds.
 const buffered = 256 << 10
 
 func newWay() *way {

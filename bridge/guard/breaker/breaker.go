@@ -244,8 +244,8 @@ const (
 )
 
 // judge judges the outcome of a call or of an opening. An answer of the server is no failure, even a refusal. An
-// attempt that failed for reasons outside the server is no failure either. If ctx has ended, its cause is judged. The
-// end of a session also closes its connection, and the call may get either first.
+// attempt is no failure either if it was not sent, or ended with its caller, session or bridge. If ctx has ended,
+// judge takes its cause. The end of a session also closes its connection, and the call may get either error first.
 func judge(ctx context.Context, err error) judgement {
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)

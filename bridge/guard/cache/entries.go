@@ -145,7 +145,7 @@ func (c *Cache) Forget() int {
 
 // Heard handles a notification of the server about changes, before any client gets the
 // notification. The bridge also makes notifications when it may have missed some; Heard handles
-// these too. A notification concerns all lists of the server.
+// these too. A notification concerns the lists of all connections to the server.
 func (c *Cache) Heard(n *jsonrpc.Message) {
 	if c != nil {
 		c.heard(nil, n)

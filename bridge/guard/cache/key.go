@@ -15,7 +15,7 @@ import (
 // key identifies the request of an answer, and the callers that may get the answer.
 type key struct {
 	options   *Options // that were in force when the key was made
-	text      string   // the request, the caller and the fields below; bytes below 3 separate the parts
+	text      string   // request, revisions, caller and forwarded values; bytes below 3 separate the parts
 	public    string   // the same without the caller: the text of a public answer
 	what      list.Kind
 	uri       string // of contents
@@ -78,7 +78,7 @@ func (k *key) sameList(o *key) bool {
 	return k.what == o.what && k.source == o.source && (k.everybody || k.principal == o.principal)
 }
 
-// of returns the key of the same list for the connection itself.
+// of returns the key of the same list among the own lists of the connection of s.
 func (k *key) of(s *Source) *key {
 	own, mark := *k, strconv.FormatUint(s.id, 36)+"\x02"
 	own.source, own.text, own.public = s, mark+k.text, mark+k.public

@@ -174,9 +174,9 @@ func (d *drained) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message
 	return d.Upstream.Call(ctx, q)
 }
 
-// isContinuation reports whether a request belongs to an earlier one. That is a task, a subscription that ends, or a
-// call whose question the request answers. Only clients of 2026-07-28 answer by another call. Legacy servers have no
-// such calls.
+// isContinuation reports whether a request belongs to an earlier one. It may be about a task, end a subscription, or
+// answer the question of a call. Only clients of 2026-07-28 answer by another call. In requests of other clients, the
+// members for that have no meaning.
 func isContinuation(m *jsonrpc.Message, from *bridge.Caller) bool {
 	switch {
 	case strings.HasPrefix(m.Method, "tasks/") && m.Method != "tasks/list", m.Method == "resources/unsubscribe":

@@ -131,9 +131,9 @@ func (i incoming) Reserve(n int) bool {
 // them.
 const lightAnswer = 64 << 10
 
-// Weigh counts an answer among the held bytes until its release. From then on, the bytes that its
-// reader took count for the caller. An answer without room is released and refused. The call was
-// executed, so the refusal does not ask for a repetition.
+// Weigh counts an answer among the held bytes until its release. Bytes that its reader took move to
+// the caller's share. An answer without room is released and refused. The call was executed, so the
+// refusal does not ask for a repetition.
 func (b *Bytes) Weigh(server string, from *bridge.Caller, a *jsonrpc.Message) error {
 	n := a.Len()
 	was, held := a.Held()

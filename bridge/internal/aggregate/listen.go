@@ -166,7 +166,8 @@ type partial struct {
 
 var _ bridge.Client = (*partial)(nil)
 
-// run keeps a subscription at the server until ctx ends. After each loss of the server it subscribes again.
+// run keeps a subscription at the server until ctx ends or the server refuses. After each loss of the server it
+// subscribes again.
 func (p *partial) run(ctx context.Context) {
 	params := []byte(`{"notifications":` + string(p.part.Raw()) + `}`)
 	for wait := time.Second; ; wait = min(2*wait, maxPause) {

@@ -19,8 +19,8 @@ type Shares interface {
 	Refusal(server string) error
 }
 
-// These limits have no setting. They keep one client from taking connections that others need
-// (protocol.md F).
+// These limits have no setting. They bound the connections that are opened at once, because other clients need
+// openings too (protocol.md F).
 const (
 	maxOpenings = 4  // connections to one server that are opened at once; a slow server must not delay others
 	maxStarts   = 16 // connections to all servers whose opening starts within startMoment

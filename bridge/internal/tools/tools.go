@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Options selects the rules to store of the tools beyond their headers.
+// Options selects the rules of tools that are stored beside their headers.
 type Options struct {
 	Check      bool // check the arguments of calls
 	Idempotent bool // find out which calls may be repeated

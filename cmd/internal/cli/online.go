@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// online requests metadata and keys of each issuer, and prints faults and remarks for clients. An
-// unusable issuer is an error.
+// online requests metadata and keys of each issuer, and prints faults and remarks. It also prints the
+// addresses that tokens must have in aud. An unusable issuer is an error.
 func online(ctx context.Context, w io.Writer, c *config.Config) error {
 	if len(c.OAuth) == 0 {
 		fmt.Fprintln(w, "there is no issuer to ask: the file has no oauth")

@@ -180,8 +180,8 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 	return cmd
 }
 
-// ahead parses flags that follow a URL or a document, because neither has arguments of its own. Words
-// that follow a program, or --, remain arguments of that program.
+// ahead parses flags that follow a URL or a document, because neither has arguments of its own. It
+// leaves all words after a program, and after --, as they are.
 func ahead(cmd *cobra.Command, args []string) ([]string, error) {
 	if len(args) < 2 || cmd.ArgsLenAtDash() >= 0 {
 		return args, nil

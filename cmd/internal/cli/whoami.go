@@ -54,7 +54,7 @@ the bridge cannot be reached.`,
 
 // split separates the endpoint from an address, such as /files/mcp of
 // https://mcp.example.com/files/mcp. The part before it may be a server or the base path. The
-// bridge's metadata decides; without metadata, split tries both.
+// bridge's metadata decides. Without metadata, split looks for /whoami below that part.
 func (a *asked) split(ctx context.Context, address string) (endpoint string, err error) {
 	u, err := url.Parse(strings.TrimRight(address, "/"))
 	if err != nil {

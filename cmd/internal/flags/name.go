@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// launchers lists programs that start another one, which an argument names. It has the word before
-// the name, if required; the flags whose value is the name; and other flags with values.
+// launchers lists programs that start another one, which an argument names. An entry has the words
+// before the name, if required; the flags whose value is the name; and other flags with values.
 var launchers = map[string]struct {
 	words         []string
 	names, values string

@@ -75,7 +75,7 @@ type task struct {
 }
 
 // callAsTask calls a tool as a task and waits for its end. It returns the result of the
-// tool. failed means that the task failed, independent of the result.
+// tool. failed means that the task failed, whatever the result says.
 func (c *client) callAsTask(ctx context.Context, params *mcp.CallToolParams) (raw json.RawMessage, failed bool, err error) {
 	about := json.RawMessage("{}")
 	if c.longest > 0 { // the server may forget the task afterwards

@@ -32,7 +32,7 @@ type wire struct {
 	call      jsonrpc.ID // of our last request; requests are made one after the other
 	answer    *jsonrpc.Response
 	questions map[jsonrpc.ID]context.CancelFunc
-	taken     chan struct{} // open while the last request must still be cancelled
+	taken     chan struct{} // open from the last request until its cancellation is sent
 }
 
 func newWire(t mcp.Transport) *wire {

@@ -198,7 +198,7 @@ func (k *Key) Sign(t testing.TB, header Claims, claims any) string {
 	return signing + "." + base64.RawURLEncoding.EncodeToString(k.sign(t, []byte(signing)))
 }
 
-// sign signs by the algorithm of the key, independent of a header.
+// sign signs by the algorithm of the key, whatever a header says.
 func (k *Key) sign(t testing.TB, data []byte) []byte {
 	t.Helper()
 	if k.Alg == "EdDSA" {

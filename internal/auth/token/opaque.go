@@ -211,7 +211,7 @@ func (a *asker) unavailable() *Error {
 
 // introspect introspects a token for all who wait. The end of the first one's ctx does not cancel it.
 func (a *asker) introspect(ctx context.Context, f *flight, raw string, sum [32]byte, cached *Token, unknown bool) {
-	f.err = a.unavailable() // unless the answer is valid
+	f.err = a.unavailable() // unless there is an answer
 	defer func() {
 		a.mu.Lock()
 		delete(a.flights, sum)

@@ -40,7 +40,7 @@ type Queue interface {
 	// returns none.
 	Take(ctx context.Context, servers []string, wait time.Duration) ([]Taken, error)
 	// Overdue takes requests that were taken at least that long ago and are not done. It takes the first
-	// requests of each line, at most most of each.
+	// requests of each line, no more than most.
 	Overdue(ctx context.Context, servers []string, after time.Duration, most int) ([]Taken, error)
 	// Return gives a taken request back: it is overdue at once.
 	Return(ctx context.Context, t Taken) error

@@ -65,7 +65,7 @@ type Store struct {
 	mu   sync.Mutex     // guards the rest
 	self string         // the last value of the own key
 	is   cluster.Member // which self seals
-	runs string         // id of the server's run at the last beat
+	runs string         // run ids of the masters at the last beat
 }
 
 var (

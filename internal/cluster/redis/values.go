@@ -53,7 +53,7 @@ func (v Values) Swap(ctx context.Context, name string, old, value []byte, life t
 	return done == 1, nil
 }
 
-// maxEnded is the maximum of stored ended logins.
+// maxEnded bounds the stored ended logins.
 const maxEnded = 20_000
 
 func (v Values) ended() string { return v.s.o.Prefix + ":ended" }
@@ -65,8 +65,8 @@ func (v Values) End(ctx context.Context, id string, life time.Duration) error {
 	return unavailable("note an end", end.Run(ctx, v.s.c, []string{v.ended()}, id, max(1, life.Milliseconds()), maxEnded).Err())
 }
 
-// endedAgain is the time for which an ended login is returned again. After a failover the clock of
-// Redis may be behind by that time, and may record ends below the mark.
+// endedAgain is the time before the mark from which ended logins are returned again. After a failover
+// the clock of Redis may be behind by up to that time, and may record ends below the mark.
 const endedAgain = time.Minute
 
 // Ended returns the logins that ended since the call that returned the mark, or in the minute

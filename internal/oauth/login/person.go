@@ -31,7 +31,7 @@ const (
 	// rediscoverAfter is the number of unanswered renewals in a row after which the metadata is read
 	// again.
 	rediscoverAfter = 2
-	// maxWidenings is the maximum of tokens with more scopes that one request may get.
+	// maxWidenings bounds the tokens with more scopes that one request may get.
 	maxWidenings = 2
 )
 
@@ -127,7 +127,7 @@ func New(o Options) *Person {
 }
 
 // NewOwn returns a Person with the user's own logins instead of o.Store. It logs a warning and
-// returns nil if there can be no logins and the settings request none (Settings.Unasked).
+// returns nil if there can be no logins and nobody asked for a login (Settings.Unasked).
 func NewOwn(o Options) (p *Person, err error) {
 	switch o.Store, err = OpenOwn(); {
 	case err != nil && o.Unasked:

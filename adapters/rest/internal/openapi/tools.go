@@ -36,7 +36,7 @@ type Options struct {
 	Resources bool
 	// Withheld are headers that get no arguments.
 	Withheld []string
-	// Details is a text that is added to shortened descriptions, such as a hint about the rest.
+	// Details is added to shortened descriptions. It may say how to get the rest.
 	Details string
 }
 

@@ -26,9 +26,9 @@ import (
 // Hook is a program or a service of the operator that makes headers of requests. One of Command and
 // URL is set.
 //
-// On stdin or as the body of a POST, it gets an object with method, url, headers (an object) and
-// body_sha256 (64 hexadecimal digits). It answers with an object whose member headers maps names to
-// values.
+// A Hook gets an object on stdin or as the body of a POST. The object has method, url, headers (an
+// object) and body_sha256 (64 hexadecimal digits). The Hook answers with an object whose member
+// headers maps names to values.
 type Hook struct {
 	// Command is a program with its arguments. It starts for each request, with PATH and HOME of
 	// the bridge's environment, and with Env.

@@ -20,7 +20,7 @@ type Shared struct {
 // Empty reports whether no settings apply.
 func (s *Shared) Empty() bool { return len(s.Args) == 0 && len(s.Filled) == 0 }
 
-// Confines reports whether the settings restrict the choice of clients.
+// Confines reports whether the settings restrict the requests that clients can make.
 func (s *Shared) Confines() bool { return slices.ContainsFunc(s.Args, Confines) }
 
 // Confines reports whether an entry for an argument restricts clients.
@@ -137,7 +137,7 @@ func (c *Common) Unused() Faults {
 	return faults
 }
 
-// Confines reports whether an entry restricts the choice of clients.
+// Confines reports whether an entry restricts the requests that clients can make.
 func (e *Entry) Confines() bool {
 	return len(e.Headers) > 0 || len(e.Query) > 0 || len(e.Body) > 0 || slices.ContainsFunc(e.Args, Confines)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 )
 
-// alwaysShown are headers that results show even if the document does not declare them. They have
+// alwaysShown are headers that results show even if the document does not declare them. They name
 // the place of the answer, and the time of the next try.
 var alwaysShown = []string{"Location", "Operation-Location", "Retry-After"}
 

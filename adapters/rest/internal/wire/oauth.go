@@ -71,7 +71,7 @@ func (c *Credential) CheckTokens() error {
 		if c.Exchange != "" && o.Issuer == "" && o.Client.TokenURL == "" {
 			return errors.New("client: set issuer or token_url: with exchange, callers' tokens go only to an authorization server of the configuration, never to one of a document")
 		}
-		// The document may name the receiver of the secret: that is checked with the document.
+		// The document may name the token endpoint: tokenURL checks that later.
 		o.Issuer = cmp.Or(o.Issuer, "https://example.com")
 		o.Client.TokenURL, o.Client.Params = "", nil
 	}
@@ -99,7 +99,7 @@ func (c *Client) Look(absolute func(string) string) (setting, remark string, fau
 
 // tokenURL returns the token endpoint. The document may name it. Then the secret goes there only
 // encrypted, or to the API's own server. A document at a URL may not name an endpoint that gets no
-// credentials otherwise. Then refused says why the secret does not go there.
+// credentials otherwise. If it does, refused says why the secret does not go there.
 func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint, refused string, err error) {
 	text := cmp.Or(c.TokenURL, c.Issuer)
 	named := text != ""

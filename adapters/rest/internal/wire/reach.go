@@ -12,13 +12,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// Reach holds the servers of the operations of an API, and which of them get credentials.
+// Reach holds the servers of an API's operations, and decides which of them get credentials.
 //
 // Credentials, and everything else that the configuration adds to requests, go only to servers that
 // the operator chose. These are Options.BaseURL and Options.Trusted, and the first server of a
 // document in a file or in the configuration. For a document at a URL it is the server that the
-// document was read from. Any other server that such a document names, now or later, gets nothing
-// of these.
+// document was read from. Any other server that such a document names, now or later, gets none of
+// these.
 type Reach struct {
 	o        *Options
 	home     endpoint // the API's own server; its URL is nil if there is none

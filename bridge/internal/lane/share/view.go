@@ -180,7 +180,8 @@ func (v *viewCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(st
 	return v.v.h.ask(v.v, q, reply, v.Client)
 }
 
-// Ask passes a question to the only session that can have caused it.
+// Ask passes a question to the only session with calls in flight, or to the only session. Without such a session it
+// refuses the question. It also does so if all clients share the server.
 func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	v := h.soleCaller()
 	if v == nil {
@@ -198,7 +199,7 @@ func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string)
 	return h.ask(v, q, reply, v.client)
 }
 
-// ask passes a question about a call of v to to.
+// ask passes a question about a call of v to the client to.
 func (h *hub) ask(v *View, q *jsonrpc.Message, reply func(*jsonrpc.Message), to bridge.Client) func(string) {
 	if h.all {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is shared by all clients: it cannot ask one of them", nil))

@@ -66,7 +66,7 @@ type Carried struct {
 	Cut []string `json:"cut,omitempty"`
 }
 
-// maxCarried bounds each of them, in bytes. Larger texts than maxLooked are not stored.
+// maxCarried bounds the arguments, and the result, in bytes. Texts longer than maxLooked are not stored.
 const (
 	maxCarried = 4 << 10
 	maxLooked  = 64 << 10
@@ -582,7 +582,8 @@ func (c *Calls) hold() (all held) {
 	return all
 }
 
-// Show returns at most that many calls of each kind that fits accepts. fits gets rows in flight without their marks.
+// Show returns the calls that fits accepts, at most that many of each kind. fits gets rows in flight without their
+// marks.
 func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 	all := c.hold()
 	out := &Shown{Since: all.since, Before: all.before, Under: []*Row{}, Recent: []*Row{}, Failures: []*Row{}}

@@ -1,6 +1,6 @@
-// Package health records the state of one server: its availability, the start of its failures, the
-// results of its handshakes, and events of its connections. Callers can wait until a server works
-// again. Until then the package tries the server with growing pauses.
+// Package health records the state of one server: its availability and the start of its failures.
+// It also records the results of its handshakes, and events of its connections. Callers can wait
+// until a server works again. Until then the package tries the server with growing pauses.
 //
 // The circuit breaker, not this package, decides which calls go to a failing server.
 package health

@@ -1,6 +1,7 @@
-// Package report reports the outcome of each request of a client. Each server that got the request
-// makes one [Report]. If no server got it, the gateway makes one. The package also counts each
-// answer among the bytes in flight, so that a report has the outcome that the client gets.
+// Package report reports the outcome of each request of a client. It makes one [Report] for each
+// server that got the request. If no server got it, there is one report from the gateway. The
+// package also counts each answer among the bytes in flight, so that a report has the outcome that
+// the client gets.
 //
 // The receiver of the reports writes logs and metrics. The bridge's own requests are not
 // reported.

@@ -229,8 +229,8 @@ func (c *callClient) Notify(n *jsonrpc.Message) {
 	c.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, c.l.from.Revision)))
 }
 
-// rises reports whether progress exceeds the client's last value. Each attempt starts anew, but the client has only one
-// call.
+// rises reports whether progress exceeds the highest value that the client got. Each attempt starts anew, but the
+// client has only one call.
 func (c *callClient) rises(progress float64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

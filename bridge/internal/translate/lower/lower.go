@@ -134,7 +134,7 @@ type Line interface {
 
 // Clients describes the clients of a Translator.
 type Clients struct {
-	Tools *list.TaskTools // their stored rules of tools
+	Tools *list.TaskTools // the tools that need a task, by the clients' lists
 	Group string          // clients of a group get the same notifications of changes
 	Once  bool            // the connection serves one request
 	Keyed bool            // the clients share a handle, and count as one

@@ -25,7 +25,7 @@ import (
 //
 // A legacy server gets its client's capabilities once, but a stateless client sends them with each request. So there
 // are connections for each set of capabilities. A call whose client can be asked has a connection of its own (see
-// claim), unless the transport shows to which call a question belongs.
+// claim). It needs none if the transport shows to which call a question belongs.
 type Pool struct {
 	o          Options
 	wg         sync.WaitGroup // awaits connections that are closing

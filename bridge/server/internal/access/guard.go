@@ -71,8 +71,8 @@ func (g *guard) requestedHost(r *http.Request) string {
 	return r.Host
 }
 
-// checkOrigin accepts requests from allowed web pages, and requests that come from no web page. It
-// answers all others itself, and also preflights.
+// checkOrigin reports whether a request comes from an allowed web page, or from no web page. It
+// answers all other requests itself. It also answers preflights, and then reports false.
 func (g *guard) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	origins := r.Header["Origin"]

@@ -126,7 +126,7 @@ func rulesOf(c *config.Config) []auth.Rule {
 	var all []auth.Rule
 	for _, a := range c.Access {
 		if a.Token != "" || a.TokenFile != "" || len(a.Claims)+len(a.Scopes)+len(a.Users) == 0 {
-			continue // a rule without key and user: an embedding program may have left the key empty
+			continue // it is for a key, or for nobody: an embedding program may have left the key empty
 		}
 		r := auth.Rule{Name: a.Name, Issuer: a.Issuer, Claims: map[string][]string{}, Scopes: a.Scopes, Users: slices.Clone(a.Users)}
 		for name, patterns := range a.Claims {

@@ -50,7 +50,7 @@ func (n *need) Add(scopes []string) {
 type subject struct {
 	by        func(*config.Scopes) map[string]config.Words
 	name      string // or the URI
-	ambiguous bool   // the message is ambiguous: the server resolves its name
+	ambiguous bool   // the message is ambiguous: the server decides which subject it names
 	isURI     bool   // name is a URI
 	tool      bool
 	args      []byte // of a call of a tool
@@ -72,7 +72,7 @@ func (s *subject) matches(pattern, name string) bool {
 func (n *need) match(c *config.Server, a *subject, name string) {
 	name = cmp.Or(name, a.name)
 	if a.tool && !a.ambiguous && !n.Grant(c.Name, name) {
-		return // the tool is hidden from the caller, independent of scopes
+		return // the tool is hidden from the caller, whatever its scopes are
 	}
 	if a.tool && c.Rest != nil && rest.IsCall(ownOf(c.Tools.Rename, name)) {
 		n.match(c, a.called(c), "")

@@ -201,7 +201,8 @@ func (a *Access) Screen(w http.ResponseWriter, r *http.Request, server string, b
 		a.upgrades.granted(a.o.Log, principal, t)
 		return false
 	}
-	if !era.IsModern(r.Header.Get("Mcp-Protocol-Version")) { // such clients request only these scopes
+	// Older clients request only the scopes of the answer, and would lose their other scopes.
+	if !era.IsModern(r.Header.Get("Mcp-Protocol-Version")) {
 		for _, has := range t.Scopes {
 			if a.tokenUse().known[has] && !slices.Contains(wanted, has) {
 				wanted = append(wanted, has)

@@ -30,7 +30,7 @@ type Log struct {
 	payloads bool
 	log      *slog.Logger
 	lost     atomic.Uint64 // lines that were not written
-	full     chan struct{} // receives when the queue is long enough to be written
+	full     chan struct{} // receives when the queue has logSoon bytes
 	stop     chan struct{} // closed by Close
 	once     sync.Once     // closes stop
 	done     chan struct{} // closed when the queue is written
@@ -47,11 +47,11 @@ type Log struct {
 	loggedLost uint64   // value of lost in the last log line
 }
 
-// Limits of the queue: its time and its size in bytes.
+// The queue is written at each interval, and as soon as it is long. Its size is bounded.
 const (
 	logEvery = time.Second // the interval
 	logSoon  = 64 << 10    // bytes that are written at once
-	logMost  = 4 << 20
+	logMost  = 4 << 20     // bytes that may wait
 )
 
 // Open opens the configured access log; nil if there is none. A new file is readable by its owner

@@ -25,7 +25,7 @@ const (
 	sessionsEvery = 2 * time.Second        // sessions, and whether the caller may still look
 )
 
-// The time in which a stream without a reader can be resumed, and the maximum of events that it repeats.
+// The time in which a stream without a reader can be resumed, and the bounds of the events that it repeats.
 const (
 	detachedFor = time.Minute
 	maxResend   = 128
@@ -44,7 +44,7 @@ type Events struct {
 	Heartbeat func() time.Duration
 	// Payloads reports whether the payloads of messages may be shown.
 	Payloads func() bool
-	// MaxStreams returns the maximum of open streams, and of further streams that wait for their reader.
+	// MaxStreams returns the limit of open streams. As many more may wait for their reader.
 	MaxStreams func() int
 	// SingleCaller reports that there is only one caller.
 	SingleCaller bool

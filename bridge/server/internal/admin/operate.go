@@ -325,7 +325,7 @@ func (o *Operator) probe(c *Call) (any, error) {
 
 // logLines is the answer with the last lines of the log.
 type logLines struct {
-	Since *time.Time   `json:"since,omitempty"` // time of the first recorded line
+	Since *time.Time   `json:"since,omitempty"` // when recording began
 	Lines []*logs.Line `json:"lines"`           // oldest first
 }
 

@@ -76,7 +76,7 @@ type values struct {
 	all    []Value
 }
 
-// fields adds the settings of a struct below a key. zero means that zero values are the defaults.
+// fields adds the settings of a struct below a key. zero means that a zero value stands for the default.
 func (v *values) fields(key string, value, standard reflect.Value, zero bool) {
 	for f, field := range value.Fields() {
 		below := strict.Key(f)

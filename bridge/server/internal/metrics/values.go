@@ -26,7 +26,8 @@ type Value struct {
 	Quantiles []Quantile `json:"quantiles,omitempty"`
 }
 
-// Bucket counts the values of a histogram up to Most. The last bucket is omitted: its number is Count.
+// Bucket counts the values of a histogram up to Most. The last bucket, up to infinity, is omitted: it would
+// repeat Value.Count.
 type Bucket struct {
 	Most  float64 `json:"le"`
 	Count uint64  `json:"count"`

@@ -200,7 +200,8 @@ func (p *Peers) events(w http.ResponseWriter, r *http.Request, res *http.Respons
 	_ = rc.Flush()
 	in := &eventReader{in: bufio.NewReaderSize(res.Body, 4<<10), fresh: true}
 	midst := false
-	ended := func() bool { return r.Method == http.MethodGet && p.leaving.Err() != nil } // here; the other may see it first
+	// ended reports whether this instance ends the stream. The other instance may notice that first.
+	ended := func() bool { return r.Method == http.MethodGet && p.leaving.Err() != nil }
 	for {
 		part, ends, err := in.next()
 		switch {
@@ -234,7 +235,7 @@ func (p *Peers) brokenOff(rc *http.ResponseController, w io.Writer, r *http.Requ
 		}
 	}
 	if r.Method == http.MethodGet && r.Header.Get("Mcp-Protocol-Version") >= era.Rev20251125 {
-		_ = write(rc, w, []byte("retry: 1000\n\n")) // older clients have no default time to reconnect
+		_ = write(rc, w, []byte("retry: 1000\n\n")) // the time to reconnect; older clients do not support it
 	}
 	_ = rc.Flush()
 }

@@ -33,7 +33,8 @@ type Owners interface {
 	ServeTunnel(w http.ResponseWriter, r *http.Request)
 	// Call makes a request of a stateless client. The error is ErrElsewhere when this instance is not the owner.
 	Call(ctx context.Context, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error)
-	// Leave closes the tunnels of this instance to a stopping owner, and waits until they are unused.
+	// Leave closes the tunnels of this instance to a stopping owner. It waits until no tunnel or request uses
+	// the owner.
 	Leave(ctx context.Context, instance string) error
 }
 

@@ -34,7 +34,7 @@ type Workers interface {
 	ServeTunnel(w http.ResponseWriter, r *http.Request, t SlotClaim)
 }
 
-// SlotClaim is part of each request to a worker. It names the slot and the front.
+// SlotClaim names the slot and the front of a tunnel's request to a worker.
 type SlotClaim struct {
 	Grant, Front string
 	Epoch        int64

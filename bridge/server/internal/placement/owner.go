@@ -25,7 +25,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// OwnerOptions configure Homes. All are required.
+// OwnerOptions configure Owners. All are required.
 type OwnerOptions struct {
 	Node  *cluster.Node
 	Peers OwnerPeers
@@ -135,7 +135,7 @@ const (
 	ownerRetry = 200 * time.Millisecond
 )
 
-// NewOwners makes Homes. Close ends it.
+// NewOwners makes Owners. Close ends it.
 func NewOwners(o OwnerOptions) *Owners {
 	h := &Owners{o: o, out: newOutbound(), claims: map[string]*claim{}, pending: map[string]*pendingClaim{}}
 	h.ending, h.end = context.WithCancel(context.Background())

@@ -22,8 +22,8 @@ const (
 	workerLinger = 30 * time.Second
 	// grantLife is the time in which a front has to use its grant.
 	grantLife = 5 * time.Second
-	// maxOpening is the maximum of processes that start at once. A worker at this maximum takes no requests, so
-	// that other workers do.
+	// maxOpening bounds the processes that start at once. A worker at this bound takes no requests, so that other
+	// workers do.
 	maxOpening = 16
 	// failuresKept is the time in which a front may request the reason that its connection was not opened.
 	failuresKept = 10 * time.Second

@@ -42,7 +42,7 @@ type WorkerOptions struct {
 type Local struct {
 	Adapter      bridge.Adapter
 	MaxProcesses int          // processes of the server at one worker
-	Check        func() error // returns the reason that no process can be started here, or nil; may be nil
+	Check        func() error // returns the known reason that no process can start here, or nil; the field may be nil
 }
 
 // WorkerPeers sends requests to other instances, as peer.Peers does.

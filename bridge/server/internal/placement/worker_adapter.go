@@ -23,7 +23,7 @@ import (
 // WorkerServer is a server with place: workers.
 type WorkerServer struct {
 	Name string
-	// Queue is the maximum of requests that wait beyond the free slots of workers. Wait limits each wait.
+	// Queue bounds the requests that wait beyond the free slots of workers. Wait limits each wait.
 	Queue int
 	Wait  time.Duration
 	// Handshake limits the handshake of the process, once a worker has the request.

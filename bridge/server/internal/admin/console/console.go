@@ -1,9 +1,9 @@
 // Package console is the web page of the bridge: a client of the API below /ui/api/v1, and of the
-// MCP endpoints below /ui/mcp. It has no rights beside those of its caller.
+// MCP endpoints below /ui/mcp. It has no rights beyond those of its caller.
 //
 // The folder assets has the sources: ES modules without a framework, one file of styles, one of
 // HTML. There is no build step. The bridge sends the modules as one file (see joined), so the page
-// loads with three requests. The browser caches the files until the bridge's version changes.
+// loads with three requests. The browser caches all files but the HTML until their content changes.
 package console
 
 import (
