@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,18 +71,18 @@ func made(t *testing.T, name string, env []string, platforms ...string) (dir, so
 	return r.out, source
 }
 
-// read reads all files of a folder.
+// read reads all files below a folder, by their paths in it.
 func read(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
+	all := map[string][]byte{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			all[path], err = os.ReadFile(filepath.Join(dir, filepath.FromSlash(path)))
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	all := map[string][]byte{}
-	for _, e := range entries {
-		if all[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return all
 }
@@ -91,7 +92,7 @@ func unpacked(t *testing.T, name string, data []byte) map[string]file {
 	t.Helper()
 	all := map[string]file{}
 	at := time.Unix(1_700_000_001, 0)
-	if strings.HasSuffix(name, ".zip") {
+	if strings.HasSuffix(name, ".zip") || strings.HasSuffix(name, ".whl") {
 		z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 		if err != nil {
 			t.Fatal(err)
@@ -165,8 +166,8 @@ func TestSameBytes(t *testing.T) {
 	second, two := made(t, "another-folder", env, which...)
 	a, b := read(t, first), read(t, second)
 	t.Run("list", func(t *testing.T) { checkList(t, a) })
-	if len(a) != 3 || len(b) != 3 {
-		t.Errorf("made %d and %d files, want an archive, its list and the sums", len(a), len(b))
+	if want := 8 + map[bool]int{true: 2}[runtime.GOOS == "linux"]; len(a) != want || len(b) != want {
+		t.Errorf("made %q and %d files, want an archive, its list, the sums, two packages for npm, a wheel, a formula, a manifest, and two packages for Linux", slices.Sorted(maps.Keys(a)), len(b))
 	}
 	goEnv := func(name string) string {
 		out, err := exec.Command("go", "env", name).Output()
@@ -179,11 +180,14 @@ func TestSameBytes(t *testing.T) {
 		if !bytes.Equal(a[name], b[name]) {
 			t.Errorf("%s is another one in a folder of another name", name)
 		}
-		if strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".zip") {
+		if strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".zip") || strings.HasSuffix(name, ".whl") || strings.HasSuffix(name, ".tgz") {
 			files := unpacked(t, name, a[name])
 			for _, leak := range leaks(files, one, two, goEnv("GOMODCACHE"), goEnv("GOCACHE")) {
 				t.Error(leak)
 			}
+		}
+		if strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".zip") {
+			files := unpacked(t, name, a[name])
 			checkArchive(t, name, files)
 		}
 	}
@@ -392,7 +396,7 @@ func TestPublishing(t *testing.T) {
 	if !slices.Equal(p.Before.Hooks, []string{"make dist VERSION={{ .Version }}"}) {
 		t.Errorf("before the release runs %q", p.Before.Hooks)
 	}
-	for _, name := range []string{"mcp-bridge_1.2.3_linux_amd64.tar.gz", "mcp-bridge_1.2.3_windows_arm64.zip.spdx.json", "checksums.txt"} {
+	for _, name := range []string{"mcp-bridge_1.2.3_linux_amd64.tar.gz", "mcp-bridge_1.2.3_windows_arm64.zip.spdx.json", "mcp-bridge_1.2.3_arm64.deb", "mcp-bridge-1.2.3-1.x86_64.rpm", "checksums.txt"} {
 		if !slices.ContainsFunc(p.Release.Files, func(f struct{ Glob string }) bool {
 			ok, err := filepath.Match(strings.ReplaceAll(f.Glob, "{{ .Version }}", "1.2.3"), "dist/"+name)
 			return ok && err == nil

@@ -2,8 +2,8 @@
 //
 //	go run ./deploy/dist -version 1.2.3 -out dist
 //
-// It writes an archive for each system, a software bill of materials for its program (SBOM, SPDX 2.3), packages for npm
-// and PyPI, and checksums.txt. The same commit and Go version give the same bytes, in any folder and on any machine.
+// It writes an archive for each system, a software bill of materials for its program (SBOM, SPDX 2.3), packages for npm,
+// PyPI, Debian and Fedora, a Homebrew formula and a Scoop manifest, and checksums.txt. The same commit and Go version give the same bytes, in any folder and on any machine.
 package main
 
 import (
@@ -171,7 +171,7 @@ func (r *release) make(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(write(name+ending, archive), write(name+ending+".spdx.json", sbom), r.packages(p, files, write)); err != nil {
+		if err := errors.Join(write(name+ending, archive), write(name+ending+".spdx.json", sbom), r.packages(ctx, p, binary+".packages", files, write)); err != nil {
 			return err
 		}
 	}
@@ -179,7 +179,11 @@ func (r *release) make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := write("npm/"+name, data); err != nil {
+	manifest, err := scoop(r.version, sums)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(write("npm/"+name, data), write("homebrew/"+program+".rb", formula(r.version, sums)), write("scoop/"+program+".json", manifest)); err != nil {
 		return err
 	}
 	var list strings.Builder
@@ -194,8 +198,8 @@ func (r *release) make(ctx context.Context) error {
 	return os.WriteFile(filepath.Join(r.out, "checksums.txt"), []byte(list.String()), 0o644)
 }
 
-// packages writes the packages of a platform, made from the files of its archive.
-func (r *release) packages(platform string, files []file, write func(string, []byte) error) error {
+// packages writes the packages of a platform, made from the files of its archive. folder is one to work in.
+func (r *release) packages(ctx context.Context, platform, folder string, files []file, write func(string, []byte) error) error {
 	var binary []byte
 	var licences []file
 	for _, f := range files {
@@ -214,7 +218,18 @@ func (r *release) packages(platform string, files []file, write func(string, []b
 	if err != nil {
 		return err
 	}
-	return errors.Join(write("npm/"+npm, tarball), write("pypi/"+pypi, zip))
+	if err := errors.Join(write("npm/"+npm, tarball), write("pypi/"+pypi, zip)); err != nil {
+		return err
+	}
+	processor, linux := strings.CutPrefix(platform, "linux/")
+	if !linux {
+		return nil
+	}
+	all, err := linuxPackages(ctx, r.root, folder, processor, r.version, r.time, files)
+	for _, f := range all {
+		err = errors.Join(err, write(f.name, f.data))
+	}
+	return err
 }
 
 // goCommand returns a go command whose result depends only on the source and on Go.

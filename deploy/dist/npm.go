@@ -62,7 +62,7 @@ func npmProgram(platform, version string, at time.Time, binary []byte, licences 
 	}
 	return npmTarball(manifest{
 		Name:        npmPackage(platform),
-		Version:     npmVersion(version),
+		Version:     semantic(version),
 		Description: "The program of mcp-bridge for " + platform,
 		OS:          []string{nodeNames.Replace(system)},
 		CPU:         []string{nodeNames.Replace(processor)},
@@ -82,7 +82,7 @@ func npmMain(root, version string, at time.Time) (string, []byte, error) {
 	}
 	m := manifest{
 		Name:        program,
-		Version:     npmVersion(version),
+		Version:     semantic(version),
 		Description: about,
 		Keywords:    []string{"mcp", "mcp-proxy", "mcp-gateway", "model-context-protocol", "stdio", "sse", "streamable-http", "openapi"},
 		Bin:         map[string]string{program: "mcp-bridge.js"},
@@ -95,14 +95,14 @@ func npmMain(root, version string, at time.Time) (string, []byte, error) {
 	return npmTarball(m, at, files)
 }
 
-// semver matches the versions that npm takes.
+// semver matches semantic versions without a build.
 var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$`)
 
 // other matches what a part of a version may not contain.
 var other = regexp.MustCompile(`[^0-9A-Za-z]+`)
 
-// npmVersion returns a version in the form of npm. Between releases, a version may be the name of a commit.
-func npmVersion(version string) string {
+// semantic returns a semantic version, which npm and nfpm want. Between releases, a version may be the name of a commit.
+func semantic(version string) string {
 	if semver.MatchString(version) {
 		return version
 	}

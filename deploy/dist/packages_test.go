@@ -3,6 +3,9 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -189,8 +192,14 @@ func TestNPMMissing(t *testing.T) {
 func TestWheel(t *testing.T) {
 	scaletest.Large(t)
 	need(t, "python3")
-	path, data := binary(t)
 	dir := t.TempDir()
+	if out, code := outcome(t, dir, nil, "python3", "-c", "import ensurepip, venv"); code != 0 {
+		if os.Getenv("BRIDGE_TEST_REQUIRE") == "all" {
+			t.Fatalf("python3 cannot make environments:\n%s", out)
+		}
+		t.Skip("needs python3-venv")
+	}
+	path, data := binary(t)
 	name, text, err := wheel(root, host, "1.2.3", time.Unix(1_700_000_001, 0), data, file{"LICENSE", []byte("MIT"), 0o644})
 	saved := save(t, dir, name, text, err)
 	if out, code := outcome(t, dir, nil, "python3", "-m", "venv", "env"); code != 0 {
@@ -251,8 +260,133 @@ func TestPackageNames(t *testing.T) {
 		"0a49d89-dirty":       {"0.0.0-dev-0a49d89-dirty", "0.0.0+0a49d89.dirty"},
 		"1.02":                {"0.0.0-dev-1-02", "1.02"},
 	} {
-		if got := [2]string{npmVersion(version), wheelVersion(version)}; got != want {
+		if got := [2]string{semantic(version), wheelVersion(version)}; got != want {
 			t.Errorf("%s is %q, want %q", version, got, want)
 		}
+	}
+}
+
+// dpkg installs and removes the package for Debian, below a folder, and systemd knows its unit. rpm reads the other one.
+func TestLinuxPackages(t *testing.T) {
+	scaletest.Large(t)
+	need(t, "dpkg")
+	path, data := binary(t)
+	unit, err := os.ReadFile("../systemd/mcp-bridge.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []file{
+		{"mcp-bridge", data, 0o755},
+		{"LICENSE", []byte("MIT"), 0o644},
+		{"THIRD-PARTY-LICENSES.txt", []byte("all"), 0o644},
+		{"systemd/mcp-bridge.service", unit, 0o644},
+		{"man/man1/mcp-bridge.1", []byte(".TH"), 0o644},
+		{"completions/mcp-bridge.bash", []byte("bash"), 0o644},
+		{"completions/_mcp-bridge", []byte("zsh"), 0o644},
+		{"completions/mcp-bridge.fish", []byte("fish"), 0o644},
+	}
+	at := time.Unix(1_700_000_001, 0)
+	dir := t.TempDir()
+	packages, err := linuxPackages(t.Context(), root, filepath.Join(dir, "work"), runtime.GOARCH, "1.2.3", at, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(packages) != 2 {
+		t.Fatalf("made %d packages, want 2", len(packages))
+	}
+	files[0].data = []byte("a small program") // which takes less time
+	var small [2][]file
+	for i := range small {
+		if small[i], err = linuxPackages(t.Context(), root, t.TempDir(), runtime.GOARCH, "1.2.3", at, files); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, p := range small[0] {
+		if !bytes.Equal(p.data, small[1][i].data) {
+			t.Errorf("%s is another one the second time", p.name)
+		}
+	}
+	deb := save(t, dir, packages[1].name, packages[1].data, nil)
+	rpm := save(t, dir, packages[0].name, packages[0].data, nil)
+	if want := "mcp-bridge_1.2.3_" + runtime.GOARCH + ".deb"; packages[1].name != want {
+		t.Errorf("the package is %s, want %s", packages[1].name, want)
+	}
+
+	// Below a folder, scripts do not reach the systemd of this machine.
+	system := filepath.Join(dir, "system")
+	for _, folder := range []string{"info", "updates", "triggers"} {
+		if err := os.MkdirAll(filepath.Join(system, "var/lib/dpkg", folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save(t, filepath.Join(system, "var/lib/dpkg"), "status", nil, nil)
+	dpkg := func(args ...string) {
+		t.Helper()
+		args = append([]string{"--root=" + system, "--log=" + filepath.Join(dir, "log"), "--force-not-root", "--force-script-chrootless"}, args...)
+		if out, code := outcome(t, dir, nil, "dpkg", args...); code != 0 {
+			t.Fatalf("dpkg %q ends with %d:\n%s", args, code, out)
+		}
+	}
+	dpkg("--install", deb)
+	dpkg("--install", deb) // an upgrade
+	want, _ := outcome(t, dir, nil, path, "version")
+	if out, code := outcome(t, dir, nil, filepath.Join(system, "usr/bin/mcp-bridge"), "version"); code != 0 || out != want {
+		t.Errorf("version prints %q and ends with %d, want %q", out, code, want)
+	}
+	for name, has := range map[string]string{
+		"usr/lib/systemd/system/mcp-bridge.service":           "ExecStart=/usr/bin/mcp-bridge serve",
+		"usr/share/man/man1/mcp-bridge.1":                     ".TH",
+		"usr/share/bash-completion/completions/mcp-bridge":    "bash",
+		"usr/share/zsh/vendor-completions/_mcp-bridge":        "zsh",
+		"usr/share/fish/vendor_completions.d/mcp-bridge.fish": "fish",
+	} {
+		if text, err := os.ReadFile(filepath.Join(system, name)); err != nil || !strings.Contains(string(text), has) {
+			t.Errorf("%s: %v, want %q in it", name, err, has)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(system, "etc/mcp-bridge")); err != nil || !info.IsDir() {
+		t.Errorf("/etc/mcp-bridge: %v", err)
+	}
+	dpkg("--purge", "mcp-bridge")
+	if _, err := os.Stat(filepath.Join(system, "usr/bin/mcp-bridge")); !os.IsNotExist(err) {
+		t.Errorf("the program is still there: %v", err)
+	}
+
+	need(t, "rpm")
+	if out, code := outcome(t, dir, nil, "rpm", "--query", "--package", "--list", "--info", rpm); code != 0 ||
+		!strings.Contains(out, "/usr/lib/systemd/system/mcp-bridge.service\n") || !regexp.MustCompile(`Version +: 1\.2\.3\n`).MatchString(out) {
+		t.Errorf("rpm ends with %d:\n%s", code, out)
+	}
+}
+
+// The formula and the manifest have the addresses and sums of the archives that they install.
+func TestFormulas(t *testing.T) {
+	sums := map[string][sha256.Size]byte{}
+	for _, p := range platforms {
+		system, processor, _ := strings.Cut(p, "/")
+		name := "mcp-bridge_1.2.3_" + system + "_" + processor + map[bool]string{true: ".zip", false: ".tar.gz"}[system == "windows"]
+		sums[name] = sha256.Sum256([]byte(name))
+	}
+	brew := string(formula("1.2.3", sums))
+	manifest, err := scoop("1.2.3", sums)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, sum := range sums {
+		text, sumLine := brew, `url "https://github.com/mcp-bridge/bridge/releases/download/v1.2.3/%s"`+"\n      sha256 \"%x\""
+		if strings.HasSuffix(name, ".zip") {
+			text, sumLine = string(manifest), `"url": "https://github.com/mcp-bridge/bridge/releases/download/v1.2.3/%s",`+"\n            \"hash\": \"%x\""
+		}
+		if want := fmt.Sprintf(sumLine, name, sum); !strings.Contains(text, want) {
+			t.Errorf("%s\nlacks\n%s", text, want)
+		}
+	}
+	if ruby, err := exec.LookPath("ruby"); err == nil {
+		if out, code := outcome(t, t.TempDir(), nil, ruby, "-c", save(t, t.TempDir(), "mcp-bridge.rb", []byte(brew), nil)); code != 0 {
+			t.Errorf("ruby says of the formula:\n%s", out)
+		}
+	}
+	if !json.Valid(manifest) {
+		t.Errorf("the manifest is no JSON: %s", manifest)
 	}
 }
