@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // member is one server of a session, and the Client of the connection to it.
@@ -361,6 +362,10 @@ func (m *member) show(k list.Kind, item []byte, key string) []byte {
 	}
 	for _, other := range m.before() {
 		if _, taken := other.catalog.internal(k, key); taken {
+			if strings.HasPrefix(key, "ui://") && !m.s.covered.Swap(true) {
+				m.s.Log.Warn("two servers have the same user interface: clients of the address of all servers get that of the earlier one, "+
+					"also for tools of this one; they need this server's own address", "uri", sanitize.Short(key, 200), "earlier", other.s.Name)
+			}
 			return nil
 		}
 	}
