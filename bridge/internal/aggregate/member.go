@@ -12,6 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
@@ -103,6 +104,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 			if err := m.send(ctx, up, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`)); err != nil {
 				return nil, err
 			}
+			m.g.to.Notify(subscribe.Updated(uri)) // it may have changed meanwhile (R-149)
 		}
 	}
 	m.mu.Lock()
