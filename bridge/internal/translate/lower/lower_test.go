@@ -636,7 +636,7 @@ func TestURL(t *testing.T) {
 		v = s.ask(s.from, "prompts/get", `{"name":"x"}`)
 		s.Next().Refuse(t, needed)
 		prompt := state(t, v.answer())
-		bridgetest.Contains(t, s.ask(s.from, "prompts/get", `{"name":"x",`+prompt+`,"inputResponses":{"r1":{"action":"cancel"}}}`).answer(), `"error":{"code":-32603`)
+		bridgetest.Contains(t, s.ask(s.from, "prompts/get", `{"name":"x",`+prompt+`,"inputResponses":{"r1":{"action":"cancel"}}}`).answer(), `"error":{"code":-32603`, "was cancelled")
 
 		// The server is patient for some rounds only, and the client must be able to.
 		for range 4 {
