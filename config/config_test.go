@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -306,5 +307,34 @@ func TestValidate(t *testing.T) {
 	}
 	if empty := Default(); empty.Validate() == nil {
 		t.Error("Validate() without servers = nil")
+	}
+}
+
+// The warning about a command tells a program that is not there from one that this user may not execute.
+func TestCommandNotAllowed(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("modes of files")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "tool"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ command, want string }{
+		{filepath.Join(dir, "tool"), `command is "` + filepath.Join(dir, "tool") + `": permission denied: make it executable for this user`},
+		{"tool", `command is "tool": permission denied in ` + dir + ": make it executable for this user"},
+		{filepath.Join(dir, "none"), "there is no such program"},
+		{"none", "not found in PATH"},
+	} {
+		file := filepath.Join(dir, "bridge.yaml")
+		if err := os.WriteFile(file, []byte("servers: { a: { stdio: { command: "+test.command+" } } }\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load(file, environment(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(c.Warnings, "\n"); !strings.Contains(got, test.want) {
+			t.Errorf("warnings for %q: %s\nwant %s", test.command, got, test.want)
+		}
 	}
 }

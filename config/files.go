@@ -166,7 +166,10 @@ func (d *decoder) find(c *stdio.Config) string {
 		if !filepath.IsAbs(path) && c.Cwd != "" {
 			path = filepath.Join(c.Cwd, path)
 		}
-		if !isProgram(path) {
+		switch err := executable(path); {
+		case errors.Is(err, fs.ErrPermission):
+			return "permission denied: make it executable for this user"
+		case err != nil:
 			return "there is no such program"
 		}
 		return ""
@@ -175,19 +178,23 @@ func (d *decoder) find(c *stdio.Config) string {
 	if !ok {
 		path, _ = d.Env("PATH")
 	}
+	problem := "not found in PATH"
 	for _, folder := range filepath.SplitList(path) {
-		if isProgram(filepath.Join(folder, c.Command)) {
+		switch err := executable(filepath.Join(folder, c.Command)); {
+		case err == nil:
 			return ""
+		case errors.Is(err, fs.ErrPermission):
+			problem = "permission denied in " + folder + ": make it executable for this user"
 		}
 	}
-	return "not found in PATH"
+	return problem
 }
 
-func isProgram(path string) bool {
-	if runtime.GOOS == "windows" {
-		_, err := exec.LookPath(path) // tries the extensions
-		return err == nil
+// executable returns why this user cannot execute the file, or nil. On Windows it tries the extensions.
+func executable(path string) error {
+	path, err := filepath.Abs(path) // LookPath takes a name without a folder for one to find in PATH
+	if err == nil {
+		_, err = exec.LookPath(path)
 	}
-	info, err := os.Stat(path)
-	return err == nil && !info.IsDir() && info.Mode()&0o111 != 0
+	return err
 }

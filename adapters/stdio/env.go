@@ -205,7 +205,8 @@ func executable(path string) error {
 		return err
 	case info.IsDir():
 		return fmt.Errorf("%s is a directory: name the program in it", path)
-	case runtime.GOOS != "windows" && info.Mode()&0o111 == 0:
+	}
+	if _, err := exec.LookPath(path); runtime.GOOS != "windows" && errors.Is(err, fs.ErrPermission) { // it asks the system about this user
 		return fmt.Errorf("%s is not executable: make it so (chmod +x) or run it by its interpreter: %w", path, fs.ErrPermission)
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // Sender is the writing half of a wire.
@@ -120,6 +121,8 @@ type call struct {
 	token  []byte        // of the client, raw
 	logs   bool          // the client requests log messages with it (2026-07-28, B12)
 	lasts  bool          // it is a subscription
+	method string        // of the request
+	modern bool          // the server is a modern one
 	broken bool          // a malformed answer has come; guarded by Conn.mu
 	alive  atomic.Int64  // time of the last progress, Unix nanoseconds
 }
@@ -153,7 +156,7 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	if ctx.Err() != nil { // cancelled before it began, however fast the answer would be
 		return nil, context.Cause(ctx)
 	}
-	w := &call{answer: make(chan *jsonrpc.Message, 1), back: r.Back, lasts: r.Method == era.Listen}
+	w := &call{answer: make(chan *jsonrpc.Message, 1), back: r.Back, lasts: r.Method == era.Listen, method: r.Method}
 	if token := r.Token(); token != nil {
 		w.token = append([]byte(nil), token...)
 	}
@@ -163,6 +166,7 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 		return nil, c.unsent()
 	}
 	modern := c.modern
+	w.modern = modern
 	c.next++
 	n := c.next
 	c.calls[n] = w
@@ -257,6 +261,9 @@ func (c *Conn) unsent() error {
 // ended returns the results of a call that received m.
 func (c *Conn) ended(w *call, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 	if m != nil {
+		if result, changed := withoutNulls(m, w.method, w.modern); changed {
+			m = m.Replaced(result)
+		}
 		return m, nil
 	}
 	if w.err != nil {
@@ -265,6 +272,16 @@ func (c *Conn) ended(w *call, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return nil, c.err
+}
+
+// withoutNulls returns the result of a message without optional members that are null, and whether that changes it.
+func withoutNulls(m *jsonrpc.Message, method string, modern bool) ([]byte, bool) {
+	if !m.HasNulls() {
+		return nil, false
+	}
+	whole := m.Whole()
+	result := era.WithoutNulls(method, whole, modern)
+	return result, !rawjson.Same(result, whole)
 }
 
 // abandon gives up a call for the reason why, and cancels it at the server. If the answer has just

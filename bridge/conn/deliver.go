@@ -216,7 +216,7 @@ func (c *Conn) progress(m *jsonrpc.Message) {
 }
 
 func (c *Conn) ask(q *jsonrpc.Message, to bridge.Client) {
-	id := append([]byte(nil), q.ID...)
+	id, method := append([]byte(nil), q.ID...), q.Method
 	a := &asked{}
 	c.mu.Lock()
 	if c.err != nil {
@@ -236,6 +236,9 @@ func (c *Conn) ask(q *jsonrpc.Message, to bridge.Client) {
 	c.mu.Unlock()
 	withdraw := to.Ask(q, func(m *jsonrpc.Message) {
 		if c.settle(string(id), a) {
+			if result, changed := withoutNulls(m, method, false); changed {
+				m = m.WithResult(result)
+			}
 			c.send(m, id, Outgoing{})
 		}
 	})

@@ -16,7 +16,8 @@ import (
 // its answer notifications/initialized. most is the newest revision to offer; empty means
 // no limit. The error wraps ErrNoHandshake when the server may be a modern one.
 func Handshake(ctx context.Context, c *Conn, from *bridge.Caller, most string) (*bridge.Greeting, error) {
-	a, err := c.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest("initialize", capped(from.Params, most)), From: from, Handshake: true})
+	params := capped(from.Params, most)
+	a, err := c.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest("initialize", params), From: from, Handshake: true})
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +25,7 @@ func Handshake(ctx context.Context, c *Conn, from *bridge.Caller, most string) (
 	if a.Error != nil {
 		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrNoHandshake, Public: "it refused to initialize: " + gjson.GetBytes(a.Error, "message").String()}
 	}
-	result := rawjson.OneLine(a.Whole())
+	result := era.Greeted(rawjson.OneLine(a.Whole()), gjson.GetBytes(params, "protocolVersion").Str, c.server)
 	s := greeting(gjson.GetBytes(result, "protocolVersion").String(), result)
 	if !era.IsLegacy(s.Revision) {
 		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrNoHandshake, Public: fmt.Sprintf("it answered initialize with revision %.20q, which has no sessions or is unknown", s.Revision)}

@@ -48,6 +48,41 @@ func InitializeResult(discover []byte, revision, name string) []byte {
 	if !rawjson.IsObject(info) {
 		info = rawjson.Get(discover, "serverInfo") // drafts of the revision had it here
 	}
+	out := append([]byte(`{"protocolVersion":`), rawjson.Quote(revision)...)
+	out = append(append(out, `,"capabilities":`...), WithoutTasks(rawjson.Get(discover, "capabilities"))...)
+	out = append(append(out, `,"serverInfo":`...), implementation(named(info, name), revision)...)
+	out = others(out, discover)
+	if rawjson.IsObject(meta) {
+		if meta = rawjson.Delete(meta, KeyServerInfo); !rawjson.IsEmpty(meta) {
+			out = append(append(out, `,"_meta":`...), meta...)
+		}
+	}
+	return append(out, '}')
+}
+
+// Greeted returns a legacy server's result of initialize with the members that clients require (R-022). asked is the
+// revision of the request, and name the name of a server that does not give one. A result that has none of these
+// members stays as it is.
+func Greeted(initialize []byte, asked, name string) []byte {
+	info, capabilities := rawjson.Get(initialize, "serverInfo"), rawjson.Get(initialize, "capabilities")
+	out := initialize
+	if _, ok := rawjson.Text(rawjson.Get(out, "protocolVersion")); !ok {
+		if !rawjson.IsObject(info) && !rawjson.IsObject(capabilities) {
+			return initialize
+		}
+		out = rawjson.Set(out, "protocolVersion", []byte(rawjson.Quote(asked)))
+	}
+	if !rawjson.IsObject(capabilities) {
+		out = rawjson.Set(out, "capabilities", []byte("{}"))
+	}
+	if whole := named(info, name); !rawjson.Same(whole, info) {
+		out = rawjson.Set(out, "serverInfo", whole)
+	}
+	return out
+}
+
+// named returns an implementation with a name and a version: the bytes of info if it has both.
+func named(info []byte, name string) []byte {
 	if !rawjson.IsObject(info) {
 		info = []byte("{}")
 	}
@@ -56,16 +91,7 @@ func InitializeResult(discover []byte, revision, name string) []byte {
 			info = rawjson.Set(info, must.name, []byte(rawjson.Quote(must.value)))
 		}
 	}
-	out := append([]byte(`{"protocolVersion":`), rawjson.Quote(revision)...)
-	out = append(append(out, `,"capabilities":`...), WithoutTasks(rawjson.Get(discover, "capabilities"))...)
-	out = append(append(out, `,"serverInfo":`...), implementation(info, revision)...)
-	out = others(out, discover)
-	if rawjson.IsObject(meta) {
-		if meta = rawjson.Delete(meta, KeyServerInfo); !rawjson.IsEmpty(meta) {
-			out = append(append(out, `,"_meta":`...), meta...)
-		}
-	}
-	return append(out, '}')
+	return info
 }
 
 // These are the kinds of result that a client without extensions can get from a modern server (2026-07-28,

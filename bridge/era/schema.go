@@ -170,8 +170,8 @@ func each(b []byte, i int, f func(name []byte, at, from int) int) int {
 	return -1
 }
 
-// StripMirror returns a tool's inputSchema without all x-mcp-header annotations. It is for legacy servers, which
-// cannot have meant them; R-101 is about the others. All other bytes stay. Without annotations it returns the
+// StripMirror returns a tool's inputSchema without all x-mcp-header annotations. It is for servers that get no
+// headers; R-101 is about the others. All other bytes stay. Without annotations it returns the
 // schema itself.
 func StripMirror(inputSchema []byte) []byte {
 	if !mayAnnotate(inputSchema) {

@@ -117,8 +117,8 @@ func callerOf(r *session.Record) *bridge.Caller {
 	return c
 }
 
-// Resume restores the session's state at the server once, and calls changed for each list
-// that may have changed. The error is a kind of bridge.ErrReplaced if the server changed and
+// Resume restores the session's state at the server once, and calls changed for each list and
+// subscribed resource that may have changed. The error is a kind of bridge.ErrReplaced if the server changed and
 // the session cannot continue.
 func (h *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.Caller, record func() session.Record, log *slog.Logger, changed func(what string, n *jsonrpc.Message)) error {
 	if h.Done() {
@@ -156,6 +156,10 @@ func (h *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 	h.done.Store(true)
 	if !h.announced {
 		announceLists(now, changed)
+	}
+	for _, uri := range r.Subs {
+		n := subscribe.Updated(uri)
+		changed(subscribe.Changed(n), n)
 	}
 	return nil
 }

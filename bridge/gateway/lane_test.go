@@ -77,7 +77,7 @@ func TestLaneLoss(t *testing.T) {
 		bridgetest.Lacks(t, got[0], `"progressToken":7`) // tokens never cross
 		bridgetest.Contains(t, got[1], `"resources/subscribe"`, `"a:1"`)
 		told := strings.Join(st.take(), "\n")
-		bridgetest.Contains(t, told, "tools/list_changed", "resources/list_changed")
+		bridgetest.Contains(t, told, "tools/list_changed", "resources/list_changed", `resources/updated","params":{"uri":"a:1"}`)
 		bridgetest.Lacks(t, told, "prompts") // which the server does not have
 	})
 }

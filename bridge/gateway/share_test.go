@@ -142,6 +142,29 @@ func TestShareLevels(t *testing.T) {
 		if x, y := a.take(), c.take(); len(x) != 1 || len(y) != 2 {
 			t.Errorf("sessions got %q and %q", x, y)
 		}
+		last := func(n int, want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := f.wire(1).received(); len(got) != n || !strings.Contains(got[n-1], want) {
+				t.Errorf("the server was told %q, want %q last", got, want)
+			}
+		}
+		do(t, two, "2", "logging/setLevel", `{"level":"notice"}`) // the most verbose session wants less
+		last(4, "notice")
+		do(t, two, "3", "logging/setLevel", `{"level":"debug"}`)
+		last(5, "debug")
+		two.End(bridge.ErrEnded) // or ends
+		last(6, "warning")
+		three, _ := begin(t, b, "p")
+		do(t, three, "1", "logging/setLevel", `{"level":"debug"}`)
+		f.wire(1).die()
+		synctest.Wait()
+		three.End(bridge.ErrEnded)
+		synctest.Wait()
+		do(t, one, "2", "tools/call", `{}`)
+		if got := f.wire(2).received(); len(got) == 0 || !strings.Contains(got[0], "warning") {
+			t.Errorf("after a restart the server was told %q", got)
+		}
 	})
 }
 

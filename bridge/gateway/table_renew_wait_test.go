@@ -226,7 +226,8 @@ func TestRenewDrained(t *testing.T) {
 			if got := strings.Join(after.wire(1).received(), "\n"); strings.Count(got, "resources/subscribe") != 1 || after.opened() != 1 {
 				t.Errorf("%d connections were opened; the first was told\n%s", after.opened(), got)
 			}
-			st.take()
+			bridgetest.Contains(t, strings.Join(st.take(), "\n"), `resources/updated","params":{"uri":"fake:1"}`) // it may have changed meanwhile
+			time.Sleep(time.Second)
 			after.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"fake:1"}}`)
 			synctest.Wait()
 			bridgetest.Contains(t, strings.Join(st.take(), "\n"), "fake:1")

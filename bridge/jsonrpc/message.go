@@ -41,6 +41,7 @@ type Message struct {
 	found           Found  // members of the result
 	doubtful        bool   // see Doubtful
 	isError         bool   // see IsError
+	nulls           bool   // see HasNulls
 	lines           bool   // there are line breaks between tokens
 	buf             *Buffer
 	held            *held // see Hold
@@ -81,6 +82,15 @@ func (m *Message) IsError() bool {
 		return m.isError
 	}
 	return bytes.Contains(m.Result, []byte(`"isError"`)) && gjson.GetBytes(m.Result, "isError").Type == gjson.True
+}
+
+// HasNulls reports whether the result may have a null, other than within structuredContent or _meta. Parse records it;
+// other results are scanned.
+func (m *Message) HasNulls() bool {
+	if m.version != nil {
+		return m.nulls
+	}
+	return bytes.Contains(m.Result, []byte("null"))
 }
 
 // Renamed returns the message with another params.name, or m if there is no name. It shares the rest with m,

@@ -36,6 +36,7 @@ type scanner struct {
 	seen  uint8  // members of the envelope that were found, by bit
 	lines bool   // there is a line break between tokens
 	wide  bool   // a string has bytes beyond ASCII
+	nulls bool   // a value is null
 	doc   *Document
 	done  int // bytes of b that are in the document's text
 	gone  int // omitted white space
@@ -88,6 +89,7 @@ func (s *scanner) value(i, depth int, l level) int {
 	case c == 'f':
 		return s.literal(i, "false")
 	case c == 'n':
+		s.nulls = true
 		return s.literal(i, "null")
 	}
 	for _, word := range [...]string{"NaN", "Infinity"} { // Python's json module writes them
@@ -366,9 +368,13 @@ func lookalike(key []byte) bool {
 // resultMember scans the value of a member of the result. Duplicates are allowed there, because results are the
 // server's business.
 func (s *scanner) resultMember(key []byte, start, i, depth int) int {
+	s.nulls = false
 	end := s.value(i, depth, other)
 	if end < 0 {
 		return end
+	}
+	if isData := string(key) == "structuredContent" || string(key) == "_meta"; s.nulls && (!isData || s.b[i] == 'n') {
+		s.m.nulls = true
 	}
 	var to *Span
 	f := &s.m.found

@@ -56,7 +56,7 @@ func OpenWriter(w http.ResponseWriter, r *http.Request) (*Writer, error) {
 }
 
 func setHeaders(h http.Header) {
-	h.Set("Content-Type", "text/event-stream")
+	h.Set("Content-Type", "text/event-stream") // no charset: clients in use compare the whole value, and it is always UTF-8
 	h.Set("Cache-Control", "no-cache, no-transform")
 	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
 }

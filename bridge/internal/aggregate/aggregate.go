@@ -79,7 +79,8 @@ type view struct {
 // server is one of the servers, and its catalogues.
 type server struct {
 	*Server
-	cut [list.Kinds]atomic.Bool // the warning about a cut list was logged
+	cut     [list.Kinds]atomic.Bool // the warning about a cut list was logged
+	covered atomic.Bool             // so was that about a user interface that another server has too
 
 	mu       sync.Mutex          // guards catalogs
 	catalogs map[string]*catalog // by principal

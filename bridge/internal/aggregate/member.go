@@ -12,9 +12,11 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // member is one server of a session, and the Client of the connection to it.
@@ -102,6 +104,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 			if err := m.send(ctx, up, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`)); err != nil {
 				return nil, err
 			}
+			m.g.to.Notify(subscribe.Updated(uri)) // it may have changed meanwhile (R-149)
 		}
 	}
 	m.mu.Lock()
@@ -361,6 +364,10 @@ func (m *member) show(k list.Kind, item []byte, key string) []byte {
 	}
 	for _, other := range m.before() {
 		if _, taken := other.catalog.internal(k, key); taken {
+			if strings.HasPrefix(key, "ui://") && !m.s.covered.Swap(true) {
+				m.s.Log.Warn("two servers have the same user interface: clients of the address of all servers get that of the earlier one, "+
+					"also for tools of this one; they need this server's own address", "uri", sanitize.Short(key, 200), "earlier", other.s.Name)
+			}
 			return nil
 		}
 	}

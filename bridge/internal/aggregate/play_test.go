@@ -1,6 +1,7 @@
 package aggregate_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -315,6 +316,23 @@ func TestResources(t *testing.T) {
 	one.set(func() { one.fails = bridge.ErrUnavailable })
 	bridgetest.Contains(t, s.call("resources/read", `{"uri":"a:unlisted"}`), `"by":"two"`)
 	bridgetest.Contains(t, s.call("resources/read", `{"uri":"t:6"}`), `error: unavailable`)
+	s.end()
+}
+
+// Two servers with the same user interface: a warning says once that the tools of one show that of the other.
+func TestSameInterface(t *testing.T) {
+	var log bytes.Buffer
+	uis := map[string]string{"resources/list": `{"resources":[{"uri":"ui://widget/main"},{"uri":"both:1"}]}`}
+	one, two := newActor(t, "one", era.Rev20251125, caps, uis), newActor(t, "two", era.Rev20251125, caps, uis)
+	one.Log = slog.New(slog.NewTextHandler(&log, nil))
+	two.Log = one.Log
+	s := play(t, true, one, two)
+	for range 2 {
+		bridgetest.Contains(t, s.call("resources/list", `{}`), `"resources":[{"uri":"ui://widget/main"},{"uri":"both:1"}]`)
+	}
+	if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "uri=ui://widget/main earlier=one") {
+		t.Errorf("the log: %s", got)
+	}
 	s.end()
 }
 

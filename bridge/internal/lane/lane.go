@@ -247,6 +247,18 @@ func (l *Lane) forget(uri string) bool {
 	return true
 }
 
+// SetLevel stores the params of logging/setLevel for the next connection. It reports false if there is a connection:
+// the server must be asked.
+func (l *Lane) SetLevel(params []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil || l.opening != nil || l.closed != nil {
+		return false
+	}
+	l.level = params
+	return true
+}
+
 // remember stores what a fresh connection must get again. It reports false if c, which got it, is no longer the
 // lane's connection.
 func (l *Lane) remember(c *conn, r *bridge.Request) bool {

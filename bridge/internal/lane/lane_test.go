@@ -205,7 +205,7 @@ func TestDoors(t *testing.T) {
 			{"a notification", func() { s.rest.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"x"}`)) }, lane.Open, []string{"Heard", "Notify"}},
 			{"a loss", func() { s.fails.Store(true); s.rest.Gone(errors.New("it died")) }, lane.Lost, []string{"close"}},
 			{"another connection", func() { s.fails.Store(false); time.Sleep(time.Minute) }, lane.Open,
-				[]string{"open", "Opening", "resources/subscribe", "Reopened lost"}},
+				[]string{"open", "Opening", "resources/subscribe", "Reopened lost", "Notify"}},
 			{"the end", func() { _ = l.Close(t.Context()) }, lane.Ended, []string{"Ended", "close"}},
 		} {
 			step.do()

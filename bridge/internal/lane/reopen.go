@@ -172,10 +172,8 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 				l.client.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 			}
 		}
-		if l.caller.Modern() || l.o.Shared { // a stateless client cannot detect an interruption
-			for _, uri := range subs {
-				l.client.Notify(subscribe.Updated(uri))
-			}
+		for _, uri := range subs { // a client cannot detect an interruption
+			l.client.Notify(subscribe.Updated(uri))
 		}
 	}
 	return nil

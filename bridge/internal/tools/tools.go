@@ -219,9 +219,9 @@ func (c *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	return c.Upstream.Call(ctx, r)
 }
 
-// learn stores the tools of a list, and returns the list for its client. It hides tools of a modern server with
-// invalid header annotations. In a legacy server such annotations have no meaning. For modern clients the
-// invalid ones are removed from the tools (protocol.md D1.8).
+// learn stores the tools of a list, and returns the list for its client. It hides tools of a modern server on HTTP
+// with invalid header annotations. In other servers such annotations have no effect, but a modern client
+// on HTTP would drop the tool: so the invalid ones are removed from the tools (protocol.md D1.8, D4).
 func (c *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
 	s, wanted := c.Upstream.Server(), c.t.wanted.Load()
 	if wanted.checks == nil && !wanted.idempotent && !s.Modern() && !r.From.Modern() {
@@ -248,7 +248,7 @@ func (c *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message 
 			}
 			return item
 		})
-	case !s.Modern() && r.From.Modern():
+	case r.From.Modern():
 		return list.Tools.Edit(a, func(item []byte, name string) []byte {
 			if bad[name] != nil {
 				return rawjson.SetFirst(item, "inputSchema", era.StripMirror([]byte(gjson.GetBytes(item, "inputSchema").Raw)))

@@ -84,8 +84,8 @@ func TestIdempotent(t *testing.T) {
 const annotated = `{"tools":[{"name":"good","inputSchema":{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"}}}},` +
 	`{"name":"bad","inputSchema":{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"},"y":{"type":"string","x-mcp-header":"x"}}}}]}`
 
-// A tool that cannot be called over HTTP is hidden if a modern server annotated it. For a legacy server it only
-// loses the annotation. Between legacy peers nothing changes.
+// A tool that cannot be called over HTTP is hidden if a modern server on HTTP annotated it. Of any other server it
+// only loses the annotation, for modern clients. For legacy clients nothing changes.
 func TestAnnotations(t *testing.T) {
 	for name, test := range map[string]struct {
 		server bridge.Greeting
@@ -93,7 +93,8 @@ func TestAnnotations(t *testing.T) {
 		want   string
 	}{
 		"modern over HTTP":            {bridge.Greeting{Revision: era.LatestModern, Mirrors: true}, era.LatestModern, `["good"] true`},
-		"modern":                      {bridge.Greeting{Revision: era.LatestModern}, era.LatestModern, `["good","bad"] true`},
+		"modern over stdio":           {bridge.Greeting{Revision: era.LatestModern}, era.LatestModern, `["good","bad"] false`},
+		"modern for a legacy session": {bridge.Greeting{Revision: era.LatestModern}, era.LatestLegacy, `["good","bad"] true`},
 		"legacy for a modern client":  {bridge.Greeting{Revision: era.LatestLegacy}, era.LatestModern, `["good","bad"] false`},
 		"legacy for a legacy session": {bridge.Greeting{Revision: era.LatestLegacy}, era.LatestLegacy, `["good","bad"] true`},
 	} {

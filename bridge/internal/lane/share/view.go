@@ -313,11 +313,47 @@ func (v *View) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	loudest := v.level == h.level
 	v.level = wanted
 	if !told {
 		h.level = wanted
+	} else if loudest {
+		h.lane.Go(h.relax)
 	}
 	return m, nil
+}
+
+// relax sets the server's level to the most verbose one that sessions still want. Without any the level stays: the
+// server's own is unknown.
+func (h *hub) relax(ctx context.Context) {
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return
+	}
+	h.mu.Lock()
+	wanted, was := "", h.level
+	for v := range h.views {
+		if v.level != "" && (wanted == "" || era.Severity(v.level) < era.Severity(wanted)) {
+			wanted = v.level
+		}
+	}
+	h.mu.Unlock()
+	if wanted == "" || wanted == was {
+		return
+	}
+	params := []byte(`{"level":` + rawjson.Quote(wanted) + `}`)
+	if !h.lane.SetLevel(params) {
+		a, err := h.up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest("logging/setLevel", params), From: h.lane.Caller()})
+		good := err == nil && a.Error == nil
+		if a.Release(); !good {
+			return // it is more verbose than necessary, which is harmless
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.level = wanted
 }
 
 // subscribe sends the request for the first subscriber only.
@@ -369,7 +405,11 @@ func (v *View) Close(context.Context) error {
 			delete(h.elicitations, id)
 		}
 	}
+	loudest := v.level != "" && v.level == h.level
 	h.mu.Unlock()
+	if loudest {
+		h.lane.Go(h.relax)
+	}
 	for _, uri := range h.subs.Leave(v) {
 		h.lane.Go(func(ctx context.Context) { v.abandon(ctx, uri) })
 	}

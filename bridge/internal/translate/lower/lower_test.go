@@ -566,13 +566,46 @@ func TestMaxParked(t *testing.T) {
 			bridgetest.Contains(t, park(), "input_required")
 		}
 		same(t, "one too many", park(), "error: the server asks its client a question, and too many calls are parked (the limit is 32)")
-		if s.s.EvictStale("p") {
+		if s.s.EvictStale("p", true) {
 			t.Error("a call gives way at once")
 		}
 		time.Sleep(61 * time.Second)
 		bridgetest.Contains(t, park(), "input_required")
-		if !s.s.EvictStale("p") || s.s.EvictStale("q") || s.s.Status().Waiting != lower.MaxParked-1 {
+		if !s.s.EvictStale("p", true) || s.s.EvictStale("q", true) || s.s.Status().Waiting != lower.MaxParked-1 {
 			t.Errorf("Status() = %+v", s.s.Status())
+		}
+		s.end()
+	})
+}
+
+// A parked call that the server has ended meanwhile gives way too, before one that still waits. It needs no
+// connection, so it does not give way for one.
+func TestMaxParkedEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.Rev20251125, `{}`, lower.Clients{})
+		from := bridgetest.Caller(era.LatestModern, "p", able)
+		park := func() (string, *bridgetest.Call) {
+			v := s.ask(from, "tools/call", `{"name":"x"}`)
+			c := s.Next()
+			c.Back.Ask(bridgetest.Question(t, "roots/list", `{}`), func(*jsonrpc.Message) {})
+			return v.answer(), c
+		}
+		waits, _ := park()
+		for range lower.MaxParked - 1 {
+			_, c := park()
+			c.Answer(t, `{"content":[],"isError":true}`)
+		}
+		time.Sleep(61 * time.Second)
+		if s.s.EvictStale("q", false) || !s.s.EvictStale("p", true) {
+			t.Error("the call that waits does not give way for a connection")
+		}
+		bridgetest.Contains(t, s.ask(from, "tools/call", `{"name":"x",`+state(t, waits)+`}`).answer(), "no longer exists")
+		if s.s.EvictStale("p", true) {
+			t.Error("a call that has ended gives way for a connection")
+		}
+		for range 2 {
+			got, _ := park()
+			bridgetest.Contains(t, got, "input_required")
 		}
 		s.end()
 	})
@@ -603,7 +636,7 @@ func TestURL(t *testing.T) {
 		v = s.ask(s.from, "prompts/get", `{"name":"x"}`)
 		s.Next().Refuse(t, needed)
 		prompt := state(t, v.answer())
-		bridgetest.Contains(t, s.ask(s.from, "prompts/get", `{"name":"x",`+prompt+`,"inputResponses":{"r1":{"action":"cancel"}}}`).answer(), `"error":{"code":-32603`)
+		bridgetest.Contains(t, s.ask(s.from, "prompts/get", `{"name":"x",`+prompt+`,"inputResponses":{"r1":{"action":"cancel"}}}`).answer(), `"error":{"code":-32603`, "was cancelled")
 
 		// The server is patient for some rounds only, and the client must be able to.
 		for range 4 {

@@ -260,18 +260,19 @@ func (p *parked) discard() (stale []*question) {
 	return stale
 }
 
-// idle returns how long the call has waited for its client; 0 if it does not.
-func (p *parked) idle() time.Duration {
+// idle returns how long the call has waited for its client, or 0 if it does not, and whether its server has ended it
+// meanwhile.
+func (p *parked) idle() (d time.Duration, over bool) {
 	p.l.mu.Lock()
 	defer p.l.mu.Unlock()
 	if !p.waits() {
-		return 0
+		return 0, false
 	}
-	return parkTTL - time.Until(p.expires)
+	return parkTTL - time.Until(p.expires), p.over
 }
 
 // waits reports whether the call waits for its client. The caller holds l.mu.
-func (p *parked) waits() bool { return p.request == nil && !p.over && !p.dropped }
+func (p *parked) waits() bool { return p.request == nil && !p.delivered && !p.dropped }
 
 // Notify passes a notification about the call to its request.
 func (p *parked) Notify(n *jsonrpc.Message) {

@@ -132,7 +132,7 @@ func (t *Translator) withdraw(a *question) {
 // Without a stale one it rejects the request, because the bridge never answers for the client.
 func (p *parked) ask() {
 	s := p.l.s
-	if p.put() || s.EvictStale(p.principal()) && p.put() {
+	if p.put() || s.EvictStale(p.principal(), false) && p.put() {
 		return
 	}
 	l := p.l

@@ -232,9 +232,10 @@ func (s *Server) keep(c *parked) {
 	}
 }
 
-// EvictStale drops the principal's call that has waited longest for its client. It reports false if none has
-// waited for staleAfter.
-func (s *Server) EvictStale(principal string) bool {
+// EvictStale drops the principal's call that has waited longest for its client. A call that its server has ended
+// goes before all others, unless running excludes it: it needs no connection. EvictStale reports false if no call
+// has waited for staleAfter.
+func (s *Server) EvictStale(principal string, running bool) bool {
 	s.mu.Lock()
 	all := make([]*parked, 0, len(s.parked))
 	for _, c := range s.parked {
@@ -245,9 +246,14 @@ func (s *Server) EvictStale(principal string) bool {
 	s.mu.Unlock()
 	var oldest *parked
 	var since time.Duration
+	ended := false
 	for _, c := range all {
-		if idle := c.idle(); idle >= staleAfter && idle > since {
-			oldest, since = c, idle
+		idle, over := c.idle()
+		if idle < staleAfter || over && running || ended && !over {
+			continue
+		}
+		if over && !ended || idle > since {
+			oldest, since, ended = c, idle, over
 		}
 	}
 	if oldest == nil || !oldest.drop(bridge.ErrCancelled, oldest.waits) {

@@ -126,10 +126,14 @@ func (t *Translator) checkURLs(ctx context.Context, s *legacy, r *bridge.Request
 		if what := era.WellFormedAnswer("elicitation/create", []byte(given.Raw)); what != "" {
 			return jsonrpc.InvalidParams("inputResponses." + key + ": " + what)
 		}
-		if given.Get("action").Str == "accept" {
+		how := "declined"
+		switch given.Get("action").Str {
+		case "accept":
 			continue
+		case "cancel":
+			how = "cancelled"
 		}
-		const text = "The URL that the server needs was not visited: the request was declined."
+		text := "The URL that the server needs was not visited: the request was " + how + "."
 		if r.Method != "tools/call" {
 			return jsonrpc.NewError(nil, jsonrpc.CodeInternal, text, nil)
 		}

@@ -122,7 +122,7 @@ func (p *Pool) await(ctx context.Context, c claim) (*slot, error) {
 			return nil, p.o.Queue.TimedOut("all its connections serve calls with possible questions, and none became free within %v (limits: wait; max_children)", p.o.Queue.Wait())
 		}
 		if why = p.press(&c); why != nil {
-			p.legacy.EvictStale(c.from.Principal)
+			p.legacy.EvictStale(c.from.Principal, true)
 		}
 		tick.Reset(min(claimAgain, max(time.Until(c.until), 0)))
 	}
