@@ -226,6 +226,9 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 		a.o.Log.Log(a.life, odd, "in the document", "warning", w.String())
 	}
 	a.o.Log.Info("tools made", "tools", len(e.tools), "bytes", e.size, "mode", e.mode, "output_schemas_left_out", e.outputsOmitted, "lost", len(m.lost), "warnings", len(m.warnings))
+	if len(m.lost) > 0 {
+		a.o.Log.Warn("operations of the document cannot be tools: mcp-bridge check says why; mend the document, or leave them out by expose", "operations", lostKeys(m.lost))
+	}
 	if e.mode == ModeTools && e.size > autoLimit {
 		a.o.Log.Warn("the list of tools is long: models read all of it at each turn; see mode and expose", "bytes", e.size)
 	}
@@ -459,13 +462,20 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 		Tools: len(list.tools), Size: list.size, OutputsOmitted: list.outputsOmitted, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, CatalogUnread: elsewhere,
 		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*toolset.Tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
 	}
-	for _, op := range m.lost {
-		report.Lost = append(report.Lost, strings.TrimSpace(op.Key()))
-	}
+	report.Lost = lostKeys(m.lost)
 	for _, r := range m.resources {
 		report.tools, report.uris[r.Tool] = append(report.tools, r.Tool), r.uri
 	}
 	return report, nil
+}
+
+// lostKeys names lost operations.
+func lostKeys(lost []*openapi.Operation) []string {
+	var all []string
+	for _, op := range lost {
+		all = append(all, strings.TrimSpace(op.Key()))
+	}
+	return all
 }
 
 // ErrNoServer reports that neither the document nor Config.BaseURL names a server.

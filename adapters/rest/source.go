@@ -101,6 +101,7 @@ type material struct {
 func (c *Config) read(ctx context.Context, name string, o *Options, fetch openapi.Fetcher, brought []byte) (*material, error) {
 	m := &material{}
 	var imported []*openapi.Tool
+	var rules openapi.Rules
 	if c.OpenAPI != "" {
 		overlays, err := c.readOverlays()
 		if err != nil {
@@ -110,8 +111,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		if err != nil {
 			return nil, &documentError{err}
 		}
-		rules, err := openapi.ParseRules(c.Expose)
-		if err != nil {
+		if rules, err = openapi.ParseRules(c.Expose); err != nil {
 			return nil, fmt.Errorf("expose: %w", err)
 		}
 		m.doc, m.texts, m.lost = doc, append(slices.Clone(doc.Files), c.Overlays...), doc.LostOf(rules)
@@ -130,6 +130,9 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		reach, _ = wire.NewReach(options) // newSource reports the error
 	}
 	m.tools, m.faults = c.combine(m.doc, imported, reach)
+	if m.doc != nil {
+		m.faults = append(m.faults, toolset.ExposeFaults(m.doc, rules)...)
+	}
 	if err := c.addPublished(ctx, m, o, fetch, brought); err != nil {
 		return nil, err
 	}
