@@ -179,10 +179,18 @@ func (a *Adapter) begin(r *reading) {
 func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	live := &recorder{fetcher: a.fetch, texts: map[string][]byte{}, outside: map[string]bool{}}
 	m, err := a.c.read(a.life, a.name, &a.o, live, brought)
-	if _, ok := errors.AsType[*documentError](err); ok && first {
-		if m, err = a.readAgain(err, brought); err == nil {
-			live = nil // the saved texts stay
+	_, unusable := errors.AsType[*documentError](err)
+	empty := err == nil && m.doc != nil && len(m.doc.Operations)+len(m.doc.Lost) == 0 // a lost one may return
+	switch {
+	case first && (unusable || empty):
+		saved, why := a.readAgain(cmp.Or(err, errEmpty), brought)
+		if why == nil {
+			m, err, live = saved, nil, nil // the saved texts stay
+		} else if unusable {
+			err = why
 		}
+	case empty && a.hasOperations():
+		err = errEmpty
 	}
 	if err != nil {
 		return nil, err
@@ -199,6 +207,9 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 		return nil, err
 	}
 	e := &edition{catalog: a.c.catalog(m, a.name), source: source, texts: m.texts, users: 1}
+	if m.doc != nil {
+		e.operations = len(m.doc.Operations)
+	}
 	if a.c.noServer(m) {
 		e.nowhere = a.c.errNoServer()
 	}
@@ -235,6 +246,17 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	return e, nil
 }
 
+// errEmpty is why a document without operations is not used in place of one with some. Such a
+// document is more likely the answer of a failing server than the end of an API.
+var errEmpty = errors.New("the document has no operations, and had some before: to use it, restart the bridge, and remove what keep_dir saved")
+
+// hasOperations reports whether the current document has operations.
+func (a *Adapter) hasOperations() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.current != nil && a.current.operations > 0
+}
+
 // readAgain reads the document saved on disk, instead of one that is unreadable or unusable. The
 // error is why if none is saved.
 func (a *Adapter) readAgain(why error, brought []byte) (*material, error) {
@@ -249,7 +271,10 @@ func (a *Adapter) readAgain(why error, brought []byte) (*material, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; and the document saved in keep_dir cannot be used either: %w", why, err)
 	}
-	a.o.Log.Warn("the document cannot be read: the last good one stays in use", "err", why, "read", k.Read, "age", time.Since(k.Read).Round(time.Second).String())
+	if errors.Is(why, errEmpty) && len(m.doc.Operations) == 0 {
+		return nil, why
+	}
+	a.o.Log.Warn("the document cannot be used: the last good one stays in use", "err", why, "read", k.Read, "age", time.Since(k.Read).Round(time.Second).String())
 	return m, nil
 }
 

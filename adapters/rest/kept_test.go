@@ -18,11 +18,13 @@ import (
 // start if the URL is unreadable or has no document. A broken document does not replace it.
 func TestKept(t *testing.T) {
 	t.Parallel()
-	var broken, moved atomic.Bool
+	var broken, empty, moved atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case broken.Load():
 			fmt.Fprint(w, "<html>Please log in</html>")
+		case empty.Load():
+			fmt.Fprint(w, "openapi: 3.1.0\npaths: {}\n")
 		case r.URL.Path == "/parts.yaml":
 			fmt.Fprint(w, "get: { operationId: part, responses: {} }\n")
 		case moved.Load():
@@ -66,20 +68,27 @@ func TestKept(t *testing.T) {
 		t.Errorf("without a kept document: %s", tools)
 	}
 	broken.Store(false)
+	empty.Store(true)
+	for range 2 { // nothing better is saved
+		if tools, log := start(); tools != "" || strings.Contains(log, "last good one") {
+			t.Errorf("of an empty document: tools %s, log\n%s", tools, log)
+		}
+	}
+	empty.Store(false)
 	if tools, log := start(); tools != "a part" || strings.Contains(log, "last good one") {
 		t.Errorf("tools %s, log\n%s", tools, log)
 	}
 	path, first := only()
-	broken.Store(true)
-	for range 2 {
+	for _, bad := range []*atomic.Bool{&broken, &empty} {
+		bad.Store(true)
 		if tools, log := start(); tools != "a part" || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "the last good one stays in use") || !strings.Contains(log, "age=") || strings.Contains(log, "key=secret") {
 			t.Errorf("of a broken document: tools %s, log\n%s", tools, log)
 		}
 		if _, now := only(); string(now) != string(first) {
 			t.Error("the kept document has changed")
 		}
+		bad.Store(false)
 	}
-	broken.Store(false)
 	moved.Store(true)
 	if tools, _ := start(); tools != "b" {
 		t.Errorf("tools %s", tools)

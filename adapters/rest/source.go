@@ -58,12 +58,13 @@ type Options struct {
 // the edition that it began on.
 type edition struct {
 	*catalog
-	source    *wire.Source
-	texts     []string // paths and URLs that it was made of
-	nowhere   error    // no call can be made, since the API has no server; nil otherwise
-	home      string   // the API's origin; empty without a server of its own
-	tokens    []string // origins that tokens come from
-	untrusted []string // origins without credentials; see wire.Reach
+	source     *wire.Source
+	texts      []string // paths and URLs that it was made of
+	operations int      // of the document
+	nowhere    error    // no call can be made, since the API has no server; nil otherwise
+	home       string   // the API's origin; empty without a server of its own
+	tokens     []string // origins that tokens come from
+	untrusted  []string // origins without credentials; see wire.Reach
 
 	mu    sync.Mutex // guards users
 	users int        // number of adapters that use it
