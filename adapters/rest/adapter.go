@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -169,7 +170,7 @@ func (a *Adapter) begin(r *reading) {
 	a.mu.Unlock()
 	close(r.done)
 	if err == nil && (len(e.texts) > 0 || a.c.Catalog.Webhook) {
-		a.follow(watch(a.fetch, e.texts, before))
+		a.follow(watch(a.fetch, e.texts, before), e.saved)
 	}
 }
 
@@ -178,6 +179,11 @@ func (a *Adapter) begin(r *reading) {
 // catalogue that need not be read.
 func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	live := &recorder{fetcher: a.fetch, texts: map[string][]byte{}, outside: map[string]bool{}}
+	if first {
+		if _, err := os.Stat(a.c.keptPath()); err == nil {
+			live.limit = patience
+		}
+	}
 	m, err := a.c.read(a.life, a.name, &a.o, live, brought)
 	_, unusable := errors.AsType[*documentError](err)
 	empty := err == nil && m.doc != nil && len(m.doc.Operations)+len(m.doc.Lost) == 0 // a lost one may return
@@ -206,7 +212,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &edition{catalog: a.c.catalog(m, a.name), source: source, texts: m.texts, users: 1}
+	e := &edition{catalog: a.c.catalog(m, a.name), source: source, texts: m.texts, saved: live == nil, users: 1}
 	if m.doc != nil {
 		e.operations = len(m.doc.Operations)
 	}
@@ -285,12 +291,18 @@ const (
 )
 
 // follow watches for changes until the end. It polls: file systems do not always report changes,
-// nor does the exchange of a container's volume.
-func (a *Adapter) follow(w *watched) {
+// nor does the exchange of a container's volume. While the saved document is in use, it reads the URL
+// at once, and then often.
+func (a *Adapter) follow(w *watched, saved bool) {
 	pause := cmp.Or(a.c.Refresh, filePause)
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	asked, said := time.Now(), ""
+	urls := cmp.Or(a.c.Refresh, urlPause)
+	pausing := urls
+	if saved {
+		asked, pausing = time.Time{}, min(urls, longestPause)
+	}
 	for {
 		var l *wakeup
 		select {
@@ -300,7 +312,7 @@ func (a *Adapter) follow(w *watched) {
 			return
 		}
 		changed := l != nil || w.filesChanged()
-		if len(w.urls) > 0 && !changed && time.Since(asked) >= cmp.Or(a.c.Refresh, urlPause) {
+		if len(w.urls) > 0 && !changed && time.Since(asked) >= pausing {
 			asked = time.Now()
 			var err error
 			if changed, err = w.urlsChanged(a.life); err != nil {
@@ -319,7 +331,7 @@ func (a *Adapter) follow(w *watched) {
 		if err != nil {
 			said = a.logUnusable(said, err)
 		} else {
-			said = ""
+			said, pausing = "", urls
 			a.carry(newest)
 			texts = e.texts
 			if !a.swap(e) {

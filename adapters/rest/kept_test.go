@@ -10,7 +10,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -102,6 +104,47 @@ func TestKept(t *testing.T) {
 	}
 	if tools, log := start(); !strings.Contains(tools, "its description cannot be used") || !strings.Contains(log, "is damaged: remove it") {
 		t.Errorf("of a damaged file: %s, log\n%s", tools, log)
+	}
+}
+
+// A server that does not answer delays the use of the saved document only briefly, and its own
+// document is used soon after it answers.
+func TestKeptBeforeSilence(t *testing.T) {
+	t.Parallel()
+	silent := make(chan struct{})
+	var name atomic.Pointer[string]
+	var wait atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wait.Load() {
+			select {
+			case <-silent:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		fmt.Fprintf(w, "openapi: 3.1.0\npaths: { /a: { get: { operationId: %s } } }\n", *name.Load())
+	}))
+	defer server.Close()
+	c := Config{OpenAPI: server.URL + "/api.yaml", BaseURL: "http://127.0.0.1:1", KeepDir: t.TempDir()}
+	first, second := "first", "second"
+	name.Store(&first)
+	a := adapter(t, c, Options{})
+	if got := names(t, connect(t, a, nil)); got != first {
+		t.Fatalf("tools %s", got)
+	}
+	a.Close()
+	wait.Store(true)
+	name.Store(&second)
+	begun := time.Now()
+	client := &adaptertest.Client{}
+	up := connect(t, adapter(t, c, Options{}), client)
+	if got, took := names(t, up), time.Since(begun); got != first || took > fetchLimit*2/3 {
+		t.Errorf("tools %s after %v", got, took)
+	}
+	close(silent)
+	client.WaitSaid(t, 1)
+	if got := names(t, up); got != second {
+		t.Errorf("tools %s", got)
 	}
 }
 

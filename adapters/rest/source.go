@@ -61,6 +61,7 @@ type edition struct {
 	source     *wire.Source
 	texts      []string // paths and URLs that it was made of
 	operations int      // of the document
+	saved      bool     // the document is the one saved on disk
 	nowhere    error    // no call can be made, since the API has no server; nil otherwise
 	home       string   // the API's origin; empty without a server of its own
 	tokens     []string // origins that tokens come from
