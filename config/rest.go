@@ -294,28 +294,37 @@ func (c *Config) FaultsOf(server string, err error) Faults {
 	if wrong, ok := errors.AsType[rest.Faults](err); ok {
 		var all Faults
 		for _, f := range wrong {
-			all = append(all, Fault{File: c.name, Line: f.Line, Message: where + f.String()})
+			line := f.Line
+			if line == 0 {
+				line = c.lineOf(server, f.String())
+			}
+			all = append(all, Fault{File: c.name, Line: line, Message: where + f.String()})
 		}
 		return all
 	}
-	key, _, _ := strings.Cut(err.Error(), ": ")
-	var at Origin
-	for _, name := range []string{"rest." + key, "rest.openapi", "rest"} {
-		if found, ok := c.Origin(server, name); ok {
-			at = found
-			break
-		}
-	}
+	line := c.lineOf(server, err.Error())
 	message := where + err.Error()
 	if errors.Is(err, fs.ErrNotExist) { // the warning of Load shows the text of the file
 		for _, w := range c.Warnings {
-			text, found := strings.CutPrefix(w, fmt.Sprintf("%s:%d: ", c.name, at.Line))
+			text, found := strings.CutPrefix(w, fmt.Sprintf("%s:%d: ", c.name, line))
 			if found && strings.HasPrefix(text, where+"openapi is ") {
 				message = text
 			}
 		}
 	}
-	return Faults{{File: c.name, Line: at.Line, Message: message}}
+	return Faults{{File: c.name, Line: line, Message: message}}
+}
+
+// lineOf returns the line of the key that an error of a server's API begins with, or that of its
+// document.
+func (c *Config) lineOf(server, text string) int {
+	key, _, _ := strings.Cut(text, ": ")
+	for _, name := range []string{"rest." + key, "rest.openapi", "rest"} {
+		if found, ok := c.Origin(server, name); ok {
+			return found.Line
+		}
+	}
+	return 0
 }
 
 // resolveText checks a file. A missing one is a warning, since it may be created before the start.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -169,7 +170,7 @@ func (a *Adapter) begin(r *reading) {
 	a.mu.Unlock()
 	close(r.done)
 	if err == nil && (len(e.texts) > 0 || a.c.Catalog.Webhook) {
-		a.follow(watch(a.fetch, e.texts, before))
+		a.follow(watch(a.fetch, e.texts, before), e.saved)
 	}
 }
 
@@ -178,11 +179,24 @@ func (a *Adapter) begin(r *reading) {
 // catalogue that need not be read.
 func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	live := &recorder{fetcher: a.fetch, texts: map[string][]byte{}, outside: map[string]bool{}}
-	m, err := a.c.read(a.life, a.name, &a.o, live, brought)
-	if _, ok := errors.AsType[*documentError](err); ok && first {
-		if m, err = a.readAgain(err, brought); err == nil {
-			live = nil // the saved texts stay
+	if first {
+		if _, err := os.Stat(a.c.keptPath()); err == nil {
+			live.limit = patience
 		}
+	}
+	m, err := a.c.read(a.life, a.name, &a.o, live, brought)
+	_, unusable := errors.AsType[*documentError](err)
+	empty := err == nil && m.doc != nil && len(m.doc.Operations)+len(m.doc.Lost) == 0 // a lost one may return
+	switch {
+	case first && (unusable || empty):
+		saved, why := a.readAgain(cmp.Or(err, errEmpty), brought)
+		if why == nil {
+			m, err, live = saved, nil, nil // the saved texts stay
+		} else if unusable {
+			err = why
+		}
+	case empty && a.hasOperations():
+		err = errEmpty
 	}
 	if err != nil {
 		return nil, err
@@ -198,7 +212,10 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &edition{catalog: a.c.catalog(m, a.name), source: source, texts: m.texts, users: 1}
+	e := &edition{catalog: a.c.catalog(m, a.name), source: source, texts: m.texts, saved: live == nil, users: 1}
+	if m.doc != nil {
+		e.operations = len(m.doc.Operations)
+	}
 	if a.c.noServer(m) {
 		e.nowhere = a.c.errNoServer()
 	}
@@ -226,10 +243,24 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 		a.o.Log.Log(a.life, odd, "in the document", "warning", w.String())
 	}
 	a.o.Log.Info("tools made", "tools", len(e.tools), "bytes", e.size, "mode", e.mode, "output_schemas_left_out", e.outputsOmitted, "lost", len(m.lost), "warnings", len(m.warnings))
+	if len(m.lost) > 0 {
+		a.o.Log.Warn("operations of the document cannot be tools: mcp-bridge check says why; mend the document, or leave them out by expose", "operations", lostKeys(m.lost))
+	}
 	if e.mode == ModeTools && e.size > autoLimit {
 		a.o.Log.Warn("the list of tools is long: models read all of it at each turn; see mode and expose", "bytes", e.size)
 	}
 	return e, nil
+}
+
+// errEmpty is why a document without operations is not used in place of one with some. Such a
+// document is more likely the answer of a failing server than the end of an API.
+var errEmpty = errors.New("the document has no operations, and had some before: to use it, restart the bridge, and remove what keep_dir saved")
+
+// hasOperations reports whether the current document has operations.
+func (a *Adapter) hasOperations() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.current != nil && a.current.operations > 0
 }
 
 // readAgain reads the document saved on disk, instead of one that is unreadable or unusable. The
@@ -246,7 +277,10 @@ func (a *Adapter) readAgain(why error, brought []byte) (*material, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; and the document saved in keep_dir cannot be used either: %w", why, err)
 	}
-	a.o.Log.Warn("the document cannot be read: the last good one stays in use", "err", why, "read", k.Read, "age", time.Since(k.Read).Round(time.Second).String())
+	if errors.Is(why, errEmpty) && len(m.doc.Operations) == 0 {
+		return nil, why
+	}
+	a.o.Log.Warn("the document cannot be used: the last good one stays in use", "err", why, "read", k.Read, "age", time.Since(k.Read).Round(time.Second).String())
 	return m, nil
 }
 
@@ -257,12 +291,18 @@ const (
 )
 
 // follow watches for changes until the end. It polls: file systems do not always report changes,
-// nor does the exchange of a container's volume.
-func (a *Adapter) follow(w *watched) {
+// nor does the exchange of a container's volume. While the saved document is in use, it reads the URL
+// at once, and then often.
+func (a *Adapter) follow(w *watched, saved bool) {
 	pause := cmp.Or(a.c.Refresh, filePause)
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	asked, said := time.Now(), ""
+	urls := cmp.Or(a.c.Refresh, urlPause)
+	pausing := urls
+	if saved {
+		asked, pausing = time.Time{}, min(urls, longestPause)
+	}
 	for {
 		var l *wakeup
 		select {
@@ -272,7 +312,7 @@ func (a *Adapter) follow(w *watched) {
 			return
 		}
 		changed := l != nil || w.filesChanged()
-		if len(w.urls) > 0 && !changed && time.Since(asked) >= cmp.Or(a.c.Refresh, urlPause) {
+		if len(w.urls) > 0 && !changed && time.Since(asked) >= pausing {
 			asked = time.Now()
 			var err error
 			if changed, err = w.urlsChanged(a.life); err != nil {
@@ -291,7 +331,7 @@ func (a *Adapter) follow(w *watched) {
 		if err != nil {
 			said = a.logUnusable(said, err)
 		} else {
-			said = ""
+			said, pausing = "", urls
 			a.carry(newest)
 			texts = e.texts
 			if !a.swap(e) {
@@ -459,13 +499,20 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 		Tools: len(list.tools), Size: list.size, OutputsOmitted: list.outputsOmitted, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, CatalogUnread: elsewhere,
 		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*toolset.Tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
 	}
-	for _, op := range m.lost {
-		report.Lost = append(report.Lost, strings.TrimSpace(op.Key()))
-	}
+	report.Lost = lostKeys(m.lost)
 	for _, r := range m.resources {
 		report.tools, report.uris[r.Tool] = append(report.tools, r.Tool), r.uri
 	}
 	return report, nil
+}
+
+// lostKeys names lost operations.
+func lostKeys(lost []*openapi.Operation) []string {
+	var all []string
+	for _, op := range lost {
+		all = append(all, strings.TrimSpace(op.Key()))
+	}
+	return all
 }
 
 // ErrNoServer reports that neither the document nor Config.BaseURL names a server.

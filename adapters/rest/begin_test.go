@@ -81,6 +81,28 @@ func TestServersLost(t *testing.T) {
 	}
 }
 
+// A watched document that loses all operations changes nothing.
+func TestOperationsLost(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	log := &said{}
+	c := Config{OpenAPI: file(t, "openapi: 3.1.0\npaths: { /x: { get: { operationId: first } } }\n"), BaseURL: api.URL}
+	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err := a.Begin(nil); err != nil {
+		t.Fatal(err)
+	}
+	up := connect(t, a, &adaptertest.Client{})
+	for i := range 2 {
+		replace(t, c.OpenAPI, "openapi: 3.1.0\npaths: {}\n")
+		eventually(t, "the complaint", func() bool { return log.has("has no operations") > i })
+		if text, bad := call(t, up, "first", "{}"); bad {
+			t.Errorf("first: %s", text)
+		}
+		replace(t, c.OpenAPI, "openapi: 3.1.0\npaths: { /x: { get: { operationId: first } } }\n")
+		eventually(t, "the document's return", func() bool { return log.has("tools made") > i+1 })
+	}
+}
+
 // Until a document can be read, the previous adapter's edition is used, even after that adapter and
 // other borrowers are closed.
 func TestBeginBorrows(t *testing.T) {

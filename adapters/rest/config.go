@@ -130,19 +130,19 @@ const (
 // each turn.
 const autoLimit = 64 << 10
 
-// Sends reports whether Headers or Auth set a header of that name.
+// Sends reports whether Headers or Auth set a header of that name, or one that servers may take for it.
 func (c *Config) Sends(header string) bool {
 	for name := range c.Headers {
-		if strings.EqualFold(name, header) {
+		if openapi.SameHeader(name, header) {
 			return true
 		}
 	}
 	for _, one := range c.Auth.Schemes {
-		if strings.EqualFold(one.Header, header) {
+		if openapi.SameHeader(one.Header, header) {
 			return true
 		}
 	}
-	return c.Auth.Default != nil && strings.EqualFold(c.Auth.Default.Header, header)
+	return c.Auth.Default != nil && openapi.SameHeader(c.Auth.Default.Header, header)
 }
 
 // Validate reports faults in the settings. It reads no file and makes no connection. It shows no

@@ -51,10 +51,19 @@ type recorder struct {
 	texts   map[string][]byte // by hashes of their URLs
 	outside map[string]bool   // as in kept
 	failed  []string          // hashes of unreadable URLs
+	limit   time.Duration     // for the document itself; 0 for that of fetcher
 }
+
+// patience is how long a server may take for the document if a saved one is at hand.
+const patience = 4 * time.Second
 
 // Fetch implements openapi.Fetcher.
 func (r *recorder) Fetch(ctx context.Context, address string) ([]byte, error) {
+	if r.limit > 0 && address == r.main {
+		limited, cancel := context.WithTimeout(ctx, r.limit)
+		defer cancel()
+		ctx = limited
+	}
 	text, err := r.fetcher.Fetch(ctx, address)
 	switch sum := sumOf(address); {
 	case err != nil:

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -18,11 +20,13 @@ import (
 // start if the URL is unreadable or has no document. A broken document does not replace it.
 func TestKept(t *testing.T) {
 	t.Parallel()
-	var broken, moved atomic.Bool
+	var broken, empty, moved atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case broken.Load():
 			fmt.Fprint(w, "<html>Please log in</html>")
+		case empty.Load():
+			fmt.Fprint(w, "openapi: 3.1.0\npaths: {}\n")
 		case r.URL.Path == "/parts.yaml":
 			fmt.Fprint(w, "get: { operationId: part, responses: {} }\n")
 		case moved.Load():
@@ -66,20 +70,27 @@ func TestKept(t *testing.T) {
 		t.Errorf("without a kept document: %s", tools)
 	}
 	broken.Store(false)
+	empty.Store(true)
+	for range 2 { // nothing better is saved
+		if tools, log := start(); tools != "" || strings.Contains(log, "last good one") {
+			t.Errorf("of an empty document: tools %s, log\n%s", tools, log)
+		}
+	}
+	empty.Store(false)
 	if tools, log := start(); tools != "a part" || strings.Contains(log, "last good one") {
 		t.Errorf("tools %s, log\n%s", tools, log)
 	}
 	path, first := only()
-	broken.Store(true)
-	for range 2 {
+	for _, bad := range []*atomic.Bool{&broken, &empty} {
+		bad.Store(true)
 		if tools, log := start(); tools != "a part" || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "the last good one stays in use") || !strings.Contains(log, "age=") || strings.Contains(log, "key=secret") {
 			t.Errorf("of a broken document: tools %s, log\n%s", tools, log)
 		}
 		if _, now := only(); string(now) != string(first) {
 			t.Error("the kept document has changed")
 		}
+		bad.Store(false)
 	}
-	broken.Store(false)
 	moved.Store(true)
 	if tools, _ := start(); tools != "b" {
 		t.Errorf("tools %s", tools)
@@ -93,6 +104,47 @@ func TestKept(t *testing.T) {
 	}
 	if tools, log := start(); !strings.Contains(tools, "its description cannot be used") || !strings.Contains(log, "is damaged: remove it") {
 		t.Errorf("of a damaged file: %s, log\n%s", tools, log)
+	}
+}
+
+// A server that does not answer delays the use of the saved document only briefly, and its own
+// document is used soon after it answers.
+func TestKeptBeforeSilence(t *testing.T) {
+	t.Parallel()
+	silent := make(chan struct{})
+	var name atomic.Pointer[string]
+	var wait atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wait.Load() {
+			select {
+			case <-silent:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		fmt.Fprintf(w, "openapi: 3.1.0\npaths: { /a: { get: { operationId: %s } } }\n", *name.Load())
+	}))
+	defer server.Close()
+	c := Config{OpenAPI: server.URL + "/api.yaml", BaseURL: "http://127.0.0.1:1", KeepDir: t.TempDir()}
+	first, second := "first", "second"
+	name.Store(&first)
+	a := adapter(t, c, Options{})
+	if got := names(t, connect(t, a, nil)); got != first {
+		t.Fatalf("tools %s", got)
+	}
+	a.Close()
+	wait.Store(true)
+	name.Store(&second)
+	begun := time.Now()
+	client := &adaptertest.Client{}
+	up := connect(t, adapter(t, c, Options{}), client)
+	if got, took := names(t, up), time.Since(begun); got != first || took > fetchLimit*2/3 {
+		t.Errorf("tools %s after %v", got, took)
+	}
+	close(silent)
+	client.WaitSaid(t, 1)
+	if got := names(t, up); got != second {
+		t.Errorf("tools %s", got)
 	}
 }
 

@@ -3,6 +3,8 @@ package rest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -161,6 +163,44 @@ func TestRuleFaults(t *testing.T) {
 		if !ok || len(faults) != 1 || faults[0].String() != test.want || faults[0].Line != test.line {
 			t.Errorf("%s: %v (%+v)\nwant %s, line %d", test.name, err, faults, test.want, test.line)
 		}
+	}
+}
+
+// A rule of expose that excludes nothing is a fault, since clients could call what it means.
+func TestExposeFaults(t *testing.T) {
+	doc := file(t, `openapi: 3.0.0
+paths:
+  /users: { get: { operationId: listUsers, tags: [users] }, post: { operationId: deleteUser } }
+  /users/{id}: { $ref: "#/gone" }
+`)
+	for _, test := range []struct {
+		expose []string
+		want   string
+	}{
+		{[]string{"all", "not deleteUsr"}, `expose: "not deleteUsr" matches no operation, so it excludes none: did you mean "not deleteUser"?`},
+		{[]string{"not tag user"}, `expose: "not tag user" matches no operation, so it excludes none: did you mean "not tag users"?`},
+		{[]string{"not /admin/**"}, `expose: "not /admin/**" matches no operation, so it excludes none`},
+		{[]string{"not DELETE /users"}, `expose: "not DELETE /users" matches no operation, so it excludes none: did you mean "not deleteUser"?`},
+		{[]string{"all", "not DELETE", "not deleteUser", "not /users/{id}", "not tag users", "not all", "none"}, ""},
+		{[]string{"listUsers", "tag nobody"}, ""},
+	} {
+		c := Config{OpenAPI: doc, BaseURL: "http://localhost", Expose: test.expose}
+		_, err := c.Inspect(t.Context(), "users", Options{})
+		if got := fmt.Sprint(err); test.want == "" && err != nil || test.want != "" && got != test.want {
+			t.Errorf("%q: %s, want %s", test.expose, got, test.want)
+		}
+	}
+}
+
+// The log names operations that cannot be tools.
+func TestLostLogged(t *testing.T) {
+	log := &said{}
+	c := Config{OpenAPI: file(t, "openapi: 3.0.0\npaths: { /a: { get: {} }, /b: { $ref: '#/gone' } }\n"), BaseURL: "http://localhost"}
+	if err := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))}).Begin(nil); err != nil {
+		t.Fatal(err)
+	}
+	if log.has(`level=WARN msg="operations of the document cannot be tools`) != 1 || log.has(`operations=[/b]`) != 1 {
+		t.Error("the log does not name the lost operation")
 	}
 }
 

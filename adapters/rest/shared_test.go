@@ -60,6 +60,7 @@ paths:
 	}{
 		{"untouched", slack, Config{}, "token! q", "token!", `{"token":"t"}`, "POST /a token=t"},
 		{"headers", slack, Config{Headers: map[string]string{"Token": "xoxb"}}, "q", "token!", `{"q":"x"}`, "POST /a?q=x token=xoxb"},
+		{"headers, in another spelling", strings.ReplaceAll(xero, "xero-tenant-id", "x_tenant"), Config{Headers: map[string]string{"X-Tenant": "t-1"}}, "", "page", `{}`, "GET /a X-Tenant=t-1"},
 		{"off", slack, Config{Args: []toolset.Arg{{Name: "token", Off: true}}, Auth: Auth{Default: &wire.Credential{Bearer: "xoxb"}}}, "q", "", `{}`, "POST /a Authorization=Bearer xoxb"},
 		{"value", slack, Config{Args: []toolset.Arg{{Name: "token", Value: value(`"xoxb"`)}}}, "q", "", `{}`, "POST /a token=xoxb"},
 		{"an entry wins", slack, Config{Args: []toolset.Arg{{Name: "token", Value: value(`"xoxb"`)}}, Tools: []toolset.Entry{{Key: "a", Args: []toolset.Arg{{Name: "token", About: "Yours"}}}}},

@@ -58,12 +58,14 @@ type Options struct {
 // the edition that it began on.
 type edition struct {
 	*catalog
-	source    *wire.Source
-	texts     []string // paths and URLs that it was made of
-	nowhere   error    // no call can be made, since the API has no server; nil otherwise
-	home      string   // the API's origin; empty without a server of its own
-	tokens    []string // origins that tokens come from
-	untrusted []string // origins without credentials; see wire.Reach
+	source     *wire.Source
+	texts      []string // paths and URLs that it was made of
+	operations int      // of the document
+	saved      bool     // the document is the one saved on disk
+	nowhere    error    // no call can be made, since the API has no server; nil otherwise
+	home       string   // the API's origin; empty without a server of its own
+	tokens     []string // origins that tokens come from
+	untrusted  []string // origins without credentials; see wire.Reach
 
 	mu    sync.Mutex // guards users
 	users int        // number of adapters that use it
@@ -101,6 +103,7 @@ type material struct {
 func (c *Config) read(ctx context.Context, name string, o *Options, fetch openapi.Fetcher, brought []byte) (*material, error) {
 	m := &material{}
 	var imported []*openapi.Tool
+	var rules openapi.Rules
 	if c.OpenAPI != "" {
 		overlays, err := c.readOverlays()
 		if err != nil {
@@ -110,8 +113,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		if err != nil {
 			return nil, &documentError{err}
 		}
-		rules, err := openapi.ParseRules(c.Expose)
-		if err != nil {
+		if rules, err = openapi.ParseRules(c.Expose); err != nil {
 			return nil, fmt.Errorf("expose: %w", err)
 		}
 		m.doc, m.texts, m.lost = doc, append(slices.Clone(doc.Files), c.Overlays...), doc.LostOf(rules)
@@ -130,6 +132,9 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		reach, _ = wire.NewReach(options) // newSource reports the error
 	}
 	m.tools, m.faults = c.combine(m.doc, imported, reach)
+	if m.doc != nil {
+		m.faults = append(m.faults, toolset.ExposeFaults(m.doc, rules)...)
+	}
 	if err := c.addPublished(ctx, m, o, fetch, brought); err != nil {
 		return nil, err
 	}

@@ -134,13 +134,14 @@ func TestCheckREST(t *testing.T) {
 		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
 	}
 
-	path = pets(t, "https://pets.example.com", "      tools:\n        getPets: off\n        getPet:\n          args: { id: off, feilds: { about: x } }\n  gone:\n    rest: { openapi: ./gone.yaml }\n")
+	path = pets(t, "https://pets.example.com", "      tools:\n        getPets: off\n        getPet:\n          args: { id: off, feilds: { about: x } }\n      expose: [all, not delPet]\n  gone:\n    rest: { openapi: ./gone.yaml }\n")
 	code, stdout, stderr = in(t, "check", "-c", path)
 	want := []string{
 		path + `:8: server "pets": rest: tools: getPets: the document has no such operation, and a tool of your own needs a request: did you mean "getPet"?` + "\n",
 		path + `:10: server "pets": rest: tools: getPet: args: id: is required: it cannot be off; give it a value` + "\n",
 		path + `:10: server "pets": rest: tools: getPet: args: feilds: GET /pets/{id} has no such argument: did you mean fields?` + "\n",
-		path + `:12: server "gone": rest: openapi is "./gone.yaml": does not exist`,
+		path + `:11: server "pets": rest: expose: "not delPet" matches no operation, so it excludes none: did you mean "not getPet"?` + "\n",
+		path + `:13: server "gone": rest: openapi is "./gone.yaml": does not exist`,
 	}
 	for _, want := range want {
 		if !strings.Contains(stderr, want) {

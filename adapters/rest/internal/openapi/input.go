@@ -77,11 +77,11 @@ func (t *Tool) fit(budget int, write func(*render)) *render {
 // withheld.
 func (t *Tool) params() []*Parameter {
 	return slices.DeleteFunc(slices.Clone(t.Operation.Parameters), func(p *Parameter) bool {
-		if p.In == InHeader && slices.ContainsFunc(t.opts.Withheld, func(name string) bool { return strings.EqualFold(name, p.Name) }) {
+		if p.In == InHeader && slices.ContainsFunc(t.opts.Withheld, func(name string) bool { return SameHeader(name, p.Name) }) {
 			return true
 		}
 		return slices.ContainsFunc(t.doc.Schemes, func(s *SecurityScheme) bool {
-			return s.Type == "apiKey" && s.In == p.In && (s.Param == p.Name || p.In == InHeader && strings.EqualFold(s.Param, p.Name))
+			return s.Type == "apiKey" && s.In == p.In && (s.Param == p.Name || p.In == InHeader && SameHeader(s.Param, p.Name))
 		})
 	})
 }

@@ -109,9 +109,9 @@ paths:
 			t.Errorf("%q: %s", c.rules, s)
 		}
 	}
-	rules, _ := ParseRules([]string{"all", "not tag nothing"})
+	rules, _ := ParseRules([]string{"tag nothing"})
 	_, warnings := make1(t, doc, Options{Expose: rules})
-	warned(t, warnings, `expose: "not tag nothing" matches no operation`)
+	warned(t, warnings, `expose: "tag nothing" matches no operation`)
 	if _, err := ParseRules([]string{"tag ", " "}); err == nil || !strings.Contains(err.Error(), "names no tag") || !strings.Contains(err.Error(), "is empty") {
 		t.Errorf("error is %v", err)
 	}

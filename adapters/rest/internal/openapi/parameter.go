@@ -136,7 +136,7 @@ func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 	case InPath:
 		p.Required = true
 	case InHeader:
-		switch strings.ToLower(p.Name) {
+		switch dashed(strings.ToLower(p.Name)) {
 		case "accept", "content-type", "authorization":
 			return nil
 		}
@@ -181,12 +181,17 @@ func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 // OfConnection reports whether a header belongs to the connection or the body. Arguments and
 // configuration cannot set it.
 func OfConnection(name string) bool {
-	name = strings.ToLower(name)
+	name = dashed(strings.ToLower(name))
 	return strings.HasPrefix(name, "proxy-") || slices.Contains([]string{
 		"accept-encoding", "connection", "content-encoding", "content-length", "cookie", "expect", "host", "keep-alive",
 		"te", "trailer", "transfer-encoding", "upgrade",
 	}, name)
 }
+
+// SameHeader reports whether servers may take two names for one header. Some treat '_' as '-'.
+func SameHeader(a, b string) bool { return strings.EqualFold(dashed(a), dashed(b)) }
+
+func dashed(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
 // stylesOf returns the styles of a place, the default first.
 func stylesOf(in Place) []string {

@@ -264,3 +264,26 @@ components: { headers: { link: { schema: { type: string } } } }
 		t.Errorf("headers %q, want Link X-Total-Count", got)
 	}
 }
+
+// A header is no argument if a server may take it for the one of a credential, or for one of the
+// connection.
+func TestHeaderSpellings(t *testing.T) {
+	tools, _ := make1(t, `openapi: 3.0.0
+components: { securitySchemes: { key: { type: apiKey, in: header, name: X-Api-Key } } }
+security: [{ key: [] }]
+paths:
+  /a:
+    get:
+      operationId: a
+      parameters:
+      - { name: x_api_key, in: header, schema: { type: string } }
+      - { name: x_user, in: header, schema: { type: string } }
+      - { name: content_length, in: header, schema: { type: string } }
+      - { name: x_trace, in: header, schema: { type: string } }
+`, Options{Withheld: []string{"X-User"}})
+	var got []string
+	for _, a := range tools[0].Arguments {
+		got = append(got, a.Name)
+	}
+	same(t, got, []string{"x_trace"})
+}

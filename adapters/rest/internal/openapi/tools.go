@@ -83,7 +83,7 @@ func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 		}
 	}
 	for i, r := range o.Expose {
-		if !matched[i] {
+		if !matched[i] && !r.not { // see Idle
 			l.addWarning(Warning{File: l.name(doc.Location), Text: fmt.Sprintf("expose: %q matches no operation", tree.Short(r.text))})
 		}
 	}
@@ -358,6 +358,22 @@ func ParseRules(lines []string) (Rules, error) {
 		out = append(out, r)
 	}
 	return out, errors.Join(errs...)
+}
+
+// Idle returns the rules that should exclude operations and match none: most are misspelled. Lost
+// operations count. A method by itself cannot be misspelled, and an API may lack it.
+func (r Rules) Idle(d *Document) []string {
+	matched := make([]bool, len(r))
+	for _, op := range slices.Concat(d.Operations, d.Lost) {
+		r.match(op, matched)
+	}
+	var idle []string
+	for i, one := range r {
+		if one.not && !matched[i] && !one.all && (one.method == "" || one.path != "") {
+			idle = append(idle, one.text)
+		}
+	}
+	return idle
 }
 
 // match reports whether an operation is exposed, and marks the rules that match.

@@ -196,7 +196,7 @@ func (a *additions) queryIndex(argument openapi.Argument) int {
 func (a *additions) headerOf(argument openapi.Argument) *template {
 	if argument.Place == openapi.InHeader {
 		for name, header := range a.headers {
-			if strings.EqualFold(name, argument.Parameter.Name) {
+			if openapi.SameHeader(name, argument.Parameter.Name) {
 				return header
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
@@ -185,6 +186,29 @@ func (r *Ruleset) Unused(doc *openapi.Document) Faults {
 			add("cache", "cache is for GET, and the rule matches no GET")
 		}
 		faults = append(faults, r.args[i].Unused()...)
+	}
+	return faults
+}
+
+// ExposeFaults reports rules of expose that should exclude operations of a document and match none:
+// without an error, clients could call what such a rule means.
+func ExposeFaults(doc *openapi.Document, expose openapi.Rules) Faults {
+	var faults Faults
+	var known []string
+	for _, op := range doc.Operations {
+		if op.ID != "" {
+			known = append(known, op.ID)
+		}
+		for _, tag := range op.Tags {
+			known = append(known, "tag "+tag)
+		}
+	}
+	for _, text := range expose.Idle(doc) {
+		f := Fault{Key: "expose: ", Text: fmt.Sprintf("%.200q matches no operation, so it excludes none", text), common: true}
+		if near := validate.Nearest(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(text), "not ")), known); near != "" {
+			f.Text += ": did you mean " + strconv.Quote("not "+near) + "?"
+		}
+		faults = append(faults, f)
 	}
 	return faults
 }

@@ -3,7 +3,6 @@ package toolset
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
@@ -94,7 +93,7 @@ func (c *Common) Of(t *openapi.Tool, reach *wire.Reach) Shared {
 			}
 		}
 		for i := range c.args {
-			if a := c.args[i]; a.Name == one.Parameter.Name || one.Place == openapi.InHeader && strings.EqualFold(a.Name, one.Parameter.Name) {
+			if a := c.args[i]; a.Name == one.Parameter.Name || one.Place == openapi.InHeader && openapi.SameHeader(a.Name, one.Parameter.Name) {
 				c.used[a.Name] = true
 				a.Name = one.Name
 				s.Args = append(s.Args, a)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/sign"
 )
 
 // Results show headers that belong to the answer, and no others.
@@ -94,5 +95,32 @@ func TestToldSecretAtCut(t *testing.T) {
 		if !strings.Contains(got, "x***") || strings.Contains(got, "the-se") || !strings.Contains(got, "bytes in all") {
 			t.Errorf("%s: %s", tc.name, got)
 		}
+	}
+}
+
+// An argument does not send a header beside one of the configuration under a name that a server may
+// take for the same.
+func TestHeaderSpellings(t *testing.T) {
+	srv := newRecorder(t, nil)
+	s := newSource(t, Options{
+		BaseURL: srv.URL, Headers: map[string]string{"X-Team": "blue"}, Forward: []string{"X-Tenant"}, Withheld: []string{"X-User"},
+		Default: &Credential{Key: "the-key", Header: "X-Api-Key"},
+	})
+	var ps []*openapi.Parameter
+	for _, name := range []string{"x_api_key", "X_Team", "x_tenant", "x_user", "x_other"} {
+		ps = append(ps, &openapi.Parameter{Name: name, In: openapi.InHeader, Style: "simple"})
+	}
+	c := &Call{Tool: tool("GET", "/x", ps...), Header: http.Header{"X-Tenant": {"one"}}, Args: []byte(`{"x_api_key":"a","X_Team":"a","x_tenant":"a","x_user":"a","x_other":"a"}`)}
+	call(t, s, c)
+	if got, want := srv.requests()[0].lines(), "GET /x\nX-Api-Key: the-key\nX-Team: blue\nX-Tenant: one\nX_other: a"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if p, err := s.Plan(c); err != nil || contains(p.String(), "_key") || !contains(p.String(), "X-Api-Key: ***") {
+		t.Errorf("plan: %v %v", p, err)
+	}
+	signed := newSource(t, Options{BaseURL: srv.URL, Default: &Credential{Hook: &sign.Hook{URL: signing(t).URL}}})
+	call(t, signed, &Call{Tool: tool("GET", "/x", &openapi.Parameter{Name: "x_signature", In: openapi.InHeader, Style: "simple"}), Args: []byte(`{"x_signature":"a"}`)})
+	if got, want := srv.requests()[0].lines(), "GET /x\nX-Signature: sig-1"; got != want {
+		t.Errorf("with a hook: %s\nwant %s", got, want)
 	}
 }

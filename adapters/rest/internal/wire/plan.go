@@ -62,6 +62,11 @@ func (p *Plan) request(ctx context.Context) *http.Request {
 	return r
 }
 
+// forwards reports whether the caller's own value is sent for a header.
+func (p *Plan) forwards(name string) bool {
+	return slices.ContainsFunc(p.forwarded, func(own string) bool { return openapi.SameHeader(own, name) })
+}
+
 // used is a token that a request carries, with its credential.
 type used struct {
 	use   *use
@@ -72,7 +77,7 @@ type used struct {
 func (p *Plan) authorize(ctx context.Context, r *http.Request) (shown []used, err error) {
 	for i := range p.uses {
 		u := &p.uses[i]
-		if u.place == openapi.InHeader && slices.Contains(p.forwarded, u.name) {
+		if u.place == openapi.InHeader && p.forwards(u.name) {
 			continue // the caller's own value wins
 		}
 		value := u.value
@@ -89,7 +94,7 @@ func (p *Plan) authorize(ctx context.Context, r *http.Request) (shown []used, er
 		}
 		switch u.place {
 		case openapi.InHeader:
-			r.Header[u.name] = []string{value}
+			replace(r.Header, u.name, []string{value})
 		case openapi.InQuery:
 			at := *r.URL
 			if at.RawQuery != "" {
@@ -162,8 +167,8 @@ func (p *Plan) String() string {
 		}
 		switch one.place {
 		case openapi.InHeader:
-			if !slices.Contains(p.forwarded, one.name) {
-				r.Header[one.name] = []string{value}
+			if !p.forwards(one.name) {
+				replace(r.Header, one.name, []string{value})
 			}
 		case openapi.InQuery:
 			if u.RawQuery != "" {

@@ -119,12 +119,12 @@ func (r *Reach) Fills(op *openapi.Operation, p *openapi.Parameter) string {
 		return ""
 	}
 	for name := range r.o.Headers {
-		if p.In == openapi.InHeader && strings.EqualFold(name, p.Name) || p.In == openapi.InCookie && strings.EqualFold(name, "Cookie") {
+		if p.In == openapi.InHeader && openapi.SameHeader(name, p.Name) || p.In == openapi.InCookie && strings.EqualFold(name, "Cookie") {
 			return "headers"
 		}
 	}
 	for _, u := range r.keys.forOperation(op) {
-		if u.place == p.In && (u.name == p.Name || p.In == openapi.InHeader && strings.EqualFold(u.name, p.Name)) {
+		if u.place == p.In && (u.name == p.Name || p.In == openapi.InHeader && openapi.SameHeader(u.name, p.Name)) {
 			return "auth"
 		}
 	}

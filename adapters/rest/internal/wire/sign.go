@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -67,8 +68,14 @@ func (p *Plan) sign(ctx context.Context, r *http.Request) error {
 		if u.signer == nil {
 			continue
 		}
+		given := maps.Clone(r.Header)
 		if err := u.signer.Sign(ctx, r, p.Body); err != nil {
 			return err
+		}
+		for name, values := range r.Header {
+			if !slices.Equal(values, given[name]) {
+				replace(r.Header, name, values)
+			}
 		}
 		for name := range r.Header {
 			// A signature holds for one request; masking it would displace tokens from the list.
@@ -80,7 +87,7 @@ func (p *Plan) sign(ctx context.Context, r *http.Request) error {
 			}
 		}
 		for _, name := range p.forwarded {
-			r.Header[name] = p.Header[name]
+			replace(r.Header, name, p.Header[name])
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -380,26 +381,33 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 		p.trace = c.Trace
 	}
 	for _, u := range p.uses {
-		if u.refused != "" && !slices.Contains(p.forwarded, u.name) {
+		if u.refused != "" && !p.forwards(u.name) {
 			return p, param.Refuse("was not sent: %s", u.refused)
 		}
 	}
 	return p, nil
 }
 
-// withhold removes headers that arguments must not set. Some servers treat '_' as '-'.
+// withhold removes headers that arguments must not set.
 func (s *Source) withhold(h http.Header) {
 	for name := range h {
-		if slices.ContainsFunc(s.o.Withheld, func(one string) bool { return strings.EqualFold(dashed(one), dashed(name)) }) {
+		if slices.ContainsFunc(s.o.Withheld, func(one string) bool { return openapi.SameHeader(one, name) }) {
 			delete(h, name)
 		}
 	}
 }
 
-func dashed(name string) string { return strings.ReplaceAll(name, "_", "-") }
+// replace sets a header, and removes those that a server may take for it.
+func replace(h http.Header, name string, values []string) {
+	maps.DeleteFunc(h, func(other string, _ []string) bool { return openapi.SameHeader(other, name) })
+	h[name] = values
+}
 
 // addConfigured adds the parts that only trusted servers get.
 func (s *Source) addConfigured(p *Plan, c *Call) {
+	for name := range s.o.Headers {
+		replace(p.Header, http.CanonicalHeaderKey(name), nil)
+	}
 	for name, value := range s.o.Headers {
 		name = http.CanonicalHeaderKey(name)
 		p.Header[name] = []string{value}
@@ -407,7 +415,7 @@ func (s *Source) addConfigured(p *Plan, c *Call) {
 	}
 	for name, to := range s.forward {
 		if values := c.Header[name]; len(values) > 0 {
-			p.Header[to] = slices.Clone(values)
+			replace(p.Header, to, slices.Clone(values))
 			p.forwarded = append(p.forwarded, to)
 		}
 	}
