@@ -162,12 +162,15 @@ func (s *Server) queues(r *readiness) {
 	}
 }
 
-// unready returns the reason that the bridge is not ready with its servers in these states, or "".
+// unready returns the reason that the bridge is not ready with its servers in these states, or "". If all servers must
+// work, it tries those whose next attempt is due: no client can, while a probe keeps all clients away.
 func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
+	all := s.c().Ready == config.ReadyAll
 	var useless []string
 	for i := range servers {
-		if !servers[i].Usable {
-			useless = append(useless, servers[i].Name)
+		st := &servers[i]
+		if !st.Usable || all && st.State == gateway.Failing && st.Drained == nil && s.b.Try(st.Name) {
+			useless = append(useless, st.Name)
 		}
 	}
 	switch {
@@ -179,7 +182,7 @@ func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
 		return "drained by an operator: current clients are still served", true
 	case len(useless) == len(servers):
 		return "no server works", false
-	case s.c().Ready == config.ReadyAll && len(useless) > 0:
+	case all && len(useless) > 0:
 		return strings.Join(useless, ", ") + ": does not work, and all servers must work (ready: all)", false
 	}
 	return "", false

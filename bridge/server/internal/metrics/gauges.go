@@ -121,7 +121,7 @@ func newGauges(b Bridge) *gauges {
 	whole("in_flight_bytes", "Size of the messages of clients in flight.", gauge, func(t *overview) float64 { return float64(t.Bytes) })
 	whole("in_flight_limit_bytes", "The limit of in_flight_bytes.", gauge, func(t *overview) float64 { return float64(t.MaxBytes) })
 	whole("notifications_dropped_total", "Notifications that were dropped because too many waited for their client or server.", counter, func(t *overview) float64 { return float64(t.Dropped) })
-	each("server_up", "Whether the server works, or has not been tried.", gauge, func(st *gateway.Status) float64 { return truth(st.Usable) })
+	each("server_up", "Whether the server works, or has not been tried.", gauge, func(st *gateway.Status) float64 { return truth(st.State != gateway.Failing) })
 	each("calls_in_flight", "Requests of the server in flight, with subscriptions.", gauge, func(st *gateway.Status) float64 { return float64(st.Calls) })
 	each("circuit_breaker_opened_total", "How often the circuit breaker of the server opened.", counter, func(st *gateway.Status) float64 { return float64(st.Trips) })
 	each("cache_entries", "Answers of the server in the cache.", gauge, func(st *gateway.Status) float64 { return float64(st.Cache.Entries) })
