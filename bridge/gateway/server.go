@@ -42,6 +42,7 @@ type server struct {
 	shared         *share.Hubs    // shared lanes
 	reports        *report.Server
 	health         *health.Server
+	trying         atomic.Bool // Gateway.Try tries the server
 	filter         *filter.Filter
 	statelessCalls bridge.Upstream  // the chain of stateless clients
 	pool           *stateless.Pool  // their connections

@@ -19,7 +19,7 @@ import (
 type Status struct {
 	Name     string    // of the server
 	Usable   bool      // it works, or it may be tried
-	State    string    // "ready", "starting", "idle" or "failing"
+	State    string    // "ready", "starting", "idle" or Failing
 	Reason   string    // why it fails; it may name programs and files
 	Err      error     // the same with all details, for the operator only
 	Since    time.Time // when it began to fail
@@ -53,6 +53,9 @@ type Status struct {
 	Cache cache.Status
 }
 
+// Failing is the Status.State of a server that does not work.
+const Failing = "failing"
+
 // statusOf returns the state of a server with that many connections and calls. check is
 // ServerOptions.Check.
 func statusOf(name string, lanes, calls int, kept cache.Status, h health.Status, br breaker.Status, check func() error) Status {
@@ -74,7 +77,7 @@ func statusOf(name string, lanes, calls int, kept cache.Status, h health.Status,
 		}
 	}
 	if failure != nil {
-		st.Usable, st.State, st.Reason, st.Since = usable, "failing", bridge.Brief(failure), h.Since
+		st.Usable, st.State, st.Reason, st.Since = usable, Failing, bridge.Brief(failure), h.Since
 		st.Err = failure
 	}
 	if st.Breaker, st.Trips = br.State, br.Trips; br.Why == nil {
@@ -86,8 +89,8 @@ func statusOf(name string, lanes, calls int, kept cache.Status, h health.Status,
 	if time.Now().Before(br.Again) { // from then on a call may try it
 		st.Usable = false
 	}
-	if st.State != "failing" {
-		st.State, st.Reason, st.Err = "failing", br.Why.Error(), br.Why
+	if st.State != Failing {
+		st.State, st.Reason, st.Err = Failing, br.Why.Error(), br.Why
 	}
 	if st.Since.IsZero() || br.Since.Before(st.Since) {
 		st.Since = br.Since
@@ -214,6 +217,22 @@ func (g *Gateway) Operated(server string) (*breaker.Breaker, *cache.Cache, *heal
 		return s.breaker, s.cache, s.conns, s.drained
 	}
 	return nil, nil, nil, nil
+}
+
+// Try tries a failing server in the background, unless another attempt runs. It reports false if it cannot: the
+// server gets headers or claims of callers, so only they can try it.
+func (g *Gateway) Try(server string) bool {
+	s := g.table.Load().named[server]
+	if s == nil || len(s.o.Forward) > 0 {
+		return false
+	}
+	if s.trying.CompareAndSwap(false, true) {
+		g.run(func() {
+			defer s.trying.Store(false)
+			s.retry(&bridge.Caller{Revision: era.LatestLegacy, Capabilities: []byte("{}"), Params: g.ownParams})
+		})
+	}
+	return true
 }
 
 // Probe opens and closes a connection to the server of that name on behalf of a principal,

@@ -111,7 +111,7 @@ func (s *Server) showMetrics(c *admin.Call) (any, error) {
 		}
 		of = func(server string) bool { return server == one }
 	}
-	all, err := s.metrics.Values(c.Query.Get("name"), of)
+	all, err := s.metrics.Values(c.Query.Get("name"), of, sees.All)
 	return map[string]any{"metrics": all}, err
 }
 

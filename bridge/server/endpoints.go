@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"path"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -63,6 +64,24 @@ func (t *tree) describe(c *gin.Context) {
 	t.s.access.Describe(w, r, access.Target{Base: t.base, Endpoint: endpoint})
 }
 
+// root answers a browser at the root: with the page for operators, or with the address of MCP.
+func (t *tree) root(c *gin.Context) {
+	w, r := of(c)
+	switch {
+	case !takes(reading, r.Method) || !strings.Contains(r.Header.Get("Accept"), "text/html"):
+		t.nowhere(c)
+	case admin.HasConsole(t.s.c()) && t.s.forOperators(r):
+		to := "ui/" // below any prefix of a proxy
+		if !strings.HasSuffix(r.URL.Path, "/") {
+			to = path.Base(r.URL.Path) + "/" + to
+		}
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusTemporaryRedirect) // an operator may disable the page
+	default:
+		answer.Text(w, http.StatusNotFound, "This is an MCP bridge, and no web page: MCP clients use "+t.s.outside(r)+t.base+"/mcp\n")
+	}
+}
+
 // toConsole redirects to the page for operators, below any prefix of a proxy.
 func (t *tree) toConsole(c *gin.Context) {
 	w, r := of(c)
@@ -85,12 +104,12 @@ func (t *tree) file(c *gin.Context) {
 // action serves the API of operators.
 func (t *tree) action(c *gin.Context) {
 	w, r := of(c)
-	path := strings.TrimPrefix(r.URL.Path, t.base+"/"+admin.Base)
-	if !t.s.actions.Has(path) {
+	at := strings.TrimPrefix(r.URL.Path, t.base+"/"+admin.Base)
+	if !t.s.actions.Has(at) {
 		t.nowhere(c)
 		return
 	}
-	t.s.actions.Serve(w, r, path, func(w http.ResponseWriter, r *http.Request) (admin.Caller, bool, error) {
+	t.s.actions.Serve(w, r, at, func(w http.ResponseWriter, r *http.Request) (admin.Caller, bool, error) {
 		return t.s.caller(w, r, t.base)
 	})
 }

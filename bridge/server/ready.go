@@ -33,6 +33,8 @@ type readiness struct {
 	Cluster *clustered `json:"cluster,omitempty"`
 	// Config is the state of reloading. It is nil without it, and if Whole is nil.
 	Config *reload.Status `json:"config,omitempty"`
+	// TLS is the state of the certificate. It is nil without one, and if Whole is nil.
+	TLS *certificateStatus `json:"tls,omitempty"`
 	// Issuers is the state of the issuers of tokens; nil if Whole is nil.
 	Issuers []access.IssuerState `json:"issuers,omitempty"`
 	Servers []state              `json:"servers"`
@@ -92,9 +94,12 @@ type state struct {
 	reason, last string // Reason and LastError with the standard error of the server's process; see tell
 }
 
-// addStderr adds to reasons the standard error of processes. It may contain data of a caller, so it is only
-// for operators that may act.
+// addStderr adds to reasons the standard error of processes, and the names of files. The former may contain data of
+// a caller, so both are only for operators that may act.
 func (r *readiness) addStderr() {
+	if r.TLS != nil {
+		r.TLS.LastError = cmp.Or(r.TLS.last, r.TLS.LastError)
+	}
 	for i := range r.Servers {
 		r.Servers[i].addStderr()
 	}
@@ -144,7 +149,7 @@ func (s *Server) readiness() *readiness {
 		now := s.reloader.Status()
 		out.Config = &now
 	}
-	out.Issuers, out.Drained = s.access.Issuers(), s.drained.Load()
+	out.TLS, out.Issuers, out.Drained = s.cert.status(), s.access.Issuers(), s.drained.Load()
 	out.Reason, out.Draining = s.unready(servers)
 	out.Ready = out.Reason == ""
 	return out
@@ -157,12 +162,15 @@ func (s *Server) queues(r *readiness) {
 	}
 }
 
-// unready returns the reason that the bridge is not ready with its servers in these states, or "".
+// unready returns the reason that the bridge is not ready with its servers in these states, or "". If all servers must
+// work, it tries those whose next attempt is due: no client can, while a probe keeps all clients away.
 func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
+	all := s.c().Ready == config.ReadyAll
 	var useless []string
 	for i := range servers {
-		if !servers[i].Usable {
-			useless = append(useless, servers[i].Name)
+		st := &servers[i]
+		if !st.Usable || all && st.State == gateway.Failing && st.Drained == nil && s.b.Try(st.Name) {
+			useless = append(useless, st.Name)
 		}
 	}
 	switch {
@@ -174,7 +182,7 @@ func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
 		return "drained by an operator: current clients are still served", true
 	case len(useless) == len(servers):
 		return "no server works", false
-	case s.c().Ready == config.ReadyAll && len(useless) > 0:
+	case all && len(useless) > 0:
 		return strings.Join(useless, ", ") + ": does not work, and all servers must work (ready: all)", false
 	}
 	return "", false
@@ -272,7 +280,7 @@ func wantsText(accept string) bool {
 
 // limit removes everything but the servers that of allows.
 func (r *readiness) limit(of func(server string) bool) {
-	r.Whole, r.Cluster, r.Config, r.Issuers, r.Drained = nil, nil, nil, nil, nil
+	r.Whole, r.Cluster, r.Config, r.TLS, r.Issuers, r.Drained = nil, nil, nil, nil, nil, nil
 	r.Servers = slices.DeleteFunc(r.Servers, func(st state) bool { return !of(st.Name) })
 	if r.Reason != "" && !r.Draining {
 		r.Reason = "too few servers work" // names and numbers of servers are only for callers that may see them
@@ -302,6 +310,9 @@ func (r *readiness) table(now time.Time) string {
 		if len(c.Pending) > 0 {
 			fmt.Fprintf(&b, "after a restart: %s\n", strings.Join(c.Pending, ", "))
 		}
+	}
+	if c := r.TLS; c != nil && c.LastError != "" {
+		fmt.Fprintf(&b, "%s (since %s; it is good until %s)\n", line(c.LastError), ago(now, c.LastErrorAt), c.Until.UTC().Format(time.RFC3339))
 	}
 	b.WriteString("\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

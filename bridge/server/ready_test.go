@@ -83,6 +83,50 @@ func TestReadyAll(t *testing.T) {
 	}
 }
 
+// A server that failed keeps failing until it works again, however seldom somebody asks. With ready: all the
+// bridge itself tries it, since a probe keeps all clients away; a server with headers of clients, it cannot try.
+func TestReadyFails(t *testing.T) {
+	for _, test := range []struct {
+		rule    string
+		forward []bridge.Forward
+		status  int // after the minute in which a failure counts
+	}{
+		{config.ReadyAny, nil, 200}, {config.ReadyAll, nil, 503}, {config.ReadyAll, []bridge.Forward{{From: "Authorization"}}, 200},
+	} {
+		run(t, func(c *config.Config) { c.Ready, c.Servers[0].Forward = test.rule, test.forward }, []string{"one", "two"}, func(t *testing.T, r *rig) {
+			tries := 0
+			r.f.Before = func(context.Context) error {
+				tries++
+				return &bridge.Error{Server: "one", Kind: bridge.ErrUnavailable, Public: "it cannot be reached"}
+			}
+			r.Do("POST", "/one/mcp", initialize).Wait()
+			look := func(when string, status int, up string) {
+				t.Helper()
+				synctest.Wait()
+				got, all := r.readyz()
+				if shown := r.scrape(`mcp_bridge_server_up{server="one"}`); got != status || (all.Servers[0].State == "failing") != (up == "0") || len(shown) != 1 || !strings.HasSuffix(shown[0], " "+up) {
+					t.Errorf("%s %v: %s: %d, %s, %q", test.rule, test.forward, when, got, all.Servers[0].State, shown)
+				}
+			}
+			look("at once", map[string]int{config.ReadyAny: 200, config.ReadyAll: 503}[test.rule], "0")
+			before := tries
+			for range 5 {
+				time.Sleep(61 * time.Second)
+				look("later", test.status, "0")
+			}
+			if tried := tries > before; tried != (test.status == 503) {
+				t.Errorf("%s %v: the bridge tries %d times", test.rule, test.forward, tries-before)
+			}
+			if test.status == 503 {
+				r.f.Before = nil
+				time.Sleep(61 * time.Second)
+				r.readyz()
+				look("mended", 200, "1")
+			}
+		})
+	}
+}
+
 // People get a table, if they ask for it; a HEAD gets the status.
 func TestReadyText(t *testing.T) {
 	run(t, nil, []string{"one", "broken"}, func(t *testing.T, r *rig) {

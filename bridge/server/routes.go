@@ -125,6 +125,7 @@ func (t *tree) build() {
 		{public, reading, "/ready", t.based(s.ready)},
 		{status, reading, "/metrics", t.plain(s.serveMetrics)},
 
+		{public, anyMethod, "/", t.root},
 		{console, anyMethod, "/ui", t.toConsole},
 		{console, anyMethod, "/ui/", t.file},
 		{console, anyMethod, "/ui/:file", t.file},
@@ -135,6 +136,9 @@ func (t *tree) build() {
 		{page, anyMethod, "/ui/mcp/:server", t.mcp},
 		{console, anyMethod, "/ui/mcp/:server/*rest", t.nowhere},
 		{api, anyMethod, "/" + admin.Base + "*path", t.action},
+	}
+	if base != "" {
+		t.routes = append(t.routes, route{public, anyMethod, "", t.root})
 	}
 	if s.access.Door().Tokens() {
 		// Below the base path, because a proxy may forward nothing else. Also in the standard's place:

@@ -18,6 +18,42 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
+// A browser at the root comes to the page for operators, or reads where MCP is. MCP clients get their answers as before.
+func TestRoot(t *testing.T) {
+	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	keyed := func(c *config.Config) { c.Access = []config.Access{{Name: "ops", Token: opsKey}} }
+	for _, test := range []struct {
+		name         string
+		change       func(*config.Config)
+		method, path string
+		accept       string
+		status       int
+		want         string // the Location, or a part of the text
+	}{
+		{"with the page", nil, "GET", "/", browser, 307, "ui/"},
+		{"its head", nil, "HEAD", "/", browser, 307, "ui/"},
+		{"with keys and the page", func(c *config.Config) { keyed(c); c.Console = config.ConsoleOn }, "GET", "/", browser, 307, "ui/"},
+		{"below a path", func(c *config.Config) { c.BasePath = "/a/b" }, "GET", "/a/b/", browser, 307, "ui/"},
+		{"below a path without a slash", func(c *config.Config) { c.BasePath = "/a/b" }, "GET", "/a/b", browser, 307, "b/ui/"},
+		{"without the page", func(c *config.Config) { c.Console = config.ConsoleOff }, "GET", "/", browser, 404, "MCP clients use /mcp\n"},
+		{"the page elsewhere", func(c *config.Config) { c.ConsoleListen = "127.0.0.1:8809" }, "GET", "/", browser, 404, "MCP clients use /mcp\n"},
+		{"with keys", func(c *config.Config) { keyed(c); c.BasePath = "/b" }, "GET", "/b", browser, 404, "MCP clients use /b/mcp\n"},
+		{"a client", nil, "GET", "/", "text/event-stream", 404, "nothing is served here; MCP is at /mcp, /one/mcp"},
+		{"a client's call", nil, "POST", "/", "application/json, text/event-stream", 404, "nothing is served here; MCP is at /mcp, /one/mcp"},
+		{"a client without a key", keyed, "POST", "/", "application/json, text/event-stream", 401, ""},
+	} {
+		r := newRig(t, test.change, "one")
+		w := r.answer(from(closeBy, bridgeAt, test.method, test.path, "Accept", test.accept))
+		got := w.Body.String()
+		if test.status == 307 {
+			got = w.Header().Get("Location")
+		}
+		if w.Code != test.status || !strings.Contains(got, test.want) || test.status == 307 && got != test.want {
+			t.Errorf("%s: %d %s, want %d %s", test.name, w.Code, got, test.status, test.want)
+		}
+	}
+}
+
 // TestRoutes states what is served, and through what requests pass on their way there, the
 // outermost first. Each order is relied on:
 //
@@ -75,6 +111,7 @@ func TestRoutes(t *testing.T) {
 		"GET, HEAD /b/readyz: " + public,
 		"GET, HEAD /b/ready: " + public,
 		"GET, HEAD /b/metrics: " + public + " > checkOperator",
+		"any /b/: " + public,
 		"any /b/ui: " + console,
 		"any /b/ui/: " + console,
 		"any /b/ui/:file: " + console,
@@ -85,6 +122,7 @@ func TestRoutes(t *testing.T) {
 		"any /b/ui/mcp/:server: " + page,
 		"any /b/ui/mcp/:server/*rest: " + console,
 		"any /b/ui/api/v1/*path: " + operators,
+		"any /b: " + public,
 		"GET, HEAD /b/.well-known/oauth-protected-resource: " + metadata,
 		"GET, HEAD /b/.well-known/oauth-protected-resource/*endpoint: " + metadata,
 		"GET, HEAD /.well-known/oauth-protected-resource/b: " + metadata,

@@ -167,6 +167,9 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 		MaxStreams: func() int { return s.c().ConsoleStreams },
 	}
 	s.actions.Add(append(acts.Routes(), s.events.Routes()...)...)
+	if c.TLS.CertFile != "" {
+		s.cert = &certificate{files: c.TLS, log: log}
+	}
 	s.measure()
 	so := streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat, Tag: tag}
 	eo := sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, MaxEach: c.PerPrincipal.Sessions, Heartbeat: c.Heartbeat, Tag: tag}
@@ -203,8 +206,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 		}
 	}
 	s.clients = newConnections(c.MaxConnections, s.access.Proxy, log)
-	if c.TLS.CertFile != "" {
-		s.cert = &certificate{files: c.TLS, log: log}
+	if s.cert != nil {
 		s.http.TLSConfig, s.http.Protocols = s.cert.config(), protocols(runtime.Version(), log)
 	}
 	return s
@@ -280,6 +282,15 @@ func (s *Server) measure() {
 	}
 	if door := s.access.Door(); door.Tokens() {
 		b.Door = door
+	}
+	if s.cert != nil {
+		b.Certificate = func() (until time.Time, good bool) {
+			st := s.cert.status()
+			if st == nil {
+				return time.Time{}, false
+			}
+			return st.Until, st.LastError == ""
+		}
 	}
 	s.metrics.AddBridge(b)
 }

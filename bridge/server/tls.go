@@ -13,16 +13,56 @@ import (
 	"github.com/mcp-bridge/bridge/internal/toolchain"
 )
 
-// certificate is the bridge's certificate. It checks at handshakes whether its files changed, and reads them
-// again.
+// certificate is the bridge's certificate. It checks at handshakes, and when its status is read, whether its files
+// changed, and reads them again.
 type certificate struct {
 	files   config.TLS
 	log     *slog.Logger
 	current atomic.Pointer[tls.Certificate]
 	next    atomic.Int64 // when the files are checked again, Unix nanoseconds
 
-	turn      sync.Mutex // guards the rest; held while files are read, so only tried
-	lastFault string     // the last logged fault of the files
+	// fault is the fault of the files; nil while they can be used.
+	fault atomic.Pointer[certificateFault]
+
+	turn sync.Mutex // guards files; held while files are read, so only tried
+}
+
+// certificateFault is the reason that the files of a certificate cannot be used.
+type certificateFault struct {
+	text  string
+	since time.Time
+}
+
+// certificateStatus is the state of the bridge's certificate.
+type certificateStatus struct {
+	// Until is the time at which the certificate in use ends.
+	Until time.Time `json:"until"`
+	// LastError says that the files cannot be used, so that an older certificate stays in use. The reason is only
+	// for operators that may act: it names the file.
+	LastError   string     `json:"last_error,omitempty"`
+	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
+
+	last string // LastError with its reason
+}
+
+// oldCertificate is the beginning of messages about files that cannot be used.
+const oldCertificate = "the new certificate cannot be used: the old one stays in use"
+
+// status checks the files, unless they were checked just now, and returns the state. It returns nil without a
+// certificate.
+func (c *certificate) status() *certificateStatus {
+	if c == nil {
+		return nil
+	}
+	pair, _ := c.get(nil) // it returns no error
+	if pair == nil {
+		return nil // the bridge does not serve yet
+	}
+	st := &certificateStatus{Until: pair.Leaf.NotAfter}
+	if f := c.fault.Load(); f != nil {
+		st.LastError, st.LastErrorAt, st.last = oldCertificate+"; see the log for the reason", &f.since, oldCertificate+": "+f.text
+	}
+	return st
 }
 
 // certificateEvery is the interval between checks of the files.
@@ -42,7 +82,7 @@ func (c *certificate) load() error {
 // get returns the certificate for a handshake. Unusable files, such as a file that is being written,
 // change nothing.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if time.Now().UnixNano() >= c.next.Load() && c.turn.TryLock() {
+	if c.current.Load() != nil && time.Now().UnixNano() >= c.next.Load() && c.turn.TryLock() {
 		c.reload()
 		c.turn.Unlock()
 	}
@@ -53,7 +93,8 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 func (c *certificate) replace(files config.TLS, pair *tls.Certificate) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
-	c.files, c.lastFault = files, ""
+	c.files = files
+	c.fault.Store(nil)
 	c.current.Store(pair)
 	c.next.Store(time.Now().Add(certificateEvery).UnixNano())
 }
@@ -63,13 +104,18 @@ func (c *certificate) reload() {
 	defer func() { c.next.Store(time.Now().Add(certificateEvery).UnixNano()) }()
 	pair, err := c.files.Pair()
 	if err != nil {
-		if text := err.Error(); text != c.lastFault {
-			c.lastFault = text
-			c.log.Warn("the new certificate cannot be used: the old one stays in use", "err", text)
+		was, now := c.fault.Load(), &certificateFault{err.Error(), time.Now()}
+		if was != nil && was.text == now.text {
+			return // logged before
 		}
+		if was != nil {
+			now.since = was.since
+		}
+		c.fault.Store(now)
+		c.log.Warn(oldCertificate, "err", now.text)
 		return
 	}
-	c.lastFault = ""
+	c.fault.Store(nil)
 	if !bytes.Equal(pair.Certificate[0], c.current.Load().Certificate[0]) {
 		c.log.Info("the certificate was replaced", "cert_file", c.files.CertFile, "until", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}

@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
@@ -245,9 +246,32 @@ func TestTLSReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	told := func(good string) *certificateStatus {
+		t.Helper()
+		s.cert.next.Store(0)
+		st := s.readiness().TLS
+		if until := st.Until.Sub(time.Now()); until < 50*time.Minute || until > time.Hour {
+			t.Errorf("the certificate is good for %v", until)
+		}
+		w := httptest.NewRecorder()
+		s.metrics.Serve(w, httptest.NewRequest("GET", "/metrics", nil), nil)
+		for _, want := range []string{"last_reload_successful " + good + "\n", fmt.Sprintf("expiry_timestamp_seconds %v\n", float64(st.Until.Unix()))} {
+			if !strings.Contains(w.Body.String(), "\nmcp_bridge_tls_certificate_"+want) {
+				t.Errorf("the metrics lack %q", want)
+			}
+		}
+		return st
+	}
+	if st := told("1"); st.LastError != "" {
+		t.Errorf("with good files: %+v", st)
+	}
 	for _, bad := range []string{"", "junk", string(good[:40])} {
 		if err := os.WriteFile(s.files.KeyFile, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
+		}
+		// The status checks the files itself: a bridge without new connections says so too.
+		if st := told("0"); st.LastErrorAt == nil || !strings.HasPrefix(st.LastError, "the new certificate cannot be used") || strings.Contains(st.LastError, "tls.key") {
+			t.Errorf("with a bad key: %+v", st)
 		}
 		for range 3 {
 			if n := shown(); n != 2 {
@@ -261,9 +285,19 @@ func TestTLSReload(t *testing.T) {
 	if n := shown(); n != 2 {
 		t.Errorf("without the file, certificate %d", n)
 	}
+	all := s.readiness()
+	if got := all.table(time.Now()); !strings.Contains(got, "the old one stays in use; see the log for the reason (since ") {
+		t.Errorf("for people: %s", got)
+	}
+	if all.addStderr(); !strings.Contains(all.TLS.LastError, "cert_file "+s.files.CertFile+": ") {
+		t.Errorf("an operator reads %q", all.TLS.LastError)
+	}
 	certified(t, s.files, 3)
 	if n := shown(); n != 3 {
 		t.Errorf("mended, certificate %d", n)
+	}
+	if st := told("1"); st.LastError != "" {
+		t.Errorf("mended: %+v", st)
 	}
 	if c, err := tls.Dial("tcp", s.addr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil {
 		c.Close()

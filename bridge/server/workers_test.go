@@ -136,7 +136,7 @@ func TestWorkersFailedTools(t *testing.T) {
 	}
 	got := map[string]float64{}
 	for _, o := range v.all {
-		families, err := o.s.metrics.Values("mcp_bridge_calls_total", nil)
+		families, err := o.s.metrics.Values("mcp_bridge_calls_total", nil, false)
 		if err != nil {
 			t.Fatal(err)
 		}

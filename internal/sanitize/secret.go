@@ -1,6 +1,7 @@
 package sanitize
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -22,4 +23,24 @@ func IsSecret(name string) bool {
 		return r
 	}, strings.ToLower(name))
 	return name == "auth" || name == "pwd" || name == "pin" || slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(name, part) })
+}
+
+// secretLook matches the beginnings of known kinds of keys, and runs that may be random: of letters with digits, of
+// hexadecimal digits, or of digits.
+var secretLook = regexp.MustCompile(`(?i)\b(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|glpat|xox[a-z]|npm|hf|shpat|sq0[a-z]{3}|ya29)[-_.][\w-]{8,}|\b(?:AKIA|ASIA|AIza|eyJ)[\w-]{8,}|` +
+	`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|-----BEGIN |\b(?:bearer|basic)\s+\S`)
+
+// run matches a part of a text that may be random.
+var run = regexp.MustCompile(`[A-Za-z0-9+=]{16,}`)
+
+// LooksSecret reports whether a text may contain a key, a token or a password, by its form. It misses those that look
+// like words.
+func LooksSecret(text string) bool {
+	if secretLook.MatchString(text) {
+		return true
+	}
+	return slices.ContainsFunc(run.FindAllString(text, -1), func(part string) bool {
+		digits := strings.IndexFunc(part, func(r rune) bool { return '0' <= r && r <= '9' }) >= 0
+		return digits || strings.ContainsAny(part, "+=")
+	})
 }

@@ -11,25 +11,23 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/mcp-bridge/bridge/internal/sanitize"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// shownKeys are the keys whose texts are shown: names, own addresses, and choices between a few
-// words. Any other text may be a secret, or contain one.
-var shownKeys = []string{
-	"listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "role", "era", "revision", "prefix", "transport", "mode",
-	"name", "admin", "viewers", "allow", "deny", "servers", "allowed_origins", "allowed_hosts", "trusted_proxies", "forward", "issuer", "audience",
-	"scopes", "token_file", "env_file", "cert_file", "key_file", "ca_file", "to", "cwd", "method", "advertise", "store_lost", "replay",
-}
-
 // hiddenKeys are the keys below which only names and references are shown.
-var hiddenKeys = []string{"args", "env", "headers", "query", "auth", "body", "claims", "secret"}
+var hiddenKeys = []string{"env", "headers", "query", "auth", "body", "claims", "secret"}
 
 // commandKeys are the keys of a program and its arguments.
-var commandKeys = []string{"command", "stdio"}
+var commandKeys = []string{"command", "stdio", "args"}
 
-// addressKeys are the keys of an address. Only its host is shown: servers accept keys in paths too.
-var addressKeys = []string{"url", "http", "sse", "base_url", "openapi", "redis", "jwks"}
+// harmlessKeys are the keys that have a name like that of a secret.
+var harmlessKeys = []string{"session_idle", "session_left", "sessions", "max_sessions", "token_file", "token_url"}
+
+// isSecret reports whether the value of a key may be a secret, by its name.
+func isSecret(key string) bool {
+	return slices.Contains(hiddenKeys, key) || key == "key" || key == "keys" || sanitize.IsSecret(key) && !slices.Contains(harmlessKeys, key)
+}
 
 // plain matches texts that cannot be secrets: references to variables, times, sizes, rates.
 var plain = regexp.MustCompile(`^(?:(?:Bearer |Basic )?\$\{[A-Za-z_][A-Za-z0-9_]*\}|(?:[0-9]{1,9}(?:\.[0-9]{1,3})?(?:ns|us|ms|s|m|h)){1,3}|[0-9]{1,9}(?:[KMG]i?B)?|[0-9]{1,9}/[smh]|on|off|yes|no|)$`)
@@ -38,7 +36,7 @@ var plain = regexp.MustCompile(`^(?:(?:Bearer |Basic )?\$\{[A-Za-z_][A-Za-z0-9_]
 const hidden = "***"
 
 // Masked returns the text of a configuration file for operators: as YAML, without comments, and with
-// *** for each text that may be a secret. With a server's name, it returns that server's part, or
+// *** for each text that may be a secret, by its key or its form. With a server's name, it returns that server's part, or
 // nothing.
 func Masked(text []byte, server string) (string, error) {
 	root, err := strict.Parse(text)
@@ -94,7 +92,7 @@ func (m *mask) node(n *yaml.Node, key, indent string, secret bool) {
 		for name, value := range pairs(n) {
 			m.b.WriteString(before + quoted(name) + ":")
 			before = indent
-			below := secret || slices.Contains(hiddenKeys, name)
+			below := secret || slices.Contains(hiddenKeys, name) || key == "args" && isSecret(name) // a fixed argument
 			if len(value.Content) > 0 {
 				m.b.WriteString("\n" + indent + "  ")
 				m.node(value, name, indent+"  ", below)
@@ -107,10 +105,14 @@ func (m *mask) node(n *yaml.Node, key, indent string, secret bool) {
 		if len(n.Content) == 0 {
 			m.b.WriteString("[]\n")
 		}
+		arguments := slices.Contains(commandKeys, key)
+		next := false // the item is the value of the last one, such as a key after --api-key
 		for _, v := range n.Content {
 			m.b.WriteString(before + "- ")
 			before = indent
-			m.node(v, key, indent+"  ", secret || slices.Contains(commandKeys, key)) // arguments may be among them
+			hides := secret || next
+			next = arguments && v.Kind == yaml.ScalarNode && announces(v.Value)
+			m.node(v, key, indent+"  ", hides)
 		}
 	case yaml.AliasNode:
 		m.b.WriteString("*" + n.Value + "\n")
@@ -126,39 +128,136 @@ func (m *mask) node(n *yaml.Node, key, indent string, secret bool) {
 	}
 }
 
-// text writes a text, or *** if it may be a secret.
+// text writes a text, with *** for what may be a secret.
 func (m *mask) text(s, key string, secret bool) {
-	switch {
-	case plain.MatchString(s) && (!secret || strings.HasPrefix(s, "$") || strings.Contains(s, " $")) && len(s) < 128:
-	case secret:
-		s = hidden
-	case slices.Contains(addressKeys, key) && host(s) != "":
-		s = host(s)
-	case slices.Contains(commandKeys, key): // arguments may follow the program, and variables precede it
-		words := strings.Fields(s)
-		switch {
-		case len(words) == 0 || strings.Contains(words[0], "="):
-			s = hidden
-		case len(words) > 1:
-			s = words[0] + " " + hidden
-		}
-	case !slices.Contains(shownKeys, key):
-		s = hidden
-	}
-	m.b.WriteString(quoted(s) + "\n")
+	m.b.WriteString(quoted(shown(s, key, secret)) + "\n")
 }
 
-// host returns the scheme and the host of an address.
-func host(s string) string {
-	u, err := url.Parse(s)
-	if err != nil || u.Host == "" {
-		return ""
+// shown returns the text of a key, with *** for what may be a secret. secret hides all but references.
+func shown(s, key string, secret bool) string {
+	secret = secret || isSecret(key)
+	switch {
+	case plain.MatchString(s) && (!secret || s == "" || strings.HasPrefix(s, "$") || strings.Contains(s, " $")) && len(s) < 128:
+		return s
+	case secret:
+		return hidden
 	}
-	if short := u.Scheme + "://" + u.Host; u.Path == "" && u.RawQuery == "" && u.User == nil {
-		return short
+	s = fallback.ReplaceAllString(s, "$${$1:-"+hidden+"}")
+	if slices.Contains(commandKeys, key) {
+		return command(s)
 	}
-	return u.Scheme + "://" + u.Host + "/" + hidden
+	return text(s)
 }
+
+// fallback matches a reference with another text for a variable that is not set, which may be a secret.
+var fallback = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*):?[-?+][^}]*\}`)
+
+// text returns a text with *** for what looks like a secret.
+func text(s string) string {
+	switch {
+	case strings.Contains(s, "://"):
+		return address(s)
+	case sanitize.LooksSecret(s):
+		return hidden
+	}
+	return s
+}
+
+// announces reports whether an argument of a program says that the next one may be a secret.
+func announces(arg string) bool {
+	name, _, value := strings.Cut(arg, "=")
+	if value || !strings.HasPrefix(name, "-") {
+		return false
+	}
+	return slices.Contains([]string{"-u", "-H", "-e", "--user", "--header", "--env", "--pass"}, name) || secretFlag(name)
+}
+
+// secretFlag reports whether the value of a flag may be a secret, by its name.
+func secretFlag(name string) bool {
+	return sanitize.IsSecret(name) || strings.Contains(strings.ToLower(name), "key")
+}
+
+// command returns a program with its arguments, or one argument.
+func command(s string) string {
+	words, next := strings.Fields(s), false
+	if len(words) != 1 && strings.ContainsAny(s, "\r\n'\"`;|&<>()\\") { // a script: words do not say what belongs together
+		if first, _, _ := strings.Cut(s, " "); strings.HasPrefix(s, words[0]+" ") && argument(first) == first {
+			return first + " " + hidden
+		}
+		return hidden
+	}
+	for i, word := range words {
+		if words[i] = argument(word); next && !plain.MatchString(word) {
+			words[i] = hidden
+		}
+		next = announces(word)
+	}
+	return strings.Join(words, " ")
+}
+
+// argument returns an argument of a program.
+func argument(word string) string {
+	name, value, ok := strings.Cut(word, "=")
+	switch {
+	case !ok || strings.Contains(name, "://"):
+		return text(word)
+	case strings.HasPrefix(name, "-") && !secretFlag(name):
+		return name + "=" + text(value)
+	case plain.MatchString(value) && strings.HasPrefix(value, "$"):
+		return word
+	}
+	return name + "=" + hidden // a variable, or a flag for a secret
+}
+
+// reference matches a reference to a variable.
+var reference = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*(?::-\*\*\*)?\}`)
+
+// address returns an address without its user, the values of its query, and parts of its path that look like secrets:
+// servers accept keys in paths too.
+func address(s string) string {
+	var references []string
+	standIn := func(i int) string { return "xref" + strconv.Itoa(i) + "x" } // an address has no braces
+	u, err := url.Parse(reference.ReplaceAllStringFunc(s, func(r string) string {
+		references = append(references, r)
+		return standIn(len(references) - 1)
+	}))
+	if err != nil || u.Host == "" || u.Opaque != "" {
+		return hidden
+	}
+	var b strings.Builder
+	b.WriteString(u.Scheme + "://")
+	if u.User != nil {
+		b.WriteString(hidden + "@")
+	}
+	b.WriteString(u.Host)
+	for i, part := range strings.Split(u.Path, "/") {
+		if i > 0 {
+			b.WriteByte('/')
+		}
+		if sanitize.LooksSecret(part) {
+			part = hidden
+		}
+		b.WriteString(part)
+	}
+	for i, pair := range strings.FieldsFunc(u.RawQuery, func(r rune) bool { return r == '&' || r == ';' }) {
+		name, value, _ := strings.Cut(pair, "=")
+		if !standsIn.MatchString(value) {
+			value = hidden
+		}
+		b.WriteString(map[bool]string{true: "?", false: "&"}[i == 0] + name + "=" + value)
+	}
+	if u.Fragment != "" {
+		b.WriteString("#" + hidden)
+	}
+	out := b.String()
+	for i, r := range references {
+		out = strings.ReplaceAll(out, standIn(i), r)
+	}
+	return out
+}
+
+// standsIn matches what address puts in place of a reference.
+var standsIn = regexp.MustCompile(`^xref[0-9]+x$`)
 
 // simple matches texts that YAML needs no quotes for.
 var simple = regexp.MustCompile(`^[A-Za-z0-9_./$][A-Za-z0-9_./${}@-]*$`)

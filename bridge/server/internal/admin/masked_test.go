@@ -22,12 +22,12 @@ admin: [ops]
 cluster: { redis: "redis://user:SECRET4@redis.example.com/0", secret: "SECRET5" }
 servers:
   files:
-    stdio: { command: npx, args: ["-y", "SECRET6", "1234", "5s"], env: { PLAIN: SECRET7, name: SECRET8, PIN: 1234, REF: "${REF}" } }
+    stdio: { command: npx, args: ["-y", "ghp_SECRET6abcdef", "--api-key", "SECRET20", "--token=SECRET21", "-e", "PASS=SECRET22", "-H", "X-Key: SECRET23", "--root", "/srv", "5s"], env: { PLAIN: SECRET7, name: SECRET8, PIN: 1234, REF: "${REF}" } }
   short:
     stdio: npx -y --key=SECRET9
   web:
     http:
-      url: https://example.com/SECRET10/mcp?key=SECRET11
+      url: https://SECRET24@example.com/v1/SECRET10a8d7f6g5h4j/mcp?key=SECRET11
       headers: { Authorization: "Bearer SECRET12", X-Tenant: "Bearer ${TENANT}" }
     limits: { calls: 8, rate: 10/s }
   tab:
@@ -35,32 +35,37 @@ servers:
   lines:
     stdio: { command: "sh\n-c\nSECRET16" }
   list:
-    stdio: [npx, "--key=SECRET17"]
+    stdio: [npx, "--key=SECRET17", "postgres://me:SECRET25@db/app?password=SECRET26"]
   words:
-    stdio: { command: [uvx, SECRET18] }
+    stdio: { command: [uvx, sk-SECRET18abc, "https://a.example.com/${PATH_PART}/x?y=${KEY}"] }
   set:
     stdio: KEY=SECRET19 npx
+  api:
+    rest: { openapi: https://api.example.com/v3/openapi.json, base_url: "https://${HOST}/v3", tools: { get: { description: Gets a thing, args: { kind: { value: cat }, api_key: { value: SECRET27 } } } } }
+    limits: { tools: { get: 5/s, put: 0.5/s } }
   block:
     stdio:
       command: sh
       args:
         - |
-          SECRET13
-        - &anchor SECRET14
+          curl -u me:SECRET13 https://example.com
+        - &anchor eyJSECRET14aa
         - *anchor
 `
 	got, err := Masked([]byte(file), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"SECRET", "1234", "- 5s", "user:"} {
+	for _, bad := range []string{"SECRET", "1234", "user:"} {
 		if strings.Contains(got, bad) {
 			t.Errorf("it shows %q:\n%s", bad, got)
 		}
 	}
 	for _, want := range []string{
 		`listen: "127.0.0.1:8808"`, "max_message: 4MiB", "session_idle: 1h30m", "token: ***", "token: ${DEV_KEY}", "admin:\n  - ops", "command: npx",
-		"stdio: \"npx ***\"", "REF: ${REF}", `X-Tenant: "Bearer ${TENANT}"`, "Authorization: ***", "calls: 8", "rate: 10/s", `url: "https://example.com/***"`,
+		"stdio: \"npx -y --key=***\"", "REF: ${REF}", `X-Tenant: "Bearer ${TENANT}"`, "Authorization: ***", "calls: 8", "rate: 10/s", `url: "https://***@example.com/v1/***/mcp?key=***"`,
+		`- "-y"`, `- "--api-key"`, `- "--token=***"`, "- /srv", "- 5s", `- "postgres://***@db/app?password=***"`, `- "https://a.example.com/${PATH_PART}/x?y=${KEY}"`,
+		`openapi: "https://api.example.com/v3/openapi.json"`, `base_url: "https://${HOST}/v3"`, `description: "Gets a thing"`, "value: cat", "get: 5/s", "put: 0.5/s", "token: ***",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("it does not show %q:\n%s", want, got)

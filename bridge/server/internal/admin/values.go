@@ -160,11 +160,11 @@ func (v *values) shown(key string, value reflect.Value) string {
 	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:
 		return fmt.Sprint(value.Interface())
 	case reflect.String:
-		secret := slices.ContainsFunc(keys, func(k string) bool { return slices.Contains(hiddenKeys, k) })
-		if value.String() != "" && (secret || !slices.Contains(shownKeys, keys[len(keys)-1])) {
-			return hidden
+		text := v.c.Redact(value.String())
+		if at, _ := v.c.Origin(v.server, key); len(at.Variables) > 0 && !strings.Contains(text, "${") {
+			return hidden // the value of a variable, in another form
 		}
-		return cmp.Or(v.c.Redact(value.String()), "none")
+		return cmp.Or(shown(text, keys[len(keys)-1], slices.ContainsFunc(keys, isSecret)), "none")
 	}
 	if value.IsZero() {
 		return "none"

@@ -29,7 +29,7 @@ servers:
     share: principal
     tools: { deny: [a] }
   web:
-    http: https://example.com/s3cr3t-b
+    http: https://example.com/s3cr3t0a8d7f6g5h4j/mcp
     breaker: { failures: 3 }
 `
 
@@ -81,7 +81,7 @@ func TestValues(t *testing.T) {
 		{own, Value{Key: "cluster.redis", Value: "none", From: FromDefault, Waits: true}},
 		{own, Value{Key: "max_message", Value: "16MiB", From: FromDefault}},
 		{own, Value{Key: "console", Value: "off", From: FromDefault}},
-		{files, Value{Key: "stdio.command", Value: "***", From: FromFile, Line: 11}},
+		{files, Value{Key: "stdio.command", Value: "npx", From: FromFile, Line: 11}},
 		{files, Value{Key: "stdio.args", Value: "1 entry", From: FromFile, Line: 11}},
 		{files, Value{Key: "stdio.env", Value: "1 entry", From: FromFile, Line: 11}},
 		{files, Value{Key: "stdio.stop_term", Value: "3s", From: FromDefault}},
@@ -96,7 +96,7 @@ func TestValues(t *testing.T) {
 		{files, Value{Key: "prefix", Value: "files__", From: FromDefault}},
 		{files, Value{Key: "offer", Value: "all", From: FromDefault}},
 		{files, Value{Key: "breaker.failures", Value: "5", From: FromDefault}},
-		{web, Value{Key: "http.url", Value: "***", From: FromFile, Line: 18}},
+		{web, Value{Key: "http.url", Value: "https://example.com/***/mcp", From: FromFile, Line: 18}},
 		{web, Value{Key: "http.transport", Value: "auto", From: FromDefault}},
 		{web, Value{Key: "breaker.failures", Value: "3", From: FromFile, Line: 19}},
 		{web, Value{Key: "breaker.pause", Value: "5s", From: FromDefault}},
@@ -138,7 +138,7 @@ func TestValuesOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := asked(t, c, "files")["stdio.command"]; got.From != FromFile || got.Value != hidden {
+	if got := asked(t, c, "files")["stdio.command"]; got.From != FromFile || got.Value != "npx" {
 		t.Errorf("%+v", got)
 	}
 }

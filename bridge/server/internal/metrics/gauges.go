@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mcp-bridge/bridge/bridge/gateway"
@@ -22,6 +24,9 @@ type Bridge struct {
 	Refused func() uint64
 	// LogLost returns the number of lost lines of the access log; nil without an access log.
 	LogLost func() uint64
+	// Certificate returns the end of the certificate in use, and whether its files were good when they were last read.
+	// It is nil without TLS.
+	Certificate func() (until time.Time, good bool)
 	// Cluster is this instance of a cluster; nil for a single instance.
 	Cluster *cluster.Node
 	// Workers returns the state of the cluster's workers; nil for a single instance.
@@ -116,7 +121,7 @@ func newGauges(b Bridge) *gauges {
 	whole("in_flight_bytes", "Size of the messages of clients in flight.", gauge, func(t *overview) float64 { return float64(t.Bytes) })
 	whole("in_flight_limit_bytes", "The limit of in_flight_bytes.", gauge, func(t *overview) float64 { return float64(t.MaxBytes) })
 	whole("notifications_dropped_total", "Notifications that were dropped because too many waited for their client or server.", counter, func(t *overview) float64 { return float64(t.Dropped) })
-	each("server_up", "Whether the server works, or has not been tried.", gauge, func(st *gateway.Status) float64 { return truth(st.Usable) })
+	each("server_up", "Whether the server works, or has not been tried.", gauge, func(st *gateway.Status) float64 { return truth(st.State != gateway.Failing) })
 	each("calls_in_flight", "Requests of the server in flight, with subscriptions.", gauge, func(st *gateway.Status) float64 { return float64(st.Calls) })
 	each("circuit_breaker_opened_total", "How often the circuit breaker of the server opened.", counter, func(st *gateway.Status) float64 { return float64(st.Trips) })
 	each("cache_entries", "Answers of the server in the cache.", gauge, func(st *gateway.Status) float64 { return float64(st.Cache.Entries) })
@@ -131,6 +136,16 @@ func newGauges(b Bridge) *gauges {
 	each("server_failures_total", "How often a connection could not be opened, or the server was unreachable.", counter, func(st *gateway.Status) float64 { return float64(st.Failures) })
 	if b.LogLost != nil {
 		whole("access_log_lines_lost_total", "Lines of the access log that could not be written.", counter, func(*overview) float64 { return float64(b.LogLost()) })
+	}
+	if b.Certificate != nil {
+		whole("tls_certificate_expiry_timestamp_seconds", "When the certificate in use ends.", gauge, func(*overview) float64 {
+			until, _ := b.Certificate()
+			return float64(until.Unix())
+		})
+		whole("tls_certificate_last_reload_successful", "Whether the files of the certificate were good when they were last read.", gauge, func(*overview) float64 {
+			_, good := b.Certificate()
+			return truth(good)
+		})
 	}
 	if b.Cluster != nil {
 		n := b.Cluster.Counts()

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
 )
 
 // Metrics holds the metrics for Prometheus. The values of labels come only from the configuration and
@@ -23,6 +26,8 @@ type Metrics struct {
 	registry  *prometheus.Registry
 	calls     *prometheus.CounterVec
 	durations *prometheus.HistogramVec
+	tools     *prometheus.CounterVec
+	toolTimes *prometheus.CounterVec
 	sizes     [2]*prometheus.CounterVec                 // the bytes of requests, and of answers
 	servers   atomic.Pointer[map[string]*serverMetrics] // by name; "" is for requests that no server got
 }
@@ -33,6 +38,48 @@ type serverMetrics struct {
 	calls             [methods][eras][bridge.Outcomes]atomic.Pointer[prometheus.Counter]
 	durations         [methods]atomic.Pointer[prometheus.Observer]
 	request, response prometheus.Counter
+	tools             toolNames
+}
+
+// toolNames holds the names of a server's tools, from the lists that its clients get. Calls of tools with other names
+// are counted together: a client may invent a name.
+type toolNames struct {
+	seen list.Memo
+
+	mu    sync.RWMutex // guards known
+	known map[string]bool
+}
+
+// maxTools bounds the tools of one server with counters of their own.
+const maxTools = 256
+
+// otherTool stands for all other tools in the metrics.
+const otherTool = "other"
+
+// learn takes the names of a list that a client gets.
+func (t *toolNames) learn(answer *jsonrpc.Message) {
+	t.seen.Once(answer, func() bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if len(t.known) < maxTools {
+			list.Tools.Each(answer.Result, func(_ []byte, name string) {
+				if len(t.known) < maxTools {
+					t.known[name] = true
+				}
+			})
+		}
+		return true
+	})
+}
+
+// label returns the value of the label tool for a call of that name.
+func (t *toolNames) label(name string) string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.known[name] {
+		return name
+	}
+	return otherTool
 }
 
 // methodNames are the values of the label method. The last one stands for all other methods.
@@ -89,6 +136,13 @@ func New(version string) *Metrics {
 	response := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mcp_bridge_response_bytes_total", Help: "Size of the answers of servers.",
 	}, []string{"server"})
+	m.tools = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mcp_bridge_tool_calls_total",
+		Help: "Calls of tools by outcome. The name is that in the server's list, or other for a tool that no list had, and beyond 256 tools of a server.",
+	}, []string{"server", "tool", "outcome"})
+	m.toolTimes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mcp_bridge_tool_call_seconds_total", Help: "How long the calls of tools took together.",
+	}, []string{"server", "tool"})
 	m.sizes = [2]*prometheus.CounterVec{request, response}
 	m.Set(nil)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -96,7 +150,7 @@ func New(version string) *Metrics {
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.calls, m.durations, request, response, build,
+	m.registry.MustRegister(m.calls, m.durations, m.tools, m.toolTimes, request, response, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -111,7 +165,9 @@ func (m *Metrics) Set(servers []string) {
 			now[name] = (*was)[name]
 			continue
 		}
-		now[name] = &serverMetrics{name: name, request: m.sizes[0].WithLabelValues(name), response: m.sizes[1].WithLabelValues(name)}
+		now[name] = &serverMetrics{
+			name: name, request: m.sizes[0].WithLabelValues(name), response: m.sizes[1].WithLabelValues(name), tools: toolNames{known: map[string]bool{}},
+		}
 	}
 	m.servers.Store(&now)
 	if was == nil {
@@ -122,6 +178,8 @@ func (m *Metrics) Set(servers []string) {
 			of := prometheus.Labels{"server": name}
 			m.calls.DeletePartialMatch(of)
 			m.durations.DeletePartialMatch(of)
+			m.tools.DeletePartialMatch(of)
+			m.toolTimes.DeletePartialMatch(of)
 			m.sizes[0].Delete(of)
 			m.sizes[1].Delete(of)
 		}
@@ -142,6 +200,15 @@ func (m *Metrics) Take(p *report.Report) {
 	m.counter(s, method, p.Revision, p.Outcome).Inc()
 	if p.Request.Method != listen {
 		m.observer(s, method).Observe(p.Took.Seconds())
+	}
+	switch {
+	case s.name == "":
+	case p.Request.Method == list.Tools.Method() && p.Answer != nil:
+		s.tools.learn(p.Answer)
+	case p.Request.Method == "tools/call":
+		tool := s.tools.label(p.Request.Name())
+		m.tools.WithLabelValues(s.name, tool, p.Outcome.String()).Inc()
+		m.toolTimes.WithLabelValues(s.name, tool).Add(p.Took.Seconds())
 	}
 	s.request.Add(float64(p.Request.Len()))
 	if p.Answer != nil {
@@ -179,19 +246,23 @@ func (m *Metrics) Serve(w http.ResponseWriter, r *http.Request, of func(server s
 	from := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, err := m.Gather()
 		if of != nil {
-			all = allowed(all, of)
+			all = allowed(all, of, false)
 		}
 		return all, err
 	})
 	promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: m.registry}).ServeHTTP(w, r)
 }
 
-// allowed returns the metrics of the servers for which the function of returns true.
-func allowed(all []*dto.MetricFamily, of func(server string) bool) []*dto.MetricFamily {
+// allowed returns the metrics of the servers for which the function of returns true; those of tools only with tools. A
+// caller that may use a server need not be allowed to see all of its tools.
+func allowed(all []*dto.MetricFamily, of func(server string) bool, tools bool) []*dto.MetricFamily {
 	var some []*dto.MetricFamily
 	for _, family := range all {
 		family.Metric = slices.DeleteFunc(family.Metric, func(m *dto.Metric) bool {
-			return !slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetName() == "server" && of(l.GetValue()) })
+			has := func(label string, value func(string) bool) bool {
+				return slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetName() == label && value(l.GetValue()) })
+			}
+			return !has("server", of) || !tools && has("tool", func(string) bool { return true })
 		})
 		if len(family.Metric) > 0 {
 			some = append(some, family)

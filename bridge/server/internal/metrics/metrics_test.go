@@ -24,7 +24,7 @@ func TestMetricsBounded(t *testing.T) {
 	m := New("")
 	m.Set([]string{"one"})
 	count := func() int {
-		n, err := testutil.GatherAndCount(m.registry, "mcp_bridge_calls_total", "mcp_bridge_call_duration_seconds", "mcp_bridge_request_bytes_total")
+		n, err := testutil.GatherAndCount(m.registry, "mcp_bridge_calls_total", "mcp_bridge_call_duration_seconds", "mcp_bridge_request_bytes_total", "mcp_bridge_tool_calls_total", "mcp_bridge_tool_call_seconds_total")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestMetricsBounded(t *testing.T) {
 		}
 	}
 	flood()
-	most := 2*(methods*eras*bridge.Outcomes+methods) + 2
+	most := 2*(methods*eras*bridge.Outcomes+methods) + 2 + bridge.Outcomes + 1
 	before := count()
 	if before > most {
 		t.Errorf("%d series, want at most %d", before, most)
@@ -110,6 +110,72 @@ func TestMetricsDescribed(t *testing.T) {
 	pedantic.MustRegister(asked, m.calls, m.durations)
 	if _, err := pedantic.Gather(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Tools are counted by name if a list of the server had the name, up to a number, and else together. Who may not see
+// all of a server's tools does not see these metrics.
+func TestMetricsTools(t *testing.T) {
+	m := New("")
+	m.Set([]string{"one"})
+	parse := func(text string) *jsonrpc.Message {
+		t.Helper()
+		msg, err := jsonrpc.Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return msg
+	}
+	call := func(server, name string, outcome bridge.Outcome) {
+		m.Take(&report.Report{Server: server, Outcome: outcome, Took: time.Second, Request: parse(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `"}}`)})
+	}
+	listed := func(names ...string) {
+		m.Take(&report.Report{Server: "one", Request: parse(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`),
+			Answer: parse(`{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"` + strings.Join(names, `"},{"name":"`) + `"}]}}`)})
+	}
+	call("one", "echo", bridge.Answered) // before anybody has listed the tools
+	listed("echo", "add")
+	call("one", "echo", bridge.Answered)
+	call("one", "echo", bridge.ToolFailed)
+	call("one", "invented", bridge.Answered)
+	call("", "echo", bridge.Denied)
+	want := `
+		# HELP mcp_bridge_tool_call_seconds_total How long the calls of tools took together.
+		# TYPE mcp_bridge_tool_call_seconds_total counter
+		mcp_bridge_tool_call_seconds_total{server="one",tool="echo"} 2
+		mcp_bridge_tool_call_seconds_total{server="one",tool="other"} 2
+	`
+	if err := testutil.CollectAndCompare(m.toolTimes, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	for tool, outcomes := range map[string]map[string]float64{"echo": {"ok": 1, "tool_error": 1}, "other": {"ok": 2}} {
+		for outcome, n := range outcomes {
+			if got := testutil.ToFloat64(m.tools.WithLabelValues("one", tool, outcome)); got != n {
+				t.Errorf("%s of %s: %v, want %v", outcome, tool, got, n)
+			}
+		}
+	}
+	var many []string
+	for i := range 2 * maxTools {
+		many = append(many, fmt.Sprint("tool", i))
+	}
+	listed(many...)
+	for _, name := range many {
+		call("one", name, bridge.Answered)
+	}
+	if n := testutil.CollectAndCount(m.toolTimes); n > maxTools+1 {
+		t.Errorf("%d tools have metrics of their own", n)
+	}
+	for of, want := range map[string]bool{"all": true, "one": false} {
+		w := httptest.NewRecorder()
+		m.Serve(w, httptest.NewRequest("GET", "/metrics", nil), map[string]func(string) bool{"one": func(name string) bool { return name == "one" }}[of])
+		if got := w.Body.String(); strings.Contains(got, "mcp_bridge_tool_") != want || !strings.Contains(got, `mcp_bridge_calls_total{era="legacy",method="tools/list",outcome="ok",server="one"} 2`) {
+			t.Errorf("for %s:\n%s", of, got)
+		}
+	}
+	m.Set(nil)
+	if n := testutil.CollectAndCount(m.tools) + testutil.CollectAndCount(m.toolTimes); n > 0 {
+		t.Errorf("%d values of a server that is gone", n)
 	}
 }
 

@@ -40,14 +40,14 @@ type Quantile struct {
 }
 
 // Values returns the metrics that Serve serves, for names with a prefix and servers that of allows; nil
-// allows all. Values that are no finite numbers are left out.
-func (m *Metrics) Values(prefix string, of func(server string) bool) ([]Family, error) {
+// allows all. tools includes the metrics of single tools. Values that are no finite numbers are left out.
+func (m *Metrics) Values(prefix string, of func(server string) bool, tools bool) ([]Family, error) {
 	all, err := m.Gather()
 	if err != nil {
 		return nil, err
 	}
 	if of != nil {
-		all = allowed(all, of)
+		all = allowed(all, of, tools)
 	}
 	out := []Family{}
 	for _, f := range all {
