@@ -121,7 +121,10 @@ func (d *diff) add(path string, a, b, standard reflect.Value, effect Effect) {
 }
 
 // shownKeys are the keys whose texts are no secrets: names, our own addresses, and keywords.
-var shownKeys = []string{"listen", "console_listen", "base_path", "public_url", "ready", "reload", "queue", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "transport", "mode"}
+var shownKeys = []string{"listen", "console_listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "transport", "mode"}
+
+// depends are the defaults that are no value: they depend on other keys, or on the kind of the server.
+var depends = map[string]string{"queue": "as calls", "lists": "1m for rest, else 5s"}
 
 // shown returns the text of a value, and false for a value that may be a secret.
 func shown(path string, v, standard reflect.Value) (string, bool) {
@@ -129,7 +132,10 @@ func shown(path string, v, standard reflect.Value) (string, bool) {
 		return "", false
 	}
 	if v.IsZero() && standard.IsValid() && !standard.IsZero() {
-		text, ok := shown(path, standard, reflect.Value{})
+		text, ok := standard.String(), true
+		if standard.Kind() == v.Kind() {
+			text, ok = shown(path, standard, reflect.Value{})
+		}
 		return "default (" + text + ")", ok
 	}
 	key := path[strings.LastIndexByte(path, '.')+1:]
@@ -160,10 +166,9 @@ func (d *diff) walk(path string, a, b, standard reflect.Value, effect Effect) {
 		defaults, known := Standard(a.Type())
 		for _, f := range keyedFields(a.Type()) {
 			var standard reflect.Value
-			switch {
-			case f.key == "queue":
-				standard = reflect.ValueOf("as calls")
-			case known:
+			if text := depends[f.key]; text != "" {
+				standard = reflect.ValueOf(text)
+			} else if known {
 				standard = defaults.Field(f.index)
 			}
 			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), standard, cmp.Or(f.effect, effect))

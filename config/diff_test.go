@@ -119,6 +119,7 @@ func TestDiff(t *testing.T) {
 		{".limits", func(c *Config) { c.Servers[0].Limits.Calls = 5 }, "servers.one.limits.calls default (512) → 5 (live)"},
 		{".limits", func(c *Config) { c.Servers[0].Limits.Wait = 2 * time.Second }, "servers.one.limits.wait default (30s) → 2s (live)"},
 		{".limits", func(c *Config) { c.Servers[0].Limits.Queue = 2 }, "servers.one.limits.queue default (as calls) → 2 (live)"},
+		{".cache", func(c *Config) { c.Servers[0].Cache.Lists = time.Second }, "servers.one.cache.lists default (1m for rest, else 5s) → 1s (live)"},
 		{".cache", func(c *Config) { c.Servers[0].Cache.Bytes = 30 << 10 }, "servers.one.cache.bytes default (16MiB) → 30KiB (live)"},
 		{".retry", func(c *Config) { c.Servers[0].Retry.Attempts = 5 }, "servers.one.retry.attempts default (2) → 5 (live)"},
 		{".ping", func(c *Config) { c.Servers[0].Ping = time.Minute }, "servers.one.ping 0s → 1m0s (live)"},

@@ -132,6 +132,8 @@ func documented(name string, v reflect.Value) string {
 		return "one of four"
 	case "openapi", "base_url":
 		return "see there"
+	case "lists":
+		return "`5s`"
 	case "bytes":
 		return "`" + Size(v.Int()).String() + "`"
 	case "slow":

@@ -30,7 +30,7 @@ var defaults = func() map[reflect.Type]reflect.Value {
 		OAuth{ClockSkew: token.DefaultSkew},
 		Introspection{Cache: token.DefaultCache},
 		limits.PerPrincipal{Sessions: 1000, Calls: 512},
-		cache.Options{Lists: 5 * time.Second, Stale: time.Hour, Bytes: 16 << 20},
+		cache.Options{Stale: time.Hour, Bytes: 16 << 20},
 		breaker.Options{Failures: 5, Percent: 60, Calls: 20, Window: 30 * time.Second, Pause: 5 * time.Second},
 		limits.Options{Calls: 512, Queue: 512, Wait: 30 * time.Second},
 		retry.Options{Attempts: 2},
