@@ -36,8 +36,9 @@ const (
 type Change struct {
 	// Path is the key, such as session_idle, servers.files.limits.calls or access.ops.
 	Path string `json:"path"`
-	// From and To are the values if they are numbers, durations, booleans or certain words.
-	// They are empty for all other values, which may be secrets.
+	// From and To are the values if they are numbers, sizes, durations, booleans or certain
+	// words, or "default (512)" for a key that is not set. They are empty for all other values,
+	// which may be secrets.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 	// Effect is the time at which the change applies.
@@ -64,9 +65,9 @@ func Diff(was, now *Config) []Change {
 		case key == "-" || key == "servers" || key == "access":
 		case key == "tls" && (was.TLS.CertFile == "") != (now.TLS.CertFile == ""),
 			key == "session_idle" && was.Cluster.Enabled():
-			d.walk(key, field, b.FieldByIndex(f.Index), EffectRestart)
+			d.walk(key, field, b.FieldByIndex(f.Index), reflect.Value{}, EffectRestart)
 		default:
-			d.walk(key, field, b.FieldByIndex(f.Index), Effect(f.Tag.Get("effect")))
+			d.walk(key, field, b.FieldByIndex(f.Index), reflect.Value{}, Effect(f.Tag.Get("effect")))
 		}
 	}
 	d.access()
@@ -108,10 +109,11 @@ type diff struct {
 	all      []Change
 }
 
-func (d *diff) add(path string, a, b reflect.Value, effect Effect) {
+// add adds a change. Zero values stand for standard, if that is valid.
+func (d *diff) add(path string, a, b, standard reflect.Value, effect Effect) {
 	c := Change{Path: path, Effect: effect}
-	if from, ok := shown(path, a); ok {
-		if to, ok := shown(path, b); ok {
+	if from, ok := shown(path, a, standard); ok {
+		if to, ok := shown(path, b, standard); ok {
 			c.From, c.To = d.was.Redact(from), d.now.Redact(to)
 		}
 	}
@@ -121,40 +123,61 @@ func (d *diff) add(path string, a, b reflect.Value, effect Effect) {
 // shownKeys are the keys whose texts are no secrets: names, our own addresses, and keywords.
 var shownKeys = []string{"listen", "console_listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "transport", "mode"}
 
+// depends are the defaults that are no value: they depend on other keys, or on the kind of the server.
+var depends = map[string]string{"queue": "as calls", "lists": "1m for rest, else 5s"}
+
 // shown returns the text of a value, and false for a value that may be a secret.
-func shown(path string, v reflect.Value) (string, bool) {
+func shown(path string, v, standard reflect.Value) (string, bool) {
 	if !v.IsValid() {
 		return "", false
 	}
+	if v.IsZero() && standard.IsValid() && !standard.IsZero() {
+		text, ok := standard.String(), true
+		if standard.Kind() == v.Kind() {
+			text, ok = shown(path, standard, reflect.Value{})
+		}
+		return "default (" + text + ")", ok
+	}
+	key := path[strings.LastIndexByte(path, '.')+1:]
 	switch v.Kind() {
 	case reflect.String:
-		key := path[strings.LastIndexByte(path, '.')+1:]
 		return cmp.Or(v.String(), "none"), slices.Contains(shownKeys, key)
 	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:
 		if d, ok := v.Interface().(time.Duration); ok && d == 0 {
 			return "0s", true
+		}
+		if _, ok := v.Interface().(RestBytes); ok || key == "bytes" {
+			return Size(v.Int()).String(), true
 		}
 		return fmt.Sprint(v.Interface()), true
 	}
 	return "", false
 }
 
-// walk adds the differences between a and b, which are at path.
-func (d *diff) walk(path string, a, b reflect.Value, effect Effect) {
+// walk adds the differences between a and b, which are at path. Zero values stand for standard, if that is
+// valid.
+func (d *diff) walk(path string, a, b, standard reflect.Value, effect Effect) {
 	switch {
 	case same(a, b):
 	case a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil():
-		d.walk(path, a.Elem(), b.Elem(), effect)
+		d.walk(path, a.Elem(), b.Elem(), reflect.Value{}, effect)
 	case a.Kind() == reflect.Struct && len(keyedFields(a.Type())) > 0:
 		n := len(d.all)
+		defaults, known := Standard(a.Type())
 		for _, f := range keyedFields(a.Type()) {
-			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), cmp.Or(f.effect, effect))
+			var standard reflect.Value
+			if text := depends[f.key]; text != "" {
+				standard = reflect.ValueOf(text)
+			} else if known {
+				standard = defaults.Field(f.index)
+			}
+			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), standard, cmp.Or(f.effect, effect))
 		}
 		if len(d.all) == n { // the difference has no key, such as an inline document
-			d.add(path, reflect.Value{}, reflect.Value{}, effect)
+			d.add(path, reflect.Value{}, reflect.Value{}, reflect.Value{}, effect)
 		}
 	default:
-		d.add(path, a, b, effect)
+		d.add(path, a, b, standard, effect)
 	}
 }
 
@@ -243,7 +266,7 @@ func (d *diff) access() {
 			d.all = append(d.all, Change{Path: "access." + a.Name, From: "none", To: "added", Effect: EffectLive})
 			continue
 		}
-		d.walk("access."+a.Name, reflect.ValueOf(before), reflect.ValueOf(a), EffectLive)
+		d.walk("access."+a.Name, reflect.ValueOf(before), reflect.ValueOf(a), reflect.Value{}, EffectLive)
 	}
 }
 
@@ -339,7 +362,7 @@ func (d *diff) server(path string, was, now *Server) {
 			if effect == EffectLive && nextOnly(f.key, was, now) {
 				effect = EffectNext
 			}
-			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), effect)
+			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), reflect.Value{}, effect)
 		}
 		if len(d.all) == n { // the Adapter of a program
 			d.all = append(d.all, Change{Path: path, Effect: EffectNext})

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"container/list"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -18,18 +19,21 @@ import (
 )
 
 // connections bounds the open connections of clients: any program can open one, with or without a key.
-// One address may have a quarter of them, because it is cheap to open many from one address.
+// One address may have a quarter of them, because it is cheap to open many from one address. With access
+// rules, a connection without a good key gives its place up when another one needs it.
 type connections struct {
 	log        *slog.Logger
 	most, each int
 	exempt     func(netip.Addr) bool // reports addresses without a limit of their own
+	keyed      bool                  // there are access rules
 	refusedLog logs.Limiter
 	refused    atomic.Uint64
 	waiting    atomic.Int64 // idle connections, which wait for a request
 
-	mu   sync.Mutex // guards the rest
-	open int
-	from map[netip.Prefix]int
+	mu        sync.Mutex // guards the rest
+	open      int
+	from      map[netip.Prefix]int
+	strangers list.List // of *clientConn: those without a good key, the oldest first; empty without access rules
 }
 
 // operatorConnections bounds the connections of operators at an address of their own.
@@ -37,11 +41,11 @@ const operatorConnections = 256
 
 // newConnections bounds connections to most, and to half of the files that the process may open: the
 // other half is for servers.
-func newConnections(most int, proxy func(netip.Addr) bool, log *slog.Logger) *connections {
+func newConnections(most int, keyed bool, proxy func(netip.Addr) bool, log *slog.Logger) *connections {
 	if files := maxOpenFiles(); files > 0 && files/2 < most {
 		most = max(1, files/2)
 	}
-	return &connections{log: log, most: most, each: max(1, most/4), from: map[netip.Prefix]int{},
+	return &connections{log: log, most: most, each: max(1, most/4), keyed: keyed, from: map[netip.Prefix]int{},
 		exempt: func(a netip.Addr) bool { return a.IsLoopback() || proxy(a) }}
 }
 
@@ -51,28 +55,71 @@ func addressOf(peer string) netip.Prefix {
 	return address.Network(at.Addr())
 }
 
-// enter counts a connection. If there are too many, it returns the reason instead.
-func (c *connections) enter(from netip.Prefix) (why string) {
+// enter counts a connection. If there are too many, it returns the reason, and the stranger that gave its
+// place up. Without such a stranger, the new connection has no place.
+func (c *connections) enter(client *clientConn) (why string, stranger *clientConn) {
+	from := client.from
 	free := !from.IsValid() || c.exempt(from.Addr())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case !free && c.from[from] >= c.each: // first: the place that becomes free is one of this address
+		why = "this address has a quarter of max_connections: if it is a proxy, list it in trusted_proxies"
+		stranger = c.oldest(func(s *clientConn) bool { return s.from == from })
 	case c.open >= c.most:
-		return "max_connections is reached"
-	case !free && c.from[from] >= c.each:
-		return "this address has a quarter of max_connections: if it is a proxy, list it in trusted_proxies"
+		why = "max_connections is reached"
+		stranger = c.oldest(func(*clientConn) bool { return true })
+	}
+	if stranger != nil {
+		c.remove(stranger)
+	} else if why != "" {
+		return why, nil
 	}
 	c.open++
 	c.from[from]++
-	return ""
+	client.counted = true
+	if c.keyed {
+		client.stranger = c.strangers.PushBack(client)
+	}
+	return why, stranger
 }
 
-func (c *connections) leave(from netip.Prefix) {
+// oldest returns the oldest connection without a good key of which is is true; nil without one. The caller
+// has c.mu.
+func (c *connections) oldest(is func(*clientConn) bool) *clientConn {
+	for e := c.strangers.Front(); e != nil; e = e.Next() {
+		if s := e.Value.(*clientConn); is(s) {
+			return s
+		}
+	}
+	return nil
+}
+
+// leave stops counting a connection.
+func (c *connections) leave(client *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.remove(client)
+}
+
+// remove is leave for callers that have c.mu.
+func (c *connections) remove(client *clientConn) {
+	if !client.counted {
+		return
+	}
+	client.counted = false
+	c.forget(client)
 	c.open--
-	if c.from[from]--; c.from[from] == 0 {
-		delete(c.from, from)
+	if c.from[client.from]--; c.from[client.from] == 0 {
+		delete(c.from, client.from)
+	}
+}
+
+// forget removes a connection from those without a good key. The caller has c.mu.
+func (c *connections) forget(client *clientConn) {
+	if client.stranger != nil {
+		c.strangers.Remove(client.stranger)
+		client.stranger = nil
 	}
 }
 
@@ -82,23 +129,34 @@ type bounded struct {
 	c *connections
 }
 
-// Accept returns the next connection within the limits. It closes others.
+// Accept returns the next connection within the limits. It closes others, or those whose place they get.
 func (b bounded) Accept() (net.Conn, error) {
 	for {
 		conn, err := b.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		from := addressOf(conn.RemoteAddr().String())
-		why := b.c.enter(from)
+		client := &clientConn{Conn: conn, all: b.c, from: addressOf(conn.RemoteAddr().String())}
+		why, stranger := b.c.enter(client)
 		if why == "" {
-			return &clientConn{Conn: conn, all: b.c, leave: sync.OnceFunc(func() { b.c.leave(from) })}, nil
+			return client, nil
 		}
 		b.c.refused.Add(1)
-		if more, ok := b.c.refusedLog.Due(access.RejectedLogEvery); ok {
-			b.c.log.Warn("connection refused", "from", from.Addr().String(), "err", why, "max_connections", b.c.most, "more", more)
+		if stranger == nil {
+			b.warn("connection refused", client.from, why)
+			_ = conn.Close()
+			continue
 		}
-		_ = conn.Close()
+		b.warn("connection without a good key closed, to make room", stranger.from, why)
+		_ = stranger.Close()
+		return client, nil
+	}
+}
+
+// warn logs that a connection ends because there are too many.
+func (b bounded) warn(what string, from netip.Prefix, why string) {
+	if more, ok := b.c.refusedLog.Due(access.RejectedLogEvery); ok {
+		b.c.log.Warn(what, "from", from.Addr().String(), "err", why, "max_connections", b.c.most, "more", more)
 	}
 }
 
@@ -106,8 +164,10 @@ func (b bounded) Accept() (net.Conn, error) {
 type clientConn struct {
 	net.Conn
 	all           *connections
-	leave         func()
-	authenticated atomic.Bool // a good key was shown on it
+	from          netip.Prefix
+	counted       bool          // guarded by all.mu, as stranger is
+	stranger      *list.Element // its place in all.strangers
+	authenticated atomic.Bool   // a good key was shown on it
 	isIdle        bool        // it is idle; only countIdle uses this
 	idle          atomic.Pointer[time.Timer]
 }
@@ -115,7 +175,7 @@ type clientConn struct {
 // Close closes the connection, and stops counting it.
 func (c *clientConn) Close() error {
 	err := c.Conn.Close()
-	c.leave()
+	c.all.leave(c)
 	return err
 }
 
@@ -178,6 +238,10 @@ func withClient(ctx context.Context, c net.Conn) context.Context {
 // markAuthenticated records a good key on the connection of a request.
 func markAuthenticated(ctx context.Context) {
 	if client, ok := ctx.Value(clientKey{}).(*clientConn); ok {
-		client.authenticated.Store(true)
+		if !client.authenticated.Swap(true) {
+			client.all.mu.Lock()
+			defer client.all.mu.Unlock()
+			client.all.forget(client)
+		}
 	}
 }

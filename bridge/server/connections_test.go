@@ -59,18 +59,18 @@ func TestHalfOfTheFiles(t *testing.T) {
 	if files == 0 {
 		t.Skip("no number bounds the files of a process here")
 	}
-	c := newConnections(1<<30, func(netip.Addr) bool { return false }, slog.New(slog.DiscardHandler))
+	c := newConnections(1<<30, false, func(netip.Addr) bool { return false }, slog.New(slog.DiscardHandler))
 	if c.most != files/2 || c.each != files/2/4 {
 		t.Errorf("with %d files: %d connections, %d of one address; want %d and %d", files, c.most, c.each, files/2, files/2/4)
 	}
-	if c := newConnections(8, nil, nil); c.most != 8 || c.each != 2 {
+	if c := newConnections(8, false, nil, nil); c.most != 8 || c.each != 2 {
 		t.Errorf("with %d files, max_connections 8: %d connections, %d of one address", files, c.most, c.each)
 	}
 }
 
 // An instance that stops waits for idle connections, until they end, or until its time is over.
 func TestQuiet(t *testing.T) {
-	c := newConnections(8, func(netip.Addr) bool { return false }, slog.New(slog.DiscardHandler))
+	c := newConnections(8, false, func(netip.Addr) bool { return false }, slog.New(slog.DiscardHandler))
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.waiting.Load() != 0 {
 			t.Error("a connection with a request waits for one")
@@ -110,7 +110,8 @@ func TestQuiet(t *testing.T) {
 // One address has a quarter of the connections, unless it is a proxy.
 func TestConnectionsOfOneAddress(t *testing.T) {
 	var log bytes.Buffer
-	c := newConnections(8, netip.MustParsePrefix("10.0.0.0/8").Contains, slog.New(slog.NewTextHandler(&log, nil)))
+	c := newConnections(8, false, netip.MustParsePrefix("10.0.0.0/8").Contains, slog.New(slog.NewTextHandler(&log, nil)))
+	var open []*clientConn
 	for _, test := range []struct {
 		peer string
 		free bool
@@ -120,17 +121,61 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 		{"10.1.2.3:1", true}, {"10.1.2.3:2", true}, {"10.1.2.3:3", true},
 		{"127.0.0.1:1", false}, // all places are taken
 	} {
-		if why := c.enter(addressOf(test.peer)); (why == "") != test.free {
+		client := &clientConn{all: c, from: addressOf(test.peer)}
+		if why, _ := c.enter(client); (why == "") != test.free {
 			t.Errorf("%s: %q, want a place: %t", test.peer, why, test.free)
 		}
+		open = append(open, client)
 	}
-	for _, peer := range []string{"192.0.2.1:1", "192.0.2.1:1", "[2001:db8::1]:1", "[2001:db8::1]:1", "[2001:db8:0:1::1]:1", "10.1.2.3:1", "10.1.2.3:1", "10.1.2.3:1"} {
-		c.leave(addressOf(peer))
+	for _, client := range open {
+		c.leave(client)
 	}
 	for i := range 8 {
-		if why := c.enter(addressOf("127.0.0.1:1")); why != "" {
+		if why, _ := c.enter(&clientConn{all: c, from: addressOf("127.0.0.1:1")}); why != "" {
 			t.Errorf("connection %d of loopback: %s", i, why)
 		}
+	}
+}
+
+// With access rules, the oldest connection without a good key gives its place up for a new one: of the same
+// address, if that has a quarter of the places. One with a good key keeps its place.
+func TestStrangersMakeRoom(t *testing.T) {
+	c := newConnections(8, true, netip.MustParsePrefix("10.0.0.0/8").Contains, slog.New(slog.DiscardHandler))
+	open := map[string]*clientConn{}
+	for _, test := range []struct {
+		name, peer string
+		free       bool
+		gone       string
+		useKey     bool
+	}{
+		{"other", "192.0.2.2:1", true, "", false},
+		{"first", "192.0.2.1:1", true, "", false},
+		{"keyed", "192.0.2.1:2", true, "", true},
+		{"second", "192.0.2.1:3", true, "first", true},
+		{"none left of the address", "192.0.2.1:4", false, "", false},
+		{"proxy 1", "10.0.0.1:1", true, "", true},
+		{"proxy 2", "10.0.0.1:2", true, "", true},
+		{"proxy 3", "10.0.0.1:3", true, "", true},
+		{"proxy 4", "10.0.0.1:4", true, "", true},
+		{"proxy 5", "10.0.0.1:5", true, "", true},
+		{"all places are taken", "127.0.0.1:1", true, "other", true},
+		{"none left", "127.0.0.1:2", false, "", false},
+	} {
+		client := &clientConn{all: c, from: addressOf(test.peer)}
+		why, stranger := c.enter(client)
+		if free := why == "" || stranger != nil; free != test.free || stranger != open[test.gone] {
+			t.Errorf("%s: %q, and %+v went; want a place: %t, and that %q goes", test.name, why, stranger, test.free, test.gone)
+		}
+		open[test.name] = client
+		if test.useKey {
+			markAuthenticated(context.WithValue(t.Context(), clientKey{}, client))
+		}
+	}
+	for _, client := range open {
+		c.leave(client)
+	}
+	if c.open != 0 || len(c.from) != 0 || c.strangers.Len() != 0 {
+		t.Errorf("after all left: %d open, %v, %d strangers", c.open, c.from, c.strangers.Len())
 	}
 }
 

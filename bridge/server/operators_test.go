@@ -1,9 +1,11 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -220,6 +222,66 @@ func TestConsoleListenRoom(t *testing.T) {
 	client.CloseIdleConnections()
 	for _, conn := range held {
 		_ = conn.Close()
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+// With access rules, strangers that hold all connections keep out nobody with a key, at neither address. A
+// connection on which a good key was shown stays.
+func TestStrangersKeepNobodyOut(t *testing.T) {
+	c := config.Default()
+	private(&c)
+	c.Listen, c.ConsoleListen, c.Drain, c.MaxConnections, c.Admin = "127.0.0.1:0", "127.0.0.1:0", 0, 4, []string{"alice"}
+	s := New(&c, slog.New(slog.DiscardHandler))
+	l, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	for _, test := range []struct {
+		at   net.Addr
+		most int
+		path string
+	}{{l.Addr(), c.MaxConnections, "/metrics"}, {s.ConsoleAddr(), operatorConnections, "/ui/api/v1/status"}} {
+		ask := func(conn net.Conn, header string) int {
+			t.Helper()
+			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", test.path, header)
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatalf("%v: %v", test.at, err)
+			}
+			_, _ = io.Copy(io.Discard, res.Body)
+			return res.StatusCode
+		}
+		dial := func() net.Conn {
+			t.Helper()
+			conn, err := net.Dial("tcp", test.at.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			return conn
+		}
+		const key = "X-API-Key: " + aliceKey + "\r\n"
+		first := dial()
+		if code := ask(first, key); code != 200 {
+			t.Errorf("%v with a key: %d", test.at, code)
+		}
+		for range 2 * test.most {
+			if code := ask(dial(), ""); code != 401 {
+				t.Errorf("%v without a key: %d", test.at, code)
+			}
+		}
+		for _, conn := range []net.Conn{dial(), first} {
+			if code := ask(conn, key); code != 200 {
+				t.Errorf("%v with a key, beside strangers: %d", test.at, code)
+			}
+		}
 	}
 	stop()
 	if err := <-ended; err != nil {

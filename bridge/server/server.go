@@ -205,7 +205,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 			}
 		}
 	}
-	s.clients = newConnections(c.MaxConnections, s.access.Proxy, log)
+	s.clients = newConnections(c.MaxConnections, s.access.Keyed(), s.access.Proxy, log)
 	if s.cert != nil {
 		s.http.TLSConfig, s.http.Protocols = s.cert.config(), protocols(runtime.Version(), log)
 	}
@@ -490,7 +490,7 @@ func (s *Server) serve(l net.Listener) error {
 	}
 	counted := bounded{l, s.clients}
 	if l == s.operators { // clients cannot use up the connections of operators
-		counted.c = newConnections(operatorConnections, s.access.Proxy, s.log)
+		counted.c = newConnections(operatorConnections, s.access.Keyed(), s.access.Proxy, s.log)
 	}
 	if s.cert == nil {
 		return s.http.Serve(counted)

@@ -22,6 +22,7 @@ import (
 )
 
 func Main() {
+	shield()
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
 	defer stop()
 	go func() {

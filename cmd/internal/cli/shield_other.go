@@ -1,0 +1,6 @@
+//go:build !linux
+
+package cli
+
+// shield does nothing: see shield_linux.go.
+func shield() {}
