@@ -140,7 +140,7 @@ func (f *Finder) Resource(ctx context.Context, named string) (*Resource, error) 
 func (f *Finder) resource(data []byte) (*Resource, error) {
 	r := &Resource{Name: stringAt(data, "resource")}
 	if !f.covers(r.Name) {
-		return nil, fmt.Errorf("its resource is %q, which is not this server: sign-in is refused", sanitize.Text(cut(r.Name)))
+		return nil, fmt.Errorf("its resource is %q, which is not this server: sign-in is refused. If you know that address, use it as the server's", sanitize.Text(cut(r.Name)))
 	}
 	r.Issuers, r.Scopes = stringsAt(data, "authorization_servers"), stringsAt(data, "scopes_supported")
 	if len(r.Issuers) == 0 {
@@ -149,8 +149,9 @@ func (f *Finder) resource(data []byte) (*Resource, error) {
 	return r, nil
 }
 
-// covers reports whether a resource is this server: its address, or a prefix of that up to a slash.
-// It normalizes nothing, since a token is for exactly that text (I-203).
+// covers reports whether a resource is this server: its address, a prefix of that up to a slash, or
+// the address with one more slash, as servers that are mounted at /mcp/ write it. It normalizes
+// nothing, since a token is for exactly that text (I-203).
 func (f *Finder) covers(resource string) bool {
 	u, err := url.Parse(resource)
 	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" || strings.HasSuffix(resource, "#") {
@@ -164,7 +165,7 @@ func (f *Finder) covers(resource string) bool {
 	}
 	own, its := f.server.EscapedPath(), u.EscapedPath()
 	rest, ok := strings.CutPrefix(own, its)
-	return ok && (rest == "" || strings.HasSuffix(its, "/") || rest[0] == '/') || own == "" && its == "/"
+	return ok && (rest == "" || strings.HasSuffix(its, "/") || rest[0] == '/') || its == own+"/"
 }
 
 // Origin returns the server's origin, without a trailing slash.
