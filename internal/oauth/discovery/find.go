@@ -188,6 +188,8 @@ type Issuer struct {
 	Registration  string `json:"registration,omitempty"`
 	Revocation    string `json:"revocation,omitempty"`
 	Device        string `json:"device,omitempty"`
+	// Userinfo is its userinfo endpoint (OpenID Connect); empty for none.
+	Userinfo string `json:"-"`
 	// Methods are the client authentication methods of the token endpoint. Algorithms are the algorithms
 	// of signed assertions. They are nil if the metadata lists none.
 	Methods    []string `json:"methods,omitempty"`
@@ -206,6 +208,17 @@ type Issuer struct {
 
 // Issuer reads the metadata of an authorization server (I-205). nil means that there is none.
 func (f *Finder) Issuer(ctx context.Context, name string) (*Issuer, error) {
+	return f.first(ctx, name, false)
+}
+
+// Provider reads the metadata of an OpenID provider. Its document of OpenID Connect comes first: only
+// that one must name the userinfo endpoint.
+func (f *Finder) Provider(ctx context.Context, name string) (*Issuer, error) {
+	return f.first(ctx, name, true)
+}
+
+// first reads the first document with metadata.
+func (f *Finder) first(ctx context.Context, name string, provider bool) (*Issuer, error) {
 	u, err := f.Address(name)
 	if err != nil {
 		return nil, fmt.Errorf("the authorization server %w", err)
@@ -217,6 +230,9 @@ func (f *Finder) Issuer(ctx context.Context, name string) (*Issuer, error) {
 	addresses := []string{origin + wellKnown + oauth + path, origin + wellKnown + openid + path}
 	if path != "" {
 		addresses = append(addresses, origin+path+wellKnown+openid)
+	}
+	if provider {
+		slices.Reverse(addresses)
 	}
 	for _, address := range addresses {
 		data, err := f.get(ctx, address)
@@ -260,6 +276,11 @@ func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
 		}
 		if _, err := f.Address(e.address); err != nil {
 			return nil, fmt.Errorf("%s %w", e.key, err)
+		}
+	}
+	if at := stringAt(data, "userinfo_endpoint"); at != "" { // only the front needs it: a wrong one refuses nothing
+		if _, err := f.Address(at); err == nil {
+			i.Userinfo = at
 		}
 	}
 	return i, nil
