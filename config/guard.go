@@ -208,6 +208,8 @@ func (d *decoder) checkIncomplete(top *strict.Section, c *Config) {
 	}
 	d.warnUnreachable(top, c)
 	d.warnOneAccount(c)
+	d.warnEmail(top, c)
+	d.warnLaterScopes(c)
 	if _, set := top.Marks["access"]; set {
 		return
 	}

@@ -83,6 +83,19 @@ func (c *Config) userRules() (all []Access) {
 	return all
 }
 
+// RuleClaims returns the claims that the rules for users of the issuer name.
+func (o *OAuth) RuleClaims(rules []Access) []string {
+	all := map[string]bool{}
+	for _, a := range rules {
+		if a.Issuer == "" || a.Issuer == o.Issuer {
+			for name := range a.Claims {
+				all[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
 // Reach returns the transport for requests to the issuer.
 func (o *OAuth) Reach() (http.RoundTripper, error) {
 	if o.Transport != nil {
@@ -264,6 +277,52 @@ func (d *decoder) warnUnreachable(top *strict.Section, c *Config) {
 			}
 		}
 		return
+	}
+}
+
+// warnEmail warns of rules for users that rely on an e-mail address. Some providers put into it whatever
+// a user, or the administrator of a guest's company, has written.
+func (d *decoder) warnEmail(top *strict.Section, c *Config) {
+	for i, a := range c.Access {
+		if len(a.Claims["email"]) > 0 && !slices.Equal(a.Claims["email_verified"], Words{"true"}) {
+			m, _ := top.At(fmt.Sprintf("access: item %d", i+1))
+			d.Warn(m.Line, "access: item %d: email may be what a user has written, not the user's own: add email_verified: true, or choose users by another claim", i+1)
+		}
+	}
+}
+
+// warnLaterScopes warns of scopes that clients do not request first. Many clients cannot request more later.
+func (d *decoder) warnLaterScopes(c *Config) {
+	if len(c.OAuth) == 0 {
+		return
+	}
+	first := map[string]bool{}
+	for i := range c.OAuth {
+		o := &c.OAuth[i]
+		all := slices.Clone(o.Scopes)
+		for n := 0; n < len(all); n++ { // all grows in the loop
+			for _, implied := range o.Implies[all[n]] {
+				if !slices.Contains(all, implied) {
+					all = append(all, implied)
+				}
+			}
+			first[all[n]] = true
+		}
+	}
+	for i := range c.Servers {
+		s := &c.Servers[i].Scopes
+		var later []string
+		for _, by := range []map[string]Words{{"": s.All}, s.Tools, s.Prompts, s.Resources} {
+			for _, scopes := range by {
+				later = append(later, scopes...)
+			}
+		}
+		slices.Sort(later)
+		later = slices.DeleteFunc(slices.Compact(later), func(scope string) bool { return first[scope] })
+		if len(later) > 0 {
+			m, _ := d.sections[i].At("scopes")
+			d.Warn(m.Line, "%sscopes: no issuer has %s under scopes: many clients cannot request more scopes later, so list all scopes there", d.sections[i].Where, strings.Join(later, " "))
+		}
 	}
 }
 

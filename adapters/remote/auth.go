@@ -31,6 +31,16 @@ const maxRefused = 64 << 10
 // sessionHeader names the session that a request belongs to.
 const sessionHeader = "Mcp-Session-Id"
 
+// Credentials returns the header of a request that has credentials; empty without one.
+func Credentials(r *http.Request) string {
+	for _, name := range []string{"Authorization", "X-API-Key"} {
+		if r.Header.Get(name) != "" {
+			return name
+		}
+	}
+	return ""
+}
+
 // forgotten reports whether a 401 is about the session of the request, and not about the token.
 // Older versions of the Rust SDK answer so after a restart. forgotten leaves the body as before.
 func forgotten(res *http.Response) bool {

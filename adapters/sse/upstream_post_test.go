@@ -38,7 +38,7 @@ func TestUpstreamRefusedPost(t *testing.T) {
 		{400, "Invalid session ID", "", bridge.ErrUnsent, "it has forgotten the session (HTTP 400)"},
 		{404, secret, "", bridge.ErrUnsent, "it has forgotten the session (HTTP 404)"},
 		{410, "", "", bridge.ErrUnsent, "it has forgotten the session (HTTP 410)"},
-		{401, answer, "application/json", bridge.ErrUnavailable, "it wants valid credentials (HTTP 401): configure headers"},
+		{401, answer, "application/json", bridge.ErrUnavailable, "it wants credentials (HTTP 401): configure headers"},
 		{403, secret, "", bridge.ErrUnavailable, "it does not let this caller in (HTTP 403)"},
 		{413, "", "", bridge.ErrUnavailable, "too large"},
 		{429, "", "", bridge.ErrUnavailable, "HTTP 429); try again in 3 s"},

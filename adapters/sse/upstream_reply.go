@@ -116,5 +116,5 @@ func (c *connection) forget(p *post, status int) {
 func (u *Upstream) refusal(res *http.Response) *bridge.Error {
 	after, asked := remote.RetryAfter(res.Header)
 	harmless := res.Request.Method != http.MethodPost || res.StatusCode == http.StatusNotImplemented
-	return u.name.Refused(res.StatusCode, after, asked, harmless, func(what string) string { return fmt.Sprintf("%s (HTTP %d)", what, res.StatusCode) })
+	return u.name.Refused(res.StatusCode, remote.Credentials(res.Request), after, asked, harmless, func(what string) string { return fmt.Sprintf("%s (HTTP %d)", what, res.StatusCode) })
 }

@@ -107,7 +107,7 @@ func TestUpstreamRefusedStream(t *testing.T) {
 		{200, "text/html; charset=utf-8", "", true, "not a stream"},
 		{204, "", "", false, "HTTP 204"},
 		{400, "", "", true, "HTTP 400"},
-		{401, "", "", false, "it wants valid credentials (HTTP 401): configure headers for it, such as Authorization"},
+		{401, "", "", false, "it wants credentials (HTTP 401): configure headers for it, such as Authorization"},
 		{403, "", "", false, "it does not let this caller in (HTTP 403)"},
 		{404, "text/event-stream", "", true, "HTTP 404"},
 		{405, "", "", true, "HTTP 405"},

@@ -19,6 +19,7 @@ import (
 // refusal is a response whose status is not a success.
 type refusal struct {
 	status  int
+	shown   string           // the header with the credentials of the request; empty without one
 	after   time.Duration    // Retry-After
 	asked   bool             // it has one
 	message *jsonrpc.Message // the JSON-RPC error that it carries, or nil
@@ -30,7 +31,7 @@ const maxRefusal = 64 << 10
 
 func (u *Upstream) readRefusal(res *http.Response) *refusal {
 	defer res.Body.Close()
-	r := &refusal{status: res.StatusCode}
+	r := &refusal{status: res.StatusCode, shown: remote.Credentials(res.Request)}
 	r.after, r.asked = remote.RetryAfter(res.Header)
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
 	if err != nil {
@@ -180,5 +181,5 @@ func (r *refusal) credentials() bool {
 
 // refused returns the error of a request that was refused without an answer.
 func (u *Upstream) refused(r *refusal) *bridge.Error {
-	return u.name.Refused(r.status, r.after, r.asked, false, r.describe)
+	return u.name.Refused(r.status, r.shown, r.after, r.asked, false, r.describe)
 }

@@ -81,14 +81,18 @@ func (n Name) Unsent(why string, err error) *bridge.Error {
 }
 
 // Refused is the error of a request that a server refused over HTTP with that status, without an
-// answer. asked reports whether the response has a Retry-After, and after is its value. said
-// completes a text about the server. A failed request may have had an effect, unless harmless is
+// answer. shown is the header with the credentials of the request; empty without one. asked
+// reports whether the response has a Retry-After, and after is its value. said completes a text about the server. A failed request may have had an effect, unless harmless is
 // set.
-func (n Name) Refused(status int, after time.Duration, asked, harmless bool, said func(what string) string) *bridge.Error {
+func (n Name) Refused(status int, shown string, after time.Duration, asked, harmless bool, said func(what string) string) *bridge.Error {
 	var e *bridge.Error
 	switch {
+	case status == http.StatusUnauthorized && shown != "":
+		return n.Error(bridge.ErrCredentials, "it refuses the credentials in the header "+shown+" (HTTP 401): check them", nil)
+	case status == http.StatusForbidden && shown != "":
+		return n.Error(bridge.ErrCredentials, "it does not let the caller in whose credentials are in the header "+shown+" (HTTP 403): check them", nil)
 	case status == http.StatusUnauthorized:
-		return n.Error(bridge.ErrCredentials, "it wants valid credentials (HTTP 401): configure headers for it, such as Authorization", nil)
+		return n.Error(bridge.ErrCredentials, "it wants credentials (HTTP 401): configure headers for it, such as Authorization", nil)
 	case status == http.StatusForbidden:
 		return n.Error(bridge.ErrCredentials, "it does not let this caller in (HTTP 403): configure headers for it, such as Authorization", nil)
 	case status == http.StatusTooManyRequests: // the server works, and limits this client

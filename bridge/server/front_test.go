@@ -30,10 +30,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
 
-// signsIn makes an issuer a provider at which ann of the group signs in.
+// signsIn makes an issuer a provider at which ann of the group signs in. Only userinfo tells the group.
 func signsIn(t *testing.T, i *authtest.Issuer, group string) {
 	i.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		oauthtest.JSON(w, 200, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/jwks", "authorization_endpoint": i.URL + "/auth", "token_endpoint": i.URL + "/token"})
+		oauthtest.JSON(w, 200, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/jwks", "authorization_endpoint": i.URL + "/auth", "token_endpoint": i.URL + "/token", "userinfo_endpoint": i.URL + "/userinfo"})
 	})
 	i.Answer("/token", func(w http.ResponseWriter, r *http.Request) {
 		_ = r.ParseForm()
@@ -41,8 +41,11 @@ func signsIn(t *testing.T, i *authtest.Issuer, group string) {
 		if r.PostForm.Get("grant_type") == "refresh_token" {
 			nonce = nil
 		}
-		id := i.Keys()[0].Sign(t, authtest.Claims{"typ": "JWT"}, i.Claims("bridge", authtest.Claims{"client_id": nil, "nonce": nonce, "groups": []string{group}}))
+		id := i.Keys()[0].Sign(t, authtest.Claims{"typ": "JWT"}, i.Claims("bridge", authtest.Claims{"client_id": nil, "nonce": nonce}))
 		oauthtest.JSON(w, 200, map[string]any{"access_token": "theirs", "token_type": "Bearer", "refresh_token": "theirs", "id_token": id})
+	})
+	i.Answer("/userinfo", func(w http.ResponseWriter, _ *http.Request) {
+		oauthtest.JSON(w, 200, map[string]any{"sub": "ann", "groups": []string{group}})
 	})
 }
 

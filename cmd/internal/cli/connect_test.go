@@ -375,7 +375,7 @@ func TestRunURL(t *testing.T) {
 		answer, hint string // parts of the answer and of stderr
 	}{
 		{"works", 0, `"serverInfo":{"name":"remote"`, ""},
-		{"refuses", http.StatusForbidden, "HTTP 403", "(HTTP 403): pass --header 'Authorization: Bearer ${TOKEN}'"},
+		{"refuses", http.StatusForbidden, "HTTP 403", "the caller in whose credentials are in the header Authorization (HTTP 403): check them"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRemote(t, test.status)

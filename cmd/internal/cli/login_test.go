@@ -106,7 +106,7 @@ func TestConnectSignsIn(t *testing.T) {
 		k := start(t.Context(), t, append([]string{"connect", p.URL}, args...)...)
 		want, word := "it needs a token; sign in: mcp-bridge login URL", "login_required"
 		if args != nil {
-			want, word = "it wants valid credentials (HTTP 401)", "upstream_unavailable"
+			want, word = "it wants credentials (HTTP 401)", "upstream_unavailable"
 		}
 		if a := k.ask(hello); !strings.Contains(gjson.Get(a, "error.message").String(), want) || gjson.Get(a, "error.data.bridge").String() != word {
 			t.Errorf("%q: initialize: %s, want %s and %s", args, a, want, word)
@@ -142,8 +142,13 @@ func TestLookSignsIn(t *testing.T) {
 		}
 	}
 	plain := newRemote(t, http.StatusUnauthorized)
-	if code, _, errs := command(t, "tools", plain.URL+"/mcp"); code != exit.Server || !strings.HasSuffix(errs, "configure headers for it, such as Authorization: --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL\n") {
+	if code, _, errs := command(t, "tools", plain.URL+"/mcp"); code != exit.Server || !strings.HasSuffix(errs, "it wants credentials (HTTP 401): pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL\n") {
 		t.Errorf("without a challenge: %d %s", code, errs)
+	}
+	for _, header := range []string{"Authorization", "X-API-Key"} {
+		if code, _, errs := command(t, "tools", plain.URL+"/mcp", "--header", header+": top-secret"); code != exit.Server || !strings.Contains(errs, "it refuses the credentials in the header "+header+" (HTTP 401): check them") || strings.Contains(errs, "--header") {
+			t.Errorf("with %s: %d %s", header, code, errs)
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func online(ctx context.Context, w io.Writer, c *config.Config) error {
 	for i := range c.OAuth {
 		o := &c.OAuth[i]
 		fmt.Fprintln(w, "issuer", sanitize.Text(o.Issuer))
-		faults, remarks := issuer(ctx, o)
+		faults, remarks := issuer(ctx, o, c.Access)
 		for _, line := range faults {
 			fmt.Fprintln(w, "  fault:", sanitize.Text(line))
 		}
@@ -69,7 +69,7 @@ func names(c *config.Config) (all []string) {
 }
 
 // issuer requests metadata and keys of one issuer. With faults, its tokens cannot be checked.
-func issuer(ctx context.Context, o *config.OAuth) (faults, remarks []string) {
+func issuer(ctx context.Context, o *config.OAuth, rules []config.Access) (faults, remarks []string) {
 	transport, err := o.Reach()
 	if err != nil {
 		return []string{"ca_file: " + err.Error()}, nil
@@ -105,6 +105,16 @@ func issuer(ctx context.Context, o *config.OAuth) (faults, remarks []string) {
 		} else {
 			remarks = append(remarks, "opaque tokens are asked about at "+m.Introspection)
 		}
+	}
+	var unlisted []string
+	for _, name := range o.RuleClaims(rules) {
+		object, _, _ := strings.Cut(name, ".")
+		if len(m.Claims) > 0 && !slices.Contains(m.Claims, name) && !slices.Contains(m.Claims, object) {
+			unlisted = append(unlisted, name)
+		}
+	}
+	if len(unlisted) > 0 {
+		remarks = append(remarks, "its claims_supported does not have "+strings.Join(unlisted, " ")+", which access rules name: make sure that its tokens have them")
 	}
 	switch {
 	case o.Front != nil: // clients use the bridge instead

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -250,11 +249,10 @@ var _ slog.Handler = hinted{}
 
 // Handle implements slog.Handler.
 func (h hinted) Handle(ctx context.Context, r slog.Record) error {
-	const asks, hint = "configure headers for it, such as Authorization", "pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL"
 	out := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
-		if err, ok := a.Value.Any().(error); ok && strings.Contains(err.Error(), asks) {
-			a.Value = slog.StringValue(strings.ReplaceAll(err.Error(), asks, hint))
+		if err, ok := a.Value.Any().(error); ok && flags.ForURL(err.Error()) != err.Error() {
+			a.Value = slog.StringValue(flags.ForURL(err.Error()))
 		}
 		out.AddAttrs(a)
 		return true

@@ -93,13 +93,13 @@ func TestWhoamiShows(t *testing.T) {
 func TestOnline(t *testing.T) {
 	good, bare, broken, opaque := authtest.Serve(t), authtest.Serve(t), authtest.Serve(t), authtest.Serve(t)
 	good.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":"%s/jwks","registration_endpoint":"%s/reg","code_challenge_methods_supported":["plain","S256"],"scopes_supported":["openid","mcp:use"]}`, good.URL, good.URL, good.URL)
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":"%s/jwks","registration_endpoint":"%s/reg","code_challenge_methods_supported":["plain","S256"],"scopes_supported":["openid","mcp:use"],"claims_supported":["sub","realm_access"]}`, good.URL, good.URL, good.URL)
 	})
 	broken.Answer("/jwks", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
 	opaque.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"issuer":%q,"client_id_metadata_document_supported":true}`, opaque.URL)
 	})
-	const rest = "public_url: https://mcp.example.com\nbase_path: /tools\naccess: [{ name: all, users: any }]\nservers: { one: { http: { url: http://127.0.0.1:1/mcp } } }\n"
+	const rest = "public_url: https://mcp.example.com\nbase_path: /tools\naccess: [{ name: staff, claims: { groups: a, realm_access.roles: b, sub: c } }, { name: team, claims: { team: d } }, { name: all, users: any }]\nservers: { one: { http: { url: http://127.0.0.1:1/mcp } } }\n"
 	for _, tc := range []struct {
 		name, oauth string
 		code        int
@@ -107,6 +107,7 @@ func TestOnline(t *testing.T) {
 	}{
 		{"good", `[{ issuer: "` + good.URL + `", scopes: ["mcp:use", "mcp:other"] }]`, 0, []string{
 			"issuer " + good.URL, "1 key can be used", "clients register by themselves at " + good.URL + "/reg", "scopes_supported does not have mcp:other:",
+			"claims_supported does not have groups team, which access rules name: make sure that its tokens have them\n",
 			"https://mcp.example.com/tools\thttps://mcp.example.com/tools/.well-known/oauth-protected-resource\n",
 			"https://mcp.example.com/tools/one/sse\thttps://mcp.example.com/tools/.well-known/oauth-protected-resource/one/sse\n",
 		}},

@@ -85,6 +85,12 @@ var keys = map[string]string{
 	"mode": "mode: search under rest:", "expose": "expose: [RULE] under rest:", "read-only": "read_only: true under rest:",
 }
 
+// ForURL returns the text of an error with the flags that a user who gave a URL can set, where it names
+// settings of the file.
+func ForURL(text string) string {
+	return strings.ReplaceAll(text, "configure headers for it, such as Authorization", "pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL")
+}
+
 // Explain returns the error of a wrong or unknown flag, with the right form.
 func Explain(c *cobra.Command, err error) error {
 	see := fmt.Sprintf("see '%s --help'", c.CommandPath())

@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/flags"
 )
 
 // errSilent means that --timeout expired before there was a session.
@@ -31,8 +32,8 @@ func (c *clientFlags) explain(ctx context.Context, err error) error {
 	if !c.verbose && !strings.Contains(err.Error(), "\n") && !strings.Contains(err.Error(), "sign in: ") { // such as the last lines on stderr
 		hint = " (--verbose shows more)"
 	}
-	if c.byURL && strings.Contains(err.Error(), "configure headers for it") {
-		hint = ": --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL"
+	if c.byURL && flags.ForURL(err.Error()) != err.Error() {
+		err, hint = forURL{err}, ""
 	}
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok {
@@ -46,6 +47,13 @@ func (c *clientFlags) explain(ctx context.Context, err error) error {
 	}
 	return exit.With(exit.Server, fmt.Errorf("%w%s", err, hint))
 }
+
+// forURL shows an error to a user who gave a URL.
+type forURL struct{ error }
+
+func (f forURL) Error() string { return flags.ForURL(f.error.Error()) }
+
+func (f forURL) Unwrap() error { return f.error }
 
 // faultOf returns data.bridge of an error by the bridge; empty for an error of the server.
 func faultOf(e *jsonrpc.Error) string { return gjson.GetBytes(e.Data, "bridge").String() }

@@ -120,12 +120,13 @@ type Metadata struct {
 	Keys          string // jwks_uri
 	Introspection string // introspection_endpoint
 
-	// These tell how clients can use it: registration, ids that are URLs of documents, PKCE methods, and
-	// scopes. A provider may support more than it lists.
+	// These tell how clients can use it: registration, ids that are URLs of documents, PKCE methods, scopes,
+	// and claims. A provider may support more than it lists.
 	Registration string   // registration_endpoint
 	Documents    bool     // client_id_metadata_document_supported
 	Proofs       []string // code_challenge_methods_supported
 	Scopes       []string // scopes_supported
+	Claims       []string // claims_supported
 }
 
 // UnmarshalJSON reads each member by itself: a malformed one counts as missing.
@@ -138,6 +139,7 @@ func (m *Metadata) UnmarshalJSON(data []byte) error {
 		Issuer: memberAs[string](all["issuer"]), Keys: memberAs[string](all["jwks_uri"]), Introspection: memberAs[string](all["introspection_endpoint"]),
 		Registration: memberAs[string](all["registration_endpoint"]), Documents: memberAs[bool](all["client_id_metadata_document_supported"]),
 		Proofs: memberAs[[]string](all["code_challenge_methods_supported"]), Scopes: memberAs[[]string](all["scopes_supported"]),
+		Claims: memberAs[[]string](all["claims_supported"]),
 	}
 	return nil
 }

@@ -212,9 +212,11 @@ func TestLeftOut(t *testing.T) {
 	small["n"] = base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{0xff}, 128))
 	enc := authtest.NewKey(t, "enc", "ES256").JWK(t)
 	enc["use"] = "enc"
+	ops, sign := authtest.NewKey(t, "ops", "ES256").JWK(t), authtest.NewKey(t, "sign", "ES256").JWK(t)
+	ops["key_ops"], sign["key_ops"] = []string{"encrypt", "wrapKey"}, []string{"sign"}
 	set, err := json.Marshal(map[string]any{"keys": []any{
 		json.RawMessage(raw), small, enc, map[string]any{"kty": "oct", "k": "c2VjcmV0", "kid": "oct"}, map[string]any{"kty": "AKP", "kid": "new"},
-		map[string]any{"kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA", "kid": "curve"}, "text", good.JWK(t),
+		map[string]any{"kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA", "kid": "curve"}, "text", good.JWK(t), ops, sign,
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -223,10 +225,10 @@ func TestLeftOut(t *testing.T) {
 		i := authtest.New(t, issuer)
 		i.Answer("/realms/a/jwks", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(set) })
 		s, log := start(t, "", i)
-		if err := find(s, "good"); err != nil {
+		if err := errors.Join(find(s, "good"), find(s, "sign")); err != nil {
 			t.Fatal(err, log)
 		}
-		for _, id := range []string{"private", "enc", "oct", "new", "curve"} {
+		for _, id := range []string{"private", "enc", "ops", "oct", "new", "curve"} {
 			if err := find(s, id); !errors.Is(err, jwks.ErrUnknown) {
 				t.Errorf("%s: %v", id, err)
 			}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -91,13 +92,15 @@ func parseKey(raw []byte) (*Key, error) {
 	var about struct {
 		Type string           `json:"kty"`
 		Use  string           `json:"use"`
+		Ops  []string         `json:"key_ops"`
 		D    *json.RawMessage `json:"d"`
 	}
 	if err := json.Unmarshal(raw, &about); err != nil {
 		return nil, errors.New("is not a JSON Web Key")
 	}
 	switch {
-	case about.Type != "RSA" && about.Type != "EC" && about.Type != "OKP", about.Use != "" && about.Use != "sig":
+	case about.Type != "RSA" && about.Type != "EC" && about.Type != "OKP", about.Use != "" && about.Use != "sig",
+		about.Ops != nil && !slices.Contains(about.Ops, "verify") && !slices.Contains(about.Ops, "sign"): // (RFC 7517 §4.3)
 		return nil, errOtherUse
 	case about.D != nil:
 		return nil, errors.New("is a private key: everybody who has read it can sign tokens")

@@ -147,6 +147,11 @@ func CheckScope(s string) (rule string) {
 	return ""
 }
 
+// SplitScopes returns the scopes in a text. Only spaces separate them (RFC 6749 §3.3).
+func SplitScopes(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ' ' })
+}
+
 // scopes returns the scopes in the claims and the implied ones, sorted.
 func (i *issuer) scopes(claims gjson.Result) ([]string, error) {
 	names := []string{"scope", "scp"}
@@ -173,7 +178,7 @@ func (i *issuer) scopes(claims gjson.Result) ([]string, error) {
 			return nil, errors.New("its scopes must be a text or a list of texts")
 		}
 		for _, w := range words {
-			add(strings.Fields(w))
+			add(SplitScopes(w))
 		}
 	}
 	for n := 0; n < len(all); n++ { // all grows in the loop

@@ -327,8 +327,8 @@ type header struct {
 	named         bool // it has a kid
 }
 
-// types are the accepted types of access tokens (I-012).
-var types = map[string]bool{"": true, "jwt": true, "at+jwt": true, "application/at+jwt": true}
+// types are the accepted types of access tokens. A token may also have none (I-012).
+var types = map[string]bool{"jwt": true, "at+jwt": true, "application/at+jwt": true}
 
 // verify verifies a token for any resource. cached is the cached token, or nil.
 func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, cached *Token) (*Token, error) {
@@ -427,7 +427,7 @@ func readHeader(data []byte) (h header, err error) {
 		return h, errors.New("alg, kid and typ must be text")
 	case member(v, "crit").Exists(), member(v, "b64").Exists():
 		return h, errors.New("it needs an extension (crit or b64), which the bridge does not support")
-	case !types[strings.ToLower(typ.Str)]:
+	case typ.Exists() && !types[strings.ToLower(typ.Str)]:
 		return h, fmt.Errorf("its typ is %.50q, which is not that of an access token", typ.Str)
 	}
 	return header{alg.Str, kid.Str, strings.ToLower(typ.Str), kid.Exists()}, nil

@@ -210,7 +210,7 @@ func TestRefused(t *testing.T) {
 				return good[:strings.LastIndex(good, ".")+1] + base64.RawURLEncoding.EncodeToString(make([]byte, 64))
 			}),
 			with(Invalid, "an ID token that says so", claims{"typ": "ID"}), with(Invalid, "a refresh token", claims{"token_use": "refresh"}), with(OK, "an access token that says so", claims{"typ": "Bearer", "token_use": "access", "token_type": "x"}),
-			head(Invalid, "N-32 another type", claims{"typ": "oauth-id-jag+jwt"}), head(Invalid, "N-32 dpop", claims{"typ": "dpop+jwt"}), head(Invalid, "N-32 logout", claims{"typ": "logout+jwt"}),
+			head(Invalid, "N-32 empty type", claims{"typ": ""}), head(Invalid, "N-32 another type", claims{"typ": "oauth-id-jag+jwt"}), head(Invalid, "N-32 dpop", claims{"typ": "dpop+jwt"}), head(Invalid, "N-32 logout", claims{"typ": "logout+jwt"}),
 
 			with(Invalid, "N-22 no exp", claims{"exp": nil}), with(Invalid, "N-22 exp is text", claims{"exp": "4000000000"}),
 			with(Expired, "N-23 too old", claims{"exp": at(-31 * time.Second)}), with(OK, "N-23 just not", claims{"exp": at(-29 * time.Second)}),
@@ -347,7 +347,7 @@ func TestScopes(t *testing.T) {
 			want   string
 		}{
 			{claims{"scope": "b a"}, "a b"}, {claims{"scope": []string{"b", "a"}}, "a b"}, {claims{"scp": "a"}, "a"}, {claims{"scp": []string{"a", "a"}}, "a"},
-			{claims{"scope": "a", "scp": "b"}, "a b"}, {nil, ""},
+			{claims{"scope": "a", "scp": "b"}, "a b"}, {nil, ""}, {claims{"scope": "a\u00a0b  c\td"}, "a\u00a0b c\td"},
 		} {
 			got, res := r.check(r.issuers[0].Token(here, tc.change))
 			if res != OK || strings.Join(got.Scopes, " ") != tc.want {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
-
+	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
@@ -86,10 +86,15 @@ func (e *Error) NotOAuth() bool {
 	return e.Status/100 == 3 || e.Status/100 == 4 && e.Code == ""
 }
 
+// Final reports whether the server refuses the request itself: a repetition gets the same answer.
+func (e *Error) Final() bool {
+	return e != nil && e.Status/100 == 4 && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout
+}
+
 // Refused returns the error code of an authorization server. It returns "" for other failures, which
 // have no meaning for tokens (I-256).
 func Refused(err error) string {
-	if e, ok := errors.AsType[*Error](err); ok && e.Status/100 == 4 && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout {
+	if e, _ := errors.AsType[*Error](err); e.Final() {
 		return e.Code
 	}
 	return ""
@@ -136,6 +141,32 @@ func (a *Asker) Send(ctx context.Context, at *Issuer, endpoint string, c *Client
 		return nil, refusal(status, data, append(secrets(form), c.Secret))
 	}
 	return data, nil
+}
+
+// Userinfo asks the userinfo endpoint of a provider for claims about the user of an access token (OpenID
+// Connect Core §5.3). They must be about subject.
+func (a *Asker) Userinfo(ctx context.Context, at *Issuer, access, subject string) (claims gjson.Result, err error) {
+	ctx, cancel := context.WithTimeout(ctx, Limit)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.Userinfo, nil)
+	if err != nil {
+		return claims, errors.New("the userinfo_endpoint must be a URL")
+	}
+	r.Header = http.Header{"Authorization": {"Bearer " + access}, "Accept": {"application/json"}, "User-Agent": {"mcp-bridge"}}
+	status, data, err := a.do(r)
+	switch {
+	case err != nil:
+		return claims, err
+	case status != http.StatusOK:
+		return claims, refusal(status, data, []string{access})
+	case rawjson.Deeper(data, MaxDepth):
+		return claims, errDeep
+	case !gjson.ValidBytes(data) || !gjson.ParseBytes(data).IsObject():
+		return claims, errors.New("the answer of userinfo must be a JSON object: have the provider send it unsigned")
+	case stringAt(data, "sub") != subject: // it must not be used then
+		return claims, errors.New("the answer of userinfo is about another user")
+	}
+	return gjson.ParseBytes(data), nil
 }
 
 // do sends a request and reads the answer.
@@ -236,7 +267,7 @@ func read(data []byte) (*Token, error) {
 		return nil, errors.New("the token_type of the authorization server's answer must be Bearer")
 	}
 	if v := gjson.GetBytes(data, "scope"); v.Type == gjson.String {
-		t.Scopes = strings.Fields(v.Str)
+		t.Scopes = token.SplitScopes(v.Str)
 	}
 	if n := gjson.GetBytes(data, "expires_in"); n.Float() > 0 && n.Float() < 1e9 {
 		t.Lives = time.Duration(n.Float() * float64(time.Second))

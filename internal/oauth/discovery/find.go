@@ -140,7 +140,7 @@ func (f *Finder) Resource(ctx context.Context, named string) (*Resource, error) 
 func (f *Finder) resource(data []byte) (*Resource, error) {
 	r := &Resource{Name: stringAt(data, "resource")}
 	if !f.covers(r.Name) {
-		return nil, fmt.Errorf("its resource is %q, which is not this server: sign-in is refused", sanitize.Text(cut(r.Name)))
+		return nil, fmt.Errorf("its resource is %q, which is not this server: sign-in is refused. If you know that address, use it as the server's", sanitize.Text(cut(r.Name)))
 	}
 	r.Issuers, r.Scopes = stringsAt(data, "authorization_servers"), stringsAt(data, "scopes_supported")
 	if len(r.Issuers) == 0 {
@@ -149,8 +149,9 @@ func (f *Finder) resource(data []byte) (*Resource, error) {
 	return r, nil
 }
 
-// covers reports whether a resource is this server: its address, or a prefix of that up to a slash.
-// It normalizes nothing, since a token is for exactly that text (I-203).
+// covers reports whether a resource is this server: its address, a prefix of that up to a slash, or
+// the address with one more slash, as servers that are mounted at /mcp/ write it. It normalizes
+// nothing, since a token is for exactly that text (I-203).
 func (f *Finder) covers(resource string) bool {
 	u, err := url.Parse(resource)
 	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" || strings.HasSuffix(resource, "#") {
@@ -164,7 +165,7 @@ func (f *Finder) covers(resource string) bool {
 	}
 	own, its := f.server.EscapedPath(), u.EscapedPath()
 	rest, ok := strings.CutPrefix(own, its)
-	return ok && (rest == "" || strings.HasSuffix(its, "/") || rest[0] == '/') || own == "" && its == "/"
+	return ok && (rest == "" || strings.HasSuffix(its, "/") || rest[0] == '/') || its == own+"/"
 }
 
 // Origin returns the server's origin, without a trailing slash.
@@ -187,6 +188,8 @@ type Issuer struct {
 	Registration  string `json:"registration,omitempty"`
 	Revocation    string `json:"revocation,omitempty"`
 	Device        string `json:"device,omitempty"`
+	// Userinfo is its userinfo endpoint (OpenID Connect); empty for none.
+	Userinfo string `json:"-"`
 	// Methods are the client authentication methods of the token endpoint. Algorithms are the algorithms
 	// of signed assertions. They are nil if the metadata lists none.
 	Methods    []string `json:"methods,omitempty"`
@@ -205,6 +208,17 @@ type Issuer struct {
 
 // Issuer reads the metadata of an authorization server (I-205). nil means that there is none.
 func (f *Finder) Issuer(ctx context.Context, name string) (*Issuer, error) {
+	return f.first(ctx, name, false)
+}
+
+// Provider reads the metadata of an OpenID provider. Its document of OpenID Connect comes first: only
+// that one must name the userinfo endpoint.
+func (f *Finder) Provider(ctx context.Context, name string) (*Issuer, error) {
+	return f.first(ctx, name, true)
+}
+
+// first reads the first document with metadata.
+func (f *Finder) first(ctx context.Context, name string, provider bool) (*Issuer, error) {
 	u, err := f.Address(name)
 	if err != nil {
 		return nil, fmt.Errorf("the authorization server %w", err)
@@ -216,6 +230,9 @@ func (f *Finder) Issuer(ctx context.Context, name string) (*Issuer, error) {
 	addresses := []string{origin + wellKnown + oauth + path, origin + wellKnown + openid + path}
 	if path != "" {
 		addresses = append(addresses, origin+path+wellKnown+openid)
+	}
+	if provider {
+		slices.Reverse(addresses)
 	}
 	for _, address := range addresses {
 		data, err := f.get(ctx, address)
@@ -259,6 +276,11 @@ func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
 		}
 		if _, err := f.Address(e.address); err != nil {
 			return nil, fmt.Errorf("%s %w", e.key, err)
+		}
+	}
+	if at := stringAt(data, "userinfo_endpoint"); at != "" { // only the front needs it: a wrong one refuses nothing
+		if _, err := f.Address(at); err == nil {
+			i.Userinfo = at
 		}
 	}
 	return i, nil

@@ -90,6 +90,7 @@ func TestResource(t *testing.T) {
 		{"named but not there", "https://tools.example.com/x", oauthtest.Pages{wk + "/t/mcp": resourceMetadata(server)}, server, "", 2},
 		{"named without an origin", "/m", oauthtest.Pages{"/m": resourceMetadata(server), wk + "/t/mcp": resourceMetadata(server)}, server, "", 1},
 		{"beginning of the path", "", oauthtest.Pages{wk: resourceMetadata("https://tools.example.com/t")}, "https://tools.example.com/t", "", 2},
+		{"one more slash", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata(server + "/")}, server + "/", "", 1},
 		{"page for every address", "", oauthtest.Pages{wk + "/t/mcp": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		}}, "", "", 2},
@@ -101,6 +102,8 @@ func TestResource(t *testing.T) {
 		{"http", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata("http://tools.example.com/t/mcp")}, "", "which is not this server", 1},
 		{"sibling", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata("https://tools.example.com/u/mcp")}, "", "which is not this server", 1},
 		{"half a segment", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata("https://tools.example.com/t/m")}, "", "which is not this server", 1},
+		{"two more slashes", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata(server + "//")}, "", "which is not this server", 1},
+		{"sibling with a slash", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata("https://tools.example.com/u/mcp/")}, "", "If you know that address, use it as the server's", 1},
 		{"longer", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata(server + "/x")}, "", "which is not this server", 1},
 		{"user", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata("https://a@tools.example.com/t/mcp")}, "", "which is not this server", 1},
 		{"fragment", "", oauthtest.Pages{wk + "/t/mcp": resourceMetadata(server + "#x")}, "", "which is not this server", 1},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
@@ -130,6 +131,12 @@ func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	case get("request") != "" || get("request_uri") != "":
 		stop("request_not_supported", "this server takes no request and no request_uri: send the parameters themselves")
+		return
+	case get("response_mode") != "" && get("response_mode") != "query":
+		stop("invalid_request", "response_mode must be query, or be left out")
+		return
+	case slices.Contains(strings.Fields(get("prompt")), "none"):
+		stop("interaction_required", "this server asks its users on a page: leave out prompt=none")
 		return
 	case q.Challenge == "" || get("code_challenge_method") != "S256" || err != nil || len(challenge) != sha256.Size:
 		stop("invalid_request", "PKCE is required: code_challenge with code_challenge_method=S256")
@@ -431,7 +438,7 @@ func (f *Front) signIn(r *http.Request, a *attempt, code string) (l login, err e
 		return l, err
 	}
 	l = login{Client: a.Request.Client, ID: a.Request.ID, Resource: a.Request.Resource, Scopes: f.grantedBy(a.Request.Scopes, t), Refresh: t.Refresh, Nonce: a.Nonce, Keyed: a.Request.Keyed}
-	return l, f.identify(ctx, &l, t.ID, a.Nonce)
+	return l, f.identify(ctx, at, &l, t, a.Nonce)
 }
 
 // grantedBy returns the wanted scopes that the provider has granted.
@@ -458,12 +465,12 @@ const maxClaims = 4 << 10
 
 var errOtherUser = errors.New("the provider's ID token now names another user")
 
-// identify reads the login's first ID token, or a newer one of the same user.
-func (f *Front) identify(ctx context.Context, l *login, raw, nonce string) error {
-	if raw == "" {
+// identify reads the login's first ID token, or a newer one of the same user, and what userinfo adds.
+func (f *Front) identify(ctx context.Context, at *discovery.Issuer, l *login, t *discovery.Token, nonce string) error {
+	if t.ID == "" {
 		return errors.New("the provider's answer has no ID token: it must support OpenID Connect")
 	}
-	claims, err := f.o.Identify(ctx, raw, f.client.ID, nonce)
+	claims, err := f.o.Identify(ctx, t.ID, f.client.ID, nonce)
 	if err != nil {
 		return err
 	}
@@ -478,13 +485,51 @@ func (f *Front) identify(ctx context.Context, l *login, raw, nonce string) error
 	if l.Subject != "" && l.Subject != subject {
 		return errOtherUser
 	}
+	if err := f.addUserinfo(ctx, at, t.Access, claims, user); err != nil {
+		return err
+	}
 	text, err := json.Marshal(user)
 	if err != nil {
 		return err
 	}
 	if len(text) > maxClaims {
-		return fmt.Errorf("the ID token has %d bytes of claims about the user, more than 4096: make the provider send fewer claims or groups", len(text))
+		return fmt.Errorf("there are %d bytes of claims about the user, more than 4096: make the provider send fewer claims or groups", len(text))
 	}
 	l.Subject, l.User, l.UserAt = subject, text, time.Now().UnixMilli()
+	return nil
+}
+
+// addUserinfo adds to a user the claims that access rules name and the ID token lacks. Many providers
+// have groups, names and addresses only in userinfo (OpenID Connect Core §5.4). A provider that refuses
+// the question has no more to say. Other failures may hide a claim that restricts the user.
+func (f *Front) addUserinfo(ctx context.Context, at *discovery.Issuer, access string, claims gjson.Result, user map[string]json.RawMessage) error {
+	var missing []string
+	for _, name := range f.o.Claims {
+		if !slices.Contains(protocol, name) && !token.At(claims, name).Exists() {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	log := f.o.Log.With("issuer", f.o.Provider, "sub", claims.Get("sub").Str)
+	if at.Userinfo == "" {
+		log.Info("the ID token lacks claims that access rules name, and the provider has no userinfo_endpoint", "claims", missing)
+		return nil
+	}
+	info, err := f.ask.Userinfo(ctx, at, access, claims.Get("sub").Str)
+	refused, _ := errors.AsType[*discovery.Error](err)
+	switch {
+	case refused.Final():
+		log.Warn("the ID token lacks claims that access rules name, and userinfo refuses the bridge", "claims", missing, "err", err)
+		return nil
+	case err != nil:
+		return err
+	}
+	for _, name := range missing {
+		if v := token.At(info, name); v.Exists() {
+			user[name] = json.RawMessage(v.Raw) // a rule finds it by its whole name, also with dots
+		}
+	}
 	return nil
 }

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
@@ -61,10 +63,17 @@ func readable(address string, u *url.URL) bool {
 		!strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '%' })
 }
 
+// validHost reports whether the host can exist. IPv4 in the form of IPv6 is refused: browsers write it in
+// another way.
+func validHost(u *url.URL) bool {
+	a, err := netip.ParseAddr(u.Hostname())
+	return address.IsHost(u.Host) && (err != nil || !a.Is4In6())
+}
+
 // classify parses a redirect address and returns its kind (I-103).
-func classify(address string) (*url.URL, kind) {
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme == "" || u.Fragment != "" || strings.Contains(address, "#") || u.User != nil || len(address) > maxAddresses || !readable(address, u) {
+func classify(text string) (*url.URL, kind) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "" || u.Fragment != "" || strings.Contains(text, "#") || u.User != nil || len(text) > maxAddresses || !readable(text, u) {
 		return nil, dangerous
 	}
 	query, err := url.ParseQuery(u.RawQuery)
@@ -79,9 +88,9 @@ func classify(address string) (*url.URL, kind) {
 	switch scheme := strings.ToLower(u.Scheme); {
 	case slices.Contains([]string{"javascript", "data", "file", "vbscript", "about", "blob", "ftp", "ws", "wss", "view-source"}, scheme):
 		return nil, dangerous
-	case scheme == "https" && u.Hostname() != "":
+	case scheme == "https" && validHost(u):
 		return u, web
-	case scheme == "http" && discovery.Loopback(u.Hostname()):
+	case scheme == "http" && validHost(u) && discovery.Loopback(u.Hostname()):
 		return u, machine
 	case scheme == "http" || scheme == "https":
 		return nil, dangerous
@@ -108,10 +117,10 @@ func (f *Front) redirects(all []string) (good []string, ok bool) {
 
 // programs returns the allowed addresses with schemes of programs.
 func (f *Front) programs() []string {
-	if f.o.Redirects != nil {
-		return f.o.Redirects
+	if f.o.Redirects != nil && len(f.o.Redirects) == 0 {
+		return nil
 	}
-	return Redirects
+	return append(slices.Clone(Redirects), f.o.Redirects...)
 }
 
 // allowsRedirect reports whether users may be sent to an address: the client has registered it, and it is

@@ -60,6 +60,9 @@ type Options struct {
 	// Identify checks an ID token of the provider and returns its claims. It checks no nonce if
 	// nonce is empty.
 	Identify func(ctx context.Context, raw, client, nonce string) (gjson.Result, error)
+	// Claims are the claims that access rules name. Those that an ID token lacks are requested from
+	// userinfo.
+	Claims []string
 	// Admits reports whether the holder of an access token may use a resource; nil admits
 	// all holders.
 	Admits func(ctx context.Context, token, resource string) bool
@@ -366,7 +369,7 @@ func (f *Front) fetchProvider(ctx context.Context) (*discovery.Issuer, error) {
 	f.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	now, err := f.find.Issuer(ctx, f.o.Provider)
+	now, err := f.find.Provider(ctx, f.o.Provider)
 	switch {
 	case err == nil && now == nil:
 		err = errors.New("it publishes no metadata")
@@ -450,7 +453,7 @@ func (f *Front) open(kind, text string, into any) bool {
 func (f *Front) grantedScopes(text string, standard []string) []string {
 	var all []string
 	known := f.o.Scopes()
-	for s := range strings.FieldsSeq(text) {
+	for _, s := range token.SplitScopes(text) {
 		if slices.Contains(known, s) && !slices.Contains(all, s) {
 			all = append(all, s)
 		}

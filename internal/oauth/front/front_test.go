@@ -467,6 +467,13 @@ func TestRedirects(t *testing.T) {
 		}{
 			{[]string{"https://claude.ai/api/mcp/auth_callback"}, "https://claude.ai/api/mcp/auth_callback"},
 			{[]string{"http://localhost:8787/callback", "cursor://anysphere.cursor-mcp/oauth/callback", "https://www.cursor.com/agents/mcp/oauth/callback"}, "http://localhost:8787/callback cursor://anysphere.cursor-mcp/oauth/callback https://www.cursor.com/agents/mcp/oauth/callback"},
+			{[]string{"https://*/cb"}, "invalid_redirect_uri"},
+			{[]string{"https://*.example.com/cb"}, "invalid_redirect_uri"},
+			{[]string{"https://app.example.com:99999/cb"}, "invalid_redirect_uri"},
+			{[]string{"http://localhost:0/cb"}, "invalid_redirect_uri"},
+			{[]string{"http://[::ffff:127.0.0.1]/cb"}, "invalid_redirect_uri"},
+			{[]string{"http://[0:0:0:0:0:ffff:7f00:1]/cb"}, "invalid_redirect_uri"},
+			{[]string{"http://[::1]:8/cb", "https://192.0.2.1:8443/cb", "https://[2001:db8::1]/cb"}, "http://[::1]:8/cb https://192.0.2.1:8443/cb https://[2001:db8::1]/cb"},
 			{[]string{"http://[::1]/callback", "evil://x/y"}, "http://[::1]/callback"},
 			{[]string{"evil://x/y"}, "invalid_redirect_uri"},
 			{[]string{"cursor://other/oauth/callback"}, "invalid_redirect_uri"},
@@ -542,9 +549,13 @@ func TestWithdrawn(t *testing.T) {
 		if a := r.do("GET", path, nil); a.Code != 200 {
 			t.Errorf("while it is allowed: %d %s", a.Code, a.Body)
 		}
-		later := newRig(t, r.p, func(o *Options) { o.Redirects = []string{"other://x/y"} })
+		later := newRig(t, r.p, func(o *Options) { o.Redirects = []string{} })
 		if a := later.do("GET", path, nil); a.Code != 400 {
 			t.Errorf("when it is not: %d", a.Code)
+		}
+		also := newRig(t, r.p, func(o *Options) { o.Redirects = []string{"other://x/y"} })
+		if got := also.do("POST", "/register", map[string]any{"redirect_uris": []string{"other://x/y", cursor, "third://x/y"}}); gjson.Get(got.Body.String(), "redirect_uris").Raw != `["other://x/y","`+cursor+`"]` {
+			t.Errorf("when another is: %d %s", got.Code, got.Body)
 		}
 	})
 }
@@ -599,6 +610,9 @@ func TestRequests(t *testing.T) {
 			{"N-81 somebody else's", []string{"resource", "https://other.example.com/mcp"}, "invalid_target"},
 			{"N-81 a server that is not there", []string{"resource", root + "/none/mcp"}, "invalid_target"},
 			{"N-81 a beginning", []string{"resource", root + ".evil.example/files/mcp"}, "invalid_target"},
+			{"another response mode", []string{"response_mode", "form_post"}, "invalid_request"},
+			{"a fragment", []string{"response_mode", "fragment"}, "invalid_request"},
+			{"no page", []string{"prompt", "none"}, "interaction_required"},
 			{"a request object", []string{"request", "x.y.z"}, "request_not_supported"},
 		} {
 			a := r.do("GET", "/authorize?"+ask(id, tc.change...).Encode(), nil)
@@ -1540,6 +1554,91 @@ func TestProviderAway(t *testing.T) {
 		time.Sleep(time.Minute) // its keys are fetched again
 		if got := b.signIn(ask(id)); got.Get("code") == "" {
 			t.Errorf("when it is back: %v", got)
+		}
+	})
+}
+
+// Many providers have groups and names in userinfo only. It is asked for the claims that rules name and the
+// ID token lacks, at the sign-in and at each renewal, and only about the same user.
+func TestUserinfo(t *testing.T) {
+	claims := func(o *Options) { o.Claims = []string{"email", "preferred_username", "realm.roles", "azp"} }
+	// info answers with status and v, to the access token of the provider only.
+	info := func(r *rig, status int, v any) (asked *atomic.Int64) {
+		asked = &atomic.Int64{}
+		r.p.meta["userinfo_endpoint"] = provider + "/userinfo"
+		r.p.Answer("/userinfo", func(w http.ResponseWriter, q *http.Request) {
+			asked.Add(1)
+			if q.Method != http.MethodGet || q.Header.Get("Authorization") != "Bearer theirs-access" {
+				t.Errorf("userinfo was asked with %s and %v", q.Method, q.Header)
+			}
+			oauthtest.JSON(w, status, v)
+		})
+		return asked
+	}
+	says := func(r *rig, access string) gjson.Result {
+		t.Helper()
+		tok, err := r.good(access, filesURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tok.Claims
+	}
+	fronted(t, claims, func(t *testing.T, r *rig) {
+		more := map[string]any{"sub": "ann", "email": "eve@example.com", "preferred_username": "ann2", "realm": map[string]any{"roles": []string{"ops"}}, "azp": "x", "secret": "y"}
+		asked := info(r, 200, more)
+		id := r.join(back)
+		access, refresh, fault := r.tokens(form(id, r.browser().signIn(ask(id)).Get("code")))
+		if fault != "" || asked.Load() != 1 {
+			t.Fatalf("%s, %d questions: %s", fault, asked.Load(), r.log)
+		}
+		got := says(r, access)
+		if token.At(got, "preferred_username").Str != "ann2" || token.Texts(token.At(got, "realm.roles"))[0] != "ops" || token.At(got, "email").Str != "ann@example.com" {
+			t.Errorf("the token says %s", got.Raw)
+		}
+		if token.At(got, "azp").Exists() || token.At(got, "secret").Exists() {
+			t.Errorf("the token says more than rules name: %s", got.Raw)
+		}
+		more["preferred_username"] = "ann3"
+		access, refresh, fault = r.tokens(again(id, refresh))
+		if fault != "" || token.At(says(r, access), "preferred_username").Str != "ann3" {
+			t.Errorf("the renewed token: %s %s", fault, access)
+		}
+		info(r, 500, map[string]any{}) // a claim that restricts the user may be missing: nothing is decided
+		if _, _, fault := r.tokens(again(id, refresh)); fault != "temporarily_unavailable" {
+			t.Errorf("renewal while userinfo is down: %q", fault)
+		}
+		if got := r.browser().signIn(ask(id)); got.Get("error") != "server_error" {
+			t.Errorf("sign-in while userinfo is down: %v", got)
+		}
+		info(r, 200, more)
+		if _, _, fault := r.tokens(again(id, refresh)); fault != "" {
+			t.Errorf("renewal when userinfo is back: %q", fault)
+		}
+		for name, other := range map[string]any{"another user": map[string]any{"sub": "eve", "preferred_username": "ann"}, "no user": map[string]any{"preferred_username": "ann"}, "no object": []string{}} {
+			info(r, 200, other)
+			if got := r.browser().signIn(ask(id)); got.Get("error") != "server_error" {
+				t.Errorf("%s: %v", name, got)
+			}
+		}
+		info(r, 403, map[string]any{"error": "insufficient_scope"})
+		if got := r.browser().signIn(ask(id)); got.Get("code") == "" || !strings.Contains(r.log.String(), "userinfo refuses the bridge") {
+			t.Errorf("userinfo refuses: %v %s", got, r.log)
+		}
+		if strings.Contains(r.log.String(), "theirs-access") {
+			t.Error("the log has the token")
+		}
+	})
+	fronted(t, claims, func(t *testing.T, r *rig) { // no endpoint
+		id := r.join(back)
+		if got := r.browser().signIn(ask(id)); got.Get("code") == "" || !strings.Contains(r.log.String(), "has no userinfo_endpoint") {
+			t.Errorf("%v %s", got, r.log)
+		}
+	})
+	fronted(t, func(o *Options) { o.Claims = []string{"email", "sub"} }, func(t *testing.T, r *rig) { // nothing is missing
+		asked := info(r, 200, map[string]any{"sub": "ann"})
+		id := r.join(back)
+		if got := r.browser().signIn(ask(id)); got.Get("code") == "" || asked.Load() != 0 {
+			t.Errorf("%v, %d questions", got, asked.Load())
 		}
 	})
 }

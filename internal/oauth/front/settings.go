@@ -27,7 +27,8 @@ type Settings struct {
 	ScopePrefix string `yaml:"scope_prefix"`
 	// Consent is ConsentAsk (the default) or ConsentRemember.
 	Consent string `yaml:"consent"`
-	// Redirects are the allowed redirect addresses with schemes of programs. Nil means Redirects.
+	// Redirects are allowed redirect addresses with schemes of programs, besides Redirects of the
+	// package. An empty list allows none at all.
 	Redirects []string `yaml:"redirects"`
 	// KeyFile names a file with at least 32 bytes, the seed of all keys. Empty means a random
 	// seed per process; in a cluster, the secret of the cluster.

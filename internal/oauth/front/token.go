@@ -18,6 +18,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
+	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 
@@ -68,7 +69,7 @@ type renewal struct {
 }
 
 const (
-	holdLife  = 40 * time.Second // longer than two requests to the provider, for a token and for keys
+	holdLife  = 50 * time.Second // longer than three requests to the provider, for a token, keys and userinfo
 	renewWait = 20 * time.Second
 	// Interval of looking whether another renewal has ended, at first and at most.
 	firstLook = 50 * time.Millisecond
@@ -264,7 +265,7 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 	if !f.open("refresh", get("refresh_token"), &given) {
 		return nil, errTurn
 	}
-	key, holdKey, wanted := loginKey(given.ID), turnKey(given.ID), strings.Fields(get("scope"))
+	key, holdKey, wanted := loginKey(given.ID), turnKey(given.ID), token.SplitScopes(get("scope"))
 	if refusal := f.limitUse(key); refusal != nil {
 		return nil, refusal
 	}
@@ -391,7 +392,7 @@ func (f *Front) renewAtProvider(ctx context.Context, at *discovery.Issuer, l *lo
 				nonce = l.Nonce
 			}
 		}
-		switch err := f.identify(ctx, l, t.ID, nonce); {
+		switch err := f.identify(ctx, at, l, t, nonce); {
 		case errors.Is(err, errOtherUser):
 			log.Warn("a renewed login was refused", "err", err)
 			return errTurn

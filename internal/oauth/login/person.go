@@ -115,6 +115,7 @@ type work struct {
 	err     error
 	renews  bool // it renews a token
 	forced  bool // the person requested the sign-in
+	unasked bool // the server answered a request without a token
 	mu      sync.Mutex
 	address string // the address to open; empty if it is not known yet
 }

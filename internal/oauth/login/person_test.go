@@ -526,6 +526,28 @@ func (f *forms) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
+// A server that names no authorization server needs no sign-in, or wants a header.
+func TestNoSignIn(t *testing.T) {
+	for status, want := range map[int]string{200: "does not ask for a sign-in", 400: "does not ask for a sign-in", 401: "it may want a header instead"} {
+		r := newRig(t)
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.URL.Path != "/mcp" {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			w.WriteHeader(status)
+		}))
+		r.tools.URL = s.URL + "/mcp"
+		if _, err := r.person(nil).SignIn(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d: %v, want %q", status, err, want)
+		}
+		s.Close()
+		if r.opened.Load() != 0 {
+			t.Errorf("%d: a browser was opened", status)
+		}
+	}
+}
+
 // I-206: a trailing slash in its name makes no other authorization server.
 func TestSlash(t *testing.T) {
 	for _, listed := range []bool{true, false} {

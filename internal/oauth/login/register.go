@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -64,6 +65,9 @@ func (p *Person) client(ctx context.Context, l, earlier *Login, scopes []string)
 	}
 	if c, err = p.register(ctx, at, back.redirect); err != nil {
 		_ = back.listener.Close()
+		if e, ok := errors.AsType[*discovery.Error](err); ok && at.Assumed && e.NotOAuth() {
+			err = fmt.Errorf("the server names no authorization server, and there is none at %s: it may want a header instead, such as Authorization", at.Name)
+		}
 		return c, nil, err
 	}
 	return c, back, nil

@@ -22,11 +22,11 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit())
 	defer cancel()
 	n := demand{signs: true}
-	if h, err := p.probe(ctx); err != nil {
+	status, h, err := p.probe(ctx)
+	if err != nil {
 		return nil, err
-	} else if c, ok := discovery.Bearer(h); ok {
-		n.challenge = c
 	}
+	n.challenge, _ = discovery.Bearer(h)
 	unlock, err := p.o.Store.Lock(ctx, p.key)
 	if err != nil {
 		return nil, fmt.Errorf("the folder of logins cannot be used: %w", err)
@@ -40,7 +40,7 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.signIn(ctx, &work{forced: true}, earlier, r, n.challenge, false); err != nil {
+	if err := p.signIn(ctx, &work{forced: true, unasked: status < 500 && status != http.StatusUnauthorized && status != http.StatusForbidden}, earlier, r, n.challenge, false); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
@@ -55,7 +55,7 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 var ErrUnreachable = errors.New("the server cannot be reached")
 
 // probe sends a request without a token, to get the server's challenge.
-func (p *Person) probe(ctx context.Context) (http.Header, error) {
+func (p *Person) probe(ctx context.Context) (status int, h http.Header, err error) {
 	ctx, cancel := context.WithTimeout(ctx, discovery.Limit)
 	defer cancel()
 	method, ping := http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`
@@ -64,7 +64,7 @@ func (p *Person) probe(ctx context.Context) (http.Header, error) {
 	}
 	r, err := http.NewRequestWithContext(ctx, method, p.o.Server.String(), strings.NewReader(ping))
 	if err != nil {
-		return nil, errors.New("the address of the server is not a URL")
+		return 0, nil, errors.New("the address of the server is not a URL")
 	}
 	r.Header = http.Header{"Accept": {"application/json, text/event-stream"}, "User-Agent": {"mcp-bridge"}}
 	if ping != "" {
@@ -72,10 +72,10 @@ func (p *Person) probe(ctx context.Context) (http.Header, error) {
 	}
 	res, err := p.o.Transport.RoundTrip(r)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, discovery.Reason(err))
+		return 0, nil, fmt.Errorf("%w: %w", ErrUnreachable, discovery.Reason(err))
 	}
 	_ = res.Body.Close()
-	return res.Header, nil
+	return res.StatusCode, res.Header, nil
 }
 
 // signIn signs in. earlier is the login before, or nil; r is the metadata of the server, or nil.
@@ -83,6 +83,9 @@ func (p *Person) signIn(ctx context.Context, w *work, earlier *Login, r *discove
 	at, err := p.issuer(ctx, earlier, r)
 	if err != nil {
 		return err
+	}
+	if w.unasked && at.Assumed {
+		return errors.New("the server does not ask for a sign-in: it answers without a token, and names no authorization server")
 	}
 	if earlier != nil && earlier.Issuer.Name != at.Name {
 		earlier = nil // credentials of one issuer are never sent to another (I-209)

@@ -75,6 +75,7 @@ func (a *Access) newFront() (*front.Front, error) {
 			Identify: func(ctx context.Context, raw, client, nonce string) (gjson.Result, error) {
 				return a.keys.Identify(ctx, o.Issuer, raw, client, nonce)
 			},
+			Claims: o.RuleClaims(c.Access),
 			Admits: func(ctx context.Context, text, resource string) bool {
 				root := c.PublicURL + c.BasePath
 				_, err := a.keys.Again(ctx, http.Header{"Authorization": {"Bearer " + text}}, token.Resource{Root: root, Path: strings.TrimPrefix(resource, root)})
