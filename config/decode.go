@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -40,6 +41,9 @@ type decoder struct {
 }
 
 func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
+	if env == nil {
+		env = os.LookupEnv
+	}
 	d := &decoder{dir: dir}
 	d.Decoder = strict.New(file, "mcp-bridge", env, strict.Schema{
 		Value: d.specialValue, Text: textOf, Rule: ruleOf,

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -19,31 +18,36 @@ import (
 // nil means the environment of this process. The error is a Faults, unless the file could not be
 // read at all.
 func Load(path string, env func(string) (string, bool)) (*Config, error) {
+	d, data, err := open(path, env)
+	if err != nil {
+		return nil, err
+	}
+	return d.parse(data)
+}
+
+// open reads the file at path, and returns a decoder for it.
+func open(path string, env func(string) (string, bool)) (d *decoder, data []byte, err error) {
 	folder, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
+		return nil, nil, fmt.Errorf("config: %w", err)
 	}
-	data, err := readFile(path)
+	data, err = readFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the configuration: %w", err)
+		return nil, nil, fmt.Errorf("cannot read the configuration: %w", err)
 	}
-	return parse(path, folder, data, env)
+	return newDecoder(path, folder, env), data, nil
 }
 
 // Parse reads a configuration from data; messages show name. It opens no file: paths stay
 // unchanged, and environment files are not read.
 func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
-	return parse(name, "", data, env)
+	return newDecoder(name, "", env).parse(data)
 }
 
 // readFile returns the content of a file. It reads at most one byte more than a file may have.
 func readFile(path string) ([]byte, error) { return files.Read(path, strict.MaxFile+1) }
 
-func parse(name, dir string, data []byte, env func(string) (string, bool)) (*Config, error) {
-	if env == nil {
-		env = os.LookupEnv
-	}
-	d := newDecoder(name, dir, env)
+func (d *decoder) parse(data []byte) (*Config, error) {
 	var c *Config
 	if root, ok := d.Tree(data); ok {
 		c = d.config(root)
@@ -51,11 +55,11 @@ func parse(name, dir string, data []byte, env func(string) (string, bool)) (*Con
 	if len(d.Faults) > 0 {
 		return nil, d.Faults.Sorted()
 	}
-	c.name = name
+	c.name = d.File
 	if len(d.Secrets) > 0 {
 		c.secrets = d.Secrets
 	}
-	if dir != "" {
+	if d.dir != "" {
 		c.digestFiles()
 	}
 	for _, w := range d.Warnings.Sorted() {

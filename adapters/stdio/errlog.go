@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"strings"
@@ -50,7 +51,8 @@ func (e *errorLog) add(line []byte) {
 }
 
 // tail keeps the last lines that one child wrote to its standard error: they probably explain a
-// failure.
+// failure. It leaves out empty lines, and the stack of an exception in Node.js or Java, which would push
+// out the exception itself.
 type tail struct {
 	mu    sync.Mutex // guards the rest
 	lines []string
@@ -63,6 +65,9 @@ const (
 )
 
 func (t *tail) add(line []byte) {
+	if text := bytes.TrimLeft(line, " \t\r"); len(text) == 0 || len(text) < len(line) && bytes.HasPrefix(text, []byte("at ")) {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.lines) == tailLines {

@@ -54,3 +54,22 @@ func TestErrorLog(t *testing.T) {
 		})
 	}
 }
+
+// What a program says before it ends is kept, though a stack or log lines surround it.
+func TestTail(t *testing.T) {
+	frames := strings.Repeat("    at Module._load (node:internal/modules/cjs/loader:1091:12)\n", 12)
+	for _, test := range []struct{ name, text, want string }{
+		{"Node.js", "starting\nserver.js:2\nError: missing API key\n" + frames + "\nNode.js v20.20.2", "starting\nserver.js:2\nError: missing API key\nNode.js v20.20.2"},
+		{"Java", "Exception in thread \"main\": missing API key\n" + strings.ReplaceAll(frames, "    ", "\t"), "Exception in thread \"main\": missing API key"},
+		{"the last lines", strings.Repeat("part\n", 20) + "FATAL", strings.Repeat("part\n", tailLines-1) + "FATAL"},
+		{"words", "at first\n  attempt", "at first\n  attempt"},
+	} {
+		var kept tail
+		for line := range strings.SplitSeq(test.text, "\n") {
+			kept.add([]byte(line))
+		}
+		if got := kept.String(); got != test.want {
+			t.Errorf("%s: kept %q, want %q", test.name, got, test.want)
+		}
+	}
+}

@@ -364,15 +364,18 @@ func ago(now time.Time, t *time.Time) string {
 	return now.Sub(*t).Round(time.Second).String()
 }
 
-// maxLine bounds an error in a table. It has room for the bridge's own text and the first lines that a
-// process wrote.
-const maxLine = 300
+// maxLine bounds an error in a table. It has room for the bridge's own text and the last lines of most
+// processes; a longer one keeps its beginning and more of its end, where most programs say what they lack.
+const (
+	maxLine = 600
+	endLine = 450
+)
 
 // line returns a text as one line of limited length.
 func line(s string) string {
 	s = sanitize.Text(strings.Join(strings.Fields(s), " "))
 	if r := []rune(s); len(r) > maxLine {
-		s = string(r[:maxLine]) + "…"
+		s = string(r[:maxLine-endLine]) + " … " + string(r[len(r)-endLine:])
 	}
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -105,14 +106,14 @@ func (a *asked) own(c *config.Config) error {
 	scheme := "http"
 	if c.TLS.CertFile != "" {
 		scheme = "https"
-		pair, err := c.TLS.Pair()
+		own, err := certificateOf(c.TLS.CertFile)
 		if err != nil {
 			return err
 		}
 		a.tls = &tls.Config{
 			InsecureSkipVerify: true, // VerifyConnection is stricter
 			VerifyConnection: func(s tls.ConnectionState) error {
-				if !bytes.Equal(s.PeerCertificates[0].Raw, pair.Certificate[0]) {
+				if !bytes.Equal(s.PeerCertificates[0].Raw, own) {
 					return errors.New("its certificate is not that of the configuration")
 				}
 				return nil
@@ -121,6 +122,20 @@ func (a *asked) own(c *config.Config) error {
 	}
 	a.url, a.local = scheme+"://"+net.JoinHostPort(host, port)+c.BasePath, true
 	return nil
+}
+
+// certificateOf returns the first certificate in a file. The key beside it may be for the bridge only.
+func certificateOf(file string) ([]byte, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, exit.Usagef("tls: cert_file: %w", err)
+	}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "CERTIFICATE" {
+			return block.Bytes, nil
+		}
+	}
+	return nil, exit.Usagef("tls: cert_file %s has no certificate", file)
 }
 
 // get requests a path.

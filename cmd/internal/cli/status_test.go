@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -136,6 +137,41 @@ func TestStatusBad(t *testing.T) {
 		code, stdout, stderr := in(t, append([]string{"status"}, tc.args...)...)
 		if code != tc.code || !strings.Contains(stdout, tc.stdout) || strings.Contains(stdout, "\x1b") || !strings.Contains(stderr, tc.stderr) {
 			t.Errorf("status %q: code %d, stdout %q, stderr %q, want %d, %q and %q", tc.args, code, stdout, stderr, tc.code, tc.stdout, tc.stderr)
+		}
+	}
+}
+
+// Commands about a running bridge need where it listens, and none of the secrets in its file.
+func TestNoSecrets(t *testing.T) {
+	dir := t.TempDir()
+	certificate(t, dir)
+	t.Setenv("BRIDGE_CREDENTIALS", dir)
+	t.Setenv("BRIDGE_CALLER", "a-key-of-the-operators")
+	t.Setenv("OPS_KEY", "a-key-of-the-operators")
+	c := file(t, "bridge.yaml", fmt.Sprintf(`listen: 127.0.0.1:%d
+base_path: /tools
+tls: { cert_file: %s/tls.crt, key_file: "${BRIDGE_CREDENTIALS}/tls.key" }
+access: [{ name: ops, token: "${BRIDGE_CALLER}" }]
+admin: [ops]
+servers: { one: { http: { url: "http://127.0.0.1:1/mcp", headers: { X-Key: "${BRIDGE_CALLER}" } } } }
+`, freePort(t), dir))
+	served(t, c)
+	for _, name := range []string{"BRIDGE_CREDENTIALS", "BRIDGE_CALLER"} {
+		if err := os.Unsetenv(name); err != nil { // Setenv restores it
+			t.Fatal(err)
+		}
+	}
+	for _, command := range []string{"status", "top --once", "sessions", "drain one", "resume one", "reload --check"} {
+		args := append(strings.Fields(command), "-c", c, "--token-env", "OPS_KEY")
+		code, stdout, stderr := in(t, args...)
+		if strings.HasPrefix(command, "reload") { // the bridge is this process, which lost the variables
+			if !strings.Contains(stderr, "nothing has changed: the configuration has faults") {
+				t.Errorf("%s: code %d, stdout %q, stderr %q, want the bridge's answer", command, code, stdout, stderr)
+			}
+			continue
+		}
+		if code != 0 {
+			t.Errorf("%s: code %d, stdout %q, stderr %q", command, code, stdout, stderr)
 		}
 	}
 }

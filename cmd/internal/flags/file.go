@@ -19,7 +19,11 @@ const DefaultFile = "bridge.yaml"
 
 // Load reads a configuration file. Its errors have code Usage.
 func Load(file string) (*config.Config, error) {
-	c, err := config.Load(file, nil)
+	return loaded(config.Load(file, nil))
+}
+
+// loaded explains the error of a configuration file.
+func loaded(c *config.Config, err error) (*config.Config, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, exit.Usagef("%w: name a file with -c, write one with 'mcp-bridge init', or use 'mcp-bridge run -- COMMAND', which needs none", err)
@@ -29,10 +33,10 @@ func Load(file string) (*config.Config, error) {
 	return c, nil
 }
 
-// Running reads the configuration file of a running bridge, for a command about it. given:
+// Running reads where the bridge of a configuration file listens, for a command about it. given:
 // the command line names the file.
 func Running(command, file string, given bool) (*config.Config, error) {
-	c, err := Load(file)
+	c, err := loaded(config.LoadAddress(file, nil))
 	if errors.Is(err, fs.ErrNotExist) && !given {
 		return nil, exit.Usagef("there is no %s that says where the bridge is: name its address, as in 'mcp-bridge %s http://127.0.0.1:8808', or its file with -c", file, command)
 	}
