@@ -83,6 +83,7 @@ func (p *peer) enter(s *stream) {
 	}
 	p.mu.Unlock()
 	for _, o := range old {
+		o.log.DropCopy() // so that the store's bound for a session is that of this instance
 		o.drop()
 	}
 }

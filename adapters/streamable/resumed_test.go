@@ -143,6 +143,29 @@ func TestStreamTakenLives(t *testing.T) {
 	})
 }
 
+// The store keeps as many streams of a session as its instance does.
+func TestCopiesOfSession(t *testing.T) {
+	several(t, func(t *testing.T, i *instances) {
+		a := i.start("a")
+		one := a.begin("2025-11-25")
+		var streams []string
+		for range keepStreams + 10 {
+			name, _, _ := replay.ParseID(one.call("7", "steps", `{"n":1}`).Wait().Events()[0].ID)
+			streams = append(streams, name)
+		}
+		synctest.Wait()
+		kept := 0
+		for _, name := range streams {
+			if _, err := i.streams.Take(t.Context(), session.Key(one.id), name, 0, 1<<32); err == nil {
+				kept++
+			}
+		}
+		if _, err := i.streams.Take(t.Context(), session.Key(one.id), streams[len(streams)-1], 0, 1<<32); err != nil || kept > keepStreams {
+			t.Errorf("%d streams are copied, want at most %d; the last: %v", kept, keepStreams, err)
+		}
+	})
+}
+
 // Nothing is known of streams of other sessions (R-037), of what was not copied, and of
 // what the client has seen more of.
 func TestStreamNotTaken(t *testing.T) {

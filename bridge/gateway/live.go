@@ -229,7 +229,8 @@ func (g *Gateway) add(s *Session) error {
 
 // enroll stores and registers the session.
 func (g *Gateway) enroll(s *Session) error {
-	if s.held.Owner == "" { // an adopted session is stored already
+	adopted := s.held.Owner != ""
+	if !adopted { // otherwise it is stored already
 		held, err := g.store.Put(s.ctx, s.held)
 		if errors.Is(err, session.ErrFull) {
 			return &bridge.Error{Kind: bridge.ErrOverloaded, Public: "the bridge is at its limit of sessions (max_sessions); try again later"}
@@ -253,7 +254,9 @@ func (g *Gateway) enroll(s *Session) error {
 	}
 	g.mu.Unlock()
 	if no != nil {
-		_ = g.store.Delete(context.Background(), s.held)
+		if !adopted { // otherwise another instance may adopt it
+			_ = g.store.Delete(context.Background(), s.held)
+		}
 		return no
 	}
 	if err := g.revoked.Check(s.caller.Principal); err != nil {

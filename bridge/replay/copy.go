@@ -15,6 +15,7 @@ import (
 type Copy interface {
 	Append(e Event)
 	Finish() // no more events follow
+	Drop()   // the copy is not needed any more
 }
 
 // Entry is one line of the copy of a stream.
@@ -68,6 +69,10 @@ const (
 	maxOpen      = 4 << 10  // bytes of the ids of a stream's requests
 	writeAtATime = 256      // entries
 	writeWithin  = time.Second
+	writeAgain   = 500 * time.Millisecond // after a failed write
+	// retryFor is how long failed writes are repeated after the last good one. A store that is away for longer
+	// misses entries, and the streams that they belong to.
+	retryFor = time.Minute
 )
 
 // Copies copies streams to a store, so that another instance can continue them after this one ends. It writes
@@ -76,6 +81,7 @@ type Copies struct {
 	store Store
 	log   *slog.Logger
 	wake  chan struct{}
+	stop  chan struct{} // closed by Close
 	done  chan struct{}
 
 	mu      sync.Mutex // guards the rest
@@ -86,7 +92,7 @@ type Copies struct {
 
 // NewCopies returns Copies that write until Close.
 func NewCopies(store Store, log *slog.Logger) *Copies {
-	c := &Copies{store: store, log: log, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	c := &Copies{store: store, log: log, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	go c.writes()
 	return c
 }
@@ -96,6 +102,7 @@ func (c *Copies) Close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
+	close(c.stop)
 	c.signal()
 	<-c.done
 }
@@ -147,7 +154,7 @@ func (c *Copies) put(e Entry) bool {
 // writes writes until Close.
 func (c *Copies) writes() {
 	defer close(c.done)
-	failed := false
+	var failed time.Time // when writes began to fail; zero if they do not
 	for {
 		c.mu.Lock()
 		n := min(len(c.waiting), writeAtATime)
@@ -165,14 +172,7 @@ func (c *Copies) writes() {
 			<-c.wake
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), writeWithin)
-		err := c.store.Write(ctx, some)
-		cancel()
-		if err != nil && !failed {
-			c.log.Warn("streams are not copied: clients cannot resume them if this instance ends now", "err", err)
-		}
-		failed = err != nil
-		if failed && closed { // an instance that stops does not wait for an unreachable store
+		if c.write(some, &failed); closed && !failed.IsZero() { // an instance that stops does not wait for an unreachable store
 			return
 		}
 		c.mu.Lock()
@@ -180,6 +180,30 @@ func (c *Copies) writes() {
 			c.bytes -= len(e.Data) + 256
 		}
 		c.mu.Unlock()
+	}
+}
+
+// write writes some entries, and repeats that. The store ignores those that it has already.
+func (c *Copies) write(some []Entry, failed *time.Time) {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), writeWithin)
+		err := c.store.Write(ctx, some)
+		cancel()
+		switch {
+		case err == nil:
+			*failed = time.Time{}
+			return
+		case failed.IsZero():
+			c.log.Warn("streams are not copied: clients cannot resume them if this instance ends now", "err", err)
+			*failed = time.Now()
+		case time.Since(*failed) > retryFor:
+			return
+		}
+		select {
+		case <-time.After(writeAgain):
+		case <-c.stop:
+			return
+		}
 	}
 }
 
@@ -205,7 +229,7 @@ func (r *Recorder) Append(e Event) {
 	}
 	r.last = e.Seq
 	if r.bytes += len(e.Data); len(e.Data) > maxCopied || r.bytes > maxStream {
-		r.drop()
+		r.Drop()
 		return
 	}
 	r.put(Added, e.Data)
@@ -220,13 +244,17 @@ func (r *Recorder) Finish() {
 }
 
 func (r *Recorder) put(kind Kind, data []byte) {
-	if !r.c.put(Entry{r.session, r.stream, kind, r.last, r.open, data}) {
-		r.drop()
+	switch {
+	case r.c.put(Entry{r.session, r.stream, kind, r.last, r.open, data}):
+	case kind == Began:
+		r.over = true // there is nothing to remove
+	default:
+		r.Drop()
 	}
 }
 
-// drop gives up the copy.
-func (r *Recorder) drop() {
+// Drop implements Copy.
+func (r *Recorder) Drop() {
 	r.over = true
 	r.c.put(Entry{Session: r.session, Stream: r.stream, Kind: Dropped})
 }
@@ -262,6 +290,16 @@ func (l *Log) Restore(events []Event, last int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = max(l.last, last)
+}
+
+// DropCopy removes the copy of the log.
+func (l *Log) DropCopy() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.copy != nil {
+		l.copy.Drop()
+		l.copy = nil
+	}
 }
 
 // CopyTo copies all further events to c.

@@ -142,6 +142,7 @@ func TestCopiesBounded(t *testing.T) {
 type failing struct {
 	*replay.Memory
 	hangs bool
+	lost  bool // what fails is only the answer
 
 	mu  sync.Mutex // guards err
 	err error
@@ -161,6 +162,9 @@ func (f *failing) Write(ctx context.Context, all []replay.Entry) error {
 		<-ctx.Done()
 	}
 	if err != nil {
+		if f.lost {
+			_ = f.Memory.Write(ctx, all)
+		}
 		return err
 	}
 	return f.Memory.Write(ctx, all)
@@ -178,7 +182,7 @@ func TestCopiesFailed(t *testing.T) {
 		synctest.Wait()
 		store.set(errors.New("away"))
 		_ = l.Append(answer("1"))
-		synctest.Wait()
+		time.Sleep(2 * time.Minute)
 		store.set(nil)
 		l.Finish()
 		synctest.Wait()
@@ -186,6 +190,33 @@ func TestCopiesFailed(t *testing.T) {
 			t.Errorf("Take = %+v, %v", taken, err)
 		}
 	})
+}
+
+// What could not be written while the store was away is written when it is back, also if the store has written it
+// and its answer was lost.
+func TestCopiesRepeated(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &failing{Memory: replay.NewMemory(), lost: lost}
+			c := replay.NewCopies(store, slog.New(slog.DiscardHandler))
+			defer c.Close()
+			l := replay.New(limits())
+			l.CopyTo(c.Begin("s", "pX", [][]byte{[]byte("1")}))
+			_ = l.Append(replay.Event{Data: []byte(`{"n":1}`)})
+			synctest.Wait()
+			store.set(errors.New("away"))
+			_ = l.Append(replay.Event{Data: []byte(`{"n":2}`)})
+			synctest.Wait()
+			_ = l.Append(answer("1"))
+			time.Sleep(30 * time.Second)
+			store.set(nil)
+			l.Finish()
+			time.Sleep(time.Second)
+			if taken, _, err := c.Take(t.Context(), "s", "pX", 1, 2<<32); err != nil || len(taken.Events) != 2 || !taken.Finished {
+				t.Errorf("answers lost: %t; Take = %+v, %v", lost, taken, err)
+			}
+		})
+	}
 }
 
 // Close does not wait for an unreachable store.

@@ -808,6 +808,40 @@ func TestEndedUnsure(t *testing.T) {
 	}
 }
 
+// An instance gives away a session whose record the store does not have yet, or has without the instance's
+// knowledge. Another one takes it over all the same (S-070).
+func TestReleasedUnsure(t *testing.T) {
+	for _, c := range []struct{ written, away bool }{{true, false}, {false, false}, {false, true}} { // away: also when it is given away
+		in(t, func(t *testing.T, w *world) {
+			a, b := w.start("a"), w.start("b")
+			time.Sleep(3 * lease)
+			w.set(w.mute, "a", true)
+			w.set(w.cut, "a", !c.written)
+			h := w.put(a, "k")
+			w.set(w.mute, "a", false)
+			w.set(w.cut, "a", c.away)
+			h.Params = []byte(`{}`)
+			if err := a.Release(t.Context(), h); err != nil {
+				t.Error(err)
+			}
+			if c.away {
+				w.set(w.cut, "a", false)
+				time.Sleep(lease)
+			}
+			if got, err := b.Find(t.Context(), "k"); err != nil || got.Owner != "" || string(got.Params) != `{}` {
+				t.Errorf("%+v; Find = %+v, %v", c, got, err)
+			}
+			if err := takeOver(t.Context(), b, "k"); err != nil {
+				t.Errorf("%+v; taken over: %v", c, err)
+			}
+			time.Sleep(lease)
+			if !b.Holds("k") || a.Holds("k") {
+				t.Errorf("%+v; afterwards the owner is another", c)
+			}
+		})
+	}
+}
+
 // Thousands of sessions that have ended while the store was away are removed some at a time. Those that
 // live do not wait for them, also at a slow store (S-060, S-065).
 func TestManyEnded(t *testing.T) {

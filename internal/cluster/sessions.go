@@ -87,7 +87,7 @@ func (n *Node) end(ctx context.Context, h session.Held, release bool) error {
 		n.mu.Unlock()
 		return nil
 	}
-	d := &ending{Held: e.Held, at: time.Now(), released: release, unsure: e.doubts > 0 && !release && !IsConnectionKey(h.Key)}
+	d := &ending{Held: e.Held, at: time.Now(), released: release, unsure: e.doubts > 0 && !IsConnectionKey(h.Key)}
 	d.Record = session.Record{Key: h.Key}
 	if release {
 		d.Record = h.Record
@@ -116,6 +116,9 @@ func (n *Node) finish(ctx context.Context, d *ending) error {
 	h := d.Held
 	if d.unsure {
 		found, err := n.o.Store.Find(ctx, h.Key)
+		if errors.Is(err, session.ErrNotFound) && d.released { // it was not written yet
+			found, err = n.o.Store.Put(ctx, h)
+		}
 		if errors.Is(err, session.ErrNotFound) || err == nil && found.Owner != n.o.Self.ID {
 			return nil
 		}
@@ -453,7 +456,7 @@ func (n *Node) settle(e *entry) {
 	defer n.mu.Unlock()
 	if n.held[h.Key] != e { // it ended meanwhile, and may have been put again
 		if d := n.ended[h.Key]; d != nil && n.held[h.Key] == nil && !fenced {
-			d.unsure = err != nil && !d.released && !IsConnectionKey(h.Key)
+			d.unsure = err != nil && !IsConnectionKey(h.Key)
 			d.Owner, d.Epoch = h.Owner, h.Epoch
 			d.pending, n.hasPending = true, true
 			if err == nil {

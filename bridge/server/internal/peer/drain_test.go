@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/cluster"
@@ -146,6 +147,58 @@ func TestBarred(t *testing.T) {
 	}
 	if barred = nil; asked() || adopted != 1 { // it is here now
 		t.Errorf("with its key, it was taken over %d times", adopted)
+	}
+}
+
+// A session that this instance cannot serve now, as it stops or has no room, is not lost: whoever can takes it
+// over (S-070).
+func TestAdoptRefused(t *testing.T) {
+	for _, refusal := range []error{bridge.ErrShutdown, &bridge.Error{Kind: bridge.ErrOverloaded, Public: "no room"}} {
+		const id = "AAAAAAA"
+		tries := 0
+		p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
+			Allowed:  func(string, string) error { return nil },
+			Portable: func(*session.Record) bool { return true },
+			Adopt: func(string, session.Held) error {
+				if tries++; tries == 1 {
+					return refusal
+				}
+				return nil
+			},
+			Has: func(string) bool { return tries > 1 }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records := session.NewMemory(10)
+		n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: records.As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
+		p.Join(n)
+		n.Start("127.0.0.1:1")
+		defer n.Close(t.Context())
+		if err := n.Beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		old := records.As("BBBBBBB")
+		h, err := old.Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := old.Release(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+		seen, err := n.Find(t.Context(), h.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.adopt(t.Context(), "an id", seen); got.missing || got.taken || n.Holds(h.Key) {
+			t.Errorf("%v: adopt = %+v", refusal, got)
+		}
+		if after, err := n.Find(t.Context(), h.Key); err != nil || after.Owner != "" {
+			t.Errorf("%v: the store has %+v, %v", refusal, after, err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/files/mcp", nil)
+		if p.Serve(httptest.NewRecorder(), r, "files", "an id", false, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)) || tries != 2 {
+			t.Errorf("%v: the next request was answered, after %d tries", refusal, tries)
+		}
 	}
 }
 

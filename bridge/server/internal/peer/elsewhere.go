@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/auth"
@@ -236,6 +237,10 @@ func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) locatio
 			return location{taken: true}
 		}
 		p.o.Log.Warn("session not taken over", "session", h.Key[:8], "err", err)
+		if errors.Is(err, bridge.ErrShutdown) || errors.Is(err, bridge.ErrOverloaded) { // another instance may have room
+			_ = p.node.Release(ctx, h) // otherwise this instance still owns it
+			return location{}
+		}
 	}
 	_ = p.node.Delete(ctx, h) // it expires otherwise
 	return location{missing: true}

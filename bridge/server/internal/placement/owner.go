@@ -118,6 +118,8 @@ type claim struct {
 type pendingClaim struct {
 	connectionKey // empty until there is room for the claim, and while it is given up
 	done          chan struct{}
+	at            cluster.Member // set before done: another instance is the owner
+	err           error          // set before done: the owner could not be found
 }
 
 const (
@@ -175,7 +177,10 @@ func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time
 		if busy := o.pending[key]; busy != nil {
 			o.mu.Unlock()
 			select {
-			case <-busy.done:
+			case <-busy.done: // one answer is for all who wait: at a slow store their turns would take too long
+				if busy.err != nil || busy.at.ID != "" {
+					return busy.at, nil, nil, busy.err
+				}
 				continue
 			case <-ctx.Done():
 				return at, nil, nil, context.Cause(ctx)
@@ -186,6 +191,7 @@ func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time
 		o.mu.Unlock()
 		at, mine, err := o.o.Node.Claim(ctx, key, server, func() error { return o.makeRoom(b, its) })
 		o.mu.Lock()
+		b.at, b.err = at, err
 		if mine {
 			c := &claim{connectionKey: its, h: o, key: key}
 			c.lost, c.markLost = context.WithCancel(context.Background())
@@ -197,6 +203,27 @@ func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time
 			return at, nil, nil, err
 		}
 	}
+}
+
+// locate is acquire with a memory. An owner that is remembered stands for the answer of the store while the store
+// gives none, and if first is set, before the store is asked.
+func (o *Owners) locate(ctx context.Context, its connectionKey, keep time.Duration, first bool) (at cluster.Member, c *claim, done func(), err error) {
+	key := its.storeKey()
+	id, _ := o.known.Get(key)
+	m, ok := o.o.Node.Member(id)
+	if ok && first {
+		return m, nil, nil, nil
+	}
+	at, c, done, err = o.acquire(ctx, its.server, its.affinity, keep)
+	switch {
+	case errors.Is(err, session.ErrUnavailable) && ok:
+		return m, nil, nil, nil
+	case err == nil && c == nil:
+		o.known.Add(key, at.ID)
+	case err == nil:
+		o.known.Remove(key)
+	}
+	return at, c, done, err
 }
 
 // endClaim ends a pending claim. The caller holds h.mu.
@@ -449,21 +476,22 @@ type ownerRoute struct {
 	local bridge.Away // used when this instance is the owner
 }
 
-// Call implements bridge.Away. It waits while the owner is about to stop, or may be dead.
+// Call implements bridge.Away. It waits while the owner is about to stop, may be dead, or is not known yet. An
+// isolated instance does not wait.
 func (o *ownerRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	until := time.Now().Add(o.h.deadAfter())
-	key := o.storeKey()
 	var at cluster.Member // the last owner that was tried
 	var refused error
 	for {
-		next, c, done, err := o.locate(ctx, key)
-		switch {
-		case err == nil && c != nil:
+		next, c, done, err := o.h.locate(ctx, o.connectionKey, statelessLinger, refused == nil)
+		if err == nil && c != nil {
 			defer done()
 			return c.call(ctx, r, o.local.Call)
-		case err != nil && refused == nil:
+		}
+		if _, full := errors.AsType[*bridge.Error](err); full || err != nil && o.h.o.Node.State() == cluster.Isolated {
 			return nil, unreachable(o.server, err)
-		case err != nil || next.ID == at.ID:
+		}
+		if err != nil || next.ID == at.ID {
 			if now, ok := o.h.o.Node.Member(at.ID); (!ok || !now.Draining) && time.Now().After(until) || time.Now().After(until.Add(o.h.o.Drain)) {
 				return nil, unreachable(o.server, cmp.Or(err, refused))
 			}
@@ -480,7 +508,6 @@ func (o *ownerRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 			return m, err
 		}
 		refused = err
-		o.h.known.Remove(key)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -495,19 +522,6 @@ func (o *ownerRoute) callOwner(ctx context.Context, at cluster.Member, r *bridge
 	}
 	defer done()
 	return o.h.o.Peers.Call(ctx, at, o.server, o.affinity, r)
-}
-
-// locate returns the owner: another instance, or a claim of this one for one use until done.
-func (o *ownerRoute) locate(ctx context.Context, key string) (at cluster.Member, c *claim, done func(), err error) {
-	if id, ok := o.h.known.Get(key); ok {
-		if m, ok := o.h.o.Node.Member(id); ok {
-			return m, nil, nil, nil
-		}
-	}
-	if at, c, done, err = o.h.acquire(ctx, o.server, o.affinity, statelessLinger); err == nil && c == nil {
-		o.h.known.Add(key, at.ID)
-	}
-	return at, c, done, err
 }
 
 // call makes the request of a stateless client over a connection of this instance. A subscription ends with the

@@ -64,7 +64,7 @@ func (o *ownerAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridg
 	h, affinity := o.h, o.affinityKey(from)
 	until := time.Now().Add(h.deadAfter())
 	for {
-		m, c, done, err := h.acquire(ctx, o.server, affinity, tunnelLinger)
+		m, c, done, err := h.locate(ctx, connectionKey{o.server, affinity}, tunnelLinger, false)
 		if err == nil && c != nil {
 			up, err := o.local.Open(ctx, from, rest)
 			if err != nil {

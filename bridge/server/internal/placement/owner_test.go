@@ -37,6 +37,7 @@ type world struct {
 	beats map[string]cluster.Member
 	nodes map[string]*cluster.Node
 	away  map[string]bool // reaches nobody, as a process that is stopped
+	store error           // not nil while the store is away
 	homes map[string]*Owners
 	old   atomic.Bool // instances are of a version that does not leave others
 }
@@ -47,6 +48,7 @@ type instance struct {
 	w     *world
 	id    string
 	calls func(m cluster.Member) error // to another instance
+	asked atomic.Int64                 // times that this one has asked another whether it is the owner
 
 	mu     sync.Mutex        // guards the rest
 	left   []string          // owners that this one is not any more
@@ -96,6 +98,13 @@ func (w *world) set(i *instance, away bool) {
 	w.away[i.id] = away
 }
 
+// answers sets whether the store answers.
+func (w *world) answers(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.store = err
+}
+
 // view is the store, and the others, as one instance reaches them.
 type view struct{ i *instance }
 
@@ -105,7 +114,7 @@ func (v view) fault() error {
 	if v.i.w.away[v.i.id] {
 		return session.ErrUnavailable
 	}
-	return nil
+	return v.i.w.store
 }
 
 func (v view) store() session.Store { return v.i.w.records.As(v.i.id) }
@@ -206,6 +215,7 @@ func (view) Disconnect(string) {}
 
 // AskOwner implements Peers.
 func (i *instance) AskOwner(context.Context, cluster.Member, string, string) error {
+	i.asked.Add(1)
 	return peer.ErrElsewhere
 }
 
@@ -471,6 +481,137 @@ func TestNoHome(t *testing.T) {
 		}
 		if m, err := a.Home("files", affinity, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
 			t.Errorf("an owner that comes back: %s, %v", bridgetest.Text(m), err)
+		}
+	})
+}
+
+// A call to an owner that is known does not need the store. An owner that refuses it once, as one does that is not
+// sure for a moment, is asked again (S-060).
+func TestStoreAway(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		const affinity = "stateless\x00"
+		if !a.Owns(t.Context(), "files", affinity) {
+			t.Fatal("not the owner")
+		}
+		call := func() {
+			t.Helper()
+			if m, err := b.Home("files", affinity, local{b}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at a"` {
+				t.Errorf("%v without the store: %s, %v", b.o.Node.State(), bridgetest.Text(m), err)
+			}
+		}
+		call()
+		open := func() { // by what it asks the owner; there is no tunnel here
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			before := b.asked.Load()
+			_, _ = b.Shared("files", nil, true, &server{}).Open(ctx, &bridge.Caller{}, bridge.Nobody{})
+			if b.asked.Load() == before {
+				t.Error("an opening has not asked the owner that is known")
+			}
+		}
+		if !a.Owns(t.Context(), "files", "") {
+			t.Fatal("not the owner")
+		}
+		open()
+		a.w.answers(session.ErrUnavailable)
+		n := 0
+		b.calls = func(cluster.Member) error {
+			if n++; n%3 == 0 {
+				return peer.ErrElsewhere
+			}
+			return nil
+		}
+		for since := time.Now(); time.Since(since) < 5*lease; time.Sleep(lease / 10) {
+			call()
+		}
+		open()
+		a.w.answers(nil)
+		call()
+	})
+}
+
+// A call waits for the lease of an owner that has died, also where nobody knows that owner, and where the store
+// gives no answer at first. Then it succeeds, however many wait. A shared connection of sessions opens as soon (S-030).
+func TestOwnerDies(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		starts time.Duration // after the death, when the instance that is called starts; 0 for one that has known the owner
+		fails  bool          // the store gives no answer at first
+		within time.Duration
+	}{
+		{"known", 0, false, lease + time.Second},
+		{"at a new instance", lease / 2, false, lease + time.Second},
+		{"at an instance that never saw the owner", lease, false, 2*lease + time.Second}, // it may miss a first beat
+		{"the store fails", 0, true, lease + time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in(t, func(t *testing.T, a, to *instance) {
+				const stateless = "stateless\x00"
+				if !a.Owns(t.Context(), "files", stateless) || !a.Owns(t.Context(), "files", "") {
+					t.Fatal("not the owner")
+				}
+				call := func() error {
+					_, err := to.Home("files", stateless, local{to}).Call(t.Context(), request(t, "tools/call"))
+					return err
+				}
+				open := func() error {
+					up, err := to.Shared("files", nil, true, &server{}).Open(t.Context(), &bridge.Caller{}, bridge.Nobody{})
+					if err != nil {
+						return err
+					}
+					return up.Close(t.Context())
+				}
+				if err := call(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(lease / 4)
+				died := time.Now()
+				a.w.set(a, true)
+				if c.starts > 0 {
+					time.Sleep(c.starts)
+					to = a.w.start("c")
+					<-to.o.Node.Joined()
+				}
+				to.calls = func(m cluster.Member) error {
+					if m.ID == "a" {
+						return &peer.Unsent{Err: errors.New("refused")}
+					}
+					return nil
+				}
+				if c.fails {
+					a.w.answers(session.ErrUnavailable)
+					time.AfterFunc(lease/6, func() { a.w.answers(nil) })
+				}
+				done := make(chan error)
+				const many = 100
+				for range many {
+					go func() { done <- call() }()
+					go func() { done <- open() }()
+				}
+				for range 2 * many {
+					if err := <-done; err != nil {
+						t.Errorf("%v after the death: %v", time.Since(died), err)
+					}
+				}
+				if took := time.Since(died); took > c.within {
+					t.Errorf("the last waited for %v", took)
+				}
+			})
+		})
+	}
+}
+
+// An instance that alone does not reach the store refuses calls whose owner it does not know.
+func TestIsolatedRefuses(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		a.w.set(b, true)
+		time.Sleep(2 * lease)
+		began := time.Now()
+		if _, err := b.Home("files", "stateless\x00", local{b}).Call(t.Context(), request(t, "tools/call")); !errors.Is(err, bridge.ErrUnavailable) {
+			t.Errorf("a call of an instance that is %v: %v", b.o.Node.State(), err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it was refused after %v", took)
 		}
 	})
 }
