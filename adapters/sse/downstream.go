@@ -332,12 +332,19 @@ func (p *peer) batch(w http.ResponseWriter, r *http.Request, body *httpio.Body) 
 	defer body.Free()
 	elements, err := jsonrpc.Split(body.Bytes())
 	s := p.current()
+	fault := ""
 	switch {
 	case err != nil:
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	case s == nil || s.Revision() > era.Rev20250326 || len(elements) == 0 || len(elements) > gateway.MaxBatch:
-		http.Error(w, "a batch is not possible here: send one message in each POST", http.StatusBadRequest)
+		fault = err.Error()
+	case s == nil:
+		fault = gateway.TooEarly
+	case s.Revision() > era.Rev20250326:
+		fault = gateway.NoBatches(s.Revision(), "in each POST")
+	default:
+		fault = gateway.BatchSize(len(elements))
+	}
+	if fault != "" {
+		http.Error(w, fault, http.StatusBadRequest)
 		return
 	}
 	batch := gateway.Batch{}

@@ -57,3 +57,21 @@ func TestBatchSameID(t *testing.T) {
 		}
 	})
 }
+
+// A batch that is refused says why: it is too large, or the revision has none.
+func TestBatchRefused(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+		for _, test := range []struct{ revision, batch, want string }{
+			{"2025-03-26", "[" + strings.Repeat(ping+",", 100) + ping + "]", "a batch has 1 to 100 messages"},
+			{"2025-03-26", "[]", "a batch has 1 to 100 messages"},
+			{"2025-06-18", "[" + ping + "]", "batches do not exist in revision 2025-06-18: send one message in each POST"},
+		} {
+			c := r.begin(test.revision)
+			if a := c.Do("POST", c.endpoint, test.batch).Wait(); a.Status() != 400 || strings.TrimSpace(a.Body()) != test.want {
+				t.Errorf("%.40s: %d %s, want 400 %s", test.batch, a.Status(), a.Body(), test.want)
+			}
+			c.Leave()
+		}
+	})
+}

@@ -181,8 +181,8 @@ func (p *peer) batch(line []byte, t *text) {
 		fault = gateway.TooEarly
 	case s.Revision() > era.Rev20250326:
 		fault = gateway.NoBatches(s.Revision(), onEach)
-	case len(elements) == 0 || len(elements) > gateway.MaxBatch:
-		fault = fmt.Sprintf("a batch has 1 to %d messages", gateway.MaxBatch)
+	default:
+		fault = gateway.BatchSize(len(elements))
 	}
 	batch := gateway.Batch{}
 	answered := false

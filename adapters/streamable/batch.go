@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
-	"strconv"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
@@ -31,14 +30,15 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 		return
 	}
 	p := d.find(server, w, r, nil, body.Bytes())
-	switch {
-	case p == nil:
+	if p == nil {
 		return
-	case p.Revision() > era.Rev20250326:
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, gateway.NoBatches(p.Revision(), inEach))
-		return
-	case len(elements) == 0 || len(elements) > gateway.MaxBatch:
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "a batch has 1 to "+strconv.Itoa(gateway.MaxBatch)+" messages")
+	}
+	fault := gateway.BatchSize(len(elements))
+	if p.Revision() > era.Rev20250326 {
+		fault = gateway.NoBatches(p.Revision(), inEach)
+	}
+	if fault != "" {
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, fault)
 		return
 	}
 	all, faults, modern := partition(elements, offered)
@@ -48,9 +48,25 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 	}
 	var calls []*jsonrpc.Message
 	for _, m := range all {
+		if m.IsRequest() {
+			calls = append(calls, m)
+		}
+	}
+	st := newStream(p, postPrefix, len(calls)+len(faults))
+	st.as, st.batch = as, true
+	for _, f := range faults {
+		st.answer(f, nil)
+	}
+	for _, m := range calls {
+		st.answering(m)
+	}
+	for _, m := range all { // in their order: a cancellation may be about a call before it
 		switch {
 		case m.IsRequest():
-			calls = append(calls, m)
+			if free := body.Keep(); !p.call(st, m, gateway.EnvelopeOf(r), free) {
+				free()
+				st.answer(jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, gone, nil), nil)
+			}
 		case m.IsNotification():
 			e := gateway.EnvelopeOf(r)
 			p.Notify(m, &e)
@@ -61,20 +77,6 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 	if len(calls)+len(faults) == 0 {
 		w.WriteHeader(http.StatusAccepted)
 		return
-	}
-	st := newStream(p, postPrefix, len(calls)+len(faults))
-	st.as, st.batch = as, true
-	for _, f := range faults {
-		st.answer(f, nil)
-	}
-	for _, m := range calls {
-		st.answering(m)
-	}
-	for _, m := range calls {
-		if free := body.Keep(); !p.call(st, m, gateway.EnvelopeOf(r), free) {
-			free()
-			st.answer(jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeInvalidRequest, gone, nil), nil)
-		}
 	}
 	st.reply(w, r, false)
 }

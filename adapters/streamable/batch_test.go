@@ -41,3 +41,19 @@ func TestBatchCounts(t *testing.T) {
 		}
 	})
 }
+
+// A cancellation within a batch reaches a call before it, as it does over other transports. What has no answer then
+// is accepted without a body.
+func TestBatchCancels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{})
+		c := r.begin("2025-03-26")
+		const cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`
+		if a := c.post("[" + call("2", "wait", "1") + "," + cancelled + "]").Wait(); a.Status() != 202 || a.Body() != "" {
+			t.Errorf("the cancelled call was answered %d %s", a.Status(), a.Body())
+		}
+		if a := c.post(`[{"jsonrpc":"2.0","id":3,"method":"ping"},` + call("2", "wait", "1") + "," + cancelled + "]").Wait(); a.Status() != 200 || a.Body() != `[{"jsonrpc":"2.0","id":3,"result":{}}]` {
+			t.Errorf("the batch was answered %d %s", a.Status(), a.Body())
+		}
+	})
+}

@@ -128,6 +128,7 @@ func (s *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
 	case <-late:
 	case <-r.Context().Done():
 		s.end()
+		refuseHalf(w)
 		return
 	}
 	if s.as.json && s.ended() && s.log() == nil {

@@ -55,6 +55,12 @@ func send(w http.ResponseWriter, parts ...[]byte) {
 	_ = rc.SetWriteDeadline(time.Time{})
 }
 
+// refuseHalf answers a client that has disconnected before anything was written. Only one that has closed its own
+// side alone reads it: HTTP cannot tell the two apart, and an empty 200 would pass for an answer.
+func refuseHalf(w http.ResponseWriter) {
+	refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the connection was closed on your side before the answer: keep it open until then")
+}
+
 func refuseBody(w http.ResponseWriter, err error) {
 	if invalid, ok := errors.AsType[*jsonrpc.InvalidError](err); ok {
 		refuse(w, http.StatusBadRequest, invalid.ID, invalid.Code(), invalid.Error())
@@ -94,6 +100,7 @@ func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool 
 			s.beginStream()
 		case <-r.Context().Done():
 			s.disconnected() // the call goes on
+			refuseHalf(w)
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"strconv"
 	"sync"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -70,6 +71,14 @@ func Early(m *jsonrpc.Message) *jsonrpc.Message {
 
 // MaxBatch limits the messages of one batch (2025-03-26).
 const MaxBatch = 100
+
+// BatchSize returns why a batch cannot have n messages, or an empty string.
+func BatchSize(n int) string {
+	if n == 0 || n > MaxBatch {
+		return "a batch has 1 to " + strconv.Itoa(MaxBatch) + " messages"
+	}
+	return ""
+}
 
 // NoBatches returns the error text for a batch in a revision without batches. each names the place
 // of a single message.

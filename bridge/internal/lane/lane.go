@@ -19,11 +19,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
+	"github.com/mcp-bridge/bridge/internal/list"
 )
 
 // Lane is an Upstream that opens its connection on demand, and again after a loss or an idle close. It restores
@@ -223,7 +226,24 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 
 // perform makes the call on the connection.
 func (l *Lane) perform(ctx context.Context, c *conn, r *bridge.Request) (*jsonrpc.Message, error) {
-	return l.o.Tracing.Call(ctx, l.o.Name, c.up, r)
+	a, err := l.o.Tracing.Call(ctx, l.o.Name, c.up, r)
+	if err == nil && a.Error != nil && r.Method == list.Templates.Method() {
+		a = withoutTemplates(a, c.up.Server())
+	}
+	return a, err
+}
+
+// withoutTemplates returns an empty list in place of the error of a server that announces resources and does not know
+// the method for templates. Many do, and some clients show such a server as failed.
+func withoutTemplates(a *jsonrpc.Message, s *bridge.Greeting) *jsonrpc.Message {
+	if gjson.GetBytes(a.Error, "code").Int() != jsonrpc.CodeMethodNotFound || !gjson.GetBytes(s.Capabilities, list.Templates.Capability()).Exists() {
+		return a
+	}
+	result := `{"resourceTemplates":[]}`
+	if s.Modern() {
+		result = `{"resultType":"complete","ttlMs":0,"cacheScope":"private","resourceTemplates":[]}`
+	}
+	return a.Replaced([]byte(result))
 }
 
 // full reports whether one more URI would exceed the limit on subscriptions.
