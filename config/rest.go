@@ -240,7 +240,7 @@ func unencrypted(at string) bool {
 // sent is a value from the environment, and the section that sends it.
 type sent struct{ where, value string }
 
-// noteSent stores values from the environment in headers or queries of an HTTP API.
+// noteSent stores values from the environment in headers, queries or arguments of an HTTP API.
 func (d *decoder) noteSent(x *strict.Slot, whole string, values []string) {
 	if len(values) == 0 || !strings.Contains(x.Section.Where, ": rest: ") {
 		return
@@ -248,7 +248,8 @@ func (d *decoder) noteSent(x *strict.Slot, whole string, values []string) {
 	switch {
 	case x.Label == "base_url", x.Label == "request": // only the query of an address
 		_, whole, _ = strings.Cut(whole, "?")
-	case strings.HasPrefix(x.Label, "headers: "), strings.HasPrefix(x.Label, "query: "):
+	case strings.HasPrefix(x.Label, "headers: "), strings.HasPrefix(x.Label, "query: "),
+		strings.Contains(x.Section.Where, ": args: ") && (x.Label == "value" || strings.HasPrefix(x.Label, "value: ")):
 	default:
 		return
 	}

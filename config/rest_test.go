@@ -39,12 +39,14 @@ func TestRestSecrets(t *testing.T) {
     rest:
       openapi: https://api.example.com/openapi.json
       base_url: "https://${HOST}"
-      tools: { op: { query: { q: ["${Q}"] }, body: { b: "${BODY}" } } }
+      tools: { op: { query: { q: ["${Q}"] }, body: { b: "${BODY}" }, args: { r: { value: "${R}" } } } }
+      args: { s: { value: { in: "${S}" } } }
+      rules: [{ match: { tag: a }, args: { t: { value: "${T}" } } }]
 `), env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"CODE A C K D", "Q"} {
+	for i, want := range []string{"CODE A C K D", "Q R S T"} {
 		got := strings.ReplaceAll(strings.Join(c.Servers[i].Rest.Secrets, " "), "value-of-", "")
 		if got != want {
 			t.Errorf("secrets of %s: %s, want %s", c.Servers[i].Name, got, want)

@@ -216,9 +216,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	if m.doc != nil {
 		e.operations = len(m.doc.Operations)
 	}
-	if a.c.noServer(m) {
-		e.nowhere = a.c.errNoServer()
-	}
+	e.nowhere = a.c.nowhere(m)
 	err = a.compare(first, e, m)
 	if !first {
 		err = cmp.Or(err, e.nowhere)
@@ -462,8 +460,7 @@ type Report struct {
 }
 
 // Inspect reads the document, if it is a file, and reports the resulting tools. It makes no
-// connection. The error is of type Faults for faults in Config.Tools, and ErrNoServer if no call
-// could be made.
+// connection. The error is of type Faults for faults in Config.Tools.
 func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, error) {
 	if address.IsHTTP(c.OpenAPI) {
 		_, err := c.readOverlays()
@@ -485,8 +482,9 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	}
 	if len(m.faults) > 0 {
 		return nil, m.faults
-	} else if c.noServer(m) {
-		return nil, c.errNoServer()
+	}
+	if err := c.nowhere(m); err != nil {
+		return nil, err
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	source, err := c.newSource(m, name, &o, nil)
@@ -515,16 +513,13 @@ func lostKeys(lost []*openapi.Operation) []string {
 	return all
 }
 
-// ErrNoServer reports that neither the document nor Config.BaseURL names a server.
-var ErrNoServer = errors.New("does not say where the API is (servers)")
-
-func (c *Config) errNoServer() error {
-	return fmt.Errorf("openapi is %q, which %w: add base_url: URL", c.OpenAPI, ErrNoServer)
-}
-
-// noServer reports whether there are operations, none of which has a server. A document at a URL has
-// the server that it came from.
-func (c *Config) noServer(m *material) bool {
-	return c.BaseURL == "" && !address.IsHTTP(c.OpenAPI) && len(m.all) > 0 && len(m.doc.Servers) == 0 &&
-		!slices.ContainsFunc(m.doc.Operations, func(op *openapi.Operation) bool { return len(op.Servers) > 0 })
+// nowhere says why no tool can be called: neither the document nor Config.BaseURL names a server.
+func (c *Config) nowhere(m *material) error {
+	if m.reach == nil || len(m.all) == 0 {
+		return nil
+	}
+	if why := m.reach.Nowhere(); why != nil {
+		return fmt.Errorf("openapi is %q, which %w: add base_url: URL", c.OpenAPI, why)
+	}
+	return nil
 }

@@ -46,7 +46,10 @@ func TestBeginMistakes(t *testing.T) {
 		{"a document beside a catalogue", func(c *Config) { c.OpenAPI, c.Catalog.URL = "rig_test.go", site.URL }, "rig_test.go"},
 		{"an overlay of a document elsewhere", func(c *Config) { c.OpenAPI, c.Overlays = site.URL, []string{"gone.yaml"} }, "overlays: gone.yaml"},
 		{"a catalogue", func(c *Config) { c.Catalog.File = "rig_test.go" }, "catalogue"},
-		{"no address", func(c *Config) { c.BaseURL, c.OpenAPI = "", file(t, "openapi: 3.1.0\npaths: { /x: { get: {} } }\n") }, ErrNoServer.Error()},
+		{"no address", func(c *Config) { c.BaseURL, c.OpenAPI = "", file(t, "openapi: 3.1.0\npaths: { /x: { get: {} } }\n") }, "does not say where the API is (servers): add base_url"},
+		{"a relative address", func(c *Config) {
+			c.BaseURL, c.OpenAPI = "", file(t, "openapi: 3.1.0\nservers: [{ url: /v1 }]\npaths: { /x: { get: {} } }\n")
+		}, `(servers: "/v1" is relative, and the document is not at a URL): add base_url`},
 	} {
 		api := newAPI(t)
 		c := api.pets()

@@ -26,13 +26,14 @@ func TestConceal(t *testing.T) {
 	t.Cleanup(echo.Close)
 	const doc = `openapi: 3.0.0
 paths:
-  /a: { get: { operationId: a, parameters: [{ name: token, in: header, required: true, schema: { type: string } }, { name: api_key, in: query, schema: { type: string } }, { name: team, in: query, schema: { type: string } }] } }
+  /a: { get: { operationId: a, parameters: [{ name: token, in: header, required: true, schema: { type: string } }, { name: api_key, in: query, schema: { type: string } }, { name: team, in: query, schema: { type: string } }, { name: tenant, in: query, schema: { type: string } }, { name: zone, in: header, schema: { type: string } }, { name: site, in: cookie, schema: { type: string } }] } }
 `
 	c := Config{
 		OpenAPI: file(t, doc), BaseURL: echo.URL,
 		Headers: map[string]string{"X-Static": "from-environment-1", "X-Short": "pin7", "X-Plain": "plain-text-header"},
-		Secrets: []string{"from-environment-1", "pin7", "from-environment-2", "from-environment-3", "from-environment-4"},
-		Args:    []toolset.Arg{{Name: "token", Value: []byte(`"value-of-token-1"`)}, {Name: "api_key", Value: []byte(`"value-of-key-1"`)}, {Name: "team", Value: []byte(`"blue-team"`)}},
+		Secrets: []string{"from-environment-1", "pin7", "from-environment-2", "from-environment-3", "from-environment-4", "from-environment-5", "zon7", "sit7"},
+		Args: []toolset.Arg{{Name: "token", Value: []byte(`"value-of-token-1"`)}, {Name: "api_key", Value: []byte(`"value-of-key-1"`)}, {Name: "team", Value: []byte(`"blue-team"`)},
+			{Name: "tenant", Value: []byte(`"from-environment-5"`)}, {Name: "zone", Value: []byte(`"zon7"`)}, {Name: "site", Value: []byte(`"sit7"`)}},
 		Tools: []toolset.Entry{
 			{Key: "a", Headers: map[string]string{"X-Entry": "v=from-environment-2"}, Query: []byte(`{"x":"from-environment-3","y":"plain"}`)},
 			{Key: "own", Request: "GET /own?code=from-environment-4&z=1"},
@@ -40,7 +41,7 @@ paths:
 	}
 	a := adapter(t, c, Options{})
 	up := connectAs(t, a, nil)
-	secrets := []string{"from-environment", "pin7", "value-of-"}
+	secrets := []string{"from-environment", "pin7", "zon7", "sit7", "value-of-"}
 	for _, name := range []string{"a", "own"} {
 		plan, err := a.Plan(t.Context(), name, []byte("{}"))
 		if err != nil {

@@ -47,7 +47,7 @@ type Config struct {
 	// Headers are sent with every request.
 	Headers map[string]string `yaml:"headers"`
 	// Secrets are further values to mask, wherever they are sent. For a file, they are the values
-	// from the environment in its headers, its queries and its base_url.
+	// from the environment in its headers, its queries, its arguments and its base_url.
 	Secrets []string `yaml:"-"`
 	// Remarks logs every oddity of the document as a warning, for bridges that serve only this
 	// document.

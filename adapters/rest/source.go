@@ -89,6 +89,7 @@ func (e *edition) left() bool {
 // material is the input of an edition.
 type material struct {
 	doc       *openapi.Document
+	reach     *wire.Reach // nil if the settings are wrong
 	tools     []*toolset.Tool
 	resources []*resource
 	all       []*toolset.Tool // includes the tools that clients do not see
@@ -127,11 +128,10 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		})
 		m.warnings = append(slices.Clone(doc.Warnings), m.warnings...)
 	}
-	var reach *wire.Reach
 	if options, err := c.wireOptions(m, name, o); err == nil {
-		reach, _ = wire.NewReach(options) // newSource reports the error
+		m.reach, _ = wire.NewReach(options) // newSource reports the error
 	}
-	m.tools, m.faults = c.combine(m.doc, imported, reach)
+	m.tools, m.faults = c.combine(m.doc, imported, m.reach)
 	if m.doc != nil {
 		m.faults = append(m.faults, toolset.ExposeFaults(m.doc, rules)...)
 	}
@@ -139,6 +139,9 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		return nil, err
 	}
 	m.all = slices.Clone(m.tools)
+	if text := c.wanted(m, o); text != "" {
+		m.warnings = append(m.warnings, openapi.Warning{File: filepath.Base(c.OpenAPI), Text: text})
+	}
 	c.setMaskingAndCache(m.all, o)
 	c.resources(m, name)
 	if c.ReadOnly {
@@ -148,6 +151,24 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !o.Shows(t.Name) })
 	}
 	return m, nil
+}
+
+// wanted says that operations need credentials, and that nothing in the configuration could be one.
+func (c *Config) wanted(m *material, o *Options) string {
+	if m.reach == nil || m.doc == nil || c.Auth.Default != nil || len(c.Auth.Schemes)+len(c.Headers)+len(o.Forward) > 0 || c.CertFile != "" {
+		return ""
+	}
+	way, n := "", 0
+	for _, t := range m.all {
+		if one := m.reach.Wanted(t.Operation); one != "" {
+			way = cmp.Or(way, one)
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d operations need credentials, and none are set: add %s", n, len(m.all), way)
 }
 
 // documentError says why a document is unusable.

@@ -2,6 +2,9 @@ package rest
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -277,6 +280,62 @@ func TestWrongOverrides(t *testing.T) {
 	}
 	if got != want {
 		t.Errorf("faults:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// A missing credential is named with its setting, by check and by the result of a refused call.
+func TestAuthWanted(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	t.Cleanup(api.Close)
+	doc := file(t, `openapi: 3.0.0
+components: { securitySchemes: { key: { type: apiKey, in: header, name: X-Key }, token: { type: http, scheme: bearer }, id: { type: apiKey, in: query, name: id } } }
+paths:
+  /a: { get: { operationId: a, security: [{ key: [] }, { token: [] }], parameters: [{ name: q, in: query, schema: { type: string } }] } }
+  /b: { get: { operationId: b, security: [{ key: [], id: [] }] } }
+  /c: { get: { operationId: c, security: [{}, { key: [] }] } }
+  /d: { get: { operationId: d } }
+`)
+	const way = "auth: { key: { value: KEY } } (--header 'X-Key: KEY'), or auth: { token: { bearer: TOKEN } } (--header 'Authorization: Bearer TOKEN')"
+	c := Config{OpenAPI: doc, BaseURL: api.URL}
+	r, err := c.Inspect(t.Context(), "api", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(r.Warnings), "[api.yaml: 2 of 4 operations need credentials, and none are set: add "+way+"]"; got != want {
+		t.Errorf("warnings %s, want %s", got, want)
+	}
+	up := connectAs(t, adapter(t, c, Options{}), nil)
+	for tool, want := range map[string]string{
+		"a": "401 Unauthorized from GET /a\nThe operation needs credentials, and the bridge has none for it. Its operator can set " + way + ".",
+		"b": "401 Unauthorized from GET /b\nThe operation needs credentials, and the bridge has none for it. Its operator can set auth: { key: { value: KEY }, id: { value: KEY } }.",
+		"c": "401 Unauthorized from GET /c", "d": "401 Unauthorized from GET /d",
+	} {
+		if got, _ := call(t, up, tool, "{}"); got != want {
+			t.Errorf("%s: %s\nwant %s", tool, got, want)
+		}
+	}
+	for _, set := range []Config{{Headers: map[string]string{"X-Key": "k"}}, {Auth: Auth{Default: &wire.Credential{Bearer: "k"}}}} {
+		set.OpenAPI, set.BaseURL = c.OpenAPI, c.BaseURL
+		if r, err := set.Inspect(t.Context(), "api", Options{}); err != nil || len(r.Warnings) > 0 {
+			t.Errorf("with credentials: %v %v", r.Warnings, err)
+		}
+		if got, _ := call(t, connectAs(t, adapter(t, set, Options{}), nil), "a", "{}"); got != "401 Unauthorized from GET /a" {
+			t.Errorf("refused credentials: %s", got)
+		}
+	}
+}
+
+// A document without an address, or with a relative one, has tools that cannot be called.
+func TestToolsWithoutAddress(t *testing.T) {
+	for _, servers := range []string{"", "servers: [{ url: /v1 }]\n"} {
+		a := adapter(t, Config{OpenAPI: file(t, "openapi: 3.0.0\n"+servers+"paths: { /a: { get: { operationId: a } } }\n")}, Options{})
+		up := connectAs(t, a, nil)
+		if got := names(t, up); got != "a" {
+			t.Errorf("tools = %s", got)
+		}
+		if got, bad := call(t, up, "a", "{}"); !bad || !strings.Contains(got, "does not say where the API is") || !strings.Contains(got, "--base-url") {
+			t.Errorf("%q: %s", servers, got)
+		}
 	}
 }
 

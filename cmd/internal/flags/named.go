@@ -40,7 +40,7 @@ func Named(err error, given string) error {
 			all = append(all, errors.New(text))
 			continue
 		}
-		line = strings.Replace(line, "(servers): add base_url: URL", "(servers): pass --base-url URL", 1)
+		line = strings.Replace(line, "): add base_url: URL", "): pass --base-url URL", 1)
 		m := ofKey.FindStringSubmatch(line)
 		switch {
 		case m != nil && m[1] == "listen" && given != "":

@@ -155,8 +155,8 @@ func (e *Entry) maskedQuery() []string {
 }
 
 // secretValues calls found with each configured value of a parameter that is probably a secret, by
-// its name.
-func (t *Tool) secretValues(found func(p *openapi.Parameter, value string)) {
+// its name or, if holds is not nil, by the value.
+func (t *Tool) secretValues(holds func(value string) bool, found func(p *openapi.Parameter, value string)) {
 	own := t.Shared.Args
 	if t.Entry != nil {
 		own = slices.Concat(own, t.Entry.Args)
@@ -166,8 +166,9 @@ func (t *Tool) secretValues(found func(p *openapi.Parameter, value string)) {
 			continue
 		}
 		for _, a := range t.Call.Arguments {
-			if p := a.Parameter; a.Name == own[i].Name && p != nil && (p.In == openapi.InQuery && secretParameter(p.Name) || p.In != openapi.InQuery && secretHeader(p.Name)) {
-				found(p, gjson.ParseBytes(own[i].Value).String())
+			p, value := a.Parameter, gjson.ParseBytes(own[i].Value).String()
+			if a.Name == own[i].Name && p != nil && (p.In == openapi.InQuery && secretParameter(p.Name) || p.In != openapi.InQuery && secretHeader(p.Name) || holds != nil && holds(value)) {
+				found(p, value)
 			}
 		}
 	}
@@ -195,10 +196,13 @@ func (t *Tool) Conceal(secrets []string) {
 			t.Description = t.Request()
 		}
 	}
-	t.secretValues(func(p *openapi.Parameter, _ string) {
-		if p.In == openapi.InHeader {
+	t.secretValues(holds, func(p *openapi.Parameter, _ string) {
+		switch p.In {
+		case openapi.InHeader:
 			t.Settings.Masked = append(t.Settings.Masked, http.CanonicalHeaderKey(p.Name))
-		} else if p.In == openapi.InQuery {
+		case openapi.InCookie:
+			t.Settings.Masked = append(t.Settings.Masked, "Cookie")
+		case openapi.InQuery:
 			t.Settings.MaskedQuery = append(t.Settings.MaskedQuery, p.Name)
 		}
 	})
@@ -211,6 +215,6 @@ func (t *Tool) Secrets() []string {
 	if t.Published != nil {
 		all = t.Published.Secrets()
 	}
-	t.secretValues(func(_ *openapi.Parameter, value string) { all = append(all, value) })
+	t.secretValues(nil, func(_ *openapi.Parameter, value string) { all = append(all, value) })
 	return all
 }

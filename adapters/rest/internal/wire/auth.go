@@ -224,6 +224,60 @@ func (k *keyring) forOperation(op *openapi.Operation) []use {
 	return []use{*k.dflt}
 }
 
+// Wanted says how to set credentials for an operation that needs some and has none; empty otherwise.
+func (r *Reach) Wanted(op *openapi.Operation) string {
+	if r.o.Document == nil || len(op.Security) == 0 || len(r.keys.forOperation(op)) > 0 {
+		return ""
+	}
+	var ways []string
+	for _, one := range op.Security {
+		way := r.wayOf(one)
+		if way == "" {
+			return "" // it needs none, or a certificate
+		}
+		if !slices.Contains(ways, way) {
+			ways = append(ways, way)
+		}
+	}
+	return strings.Join(ways, ", or ")
+}
+
+// wayOf says how to set the credentials of one alternative; empty if that cannot be said.
+func (r *Reach) wayOf(alternative openapi.Requirement) string {
+	if len(alternative) == 0 {
+		return ""
+	}
+	var settings, flags []string
+	for _, one := range alternative {
+		i := slices.IndexFunc(r.o.Document.Schemes, func(s *openapi.SecurityScheme) bool { return s.Name == one.Name })
+		if i < 0 {
+			return ""
+		}
+		setting, header := "", ""
+		switch s := r.o.Document.Schemes[i]; {
+		case s.Type == "apiKey" && s.In == openapi.InHeader:
+			setting, header = "value: KEY", s.Param+": KEY"
+		case s.Type == "apiKey":
+			setting = "value: KEY"
+		case s.Type == "http" && s.Scheme == "basic":
+			setting, header = "user: NAME, password: PASSWORD", "Authorization: Basic BASE64"
+		case s.Type == "http", s.Type == "oauth2", s.Type == "openIdConnect":
+			setting, header = "bearer: TOKEN", "Authorization: Bearer TOKEN"
+		default:
+			return ""
+		}
+		settings = append(settings, one.Name+": { "+setting+" }")
+		if header != "" {
+			flags = append(flags, "--header '"+header+"'")
+		}
+	}
+	way := "auth: { " + strings.Join(settings, ", ") + " }"
+	if len(flags) == len(alternative) {
+		way += " (" + strings.Join(flags, " ") + ")"
+	}
+	return way
+}
+
 // taken reports whether a credential has an encoded name in a place.
 func (k *keyring) taken(in openapi.Place, encoded string) bool {
 	is := func(u use) bool { return u.place == in && param.Escape(u.name, param.Unreserved) == encoded }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,6 +29,9 @@ func (s *Source) declined(p *Plan, a *answer) []byte {
 	lines := []string{s.statusLine(a.status, p)}
 	if said := s.errorMessage(&p.settings, a); said != "" {
 		lines = append(lines, said)
+	}
+	if way := s.reach.Wanted(p.op); a.status == http.StatusUnauthorized && way != "" && !p.authorized() {
+		lines = append(lines, "The operation needs credentials, and the bridge has none for it. Its operator can set "+way+".")
 	}
 	if told, ok := remote.RetryAfter(a.header); ok {
 		lines = append(lines, "Try again in "+seconds(told)+".")

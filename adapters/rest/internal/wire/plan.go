@@ -67,6 +67,16 @@ func (p *Plan) forwards(name string) bool {
 	return slices.ContainsFunc(p.forwarded, func(own string) bool { return openapi.SameHeader(own, name) })
 }
 
+// authorized reports whether a header of the request is probably a credential.
+func (p *Plan) authorized() bool {
+	for name := range p.Header {
+		if Sensitive(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // used is a token that a request carries, with its credential.
 type used struct {
 	use   *use

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -31,9 +32,9 @@ type Reach struct {
 func NewReach(o *Options) (*Reach, error) {
 	r := &Reach{o: o}
 	var err error
-	// Without a server of its own, an API's operations may still name theirs.
-	if r.home, err = server(o.Document, nil, o); err != nil && (o.BaseURL != "" || o.Document == nil || len(o.Document.Servers) > 0) {
-		return nil, err
+	r.home, err = server(o.Document, nil, o)
+	if _, none := errors.AsType[Nowhere](err); err != nil && (!none || o.Document == nil) {
+		return nil, err // without a server of its own, an API's operations may still name theirs
 	}
 	if r.home.URL != nil && !r.home.remote {
 		r.operator = origins{r.home.URL}
@@ -73,6 +74,21 @@ func (r *Reach) server(op *openapi.Operation) (endpoint, error) {
 		return server(r.o.Document, op, r.o)
 	}
 	return r.home, nil
+}
+
+// Nowhere returns why no operation of the document has a server; nil if one has.
+func (r *Reach) Nowhere() error {
+	if r.o.Document == nil || r.home.URL != nil {
+		return nil
+	}
+	_, err := server(r.o.Document, nil, r.o)
+	none, _ := errors.AsType[Nowhere](err)
+	for _, op := range r.o.Document.Operations {
+		if _, err := r.server(op); err == nil {
+			return nil
+		}
+	}
+	return none
 }
 
 // Home returns the origin of the API's own server; empty if there is none.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/net/idna"
@@ -44,7 +45,7 @@ func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint,
 		}
 	}
 	if len(servers) == 0 {
-		return endpoint{}, errors.New("the document does not say where the API is (servers): pass --base-url URL, or set base_url in the file")
+		return endpoint{}, errNowhere("")
 	}
 	text, filled, err := expand(servers[0], o.Variables)
 	if err != nil {
@@ -57,12 +58,29 @@ func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint,
 	if !ref.IsAbs() {
 		at, err := url.Parse(doc.Location)
 		if err != nil || !address.IsHTTP(doc.Location) {
-			return endpoint{}, fmt.Errorf("the server %q is relative, and the document was not read from a URL: set base_url", text)
+			return endpoint{}, errNowhere(text)
 		}
 		ref = at.ResolveReference(ref)
 	}
 	u, err := base(ref.String())
 	return endpoint{URL: u, remote: servers[0].Remote, public: servers[0].Public, filled: filled}, err
+}
+
+func errNowhere(relative string) error {
+	return fmt.Errorf("the document %w: pass --base-url URL, or set base_url in the file", Nowhere(relative))
+}
+
+// Nowhere is why a document has no address for the API: its only address is relative, or it has none
+// (an empty text).
+type Nowhere string
+
+// Error implements error.
+func (n Nowhere) Error() string {
+	why := ""
+	if n != "" {
+		why = ": " + strconv.Quote(string(n)) + " is relative, and the document is not at a URL"
+	}
+	return "does not say where the API is (servers" + why + ")"
 }
 
 // expand puts the values of variables into a server's address. filled reports that configured
