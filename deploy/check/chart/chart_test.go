@@ -429,6 +429,12 @@ func container(c core.Container, pod core.PodSpec) (found []string) {
 	case s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem:
 		fault("the container may write everywhere")
 	}
+	if !slices.ContainsFunc(c.VolumeMounts, func(m core.VolumeMount) bool { return m.MountPath == "/tmp" && !m.ReadOnly }) {
+		fault("no folder /tmp can be written, which npx, uvx and Python need")
+	}
+	if slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, "--log-level") }) {
+		fault("an argument sets the log level, so that log_level of the file never counts")
+	}
 	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
 		fault("the token of the service account is mounted")
 	}
@@ -658,6 +664,8 @@ func TestBroken(t *testing.T) {
 		{"_helpers.tpl", "httpHeaders: [{ name: Host, value: localhost }]", "", "probe"},
 		{"_helpers.tpl", `"${CLUSTER_SECRET}"`, `"of-everybody"`, "looks like a secret"},
 		{"_helpers.tpl", "- { name: tmp, mountPath: /tmp }", "- { name: temp, mountPath: /tmp }", "no volume"},
+		{"_helpers.tpl", "- { name: tmp, mountPath: /tmp }", "- { name: tmp, mountPath: /var/tmp }", "no folder /tmp"},
+		{"_helpers.tpl", "- --log-format=", "- --log-level=info\n    - --log-format=", "log_level of the file never counts"},
 		{"networkpolicy.yaml", "port: mcp", "port: http", "which no pod has"},
 		{"networkpolicy.yaml", `{{- concat ($p.from | default (list (dict "podSelector" dict))) $p.metricsFrom | toYaml | nindent 8 }}`, "[]", "lets everybody in"},
 		{"pdb.yaml", `{{- include "mcp-bridge.selector" . | nindent 6 }}`, "{ app: other }", "PodDisruptionBudget does not select"},

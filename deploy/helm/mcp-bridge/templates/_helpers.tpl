@@ -134,6 +134,7 @@ the first host. */}}
 {{- $c := deepCopy $v.config }}
 {{- $_ := set $c "listen" (printf ":%d" (int $v.port)) }}
 {{- $_ := set $c "drain" (printf "%ds" (int $v.drain)) }}
+{{- $_ := set $c "log_level" ($c.log_level | default $v.logLevel) }}
 {{- $rules := $c.access | default list }}
 {{- range $v.access }}
 {{- $rules = append $rules (merge (dict "name" .name "token_file" (printf "/run/secrets/mcp-bridge/%s" .name)) (.rule | default dict)) }}
@@ -192,7 +193,6 @@ httpGet:
     - serve
     - -c
     - /etc/mcp-bridge/bridge.yaml
-    - --log-level={{ $v.logLevel }}
     - --log-format={{ $v.logFormat }}
     {{- if $v.insecure }}
     - --insecure

@@ -20,6 +20,7 @@ key }, and volumeMounts. All but config have defaults.
 {{- $auth := $v.auth | default dict }}
 {{- $c := deepCopy $v.config }}
 {{- $_ := set $c "listen" (printf ":%d" (int ($v.port | default 8808))) }}
+{{- $_ := set $c "log_level" ($c.log_level | default $v.logLevel | default "info") }}
 {{- if $auth.enabled }}
 {{- $_ := set $c "access" (append ($c.access | default list) (dict "name" "clients" "token_file" "/run/secrets/mcp-bridge/token")) }}
 {{- else if not $c.access }}
@@ -41,7 +42,6 @@ key }, and volumeMounts. All but config have defaults.
     - serve
     - -c
     - /etc/mcp-bridge/bridge.yaml
-    - --log-level={{ $v.logLevel | default "info" }}
     - --log-format=json
     {{- if $v.insecure }}
     - --insecure
@@ -78,6 +78,7 @@ key }, and volumeMounts. All but config have defaults.
     {{- if $auth.enabled }}
     - { name: mcp-keys, mountPath: /run/secrets/mcp-bridge, readOnly: true }
     {{- end }}
+    - { name: mcp-tmp, mountPath: /tmp }
     - { name: mcp-home, mountPath: /var/lib/mcp-bridge }
     {{- with $v.volumeMounts }}{{ toYaml . | nindent 4 }}{{ end }}
 {{- end }}
@@ -86,6 +87,8 @@ key }, and volumeMounts. All but config have defaults.
 {{- $auth := .values.auth | default dict }}
 - name: mcp-config
   configMap: { name: {{ include "bridge.sidecar.name" . }} }
+- name: mcp-tmp
+  emptyDir: {}
 - name: mcp-home
   emptyDir: {}
 {{- if $auth.enabled }}
