@@ -56,6 +56,7 @@ func parse(name, dir string, data []byte, env func(string) (string, bool)) (*Con
 		c.secrets = d.Secrets
 	}
 	if dir != "" {
+		d.checkReadable(name)
 		c.digestFiles()
 	}
 	for _, w := range d.Warnings.Sorted() {

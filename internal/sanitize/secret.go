@@ -1,6 +1,7 @@
 package sanitize
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -22,4 +23,14 @@ func IsSecret(name string) bool {
 		return r
 	}, strings.ToLower(name))
 	return name == "auth" || name == "pwd" || name == "pin" || slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(name, part) })
+}
+
+// secretValue matches secrets under any name: keys of well-known services, and passwords in
+// addresses.
+var secretValue = regexp.MustCompile(`^((?i:bearer|basic) \S{8}|sk-|rk_|pk_live|gh[opsu]_|github_pat_|glpat-|xox[a-z]-|xapp-|AKIA|AIza|ya29\.|eyJ|hf_|npm_|lin_api_|ntn_|secret_)|://[^/\s:@]*:[^/\s@]+@`)
+
+// LooksSecret reports whether a value of that name, which may be empty, looks like a secret.
+func LooksSecret(name, value string) bool {
+	name = strings.ToLower(name)
+	return IsSecret(name) || strings.HasSuffix(name, "key") || strings.HasSuffix(name, "auth") || secretValue.MatchString(value)
 }
