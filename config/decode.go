@@ -38,6 +38,8 @@ type decoder struct {
 	off       []string           // servers with enabled: false
 	proxy     *strict.Entry      // the key mcpProxy of TBXark's mcp-proxy
 	tokens    []int              // lines of the tokens in such a file
+	argument  string             // the argument before the next one
+	secret    *strict.Slot       // the first secret that the file itself has; nil without one
 }
 
 func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {

@@ -97,6 +97,7 @@ func headerRule(to string) string {
 var loaderPrefixes = []string{
 	"LD_", "DYLD_", "GCONV_", "GLIBC_", "BASH", "NODE_", "NPM_", "BUN_", "DENO_", "PIP_", "UV_", "PYTHON", "PERL", "RUBY", "GEM_", "BUNDLE_",
 	"JAVA_", "JDK_", "MAVEN_", "GRADLE_", "DOTNET_", "RUSTC_", "CARGO_", "GIT_", "SSL_", "XDG_",
+	"SSH_", "LESS", "CONDA_", "KRB5", "AWS_ENDPOINT_URL",
 	"LUA_", "PHP_INI_", "OPENSSL_", "ERL_", "ELIXIR_ERL_", "R_PROFILE", "R_ENVIRON", "R_LIBS", "JULIA_",
 }
 
@@ -110,10 +111,12 @@ func variableRule(to string) string {
 	case slices.ContainsFunc(loaderPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }),
 		strings.HasSuffix(name, "_PROXY"), slices.Contains([]string{
 			"PATH", "PATHEXT", "COMSPEC", "HOME", "TMPDIR", "TMP", "TEMP", "SHELL", "SHELLOPTS", "IFS", "ENV", "PS4", "PROMPT_COMMAND",
-			"EDITOR", "VISUAL", "PAGER", "BROWSER", "CLASSPATH", "_JAVA_OPTIONS", "GOFLAGS", "RUSTFLAGS",
+			"EDITOR", "VISUAL", "PAGER", "BROWSER", "CLASSPATH", "_JAVA_OPTIONS", "RUSTFLAGS", "VIRTUAL_ENV",
+			"GOFLAGS", "GOPROXY", "GOENV", "GOPATH", "GOROOT", "GOBIN", "GOTOOLCHAIN", "GOWORK", "GOINSECURE", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GONOSUMCHECK", "GOSUMDB", "GOAUTH", "GOVCS", "GOCACHEPROG",
 			// The choice of credentials is the operator's, too.
 			"PHPRC", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "KUBECONFIG", "DOCKER_HOST", "DOCKER_CONFIG",
-			"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "HOSTALIASES",
+			"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE", "HOSTALIASES", "GNUPGHOME", "GOOGLE_APPLICATION_CREDENTIALS",
+			"MYSQL_HOME", "PGSERVICE", "PGSERVICEFILE", "PGSYSCONFDIR", "PGPASSFILE", "PGSSLCERT", "PGSSLKEY", "PGSSLROOTCERT",
 		}, name):
 		return `becomes a variable by which a client could change what the server runs: choose another one after "as"`
 	}

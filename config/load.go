@@ -60,6 +60,7 @@ func (d *decoder) parse(data []byte) (*Config, error) {
 		c.secrets = d.Secrets
 	}
 	if d.dir != "" {
+		d.checkReadable(d.File)
 		c.digestFiles()
 	}
 	for _, w := range d.Warnings.Sorted() {

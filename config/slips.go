@@ -74,6 +74,7 @@ func OfShell(text string) (home, variable bool) {
 // checkLiteral looks for parts of a text that only a shell would replace. They are a fault in a
 // path and a warning elsewhere. Messages do not show the values, which may be secrets.
 func (d *decoder) checkLiteral(x *strict.Slot, text string) error {
+	d.noteSecret(x, text)
 	home, variable := OfShell(text)
 	const braces = "$NAME has no meaning here: write ${NAME}, with braces"
 	label, _, _ := strings.Cut(x.Label, ": item ")

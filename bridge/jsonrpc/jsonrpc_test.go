@@ -84,6 +84,8 @@ func TestParseUTF8(t *testing.T) {
 		{request("1.5"), "a string or an integer", CodeInvalidRequest, "1.5"},
 		{request("1.0"), "a string or an integer", CodeInvalidRequest, "1.0"},
 		{request("1e2"), "a string or an integer", CodeInvalidRequest, "1e2"},
+		{request("1e999"), "a string or an integer", CodeInvalidRequest, ""}, // the client could not read it in the answer
+		{request("1" + strings.Repeat("0", 400)), "a string or an integer", CodeInvalidRequest, ""},
 		{request("-1E2"), "a string or an integer", CodeInvalidRequest, "-1E2"},
 		{`{"jsonrpc":"2.0","id":1.5,"result":{}}`, "", 0, ""}, // nobody's answer, which is no fault
 		{`{"jsonrpc":"2.0","id":7,"method":"a` + "\xff" + `"}`, "not JSON: it is not UTF-8", CodeParse, "7"},

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode"
@@ -370,7 +371,7 @@ func parse(b []byte) (m *Message, wide bool, err error) {
 	if what := m.check(&s); what != "" {
 		e := &InvalidError{What: what}
 		if validID(m.ID) {
-			e.ID = bytes.Clone(m.ID)
+			e.ID = known(m.ID)
 		}
 		return nil, false, e
 	}
@@ -404,7 +405,7 @@ func ParseUTF8(b []byte) (*Message, error) {
 	case wide && !utf8.Valid(b):
 		return nil, notUTF8(m.ID)
 	case m.IsRequest() && !stringOrInteger(m.ID):
-		return nil, &InvalidError{ID: bytes.Clone(m.ID), What: idRule + ", as in 15: no fraction and no exponent"}
+		return nil, &InvalidError{ID: known(m.ID), What: idRule + ", as in 15: no fraction and no exponent"}
 	case m.IsRequest() && strings.ContainsFunc(m.Method, unicode.IsControl):
 		return nil, &InvalidError{ID: bytes.Clone(m.ID), What: "method must not have control characters"}
 	case m.IsRequest() && misspelled(m.Method):
@@ -449,9 +450,10 @@ func notUTF8(id []byte) error {
 
 const idRule = "id must be a string or an integer"
 
-// stringOrInteger reports whether raw, a string or a number, is a string or written as an integer.
+// stringOrInteger reports whether raw, a string or a number, is a string or written as an integer that fits into
+// a number of other programs.
 func stringOrInteger(raw []byte) bool {
-	return raw[0] == '"' || !bytes.ContainsAny(raw, ".eE")
+	return raw[0] == '"' || len(raw) < 300 && !bytes.ContainsAny(raw, ".eE")
 }
 
 // misspelled reports whether a method differs only in case from one whose name or uri access rules check.
@@ -467,6 +469,17 @@ func misspelled(method string) bool {
 // validID reports whether raw is a string or a number.
 func validID(raw []byte) bool {
 	return len(raw) > 0 && (raw[0] == '"' || raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9')
+}
+
+// known returns a copy of a valid id for the answer to an invalid message. A number that is beyond all others, such as
+// 1e999, is omitted: its sender could not read it in an answer.
+func known(id []byte) []byte {
+	if id[0] != '"' {
+		if _, err := strconv.ParseFloat(string(id), 64); err != nil {
+			return nil
+		}
+	}
+	return bytes.Clone(id)
 }
 
 // check returns the fault of the envelope, or "".

@@ -72,7 +72,7 @@ func FuzzVisible(f *testing.F) {
 }
 
 // A text that may be random looks like a secret, one of words and versions does not.
-func TestLooksSecret(t *testing.T) {
+func TestMayBeSecret(t *testing.T) {
 	for text, want := range map[string]bool{
 		"npx": false, "@modelcontextprotocol/server-filesystem@2025.11.25": false, "/srv/data/2026-11-21": false, "claude-sonnet-4-20250514": false,
 		"A tool that gets the things of a customer": false, "ghcr.io/acme/tool:v1.2.3": false, "listAllProjectsOfOrganization": false, "openapi-3.1.json": false,
@@ -80,8 +80,8 @@ func TestLooksSecret(t *testing.T) {
 		"550e8400-e29b-41d4-a716-446655440000": true, "Bearer x": true, "12345678901234567890": true, "a/9f8e7d6c5b4a39281706f5e4d3c2b1a0/b": true, "dGhpcyBpcyBhIHNlY3JldA==": true,
 		"-----BEGIN PRIVATE KEY-----": true,
 	} {
-		if got := sanitize.LooksSecret(text); got != want {
-			t.Errorf("LooksSecret(%q) = %t", text, got)
+		if got := sanitize.MayBeSecret(text); got != want {
+			t.Errorf("MayBeSecret(%q) = %t", text, got)
 		}
 	}
 }

@@ -33,9 +33,9 @@ var secretLook = regexp.MustCompile(`(?i)\b(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pa
 // run matches a part of a text that may be random.
 var run = regexp.MustCompile(`[A-Za-z0-9+=]{16,}`)
 
-// LooksSecret reports whether a text may contain a key, a token or a password, by its form. It misses those that look
+// MayBeSecret reports whether a text may contain a key, a token or a password, by its form. It misses those that look
 // like words.
-func LooksSecret(text string) bool {
+func MayBeSecret(text string) bool {
 	if secretLook.MatchString(text) {
 		return true
 	}
@@ -43,4 +43,14 @@ func LooksSecret(text string) bool {
 		digits := strings.IndexFunc(part, func(r rune) bool { return '0' <= r && r <= '9' }) >= 0
 		return digits || strings.ContainsAny(part, "+=")
 	})
+}
+
+// secretValue matches secrets under any name: keys of well-known services, and passwords in
+// addresses.
+var secretValue = regexp.MustCompile(`^((?i:bearer|basic) \S{8}|sk-|rk_|pk_live|gh[opsu]_|github_pat_|glpat-|xox[a-z]-|xapp-|AKIA|AIza|ya29\.|eyJ|hf_|npm_|lin_api_|ntn_|secret_)|://[^/\s:@]*:[^/\s@]+@`)
+
+// LooksSecret reports whether a value of that name, which may be empty, looks like a secret.
+func LooksSecret(name, value string) bool {
+	name = strings.ToLower(name)
+	return IsSecret(name) || strings.HasSuffix(name, "key") || strings.HasSuffix(name, "auth") || secretValue.MatchString(value)
 }

@@ -10,10 +10,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// secretValue matches secrets under any name: keys of well-known services, and passwords in
-// addresses.
-var secretValue = regexp.MustCompile(`^((?i:bearer|basic) \S{8}|sk-|rk_|pk_live|gh[opsu]_|github_pat_|glpat-|xox[a-z]-|xapp-|AKIA|AIza|ya29\.|eyJ|hf_|npm_|lin_api_|ntn_|secret_)|://[^/\s:@]*:[^/\s@]+@`)
-
 // looksSecret reports whether a value may be a secret. A reference to a variable is none,
 // but its default may be.
 func looksSecret(name, value string) bool {
@@ -24,8 +20,7 @@ func looksSecret(name, value string) bool {
 	if value == "" || bare != value && len(strings.TrimSpace(strings.TrimPrefix(bare, "Bearer"))) < 4 {
 		return false
 	}
-	name = strings.ToLower(strings.TrimLeft(name, "-"))
-	return sanitize.IsSecret(name) || strings.HasSuffix(name, "key") || strings.HasSuffix(name, "auth") || secretValue.MatchString(bare)
+	return sanitize.LooksSecret(strings.TrimLeft(name, "-"), bare)
 }
 
 // secret replaces a secret by a reference to a variable. The variable gets that name if it is unused.

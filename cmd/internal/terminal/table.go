@@ -11,7 +11,11 @@ type Table struct {
 // Add adds a row, with a cell for each column.
 func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// Format returns the table with each line indented. Cells become single lines. A line longer
+// maxCell bounds the width of a cell: each other cell of its column is filled up to that.
+const maxCell = 256
+
+// Format returns the table with each line indented. Cells become single lines, and lose what is
+// beyond maxCell, except in the last column. A line longer
 // than width loses the end of its last column; 0 means no limit. bold formats the heading; it
 // may be nil.
 func (t *Table) Format(indent string, width int, bold func(string) string) string {
@@ -21,7 +25,9 @@ func (t *Table) Format(indent string, width int, bold func(string) string) strin
 	widths := make([]int, len(t.Head))
 	for _, row := range t.rows {
 		for i := range row {
-			row[i] = OneLine(row[i])
+			if row[i] = OneLine(row[i]); i < len(row)-1 {
+				row[i] = Cut(row[i], maxCell)
+			}
 			widths[i] = max(widths[i], Columns(row[i]))
 		}
 	}

@@ -37,4 +37,8 @@ func TestTable(t *testing.T) {
 	if got := tab.Format("  ", 28, nil); got != want {
 		t.Errorf("the table is\n%s\nwant\n%s", got, want)
 	}
+	tab.Add(strings.Repeat("x", 200_000), "", "")
+	if got := tab.Format("  ", 0, nil); len(got) > 2000 {
+		t.Errorf("with a long name, the table has %d bytes", len(got))
+	}
 }

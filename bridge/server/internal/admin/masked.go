@@ -157,7 +157,7 @@ func text(s string) string {
 	switch {
 	case strings.Contains(s, "://"):
 		return address(s)
-	case sanitize.LooksSecret(s):
+	case sanitize.MayBeSecret(s):
 		return hidden
 	}
 	return s
@@ -234,7 +234,7 @@ func address(s string) string {
 		if i > 0 {
 			b.WriteByte('/')
 		}
-		if sanitize.LooksSecret(part) {
+		if sanitize.MayBeSecret(part) {
 			part = hidden
 		}
 		b.WriteString(part)

@@ -1,0 +1,70 @@
+package config
+
+import (
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+	"github.com/mcp-bridge/bridge/internal/strict"
+)
+
+// secretKeys are the keys whose values are secrets.
+var secretKeys = []string{"token", "secret", "secrets", "password", "bearer", "secret_key", "session_token"}
+
+// flagValue matches an argument such as --token=VALUE, NAME=VALUE or a header.
+var flagValue = regexp.MustCompile(`^-{0,2}([A-Za-z_][\w.-]*)(?:=|:\s*)(.*)$`)
+
+// noteSecret looks for secrets that are written in the file, without a variable.
+func (d *decoder) noteSecret(x *strict.Slot, text string) {
+	before := d.argument
+	if d.argument = ""; strings.HasPrefix(x.Label, "args: item ") {
+		d.argument = text
+	}
+	if strings.Contains(text, "${") || text == "" {
+		return
+	}
+	label, item, _ := strings.Cut(x.Label, ": ")
+	switch label {
+	case "args":
+		name, value := strings.TrimLeft(before, "-"), text
+		if name == before || strings.HasPrefix(text, "-") || x.Label == "args: item 1" {
+			name = ""
+		}
+		if p := flagValue.FindStringSubmatch(text); p != nil {
+			name, value = p[1], p[2]
+		}
+		if !sanitize.LooksSecret("", text) && !secretArgument(name, value) {
+			return
+		}
+		d.Warn(x.Line, "%s%s looks like a secret, and everybody on this machine can see the arguments of programs: if the server takes it from a variable, set that in env, as ${NAME}", x.Section.Where, x.Label)
+	case "env", "headers":
+		if !sanitize.LooksSecret(item, text) {
+			return
+		}
+	default:
+		if !slices.Contains(secretKeys, label) {
+			return
+		}
+	}
+	if d.secret == nil {
+		d.secret = x
+	}
+}
+
+// secretArgument reports whether the value of a flag may be a secret, and not its path, its length or its limit.
+func secretArgument(name, value string) bool {
+	return len(value) >= 8 && !strings.ContainsAny(value[:1], "/.") && strings.Trim(value, "0123456789") != "" && sanitize.LooksSecret(name, value)
+}
+
+// checkReadable warns of a file with secrets that everybody can read.
+func (d *decoder) checkReadable(path string) {
+	if d.secret == nil || runtime.GOOS == "windows" {
+		return
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
+		d.Warn(d.secret.Line, "%s%s is a secret, and everybody on this machine can read the file: chmod o-r it, or take the secret from the environment, as ${NAME}", d.secret.Section.Where, d.secret.Label)
+	}
+}
