@@ -63,14 +63,18 @@ func (s *Server) Warnings() []string {
 	return all
 }
 
-// remarks returns warnings about credentials and forwarded headers of a server.
+// remarks returns warnings about a container without standard input, and about credentials and forwarded
+// headers of a server.
 func (s *Server) remarks() (all breaches) {
+	if s.Stdio != nil && closedContainer(s.Stdio) {
+		all.add("stdio: args", "run a container without -i: it gets no standard input, and ends at once; write run, -i")
+	}
 	if s.Rest != nil {
 		return s.restRemarks()
 	}
 	c, kind := s.Remote(), "http"
 	if c == nil {
-		return nil
+		return all
 	}
 	if s.SSE != nil {
 		kind = "sse"

@@ -125,6 +125,33 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// A container without -i gets no standard input, and ends at once.
+func TestClosedContainer(t *testing.T) {
+	for _, test := range []struct {
+		command string
+		want    bool
+	}{
+		{"docker run --rm mcp/fetch", true},
+		{"/usr/bin/docker container run mcp/fetch", true},
+		{"podman run -d --env=x -e API mcp/fetch", true},
+		{"docker run -i --rm mcp/fetch", false},
+		{"docker run --rm -ti mcp/fetch", false},
+		{"docker run --interactive mcp/fetch", false},
+		{"docker exec -i x mcp", false},
+		{"docker compose run fetch", false},
+		{"docker mcp gateway run", false},
+		{"docker", false},
+		{"npx -y run", false},
+	} {
+		words := strings.Fields(test.command)
+		s := DefaultServer("a", "")
+		s.Stdio = &stdio.Config{Command: words[0], Args: words[1:]}
+		if got := s.Warnings(); len(got) > 0 != test.want || test.want && !strings.HasPrefix(got[0], "stdio: args run a container without -i") {
+			t.Errorf("%s: warnings %q, want one: %t", test.command, got, test.want)
+		}
+	}
+}
+
 func TestEndsInSSE(t *testing.T) {
 	for _, test := range []struct {
 		url  string

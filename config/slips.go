@@ -51,6 +51,24 @@ func (d *decoder) checkCommandLine(sec *strict.Section, c *stdio.Config) {
 	sec.Marks["command"] = m
 }
 
+// closedContainer reports whether a command is docker run without -i.
+func closedContainer(c *stdio.Config) bool {
+	program := strings.TrimSuffix(c.Command[strings.LastIndexAny(c.Command, `/\`)+1:], ".exe")
+	args := c.Args
+	if len(args) > 0 && args[0] == "container" {
+		args = args[1:]
+	}
+	if !slices.Contains([]string{"docker", "podman", "nerdctl"}, program) || len(args) == 0 || args[0] != "run" {
+		return false
+	}
+	return !slices.ContainsFunc(args[1:], func(arg string) bool {
+		return withInput.MatchString(arg) // among the arguments of the image, too: only docker knows where they begin
+	})
+}
+
+// withInput matches a flag of docker run that keeps standard input open, alone or with others.
+var withInput = regexp.MustCompile(`^(--interactive(=true)?|-[dtPq]*i.*)$`)
+
 func quoted(words []string) []string {
 	all := make([]string, len(words))
 	for i, word := range words {

@@ -204,7 +204,7 @@ func (m *Message) appendParams(dst, token []byte) []byte {
 }
 
 // Payload returns the name of a response's payload member, and its raw JSON in pieces appended to dst. It avoids
-// a copy on wires that allow line breaks.
+// a copy on wires that allow line breaks. It may panic if m is no response.
 func (m *Message) Payload(dst [][]byte) (member string, raw [][]byte) {
 	if m.Error != nil {
 		return "error", append(dst, m.Error)

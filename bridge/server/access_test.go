@@ -97,11 +97,12 @@ func TestAccessDenied(t *testing.T) {
 			if tc.status != 401 {
 				continue
 			}
-			challenge := `Bearer realm="mcp-bridge"`
+			challenge, key := `Bearer realm="mcp-bridge"`, "missing"
 			if tc.wrong {
+				key = "wrong"
 				challenge += `, error="invalid_token"`
 			}
-			const body = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"this needs a key: send the header Authorization: Bearer KEY or X-API-Key: KEY","data":{"bridge":"unauthorized"}}}`
+			body := `{"jsonrpc":"2.0","error":{"code":-32600,"message":"` + key + ` key: send the header Authorization: Bearer KEY or X-API-Key: KEY","data":{"bridge":"unauthorized"}}}`
 			if got := a.Header().Get("WWW-Authenticate"); got != challenge || a.Body.String() != body {
 				t.Errorf("%s %s with %s: WWW-Authenticate %q, want %q; body %s", e.method, e.path, tc.name, got, challenge, a.Body)
 			}
@@ -370,7 +371,7 @@ func TestAccessGrants(t *testing.T) {
 			{aliceKey, "/mcp", "two__echo", 200, `"result"`},
 			{bobKey, "/one/mcp", "echo", 200, `"error":{"code":-32602,"message":"Unknown tool: echo"}`},
 			{bobKey, "/one/mcp", "steps", 200, `"result"`},
-			{bobKey, "/two/mcp", "steps", 404, `"error":{"code":-32600,"message":"nothing is served here; MCP is at /mcp, /one/mcp"}`},
+			{bobKey, "/two/mcp", "steps", 404, `"error":{"code":-32600,"message":"not found; MCP endpoints: /mcp, /one/mcp"}`},
 			{bobKey, "/mcp", "one__steps", 200, `"result"`},
 			{bobKey, "/mcp", "one__echo", 200, `"error":{"code":-32602,"message":"Unknown tool: one__echo"}`},
 			{bobKey, "/mcp", "two__steps", 200, `"error":{"code":-32602,"message":"Unknown tool: two__steps"}`},

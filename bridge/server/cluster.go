@@ -186,7 +186,7 @@ func (i *instance) tag() string {
 func (i *instance) begin(ctx context.Context) error {
 	l, err := i.kept.listen(ctx, i.c.Listen, i.c.Lease)
 	if err != nil {
-		return fmt.Errorf("cluster: listen on %s: %w (choose another address with cluster: listen:)", i.c.Listen, err)
+		return cannotListen(i.c.Listen, err, "cluster: listen:")
 	}
 	i.log.Debug("listening for other instances", "address", l.Addr().String())
 	go i.peers.Listen(l)

@@ -693,7 +693,7 @@ func TestWhoami(t *testing.T) {
 			{"/whoami?for=https://evil.example.com", eng(i, "ann", here+"/one/mcp", time.Hour), 401, "not for this resource (" + here + ")"},
 			{"/whoami", eng(i, "ann", here, -time.Hour), 401, "the token has expired"},
 			{"/whoami", as(i.Token(here)), 403, "no access rule admits this user"},
-			{"/whoami", nil, 401, "this needs a key or a token"},
+			{"/whoami", nil, 401, "missing key or token"},
 		} {
 			a := r.Do("GET", tc.path, "", tc.who...).Wait()
 			body := strings.NewReplacer("\n", "", "  ", "", `": `, `":`).Replace(a.Body())

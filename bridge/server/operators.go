@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 
@@ -20,7 +19,7 @@ func (s *Server) listenForOperators(ctx context.Context) (err error) {
 	}
 	var lc net.ListenConfig
 	if s.operators, err = lc.Listen(ctx, "tcp", config.Address(at)); err != nil {
-		return fmt.Errorf("listen on %s: %w (choose another address with console_listen:, port 0 picks a free one)", at, err)
+		return cannotListen(at, err, "console_listen:, or port 0 for any free one")
 	}
 	return nil
 }

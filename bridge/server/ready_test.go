@@ -167,14 +167,14 @@ func TestReadyText(t *testing.T) {
 func TestReadyTextFailing(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	st := gateway.Status{
-		Name: "one", State: "failing", Reason: "it fails", Since: now.Add(-time.Minute), Last: "it\n fails " + strings.Repeat("x", 400), LastAt: now.Add(-2 * time.Second),
+		Name: "one", State: "failing", Reason: "it fails", Since: now.Add(-time.Minute), Last: "it\n fails " + strings.Repeat("x", 700), LastAt: now.Add(-2 * time.Second),
 		Breaker: "open", RetryAt: now.Add(3 * time.Second), Trips: 1,
 		Cache: cache.Status{Entries: 2, Bytes: 10, Oldest: 90 * time.Minute, Stale: true},
 	}
 	r := newRig(t, nil, "one")
 	all := &readiness{Reason: "no server works", Whole: &load{}, Servers: []state{r.s.state(&st)}}
 	lines := strings.Split(all.table(now), "\n")
-	if want := regexp.MustCompile(`^one +failing +1m0s +stdio +- +0 +0 +0 +0 +open for 3s +2, 1h30m0s old, stale +\(2s ago\) it fails x{291}…$`); lines[0] != "not ready: no server works" || !want.MatchString(lines[4]) {
+	if want := regexp.MustCompile(`^one +failing +1m0s +stdio +- +0 +0 +0 +0 +open for 3s +2, 1h30m0s old, stale +\(2s ago\) it fails x{141} … x{450}$`); lines[0] != "not ready: no server works" || !want.MatchString(lines[4]) {
 		t.Errorf("table:\n%s", strings.Join(lines, "\n"))
 	}
 }

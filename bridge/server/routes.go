@@ -316,7 +316,7 @@ func (t *tree) unknown(c *gin.Context) {
 	w, r := of(c)
 	caller := auth.Principal(r.Context())
 	if t.s.access.Keyed() && caller == "" {
-		answer.Refuse(w, http.StatusNotFound, "nothing is served here")
+		answer.Refuse(w, http.StatusNotFound, "not found")
 		return
 	}
 	base := t.s.outside(r) + t.base
@@ -326,7 +326,7 @@ func (t *tree) unknown(c *gin.Context) {
 			all = append(all, base+"/"+name+"/mcp")
 		}
 	}
-	answer.Refuse(w, http.StatusNotFound, "nothing is served here; MCP is at "+strings.Join(all, ", "))
+	answer.Refuse(w, http.StatusNotFound, "not found; MCP endpoints: "+strings.Join(all, ", "))
 }
 
 // takes reports whether a method is among those allowed.

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/sse"
@@ -378,9 +379,17 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", config.Address(s.c().Listen))
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w (choose another address with --listen or listen:, port 0 picks a free one)", s.c().Listen, err)
+		return nil, cannotListen(s.c().Listen, err, "--port or listen:, or port 0 for any free one")
 	}
 	return l, nil
+}
+
+// cannotListen returns the error of an address. other says how to choose another one.
+func cannotListen(at string, err error, other string) error {
+	if reason, ok := errors.AsType[syscall.Errno](err); ok { // without the words of the library around it
+		err = reason
+	}
+	return fmt.Errorf("cannot listen on %s: %w: choose another address with %s", at, err, other)
 }
 
 // Serve serves on l until ctx ends. Then it refuses new calls, waits for calls in flight as long as the

@@ -276,7 +276,11 @@ func (r *Reloader) reload(requested bool) (*Result, error) {
 		}
 	}
 	r.now.Store(s)
-	r.o.Log.Info("configuration reloaded", "file", r.o.File, "changes", len(changes), "what", clipped(lines))
+	if len(changes) == 0 {
+		r.o.Log.Info("configuration read again: nothing has changed", "file", r.o.File)
+	} else {
+		r.o.Log.Info("configuration reloaded", "file", r.o.File, "changes", len(changes), "what", clipped(lines))
+	}
 	if len(s.Pending) > 0 {
 		r.o.Log.Warn("some changes of the configuration need a restart", "keys", strings.Join(s.Pending, ", "))
 	}
@@ -314,7 +318,7 @@ func (r *Reloader) failed(err error, requested bool) {
 		for _, f := range faults {
 			r.o.Log.Error("fault of the configuration", "err", f.String())
 		}
-		text = s.LastError
+		text = strings.TrimSuffix(s.LastError, ": see the log")
 	}
 	r.now.Store(&s)
 	r.o.Log.Error("the configuration was not reloaded: nothing has changed", "file", r.o.File, "err", text)

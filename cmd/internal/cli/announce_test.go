@@ -49,7 +49,7 @@ func TestAnnounceConsole(t *testing.T) {
 			}
 		}
 		var out strings.Builder
-		announce(&out, &c, at, operators, tc.json)
+		announce(&out, &c, at, operators, tc.json, true)
 		if got := out.String(); tc.want == "" && strings.Contains(got, "console") || !strings.Contains(got, tc.want) || !strings.Contains(got, "/mcp") {
 			t.Errorf("%s: %q, want %q in it", tc.name, got, tc.want)
 		}
@@ -80,7 +80,7 @@ func TestAnnounceHeaders(t *testing.T) {
 		c.Access, c.OAuth = tc.access, tc.oauth
 		for _, asJSON := range []bool{false, true} {
 			var out strings.Builder
-			announce(&out, &c, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8808}, nil, asJSON)
+			announce(&out, &c, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8808}, nil, asJSON, true)
 			got := out.String()
 			if strings.Contains(got, "Authorization") != (tc.header && !asJSON) || strings.Contains(got, "sign in") != (tc.want != "" && !asJSON) || !asJSON && !strings.Contains(got, tc.want) {
 				t.Errorf("%s: %s, want headers: %t, %q", tc.name, got, tc.header, tc.want)

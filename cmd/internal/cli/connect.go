@@ -33,8 +33,9 @@ func newConnectOn(l *flags.Log, stdout, stderr io.Writer, isTerminal func(any) b
 	var program flags.Program
 	var limits flags.Limits
 	cmd := &cobra.Command{
-		Use:   "connect [flags] [TARGET | -- COMMAND [ARGS...]]",
-		Short: "Be a stdio server that passes everything on to another server",
+		Use:        "connect [flags] [TARGET | -- COMMAND [ARGS...]]",
+		SuggestFor: []string{"proxy"},
+		Short:      "Be a stdio server that passes everything on to another server",
 		Long: `connect is for clients that can only start programs. It is a stdio server that
 passes everything on to another server. In a client's configuration:
 
@@ -164,7 +165,7 @@ of that variable, which keeps it out of the list of processes.`,
 
 // connectFile reads the configuration file, and keeps the named server of it, or all.
 func connectFile(file string, named bool, target []string) (*config.Config, error) {
-	c, err := flags.Target(file, named, "name a URL, or a file with -c", target...)
+	c, err := flags.Target(file, named, target...)
 	if err != nil {
 		return nil, err
 	}

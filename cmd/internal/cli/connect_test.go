@@ -325,8 +325,8 @@ func TestConnectMistakes(t *testing.T) {
 		args   []string
 		stderr string // a part of it
 	}{
-		{"no target and no file", nil, "there is no target, and no bridge.yaml"},
-		{"a name and no file", []string{"one"}, `"one" is no URL, and there is no bridge.yaml`},
+		{"no target and no file", nil, "no target: there is no bridge.yaml here. Give a URL"},
+		{"a name and no file", []string{"one"}, `unknown target "one": there is no bridge.yaml here. Give a URL`},
 		{"a file that is not there", []string{"-c", filepath.Join(t.TempDir(), "none.yaml")}, "none.yaml"},
 		{"a name that the file has not", []string{"twos", "-c", path}, "did you mean two?"},
 		{"two targets", []string{"one", "two", "-c", path}, "takes one target, but got 2"},

@@ -65,7 +65,7 @@ answers 503, so that a load balancer sends it no new clients, and who is there g
 			if err != nil {
 				return err
 			}
-			if _, err = fmt.Fprintf(stdout, "%s gets no new calls; %d calls are in flight, %d are parked until their client answers\n", sanitize.Text(d.server), left.Calls, left.Parked); err == nil && wait > 0 && left.Calls+left.Parked > 0 {
+			if _, err = fmt.Fprintf(stdout, "%s gets no new calls; %s in flight, %d parked until the client answers\n", sanitize.Text(d.server), count(left.Calls, "call"), left.Parked); err == nil && wait > 0 && left.Calls+left.Parked > 0 {
 				err = exit.With(exit.Timeout, fmt.Errorf("not all calls ended within %v", wait))
 			}
 			return err

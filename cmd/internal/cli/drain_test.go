@@ -24,7 +24,7 @@ func TestDrainCommand(t *testing.T) {
 		stdout, stderr string
 		top            string // of which the first line has that afterwards
 	}{
-		{"drain one --token-env OPS_KEY -c " + config, 0, "one gets no new calls; 0 calls are in flight, 0 are parked until their client answers\n", "", "idle, drained"},
+		{"drain one --token-env OPS_KEY -c " + config, 0, "one gets no new calls; 0 calls in flight, 0 parked until the client answers\n", "", "idle, drained"},
 		{"resume one --token-env OPS_KEY -c " + config, 0, "one gets calls again\n", "", ""},
 		{"drain " + at + " two --for 1h --wait 1m --token-env OPS_KEY", 0, "two gets no new calls", "", "idle, drained"},
 		{"resume " + at + " two --token-env OPS_KEY", 0, "two gets calls again\n", "", ""},
@@ -63,9 +63,9 @@ func TestDrainWait(t *testing.T) {
 			}
 			fmt.Fprintf(w, `{"server":{"calls":%d,"parked_calls":%[1]d}}`, calls)
 		}))
-		wait, want, code := "1m", "0 calls are in flight, 0 are parked", 0
+		wait, want, code := "1m", "0 calls in flight, 0 parked", 0
 		if never {
-			wait, want, code = "10ms", "1 calls are in flight, 1 are parked", exit.Timeout
+			wait, want, code = "10ms", "1 call in flight, 1 parked", exit.Timeout
 		}
 		got, stdout, stderr := in(t, "drain", s.URL, "one", "--wait", wait)
 		if got != code || !strings.Contains(stdout, want) || (stderr != "") != never || !never && asked.Load() != 4 {

@@ -98,9 +98,12 @@ func TestMistakes(t *testing.T) {
 	}{
 		{"unknown command", []string{"nonsense"}, `unknown command "nonsense": see 'mcp-bridge --help'`},
 		{"misspelt command", []string{"chekc"}, "did you mean check?"},
+		{"a command of other programs", []string{"start"}, "did you mean "},
+		{"another command of other programs", []string{"proxy"}, "did you mean "},
+		{"a file as others name it", []string{"serve", "-f", "bridge.yaml"}, "unknown flag -f: write mcp-bridge serve FILE"},
 		{"unknown flag of the program", []string{"--nonsense"}, "unknown flag: --nonsense (see 'mcp-bridge --help')"},
 		{"unknown flag of a command", []string{"serve", "--nonsense"}, "unknown flag: --nonsense (see 'mcp-bridge serve --help')"},
-		{"run with an address", []string{"run", "localhost:3001/mcp"}, "for a remote server write http://localhost:3001/mcp"},
+		{"run with an address", []string{"run", "localhost:3001/mcp"}, "did you mean http://localhost:3001/mcp"},
 		{"run without a command", []string{"run"}, "name the program to run"},
 		{"run with nothing behind --", []string{"run", "--"}, "name the program to run"},
 		{"run with a bad mode", []string{"run", "--share", "some", "--", "cat"}, "must be session, principal, call or all"},
@@ -164,11 +167,11 @@ func TestMistakes(t *testing.T) {
 		{"no bridge.yaml for a bridge", []string{"status"}, "there is no bridge.yaml that says where the bridge is: name its address, as in 'mcp-bridge status http://127.0.0.1:8808', or its file with -c"},
 		{"for another command about it", []string{"reload"}, "as in 'mcp-bridge reload http://127.0.0.1:8808'"},
 		{"a file for a bridge", []string{"status", "-c", missing}, "name a file with -c"},
-		{"no bridge.yaml for a sign-in", []string{"login", "abc"}, `"abc" is no URL, and there is no bridge.yaml in which it could be the name of a server`},
+		{"no bridge.yaml for a sign-in", []string{"login", "abc"}, `unknown target "abc": there is no bridge.yaml here. Give a URL`},
 		{"a sign-in nowhere", []string{"login"}, "name the URL of a server, or a server of the file"},
-		{"an address alone", []string{"localhost:8808"}, "for a remote server write http://localhost:8808"},
-		{"an address as a target", []string{"tools", "localhost:8808/mcp"}, "for a remote server write http://localhost:8808/mcp"},
-		{"an address to sign in at", []string{"login", "localhost:8808/mcp"}, "for a remote server write http://localhost:8808/mcp"},
+		{"an address alone", []string{"localhost:8808"}, "did you mean http://localhost:8808"},
+		{"an address as a target", []string{"tools", "localhost:8808/mcp"}, "did you mean http://localhost:8808/mcp"},
+		{"an address to sign in at", []string{"login", "localhost:8808/mcp"}, "did you mean http://localhost:8808/mcp"},
 		{"two URLs", []string{"connect", "http://a.example.com", "http://b.example.com"}, "for several servers write a configuration file"},
 		{"an OpenAPI document as a configuration", []string{"check", file(t, "api.json", `{"openapi":"3.1.0","info":{},"paths":{}}`)}, "api.json:1: this is an OpenAPI document: serve it with 'mcp-bridge run "},
 		{"a flag of run's for serve", []string{"serve", "--share", "all", missing}, "unknown flag --share: it is a key of a server in the file: share: all"},
@@ -353,7 +356,12 @@ func TestServeOutput(t *testing.T) {
 			}()
 			out := bufio.NewReader(r)
 			var text strings.Builder
-			for !strings.Contains(text.String(), "\n}\n") { // the end of what is to be pasted
+			pasted := test.args[0] == "run" // serve shows it on a terminal
+			end := "\nconsole: "
+			if pasted {
+				end = "\n}\n"
+			}
+			for !strings.Contains(text.String(), end) {
 				line, err := out.ReadString('\n')
 				text.WriteString(line)
 				if err != nil {
@@ -367,14 +375,22 @@ func TestServeOutput(t *testing.T) {
 			}
 			base := regexp.MustCompile(`http://127\.0\.0\.1:[1-9]\d*`).FindString(stdout)
 			for _, path := range test.urls {
-				if want := `"url": "` + base + path + `"`; !strings.Contains(stdout, want) {
+				want := ": " + base + path + " (Streamable HTTP)"
+				if pasted {
+					want = `"url": "` + base + path + `"`
+				}
+				if !strings.Contains(stdout, want) {
 					t.Errorf("stdout = %q, want it to contain %q", stdout, want)
 				}
 			}
 			var paste struct {
 				MCPServers map[string]struct{ Type, URL string } `json:"mcpServers"`
 			}
-			if err := json.Unmarshal([]byte(stdout[strings.Index(stdout, "\n{"):]), &paste); err != nil || len(paste.MCPServers) != len(test.urls) {
+			if !pasted {
+				if strings.Contains(stdout, "{") {
+					t.Errorf("serve without a terminal shows what to paste: %q", stdout)
+				}
+			} else if err := json.Unmarshal([]byte(stdout[strings.Index(stdout, "\n{"):]), &paste); err != nil || len(paste.MCPServers) != len(test.urls) {
 				t.Errorf("the configuration to paste has %d servers and error %v, want %d and none", len(paste.MCPServers), err, len(test.urls))
 			}
 			resp, err := http.Get(base + "/healthz")
@@ -416,7 +432,7 @@ func TestTakenAddress(t *testing.T) {
 	}
 	defer l.Close()
 	code, stdout, stderr := in(t, "run", "--listen", l.Addr().String(), "--", "cat")
-	if code != exit.Failure || stdout != "" || !strings.Contains(stderr, "port 0 picks a free one") {
+	if code != exit.Failure || stdout != "" || !strings.Contains(stderr, "address already in use: choose another address with --port or listen:, or port 0 for any free one") {
 		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, and advice", code, stdout, stderr, exit.Failure)
 	}
 }

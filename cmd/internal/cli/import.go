@@ -181,10 +181,12 @@ func add(im *imports.Import, from string, stdin io.Reader) error {
 	return nil
 }
 
-// listClients prints the clients on this machine that configure servers.
+// listClients prints the clients on this machine that configure servers. None is an error.
 func listClients(stdout io.Writer) error {
 	found := false
+	var seen []string
 	for _, c := range imports.Clients() {
+		seen = append(seen, c.Paths...)
 		for _, name := range c.Files {
 			data, err := files.Read(name, imports.MaxFile+1)
 			if err != nil {
@@ -199,8 +201,7 @@ func listClients(stdout io.Writer) error {
 		}
 	}
 	if !found {
-		fmt.Fprintln(stdout, "No known client with servers found. Name a file: mcp-bridge import FILE")
-		return nil
+		return fmt.Errorf("no MCP client configuration found: name a file, as in 'mcp-bridge import FILE'. Looked at:\n  %s", strings.Join(seen, "\n  "))
 	}
 	fmt.Fprintln(stdout, "\nTo import: mcp-bridge import CLIENT -o bridge.yaml")
 	return nil

@@ -55,7 +55,7 @@ func TestImport(t *testing.T) {
 		{"one that the user has disabled", []string{"import", "claude-code"}, 0, "enabled: false\n    stdio:\n      command: theirs", ""},
 		{"none of them", []string{"import", "config.json", "--only", "none"}, exit.Usage, "", "--only none: no such server"},
 		{"to a file", []string{"import", "config.json", "-o", "new.yaml"}, 0, "new.yaml: 2 servers (files, other). Try: mcp-bridge check -c new.yaml\n", ""},
-		{"not over a file", []string{"import", "config.json", "-o", "new.yaml"}, exit.Usage, "", "new.yaml is there already"},
+		{"not over a file", []string{"import", "config.json", "-o", "new.yaml"}, exit.Usage, "", "new.yaml already exists"},
 		{"over a file", []string{"import", "config.json", "-o", "new.yaml", "--force"}, 0, "new.yaml: 2 servers", ""},
 		{"into a file", []string{"import", "config.json", "--only", "other", "-o", "ours.yaml", "--merge"}, 0, "ours.yaml: 1 server (other). Try: mcp-bridge check -c ours.yaml\n", ""},
 		{"its variables", []string{"import", "config.json", "--only", "files", "-o", "ours.yaml", "--merge", "--env-file", "secrets.env"}, 0, "ours.yaml: 1 server (files)", "./secrets.env has the variables API_TOKEN"},
@@ -118,13 +118,26 @@ func TestInit(t *testing.T) {
 			if err != nil || len(c.Servers) != 1 || c.Servers[0].Name != test.server {
 				t.Errorf("the file is not one with the server %s (error %v)", test.server, err)
 			}
-			if code, _, stderr := in(t, "init"); code != exit.Usage || !strings.Contains(stderr, "bridge.yaml is there already") {
+			if code, _, stderr := in(t, "init"); code != exit.Usage || !strings.Contains(stderr, "bridge.yaml already exists") {
 				t.Errorf("again: exit code %d\n%s", code, stderr)
 			}
 			if code, _, stderr := in(t, "init", "--force"); code != 0 {
 				t.Errorf("again with --force: exit code %d\n%s", code, stderr)
 			}
 		})
+	}
+}
+
+// Where no client has servers, import fails, and says where it looked.
+func TestImportNothing(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, ".config"))
+	t.Setenv("CLAUDE_CONFIG_DIR", "")
+	t.Chdir(t.TempDir())
+	code, stdout, stderr := in(t, "import")
+	if code != exit.Failure || stdout != "" || !strings.Contains(stderr, "no MCP client configuration found: name a file") || !strings.Contains(stderr, "\n  "+filepath.Join(home, ".cursor/mcp.json")+"\n") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 }
 

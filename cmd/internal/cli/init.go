@@ -85,7 +85,7 @@ at URL, or an example. It asks nothing, and overwrites nothing without --force.`
 			if err := writeNew(out, fmt.Appendf(nil, starter, strings.TrimSuffix(string(text), "\n")), force); err != nil {
 				return err
 			}
-			fmt.Fprintf(stdout, "%s written, with server %s. Next: mcp-bridge serve -c %[1]s\n", out, s.Name)
+			fmt.Fprintf(stdout, "Wrote %s with one server: %s. Next: mcp-bridge serve -c %[1]s\n", out, s.Name)
 			return nil
 		},
 	}
@@ -122,7 +122,7 @@ func writeNew(name string, text []byte, force bool) error {
 	}
 	err := files.Create(name, text)
 	if errors.Is(err, fs.ErrExist) {
-		return exit.Usagef("%s is there already: name another file with -o, or overwrite it with --force", name)
+		return exit.Usagef("%s already exists: name another file with -o, or overwrite it with --force", name)
 	}
 	return err
 }

@@ -102,9 +102,9 @@ func signInTarget(target, file string, f *flags.SignIn) (*remote.Config, error) 
 	c, err := flags.Load(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && file == flags.DefaultFile && flags.Remotely(target) != "":
-		return nil, exit.Usagef("%q is no URL: %s", target, flags.Remotely(target))
+		return nil, exit.Usagef("%q is not a URL: %s", target, flags.Remotely(target))
 	case errors.Is(err, fs.ErrNotExist) && file == flags.DefaultFile:
-		return nil, exit.Usagef("%q is no URL, and there is no %s in which it could be the name of a server", target, file)
+		return nil, exit.Usagef("unknown target %q: there is no %s here. Give a URL, or a configuration file with -c FILE", target, file)
 	case err != nil:
 		return nil, err
 	}

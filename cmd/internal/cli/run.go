@@ -31,8 +31,9 @@ func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	var limits flags.Limits
 	var listen flags.Listen
 	cmd := &cobra.Command{
-		Use:   "run [flags] (-- COMMAND [ARGS...] | URL | OPENAPI)",
-		Short: "Put one server on HTTP, without a configuration file",
+		Use:        "run [flags] (-- COMMAND [ARGS...] | URL | OPENAPI)",
+		SuggestFor: []string{"proxy", "start"},
+		Short:      "Put one server on HTTP, without a configuration file",
 		Long: `run serves one MCP server at /mcp (Streamable HTTP) and /sse (HTTP+SSE). Ctrl-C
 or SIGTERM stops it when running calls have ended; the second one, at once. At its
 start it uses the server once, and logs how many tools that has, or why it fails.
@@ -112,13 +113,13 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 					return err
 				}
 				if hint := flags.Remotely(args[0]); len(args) == 1 && hint != "" {
-					return exit.Usagef("%s is no program; %s", args[0], hint)
+					return exit.Usagef("%s is not a program: %s", args[0], hint)
 				}
 				if err := noProgram(args[0], program.Cwd); err != nil {
 					return err
 				}
 				if s, err = program.Server(args, share); err == nil {
-					c.Warnings = flags.Unexpanded(args[1:])
+					c.Warnings = append(s.Warnings(), flags.Unexpanded(args[1:])...)
 					if cmd.ArgsLenAtDash() < 0 {
 						c.Warnings = append(c.Warnings, flags.Misplaced(cmd.Flags(), args)...)
 					}
@@ -151,7 +152,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 			}
 			return serve(cmd.Context(), &c, log, stdout, asJSON, newManager(log), nil, func(ctx context.Context, served *server.Server) {
 				if remark := isolation(&s, tokenEnv != ""); remark != "" {
-					log.Info(remark)
+					log.Debug(remark)
 				}
 				first(ctx, served, &c, log)
 			})

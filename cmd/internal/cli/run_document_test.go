@@ -64,7 +64,7 @@ func TestDocumentTarget(t *testing.T) {
 		{"a configuration", []string{"tools", file(t, "bridge.yaml", "servers: {}\n")}, exit.Usage, "", "is a configuration file: name one of its servers, as in 'mcp-bridge tools NAME -c ", 0},
 		{"a web page at the URL of a document", []string{"tools", page.URL + "/api.json?key=SECRET"}, exit.Usage, "", "what is at " + page.URL + "/api.json is no OpenAPI document: that has openapi, swagger or paths at its top", 0},
 		{"no file", []string{"tools", "./none.yaml"}, exit.Usage, "", "./none.yaml: no such file or directory", 0},
-		{"no URL", []string{"tools", "localhost:1/mcp"}, exit.Usage, "", "\"localhost:1/mcp\" is no URL", 0},
+		{"no URL", []string{"tools", "localhost:1/mcp"}, exit.Usage, "", "\"localhost:1/mcp\" is not a URL", 0},
 		{"at a URL with something else", []string{"call", api.URL + "/swagger", "x", "--dry-run"}, exit.Usage, "", "--dry-run is for HTTP APIs", 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {

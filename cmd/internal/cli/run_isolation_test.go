@@ -46,7 +46,7 @@ func TestRunSaysIsolation(t *testing.T) {
 		before = out.String()
 		stop()
 	}}
-	if code := run(ctx, []string{"run", "--listen", "127.0.0.1:0", "http://127.0.0.1:1/mcp"}, &out, log); code != 0 {
+	if code := run(ctx, []string{"run", "--log-level", "debug", "--listen", "127.0.0.1:0", "http://127.0.0.1:1/mcp"}, &out, log); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if !strings.Contains(before, "/mcp (Streamable HTTP)") {

@@ -25,6 +25,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
 	"github.com/mcp-bridge/bridge/cmd/internal/memory"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
@@ -35,8 +36,9 @@ func newServe(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	var listen flags.Listen
 	var insecure, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "serve [FILE]",
-		Short: "Serve everything in a configuration file",
+		Use:        "serve [FILE]",
+		SuggestFor: []string{"start", "up"},
+		Short:      "Serve everything in a configuration file",
 		Long: `serve serves the servers of a configuration file: each at /NAME/mcp and
 /NAME/sse, and all of them as one at /mcp and /sse. Ctrl-C or SIGTERM stops it.
 
@@ -398,7 +400,8 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Wr
 	defer done()
 	wg.Go(func() {
 		if begun(serving, s, m) {
-			announce(stdout, c, ln.Addr(), s.ConsoleAddr(), asJSON)
+			is, _ := terminal.Is(stdout)
+			announce(stdout, c, ln.Addr(), s.ConsoleAddr(), asJSON, is || again == nil)
 			m.ready(func() string { return count(len(s.Status()), "server") + " on " + ln.Addr().String() })
 			if then != nil {
 				then(serving, s)
@@ -460,9 +463,10 @@ func urlOf(c *config.Config, at net.Addr) string {
 	return scheme + "://" + net.JoinHostPort(host, port) + c.BasePath
 }
 
-// announce prints the addresses and a configuration for clients, or the addresses as JSON.
-// operators is the address for operators; nil means at.
-func announce(w io.Writer, c *config.Config, at, operators net.Addr, asJSON bool) {
+// announce prints the addresses, and with paste a configuration for clients, or the addresses as JSON.
+// A file's servers in a journal need no configuration to paste. operators is the address for operators;
+// nil means at.
+func announce(w io.Writer, c *config.Config, at, operators net.Addr, asJSON, paste bool) {
 	base := urlOf(c, at)
 	type client struct {
 		Type    string            `json:"type"`
@@ -516,13 +520,12 @@ func announce(w io.Writer, c *config.Config, at, operators net.Addr, asJSON bool
 	if server.HasConsole(c) {
 		fmt.Fprintf(w, "console: %s/ui\n", urlOf(c, cmp.Or(operators, at)))
 	}
-	paste, err := json.MarshalIndent(map[string]any{"mcpServers": clients}, "", "  ")
-	if err == nil {
+	if text, err := json.MarshalIndent(map[string]any{"mcpServers": clients}, "", "  "); err == nil && paste {
 		hint := ""
 		if len(c.Servers) > 1 {
 			hint = ", or one entry with " + base + "/mcp for all of them"
 		}
-		fmt.Fprintf(w, "\nFor a client's configuration%s:\n%s\n", hint, paste)
+		fmt.Fprintf(w, "\nFor a client's configuration%s:\n%s\n", hint, text)
 		switch {
 		case len(c.OAuth) == 0:
 		case keyed:

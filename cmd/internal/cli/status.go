@@ -254,7 +254,7 @@ func (l *looker) look(ctx context.Context, path string, into any) ([]byte, error
 	case err != nil:
 		return nil, err
 	case status == http.StatusNotFound:
-		return nil, fmt.Errorf("the bridge at %s has no admin API here: use the address for operators (console_listen), if it has one, or update the bridge", l.url)
+		return nil, fmt.Errorf("%s is not a bridge, or not its address for operators: give the URL that the bridge prints, or that of console_listen", l.url)
 	case status != http.StatusOK:
 		return nil, refused(l.url, status, text)
 	}
@@ -433,7 +433,7 @@ func (t *topState) text(c *topCalls, now time.Time, rate string, width int) stri
 	if !t.Ready {
 		out = "not ready: " + sanitize.Text(t.Reason)
 	}
-	out += fmt.Sprintf("; %d sessions, %d calls, %d connections%s, %d MiB\n\n", t.Bridge.Sessions, t.Bridge.Calls, t.Bridge.Connections, rate, t.Process.Memory>>20)
+	out += fmt.Sprintf("; %s, %s, %s%s, %d MiB\n\n", count(t.Bridge.Sessions, "session"), count(t.Bridge.Calls, "call"), count(int(t.Bridge.Connections), "connection"), rate, t.Process.Memory>>20)
 	table := terminal.Table{Head: []string{"SERVER", "STATE", "TRANSPORT", "REVISION", "SESSIONS", "CALLS", "QUEUED", "P50", "P95", "CONNECTIONS", "MEMORY", "CPU", "BREAKER", "REASON"}}
 	for _, one := range t.Servers {
 		memory, cpu := "", ""

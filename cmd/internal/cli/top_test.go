@@ -90,7 +90,7 @@ func TestTopText(t *testing.T) {
 		}
 	}
 	got := s.text(&c, c.Under[0].Began.Add(90e9), ", 1.5 calls/s", 0)
-	for _, want := range []string{"not ready: no server works; 2 sessions, 1 calls, 3 connections, 1.5 calls/s, 62 MiB", `it is \u202eaway`, "open", "1m30s", "1f0c9a7e", "12 ms", "lost", "8 ms", "42 ms", "61 MiB", "1m32.3s", "failing, drained"} {
+	for _, want := range []string{"not ready: no server works; 2 sessions, 1 call, 3 connections, 1.5 calls/s, 62 MiB", `it is \u202eaway`, "open", "1m30s", "1f0c9a7e", "12 ms", "lost", "8 ms", "42 ms", "61 MiB", "1m32.3s", "failing, drained"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}

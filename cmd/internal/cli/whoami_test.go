@@ -50,7 +50,7 @@ servers:
 		{[]string{here + "/tools", "--token-env", "OLD"}, exit.Failure, "", "the token has expired"},
 		{[]string{here + "/tools", "--token-env", "NOBODY"}, exit.Failure, "", "(403): no access rule admits this user"},
 		{[]string{here + "/tools", "--token-env", "ODD"}, exit.Failure, "", "the token is not valid"},
-		{[]string{here + "/tools"}, exit.Failure, "", "this needs a key or a token"},
+		{[]string{here + "/tools"}, exit.Failure, "", "missing key or token"},
 		{[]string{here + "/tools", "--token-env", "UNSET_NAME"}, exit.Usage, "", "the variable is not set"},
 		{[]string{here + "/tools", "-c", c}, exit.Usage, "", "without a URL only"},
 		{[]string{i.URL}, exit.Server, "", "is this the address of a bridge?"},

@@ -46,28 +46,31 @@ func Running(command, file string, given bool) (*config.Config, error) {
 // noURL matches URLs without a scheme.
 var noURL = regexp.MustCompile(`^[\w.-]+:\d+(/|$)|^[\w-]+(\.[\w-]+)+/(mcp|sse)$`)
 
-// Remotely returns a hint for a URL without a scheme; empty for other text.
+// Remotely asks for the scheme of a URL without one; empty for other text.
 func Remotely(text string) string {
 	if !noURL.MatchString(text) {
 		return ""
 	}
-	return fmt.Sprintf("for a remote server write http://%s or https://%[1]s", text)
+	return fmt.Sprintf("did you mean http://%s or https://%[1]s?", text)
 }
 
+// Forms lists the forms of a target for errors.
+const Forms = "Give a URL, an OpenAPI file, a configuration file with -c FILE, or a command after --"
+
 // Target reads a configuration file and keeps the server of that name; without a name, all.
-// given: the command line names the file. forms lists the forms of a target for the error.
-func Target(file string, given bool, forms string, name ...string) (*config.Config, error) {
+// given: the command line names the file.
+func Target(file string, given bool, name ...string) (*config.Config, error) {
 	if len(name) > 0 && strings.Contains(name[0], " ") { // names of servers have no spaces
-		return nil, exit.Usagef("%q is no URL, and no server's name: write a program as words, behind --: -- %s", name[0], strings.Join(strings.Fields(name[0]), " "))
+		return nil, exit.Usagef("%q is neither a URL nor the name of a server: write a program as words, behind --: -- %s", name[0], strings.Join(strings.Fields(name[0]), " "))
 	}
 	c, err := Load(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !given && len(name) > 0 && Remotely(name[0]) != "":
-		return nil, exit.Usagef("%q is no URL: %s", name[0], Remotely(name[0]))
+		return nil, exit.Usagef("%q is not a URL: %s", name[0], Remotely(name[0]))
 	case errors.Is(err, fs.ErrNotExist) && !given && len(name) > 0:
-		return nil, exit.Usagef("%q is no URL, and there is no %s in which it could be the name of a server: %s", name[0], file, forms)
+		return nil, exit.Usagef("unknown target %q: there is no %s here. %s", name[0], file, Forms)
 	case errors.Is(err, fs.ErrNotExist) && !given:
-		return nil, exit.Usagef("there is no target, and no %s whose servers could be meant: %s", file, forms)
+		return nil, exit.Usagef("no target: there is no %s here. %s", file, Forms)
 	case err != nil || len(name) == 0:
 		return c, err
 	}

@@ -42,7 +42,7 @@ var elsewhere = func() map[string]string {
 		{"headers", "use --header 'NAME: VALUE', once for each"},
 		{"headerfile", "write headers: into a file, and use mcp-bridge serve FILE or mcp-bridge connect NAME -c FILE"},
 		{"namedserver", "put several servers in a file: mcp-bridge serve FILE"},
-		{"c config configfile namedserverconfig", "write mcp-bridge serve FILE, or -c FILE where a command has that"},
+		{"c f file config configfile namedserverconfig", "write mcp-bridge serve FILE, or -c FILE where a command has that"},
 		{"servername n", "use --name"},
 		{"quiet silent", "use --log-level error"},
 		{"verbose debug", "use --log-level debug"},

@@ -171,7 +171,7 @@ func (c *client) answer(ctx context.Context, t *try) (raw json.RawMessage, faile
 		}
 	}
 	if !t.noCheck {
-		if err := s.Check(fmt.Sprintf("the tool %q", t.tool), args); err != nil {
+		if err := s.Check(fmt.Sprintf("tool %q", t.tool), args); err != nil {
 			return nil, false, 0, err
 		}
 	}

@@ -81,10 +81,10 @@ func TestCallMistakes(t *testing.T) {
 	}{
 		{"no tool", nil, "name the tool"},
 		{"unknown tool", []string{"tt"}, `no tool "tt": did you mean t?`},
-		{"unknown argument", []string{"t", "nn=1"}, `no argument "nn": did you mean n?`},
+		{"unknown argument", []string{"t", "nn=1"}, `tool "t": unknown argument: "nn" (did you mean n?)`},
 		{"unknown argument in an object", []string{"t", "--json", `{"nn":1}`}, `did you mean n?`},
 		{"wrong type", []string{"t", "n=x"}, "not of the type integer"},
-		{"no argument", []string{"t", "n"}, "expected key=value"},
+		{"no argument", []string{"t", "n"}, "is not key=value"},
 		{"both", []string{"t", "n=1", "--json", "{}"}, "not both"},
 		{"no object", []string{"t", "--json", "[]"}, "--json must be an object"},
 		{"null", []string{"t", "--json", "null"}, "--json must be an object"},

@@ -113,7 +113,7 @@ func (c *clientFlags) split(cmd *cobra.Command, args []string) (t target, rest [
 		t.command, rest = args[n:], args[:n]
 	case n < 0 && len(args) == 0 && c.command == "tools": // of all servers of the file
 	case n >= 0 || len(args) == 0:
-		return t, nil, exit.Usagef("there is no target: %s (see '%s --help')", targetForms, cmd.CommandPath())
+		return t, nil, exit.Usagef("no target. %s (see '%s --help')", flags.Forms, cmd.CommandPath())
 	default:
 		t.name, rest = args[0], args[1:]
 	}

@@ -321,7 +321,7 @@ func (c *client) prompt(ctx context.Context, prompts []gjson.Result, name string
 		}
 		values[g.Key] = json.RawMessage(arguments.Quote(args[g.Key]))
 	}
-	if err := (arguments.Schema{}).Compare(fmt.Sprintf("the prompt %q", name), promptArguments(p), values, false); err != nil {
+	if err := (arguments.Schema{}).Compare(fmt.Sprintf("prompt %q", name), promptArguments(p), values, false); err != nil {
 		return err
 	}
 	raw, err := c.request(ctx, func(ctx context.Context) error {

@@ -132,8 +132,7 @@ plain  Plain one
 	}
 	r.want(0, `{"messages":[{"role":"user","content":{"type":"text","text":"hello"}},{"role":"assistant","content":{"type":"resource","resource":{"uri":"x://1","text":"body"}}}],"own":1.0}`+"\n", "",
 		"prompts", "weather", "city=Bern", "--json-output")
-	r.want(exit.Usage, "", `mcp-bridge: the prompt "weather" needs city
-the prompt "weather" has no argument "town": there is city, state
+	r.want(exit.Usage, "", `mcp-bridge: prompt "weather": missing argument: city; unknown argument: "town" (there is city, state)
   ARGUMENT  REQUIRED  DESCRIPTION
   city      yes       Where
   state

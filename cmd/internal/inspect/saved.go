@@ -234,7 +234,7 @@ func (c *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) 
 				g.name, names = "", nil
 			}
 			var err error
-			if g.settings, err = flags.Target(c.file, c.changed("config"), targetForms, names...); err == nil {
+			if g.settings, err = flags.Target(c.file, c.changed("config"), names...); err == nil {
 				err = c.tune(g.settings)
 			}
 			if err != nil {

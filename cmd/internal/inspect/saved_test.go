@@ -41,7 +41,7 @@ func TestSaved(t *testing.T) {
 		{"an error is expected", call(`"isError":true`), `"result":{"content":[],"isError":true}`, ""},
 		{"no error", call(`"isError":true`), `"result":{"content":[]}`, "answered without an error"},
 		{"the server refuses", call(``), `"error":{"code":-32602,"message":"not so"}`, "error -32602: not so"},
-		{"arguments that do not fit", `{"server":"x","tool":"t","arguments":{"m":1}}`, `"result":{}`, `no argument "m"`},
+		{"arguments that do not fit", `{"server":"x","tool":"t","arguments":{"m":1}}`, `"result":{}`, `unknown argument: "m"`},
 		{"an unknown tool", `{"server":"x","tool":"tt"}`, `"result":{}`, "did you mean t?"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

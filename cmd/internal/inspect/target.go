@@ -41,9 +41,9 @@ func (t target) resolve(ctx context.Context) (*config.Config, string, error) {
 			err = (&flags.SignIn{}).On(c.Servers[0].HTTP, nil, nil, true) // the logins of 'mcp-bridge login'
 		}
 	case t.name == "":
-		c, err = flags.Target(file, given, targetForms)
+		c, err = flags.Target(file, given)
 	default:
-		c, err = flags.Target(file, given, targetForms, t.name)
+		c, err = flags.Target(file, given, t.name)
 	}
 	if err == nil {
 		err = t.flags.tune(c)
@@ -114,6 +114,3 @@ func (t target) useless() error {
 	}
 	return flags.Useless(t.flags.set, "an OpenAPI document", flags.DocumentNames...)
 }
-
-// targetForms lists the forms of a target.
-const targetForms = "name a URL, an OpenAPI document, a server of the configuration file (-c FILE), or a program at the end, behind --"

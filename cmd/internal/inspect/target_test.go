@@ -106,7 +106,7 @@ servers:
 		{"a password", nil, []string{"https://user:word@example.com/mcp"}, "must not hold a password"},
 		{"a wrong transport", nil, []string{"https://example.com", "--transport", "smoke"}, "--transport must be"},
 		{"an unknown name", nil, []string{"on", "-c", path}, `no server "on": did you mean one?`},
-		{"no file", nil, []string{"one"}, `"one" is no URL, and there is no bridge.yaml`},
+		{"no file", nil, []string{"one"}, `unknown target "one": there is no bridge.yaml here. Give a URL`},
 		{"a file that does not exist", nil, []string{"one", "-c", path + "x"}, "bridge.yamlx"},
 		{"a broken file", nil, []string{"one", "-c", file(t, "bad.yaml", "servers: 5")}, "the configuration has faults"},
 		{"a header of a command", []string{"cat"}, []string{"-H", "A: b"}, "--header is of use with a URL or an OpenAPI document only"},
@@ -132,7 +132,7 @@ servers:
 func TestNoTarget(t *testing.T) {
 	for _, args := range [][]string{{"tools"}, {"tools", "--"}, {"call"}, {"call", "t", "--"}, {"prompts"}, {"resources", "--long"}} {
 		code, stdout, stderr := newRig(t, nil).line(args...)
-		if code != exit.Usage || stdout != "" || !strings.Contains(stderr, "there is no target") {
+		if code != exit.Usage || stdout != "" || !strings.Contains(stderr, "no target") {
 			t.Errorf("%q: exit code %d, stdout %q, stderr %q, want %d, nothing and what a target is", args, code, stdout, stderr, exit.Usage)
 		}
 	}

@@ -167,7 +167,7 @@ func (a *Access) StatusView(r *http.Request, base string) (sees View, acts, ok b
 
 const (
 	challenge = `Bearer realm="mcp-bridge"`
-	showKey   = "this needs a key: send the header Authorization: Bearer KEY or X-API-Key: KEY"
+	showKey   = "send the header Authorization: Bearer KEY or X-API-Key: KEY"
 	// unreadLimit limits the time in which the HTTP server reads the body of a rejected request. The
 	// server reads a part so that the connection can be used again.
 	unreadLimit = 5 * time.Second

@@ -53,7 +53,7 @@ var nosniff = []string{"nosniff"}
 func (g *guard) checkHost(w http.ResponseWriter, r *http.Request) bool {
 	w.Header()["X-Content-Type-Options"] = nosniff
 	if r.URL.RawPath != "" { // a proxy's rules for paths would not see the server's name
-		answer.Refuse(w, http.StatusNotFound, "nothing is served here: write the path without percent-encoding")
+		answer.Refuse(w, http.StatusNotFound, "not found: write the path without percent-encoding")
 		return false
 	}
 	if host := g.requestedHost(r); !g.hostAllowed(host, onLoopback(r)) {

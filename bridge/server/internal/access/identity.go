@@ -233,7 +233,7 @@ func Readable(w http.ResponseWriter, r *http.Request) bool {
 // Describe answers a request for the metadata of a target, without authentication.
 func (a *Access) Describe(w http.ResponseWriter, r *http.Request, to Target) {
 	if !a.serves(to) {
-		answer.Refuse(w, http.StatusNotFound, "nothing is served here")
+		answer.Refuse(w, http.StatusNotFound, "not found")
 		return
 	}
 	id := a.resource(r, to)
@@ -309,13 +309,13 @@ func (a *Access) refusalOf(r *http.Request, to Target, why error) refusal {
 	var e *token.Error
 	switch errors.As(why, &e); {
 	case errors.Is(why, auth.ErrMissing) && a.keys.Tokens():
-		return refusal{http.StatusUnauthorized, "unauthorized", "this needs a key or a token: send the header Authorization: Bearer KEY-OR-TOKEN", "", false}
+		return refusal{http.StatusUnauthorized, "unauthorized", "missing key or token: send the header Authorization: Bearer KEY-OR-TOKEN", "", false}
 	case errors.Is(why, auth.ErrMissing):
-		return refusal{http.StatusUnauthorized, "unauthorized", showKey, "", false}
+		return refusal{http.StatusUnauthorized, "unauthorized", "missing key: " + showKey, "", false}
 	case errors.Is(why, auth.ErrDenied):
 		return refusal{http.StatusForbidden, "denied", "no access rule admits this user", "", false}
 	case e == nil && !a.keys.Tokens():
-		return refusal{http.StatusUnauthorized, "unauthorized", showKey, "invalid_token", true}
+		return refusal{http.StatusUnauthorized, "unauthorized", "wrong key: " + showKey, "invalid_token", true}
 	case e == nil:
 		return refusal{http.StatusUnauthorized, "unauthorized", "the token is not valid", "invalid_token", true}
 	case e.Result == token.Unavailable:

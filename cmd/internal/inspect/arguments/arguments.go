@@ -30,6 +30,9 @@ const pairForms = "key=value, key=@FILE or key:=JSON"
 func Pairs(args []string) ([]Pair, error) {
 	var all []Pair
 	for _, arg := range args {
+		if isJSON(arg, '{') {
+			return nil, exit.Usagef("write --json before an object of arguments: --json '%s'", shorten(arg))
+		}
 		key, value, ok := strings.Cut(arg, "=")
 		p := Pair{Key: key, Value: value}
 		if before, raw := strings.CutSuffix(key, ":"); raw {
@@ -39,7 +42,7 @@ func Pairs(args []string) ([]Pair, error) {
 			return nil, exit.Usagef("the server comes first: mcp-bridge call URL TOOL key=value")
 		}
 		if !ok || p.Key == "" {
-			return nil, exit.Usagef("%q is no argument: expected %s", arg, pairForms)
+			return nil, exit.Usagef("%q is not %s: write the name of the argument before its value, or --json before an object", shorten(arg), pairForms)
 		}
 		if name, ok := strings.CutPrefix(value, "@"); ok {
 			text, err := os.ReadFile(name)
@@ -209,12 +212,12 @@ func (s Schema) Check(of string, args json.RawMessage) error {
 
 // Compare is Check against a list of known arguments. open allows unknown ones.
 func (s Schema) Compare(of string, known []Argument, given map[string]json.RawMessage, open bool) error {
-	var faults, names []string
+	var missing, faults, names []string
 	for _, a := range known {
 		names = append(names, a.Name)
 		value, ok := given[a.Name]
 		if !ok && a.Required {
-			faults = append(faults, fmt.Sprintf("%s needs %s", of, a.Name))
+			missing = append(missing, a.Name)
 		}
 		if list := s.choices(a.Schema); ok && len(list) > 0 && !slices.Contains(list, strings.TrimSpace(string(value))) {
 			var plain []string
@@ -229,13 +232,20 @@ func (s Schema) Compare(of string, known []Argument, given map[string]json.RawMe
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if !open && !slices.Contains(names, key) {
-			faults = append(faults, fmt.Sprintf("%s has no argument %q: %s", of, key, similar.Hint(key, names, "it takes none")))
+			faults = append(faults, fmt.Sprintf("unknown argument: %q (%s)", key, similar.Hint(key, names, "it takes none")))
 		}
+	}
+	if len(missing) > 0 {
+		what := "missing argument: "
+		if len(missing) > 1 {
+			what = "missing arguments: "
+		}
+		faults = append([]string{what + strings.Join(missing, ", ")}, faults...)
 	}
 	if len(faults) == 0 {
 		return nil
 	}
-	text := strings.Join(faults, "\n")
+	text := of + ": " + strings.Join(faults, "; ")
 	if len(known) > 0 {
 		text += "\n" + strings.TrimRight(s.Table(known, "  "), "\n")
 	}
