@@ -15,10 +15,11 @@ import (
 
 // filterKeys is the form of filter.Rules in a file, and overrideKeys that of filter.Override.
 type filterKeys struct {
-	Allow    []string                   `yaml:"allow,some"`
-	Deny     []string                   `yaml:"deny"`
-	Rename   map[string]string          `yaml:"rename"`
-	Override map[string]filter.Override `yaml:"override"`
+	Allow      []string                   `yaml:"allow,some"`
+	Deny       []string                   `yaml:"deny"`
+	Rename     map[string]string          `yaml:"rename"`
+	Override   map[string]filter.Override `yaml:"override"`
+	InlineRefs bool                       `yaml:"inline_refs"`
 }
 
 type overrideKeys struct {
@@ -64,6 +65,9 @@ func checkFilter(all *breaches, what string, f filter.Rules) {
 				add(fmt.Sprintf("%s: item %d", list.key, i+1), "is empty: write a name, or a pattern such as get_*")
 			}
 		}
+	}
+	if f.InlineRefs && what != "tools" {
+		add("inline_refs", "is for tools: only they have schemas")
 	}
 	hidden := func(name string) bool { return slices.Contains(f.Deny, name) }
 	from := map[string]string{} // old names by new ones

@@ -87,7 +87,7 @@ type compiled struct {
 }
 
 func compile(r Rules, uris bool) *compiled {
-	if len(r.Allow)+len(r.Deny)+len(r.Rename)+len(r.Override) == 0 {
+	if len(r.Allow)+len(r.Deny)+len(r.Rename)+len(r.Override) == 0 && !r.InlineRefs {
 		return nil
 	}
 	c := &compiled{Rules: r, uris: uris, names: map[string]string{}}
@@ -151,6 +151,14 @@ func (c *compiled) describe(item []byte, internal string) []byte {
 		}
 	} else if name != internal {
 		item = rawjson.SetFirst(item, "name", []byte(rawjson.Quote(name)))
+	}
+	if c.InlineRefs {
+		item = rawjson.Edit(item, func(name, value []byte) []byte {
+			if n := string(name); n == "inputSchema" || n == "outputSchema" {
+				return inlined(value)
+			}
+			return value
+		})
 	}
 	o := c.Override[internal]
 	if o.Title != nil {

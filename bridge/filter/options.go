@@ -29,6 +29,9 @@ type Rules struct {
 	Rename map[string]string
 	// Override changes descriptions, by the server's own name or URI.
 	Override map[string]Override
+	// InlineRefs replaces local references in the schemas of tools by what they name, for clients that do not
+	// understand $ref.
+	InlineRefs bool
 }
 
 // Override changes the description of one tool, prompt or resource. A nil member changes nothing.

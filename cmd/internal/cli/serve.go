@@ -295,6 +295,9 @@ func summary(s *config.Server, several bool) []string {
 				parts = append(parts, fmt.Sprint(part.key, " ", part.n))
 			}
 		}
+		if f.InlineRefs {
+			parts = append(parts, "inline_refs")
+		}
 		if len(parts) > 0 {
 			all = append(all, f.what+": "+strings.Join(parts, " and "))
 		}

@@ -1,0 +1,103 @@
+package filter
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// maxInlined bounds a schema without references, in bytes: references to references multiply.
+const maxInlined = 256 << 10
+
+// maxNested bounds the nesting of a schema that is walked.
+const maxNested = 100
+
+// inliner replaces the references within one schema by what they name.
+type inliner struct {
+	root []byte
+	open []string // the references that are being replaced
+	left bool     // a reference stays: it is recursive, names nothing, or leads out of the schema
+	size int      // bytes that were inlined
+}
+
+// inlined returns a schema with each local $ref replaced by its definition, and without definitions that nothing names
+// any more. A schema that would become too large stays as it is.
+func inlined(schema []byte) []byte {
+	if !bytes.Contains(schema, []byte(`"$ref"`)) {
+		return schema
+	}
+	n := &inliner{root: schema}
+	out := n.schema(schema, 0)
+	switch {
+	case n.size > maxInlined:
+		return schema
+	case !n.left:
+		out = rawjson.Delete(out, "$defs", "definitions")
+	}
+	return out
+}
+
+// schema returns a schema, or an array of schemas, without references.
+func (n *inliner) schema(value []byte, depth int) []byte {
+	if depth > maxNested || n.size > maxInlined {
+		n.left = true
+		return value
+	}
+	if rawjson.IsArray(value) {
+		return rawjson.EditItems(value, func(item []byte) []byte { return n.schema(item, depth+1) })
+	}
+	if !rawjson.IsObject(value) {
+		return value
+	}
+	if ref, ok := rawjson.Text(rawjson.Get(value, "$ref")); ok {
+		return n.replaced(value, ref, depth)
+	}
+	return rawjson.Edit(value, func(name, member []byte) []byte {
+		switch string(name) {
+		case "default", "const", "enum", "examples", "example":
+			return member // data
+		case "$defs", "definitions":
+			return member // only what names them counts
+		case "properties", "patternProperties", "dependentSchemas":
+			return rawjson.Edit(member, func(_, property []byte) []byte { return n.schema(property, depth+1) })
+		}
+		return n.schema(member, depth+1)
+	})
+}
+
+// replaced returns the schema that a reference names, with the members that stand beside the reference.
+func (n *inliner) replaced(value []byte, ref string, depth int) []byte {
+	target := n.target(ref)
+	for _, other := range n.open {
+		if other == ref {
+			target = nil // recursive
+		}
+	}
+	if !rawjson.IsObject(target) {
+		n.left = true
+		return value
+	}
+	n.size += len(target)
+	n.open = append(n.open, ref)
+	out := n.schema(target, depth+1)
+	n.open = n.open[:len(n.open)-1]
+	if _, still := rawjson.Text(rawjson.Get(out, "$ref")); still {
+		return value // a chain that ends in no definition
+	}
+	beside := n.schema(rawjson.Delete(value, "$ref"), depth+1)
+	rawjson.Each(beside, func(name, member []byte) { out = rawjson.Set(out, string(name), member) })
+	return out
+}
+
+// target returns the part of the schema that a JSON pointer names, or nil.
+func (n *inliner) target(ref string) []byte {
+	at, pointer := n.root, strings.TrimPrefix(ref, "#")
+	if pointer == ref || pointer != "" && pointer[0] != '/' {
+		return nil
+	}
+	for _, name := range strings.Split(pointer, "/")[1:] {
+		at = rawjson.Get(at, strings.NewReplacer("~1", "/", "~0", "~").Replace(name))
+	}
+	return at
+}
