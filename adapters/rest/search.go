@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
@@ -136,7 +137,7 @@ func writeSchemas(b *strings.Builder, found []*toolset.Tool) {
 func short(t *toolset.Tool) string {
 	s := t.Title
 	if s == "" {
-		s, _, _ = strings.Cut(t.Description, "\n")
+		s, _, _ = strings.Cut(openapi.PlainText(t.Description), "\n")
 	}
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > 120 {
