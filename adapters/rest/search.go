@@ -27,7 +27,7 @@ func isSearch(name string) bool { return name == searchTool || name == describeT
 // These are the input schemas of the tools.
 const (
 	searchSchema = `{"type":"object","properties":{` +
-		`"query":{"type":"string","description":"Words to look for in names, paths, summaries and descriptions; leave it out to see everything"},` +
+		`"query":{"type":"string","description":"Words to look for in names, paths, summaries, descriptions and arguments; leave it out to see everything"},` +
 		`"tag":{"type":"string","description":"Only operations with this tag"},` +
 		`"method":{"type":"string","enum":["GET","HEAD","OPTIONS","POST","PUT","PATCH","DELETE"],"description":"Only operations of this HTTP method"},` +
 		`"offset":{"type":"integer","minimum":0,"description":"How many results to skip"}}}`
