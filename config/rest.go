@@ -282,6 +282,11 @@ func (d *decoder) resolveRest(sec *strict.Section, c *rest.Config) {
 	if c.KeepDir != "" {
 		c.KeepDir = d.absolute(c.KeepDir)
 	}
+	for _, hook := range hooks(&c.Auth) {
+		if len(hook.Command) > 0 && strings.ContainsAny(hook.Command[0], `/\`) { // otherwise it is in PATH
+			hook.Command[0] = d.absolute(hook.Command[0])
+		}
+	}
 	d.resolveText(sec, "catalog: file", &c.Catalog.File)
 	h := remote.Config{URL: "http://localhost", CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Proxy: c.Proxy, IdleTimeout: c.IdleTimeout}
 	d.resolveRemote(sec, &h)

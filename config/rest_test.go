@@ -1,6 +1,8 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -50,6 +52,24 @@ func TestRestSecrets(t *testing.T) {
 		got := strings.ReplaceAll(strings.Join(c.Servers[i].Rest.Secrets, " "), "value-of-", "")
 		if got != want {
 			t.Errorf("secrets of %s: %s, want %s", c.Servers[i].Name, got, want)
+		}
+	}
+}
+
+// The program of a hook counts from the folder of the file, unless it is in PATH.
+func TestHookPath(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bridge.yaml")
+	for command, want := range map[string]string{"./sign.py": filepath.Join(filepath.Dir(path), "sign.py"), "python3": "python3", "/bin/sign": "/bin/sign"} {
+		text := `servers: { a: { rest: { base_url: "https://api.example.com", auth: { hook: { command: [` + command + `, ./x] } }, tools: { t: { request: GET / } } } } }`
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Servers[0].Rest.Auth.Default.Hook.Command; got[0] != want || got[1] != "./x" {
+			t.Errorf("%s: %q, want %s", command, got, want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
@@ -24,8 +25,8 @@ const (
 	Configuration             // a file of the bridge or of a desktop client
 )
 
-// Detect returns the kind of a file by its content. A missing file, a program, and a file that
-// cannot be parsed are OtherKind.
+// Detect returns the kind of a file by its content. A missing file and a program are OtherKind, and so
+// is a file that cannot be parsed, unless it begins like a document.
 func Detect(location string) (Kind, error) {
 	info, err := os.Stat(location)
 	if err != nil || !info.Mode().IsRegular() {
@@ -77,10 +78,16 @@ func documentPath(p string) bool {
 	return last == "openapi" || last == "swagger" || last == "api-docs"
 }
 
+// documentKey matches the key that begins most documents.
+var documentKey = regexp.MustCompile(`(?m)^[\s{]*["']?(openapi|swagger)["']?\s*:`)
+
 func kindOf(data []byte) Kind {
 	root, _, err := tree.Parse(data, 0, func(int32, string) {})
 	switch {
 	case err != nil:
+		if documentKey.Match(data) { // reading it says which line is wrong
+			return DocumentKind
+		}
 	case root.Get("openapi") != nil, root.Get("swagger") != nil, root.Get("paths").Is(tree.Object):
 		return DocumentKind
 	case root.Get("servers").Is(tree.Object), root.Get("mcpServers").Is(tree.Object):

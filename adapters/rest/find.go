@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
@@ -48,6 +50,7 @@ const (
 	ofPath     // the parts before ofResource
 	ofTags
 	ofText // the beginning of the description
+	ofArgs // the names of arguments and of members of the body, and the words that they allow
 	kinds
 )
 
@@ -60,16 +63,19 @@ var fields = [kinds]struct{ weight, length float64 }{
 	ofPath:     {1, 0.5},
 	ofTags:     {1, 0.5},
 	ofText:     {0.7, 0.6},
+	ofArgs:     {0.3, 0.6},
 }
 
 // These values were chosen by questions to documents of twenty APIs. None is critical: half or
 // twice as much finds nearly the same.
 const (
 	described  = 300 // bytes of a description that count
+	argued     = 500 // bytes of names of arguments that count
 	saturation = 1.5 // k1 of BM25
 	coverage   = 0.7 // share of the score that depends on how much of a tool's name the question covers
 	verbShare  = 0.5 // weight of the verb that a question begins with: fits uses it too
 	partShare  = 0.4 // weight of a word that is only the beginning of another one
+	pairShare  = 0.6 // weight of a word in place of another one
 	selfShare  = 0.7 // weight of words for the person who asks
 	otherwise  = 0.6 // factor for tools that do something else
 	shaped     = 1.2 // factor for lists among collections, and the like
@@ -145,12 +151,32 @@ func newFinder(tools []*toolset.Tool) *finder {
 func texts(t *toolset.Tool) (out [kinds]string) {
 	op := t.Operation
 	out[ofName], out[ofTitle], out[ofTags] = t.Name, t.Title, strings.Join(op.Tags, " ")
+	out[ofArgs] = argumentsOf(t)
 	out[ofText] = strings.ToValidUTF8(t.Description[:min(len(t.Description), described)], "")
 	if static, _ := pathParts(op); len(static) > 0 {
 		last := len(static) - 1
 		out[ofResource], out[ofPath] = static[last], strings.Join(static[:last], " ")
 	}
 	return out
+}
+
+// argumentsOf returns the names of a tool's arguments and of the members of its body, and the words that
+// they allow.
+func argumentsOf(t *toolset.Tool) string {
+	var b strings.Builder
+	add := func(schema gjson.Result) {
+		schema.Get("properties").ForEach(func(name, one gjson.Result) bool {
+			b.WriteString(name.Str + " ")
+			for _, word := range one.Get("enum").Array() {
+				b.WriteString(word.String() + " ")
+			}
+			return b.Len() < argued
+		})
+	}
+	schema := gjson.ParseBytes(t.InputSchema)
+	add(schema)
+	add(schema.Get("properties.body"))
+	return b.String()
 }
 
 // keywords returns the words of a text by which a tool is found.
@@ -321,11 +347,16 @@ func (f *finder) ask(query string) question {
 	for i, w := range all {
 		w = stem(w)
 		self = self || selves[w]
+		if i == 0 && asking[w] || i == 1 && amounts[w] {
+			q.act = reads
+		}
 		if selves[w] || stops[w] {
 			continue
 		}
 		if len(kept) == 0 {
-			if q.act = verbs[w]; q.act == 0 && i+1 < len(all) && afterVerb[all[i+1]] {
+			if a := verbs[w]; a != 0 {
+				q.act = a
+			} else if q.act == 0 && i+1 < len(all) && afterVerb[all[i+1]] {
 				q.act = actOther // reboot a server
 			}
 		}
@@ -341,6 +372,10 @@ func (f *finder) ask(query string) question {
 	}
 	for i, w := range kept {
 		forms := f.forms(w)
+		for _, form := range f.exact(pairs[w]...) {
+			form.weight *= pairShare
+			forms = append(forms, form)
+		}
 		if i > 0 {
 			forms = append(forms, f.exact(kept[i-1]+w)...)
 		}

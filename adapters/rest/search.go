@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
@@ -26,7 +27,7 @@ func isSearch(name string) bool { return name == searchTool || name == describeT
 // These are the input schemas of the tools.
 const (
 	searchSchema = `{"type":"object","properties":{` +
-		`"query":{"type":"string","description":"Words to look for in names, paths, summaries and descriptions; leave it out to see everything"},` +
+		`"query":{"type":"string","description":"Words to look for in names, paths, summaries, descriptions and arguments; leave it out to see everything"},` +
 		`"tag":{"type":"string","description":"Only operations with this tag"},` +
 		`"method":{"type":"string","enum":["GET","HEAD","OPTIONS","POST","PUT","PATCH","DELETE"],"description":"Only operations of this HTTP method"},` +
 		`"offset":{"type":"integer","minimum":0,"description":"How many results to skip"}}}`
@@ -136,7 +137,7 @@ func writeSchemas(b *strings.Builder, found []*toolset.Tool) {
 func short(t *toolset.Tool) string {
 	s := t.Title
 	if s == "" {
-		s, _, _ = strings.Cut(t.Description, "\n")
+		s, _, _ = strings.Cut(openapi.PlainText(t.Description), "\n")
 	}
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > 120 {

@@ -105,6 +105,32 @@ var stops = set(`a an the this that these those it its there here of in on at to
 // afterVerb are the words that follow a verb, rather than a noun, at the beginning of a question.
 var afterVerb = map[string]bool{"a": true, "an": true, "the": true, "my": true, "to": true, "on": true}
 
+// asking are the first words of questions for something to read, as amounts are the second ones.
+var (
+	asking  = set("who whose what which when where is are was were does did has have")
+	amounts = set("many much")
+)
+
+// pairs maps words to others that people use for the same, one of which an API may have.
+var pairs = func() map[string][]string {
+	all := map[string][]string{}
+	for _, text := range []string{
+		"email mail", "wifi ssid wireless", "launch run start", "machine instance server vm", "disk volume", "cancel delete",
+		"picture image photo", "folder directory", "phone telephone",
+		"employee staff", "customer client", "bill invoice", "message text sms", "meeting event", "password passphrase",
+	} {
+		group := stems(text)
+		for _, w := range group {
+			for _, other := range group {
+				if other != w {
+					all[w] = append(all[w], other)
+				}
+			}
+		}
+	}
+	return all
+}()
+
 // selves are the words for the person who asks. askers are the words for that person in APIs, and
 // callers the roles of that person there.
 var (

@@ -303,3 +303,29 @@ func TestREST(t *testing.T) {
 		})
 	}
 }
+
+// A failed call of an API tells the operator where the request went. The exit code is that of a server
+// that cannot be reached if nothing was sent.
+func TestCallWhere(t *testing.T) {
+	api := httptest.NewServer(http.NotFoundHandler())
+	doc := filepath.Join(filepath.Dir(pets(t, api.URL, "")), "pets.yaml")
+	code, _, stderr := in(t, "call", doc, "getPet", "id=1", "--base-url", api.URL+"/wrong")
+	if want := `the tool "getPet" answered with an error; the request was GET ` + api.URL + "/wrong/pets/1\n"; code != exit.Answer || !strings.Contains(stderr, want) {
+		t.Errorf("exit code %d, stderr\n%s\nwant %s", code, stderr, want)
+	}
+	api.Close()
+	code, _, stderr = in(t, "call", doc, "getPet", "id=1", "--base-url", api.URL)
+	if want := "the API could not be reached; the request was GET " + api.URL + "/pets/1\n"; code != exit.Server || !strings.Contains(stderr, want) {
+		t.Errorf("exit code %d, stderr\n%s\nwant %s", code, stderr, want)
+	}
+}
+
+// A document that cannot be parsed is refused with its line, not as something else.
+func TestBrokenDocument(t *testing.T) {
+	doc := file(t, "api.yaml", "openapi: 3.0.0\npaths:\n  /a: { get: {}\n  /b: {}\n")
+	for _, args := range [][]string{{"tools", doc}, {"run", doc}} {
+		if code, _, stderr := in(t, args...); code == 0 || !strings.Contains(stderr, "api.yaml: line ") {
+			t.Errorf("%s: exit code %d, stderr %s", args[0], code, stderr)
+		}
+	}
+}

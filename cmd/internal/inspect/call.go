@@ -210,5 +210,8 @@ func (c *client) call(ctx context.Context, t *try) error {
 	if err := show.result(gjson.ParseBytes(raw)); err != nil || !failed {
 		return err
 	}
+	if c.api != nil {
+		return t.refusal(ctx, c.flags, c.api, gjson.ParseBytes(raw))
+	}
 	return exit.With(exit.Answer, fmt.Errorf("the tool %q answered with an error", t.tool))
 }

@@ -164,6 +164,9 @@ func (c *clientFlags) run(cmd *cobra.Command, args []string, con *console, a act
 	if err != nil {
 		return c.explain(ctx, err)
 	}
+	if len(settings.Servers) == 1 && settings.Servers[0].Rest != nil {
+		client.api = settings
+	}
 	err = a.do(ctx, client)
 	if err != nil {
 		err = c.explain(ctx, client.reason(err))
@@ -205,6 +208,7 @@ type client struct {
 	status *status
 	asker  *asker
 	link   *Link
+	api    *config.Config // has the HTTP API that is called; nil for other servers
 
 	silence time.Duration // limit of a task's time without a change; 0 means no limit
 	longest time.Duration // limit of a task's time; 0 means no limit

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -150,13 +152,25 @@ func (c *clientFlags) notLong(long bool) error {
 func shortTools(c *console, tools []gjson.Result) string {
 	t := terminal.Table{Head: []string{"NAME", "HINTS", "DESCRIPTION"}}
 	for _, tool := range tools {
-		t.Add(c.text(tool.Get("name").String()), strings.Join(hints(tool), ", "), c.text(about(tool)))
+		t.Add(c.text(tool.Get("name").String()), strings.Join(hints(tool), ", "), c.text(sentences(about(tool))))
 	}
 	return t.Format("", c.width, c.bold)
 }
 
 // about returns the description of an item, or its title.
 func about(v gjson.Result) string { return cmp.Or(v.Get("description").String(), title(v)) }
+
+// sentences ends the paragraphs of a text, which is to be on one line, with a full stop.
+func sentences(text string) string {
+	parts := strings.Split(strings.TrimSpace(text), "\n\n")
+	for i, p := range parts[:len(parts)-1] {
+		p = strings.TrimSpace(p)
+		if last, _ := utf8.DecodeLastRuneInString(p); unicode.IsLetter(last) || unicode.IsDigit(last) || last == ')' {
+			parts[i] = p + "."
+		}
+	}
+	return strings.Join(parts, "\n\n")
+}
 
 // title returns the name for people (revision 2025-06-18), which tools of 2025-03-26 have
 // in their annotations.

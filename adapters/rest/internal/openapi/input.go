@@ -16,8 +16,9 @@ func (t *Tool) input(budget int) {
 	params := t.params()
 	t.Body, t.Plain = nil, nil
 	if b := t.Operation.Body; b != nil {
-		t.Body = b.choose()
-		t.Plain = t.doc.load.plain(b, t.Body)
+		if chosen := b.choose(); b.Required || !t.doc.load.empty(t.Operation, chosen) {
+			t.Body, t.Plain = chosen, t.doc.load.plain(b, chosen)
+		}
 	}
 	w := t.fit(budget, func(w *render) { t.root(w, params) })
 	t.InputSchema = w.b
@@ -26,6 +27,19 @@ func (t *Tool) input(budget int) {
 	if len(w.keys.toOwn) > 0 {
 		t.Keys = w.keys.toOwn
 	}
+}
+
+// empty reports whether a body can only be an object without members.
+func (l *loader) empty(op *Operation, m *MediaType) bool {
+	n := l.derefOptional(m.schema)
+	more := n.Get("additionalProperties")
+	for _, name := range []string{"allOf", "anyOf", "oneOf", "patternProperties", "$dynamicRef"} {
+		if n.Get(name) != nil {
+			return false
+		}
+	}
+	closed := more.Is(tree.Boolean) && !n.Flag("additionalProperties") || more == nil && (isForm(m.Type) || op.Method == "GET")
+	return closed && n.Get("properties").Is(tree.Object) && len(n.Get("properties").Members()) == 0
 }
 
 // attempts are the ways to write a schema, the best first.

@@ -232,7 +232,7 @@ func (l *loader) parse(location string, data []byte) (*file, error) {
 func (l *loader) read(location string, main bool) ([]byte, error) {
 	switch {
 	case l.ctx == nil:
-		return nil, errors.New("can no longer be read")
+		return nil, errors.New("other files are read only for references where OpenAPI allows them: move the reference, or put the content here")
 	case location == "":
 		return nil, errors.New("no document is named")
 	case address.IsHTTP(location):

@@ -195,6 +195,22 @@ func TestSeveralFiles(t *testing.T) {
 	same(t, strings.Contains(string(tools[1].OutputSchema), `"out"`), true)
 }
 
+// References to other files may stand in place of a map.
+func TestFileOfProperties(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{
+		"main.yaml":  "openapi: 3.1.0\npaths: {/a: {post: {requestBody: {content: {application/json: {schema: {properties: {$ref: 'parts.yaml#/x'}}}}}}}}\n",
+		"parts.yaml": "x: {name: {type: string}}\n",
+	})
+	doc, err := Load(t.Context(), Source{Location: filepath.Join(dir, "main.yaml")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools, warnings := Tools(doc, Options{})
+	same(t, warnings, []Warning(nil))
+	same(t, string(tools[0].InputSchema), `{"type":"object","properties":{"body":{"type":"object","properties":{"name":{"type":"string"}}}},"additionalProperties":false}`)
+}
+
 // Documents of large providers have a file for each operation.
 func TestManyFiles(t *testing.T) {
 	const n = 700

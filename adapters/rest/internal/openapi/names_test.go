@@ -124,12 +124,36 @@ func TestDescriptions(t *testing.T) {
 		{"description: Only this, deprecated: true", "Only this\n\nDeprecated."},
 		{"summary: A, responses: {201: {description: Created}, 200: {description: The pet}}", "A\n\nReturns The pet."},
 		{"summary: A, responses: {200: {description: OK}, 404: {description: None}}", "A"},
+		{"summary: A, responses: {200: {description: Returned if it is there}}", "A\n\nReturned if it is there."},
 		{"responses: {}", "GET /a"},
 		{"summary: A, x-mcp: {description: Mine, title: T}", "Mine"},
 		{"description: " + strings.Repeat("ä", 600), strings.Repeat("ä", 498) + "…"},
 	} {
 		tools, _ := make1(t, "openapi: 3.0.0\npaths: {/a: {get: {"+c.op+"}}}\n", Options{})
 		same(t, tools[0].Description, c.want)
+	}
+}
+
+func TestTitles(t *testing.T) {
+	tools, _ := make1(t, "openapi: 3.0.0\npaths: {/a: {get: {summary: '<p>List <b class=\"x\">pets</b> &amp; List<Dogs></p>'}}}\n", Options{})
+	same(t, tools[0].Title, "List pets & List<Dogs>")
+}
+
+// A body that can only be empty is no argument.
+func TestEmptyBodies(t *testing.T) {
+	for body, want := range map[string]bool{
+		"content: {application/x-www-form-urlencoded: {schema: {type: object, properties: {}}}}":                               false,
+		"content: {application/json: {schema: {type: object, properties: {}, additionalProperties: false}}}":                   false,
+		"required: true, content: {application/json: {schema: {type: object, properties: {}, additionalProperties: false}}}":   true,
+		"content: {application/json: {schema: {type: object, properties: {}}}}":                                                true,
+		"content: {application/x-www-form-urlencoded: {schema: {type: object}}}":                                               true,
+		"content: {application/x-www-form-urlencoded: {schema: {properties: {}, additionalProperties: {type: string}}}}":       true,
+		"content: {application/x-www-form-urlencoded: {schema: {properties: {}, allOf: [{properties: {a: {type: string}}}]}}}": true,
+	} {
+		tools, _ := make1(t, "openapi: 3.0.0\npaths: {/a: {post: {requestBody: {"+body+"}}}}\n", Options{})
+		if got := len(tools[0].Arguments) > 0; got != want {
+			t.Errorf("%s: an argument: %t", body, got)
+		}
 	}
 }
 

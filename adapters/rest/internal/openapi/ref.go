@@ -260,7 +260,7 @@ func (l *loader) fetch(n *tree.Node, names bool, seen map[*tree.Kids]bool, left 
 	for i := range n.Members() {
 		m := &n.Members()[i]
 		switch {
-		case n.Kind == tree.Object && !names && m.LeadsOut():
+		case n.Kind == tree.Object && m.LeadsOut(): // also in place of named members: a property is never a text
 			l.follow(&m.Node)
 		case n.Kind == tree.Object && !names && notFollowed(m.Name):
 		default:

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"html"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,7 +110,7 @@ func (d *Document) LostOf(expose Rules) []*Operation {
 // build sets all fields but the name.
 func (t *Tool) build() {
 	op := t.Operation
-	t.Title = cut(strings.TrimSpace(cmp.Or(op.MCP.Title, op.Summary)), titleLimit)
+	t.Title = cut(strings.TrimSpace(PlainText(cmp.Or(op.MCP.Title, op.Summary))), titleLimit)
 	t.Description = t.describe()
 	t.Annotations = annotate(op)
 	l := t.doc.load
@@ -190,12 +192,26 @@ func (t *Tool) describe() string {
 		text += "\n\nDeprecated."
 	}
 	if r := op.success(); r != nil && usable(r.Description) {
-		text += "\n\nReturns " + cut(strings.TrimSpace(r.Description), 200)
+		said := cut(strings.TrimSpace(r.Description), 200)
+		if !strings.HasPrefix(strings.ToLower(said), "return") {
+			said = "Returns " + said
+		}
+		text += "\n\n" + said
 		if !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, "…") {
 			text += "."
 		}
 	}
 	return text
+}
+
+var markup = regexp.MustCompile(`(?i)</?(?:a|abbr|b|blockquote|br|code|div|em|h[1-6]|hr|i|img|li|ol|p|pre|small|span|strong|sub|sup|table|tbody|td|th|thead|tr|u|ul)(?:\s[^<>]*)?/?>`)
+
+// PlainText removes the markup of HTML from a text.
+func PlainText(s string) string {
+	if !strings.Contains(s, "<") {
+		return s
+	}
+	return html.UnescapeString(markup.ReplaceAllString(s, ""))
 }
 
 // usable reports whether a response's description says anything.

@@ -139,20 +139,22 @@ func (e *Entry) unused(t *openapi.Tool, added []*Arg, used map[string]bool) Faul
 // fits says why an operation cannot have the template's body; empty if it can.
 func (a *additions) fits(t *openapi.Tool) string {
 	method := t.Operation.Method
-	a.media = t.Body
-	if t.Body == nil {
+	if a.media = t.Body; a.media == nil && t.Operation.Body != nil { // clients give none
+		a.media = t.Operation.Body.Content[0]
+	}
+	if a.media == nil {
 		if !Methods[method] {
 			return "is there, and a " + method + " of this API has none"
 		}
 		a.media = &openapi.MediaType{Type: "application/json"}
 		return ""
 	}
-	kind, _, _ := strings.Cut(strings.ToLower(t.Body.Type), ";")
+	kind, _, _ := strings.Cut(strings.ToLower(a.media.Type), ";")
 	kind = strings.TrimSpace(kind)
 	form := strings.HasPrefix(kind, "multipart/") || kind == "application/x-www-form-urlencoded"
 	json := strings.HasSuffix(kind, "json") || kind == "*/*" || kind == ""
 	switch {
-	case t.Body.File:
+	case a.media.File:
 		return "is there, and that of the API is a file, which no template can make"
 	case form && !a.body.object:
 		return "must be a mapping: that of the API is a form (" + kind + ")"

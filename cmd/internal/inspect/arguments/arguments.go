@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/internal/similar"
@@ -89,6 +91,7 @@ func (s Schema) Build(all []Pair) (json.RawMessage, error) {
 	values := map[string]string{}
 	lists := map[string][]string{} // items so far, by argument
 	for _, p := range all {
+		p.Key = shown(p.Key, known)
 		value, item, err := s.value(known[p.Key], p)
 		if err != nil {
 			return nil, exit.Usagef("%s: %v", p.Key, err)
@@ -112,6 +115,24 @@ func (s Schema) Build(all []Pair) (json.RawMessage, error) {
 		b.WriteString(Quote(key) + ":" + values[key])
 	}
 	return json.RawMessage("{" + b.String() + "}"), nil
+}
+
+// shown returns the name of an argument whose true name is key: the bridge writes _ for characters
+// that model providers do not accept, as in match[].
+func shown(key string, known map[string]Argument) string {
+	if _, ok := known[key]; ok {
+		return key
+	}
+	plain := strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("_.-", r) {
+			return r
+		}
+		return '_'
+	}, key)
+	if _, ok := known[plain]; ok {
+		return plain
+	}
+	return key
 }
 
 // Quote returns text as a JSON string.
@@ -213,8 +234,17 @@ func (s Schema) Check(of string, args json.RawMessage) error {
 // Compare is Check against a list of known arguments. open allows unknown ones.
 func (s Schema) Compare(of string, known []Argument, given map[string]json.RawMessage, open bool) error {
 	var missing, faults, names []string
+	byName := map[string]Argument{}
 	for _, a := range known {
-		names = append(names, a.Name)
+		names, byName[a.Name] = append(names, a.Name), a
+	}
+	for key := range maps.Clone(given) {
+		if name := shown(key, byName); name != key && given[name] == nil {
+			given[name] = given[key]
+			delete(given, key)
+		}
+	}
+	for _, a := range known {
 		value, ok := given[a.Name]
 		if !ok && a.Required {
 			missing = append(missing, a.Name)
@@ -232,7 +262,14 @@ func (s Schema) Compare(of string, known []Argument, given map[string]json.RawMe
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if !open && !slices.Contains(names, key) {
-			faults = append(faults, fmt.Sprintf("unknown argument: %q (%s)", key, similar.Hint(key, names, "it takes none")))
+			hint := similar.Hint(key, names, "it takes none")
+			for _, a := range known {
+				if slices.ContainsFunc(s.members(a.Schema), func(m Argument) bool { return m.Name == key }) {
+					hint = fmt.Sprintf("it is a member of %s, as in %[1]s:='{%q:…}'", a.Name, key)
+					break
+				}
+			}
+			faults = append(faults, fmt.Sprintf("unknown argument: %q (%s)", key, hint))
 		}
 	}
 	if len(missing) > 0 {

@@ -207,3 +207,30 @@ func TestReplyFormat(t *testing.T) {
 		}
 	}
 }
+
+// Members of objects stand in the table, and a fault names the argument that an unknown name is a
+// member of. True names of arguments count, too.
+func TestMembers(t *testing.T) {
+	s := parse(`{"type":"object","additionalProperties":false,"required":["body"],"properties":{"match__":{"type":"array","items":{"type":"string"}},
+		"body":{"$ref":"#/$defs/Pet"}},"$defs":{"Pet":{"type":"object","required":["name"],"properties":{"name":{"type":"string","description":"Its name"},"tags":{"type":"array"}}}}}`)
+	want := `ARGUMENT   TYPE      REQUIRED  DESCRIPTION
+match__    string[]
+body       object    yes
+body.name  string    yes       Its name
+body.tags  array
+`
+	if got := s.Table(s.Arguments(), ""); got != want {
+		t.Errorf("table\n%s\nwant\n%s", got, want)
+	}
+	err := s.Check("addPet", json.RawMessage(`{"name":"Tom","match[]":["a"]}`))
+	if want := "addPet: missing argument: body; unknown argument: \"name\" (it is a member of body, as in body:='{\"name\":…}')\n"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	pairs, err := arguments.Pairs([]string{"match[]=a", "match[]=b", "body:={}"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Build(pairs); err != nil || string(got) != `{"match__":["a","b"],"body":{}}` {
+		t.Errorf("%s %v", got, err)
+	}
+}

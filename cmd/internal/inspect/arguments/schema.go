@@ -27,8 +27,11 @@ type Argument struct {
 func Of(v gjson.Result) Schema { return Schema{v} }
 
 // Arguments returns the properties in the order of the text.
-func (s Schema) Arguments() []Argument {
-	top := s.follow(s.root)
+func (s Schema) Arguments() []Argument { return s.members(s.root) }
+
+// members returns the members of an object.
+func (s Schema) members(of gjson.Result) []Argument {
+	top := s.follow(of)
 	required := map[string]bool{}
 	for _, name := range top.Get("required").Array() {
 		required[name.String()] = true
@@ -225,26 +228,34 @@ func Plain(raw string) string {
 	return raw
 }
 
-// Table returns the arguments as a table.
+// Table returns the arguments as a table, with the members of those that are objects.
 func (s Schema) Table(args []Argument, indent string) string {
 	t := terminal.Table{Head: []string{"ARGUMENT", "TYPE", "REQUIRED", "DEFAULT", "VALUES", "DESCRIPTION"}}
 	for _, a := range args {
-		required, kind := "", ""
-		if a.Required {
-			required = "yes"
+		s.row(&t, a)
+		for _, m := range s.members(a.Schema) {
+			m.Name = a.Name + "." + m.Name
+			s.row(&t, m)
 		}
-		if a.Schema.Exists() {
-			kind = s.TypeName(a.Schema)
-		}
-		var values []string
-		list := s.choices(a.Schema)
-		if len(list) == 0 {
-			list = s.choices(s.items(a.Schema))
-		}
-		for _, raw := range list {
-			values = append(values, Plain(raw))
-		}
-		t.Add(a.Name, kind, required, Plain(a.Schema.Get("default").Raw), strings.Join(values, ", "), a.About)
 	}
 	return t.Format(indent, 0, nil)
+}
+
+func (s Schema) row(t *terminal.Table, a Argument) {
+	required, kind := "", ""
+	if a.Required {
+		required = "yes"
+	}
+	if a.Schema.Exists() {
+		kind = s.TypeName(a.Schema)
+	}
+	var values []string
+	list := s.choices(a.Schema)
+	if len(list) == 0 {
+		list = s.choices(s.items(a.Schema))
+	}
+	for _, raw := range list {
+		values = append(values, Plain(raw))
+	}
+	t.Add(a.Name, kind, required, Plain(a.Schema.Get("default").Raw), strings.Join(values, ", "), a.About)
 }
