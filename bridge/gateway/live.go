@@ -413,14 +413,18 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 		}
 		err = cause
 	}
-	s.b.callFailed(s.log, c.m.Method, err, c.span)
+	s.b.callFailed(s.log, s.bindings.Current().Server == nil, c.m.Method, err, c.span)
 	return Refusal(c.id, err), err
 }
 
-// callFailed logs a call without an answer: one line a second at info, the others at debug.
-func (g *Gateway) callFailed(log *slog.Logger, method string, err error, span trace.Span) {
+// callFailed logs a call without an answer: one line a second at info, the others at debug. unnamed says that log does
+// not name the server, as for all servers as one: the error does.
+func (g *Gateway) callFailed(log *slog.Logger, unnamed bool, method string, err error, span trace.Span) {
 	level := slog.LevelDebug
 	g.failures.Do(func() { level = slog.LevelInfo })
+	if e, ok := errors.AsType[*bridge.Error](err); ok && unnamed && e.Server != "" {
+		log = log.With("server", e.Server)
+	}
 	log.Log(context.Background(), level, "call failed", "method", fmt.Sprintf("%.64s", method), "err", bridge.Brief(err), tracing.ID(span))
 }
 

@@ -139,7 +139,7 @@ func (g *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 	case ctx.Err() != nil:
 		return nil, bridge.ErrCancelled
 	}
-	g.callFailed(g.log, m.Method, err, span)
+	g.callFailed(g.log, true, m.Method, err, span)
 	return Refusal(id, err), err
 }
 

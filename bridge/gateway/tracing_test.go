@@ -627,6 +627,29 @@ func TestCallFailedLine(t *testing.T) {
 	}
 }
 
+// The line of a failed call names its server once, at the server's own address and at that of all as one.
+func TestCallFailedServer(t *testing.T) {
+	dies := func() *fake {
+		return &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method == "tools/call" {
+				w.die()
+				return true
+			}
+			return false
+		}}
+	}
+	for _, tc := range []struct{ at, tool string }{{"", "fake__x"}, {"fake", "x"}} {
+		var log bytes.Buffer
+		b := New(Options{Servers: []ServerOptions{{Name: "fake", Prefix: "fake__", Adapter: dies()}, {Name: "other", Prefix: "other__", Adapter: dies()}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		s, _ := begin(t, b, tc.at)
+		do(t, s, "1", "tools/call", `{"name":"`+tc.tool+`"}`)
+		b.Close(context.Background())
+		if got := log.String(); strings.Count(got, `msg="call failed" server=fake method=tools/call err=`) != 1 {
+			t.Errorf("at %q:\n%s", tc.at, got)
+		}
+	}
+}
+
 func mustNumber(t *testing.T, m *jsonrpc.Message) int64 {
 	n, err := strconv.ParseInt(string(m.ID), 10, 64)
 	if err != nil {

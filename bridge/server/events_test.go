@@ -598,6 +598,9 @@ func TestAdminDrainServer(t *testing.T) {
 		}
 		_, body := r.as(devKey, "/one/mcp", id, call("2", "echo"))
 		refused("a new call of a session", body)
+		if got := r.Do("GET", "/metrics", "", "X-API-Key", opsKey).Wait().Body(); !strings.Contains(got, `method="tools/call",outcome="drained",server="one"} 1`) { // not unavailable, for which there are alerts
+			t.Error("no call is counted as drained")
+		}
 		modern, header := modernCall("tools/call", `"name":"echo","arguments":{},`)
 		header = append(header, "Mcp-Name", "echo", "X-API-Key", devKey)
 		a = r.Do("POST", "/one/mcp", modern, header...).Wait()
