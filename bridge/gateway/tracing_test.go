@@ -270,7 +270,10 @@ func TestTraceSpans(t *testing.T) {
 					t.Errorf("%s has %v", tc.name, span.Attributes())
 				}
 			}
-			if key := attr(door, "mcp_bridge.session"); len(key) != 8 || !strings.HasPrefix(s.id, key) || attr(call, "mcp_bridge.server") != "fake" {
+			if attr(door, "jsonrpc.request.id") != "1" || attr(door, "network.transport") != "pipe" || (attr(door, "gen_ai.operation.name") == "execute_tool") != (tc.method == "tools/call") {
+				t.Errorf("%s has %v", tc.name, door.Attributes())
+			}
+			if key := attr(door, "mcp.session.id"); len(key) != 8 || !strings.HasPrefix(s.id, key) || attr(call, "mcp_bridge.server") != "fake" {
 				t.Errorf("%s has %v and %v", tc.name, door.Attributes(), call.Attributes())
 			}
 		}
