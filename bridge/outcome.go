@@ -19,6 +19,7 @@ const (
 	TimedOut                   // ErrTimeout
 	Unavailable                // ErrUnavailable, ErrUnsent
 	CircuitOpen                // ErrOpen
+	Drained                    // ErrDrained
 	Lost                       // ErrLost
 	Overloaded                 // ErrOverloaded
 	Limited                    // ErrLimited
@@ -34,7 +35,7 @@ const Outcomes = int(outcomes)
 // String returns the name of the outcome in metrics and logs.
 func (o Outcome) String() string {
 	return [Outcomes]string{
-		"ok", "tool_error", "error", "cancelled", "timeout", "unavailable", "circuit_open", "lost", "overloaded", "rate_limited", "denied", "too_large", "other",
+		"ok", "tool_error", "error", "cancelled", "timeout", "unavailable", "circuit_open", "drained", "lost", "overloaded", "rate_limited", "denied", "too_large", "other",
 	}[o]
 }
 
@@ -56,7 +57,7 @@ func OutcomeOf(err error) Outcome {
 		kind error
 		Outcome
 	}{ // special kinds come before general ones
-		{ErrLimited, Limited}, {ErrDenied, Denied}, {ErrOpen, CircuitOpen}, {ErrOverloaded, Overloaded}, {ErrTimeout, TimedOut},
+		{ErrLimited, Limited}, {ErrDenied, Denied}, {ErrOpen, CircuitOpen}, {ErrDrained, Drained}, {ErrOverloaded, Overloaded}, {ErrTimeout, TimedOut},
 		{ErrTooLarge, TooLarge}, {ErrLost, Lost}, {ErrUnsent, Unavailable}, {ErrUnavailable, Unavailable},
 		{ErrCancelled, Cancelled}, {ErrEnded, Cancelled}, {ErrShutdown, Failed}, {context.Canceled, Cancelled},
 	} {

@@ -39,6 +39,7 @@ func TestOutcomeOf(t *testing.T) {
 		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: bridge.ErrOpen}, bridge.CircuitOpen},
 		{&bridge.Error{Kind: bridge.ErrUnavailable, Err: context.Canceled}, bridge.Unavailable},
 		{&bridge.Error{Kind: bridge.ErrUnsent}, bridge.Unavailable},
+		{&bridge.Error{Kind: bridge.ErrDrained}, bridge.Drained},
 		{&bridge.Error{Kind: bridge.ErrLimited}, bridge.Limited},
 		{bridge.ErrDenied, bridge.Denied},
 		{context.Canceled, bridge.Cancelled},

@@ -62,7 +62,7 @@ func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Reques
 		body.Free()
 		return
 	}
-	g.Header, g.Identity = r.Header, auth.IdentityOf(r.Context())
+	g.Header, g.Identity, g.Remote = r.Header, auth.IdentityOf(r.Context()), r.RemoteAddr
 	newStatelessCall(d, m, *g, body, as).reply(w, r)
 }
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -163,6 +164,9 @@ type Options struct {
 	Watch func(report.Report)
 	// Calls records calls while an operator watches; it may be nil.
 	Calls *calls.Calls
+	// Client returns the address of the client that sent a request, by the address of the peer and the headers.
+	// nil stands for the address of the peer.
+	Client func(remote string, h http.Header) netip.Addr
 	// Front returns the instance that forwarded a request, by its headers; nil without
 	// a cluster.
 	Front func(http.Header) string
@@ -244,9 +248,9 @@ func New(o Options) *Gateway {
 	b.laneShares = limits.NewShares(int64(maxLanes), len(o.Grants))
 	b.lanes = lane.NewTotal(maxLanes, b.laneShares)
 	b.bytes = limits.NewBytes(cmp.Or(o.MaxBytes, 512<<20), len(o.Grants))
-	b.calls, b.reports = o.Calls, report.New(o.Watch, b.bytes.Weigh, o.Front)
+	b.calls, b.reports = o.Calls, report.New(o.Watch, b.bytes.Weigh, o.Front, o.Client)
 	b.listening, b.stopListening = context.WithCancel(context.Background())
-	b.tracing = tracing.New(o.Traces, b.version)
+	b.tracing = tracing.New(o.Traces, b.version, o.Client)
 	b.ownParams = []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":` + rawjson.Quote(b.version) + `}}`)
 	b.force, b.hurry = context.WithCancel(context.Background())
 	if b.store == nil {

@@ -107,11 +107,13 @@ type Envelope struct {
 	Header http.Header
 	// Identity is the caller's identity from its token; nil without a token.
 	Identity *identity.Identity
+	// Remote is the address of the peer that sent the request; empty for a wire without addresses.
+	Remote string
 }
 
 // EnvelopeOf returns the envelope of a request that access admitted.
 func EnvelopeOf(r *http.Request) Envelope {
-	return Envelope{r.Header, auth.IdentityOf(r.Context())}
+	return Envelope{r.Header, auth.IdentityOf(r.Context()), r.RemoteAddr}
 }
 
 func (e *Envelope) open() Envelope {
@@ -167,8 +169,8 @@ func (g *Gateway) begin(ctx context.Context, server, id, principal string, e *En
 		g.reports.Look(arrival)
 		defer arrival.Found()
 	}
-	came := g.reports.Arrive(arrival, shortID(key), with.Header)
-	life, span := g.tracing.Received(s.ctx, m, with.Header, server, caller, s.shortID())
+	life, span := g.tracing.Received(s.ctx, m, with.Header, server, caller, s.shortID(), with.Remote)
+	came := g.reports.Arrive(arrival, shortID(key), with.Header, with.Remote, span)
 	a, err := s.initialize(ctx, life, m, came)
 	tracing.End(span, m.Method, a, err)
 	g.reports.Depart(came, caller, m, a, err)
@@ -333,7 +335,7 @@ func (s *Session) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) *Ca
 		s.b.reports.Reject(s.shortID(), s.caller, m, c.answer, nil)
 		return c
 	}
-	c.ctx, c.span = s.b.tracing.Received(s.ctx, m, c.with.Header, s.server, s.caller, s.shortID())
+	c.ctx, c.span = s.b.tracing.Received(s.ctx, m, c.with.Header, s.server, s.caller, s.shortID(), c.with.Remote)
 	if err := s.b.enter(s.caller, m); err != nil {
 		return c.reject(err)
 	}
@@ -382,7 +384,7 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 	defer c.end()
 	defer func() { tracing.End(c.span, c.m.Method, a, err) }()
 	s := c.s
-	came := s.b.reports.Arrive(&c.arrival, s.shortID(), c.with.Header)
+	came := s.b.reports.Arrive(&c.arrival, s.shortID(), c.with.Header, c.with.Remote, c.span)
 	for err = s.resume(c.ctx, c.binding, c.m); err != nil && !c.binding.Current() && c.ctx.Err() == nil; err = s.resume(c.ctx, c.binding, c.m) {
 		c.binding.Leave() // nothing was sent: it goes where calls go now
 		c.binding = s.bindings.Enter()
@@ -416,14 +418,18 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 		}
 		err = cause
 	}
-	s.b.callFailed(s.log, c.m.Method, err, c.span)
+	s.b.callFailed(s.log, s.bindings.Current().Server == nil, c.m.Method, err, c.span)
 	return Refusal(c.id, err), err
 }
 
-// callFailed logs a call without an answer: one line a second at info, the others at debug.
-func (g *Gateway) callFailed(log *slog.Logger, method string, err error, span trace.Span) {
+// callFailed logs a call without an answer: one line a second at info, the others at debug. unnamed says that log does
+// not name the server, as for all servers as one: the error does.
+func (g *Gateway) callFailed(log *slog.Logger, unnamed bool, method string, err error, span trace.Span) {
 	level := slog.LevelDebug
 	g.failures.Do(func() { level = slog.LevelInfo })
+	if e, ok := errors.AsType[*bridge.Error](err); ok && unnamed && e.Server != "" {
+		log = log.With("server", e.Server)
+	}
 	log.Log(context.Background(), level, "call failed", "method", fmt.Sprintf("%.64s", method), "err", bridge.Brief(err), tracing.ID(span))
 }
 

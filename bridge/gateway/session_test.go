@@ -292,6 +292,12 @@ func TestSessionLeft(t *testing.T) {
 				do(t, again, "2", "x", `{}`)
 				back.Seen()
 				back.Attach(&stream{})
+				synctest.Wait()
+				for i, s := range []*Session{left, again, back, calling, listening, silent} {
+					if st := s.status(); st.Left != (i == 0) {
+						t.Errorf("session %d: its client has left: %t", i, st.Left)
+					}
+				}
 				time.Sleep(6 * time.Minute)
 				for i, s := range []*Session{left, again, back, calling, listening, silent} {
 					if lives := s.ctx.Err() == nil; lives != (i > 0 || !test.sooner) {

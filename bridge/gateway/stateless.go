@@ -28,6 +28,8 @@ type Stateless struct {
 	// Header holds the headers of the client's request; nil on stdio. Headers that mirror arguments
 	// are compared with the arguments. Other headers are read only if a server forwards them.
 	Header http.Header
+	// Remote is the address of the peer that sent the request; empty on stdio.
+	Remote string
 	// Identity is the caller's identity, from its token.
 	Identity *identity.Identity
 	// Back takes messages before the answer.
@@ -77,7 +79,7 @@ func (g *Gateway) Call(ctx context.Context, m *jsonrpc.Message, stateless Statel
 		g.reports.Reject("", stateless.From, m, a, nil)
 		return a, nil
 	}
-	ctx, span := g.tracing.Received(ctx, m, stateless.Header, stateless.Server, stateless.From, "")
+	ctx, span := g.tracing.Received(ctx, m, stateless.Header, stateless.Server, stateless.From, "", stateless.Remote)
 	a, err := g.admitted(ctx, m, stateless, c, at, id, span)
 	tracing.End(span, m.Method, a, err)
 	return a, err
@@ -120,7 +122,7 @@ func (g *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 	}
 	from := *one.From
 	from.Header, from.Identity = g.forwarded(one.Header), one.Identity
-	came := g.reports.Arrive(&c.arrival, "", one.Header)
+	came := g.reports.Arrive(&c.arrival, "", one.Header, one.Remote, span)
 	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Identity: from.Identity, Mirror: era.Mirrors(one.Header), Keep: one.Keep, Call: came.Call()}
 	a, err := up.Call(ctx, r)
 	err = g.reports.Conclude(came, one.Server, &from, m, a, err)
@@ -139,7 +141,7 @@ func (g *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 	case ctx.Err() != nil:
 		return nil, bridge.ErrCancelled
 	}
-	g.callFailed(g.log, m.Method, err, span)
+	g.callFailed(g.log, true, m.Method, err, span)
 	return Refusal(id, err), err
 }
 

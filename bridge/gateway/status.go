@@ -127,6 +127,8 @@ type SessionStatus struct {
 	Used      time.Time `json:"used"`                // last message of the client
 	Calls     int       `json:"calls"`               // in flight
 	Streams   int       `json:"streams"`             // open standing streams
+	// Left says that the client closed its last stream and sent nothing since: it probably left without an end.
+	Left bool `json:"left,omitempty"`
 }
 
 // Status returns the state of each server, in the order of Options.
@@ -197,6 +199,7 @@ func (s *Session) status() SessionStatus {
 	return SessionStatus{
 		ID: s.shortID(), Server: s.server, Principal: s.caller.Principal, Client: health.Client(s.caller), Revision: s.caller.Revision,
 		Began: s.began, Used: time.Unix(0, s.seen.Load()), Calls: s.callCount, Streams: len(s.streams),
+		Left: s.left.Load() && s.callCount == 0 && len(s.streams) == 0,
 	}
 }
 

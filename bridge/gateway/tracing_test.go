@@ -270,7 +270,10 @@ func TestTraceSpans(t *testing.T) {
 					t.Errorf("%s has %v", tc.name, span.Attributes())
 				}
 			}
-			if key := attr(door, "mcp_bridge.session"); len(key) != 8 || !strings.HasPrefix(s.id, key) || attr(call, "mcp_bridge.server") != "fake" {
+			if attr(door, "jsonrpc.request.id") != "1" || attr(door, "network.transport") != "pipe" || (attr(door, "gen_ai.operation.name") == "execute_tool") != (tc.method == "tools/call") {
+				t.Errorf("%s has %v", tc.name, door.Attributes())
+			}
+			if key := attr(door, "mcp.session.id"); len(key) != 8 || !strings.HasPrefix(s.id, key) || attr(call, "mcp_bridge.server") != "fake" {
 				t.Errorf("%s has %v and %v", tc.name, door.Attributes(), call.Attributes())
 			}
 		}
@@ -624,6 +627,29 @@ func TestCallFailedLine(t *testing.T) {
 	b.Close(context.Background())
 	if got := log.String(); !strings.Contains(got, "call failed") || len(got) > 1<<16 {
 		t.Errorf("%d bytes of log: %.300s", len(got), got)
+	}
+}
+
+// The line of a failed call names its server once, at the server's own address and at that of all as one.
+func TestCallFailedServer(t *testing.T) {
+	dies := func() *fake {
+		return &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method == "tools/call" {
+				w.die()
+				return true
+			}
+			return false
+		}}
+	}
+	for _, tc := range []struct{ at, tool string }{{"", "fake__x"}, {"fake", "x"}} {
+		var log bytes.Buffer
+		b := New(Options{Servers: []ServerOptions{{Name: "fake", Prefix: "fake__", Adapter: dies()}, {Name: "other", Prefix: "other__", Adapter: dies()}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		s, _ := begin(t, b, tc.at)
+		do(t, s, "1", "tools/call", `{"name":"`+tc.tool+`"}`)
+		b.Close(context.Background())
+		if got := log.String(); strings.Count(got, `msg="call failed" server=fake method=tools/call err=`) != 1 {
+			t.Errorf("at %q:\n%s", tc.at, got)
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -36,7 +38,7 @@ func logged(t *testing.T, path string) (all []map[string]any) {
 // There is a line for each call, which says whose it was and what became of it, and not what was in it.
 func TestAccessLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "calls.jsonl")
-	run(t, func(c *config.Config) { c.AccessLog.To = path }, []string{"one", "two"}, func(t *testing.T, r *rig) {
+	run(t, func(c *config.Config) { c.AccessLog.To, c.Traces = path, sdktrace.NewTracerProvider() }, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		id := r.begin("/mcp")
 		r.Do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"one__echo","arguments":{"said":"something private"}}}`, "Mcp-Session-Id", id).Wait()
 		r.Do("POST", "/mcp", call("2", "nobody\\n\u202e"), "Mcp-Session-Id", id).Wait()
@@ -47,15 +49,18 @@ func TestAccessLog(t *testing.T) {
 			t.Fatalf("%d lines, want 4: %v", len(got), got)
 		}
 		for i, want := range []map[string]any{
-			{"server": "", "method": "initialize", "era": "legacy", "outcome": "ok", "msg": "call", "level": "INFO"},
-			{"server": "one", "method": "tools/call", "name": "one__echo", "era": "legacy", "server_era": "legacy", "outcome": "ok", "session": got[0]["session"]},
+			{"server": "", "method": "initialize", "client": "c 1", "era": "legacy", "outcome": "ok", "msg": "call", "level": "INFO"},
+			{"server": "one", "method": "tools/call", "name": "one__echo", "client": "c 1", "era": "legacy", "server_era": "legacy", "outcome": "ok", "session": got[0]["session"]},
 			{"server": "", "name": "nobody\\n\u202e", "outcome": "error", "code": -32602.0},
-			{"server": "two", "method": "tools/list", "era": "modern", "outcome": "ok", "session": nil, "params": nil, "result": nil},
+			{"server": "two", "method": "tools/list", "client": nil, "era": "modern", "outcome": "ok", "session": nil, "params": nil, "result": nil},
 		} {
 			for name, value := range want {
 				if got[i][name] != value {
 					t.Errorf("line %d: %s = %v, want %v", i, name, got[i][name], value)
 				}
+			}
+			if trace, _ := got[i]["trace_id"].(string); len(trace) != 32 || got[i]["client_address"] != "127.0.0.1" {
+				t.Errorf("line %d does not say from where it is: %v", i, got[i])
 			}
 			if _, err := time.Parse(time.RFC3339, got[i]["time"].(string)); err != nil || got[i]["duration_ms"] == nil || got[i]["bytes_in"].(float64) <= 0 {
 				t.Errorf("line %d: %v", i, got[i])

@@ -84,7 +84,7 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 	if signed {
 		markAuthenticated(r.Context())
 	} else {
-		if r, known = s.access.Admit(w, r, r.URL.Path, access.Target{Base: base}); !known {
+		if r, known = s.access.Admit(w, r, r.URL.Path, access.Target{Base: base, Refuse: admin.Refuse}); !known {
 			return admin.Caller{}, false, nil
 		}
 		p = admin.Page{Principal: auth.Principal(r.Context())}
@@ -139,7 +139,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, base string) {
 	who, sum, wait, ok := s.access.Key(r, asked.Key)
 	switch {
 	case wait > 0:
-		access.TooMany(w, wait)
+		access.TooMany(w, wait, admin.Refuse)
 		return
 	case !ok:
 		admin.Refuse(w, http.StatusUnauthorized, "unauthorized", "the key is not valid")

@@ -40,6 +40,35 @@ func has(all []string, parts ...string) bool {
 	return false
 }
 
+// Events are written every 100 ms, however many there are: each write has its price, which calls pay.
+func TestAdminEventsTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one")
+		page := r.Do("GET", "/ui/api/v1/events?topics=calls", "", "X-API-Key", opsKey)
+		code, id := r.as(oneKey, "/one/mcp", "", initialize)
+		if code != 200 {
+			t.Fatal(code)
+		}
+		time.Sleep(time.Second)
+		calls := func() (events int) {
+			for range 20 {
+				r.as(oneKey, "/one/mcp", id, call("1", "echo"))
+			}
+			synctest.Wait()
+			return len(eventsOf(page))
+		}
+		first, second := calls(), calls()
+		if first != second {
+			t.Errorf("%d events, and %d at the same time", first, second)
+		}
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if got := eventsOf(page); len(got) < second+40 || has(got, "dropped ") {
+			t.Errorf("%d events, and %d after a pause", second, len(got))
+		}
+	})
+}
+
 // A page that looks is told what happens of what its caller may see, until that one may
 // not look any more (O-040).
 func TestAdminEvents(t *testing.T) {
@@ -598,6 +627,9 @@ func TestAdminDrainServer(t *testing.T) {
 		}
 		_, body := r.as(devKey, "/one/mcp", id, call("2", "echo"))
 		refused("a new call of a session", body)
+		if got := r.Do("GET", "/metrics", "", "X-API-Key", opsKey).Wait().Body(); !strings.Contains(got, `method="tools/call",outcome="drained",server="one"} 1`) { // not unavailable, for which there are alerts
+			t.Error("no call is counted as drained")
+		}
 		modern, header := modernCall("tools/call", `"name":"echo","arguments":{},`)
 		header = append(header, "Mcp-Name", "echo", "X-API-Key", devKey)
 		a = r.Do("POST", "/one/mcp", modern, header...).Wait()

@@ -253,6 +253,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request, base string) {
 	} else if inside {
 		s.queues(all)
 	}
+	w.Header().Set("Cache-Control", "no-store") // it is of this moment, and of this caller
 	switch format := r.URL.Query().Get("format"); {
 	case !inside: // the status is the whole answer
 		answerObject(w, status, "ready", all.Ready)

@@ -135,7 +135,7 @@ func TestReadyText(t *testing.T) {
 		for _, at := range [][]string{{"/readyz?format=text"}, {"/readyz", "Accept", "text/plain"}, {"/readyz?format=text", "Accept", "application/json"}} {
 			a := r.Do("GET", at[0], "", at[1:]...).Wait()
 			lines := strings.Split(a.Body(), "\n")
-			if a.Status() != 200 || !strings.HasPrefix(a.Header("Content-Type"), "text/plain") || len(lines) != 7 {
+			if a.Status() != 200 || !strings.HasPrefix(a.Header("Content-Type"), "text/plain") || a.Header("Cache-Control") != "no-store" || len(lines) != 7 {
 				t.Fatalf("%v = %d %s", at, a.Status(), a.Body())
 			}
 			column := strings.Index(lines[3], "STATE")

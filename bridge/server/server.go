@@ -138,6 +138,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: s.access.Grants().All(), PerPrincipal: c.PerPrincipal,
 		Watch: s.watch, Calls: s.calls, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
 	}
+	o.Client = s.access.ClientOf
 	if s.instance != nil {
 		o.Cluster = bridge.Cluster{Instance: s.instance.id, Places: s.instance.homes, Owners: s.instance.kept.tasks, Secrets: c.Cluster.Keys()}
 	}

@@ -89,7 +89,7 @@ func TestSecurity(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.Command("systemd-analyze", "security", "--no-pager", "--offline=true", "--threshold=25", path).CombinedOutput()
+		out, err := exec.Command("systemd-analyze", "security", "--no-pager", "--offline=true", "--threshold=20", path).CombinedOutput()
 		m := exposure.FindSubmatch(out)
 		if m == nil {
 			t.Fatalf("systemd-analyze security: %v\n%s", err, out)
@@ -98,7 +98,7 @@ func TestSecurity(t *testing.T) {
 	}
 	whole := text(t)
 	if level, ok := check(whole); !ok {
-		t.Errorf("the exposure of the unit is %s, more than 2.5", level)
+		t.Errorf("the exposure of the unit is %s, more than 2.0", level)
 	}
 	for _, line := range []string{"ProtectSystem=strict\n", "SystemCallFilter=@system-service\n", "NoNewPrivileges=yes\n"} {
 		if !strings.Contains(whole, line) {

@@ -288,6 +288,7 @@ all sessions. With console: on, others see their own.`,
 					ID, Server, Principal, Client, Revision string
 					Began, Used                             time.Time
 					Calls, Streams                          int
+					Left                                    bool
 				}
 				Total int
 			}
@@ -303,10 +304,10 @@ all sessions. With console: on, others see their own.`,
 				_, err := fmt.Fprintln(stdout, "no sessions")
 				return err
 			}
-			now := time.Now()
+			now, left := time.Now(), map[bool]string{true: ", client left"}
 			t := terminal.Table{Head: []string{"SESSION", "CALLER", "CLIENT", "REVISION", "AT", "AGE", "IDLE", "CALLS", "STREAMS"}}
 			for _, s := range got.Sessions {
-				t.Add(s.ID, sanitize.Text(s.Principal), sanitize.Text(s.Client), s.Revision, "/"+sanitize.Text(s.Server), age(now, s.Began), age(now, s.Used), fmt.Sprint(s.Calls), fmt.Sprint(s.Streams))
+				t.Add(s.ID, sanitize.Text(s.Principal), sanitize.Text(s.Client), s.Revision, "/"+sanitize.Text(s.Server), age(now, s.Began), age(now, s.Used)+left[s.Left], fmt.Sprint(s.Calls), fmt.Sprint(s.Streams))
 			}
 			_, width := terminal.Is(stdout)
 			if _, err := io.WriteString(stdout, t.Format("", width, nil)); err != nil {

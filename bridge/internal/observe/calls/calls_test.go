@@ -41,7 +41,7 @@ type rig struct {
 func newRig(t testing.TB, do func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) *rig {
 	r := &rig{t: t, c: New()}
 	t.Cleanup(r.c.Close)
-	r.reports = report.New(func(p report.Report) { r.c.Take(&p) }, func(string, *bridge.Caller, *jsonrpc.Message) error { return nil }, func(http.Header) string { return "" })
+	r.reports = report.New(func(p report.Report) { r.c.Take(&p) }, func(string, *bridge.Caller, *jsonrpc.Message) error { return nil }, func(http.Header) string { return "" }, nil)
 	r.up = r.c.Wrap("one", r.reports.Server("one", func() string { return "" }).Wrap(end{do: do}))
 	return r
 }
@@ -50,7 +50,7 @@ func newRig(t testing.TB, do func(context.Context, *bridge.Request) (*jsonrpc.Me
 func (r *rig) call(ctx context.Context, principal, tool string) (*jsonrpc.Message, error) {
 	m := bridgetest.Parse(r.t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`"}}`)
 	from := &bridge.Caller{Principal: principal, Revision: "2025-11-25"}
-	came := r.reports.Arrive(new(report.Arrival), "1f0c9a7e", nil)
+	came := r.reports.Arrive(new(report.Arrival), "1f0c9a7e", nil, "", nil)
 	a, err := r.up.Call(ctx, &bridge.Request{Message: m, From: from, Back: bridge.Nobody{}, Call: came.Call()})
 	return a, r.reports.Conclude(came, "one", from, m, a, err)
 }
@@ -422,7 +422,7 @@ func BenchmarkCall(b *testing.B) {
 		b.Run(tc.name, func(b *testing.B) {
 			c := New()
 			defer c.Close()
-			reports := report.New(func(p report.Report) { c.Take(&p) }, func(string, *bridge.Caller, *jsonrpc.Message) error { return nil }, nil)
+			reports := report.New(func(p report.Report) { c.Take(&p) }, func(string, *bridge.Caller, *jsonrpc.Message) error { return nil }, nil, nil)
 			up := reports.Server("one", func() string { return "" }).Wrap(end{do: ok})
 			if tc.wrap {
 				up = c.Wrap("one", up)
@@ -436,7 +436,7 @@ func BenchmarkCall(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				came := reports.Arrive(new(report.Arrival), "1f0c9a7e", nil)
+				came := reports.Arrive(new(report.Arrival), "1f0c9a7e", nil, "", nil)
 				if _, err := up.Call(context.Background(), &bridge.Request{Message: m, From: from, Back: bridge.Nobody{}, Call: came.Call()}); err != nil {
 					b.Fatal(err)
 				}

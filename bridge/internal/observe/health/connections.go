@@ -169,6 +169,9 @@ func (c *Connections) StopIdle() (stopped int) {
 	return stopped
 }
 
+// Unnamed is the Client of a caller that does not say its name: the bridge fills in what servers require.
+const Unnamed = "mcp-bridge unknown"
+
 // Client returns the name and version of a client, for logs and operators.
 func Client(from *bridge.Caller) string {
 	info := gjson.GetBytes(from.Params, "clientInfo")

@@ -11,11 +11,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tidwall/gjson"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -41,6 +43,13 @@ type Report struct {
 	Err       error // why there was no answer; may name programs and files
 	// Call is the bridge.Request.Call of the request.
 	Call bridge.Call
+	// From is the caller; nil if it is unknown. It must not be changed.
+	From *bridge.Caller
+	// Client is the address of the client; not valid on a wire without addresses, or if another instance forwarded the
+	// request.
+	Client netip.Addr
+	// Trace is the id of the request's trace; not valid without traces.
+	Trace trace.TraceID
 	// Request and Answer are the messages. Answer is nil when there was none. Both are valid only during the report,
 	// and must not be changed.
 	Request, Answer *jsonrpc.Message
@@ -51,6 +60,7 @@ type Reporter struct {
 	report func(Report) // nil without a receiver of the reports
 	weigh  Weigh
 	front  func(http.Header) string // nil when there is one instance
+	client func(remote string, h http.Header) netip.Addr
 
 	round atomic.Pointer[round] // of the calls that begin now
 
@@ -64,9 +74,9 @@ type Weigh func(server string, from *bridge.Caller, answer *jsonrpc.Message) err
 
 // New makes a Reporter. report gets the reports, from several goroutines at once, and must not block; nil means that
 // there is no receiver. front returns, from the headers of a request, the instance that forwarded it; nil means that
-// there is one instance.
-func New(report func(Report), weigh Weigh, front func(http.Header) string) *Reporter {
-	r := &Reporter{report: report, weigh: weigh, front: front}
+// there is one instance. client returns the address of the client of a request; nil means that there is none.
+func New(report func(Report), weigh Weigh, front func(http.Header) string, client func(remote string, h http.Header) netip.Addr) *Reporter {
+	r := &Reporter{report: report, weigh: weigh, front: front, client: client}
 	r.round.Store(newRound())
 	return r
 }
@@ -75,6 +85,8 @@ func New(report func(Report), weigh Weigh, front func(http.Header) string) *Repo
 type Arrival struct {
 	session string
 	front   string
+	client  netip.Addr
+	trace   trace.TraceID
 	began   time.Time
 	by      atomic.Int32           // the reporter: one of the constants below
 	meant   atomic.Pointer[string] // the server among several that should get it; nil if unknown
@@ -106,14 +118,21 @@ const (
 )
 
 // Arrive records in a that a request with headers h arrived. session is the beginning of the session's key, or empty.
-// It returns nil if the reports have no receiver.
-func (r *Reporter) Arrive(a *Arrival, session string, h http.Header) *Arrival {
+// remote is the address of the peer that sent it, and span its span; both may be empty. It returns nil if the reports have
+// no receiver.
+func (r *Reporter) Arrive(a *Arrival, session string, h http.Header, remote string, span trace.Span) *Arrival {
 	if r.report == nil {
 		return nil
 	}
 	a.session, a.began = session, time.Now()
 	if r.front != nil {
 		a.front = r.front(h)
+	}
+	if r.client != nil && remote != "" && a.front == "" {
+		a.client = r.client(remote, h)
+	}
+	if span != nil {
+		a.trace = span.SpanContext().TraceID()
 	}
 	return a
 }
@@ -123,7 +142,7 @@ func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *json
 	if a == nil || !a.by.CompareAndSwap(byNobody, byGateway) {
 		return
 	}
-	p := Report{Session: a.session, Front: a.front, Began: a.began, Request: request, Call: a}
+	p := Report{Session: a.session, Front: a.front, Client: a.client, Trace: a.trace, Began: a.began, Request: request, Call: a}
 	if name := a.meant.Load(); name != nil {
 		p.Server = *name
 	}
@@ -146,7 +165,7 @@ func (r *Reporter) Conclude(a *Arrival, server string, from *bridge.Caller, requ
 // Reject reports a request that was refused before any server.
 func (r *Reporter) Reject(session string, from *bridge.Caller, request, answer *jsonrpc.Message, err error) {
 	if r.report != nil {
-		r.Depart(r.Arrive(new(Arrival), session, nil), from, request, answer, err)
+		r.Depart(r.Arrive(new(Arrival), session, nil, "", nil), from, request, answer, err)
 	}
 }
 
@@ -154,7 +173,7 @@ func (r *Reporter) Reject(session string, from *bridge.Caller, request, answer *
 func (r *Reporter) end(p *Report, from *bridge.Caller, answer *jsonrpc.Message, err error) {
 	p.Took = time.Since(p.Began)
 	if from != nil {
-		p.Principal, p.Revision = from.Principal, from.Revision
+		p.From, p.Principal, p.Revision = from, from.Principal, from.Revision
 	}
 	switch {
 	case err != nil:
@@ -230,7 +249,7 @@ func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	if !came.part(q.Method) { // otherwise it goes to other servers, too
 		came.Found()
 	}
-	p := Report{Server: r.s.name, Session: came.session, Front: came.front, Began: time.Now(), Request: q.Message, Call: came}
+	p := Report{Server: r.s.name, Session: came.session, Front: came.front, Client: came.client, Trace: came.trace, Began: time.Now(), Request: q.Message, Call: came}
 	a, err := r.Upstream.Call(ctx, q)
 	if err == nil && !came.part(q.Method) {
 		came.weighed.Store(true)

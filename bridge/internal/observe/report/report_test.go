@@ -31,14 +31,14 @@ func BenchmarkWatch(b *testing.B) {
 		to   func(report.Report)
 	}{{"off", nil}, {"on", func(report.Report) {}}} {
 		b.Run(test.name, func(b *testing.B) {
-			reports := report.New(test.to, weightless, nil)
+			reports := report.New(test.to, weightless, nil, nil)
 			up := reports.Server("s", func() string { return "" }).Wrap(answering{answer: bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"result":{}}`)})
 			m := bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 			from := &bridge.Caller{Revision: "2025-11-25"}
 			b.ReportAllocs()
 			for b.Loop() {
 				var a report.Arrival
-				came := reports.Arrive(&a, "01234567", nil)
+				came := reports.Arrive(&a, "01234567", nil, "", nil)
 				r := bridge.Request{Message: m, From: from, Call: came.Call()}
 				answer, err := up.Call(b.Context(), &r)
 				reports.Depart(came, from, m, answer, err)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -34,24 +35,32 @@ const (
 	attrError    = attribute.Key("error.type")
 	attrServer   = attribute.Key("mcp_bridge.server")
 	attrEra      = attribute.Key("mcp_bridge.era")
-	attrSession  = attribute.Key("mcp_bridge.session") // the start of its key, as in the log; not its id
+	attrSession  = attribute.Key("mcp.session.id") // the start of its key, as in the log: the id itself gives access
+	attrRequest  = attribute.Key("jsonrpc.request.id")
+	attrAction   = attribute.Key("gen_ai.operation.name")
+	attrNetwork  = attribute.Key("network.transport") // tcp, or pipe for standard streams
+	attrClient   = attribute.Key("client.address")
 )
 
 // Tracing makes the spans of calls. nil makes none and costs nothing.
-type Tracing struct{ tracer trace.Tracer }
+type Tracing struct {
+	tracer trace.Tracer
+	client func(remote string, h http.Header) netip.Addr
+}
 
-// New returns a Tracing with the provider; nil makes no spans. version is that of the program.
-func New(p trace.TracerProvider, version string) *Tracing {
+// New returns a Tracing with the provider; nil makes no spans. version is that of the program. client returns the address
+// of the client of a request; nil means that there is none.
+func New(p trace.TracerProvider, version string, client func(remote string, h http.Header) netip.Addr) *Tracing {
 	if p == nil {
 		return nil
 	}
-	return &Tracing{p.Tracer("github.com/mcp-bridge/bridge", trace.WithInstrumentationVersion(version))}
+	return &Tracing{p.Tracer("github.com/mcp-bridge/bridge", trace.WithInstrumentationVersion(version)), client}
 }
 
 // Received starts the span of a client's request to the server of that name. session identifies the client's
-// session in logs, and is empty without one. The span joins the trace of the request, else that of ctx, else it
+// session in logs, and is empty without one. peer is the address that sent it, or empty. The span joins the trace of the request, else that of ctx, else it
 // starts a trace. Without tracing it is nil.
-func (t *Tracing) Received(ctx context.Context, m *jsonrpc.Message, h http.Header, server string, from *bridge.Caller, session string) (context.Context, trace.Span) {
+func (t *Tracing) Received(ctx context.Context, m *jsonrpc.Message, h http.Header, server string, from *bridge.Caller, session, peer string) (context.Context, trace.Span) {
 	if t == nil {
 		return ctx, nil
 	}
@@ -65,6 +74,12 @@ func (t *Tracing) Received(ctx context.Context, m *jsonrpc.Message, h http.Heade
 	}
 	if session != "" {
 		known = append(known, attrSession.String(session))
+	}
+	known = append(known, attrRequest.String(short(strings.Trim(string(m.ID), `"`))), network(h == nil))
+	if t.client != nil && peer != "" {
+		if address := t.client(peer, h); address.IsValid() {
+			known = append(known, attrClient.String(address.String()))
+		}
 	}
 	span.SetAttributes(known...)
 	return ctx, span
@@ -90,11 +105,22 @@ func (t *Tracing) begin(ctx context.Context, kind trace.SpanKind, m *jsonrpc.Mes
 	if !span.IsRecording() {
 		return ctx, span, nil
 	}
-	known := append(make([]attribute.KeyValue, 0, 6), attrMethod.String(method))
+	known := append(make([]attribute.KeyValue, 0, 10), attrMethod.String(method))
+	if key == attrTool {
+		known = append(known, attrAction.String("execute_tool"))
+	}
 	if about != "" {
 		known = append(known, key.String(about))
 	}
 	return ctx, span, known
+}
+
+// network returns the attribute of the kind of wire.
+func network(pipe bool) attribute.KeyValue {
+	if pipe {
+		return attrNetwork.String("pipe")
+	}
+	return attrNetwork.String("tcp")
 }
 
 // maxSpanText bounds the text of peers in a span, in bytes.

@@ -151,7 +151,7 @@ func (a *Access) StatusView(r *http.Request, base string) (sees View, acts, ok b
 	if a.keys == nil || a.c().PublicStatus {
 		return a.View(""), a.keys == nil && auth.Principal(r.Context()) == "" && a.Local(r), true
 	}
-	to := Target{base, ""}
+	to := Target{Base: base, Endpoint: ""}
 	ctx, gate := a.gated(r)
 	defer gate.done()
 	who, err := a.keys.Caller(ctx, r.Header, a.resource(r, to))
@@ -195,11 +195,15 @@ func (a *Access) logRejected(r *http.Request, path string, why error) {
 	a.o.Log.Log(r.Context(), level, "request rejected", "from", a.guard.Load().client(r).String(), "path", path, "err", why, "more", more)
 }
 
-// TooMany answers a request with a wrong key from an address that showed too many.
-func TooMany(w http.ResponseWriter, wait time.Duration) {
+// TooMany answers a request with a wrong key from an address that showed too many. refuse is that of a Target.
+func TooMany(w http.ResponseWriter, wait time.Duration, refuse func(w http.ResponseWriter, status int, code, message string)) {
 	seconds := strconv.Itoa(int(math.Ceil(wait.Seconds())))
 	httpio.RetryAfter(w.Header(), wait)
 	why := "too many wrong keys came from this address: send a valid one, or try again in " + seconds + " s"
+	if refuse != nil {
+		refuse(w, http.StatusTooManyRequests, "rate_limited", why)
+		return
+	}
 	more := `{"bridge":"rate_limited","retryAfterMs":` + seconds + `000}`
 	answer.Data(w, http.StatusTooManyRequests, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, why, []byte(more)).Append(nil, nil, nil))
 }

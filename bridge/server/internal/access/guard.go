@@ -144,13 +144,16 @@ func (g *guard) trusts(peer string) bool {
 
 // client returns the address that a request comes from. It is the peer's address, or behind trusted
 // proxies the last address in X-Forwarded-For that is no trusted proxy.
-func (g *guard) client(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+func (g *guard) client(r *http.Request) netip.Addr { return g.clientOf(r.RemoteAddr, r.Header) }
+
+// clientOf is client for a request from a peer with headers h.
+func (g *guard) clientOf(remote string, h http.Header) netip.Addr {
+	peer, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return netip.Addr{}
 	}
 	from := peer.Addr().Unmap()
-	for _, hop := range slices.Backward(strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")) {
+	for _, hop := range slices.Backward(strings.Split(strings.Join(h["X-Forwarded-For"], ","), ",")) {
 		before, err := netip.ParseAddr(strings.TrimSpace(hop))
 		if err != nil || !g.proxy(from) {
 			break
@@ -239,6 +242,11 @@ func (a *Access) Proxy(at netip.Addr) bool { return a.guard.Load().proxy(at) }
 
 // Client returns the address that a request comes from, through trusted proxies.
 func (a *Access) Client(r *http.Request) netip.Addr { return a.guard.Load().client(r) }
+
+// ClientOf is Client for a request from a peer with headers h.
+func (a *Access) ClientOf(remote string, h http.Header) netip.Addr {
+	return a.guard.Load().clientOf(remote, h)
+}
 
 // Local reports whether a program on this machine made a request. It is false behind a proxy,
 // which may act for any client.

@@ -115,7 +115,7 @@ func (a *Access) newFront() (*front.Front, error) {
 func (a *Access) scopesAt(address string) (scopes []string, ok bool) {
 	root := a.c().PublicURL + a.c().BasePath
 	endpoint, ok := strings.CutPrefix(address, root)
-	to := Target{a.c().BasePath, endpoint}
+	to := Target{Base: a.c().BasePath, Endpoint: endpoint}
 	if !ok || endpoint != "" && (endpoint[0] != '/' || !a.serves(to)) {
 		return nil, false
 	}
@@ -145,14 +145,18 @@ func rulesOf(c *config.Config) []auth.Rule {
 
 // Target is the resource of a request, as tokens name it. It is an endpoint below the base path,
 // such as /files/mcp. Without an endpoint it is the whole bridge (I-001).
-type Target struct{ Base, Endpoint string }
+type Target struct {
+	Base, Endpoint string
+	// Refuse writes the refusal of a caller. nil writes a JSON-RPC error.
+	Refuse func(w http.ResponseWriter, status int, code, message string)
+}
 
 // TargetOf returns the target of an endpoint. Messages belong to the target of their stream.
 func TargetOf(base, path string) Target {
 	if stream, ok := strings.CutSuffix(path, "/messages"); ok {
-		return Target{base, stream + "/sse"}
+		return Target{Base: base, Endpoint: stream + "/sse"}
 	}
-	return Target{base, path}
+	return Target{Base: base, Endpoint: path}
 }
 
 // resource returns the target with the bridge's public address, which the operator configures.
@@ -345,7 +349,7 @@ func (a *Access) reject(w http.ResponseWriter, r *http.Request, path string, to 
 	}
 	no := a.refusalOf(r, to, why)
 	if wait := a.countGuess(r, no.guess, why); wait > 0 {
-		TooMany(w, wait)
+		TooMany(w, wait, to.Refuse)
 		return
 	}
 	switch no.status {
@@ -355,6 +359,10 @@ func (a *Access) reject(w http.ResponseWriter, r *http.Request, path string, to 
 		httpio.RetryAfter(w.Header(), retryIdentity)
 	}
 	a.logRejected(r, path, why)
+	if to.Refuse != nil {
+		to.Refuse(w, no.status, no.kind, no.text)
+		return
+	}
 	answer.Data(w, no.status, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, no.text, []byte(`{"bridge":"`+no.kind+`"}`)).Append(nil, nil, nil))
 }
 

@@ -19,7 +19,7 @@ func TestLives(t *testing.T) {
 		a := ruled(t, func(c *config.Config) { c.OAuth[0].Transport, c.PublicURL = i, here })
 		a.Start()
 		defer a.Stop()
-		at := Target{"", "/one/mcp"}
+		at := Target{Endpoint: "/one/mcp"}
 		show := func(method string, life time.Duration) (ended <-chan struct{}, done func()) {
 			t.Helper()
 			r := httptest.NewRequest(method, "/one/mcp", nil)

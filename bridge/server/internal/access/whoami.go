@@ -30,7 +30,7 @@ type Whoami struct {
 // TargetFor returns the target of a request for /whoami. A token for one endpoint is shown with the
 // endpoint in the query: for=/files/mcp.
 func (a *Access) TargetFor(r *http.Request, base string) Target {
-	to := Target{base, r.URL.Query().Get("for")}
+	to := Target{Base: base, Endpoint: r.URL.Query().Get("for")}
 	if to.Endpoint != "" && (to.Endpoint[0] != '/' || !a.serves(to)) {
 		to.Endpoint = ""
 	}

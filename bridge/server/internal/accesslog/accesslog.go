@@ -3,6 +3,7 @@
 package accesslog
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
@@ -151,6 +153,14 @@ func (l *Log) line(b []byte, p *report.Report) []byte {
 	if p.Principal != "" {
 		b = gjson.AppendJSONString(append(b, `,"principal":`...), p.Principal)
 	}
+	if p.From != nil {
+		if name := health.Client(p.From); name != "" && name != health.Unnamed {
+			b = gjson.AppendJSONString(append(b, `,"client":`...), name)
+		}
+	}
+	if p.Client.IsValid() {
+		b = append(p.Client.AppendTo(append(b, `,"client_address":"`...)), '"')
+	}
 	if p.Session != "" {
 		b = gjson.AppendJSONString(append(b, `,"session":`...), p.Session)
 	}
@@ -159,6 +169,9 @@ func (l *Log) line(b []byte, p *report.Report) []byte {
 	}
 	if p.Front != "" {
 		b = gjson.AppendJSONString(append(b, `,"front":`...), p.Front)
+	}
+	if p.Trace.IsValid() {
+		b = append(hex.AppendEncode(append(b, `,"trace_id":"`...), p.Trace[:]), '"')
 	}
 	b = gjson.AppendJSONString(append(b, `,"era":`...), era.Name(p.Revision))
 	if p.Speaks != "" {

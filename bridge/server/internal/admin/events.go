@@ -20,6 +20,7 @@ import (
 
 // Intervals of a stream of events.
 const (
+	flushEvery    = 100 * time.Millisecond // events: what does not fit the feed meanwhile is not encoded
 	stateEvery    = 500 * time.Millisecond // the state of servers, if it changed
 	processEvery  = 5 * time.Second        // the state of the process, in any case
 	sessionsEvery = 2 * time.Second        // sessions, and whether the caller may still look
@@ -269,15 +270,21 @@ func (e *Events) Close() {
 
 // run writes events until the reader is lost. It reports true if it ended the stream itself.
 func (s *stream) run(ctx context.Context) (ended bool) {
-	tick := time.NewTicker(stateEvery)
+	tick, rest := time.NewTicker(stateEvery), time.NewTimer(0)
 	defer tick.Stop()
+	defer rest.Stop()
+	wake := s.viewer.Wake() // nil while the stream rests
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			return false
-		case <-s.viewer.Wake():
+		case <-rest.C:
+			wake = s.viewer.Wake()
+		case <-wake:
 			err = s.flush()
+			wake = nil
+			rest.Reset(flushEvery)
 		case now := <-tick.C:
 			var more bool
 			if more, err = s.poll(now); !more {

@@ -1,4 +1,5 @@
 // The bridge's API, as docs/console.md and the other clients of it have it, and its events.
+import { hidden, onTurn } from './tab.js';
 
 /** Where the console is, such as http://127.0.0.1:8808/ui/. */
 export const root = new URL('.', globalThis.location?.href ?? 'http://localhost/ui/').href;
@@ -55,7 +56,7 @@ const kinds = ['snapshot', 'resumed', 'status', 'call.begin', 'call.mark', 'call
 /**
  * Follows events until close is called. The browser connects again by itself after a loss, and says which
  * event was the last: what was missed comes then, or a snapshot; an answer that is no stream is tried again
- * after 5 s.
+ * after 5 s. There is no stream while the tab is in the back.
  * @param {string[]} topics
  * @param {(type: string, data: any) => void} heard
  * @param {(live: boolean) => void} [state]
@@ -68,6 +69,7 @@ export function follow(topics, heard, state = () => {}, query = '') {
   /** @type {any} */
   let timer;
   const open = () => {
+    if (hidden()) return;
     const s = new EventSource(`${root}api/v1/events?topics=${topics.join(',')}${query}`);
     source = s;
     for (const type of kinds) {
@@ -89,6 +91,12 @@ export function follow(topics, heard, state = () => {}, query = '') {
       timer = setTimeout(open, 5000);
     });
   };
+  const close = () => { source?.close(); clearTimeout(timer); };
+  const end = onTurn(() => {
+    close();
+    state(false);
+    open();
+  });
   open();
-  return { close() { source?.close(); clearTimeout(timer); } };
+  return { close() { end(); close(); } };
 }

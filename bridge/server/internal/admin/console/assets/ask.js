@@ -2,6 +2,7 @@
 import { html, render } from './dom.js';
 import { address, copy } from './parts.js';
 import { fieldOf, problems } from './schema-form.js';
+import { count } from './text.js';
 
 /**
  * Shows a dialog until it is closed. The focus goes into it and back.
@@ -98,7 +99,7 @@ async function write(server, p, signal) {
   const given = await dialog(`${server} asks for a completion`, (close) => html`
     ${p.systemPrompt ? html`<h3>system prompt</h3><long-text .text=${String(p.systemPrompt)}></long-text>` : ''}
     ${[p.messages ?? []].flat().map(said)}
-    <p class="quiet">at most ${p.maxTokens ?? '–'} tokens${p.tools?.length ? `; it offers ${p.tools.length} tools` : ''}</p>
+    <p class="quiet">at most ${p.maxTokens ?? '–'} tokens${p.tools?.length ? `; it offers ${count(p.tools.length, 'tool')}` : ''}</p>
     <div class="field"><label for="sampled">your answer, as the model</label><textarea id="sampled" rows="4" autofocus @input=${(/** @type {any} */ e) => { text = e.target.value; }}></textarea></div>
     <div class="field"><label for="model">model</label><input id="model" .value=${model} @input=${(/** @type {any} */ e) => { model = e.target.value; }} /></div>
     <div class="actions"><button type="button" @click=${() => close(undefined)}>refuse</button><button type="button" class="act" @click=${() => close(true)}>answer</button></div>`, signal);

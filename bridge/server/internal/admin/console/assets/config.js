@@ -4,6 +4,7 @@ import { html } from './dom.js';
 import { Page } from './page.js';
 import { fault, table, time } from './parts.js';
 import { stringify } from './json.js';
+import { count } from './text.js';
 
 class Configuration extends Page {
   /** @type {any} */
@@ -55,7 +56,7 @@ class Configuration extends Page {
       this.#said = '';
       if (dry) this.#plan = answer;
       else {
-        this.#said = answer.changes?.length ? `reloaded, with ${answer.changes.length} changes` : 'reloaded: nothing has changed';
+        this.#said = answer.changes?.length ? `reloaded, with ${count(answer.changes.length, 'change')}` : 'reloaded: nothing has changed';
         this.#plan = { changes: [] };
         this.#file = await get('config').catch(() => this.#file);
         this.#show();

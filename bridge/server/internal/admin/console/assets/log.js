@@ -3,6 +3,7 @@ import { html } from './dom.js';
 import { passes, terms } from './filter.js';
 import { Page } from './page.js';
 import { time } from './parts.js';
+import { count } from './text.js';
 
 const levels = ['DEBUG', 'INFO', 'WARN', 'ERROR'];
 
@@ -15,7 +16,7 @@ class Log extends Page {
     const rows = this.store.state.lines.filter((l) => levels.indexOf(l.level) >= levels.indexOf(level) && passes(wanted, { level: l.level, server: l.server, msg: l.msg, ...l.attrs }));
     return html`<h1>Log</h1>
       ${this.filterLine('server:files msg:"cannot be reached"', html`<label for="level">from level</label><select id="level" .value=${level} @change=${(/** @type {any} */ e) => this.ask('level', e.target.value)}><option value="">all</option>${levels.slice(1).map((l) => html`<option value=${l}>${l}</option>`)}</select>`)}
-      <p class="summary" role="status">${rows.length} lines${this.store.state.dropped ? `, ${this.store.state.dropped} events dropped` : ''}</p>
+      <p class="summary" role="status">${count(rows.length, 'line')}${this.store.state.dropped ? `, ${count(this.store.state.dropped, 'event')} dropped` : ''}</p>
       <row-window .name=${'lines of the log'} .follow=${true} .rows=${rows} .show=${line}></row-window>`;
   }
 }

@@ -1,6 +1,7 @@
 // An MCP client over Streamable HTTP, of two eras: 2025-11-25, with a session, and 2026-07-28, in which
 // each request says all there is to know. Whoever uses it notices the difference in the raw messages only.
 import { parse, stringify } from './json.js';
+import { hidden, onTurn } from './tab.js';
 
 export const modern = '2026-07-28';
 export const legacy = '2025-11-25';
@@ -141,6 +142,7 @@ export class Client {
       const found = await this.request('server/discover', {});
       this.server = { ...found, serverInfo: found._meta?.[`${meta}serverInfo`] };
       this.#listen();
+      this.closed.signal.addEventListener('abort', onTurn(() => this.#listen()));
       return;
     }
     const found = await this.request('initialize', { protocolVersion: this.revision, capabilities: this.o.capabilities, clientInfo: this.#info() });
@@ -373,12 +375,15 @@ export class Client {
     await this.#post(answer).catch(() => {});
   }
 
-  /** The stream of a session for what belongs to no request; again when it was lost. */
+  /** The stream of a session for what belongs to no request; again when it was lost, and when the tab is in front again. */
   async #stream() {
     let id = '';
     for (let wait = 500; !this.closed.signal.aborted; wait = Math.min(wait * 2, 30000)) {
+      while (hidden()) await new Promise((shown) => { const end = onTurn(() => { end(); shown(undefined); }); });
+      const turned = new AbortController();
+      const end = onTurn(() => { wait = 0; turned.abort(); });
       try {
-        const response = await (this.o.fetch ?? fetch)(this.o.url, { headers: { ...this.#headers(id ? { 'Last-Event-ID': id } : {}), Accept: 'text/event-stream' }, signal: this.closed.signal });
+        const response = await (this.o.fetch ?? fetch)(this.o.url, { headers: { ...this.#headers(id ? { 'Last-Event-ID': id } : {}), Accept: 'text/event-stream' }, signal: AbortSignal.any([this.closed.signal, turned.signal]) });
         if (!response.ok || !response.body) return; // the server has no such stream, or the session has ended
         for await (const e of events(response.body)) {
           wait = 500;
@@ -388,8 +393,9 @@ export class Client {
           this.o.seen?.('client', m);
           this.#incoming(m);
         }
-      } catch { /* lost: again */ }
+      } catch { /* lost: again */ } finally { end(); }
       await new Promise((done) => { setTimeout(done, wait); });
+      wait = Math.max(wait, 250);
     }
   }
 
@@ -401,7 +407,7 @@ export class Client {
     for (const kind of ['tools', 'prompts', 'resources']) if (c[kind]?.listChanged) wishes[`${kind}ListChanged`] = true;
     if (this.subscribed.size) wishes.resourceSubscriptions = [...this.subscribed];
     this.listening?.abort();
-    if (!Object.keys(wishes).length) return;
+    if (!Object.keys(wishes).length || hidden()) return;
     const stop = new AbortController();
     this.listening = stop;
     await this.#once('subscriptions/listen', { notifications: wishes }, { signal: stop.signal }).catch(() => {}); // it ends some time

@@ -1,6 +1,7 @@
 // What the page knows of the bridge, kept up to date by its events. Without a stream (there are as many as
 // the bridge allows already) it asks every few seconds.
 import { follow, get } from './api.js';
+import { hidden } from './tab.js';
 
 /** How many rows the page holds of what grows. */
 export const mostRows = 5000;
@@ -153,7 +154,7 @@ export class Store extends EventTarget {
     const topics = this.#topics;
     const wanted = /** @type {[string, string, string][]} */ ([['servers', 'status', 'status'], ['calls', 'calls', 'calls'], ['sessions', 'sessions', 'sessions'], ['log', 'log', 'lines']]);
     for (const [topic, path, member] of wanted) {
-      if (this.live || !topics.includes(topic)) continue;
+      if (this.live || hidden() || !topics.includes(topic)) continue;
       const answer = await get(path).catch(() => undefined);
       if (topics !== this.#topics) return;
       if (answer && !this.live) apply(this.state, 'snapshot', { [member]: member === 'lines' ? answer.lines : answer });

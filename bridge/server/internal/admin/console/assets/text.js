@@ -84,3 +84,6 @@ export function notWhole(detail) {
   if (detail?.arguments?.includes('[redacted]')) return 'The arguments are shown without what looks like a secret: they cannot be used again from here.';
   return '';
 }
+
+/** A number of things, such as 1 line or 2 lines. @param {number} n @param {string} what */
+export const count = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;

@@ -4,7 +4,7 @@ import { passes, terms } from './filter.js';
 import { parse, stringify } from './json.js';
 import { Page } from './page.js';
 import { badge, copy, download } from './parts.js';
-import { bytes, clock, duration } from './text.js';
+import { bytes, clock, count, duration } from './text.js';
 
 /** @param {any} m what the filter knows of a message */
 const fields = (m) => ({ server: m.server, session: m.session, principal: m.principal, side: m.side, to: m.to, kind: m.kind, method: m.method, name: m.name, id: m.id, size: m.bytes, duration: m.took_ms, code: m.code });
@@ -41,7 +41,7 @@ class Traffic extends Page {
         ${store.me?.payloads ? html`<label><input id="payloads" type="checkbox" .checked=${this.#payloads} @change=${(/** @type {any} */ e) => { this.#payloads = e.target.checked; store.watch(this.topics, this.query); this.update(); }} /> with what they carry</label>` : ''}
         <button type="button" @click=${() => { store.state.messages = []; this.#chosen = 0; this.update(); }}>clear</button>
         <button type="button" disabled=${!rows.length} @click=${() => save(rows)}>save</button>`)}
-      <p class="summary" role="status">${rows.length} messages since this page is open${dropped ? `, ${dropped} events dropped` : ''}${store.live ? '' : '; there is no stream of events now'}</p>
+      <p class="summary" role="status">${count(rows.length, 'message')} since this page is open${dropped ? `, ${count(dropped, 'event')} dropped` : ''}${store.live ? '' : '; there is no stream of events now'}</p>
       ${chosen ? this.#one(chosen) : ''}
       <row-window .name=${'messages'} .follow=${true} .rows=${rows} .show=${(/** @type {any} */ m) => this.#row(m)}></row-window>`;
   }

@@ -335,3 +335,40 @@ test('who cancels a call cancels its task, and a task that fails says why', asyn
   await assert.rejects(client.request('tools/call', { name: 'x' }), { message: 'no disk', code: -32000 });
   await client.close();
 });
+
+test('a tab in the back holds no stream, in both eras, and goes on in front', async (t) => {
+  const tab = globalThis.document = Object.assign(new EventTarget(), { hidden: false });
+  t.after(() => { delete globalThis.document; });
+  const turn = (hidden) => { tab.hidden = hidden; tab.dispatchEvent(new Event('visibilitychange')); };
+  const open = (signal) => new Response(new ReadableStream({
+    start(c) {
+      c.enqueue(new TextEncoder().encode('id: 7\ndata: {"jsonrpc":"2.0","method":"notifications/message","params":{}}\n\n'));
+      signal.addEventListener('abort', () => c.error(signal.reason));
+    },
+  }), { headers: { 'Content-Type': 'text/event-stream' } });
+  for (const [revision, method] of [[legacy, 'GET'], [modern, 'subscriptions/listen']]) {
+    let told = () => {};
+    const { client, seen } = rig(revision, (m, init) => {
+      if (m.method === 'server/discover') return json(result(m.id, { resultType: 'complete', supportedVersions: [modern], capabilities: { tools: { listChanged: true } } }));
+      if (m.method !== method) return undefined;
+      queueMicrotask(() => told());
+      return open(init.signal);
+    });
+    const streams = () => seen.filter((s) => s.m.method === method);
+    const next = () => new Promise((done) => { told = () => done(undefined); });
+    let opened = next();
+    await client.open();
+    await opened;
+    await new Promise((done) => { setImmediate(done); }); // its first event is read
+    turn(true);
+    assert.ok(streams()[0].signal.aborted, revision);
+    opened = next();
+    turn(false);
+    await opened;
+    assert.equal(streams().length, 2, revision);
+    assert.ok(!streams()[1].signal.aborted);
+    if (revision === legacy) assert.equal(streams()[1].headers['Last-Event-ID'], '7');
+    await client.close();
+    assert.ok(streams()[1].signal.aborted);
+  }
+});

@@ -3,7 +3,7 @@ import test from 'node:test';
 import { passes, terms } from '../assets/filter.js';
 import { Draft, Exact, exact, parse, same, stringify } from '../assets/json.js';
 import { apply, empty, mostRows, rates } from '../assets/store.js';
-import { bytes, duration, link, notWhole, share, visible } from '../assets/text.js';
+import { bytes, count, duration, link, notWhole, share, visible } from '../assets/text.js';
 import { expand, variables } from '../assets/uri-template.js';
 
 test('JSON keeps its digits', () => {
@@ -28,6 +28,10 @@ test('numbers', () => {
   assert.ok(!same(new Exact('1.0'), '1.0'));
   assert.ok(!same([1], { 0: 1 }));
   assert.ok(new Draft('x') instanceof Exact);
+});
+
+test('counts', () => {
+  assert.deepEqual([0, 1, 2].map((n) => count(n, 'line')), ['0 lines', '1 line', '2 lines']);
 });
 
 test('hidden characters', () => {

@@ -74,3 +74,31 @@ test('an answer that comes after the end changes nothing, and nothing is asked a
   await settled();
   assert.equal(requests.length, 1);
 });
+
+test('a tab in the back has no stream and asks nothing, and has one when it is in front again', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const tab = globalThis.document = Object.assign(new EventTarget(), { hidden: true });
+  const turn = (hidden) => { tab.hidden = hidden; tab.dispatchEvent(new Event('visibilitychange')); };
+  t.after(() => { delete globalThis.document; });
+  const store = new Store();
+  const [before, asked] = [streams.length, requests.length];
+  store.watch(['servers']); // it was opened in the back
+  t.mock.timers.tick(60000);
+  await settled();
+  assert.deepEqual([streams.length, requests.length], [before, asked]);
+  turn(false);
+  assert.equal(streams.length, before + 1);
+  streams.at(-1).tell('snapshot', { status: { servers: [] } });
+  assert.ok(store.live);
+  turn(true);
+  assert.deepEqual([streams.at(-1).readyState, store.live], [2, false]);
+  t.mock.timers.tick(60000);
+  await settled();
+  assert.deepEqual([streams.length, requests.length], [before + 1, asked]);
+  turn(false);
+  assert.equal(streams.length, before + 2);
+  store.stop();
+  turn(true);
+  turn(false);
+  assert.equal(streams.length, before + 2, 'nothing is followed any more');
+});
