@@ -37,12 +37,13 @@ type decoder struct {
 	off       []string           // servers with enabled: false
 	proxy     *strict.Entry      // the key mcpProxy of TBXark's mcp-proxy
 	tokens    []int              // lines of the tokens in such a file
+	programs  map[string]bool    // paths, and whether they are programs
 	argument  string             // the argument before the next one
 	secret    *strict.Slot       // the first secret that the file itself has; nil without one
 }
 
 func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
-	d := &decoder{dir: dir}
+	d := &decoder{dir: dir, programs: map[string]bool{}}
 	d.Decoder = strict.New(file, "mcp-bridge", env, strict.Schema{
 		Value: d.specialValue, Text: textOf, Rule: ruleOf,
 		Keys: otherKeys, Meant: nearest, Check: d.check, Literal: d.checkLiteral, Expanded: d.noteSent,

@@ -166,7 +166,7 @@ func (d *decoder) find(c *stdio.Config) string {
 		if !filepath.IsAbs(path) && c.Cwd != "" {
 			path = filepath.Join(c.Cwd, path)
 		}
-		if !isProgram(path) {
+		if !d.isProgram(path) {
 			return "there is no such program"
 		}
 		return ""
@@ -176,11 +176,21 @@ func (d *decoder) find(c *stdio.Config) string {
 		path, _ = d.Env("PATH")
 	}
 	for _, folder := range filepath.SplitList(path) {
-		if isProgram(filepath.Join(folder, c.Command)) {
+		if d.isProgram(filepath.Join(folder, c.Command)) {
 			return ""
 		}
 	}
 	return "not found in PATH"
+}
+
+// isProgram reports whether a path is a program. It looks once: many servers may have the same.
+func (d *decoder) isProgram(path string) bool {
+	is, known := d.programs[path]
+	if !known {
+		is = isProgram(path)
+		d.programs[path] = is
+	}
+	return is
 }
 
 func isProgram(path string) bool {

@@ -567,3 +567,42 @@ func BenchmarkApply(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkReload reads a file of 1,000 servers, of which one has changed, and applies it.
+func BenchmarkReload(b *testing.B) {
+	texts := [2][]byte{}
+	for i := range texts {
+		text := "servers:\n"
+		for n := range 1000 {
+			timeout := 30
+			if n == 500 {
+				timeout += i
+			}
+			text += fmt.Sprintf("  s%d:\n    stdio: { command: cat, args: [a%d, --long], env: { A: b, C: d } }\n    timeout: %ds\n    tools: { deny: [x] }\n", n, n, timeout)
+		}
+		texts[i] = []byte(text)
+	}
+	path := filepath.Join(b.TempDir(), "bridge.yaml")
+	write := func(n int) {
+		if err := os.WriteFile(path, texts[n%2], 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	write(0)
+	r := reload.New(reload.Options{File: path, Log: slog.New(slog.DiscardHandler), Load: func() (*config.Config, error) { return config.Load(path, nil) }})
+	c, err := r.Load()
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := New(c, slog.New(slog.DiscardHandler))
+	defer s.Close(context.Background())
+	r.Serve(s)
+	n := 0
+	for b.Loop() {
+		n++
+		write(n)
+		if result, err := r.Reload(); err != nil || len(result.Changes) != 1 {
+			b.Fatal(result, err)
+		}
+	}
+}
