@@ -348,7 +348,7 @@ func nextOnly(key string, was, now *Server) bool {
 		return was.Place == PlaceWorkers || now.Limits.HasRate() && !was.Limits.HasRate()
 	case "max_children":
 		return was.Place == PlaceWorkers
-	case "timeout", "max_timeout", "tools", "resources": // its tools are built from them
+	case "timeout", "max_timeout", "tools", "resources", "prefix": // its tools are built from them
 		return was.Rest != nil
 	}
 	return false
