@@ -124,7 +124,7 @@ type Config struct {
 	Offer string `yaml:"offer" effect:"restart"`
 	// Separator stands between a server's name and the names of its tools and prompts in the
 	// aggregate: 1 to 8 of the characters that Prefix may have. Default "__".
-	Separator string `yaml:"separator" effect:"next"`
+	Separator string `yaml:"separator" effect:"live"`
 	// Servers are the servers to publish, in file order; at least one.
 	Servers []Server `yaml:"servers" effect:"live"`
 
@@ -188,7 +188,7 @@ type Server struct {
 	// Prefix stands before the names of the server's tools and prompts in the aggregate: up to
 	// 40 letters, digits, '_', '.' and '-'; empty means none. Default: the server's name and
 	// the separator.
-	Prefix string `yaml:"prefix" effect:"next"`
+	Prefix string `yaml:"prefix" effect:"live"`
 	// Tools, Prompts and Resources filter and change the server's lists for clients. Default:
 	// all of them, unchanged.
 	Tools     filter.Rules `yaml:"tools" effect:"live"`

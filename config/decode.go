@@ -38,6 +38,7 @@ type decoder struct {
 	off       []string           // servers with enabled: false
 	proxy     *strict.Entry      // the key mcpProxy of TBXark's mcp-proxy
 	tokens    []int              // lines of the tokens in such a file
+	programs  map[string]error   // paths of files, and why this user cannot execute them
 	argument  string             // the argument before the next one
 	secret    *strict.Slot       // the first secret that the file itself has; nil without one
 }
@@ -46,7 +47,7 @@ func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
 	if env == nil {
 		env = os.LookupEnv
 	}
-	d := &decoder{dir: dir}
+	d := &decoder{dir: dir, programs: map[string]error{}}
 	d.Decoder = strict.New(file, "mcp-bridge", env, strict.Schema{
 		Value: d.specialValue, Text: textOf, Rule: ruleOf,
 		Keys: otherKeys, Meant: nearest, Check: d.check, Literal: d.checkLiteral, Expanded: d.noteSent,

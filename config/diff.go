@@ -203,38 +203,43 @@ func same(a, b reflect.Value) bool {
 		if len(keyedFields(a.Type())) == 0 {
 			break
 		}
-		for i := range a.NumField() {
-			if a.Type().Field(i).IsExported() && !same(a.Field(i), b.Field(i)) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(exportedFields(a.Type()), func(f field) bool { return !same(a.Field(f.index), b.Field(f.index)) })
 	}
 	return reflect.DeepEqual(a.Interface(), b.Interface())
 }
 
-// field is a field of a struct that has a key.
+// field is an exported field of a struct.
 type field struct {
 	index  int
-	key    string
+	key    string // empty or "-" for a field without a key
 	effect Effect // empty for the effect of the key above
 }
 
-// fields caches the results of keyedFields by type.
-var fields sync.Map
+// fields and keyed cache the results of exportedFields and keyedFields by type.
+var fields, keyed sync.Map
 
-// keyedFields returns the fields of a struct that have a key.
-func keyedFields(t reflect.Type) []field {
+// exportedFields returns the exported fields of a struct. Reflection alone would copy each of them.
+func exportedFields(t reflect.Type) []field {
 	if known, ok := fields.Load(t); ok {
 		return known.([]field)
 	}
 	var all []field
 	for f := range t.Fields() {
-		if key := strict.Key(f); key != "" && key != "-" {
-			all = append(all, field{f.Index[0], key, Effect(f.Tag.Get("effect"))})
+		if f.IsExported() {
+			all = append(all, field{f.Index[0], strict.Key(f), Effect(f.Tag.Get("effect"))})
 		}
 	}
 	fields.Store(t, all)
+	return all
+}
+
+// keyedFields returns the fields of a struct that have a key.
+func keyedFields(t reflect.Type) []field {
+	if known, ok := keyed.Load(t); ok {
+		return known.([]field)
+	}
+	all := slices.DeleteFunc(slices.Clone(exportedFields(t)), func(f field) bool { return f.key == "" || f.key == "-" })
+	keyed.Store(t, all)
 	return all
 }
 
@@ -343,7 +348,7 @@ func nextOnly(key string, was, now *Server) bool {
 		return was.Place == PlaceWorkers || now.Limits.HasRate() && !was.Limits.HasRate()
 	case "max_children":
 		return was.Place == PlaceWorkers
-	case "timeout", "max_timeout", "tools", "resources": // its tools are built from them
+	case "timeout", "max_timeout", "tools", "resources", "prefix": // its tools are built from them
 		return was.Rest != nil
 	}
 	return false

@@ -84,7 +84,7 @@ func TestDiff(t *testing.T) {
 		{"access_log", func(c *Config) { c.AccessLog.To = "stderr" }, "access_log.to (live)"},
 		{"cluster", func(c *Config) { c.Cluster.Redis = "redis://:s3cr3t@a" }, "cluster.redis (restart)"},
 		{"offer", func(c *Config) { c.Offer = OfferLegacy }, "offer all → legacy (restart)"},
-		{"separator", func(c *Config) { c.Separator = "." }, "separator __ → . (next)"},
+		{"separator", func(c *Config) { c.Separator = "." }, "separator __ → . (live)"},
 		{"servers", func(c *Config) {
 			c.Servers = append(c.Servers, DefaultServer("three", ""), DefaultServer("four", ""))
 		}, "servers.three none → added (live)\nservers.four none → added (live)"},
@@ -108,7 +108,7 @@ func TestDiff(t *testing.T) {
 		{".scopes", func(c *Config) { c.Servers[0].Scopes.Tools = map[string]Words{"*": {"a"}} }, "servers.one.scopes.tools (live)"},
 		{".scopes", func(c *Config) { c.Servers[0].Scopes.All = Words{"a"} }, "servers.one.scopes.all (live)"},
 		{".identity", func(c *Config) { c.Servers[0].Identity = map[string]string{"X-User": "sub"} }, "servers.one.identity (renew)"},
-		{".prefix", func(c *Config) { c.Servers[0].Prefix = "" }, "servers.one.prefix one__ → none (next)"},
+		{".prefix", func(c *Config) { c.Servers[0].Prefix = "" }, "servers.one.prefix one__ → none (live)"},
 		{".tools", func(c *Config) { c.Servers[0].Tools.Deny = []string{"a"} }, "servers.one.tools (live)"},
 		{".prompts", func(c *Config) { c.Servers[0].Prompts.Allow = []string{"a"} }, "servers.one.prompts (live)"},
 		{".resources", func(c *Config) { c.Servers[0].Resources.Rename = map[string]string{"a": "b"} }, "servers.one.resources (live)"},
@@ -200,6 +200,7 @@ func TestDiffLate(t *testing.T) {
 		{"breaker of a REST API", asRest, func(s *Server) { s.Breaker.Pause = time.Minute }, "servers.one.breaker.pause default (5s) → 1m0s (next)"},
 		{"time-outs of a REST API", asRest, func(s *Server) { s.Timeout, s.MaxTimeout = time.Minute, 2*time.Minute }, "servers.one.timeout 5m0s → 1m0s (next)\nservers.one.max_timeout 1h0m0s → 2m0s (next)"},
 		{"tools of a REST API", asRest, func(s *Server) { s.Tools.Deny = []string{"a"} }, "servers.one.tools (next)"},
+		{"prefix of a REST API", asRest, func(s *Server) { s.Prefix = "" }, "servers.one.prefix one__ → none (next)"},
 		{"resources of a REST API", asRest, func(s *Server) { s.Resources.Deny = []string{"a"} }, "servers.one.resources (next)"},
 		{"limits of a REST API", asRest, func(s *Server) { s.Limits.Calls = 5 }, "servers.one.limits.calls default (512) → 5 (live)"},
 		{"an answer of a REST API", asRest, func(s *Server) { s.Rest = &rest.Config{Limits: rest.Limits{Answer: 30 << 10}} }, "servers.one.rest.limits.answer default (100KiB) → 30KiB (renew)"},

@@ -166,7 +166,7 @@ func (d *decoder) find(c *stdio.Config) string {
 		if !filepath.IsAbs(path) && c.Cwd != "" {
 			path = filepath.Join(c.Cwd, path)
 		}
-		switch err := executable(path); {
+		switch err := d.executable(path); {
 		case errors.Is(err, fs.ErrPermission):
 			return "permission denied: make it executable for this user"
 		case err != nil:
@@ -180,7 +180,7 @@ func (d *decoder) find(c *stdio.Config) string {
 	}
 	problem := "not found in PATH"
 	for _, folder := range filepath.SplitList(path) {
-		switch err := executable(filepath.Join(folder, c.Command)); {
+		switch err := d.executable(filepath.Join(folder, c.Command)); {
 		case err == nil:
 			return ""
 		case errors.Is(err, fs.ErrPermission):
@@ -190,11 +190,17 @@ func (d *decoder) find(c *stdio.Config) string {
 	return problem
 }
 
-// executable returns why this user cannot execute the file, or nil. On Windows it tries the extensions.
-func executable(path string) error {
-	path, err := filepath.Abs(path) // LookPath takes a name without a folder for one to find in PATH
-	if err == nil {
-		_, err = exec.LookPath(path)
+// executable returns why this user cannot execute the file, or nil. It looks once: many servers may have the same. On
+// Windows it tries the extensions.
+func (d *decoder) executable(path string) error {
+	problem, known := d.programs[path]
+	if !known {
+		var whole string
+		whole, problem = filepath.Abs(path) // LookPath takes a name without a folder for one to find in PATH
+		if problem == nil {
+			_, problem = exec.LookPath(whole)
+		}
+		d.programs[path] = problem
 	}
-	return err
+	return problem
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -274,7 +275,7 @@ func (s *Server) breaches() (all breaches) {
 }
 
 // kindKeys returns the names of all kinds.
-func kindKeys() []string {
+var kindKeys = sync.OnceValue(func() []string {
 	var all []string
 	for f := range reflect.TypeFor[Server]().Fields() {
 		if f.Type.Kind() == reflect.Pointer {
@@ -282,7 +283,7 @@ func kindKeys() []string {
 		}
 	}
 	return all
-}
+})
 
 // kinds returns the names of the kinds that are set.
 func (s *Server) kinds() []string {
@@ -291,9 +292,9 @@ func (s *Server) kinds() []string {
 		set = append(set, "Adapter")
 	}
 	v := reflect.ValueOf(s).Elem()
-	for f, field := range v.Fields() {
-		if field.Kind() == reflect.Pointer && !field.IsNil() {
-			set = append(set, strict.Key(f))
+	for _, f := range exportedFields(v.Type()) {
+		if field := v.Field(f.index); field.Kind() == reflect.Pointer && !field.IsNil() {
+			set = append(set, f.key)
 		}
 	}
 	return set
@@ -346,11 +347,8 @@ func (c *Config) Validate() error {
 // check applies the rules to every field of Config or Server, and validates the kinds.
 func check(where string, v reflect.Value) []error {
 	var errs []error
-	for f, field := range v.Fields() {
-		name := strict.Key(f)
-		if !f.IsExported() {
-			continue
-		}
+	for _, f := range exportedFields(v.Type()) {
+		name, field := f.key, v.Field(f.index)
 		values := []reflect.Value{field}
 		switch field.Kind() {
 		case reflect.Slice:

@@ -137,6 +137,7 @@ func (g *Gateway) Apply(c Change) error {
 // notifies clients of changed lists.
 func (g *Gateway) tune(s *server, o ServerOptions) (tell func()) {
 	changed := s.set(o)
+	s.member.Prefix = o.Prefix
 	sees := func(principal string) bool { return len(changed) > 0 && g.allowed(s, o.Name, principal) == nil }
 	open := g.open(func(of *Session) bool { at := of.bindings.Current().Server; return at == nil || at.o.Name == o.Name })
 	for _, of := range open {

@@ -168,7 +168,7 @@ type clientConn struct {
 	counted       bool          // guarded by all.mu, as stranger is
 	stranger      *list.Element // its place in all.strangers
 	authenticated atomic.Bool   // a good key was shown on it
-	isIdle        bool        // it is idle; only countIdle uses this
+	isIdle        bool          // it is idle; only countIdle uses this
 	idle          atomic.Pointer[time.Timer]
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // other returns a copy of the configuration that counts, as change makes it.
@@ -219,6 +220,36 @@ func TestApplyTools(t *testing.T) {
 	if got := who(t.Context(), session, "who"); !strings.Contains(got, "nknown tool") {
 		t.Errorf("what it may not use any more: %s", got)
 	}
+}
+
+// Another separator or prefix is another name, and nothing else: sessions and stateless clients keep their
+// connections.
+func TestApplyPrefix(t *testing.T) {
+	run(t, kinds, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		session := r.begin("/mcp")
+		calls := func(name string) {
+			t.Helper()
+			for kind, w := range map[string]*wiretest.Reply{
+				"session":   r.Do("POST", "/mcp", call("1", name), "Mcp-Session-Id", session),
+				"stateless": r.Do("POST", "/mcp", callStateless("2", "tools/call", fmt.Sprintf(`"name":%q,"arguments":{}`, name)), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", name),
+			} {
+				if a := w.Wait(); a.Status() != 200 || !strings.Contains(a.Body(), `"result"`) {
+					t.Errorf("%s, %s = %d %s", kind, name, a.Status(), a.Body())
+				}
+			}
+		}
+		calls("one__echo")
+		opened := r.f.Opened()
+		if got := r.apply(func(c *config.Config) {
+			c.Separator, c.Servers[0].Prefix, c.Servers[1].Prefix = ".", "one.", "two."
+		}); got != "separator __ → . (live); servers.one.prefix one__ → one. (live); servers.two.prefix two__ → two. (live)" {
+			t.Errorf("changes: %s", got)
+		}
+		calls("one.echo")
+		if got := r.f.Opened(); got != opened {
+			t.Errorf("%d connections were opened, then %d", opened, got)
+		}
+	})
 }
 
 // An operator hides a tool: open sessions are told, and cannot call it any more. When it is
@@ -564,6 +595,45 @@ func BenchmarkApply(b *testing.B) {
 		n++
 		if changes, err := s.Apply(s.other(func(c *config.Config) { c.Servers[500].Timeout = time.Duration(n) * time.Second })); err != nil || len(changes) != 1 {
 			b.Fatal(changes, err)
+		}
+	}
+}
+
+// BenchmarkReload reads a file of 1,000 servers, of which one has changed, and applies it.
+func BenchmarkReload(b *testing.B) {
+	texts := [2][]byte{}
+	for i := range texts {
+		text := "servers:\n"
+		for n := range 1000 {
+			timeout := 30
+			if n == 500 {
+				timeout += i
+			}
+			text += fmt.Sprintf("  s%d:\n    stdio: { command: cat, args: [a%d, --long], env: { A: b, C: d } }\n    timeout: %ds\n    tools: { deny: [x] }\n", n, n, timeout)
+		}
+		texts[i] = []byte(text)
+	}
+	path := filepath.Join(b.TempDir(), "bridge.yaml")
+	write := func(n int) {
+		if err := os.WriteFile(path, texts[n%2], 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	write(0)
+	r := reload.New(reload.Options{File: path, Log: slog.New(slog.DiscardHandler), Load: func() (*config.Config, error) { return config.Load(path, nil) }})
+	c, err := r.Load()
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := New(c, slog.New(slog.DiscardHandler))
+	defer s.Close(context.Background())
+	r.Serve(s)
+	n := 0
+	for b.Loop() {
+		n++
+		write(n)
+		if result, err := r.Reload(); err != nil || len(result.Changes) != 1 {
+			b.Fatal(result, err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -186,14 +187,23 @@ func Key(f reflect.StructField) string {
 	return name
 }
 
+// fields has the fields of structs by their keys, a map[string]reflect.StructField for each type.
+var fields sync.Map
+
 // FieldOf returns the field of a struct that has this key.
 func FieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
-	for f := range t.Fields() {
-		if Key(f) == key && key != "-" {
-			return f, true
+	known, ok := fields.Load(t)
+	if !ok {
+		all := map[string]reflect.StructField{}
+		for f := range t.Fields() {
+			if k := Key(f); k != "" && k != "-" {
+				all[k] = f
+			}
 		}
+		known, _ = fields.LoadOrStore(t, all)
 	}
-	return reflect.StructField{}, false
+	f, ok := known.(map[string]reflect.StructField)[key]
+	return f, ok
 }
 
 // Validate calls the Validate method of v, if it has one. Each line of its error begins with a

@@ -25,7 +25,7 @@ import (
 // concurrently.
 type Server struct {
 	Name   string // without spaces or colons
-	Prefix string // starts the names that clients see; may be empty
+	Prefix string // starts the names that clients see; may be empty. Only Set reads it
 	Log    *slog.Logger
 	// Stores reports whether a list may be stored, and served to other clients of the same principal.
 	Stores func() bool
@@ -70,6 +70,7 @@ type Aggregate struct {
 type view struct {
 	servers     []*server
 	named       map[string]*server
+	prefix      map[*server]string
 	conflicting map[*server]bool   // servers whose prefix starts another's, so that names can collide
 	prefixes    map[string]*server // the first server of each prefix
 	lengths     []int              // of the prefixes, the longest first
@@ -92,7 +93,7 @@ func New(o Options) *Aggregate {
 }
 
 // Set replaces the servers. If two have the same prefix, the first gets the names. A server that stays keeps its
-// pointer, and its connections are untouched. Clients are notified of lists that may have changed. Calls to
+// pointer, and its connections are untouched; its prefix may be another one. Clients are notified of lists that may have changed. Calls to
 // removed servers continue until leave is called, which closes the connections to one of them.
 //
 // Calls of Set must not overlap.
@@ -133,13 +134,13 @@ const (
 func (v *view) oldPrefixes(next *view, now time.Time) (all []oldPrefix) {
 	stays := func(f oldPrefix) bool {
 		s := next.named[f.server]
-		return s != nil && s.Prefix != f.prefix && now.Before(f.until)
+		return s != nil && next.prefix[s] != f.prefix && now.Before(f.until)
 	}
 	was := v.old
 	for _, s := range v.servers {
-		f := oldPrefix{s.Prefix, s.Name, now.Add(oldPrefixTTL)}
+		f := oldPrefix{v.prefix[s], s.Name, now.Add(oldPrefixTTL)}
 		if stays(f) {
-			was = append(slices.DeleteFunc(slices.Clone(was), func(o oldPrefix) bool { return o.server == s.Name && o.prefix == s.Prefix }), f)
+			was = append(slices.DeleteFunc(slices.Clone(was), func(o oldPrefix) bool { return o.server == f.server && o.prefix == f.prefix }), f)
 		}
 	}
 	for _, f := range was {
@@ -150,20 +151,23 @@ func (v *view) oldPrefixes(next *view, now time.Time) (all []oldPrefix) {
 	return all[max(0, len(all)-maxOldPrefixes):]
 }
 
-// with returns the view of servers. Servers that v has keep their catalogues.
+// with returns the view of servers. Servers that v has keep their catalogues, unless they have another prefix.
 func (v *view) with(servers []*Server) *view {
-	next := &view{named: map[string]*server{}, conflicting: map[*server]bool{}, prefixes: map[string]*server{}}
+	next := &view{named: map[string]*server{}, prefix: map[*server]string{}, conflicting: map[*server]bool{}, prefixes: map[string]*server{}}
 	for _, one := range servers {
 		s := v.named[one.Name]
 		if s == nil || s.Server != one {
 			s = &server{Server: one, catalogs: map[string]*catalog{}}
+		} else if v.prefix[s] != one.Prefix {
+			s.forget()
 		}
+		next.prefix[s] = one.Prefix
 		next.servers = append(next.servers, s)
 		next.named[s.Name] = s
 	}
 	var begin []*server // a chain of servers: each prefix starts the next one, and that of s
-	for _, s := range slices.SortedFunc(slices.Values(next.servers), func(a, b *server) int { return strings.Compare(a.Prefix, b.Prefix) }) {
-		for len(begin) > 0 && !strings.HasPrefix(s.Prefix, begin[len(begin)-1].Prefix) {
+	for _, s := range slices.SortedFunc(slices.Values(next.servers), func(a, b *server) int { return strings.Compare(next.prefix[a], next.prefix[b]) }) {
+		for len(begin) > 0 && !strings.HasPrefix(next.prefix[s], next.prefix[begin[len(begin)-1]]) {
 			begin = begin[:len(begin)-1]
 		}
 		if n := len(begin); n > 0 {
@@ -172,9 +176,10 @@ func (v *view) with(servers []*Server) *view {
 		begin = append(begin, s)
 	}
 	for _, s := range next.servers {
-		if _, taken := next.prefixes[s.Prefix]; !taken && s.Prefix != "" {
-			next.prefixes[s.Prefix] = s
-			next.lengths = append(next.lengths, len(s.Prefix))
+		prefix := next.prefix[s]
+		if _, taken := next.prefixes[prefix]; !taken && prefix != "" {
+			next.prefixes[prefix] = s
+			next.lengths = append(next.lengths, len(prefix))
 		}
 	}
 	slices.Sort(next.lengths)

@@ -79,6 +79,22 @@ func (c *catalog) learn(k list.Kind, page []byte, expose func(key string) string
 	l.whole = l.whole || last
 }
 
+// forget removes all items, because their external names have changed.
+func (c *catalog) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.each = [list.Kinds]listing{}
+}
+
+// forget is forget of each of the server's catalogues.
+func (s *server) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.catalogs {
+		c.forget()
+	}
+}
+
 // internal returns the server's own name or URI for an external one.
 func (c *catalog) internal(k list.Kind, external string) (string, bool) {
 	c.mu.Lock()

@@ -333,7 +333,7 @@ func (m *member) external(k list.Kind) func(key string) string {
 		if k == list.Resources || k == list.Templates {
 			return key
 		}
-		external := externalName(m.s.Prefix, key)
+		external := externalName(m.prefix(), key)
 		if by := m.g.byPrefix(external); by != nil && by != m {
 			return externalName(m.s.Name+"__", key)
 		}
@@ -347,6 +347,9 @@ func (m *member) external(k list.Kind) func(key string) string {
 		return external
 	}
 }
+
+// prefix returns what starts the external names.
+func (m *member) prefix() string { return m.g.current.Load().prefix[m.s] }
 
 // conflicting reports whether names of this server can collide with another's.
 func (m *member) conflicting() bool { return m.g.current.Load().conflicting[m.s] }

@@ -513,6 +513,29 @@ func TestSet(t *testing.T) {
 	})
 }
 
+// A server with another prefix keeps its connection. The client hears of it, and the old names still work.
+func TestSetPrefix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		results := map[string]string{"tools/list": `{"tools":[{"name":"x"}]}`, "tools/call": `{"by":"it"}`}
+		one, two := newActor(t, "one", era.Rev20251125, `{"tools":{}}`, results), newActor(t, "two", era.Rev20251125, `{"tools":{}}`, results)
+		s := play(t, true, one, two)
+		bridgetest.Contains(t, s.call("tools/list", `{}`), `"one__x"`)
+		one.Prefix = "new__"
+		leave := s.serve(one, two)
+		bridgetest.Contains(t, s.heard(), "notifications/tools/list_changed")
+		bridgetest.Contains(t, s.call("tools/call", `{"name":"one__x"}`), `"by":"it"`)
+		bridgetest.Contains(t, s.call("tools/call", `{"name":"new__x"}`), `"by":"it"`)
+		bridgetest.Contains(t, s.call("tools/list", `{}`), `"new__x"`)
+		time.Sleep(6 * time.Minute)
+		bridgetest.Contains(t, s.call("tools/call", `{"name":"one__x"}`), "-32602")
+		leave(t.Context(), one.Server)
+		if one.Closed() != 0 || two.Closed() != 0 {
+			t.Errorf("closed %d and %d times", one.Closed(), two.Closed())
+		}
+		s.end()
+	})
+}
+
 // Stateless clients subscribe at all servers at once, and hear when one comes or goes.
 func TestListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

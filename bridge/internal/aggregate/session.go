@@ -103,6 +103,12 @@ func (s *session) update(v *view) (left []*member) {
 		s.spawn(func() { _, _ = m.ready(s.ctx) }) // if this fails, the next call subscribes
 	}
 	close(was.next)
+	for one, m := range r.of {
+		if was.of[one] != nil && was.prefix[one] != v.prefix[one] {
+			m.catalog.forget() // the server may have dropped it
+			changed = append(changed, m)
+		}
+	}
 	for _, m := range append(changed, left...) {
 		m.changed()
 	}
@@ -235,7 +241,7 @@ func (s *session) find(ctx context.Context, k list.Kind, external string) (*memb
 	by := s.byPrefix(external)
 	formers := s.oldPrefixes(external)
 	if by != nil && !by.conflicting() && !hashed(external) && len(formers) == 0 {
-		return by, external[len(by.s.Prefix):]
+		return by, external[len(by.prefix()):]
 	}
 	look := func() (*member, string) {
 		for _, m := range s.members() {
@@ -268,7 +274,7 @@ func (s *session) find(ctx context.Context, k list.Kind, external string) (*memb
 		}
 	}
 	if by != nil {
-		return by, external[len(by.s.Prefix):] // it may have tools that it does not list
+		return by, external[len(by.prefix()):] // it may have tools that it does not list
 	}
 	return nil, ""
 }

@@ -66,14 +66,21 @@ func (a *Access) tokenUse() *tokenUse {
 
 // expire lets prefixes that are no longer configured expire at until, unless they already do.
 func (t *tokenUse) expire(until time.Time) {
+	type named struct{ name, prefix string }
+	configured := map[named]bool{}
+	for _, c := range t.configs {
+		if c == nil {
+			continue
+		}
+		for i := range c.Servers {
+			configured[named{c.Servers[i].Name, c.Servers[i].Prefix}] = true
+		}
+	}
 	for name, all := range t.oldNames {
 		all = slices.Clone(all)
 		for i := range all {
-			counts := slices.ContainsFunc(t.configs[:], func(c *config.Config) bool {
-				return c != nil && slices.ContainsFunc(c.Servers, func(s config.Server) bool { return s.Name == name && s.Prefix == all[i].Prefix })
-			})
 			switch {
-			case counts:
+			case configured[named{name, all[i].Prefix}]:
 				all[i].Until = time.Time{}
 			case all[i].Until.IsZero():
 				all[i].Until = until
