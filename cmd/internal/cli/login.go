@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -191,6 +192,9 @@ pages.`,
 			}
 			defer p.Close()
 			got, err := p.SignIn(cmd.Context())
+			if got != nil && err != nil {
+				return exit.With(exit.Server, err)
+			}
 			if errors.Is(err, login.ErrUnreachable) && cmd.Context().Err() == nil {
 				return exit.With(exit.Server, err)
 			} else if err != nil {
@@ -360,6 +364,7 @@ func forget(ctx context.Context, store *login.Store, l kept, r *remote.Config) e
 
 func newLogins(stdout, stderr io.Writer) *cobra.Command {
 	var file string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "logins [flags] [URL|SERVER]",
 		Short: "Show where you are signed in",
@@ -384,6 +389,8 @@ shows no token, and asks nobody.`,
 			switch {
 			case err != nil:
 				return err
+			case asJSON:
+				return printLogins(stdout, found)
 			case len(found) == 0 && server != "":
 				return exit.With(exit.Failure, fmt.Errorf("you are not signed in at %s", server))
 			case len(found) == 0:
@@ -395,25 +402,58 @@ shows no token, and asks nobody.`,
 				if l.Login == nil {
 					continue // the reason is on stderr
 				}
-				t.Add(sanitize.Text(l.Server), sanitize.Text(l.Issuer.Name), sanitize.Text(l.Client.ID), sanitize.Text(strings.Join(l.Granted, " ")), state(l.Login, time.Now()))
+				t.Add(sanitize.Text(l.Server), sanitize.Text(l.Issuer.Name), sanitize.Text(shortID(l.Client.ID)), sanitize.Text(strings.Join(l.Granted, " ")), state(l.Login, time.Now()))
 			}
 			_, err = io.WriteString(stdout, t.Format("", 0, nil))
 			return err
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print them as one JSON document")
 	return cmd
+}
+
+// printLogins prints logins as JSON, without tokens.
+func printLogins(w io.Writer, found []kept) error {
+	type entry struct {
+		Server string    `json:"server"`
+		Issuer string    `json:"issuer"`
+		Client string    `json:"client"`
+		Scopes []string  `json:"scopes,omitempty"`
+		State  string    `json:"state"`
+		Until  time.Time `json:"until,omitzero"` // the end of the access token
+	}
+	all := []entry{}
+	for _, l := range found {
+		if l.Login != nil {
+			all = append(all, entry{l.Server, l.Issuer.Name, l.Client.ID, l.Granted, state(l.Login, time.Now()), l.Until})
+		}
+	}
+	text, err := json.Marshal(map[string]any{"logins": all})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", text)
+	return err
+}
+
+// shortID shortens the id of a client, which may hold a whole registration.
+func shortID(id string) string {
+	if len(id) <= 40 {
+		return id
+	}
+	return strings.ToValidUTF8(id[:37], "") + "…"
 }
 
 // state describes the effect of the next use of a login.
 func state(l *login.Login, now time.Time) string {
 	switch {
+	case l.Refresh != "":
+		return "renewed by itself"
 	case l.Access != "" && l.Until.IsZero():
 		return "good"
 	case l.Access != "" && now.Before(l.Until):
 		return "good until " + l.Until.Format(time.DateTime)
-	case l.Refresh != "":
-		return "will be renewed"
 	}
 	return "sign in again"
 }
