@@ -144,7 +144,11 @@ login also prints the address of the page. At the end, the browser opens an addr
 this machine. If your browser is on another machine, that page does not load: copy its
 address, and paste it on this terminal. With --device, you sign in on any device with a
 code, if the authorization server supports that. $BROWSER is the command that opens
-pages.`,
+pages.
+
+The tokens are in files that only you can read, sealed with a key in the keychain of
+the system if there is one. MCP_BRIDGE_LOGINS=file keeps them in clear, and
+MCP_BRIDGE_LOGINS=keychain fails without a keychain.`,
 		Example: `  mcp-bridge login https://tools.example.com/mcp
   mcp-bridge login notes -c bridge.yaml
   mcp-bridge login https://tools.example.com/mcp --scope read --scope write
@@ -170,7 +174,7 @@ pages.`,
 			if err != nil {
 				return err
 			}
-			store, err := login.OpenOwn()
+			store, err := login.OpenOwn(log)
 			if err != nil {
 				return err
 			}
@@ -289,7 +293,7 @@ func newLogout(stdout, stderr io.Writer) *cobra.Command {
 		Short: "Forget a sign-in",
 		Long: `logout removes the tokens that 'mcp-bridge login' has kept for a server, and asks the
 authorization server to revoke them, if it supports that. It also forgets a sign-in
-that has begun.`,
+that has begun. With --all it also removes the key from the keychain.`,
 		Example: `  mcp-bridge logout https://tools.example.com/mcp
   mcp-bridge logout notes -c bridge.yaml
   mcp-bridge logout --all`,
@@ -298,7 +302,7 @@ that has begun.`,
 			if all != (len(args) == 0) {
 				return exit.Usagef("name a URL or a server of the file, or --all")
 			}
-			store, err := login.OpenOwn()
+			store, err := login.OpenOwn(slog.New(slog.DiscardHandler)) // it writes none
 			if err != nil {
 				return err
 			}
@@ -323,6 +327,11 @@ that has begun.`,
 					faults = append(faults, fmt.Errorf("%s: %s", name, sanitize.Text(err.Error())))
 				} else if _, err := fmt.Fprintln(stdout, "signed out of "+name); err != nil {
 					return err
+				}
+			}
+			if all {
+				if err := store.RemoveKey(); err != nil {
+					faults = append(faults, err)
 				}
 			}
 			begun, err := store.Abandon(server) // unfinished sign-ins
@@ -375,7 +384,7 @@ shows no token, and asks nobody.`,
   mcp-bridge logins https://tools.example.com/mcp`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			store, err := login.OpenOwn()
+			store, err := login.OpenOwn(slog.New(slog.DiscardHandler)) // it writes none
 			if err != nil {
 				return err
 			}

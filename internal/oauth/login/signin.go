@@ -50,6 +50,9 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	if unsaved != nil {
 		return nil, fmt.Errorf("you have signed in, but the login could not be stored: %w", unsaved)
 	}
+	if p.o.API { // its base URL may be no operation
+		return l, nil
+	}
 	if status, h, err := p.probe(ctx, l.Access); err == nil && status == http.StatusUnauthorized {
 		if _, bearer := discovery.Bearer(h); bearer { // otherwise it may be about a session
 			return l, fmt.Errorf("you have signed in, but the server refuses the token that %s has just issued: ask the operator of the server", l.Issuer.Name)
