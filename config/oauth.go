@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -133,6 +134,8 @@ func (c *Config) checkOAuth(all *breaches) {
 			all.add(item, "has no issuer: write the name that is in its tokens, such as https://idp.example.com")
 		case err != nil || jwks.CheckAddress(o.Issuer) != nil:
 			all.add(item+": issuer", "%v", jwks.CheckAddress(o.Issuer))
+		case oauth.CheckIssuer(o.Issuer) != nil:
+			all.add(item+": issuer", "%v", oauth.CheckIssuer(o.Issuer))
 		case strings.ContainsAny(o.Issuer, "?#") || u.Opaque != "":
 			all.add(item+": issuer", "must have neither a query nor a fragment")
 		case issuers[o.Issuer] > 0:
@@ -201,7 +204,7 @@ func (c *Config) checkOAuth(all *breaches) {
 	case len(c.OAuth) > 0 && !users:
 		all.add("oauth", "lets nobody in: add a rule to access for its users, such as { name: staff, claims: { groups: mcp-users } }")
 	case len(c.OAuth) == 0 && c.PublicURL != "":
-		all.add("public_url", "has an effect only with oauth: add oauth, or leave it out")
+		all.with("public_url", "oauth", "has an effect only with oauth: add oauth, or leave it out")
 	}
 	if len(c.OAuth) > 0 && c.PublicURL == "" && (!Loopback(c.Listen) || len(c.TrustedProxies)+len(c.AllowedHosts) > 0) {
 		all.with("oauth", "public_url", "needs public_url: clients request tokens for the address of the bridge, such as https://mcp.example.com")
@@ -214,7 +217,7 @@ func (c *Config) checkUsers(all *breaches, item string, a *Access) {
 	case a.Token != "" || a.TokenFile != "":
 		all.add(item, "has a key and also claims, scopes or users: make two rules of it")
 	case len(c.OAuth) == 0:
-		all.add(item, "is for users and needs oauth, the list of issuers of their tokens")
+		all.with(item, "oauth", "is for users and needs oauth, the list of issuers of their tokens")
 	case a.Issuer != "" && !slices.ContainsFunc(c.OAuth, func(o OAuth) bool { return o.Issuer == a.Issuer }):
 		all.add(item+": issuer", "is no issuer under oauth")
 	case len(a.Claims)+len(a.Scopes)+len(a.Users) == 0:

@@ -56,7 +56,7 @@ var notRun = exceptions{why: map[exception]string{
 	{"docs/admin.md", "curl -X POST -H 'Content-Type: application/json' -d '{}' http://127.0.0.1:8808/ui/api/v1/servers/files/drain"}:               "needs a bridge that runs: a test of server does it",
 	{"docs/admin.md", "curl -X POST -H 'Content-Type: application/json' -d '{}' http://127.0.0.1:8808/ui/api/v1/servers/files/resume"}:              "needs a bridge that runs: a test of server does it",
 	{"docs/observability.md", "docker run -d -p 16686:16686 -p 4318:4318 jaegertracing/jaeger:2.5.0"}:                                               "needs Docker and the network",
-	{"docs/identity.md", "mcp-bridge login https://notes.example.com/mcp"}:                                                                          "needs a server that wants a sign-in, and a browser: a test of cmd/bridge does it",
+	{"docs/signing-in.md", "mcp-bridge login https://notes.example.com/mcp"}:                                                                        "needs a server that wants a sign-in, and a browser: a test of cmd/bridge does it",
 	{"examples/adapter/README.md", "socat TCP-LISTEN:9000,bind=127.0.0.1,fork EXEC:'npx -y @modelcontextprotocol/server-everything'"}:               "needs socat: a test of examples/adapter has a server on a socket",
 	{"examples/adapter/README.md", "cd examples/adapter"}:                                                                                           "a module of its own",
 	{"examples/adapter/README.md", "go run . tcp://127.0.0.1:9000"}:                                                                                 "needs that server: a test of examples/adapter does it",

@@ -2,10 +2,12 @@
 package oauth
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
@@ -98,11 +100,19 @@ const ResourceOff = "off"
 // PKCEAssume is the value of Settings.PKCE.
 const PKCEAssume = "assume"
 
+// CheckIssuer reports that an issuer is the address of its metadata.
+func CheckIssuer(issuer string) error {
+	if strings.Contains(issuer, "/.well-known/") {
+		return errors.New("is the address of metadata: write the issuer that is named there")
+	}
+	return nil
+}
+
 // Validate reports faults of the settings. It opens no file and shows no values.
 func (s *Settings) Validate() error {
 	var errs []error
 	if s.Issuer != "" {
-		if err := checkAddress(s.Issuer, true); err != nil {
+		if err := cmp.Or(checkAddress(s.Issuer, true), CheckIssuer(s.Issuer)); err != nil {
 			errs = append(errs, fmt.Errorf("issuer %w", err))
 		}
 	}

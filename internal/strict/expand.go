@@ -69,6 +69,9 @@ func (d *Decoder) lookup(inner string, closed bool) (string, error) {
 	if !set && isEditorVariable(name) {
 		return "", fmt.Errorf("only editors replace ${%s}: write the path itself, or ${HOME} for the home folder", name)
 	}
+	if !set && isSecret(name) { // a default in the file would be no secret
+		return "", fmt.Errorf("the variable %s is not set: set it in the environment of %s", name, d.Program)
+	}
 	if !set {
 		return "", fmt.Errorf("the variable %s is not set: set it in the environment of %s, or write ${%s:-default}", name, d.Program, name)
 	}
@@ -155,4 +158,10 @@ func Clip(s string) string {
 		return s
 	}
 	return string([]rune(s)[:most]) + "…"
+}
+
+// isSecret reports whether a variable probably holds a secret.
+func isSecret(name string) bool {
+	name = strings.ToUpper(name)
+	return slices.ContainsFunc([]string{"SECRET", "TOKEN", "PASSWORD", "KEY"}, func(word string) bool { return strings.Contains(name, word) })
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -143,7 +144,11 @@ login also prints the address of the page. At the end, the browser opens an addr
 this machine. If your browser is on another machine, that page does not load: copy its
 address, and paste it on this terminal. With --device, you sign in on any device with a
 code, if the authorization server supports that. $BROWSER is the command that opens
-pages.`,
+pages.
+
+The tokens are in files that only you can read, sealed with a key in the keychain of
+the system if there is one. MCP_BRIDGE_LOGINS=file keeps them in clear, and
+MCP_BRIDGE_LOGINS=keychain fails without a keychain.`,
 		Example: `  mcp-bridge login https://tools.example.com/mcp
   mcp-bridge login notes -c bridge.yaml
   mcp-bridge login https://tools.example.com/mcp --scope read --scope write
@@ -169,7 +174,7 @@ pages.`,
 			if err != nil {
 				return err
 			}
-			store, err := login.OpenOwn()
+			store, err := login.OpenOwn(log)
 			if err != nil {
 				return err
 			}
@@ -191,6 +196,9 @@ pages.`,
 			}
 			defer p.Close()
 			got, err := p.SignIn(cmd.Context())
+			if got != nil && err != nil {
+				return exit.With(exit.Server, err)
+			}
 			if errors.Is(err, login.ErrUnreachable) && cmd.Context().Err() == nil {
 				return exit.With(exit.Server, err)
 			} else if err != nil {
@@ -285,7 +293,7 @@ func newLogout(stdout, stderr io.Writer) *cobra.Command {
 		Short: "Forget a sign-in",
 		Long: `logout removes the tokens that 'mcp-bridge login' has kept for a server, and asks the
 authorization server to revoke them, if it supports that. It also forgets a sign-in
-that has begun.`,
+that has begun. With --all it also removes the key from the keychain.`,
 		Example: `  mcp-bridge logout https://tools.example.com/mcp
   mcp-bridge logout notes -c bridge.yaml
   mcp-bridge logout --all`,
@@ -294,7 +302,7 @@ that has begun.`,
 			if all != (len(args) == 0) {
 				return exit.Usagef("name a URL or a server of the file, or --all")
 			}
-			store, err := login.OpenOwn()
+			store, err := login.OpenOwn(slog.New(slog.DiscardHandler)) // it writes none
 			if err != nil {
 				return err
 			}
@@ -319,6 +327,11 @@ that has begun.`,
 					faults = append(faults, fmt.Errorf("%s: %s", name, sanitize.Text(err.Error())))
 				} else if _, err := fmt.Fprintln(stdout, "signed out of "+name); err != nil {
 					return err
+				}
+			}
+			if all {
+				if err := store.RemoveKey(); err != nil {
+					faults = append(faults, err)
 				}
 			}
 			begun, err := store.Abandon(server) // unfinished sign-ins
@@ -360,6 +373,7 @@ func forget(ctx context.Context, store *login.Store, l kept, r *remote.Config) e
 
 func newLogins(stdout, stderr io.Writer) *cobra.Command {
 	var file string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "logins [flags] [URL|SERVER]",
 		Short: "Show where you are signed in",
@@ -370,7 +384,7 @@ shows no token, and asks nobody.`,
   mcp-bridge logins https://tools.example.com/mcp`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			store, err := login.OpenOwn()
+			store, err := login.OpenOwn(slog.New(slog.DiscardHandler)) // it writes none
 			if err != nil {
 				return err
 			}
@@ -384,6 +398,8 @@ shows no token, and asks nobody.`,
 			switch {
 			case err != nil:
 				return err
+			case asJSON:
+				return printLogins(stdout, found)
 			case len(found) == 0 && server != "":
 				return exit.With(exit.Failure, fmt.Errorf("you are not signed in at %s", server))
 			case len(found) == 0:
@@ -395,25 +411,58 @@ shows no token, and asks nobody.`,
 				if l.Login == nil {
 					continue // the reason is on stderr
 				}
-				t.Add(sanitize.Text(l.Server), sanitize.Text(l.Issuer.Name), sanitize.Text(l.Client.ID), sanitize.Text(strings.Join(l.Granted, " ")), state(l.Login, time.Now()))
+				t.Add(sanitize.Text(l.Server), sanitize.Text(l.Issuer.Name), sanitize.Text(shortID(l.Client.ID)), sanitize.Text(strings.Join(l.Granted, " ")), state(l.Login, time.Now()))
 			}
 			_, err = io.WriteString(stdout, t.Format("", 0, nil))
 			return err
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print them as one JSON document")
 	return cmd
+}
+
+// printLogins prints logins as JSON, without tokens.
+func printLogins(w io.Writer, found []kept) error {
+	type entry struct {
+		Server string    `json:"server"`
+		Issuer string    `json:"issuer"`
+		Client string    `json:"client"`
+		Scopes []string  `json:"scopes,omitempty"`
+		State  string    `json:"state"`
+		Until  time.Time `json:"until,omitzero"` // the end of the access token
+	}
+	all := []entry{}
+	for _, l := range found {
+		if l.Login != nil {
+			all = append(all, entry{l.Server, l.Issuer.Name, l.Client.ID, l.Granted, state(l.Login, time.Now()), l.Until})
+		}
+	}
+	text, err := json.Marshal(map[string]any{"logins": all})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", text)
+	return err
+}
+
+// shortID shortens the id of a client, which may hold a whole registration.
+func shortID(id string) string {
+	if len(id) <= 40 {
+		return id
+	}
+	return strings.ToValidUTF8(id[:37], "") + "…"
 }
 
 // state describes the effect of the next use of a login.
 func state(l *login.Login, now time.Time) string {
 	switch {
+	case l.Refresh != "":
+		return "renewed by itself"
 	case l.Access != "" && l.Until.IsZero():
 		return "good"
 	case l.Access != "" && now.Before(l.Until):
 		return "good until " + l.Until.Format(time.DateTime)
-	case l.Refresh != "":
-		return "will be renewed"
 	}
 	return "sign in again"
 }

@@ -66,8 +66,11 @@ func TestLogin(t *testing.T) {
 	if want := "signed in at " + p.Issuer.URL + " for " + p.URL + "; until "; code != 0 || !strings.HasPrefix(out, want) || !strings.Contains(errs, "/authorize?") {
 		t.Fatalf("login = %d %s%s, want %s", code, out, errs, want)
 	}
-	if code, out, _ := command(t, "logins", p.URL); code != 0 || !strings.Contains(out, p.Issuer.URL) || !strings.Contains(out, "good until") || strings.Contains(out, "access-") || strings.Contains(out, "refresh-") {
+	if code, out, _ := command(t, "logins", p.URL); code != 0 || !strings.Contains(out, p.Issuer.URL) || !strings.Contains(out, "renewed by itself") || strings.Contains(out, "access-") || strings.Contains(out, "refresh-") {
 		t.Errorf("logins = %d %s", code, out)
+	}
+	if code, out, _ := command(t, "logins", "--json"); code != 0 || gjson.Get(out, "logins.0.server").Str != p.URL || !gjson.Get(out, "logins.0.until").Exists() || strings.Contains(out, "access-") || strings.Contains(out, "refresh-") {
+		t.Errorf("logins --json = %d %s", code, out)
 	}
 	t.Setenv("BROWSER", "")
 	k := start(t.Context(), t, "connect", p.URL)

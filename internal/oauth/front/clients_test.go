@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
 
-// The clients in docs/identity.md can sign in unchanged: with their registration or document, at each of their
+// The clients in docs/providers.md can sign in unchanged: with their registration or document, at each of their
 // addresses, and with their spelling of the resource. Several processes of one renew the same token at once.
 func TestKnownClients(t *testing.T) {
 	both := []string{"authorization_code", "refresh_token"}

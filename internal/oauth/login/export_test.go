@@ -10,6 +10,18 @@ import (
 // Full makes writing fail as on a full disk.
 func (s *Store) Full() { s.write = func(string, []byte) error { return syscall.ENOSPC } }
 
+// Auto makes the store as OpenOwn does without a variable: it seals where it can.
+func (s *Store) Auto() { s.required = false }
+
+// Prompting makes the keychain show a prompt until answered is closed.
+func (s *Store) Prompting(answered <-chan struct{}) {
+	get := s.chain.get
+	s.chain.get = func(service, user string) (string, error) {
+		<-answered
+		return get(service, user)
+	}
+}
+
 // Room undoes Full.
 func (s *Store) Room() { s.write = files.Write }
 

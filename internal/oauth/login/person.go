@@ -71,6 +71,7 @@ type Person struct {
 	closing cancelable // ended when Close begins
 	abort   cancelable // ended when Close stops waiting
 	wg      sync.WaitGroup
+	ready   sync.Once // the store was made ready
 
 	mu            sync.Mutex // guards the fields below
 	closed        bool
@@ -130,7 +131,7 @@ func New(o Options) *Person {
 // NewOwn returns a Person with the user's own logins instead of o.Store. It logs a warning and
 // returns nil if there can be no logins and nobody asked for a login (Settings.Unasked).
 func NewOwn(o Options) (p *Person, err error) {
-	switch o.Store, err = OpenOwn(); {
+	switch o.Store, err = OpenOwn(o.Log); {
 	case err != nil && o.Unasked:
 		o.Log.Warn("the bridge cannot sign in at the server, even if the server needs it", "err", err)
 		return nil, nil
@@ -172,6 +173,7 @@ type demand struct {
 // Token returns the token of the login; empty if there is none. It first renews a token that is
 // about to expire.
 func (p *Person) Token(ctx context.Context) (string, error) {
+	p.ready.Do(func() { p.o.Store.ready(p.key) })
 	p.mu.Lock()
 	if p.login == nil && p.work == nil {
 		l, err := p.o.Store.Read(p.key)

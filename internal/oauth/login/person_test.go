@@ -526,6 +526,22 @@ func (f *forms) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
+// A server may refuse the token that its authorization server has just issued: login says so at once.
+func TestTokenRefused(t *testing.T) {
+	r := newRig(t)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/mcp" { // whatever it is shown
+			q.Header.Set("Authorization", "Bearer another")
+		}
+		r.tools.ServeHTTP(w, q)
+	}))
+	defer s.Close()
+	r.tools.URL = s.URL + "/mcp"
+	if l, err := r.person(nil).SignIn(t.Context()); l == nil || err == nil || !strings.Contains(err.Error(), "refuses the token") {
+		t.Errorf("SignIn = %+v, %v", l, err)
+	}
+}
+
 // A server that names no authorization server needs no sign-in, or wants a header.
 func TestNoSignIn(t *testing.T) {
 	for status, want := range map[int]string{200: "does not ask for a sign-in", 400: "does not ask for a sign-in", 401: "it may want a header instead"} {

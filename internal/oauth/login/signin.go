@@ -17,12 +17,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// SignIn signs in now, also if no sign-in is needed.
+// SignIn signs in now, also if no sign-in is needed. It returns the login and an error if the server
+// refuses the new token.
 func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit())
 	defer cancel()
 	n := demand{signs: true}
-	status, h, err := p.probe(ctx)
+	status, h, err := p.probe(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -44,18 +45,27 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 		return nil, err
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.unsaved != nil {
-		return nil, fmt.Errorf("you have signed in, but the login could not be stored: %w", p.unsaved)
+	l, unsaved := p.login, p.unsaved
+	p.mu.Unlock()
+	if unsaved != nil {
+		return nil, fmt.Errorf("you have signed in, but the login could not be stored: %w", unsaved)
 	}
-	return p.login, nil
+	if p.o.API { // its base URL may be no operation
+		return l, nil
+	}
+	if status, h, err := p.probe(ctx, l.Access); err == nil && status == http.StatusUnauthorized {
+		if _, bearer := discovery.Bearer(h); bearer { // otherwise it may be about a session
+			return l, fmt.Errorf("you have signed in, but the server refuses the token that %s has just issued: ask the operator of the server", l.Issuer.Name)
+		}
+	}
+	return l, nil
 }
 
 // ErrUnreachable means that the server did not answer the probe.
 var ErrUnreachable = errors.New("the server cannot be reached")
 
-// probe sends a request without a token, to get the server's challenge.
-func (p *Person) probe(ctx context.Context) (status int, h http.Header, err error) {
+// probe sends a harmless request, to get the server's challenge. token may be empty.
+func (p *Person) probe(ctx context.Context, token string) (status int, h http.Header, err error) {
 	ctx, cancel := context.WithTimeout(ctx, discovery.Limit)
 	defer cancel()
 	method, ping := http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"ping"}`
@@ -69,6 +79,9 @@ func (p *Person) probe(ctx context.Context) (status int, h http.Header, err erro
 	r.Header = http.Header{"Accept": {"application/json, text/event-stream"}, "User-Agent": {"mcp-bridge"}}
 	if ping != "" {
 		r.Header.Set("Content-Type", "application/json")
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	res, err := p.o.Transport.RoundTrip(r)
 	if err != nil {
@@ -196,7 +209,7 @@ func (p *Person) issuer(ctx context.Context, earlier *Login, r *discovery.Resour
 	case at.Authorization == "":
 		return nil, fmt.Errorf("nobody can sign in at the authorization server %s: its metadata has no authorization_endpoint", name)
 	case !slices.Contains(at.Challenges, "S256") && p.o.PKCE != oauth.PKCEAssume: // (I-208)
-		return nil, fmt.Errorf("the metadata of the authorization server %s does not list PKCE with S256: if it supports it, set pkce: assume", name)
+		return nil, fmt.Errorf("the metadata of the authorization server %s does not list PKCE with S256: if it supports it, set pkce: assume in a configuration file, under oauth", name)
 	}
 	return at, nil
 }

@@ -8,14 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/zalando/go-keyring"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/files"
@@ -99,22 +102,38 @@ func (l *Login) fresh(now time.Time) bool {
 // dropTokens removes the tokens, but not the client.
 func (l *Login) dropTokens() { l.Access, l.Refresh, l.Until = "", "", time.Time{} }
 
-// Store stores logins, each in a file that only its owner can read (I-250).
+// Store stores logins, each in a file that only its owner can read (I-250), sealed where there is a keychain
+// (I-259).
 type Store struct {
-	dir   string
-	write func(path string, data []byte) error
+	dir      string
+	write    func(path string, data []byte) error
+	chain    *keychain // seals the files; nil leaves them in clear
+	required bool      // a file must not be in clear
+	warnOnce sync.Once
+	warn     func(text string, err error)
 }
 
 // Open returns the store in a folder. Writing creates the folder.
 func Open(dir string) *Store { return &Store{dir: dir, write: files.Write} }
 
-// OpenOwn returns the user's own store.
-func OpenOwn() (*Store, error) {
+// OpenOwn returns the user's own store. Its files are sealed with a key in the keychain of the system, if
+// there is one. A folder that MCP_BRIDGE_STATE_DIR names may be that of a service, which has no keychain:
+// its files are in clear unless MCP_BRIDGE_LOGINS says otherwise. log gets one line if logins cannot be
+// sealed.
+func OpenOwn(log *slog.Logger) (*Store, error) {
 	at, err := dir()
 	if err != nil {
 		return nil, fmt.Errorf("the folder for logins is unknown: %w", err)
 	}
 	s := Open(at)
+	how := os.Getenv("MCP_BRIDGE_LOGINS")
+	if how != "" && how != inKeychain && how != inFile {
+		return nil, fmt.Errorf("MCP_BRIDGE_LOGINS is %q: it must be %s or %s", how, inKeychain, inFile)
+	}
+	if how == inKeychain || how == "" && os.Getenv("MCP_BRIDGE_STATE_DIR") == "" {
+		s.chain, s.required = &keychain{user: "logins in " + at, dir: at, get: keyring.Get}, how == inKeychain
+		s.warn = func(text string, err error) { log.Warn(text, "err", err) }
+	}
 	if _, err := s.Keys(); err != nil {
 		return nil, fmt.Errorf("the folder of logins cannot be read: %w", err)
 	}
@@ -204,7 +223,11 @@ func (s *Store) get(name string) ([]byte, error) {
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
 		return nil, fmt.Errorf("others on this machine can read %s, which holds a login: run chmod 600 %[1]s, or remove it and sign in again", name)
 	}
-	return os.ReadFile(name)
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return s.unseal(name, data)
 }
 
 // Write stores a login. A failure leaves the old file.
@@ -220,6 +243,9 @@ func (s *Store) put(name string, v any) error {
 	}
 	data, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
+		return err
+	}
+	if data, err = s.close(name, data); err != nil {
 		return err
 	}
 	return s.write(name, data)

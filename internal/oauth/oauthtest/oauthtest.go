@@ -473,7 +473,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 type Resource struct {
 	URL    string
 	Issuer *Issuer
-	Next   http.Handler
+	Next   http.Handler // nil answers 200
 	// Needs, if not nil, returns the scope that a request needs.
 	Needs func(*http.Request) string
 	// Change, if not nil, changes the metadata before it is sent.
@@ -529,5 +529,7 @@ func (r *Resource) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 	}
-	r.Next.ServeHTTP(w, req)
+	if r.Next != nil {
+		r.Next.ServeHTTP(w, req)
+	}
 }

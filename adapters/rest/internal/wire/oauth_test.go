@@ -117,7 +117,7 @@ func TestLoginOfAPI(t *testing.T) {
 		t.Errorf("without a login: %v; the log: %s", all, log)
 	}
 	how := c.SignIn(srv.URL+"/v1", remote.Config{})
-	store, err := login.OpenOwn()
+	store, err := login.OpenOwn(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

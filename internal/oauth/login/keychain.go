@@ -1,0 +1,226 @@
+package login
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/zalando/go-keyring"
+
+	"github.com/mcp-bridge/bridge/internal/seal"
+)
+
+// Values of the variable MCP_BRIDGE_LOGINS.
+const (
+	inKeychain = "keychain" // seal logins; fail without a keychain
+	inFile     = "file"     // write logins in clear
+)
+
+const (
+	keychainService = "mcp-bridge"
+	// promptWait is the time that the first caller waits for the keychain, which may show a prompt. A
+	// program on a desktop may have started the bridge, and nobody may be there.
+	promptWait = 10 * time.Second
+	// askAgain is the pause after a failure.
+	askAgain = 30 * time.Second
+)
+
+// keychain gives the key that seals logins. The key is in the keychain of the operating system, which holds
+// only short texts; the files hold the logins.
+type keychain struct {
+	user string // names the folder of logins
+	dir  string
+	get  func(service, user string) (string, error) // keyring.Get
+
+	mu     sync.Mutex    // guards the fields below
+	asked  chan struct{} // closed when a question ends; nil without one
+	slow   bool          // a caller has waited for that question in vain
+	key    *seal.Key     // nil until it is known
+	err    error         // of the last question
+	failed time.Time     // when err came
+}
+
+var errPrompt = errors.New("the keychain does not answer: unlock it")
+
+// hasKeychain reports whether the system may have a keychain. On Linux that is a service on the session
+// bus. Without a bus, the library would try to start one.
+func hasKeychain() bool {
+	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" || os.Getenv("DBUS_SESSION_BUS_ADDRESS") != "" {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "bus"))
+	return os.Getenv("XDG_RUNTIME_DIR") != "" && err == nil
+}
+
+// forget returns the known key, and makes open ask the keychain again: another process may have replaced
+// the key.
+func (k *keychain) forget() *seal.Key {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old := k.key
+	if old != nil {
+		k.key, k.err = nil, nil
+	}
+	return old
+}
+
+// open returns the key. With create, it makes a key if there is none.
+func (k *keychain) open(create bool) (*seal.Key, error) {
+	if !hasKeychain() {
+		return nil, errors.New("there is no keychain")
+	}
+	k.mu.Lock()
+	switch none := errors.Is(k.err, keyring.ErrNotFound); {
+	case k.key != nil, k.asked == nil && k.err != nil && time.Since(k.failed) < askAgain && !(create && none):
+		defer k.mu.Unlock()
+		return k.key, k.err
+	case k.asked == nil:
+		k.asked = make(chan struct{})
+		go k.ask(create, k.asked) // nothing can stop a prompt: it ends with the process at the latest
+	}
+	asked, wait := k.asked, promptWait
+	if k.slow {
+		wait = 0
+	}
+	k.mu.Unlock()
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	select {
+	case <-asked:
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.key, k.err
+	case <-late.C:
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.slow = k.asked == asked
+		return nil, errPrompt
+	}
+}
+
+// ask gets the key, or makes it.
+func (k *keychain) ask(create bool, asked chan struct{}) {
+	text, err := k.get(keychainService, k.user)
+	if create && errors.Is(err, keyring.ErrNotFound) {
+		text, err = k.make()
+	}
+	var key *seal.Key
+	if err == nil {
+		key, err = seal.New(text)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.key, k.err, k.failed, k.asked, k.slow = key, err, time.Now(), nil, false
+	close(asked)
+}
+
+// make stores a new key. One process at a time does so: a second key would replace the first.
+func (k *keychain) make() (string, error) {
+	if err := os.MkdirAll(k.dir, 0o700); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), promptWait)
+	defer cancel()
+	l := flock.New(filepath.Join(k.dir, "keychain.lock"), flock.SetPermissions(0o600))
+	if ok, err := l.TryLockContext(ctx, 100*time.Millisecond); err != nil || !ok {
+		return "", errors.Join(context.Cause(ctx), err)
+	}
+	defer func() { _ = l.Unlock() }()
+	text, err := k.get(keychainService, k.user)
+	if !errors.Is(err, keyring.ErrNotFound) {
+		return text, err
+	}
+	text = rand.Text() + rand.Text()
+	return text, keyring.Set(keychainService, k.user, text)
+}
+
+// sealed is a file with a sealed login or attempt. Its format is one that older versions do not read.
+type sealed struct {
+	Format int    `json:"format"`
+	Sealed string `json:"sealed"`
+}
+
+const sealedFormat = 2
+
+// close seals the content of a file. In clear stays what no keychain can seal, unless the user requires it.
+func (s *Store) close(name string, data []byte) ([]byte, error) {
+	if s.chain == nil {
+		return data, nil
+	}
+	old := s.chain.forget()
+	key, err := s.chain.open(true)
+	switch {
+	case err != nil && old != nil: // it was locked meanwhile
+		key = old
+	case err != nil && s.required:
+		return nil, fmt.Errorf("the keychain cannot be used, and MCP_BRIDGE_LOGINS requires it: %w", err)
+	case err != nil:
+		s.warnOnce.Do(func() {
+			s.warn("logins are written to files in clear, which only you can read: the keychain cannot be used", err)
+		})
+		return data, nil
+	}
+	return json.Marshal(sealed{sealedFormat, key.Seal("login "+filepath.Base(name), data)})
+}
+
+// unseal returns the content of a file, which may be in clear.
+func (s *Store) unseal(name string, data []byte) ([]byte, error) {
+	var in sealed
+	if json.Unmarshal(data, &in) != nil || in.Format != sealedFormat || in.Sealed == "" {
+		return data, nil
+	}
+	if s.chain == nil {
+		return nil, fmt.Errorf("%s: it is sealed, and MCP_BRIDGE_LOGINS=file forbids the keychain: %w", name, errBroken)
+	}
+	key, err := s.chain.open(false)
+	switch {
+	case errors.Is(err, keyring.ErrNotFound):
+		return nil, fmt.Errorf("%s: its key is not in the keychain: %w", name, errBroken)
+	case err != nil:
+		return nil, fmt.Errorf("%s is sealed with a key in the keychain, which cannot be used (MCP_BRIDGE_LOGINS=file signs in without it): %w", name, err)
+	}
+	if data, err = key.Open("login "+filepath.Base(name), in.Sealed); err != nil {
+		s.chain.forget()
+		if key, err = s.chain.open(false); err == nil {
+			data, err = key.Open("login "+filepath.Base(name), in.Sealed)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: another key has sealed it: %w", name, errBroken)
+	}
+	return data, nil
+}
+
+// ready asks the keychain for the key if the file of a login needs it: Read is called with locks held.
+func (s *Store) ready(key string) {
+	if s.chain != nil {
+		_, _ = s.get(s.file(key)) // Read returns the error
+	}
+}
+
+// RemoveKey removes the key from the keychain.
+func (s *Store) RemoveKey() error {
+	if s.chain == nil || !hasKeychain() {
+		return nil
+	}
+	switch _, err := s.chain.open(false); {
+	case errors.Is(err, keyring.ErrNotFound):
+		return nil
+	case err != nil && !s.required: // no login is sealed where no keychain can be used
+		return nil
+	case err != nil:
+		return fmt.Errorf("the key cannot be removed from the keychain: %w", err)
+	}
+	if err := keyring.Delete(keychainService, s.chain.user); err != nil && !errors.Is(err, keyring.ErrNotFound) {
+		return fmt.Errorf("the key cannot be removed from the keychain: %w", err)
+	}
+	return nil
+}
