@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/bridge/session"
@@ -28,9 +29,6 @@ func (s *stream) copies() {
 
 // takeWithin bounds how long the store may take to return a copy.
 const takeWithin = 2 * time.Second
-
-// lostText is the error of a call whose instance has ended.
-const lostText = "the instance of the bridge that had the session has ended during the call: whether the server acted on it is unknown"
 
 // takeStream continues a stream of the instance that had the session before, from its copy.
 // Requests without an answer are lost: each gets an error, once (S-031). takeStream returns nil if
@@ -65,7 +63,7 @@ func (p *peer) takeStream(ctx context.Context, name string, seq int64) (*stream,
 	}
 	if !taken.Finished && !st.isGet() {
 		for _, id := range taken.Open {
-			st.keep(answered{m: jsonrpc.NewError(id, jsonrpc.CodeInternal, lostText, []byte(`{"bridge":"upstream_lost"}`))})
+			st.keep(answered{m: gateway.OwnerLost(id)})
 		}
 	}
 	st.finish()

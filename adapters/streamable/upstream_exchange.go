@@ -43,10 +43,11 @@ type exchange struct {
 	trace  httptrace.ClientTrace
 	writes atomic.Int32 // writes in progress: the HTTP client reads line
 
-	mu      sync.Mutex // guards the rest
-	written bool
-	over    bool
-	marked  conn.Signal
+	mu        sync.Mutex // guards the rest
+	written   bool
+	over      bool
+	responded bool
+	marked    conn.Signal
 }
 
 func (e *exchange) init(l *link, m conn.Outgoing, deliver func(*jsonrpc.Message)) {
@@ -89,9 +90,25 @@ func (e *exchange) awaitSent(ctx context.Context) bool {
 // (protocol.md D0.8).
 func (e *exchange) send(by func(*http.Request) (*http.Response, error), request func(context.Context) *http.Request) (*http.Response, error) {
 	ctx := httptrace.WithClientTrace(e.ctx, &e.trace)
-	return e.l.a.reach(e.ctx, by,
+	res, err := e.l.a.reach(e.ctx, by,
 		func() *http.Request { return request(ctx) },
 		func() bool { return e.l.Waits(e.call) })
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.responded = err == nil
+	return res, err
+}
+
+// answeredElsewhere ends the exchange, whose call has its answer by another way. Without a response yet, it does so
+// a moment later: net/http may be about to give the HTTP connection to the next call, and would close it.
+func (e *exchange) answeredElsewhere() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.responded {
+		e.stop()
+	} else {
+		time.AfterFunc(linger, e.stop)
+	}
 }
 
 // free frees the memory of the request, which is not sent again.

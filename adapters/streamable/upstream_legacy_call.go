@@ -83,6 +83,9 @@ func (l *legacyCall) whole(res *http.Response) {
 // awaitElsewhere waits for the answer to a call that the server has only accepted. That is against the
 // specification, but some servers answer on the standalone stream, if it is open.
 func (l *legacyCall) awaitElsewhere() {
+	if !l.w.Waits(l.call) { // it came before
+		return
+	}
 	select {
 	case <-l.ctx.Done():
 	case <-l.w.listening.Done():

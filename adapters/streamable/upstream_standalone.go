@@ -239,6 +239,6 @@ func (s *standalone) deliver(m *jsonrpc.Message) {
 		return
 	}
 	if p := s.w.exchange(call); p != nil {
-		p.stop()
+		p.answeredElsewhere()
 	}
 }

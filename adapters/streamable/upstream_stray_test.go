@@ -1,17 +1,23 @@
 package streamable
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // An answer to one call in the response to another is dropped: no call
@@ -83,6 +89,72 @@ func TestUpstreamElsewhere(t *testing.T) {
 	if len(rest.Gones()) > 0 {
 		t.Errorf("Gone %v", rest.Gones())
 	}
+}
+
+// A call that is answered elsewhere leaves its POST alone for a moment, in which the server mostly responds: a POST
+// that ends as its response comes closes a connection that may have the next call already. Then it ends the POST.
+func TestUpstreamElsewhereFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		taken, respond := make(chan string, 1), make(chan struct{})
+		var ended, dialled atomic.Int32
+		s := &script{session: "s", revision: "2025-11-25", more: make(chan struct{})}
+		s.post = func(w http.ResponseWriter, r *http.Request, id string) {
+			taken <- id
+			select {
+			case <-respond:
+				w.WriteHeader(http.StatusAccepted)
+			case <-r.Context().Done():
+				ended.Add(1)
+			}
+		}
+		s.get = func(w http.ResponseWriter, r *http.Request) {
+			events(w)
+			for {
+				select {
+				case id := <-taken:
+					fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n\n", id)
+					flush(w)
+				case <-r.Context().Done():
+					return
+				}
+			}
+		}
+		site := wiretest.NewSite(t, s)
+		a, err := NewUpstream("fake", remote.Config{URL: "http://127.0.0.1:8808/mcp", Proxy: "none", Dial: func(context.Context, string, string) (net.Conn, error) {
+			dialled.Add(1)
+			return site.Dial(), nil
+		}}, conn.Options{Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		up := adaptertest.Open(t, a, &adaptertest.Client{})
+		synctest.Wait()
+		before := dialled.Load()
+		for range 3 {
+			if got := adaptertest.Call(t.Context(), t, up, nil, ask).Result(t); got != "{}" {
+				t.Errorf("result %s", got)
+			}
+			synctest.Wait()
+			select {
+			case respond <- struct{}{}:
+			default: // it was ended
+			}
+			synctest.Wait()
+		}
+		if ended.Load() > 0 || dialled.Load() != before {
+			t.Errorf("%d requests were ended, and %d connections opened", ended.Load(), dialled.Load()-before)
+		}
+		adaptertest.Call(t.Context(), t, up, nil, ask).Result(t)
+		time.Sleep(2 * linger)
+		synctest.Wait()
+		if ended.Load() != 1 {
+			t.Error("a request without a response was not ended")
+		}
+		if err := up.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A server that cannot be connected to gets a few seconds to come up; what was

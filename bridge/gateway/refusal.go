@@ -43,6 +43,11 @@ func FullRefusal(id []byte, err error) *jsonrpc.Message {
 	return refuse(id, err, (*bridge.Error).Error)
 }
 
+// OwnerLost returns the JSON-RPC error for a call in flight when the instance that owned its session ended.
+func OwnerLost(id []byte) *jsonrpc.Message {
+	return jsonrpc.NewError(id, jsonrpc.CodeInternal, "the instance of the bridge that owned the session ended during the call: whether the server acted on it is unknown", []byte(`{"bridge":"upstream_lost"}`))
+}
+
 func refuse(id []byte, err error, text func(*bridge.Error) string) *jsonrpc.Message {
 	var data []byte
 	for _, d := range dataOf {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -97,12 +98,16 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	s.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: s.log, Rewrites: &s.rewrites, Missed: s.cache.Heard}
 	s.laneShares = limits.NewShares(0, s.users())
 	s.pool = newPool(s)
+	total := b.lanes
+	if o.Queued > 0 {
+		total = lane.NewTotal(math.MaxInt, limits.NewShares(0, 0))
+	}
 	s.statelessCalls = s.stateless()
 	s.lane = lane.Options{
 		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: b.tracing, Forward: o.Forward, Shared: s.share == ShareAll,
 		Ahead: s.share != ShareCall && len(o.Forward) == 0 && (b.cluster.Places == nil || !o.Homed || !shared),
 		Idle:  max(o.Idle, 0), Handshake: handshake, Settings: new(atomic.Pointer[lane.Settings]),
-		Budget: lane.NewBudget(o.Name, 0, s.laneShares, b.lanes, s.pool.Yield), Health: s.health,
+		Budget: lane.NewBudget(o.Name, 0, s.laneShares, total, s.pool.Yield), Health: s.health,
 		Room: func(principal string) bridge.Room { return b.Room(principal).Incoming() }, Dropped: &b.dropped, Tap: b.calls.Tap(o.Name),
 	}
 	if o.Idle == 0 && shared {
@@ -132,8 +137,9 @@ func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	s.breaker.Set(o.Breaker)
 	s.cache.Set(o.Cache)
 	s.maxTask.Store(int64(o.MaxTask))
-	s.laneShares.Resize(int64(cmp.Or(o.MaxLanes, 256)))
-	s.lane.Budget.Set(cmp.Or(o.MaxLanes, 256))
+	lanes := cmp.Or(o.MaxLanes, 256) + o.Queued
+	s.laneShares.Resize(int64(lanes))
+	s.lane.Budget.Set(lanes)
 	s.lane.Set(lane.Settings{EndWithServer: o.EndWithServer, Ping: o.Ping, Restarts: cmp.Or(o.Restarts, 30), MaxPause: cmp.Or(o.MaxPause, maxBackOff)})
 	return s.filter.Set(o.Filter)
 }

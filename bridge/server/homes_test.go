@@ -33,6 +33,7 @@ type several struct {
 	all   []*one
 	role  string // of the next instance; then the server's connections are at workers
 	keys  []config.Access
+	slots int    // of a worker; 0 for enough
 	other string // another server, with connections of each session's own; empty for none
 	at    string // the server that clients use; empty for the first
 	// conf, if not nil, changes the whole configuration; then the server is not in memory.
@@ -92,7 +93,7 @@ func (s *several) add(change func(*config.Server)) {
 	c.Cluster.Redis, c.Cluster.Secret, c.Cluster.Listen, c.Cluster.Advertise = "redis://"+s.store.Address, strings.Repeat("secret ", 6), "127.0.0.1:0", "127.0.0.1"
 	c.Cluster.Lease, c.Drain = 9*time.Second, 10*time.Minute // a beat of a starved process takes seconds
 	o := &one{done: make(chan struct{})}
-	c.Cluster.Role, c.Access = s.role, s.keys
+	c.Cluster.Role, c.Access, c.MaxChildren = s.role, s.keys, cmp.Or(s.slots, c.MaxChildren)
 	if s.conf != nil {
 		s.conf(&c)
 	}

@@ -70,12 +70,17 @@ func (s *Server) child(c *config.Server) backend {
 func (s *Server) atWorkers(c *config.Server, local placement.Local) backend {
 	return backend{
 		Adapter: s.instance.workers.Adapter(placement.WorkerServer{
-			Name: c.Name, Queue: cmp.Or(c.Limits.Queue, c.Limits.Calls, limits.DefaultCalls), Wait: cmp.Or(c.Limits.Wait, limits.DefaultWait),
+			Name: c.Name, Queue: queued(c), Wait: cmp.Or(c.Limits.Wait, limits.DefaultWait),
 			Handshake: c.HandshakeTimeout, Timeouts: s.limits(c).Timeouts,
 		}),
 		transport: func() string { return "worker" },
 		local:     &local,
 	}
+}
+
+// queued returns how many openings at workers may wait.
+func queued(c *config.Server) int {
+	return cmp.Or(c.Limits.Queue, c.Limits.Calls, limits.DefaultCalls)
 }
 
 // placed returns the servers whose child processes run at workers.

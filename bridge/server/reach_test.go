@@ -26,6 +26,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
@@ -264,14 +265,14 @@ func TestOptions(t *testing.T) {
 	}
 	fault := fmt.Errorf("no")
 	fake := &wiretest.Server{}
-	got := options(&c, backend{Adapter: fake, check: func() error { return fault }})
+	got := options(&c, backend{Adapter: fake, check: func() error { return fault }, local: &placement.Local{}})
 	if got.Check == nil || got.Check() != fault {
 		t.Error("Check is not that of the adapter")
 	}
 	got.Check = nil
 	want := gateway.ServerOptions{
 		Name: "a", Adapter: fake, Share: gateway.ShareCall, Offer: gateway.OfferLegacy, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5, MaxPause: 7 * time.Second,
-		MaxLanes: 4, Prefix: "p_", Filter: filter.Options{Tools: rules("t"), Prompts: rules("p"), Resources: rules("r")}, Ping: 6 * time.Second, MaxTask: time.Minute,
+		MaxLanes: 4, Queued: 2, Prefix: "p_", Filter: filter.Options{Tools: rules("t"), Prompts: rules("p"), Resources: rules("r")}, Ping: 6 * time.Second, MaxTask: time.Minute,
 		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Process: true, Homed: true,
 		Cache: cache.Options{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
 	}

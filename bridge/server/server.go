@@ -309,6 +309,9 @@ func options(c *config.Server, r backend) gateway.ServerOptions {
 		Homed:    c.Rest == nil && c.Adapter == nil,
 		Cache:    c.Cache, Breaker: c.Breaker, Limits: c.Limits, Retry: c.Retry,
 	}
+	if r.local != nil {
+		o.Queued = queued(c)
+	}
 	o.Idle = cmp.Or(o.Idle, -1) // never: a default is filled in already
 	return o
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"strings"
@@ -287,6 +288,75 @@ func TestWorkerFails(t *testing.T) {
 	}
 	fails = false
 	v.begin(v.all[0].base)
+}
+
+// Openings wait while all slots of the workers are taken, however few: the limits of their front count processes,
+// and it has none (S-052).
+func TestWorkersFull(t *testing.T) {
+	t.Parallel()
+	v := &several{t: t, f: &wiretest.Server{}, store: redistest.Start(t), slots: 1}
+	for _, role := range []string{cluster.RoleFront, cluster.RoleWorker} {
+		v.role = role
+		v.add(func(c *config.Server) { c.MaxChildren, c.Limits.Wait = 1, time.Hour })
+	}
+	v.joined(2)
+	front := v.all[0]
+	holder := v.begin(front.base)
+	const many = 4
+	done := make(chan error, many)
+	for range many {
+		go func() {
+			id, err := begins(front.base)
+			if err == nil {
+				err = ends(front.base, id)
+			}
+			done <- err
+		}()
+	}
+	v.until("all wait", func() bool {
+		return front.s.instance.workerState([]string{"files"}).Waiting["files"] == many || len(done) > 0
+	})
+	if err := ends(front.base, holder); err != nil {
+		t.Fatal(err)
+	}
+	for range many {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// begins begins a session, and ends ends one.
+func begins(base string) (id string, err error) {
+	r, err := http.NewRequest("POST", base+"/files/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && !strings.Contains(string(text), `"result"`) {
+		err = fmt.Errorf("initialize = %d %s", res.StatusCode, text)
+	}
+	return res.Header.Get("Mcp-Session-Id"), err
+}
+
+func ends(base, id string) error {
+	r, err := http.NewRequest("DELETE", base+"/files/mcp", nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Mcp-Session-Id", id)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	return res.Body.Close()
 }
 
 // A client that only listens where its session goes on has its process kept, too.

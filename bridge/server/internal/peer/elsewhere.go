@@ -236,11 +236,12 @@ func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) locatio
 			p.o.Log.Info("session taken over", "session", h.Key[:8], "from", seen.Owner, "server", h.Server)
 			return location{taken: true}
 		}
-		p.o.Log.Warn("session not taken over", "session", h.Key[:8], "err", err)
 		if errors.Is(err, bridge.ErrShutdown) || errors.Is(err, bridge.ErrOverloaded) { // another instance may have room
+			p.o.Log.Debug("session not taken over now", "session", h.Key[:8], "err", err)
 			_ = p.node.Release(ctx, h) // otherwise this instance still owns it
 			return location{}
 		}
+		p.o.Log.Warn("session not taken over", "session", h.Key[:8], "err", err)
 	}
 	_ = p.node.Delete(ctx, h) // it expires otherwise
 	return location{missing: true}

@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/httpio"
@@ -161,12 +162,7 @@ func requests(body []byte) (ids [][]byte, batch bool) {
 	return ids, batch
 }
 
-// lostText is the text of the error for a call that was lost with the owner of its session.
-const lostText = "the instance of the bridge that owned the session ended during the call: whether the server acted on it is unknown"
-
-func lostAnswer(id []byte) []byte {
-	return jsonrpc.NewError(id, jsonrpc.CodeInternal, lostText, []byte(`{"bridge":"upstream_lost"}`)).Append(nil, id, nil)
-}
+func lostAnswer(id []byte) []byte { return gateway.OwnerLost(id).Append(nil, id, nil) }
 
 // lost answers the requests of a body with errors: the other instance ended before it answered.
 func (p *Peers) lost(w http.ResponseWriter, status int, body []byte) {
