@@ -347,6 +347,7 @@ func TestAdminEventsAgain(t *testing.T) {
 					t.Fatal(code, body)
 				}
 			}
+			time.Sleep(time.Second) // events are written every 100 ms
 			synctest.Wait()
 		}
 		ids := func(a *wiretest.Reply) (all []string) {

@@ -38,8 +38,8 @@ func TestRoot(t *testing.T) {
 		{"without the page", func(c *config.Config) { c.Console = config.ConsoleOff }, "GET", "/", browser, 404, "MCP clients use /mcp\n"},
 		{"the page elsewhere", func(c *config.Config) { c.ConsoleListen = "127.0.0.1:8809" }, "GET", "/", browser, 404, "MCP clients use /mcp\n"},
 		{"with keys", func(c *config.Config) { keyed(c); c.BasePath = "/b" }, "GET", "/b", browser, 404, "MCP clients use /b/mcp\n"},
-		{"a client", nil, "GET", "/", "text/event-stream", 404, "nothing is served here; MCP is at /mcp, /one/mcp"},
-		{"a client's call", nil, "POST", "/", "application/json, text/event-stream", 404, "nothing is served here; MCP is at /mcp, /one/mcp"},
+		{"a client", nil, "GET", "/", "text/event-stream", 404, "not found; MCP endpoints: /mcp, /one/mcp"},
+		{"a client's call", nil, "POST", "/", "application/json, text/event-stream", 404, "not found; MCP endpoints: /mcp, /one/mcp"},
 		{"a client without a key", keyed, "POST", "/", "application/json, text/event-stream", 401, ""},
 	} {
 		r := newRig(t, test.change, "one")

@@ -61,7 +61,7 @@ paths:
 	s := build(&c, slog.New(slog.DiscardHandler), (*Server).reach)
 	site := wiretest.NewSiteFrom(t, s.http)
 	defer s.Close(context.Background())
-	const forged = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pets","arguments":{"X_User":"root","X-Page":"2"}}}`
+	const honest = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pets","arguments":{"X-Page":"2"}}}`
 	for _, tc := range []struct {
 		who         []string
 		user, email string
@@ -75,13 +75,13 @@ paths:
 		if a := site.Do("POST", "/one/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, in...).Wait(); strings.Contains(strings.ToLower(a.Body()), "x-user") || !strings.Contains(a.Body(), "X-Page") {
 			t.Errorf("%s: clients are told of %s", tc.user, a.Body())
 		}
-		for _, body := range []string{forged, strings.Replace(forged, `"X_User"`, `"x-user":"root","X-Email":"root","X_User"`, 1)} {
+		for _, body := range []string{honest, strings.Replace(honest, `"X-Page"`, `"X_User":"root","X-Page"`, 1), strings.Replace(honest, `"X-Page"`, `"x-user":"root","X-Email":"root","X-Page"`, 1)} {
 			mu.Lock()
 			seen = nil
 			mu.Unlock()
 			a := site.Do("POST", "/one/mcp", body, in...).Wait()
 			mu.Lock()
-			if seen != nil && (seen.Get("X-User") != tc.user || seen.Get("X-Email") != tc.email || seen.Get("X_User") != "" || seen.Get("X-Page") != "2") || seen == nil && body == forged {
+			if seen != nil && (seen.Get("X-User") != tc.user || seen.Get("X-Email") != tc.email || seen.Get("X_User") != "" || seen.Get("X-Page") != "2") || seen == nil && body == honest {
 				t.Errorf("%s: the API has got %v; %s", tc.user, seen, a.Body())
 			}
 			mu.Unlock()

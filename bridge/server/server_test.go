@@ -251,7 +251,7 @@ func TestBelow(t *testing.T) {
 		}
 		body, _ := io.ReadAll(a.Body)
 		_ = a.Body.Close()
-		if a.StatusCode != 404 || !strings.Contains(string(body), "MCP is at "+at.base+"/mcp, "+at.base+"/one/mcp") {
+		if a.StatusCode != 404 || !strings.Contains(string(body), "MCP endpoints: "+at.base+"/mcp, "+at.base+"/one/mcp") {
 			t.Errorf("%s/nowhere: %d %s", at.base, a.StatusCode, body)
 		}
 		site.CloseClientConnections() // of streams that the SDK's client has not closed

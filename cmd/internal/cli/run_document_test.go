@@ -129,7 +129,7 @@ func TestRunNoDocument(t *testing.T) {
 	}{
 		{[]string{path}, path + " is no program, and no OpenAPI document"},
 		{[]string{"--cwd", filepath.Dir(path), "--", "./api.yaml"}, "./api.yaml is no program, and no OpenAPI document"},
-		{[]string{lost}, lost + " is no program, and no OpenAPI document"},
+		{[]string{lost}, "lost.yaml: line 2: "},
 		{[]string{settings}, settings + " is a configuration file: serve it with 'mcp-bridge serve -c " + settings + "'"},
 		{[]string{"--base-url", "https://api.example.com", path}, "--base-url is of use with an OpenAPI document only, and " + path + " is none"},
 		{[]string{"--base-url", "https://api.example.com", "--", "cat", "x"}, "--base-url is of use with a URL or an OpenAPI document only"},
