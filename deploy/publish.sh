@@ -35,6 +35,9 @@ npm) # programs first, so that the package that names them never lacks one
 	tag=latest
 	$candidate && tag=next
 	for package in "$dist"/npm/mcp-bridge-*-*-"$version".tgz "$dist/npm/mcp-bridge-$version.tgz"; do
+		name=$(basename "$package" "-$version.tgz")
+		[[ $name == mcp-bridge ]] || name=@mcp-bridge/${name#mcp-bridge-}
+		npm view "$name@$version" version >/dev/null 2>&1 && continue # published by an earlier try
 		npm publish "$package" --provenance --access public --tag "$tag"
 	done
 	;;

@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 	"github.com/mcp-bridge/bridge/internal/validate"
@@ -133,7 +134,13 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	}
 	m.tools, m.faults = c.combine(m.doc, imported, m.reach)
 	if m.doc != nil {
-		m.faults = append(m.faults, toolset.ExposeFaults(m.doc, rules)...)
+		for _, f := range toolset.ExposeFaults(m.doc, rules) {
+			if address.IsHTTP(c.OpenAPI) { // its owner may remove operations at any time
+				m.warnings = append(m.warnings, openapi.Warning{File: filepath.Base(c.OpenAPI), Text: f.String()})
+			} else {
+				m.faults = append(m.faults, f)
+			}
+		}
 	}
 	if err := c.addPublished(ctx, m, o, fetch, brought); err != nil {
 		return nil, err

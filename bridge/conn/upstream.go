@@ -82,8 +82,8 @@ func (n Name) Unsent(why string, err error) *bridge.Error {
 
 // Refused is the error of a request that a server refused over HTTP with that status, without an
 // answer. shown is the header with the credentials of the request; empty without one. asked
-// reports whether the response has a Retry-After, and after is its value. said completes a text about the server. A failed request may have had an effect, unless harmless is
-// set.
+// reports whether the response has a Retry-After, and after is its value. said completes a text about
+// the server. A failed request may have had an effect, unless harmless is set.
 func (n Name) Refused(status int, shown string, after time.Duration, asked, harmless bool, said func(what string) string) *bridge.Error {
 	var e *bridge.Error
 	switch {

@@ -142,7 +142,11 @@ func (c *Copies) put(e Entry) bool {
 	n := len(e.Data) + 256
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.bytes+n > maxWaiting && e.Kind != Dropped {
+	room := maxWaiting
+	if e.Kind == Dropped { // it makes room in the store
+		room *= 2
+	}
+	if c.closed || c.bytes+n > room {
 		return false
 	}
 	c.waiting = append(c.waiting, e)
@@ -215,6 +219,7 @@ type Recorder struct {
 	last            int64
 	bytes           int
 	over            bool // the copy has ended or was given up
+	absent          bool // the store was never given any of it
 }
 
 var _ Copy = (*Recorder)(nil)
@@ -247,7 +252,7 @@ func (r *Recorder) put(kind Kind, data []byte) {
 	switch {
 	case r.c.put(Entry{r.session, r.stream, kind, r.last, r.open, data}):
 	case kind == Began:
-		r.over = true // there is nothing to remove
+		r.over, r.absent = true, true
 	default:
 		r.Drop()
 	}
@@ -256,6 +261,9 @@ func (r *Recorder) put(kind Kind, data []byte) {
 // Drop implements Copy.
 func (r *Recorder) Drop() {
 	r.over = true
+	if r.absent {
+		return
+	}
 	r.c.put(Entry{Session: r.session, Stream: r.stream, Kind: Dropped})
 }
 

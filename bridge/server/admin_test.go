@@ -222,15 +222,19 @@ func TestAdminSees(t *testing.T) {
 		if len(whole.Servers) != 2 || whole.Process.Goroutines == 0 || whole.Process.Calls != 2 || whole.Whole.Sessions != 2 {
 			t.Errorf("of all: %+v", whole)
 		}
-		var of, ofAll detail
+		var of, ofAll, settings detail
 		get(oneKey, "servers/one", &of)
 		get(sinKey, "servers/one", &ofAll)
+		get(opsKey, "servers/one", &settings)
 		if of.Server.Name != "one" || of.Connections != nil || of.Settings != "" {
 			t.Errorf("a server: %+v", of)
 		}
 		if len(ofAll.Connections) != 2 || ofAll.Connections[0].For != "session" || ofAll.Connections[0].Principal != "dev" || ofAll.Connections[0].Revision != "2025-11-25" ||
-			!strings.Contains(ofAll.Settings, "command: sh") {
+			ofAll.Settings != "" {
 			t.Errorf("a server with what is of others: %+v", ofAll)
+		}
+		if !strings.Contains(settings.Settings, "command: sh") {
+			t.Errorf("settings for an operator: %+v", settings)
 		}
 		if w := r.ask("GET", "/ui/api/v1/servers/two", "", "X-API-Key", oneKey); w.Code != 404 {
 			t.Errorf("a server that it may not use: %d", w.Code)

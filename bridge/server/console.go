@@ -129,7 +129,8 @@ func (s *Server) view(c *admin.Caller) access.View {
 // detail is the state of one server in detail.
 type detail struct {
 	Server *state `json:"server"`
-	// Settings are the settings of the file, without possible secrets: see admin.Masked.
+	// Settings are the settings of the file, without possible secrets: see admin.Masked. They are empty for a caller
+	// that may not act.
 	Settings string `json:"settings,omitempty"`
 	// Connections are the open connections; nil for a caller without the right to see them.
 	Connections []health.ConnectionStatus `json:"connections,omitempty"`
@@ -151,7 +152,7 @@ func (s *Server) showServer(c *admin.Call) (any, error) {
 	if _, _, of, _ := s.b.Operated(name); of != nil {
 		out.Connections = of.List(health.Usage(), c.Act)
 	}
-	if s.reloader != nil {
+	if s.reloader != nil && c.Act { // masking recognizes most secrets, not each
 		if text, err := admin.FileText(s.reloader); err == nil {
 			out.Settings, _ = admin.Masked(text, name) // a broken file has none
 		}

@@ -368,6 +368,7 @@ type publishing struct {
 	Changelog struct{ Disable bool } `yaml:"changelog"`
 	Release   struct {
 		Draft      bool                         `yaml:"draft"`
+		Replace    bool                         `yaml:"replace_existing_draft"`
 		Prerelease string                       `yaml:"prerelease"`
 		GitHub     struct{ Owner, Name string } `yaml:"github"`
 		Files      []struct{ Glob string }      `yaml:"extra_files"`

@@ -20,7 +20,7 @@ func linuxPackages(ctx context.Context, root, folder, processor, version string,
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"nfpm.yaml", "postinstall.sh", "preremove.sh"} {
+	for _, name := range []string{"nfpm.yaml", "postinstall.sh", "preremove.sh", "postremove.sh"} {
 		text, err := os.ReadFile(filepath.Join(root, "deploy", "packages", name))
 		if err != nil {
 			return nil, err

@@ -3,7 +3,8 @@
 //	go run ./deploy/dist -version 1.2.3 -out dist
 //
 // It writes an archive for each system, a software bill of materials for its program (SBOM, SPDX 2.3), packages for npm,
-// PyPI, Debian and Fedora, a Homebrew formula and a Scoop manifest, and checksums.txt. The same commit and Go version give the same bytes, in any folder and on any machine.
+// PyPI, Debian and Fedora, a Homebrew formula and a Scoop manifest, and checksums.txt. The same commit and Go version give
+// the same bytes, in any folder and on any machine.
 package main
 
 import (

@@ -87,7 +87,7 @@ func publish(t *testing.T, tag string, args ...string) (output, commands string)
 	need(t, "bash")
 	dir := t.TempDir()
 	for _, name := range []string{"npm", "docker", "helm"} {
-		save(t, dir, name, []byte("#!/bin/sh\necho "+name+" \"$@\" >> "+dir+"/log\ncat > /dev/null\n"), nil)
+		save(t, dir, name, []byte("#!/bin/sh\n[ \"$1\" = view ] && exit $PUBLISHED\necho "+name+" \"$@\" >> "+dir+"/log\n"), nil)
 		if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func publish(t *testing.T, tag string, args ...string) (output, commands string)
 	if tag == "" {
 		tag = "v1.2.3"
 	}
-	env := []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "GITHUB_REF_NAME=" + tag, "TOKEN=secret", "DIST=" + dir + "/dist", "REGISTRY=registry.example.com/us", "GITHUB_ACTOR=me"}
+	env := []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "GITHUB_REF_NAME=" + tag, "TOKEN=secret", "DIST=" + dir + "/dist", "REGISTRY=registry.example.com/us", "GITHUB_ACTOR=me", "PUBLISHED=1"}
 	output, _ = outcome(t, root, env, "deploy/publish.sh", args...)
 	log, err := os.ReadFile(filepath.Join(dir, "log"))
 	if err != nil && !os.IsNotExist(err) {

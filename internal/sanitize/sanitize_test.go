@@ -78,7 +78,7 @@ func TestMayBeSecret(t *testing.T) {
 		"A tool that gets the things of a customer": false, "ghcr.io/acme/tool:v1.2.3": false, "listAllProjectsOfOrganization": false, "openapi-3.1.json": false,
 		"sk-proj-abcdefgh": true, "ghp_abcdefgh": true, "AKIAIOSFODNN7EXAMPLE": true, "eyJhbGciOiJIUzI1NiJ9.e30.x": true, "0123456789abcdef": true,
 		"550e8400-e29b-41d4-a716-446655440000": true, "Bearer x": true, "12345678901234567890": true, "a/9f8e7d6c5b4a39281706f5e4d3c2b1a0/b": true, "dGhpcyBpcyBhIHNlY3JldA==": true,
-		"-----BEGIN PRIVATE KEY-----": true,
+		"-----BEGIN PRIVATE KEY-----": true, "V1StGXR8_Z5jdHi6B-myT": true, "dGhpc19pc19h_c2VjcmV0-a2V5_MTIzNDU": true,
 	} {
 		if got := sanitize.MayBeSecret(text); got != want {
 			t.Errorf("MayBeSecret(%q) = %t", text, got)

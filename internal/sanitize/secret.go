@@ -30,8 +30,14 @@ func IsSecret(name string) bool {
 var secretLook = regexp.MustCompile(`(?i)\b(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|glpat|xox[a-z]|npm|hf|shpat|sq0[a-z]{3}|ya29)[-_.][\w-]{8,}|\b(?:AKIA|ASIA|AIza|eyJ)[\w-]{8,}|` +
 	`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b|-----BEGIN |\b(?:bearer|basic)\s+\S`)
 
-// run matches a part of a text that may be random.
-var run = regexp.MustCompile(`[A-Za-z0-9+=]{16,}`)
+// run matches a part of a text that may be random, and dashed one that may be random if it has digits and letters of
+// both cases.
+var (
+	run    = regexp.MustCompile(`[A-Za-z0-9+=]{16,}`)
+	dashed = regexp.MustCompile(`[A-Za-z0-9_-]{16,}`)
+)
+
+const numerals = "0123456789"
 
 // MayBeSecret reports whether a text may contain a key, a token or a password, by its form. It misses those that look
 // like words.
@@ -40,8 +46,9 @@ func MayBeSecret(text string) bool {
 		return true
 	}
 	return slices.ContainsFunc(run.FindAllString(text, -1), func(part string) bool {
-		digits := strings.IndexFunc(part, func(r rune) bool { return '0' <= r && r <= '9' }) >= 0
-		return digits || strings.ContainsAny(part, "+=")
+		return strings.ContainsAny(part, numerals+"+=")
+	}) || slices.ContainsFunc(dashed.FindAllString(text, -1), func(part string) bool {
+		return strings.ContainsAny(part, numerals) && strings.ToLower(part) != part && strings.ToUpper(part) != part
 	})
 }
 

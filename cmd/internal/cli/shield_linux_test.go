@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -19,6 +20,9 @@ func TestShield(t *testing.T) {
 			c.Dir, c.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		}
 		out, err := c.CombinedOutput()
+		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) {
+			t.Skipf("root of a container that has no other users: %v", err)
+		}
 		if err != nil {
 			t.Errorf("%v: %s", err, out)
 		}

@@ -58,8 +58,8 @@ func New(p trace.TracerProvider, version string, client func(remote string, h ht
 }
 
 // Received starts the span of a client's request to the server of that name. session identifies the client's
-// session in logs, and is empty without one. peer is the address that sent it, or empty. The span joins the trace of the request, else that of ctx, else it
-// starts a trace. Without tracing it is nil.
+// session in logs, and is empty without one. peer is the address that sent it, or empty. The span joins the trace of
+// the request, else that of ctx, else it starts a trace. Without tracing it is nil.
 func (t *Tracing) Received(ctx context.Context, m *jsonrpc.Message, h http.Header, server string, from *bridge.Caller, session, peer string) (context.Context, trace.Span) {
 	if t == nil {
 		return ctx, nil

@@ -157,19 +157,29 @@ func text(s string) string {
 	switch {
 	case strings.Contains(s, "://"):
 		return address(s)
-	case sanitize.MayBeSecret(s):
+	case userinfo.MatchString(s), sanitize.MayBeSecret(s):
 		return hidden
 	}
-	return s
+	return queryValue.ReplaceAllString(s, "$1"+hidden)
 }
+
+// userinfo matches a name and a password before a host, as drivers of databases take them. queryValue matches a value in
+// the query of a path.
+var (
+	userinfo   = regexp.MustCompile(`^[^\s/:@]+:[^\s/@]+@`)
+	queryValue = regexp.MustCompile(`([?&][^\s=&]+=)[^\s&]+`)
+)
 
 // announces reports whether an argument of a program says that the next one may be a secret.
 func announces(arg string) bool {
+	if len(arg) > 1 && strings.HasSuffix(arg, ":") { // the name of a header
+		return true
+	}
 	name, _, value := strings.Cut(arg, "=")
 	if value || !strings.HasPrefix(name, "-") {
 		return false
 	}
-	return slices.Contains([]string{"-u", "-H", "-e", "--user", "--header", "--env", "--pass"}, name) || secretFlag(name)
+	return slices.Contains([]string{"-u", "-H", "-e", "-p", "-k", "-P", "--user", "--header", "--env", "--pass", "--pat", "--creds", "--license"}, name) || secretFlag(name)
 }
 
 // secretFlag reports whether the value of a flag may be a secret, by its name.
@@ -199,6 +209,8 @@ func command(s string) string {
 func argument(word string) string {
 	name, value, ok := strings.Cut(word, "=")
 	switch {
+	case strings.HasPrefix(word, "-p") && len(word) > 2: // -pPASSWORD
+		return "-p" + hidden
 	case !ok || strings.Contains(name, "://"):
 		return text(word)
 	case strings.HasPrefix(name, "-") && !secretFlag(name):

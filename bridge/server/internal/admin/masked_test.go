@@ -30,6 +30,8 @@ servers:
       url: https://SECRET24@example.com/v1/SECRET10a8d7f6g5h4j/mcp?key=SECRET11
       headers: { Authorization: "Bearer SECRET12", X-Tenant: "Bearer ${TENANT}" }
     limits: { calls: 8, rate: 10/s }
+  plain:
+    stdio: [tool, "-p", SECRETA, "-pSECRETB", "X-Api-Key: SECRETC", "--header=X: SECRETD", "bob:SECRETE@tcp(db:3306)/x", "--creds", SECRETF, "/x?key=SECRETG", SECRETH_z5jdHi6B-myT, "-k", SECRETI]
   tab:
     stdio: "npx\t--key=SECRET15"
   lines:
