@@ -18,6 +18,16 @@ import (
 // nil means the environment of this process. The error is a Faults, unless the file could not be
 // read at all.
 func Load(path string, env func(string) (string, bool)) (*Config, error) {
+	c, err := LoadSound(path, env)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// LoadSound is Load for reports. If the error is a Faults, the configuration has the servers
+// without faults.
+func LoadSound(path string, env func(string) (string, bool)) (*Config, error) {
 	d, data, err := open(path, env)
 	if err != nil {
 		return nil, err
@@ -41,32 +51,52 @@ func open(path string, env func(string) (string, bool)) (d *decoder, data []byte
 // Parse reads a configuration from data; messages show name. It opens no file: paths stay
 // unchanged, and environment files are not read.
 func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
-	return newDecoder(name, "", env).parse(data)
+	c, err := newDecoder(name, "", env).parse(data)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // readFile returns the content of a file. It reads at most one byte more than a file may have.
 func readFile(path string) ([]byte, error) { return files.Read(path, strict.MaxFile+1) }
 
+// parse reads a configuration. If it has faults, parse returns them and the servers without any.
 func (d *decoder) parse(data []byte) (*Config, error) {
-	var c *Config
+	c := new(Config)
 	if root, ok := d.Tree(data); ok {
 		c = d.config(root)
-	}
-	if len(d.Faults) > 0 {
-		return nil, d.Faults.Sorted()
 	}
 	c.name = d.File
 	if len(d.Secrets) > 0 {
 		c.secrets = d.Secrets
 	}
-	if d.dir != "" {
+	faulty := len(d.Faults) > 0
+	if faulty {
+		c.Servers = d.sound(c.Servers)
+	} else if d.dir != "" {
 		d.checkReadable(d.File)
 		c.digestFiles()
 	}
 	for _, w := range d.Warnings.Sorted() {
 		c.Warnings = append(c.Warnings, w.String())
 	}
+	if faulty {
+		return c, d.Faults.Sorted()
+	}
 	return c, nil
+}
+
+// sound returns the servers without faults.
+func (d *decoder) sound(all []Server) []Server {
+	var sound []Server
+	for i, sec := range d.sections {
+		about := strings.TrimSuffix(sec.Where, ": ")
+		if !slices.ContainsFunc(d.Faults, func(f strict.Fault) bool { return strings.HasPrefix(f.Message, about) }) {
+			sound = append(sound, all[i])
+		}
+	}
+	return sound
 }
 
 // config reads the whole document.

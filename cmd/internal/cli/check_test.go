@@ -57,6 +57,40 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
+// Faults of documents, and lost operations, are reported together with faults of the file. A server
+// with faults of its own would give more than there are: its document is not read.
+func TestCheckAllAtOnce(t *testing.T) {
+	path := pets(t, "https://pets.example.com/v1", `      tools: { getPets: off }
+  lost:
+    rest: { openapi: ./lost.yaml, base_url: "https://pets.example.com" }
+  none:
+    rest: { openapi: none.yaml }
+  wrong:
+    timeout: 90
+    rest: { openapi: other.yaml }
+max_mesage: 1MiB
+`)
+	lost := petsDocument + "  /gone: { $ref: gone.yaml }\n"
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "lost.yaml"), []byte(lost), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := in(t, "check", "-c", path)
+	for _, want := range []string{
+		":7: server \"pets\": rest: tools: getPets", ":11: server \"none\": rest: openapi is \"none.yaml\": does not exist",
+		":13: server \"wrong\": timeout is 90", ":15: unknown key \"max_mesage\"", "server \"lost\": rest: 1 operation cannot be used",
+	} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("no %q in\n%s", want, stderr)
+		}
+	}
+	if code != exit.Usage || stdout != "" || strings.Contains(stderr, "other.yaml") {
+		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
+	}
+	if _, stdout, _ := in(t, "check", "--json", "-c", path); strings.Count(stdout, `"message"`) != 5 || !strings.Contains(stdout, `"servers": {}`) {
+		t.Errorf("as JSON:\n%s", stdout)
+	}
+}
+
 // manyAliases is a file with a mapping of ten million keys.
 func manyAliases() string {
 	text := "servers:\n  a0: &a0 { timeout: 1s }\n"

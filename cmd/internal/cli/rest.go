@@ -17,12 +17,11 @@ import (
 )
 
 // examine reports the results of the HTTP APIs of a file. A fault of one of them is reported with its
-// line, like the file's own faults. tools, when not empty, is a pattern of names of tools: sums
+// line, together with faults, which are the file's own. tools, when not empty, is a pattern of names of tools: sums
 // explains them. lost names the operations that cannot be offered.
-func examine(ctx context.Context, file, tools string, c *config.Config) (warnings []string, sums map[string]string, lost, err error) {
+func examine(ctx context.Context, file, tools string, c *config.Config, faults config.Faults) (warnings []string, sums map[string]string, lost, err error) {
 	sums = map[string]string{}
 	found := tools == ""
-	var faults config.Faults
 	for i := range c.Servers {
 		s := &c.Servers[i]
 		if s.Rest == nil {
@@ -49,7 +48,7 @@ func examine(ctx context.Context, file, tools string, c *config.Config) (warning
 		}
 	}
 	if len(faults) > 0 {
-		return nil, nil, nil, exit.Usagef("the configuration has faults:\n%w", faults.Sorted())
+		return nil, nil, lost, exit.Usagef("the configuration has faults:\n%w", faults.Sorted())
 	}
 	if !found {
 		return nil, nil, nil, exit.Usagef("no tool of an HTTP API is called %q, and no operation or key of one that mcp-bridge check has read", tools)

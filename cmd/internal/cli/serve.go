@@ -127,18 +127,22 @@ be for.`,
 			} else if asJSON && against != "" {
 				return exit.Usagef("--against: for JSON use 'mcp-bridge reload --check --json'")
 			}
-			c, err := flags.Load(file)
+			c, faults, err := flags.LoadSound(file)
 			var warnings []string
 			var sums map[string]string
 			var lost, open error
 			if err == nil {
+				warnings, sums, lost, err = examine(cmd.Context(), file, tools, c, faults)
+			}
+			if len(faults) > 0 {
+				c = nil // it is not whole
+			} else if c != nil {
 				open = refuseOpen(c, insecure, "add access: to the configuration")
-				warnings, sums, lost, err = examine(cmd.Context(), file, tools, c)
 			}
 			if asJSON {
 				return checkJSON(stdout, file, c, warnings, err, lost, open)
 			} else if err != nil {
-				return err
+				return exit.Usagef("%w", errors.Join(err, lost, open))
 			}
 			for _, w := range append(c.Warnings, warnings...) {
 				fmt.Fprintln(stdout, "warning:", sanitize.Text(w))

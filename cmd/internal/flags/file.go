@@ -22,6 +22,17 @@ func Load(file string) (*config.Config, error) {
 	return loaded(config.Load(file, nil))
 }
 
+// LoadSound is Load for reports. If the file has faults, the configuration has the servers without
+// any.
+func LoadSound(file string) (*config.Config, config.Faults, error) {
+	c, err := config.LoadSound(file, nil)
+	if faults, ok := errors.AsType[config.Faults](err); ok {
+		return c, faults, nil
+	}
+	c, err = loaded(c, err)
+	return c, nil, err
+}
+
 // loaded explains the error of a configuration file.
 func loaded(c *config.Config, err error) (*config.Config, error) {
 	switch {

@@ -6,10 +6,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"unicode/utf8"
 
@@ -256,6 +258,28 @@ func TestBounds(t *testing.T) {
 		if tc.json && !gjson.Valid(got.Get("content.0.text").Str) {
 			t.Errorf("%s: no JSON: %.300s", tc.name, got.Get("content.0.text").Str)
 		}
+	}
+}
+
+// A buffer does not outgrow what is read, whatever length is announced.
+func TestReadAll(t *testing.T) {
+	all := bytes.Repeat([]byte("0123456789abcdef"), 3*announcedRoom/16)
+	for _, size := range []int{0, 1, unknownRoom, announcedRoom, len(all)} {
+		for _, announced := range []int{-1, 0, size / 2, size - 1, size, size + 1, 2 * size} {
+			for _, most := range []int{1, max(size/2, 1), max(size, 1), size + 1, 4 * len(all)} {
+				got, err := readAll(iotest.HalfReader(bytes.NewReader(all[:size])), announced, most)
+				if want := all[:min(size, most)]; err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%d bytes, %d announced, at most %d: %d bytes, %v", size, announced, most, len(got), err)
+				}
+				if room := max(2*size, size+2, min(announced, announcedRoom)+1, unknownRoom); cap(got) > min(room, most) {
+					t.Errorf("%d bytes, %d announced, at most %d: a buffer of %d bytes", size, announced, most, cap(got))
+				}
+			}
+		}
+	}
+	broken := io.MultiReader(bytes.NewReader(all), iotest.ErrReader(io.ErrUnexpectedEOF))
+	if got, err := readAll(broken, len(all), 2*len(all)); err != io.ErrUnexpectedEOF {
+		t.Errorf("an answer that breaks off: %d bytes, %v", len(got), err)
 	}
 }
 

@@ -181,35 +181,22 @@ func (c *cutter) str(dst, v []byte, path string, budget int) []byte {
 
 // salvage closes JSON that ends early. It drops an incomplete end.
 func salvage(b []byte) []byte {
-	end, _ := walk(b, len(b))
-	_, open := walk(b, end)
-	slices.Reverse(open)
-	return slices.Concat(b[:end], open)
-}
-
-// walk returns the last index before limit at which JSON may be closed, and the brackets open at
-// limit.
-func walk(b []byte, limit int) (end int, open []byte) {
-	str := false
-	for i := 0; i < limit; i++ {
-		switch c := b[i]; {
-		case str && c == '\\':
-			i++
-		case c == '"':
-			str = !str
-		case str:
-		case c == '{':
+	var open []byte // the brackets to close at end
+	end := 0        // the last index at which the JSON may be closed
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			i = rawjson.StringEnd(b, i) - 1
+		case '{':
 			open, end = append(open, '}'), i+1
-		case c == '[':
+		case '[':
 			open, end = append(open, ']'), i+1
-		case c == '}' || c == ']':
-			if len(open) > 0 {
-				open = open[:len(open)-1]
-			}
-			end = i + 1
-		case c == ',':
+		case '}', ']':
+			open, end = open[:max(len(open)-1, 0)], i+1
+		case ',':
 			end = i
 		}
 	}
-	return end, open
+	slices.Reverse(open)
+	return slices.Concat(b[:end], open)
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -42,7 +41,7 @@ func (s *Source) read(ctx context.Context, res *http.Response, progress func(int
 			return a, nil
 		}
 	}
-	b, err := readAll(io.LimitReader(res.Body, int64(s.o.MaxBody)+1), min(res.ContentLength, int64(s.o.MaxBody)))
+	b, err := readAll(res.Body, int(min(res.ContentLength, int64(s.o.MaxBody))), s.o.MaxBody+1)
 	if err != nil {
 		return nil, err
 	}
@@ -60,14 +59,28 @@ const (
 	unknownRoom   = 4 << 10
 )
 
-// readAll reads to the end. announced is the probable length, or negative; a compressed body is
-// longer.
-func readAll(r io.Reader, announced int64) ([]byte, error) {
+// readAll reads to the end, or most bytes. announced is the probable length, or negative. The
+// buffer never outgrows most, and grows to the announced length in few steps: each one copies.
+func readAll(r io.Reader, announced, most int) ([]byte, error) {
 	room := unknownRoom
 	if announced >= 0 {
-		room = int(min(announced, announcedRoom)) + bytes.MinRead // otherwise the buffer grows before the last read
+		room = min(announced, announcedRoom) + 1 // the read that finds the end needs room, too
 	}
-	b := bytes.NewBuffer(make([]byte, 0, room))
-	_, err := b.ReadFrom(r)
-	return b.Bytes(), err
+	b := make([]byte, 0, min(room, most))
+	for {
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		switch {
+		case err == io.EOF, err == nil && len(b) == most:
+			return b, nil
+		case err != nil:
+			return nil, err
+		case len(b) == cap(b):
+			room = 2 * cap(b)
+			if announced >= cap(b) {
+				room = min(4*cap(b), announced+1)
+			}
+			b = append(make([]byte, 0, min(room, most)), b...)
+		}
+	}
 }
