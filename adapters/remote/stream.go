@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync"
 
 	"golang.org/x/net/idna"
 )
@@ -36,17 +37,26 @@ func (s *streamTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(r.Context(), func() { _ = c.Close() })
+	closed := make(chan struct{})
+	stop := context.AfterFunc(r.Context(), func() {
+		_ = c.Close()
+		close(closed)
+	})
+	end := sync.OnceFunc(func() {
+		if !stop() {
+			<-closed
+		}
+		_ = c.Close()
+	})
 	res, err := exchange(r, c)
 	if err != nil {
-		stop()
-		_ = c.Close()
+		end()
 		if cause := context.Cause(r.Context()); cause != nil {
 			err = cause
 		}
 		return nil, err
 	}
-	res.Body = &streamBody{res.Body, c, stop, r.Context()}
+	res.Body = &streamBody{res.Body, end, r.Context()}
 	return res, nil
 }
 
@@ -104,9 +114,8 @@ func exchange(r *http.Request, c net.Conn) (*http.Response, error) {
 // streamBody is the body of a response, with its connection.
 type streamBody struct {
 	io.ReadCloser
-	c    net.Conn
-	stop func() bool
-	ctx  context.Context
+	end func() // closes the connection
+	ctx context.Context
 }
 
 // Read implements io.Reader. After the end of the request's context, the error is its cause.
@@ -122,8 +131,8 @@ func (s *streamBody) Read(p []byte) (int, error) {
 
 // Close closes the connection; the rest of the response is discarded.
 func (s *streamBody) Close() error {
-	s.stop()
-	return s.c.Close()
+	s.end()
+	return nil
 }
 
 // CloseIdleConnections closes idle connections of requests that went through a proxy.

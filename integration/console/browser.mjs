@@ -565,7 +565,7 @@ await step('configuration', async () => {
   await button('look again').click();
   await page.getByRole('region', { name: 'changes' }).getByRole('row', { name: /session_idle/ }).waitFor();
   await button('reload now').click();
-  await see(/^reloaded, with 1 changes/);
+  await see(/^reloaded, with 1 change$/);
   await settings.getByRole('row', { name: /^session_idle 32m0s line 1$/ }).waitFor();
   await page.getByLabel('settings of').selectOption('odd');
   await settings.getByRole('row', { name: /^stdio\.args 1 entry line \d+$/ }).waitFor();
