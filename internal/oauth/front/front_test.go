@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -1565,7 +1566,10 @@ func TestUserinfo(t *testing.T) {
 	// info answers with status and v, to the access token of the provider only.
 	info := func(r *rig, status int, v any) (asked *atomic.Int64) {
 		asked = &atomic.Int64{}
-		r.p.meta["userinfo_endpoint"] = provider + "/userinfo"
+		synctest.Wait() // the front may be reading them
+		meta := maps.Clone(r.p.meta)
+		meta["userinfo_endpoint"] = provider + "/userinfo"
+		r.p.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, meta) })
 		r.p.Answer("/userinfo", func(w http.ResponseWriter, q *http.Request) {
 			asked.Add(1)
 			if q.Method != http.MethodGet || q.Header.Get("Authorization") != "Bearer theirs-access" {
