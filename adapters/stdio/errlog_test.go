@@ -55,7 +55,7 @@ func TestErrorLog(t *testing.T) {
 	}
 }
 
-// What a program says before it ends is kept, though a stack or log lines surround it.
+// The reason that a program prints before it ends stays, though a stack or log lines surround it.
 func TestTail(t *testing.T) {
 	frames := strings.Repeat("    at Module._load (node:internal/modules/cjs/loader:1091:12)\n", 12)
 	for _, test := range []struct{ name, text, want string }{

@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
-// A client that closes its side of the connection before the answer is told so: an empty 200 would pass for an answer.
+// A client that closes its side of the connection before the answer gets an error. It could take an empty 200 for an answer.
 func TestHalfClosed(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{})

@@ -21,8 +21,8 @@ type inliner struct {
 	size int      // bytes that were inlined
 }
 
-// inlined returns a schema with each local $ref replaced by its definition, and without definitions that nothing names
-// any more. A schema that would become too large stays as it is.
+// inlined returns a schema with each local $ref replaced by its definition, and without unused definitions. A schema
+// that would become too large stays as it is.
 func inlined(schema []byte) []byte {
 	if !bytes.Contains(schema, []byte(`"$ref"`)) {
 		return schema

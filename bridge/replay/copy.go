@@ -15,7 +15,7 @@ import (
 type Copy interface {
 	Append(e Event)
 	Finish() // no more events follow
-	Drop()   // the copy is not needed any more
+	Drop()   // removes the copy
 }
 
 // Entry is one line of the copy of a stream.

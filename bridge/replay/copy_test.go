@@ -192,8 +192,7 @@ func TestCopiesFailed(t *testing.T) {
 	})
 }
 
-// What could not be written while the store was away is written when it is back, also if the store has written it
-// and its answer was lost.
+// Entries that failed while the store was away are written when it is back, even if only the store's answer was lost.
 func TestCopiesRepeated(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -98,13 +98,13 @@ func npmMain(root, version string, at time.Time) (string, []byte, error) {
 // semver matches semantic versions without a build.
 var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$`)
 
-// other matches what a part of a version may not contain.
-var other = regexp.MustCompile(`[^0-9A-Za-z]+`)
+// separators matches the characters between the parts of a version.
+var separators = regexp.MustCompile(`[^0-9A-Za-z]+`)
 
 // semantic returns a semantic version, which npm and nfpm want. Between releases, a version may be the name of a commit.
 func semantic(version string) string {
 	if semver.MatchString(version) {
 		return version
 	}
-	return "0.0.0-dev-" + other.ReplaceAllString(version, "-")
+	return "0.0.0-dev-" + separators.ReplaceAllString(version, "-")
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,17 +25,6 @@ import (
 func TestMain(m *testing.M) { os.Exit(programtest.Main(m)) }
 
 var host = runtime.GOOS + "/" + runtime.GOARCH
-
-// need skips a test whose program is missing, or ends it if BRIDGE_TEST_REQUIRE names the program.
-func need(t *testing.T, name string) {
-	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		if all := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ","); slices.Contains(all, name) || slices.Contains(all, "all") {
-			t.Fatalf("%s is required by BRIDGE_TEST_REQUIRE", name)
-		}
-		t.Skipf("needs %s", name)
-	}
-}
 
 // binary returns the program that other tests use too, and its path.
 func binary(t *testing.T) (path string, data []byte) {
@@ -75,7 +65,7 @@ func outcome(t *testing.T, dir string, env []string, name string, args ...string
 // npm installs the packages from their tarballs, as a project does that depends on them, and without a network.
 func npm(t *testing.T, flags ...string) (dir string, env []string) {
 	t.Helper()
-	need(t, "npm")
+	programtest.Need(t, "npm")
 	_, data := binary(t)
 	dir = t.TempDir()
 	env = []string{"npm_config_cache=" + t.TempDir(), "npm_config_offline=true", "npm_config_audit=false", "npm_config_fund=false", "npm_config_update_notifier=false"}
@@ -172,7 +162,7 @@ func started(t *testing.T, run *exec.Cmd) string {
 
 // Without the package of the platform, the script says which one is missing and why.
 func TestNPMMissing(t *testing.T) {
-	need(t, "node")
+	programtest.Need(t, "node")
 	dir := t.TempDir()
 	name, text, err := npmMain(root, "1.2.3", time.Unix(1_700_000_001, 0))
 	save(t, dir, name, text, err)
@@ -191,13 +181,10 @@ func TestNPMMissing(t *testing.T) {
 // pip installs the wheel without a network, and puts the program into the environment's folder of programs.
 func TestWheel(t *testing.T) {
 	scaletest.Large(t)
-	need(t, "python3")
+	programtest.Need(t, "python3")
 	dir := t.TempDir()
 	if out, code := outcome(t, dir, nil, "python3", "-c", "import ensurepip, venv"); code != 0 {
-		if os.Getenv("BRIDGE_TEST_REQUIRE") == "all" {
-			t.Fatalf("python3 cannot make environments:\n%s", out)
-		}
-		t.Skip("needs python3-venv")
+		programtest.Missing(t, "python3-venv", errors.New(out))
 	}
 	path, data := binary(t)
 	name, text, err := wheel(root, host, "1.2.3", time.Unix(1_700_000_001, 0), data, file{"LICENSE", []byte("MIT"), 0o644})
@@ -269,7 +256,7 @@ func TestPackageNames(t *testing.T) {
 // dpkg installs and removes the package for Debian, below a folder, and systemd knows its unit. rpm reads the other one.
 func TestLinuxPackages(t *testing.T) {
 	scaletest.Large(t)
-	need(t, "dpkg")
+	programtest.Need(t, "dpkg")
 	path, data := binary(t)
 	unit, err := os.ReadFile("../systemd/mcp-bridge.service")
 	if err != nil {
@@ -352,7 +339,7 @@ func TestLinuxPackages(t *testing.T) {
 		t.Errorf("the program is still there: %v", err)
 	}
 
-	need(t, "rpm")
+	programtest.Need(t, "rpm")
 	if out, code := outcome(t, dir, nil, "rpm", "--query", "--package", "--list", "--info", rpm); code != 0 ||
 		!strings.Contains(out, "/usr/lib/systemd/system/mcp-bridge.service\n") || !regexp.MustCompile(`Version +: 1\.2\.3\n`).MatchString(out) {
 		t.Errorf("rpm ends with %d:\n%s", code, out)

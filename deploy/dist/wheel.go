@@ -84,5 +84,5 @@ func wheelVersion(version string) string {
 
 // local returns a text as the local part of a version.
 func local(text string) string {
-	return strings.ToLower(strings.Trim(other.ReplaceAllString(text, "."), "."))
+	return strings.ToLower(strings.Trim(separators.ReplaceAllString(text, "."), "."))
 }

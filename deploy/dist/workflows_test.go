@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/mcp-bridge/bridge/internal/programtest"
 )
 
 // workflow is the part of a GitHub workflow that the tests read.
@@ -84,7 +86,7 @@ func TestWorkflows(t *testing.T) {
 // publish runs deploy/publish.sh for a tag. It returns the output, and the commands that it would run.
 func publish(t *testing.T, tag string, args ...string) (output, commands string) {
 	t.Helper()
-	need(t, "bash")
+	programtest.Need(t, "bash")
 	dir := t.TempDir()
 	for _, name := range []string{"npm", "docker", "helm"} {
 		save(t, dir, name, []byte("#!/bin/sh\n[ \"$1\" = view ] && exit $PUBLISHED\necho "+name+" \"$@\" >> "+dir+"/log\n"), nil)

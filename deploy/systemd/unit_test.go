@@ -6,24 +6,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/programtest"
 )
 
 const unit = "mcp-bridge.service"
-
-// need skips a test if a program is missing, or fails it where that is required.
-func need(t *testing.T, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err == nil {
-		return
-	}
-	if all := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ","); slices.Contains(all, program) || slices.Contains(all, "all") {
-		t.Fatalf("%s is required by BRIDGE_TEST_REQUIRE", program)
-	}
-	t.Skipf("needs %s", program)
-}
 
 func text(t *testing.T) string {
 	t.Helper()
@@ -56,7 +45,7 @@ func faults(t *testing.T, text string) string {
 
 // systemd knows every line of the unit (O-070).
 func TestVerify(t *testing.T) {
-	need(t, "systemd-analyze")
+	programtest.Need(t, "systemd-analyze")
 	whole := text(t)
 	if got := faults(t, whole); got != "" {
 		t.Errorf("systemd-analyze verify says:\n%s", got)
@@ -83,7 +72,7 @@ var exposure = regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`)
 
 // The service can do little besides its purpose.
 func TestSecurity(t *testing.T) {
-	need(t, "systemd-analyze")
+	programtest.Need(t, "systemd-analyze")
 	check := func(text string) (level string, ok bool) {
 		path := filepath.Join(t.TempDir(), unit)
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What the bridge starts cannot read its environment or memory, and the bridge still reads all that it needs of
-// itself. Without shield the child prints the secret.
+// Children cannot read the environment and the memory of the bridge. The bridge still reads all that it needs of its
+// own. Without shield the child prints the secret.
 func TestShield(t *testing.T) {
 	const mark, secret = "BRIDGE_TEST_SHIELD", "a secret of the bridge"
 	if os.Getenv(mark) == "" {

@@ -106,9 +106,7 @@ func TestExampleWorkflows(t *testing.T) {
 			t.Errorf("%s: the bridge looks elsewhere: %s", method, rendered)
 		}
 		run, err := exec.LookPath("node")
-		if err != nil {
-			t.Skip("node is missing: the code of the workflows was not run")
-		}
+		need(t, "node", err)
 		answer := `[{ json: { data: [{ name: 'Add two numbers!', nodes: [{ type: 'n8n-nodes-base.webhook', notes: 'Adds.', parameters: { path: 'add' } }, { type: 'n8n-nodes-base.code' }] },
 			{ name: 'Calculate', nodes: [{ type: 'n8n-nodes-base.webhook', notes: '{"name":"calculate","inputSchema":{"type":"object"}}', parameters: { httpMethod: 'POST', path: 'calc' } }] },
 			{ name: 'Not for others', nodes: [{ type: 'n8n-nodes-base.webhook', parameters: { path: 'own' } }] }], nextCursor: null } }]`

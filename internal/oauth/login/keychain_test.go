@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +15,7 @@ import (
 	"github.com/zalando/go-keyring"
 
 	"github.com/mcp-bridge/bridge/internal/oauth/login"
+	"github.com/mcp-bridge/bridge/internal/programtest"
 )
 
 // mocked makes the keychain of this process one in memory, and returns the opener of a store in a folder. how is
@@ -236,14 +236,8 @@ func TestKeychainOfSystem(t *testing.T) {
 		}
 		return
 	}
-	required := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ",")
 	for _, program := range []string{"dbus-run-session", "gnome-keyring-daemon"} {
-		if _, err := exec.LookPath(program); err != nil {
-			if slices.Contains(required, program) || slices.Contains(required, "all") {
-				t.Fatalf("%s is required by BRIDGE_TEST_REQUIRE", program)
-			}
-			t.Skipf("needs %s", program)
-		}
+		programtest.Need(t, program)
 	}
 	home := t.TempDir()
 	self, err := os.Executable()

@@ -45,7 +45,7 @@ type Events struct {
 	Heartbeat func() time.Duration
 	// Payloads reports whether the payloads of messages may be shown.
 	Payloads func() bool
-	// MaxStreams returns the limit of open streams. As many more may wait for their reader.
+	// MaxStreams returns the limit of open streams. The same number of closed ones may wait until a reader resumes them.
 	MaxStreams func() int
 	// SingleCaller reports that there is only one caller.
 	SingleCaller bool

@@ -1,0 +1,27 @@
+package programtest
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Need skips a test whose program is not in PATH. The test fails instead if BRIDGE_TEST_REQUIRE names the program, or is
+// "all".
+func Need(t testing.TB, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		Missing(t, program, err)
+	}
+}
+
+// Missing is Need for something that is missing for the reason why.
+func Missing(t testing.TB, name string, why error) {
+	t.Helper()
+	if all := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ","); slices.Contains(all, name) || slices.Contains(all, "all") {
+		t.Fatalf("%s is required by BRIDGE_TEST_REQUIRE: %v", name, why)
+	}
+	t.Skipf("needs %s: %v", name, why)
+}
