@@ -1,27 +1,19 @@
 package front
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
-	"html/template"
+	"fmt"
+	"html"
+	"io"
 	"net/http"
+	"strings"
 )
 
 const style = `body{font:16px/1.5 system-ui,sans-serif;max-width:34rem;margin:3rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
 h1{font-size:1.3rem}.host{font-size:1.7rem;font-weight:700;overflow-wrap:anywhere;margin:.3rem 0}.note{color:#555;overflow-wrap:anywhere}
 .warn{border-left:4px solid #b45309;padding:.4rem .8rem;background:#fff7ed}button{font:inherit;padding:.5rem 1.4rem;margin:1rem .6rem 0 0}
 @media(prefers-color-scheme:dark){body{color:#eee;background:#181818}.note{color:#aaa}.warn{background:#33240f}}`
-
-var pages = template.Must(template.New("").Parse(`<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>mcp-bridge</title><style>` + style + `</style></head><body>
-{{if .Text}}<p>{{.Text}}</p>{{if .Back}}<p><a rel="noreferrer" href="{{.Back}}">Go back to {{.Host}}</a></p>{{end}}{{else}}<h1>{{.Name}} wants to use {{.Resource}} as you</h1>
-<p>If you allow it, you sign in, and are sent to</p><p class="host">{{.Host}}</p>
-<p class="note">{{.Redirect}}{{if .Document}}<br>The program says who it is at {{.Document}}{{end}}</p>
-{{if .Machine}}<p class="warn">That is a program on your own computer. Any program there can say that it is {{.Name}}. Allow this only if you have just started it yourself.</p>{{else if not .Document}}<p class="warn">The name {{.Name}} is what the program says of itself. Look at the address.</p>{{end}}
-{{if .Scopes}}<p>It asks for:</p><ul>{{range .Scopes}}<li>{{.}}</li>{{end}}</ul>{{end}}
-<form method="post" action="{{.Action}}"><input type="hidden" name="request" value="{{.Request}}"><button name="answer" value="allow">Allow</button><button name="answer" value="deny">Do not allow</button></form>{{end}}
-</body></html>
-`))
 
 // policy forbids frames and all loading (I-105). It has no form-action: browsers would apply that
 // to the provider's address and all its redirects.
@@ -61,11 +53,51 @@ func (f *Front) question(w http.ResponseWriter, q *request, client string) {
 	show(w, http.StatusOK, s)
 }
 
-func show(w http.ResponseWriter, status int, s pageData) {
-	var text bytes.Buffer
-	if err := pages.Execute(&text, s); err != nil { // the template cannot fail
-		status = http.StatusInternalServerError
+// html returns the page. Each value stands in text or in a quoted attribute, which html.EscapeString is made for, and
+// Back is an address of the web. html/template would add 13 MB to the program: it calls methods by their names, so
+// the linker would keep every exported method of every library.
+func (p *pageData) html() string {
+	var b strings.Builder
+	write := func(format string, values ...string) {
+		escaped := make([]any, len(values))
+		for i, v := range values {
+			escaped[i] = html.EscapeString(v)
+		}
+		fmt.Fprintf(&b, format, escaped...)
 	}
+	b.WriteString(`<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>mcp-bridge</title><style>` + style + "</style></head><body>\n")
+	if p.Text != "" {
+		write("<p>%s</p>", p.Text)
+		if p.Back != "" {
+			write(`<p><a rel="noreferrer" href="%s">Go back to %s</a></p>`, p.Back, p.Host)
+		}
+	} else {
+		write("<h1>%s wants to use %s as you</h1>\n", p.Name, p.Resource)
+		write("<p>If you allow it, you sign in, and are sent to</p><p class=\"host\">%s</p>\n<p class=\"note\">%s", p.Host, p.Redirect)
+		if p.Document != "" {
+			write("<br>The program says who it is at %s", p.Document)
+		}
+		write("</p>\n")
+		switch {
+		case p.Machine:
+			write(`<p class="warn">That is a program on your own computer. Any program there can say that it is %s. Allow this only if you have just started it yourself.</p>`, p.Name)
+		case p.Document == "":
+			write(`<p class="warn">The name %s is what the program says of itself. Look at the address.</p>`, p.Name)
+		}
+		if len(p.Scopes) > 0 {
+			write("\n<p>It asks for:</p><ul>")
+			for _, s := range p.Scopes {
+				write("<li>%s</li>", s)
+			}
+			write("</ul>")
+		}
+		write("\n"+`<form method="post" action="%s"><input type="hidden" name="request" value="%s"><button name="answer" value="allow">Allow</button><button name="answer" value="deny">Do not allow</button></form>`, p.Action, p.Request)
+	}
+	b.WriteString("\n</body></html>\n")
+	return b.String()
+}
+
+func show(w http.ResponseWriter, status int, s pageData) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
@@ -73,5 +105,5 @@ func show(w http.ResponseWriter, status int, s pageData) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "same-origin") // with no-referrer, the form would be sent without Origin
 	w.WriteHeader(status)
-	_, _ = w.Write(text.Bytes()) // a disconnected browser needs no answer
+	_, _ = io.WriteString(w, s.html()) // a disconnected browser needs no answer
 }
