@@ -401,14 +401,15 @@ func TestClusterPaused(t *testing.T) {
 	halt(t, owner)
 	c.base = other.base + f.server
 	stopped := time.Now()
-	now, ok := eventually(func() (string, bool) {
+	pid := func() (string, bool) {
 		_, body, err := c.post(t.Context(), `{"jsonrpc":"2.0","id":"p","method":"tools/call","params":{"name":"pid","arguments":{}}}`)
 		all := answers(body, `"p"`)
 		if err != nil || len(all) != 1 {
 			return string(body), false
 		}
 		return all[0].Get("result.content.0.text").Str, all[0].Get("result").Exists()
-	})
+	}
+	now, ok := eventually(pid)
 	if !ok || now == old {
 		t.Fatalf("the session is not taken over: %s", now)
 	}
@@ -429,6 +430,10 @@ func TestClusterPaused(t *testing.T) {
 	}
 	if err := owner.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
+	}
+	c.base = owner.base + f.server
+	if got, ok := eventually(pid); !ok || got != now { // 503 until it has reached the store, which it waits half a second for
+		t.Fatalf("the old owner, awake again, answers %q, want process %s", got, now)
 	}
 	for range 20 {
 		for i, p := range f.instances {
