@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the parts of docs/architecture.md that are made of the code")
+var update = flag.Bool("update", false, "write the parts of docs/dev/architecture.md that are made of the code")
 
 // listed is what go list says of a package.
 type listed struct {
@@ -164,7 +164,7 @@ func table(t *testing.T, packages map[string]*listed) string {
 			continue
 		}
 		words := strings.SplitN(text, " ", 3) // Package NAME does
-		fmt.Fprintf(&b, "| [`%s`](../%s) | %s |\n", at, at, strings.ReplaceAll(words[len(words)-1], "|", `\|`))
+		fmt.Fprintf(&b, "| [`%s`](../../%s) | %s |\n", at, at, strings.ReplaceAll(words[len(words)-1], "|", `\|`))
 	}
 	return b.String()
 }
@@ -174,7 +174,7 @@ var named = regexp.MustCompile("`((?:internal|bridge|adapters|cmd|config|docs|ex
 
 // TestPaths checks that paths in the pages for contributors exist.
 func TestPaths(t *testing.T) {
-	for _, name := range []string{"docs/architecture.md", "CONTRIBUTING.md"} {
+	for _, name := range []string{"docs/dev/architecture.md", "CONTRIBUTING.md"} {
 		page, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
@@ -191,11 +191,11 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestArchitecture holds docs/architecture.md to the code: its picture and its
+// TestArchitecture holds docs/dev/architecture.md to the code: its picture and its
 // table of packages are made of it. Run "go test ./bridge -run TestArchitecture
 // -update" when it fails.
 func TestArchitecture(t *testing.T) {
-	const name = "docs/architecture.md"
+	const name = "docs/dev/architecture.md"
 	page, err := os.ReadFile(filepath.Join(root, name))
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 // Package config reads the bridge's configuration file: addresses to listen on, limits, and
 // the servers to publish. The file is YAML or JSON, or the mcpServers file of a desktop client.
-// docs/configuration.md is its reference.
+// docs/configuration.md and the folder beside it are its reference.
 //
 // Reading is strict: one run reports all faults of a file with their lines, such as unknown
 // keys, duplicates, wrong types and missing variables. A value may contain variables of the

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -20,36 +21,56 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-const reference = "../docs/configuration.md"
+// reference is the folder of the pages with the keys; the page of its name says
+// how a file is written.
+const reference = "../docs/configuration"
+
+// referenceText returns all pages of the reference.
+func referenceText(t *testing.T) string {
+	t.Helper()
+	pages, err := filepath.Glob(reference + "/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("%s has no pages (error %v)", reference, err)
+	}
+	var all strings.Builder
+	for _, name := range append([]string{reference + ".md"}, pages...) {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString("\n" + string(data))
+	}
+	return all.String()
+}
 
 // referenceTables are the tables of the reference: the heading before each, and its settings.
 var referenceTables = []struct {
 	heading  string
 	defaults any
 }{
-	{"## Keys of the file", Default()},
-	{"## Keys of a server", DefaultServer("", "")},
+	{"Keys of the file", Default()},
+	{"Keys of a server", DefaultServer("", "")},
 	// The adapter keeps its own defaults; zero stands for them.
-	{"### stdio: ", standardOf[stdio.Config]()},
-	{"### http and sse: ", standardOf[remote.Config]()},
-	{"### oauth of a server: ", oauth.Settings{}},
-	{"### client: ", oauth.Client{}},
-	{"### rest: ", standardOf[rest.Config]()},
-	{"### tools, prompts and resources: ", filterKeys{}},
-	{"### scopes: ", Scopes{}},
-	{"### tls: ", TLS{}},
-	{"### oauth: ", standardOf[OAuth]()},
-	{"### introspection: ", standardOf[Introspection]()},
-	{"### front: ", Front{}},
-	{"### access: ", Access{}},
-	{"### access_log: ", AccessLog{}},
-	{"### cluster: ", Default().Cluster},
+	{"stdio: ", standardOf[stdio.Config]()},
+	{"http and sse: ", standardOf[remote.Config]()},
+	{"oauth of a server: ", oauth.Settings{}},
+	{"client: ", oauth.Client{}},
+	{"rest: ", standardOf[rest.Config]()},
+	{"tools, prompts and resources: ", filterKeys{}},
+	{"scopes: ", Scopes{}},
+	{"tls: ", TLS{}},
+	{"oauth: ", standardOf[OAuth]()},
+	{"introspection: ", standardOf[Introspection]()},
+	{"front: ", Front{}},
+	{"access: ", Access{}},
+	{"access_log: ", AccessLog{}},
+	{"cluster: ", Default().Cluster},
 	// The core keeps its own defaults too.
-	{"### per_principal: ", standardOf[limits.PerPrincipal]()},
-	{"### cache: ", standardOf[cache.Options]()},
-	{"### breaker: ", standardOf[breaker.Options]()},
-	{"### limits: ", standardOf[limits.Options]()},
-	{"### retry: ", standardOf[retry.Options]()},
+	{"per_principal: ", standardOf[limits.PerPrincipal]()},
+	{"cache: ", standardOf[cache.Options]()},
+	{"breaker: ", standardOf[breaker.Options]()},
+	{"limits: ", standardOf[limits.Options]()},
+	{"retry: ", standardOf[retry.Options]()},
 }
 
 // standardOf returns the defaults that zero stands for.
@@ -58,15 +79,18 @@ func standardOf[T any]() T { return defaults[reflect.TypeFor[T]()].Interface().(
 // A row of a table of the reference.
 type row struct{ standard, meaning string }
 
-// referenceRows returns the section below a heading, and the rows of its table by
-// key.
+// referenceRows returns the section below a heading, with those within it, and the
+// rows of its tables by key.
 func referenceRows(t *testing.T, text, heading string) (section string, rows map[string]row) {
 	t.Helper()
-	_, section, ok := strings.Cut(text, "\n"+heading)
-	if !ok {
+	at := regexp.MustCompile("(?m)^(#+) " + heading).FindStringSubmatchIndex(text)
+	if at == nil {
 		t.Fatalf("%s has no heading %q", reference, heading)
 	}
-	section, _, _ = strings.Cut(section, "\n#")
+	section = text[at[1]:]
+	if end := regexp.MustCompile(fmt.Sprintf("(?m)^#{1,%d} ", at[3]-at[2])).FindStringIndex(section); end != nil {
+		section = section[:end[0]]
+	}
 	rows = map[string]row{}
 	for _, found := range regexp.MustCompile("(?m)^\\| `(.+?)` \\| (.+?) \\| (.+) \\|$").FindAllStringSubmatch(section, -1) {
 		rows[found[1]] = row{found[2], found[3]}
@@ -76,12 +100,9 @@ func referenceRows(t *testing.T, text, heading string) (section string, rows map
 
 // Every key has its row in the reference with its real default, and every row has a key.
 func TestReferenceTables(t *testing.T) {
-	data, err := os.ReadFile(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := referenceText(t)
 	for _, test := range referenceTables {
-		section, rows := referenceRows(t, string(data), test.heading)
+		section, rows := referenceRows(t, text, test.heading)
 		v := reflect.ValueOf(test.defaults)
 		for f, field := range v.Fields() {
 			name := strict.Key(f)
@@ -175,13 +196,9 @@ func examples(text string) string {
 
 // The messages in the reference are the real ones.
 func TestReferenceMessages(t *testing.T) {
-	data, err := os.ReadFile(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
 	text := "\n\n\n\nservers:\n  files:\n    stdio: { commnad: npx }\n\n    timeout: 90\n"
-	_, err = Parse("bridge.yaml", []byte(text), none)
-	if err == nil || !strings.Contains(string(data), "```text\n"+err.Error()+"\n```") {
+	_, err := Parse("bridge.yaml", []byte(text), none)
+	if err == nil || !strings.Contains(referenceText(t), "```text\n"+err.Error()+"\n```") {
 		t.Errorf("%s does not show what Parse says: %v", reference, err)
 	}
 }

@@ -41,13 +41,10 @@ type schema struct {
 
 // TestSchema: the schema in docs matches the structs and the reference. go test -update writes it.
 func TestSchema(t *testing.T) {
-	data, err := os.ReadFile(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := referenceText(t)
 	s := schema{map[reflect.Type]map[string]row{}, object{}}
 	for _, table := range referenceTables {
-		_, rows := referenceRows(t, string(data), table.heading)
+		_, rows := referenceRows(t, text, table.heading)
 		s.meanings[reflect.TypeOf(table.defaults)] = rows
 	}
 	var b bytes.Buffer
@@ -79,7 +76,7 @@ func (s *schema) file() object {
 	return object{
 		"$schema":     "https://json-schema.org/draft/2020-12/schema",
 		"title":       "The configuration of mcp-bridge",
-		"description": "Made of docs/configuration.md and the code. It knows which keys there are and what their values look like; mcp-bridge check knows all rules.",
+		"description": "Made of docs/configuration and the code. It knows which keys there are and what their values look like; mcp-bridge check knows all rules.",
 		"type":        "object",
 		"if":          foreign, "then": true, "else": own,
 		"$defs": s.defs,

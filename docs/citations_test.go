@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// What docs/protocol.md has: rows of requirements, sections, and rows of the
-// tables of sections; and docs/internals.md: rows of requirements, each with what
+// What docs/dev/protocol.md has: rows of requirements, sections, and rows of the
+// tables of sections; and docs/dev/internals.md: rows of requirements, each with what
 // shows that it holds.
 var (
 	internalsRow   = regexp.MustCompile(`(?m)^\| ([SIO]-\d{3}) \| [^|]+ \| ([^|]+) \|$`)
@@ -39,8 +39,8 @@ var (
 
 // Pages that are cited.
 const (
-	ofProtocol  = "docs/protocol.md"
-	ofInternals = "docs/internals.md"
+	ofProtocol  = "docs/dev/protocol.md"
+	ofInternals = "docs/dev/internals.md"
 	ofInterop   = "docs/interop.md"
 )
 
@@ -72,7 +72,7 @@ func entries(protocol, internals string) (known map[string]bool, faults []string
 	return known, faults
 }
 
-// shown returns which tests the rows of docs/internals.md name that are not there.
+// shown returns which tests the rows of docs/dev/internals.md name that are not there.
 func shown(internals string, tests map[string]bool) (faults []string) {
 	for _, row := range internalsRow.FindAllStringSubmatch(internals, -1) {
 		for _, m := range testName.FindAllStringSubmatch(row[2], -1) {
@@ -164,7 +164,7 @@ func citations(name, text string, known, cited map[string]bool) (faults []string
 	return faults
 }
 
-// What comments and tests cite is in docs/protocol.md or docs/internals.md, and no
+// What comments and tests cite is in docs/dev/protocol.md or docs/dev/internals.md, and no
 // requirement is there that nobody cites, or whose tests are gone.
 func TestCitations(t *testing.T) {
 	scaletest.Unraced(t)
@@ -235,10 +235,10 @@ func TestCitationsWrong(t *testing.T) {
 	known, faults := entries("# P\n## A. Old\n### A7. HTTP\n#### D1.4 Questions\n| D1.4.6 | retries |\n## F. Limits\n"+
 		"| R-001 | must | x | all |\n| R-002 | should | x | bridge |\n| R-004 | must | x | all |\n"+
 		"| R-005 | maybe | x | all |\n| R-006 | must | x |  \n| R-001 | must | again | all |\n", rows)
-	if want := []string{"docs/protocol.md has R-001 twice", "docs/internals.md has S-010 twice"}; !slices.Equal(faults, want) {
+	if want := []string{"docs/dev/protocol.md has R-001 twice", "docs/dev/internals.md has S-010 twice"}; !slices.Equal(faults, want) {
 		t.Errorf("entries: faults %q, want %q", faults, want)
 	}
-	if got, want := shown(rows, map[string]bool{"TestA": true}), []string{"docs/internals.md: there is no TestB, which S-011 names"}; !slices.Equal(got, want) {
+	if got, want := shown(rows, map[string]bool{"TestA": true}), []string{"docs/dev/internals.md: there is no TestB, which S-011 names"}; !slices.Equal(got, want) {
 		t.Errorf("shown = %q, want %q", got, want)
 	}
 	odd := "| a server | the bridge | shown by |\n| --- | --- | --- |\n| a | b | `TestA`, `TestB` |\n| c | d | it is so |\n"
@@ -251,28 +251,28 @@ func TestCitationsWrong(t *testing.T) {
 		want       []string
 	}{
 		{"known", "// R-001, R-002: x (protocol.md A7, D1.4.6, F).\n// y (D1.4)\n", nil},
-		{"requirement", "\n// R-003: x\n", []string{"f:2: docs/protocol.md has no R-003" + no}},
-		{"requirement of a row that has no level", "// R-005\n", []string{"f:1: docs/protocol.md has no R-005" + no}},
-		{"requirement of a row that has no source", "// R-006\n", []string{"f:1: docs/protocol.md has no R-006" + no}},
-		{"requirement with a digit too few", "// R-01\n", []string{"f:1: docs/protocol.md has no R-01" + no}},
+		{"requirement", "\n// R-003: x\n", []string{"f:2: docs/dev/protocol.md has no R-003" + no}},
+		{"requirement of a row that has no level", "// R-005\n", []string{"f:1: docs/dev/protocol.md has no R-005" + no}},
+		{"requirement of a row that has no source", "// R-006\n", []string{"f:1: docs/dev/protocol.md has no R-006" + no}},
+		{"requirement with a digit too few", "// R-01\n", []string{"f:1: docs/dev/protocol.md has no R-01" + no}},
 		{"of several instances", "// (S-010, S-011)\n", nil},
-		{"of identity, without a row", "// (I-010)\n", []string{"f:1: docs/internals.md has no I-010" + no}},
-		{"of operators, without a row", "// (O-010)\n", []string{"f:1: docs/internals.md has no O-010" + no}},
-		{"of several instances, without a row", "// (S-010, S-012)\n", []string{"f:1: docs/internals.md has no S-012" + no}},
+		{"of identity, without a row", "// (I-010)\n", []string{"f:1: docs/dev/internals.md has no I-010" + no}},
+		{"of operators, without a row", "// (O-010)\n", []string{"f:1: docs/dev/internals.md has no O-010" + no}},
+		{"of several instances, without a row", "// (S-010, S-012)\n", []string{"f:1: docs/dev/internals.md has no S-012" + no}},
 		{"range", "// R-001 to R-002\n", nil},
-		{"range of several instances", "// S-010 to S-012\n", []string{"f:1: docs/internals.md has no S-012" + no}},
-		{"range with a gap, over two lines", "// R-001 to\n// R-004\n", []string{"f:1: docs/protocol.md has no R-003" + no}},
+		{"range of several instances", "// S-010 to S-012\n", []string{"f:1: docs/dev/internals.md has no S-012" + no}},
+		{"range with a gap, over two lines", "// R-001 to\n// R-004\n", []string{"f:1: docs/dev/protocol.md has no R-003" + no}},
 		{"range backwards", "// R-002 to R-001\n", []string{"f:1: R-002 to R-001 is no range"}},
-		{"section", "x\n// y (protocol.md A8)\n", []string{"f:2: docs/protocol.md has no A8" + no}},
-		{"section on the next line", "// y (protocol.md\n// A8).\n", []string{"f:2: docs/protocol.md has no A8" + no}},
-		{"section that is a letter", "// y (protocol.md D1.4, C)\n", []string{"f:1: docs/protocol.md has no C" + no}},
-		{"section of no part", "// y (protocol.md G1, Z)\n", []string{"f:1: docs/protocol.md has no G1" + no, "f:1: docs/protocol.md has no Z" + no}},
+		{"section", "x\n// y (protocol.md A8)\n", []string{"f:2: docs/dev/protocol.md has no A8" + no}},
+		{"section on the next line", "// y (protocol.md\n// A8).\n", []string{"f:2: docs/dev/protocol.md has no A8" + no}},
+		{"section that is a letter", "// y (protocol.md D1.4, C)\n", []string{"f:1: docs/dev/protocol.md has no C" + no}},
+		{"section of no part", "// y (protocol.md G1, Z)\n", []string{"f:1: docs/dev/protocol.md has no G1" + no, "f:1: docs/dev/protocol.md has no Z" + no}},
 		{"no section", "// see protocol.md\nvar x int\n", []string{"f:1: protocol.md is cited without a section"}},
-		{"row", "// y (D1.4.7; D1.4)\n", []string{"f:1: docs/protocol.md has no D1.4.7" + no}},
-		{"at the beginning of a file", "D1.5: x\n", []string{"f:1: docs/protocol.md has no D1.5" + no}},
-		{"at the end of a file", "// A8", []string{"f:1: docs/protocol.md has no A8" + no}},
-		{"in a test's name", "{\"C2.2 modern\", 1}", []string{"f:1: docs/protocol.md has no C2.2" + no}},
-		{"one line after the other", "// E2\n// E3\n", []string{"f:1: docs/protocol.md has no E2" + no, "f:2: docs/protocol.md has no E3" + no}},
+		{"row", "// y (D1.4.7; D1.4)\n", []string{"f:1: docs/dev/protocol.md has no D1.4.7" + no}},
+		{"at the beginning of a file", "D1.5: x\n", []string{"f:1: docs/dev/protocol.md has no D1.5" + no}},
+		{"at the end of a file", "// A8", []string{"f:1: docs/dev/protocol.md has no A8" + no}},
+		{"in a test's name", "{\"C2.2 modern\", 1}", []string{"f:1: docs/dev/protocol.md has no C2.2" + no}},
+		{"one line after the other", "// E2\n// E3\n", []string{"f:1: docs/dev/protocol.md has no E2" + no, "f:2: docs/dev/protocol.md has no E3" + no}},
 		{"escapes and names", "%C3%A9 #/components/A0' xA1 A1b A1=2 SHA256 R-001x", nil},
 		{"notes", "// y (field-notes C)\n", []string{"f:1: there is no field-notes for a reader to look at: say the reason itself"}},
 		{"design", "// y of the design, design.md, style.md, house.md\n", []string{

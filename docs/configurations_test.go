@@ -83,7 +83,7 @@ const errNotOurs = kindError("it has no key of a configuration: correct it, or n
 func keysOfFile(t *testing.T) (keys []string) {
 	t.Helper()
 	for _, p := range pages(t) {
-		if p.name == "docs/configuration.md" {
+		if p.name == "docs/configuration/file.md" {
 			_, table, _ := strings.Cut(p.text, "\n## Keys of the file\n")
 			table, _, _ = strings.Cut(table, "\n```")
 			for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(table, -1) {
