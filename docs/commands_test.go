@@ -378,6 +378,22 @@ func within(shown, printed string) bool {
 	return true
 }
 
+func TestWithin(t *testing.T) {
+	for _, test := range []struct {
+		shown, printed string
+		want           bool
+	}{
+		{"", "a\n", true},
+		{"a\nc\n", "a\nb\nc\n", true},
+		{"c\na\n", "a\nb\nc\n", false},
+		{"a\n", "ab\n", false},
+	} {
+		if got := within(test.shown, test.printed); got != test.want {
+			t.Errorf("within(%q, %q) = %v, want %v", test.shown, test.printed, got, test.want)
+		}
+	}
+}
+
 // A step is a block, the commands in it that can be run here, and what the page says that they print.
 type step struct {
 	block

@@ -240,17 +240,23 @@ func TestLinksWrong(t *testing.T) {
 	}
 }
 
-// llms.txt names every page for users.
+// llms.txt names every page for users, and the index of this folder every page once.
 func TestIndex(t *testing.T) {
-	var index string
+	var index, menu string
 	for _, p := range pages(t) {
-		if p.name == "llms.txt" {
+		switch p.name {
+		case "llms.txt":
 			index = p.text
+		case "docs/README.md":
+			_, menu, _ = strings.Cut(p.text, "\n\n")
 		}
 	}
 	for _, p := range pages(t) {
 		if strings.HasPrefix(p.name, "docs/") && !strings.Contains(index, "]("+p.name+")") {
 			t.Errorf("llms.txt does not name %s", p.name)
+		}
+		if name, ok := strings.CutPrefix(p.name, "docs/"); ok && name != "README.md" && strings.Count(menu, "]("+name+")") != 1 {
+			t.Errorf("docs/README.md does not name %s once", name)
 		}
 	}
 }
