@@ -26,22 +26,37 @@ import (
 
 // Commands that are not run.
 var notRun = exceptions{why: map[exception]string{
-	{"README.md", "make test"}:                                            "this is one of the tests that it runs",
-	{"README.md", "git clone https://github.com/mcp-bridge/bridge"}:       "needs the network",
-	{"README.md", "cd bridge"}:                                            "the folder of the clone",
-	{"CONTRIBUTING.md", "make test"}:                                      "this is one of the tests that it runs",
-	{"CONTRIBUTING.md", "make check"}:                                     "runs this test",
-	{"CONTRIBUTING.md", "make soak"}:                                      "takes too long",
-	{"CONTRIBUTING.md", "make bench"}:                                     "CI runs the benchmark",
-	{"CONTRIBUTING.md", "make fuzz"}:                                      "takes too long; every test runs the seeds of the fuzz targets",
-	{"CONTRIBUTING.md", "go test ./bridge -run TestArchitecture -update"}: "writes a page",
-	{"docs/install.md", "git clone https://github.com/mcp-bridge/bridge"}: "needs the network",
-	{"docs/install.md", "cd bridge"}:                                      "the folder of the clone",
-	{"docs/install.md", "docker build -f deploy/image/Dockerfile --target mcp-bridge -t mcp-bridge ."}:                                  "needs Docker and the network: a test in deploy/check runs the commands of the Dockerfile",
-	{"docs/install.md", "docker run -p 127.0.0.1:8808:8808 -e AGENTS_TOKEN -v ./bridge.yaml:/etc/mcp-bridge/bridge.yaml:ro mcp-bridge"}: "needs Docker",
-	{"docs/install.md", `kubectl create secret generic mcp-keys --from-literal=agents="$(openssl rand -hex 32)"`}:                       "needs a cluster",
-	{"docs/install.md", "helm install tools deploy/helm/mcp-bridge -f values.yaml"}:                                                     "needs a cluster: a test in deploy/check renders the chart, and runs its pod",
-	{"docs/install.md", "helm test tools"}: "needs a cluster",
+	{"README.md", "make test"}:                                                       "this is one of the tests that it runs",
+	{"README.md", "git clone https://github.com/mcp-bridge/bridge"}:                  "needs the network",
+	{"README.md", "cd bridge"}:                                                       "the folder of the clone",
+	{"CONTRIBUTING.md", "make test"}:                                                 "this is one of the tests that it runs",
+	{"CONTRIBUTING.md", "make check"}:                                                "runs this test",
+	{"CONTRIBUTING.md", "make soak"}:                                                 "takes too long",
+	{"CONTRIBUTING.md", "make bench"}:                                                "CI runs the benchmark",
+	{"CONTRIBUTING.md", "make fuzz"}:                                                 "takes too long; every test runs the seeds of the fuzz targets",
+	{"CONTRIBUTING.md", "go test ./bridge -run TestArchitecture -update"}:            "writes a page",
+	{"docs/quick-start.md", "npm install -g mcp-bridge"}:                             "needs the network: deploy/dist tests the packages",
+	{"docs/quick-start.md", "sudo install -m 600 team.key ops.key /etc/mcp-bridge/"}: "needs root",
+	{"docs/quick-start.md", "sudo install -m 644 bridge.yaml /etc/mcp-bridge/"}:      "needs root",
+	{"docs/quick-start.md", "sudo systemctl edit mcp-bridge"}:                        "needs systemd: a test in deploy/systemd has it read the unit",
+	{"docs/quick-start.md", "sudo systemctl enable --now mcp-bridge"}:                "needs systemd: a test in deploy/systemd has it read the unit",
+	{"docs/quick-start.md", "docker run -d -p 127.0.0.1:8808:8808 -e TEAM_KEY -e OPS_KEY -v ./bridge.yaml:/etc/mcp-bridge/bridge.yaml:ro mcp-bridge:node"}:                                                 "needs Docker",
+	{"docs/recipes.md", "sudo systemd-run --pipe --wait -p EnvironmentFile=-/etc/mcp-bridge/env -p LoadCredential=team:/etc/mcp-bridge/team.key /usr/bin/mcp-bridge check -c /etc/mcp-bridge/bridge.yaml"}: "needs systemd",
+	{"docs/recipes.md", "sudo systemctl restart mcp-bridge"}:                                                                                        "needs systemd",
+	{"docs/recipes.md", "mcp-bridge status -c /etc/mcp-bridge/bridge.yaml"}:                                                                         "needs that service",
+	{"docs/recipes.md", "helm test tools"}:                                                                                                          "needs a cluster: a test in deploy/check renders the chart",
+	{"docs/recipes.md", `curl -s -H "X-API-Key: $TEAM_TOKEN" https://mcp.example.com/tools/healthz`}:                                                "needs nginx: a test of integration has it",
+	{"docs/install.md", "git clone https://github.com/mcp-bridge/bridge"}:                                                                           "needs the network",
+	{"docs/install.md", "cd bridge"}:                                                                                                                "the folder of the clone",
+	{"docs/install.md", "docker build -f deploy/image/Dockerfile --target mcp-bridge -t mcp-bridge ."}:                                              "needs Docker and the network: a test in deploy/check runs the commands of the Dockerfile",
+	{"docs/install.md", "docker run -p 127.0.0.1:8808:8808 -e AGENTS_TOKEN -v ./bridge.yaml:/etc/mcp-bridge/bridge.yaml:ro mcp-bridge"}:             "needs Docker",
+	{"docs/install.md", `kubectl create secret generic mcp-keys --from-literal=agents="$(openssl rand -hex 32)"`}:                                   "needs a cluster",
+	{"docs/install.md", "helm install tools deploy/helm/mcp-bridge -f values.yaml"}:                                                                 "needs a cluster: a test in deploy/check renders the chart, and runs its pod",
+	{"docs/install.md", "helm test tools"}:                                                                                                          "needs a cluster",
+	{"docs/clients.md", `claude mcp add --transport http files http://127.0.0.1:8808/files/mcp --header "Authorization: Bearer $KEY"`}:              "another program",
+	{"docs/clients.md", "claude mcp add search -- mcp-bridge connect https://tools.example.com/mcp"}:                                                "another program",
+	{"docs/clients.md", "npx @modelcontextprotocol/inspector --cli http://127.0.0.1:8808/mcp --method tools/list"}:                                  "another program: a test of integration uses it",
+	{"docs/clients.md", "npx @modelcontextprotocol/inspector --cli mcp-bridge connect http://127.0.0.1:8808/mcp --method tools/list"}:               "another program",
 	{"docs/coming-from.md", `supergateway --stdio "npx -y @modelcontextprotocol/server-filesystem ." --outputTransport streamableHttp --port 8000`}: "another program",
 	{"docs/coming-from.md", `mcp-proxy --port 8080 --apiKey "$KEY" -- npx -y @modelcontextprotocol/server-filesystem .`}:                            "another program",
 	{"docs/coming-from.md", "mcp-proxy --port 8080 --pass-environment uvx mcp-server-fetch"}:                                                        "another program",
@@ -63,6 +78,10 @@ var notRun = exceptions{why: map[exception]string{
 	{"docs/rest.md", `curl -X POST -H "Authorization: Bearer $HOOK_SECRET" http://127.0.0.1:8808/hooks/flows`}:                                      "needs an engine of workflows: a test of examples/workflow-tools does it",
 }}
 
+// dialogues are the pages whose blocks are run one after the other, as their reader does it. Each dialogue has a
+// world of its own, and begins after this text; an empty text means that the page is one dialogue.
+var dialogues = map[string]string{"docs/quick-start.md": "", "docs/recipes.md": "\n## "}
+
 // The test binary is the server that npx and uvx would download.
 const standIn = "DOCS_TEST_SERVER"
 
@@ -74,6 +93,12 @@ func TestMain(m *testing.M) {
 		}) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "the text of " + in.Path}}}, nil, nil
 		})
+		mcp.AddTool(s, &mcp.Tool{Name: "read_text_file"}, func(_ context.Context, _ *mcp.CallToolRequest, in struct {
+			Path string `json:"path"`
+		}) (*mcp.CallToolResult, any, error) {
+			text, err := os.ReadFile(in.Path)
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}, nil, err
+		})
 		s.Run(context.Background(), &mcp.StdioTransport{})
 		return
 	}
@@ -84,8 +109,17 @@ func TestMain(m *testing.M) {
 type world struct {
 	dir         string
 	environment []string
-	// replace has what is elsewhere on the reader's machine, or not on this one.
-	replace *strings.Replacer
+	// remote and bridge are what the pages call https://tools.example.com and http://127.0.0.1:8808.
+	remote, bridge string
+}
+
+// here returns a text of a page with the addresses of this world.
+func (w *world) here(text string) string {
+	pairs := []string{"https://tools.example.com", w.remote, "/etc/mcp-bridge/", w.dir + "/"}
+	if w.bridge != "" {
+		pairs = append(pairs, "http://127.0.0.1:8808", w.bridge)
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
 }
 
 func write(t *testing.T, path, text string, mode os.FileMode) {
@@ -100,7 +134,7 @@ func newWorld(t *testing.T) *world {
 	if runtime.GOOS == "windows" {
 		t.Skip("the pages show commands for a POSIX shell")
 	}
-	for _, name := range []string{"sh", "curl", "awk", "tr"} {
+	for _, name := range []string{"sh", "curl", "awk", "tr", "openssl"} {
 		if _, err := exec.LookPath(name); err != nil {
 			required := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ",")
 			if slices.Contains(required, name) || slices.Contains(required, "all") {
@@ -141,7 +175,10 @@ echo "go $*: newWorld has nothing built for this command" >&2
 exit 2
 `, bin, scaletest.AtOnce), 0o700)
 	for _, name := range []string{"npx", "uvx"} {
-		write(t, filepath.Join(bin, name), fmt.Sprintf("#!/bin/sh\n%s=1 exec %s\n", standIn, self), 0o700)
+		write(t, filepath.Join(bin, name), fmt.Sprintf(`#!/bin/sh
+case "$*" in *server-everything*) exec %s/everything stdio;; esac
+%s=1 exec %s
+`, bin, standIn, self), 0o700)
 	}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -156,10 +193,11 @@ exit 2
 	}
 	write(t, filepath.Join(dir, ".vscode", "mcp.json"), `{ "servers": { "github": { "type": "http", "url": "https://mcp.example.com/mcp" } } }`, 0o600)
 	w := &world{dir: dir, environment: []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + t.TempDir(), scaletest.AtOnce}}
-	for _, name := range []string{"TOKEN", "KEY", "SEARCH_TOKEN", "GITHUB_TOKEN"} {
+	for _, name := range []string{"TOKEN", "KEY", "SEARCH_TOKEN", "GITHUB_TOKEN", "TEAM_TOKEN"} {
 		w.environment = append(w.environment, name+"=a-value-that-is-long")
 	}
-	remote := w.start(t, "everything streamableHttp -port 0")
+	w.environment = append(w.environment, "TEAM_A_TOKEN=the-key-of-the-first-team", "TEAM_B_TOKEN=the-key-of-the-second-team")
+	w.remote = w.start(t, "everything streamableHttp -port 0")
 	for _, p := range pages(t) {
 		for _, b := range p.blocks() {
 			if b.language == "json" && strings.Contains(b.text, `"calls": [`) {
@@ -167,8 +205,7 @@ exit 2
 			}
 		}
 	}
-	write(t, filepath.Join(dir, "bridge.yaml"), "servers:\n  files: { stdio: { command: npx } }\n  search: { http: { url: \""+remote+"/mcp\" } }\n", 0o600)
-	w.replace = strings.NewReplacer("https://tools.example.com", remote, "http://127.0.0.1:8808", w.start(t, "mcp-bridge run --listen 127.0.0.1:0 -- everything stdio"))
+	write(t, filepath.Join(dir, "bridge.yaml"), "servers:\n  files: { stdio: { command: npx } }\n  search: { http: { url: \""+w.remote+"/mcp\" } }\n", 0o600)
 	return w
 }
 
@@ -210,6 +247,14 @@ func (s *said) String() string {
 // does, and returns its address. At the end of the test it must stop.
 func (w *world) start(t *testing.T, line string) string {
 	t.Helper()
+	where, stop := w.serve(t, line)
+	t.Cleanup(func() { stop() })
+	return where
+}
+
+// serve is start for a command that stop ends. stop returns what the command printed.
+func (w *world) serve(t *testing.T, line string) (where string, stop func() string) {
+	t.Helper()
 	out := &said{where: make(chan string, 1)}
 	cmd := w.command("exec env " + line)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -218,20 +263,19 @@ func (w *world) start(t *testing.T, line string) string {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
+	stop = sync.OnceValue(func() string {
 		cmd.Process.Signal(os.Interrupt)
 		if err := <-ended; err != nil && !strings.HasPrefix(line, "everything") { // which has no orderly end
 			t.Errorf("%s: %v, after\n%s", line, err, out)
 		}
+		return out.String()
 	})
 	select {
-	case where := <-out.where:
-		return where
+	case where = <-out.where:
 	case err := <-ended:
-		ended <- err
 		t.Fatalf("%s has ended (%v):\n%s", line, err, out)
 	}
-	return ""
+	return where, stop
 }
 
 var (
@@ -257,19 +301,26 @@ func (b block) commands() []string {
 	return all
 }
 
+// anyPort returns the command line of a bridge that serves, with a free port, and false for any other command.
+func anyPort(line string) (string, bool) {
+	if !serves.MatchString(line) {
+		return line, false
+	}
+	return serves.ReplaceAllString(listens.ReplaceAllString(line, ""), "$0 --listen 127.0.0.1:0"), true
+}
+
 // try runs a command. What serves is stopped once it does.
 func (w *world) try(t *testing.T, line string) (stdout string) {
 	t.Helper()
-	switch {
-	case serves.MatchString(line):
-		line = serves.ReplaceAllString(listens.ReplaceAllString(line, ""), "$0 --listen 127.0.0.1:0")
-		w.start(t, w.replace.Replace(line))
+	if line, ok := anyPort(line); ok {
+		w.start(t, w.here(line))
 		return ""
-	case examples.MatchString(line):
+	}
+	if examples.MatchString(line) {
 		w.start(t, "everything "+examples.FindStringSubmatch(line)[1]+" -port 0")
 		return ""
 	}
-	cmd := w.command(w.replace.Replace(line))
+	cmd := w.command(w.here(line))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -277,6 +328,98 @@ func (w *world) try(t *testing.T, line string) (stdout string) {
 		t.Errorf("%s: %v\n%s%s", line, err, out, stderr.String())
 	}
 	return string(out)
+}
+
+var saved = regexp.MustCompile(`^# ([a-z]+\.yaml)\n`)
+
+// play runs a dialogue: it saves the files and runs the commands. What serves goes on until the next command serves.
+func (w *world) play(t *testing.T, steps []step) {
+	stop := func() {}
+	defer func() { stop() }()
+	for _, s := range steps {
+		if file := saved.FindStringSubmatch(s.text); file != nil {
+			write(t, filepath.Join(w.dir, file[1]), w.here(s.text), 0o600)
+		}
+		if len(s.lines) == 0 {
+			continue
+		}
+		last, ok := anyPort(s.lines[len(s.lines)-1])
+		if !ok {
+			if got, want := w.try(t, "set -e\n"+strings.Join(s.lines, "\n")), w.here(s.want); want != "" && !same(want, got) {
+				t.Errorf("%s prints\n%s\nwant\n%s", s, got, want)
+			}
+			continue
+		}
+		if before := s.lines[:len(s.lines)-1]; len(before) > 0 {
+			w.try(t, "set -e\n"+strings.Join(before, "\n"))
+		}
+		stop()
+		where, end := w.serve(t, w.here(last))
+		w.bridge = where
+		want := w.here(s.want)
+		stop = func() {
+			if got := end(); !within(want, got) {
+				t.Errorf("%s prints\n%s\nwant\n%s", s, got, want)
+			}
+		}
+	}
+}
+
+// within reports whether the lines that a page shows are in what was printed, in this order.
+func within(shown, printed string) bool {
+	for line := range strings.Lines(shown) {
+		line = strings.TrimSpace(line)
+		_, rest, ok := strings.Cut(printed, line+"\n")
+		if !ok {
+			return false
+		}
+		printed = rest
+	}
+	return true
+}
+
+func TestWithin(t *testing.T) {
+	for _, test := range []struct {
+		shown, printed string
+		want           bool
+	}{
+		{"", "a\n", true},
+		{"a\nc\n", "a\nb\nc\n", true},
+		{"c\na\n", "a\nb\nc\n", false},
+		{"a\n", "ab\n", false},
+	} {
+		if got := within(test.shown, test.printed); got != test.want {
+			t.Errorf("within(%q, %q) = %v, want %v", test.shown, test.printed, got, test.want)
+		}
+	}
+}
+
+// A step is a block, the commands in it that can be run here, and what the page says that they print.
+type step struct {
+	block
+	lines []string
+	want  string
+}
+
+// steps returns the blocks of a page with their commands.
+func steps(p page) []step {
+	all := p.blocks()
+	out := make([]step, len(all))
+	for i, b := range all {
+		out[i].block = b
+		if b.language != "sh" {
+			continue
+		}
+		for _, line := range b.commands() {
+			if !notRun.has(p.name, line) {
+				out[i].lines = append(out[i].lines, line)
+			}
+		}
+		if i+1 < len(all) && all[i+1].follows && (all[i+1].language == "text" || all[i+1].language == "json") && len(out[i].lines) > 0 {
+			out[i].want = all[i+1].text
+		}
+	}
+	return out
 }
 
 // same reports whether a command has printed what a page shows. Tabs are shown
@@ -289,33 +432,44 @@ func same(shown, printed string) bool {
 // Every command of the pages works, and prints what they show.
 func TestCommands(t *testing.T) {
 	w := newWorld(t)
+	w.bridge = w.start(t, "mcp-bridge run --listen 127.0.0.1:0 -- everything stdio")
 	n, compared := 0, 0
+	count := func(s step) {
+		n += len(s.lines)
+		if s.want != "" {
+			compared++
+		}
+	}
 	for _, p := range pages(t) {
-		all := p.blocks()
-		for i, b := range all {
-			if b.language != "sh" {
+		if at, ok := dialogues[p.name]; ok {
+			for _, part := range p.parts(at) {
+				all := steps(part)
+				if len(all) == 0 {
+					continue
+				}
+				for _, s := range all {
+					count(s)
+				}
+				t.Run(all[0].String(), func(t *testing.T) {
+					t.Parallel()
+					newWorld(t).play(t, all)
+				})
+			}
+			continue
+		}
+		for _, s := range steps(p) {
+			if s.language != "sh" {
 				continue
 			}
-			var lines []string
-			for _, line := range b.commands() {
-				if !notRun.has(p.name, line) {
-					lines = append(lines, line)
-				}
-			}
-			n += len(lines)
-			var want string
-			if i+1 < len(all) && all[i+1].follows && (all[i+1].language == "text" || all[i+1].language == "json") && len(lines) > 0 {
-				want = all[i+1].text
-				compared++
-			}
-			t.Run(b.String(), func(t *testing.T) {
+			count(s)
+			t.Run(s.String(), func(t *testing.T) {
 				t.Parallel()
 				var got string
-				for _, line := range lines {
+				for _, line := range s.lines {
 					got = w.try(t, line)
 				}
-				if want != "" && !same(want, got) {
-					t.Errorf("%s prints\n%s\nwant\n%s", lines[len(lines)-1], got, want)
+				if s.want != "" && !same(s.want, got) {
+					t.Errorf("%s prints\n%s\nwant\n%s", s.lines[len(s.lines)-1], got, s.want)
 				}
 			})
 		}
@@ -388,12 +542,12 @@ func TestCommandsInSentences(t *testing.T) {
 	}
 }
 
-// What docs/library.md shows is code that tests run.
+// The code in Go that pages show is code that tests run.
 func TestLibrary(t *testing.T) {
 	var code strings.Builder
 	for _, file := range []string{
 		"bridge/server/example_test.go", "adapters/inprocess/example_test.go", "config/example_test.go",
-		"examples/adapter/main.go",
+		"examples/adapter/main.go", "docs/sdk_test.go",
 	} {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
 		if err != nil {

@@ -19,6 +19,8 @@ var otherFormats = map[string]string{
 	"":           "drawings and lists of packages",
 	"go":         "code, which TestLibrary finds in the examples that are run",
 	"mermaid":    "pictures",
+	"ts":         "needs packages of npm: the tests of package integration use the SDKs for TypeScript",
+	"python":     "needs packages of PyPI",
 	"nginx":      "needs nginx; examples/nginx has it as a file, and the integration tests run that",
 	"dockerfile": "needs Docker and the network",
 	"ini":        "the filter for fail2ban: a test of package server matches it with the log; a part of a unit of systemd",
@@ -29,6 +31,7 @@ var notOurs = exceptions{why: map[exception]string{
 	{"docs/rest.md", "overlay: 1.0.0"}:   "an overlay of OpenAPI",
 	{"docs/install.md", "# values.yaml"}: "values of the Helm chart: a test in deploy/check renders them",
 	{"docs/install.md", `access: [{ name: ops, token_file: "${CREDENTIALS_DIRECTORY}/ops" }]`}: "systemd sets the variable, and makes the file",
+	{"docs/quick-start.md", "access:"}:           "systemd sets the variable, and makes the files",
 	{"docs/operations.md", "spec:"}:              "a pod of Kubernetes",
 	{"docs/cluster.md", "env:"}:                  "a part of a pod of Kubernetes",
 	{"docs/operations.md", "livenessProbe:"}:     "probes of Kubernetes",
@@ -42,7 +45,7 @@ func environment(name string) (string, bool) {
 	if !regexp.MustCompile("(TOKEN|KEY|SECRET|PASSWORD|TENANT)$").MatchString(name) {
 		return "", false
 	}
-	return "a-value-that-is-long-enough-for-a-cluster", true
+	return "a-value-that-is-long-enough-for-a-cluster-" + name, true
 }
 
 // fault returns what is wrong with a block of YAML or JSON.

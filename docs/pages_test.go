@@ -84,11 +84,28 @@ func (p page) blocks() []block {
 	return all
 }
 
+// parts cuts a page after each occurrence of a text. Blocks of the parts keep their lines.
+func (p page) parts(after string) []page {
+	if after == "" {
+		return []page{p}
+	}
+	var all []page
+	before := 0
+	for _, text := range strings.SplitAfter(p.text, after) {
+		all = append(all, page{p.name, strings.Repeat("\n", before) + text})
+		before += strings.Count(text, "\n")
+	}
+	return all
+}
+
 func TestBlocks(t *testing.T) {
 	p := page{"p.md", "x\n```sh\na\n```\n\n```text\nb\n```\n- y\n  ```yaml\n  c: d\n  ```\n"}
 	want := []block{{"p.md", "sh", "a\n", 2, false}, {"p.md", "text", "b\n", 6, true}, {"p.md", "yaml", "c: d\n", 10, false}}
 	if got := p.blocks(); !slices.Equal(got, want) {
 		t.Errorf("blocks(%q) = %v, want %v", p.text, got, want)
+	}
+	if parts := p.parts("- y\n"); len(parts) != 2 || !slices.Equal(parts[1].blocks(), want[2:]) {
+		t.Errorf("parts(%q) = %q", p.text, parts)
 	}
 }
 
@@ -223,17 +240,23 @@ func TestLinksWrong(t *testing.T) {
 	}
 }
 
-// llms.txt names every page for users.
+// llms.txt names every page for users, and the index of this folder every page once.
 func TestIndex(t *testing.T) {
-	var index string
+	var index, menu string
 	for _, p := range pages(t) {
-		if p.name == "llms.txt" {
+		switch p.name {
+		case "llms.txt":
 			index = p.text
+		case "docs/README.md":
+			_, menu, _ = strings.Cut(p.text, "\n\n")
 		}
 	}
 	for _, p := range pages(t) {
 		if strings.HasPrefix(p.name, "docs/") && !strings.Contains(index, "]("+p.name+")") {
 			t.Errorf("llms.txt does not name %s", p.name)
+		}
+		if name, ok := strings.CutPrefix(p.name, "docs/"); ok && name != "README.md" && strings.Count(menu, "]("+name+")") != 1 {
+			t.Errorf("docs/README.md does not name %s once", name)
 		}
 	}
 }
