@@ -240,22 +240,31 @@ func TestLinksWrong(t *testing.T) {
 	}
 }
 
-// llms.txt names every page for users, and the index of this folder every page once.
+// llms.txt names every page for users, and the index of this folder every page once. configuration.md names those of
+// its folder.
 func TestIndex(t *testing.T) {
-	var index, menu string
+	var index, menu, blocks string
 	for _, p := range pages(t) {
 		switch p.name {
 		case "llms.txt":
 			index = p.text
 		case "docs/README.md":
 			_, menu, _ = strings.Cut(p.text, "\n\n")
+		case "docs/configuration.md":
+			blocks = p.text
 		}
 	}
 	for _, p := range pages(t) {
 		if strings.HasPrefix(p.name, "docs/") && !strings.Contains(index, "]("+p.name+")") {
 			t.Errorf("llms.txt does not name %s", p.name)
 		}
-		if name, ok := strings.CutPrefix(p.name, "docs/"); ok && name != "README.md" && strings.Count(menu, "]("+name+")") != 1 {
+		switch name, ok := strings.CutPrefix(p.name, "docs/"); {
+		case !ok || name == "README.md":
+		case strings.HasPrefix(name, "configuration/"):
+			if !strings.Contains(blocks, "]("+name) {
+				t.Errorf("docs/configuration.md does not name %s", name)
+			}
+		case strings.Count(menu, "]("+name+")") != 1:
 			t.Errorf("docs/README.md does not name %s once", name)
 		}
 	}
