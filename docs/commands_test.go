@@ -60,7 +60,7 @@ var notRun = exceptions{why: map[exception]string{
 	{"examples/adapter/README.md", "socat TCP-LISTEN:9000,bind=127.0.0.1,fork EXEC:'npx -y @modelcontextprotocol/server-everything'"}:               "needs socat: a test of examples/adapter has a server on a socket",
 	{"examples/adapter/README.md", "cd examples/adapter"}:                                                                                           "a module of its own",
 	{"examples/adapter/README.md", "go run . tcp://127.0.0.1:9000"}:                                                                                 "needs that server: a test of examples/adapter does it",
-	{"docs/rest.md", `curl -X POST -H "Authorization: Bearer $HOOK_SECRET" http://127.0.0.1:8808/hooks/flows`}:                                      "needs an engine of workflows: a test of examples/workflow-tools does it",
+	{"docs/catalogues.md", `curl -X POST -H "Authorization: Bearer $HOOK_SECRET" http://127.0.0.1:8808/hooks/flows`}:                                "needs an engine of workflows: a test of examples/workflow-tools does it",
 }}
 
 // The test binary is the server that npx and uvx would download.
