@@ -46,7 +46,7 @@ var notRun = exceptions{why: map[exception]string{
 	{"docs/coming-from.md", `mcp-proxy --port 8080 --apiKey "$KEY" -- npx -y @modelcontextprotocol/server-filesystem .`}:                            "another program",
 	{"docs/coming-from.md", "mcp-proxy --port 8080 --pass-environment uvx mcp-server-fetch"}:                                                        "another program",
 	{"docs/configuration/import.md", "mcp-bridge import claude-desktop -o bridge.yaml"}:                                                             "there is a bridge.yaml, and no such client: a test of cmd/bridge does it",
-	{"docs/operations.md", "mcp-bridge check bridge.yaml --against http://127.0.0.1:8808"}:                                                          "needs a bridge that serves the file: a test of cmd/bridge does it",
+	{"docs/reload.md", "mcp-bridge check bridge.yaml --against http://127.0.0.1:8808"}:                                                              "needs a bridge that serves the file: a test of cmd/bridge does it",
 	{"docs/admin.md", "mcp-bridge top --once"}:                                                                                                      "needs a bridge that runs: a test of cmd/bridge does it",
 	{"docs/admin.md", "mcp-bridge drain files --wait 5m"}:                                                                                           "needs a bridge that runs: a test of cmd/bridge does it",
 	{"docs/admin.md", "mcp-bridge resume files"}:                                                                                                    "needs a bridge that runs: a test of cmd/bridge does it",
