@@ -14,7 +14,7 @@ import (
 )
 
 // Effect is the time at which a changed setting takes effect while the bridge runs. Each key of
-// a file and of a server has its own, in the tag of its field and in docs/operations.md.
+// a file and of a server has its own, in the tag of its field and in docs/reload.md.
 type Effect string
 
 // The effects, the earliest first.

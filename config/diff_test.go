@@ -343,13 +343,13 @@ func TestDiffFiles(t *testing.T) {
 	}
 }
 
-// docs/operations.md has the effect of each key.
+// docs/reload.md has the effect of each key.
 func TestDiffDocumented(t *testing.T) {
-	data, err := os.ReadFile("../docs/operations.md")
+	data, err := os.ReadFile("../docs/reload.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for heading, effects := range map[string]map[string]Effect{"### When a key of the file counts": effectsOf[Config](), "### When a key of a server counts": effectsOf[Server]()} {
+	for heading, effects := range map[string]map[string]Effect{"## When a key of the file counts": effectsOf[Config](), "## When a key of a server counts": effectsOf[Server]()} {
 		_, section, ok := strings.Cut(string(data), "\n"+heading+"\n")
 		if !ok {
 			t.Fatalf("there is no %q", heading)

@@ -61,7 +61,7 @@ var notRun = exceptions{why: map[exception]string{
 	{"docs/coming-from.md", `mcp-proxy --port 8080 --apiKey "$KEY" -- npx -y @modelcontextprotocol/server-filesystem .`}:                            "another program",
 	{"docs/coming-from.md", "mcp-proxy --port 8080 --pass-environment uvx mcp-server-fetch"}:                                                        "another program",
 	{"docs/configuration/import.md", "mcp-bridge import claude-desktop -o bridge.yaml"}:                                                             "there is a bridge.yaml, and no such client: a test of cmd/bridge does it",
-	{"docs/operations.md", "mcp-bridge check bridge.yaml --against http://127.0.0.1:8808"}:                                                          "needs a bridge that serves the file: a test of cmd/bridge does it",
+	{"docs/reload.md", "mcp-bridge check bridge.yaml --against http://127.0.0.1:8808"}:                                                              "needs a bridge that serves the file: a test of cmd/bridge does it",
 	{"docs/admin.md", "mcp-bridge top --once"}:                                                                                                      "needs a bridge that runs: a test of cmd/bridge does it",
 	{"docs/admin.md", "mcp-bridge drain files --wait 5m"}:                                                                                           "needs a bridge that runs: a test of cmd/bridge does it",
 	{"docs/admin.md", "mcp-bridge resume files"}:                                                                                                    "needs a bridge that runs: a test of cmd/bridge does it",
@@ -75,7 +75,7 @@ var notRun = exceptions{why: map[exception]string{
 	{"examples/adapter/README.md", "socat TCP-LISTEN:9000,bind=127.0.0.1,fork EXEC:'npx -y @modelcontextprotocol/server-everything'"}:               "needs socat: a test of examples/adapter has a server on a socket",
 	{"examples/adapter/README.md", "cd examples/adapter"}:                                                                                           "a module of its own",
 	{"examples/adapter/README.md", "go run . tcp://127.0.0.1:9000"}:                                                                                 "needs that server: a test of examples/adapter does it",
-	{"docs/rest.md", `curl -X POST -H "Authorization: Bearer $HOOK_SECRET" http://127.0.0.1:8808/hooks/flows`}:                                      "needs an engine of workflows: a test of examples/workflow-tools does it",
+	{"docs/catalogues.md", `curl -X POST -H "Authorization: Bearer $HOOK_SECRET" http://127.0.0.1:8808/hooks/flows`}:                                "needs an engine of workflows: a test of examples/workflow-tools does it",
 }}
 
 // dialogues are the pages whose blocks are run one after the other, as their reader does it. Each dialogue has a

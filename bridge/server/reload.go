@@ -37,7 +37,7 @@ func (s *Server) Plan(c *config.Config) ([]config.Change, error) {
 	return changes, nil
 }
 
-// Apply makes another configuration current, and returns the changes; docs/operations.md has the time when
+// Apply makes another configuration current, and returns the changes; docs/reload.md has the time when
 // each setting takes effect. Servers that are the same in both are not affected: none of their sessions,
 // connections or calls ends. Settings that need a restart stay as they were. An error changes nothing.
 //

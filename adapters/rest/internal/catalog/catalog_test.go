@@ -111,7 +111,7 @@ func TestParseWarnings(t *testing.T) {
 
 // The example in the documentation is a valid catalogue.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/rest.md")
+	page, err := os.ReadFile("../../../../docs/catalogues.md")
 	if err != nil {
 		t.Fatal(err)
 	}
