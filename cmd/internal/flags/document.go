@@ -29,10 +29,10 @@ var DocumentNames = []string{"base-url", "mode", "expose", "read-only"}
 
 // Add adds the flags.
 func (d *Document) Add(f *pflag.FlagSet) {
-	f.StringVar(&d.BaseURL, "base-url", "", "where the API of an OpenAPI document is, instead of what the document says")
-	f.StringVar(&d.mode, "mode", rest.ModeAuto, "whether the operations of an OpenAPI document are tools, or are found by search: auto, tools or search")
-	f.StringArrayVar(&d.expose, "expose", nil, "rule that chooses operations of an OpenAPI document, such as 'tag pets' or 'not DELETE' (repeatable)")
-	f.BoolVar(&d.readOnly, "read-only", false, "leave out operations of an OpenAPI document that may change something")
+	f.StringVar(&d.BaseURL, "base-url", "", "address of the API (default: that in the document)")
+	f.StringVar(&d.mode, "mode", rest.ModeAuto, "offer operations as tools, or by search: tools, search or auto")
+	f.StringArrayVar(&d.expose, "expose", nil, "offer only operations that fit, such as 'tag pets' or 'not DELETE' (repeatable)")
+	f.BoolVar(&d.readOnly, "read-only", false, "leave out operations that may change something")
 }
 
 // Is reports whether an argument is the path or the URL of an OpenAPI document. A file's
