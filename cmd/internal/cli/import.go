@@ -159,7 +159,7 @@ func add(im *imports.Import, from string, stdin io.Reader) error {
 			for _, c := range clients {
 				names = append(names, c.Name)
 			}
-			return exit.Usagef("%q is no file and no client that is known: %s", from, similar.Hint(from, names, ""))
+			return exit.Usagef("unknown file or client %q: %s", from, similar.Hint(from, names, ""))
 		}
 		if paths = clients[i].Files; len(paths) == 0 {
 			return exit.Usagef("there is no file of %s on this machine: name its file", from)

@@ -115,7 +115,7 @@ keys with it if it is named in the first line of the file:
 // if that fails, the old file stays.
 func writeNew(name string, text []byte, force bool) error {
 	if info, missing := os.Stat(name); missing == nil && !info.Mode().IsRegular() {
-		return exit.Usagef("%s is no regular file: name another one with -o", name)
+		return exit.Usagef("%s is not a regular file: name another one with -o", name)
 	}
 	if force {
 		return files.Write(name, text)

@@ -72,7 +72,7 @@ func (p *Program) Find(s *config.Server) error {
 		if info, err := os.Stat(p.Cwd); err != nil {
 			return exit.Usagef("--cwd is %q: %w", p.Cwd, unpathed(err))
 		} else if !info.IsDir() {
-			return exit.Usagef("--cwd is %q: is no folder", p.Cwd)
+			return exit.Usagef("--cwd is %q: is not a folder", p.Cwd)
 		}
 	}
 	find := func(command string) error {
