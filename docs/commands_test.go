@@ -136,6 +136,7 @@ export %[2]s
 case "$#|$*" in
 *"|run ./cmd/bridge"*) shift 2; exec %[1]s/mcp-bridge "$@";;
 *"|run ./examples/everything"*) shift 2; exec %[1]s/everything "$@";;
+*"|build -o bin/ ./cmd/mcp-bridge ./examples/everything") exit 0;;
 esac
 echo "go $*: newWorld has nothing built for this command" >&2
 exit 2
@@ -237,7 +238,7 @@ func (w *world) start(t *testing.T, line string) string {
 var (
 	assigns  = regexp.MustCompile(`(?m)^\w+=\S*$|^\w+\(\) \{`)
 	comment  = regexp.MustCompile(`\s+# .*$`)
-	serves   = regexp.MustCompile(`^(?:\w+=\S+ )*(?:mcp-bridge|go run \./cmd/bridge) (run|serve)\b`)
+	serves   = regexp.MustCompile(`^(?:\w+=\S+ )*(?:(?:bin/)?mcp-bridge|go run \./cmd/bridge) (run|serve)\b`)
 	listens  = regexp.MustCompile(`--(listen|port|host)[ =]\S+`)
 	examples = regexp.MustCompile(`^go run \./examples/everything (sse|streamableHttp|bridged)$`)
 )
@@ -260,6 +261,10 @@ func (b block) commands() []string {
 // try runs a command. What serves is stopped once it does.
 func (w *world) try(t *testing.T, line string) (stdout string) {
 	t.Helper()
+	if build, then, ok := strings.Cut(line, " && "); ok && serves.MatchString(then) {
+		w.try(t, build)
+		line = then
+	}
 	switch {
 	case serves.MatchString(line):
 		line = serves.ReplaceAllString(listens.ReplaceAllString(line, ""), "$0 --listen 127.0.0.1:0")
