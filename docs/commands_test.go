@@ -170,6 +170,7 @@ export %[2]s
 case "$#|$*" in
 *"|run ./cmd/bridge"*) shift 2; exec %[1]s/mcp-bridge "$@";;
 *"|run ./examples/everything"*) shift 2; exec %[1]s/everything "$@";;
+*"|build -o bin/ ./cmd/mcp-bridge ./examples/everything") exit 0;;
 esac
 echo "go $*: newWorld has nothing built for this command" >&2
 exit 2
@@ -281,7 +282,7 @@ func (w *world) serve(t *testing.T, line string) (where string, stop func() stri
 var (
 	assigns  = regexp.MustCompile(`(?m)^\w+=\S*$|^\w+\(\) \{`)
 	comment  = regexp.MustCompile(`\s+# .*$`)
-	serves   = regexp.MustCompile(`^(?:\w+=\S+ )*(?:mcp-bridge|go run \./cmd/bridge) (run|serve)\b`)
+	serves   = regexp.MustCompile(`^(?:\w+=\S+ )*(?:(?:bin/)?mcp-bridge|go run \./cmd/bridge) (run|serve)\b`)
 	listens  = regexp.MustCompile(`--(listen|port|host)[ =]\S+`)
 	examples = regexp.MustCompile(`^go run \./examples/everything (sse|streamableHttp|bridged)$`)
 )
@@ -312,6 +313,10 @@ func anyPort(line string) (string, bool) {
 // try runs a command. What serves is stopped once it does.
 func (w *world) try(t *testing.T, line string) (stdout string) {
 	t.Helper()
+	if build, then, ok := strings.Cut(line, " && "); ok && serves.MatchString(then) {
+		w.try(t, build)
+		line = then
+	}
 	if line, ok := anyPort(line); ok {
 		w.start(t, w.here(line))
 		return ""

@@ -35,11 +35,12 @@ func newConnectOn(l *flags.Log, stdout, stderr io.Writer, isTerminal func(any) b
 	cmd := &cobra.Command{
 		Use:        "connect [flags] [TARGET | -- COMMAND [ARGS...]]",
 		SuggestFor: []string{"proxy"},
-		Short:      "Be a stdio server that passes everything on to another server",
+		Short:      "Use any server from a stdio client (Claude Desktop, Cursor)",
 		Long: `connect is for clients that can only start programs. It is a stdio server that
 passes everything on to another server. In a client's configuration:
 
-  "tools": { "command": "mcp-bridge", "args": ["connect", "https://tools.example.com/mcp"] }
+  "tools": { "command": "mcp-bridge",
+             "args": ["connect", "https://tools.example.com/mcp"] }
 
 TARGET is a URL, the path or the URL of an OpenAPI document, or the name of a server
 in the configuration file. Without TARGET, the client gets all servers of the file
@@ -53,7 +54,7 @@ otherwise run 'mcp-bridge login URL' first. With --device, the client gets an er
 with an address that you can open on any device. In a --header, ${NAME} becomes the value
 of that variable, which keeps it out of the list of processes.`,
 		Example: `  mcp-bridge connect https://tools.example.com/mcp
-  mcp-bridge connect https://tools.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+  mcp-bridge connect https://tools.example.com/mcp -H 'X-Api-Key: ${KEY}'
   mcp-bridge connect ./openapi.yaml
   mcp-bridge connect search -c bridge.yaml
   mcp-bridge connect -- npx -y @modelcontextprotocol/server-everything

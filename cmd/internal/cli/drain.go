@@ -21,18 +21,18 @@ import (
 
 // drainHelp ends the help texts of drain and resume.
 const drainHelp = `
-The default of URL is where the configuration file says that the bridge is. With
-access rules it takes the key of somebody who is listed in admin: see --token-env.`
+Without URL, the configuration file says where the bridge is. With access rules,
+the key of a caller in admin is needed: see --token-env.`
 
 func newDrain(stdout io.Writer) *cobra.Command {
 	var d drainer
 	var long, wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "drain [URL] [SERVER]",
-		Short: "Have a server of a running bridge get no new calls",
-		Long: `drain has SERVER get no new calls until 'mcp-bridge resume'. Running calls end as usual:
-with --wait, drain waits for them. Without SERVER, the bridge itself is drained: /readyz
-answers 503, so that a load balancer sends it no new clients, and who is there goes on.
+		Short: "Stop new calls to a server",
+		Long: `drain stops new calls to SERVER until 'mcp-bridge resume'. Active calls end as usual:
+with --wait, drain waits for them. Without SERVER, it drains the bridge: /readyz
+answers 503, so that a load balancer sends no new clients. Present clients stay.
 ` + drainHelp,
 		Example: `  mcp-bridge drain files --wait 5m
   mcp-bridge drain files --for 10m
@@ -72,8 +72,8 @@ answers 503, so that a load balancer sends it no new clients, and who is there g
 		},
 	}
 	d.add(cmd)
-	cmd.Flags().DurationVar(&long, "for", 0, "resume by itself after that time, at most 24h")
-	cmd.Flags().DurationVar(&wait, "wait", 0, "wait for the end of running calls, for that long; after that, the exit code is 4")
+	cmd.Flags().DurationVar(&long, "for", 0, "resume after this time, at most 24h")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "wait this long for active calls to end; exit code 4 if some are left")
 	return cmd
 }
 
@@ -81,9 +81,8 @@ func newResume(stdout io.Writer) *cobra.Command {
 	var d drainer
 	cmd := &cobra.Command{
 		Use:   "resume [URL] [SERVER]",
-		Short: "Have a server of a running bridge get calls again",
-		Long: `resume ends what 'mcp-bridge drain' has begun, of SERVER, or without it of the bridge
-itself.
+		Short: "Allow calls to a drained server again",
+		Long: `resume ends a drain of SERVER, or without SERVER that of the bridge.
 ` + drainHelp,
 		Example: `  mcp-bridge resume files
   mcp-bridge resume https://mcp.example.com --token-env OPS_KEY`,
@@ -113,7 +112,7 @@ type drainer struct {
 }
 
 func (d *drainer) add(cmd *cobra.Command) {
-	d.looker.add(cmd, "the key to show to the bridge", 5*time.Second)
+	d.looker.add(cmd, "your key of the bridge", 5*time.Second)
 	cmd.Args = cobra.MaximumNArgs(2)
 }
 

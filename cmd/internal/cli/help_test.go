@@ -16,8 +16,10 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 )
 
 // in runs a command line to its end, as the program would.
@@ -68,6 +70,61 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	all(newRoot(io.Discard, io.Discard))
+}
+
+// The help of every command fits into 80 columns, and has each flag in a group, with a type for people. The
+// help of the program has each command in a group.
+func TestHelpGroups(t *testing.T) {
+	unused := map[string]bool{}
+	for _, g := range flagGroups {
+		for entry := range strings.FieldsSeq(g.flags) {
+			unused[entry] = true
+		}
+	}
+	pflags := regexp.MustCompile(`(?m)^ +(-\w, )?--[\w-]+ (string|strings|stringArray|stringSlice|duration|u?int\d*s?|float\d*|count|value)\b`)
+	root := newRoot(io.Discard, io.Discard)
+	_, whole, _ := in(t, "--help")
+	grouped, _, _ := strings.Cut(whole, "\nOther commands:\n")
+	for _, c := range append(root.Commands(), root) {
+		c.InitDefaultHelpFlag()
+		_, text, _ := in(t, append(strings.Fields(c.CommandPath())[1:], "--help")...)
+		for line := range strings.Lines(text) {
+			if n := terminal.Columns(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%s --help has a line of %d columns: %s", c.CommandPath(), n, line)
+			}
+		}
+		if m := pflags.FindString(text); m != "" {
+			t.Errorf("%s --help has a type of the library: %s", c.CommandPath(), m)
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			begin := `(?m)^(  -\w, |      )--` + f.Name
+			bare, typed := regexp.MustCompile(begin+`(  |$)`), regexp.MustCompile(begin+` <[^<>]+>(  |$)`)
+			if kind := f.Value.Type(); (kind == "bool") != bare.MatchString(text) || (kind != "bool") != typed.MatchString(text) {
+				t.Errorf("%s --help shows no group and type of --%s: add it to flagGroups", c.CommandPath(), f.Name)
+			}
+			for entry := range unused {
+				if name, _, _ := strings.Cut(entry, "="); name == f.Name || name == c.Name()+"/"+f.Name {
+					delete(unused, entry)
+				}
+			}
+		})
+		if path := "\n  " + c.Name() + " "; c != root && c.Name() != "version" && strings.Count(grouped, path) != 1 {
+			t.Errorf("the help has %s in %d groups, want 1", c.Name(), strings.Count(grouped, path))
+		}
+	}
+	for entry := range unused {
+		t.Errorf("no command has the flag %s of flagGroups", entry)
+	}
+	for _, want := range []string{"  mcp-bridge URL ", "  mcp-bridge -- ", "\nServe:\n  run  ", "\nSign in:\n  login  ", "\n  completion  ", "\n  help  ", "\n  version  "} {
+		if !strings.Contains(whole, want) {
+			t.Errorf("the help lacks %q:\n%s", want, whole)
+		}
+	}
+	for title, flag := range map[string]string{"Listen": "-l, --listen <address>", "Server process": "    --env <NAME=VALUE>", "Remote server": "-H, --header <header>", "Sign-in": "    --client-id <id>", "REST API": "    --base-url <url>", "Protocol": "    --era <era>", "Other": "    --name <name>"} {
+		if _, text, _ := in(t, "run", "--help"); !strings.Contains(text, "\n"+title+":\n  "+flag) {
+			t.Errorf("run --help lacks the group %s with %s:\n%s", title, flag, text)
+		}
+	}
 }
 
 // The flags in the examples exist: each line is parsed, nothing is run.
@@ -139,8 +196,8 @@ func TestMistakes(t *testing.T) {
 		{"a folder with a space", []string{"run", "./my folder/" + missingProgram}, "correct its path"},
 		{"a path that does not exist", []string{"run", "./" + missingProgram}, "correct its path; for a program in PATH write the name alone"},
 		{"a document that does not exist", []string{"run", "./missing.yaml"}, "correct the path of the OpenAPI document"},
-		{"a web page", []string{"run", file(t, "docs.html", "<!doctype html>")}, "docs.html is no program, and no OpenAPI document"},
-		{"a web page for its tools", []string{"tools", file(t, "docs.yaml", "<!doctype html>")}, "docs.yaml is no OpenAPI document: that has openapi, swagger or paths at its top"},
+		{"a web page", []string{"run", file(t, "docs.html", "<!doctype html>")}, "docs.html is neither a program nor an OpenAPI document"},
+		{"a web page for its tools", []string{"tools", file(t, "docs.yaml", "<!doctype html>")}, "docs.yaml is not an OpenAPI document: that has openapi, swagger or paths at its top"},
 		{"an API without an address", []string{"run", homeless}, homeless + `", which does not say where the API is (servers): pass --base-url URL`},
 		{"one in a file", []string{"check", file(t, "bridge.yaml", "servers:\n  a:\n    rest: { openapi: "+homeless+" }\n")}, `bridge.yaml:3: server "a": rest: openapi is "` + homeless + `", which does not say where the API is (servers): add base_url: URL`},
 		{"a web page in a file", []string{"check", file(t, "bridge.yaml", "servers: { a: { rest: { openapi: "+file(t, "docs.html", "<!doctype html>")+" } } }")}, "is HTML or XML, not an OpenAPI document"},
@@ -161,7 +218,7 @@ func TestMistakes(t *testing.T) {
 		{"its better form", []string{"run", "--name", "Files_Server", "--", "cat"}, `: write "files-server"`},
 		{"a transport of mcp-remote's", []string{"run", "--transport", "http-first", "https://example.com/mcp"}, `--transport is "http-first": leave it out`},
 		{"a folder that is not there", []string{"run", "--cwd", missing, "--", "cat"}, `--cwd is "` + missing + `": `},
-		{"a file as a folder", []string{"run", "--cwd", file(t, "f", ""), "--", "cat"}, ": is no folder"},
+		{"a file as a folder", []string{"run", "--cwd", file(t, "f", ""), "--", "cat"}, ": is not a folder"},
 		{"a folder of the home folder", []string{"tools", "--cwd", "~/x", "--", "cat"}, `--cwd is "~/x", which no shell has expanded: write $HOME`},
 		{"a program of the home folder", []string{"run", "--", "~/bin/x"}, `the program is "~/bin/x", which no shell has expanded: write $HOME`},
 		{"no bridge.yaml for a bridge", []string{"status"}, "there is no bridge.yaml that says where the bridge is: name its address, as in 'mcp-bridge status http://127.0.0.1:8808', or its file with -c"},

@@ -26,7 +26,7 @@ func newImport(stdout, stderr io.Writer) *cobra.Command {
 	var force, merge bool
 	cmd := &cobra.Command{
 		Use:   "import [FILE | CLIENT | -]",
-		Short: "Make a configuration file out of that of another program",
+		Short: "Convert another client's file",
 		Long: `import reads the MCP servers of another program's file and writes them as a
 configuration of mcp-bridge: of Claude, Cursor, VS Code, Windsurf, Zed, Cline, Roo,
 Gemini, Codex, Goose, opencode, Crush, Continue, mcpo, TBXark's mcp-proxy,
@@ -129,12 +129,12 @@ variables to set. What restricts clients is taken over, or the server is left ou
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&out, "output", "o", "", "file to write; without it, standard output")
+	f.StringVarP(&out, "output", "o", "", "file to write (default: standard output)")
 	f.BoolVar(&force, "force", false, "overwrite the file")
-	f.BoolVar(&merge, "merge", false, "add the servers to the file of --output, whose other lines stay as they are")
-	f.StringVar(&env, "env-file", "", "new file for the variables to set, with the secrets; only its owner can read it")
+	f.BoolVar(&merge, "merge", false, "add the servers to the file of --output")
+	f.StringVar(&env, "env-file", "", "write the secrets into this new file, as variables to set")
 	f.StringArrayVar(&im.Only, "only", nil, "import this server only (repeatable)")
-	f.StringVar(&secrets, "secrets", "variables", "variables: ${NAME} in place of secrets; inline: copy them into the new file")
+	f.StringVar(&secrets, "secrets", "variables", "variables writes ${NAME} in place of secrets; inline copies them")
 	return cmd
 }
 
@@ -159,7 +159,7 @@ func add(im *imports.Import, from string, stdin io.Reader) error {
 			for _, c := range clients {
 				names = append(names, c.Name)
 			}
-			return exit.Usagef("%q is no file and no client that is known: %s", from, similar.Hint(from, names, ""))
+			return exit.Usagef("unknown file or client %q: %s", from, similar.Hint(from, names, ""))
 		}
 		if paths = clients[i].Files; len(paths) == 0 {
 			return exit.Usagef("there is no file of %s on this machine: name its file", from)

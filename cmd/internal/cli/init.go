@@ -51,7 +51,7 @@ func newInit(stdout io.Writer) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "init [-- COMMAND [ARGS...] | URL]",
-		Short: "Write a small configuration file to begin with",
+		Short: "Create bridge.yaml",
 		Long: `init writes bridge.yaml, with comments, and one server: COMMAND, the remote server
 at URL, or an example. It asks nothing, and overwrites nothing without --force.`,
 		Example: `  mcp-bridge init
@@ -97,7 +97,7 @@ at URL, or an example. It asks nothing, and overwrites nothing without --force.`
 func newSchema(stdout io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
-		Short: "Print the JSON schema of configuration files, for editors",
+		Short: "Print the JSON schema of configuration files",
 		Long: `schema prints the JSON schema of configuration files. Editors complete and check
 keys with it if it is named in the first line of the file:
 
@@ -115,7 +115,7 @@ keys with it if it is named in the first line of the file:
 // if that fails, the old file stays.
 func writeNew(name string, text []byte, force bool) error {
 	if info, missing := os.Stat(name); missing == nil && !info.Mode().IsRegular() {
-		return exit.Usagef("%s is no regular file: name another one with -o", name)
+		return exit.Usagef("%s is not a regular file: name another one with -o", name)
 	}
 	if force {
 		return files.Write(name, text)

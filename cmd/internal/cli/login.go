@@ -134,7 +134,7 @@ func newLogin(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	var device bool
 	cmd := &cobra.Command{
 		Use:   "login [flags] URL|SERVER",
-		Short: "Sign in at a server, in a browser",
+		Short: "Sign in to a server, in a browser",
 		Long: `login signs in at an MCP server that wants a token (OAuth 2.1). It opens the sign-in
 page in a browser, and keeps the tokens for you. connect, run, serve and the other
 commands then use them, and renew them when needed. SERVER is the name of a server in
@@ -153,7 +153,7 @@ MCP_BRIDGE_LOGINS=keychain fails without a keychain.`,
   mcp-bridge login notes -c bridge.yaml
   mcp-bridge login https://tools.example.com/mcp --scope read --scope write
   mcp-bridge login https://tools.example.com/mcp --device
-  mcp-bridge login https://tools.example.com/mcp --client-id my-client --callback http://localhost:7777/callback`,
+  mcp-bridge login https://tools.example.com/mcp --client-id my-client`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return exit.Usagef("name the URL of a server, or a server of the file: mcp-bridge login https://tools.example.com/mcp")
@@ -213,7 +213,7 @@ MCP_BRIDGE_LOGINS=keychain fails without a keychain.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
-	cmd.Flags().BoolVar(&device, "device", false, "sign in on any device: open an address there, and enter a code")
+	cmd.Flags().BoolVar(&device, "device", false, "sign in on any device: open an address there and enter a code")
 	f.AddAlways(cmd.Flags())
 	return cmd
 }
@@ -290,7 +290,7 @@ func newLogout(stdout, stderr io.Writer) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "logout [flags] [URL|SERVER]",
-		Short: "Forget a sign-in",
+		Short: "Sign out of a server",
 		Long: `logout removes the tokens that 'mcp-bridge login' has kept for a server, and asks the
 authorization server to revoke them, if it supports that. It also forgets a sign-in
 that has begun. With --all it also removes the key from the keychain.`,
@@ -376,7 +376,7 @@ func newLogins(stdout, stderr io.Writer) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "logins [flags] [URL|SERVER]",
-		Short: "Show where you are signed in",
+		Short: "List your sign-ins",
 		Long: `logins shows the sign-ins that 'mcp-bridge login' has kept: for which server, at
 which authorization server, as which client, with which scopes, and until when. It
 shows no token, and asks nobody.`,

@@ -59,14 +59,14 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	var showVersion bool
 	root := &cobra.Command{
 		Use:   "mcp-bridge",
-		Short: "Lets any MCP client talk to any MCP server",
-		Long: `mcp-bridge connects any MCP client with any MCP server.
+		Short: "Connect any MCP client to any MCP server",
+		Long: `mcp-bridge connects any MCP client to any MCP server.
 
 run and serve offer stdio servers, remote servers and REST APIs over HTTP, to many
 clients at once: Streamable HTTP at /mcp, HTTP+SSE at /sse for older clients.
 connect is the other way round: a stdio server in front of any other server.
 
-Without a command, 'mcp-bridge URL' and 'mcp-bridge -- COMMAND' mean run.`,
+'mcp-bridge COMMAND --help' shows the flags of a command, with examples.`,
 		Example: `  mcp-bridge run -- npx -y @modelcontextprotocol/server-everything
   mcp-bridge run https://tools.example.com/mcp
   mcp-bridge connect https://tools.example.com/mcp
@@ -85,12 +85,18 @@ Without a command, 'mcp-bridge URL' and 'mcp-bridge -- COMMAND' mean run.`,
 	}
 	root.Flags().SetInterspersed(false) // flags after a program belong to the program
 	root.SetFlagErrorFunc(flags.Explain)
-	// cobra's version template would make the linker keep all methods: 34 MB instead of 24.
+	// cobra's version needs its templates: see addCommands.
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
 	var l flags.Log
 	l.Add(root)
-	root.AddCommand(newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr), newCheck(stdout), newReload(stdout, stderr), newInit(stdout), newImport(stdout, stderr), newSchema(stdout), newStatus(stdout), newTop(stdout), newSessions(stdout), newDrain(stdout), newResume(stdout), newLogin(&l, stdout, stderr), newLogout(stdout, stderr), newLogins(stdout, stderr), newWhoami(stdout), newVersion(stdout))
-	root.AddCommand(inspect.Commands(inspect.Options{Log: &l, Stdout: stdout, Stderr: stderr})...)
+	addCommands(root, []commandGroup{
+		{"Serve", []*cobra.Command{newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr)}},
+		{"Try", inspect.Commands(inspect.Options{Log: &l, Stdout: stdout, Stderr: stderr})},
+		{"Configure", []*cobra.Command{newInit(stdout), newImport(stdout, stderr), newCheck(stdout), newSchema(stdout)}},
+		{"Operate", []*cobra.Command{newStatus(stdout), newTop(stdout), newSessions(stdout), newReload(stdout, stderr), newDrain(stdout), newResume(stdout), newWhoami(stdout)}},
+		{"Sign in", []*cobra.Command{newLogin(&l, stdout, stderr), newLogins(stdout, stderr), newLogout(stdout, stderr)}},
+	})
+	root.AddCommand(newVersion(stdout))
 	addManual(root)
 	flags.Complete(root)
 	root.CompletionOptions.HiddenDefaultCmd = true

@@ -29,7 +29,7 @@ func newReload(stdout, stderr io.Writer) *cobra.Command {
 	var o operator
 	cmd := &cobra.Command{
 		Use:   "reload [URL]",
-		Short: "Make a running bridge read its configuration file again",
+		Short: "Reload the configuration of a running bridge",
 		Long: `reload makes the bridge at URL read its file again, and prints each change with the
 time from which it counts:
 
@@ -80,10 +80,10 @@ the key of a caller in admin is needed: see --token-env.`,
 			return printChanges(stdout, out, "nothing has changed")
 		},
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file, of which the address is taken without URL")
-	cmd.Flags().BoolVar(&check, "check", false, "only print what would change")
+	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file of the bridge")
+	cmd.Flags().BoolVar(&check, "check", false, "print what would change, and change nothing")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as one JSON document")
-	o.add(cmd.Flags(), "")
+	o.add(cmd.Flags())
 	return cmd
 }
 
@@ -107,10 +107,10 @@ type operator struct {
 	own              *asked // the bridge that serves a configuration on this machine; nil for another
 }
 
-// add adds the flags. The text when ends their descriptions.
-func (o *operator) add(f *pflag.FlagSet, when string) {
-	f.StringVar(&o.tokenEnv, "token-env", "", when+"NAME of a variable with the key to show to the bridge")
-	f.StringVar(&o.caFile, "ca-file", "", when+"file of PEM certificates that may sign the bridge's, beside those that the system trusts")
+// add adds the flags.
+func (o *operator) add(f *pflag.FlagSet) {
+	f.StringVar(&o.tokenEnv, "token-env", "", "variable with your key of the bridge")
+	f.StringVar(&o.caFile, "ca-file", "", "certificates (PEM) to trust as the bridge's issuer, besides the system's")
 }
 
 // reloadPath is the path of a reload, below the base path.

@@ -33,7 +33,7 @@ func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "run [flags] (-- COMMAND [ARGS...] | URL | OPENAPI)",
 		SuggestFor: []string{"proxy", "start"},
-		Short:      "Put one server on HTTP, without a configuration file",
+		Short:      "Serve one server over HTTP",
 		Long: `run serves one MCP server at /mcp (Streamable HTTP) and /sse (HTTP+SSE). Ctrl-C
 or SIGTERM stops it when running calls have ended; the second one, at once. At its
 start it uses the server once, and logs how many tools that has, or why it fails.
@@ -61,8 +61,8 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
   mcp-bridge run --env GITHUB_TOKEN --env LOG=debug -- ./my-server --verbose
   mcp-bridge run https://tools.example.com/mcp
   mcp-bridge run ./openapi.yaml
-  mcp-bridge run --base-url https://api.example.com/v1 --header 'X-Api-Key: ${KEY}' ./openapi.yaml
-  mcp-bridge run --header 'Authorization: Bearer ${TOKEN}' --transport sse https://tools.example.com/events`,
+  mcp-bridge run ./openapi.yaml --header 'X-Api-Key: ${KEY}'
+  mcp-bridge run https://tools.example.com/events --transport sse`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return exit.Usagef("name the program to run, behind --, or the URL of a server: mcp-bridge run -- npx -y @modelcontextprotocol/server-everything")
@@ -160,11 +160,11 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // arguments after COMMAND belong to COMMAND; see ahead
-	listen.Add(f, "instead of "+c.Listen)
-	f.StringVar(&name, "name", "", "name of the server, in the log and in the client's configuration; by default made from COMMAND or URL")
-	f.StringVar(&share, "share", config.ShareSession, "who uses one process or connection together: session, principal, call or all")
+	listen.Add(f, "default "+c.Listen)
+	f.StringVar(&name, "name", "", "name of the server (default: made from COMMAND or URL)")
+	f.StringVar(&share, "share", config.ShareSession, "what shares a process or connection: session, principal, call or all")
 	program.Add(f)
-	f.StringVar(&tokenEnv, "token-env", "", "NAME of a variable with the key that clients have to show, of 16 characters or more")
+	f.StringVar(&tokenEnv, "token-env", "", "variable with the key that clients must send (16 characters or more)")
 	addInsecureFlag(f, &insecure)
 	addJSONFlag(f, &asJSON)
 	remote.Add(f)
@@ -172,11 +172,11 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 	document.Add(f)
 	flags.AddEra(f, &era)
 	addOfferFlag(f, &offer)
-	f.BoolVar(&restart, "restart", true, "go on with a fresh process or connection when one is lost; false ends the session instead")
+	f.BoolVar(&restart, "restart", true, "replace a lost process or connection; false ends the session")
 	limits.Add(f)
-	f.StringSliceVar(&c.AllowedOrigins, "allow-origin", nil, "browser origin that may call, such as https://app.example.com (repeatable)")
-	f.StringVar(&c.Console, "console", "", "on, off, or payloads: the page for operators at /ui; it is on unless there is --token-env, or other machines are served")
-	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "host under which the bridge may be called, beside loopback names (repeatable)")
+	f.StringSliceVar(&c.AllowedOrigins, "allow-origin", nil, "allow web pages of this origin, such as https://app.example.com (repeatable)")
+	f.StringVar(&c.Console, "console", "", "page for operators at /ui: on, off or payloads (default: on, unless there is --token-env or other machines are served)")
+	f.StringSliceVar(&c.AllowedHosts, "allow-host", nil, "accept requests to this host, besides loopback names (repeatable)")
 	return cmd
 }
 
@@ -237,7 +237,7 @@ func tokenRule(name string, env func(string) (string, bool)) ([]config.Access, e
 
 // addOfferFlag adds the flag about the revisions that clients of such a server can use.
 func addOfferFlag(f *pflag.FlagSet, offer *string) {
-	f.StringVar(offer, "offer", config.OfferAll, "revisions for clients: all, or legacy (to 2025-11-25), for clients that lose functions with newer ones")
+	f.StringVar(offer, "offer", config.OfferAll, "revisions for clients: all, or legacy (to 2025-11-25)")
 }
 
 // hinting returns a logger that adds a hint to errors about headers: the option of the command line that

@@ -44,5 +44,5 @@ func noProgram(path, cwd string) error {
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 != 0 && runtime.GOOS != "windows" {
 		return nil
 	}
-	return exit.Usagef("%s is no program, and no OpenAPI document: that has openapi, swagger or paths at its top. A configuration file is served with 'mcp-bridge serve -c FILE'", path)
+	return exit.Usagef("%s is neither a program nor an OpenAPI document, which has openapi, swagger or paths at its top. Serve a configuration file with 'mcp-bridge serve -c FILE'", path)
 }

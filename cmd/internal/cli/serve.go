@@ -38,7 +38,7 @@ func newServe(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "serve [FILE]",
 		SuggestFor: []string{"start", "up"},
-		Short:      "Serve everything in a configuration file",
+		Short:      "Serve all servers of a file",
 		Long: `serve serves the servers of a configuration file: each at /NAME/mcp and
 /NAME/sse, and all of them as one at /mcp and /sse. Ctrl-C or SIGTERM stops it.
 
@@ -86,7 +86,7 @@ default is bridge.yaml.`,
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
 	addInsecureFlag(cmd.Flags(), &insecure)
-	listen.Add(cmd.Flags(), "instead of the file's")
+	listen.Add(cmd.Flags(), "default: that of the file")
 	addJSONFlag(cmd.Flags(), &asJSON)
 	return cmd
 }
@@ -98,7 +98,7 @@ func newCheck(stdout io.Writer) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check [FILE] [--tools NAME]",
-		Short: "Read a configuration file and report every fault",
+		Short: "Validate a configuration file",
 		Long: `check reports every fault of a configuration file, with its line. It refuses what
 serve refuses, such as an address beyond loopback without access rules or --insecure.
 It connects to nothing and starts nothing, unless a flag says so.
@@ -179,12 +179,12 @@ be for.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
-	cmd.Flags().StringVar(&against, "against", "", "URL of a bridge that serves the file: print what would change there")
-	operator.add(cmd.Flags(), "with --against, ")
+	cmd.Flags().StringVar(&against, "against", "", "print what the file would change at the bridge at this URL")
+	operator.add(cmd.Flags())
 	addInsecureFlag(cmd.Flags(), &insecure)
-	cmd.Flags().BoolVar(&asks, "online", false, "ask the issuers of tokens for their metadata and keys")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was found as one JSON document")
-	cmd.Flags().StringVar(&tools, "tools", "", "explain the tools of HTTP APIs with this name, operation or key under tools; * stands for any text")
+	cmd.Flags().BoolVar(&asks, "online", false, "request metadata and keys of the issuers of tokens")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as one JSON document")
+	cmd.Flags().StringVar(&tools, "tools", "", "explain the tools of REST APIs with this name, operation or key under tools; * stands for any text")
 	return cmd
 }
 
@@ -437,7 +437,7 @@ func begun(ctx context.Context, s *server.Server, m *manager) bool {
 
 // addInsecureFlag adds --insecure.
 func addInsecureFlag(f *pflag.FlagSet, insecure *bool) {
-	f.BoolVar(insecure, "insecure", false, "serve beyond loopback without access rules: everybody who reaches the address can use every server")
+	f.BoolVar(insecure, "insecure", false, "serve other machines without access rules: anyone can use every server")
 }
 
 // refuseOpen refuses to listen beyond loopback without access rules, unless insecure is set.
@@ -452,7 +452,7 @@ func refuseOpen(c *config.Config, insecure bool, rules string) error {
 
 // addJSONFlag adds --json, for scripts that start the bridge.
 func addJSONFlag(f *pflag.FlagSet, asJSON *bool) {
-	f.BoolVar(asJSON, "json", false, "print the addresses as one line of JSON, once they can be used, instead of text for people")
+	f.BoolVar(asJSON, "json", false, "print the addresses as one line of JSON when they can be used")
 }
 
 // urlOf returns the URL for programs on this machine of a bridge that listens at at.

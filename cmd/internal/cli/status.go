@@ -45,7 +45,7 @@ func newStatus(stdout io.Writer) *cobra.Command {
 	var health bool
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
-		Short: "Show the state of a running bridge and its servers",
+		Short: "Show the state of a running bridge",
 		Long: `status prints a table of a running bridge and its servers, with their state and last
 error. URL is the address of the bridge, such as http://127.0.0.1:8808. Without it,
 the configuration file says where the bridge is. The exit code is 0 if the bridge is
@@ -68,8 +68,8 @@ for containers that have no curl.`,
 			return l.show(cmd.Context(), stdout)
 		},
 	}
-	l.add(cmd, "a key of the bridge, which shows more", 5*time.Second)
-	cmd.Flags().BoolVar(&health, "health", false, "check that the bridge answers, and print nothing")
+	l.add(cmd, "your key of the bridge, which shows more", 5*time.Second)
+	cmd.Flags().BoolVar(&health, "health", false, "only check that the bridge answers")
 	return cmd
 }
 
@@ -221,9 +221,9 @@ type looker struct {
 // add adds the flags to a command. what describes the value of --token-env.
 func (l *looker) add(cmd *cobra.Command, what string, timeout time.Duration) {
 	f := cmd.Flags()
-	f.StringVarP(&l.file, "config", "c", flags.DefaultFile, "configuration file of the bridge, which says where it listens")
-	f.StringVar(&l.tokenEnv, "token-env", "", "NAME of a variable with "+what)
-	f.DurationVar(&l.timeout, "timeout", timeout, "how long to wait for the answer")
+	f.StringVarP(&l.file, "config", "c", flags.DefaultFile, "configuration file of the bridge")
+	f.StringVar(&l.tokenEnv, "token-env", "", "variable with "+what)
+	f.DurationVar(&l.timeout, "timeout", timeout, "longest wait for the answer")
 	cmd.Args = cobra.MaximumNArgs(1)
 }
 
@@ -269,7 +269,7 @@ func newSessions(stdout io.Writer) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "sessions [URL]",
-		Short: "Show the sessions of a running bridge",
+		Short: "List the sessions of a running bridge",
 		Long: `sessions shows who has a session with the bridge at URL: the name of the client, since
 when, and how many of its calls run. Without URL, the configuration file says where
 the bridge is.
@@ -319,7 +319,7 @@ all sessions. With console: on, others see their own.`,
 			return err
 		},
 	}
-	l.add(cmd, "the key to show to the bridge", 5*time.Second)
+	l.add(cmd, "your key of the bridge", 5*time.Second)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as one JSON document")
 	return cmd
 }
@@ -374,7 +374,7 @@ func newTop(stdout io.Writer) *cobra.Command {
 	every := 2 * time.Second
 	cmd := &cobra.Command{
 		Use:   "top [URL]",
-		Short: "Show what a running bridge does, updated every two seconds",
+		Short: "Show a live view of servers and calls",
 		Long: `top shows the servers of the bridge at URL, the running calls and the last failures,
 every two seconds, until Ctrl-C. Without URL, the configuration file says where the
 bridge is.
@@ -422,9 +422,9 @@ all calls. With console: on, others see their own.`,
 			}
 		},
 	}
-	l.add(cmd, "the key to show to the bridge", 5*time.Second)
-	cmd.Flags().BoolVar(&once, "once", false, "show it once")
-	cmd.Flags().DurationVar(&every, "every", every, "how long to wait until it is shown again")
+	l.add(cmd, "your key of the bridge", 5*time.Second)
+	cmd.Flags().BoolVar(&once, "once", false, "print it once")
+	cmd.Flags().DurationVar(&every, "every", every, "time between updates")
 	return cmd
 }
 

@@ -23,7 +23,7 @@ func newWhoami(stdout io.Writer) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "whoami [URL]",
-		Short: "Show what a running bridge makes of a key or a token",
+		Short: "Show what a key may do",
 		Long: `whoami sends a key or a token to a running bridge, and prints who the caller is: the
 access rule, the user, the scopes, and the servers that it may use; or why the bridge
 refuses it.

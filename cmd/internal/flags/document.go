@@ -29,10 +29,10 @@ var DocumentNames = []string{"base-url", "mode", "expose", "read-only"}
 
 // Add adds the flags.
 func (d *Document) Add(f *pflag.FlagSet) {
-	f.StringVar(&d.BaseURL, "base-url", "", "where the API of an OpenAPI document is, instead of what the document says")
-	f.StringVar(&d.mode, "mode", rest.ModeAuto, "whether the operations of an OpenAPI document are tools, or are found by search: auto, tools or search")
-	f.StringArrayVar(&d.expose, "expose", nil, "rule that chooses operations of an OpenAPI document, such as 'tag pets' or 'not DELETE' (repeatable)")
-	f.BoolVar(&d.readOnly, "read-only", false, "leave out operations of an OpenAPI document that may change something")
+	f.StringVar(&d.BaseURL, "base-url", "", "address of the API (default: that in the document)")
+	f.StringVar(&d.mode, "mode", rest.ModeAuto, "offer operations as tools, or by search: tools, search or auto")
+	f.StringArrayVar(&d.expose, "expose", nil, "offer only operations that fit, such as 'tag pets' or 'not DELETE' (repeatable)")
+	f.BoolVar(&d.readOnly, "read-only", false, "leave out operations that may change something")
 }
 
 // Is reports whether an argument is the path or the URL of an OpenAPI document. A file's
@@ -49,7 +49,7 @@ func (d *Document) Is(ctx context.Context, command, location string) (bool, erro
 			return false, exit.With(exit.Server, fmt.Errorf("%s cannot be read: %w", (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), err))
 		}
 		if u, err := url.Parse(location); err == nil && kind != rest.DocumentKind && isDocument.MatchString(u.Path) {
-			return false, exit.Usagef("what is at %s is no OpenAPI document: that has openapi, swagger or paths at its top", (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
+			return false, exit.Usagef("what is at %s is not an OpenAPI document: that has openapi, swagger or paths at its top", (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
 		}
 		return kind == rest.DocumentKind, nil
 	}
@@ -65,9 +65,9 @@ func (d *Document) Is(ctx context.Context, command, location string) (bool, erro
 	case kind == rest.Configuration:
 		return false, exit.Usagef("%s is a configuration file: name one of its servers, as in 'mcp-bridge %s NAME -c %[1]s'", location, command)
 	case kind != rest.DocumentKind && command != "run" && isDocument.MatchString(location):
-		return false, exit.Usagef("%s is no OpenAPI document: that has openapi, swagger or paths at its top", location)
+		return false, exit.Usagef("%s is not an OpenAPI document: that has openapi, swagger or paths at its top", location)
 	case kind != rest.DocumentKind && d.BaseURL != "":
-		return false, exit.Usagef("--base-url is of use with an OpenAPI document only, and %s is none: it needs openapi, swagger or paths at its top", location)
+		return false, exit.Usagef("--base-url is of use with an OpenAPI document only, and %s is not one: it needs openapi, swagger or paths at its top", location)
 	}
 	return kind == rest.DocumentKind, nil
 }

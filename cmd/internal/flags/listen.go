@@ -15,11 +15,11 @@ type Listen struct {
 	Address, Host, Port string
 }
 
-// Add adds the flags. instead describes the settings that they replace.
-func (l *Listen) Add(f *pflag.FlagSet, instead string) {
-	f.StringVarP(&l.Address, "listen", "l", "", "address to serve on, "+instead+": PORT on this machine alone, HOST:PORT, or :PORT on every network; port 0 picks a free one")
-	f.StringVar(&l.Host, "host", "", "host of that address; 0.0.0.0 is for all networks")
-	f.StringVar(&l.Port, "port", "", "port of that address; 0 picks a free one")
+// Add adds the flags. byDefault names the address without them.
+func (l *Listen) Add(f *pflag.FlagSet, byDefault string) {
+	f.StringVarP(&l.Address, "listen", "l", "", "address to listen on: PORT, HOST:PORT, or :PORT for all networks ("+byDefault+")")
+	f.StringVar(&l.Host, "host", "", "host to listen on; 0.0.0.0 for all networks")
+	f.StringVar(&l.Port, "port", "", "port to listen on; 0 picks a free one")
 }
 
 // Given returns the set flags as text; empty for none.

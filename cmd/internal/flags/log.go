@@ -38,8 +38,8 @@ func (l *Log) Over(level string) (counts, flag string) {
 
 // Add adds the flags to a command and to those below it.
 func (l *Log) Add(c *cobra.Command) {
-	c.PersistentFlags().StringVar(&l.Level, "log-level", "info", "debug, info, warn or error")
-	c.PersistentFlags().StringVar(&l.Format, "log-format", "auto", "text (key=value), json, or auto: for people on a terminal, and json otherwise")
+	c.PersistentFlags().StringVar(&l.Level, "log-level", "info", "least level to log: debug, info, warn or error")
+	c.PersistentFlags().StringVar(&l.Format, "log-format", "auto", "form of the log: text, json, or auto (json unless on a terminal)")
 	l.given = func() bool { return c.PersistentFlags().Changed("log-level") }
 }
 

@@ -31,9 +31,9 @@ type Program struct {
 
 // Add adds the flags.
 func (p *Program) Add(f *pflag.FlagSet) {
-	f.StringArrayVar(&p.Env, "env", nil, "NAME=VALUE for COMMAND, or NAME or a pattern such as 'AWS_*' to pass variables on from here (repeatable)")
-	f.BoolVar(&p.EnvAll, "env-all", false, "pass the whole environment on to COMMAND, with all the secrets in it")
-	f.StringVar(&p.Cwd, "cwd", "", "working directory of COMMAND")
+	f.StringArrayVar(&p.Env, "env", nil, "variable for COMMAND; NAME alone or a pattern such as 'AWS_*' passes yours on (repeatable)")
+	f.BoolVar(&p.EnvAll, "env-all", false, "pass all your variables on to COMMAND, with all secrets")
+	f.StringVar(&p.Cwd, "cwd", "", "working folder of COMMAND")
 }
 
 // Server returns the configuration of a program with its arguments.
@@ -72,7 +72,7 @@ func (p *Program) Find(s *config.Server) error {
 		if info, err := os.Stat(p.Cwd); err != nil {
 			return exit.Usagef("--cwd is %q: %w", p.Cwd, unpathed(err))
 		} else if !info.IsDir() {
-			return exit.Usagef("--cwd is %q: is no folder", p.Cwd)
+			return exit.Usagef("--cwd is %q: is not a folder", p.Cwd)
 		}
 	}
 	find := func(command string) error {
@@ -167,8 +167,8 @@ type Remote struct {
 
 // Add adds the flags.
 func (r *Remote) Add(f *pflag.FlagSet) {
-	f.StringArrayVarP(&r.Headers, "header", "H", nil, "'NAME: VALUE' to send to URL; ${NAME} is taken from the environment (repeatable)")
-	f.StringVar(&r.Transport, "transport", remote.TransportAuto, "transport of URL: streamable, sse, or auto, which detects it")
+	f.StringArrayVarP(&r.Headers, "header", "H", nil, "header to send, 'NAME: VALUE'; ${NAME} is that variable's value (repeatable)")
+	f.StringVar(&r.Transport, "transport", remote.TransportAuto, "transport of the server: streamable, sse or auto")
 }
 
 // Config returns a configuration with the server at a URL.
@@ -195,7 +195,7 @@ type Limits struct{ timeout, handshake time.Duration }
 
 // Add adds the flags.
 func (l *Limits) Add(f *pflag.FlagSet) {
-	f.DurationVar(&l.timeout, "timeout", config.DefaultServer("x", "").Timeout, "how long a call may be silent, such as 30s; progress resets it")
+	f.DurationVar(&l.timeout, "timeout", config.DefaultServer("x", "").Timeout, "longest silence during a call; progress resets it")
 	AddHandshake(f, &l.handshake)
 }
 
@@ -211,7 +211,7 @@ func (l *Limits) Over(f *pflag.FlagSet, s *config.Server) {
 
 // AddHandshake adds the flag about the start of a server.
 func AddHandshake(f *pflag.FlagSet, limit *time.Duration) {
-	f.DurationVar(limit, "handshake-timeout", config.DefaultServer("x", "").HandshakeTimeout, "how long the server may take to start and answer the handshake, such as 5m for one that is installed first")
+	f.DurationVar(limit, "handshake-timeout", config.DefaultServer("x", "").HandshakeTimeout, "longest start of the server, with its handshake")
 }
 
 // IsURL reports whether an argument is a URL, not the name of a server or a program.
@@ -222,7 +222,7 @@ func IsURL(s string) bool {
 
 // AddEra adds --era, for a server that no file describes.
 func AddEra(f *pflag.FlagSet, era *string) {
-	f.StringVar(era, "era", config.EraAuto, "revisions to speak to the server: legacy (to 2025-11-25), modern (from 2026-07-28), or auto, which detects them")
+	f.StringVar(era, "era", config.EraAuto, "revisions of the server: legacy (to 2025-11-25), modern (from 2026-07-28) or auto")
 }
 
 // parse reads the --header flags. secrets are the values from the environment. Errors do not

@@ -26,19 +26,19 @@ var SignInNames = []string{"client-id", "client-secret-env", "client-metadata-ur
 // Add adds the flags, for a command that signs in when a server requires it.
 func (s *SignIn) Add(f *pflag.FlagSet) {
 	s.AddAlways(f)
-	f.BoolVar(&s.device, "device", false, "sign in on any device: open an address there, and enter a code")
-	f.BoolVar(&s.none, "no-login", false, "never sign in at URL, and do not use what 'mcp-bridge login' has kept")
+	f.BoolVar(&s.device, "device", false, "sign in on any device: open an address there and enter a code")
+	f.BoolVar(&s.none, "no-login", false, "never sign in, and use no login of 'mcp-bridge login'")
 }
 
 // AddAlways adds the flags, for a command that signs in.
 func (s *SignIn) AddAlways(f *pflag.FlagSet) {
-	f.StringVar(&s.clientID, "client-id", "", "name of the client that is registered for you at the authorization server of URL; otherwise the bridge registers itself")
-	f.StringVar(&s.secretEnv, "client-secret-env", "", "NAME of a variable with the secret of --client-id; it needs an --issuer")
-	f.StringVar(&s.document, "client-metadata-url", "", "URL of a client metadata document, for authorization servers that take one in place of a registration")
-	f.StringArrayVar(&s.scopes, "scope", nil, "scope to ask for, instead of those that the server names (repeatable)")
-	f.StringVar(&s.issuer, "issuer", "", "authorization server, instead of the one that the server names")
-	f.StringVar(&s.resource, "resource", "", "resource to ask a token for, instead of the one that the server names; off leaves it out")
-	f.StringVar(&s.callback, "callback", "", "address on this machine that the browser comes back to, such as http://localhost:7777/callback; otherwise any free port")
+	f.StringVar(&s.clientID, "client-id", "", "id of your client at the authorization server (default: the bridge registers itself)")
+	f.StringVar(&s.secretEnv, "client-secret-env", "", "variable with the secret of --client-id; needs --issuer")
+	f.StringVar(&s.document, "client-metadata-url", "", "client metadata document, if the authorization server accepts one as registration")
+	f.StringArrayVar(&s.scopes, "scope", nil, "scope to request (default: those that the server names; repeatable)")
+	f.StringVar(&s.issuer, "issuer", "", "authorization server (default: the one that the server names)")
+	f.StringVar(&s.resource, "resource", "", "resource to request a token for (default: the one that the server names); off sends none")
+	f.StringVar(&s.callback, "callback", "", "address on this machine to which the browser returns, such as http://localhost:7777/callback (default: any free port)")
 }
 
 // On enables signing in at the server of r, unless r has an Authorization header or the flags

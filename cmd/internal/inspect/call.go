@@ -53,18 +53,18 @@ if that is given. "expect" of a call says what its answer is to be; if one is
 another, the exit code is 1. So such a file is a test.
 ` + exitHelp,
 		Example: `  mcp-bridge call files read_file path=README.md
-  mcp-bridge call https://tools.example.com/mcp search query=bridge limit=5 --timeout 30s
+  mcp-bridge call https://tools.example.com/mcp search query=bridge limit=5
   mcp-bridge call pets get_pet id=7 --dry-run
   mcp-bridge call files write_file --json '{"path":"a.txt","content":"hello"}'
   mcp-bridge call --saved calls.json -c bridge.yaml
-  mcp-bridge call get-tiny-image --output-dir . -- npx -y @modelcontextprotocol/server-everything`,
+  mcp-bridge call get-tiny-image --output-dir . -- npx -y my-server`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&t.object, "json", "", "all arguments as one JSON object; @FILE reads a file, - reads stdin")
-	flags.BoolVar(&t.noCheck, "no-check", false, "call the tool even if it is not listed, or the arguments do not fit its schema")
+	flags.BoolVar(&t.noCheck, "no-check", false, "call the tool even if it is not listed or the arguments do not fit")
 	flags.StringVar(&t.dir, "output-dir", "", "folder for images, audio and other binary content")
-	flags.StringVar(&saved, "saved", "", "make the calls of this file, and compare their answers with what it expects")
-	flags.BoolVar(&dry, "dry-run", false, "print the HTTP request that the call would send, with secrets masked, and send nothing; for servers of the kind rest")
+	flags.StringVar(&saved, "saved", "", "make the calls of this file, and compare the answers")
+	flags.BoolVar(&dry, "dry-run", false, "print the HTTP request to a REST API, with secrets masked, and send nothing")
 	call := f.runE(action{
 		prepare: func(rest []string) error { return t.prepare(c, f, rest) },
 		do:      func(ctx context.Context, c *client) error { return c.call(ctx, &t) },

@@ -79,17 +79,17 @@ type clientFlags struct {
 
 func (c *clientFlags) add(one *cobra.Command) {
 	c.set, c.command = one.Flags(), one.Name()
-	c.set.StringVarP(&c.file, "config", "c", flags.DefaultFile, "configuration file in which TARGET is a server's name")
+	c.set.StringVarP(&c.file, "config", "c", flags.DefaultFile, "configuration file with the server TARGET")
 	c.remote.Add(c.set)
 	c.document.Add(c.set)
 	flags.AddEra(c.set, &c.era)
 	c.program.Add(c.set)
-	c.set.StringArrayVar(&c.roots, "root", nil, "folder to offer to the server as a root (repeatable)")
-	c.set.DurationVar(&c.timeout, "timeout", 300*time.Second, "how long the server may be silent, such as 30s; progress resets it")
+	c.set.StringArrayVar(&c.roots, "root", nil, "folder to offer as a root (repeatable)")
+	c.set.DurationVar(&c.timeout, "timeout", 300*time.Second, "longest silence of the server; progress resets it")
 	flags.AddHandshake(c.set, &c.handshake)
-	c.set.BoolVarP(&c.verbose, "verbose", "v", false, "show the log on stderr: the server's messages and what it writes to its stderr")
+	c.set.BoolVarP(&c.verbose, "verbose", "v", false, "show the log, with the server's messages and its stderr")
 	c.set.BoolVarP(&c.quiet, "quiet", "q", false, "show no progress")
-	c.set.BoolVar(&c.json, "json-output", false, "print one JSON document, the server's result or {\"error\":…}, and nothing else")
+	c.set.BoolVar(&c.json, "json-output", false, "print only the server's result, or {\"error\":…}, as JSON")
 }
 
 func (c *clientFlags) changed(name string) bool { return c.set.Changed(name) }

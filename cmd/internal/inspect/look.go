@@ -103,10 +103,10 @@ under the names that clients see at /mcp.
   mcp-bridge tools -c bridge.yaml
   mcp-bridge tools ./openapi.yaml --all
   mcp-bridge tools https://tools.example.com/mcp -H 'Authorization:${TOKEN}'
-  mcp-bridge tools --json-output -- npx -y @modelcontextprotocol/server-everything`,
+  mcp-bridge tools -- npx -y @modelcontextprotocol/server-everything`,
 	}
-	c.Flags().BoolVarP(&long, "long", "l", false, "show everything about each tool, with its arguments")
-	c.Flags().BoolVar(&f.all, "all", false, "list all operations of an HTTP API, also when they are found by search")
+	c.Flags().BoolVarP(&long, "long", "l", false, "show descriptions in full, with arguments")
+	c.Flags().BoolVar(&f.all, "all", false, "list all operations of the API, also those found by search only")
 	c.RunE = f.runE(action{
 		prepare: nothingMore(c, f, &long),
 		do: func(ctx context.Context, c *client) error {
@@ -245,9 +245,9 @@ key=@FILE is the text of a file.
 ` + exitHelp,
 		Example: `  mcp-bridge prompts https://tools.example.com/mcp
   mcp-bridge prompts files args-prompt city=Paris
-  mcp-bridge prompts args-prompt city=Paris -- npx -y @modelcontextprotocol/server-everything`,
+  mcp-bridge prompts args-prompt city=Paris -- npx -y my-server`,
 	}
-	c.Flags().BoolVarP(&long, "long", "l", false, "show everything about each prompt, with its arguments")
+	c.Flags().BoolVarP(&long, "long", "l", false, "show descriptions in full, with arguments")
 	c.RunE = f.runE(action{
 		prepare: func(rest []string) error {
 			if len(rest) == 0 {

@@ -30,7 +30,7 @@ are, except for binary content on a terminal.
   mcp-bridge resources files demo://resource/static/document/features.md
   mcp-bridge resources --long -- npx -y @modelcontextprotocol/server-everything`,
 	}
-	c.Flags().BoolVarP(&long, "long", "l", false, "show the description of each resource, too")
+	c.Flags().BoolVarP(&long, "long", "l", false, "show the descriptions, too")
 	c.RunE = f.runE(action{
 		prepare: func(rest []string) error {
 			switch {

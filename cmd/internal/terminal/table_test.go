@@ -1,6 +1,7 @@
 package terminal_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,24 @@ func TestCut(t *testing.T) {
 		got := terminal.Cut(test.in, test.width)
 		if got != test.want || terminal.Columns(got) > test.width {
 			t.Errorf("Cut(%q, %d) = %q, want %q", test.in, test.width, got, test.want)
+		}
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for _, test := range []struct {
+		in    string
+		width int
+		want  []string
+	}{
+		{"", 5, nil},
+		{"one two", 7, []string{"one two"}},
+		{"one  two\nthree", 8, []string{"one two", "three"}},
+		{"a longer word", 3, []string{"a", "longer", "word"}},
+		{"日本 語", 4, []string{"日本", "語"}},
+	} {
+		if got := terminal.Wrap(test.in, test.width); !slices.Equal(got, test.want) {
+			t.Errorf("Wrap(%q, %d) = %q, want %q", test.in, test.width, got, test.want)
 		}
 	}
 }

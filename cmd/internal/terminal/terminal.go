@@ -53,6 +53,27 @@ func column(r rune) int {
 	return 1
 }
 
+// Wrap breaks text between words into lines of at most width columns. A longer word has a line of its own.
+func Wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case Columns(line)+1+Columns(word) > width:
+			lines = append(lines, line)
+			line = word
+		default:
+			line += " " + word
+		}
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
 // Cut shortens s to width columns.
 func Cut(s string, width int) string {
 	if Columns(s) <= width {

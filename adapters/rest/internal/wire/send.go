@@ -204,7 +204,7 @@ func causeOf(ctx context.Context, err error) string {
 	case ctx.Err() != nil:
 		return "was not waited for"
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return "could not be reached: there is no server of its name"
+		return "could not be reached: host not found"
 	case errors.As(err, &dns):
 		return "could not be reached: its name could not be looked up"
 	case errors.Is(err, remote.ErrRefused):
