@@ -193,6 +193,7 @@ func TestMistakes(t *testing.T) {
 		{"one with flags behind it", []string{"run", "npx -y @modelcontextprotocol/server-filesystem", "--port", "9000"}, "write the command as words, not as one text: -- npx -y @modelcontextprotocol/server-filesystem …"},
 		{"one as a target", []string{"connect", "npx -y @modelcontextprotocol/server-filesystem ."}, "write a program as words, behind --: -- npx -y @modelcontextprotocol/server-filesystem ."},
 		{"one to look at", []string{"tools", "--", "npx -y @modelcontextprotocol/server-filesystem ."}, "write the command as words"},
+		{"a URL in the place of a program", []string{"call", "x", "--", "https://tools.example.com/mcp"}, "a program belongs behind --, a URL does not: leave -- out"},
 		{"a folder with a space", []string{"run", "./my folder/" + missingProgram}, "correct its path"},
 		{"a path that does not exist", []string{"run", "./" + missingProgram}, "correct its path; for a program in PATH write the name alone"},
 		{"a document that does not exist", []string{"run", "./missing.yaml"}, "correct the path of the OpenAPI document"},

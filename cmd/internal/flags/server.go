@@ -96,6 +96,9 @@ func (p *Program) Find(s *config.Server) error {
 		return exit.Usagef("there is no program %q in PATH: correct the name, install it, give its full path, or set another PATH with --env PATH=…", command)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
+		if strings.HasPrefix(command, "http://") || strings.HasPrefix(command, "https://") {
+			return exit.Usagef("a program belongs behind --, a URL does not: leave -- out")
+		}
 		if isDocument.MatchString(command) {
 			return exit.Usagef("there is no file %q: correct the path of the OpenAPI document", command)
 		}
