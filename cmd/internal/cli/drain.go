@@ -65,7 +65,7 @@ answers 503, so that a load balancer sends no new clients. Present clients stay.
 			if err != nil {
 				return err
 			}
-			if _, err = fmt.Fprintf(stdout, "%s gets no new calls; %s in flight, %d parked until the client answers\n", sanitize.Text(d.server), count(left.Calls, "call"), left.Parked); err == nil && wait > 0 && left.Calls+left.Parked > 0 {
+			if _, err = fmt.Fprintf(stdout, "%s gets no new calls; %s, %d parked until the client answers\n", sanitize.Text(d.server), count(left.Calls, "active call"), left.Parked); err == nil && wait > 0 && left.Calls+left.Parked > 0 {
 				err = exit.With(exit.Timeout, fmt.Errorf("not all calls ended within %v", wait))
 			}
 			return err

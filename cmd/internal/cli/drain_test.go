@@ -24,11 +24,11 @@ func TestDrainCommand(t *testing.T) {
 		stdout, stderr string
 		top            string // of which the first line has that afterwards
 	}{
-		{"drain one --token-env OPS_KEY -c " + config, 0, "one gets no new calls; 0 calls in flight, 0 parked until the client answers\n", "", "idle, drained"},
+		{"drain one --token-env OPS_KEY -c " + config, 0, "one gets no new calls; 0 active calls, 0 parked until the client answers\n", "", "one     draining"},
 		{"resume one --token-env OPS_KEY -c " + config, 0, "one gets calls again\n", "", ""},
-		{"drain " + at + " two --for 1h --wait 1m --token-env OPS_KEY", 0, "two gets no new calls", "", "idle, drained"},
+		{"drain " + at + " two --for 1h --wait 1m --token-env OPS_KEY", 0, "two gets no new calls", "", "two     draining"},
 		{"resume " + at + " two --token-env OPS_KEY", 0, "two gets calls again\n", "", ""},
-		{"drain " + at + " --token-env OPS_KEY", 0, "the bridge is drained: /readyz answers 503\n", "", "not ready"},
+		{"drain " + at + " --token-env OPS_KEY", 0, "the bridge is drained: /readyz answers 503\n", "", "The bridge is draining: "},
 		{"resume " + at + " --token-env OPS_KEY", 0, "the bridge is not drained any more\n", "", ""},
 		{"drain " + at + " one", 1, "", "--token-env", ""},
 		{"drain " + at + " one --token-env DEV_KEY", 1, "", "admin", ""},
@@ -45,7 +45,7 @@ func TestDrainCommand(t *testing.T) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", tc.args, code, stdout, stderr)
 		}
 		_, top, _ := in(t, "top", at, "--once", "--token-env", "OPS_KEY")
-		if is := strings.Contains(top, "drained"); tc.top != "" && !strings.Contains(top, tc.top) || tc.top == "" && is {
+		if is := strings.Contains(top, "draining"); tc.top != "" && !strings.Contains(top, tc.top) || tc.top == "" && is {
 			t.Errorf("%s: then top shows\n%s", tc.args, top)
 		}
 	}
@@ -63,9 +63,9 @@ func TestDrainWait(t *testing.T) {
 			}
 			fmt.Fprintf(w, `{"server":{"calls":%d,"parked_calls":%[1]d}}`, calls)
 		}))
-		wait, want, code := "1m", "0 calls in flight, 0 parked", 0
+		wait, want, code := "1m", "0 active calls, 0 parked", 0
 		if never {
-			wait, want, code = "10ms", "1 call in flight, 1 parked", exit.Timeout
+			wait, want, code = "10ms", "1 active call, 1 parked", exit.Timeout
 		}
 		got, stdout, stderr := in(t, "drain", s.URL, "one", "--wait", wait)
 		if got != code || !strings.Contains(stdout, want) || (stderr != "") != never || !never && asked.Load() != 4 {

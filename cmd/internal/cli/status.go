@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
@@ -42,14 +43,15 @@ const maxStatus = 16 << 20
 
 func newStatus(stdout io.Writer) *cobra.Command {
 	var l looker
-	var health bool
+	var health, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show the state of a running bridge",
-		Long: `status prints a table of a running bridge and its servers, with their state and last
-error. URL is the address of the bridge, such as http://127.0.0.1:8808. Without it,
-the configuration file says where the bridge is. The exit code is 0 if the bridge is
-ready, 1 if it is not, and 3 if it cannot be reached.
+		Long: `status says in a sentence how the bridge is, and prints a table of its servers, with
+their state and last error. URL is the address of the bridge, such as
+http://127.0.0.1:8808. Without it, the configuration file says where the bridge is.
+The exit code is 0 if the bridge is ready, 1 if it is not, and 3 if it cannot be
+reached.
 
 With --health it only checks that the bridge answers, and prints nothing. This is
 for containers that have no curl.`,
@@ -65,11 +67,12 @@ for containers that have no curl.`,
 			if health {
 				return l.health(cmd.Context())
 			}
-			return l.show(cmd.Context(), stdout)
+			return l.show(cmd.Context(), stdout, asJSON)
 		},
 	}
 	l.add(cmd, "your key of the bridge, which shows more", 5*time.Second)
 	cmd.Flags().BoolVar(&health, "health", false, "only check that the bridge answers")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the state as one JSON object")
 	return cmd
 }
 
@@ -138,12 +141,6 @@ func certificateOf(file string) ([]byte, error) {
 	return nil, exit.Usagef("tls: cert_file %s has no certificate", file)
 }
 
-// get requests a path.
-func (a *asked) get(ctx context.Context, path string) (status int, kind, body string, err error) {
-	status, kind, text, err := a.send(ctx, http.MethodGet, path, nil)
-	return status, kind, string(text), err
-}
-
 // send sends a request to a path, with body as JSON if it is not nil.
 func (a *asked) send(ctx context.Context, method, path string, body []byte) (status int, kind string, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
@@ -178,7 +175,7 @@ func (a *asked) send(ctx context.Context, method, path string, body []byte) (sta
 
 // health returns an error unless the bridge answers /healthz.
 func (a *asked) health(ctx context.Context) error {
-	status, _, _, err := a.get(ctx, "/healthz")
+	status, _, _, err := a.send(ctx, http.MethodGet, "/healthz", nil)
 	switch {
 	case err != nil:
 		return exit.With(exit.Failure, err) // health checks of containers use 0 and 1 only
@@ -189,21 +186,30 @@ func (a *asked) health(ctx context.Context) error {
 }
 
 // show prints the state of the bridge.
-func (a *asked) show(ctx context.Context, stdout io.Writer) error {
-	status, kind, body, err := a.get(ctx, "/readyz?format=text")
+func (a *asked) show(ctx context.Context, stdout io.Writer, asJSON bool) error {
+	status, kind, body, err := a.send(ctx, http.MethodGet, "/readyz?format=json", nil)
 	if err != nil {
 		return err
 	}
-	isText, isJSON := strings.HasPrefix(kind, "text/plain"), strings.HasPrefix(kind, "application/json")
-	switch {
-	case status != http.StatusOK && status != http.StatusServiceUnavailable || !isText && !isJSON:
+	if status != http.StatusOK && status != http.StatusServiceUnavailable || !strings.HasPrefix(kind, "application/json") {
 		return exit.With(exit.Server, fmt.Errorf("%s/readyz answers %d (%s): is this the address of a bridge?", a.url, status, kind))
-	case isJSON && status == http.StatusOK:
-		body = "ready\nThe bridge shows more to a caller with a key: --token-env NAME.\n"
-	case isJSON:
-		body = "not ready\nThe bridge says why to a caller with a key: --token-env NAME.\n"
 	}
-	if _, err := io.WriteString(stdout, sanitize.Text(body)); err != nil {
+	var s bridgeState
+	if err := json.Unmarshal(body, &s); err != nil {
+		return exit.With(exit.Server, fmt.Errorf("the answer of %s is not that of a bridge: %w", a.url, err))
+	}
+	is, width := terminal.Is(stdout)
+	text := s.status(time.Now(), screen{width: width, color: is && terminal.Colors()})
+	switch {
+	case asJSON:
+		text = string(sanitize.JSON(body)) + "\n"
+	case gjson.GetBytes(body, "servers").Exists():
+	case s.Ready:
+		text = "ready\nThe bridge shows more to a caller with a key: --token-env NAME.\n"
+	default:
+		text = "not ready\nThe bridge says why to a caller with a key: --token-env NAME.\n"
+	}
+	if _, err := io.WriteString(stdout, text); err != nil {
 		return err
 	}
 	if status != http.StatusOK {
@@ -327,147 +333,4 @@ all sessions. With console: on, others see their own.`,
 // age formats the time since at.
 func age(now, at time.Time) string {
 	return max(0, now.Sub(at)).Round(time.Second).String()
-}
-
-// topState is the state of the bridge that top shows.
-type topState struct {
-	Ready  bool
-	Reason string
-	Bridge struct {
-		Sessions, Calls int
-		Connections     int64
-	}
-	Process struct {
-		Memory uint64 `json:"memory_bytes"`
-		Calls  uint64 `json:"calls_total"`
-	}
-	Servers []struct {
-		Name, State, Reason, Transport, Revision string
-		Sessions, Calls, Queued, Connections     int
-		Breaker                                  string   `json:"circuit_breaker"`
-		P50                                      *float64 `json:"p50_ms"`
-		P95                                      *float64 `json:"p95_ms"`
-		RSS                                      int64    `json:"rss_bytes"`
-		CPU                                      int64    `json:"cpu_ms"`
-		Drained                                  *struct{ By string }
-	}
-}
-
-// topCalls are the calls that top shows.
-type topCalls struct {
-	Under    []topCall `json:"under_way"`
-	Failures []topCall
-}
-
-type topCall struct {
-	Server, Method, Name, Principal, Session, Outcome, Error string
-	Began                                                    time.Time
-	Took                                                     float64 `json:"took_ms"`
-}
-
-// mostShown limits the calls and the failures that top shows.
-const mostShown = 15
-
-func newTop(stdout io.Writer) *cobra.Command {
-	var l looker
-	var once bool
-	every := 2 * time.Second
-	cmd := &cobra.Command{
-		Use:   "top [URL]",
-		Short: "Show a live view of servers and calls",
-		Long: `top shows the servers of the bridge at URL, the running calls and the last failures,
-every two seconds, until Ctrl-C. Without URL, the configuration file says where the
-bridge is.
-
-With access rules, a key is needed: see --token-env. Callers in admin or viewers see
-all calls. With console: on, others see their own.`,
-		Example: `  mcp-bridge top
-  mcp-bridge top --once
-  mcp-bridge top https://mcp.example.com --token-env OPS_KEY`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if every < 100*time.Millisecond {
-				return exit.Usagef("--every is %v: must be at least 100ms", every)
-			}
-			if err := l.find(cmd, args); err != nil {
-				return err
-			}
-			is, width := terminal.Is(stdout)
-			var calls uint64
-			var at time.Time
-			for {
-				var s topState
-				var c topCalls
-				if _, err := l.look(cmd.Context(), "status?memory=true", &s); err != nil {
-					return err
-				}
-				if _, err := l.look(cmd.Context(), "calls?limit="+fmt.Sprint(mostShown), &c); err != nil {
-					return err
-				}
-				now, clear, rate := time.Now(), "", ""
-				if is && !once {
-					clear = "\x1b[H\x1b[2J"
-				}
-				if !at.IsZero() && s.Process.Calls >= calls {
-					rate = fmt.Sprintf(", %.1f calls/s", float64(s.Process.Calls-calls)/now.Sub(at).Seconds())
-				}
-				calls, at = s.Process.Calls, now
-				if _, err := io.WriteString(stdout, clear+s.text(&c, now, rate, width)); err != nil || once {
-					return err
-				}
-				select {
-				case <-cmd.Context().Done():
-					return nil
-				case <-time.After(every):
-				}
-			}
-		},
-	}
-	l.add(cmd, "your key of the bridge", 5*time.Second)
-	cmd.Flags().BoolVar(&once, "once", false, "print it once")
-	cmd.Flags().DurationVar(&every, "every", every, "time between updates")
-	return cmd
-}
-
-// text formats the output of top.
-func (t *topState) text(c *topCalls, now time.Time, rate string, width int) string {
-	out := "ready"
-	if !t.Ready {
-		out = "not ready: " + sanitize.Text(t.Reason)
-	}
-	out += fmt.Sprintf("; %s, %s, %s%s, %d MiB\n\n", count(t.Bridge.Sessions, "session"), count(t.Bridge.Calls, "call"), count(int(t.Bridge.Connections), "connection"), rate, t.Process.Memory>>20)
-	table := terminal.Table{Head: []string{"SERVER", "STATE", "TRANSPORT", "REVISION", "SESSIONS", "CALLS", "QUEUED", "P50", "P95", "CONNECTIONS", "MEMORY", "CPU", "BREAKER", "REASON"}}
-	for _, one := range t.Servers {
-		memory, cpu := "", ""
-		if one.RSS > 0 {
-			memory, cpu = fmt.Sprintf("%d MiB", one.RSS>>20), (time.Duration(one.CPU) * time.Millisecond).Round(100*time.Millisecond).String()
-		}
-		if one.Drained != nil {
-			one.State += ", drained"
-		}
-		table.Add(one.Name, one.State, one.Transport, one.Revision, fmt.Sprint(one.Sessions), fmt.Sprint(one.Calls), fmt.Sprint(one.Queued), millis(one.P50), millis(one.P95), fmt.Sprint(one.Connections), memory, cpu, one.Breaker, sanitize.Text(one.Reason))
-	}
-	out += table.Format("", width, nil)
-	if len(c.Under) > 0 {
-		out += "\nunder way:\n" + list(c.Under, func(one *topCall) string { return age(now, one.Began) }, width)
-	}
-	if len(c.Failures) > 0 {
-		out += "\nlast failures:\n" + list(c.Failures, func(one *topCall) string { return fmt.Sprintf("%.0f ms", one.Took) }, width)
-	}
-	return out
-}
-
-func millis(ms *float64) string {
-	if ms == nil {
-		return ""
-	}
-	return fmt.Sprintf("%.0f ms", *ms)
-}
-
-func list(all []topCall, took func(*topCall) string, width int) string {
-	t := terminal.Table{Head: []string{"BEGAN", "SERVER", "METHOD", "NAME", "CALLER", "SESSION", "TOOK", "OUTCOME", "ERROR"}}
-	for i := range all {
-		one := &all[i]
-		t.Add(one.Began.Local().Format(time.TimeOnly), sanitize.Text(one.Server), sanitize.Text(one.Method), sanitize.Text(one.Name), sanitize.Text(one.Principal), one.Session, took(one), one.Outcome, sanitize.Text(one.Error))
-	}
-	return t.Format("", width, nil)
 }

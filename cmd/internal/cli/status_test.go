@@ -69,7 +69,8 @@ func TestStatus(t *testing.T) {
 		code       int
 		stdout     string
 	}{
-		{"by the file", "listen: 127.0.0.1:%d\n", "", nil, 0, "ready\n"},
+		{"by the file", "listen: 127.0.0.1:%d\n", "", nil, 0, "The server is working\n0 sessions, 0 active calls, "},
+		{"as JSON", "listen: 127.0.0.1:%d\n", "", []string{"--json"}, 0, "\"ready\": true"},
 		{"by a URL", "listen: 127.0.0.1:%d\n", "http://|", nil, 0, "one"},
 		{"by the URL of an endpoint", "listen: 127.0.0.1:%d\nbase_path: /tools\n", "http://|/tools/mcp", nil, 0, "SERVER"},
 		{"below a path, by the file", "listen: 127.0.0.1:%d\nbase_path: /tools\n", "", nil, 0, "SERVER"},
@@ -107,10 +108,10 @@ func TestStatusBad(t *testing.T) {
 		return s.URL
 	}
 	unready := serve(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Path == "/readyz" {
 			w.WriteHeader(503)
-			fmt.Fprintln(w, "not ready: no server works\x1b[31m")
+			fmt.Fprintln(w, `{"ready":false,"reason":"no server works\u001b[31m","servers":[{"name":"one\u001b[31m","state":"idle"}]}`)
 		}
 	})
 	elsewhere := serve(func(w http.ResponseWriter, r *http.Request) {
@@ -123,7 +124,8 @@ func TestStatusBad(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		{[]string{unready}, 1, "not ready: no server works", ""},
+		{[]string{unready}, 1, "Not ready: no server works", ""},
+		{[]string{unready, "--json"}, 1, `"reason":"no server works`, ""},
 		{[]string{unready, "--health"}, 0, "", ""},
 		{[]string{nobody}, exit.Server, "", "does not answer"},
 		{[]string{nobody, "--health"}, 1, "", "does not answer"},

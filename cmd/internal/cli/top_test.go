@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 )
 
 // top and sessions show what is under way, to who may see it: by a URL and by the file, with
@@ -48,12 +51,13 @@ func TestTop(t *testing.T) {
 		stderr string
 	}{
 		{"by a URL", []string{"top", "http://" + a, "--once"}, 0, []string{"SERVER", "one", "last failures:", "initialize", "unavailable"}, ""},
-		{"by the file", []string{"top", "--once", "-c", open}, 0, []string{"not ready: no server works; 0 sessions"}, ""},
+		{"by the file", []string{"top", "--once", "-c", open}, 0, []string{"The server is failing: one\n0 sessions, 0 active calls"}, ""},
 		{"at an address of its own, by the file", []string{"top", "--once", "-c", apart}, 0, []string{"SERVER", "one"}, ""},
 		{"at an address of its own, which is not the clients'", []string{"top", "--once", "http://" + c}, 1, nil, "console_listen"},
 		{"not to be drained there", []string{"drain", "http://" + c}, 1, nil, "console_listen"},
 		{"to be drained by the file", []string{"drain", "-c", apart}, 0, []string{"the bridge is drained"}, ""},
 		{"the state is at the clients' address, too", []string{"status", "-c", apart}, 1, []string{"drained"}, ""},
+		{"as JSON", []string{"top", "http://" + a, "--once", "--json"}, 0, []string{`{"at":"`, `"status":{`, `"failures":[{`}, ""},
 		{"with a key", []string{"top", "--once", "-c", closed, "--token-env", "OPS_KEY"}, 0, []string{"last failures:", "ops"}, ""},
 		{"without a key", []string{"top", "--once", "-c", closed}, 1, nil, "--token-env"},
 		{"with a wrong key", []string{"top", "--once", "-c", closed, "--token-env", "WRONG_KEY"}, 1, nil, "--token-env"},
@@ -77,22 +81,127 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// What top shows of calls.
-func TestTopText(t *testing.T) {
-	var s topState
-	var c topCalls
-	for text, into := range map[string]any{
-		`{"ready":false,"reason":"no server works","bridge":{"sessions":2,"calls":1,"connections":3},"process":{"memory_bytes":65011712,"calls_total":9},"servers":[{"name":"one","state":"failing","reason":"it is \u202eaway","circuit_breaker":"open","p50_ms":8.2,"p95_ms":41.6,"rss_bytes":63963136,"cpu_ms":92340,"drained":{"by":"ops"}}]}`: &s,
-		`{"under_way":[{"server":"one","method":"tools/call","name":"x","principal":"dev","session":"1f0c9a7e","began":"2026-01-01T00:00:00Z"}],"failures":[{"server":"one","method":"tools/call","took_ms":12.4,"outcome":"lost","error":"gone"}]}`:                                                                                               &c,
-	} {
-		if err := json.Unmarshal([]byte(text), into); err != nil {
-			t.Fatal(err)
+// topFixture is what a bridge with three servers answers.
+var topFixture = map[string]string{
+	"status": `{"ready":true,"bridge":{"sessions":2,"calls":1,"connections":3},"process":{"memory_bytes":65011712},"servers":[
+		{"name":"files","state":"ready","calls":1,"queued":2,"p50_ms":8.2,"p95_ms":41.6,"rss_bytes":63963136,"cpu_ms":92340},
+		{"name":"notes","state":"idle","drained":{"by":"ops"}},
+		{"name":"tickets","state":"failing","reason":"it is \u202eaway","circuit_breaker":"open"}]}`,
+	"calls": `{"under_way":[{"server":"files","method":"tools/call","name":"read_file","principal":"dev","session":"1f0c9a7e","began":"2026-01-01T00:00:00Z"}],
+		"failures":[{"server":"tickets","method":"tools/call","took_ms":12.4,"outcome":"lost","error":"gone"}]}`,
+	"series": `{"step":5000,"to":1,"points":180,"total":{"calls":[90,0,0,0,0,0,45]},"servers":[{"server":"files","calls":[3,0,0,0,0,0,0,0,0,0,0,0,0,15,30],"errors":[2,1]},{"server":"notes"}],"marks":[]}`,
+}
+
+// fixedView is a view of answers.
+func fixedView(t *testing.T, answers map[string]string) *topView {
+	t.Helper()
+	v := &topView{At: time.Date(2026, 1, 1, 0, 1, 30, 0, time.UTC)}
+	for name, into := range map[string]any{"status": &v.state, "calls": &v.calls, "series": &v.series} {
+		if text := answers[name]; text != "" {
+			if err := json.Unmarshal([]byte(text), into); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	got := s.text(&c, c.Under[0].Began.Add(90e9), ", 1.5 calls/s", 0)
-	for _, want := range []string{"not ready: no server works; 2 sessions, 1 call, 3 connections, 1.5 calls/s, 62 MiB", `it is \u202eaway`, "open", "1m30s", "1f0c9a7e", "12 ms", "lost", "8 ms", "42 ms", "61 MiB", "1m32.3s", "failing, drained"} {
+	return v
+}
+
+// What top shows: the failing servers first, and of an older bridge without series all but the numbers of calls.
+func TestTopText(t *testing.T) {
+	got := fixedView(t, topFixture).text(screen{})
+	for _, want := range []string{
+		"1 of 3 servers failing: tickets\n2 sessions, 1 active call, 3 connections, 1.5 calls/s, 62 MiB\n\nSERVER ",
+		"\ntickets  circuit open  0.0 ", "\nnotes    draining  ", "\nfiles    ready         1.5      3       ·············▁█  1       2       8 ms  42 ms  0 ", "61 MiB", "1m32.3s",
+		"\ntickets: it is \\u202eaway\n", "tools/call read_file", "1m30s", "1f0c9a7e", "12 ms", "lost", "gone",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+	if strings.Index(got, "\ntickets") > strings.Index(got, "\nfiles") {
+		t.Errorf("the failing server is not the first in\n%s", got)
+	}
+	got = fixedView(t, map[string]string{"status": topFixture["status"]}).text(screen{})
+	for _, not := range []string{"CALLS/S", "calls/s", "FAILED", "15 MIN", "active calls:"} {
+		if strings.Contains(got, not) {
+			t.Errorf("without series and calls, %q is in\n%s", not, got)
+		}
+	}
+}
+
+// top fits into its terminal, in both directions, and keeps what matters.
+func TestTopFits(t *testing.T) {
+	v := fixedView(t, topFixture)
+	for i := range 40 {
+		name := fmt.Sprintf("a-server-with-quite-a-long-name-%d", i)
+		v.state.Servers = append([]serverState{{Name: name, State: "ready", Transport: "stdio", Revision: "2025-11-25"}}, v.state.Servers...)
+		v.calls.Active = append(v.calls.Active, topCall{Server: name, Method: "tools/call", Name: strings.Repeat("long", 30), Principal: "dev", Session: "1f0c9a7e"})
+		v.calls.Failures = append(v.calls.Failures, topCall{Server: name, Method: "tools/call", Error: strings.Repeat("long ", 30), Outcome: "unavailable"})
+	}
+	ansi := regexp.MustCompile("\x1b\\[[0-9]*m")
+	for _, size := range [][2]int{{80, 24}, {40, 12}, {200, 30}, {20, 6}} {
+		on := screen{width: size[0], rows: size[1] - 1, color: true}
+		got := v.text(on)
+		lines := strings.SplitAfter(strings.TrimSuffix(ansi.ReplaceAllString(got, ""), "\n"), "\n")
+		if len(lines) > on.rows {
+			t.Errorf("%v: %d lines\n%s", size, len(lines), got)
+		}
+		for _, line := range lines {
+			if n := terminal.Columns(strings.TrimSuffix(line, "\n")); n > on.width {
+				t.Errorf("%v: a line of %d columns: %s", size, n, line)
+			}
+		}
+		wants := []string{"\x1b[33m1 of 43 ", "\nand "}
+		if size[0] >= 80 {
+			wants = append(wants, "failing: tickets", "tickets ", "\x1b[31mcircuit open\x1b[0m", "\x1b[33mdraining\x1b[0m", "\x1b[32mready\x1b[0m", "\nactive calls:\n", "\nlast failures:\n")
+		}
+		for _, want := range wants {
+			if !strings.Contains(got, want) {
+				t.Errorf("%v: %q is not in\n%s", size, want, got)
+			}
+		}
+	}
+}
+
+// The sentence of the state has the words of the console.
+func TestSentence(t *testing.T) {
+	one, two, three := serverState{Name: "one", State: "ready"}, serverState{Name: "two", State: "idle"}, serverState{Name: "three", State: failing}
+	drained, open, half := serverState{Name: "drained", State: "idle", Drained: &struct{}{}}, serverState{Name: "open", State: failing, Breaker: "open"}, serverState{Name: "half", State: "ready", Breaker: "half-open"}
+	for _, test := range []struct {
+		state bridgeState
+		want  string
+		color string
+	}{
+		{bridgeState{Ready: true, Servers: []serverState{one}}, "The server is working", green},
+		{bridgeState{Ready: true, Servers: []serverState{one, two}}, "All 2 servers working", green},
+		{bridgeState{Ready: true, Servers: []serverState{one, three, open}}, "2 of 3 servers failing: three, open", yellow},
+		{bridgeState{Reason: "no server works", Servers: []serverState{three, open}}, "All 2 servers failing: three, open", red},
+		{bridgeState{Ready: true, Servers: []serverState{three}}, "The server is failing: three", red},
+		{bridgeState{Reason: "this instance cannot reach the store", Servers: []serverState{one}}, "Not ready: this instance cannot reach the store", red},
+		{bridgeState{Ready: true, Servers: []serverState{one, half, drained}}, "1 of 3 servers refused by the circuit breaker: half", yellow},
+		{bridgeState{Ready: true, Servers: []serverState{one, drained}}, "1 of 2 servers draining: drained", yellow},
+		{bridgeState{Drained: &struct{}{}, Reason: "drained by an operator", Servers: []serverState{three}}, "The bridge is draining: drained by an operator", yellow},
+		{bridgeState{Ready: true}, "No servers", yellow},
+	} {
+		if got, color := test.state.sentence(); got != test.want || color != test.color {
+			t.Errorf("%+v: %q in color %s, want %q in %s", test.state, got, color, test.want, test.color)
+		}
+	}
+}
+
+// status fits into the width of its terminal.
+func TestStatusFits(t *testing.T) {
+	v := fixedView(t, topFixture)
+	v.state.Servers[0].LastError = strings.Repeat("a long error ", 20)
+	for _, width := range []int{80, 40, 20} {
+		got := v.state.status(v.At, screen{width: width})
+		for line := range strings.Lines(got) {
+			if n := terminal.Columns(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("a line of %d columns on %d: %s", n, width, line)
+			}
+		}
+		if !strings.Contains(got, "circuit open") && width > 20 {
+			t.Errorf("the state is not in\n%s", got)
 		}
 	}
 }

@@ -1,22 +1,31 @@
 package terminal
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Table formats rows under a heading. It omits columns without text.
 type Table struct {
 	Head []string
-	rows [][]string
+	// Drop names columns that the table loses, in this order, while its rows do not fit into the width.
+	Drop []string
+	// Paint colors a cell; it may be nil.
+	Paint func(column, cell string) string
+	rows  [][]string
 }
 
 // Add adds a row, with a cell for each column.
 func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// maxCell bounds the width of a cell: each other cell of its column is filled up to that.
-const maxCell = 256
+const (
+	maxCell = 256 // bounds the width of a cell: each other cell of its column is filled up to that
+	minLast = 24  // columns that the last cell keeps before others are dropped
+)
 
 // Format returns the table with each line indented. Cells become single lines, and lose what is
 // beyond maxCell, except in the last column. A line longer
-// than width loses the end of its last column; 0 means no limit. bold formats the heading; it
+// than width loses its end; 0 means no limit. bold formats the heading; it
 // may be nil.
 func (t *Table) Format(indent string, width int, bold func(string) string) string {
 	if bold == nil {
@@ -31,41 +40,73 @@ func (t *Table) Format(indent string, width int, bold func(string) string) strin
 			widths[i] = max(widths[i], Columns(row[i]))
 		}
 	}
-	last := 0
 	for i, w := range widths {
 		if w > 0 {
-			last = i
 			widths[i] = max(w, Columns(t.Head[i]))
 		}
 	}
+	for _, name := range t.Drop {
+		if width == 0 || Columns(indent)+needed(widths) <= width {
+			break
+		}
+		widths[slices.Index(t.Head, name)] = 0
+	}
+	last := lastOf(widths)
 	var all strings.Builder
-	write := func(row []string, bold func(string) string) {
+	write := func(row []string, paint func(column, cell string) string) {
 		var b strings.Builder
 		used := Columns(indent)
 		b.WriteString(indent)
 		for i, cell := range row {
-			switch {
-			case i == last:
-				if width > 0 {
-					cell = Cut(cell, max(width-used, 10))
-				}
-				if cell != "" {
-					cell = bold(cell)
-				}
-				b.WriteString(cell)
-			case widths[i] > 0:
-				pad := widths[i] - Columns(cell) + 2
+			if widths[i] == 0 && i != last || width > 0 && used >= width {
+				continue
+			}
+			if width > 0 {
+				cell = Cut(cell, width-used)
+			}
+			if cell != "" {
+				b.WriteString(paint(t.Head[i], cell))
+			}
+			if i != last {
+				b.WriteString(strings.Repeat(" ", widths[i]-Columns(cell)+2))
 				used += widths[i] + 2
-				b.WriteString(bold(cell) + strings.Repeat(" ", pad))
 			}
 		}
 		all.WriteString(strings.TrimRight(b.String(), " ") + "\n")
 	}
-	write(t.Head, bold)
+	write(t.Head, func(_, cell string) string { return bold(cell) })
 	for _, row := range t.rows {
-		write(row, plain)
+		if t.Paint != nil {
+			write(row, t.Paint)
+		} else {
+			write(row, func(_, cell string) string { return cell })
+		}
 	}
 	return all.String()
+}
+
+// lastOf returns the index of the last column with text; 0 for none.
+func lastOf(widths []int) (last int) {
+	for i, w := range widths {
+		if w > 0 {
+			last = i
+		}
+	}
+	return last
+}
+
+// needed returns the width of rows, of whose last cell minLast columns are enough.
+func needed(widths []int) (n int) {
+	last := lastOf(widths)
+	for i, w := range widths {
+		switch {
+		case i == last:
+			n += min(w, minLast)
+		case w > 0:
+			n += w + 2
+		}
+	}
+	return n
 }
 
 func plain(s string) string { return s }

@@ -61,3 +61,31 @@ func TestTable(t *testing.T) {
 		t.Errorf("with a long name, the table has %d bytes", len(got))
 	}
 }
+
+// A narrow table loses the columns that it names, one after the other, and then the ends of its lines. Colors take
+// no width.
+func TestTableDrop(t *testing.T) {
+	tab := terminal.Table{Head: []string{"NAME", "ONE", "TWO", "REASON"}, Drop: []string{"TWO", "ONE"},
+		Paint: func(column, cell string) string {
+			if column == "ONE" {
+				return "<" + cell + ">"
+			}
+			return cell
+		}}
+	tab.Add("server", "1", "2", strings.Repeat("why ", 10))
+	for _, test := range []struct {
+		width int
+		want  string
+	}{
+		{0, "NAME    ONE  TWO  REASON\nserver  <1>    2    why why why why why why why why why why\n"},
+		{42, "NAME    ONE  TWO  REASON\nserver  <1>    2    why why why why why why…\n"},
+		{41, "NAME    ONE  REASON\nserver  <1>    why why why why why why why…\n"},
+		{36, "NAME    REASON\nserver  why why why why why why why…\n"},
+		{10, "NAME    R…\nserver  w…\n"},
+		{4, "NAME\nser…\n"},
+	} {
+		if got := tab.Format("", test.width, nil); got != test.want {
+			t.Errorf("with %d columns:\n%s\nwant\n%s", test.width, got, test.want)
+		}
+	}
+}

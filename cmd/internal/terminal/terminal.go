@@ -26,6 +26,32 @@ func Is(f any) (bool, int) {
 	return true, width
 }
 
+// Rows returns the number of rows of a terminal; 0 for another file.
+func Rows(f any) int {
+	if is, _ := Is(f); !is {
+		return 0
+	}
+	_, rows, err := term.GetSize(int(f.(*os.File).Fd()))
+	if err != nil || rows <= 0 {
+		rows = 24
+	}
+	return rows
+}
+
+// Raw makes a terminal pass on each key at once, without showing it, until restore. Then a line ends
+// with \r\n. It reports false for another file.
+func Raw(f any) (restore func(), ok bool) {
+	if is, _ := Is(f); !is {
+		return nil, false
+	}
+	fd := int(f.(*os.File).Fd())
+	before, err := term.MakeRaw(fd)
+	if err != nil {
+		return nil, false
+	}
+	return func() { _ = term.Restore(fd, before) }, true // there is no other way
+}
+
 // Colors reports whether to use colors on a terminal (no-color.org).
 func Colors() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 

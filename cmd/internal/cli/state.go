@@ -1,0 +1,248 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// bridgeState is the state of a running bridge, as /readyz and the API have it.
+type bridgeState struct {
+	Ready, Draining bool
+	Reason          string
+	Drained         *struct{}
+	Bridge          *struct { // nil for a caller that may not see all servers
+		Sessions, Calls, Subscriptions int
+		Connections                    int64
+	}
+	Config *struct {
+		Hash        string
+		LoadedAt    time.Time `json:"loaded_at"`
+		LastError   string    `json:"last_error"`
+		LastErrorAt time.Time `json:"last_error_at"`
+		Pending     []string  `json:"pending_restart"`
+	}
+	TLS *struct {
+		Until     time.Time
+		LastError string `json:"last_error"`
+	}
+	Process struct {
+		Memory uint64 `json:"memory_bytes"`
+	}
+	Servers []serverState
+}
+
+// serverState is the state of a server.
+type serverState struct {
+	Name, State, Reason, Transport, Revision string
+	Since                                    *time.Time
+	Sessions, Calls, Queued, Connections     int
+	Restarts                                 uint64
+	Breaker                                  string     `json:"circuit_breaker"`
+	RetryAt                                  *time.Time `json:"retry_at"`
+	Forced                                   *struct{ Breaker string }
+	Drained                                  *struct{}
+	P50                                      *float64   `json:"p50_ms"`
+	P95                                      *float64   `json:"p95_ms"`
+	RSS                                      int64      `json:"rss_bytes"`
+	CPU                                      int64      `json:"cpu_ms"`
+	LastError                                string     `json:"last_error"`
+	LastErrorAt                              *time.Time `json:"last_error_at"`
+	Cache                                    *struct {
+		Entries int
+		Oldest  string
+		Stale   bool
+	}
+}
+
+// failing is the state of a server that does not work.
+const failing = "failing"
+
+// badness orders servers for people: 0 is failing, 1 restricted, 2 working.
+func (s *serverState) badness() int {
+	switch {
+	case s.State == failing:
+		return 0
+	case s.Drained != nil || s.Breaker == "open" || s.Breaker == "half-open":
+		return 1
+	}
+	return 2
+}
+
+// word says how a server is.
+func (s *serverState) word(now time.Time) string {
+	word := s.State
+	switch {
+	case s.Forced != nil:
+		word = "forced " + s.Forced.Breaker
+	case s.Breaker == "open":
+		word = "circuit open"
+		if s.RetryAt != nil && s.RetryAt.After(now) {
+			word += " " + age(*s.RetryAt, now)
+		}
+	case s.Breaker == "half-open":
+		word = "circuit half-open"
+	}
+	switch {
+	case s.Drained == nil:
+		return word
+	case s.badness() == 0:
+		return word + ", draining"
+	}
+	return "draining"
+}
+
+// sentence says how the bridge is. tone is a color.
+func (b *bridgeState) sentence() (text, tone string) {
+	var bad [3][]string // names by badness
+	var drained []string
+	for i := range b.Servers {
+		switch s := &b.Servers[i]; {
+		case s.badness() == 1 && s.Drained != nil:
+			drained = append(drained, s.Name)
+		default:
+			bad[s.badness()] = append(bad[s.badness()], s.Name)
+		}
+	}
+	of := func(some []string, what string) string {
+		who := fmt.Sprintf("%d of %d servers ", len(some), len(b.Servers))
+		switch {
+		case len(b.Servers) == 1:
+			who = "The server is "
+		case len(some) == len(b.Servers):
+			who = fmt.Sprintf("All %d servers ", len(some))
+		}
+		return who + what + ": " + strings.Join(some, ", ")
+	}
+	reason := ""
+	if b.Reason != "" {
+		reason = ": " + b.Reason
+	}
+	switch {
+	case b.Drained != nil || b.Draining:
+		return "The bridge is draining" + reason, yellow
+	case len(bad[0]) > 0:
+		if len(bad[0]) == len(b.Servers) || !b.Ready {
+			return of(bad[0], failing), red
+		}
+		return of(bad[0], failing), yellow
+	case len(b.Servers) == 0 && b.Ready:
+		return "No servers", yellow
+	case !b.Ready:
+		return "Not ready" + reason, red
+	case len(bad[1]) > 0:
+		return of(bad[1], "refused by the circuit breaker"), yellow
+	case len(drained) > 0:
+		return of(drained, "draining"), yellow
+	case len(b.Servers) == 1:
+		return "The server is working", green
+	}
+	return fmt.Sprintf("All %d servers working", len(b.Servers)), green
+}
+
+// screen is the place for a text. Without a terminal it has no bounds.
+type screen struct {
+	width, rows int // 0 means no limit
+	color       bool
+	hint        string // what the user can do
+}
+
+// Codes of colors.
+const red, yellow, green = "31", "33", "32"
+
+func (s screen) paint(color, text string) string {
+	if !s.color {
+		return text
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
+}
+
+// line returns a text as one line.
+func (s screen) line(text string) string {
+	text = terminal.OneLine(sanitize.Text(text))
+	if s.width > 0 {
+		text = terminal.Cut(text, s.width)
+	}
+	return text
+}
+
+// name returns the name of a server, which leaves room for the other columns.
+func (s screen) name(text string) string {
+	if text = sanitize.Text(text); s.width > 0 {
+		text = terminal.Cut(text, max(s.width/4, 8))
+	}
+	return text
+}
+
+// head returns the sentence about the bridge, in color.
+func (b *bridgeState) head(on screen) string {
+	text, color := b.sentence()
+	return on.paint(color, on.line(text)) + "\n"
+}
+
+// table returns an empty table of servers, whose STATE has colors.
+func (b *bridgeState) table(on screen, now time.Time, head ...string) terminal.Table {
+	slices.SortStableFunc(b.Servers, func(x, y serverState) int { return cmp.Compare(x.badness(), y.badness()) })
+	colors := map[string]string{}
+	for i := range b.Servers {
+		s := &b.Servers[i]
+		colors[s.word(now)] = [...]string{red, yellow, green}[s.badness()]
+	}
+	return terminal.Table{Head: head, Paint: func(column, cell string) string {
+		if color := colors[cell]; column == "STATE" && color != "" {
+			return on.paint(color, cell)
+		}
+		return cell
+	}}
+}
+
+// status formats the output of the command status.
+func (b *bridgeState) status(now time.Time, on screen) string {
+	out := b.head(on)
+	if w := b.Bridge; w != nil {
+		out += on.line(strings.Join([]string{count(w.Sessions, "session"), count(w.Calls, "active call"), count(w.Subscriptions, "subscription"), count(int(w.Connections), "connection")}, ", ")) + "\n"
+	}
+	if c := b.Config; c != nil {
+		out += on.line("configuration "+c.Hash+", read "+age(now, c.LoadedAt)+" ago") + "\n"
+		if c.LastError != "" {
+			out += on.paint(red, on.line("not reloaded "+age(now, c.LastErrorAt)+" ago: "+c.LastError)) + "\n"
+		}
+		if len(c.Pending) > 0 {
+			out += on.line("after a restart: "+strings.Join(c.Pending, ", ")) + "\n"
+		}
+	}
+	if b.TLS != nil && b.TLS.LastError != "" {
+		out += on.paint(red, on.line(b.TLS.LastError+" (until "+b.TLS.Until.UTC().Format(time.RFC3339)+")")) + "\n"
+	}
+	t := b.table(on, now, "SERVER", "STATE", "SINCE", "TRANSPORT", "REVISION", "SESSIONS", "ACTIVE", "CONNECTIONS", "RESTARTS", "CACHE", "LAST ERROR")
+	t.Drop = []string{"CACHE", "REVISION", "CONNECTIONS", "RESTARTS", "SESSIONS", "TRANSPORT", "SINCE", "ACTIVE"}
+	for i := range b.Servers {
+		s := &b.Servers[i]
+		since, cache, last := "", "", s.Reason
+		if s.Since != nil {
+			since = age(now, *s.Since)
+		}
+		if c := s.Cache; c != nil {
+			cache = fmt.Sprintf("%d, %s old", c.Entries, c.Oldest)
+			if c.Stale {
+				cache += ", stale"
+			}
+		}
+		if s.LastError != "" {
+			last = s.LastError
+			if s.LastErrorAt != nil {
+				last = age(now, *s.LastErrorAt) + " ago: " + last
+			}
+		}
+		t.Add(on.name(s.Name), s.word(now), since, s.Transport, s.Revision, fmt.Sprint(s.Sessions), fmt.Sprint(s.Calls), fmt.Sprint(s.Connections), fmt.Sprint(s.Restarts), sanitize.Text(cache), sanitize.Text(last))
+	}
+	if len(b.Servers) == 0 {
+		return out
+	}
+	return out + "\n" + t.Format("", on.width, nil)
+}

@@ -1,0 +1,344 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcp-bridge/bridge/bridge/server"
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
+)
+
+// mostShown limits the calls and the failures that top shows.
+const mostShown = 15
+
+func newTop(stdout io.Writer) *cobra.Command {
+	var l looker
+	var once, asJSON bool
+	every := 2 * time.Second
+	cmd := &cobra.Command{
+		Use:   "top [URL]",
+		Short: "Show a live view of servers and calls",
+		Long: `top shows the servers of the bridge at URL, the active calls and the last failures,
+every two seconds, until q or Ctrl-C. Without URL, the configuration file says where
+the bridge is. CALLS/S is the mean of the last 30 seconds. FAILED and LAST 15 MIN
+count calls of the last 15 minutes.
+
+With --json it prints one JSON object a line: at, status, calls and series are the
+answers of the bridge's API.
+
+With access rules, a key is needed: see --token-env. Callers in admin or viewers see
+all calls. With console: on, others see their own.`,
+		Example: `  mcp-bridge top
+  mcp-bridge top --once
+  mcp-bridge top https://mcp.example.com --token-env OPS_KEY`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if every < 100*time.Millisecond {
+				return exit.Usagef("--every is %v: must be at least 100ms", every)
+			}
+			if err := l.find(cmd, args); err != nil {
+				return err
+			}
+			is, _ := terminal.Is(stdout)
+			live := is && !once && !asJSON
+			ctx := cmd.Context()
+			on := screen{color: is && terminal.Colors()}
+			if live {
+				restore, quit := func() {}, false
+				if ctx, restore, quit = untilQuit(ctx, cmd.InOrStdin()); quit {
+					on.hint = "q quits"
+				}
+				defer restore()
+				fmt.Fprint(stdout, "\x1b[2J")
+			}
+			for {
+				v, err := l.view(ctx)
+				switch {
+				case err != nil && !once && ctx.Err() != nil:
+					return nil
+				case err != nil:
+					return err
+				}
+				if _, on.width = terminal.Is(stdout); live {
+					on.rows = terminal.Rows(stdout) - 1 // the cursor is in the last
+				}
+				text := v.text(on)
+				if asJSON {
+					text = v.json()
+				}
+				if live { // over the text before, without a flicker; see terminal.Raw for the end of lines
+					text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\r\n") + "\x1b[J"
+				}
+				if _, err := io.WriteString(stdout, text); err != nil || once {
+					return err
+				}
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-time.After(every):
+				}
+			}
+		},
+	}
+	l.add(cmd, "your key of the bridge", 5*time.Second)
+	cmd.Flags().BoolVar(&once, "once", false, "print it once")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print each update as one line of JSON")
+	cmd.Flags().DurationVar(&every, "every", every, "time between updates")
+	return cmd
+}
+
+// untilQuit returns a context that ends when the user types q or Ctrl-C. It reports false if stdin is not a
+// terminal. The goroutine cannot be stopped: its read ends with the process.
+func untilQuit(ctx context.Context, stdin io.Reader) (_ context.Context, done func(), ok bool) {
+	ctx, stop := context.WithCancel(ctx)
+	restore, ok := terminal.Raw(stdin)
+	if !ok {
+		return ctx, stop, false
+	}
+	go func() {
+		const interrupt = 3 // Ctrl-C
+		key := make([]byte, 1)
+		for {
+			if n, err := stdin.Read(key); err != nil || n > 0 && (key[0] == 'q' || key[0] == interrupt) {
+				stop()
+				return
+			}
+		}
+	}()
+	return ctx, func() { stop(); restore() }, true
+}
+
+// topView is what top shows at a time.
+type topView struct {
+	At     time.Time       `json:"at"`
+	Status json.RawMessage `json:"status"`
+	Calls  json.RawMessage `json:"calls"`
+	Series json.RawMessage `json:"series,omitempty"`
+
+	state  bridgeState
+	calls  topCalls
+	series topSeries
+}
+
+// topCalls are the calls that top shows.
+type topCalls struct {
+	Active   []topCall `json:"under_way"`
+	Failures []topCall
+}
+
+type topCall struct {
+	Server, Method, Name, Principal, Session, Outcome, Error string
+	Began                                                    time.Time
+	Took                                                     float64 `json:"took_ms"`
+}
+
+// topSeries are the numbers of the last minutes, in steps of so many milliseconds. A column may be
+// shorter: its end is now.
+type topSeries struct {
+	Step    float64
+	Total   topColumns
+	Servers []topColumns
+}
+
+type topColumns struct {
+	Server        string
+	Calls, Errors []float64
+}
+
+// view asks the bridge for what top shows.
+func (l *looker) view(ctx context.Context) (*topView, error) {
+	v := &topView{At: time.Now()}
+	var err error
+	if v.Status, err = l.look(ctx, "status?memory=true", &v.state); err != nil {
+		return nil, err
+	}
+	if v.Calls, err = l.look(ctx, "calls?limit="+fmt.Sprint(mostShown), &v.calls); err != nil {
+		return nil, err
+	}
+	status, _, text, err := l.send(ctx, http.MethodGet, "/"+server.AdminPath+"series", nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case status == http.StatusNotFound: // an older bridge
+		return v, nil
+	case status != http.StatusOK:
+		return nil, refused(l.url, status, text)
+	}
+	if err := json.Unmarshal(text, &v.series); err != nil {
+		return nil, exit.With(exit.Server, fmt.Errorf("the answer of %s is not that of a bridge: %w", l.url, err))
+	}
+	v.Series = text
+	return v, nil
+}
+
+// json returns the view as one line.
+func (v *topView) json() string {
+	text, _ := json.Marshal(v) // the parts have been decoded
+	return string(sanitize.JSON(text)) + "\n"
+}
+
+// rate returns the calls per second of the last 30 seconds.
+func (s *topSeries) rate(c topColumns) string {
+	if s.Step <= 0 {
+		return ""
+	}
+	n := min(int(30_000/s.Step), len(c.Calls))
+	return fmt.Sprintf("%.1f", sum(c.Calls[len(c.Calls)-n:])/30)
+}
+
+func sum(all []float64) (n float64) {
+	for _, one := range all {
+		n += one
+	}
+	return n
+}
+
+// sparkMinutes is the number of minutes that a sparkline shows, and of its blocks.
+const sparkMinutes = 15
+
+// spark draws the calls of each minute, the last one at the end. The highest block is the most calls.
+func (s *topSeries) spark(c topColumns) string {
+	if s.Step <= 0 {
+		return ""
+	}
+	var minutes [sparkMinutes]float64
+	most := 0.0
+	for i, n := range c.Calls {
+		if at := sparkMinutes - 1 - int(float64(len(c.Calls)-1-i)*s.Step/60_000); at >= 0 {
+			minutes[at] += n
+			most = max(most, minutes[at])
+		}
+	}
+	blocks := []rune("▁▂▃▄▅▆▇█")
+	var b strings.Builder
+	for _, n := range minutes {
+		if n == 0 {
+			b.WriteRune('·')
+			continue
+		}
+		b.WriteRune(blocks[int(n/most*float64(len(blocks)-1))])
+	}
+	return b.String()
+}
+
+// text formats the output of top.
+func (v *topView) text(on screen) string {
+	out := v.state.head(on)
+	var totals []string
+	if b := v.state.Bridge; b != nil {
+		totals = append(totals, count(b.Sessions, "session"), count(b.Calls, "active call"), count(int(b.Connections), "connection"))
+	}
+	if v.series.Step > 0 {
+		totals = append(totals, v.series.rate(v.series.Total)+" calls/s")
+	}
+	if m := v.state.Process.Memory; m > 0 {
+		totals = append(totals, fmt.Sprintf("%d MiB", m>>20))
+	}
+	if on.hint != "" {
+		totals = append(totals, on.hint)
+	}
+	out += on.line(strings.Join(totals, ", ")) + "\n\n"
+
+	var reasons []string
+	for i := range v.state.Servers {
+		if s := &v.state.Servers[i]; s.Reason != "" {
+			reasons = append(reasons, on.line(s.Name+": "+strings.TrimPrefix(s.Reason, "server "+s.Name+": "))+"\n")
+		}
+	}
+	servers, active, failures := len(v.state.Servers), len(v.calls.Active), len(v.calls.Failures)
+	if on.rows > 0 {
+		rows := max(1, on.rows-4)
+		reasons = reasons[:min(len(reasons), rows/6)]
+		servers, active, failures = fit(rows-len(reasons), servers, active, failures)
+	}
+	out += v.servers(on, servers) + strings.Join(reasons, "")
+	if active > 0 {
+		out += "\nactive calls:\n" + list(v.calls.Active[:active], func(one *topCall) string { return age(v.At, one.Began) }, on)
+	}
+	if failures > 0 {
+		out += "\nlast failures:\n" + list(v.calls.Failures[:failures], func(one *topCall) string { return fmt.Sprintf("%.0f ms", one.Took) }, on)
+	}
+	return out
+}
+
+// listHead is the number of lines above a list of calls.
+const listHead = 3
+
+// fit returns how many servers, active calls and failures fit into rows. Each has a part of them.
+func fit(rows, servers, active, failures int) (int, int, int) {
+	want := func(n int) int { // of a list that is short of room
+		if n == 0 {
+			return 0
+		}
+		return listHead + min(n, 2)
+	}
+	servers = min(servers, max((rows+1)/2, rows-want(active)-want(failures)))
+	rows -= servers
+	active = max(0, min(active, rows-listHead-want(failures)))
+	if active > 0 {
+		rows -= listHead + active
+	}
+	return servers, active, max(0, min(failures, rows-listHead))
+}
+
+// servers formats the table of servers, with at most so many lines below its heading.
+func (v *topView) servers(on screen, most int) string {
+	if most == 0 {
+		return ""
+	}
+	t := v.state.table(on, v.At, "SERVER", "STATE", "CALLS/S", "FAILED", "LAST 15 MIN", "ACTIVE", "QUEUED", "P50", "P95", "SESSIONS", "CONNECTIONS", "MEMORY", "CPU", "TRANSPORT", "REVISION")
+	t.Drop = []string{"REVISION", "TRANSPORT", "CPU", "CONNECTIONS", "P50", "MEMORY", "SESSIONS", "QUEUED", "P95", "LAST 15 MIN", "ACTIVE", "FAILED", "CALLS/S"}
+	shown := len(v.state.Servers)
+	if shown > most {
+		shown = most - 1 // a line says how many there are more
+	}
+	for i := range shown {
+		s := &v.state.Servers[i]
+		memory, cpu, queued, failed := "", "", "", ""
+		if s.RSS > 0 {
+			memory, cpu = fmt.Sprintf("%d MiB", s.RSS>>20), (time.Duration(s.CPU) * time.Millisecond).Round(100*time.Millisecond).String()
+		}
+		if s.Queued > 0 {
+			queued = fmt.Sprint(s.Queued)
+		}
+		c := topColumns{}
+		for _, one := range v.series.Servers {
+			if one.Server == s.Name {
+				c = one
+			}
+		}
+		if v.series.Step > 0 {
+			failed = fmt.Sprintf("%.0f", sum(c.Errors))
+		}
+		t.Add(on.name(s.Name), s.word(v.At), v.series.rate(c), failed, v.series.spark(c), fmt.Sprint(s.Calls), queued, millis(s.P50), millis(s.P95), fmt.Sprint(s.Sessions), fmt.Sprint(s.Connections), memory, cpu, s.Transport, s.Revision)
+	}
+	out := t.Format("", on.width, nil)
+	if left := len(v.state.Servers) - shown; left > 0 {
+		out += on.line(fmt.Sprintf("and %d more", left)) + "\n"
+	}
+	return out
+}
+
+func millis(ms *float64) string {
+	if ms == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.0f ms", *ms)
+}
+
+func list(all []topCall, took func(*topCall) string, on screen) string {
+	t := terminal.Table{Head: []string{"BEGAN", "SERVER", "CALL", "CALLER", "SESSION", "TOOK", "OUTCOME", "ERROR"}, Drop: []string{"SESSION", "CALLER", "BEGAN", "TOOK"}}
+	for i := range all {
+		one := &all[i]
+		t.Add(one.Began.Local().Format(time.TimeOnly), on.name(one.Server), sanitize.Text(strings.TrimSpace(one.Method+" "+one.Name)), sanitize.Text(one.Principal), one.Session, took(one), one.Outcome, sanitize.Text(one.Error))
+	}
+	return t.Format("", on.width, nil)
+}
