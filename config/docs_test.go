@@ -33,7 +33,7 @@ func referenceText(t *testing.T) string {
 		t.Fatalf("%s has no pages (error %v)", reference, err)
 	}
 	var all strings.Builder
-	for _, name := range append([]string{reference + ".md"}, pages...) {
+	for _, name := range append(pages, reference+".md") {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
