@@ -282,9 +282,7 @@ func (s *Server) measure() {
 	if s.instance != nil {
 		b.Cluster, b.Workers = s.instance.node, s.instance.workers.Status
 	}
-	if door := s.access.Door(); door.Tokens() {
-		b.Door = door
-	}
+	b.Door = s.access.Door()
 	if s.cert != nil {
 		b.Certificate = func() (until time.Time, good bool) {
 			st := s.cert.status()
