@@ -129,6 +129,8 @@ type ServerOptions struct {
 	Process bool
 	// Homed: a shared connection lives at one of several instances. See bridge.Cluster.
 	Homed bool
+	// Address is where the server is, for traces; the zero value means that it is unknown.
+	Address bridge.Address
 	// Check reports why the server cannot work, before its first start. A nil Check
 	// checks nothing.
 	Check func() error

@@ -15,9 +15,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -304,6 +306,7 @@ func options(c *config.Server, r backend) gateway.ServerOptions {
 		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forwards(), Adapter: r.Adapter, Check: r.check,
 		Validate: c.Validate && c.Rest == nil,
 		Process:  c.Stdio != nil,
+		Address:  serverAddress(c),
 		Homed:    c.Rest == nil && c.Adapter == nil,
 		Cache:    c.Cache, Breaker: c.Breaker, Limits: c.Limits, Retry: c.Retry,
 	}
@@ -312,6 +315,29 @@ func options(c *config.Server, r backend) gateway.ServerOptions {
 	}
 	o.Idle = cmp.Or(o.Idle, -1) // never: a default is filled in already
 	return o
+}
+
+// serverAddress returns where a server is. An HTTP API may be where only its document says.
+func serverAddress(c *config.Server) bridge.Address {
+	text := ""
+	switch {
+	case c.Stdio != nil:
+		return bridge.Address{Network: bridge.Pipe}
+	case c.Rest != nil:
+		text = c.Rest.BaseURL
+	case c.Remote() != nil:
+		text = c.Remote().URL
+	default:
+		return bridge.Address{}
+	}
+	p := bridge.Address{Network: bridge.TCP}
+	if u, err := url.Parse(text); err == nil && u.Host != "" {
+		p.Host, p.Port = u.Hostname(), map[string]int{"http": 80, "https": 443}[u.Scheme]
+		if port, err := strconv.Atoi(u.Port()); err == nil {
+			p.Port = port
+		}
+	}
+	return p
 }
 
 // version is set by the linker for a release, which is built without version control:

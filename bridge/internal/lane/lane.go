@@ -226,7 +226,7 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 
 // perform makes the call on the connection.
 func (l *Lane) perform(ctx context.Context, c *conn, r *bridge.Request) (*jsonrpc.Message, error) {
-	a, err := l.o.Tracing.Call(ctx, l.o.Name, c.up, r)
+	a, err := l.o.Tracing.Call(ctx, l.o.Name, l.o.Address, c.up, r)
 	if err == nil && a.Error != nil && r.Method == list.Templates.Method() {
 		a = withoutTemplates(a, c.up.Server())
 	}

@@ -19,6 +19,7 @@ type Options struct {
 	Adapter bridge.Adapter
 	Log     *slog.Logger
 	Tracing *tracing.Tracing // may be nil
+	Address bridge.Address   // zero if unknown
 	Forward []bridge.Forward // client headers that the server gets
 	// Shared means that different principals share a lane.
 	Shared bool
