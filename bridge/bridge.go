@@ -50,7 +50,7 @@ type Adapter interface {
 type Address struct {
 	Network string // TCP or Pipe; empty if it is neither
 	Host    string // empty if it has none
-	Port    int
+	Port    int    // 0 if it has none
 }
 
 // These are the networks of an Address.

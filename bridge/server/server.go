@@ -141,6 +141,9 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 		Watch: s.watch, Calls: s.calls, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
 	}
 	o.Client = s.access.ClientOf
+	if c.Meters != nil {
+		o.Sent = func(p report.Report) { s.metrics.Sent(&p) }
+	}
 	if s.instance != nil {
 		o.Cluster = bridge.Cluster{Instance: s.instance.id, Places: s.instance.homes, Owners: s.instance.kept.tasks, Secrets: c.Cluster.Keys()}
 	}
@@ -156,6 +159,11 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 	s.table.Store(now)
 	s.metrics = metrics.New(Version())
 	s.metrics.Set(now.names())
+	if c.Meters != nil {
+		if err := s.metrics.Export(c.Meters, Version()); err != nil {
+			s.fault = err
+		}
+	}
 	written, err := accesslog.Open(c.AccessLog, tag, log)
 	if err != nil {
 		s.fault = err

@@ -85,14 +85,14 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for _, scope := range of.ScopeSpans {
 			for _, span := range scope.Spans {
 				name := strings.TrimPrefix(span.Kind.String(), "SPAN_KIND_") + " " + span.Name
-				s.spans, s.attrs[name] = append(s.spans, service+" "+name), valuesOf(span.Attributes)
+				s.spans, s.attrs[name] = append(s.spans, service+" "+name), textsOf(span.Attributes)
 			}
 		}
 	}
 }
 
-// valuesOf returns attributes as texts.
-func valuesOf(all []*commonpb.KeyValue) map[string]string {
+// textsOf returns attributes as texts.
+func textsOf(all []*commonpb.KeyValue) map[string]string {
 	values := map[string]string{}
 	for _, a := range all {
 		values[a.Key] = a.Value.GetStringValue()
@@ -231,7 +231,7 @@ func TestTracesCollectorDown(t *testing.T) {
 func TestTracesGoodbye(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		e := &exporter{SpanExporter: stuck{}, log: slog.New(slog.NewTextHandler(&out, nil))}
+		e := &exporter{SpanExporter: stuck{}, complaints: complaints{log: slog.New(slog.NewTextHandler(&out, nil)), lost: "spans lost"}}
 		e.life, e.cancel = context.WithCancel(context.Background())
 		sdk := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e))
 		_, span := sdk.Tracer("").Start(t.Context(), "x")
@@ -279,7 +279,7 @@ func TestCollector(t *testing.T) {
 				s := &stub{refuses: test.refuses, status: test.status, attrs: map[string]map[string]string{}}
 				site := wiretest.NewSite(t, s)
 				quietly(t, map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": test.timeout})
-				c, err := newCollector()
+				c, err := newCollector(ofTraces)
 				if err != nil {
 					t.Fatal(err)
 				}

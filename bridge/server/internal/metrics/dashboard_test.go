@@ -43,7 +43,7 @@ type row struct {
 // painter makes expressions of metrics that the table has.
 type painter struct {
 	t     *testing.T
-	table map[string]metric
+	table map[string]tableRow
 	shown map[string]bool
 }
 

@@ -28,6 +28,7 @@ type Metrics struct {
 	durations *prometheus.HistogramVec
 	tools     *prometheus.CounterVec
 	toolTimes *prometheus.CounterVec
+	exported  *operations                               // nil without a meter provider
 	sizes     [2]*prometheus.CounterVec                 // the bytes of requests, and of answers
 	servers   atomic.Pointer[map[string]*serverMetrics] // by name; "" is for requests that no server got
 }
@@ -38,7 +39,8 @@ type serverMetrics struct {
 	calls             [methods][eras][bridge.Outcomes]atomic.Pointer[prometheus.Counter]
 	durations         [methods]atomic.Pointer[prometheus.Observer]
 	request, response prometheus.Counter
-	tools             toolNames
+	tools             toolNames // of its lists as clients see them
+	own               toolNames // of its lists as it sends them; empty without a meter provider
 }
 
 // toolNames holds the names of a server's tools, from the lists that its clients get. Calls of tools with other names
@@ -166,7 +168,7 @@ func (m *Metrics) Set(servers []string) {
 			continue
 		}
 		now[name] = &serverMetrics{
-			name: name, request: m.sizes[0].WithLabelValues(name), response: m.sizes[1].WithLabelValues(name), tools: toolNames{known: map[string]bool{}},
+			name: name, request: m.sizes[0].WithLabelValues(name), response: m.sizes[1].WithLabelValues(name), tools: toolNames{known: map[string]bool{}}, own: toolNames{known: map[string]bool{}},
 		}
 	}
 	m.servers.Store(&now)
@@ -201,14 +203,18 @@ func (m *Metrics) Take(p *report.Report) {
 	if p.Request.Method != listen {
 		m.observer(s, method).Observe(p.Took.Seconds())
 	}
+	tool := ""
 	switch {
 	case s.name == "":
 	case p.Request.Method == list.Tools.Method() && p.Answer != nil:
 		s.tools.learn(p.Answer)
 	case p.Request.Method == "tools/call":
-		tool := s.tools.label(p.Request.Name())
+		tool = s.tools.label(p.Request.Name())
 		m.tools.WithLabelValues(s.name, tool, p.Outcome.String()).Inc()
 		m.toolTimes.WithLabelValues(s.name, tool).Add(p.Took.Seconds())
+	}
+	if m.exported != nil && p.Request.Method != listen {
+		m.exported.received(p, s.name, methodNames[method], tool)
 	}
 	s.request.Add(float64(p.Request.Len()))
 	if p.Answer != nil {

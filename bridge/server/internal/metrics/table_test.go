@@ -24,8 +24,8 @@ var update = flag.Bool("update", false, "write the files that are made of the me
 // tableFile has the table of metrics for tests of other modules.
 const tableFile = "testdata/metrics.txt"
 
-// A metric is a row of the table of metrics.
-type metric struct {
+// A tableRow is a row of the table of metrics.
+type tableRow struct {
 	kind   string // counter, gauge, histogram or summary
 	labels []string
 	help   string
@@ -35,7 +35,7 @@ type metric struct {
 var others = []string{"go_goroutines", "go_memstats_heap_alloc_bytes", "process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "process_max_fds", "process_start_time_seconds"}
 
 // tableOf returns all metrics that a bridge may have, by name.
-func tableOf(t *testing.T) map[string]metric {
+func tableOf(t *testing.T) map[string]tableRow {
 	t.Helper()
 	m := New("v0.0.0")
 	m.AddBridge(Bridge{
@@ -46,13 +46,13 @@ func tableOf(t *testing.T) map[string]metric {
 	described := make(chan *prometheus.Desc)
 	go func() { m.registry.Describe(described); close(described) }()
 	desc := regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*)", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
-	all := map[string]metric{}
+	all := map[string]tableRow{}
 	for d := range described {
 		parts := desc.FindStringSubmatch(d.String())
 		if parts == nil {
 			t.Fatalf("%s is not understood", d)
 		}
-		name, row := parts[1], metric{kind: "gauge", help: strings.ReplaceAll(parts[2], `\"`, `"`)}
+		name, row := parts[1], tableRow{kind: "gauge", help: strings.ReplaceAll(parts[2], `\"`, `"`)}
 		if !strings.HasPrefix(name, "mcp_bridge_") && !slices.Contains(others, name) {
 			continue
 		}
