@@ -46,6 +46,19 @@ type Adapter interface {
 	Open(ctx context.Context, from *Caller, rest Client) (Upstream, error)
 }
 
+// Address is where a server is, in the words of OpenTelemetry.
+type Address struct {
+	Network string // TCP or Pipe; empty if it is neither
+	Host    string // empty if it has none
+	Port    int    // 0 if it has none
+}
+
+// These are the networks of an Address.
+const (
+	TCP  = "tcp"  // HTTP
+	Pipe = "pipe" // standard streams of a child process
+)
+
 // Upstream is one connection to a server. Its methods may be called concurrently.
 type Upstream interface {
 	// Server returns the server's greeting.

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
@@ -131,6 +132,10 @@ type Config struct {
 	// Traces gets the spans of calls. Only a program can set it: the commands do so if the
 	// environment variables of OpenTelemetry request it. Default: none.
 	Traces trace.TracerProvider `yaml:"-"`
+	// Meters gets the durations of calls, under the names of OpenTelemetry's conventions for MCP.
+	// Only a program can set it: the commands do so if the environment variables of OpenTelemetry
+	// request it. Default: none.
+	Meters metric.MeterProvider `yaml:"-"`
 	// Warnings are remarks about a valid file, as "file:line: text", sorted by line.
 	Warnings []string `yaml:"-"`
 

@@ -79,7 +79,7 @@ func Diff(was, now *Config) []Change {
 // former values of the keys that need a restart. changes is the result of Diff.
 func Running(was, now *Config, changes []Change) *Config {
 	c := *now
-	c.Traces = was.Traces
+	c.Traces, c.Meters = was.Traces, was.Meters
 	if with := was.withKeys(now); len(was.Access) > 0 && len(now.Access) > 0 && len(with.Access) > 0 {
 		was = with
 	}

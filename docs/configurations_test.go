@@ -36,7 +36,6 @@ var notOurs = exceptions{why: map[exception]string{
 	{"docs/cluster.md", "env:"}:                  "a part of a pod of Kubernetes",
 	{"docs/operations.md", "livenessProbe:"}:     "probes of Kubernetes",
 	{"docs/observability.md", "scrape_configs:"}: "a configuration of Prometheus",
-	{"docs/observability.md", "groups:"}:         "alerts of Prometheus",
 }}
 
 // environment has every secret, with a value that is good as a key, and no other

@@ -17,6 +17,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -181,6 +184,9 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	id := strconv.AppendInt(digits[:0], n, 10)
 	line.B = r.Append(line.B, id, id) // the id serves as the token too
 	c.show(true, id, r.Message)
+	if r.Trace != (bridge.Trace{}) {
+		trace.SpanFromContext(ctx).SetAttributes(attribute.String("jsonrpc.request.id", string(id)))
+	}
 	out := Outgoing{Line: line, Method: r.Method, Call: n, Header: r.Header, Identity: r.Identity, Trace: r.Trace}
 	if modern {
 		out.Name, out.About = about(r.Message)

@@ -129,6 +129,8 @@ type ServerOptions struct {
 	Process bool
 	// Homed: a shared connection lives at one of several instances. See bridge.Cluster.
 	Homed bool
+	// Address is where the server is, for traces; the zero value means that it is unknown.
+	Address bridge.Address
 	// Check reports why the server cannot work, before its first start. A nil Check
 	// checks nothing.
 	Check func() error
@@ -165,6 +167,9 @@ type Options struct {
 	// Watch is called with the outcome of each client request, from several
 	// goroutines. It must not block. It may be nil.
 	Watch func(report.Report)
+	// Sent is called with the outcome of each request on a connection to a server, as Watch. Its
+	// reports have nothing of a client. It may be nil.
+	Sent func(report.Report)
 	// Calls records calls while an operator watches; it may be nil.
 	Calls *calls.Calls
 	// Client returns the address of the client that sent a request, by the address of the peer and the headers.
@@ -195,7 +200,8 @@ type Gateway struct {
 	version           string
 	offer             Offer
 	tracing           *tracing.Tracing // nil without
-	ownParams         []byte           // of initialize for connections that no single client owns (D3)
+	sent              func(report.Report)
+	ownParams         []byte // of initialize for connections that no single client owns (D3)
 	lanes             *lane.Total
 	laneShares        *limits.Shares // of these connections, by principal
 	dropped           atomic.Uint64  // notifications
@@ -253,7 +259,7 @@ func New(o Options) *Gateway {
 	b.bytes = limits.NewBytes(cmp.Or(o.MaxBytes, 512<<20), len(o.Grants))
 	b.calls, b.reports = o.Calls, report.New(o.Watch, b.bytes.Weigh, o.Front, o.Client)
 	b.listening, b.stopListening = context.WithCancel(context.Background())
-	b.tracing = tracing.New(o.Traces, b.version, o.Client)
+	b.tracing, b.sent = tracing.New(o.Traces, b.version, o.Client), o.Sent
 	b.ownParams = []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":` + rawjson.Quote(b.version) + `}}`)
 	b.force, b.hurry = context.WithCancel(context.Background())
 	if b.store == nil {

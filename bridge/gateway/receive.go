@@ -88,7 +88,7 @@ func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *C
 	if about == nil || about.span == nil {
 		return s.send(q, reply, about)
 	}
-	q, reply, ended := s.b.tracing.Question(about.span, q, reply)
+	q, reply, ended := s.b.tracing.Question(about.span, about.with.Header, mine, s.shortID(), q, reply)
 	back := s.send(q, reply, about)
 	if back == nil {
 		return nil

@@ -170,6 +170,9 @@ func TestTraceContext(t *testing.T) {
 						if !tc.own && (door.Parent().SpanID().String() != clientSpan || !door.Parent().IsRemote()) {
 							t.Errorf("the parent is %v", door.Parent())
 						}
+						if n := len(door.Links()); (n == 1) != (tc.name == "in _meta and headers") {
+							t.Errorf("%d links to spans of headers", n)
+						}
 						var got string
 						if modernServer {
 							got = last(stateless.wire(1).take(), "tools/call")
@@ -234,7 +237,7 @@ func TestTraceSpans(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		spans := recorded{tracetest.NewSpanRecorder()}
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Address: bridge.Address{Network: bridge.TCP, Host: "tools.example.com", Port: 8443}}}, Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
 			Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
 		defer b.Close(context.Background())
 		s, _ := begin(t, b, "")
@@ -272,6 +275,9 @@ func TestTraceSpans(t *testing.T) {
 			}
 			if attr(door, "jsonrpc.request.id") != "1" || attr(door, "network.transport") != "pipe" || (attr(door, "gen_ai.operation.name") == "execute_tool") != (tc.method == "tools/call") {
 				t.Errorf("%s has %v", tc.name, door.Attributes())
+			}
+			if attr(call, "network.transport") != "tcp" || attr(call, "network.protocol.name") != "http" || attr(call, "server.address") != "tools.example.com" || attr(call, "server.port") != "8443" {
+				t.Errorf("%s does not say where the server is: %v", tc.name, call.Attributes())
 			}
 			if key := attr(door, "mcp.session.id"); len(key) != 8 || !strings.HasPrefix(s.id, key) || attr(call, "mcp_bridge.server") != "fake" {
 				t.Errorf("%s has %v and %v", tc.name, door.Attributes(), call.Attributes())
@@ -418,6 +424,11 @@ func TestTraceQuestion(t *testing.T) {
 			s.End(bridge.ErrEnded)
 			<-call.done
 			door, _ := spans.pair(t, "tools/call ask")
+			for _, key := range []string{"mcp.session.id", "mcp.protocol.version", "network.transport"} {
+				if got := attr(q[0], key); got == "" || got != attr(door, key) {
+					t.Errorf("%s of the question is %q, and of the call %q", key, got, attr(door, key))
+				}
+			}
 			want := door.SpanContext().SpanID().String()
 			if same {
 				want = strings.Repeat("5", 16)

@@ -42,7 +42,7 @@ func (s *Server) Plan(c *config.Config) ([]config.Change, error) {
 // connections or calls ends. Settings that need a restart stay as they were. An error changes nothing.
 //
 // The configuration is compared with the current one, which Add, Remove and Replace may have changed.
-// Traces stay as they are.
+// Traces and Meters stay as they are.
 func (s *Server) Apply(c *config.Config) ([]config.Change, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

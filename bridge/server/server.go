@@ -15,9 +15,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -140,6 +142,9 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 		Watch: s.watch, Calls: s.calls, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
 	}
 	o.Client = s.access.ClientOf
+	if c.Meters != nil {
+		o.Sent = func(p report.Report) { s.metrics.Sent(&p) }
+	}
 	if s.instance != nil {
 		o.Cluster = bridge.Cluster{Instance: s.instance.id, Places: s.instance.homes, Owners: s.instance.kept.tasks, Secrets: c.Cluster.Keys()}
 	}
@@ -156,6 +161,11 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 	s.metrics = metrics.New(Version())
 	s.metrics.Set(now.names())
 	s.timeline = newTimeline(s.metrics)
+	if c.Meters != nil {
+		if err := s.metrics.Export(c.Meters, Version()); err != nil {
+			s.fault = err
+		}
+	}
 	written, err := accesslog.Open(c.AccessLog, tag, log)
 	if err != nil {
 		s.fault = err
@@ -285,9 +295,7 @@ func (s *Server) measure() {
 	if s.instance != nil {
 		b.Cluster, b.Workers = s.instance.node, s.instance.workers.Status
 	}
-	if door := s.access.Door(); door.Tokens() {
-		b.Door = door
-	}
+	b.Door = s.access.Door()
 	if s.cert != nil {
 		b.Certificate = func() (until time.Time, good bool) {
 			st := s.cert.status()
@@ -309,6 +317,7 @@ func options(c *config.Server, r backend) gateway.ServerOptions {
 		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forwards(), Adapter: r.Adapter, Check: r.check,
 		Validate: c.Validate && c.Rest == nil,
 		Process:  c.Stdio != nil,
+		Address:  serverAddress(c),
 		Homed:    c.Rest == nil && c.Adapter == nil,
 		Cache:    c.Cache, Breaker: c.Breaker, Limits: c.Limits, Retry: c.Retry,
 	}
@@ -317,6 +326,29 @@ func options(c *config.Server, r backend) gateway.ServerOptions {
 	}
 	o.Idle = cmp.Or(o.Idle, -1) // never: a default is filled in already
 	return o
+}
+
+// serverAddress returns where a server is. An HTTP API may be where only its document says.
+func serverAddress(c *config.Server) bridge.Address {
+	text := ""
+	switch {
+	case c.Stdio != nil:
+		return bridge.Address{Network: bridge.Pipe}
+	case c.Rest != nil:
+		text = c.Rest.BaseURL
+	case c.Remote() != nil:
+		text = c.Remote().URL
+	default:
+		return bridge.Address{}
+	}
+	p := bridge.Address{Network: bridge.TCP}
+	if u, err := url.Parse(text); err == nil && u.Host != "" {
+		p.Host, p.Port = u.Hostname(), map[string]int{"http": 80, "https": 443}[u.Scheme]
+		if port, err := strconv.Atoi(u.Port()); err == nil {
+			p.Port = port
+		}
+	}
+	return p
 }
 
 // version is set by the linker for a release, which is built without version control:

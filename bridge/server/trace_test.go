@@ -10,10 +10,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -106,7 +108,7 @@ func TestTraceHeaders(t *testing.T) {
 						}
 						continue
 					}
-					if !strings.HasPrefix(got.parent, client[:36]) || strings.Contains(got.parent, client[36:52]) || !called(spans, name, got.parent) {
+					if !strings.HasPrefix(got.parent, client[:36]) || strings.Contains(got.parent, client[36:52]) || !called(t, spans, name, got.parent) {
 						t.Errorf("%s, %s: the server got the header %q", name, revision, got.parent)
 					}
 					if name != "api" && !strings.Contains(got.body, `"traceparent":"`+got.parent+`"`) {
@@ -118,14 +120,33 @@ func TestTraceHeaders(t *testing.T) {
 	}
 }
 
-// called reports whether a parent is a span of a call to that server.
-func called(spans *tracetest.SpanRecorder, server, parent string) bool {
+// called reports whether a parent is a span of a call to that server. It checks that the span says where the server is,
+// and that the span of the client's request says the same of the client.
+func called(t *testing.T, spans *tracetest.SpanRecorder, server, parent string) bool {
+	t.Helper()
+	has := func(s sdktrace.ReadOnlySpan, keys ...attribute.Key) {
+		t.Helper()
+		for _, key := range keys {
+			if !slices.ContainsFunc(s.Attributes(), func(a attribute.KeyValue) bool { return a.Key == key }) {
+				t.Errorf("the span %s of %s has no %s: %v", s.Name(), server, key, s.Attributes())
+			}
+		}
+	}
 	for _, s := range spans.Ended() {
 		if s.SpanKind() != trace.SpanKindClient || !strings.Contains(parent, s.SpanContext().SpanID().String()) {
 			continue
 		}
 		for _, a := range s.Attributes() {
 			if a.Key == "mcp_bridge.server" && a.Value.AsString() == server {
+				has(s, "network.transport", "network.protocol.name", "server.address", "server.port")
+				if server != "api" {
+					has(s, "jsonrpc.request.id")
+				}
+				for _, door := range spans.Ended() {
+					if door.SpanContext().SpanID() == s.Parent().SpanID() {
+						has(door, "network.transport", "network.protocol.name", "client.address", "client.port", "jsonrpc.request.id", "mcp.protocol.version")
+					}
+				}
 				return true
 			}
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -178,4 +179,18 @@ func TestWrongKeysLogged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Wrong keys are in the metrics, with plain keys too, also those that are too many.
+func TestWrongKeysCounted(t *testing.T) {
+	run(t, private, []string{"one"}, func(t *testing.T, r *rig) {
+		const more = 3
+		for range access.WrongAtOnce + more {
+			r.guess(peer)
+		}
+		got := r.Do("GET", "/metrics", "", as(aliceKey)...).Wait().Body()
+		if want := fmt.Sprintf("\nmcp_bridge_auth_total{result=\"invalid\"} %d\n", access.WrongAtOnce+more); !strings.Contains(got, want) {
+			t.Errorf("/metrics has no %q", want)
+		}
+	})
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
@@ -226,7 +227,15 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 
 // perform makes the call on the connection.
 func (l *Lane) perform(ctx context.Context, c *conn, r *bridge.Request) (*jsonrpc.Message, error) {
-	a, err := l.o.Tracing.Call(ctx, l.o.Name, c.up, r)
+	began := time.Now()
+	a, err := l.o.Tracing.Call(ctx, l.o.Name, l.o.Address, c.up, r)
+	if l.o.Sent != nil {
+		why := err
+		if err != nil && ctx.Err() != nil {
+			why = context.Cause(ctx) // it caused the error
+		}
+		l.o.Sent(report.Sent(l.o.Name, l.o.Address, c.up, began, r.Message, a, why))
+	}
 	if err == nil && a.Error != nil && r.Method == list.Templates.Method() {
 		a = withoutTemplates(a, c.up.Server())
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/tracing"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -19,6 +20,9 @@ type Options struct {
 	Adapter bridge.Adapter
 	Log     *slog.Logger
 	Tracing *tracing.Tracing // may be nil
+	Address bridge.Address   // zero if unknown
+	// Sent receives the outcome of each request on a connection. It must not block, and may be nil.
+	Sent    func(report.Report)
 	Forward []bridge.Forward // client headers that the server gets
 	// Shared means that different principals share a lane.
 	Shared bool

@@ -341,6 +341,31 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// telemetry gives a bridge what the environment asks for of traces and metrics. flush sends the last of them.
+func telemetry(ctx context.Context, c *config.Config, log *slog.Logger) (flush func(), err error) {
+	m, lastValues, err := meters(ctx, log) // the failures of traces without an exporter are logged last
+	if err != nil {
+		return nil, err
+	}
+	t, lastSpans, err := traces(ctx, log, os.Stderr)
+	if err != nil {
+		lastValues()
+		return nil, err
+	}
+	if m != nil {
+		c.Meters = m
+	}
+	if t != nil {
+		c.Traces = t
+	}
+	return func() {
+		var wg sync.WaitGroup
+		wg.Go(lastValues)
+		wg.Go(lastSpans)
+		wg.Wait()
+	}, nil
+}
+
 // begin returns the server of a configuration. Until stop, it releases memory when the
 // bridge is idle.
 func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.Server, stop func(), err error) {
@@ -350,12 +375,9 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	for _, w := range c.Warnings {
 		log.Warn(w)
 	}
-	p, flush, err := traces(ctx, log, os.Stderr)
+	flush, err := telemetry(ctx, c, log)
 	if err != nil {
 		return nil, nil, err
-	}
-	if p != nil {
-		c.Traces = p
 	}
 	memory.Limit(log)
 	lower := memory.RaiseFloor()

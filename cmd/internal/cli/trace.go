@@ -41,23 +41,21 @@ func traces(ctx context.Context, log *slog.Logger, w io.Writer) (p trace.TracerP
 	if err := sampling(); err != nil {
 		return nil, nil, err
 	}
-	e := &exporter{log: log}
+	e := &exporter{complaints: complaints{log: log, lost: "spans lost"}}
 	if to == "console" {
 		e.SpanExporter, err = stdouttrace.New(stdouttrace.WithWriter(w))
 	} else {
 		var c *collector
-		if c, err = newCollector(); err == nil {
+		if c, err = newCollector(ofTraces); err == nil {
 			e.SpanExporter, err = otlptrace.New(ctx, c)
 		}
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	// Attributes from the environment override these.
-	r, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
-		attribute.String("service.name", "mcp-bridge"), attribute.String("service.version", server.Version())), resource.WithFromEnv())
+	r, err := self(ctx)
 	if err != nil {
-		return nil, nil, exit.Usagef("the environment variable OTEL_RESOURCE_ATTRIBUTES must be NAME=VALUE,NAME=VALUE with percent-encoded values") // the library's error shows the values
+		return nil, nil, err
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(e.complain))
 	e.life, e.cancel = context.WithCancel(context.Background())
@@ -65,12 +63,22 @@ func traces(ctx context.Context, log *slog.Logger, w io.Writer) (p trace.TracerP
 	return sdk, func() { e.goodbye(sdk) }, nil
 }
 
+// self returns the description of this program for collectors. Attributes from the environment override its own.
+func self(ctx context.Context) (*resource.Resource, error) {
+	r, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
+		attribute.String("service.name", "mcp-bridge"), attribute.String("service.version", server.Version())), resource.WithFromEnv())
+	if err != nil {
+		return nil, exit.Usagef("the environment variable OTEL_RESOURCE_ATTRIBUTES must be NAME=VALUE,NAME=VALUE with percent-encoded values") // the library's error shows the values
+	}
+	return r, nil
+}
+
 // tracesTo returns the exporter that the environment names: otlp, console or none.
 func tracesTo() (string, error) {
 	if _, off := firstEnv("OTEL_SDK_DISABLED"); strings.EqualFold(off, "true") {
 		return "", nil
 	}
-	_, endpoint := otlpEnv("ENDPOINT")
+	_, endpoint := ofTraces.env("ENDPOINT")
 	switch name, to := firstEnv("OTEL_TRACES_EXPORTER"); {
 	case to == "none", to == "" && endpoint == "":
 		return "", nil
@@ -115,12 +123,9 @@ func sampling() error {
 // exporter sends spans. It logs failures at intervals, and returns none.
 type exporter struct {
 	sdktrace.SpanExporter
-	log    *slog.Logger
+	complaints
 	life   context.Context // ends after goodbyeLimit
 	cancel context.CancelFunc
-
-	mu   sync.Mutex // guards said
-	said time.Time
 }
 
 var _ sdktrace.SpanExporter = (*exporter)(nil)
@@ -146,15 +151,24 @@ func (e *exporter) goodbye(sdk *sdktrace.TracerProvider) {
 	e.cancel()
 }
 
+// complaints logs the failures of an exporter.
+type complaints struct {
+	log  *slog.Logger
+	lost string // what is lost
+
+	mu   sync.Mutex // guards said
+	said time.Time
+}
+
 // complain logs an error, at most once per exportLogEvery.
-func (e *exporter) complain(err error) {
-	e.mu.Lock()
-	quiet := !e.said.IsZero() && time.Since(e.said) < exportLogEvery
+func (c *complaints) complain(err error) {
+	c.mu.Lock()
+	quiet := !c.said.IsZero() && time.Since(c.said) < exportLogEvery
 	if !quiet {
-		e.said = time.Now()
+		c.said = time.Now()
 	}
-	e.mu.Unlock()
+	c.mu.Unlock()
 	if !quiet {
-		e.log.Warn("spans lost: cannot send them to the collector", "err", fmt.Sprintf("%.300s", err.Error()))
+		c.log.Warn(c.lost+": cannot send them to the collector", "err", fmt.Sprintf("%.300s", err.Error()))
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// collector sends spans to an OpenTelemetry collector by OTLP over HTTP with protobuf. The
-// library's exporter includes gRPC, which would make the program half as large again.
+// collector sends spans or metrics to an OpenTelemetry collector by OTLP over HTTP with protobuf. The
+// libraries' exporters include gRPC, which would make the program half as large again.
 type collector struct {
 	http  *remote.Client
 	limit time.Duration // for one batch with its retries
@@ -34,51 +34,61 @@ var _ otlptrace.Client = (*collector)(nil)
 
 const (
 	defaultEndpoint = "http://localhost:4318"
-	tracesPath      = "v1/traces"
 	defaultLimit    = 10 * time.Second
 	firstPause      = 500 * time.Millisecond // before the first retry; doubles
 	maxReply        = 64 << 10               // bytes of a response that are read
 )
 
+// An otlp is a kind of data for a collector, by its name in environment variables.
+type otlp string
+
+const (
+	ofTraces  otlp = "TRACES"
+	ofMetrics otlp = "METRICS"
+)
+
+// path returns the path below the address of a collector.
+func (o otlp) path() string { return "v1/" + strings.ToLower(string(o)) }
+
 // newCollector returns the collector that the environment describes.
-func newCollector() (*collector, error) {
+func newCollector(of otlp) (*collector, error) {
 	c := &collector{limit: defaultLimit}
-	at := remote.Config{URL: defaultEndpoint + "/" + tracesPath}
-	if name, value := otlpEnv("ENDPOINT"); value != "" {
+	at := remote.Config{URL: defaultEndpoint + "/" + of.path()}
+	if name, value := of.env("ENDPOINT"); value != "" {
 		u, err := url.Parse(value)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil { // it may hold a secret
 			return nil, exit.Usagef("the environment variable %s must be a URL such as %s, without a password", name, defaultEndpoint)
 		}
-		if !strings.Contains(name, "_TRACES_") { // a variable for traces has the whole address
-			u = u.JoinPath(tracesPath)
+		if !strings.Contains(name, "_"+string(of)+"_") { // a variable for one kind has the whole address
+			u = u.JoinPath(of.path())
 		}
 		at.URL = u.String()
 	}
-	if name, value := otlpEnv("PROTOCOL"); value != "" && value != "http/protobuf" {
+	if name, value := of.env("PROTOCOL"); value != "" && value != "http/protobuf" {
 		return nil, wrongEnv(name, value, "http/protobuf, which collectors take at port 4318: nothing else is built in")
 	}
-	switch name, value := otlpEnv("COMPRESSION"); value {
+	switch name, value := of.env("COMPRESSION"); value {
 	case "", "none":
 	case "gzip":
 		c.gzip = true
 	default:
 		return nil, wrongEnv(name, value, "gzip or none")
 	}
-	if name, value := otlpEnv("TIMEOUT"); value != "" {
+	if name, value := of.env("TIMEOUT"); value != "" {
 		n, err := strconv.Atoi(value)
 		if err != nil || n < 1 || n > 600_000 {
 			return nil, wrongEnv(name, value, "a number of milliseconds from 1 to 600000")
 		}
 		c.limit = time.Duration(n) * time.Millisecond
 	}
-	name, value := otlpEnv("HEADERS")
+	name, value := of.env("HEADERS")
 	var err error
 	if at.Headers, err = otlpHeaders(value); err != nil {
 		return nil, exit.Usagef("the environment variable %s %w", name, err)
 	}
-	_, at.CAFile = otlpEnv("CERTIFICATE")
-	_, at.CertFile = otlpEnv("CLIENT_CERTIFICATE")
-	_, at.KeyFile = otlpEnv("CLIENT_KEY")
+	_, at.CAFile = of.env("CERTIFICATE")
+	_, at.CertFile = of.env("CLIENT_CERTIFICATE")
+	_, at.KeyFile = of.env("CLIENT_KEY")
 	if err = at.Validate(); err == nil {
 		c.http, err = remote.New(at)
 	}
@@ -88,9 +98,9 @@ func newCollector() (*collector, error) {
 	return c, nil
 }
 
-// otlpEnv returns a setting of the exporter: the one for traces, else the general one.
-func otlpEnv(name string) (from, value string) {
-	return firstEnv("OTEL_EXPORTER_OTLP_TRACES_"+name, "OTEL_EXPORTER_OTLP_"+name)
+// env returns a setting of the exporter: the one for its kind of data, else the general one.
+func (o otlp) env(name string) (from, value string) {
+	return firstEnv("OTEL_EXPORTER_OTLP_"+string(o)+"_"+name, "OTEL_EXPORTER_OTLP_"+name)
 }
 
 // otlpHeaders parses name=value,name=value with percent-encoded values, as the exporter's
@@ -120,10 +130,15 @@ func (c *collector) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces implements otlptrace.Client. It retries temporary failures until the limit.
+// UploadTraces implements otlptrace.Client.
 func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	// TracesData has the wire format of ExportTraceServiceRequest.
-	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
+	return c.send(ctx, &tracepb.TracesData{ResourceSpans: spans})
+}
+
+// send sends a batch. It retries temporary failures until the limit.
+func (c *collector) send(ctx context.Context, batch proto.Message) error {
+	body, err := proto.Marshal(batch)
 	if err != nil {
 		return err
 	}

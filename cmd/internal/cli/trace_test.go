@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -13,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
@@ -39,12 +40,13 @@ type stub struct {
 
 	mu     sync.Mutex // guards the rest
 	paths  []string
-	header http.Header // of the last
-	spans  []string    // "service kind name"
+	header http.Header                  // of the last
+	spans  []string                     // "service kind name"
+	attrs  map[string]map[string]string // of the last span of each "kind name"
 }
 
 func newStub(t *testing.T, refuses, status int) *stub {
-	s := &stub{refuses: refuses, status: status}
+	s := &stub{refuses: refuses, status: status, attrs: map[string]map[string]string{}}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
@@ -82,10 +84,23 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		for _, scope := range of.ScopeSpans {
 			for _, span := range scope.Spans {
-				s.spans = append(s.spans, fmt.Sprintf("%s %s %s", service, strings.TrimPrefix(span.Kind.String(), "SPAN_KIND_"), span.Name))
+				name := strings.TrimPrefix(span.Kind.String(), "SPAN_KIND_") + " " + span.Name
+				s.spans, s.attrs[name] = append(s.spans, service+" "+name), textsOf(span.Attributes)
 			}
 		}
 	}
+}
+
+// textsOf returns attributes as texts.
+func textsOf(all []*commonpb.KeyValue) map[string]string {
+	values := map[string]string{}
+	for _, a := range all {
+		values[a.Key] = a.Value.GetStringValue()
+		if n, ok := a.Value.Value.(*commonpb.AnyValue_IntValue); ok {
+			values[a.Key] = strconv.FormatInt(n.IntValue, 10)
+		}
+	}
+	return values
 }
 
 func (s *stub) got() (paths, spans []string, header http.Header) {
@@ -162,6 +177,23 @@ func TestTraces(t *testing.T) {
 					t.Errorf("the collector got %q, not %s of %s", spans, want, test.service)
 				}
 			}
+			at := r.Listener.Addr().(*net.TCPAddr)
+			for span, want := range map[string]map[string]string{
+				"SERVER tools/call echo": {"network.transport": "pipe"},
+				"CLIENT tools/call echo": {"network.transport": "tcp", "network.protocol.name": "http", "server.address": at.IP.String(), "server.port": strconv.Itoa(at.Port)},
+			} {
+				got := s.attrs[span]
+				for _, key := range []string{"mcp.method.name", "gen_ai.tool.name", "gen_ai.operation.name", "jsonrpc.request.id", "mcp.protocol.version"} {
+					if got[key] == "" {
+						t.Errorf("%s has no %s: %v", span, key, got)
+					}
+				}
+				for key, value := range want {
+					if got[key] != value {
+						t.Errorf("%s: %s is %q, want %q", span, key, got[key], value)
+					}
+				}
+			}
 			if len(paths) <= test.refuses || paths[0] != test.path || header.Get("X-Key") != "top-secret" || header.Get("B") != "c" {
 				t.Errorf("the collector was asked %q with %v", paths, header)
 			}
@@ -199,7 +231,7 @@ func TestTracesCollectorDown(t *testing.T) {
 func TestTracesGoodbye(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		e := &exporter{SpanExporter: stuck{}, log: slog.New(slog.NewTextHandler(&out, nil))}
+		e := &exporter{SpanExporter: stuck{}, complaints: complaints{log: slog.New(slog.NewTextHandler(&out, nil)), lost: "spans lost"}}
 		e.life, e.cancel = context.WithCancel(context.Background())
 		sdk := sdktrace.NewTracerProvider(sdktrace.WithBatcher(e))
 		_, span := sdk.Tracer("").Start(t.Context(), "x")
@@ -244,10 +276,10 @@ func TestCollector(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &stub{refuses: test.refuses, status: test.status}
+				s := &stub{refuses: test.refuses, status: test.status, attrs: map[string]map[string]string{}}
 				site := wiretest.NewSite(t, s)
 				quietly(t, map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": test.timeout})
-				c, err := newCollector()
+				c, err := newCollector(ofTraces)
 				if err != nil {
 					t.Fatal(err)
 				}

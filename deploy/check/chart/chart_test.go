@@ -682,7 +682,7 @@ func TestBroken(t *testing.T) {
 		{"httproute.yaml", "backendRefs: [{ name: {{ include \"mcp-bridge.name\" . }}", "backendRefs: [{ name: x", "HTTPRoute leads to x"},
 		{"mcpserver.yaml", "port: mcp", "port: http", "MCPServer"},
 		{"mcpserver.yaml", "pollInterval:", "poll:", `unknown field "poll"`},
-		{"prometheusrule.yaml", "for: 2m", "fore: 2m", `unknown field "fore"`},
+		{"prometheusrule.yaml", `nindent 2`, "nindent 0", `unknown field "groups"`},
 	} {
 		c := load(t, folder)
 		changed := false

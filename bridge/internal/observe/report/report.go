@@ -48,6 +48,10 @@ type Report struct {
 	// Client is the address of the client; not valid on a wire without addresses, or if another instance forwarded the
 	// request.
 	Client netip.Addr
+	// Network is that of the client's wire: bridge.TCP or bridge.Pipe. It is empty if it is unknown.
+	Network string
+	// Address is that of the server; zero except in reports of Sent.
+	Address bridge.Address
 	// Trace is the id of the request's trace; not valid without traces.
 	Trace trace.TraceID
 	// Request and Answer are the messages. Answer is nil when there was none. Both are valid only during the report,
@@ -87,6 +91,7 @@ type Arrival struct {
 	session string
 	front   string
 	client  netip.Addr
+	network string
 	trace   trace.TraceID
 	began   time.Time
 	by      atomic.Int32           // the reporter: one of the constants below
@@ -128,7 +133,10 @@ func (r *Reporter) Arrive(a *Arrival, address, session string, h http.Header, re
 	if r.report == nil {
 		return nil
 	}
-	a.address, a.session, a.began = address, session, time.Now()
+	a.address, a.session, a.began, a.network = address, session, time.Now(), bridge.TCP
+	if h == nil {
+		a.network = bridge.Pipe
+	}
 	if r.front != nil {
 		a.front = r.front(h)
 	}
@@ -146,7 +154,7 @@ func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *json
 	if a == nil || !a.by.CompareAndSwap(byNobody, byGateway) {
 		return
 	}
-	p := Report{Session: a.session, Front: a.front, Client: a.client, Trace: a.trace, Began: a.began, Request: request, Call: a}
+	p := Report{Session: a.session, Front: a.front, Client: a.client, Network: a.network, Trace: a.trace, Began: a.began, Request: request, Call: a}
 	if name := a.meant.Load(); name != nil {
 		p.Server = *name
 	}
@@ -169,12 +177,31 @@ func (r *Reporter) Conclude(a *Arrival, server string, from *bridge.Caller, requ
 // Reject reports a request that was refused before any server.
 func (r *Reporter) Reject(session string, from *bridge.Caller, request, answer *jsonrpc.Message, err error) {
 	if r.report != nil {
-		r.Depart(r.Arrive(new(Arrival), "", session, nil, "", nil), from, request, answer, err)
+		a := r.Arrive(new(Arrival), "", session, nil, "", nil)
+		a.network = "" // its headers are not known here
+		r.Depart(a, from, request, answer, err)
 	}
+}
+
+// Sent returns the report of a request that went to a server on a connection at began. why is the reason that there is no
+// answer.
+func Sent(server string, at bridge.Address, up bridge.Upstream, began time.Time, request, answer *jsonrpc.Message, why error) Report {
+	p := Report{Server: server, Address: at, Began: began, Request: request}
+	if greeting := up.Server(); greeting != nil {
+		p.Speaks = greeting.Revision
+	}
+	p.finish(nil, answer, why)
+	return p
 }
 
 // end completes a report and delivers it.
 func (r *Reporter) end(p *Report, from *bridge.Caller, answer *jsonrpc.Message, err error) {
+	p.finish(from, answer, err)
+	r.report(*p)
+}
+
+// finish sets what is known of a request at its end.
+func (p *Report) finish(from *bridge.Caller, answer *jsonrpc.Message, err error) {
 	p.Took = time.Since(p.Began)
 	if from != nil {
 		p.From, p.Principal, p.Revision = from, from.Principal, from.Revision
@@ -191,7 +218,6 @@ func (r *Reporter) end(p *Report, from *bridge.Caller, answer *jsonrpc.Message, 
 			p.Code = gjson.GetBytes(answer.Error, "code").Int()
 		}
 	}
-	r.report(*p)
 }
 
 // Server makes the reports of one server.
@@ -253,7 +279,7 @@ func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	if !came.part(q.Method) { // otherwise it goes to other servers, too
 		came.Found()
 	}
-	p := Report{Server: r.s.name, Session: came.session, Front: came.front, Client: came.client, Trace: came.trace, Began: time.Now(), Request: q.Message, Call: came}
+	p := Report{Server: r.s.name, Session: came.session, Front: came.front, Client: came.client, Network: came.network, Trace: came.trace, Began: time.Now(), Request: q.Message, Call: came}
 	a, err := r.Upstream.Call(ctx, q)
 	if err == nil && !came.part(q.Method) {
 		came.weighed.Store(true)

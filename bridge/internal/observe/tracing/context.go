@@ -57,8 +57,17 @@ func (carrier) Set(string, string) {}
 func (carrier) Keys() []string { return []string{keyTraceparent, keyTracestate} }
 
 // remote returns ctx with the trace that a message names in _meta. Without one, remote keeps the trace of ctx. If ctx
-// has none, remote takes the trace of the headers. remote ignores invalid traces.
-func remote(ctx context.Context, meta []byte, h http.Header) context.Context {
+// has none, remote takes the trace of the headers. remote ignores invalid traces. ambient is the span that the headers
+// name beside another one in _meta; it is not valid if there is none.
+func remote(ctx context.Context, meta []byte, h http.Header) (_ context.Context, ambient trace.SpanContext) {
+	headers := func(ctx context.Context) context.Context {
+		parents := h["Traceparent"]
+		if len(parents) != 1 {
+			return ctx
+		}
+		named, _ := extract(ctx, bridge.Trace{Parent: parents[0], State: shortState(strings.Join(h["Tracestate"], ","))})
+		return named
+	}
 	if rawjson.Mentions(meta, keyTraceparent) {
 		found := gjson.GetManyBytes(meta, keyTraceparent, keyTracestate)
 		var t bridge.Trace
@@ -69,16 +78,16 @@ func remote(ctx context.Context, meta []byte, h http.Header) context.Context {
 			t.State = shortState(found[1].Str)
 		}
 		if named, ok := extract(ctx, t); ok {
-			return named
+			if ambient = trace.SpanContextFromContext(headers(context.Background())); ambient.Equal(trace.SpanContextFromContext(named)) {
+				ambient = trace.SpanContext{}
+			}
+			return named, ambient
 		}
 	}
-	parents := h["Traceparent"]
-	if len(parents) != 1 || trace.SpanContextFromContext(ctx).IsValid() {
-		return ctx
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx, ambient
 	}
-	t := bridge.Trace{Parent: parents[0], State: shortState(strings.Join(h["Tracestate"], ","))}
-	named, _ := extract(ctx, t)
-	return named
+	return headers(ctx), ambient
 }
 
 // extract returns ctx with the trace t, if t is valid.

@@ -38,8 +38,12 @@ const (
 	attrSession  = attribute.Key("mcp.session.id") // the start of its key, as in the log: the id itself gives access
 	attrRequest  = attribute.Key("jsonrpc.request.id")
 	attrAction   = attribute.Key("gen_ai.operation.name")
-	attrNetwork  = attribute.Key("network.transport") // tcp, or pipe for standard streams
+	attrNetwork  = attribute.Key("network.transport")
+	attrProtocol = attribute.Key("network.protocol.name")
 	attrClient   = attribute.Key("client.address")
+	attrPort     = attribute.Key("client.port") // missing behind a proxy, which does not tell it
+	attrHost     = attribute.Key("server.address")
+	attrHostPort = attribute.Key("server.port")
 )
 
 // Tracing makes the spans of calls. nil makes none and costs nothing.
@@ -64,30 +68,46 @@ func (t *Tracing) Received(ctx context.Context, m *jsonrpc.Message, h http.Heade
 	if t == nil {
 		return ctx, nil
 	}
-	ctx, span, known := t.begin(remote(ctx, m.Meta(), h), trace.SpanKindServer, m)
+	ctx, ambient := remote(ctx, m.Meta(), h)
+	var about []trace.SpanStartOption
+	if ambient.IsValid() {
+		about = append(about, trace.WithLinks(trace.Link{SpanContext: ambient}))
+	}
+	ctx, span, known := t.begin(ctx, trace.SpanKindServer, m, about...)
 	if !span.IsRecording() {
 		return ctx, span
 	}
-	known = append(known, attrRevision.String(from.Revision), attrEra.String(era.Name(from.Revision)))
+	known = append(dialogue(known, h, from.Revision, session), attrRequest.String(short(strings.Trim(string(m.ID), `"`))))
 	if server != "" {
 		known = append(known, attrServer.String(server))
 	}
-	if session != "" {
-		known = append(known, attrSession.String(session))
-	}
-	known = append(known, attrRequest.String(short(strings.Trim(string(m.ID), `"`))), network(h == nil))
 	if t.client != nil && peer != "" {
 		if address := t.client(peer, h); address.IsValid() {
 			known = append(known, attrClient.String(address.String()))
+			if at, err := netip.ParseAddrPort(peer); err == nil && at.Addr().Unmap() == address.Unmap() {
+				known = append(known, attrPort.Int(int(at.Port())))
+			}
 		}
 	}
 	span.SetAttributes(known...)
 	return ctx, span
 }
 
+// dialogue appends what spans say of a client and its wire, whose requests have headers h.
+func dialogue(to []attribute.KeyValue, h http.Header, revision, session string) []attribute.KeyValue {
+	to = append(to, attrRevision.String(revision), attrEra.String(era.Name(revision)))
+	if session != "" {
+		to = append(to, attrSession.String(session))
+	}
+	if h == nil {
+		return append(to, attrNetwork.String(bridge.Pipe))
+	}
+	return append(to, attrNetwork.String(bridge.TCP), attrProtocol.String("http"))
+}
+
 // begin starts a span for a request. If the span is recorded, begin returns the first attributes, to which the
 // caller adds.
-func (t *Tracing) begin(ctx context.Context, kind trace.SpanKind, m *jsonrpc.Message) (context.Context, trace.Span, []attribute.KeyValue) {
+func (t *Tracing) begin(ctx context.Context, kind trace.SpanKind, m *jsonrpc.Message, o ...trace.SpanStartOption) (context.Context, trace.Span, []attribute.KeyValue) {
 	method, key := short(m.Method), attribute.Key("")
 	switch m.Method {
 	case "tools/call":
@@ -101,11 +121,11 @@ func (t *Tracing) begin(ctx context.Context, kind trace.SpanKind, m *jsonrpc.Mes
 			name += " " + about
 		}
 	}
-	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(kind))
+	ctx, span := t.tracer.Start(ctx, name, append(o, trace.WithSpanKind(kind))...)
 	if !span.IsRecording() {
 		return ctx, span, nil
 	}
-	known := append(make([]attribute.KeyValue, 0, 10), attrMethod.String(method))
+	known := append(make([]attribute.KeyValue, 0, 12), attrMethod.String(method))
 	if key == attrTool {
 		known = append(known, attrAction.String("execute_tool"))
 	}
@@ -113,14 +133,6 @@ func (t *Tracing) begin(ctx context.Context, kind trace.SpanKind, m *jsonrpc.Mes
 		known = append(known, key.String(about))
 	}
 	return ctx, span, known
-}
-
-// network returns the attribute of the kind of wire.
-func network(pipe bool) attribute.KeyValue {
-	if pipe {
-		return attrNetwork.String("pipe")
-	}
-	return attrNetwork.String("tcp")
 }
 
 // maxSpanText bounds the text of peers in a span, in bytes.
@@ -203,9 +215,9 @@ func (t *Tracing) Opening(ctx context.Context, server string) (ended func(error)
 	return func(err error) { End(span, "", nil, err) }
 }
 
-// Call makes a call to a server in a span of its own, and passes the trace context. Requests of the bridge itself carry
+// Call makes a call to a server at that address in a span of its own, and passes the trace context. Requests of the bridge itself carry
 // none: such a request may serve several clients, but would carry the context of one.
-func (t *Tracing) Call(ctx context.Context, server string, up bridge.Upstream, r *bridge.Request) (*jsonrpc.Message, error) {
+func (t *Tracing) Call(ctx context.Context, server string, at bridge.Address, up bridge.Upstream, r *bridge.Request) (*jsonrpc.Message, error) {
 	if t == nil {
 		return up.Call(ctx, r)
 	}
@@ -217,6 +229,15 @@ func (t *Tracing) Call(ctx context.Context, server string, up bridge.Upstream, r
 	ctx, span, known := t.begin(ctx, trace.SpanKindClient, r.Message)
 	if span.IsRecording() {
 		known = append(known, attrServer.String(server))
+		if at.Network != "" {
+			known = append(known, attrNetwork.String(at.Network))
+		}
+		if at.Network == bridge.TCP {
+			known = append(known, attrProtocol.String("http"))
+		}
+		if at.Host != "" {
+			known = append(known, attrHost.String(at.Host), attrHostPort.Int(at.Port))
+		}
 		if s := up.Server(); s != nil {
 			known = append(known, attrRevision.String(s.Revision), attrEra.String(era.Name(s.Revision)))
 		}
@@ -229,17 +250,20 @@ func (t *Tracing) Call(ctx context.Context, server string, up bridge.Upstream, r
 	return a, err
 }
 
-// Question starts the span of a server's question about a call. It returns the question and the reply to use
-// instead, and a function to call when the question is withdrawn.
-func (t *Tracing) Question(about trace.Span, q *jsonrpc.Message, reply func(*jsonrpc.Message)) (*jsonrpc.Message, func(*jsonrpc.Message), func()) {
+// Question starts the span of a server's question about a call, whose request had headers h. revision is the client's,
+// and session as in Received. Question returns the question and the reply to use instead, and a function to call when
+// the question is withdrawn.
+func (t *Tracing) Question(about trace.Span, h http.Header, revision, session string, q *jsonrpc.Message, reply func(*jsonrpc.Message)) (*jsonrpc.Message, func(*jsonrpc.Message), func()) {
 	ctx, method := trace.ContextWithSpan(context.Background(), about), q.Method
 	// The server may have started further spans since. Contexts of other traces are not this client's.
-	theirs := remote(context.Background(), q.Meta(), nil)
+	theirs, _ := remote(context.Background(), q.Meta(), nil)
 	if trace.SpanContextFromContext(theirs).TraceID() == about.SpanContext().TraceID() {
 		ctx = theirs
 	}
 	_, span, known := t.begin(ctx, trace.SpanKindClient, q)
-	span.SetAttributes(known...)
+	if span.IsRecording() {
+		span.SetAttributes(dialogue(known, h, revision, session)...)
+	}
 	if q.Params != nil { // a strict client may reject unexpected params
 		q = Carrying(q, traceMembers(traceOf(span.SpanContext())))
 	}

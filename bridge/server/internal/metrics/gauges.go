@@ -31,7 +31,7 @@ type Bridge struct {
 	Cluster *cluster.Node
 	// Workers returns the state of the cluster's workers; nil for a single instance.
 	Workers func() placement.WorkerStatus
-	// Door verifies tokens; nil without issuers.
+	// Door verifies keys and tokens; nil without access rules.
 	Door *auth.Authenticator
 }
 

@@ -30,6 +30,7 @@ type Metrics struct {
 	durations *prometheus.HistogramVec
 	tools     *prometheus.CounterVec
 	toolTimes *prometheus.CounterVec
+	exported  *operations                               // nil without a meter provider
 	sizes     [2]*prometheus.CounterVec                 // the bytes of requests, and of answers
 	servers   atomic.Pointer[map[string]*serverMetrics] // by name; "" is for requests that no server got
 }
@@ -42,7 +43,8 @@ type serverMetrics struct {
 	request, response prometheus.Counter
 	taken             atomic.Uint64 // reports; it grows after the other counters
 	together          atomic.Uint64 // requests at the address of all servers
-	tools             tools
+	tools             tools         // of its lists as clients see them
+	own               tools         // of its lists as it sends them; empty without a meter provider
 }
 
 // tools holds the tools of a server, from the lists that its clients get. Calls of tools with other names are counted
@@ -198,7 +200,9 @@ func (m *Metrics) Set(servers []string) {
 			continue
 		}
 		now[name] = &serverMetrics{
-			name: name, request: m.sizes[0].WithLabelValues(name), response: m.sizes[1].WithLabelValues(name), tools: tools{other: toolMetrics{name: otherTool}, known: map[string]*toolMetrics{}},
+			name: name, request: m.sizes[0].WithLabelValues(name), response: m.sizes[1].WithLabelValues(name),
+			tools: tools{other: toolMetrics{name: otherTool}, known: map[string]*toolMetrics{}},
+			own:   tools{other: toolMetrics{name: otherTool}, known: map[string]*toolMetrics{}},
 		}
 	}
 	m.servers.Store(&now)
@@ -236,12 +240,18 @@ func (m *Metrics) Take(p *report.Report) {
 			s.together.Add(1)
 		}
 	}
+	tool := ""
 	switch {
 	case s.name == "":
 	case p.Request.Method == list.Tools.Method() && p.Answer != nil:
 		s.tools.learn(p.Request, p.Answer)
 	case p.Request.Method == "tools/call":
-		m.countTool(s, s.tools.of(p.Request.Name()), p)
+		of := s.tools.of(p.Request.Name())
+		tool = of.name
+		m.countTool(s, of, p)
+	}
+	if m.exported != nil && p.Request.Method != listen {
+		m.exported.received(p, s.name, methodNames[method], tool)
 	}
 	s.request.Add(float64(p.Request.Len()))
 	if p.Answer != nil {

@@ -1,0 +1,118 @@
+package metrics
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/internal/list"
+)
+
+// operations has the durations of requests for an OpenTelemetry collector, under the names of the semantic conventions
+// for MCP. The values of attributes are as bounded as those of labels.
+type operations struct {
+	server metric.Float64Histogram // requests of clients, as the bridge answers them
+	client metric.Float64Histogram // requests of the bridge to servers
+}
+
+// operationBuckets are in seconds, as the conventions say.
+var operationBuckets = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300}
+
+// Export records durations with a meter provider too, also those that Sent gets. version is that of the program. It is
+// called before Take and Sent.
+func (m *Metrics) Export(p metric.MeterProvider, version string) (err error) {
+	meter := p.Meter("github.com/mcp-bridge/bridge", metric.WithInstrumentationVersion(version))
+	histogram := func(name, about string) (h metric.Float64Histogram) {
+		if err == nil {
+			h, err = meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(operationBuckets...))
+		}
+		return h
+	}
+	o := &operations{
+		server: histogram("mcp.server.operation.duration", "How long requests of clients took, with any outcome."),
+		client: histogram("mcp.client.operation.duration", "How long requests to servers took, with any outcome."),
+	}
+	if err == nil {
+		m.exported = o
+	}
+	return err
+}
+
+// Sent takes the report of a request to a server.
+func (m *Metrics) Sent(p *report.Report) {
+	s := (*m.servers.Load())[p.Server]
+	if m.exported == nil || s == nil {
+		return
+	}
+	method, known := methodIndex[p.Request.Method]
+	if !known {
+		method = methods - 1
+	}
+	tool := ""
+	switch {
+	case p.Request.Method == list.Tools.Method() && p.Answer != nil:
+		s.own.learn(p.Request, p.Answer)
+	case p.Request.Method == "tools/call":
+		tool = s.own.of(p.Request.Name()).name
+	}
+	m.exported.sent(p, methodNames[method], tool)
+}
+
+// received records a request of a client.
+func (o *operations) received(p *report.Report, server, method, tool string) {
+	all := attributes(p, server, method, tool, p.Revision, p.Network)
+	o.server.Record(context.Background(), p.Took.Seconds(), metric.WithAttributeSet(attribute.NewSet(all...)))
+}
+
+// sent records a request to a server.
+func (o *operations) sent(p *report.Report, method, tool string) {
+	all := attributes(p, p.Server, method, tool, p.Speaks, p.Address.Network)
+	if p.Address.Host != "" {
+		all = append(all, attribute.String("server.address", p.Address.Host), attribute.Int("server.port", p.Address.Port))
+	}
+	o.client.Record(context.Background(), p.Took.Seconds(), metric.WithAttributeSet(attribute.NewSet(all...)))
+}
+
+// attributes returns the attributes of a request. tool is empty for other methods.
+func attributes(p *report.Report, server, method, tool, revision, network string) []attribute.KeyValue {
+	all := append(make([]attribute.KeyValue, 0, 12), attribute.String("mcp.method.name", method))
+	add := func(key, value string) {
+		if value != "" {
+			all = append(all, attribute.String(key, value))
+		}
+	}
+	add("mcp_bridge.server", server)
+	if add("gen_ai.tool.name", tool); tool != "" {
+		add("gen_ai.operation.name", "execute_tool")
+	}
+	if slices.Contains(era.Supported(), revision) {
+		add("mcp.protocol.version", revision)
+	}
+	if add("network.transport", network); network == bridge.TCP {
+		add("network.protocol.name", "http")
+	}
+	switch {
+	case p.Outcome == bridge.Answered:
+	case p.Code == 0:
+		add("error.type", p.Outcome.String())
+	default:
+		code := errorCode(p.Code)
+		add("error.type", code)
+		add("rpc.response.status_code", code)
+	}
+	return all
+}
+
+// errorCode returns a code of JSON-RPC's own range. Servers may invent any other.
+func errorCode(code int64) string {
+	if code < -32768 || code > -32000 {
+		return "_OTHER"
+	}
+	return strconv.FormatInt(code, 10)
+}

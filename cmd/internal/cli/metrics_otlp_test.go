@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	metricpb "go.opentelemetry.io/proto/otlp/metrics/v1"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+)
+
+// metricStub is a collector of metrics that keeps the last values that it gets.
+type metricStub struct {
+	*httptest.Server
+	status int // of its answers
+
+	mu     sync.Mutex // guards the rest
+	path   string
+	header http.Header
+	data   metricpb.MetricsData
+}
+
+func newMetricStub(t *testing.T, status int) *metricStub {
+	s := &metricStub{status: status}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *metricStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = proto.Unmarshal(body, &s.data)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.path, s.header = r.URL.Path, r.Header
+	w.WriteHeader(s.status)
+}
+
+// connect sends the durations of its calls where the environment says, at the latest when it ends.
+func TestMeters(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		env   func(at string) map[string]string
+		path  string // empty when nothing is to come
+		times metricpb.AggregationTemporality
+	}{
+		{"an endpoint", func(at string) map[string]string {
+			return map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": at + "/x"}
+		}, "/x", metricpb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE},
+		{"the general endpoint", func(at string) map[string]string {
+			return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": at, "OTEL_METRICS_EXPORTER": "otlp", "OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta"}
+		}, "/v1/metrics", metricpb.AggregationTemporality_AGGREGATION_TEMPORALITY_DELTA},
+		{"not asked for", func(at string) map[string]string {
+			return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": at, "OTEL_TRACES_EXPORTER": "none"}
+		}, "", 0},
+		{"for Prometheus", func(at string) map[string]string {
+			return map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": at, "OTEL_METRICS_EXPORTER": "prometheus"}
+		}, "", 0},
+		{"disabled", func(at string) map[string]string {
+			return map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": at, "OTEL_SDK_DISABLED": "true"}
+		}, "", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := goleak.IgnoreCurrent()
+			t.Cleanup(func() { goleak.VerifyNone(t, before) })
+			s, r := newMetricStub(t, 200), newRemote(t, 0)
+			env := test.env(s.URL)
+			env["OTEL_EXPORTER_OTLP_HEADERS"] = "x-key=top%2Dsecret"
+			env["OTEL_METRIC_EXPORT_INTERVAL"] = "3600000" // the last values are sent at the end
+			quietly(t, env)
+			k := start(t.Context(), t, "connect", r.URL+"/mcp")
+			k.ask(hello)
+			k.ask(`{"jsonrpc":"2.0","id":20,"method":"tools/list"}`)
+			k.ask(toolCall("echo"))
+			k.ask(toolCall("invented"))
+			if code, _, stderr := k.leave(); code != 0 || strings.Contains(stderr, "secret") || strings.Contains(stderr, "lost") {
+				t.Errorf("exit code %d, stderr %q", code, stderr)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.path != test.path {
+				t.Errorf("the collector was asked at %q, want %q", s.path, test.path)
+			}
+			if test.path == "" {
+				return
+			}
+			if s.header.Get("X-Key") != "top-secret" || s.header.Get("Content-Type") != "application/x-protobuf" {
+				t.Errorf("the collector got the headers %v", s.header)
+			}
+			of := s.data.ResourceMetrics[0]
+			if got := textsOf(of.Resource.Attributes); got["service.name"] != "mcp-bridge" {
+				t.Errorf("the resource is %v", got)
+			}
+			for name, more := range map[string]map[string]string{
+				"mcp.server.operation.duration": {"network.transport": "pipe"},
+				"mcp.client.operation.duration": {"network.transport": "tcp", "network.protocol.name": "http", "server.address": "127.0.0.1", "server.port": r.URL[strings.LastIndex(r.URL, ":")+1:]},
+			} {
+				at := slices.IndexFunc(of.ScopeMetrics[0].Metrics, func(m *metricpb.Metric) bool { return m.Name == name })
+				if at < 0 {
+					t.Errorf("there is no %s", name)
+					continue
+				}
+				m := of.ScopeMetrics[0].Metrics[at]
+				if h := m.GetHistogram(); m.Unit != "s" || m.Description == "" || h.AggregationTemporality != test.times {
+					t.Errorf("%s: unit %q, description %q, %v", name, m.Unit, m.Description, h.AggregationTemporality)
+				}
+				tools := map[string]uint64{}
+				for _, p := range m.GetHistogram().DataPoints {
+					got := textsOf(p.Attributes)
+					if len(p.ExplicitBounds) != 14 || p.ExplicitBounds[0] != 0.01 || p.ExplicitBounds[13] != 300 || len(p.BucketCounts) != 15 || p.TimeUnixNano < p.StartTimeUnixNano || *p.Sum < 0 {
+						t.Errorf("%s has the value %v", name, p)
+					}
+					if got["mcp.method.name"] != "tools/call" {
+						continue
+					}
+					tools[got["gen_ai.tool.name"]] += p.Count
+					more["mcp.protocol.version"], more["gen_ai.operation.name"] = got["mcp.protocol.version"], "execute_tool"
+					for key, value := range more {
+						if got[key] != value || value == "" {
+							t.Errorf("%s: %s is %q, want %q", name, key, got[key], value)
+						}
+					}
+				}
+				if tools["echo"] != 1 || tools["other"] != 1 || len(tools) != 2 {
+					t.Errorf("%s has the tools %v", name, tools)
+				}
+			}
+		})
+	}
+}
+
+// Without a collector calls are answered all the same, and what is lost is said, without the address's secrets.
+func TestMetersCollectorDown(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	s, r := newMetricStub(t, 400), newRemote(t, 0)
+	quietly(t, map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": s.URL + "/v1/metrics?key=secret", "OTEL_EXPORTER_OTLP_METRICS_HEADERS": "a=secret"})
+	k := start(t.Context(), t, "connect", r.URL+"/mcp")
+	k.ask(hello)
+	if a := k.ask(toolCall("echo")); !strings.Contains(a, `"called":"echo"`) {
+		t.Errorf("a call is answered %s", a)
+	}
+	code, _, stderr := k.leave()
+	if code != 0 || !strings.Contains(stderr, "metrics lost") || !strings.Contains(stderr, "HTTP 400") || strings.Contains(stderr, "secret") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+}
+
+// What the environment asks for and is not there is said by name; a secret is not.
+func TestMetersRefused(t *testing.T) {
+	for _, test := range []struct{ env, want string }{
+		{"OTEL_METRICS_EXPORTER=console", `OTEL_METRICS_EXPORTER is "console": must be otlp, prometheus or none`},
+		{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL=grpc", `OTEL_EXPORTER_OTLP_METRICS_PROTOCOL is "grpc"`},
+		{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=http://me:secret@localhost", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT must be a URL"},
+		{"OTEL_EXPORTER_OTLP_METRICS_HEADERS=secret", "OTEL_EXPORTER_OTLP_METRICS_HEADERS must be NAME=VALUE"},
+		{"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE=never", "must be cumulative, delta or lowmemory"},
+		{"OTEL_METRIC_EXPORT_INTERVAL=1m", `OTEL_METRIC_EXPORT_INTERVAL is "1m": must be a positive number of milliseconds`},
+		{"OTEL_RESOURCE_ATTRIBUTES=secret", "OTEL_RESOURCE_ATTRIBUTES"},
+	} {
+		t.Run(test.env, func(t *testing.T) {
+			name, value, _ := strings.Cut(test.env, "=")
+			env := map[string]string{"OTEL_METRICS_EXPORTER": "otlp"}
+			env[name] = value
+			quietly(t, env)
+			_, _, err := meters(context.Background(), slog.New(slog.DiscardHandler))
+			if e, ok := errors.AsType[exit.Error](err); !ok || e.Code != exit.Usage || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}
