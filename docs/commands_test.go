@@ -3,6 +3,8 @@ package docs
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -26,26 +28,25 @@ import (
 
 // Commands that are not run.
 var notRun = exceptions{why: map[exception]string{
-	{"README.md", "make test"}:                                                       "this is one of the tests that it runs",
-	{"README.md", "git clone https://github.com/mcp-bridge/bridge"}:                  "needs the network",
-	{"README.md", "cd bridge"}:                                                       "the folder of the clone",
-	{"CONTRIBUTING.md", "make test"}:                                                 "this is one of the tests that it runs",
-	{"CONTRIBUTING.md", "make check"}:                                                "runs this test",
-	{"CONTRIBUTING.md", "make soak"}:                                                 "takes too long",
-	{"CONTRIBUTING.md", "make bench"}:                                                "CI runs the benchmark",
-	{"CONTRIBUTING.md", "make fuzz"}:                                                 "takes too long; every test runs the seeds of the fuzz targets",
-	{"CONTRIBUTING.md", "go test ./bridge -run TestArchitecture -update"}:            "writes a page",
-	{"docs/quick-start.md", "npm install -g mcp-bridge"}:                             "needs the network: deploy/dist tests the packages",
-	{"docs/quick-start.md", "sudo install -m 600 team.key ops.key /etc/mcp-bridge/"}: "needs root",
-	{"docs/quick-start.md", "sudo install -m 644 bridge.yaml /etc/mcp-bridge/"}:      "needs root",
-	{"docs/quick-start.md", "sudo systemctl edit mcp-bridge"}:                        "needs systemd: a test in deploy/systemd has it read the unit",
-	{"docs/quick-start.md", "sudo systemctl enable --now mcp-bridge"}:                "needs systemd: a test in deploy/systemd has it read the unit",
-	{"docs/quick-start.md", "docker run -d -p 127.0.0.1:8808:8808 -e TEAM_KEY -e OPS_KEY -v ./bridge.yaml:/etc/mcp-bridge/bridge.yaml:ro mcp-bridge:node"}:                                                 "needs Docker",
-	{"docs/recipes.md", "sudo systemd-run --pipe --wait -p EnvironmentFile=-/etc/mcp-bridge/env -p LoadCredential=team:/etc/mcp-bridge/team.key /usr/bin/mcp-bridge check -c /etc/mcp-bridge/bridge.yaml"}: "needs systemd",
+	{"README.md", "make test"}:                                                              "this is one of the tests that it runs",
+	{"README.md", "git clone https://github.com/mcp-bridge/bridge"}:                         "needs the network",
+	{"README.md", "cd bridge"}:                                                              "the folder of the clone",
+	{"CONTRIBUTING.md", "make test"}:                                                        "this is one of the tests that it runs",
+	{"CONTRIBUTING.md", "make check"}:                                                       "runs this test",
+	{"CONTRIBUTING.md", "make soak"}:                                                        "takes too long",
+	{"CONTRIBUTING.md", "make bench"}:                                                       "CI runs the benchmark",
+	{"CONTRIBUTING.md", "make fuzz"}:                                                        "takes too long; every test runs the seeds of the fuzz targets",
+	{"CONTRIBUTING.md", "go test ./bridge -run TestArchitecture -update"}:                   "writes a page",
+	{"docs/quick-start.md", "npm install -g mcp-bridge"}:                                    "needs the network: deploy/dist tests the packages",
+	{"docs/quick-start.md", "sudo install -m 600 team.key ops.key /etc/mcp-bridge/"}:        "needs root",
+	{"docs/quick-start.md", "sudo install -m 644 service.yaml /etc/mcp-bridge/bridge.yaml"}: "needs root",
+	{"docs/quick-start.md", "sudo systemctl edit mcp-bridge"}:                               "needs systemd: a test in deploy/systemd has it read the unit",
+	{"docs/quick-start.md", "sudo systemctl enable --now mcp-bridge"}:                       "needs systemd: a test in deploy/systemd has it read the unit",
+	{"docs/quick-start.md", "docker run -d -p 127.0.0.1:8808:8808 -e TEAM_KEY -e OPS_KEY -v ./bridge.yaml:/etc/mcp-bridge/bridge.yaml:ro -v ./data:/data:ro mcp-bridge:node"}:                                                                            "needs Docker",
+	{"docs/recipes.md", "sudo systemd-run --pipe --wait -p EnvironmentFile=-/etc/mcp-bridge/env -p LoadCredential=team:/etc/mcp-bridge/team.key -p LoadCredential=ops:/etc/mcp-bridge/ops.key /usr/bin/mcp-bridge check -c /etc/mcp-bridge/bridge.yaml"}: "needs systemd",
 	{"docs/recipes.md", "sudo systemctl restart mcp-bridge"}:                                                                                        "needs systemd",
 	{"docs/recipes.md", "mcp-bridge status -c /etc/mcp-bridge/bridge.yaml"}:                                                                         "needs that service",
-	{"docs/recipes.md", "helm test tools"}:                                                                                                          "needs a cluster: a test in deploy/check renders the chart",
-	{"docs/recipes.md", `curl -s -H "X-API-Key: $TEAM_TOKEN" https://mcp.example.com/tools/healthz`}:                                                "needs nginx: a test of integration has it",
+	{"docs/recipes.md", "mcp-bridge whoami https://mcp.example.com/tools --token-env TEAM_KEY"}:                                                     "needs nginx: a test of integration has it",
 	{"docs/install.md", "git clone https://github.com/mcp-bridge/bridge"}:                                                                           "needs the network",
 	{"docs/install.md", "cd bridge"}:                                                                                                                "the folder of the clone",
 	{"docs/install.md", "docker build -f deploy/image/Dockerfile --target mcp-bridge -t mcp-bridge ."}:                                              "needs Docker and the network: a test in deploy/check runs the commands of the Dockerfile",
@@ -53,8 +54,8 @@ var notRun = exceptions{why: map[exception]string{
 	{"docs/install.md", `kubectl create secret generic mcp-keys --from-literal=agents="$(openssl rand -hex 32)"`}:                                   "needs a cluster",
 	{"docs/install.md", "helm install tools deploy/helm/mcp-bridge -f values.yaml"}:                                                                 "needs a cluster: a test in deploy/check renders the chart, and runs its pod",
 	{"docs/install.md", "helm test tools"}:                                                                                                          "needs a cluster",
-	{"docs/clients.md", `claude mcp add --transport http files http://127.0.0.1:8808/files/mcp --header "Authorization: Bearer $KEY"`}:              "another program",
-	{"docs/clients.md", "claude mcp add search -- mcp-bridge connect https://tools.example.com/mcp"}:                                                "another program",
+	{"docs/clients.md", "claude mcp add --scope project --transport http files http://127.0.0.1:8808/files/mcp --header 'X-API-Key: ${KEY}'"}:       "another program",
+	{"docs/clients.md", `claude mcp add search -- "$(which mcp-bridge)" connect https://tools.example.com/mcp`}:                                     "another program",
 	{"docs/clients.md", "npx @modelcontextprotocol/inspector --cli http://127.0.0.1:8808/mcp --method tools/list"}:                                  "another program: a test of integration uses it",
 	{"docs/clients.md", "npx @modelcontextprotocol/inspector --cli mcp-bridge connect http://127.0.0.1:8808/mcp --method tools/list"}:               "another program",
 	{"docs/coming-from.md", `supergateway --stdio "npx -y @modelcontextprotocol/server-filesystem ." --outputTransport streamableHttp --port 8000`}: "another program",
@@ -109,15 +110,16 @@ func TestMain(m *testing.M) {
 type world struct {
 	dir         string
 	environment []string
-	// remote and bridge are what the pages call https://tools.example.com and http://127.0.0.1:8808.
+	// remote and bridge are what the pages call https://tools.example.com and http://127.0.0.1:8808, or
+	// https://mcp.example.com:8443.
 	remote, bridge string
 }
 
 // here returns a text of a page with the addresses of this world.
 func (w *world) here(text string) string {
-	pairs := []string{"https://tools.example.com", w.remote, "/etc/mcp-bridge/", w.dir + "/"}
+	pairs := []string{"https://tools.example.com", w.remote}
 	if w.bridge != "" {
-		pairs = append(pairs, "http://127.0.0.1:8808", w.bridge)
+		pairs = append(pairs, "http://127.0.0.1:8808", w.bridge, "https://mcp.example.com:8443", w.bridge)
 	}
 	return strings.NewReplacer(pairs...).Replace(text)
 }
@@ -193,11 +195,18 @@ case "$*" in *server-everything*) exec %s/everything stdio;; esac
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, ".vscode", "mcp.json"), `{ "servers": { "github": { "type": "http", "url": "https://mcp.example.com/mcp" } } }`, 0o600)
-	w := &world{dir: dir, environment: []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + t.TempDir(), scaletest.AtOnce}}
-	for _, name := range []string{"TOKEN", "KEY", "SEARCH_TOKEN", "GITHUB_TOKEN", "TEAM_TOKEN"} {
+	secure := httptest.NewTLSServer(nil) // for its certificate, which is good for 127.0.0.1
+	secure.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(secure.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "tls.crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})), 0o600)
+	write(t, filepath.Join(dir, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})), 0o600)
+	w := &world{dir: dir, environment: []string{"SSL_CERT_FILE=" + filepath.Join(dir, "tls.crt"), "PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + t.TempDir(), scaletest.AtOnce}}
+	for _, name := range []string{"TOKEN", "KEY", "SEARCH_TOKEN", "GITHUB_TOKEN"} {
 		w.environment = append(w.environment, name+"=a-value-that-is-long")
 	}
-	w.environment = append(w.environment, "TEAM_A_TOKEN=the-key-of-the-first-team", "TEAM_B_TOKEN=the-key-of-the-second-team")
 	w.remote = w.start(t, "everything streamableHttp -port 0")
 	for _, p := range pages(t) {
 		for _, b := range p.blocks() {
@@ -223,7 +232,7 @@ type said struct {
 	where chan string
 }
 
-var served = regexp.MustCompile(`(?m)(http://127\.0\.0\.1:[1-9]\d*)/\S*(?:.|\n)*\n`)
+var served = regexp.MustCompile(`(?m)(https?://127\.0\.0\.1:[1-9]\d*)/\S*(?:.|\n)*\n`)
 
 func (s *said) Write(p []byte) (int, error) {
 	s.mu.Lock()

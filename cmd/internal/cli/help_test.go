@@ -334,7 +334,7 @@ func TestCheck(t *testing.T) {
 	if code != 0 || stderr != "" {
 		t.Errorf("exit code %d, stderr %q, want 0 and nothing", code, stderr)
 	}
-	for _, want := range []string{"warning: ", missingProgram, path + " is good: 2 servers on 127.0.0.1:0\n", "  one\tstdio, share: session, prefix: one__\n", "  two\tstdio, share: all, prefix: two__\n"} {
+	for _, want := range []string{"warning: ", missingProgram, path + " is good: 2 servers on 127.0.0.1:0\n", "  one  stdio, share: session, prefix: one__\n", "  two  stdio, share: all, prefix: two__\n"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("stdout = %q, want it to contain %q", stdout, want)
 		}
@@ -354,14 +354,14 @@ func TestCheckSummary(t *testing.T) {
 `)
 	code, stdout, stderr := in(t, "check", "-c", path)
 	want := path + ` is good: 2 servers on 127.0.0.1:8808
-  new	http https://example.com/mcp, share: session, prefix: new__, forward: X-Tenant as X-Tenant, forward: X-User-Token as Authorization, ping: 30s, tools: allow 2 and deny 1 and rename 1 and override 1, prompts: deny 1
-  old	sse http://localhost:3001/sse, share: session, no prefix
+  new  http https://example.com/mcp, share: session, prefix: new__, forward: X-Tenant as X-Tenant, forward: X-User-Token as Authorization, ping: 30s, tools: allow 2 and deny 1 and rename 1 and override 1, prompts: deny 1
+  old  sse http://localhost:3001/sse, share: session, no prefix
 `
 	if code != 0 || stderr != "" || stdout != want {
 		t.Errorf("exit code %d, stderr %q, stdout\n%s\nwant\n%s", code, stderr, stdout, want)
 	}
 	code, stdout, _ = in(t, "check", "-c", file(t, "one.yaml", "servers: { one: { http: { url: \"https://example.com/mcp\" } } }"))
-	if code != 0 || !strings.Contains(stdout, "  one\thttp https://example.com/mcp, share: session\n") {
+	if code != 0 || !strings.Contains(stdout, "  one  http https://example.com/mcp, share: session\n") {
 		t.Errorf("exit code %d, stdout %q, want no prefix with a single server", code, stdout)
 	}
 }

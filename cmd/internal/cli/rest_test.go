@@ -123,8 +123,8 @@ func TestCheckREST(t *testing.T) {
 	code, stdout, stderr := in(t, "check", "-c", path)
 	for _, want := range []string{
 		"is good: 2 servers", "warning: pets.yaml:16: ",
-		"  pets\trest https://pets.example.com/v1, share: session, prefix: pets__\n  \t2 tools, ", " bytes in a list, mode: tools, 1 warning\n",
-		"  far\trest https://user.example.com/api.json, share: session, prefix: far__\n  \tits document is at a URL, and was not read; if it is on the internet, servers that it names in a private network or on this machine need base_url or trusted\n",
+		"  pets  rest https://pets.example.com/v1, share: session, prefix: pets__\n        2 tools, ", " bytes in a list, mode: tools, 1 warning\n",
+		"  far   rest https://user.example.com/api.json, share: session, prefix: far__\n        its document is at a URL, and was not read; if it is on the internet, servers that it names in a private network or on this machine need base_url or trusted\n",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("stdout has no %q:\n%s", want, stdout)

@@ -155,10 +155,14 @@ be for.`,
 				verdict = "would not be served"
 			}
 			fmt.Fprintf(stdout, "%s %s: %s on %s%s\n", file, verdict, count(len(c.Servers), "server"), c.Listen, protection(c))
+			width := 0
 			for _, s := range c.Servers {
-				fmt.Fprintf(stdout, "  %s\t%s\n", s.Name, strings.Join(summary(&s, len(c.Servers) > 1), ", "))
+				width = max(width, len(s.Name))
+			}
+			for _, s := range c.Servers {
+				fmt.Fprintf(stdout, "  %-*s  %s\n", width, s.Name, strings.Join(summary(&s, len(c.Servers) > 1), ", "))
 				if sum := sums[s.Name]; sum != "" {
-					fmt.Fprintf(stdout, "  \t%s\n", sum)
+					fmt.Fprintf(stdout, "  %-*s  %s\n", width, "", sum)
 				}
 			}
 			if lost != nil {
