@@ -164,7 +164,7 @@ func TestOverwrite(t *testing.T) {
 	if text, err := os.ReadFile("other.yaml"); err != nil || string(text) != "before" {
 		t.Errorf("other.yaml = %q (error %v)", text, err)
 	}
-	if code, _, stderr := in(t, "init", "--force", "-o", "."); code != exit.Usage || !strings.Contains(stderr, "is not a regular file") {
+	if code, _, stderr := in(t, "init", "--force", "-o", "."); code != exit.Usage || !strings.Contains(stderr, "not a regular file") {
 		t.Errorf("over a folder: exit code %d\n%s", code, stderr)
 	}
 }

@@ -52,8 +52,9 @@ all calls. With console: on, others see their own.`,
 			ctx := cmd.Context()
 			on := screen{color: is && terminal.Colors()}
 			if live {
-				restore, quit := func() {}, false
-				if ctx, restore, quit = untilQuit(ctx, cmd.InOrStdin()); quit {
+				var restore func()
+				var quits bool
+				if ctx, restore, quits = untilQuit(ctx, cmd.InOrStdin()); quits {
 					on.hint = "q quits"
 				}
 				defer restore()
