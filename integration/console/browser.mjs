@@ -52,7 +52,6 @@ async function open(context) {
   const note = (text) => { if (!meant.some((m) => m.test(text))) complaints.push(text); };
   p.on('console', (m) => { if (m.type() === 'error' || m.type() === 'warning') note(`${m.type()}: ${m.text()} ${m.location().url ?? ''}`); });
   p.on('pageerror', (e) => note(`fault: ${e.stack}`));
-  p.on('dialog', (d) => d.accept());
   p.on('request', (r) => { if (!r.url().startsWith(o.base) && !r.url().startsWith(o.locked) && !r.url().startsWith('blob:')) note(`request to ${r.url()}`); });
   return p;
 }
@@ -61,6 +60,8 @@ const see = (text, options = {}) => page.getByText(text, options).first().waitFo
 const heading = (name) => page.getByRole('heading', { name, exact: true }).first().waitFor();
 /** The control of a field of a form. @param {string} name @param {any} [within] */
 const field = (name, within = page) => within.locator('div.field').filter({ has: page.locator('label', { hasText: new RegExp(`^${name}`) }) }).locator('input, textarea, select').first();
+/** Says yes to what the page asks before it acts. @param {string} name of the button */
+const agree = (name) => page.getByRole('dialog').getByRole('button', { name, exact: true }).click();
 const button = (name) => page.getByRole('button', { name, exact: true });
 /** @param {string} hash */
 async function go(hash) {
@@ -100,7 +101,7 @@ await step('overview', async () => {
   await go('');
   await heading('Overview');
   for (const name of ['legacy', 'modern', 'odd', 'broken']) await page.getByRole('link', { name, exact: true }).waitFor();
-  await see('● live');
+  await page.locator('.side .state', { hasText: 'Live' }).waitFor();
 });
 
 await step('a server, and what operators do with it', async () => {
@@ -109,6 +110,7 @@ await step('a server, and what operators do with it', async () => {
   await button('try now').click();
   await see(/it works/);
   await button('open the breaker').click();
+  await agree('open the breaker');
   await page.locator('.facts', { hasText: 'forced' }).waitFor();
   const times = await page.locator('main time').evaluateAll((all) => all.map((e) => [e.getAttribute('datetime'), e.getAttribute('title')]));
   assert.ok(times.length > 0 && times.every(([at, title]) => at && at === title && Date.parse(at) > 0), `each time has its instant: ${JSON.stringify(times)}`);
@@ -255,7 +257,7 @@ await step('a destructive tool asks once', async () => {
   await see('Erases⟦U+202E⟧ a file');
   await field('path').fill('notes.txt');
   await button('call').click();
-  await page.getByRole('dialog').getByRole('button', { name: 'no' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
   assert.equal(await page.locator('.verdict').count(), 0);
   await button('call').click();
   await page.getByRole('dialog').getByRole('button', { name: 'call it' }).click();
@@ -376,6 +378,7 @@ await step('what a process has said last, and another one in its place', async (
 await step('a server is drained, and takes calls again', async () => {
   await go('#/servers/odd');
   await button('drain').click();
+  await agree('drain');
   await button('resume').waitFor();
   await page.locator('.summary', { hasText: 'draining' }).waitFor();
   await page.locator('dl.facts', { hasText: /drained\s*since/ }).waitFor();
@@ -395,6 +398,7 @@ await step('a server is drained, and takes calls again', async () => {
 await step('the bridge is drained, and resumed', async () => {
   await go('#/overview');
   await button('drain').click();
+  await agree('drain');
   await page.locator('.summary', { hasText: 'drained by an operator' }).waitFor();
   await button('resume').click();
   await button('drain').waitFor();
@@ -481,7 +485,7 @@ await step('headers and _meta of the user, and the same by curl', async () => {
 await step('traffic', async () => {
   await go('#/traffic?filter=server:odd');
   await heading('Traffic');
-  await see('● live');
+  await page.locator('.side .state', { hasText: 'Live' }).waitFor();
   const other = await open(context);
   await other.goto(`${o.base}/ui/#/try/odd/tools/markup?revision=2025-11-25`);
   await other.locator('section.item').waitFor();
@@ -500,11 +504,11 @@ await step('traffic', async () => {
   await page.getByLabel('filter').fill('server:odd -name:markup');
   await rows.filter({ hasText: 'markup' }).first().waitFor({ state: 'detached' });
   await page.getByLabel('filter').fill('server:odd');
-  await button('pause').click();
+  await button('Pause').click();
   await other.getByRole('button', { name: 'call', exact: true }).click();
   await other.locator('.verdict').waitFor();
-  await see('⏸ paused');
-  await button('pause').click();
+  await page.locator('.side .state', { hasText: 'Paused' }).waitFor();
+  await button('Pause').click();
   const saves = page.waitForEvent('download');
   await button('save').click();
   const lines = fs.readFileSync(await (await saves).path(), 'utf8').trim().split('\n').map((l) => JSON.parse(l));
@@ -528,6 +532,7 @@ await step('sessions', async () => {
   await shot('sessions');
   meant.push(/status of 404/);
   await row.getByRole('button', { name: 'end' }).click();
+  await agree('end');
   await row.waitFor({ state: 'detached' });
   await other.getByRole('button', { name: 'call', exact: true }).click();
   await other.locator('.verdict.bad').waitFor();
@@ -633,34 +638,34 @@ await step('each page without serious findings of axe, light and dark, and from 
 
 await step('colours by hand', async () => {
   await go('#/overview');
-  const colours = page.getByRole('button', { name: /^colours/ });
+  const colours = page.getByRole('button', { name: /^Colours/ });
   await colours.click();
   await colours.click();
   const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-  assert.equal(await back(), 'rgb(22, 24, 28)');
+  assert.equal(await back(), 'rgb(15, 17, 21)');
   await page.reload();
   await heading('Overview');
-  assert.equal(await back(), 'rgb(22, 24, 28)', 'it is remembered');
+  assert.equal(await back(), 'rgb(15, 17, 21)', 'it is remembered');
 });
 
 await step('signing in and out', async () => {
   meant.push(/status of 401/);
   await page.goto(`${o.locked}/ui/`);
   await page.getByLabel('key').fill('wrong');
-  await button('sign in').click();
+  await button('Sign in').click();
   await see('This key is not known.');
   assert.deepEqual(await audit(), []);
   await page.getByLabel('key').fill(o.key);
   await page.keyboard.press('Enter');
   await heading('Overview');
-  await see('● live');
+  await page.locator('.side .state', { hasText: 'Live' }).waitFor();
   await page.goto(`${o.locked}/ui/#/try/modern/tools/text`);
   await field('message').fill('signed in');
   await button('call').click();
   await verdict('ok', 'signed in');
   await page.goto(`${o.locked}/ui/#/traffic`);
   await page.getByLabel('with what they carry').check();
-  await see('● live');
+  await page.locator('.side .state', { hasText: 'Live' }).waitFor();
   const other = await open(context);
   await other.goto(`${o.locked}/ui/#/try/odd/tools/markup?revision=2025-11-25`);
   await other.locator('section.item').waitFor();
@@ -671,7 +676,7 @@ await step('signing in and out', async () => {
   await page.locator('section.card pre', { hasText: '<script>window.hurt=1</script>' }).waitFor();
   assert.equal(await page.evaluate(() => /** @type {any} */ (window).hurt), undefined);
   assert.deepEqual(await audit(), []);
-  await button('sign out').click();
+  await button('Sign out').click();
   await page.getByLabel('key').waitFor();
   await page.reload();
   await page.getByLabel('key').waitFor();
