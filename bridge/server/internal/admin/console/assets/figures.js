@@ -39,8 +39,13 @@ export function merge(had, now) {
   if (!fresh) return { ...had, marks };
   const { points } = now;
   if (!now.servers) return { ...join(had, now, fresh, points), marks };
-  const of = (/** @type {any} */ answer, /** @type {string} */ name) => answer.servers.find((/** @type {any} */ s) => s.server === name);
-  return { ...now, marks, total: join(had.total, now.total, fresh, points), servers: now.servers.map((/** @type {any} */ s) => join(of(had, s.server), s, fresh, points)) };
+  /** @type {Map<string, any>} */
+  const before = new Map(had.servers.map((/** @type {any} */ s) => [s.server, s]));
+  const of = (/** @type {any} */ s) => {
+    const old = before.get(s.server);
+    return old && !old.calls && !s.calls ? old : join(old, s, fresh, points); // a quiet server stays the same object: nothing of it is drawn again
+  };
+  return { ...now, marks, total: join(had.total, now.total, fresh, points), servers: now.servers.map(of) };
 }
 
 /** The sum of a column's last entries. @param {any[]|undefined} column @param {number} [n] */
