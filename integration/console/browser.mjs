@@ -10,6 +10,7 @@ import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
+import { overview } from './overview.mjs';
 
 /**
  * base: the bridge without access rules; locked: one with them, with key; chromium: the program; file: the
@@ -103,6 +104,8 @@ await step('overview', async () => {
   for (const name of ['legacy', 'modern', 'odd', 'broken']) await page.getByRole('link', { name, exact: true }).waitFor();
   await page.locator('.side .state', { hasText: 'Live' }).waitFor();
 });
+
+await overview({ step, page, base: o.base, button, meant });
 
 await step('a server, and what operators do with it', async () => {
   await page.getByRole('link', { name: 'legacy', exact: true }).click();
@@ -368,6 +371,7 @@ await step('what a process has said last, and another one in its place', async (
   const connections = page.getByRole('region', { name: 'connections' });
   await connections.getByText('scribbled on stderr').first().waitFor();
   await button('restart idle connections').click();
+  await agree('restart idle connections');
   await see(/^[1-9]\d* closed$/);
   await other.getByRole('button', { name: 'call', exact: true }).click();
   await other.locator('.verdict', { hasText: 'ok' }).waitFor();
@@ -383,7 +387,7 @@ await step('a server is drained, and takes calls again', async () => {
   await page.locator('.summary', { hasText: 'draining' }).waitFor();
   await page.locator('dl.facts', { hasText: /drained\s*since/ }).waitFor();
   await go('#/overview');
-  await page.getByRole('row', { name: /odd/ }).getByText('draining').waitFor();
+  await page.getByRole('row', { name: /odd/ }).getByText('Drained').waitFor();
   meant.push(/status of 503/);
   await go('#/try/odd/tools/scribble?revision=2025-11-25');
   await page.getByRole('alert').getByText(/an operator has drained it/).waitFor();
@@ -397,12 +401,13 @@ await step('a server is drained, and takes calls again', async () => {
 
 await step('the bridge is drained, and resumed', async () => {
   await go('#/overview');
-  await button('drain').click();
-  await agree('drain');
+  await button('More actions').click();
+  await button('Drain bridge').click();
+  await agree('Drain bridge');
   await page.locator('.summary', { hasText: 'drained by an operator' }).waitFor();
-  await button('resume').click();
-  await button('drain').waitFor();
-  await page.locator('.summary', { hasText: 'ready' }).waitFor();
+  await button('Resume').click();
+  await button('More actions').waitFor();
+  await page.locator('.summary', { hasText: '1 of 4 servers failing: broken' }).waitFor();
 });
 
 await step('a tool that runs as a task', async () => {

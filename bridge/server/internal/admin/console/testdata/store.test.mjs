@@ -104,7 +104,7 @@ test('a tab in the back has no stream and asks nothing, and has one when it is i
 });
 
 test('the bridge counts as lost while nobody answers, and is followed anew when it answers', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout', 'Date'] });
+  t.mock.timers.enable({ apis: ['setTimeout', 'Date'], now: 1000 });
   const tab = globalThis.document;
   delete globalThis.document;
   const fetch = globalThis.fetch;
