@@ -44,12 +44,12 @@ export async function overview({ step, page, base, button, meant }) {
   });
 
   await step('the overview: who calls what, and the last minutes', async () => {
-    await page.goto(`${base}/ui/#/try/legacy/tools/text`);
+    await page.goto(`${base}/ui/#/try/odd/tools/markup`);
     await page.locator('section.item').waitFor();
     await page.goto(`${base}/ui/`);
-    const box = page.locator('.topology a', { hasText: 'legacy' });
+    const box = page.getByRole('link', { name: /^Server odd: / });
     await box.focus();
-    await page.locator('.readout', { hasText: /^Server legacy: / }).waitFor();
+    await page.locator('.readout', { hasText: /^Server odd: / }).waitFor();
     await page.locator('.topology .edge.lit').first().waitFor();
     await page.locator('.topology a.failing', { hasText: 'broken' }).waitFor();
     const chart = page.getByRole('slider', { name: 'Calls in flight' });
@@ -60,10 +60,10 @@ export async function overview({ step, page, base, button, meant }) {
     assert.match(await chart.getAttribute('aria-valuetext') ?? '', /: In flight /);
     await page.keyboard.press('Enter');
     await box.click();
-    await page.getByRole('heading', { name: 'legacy', exact: true }).waitFor();
+    await page.getByRole('heading', { name: 'odd', exact: true }).waitFor();
     await page.goto(`${base}/ui/`);
     await page.setViewportSize({ width: 360, height: 740 });
-    await page.locator('topology-view .lists a', { hasText: 'legacy' }).waitFor();
+    await page.locator('topology-view .lists a', { hasText: 'odd' }).first().waitFor();
     await page.setViewportSize({ width: 1200, height: 800 });
     await page.locator('.topology').waitFor();
   });

@@ -39,7 +39,8 @@ class Overview extends Page {
     this.#ends = [
       every(5000, async () => {
         if (this.store.paused) return;
-        this.#take(merge(this.#series, await get(`series${this.#series ? `?from=${this.#series.to}` : ''}`)));
+        const answer = await get(`series${this.#series ? `?from=${this.#series.to}` : ''}`);
+        if (answer.to > 0) this.#take(merge(this.#series, answer)); // else the bridge has only just begun
         this.update();
       }),
       every(5000, async () => {
@@ -65,9 +66,9 @@ class Overview extends Page {
     if (series === this.#series) return;
     this.#series = series;
     this.#of = new Map(series.servers.map((/** @type {any} */ s) => [s.server, s]));
-    const { step, to, points, marks, total: t } = series;
+    const { step, to, marks, total: t } = series;
     const limit = t.limits?.calls ?? series.limits?.calls;
-    const common = { step, to, points, marks };
+    const common = { step, to, marks };
     this.#charts = [
       { ...common, title: 'Calls a second', unit: '/s', stacked: true, series: byServer(series, this.#colours) },
       { ...common, title: 'Errors', unit: '%', stacked: true, series: [{ name: 'Failed', values: shares(t.errors, t.calls), colour: 'bad' }, { name: 'Tool error', values: shares(t.tool_errors, t.calls), colour: 'warn' }] },

@@ -71,7 +71,7 @@ export function layout(t, states) {
     nodes.push({ id: 's*', column: 3, name: `${number(quiet.length)} more servers`, rate: rateOf(quiet), tone: bad ? 'failing' : rateOf(quiet) ? '' : 'cold', href: `${to('overview')}?show=servers`, note: bad ? `${bad} failing` : speed(rateOf(quiet)), said: `${many(quiet.length, 'server')} with fewer calls: ${number(rateOf(quiet))} calls/s` });
   }
 
-  nodes.push({ id: 'b', column: 2, name: 'mcp-bridge', rate: rateOf(t.addresses), tone: rateOf(t.addresses) ? '' : 'cold', href: to('calls'), note: speed(rateOf(t.addresses)), said: `The bridge: ${number(rateOf(t.addresses))} calls/s from ${many(t.clients.length, 'kind')} of clients to ${many(states.length, 'server')}` });
+  nodes.push({ id: 'b', column: 2, name: 'mcp-bridge', rate: rateOf(t.addresses), tone: rateOf(t.addresses) ? '' : 'cold', href: to('calls'), note: speed(rateOf(t.addresses)), said: `The bridge: ${number(rateOf(t.addresses))} calls/s to ${many(states.length, 'server')}` });
 
   const [addresses, otherAddresses] = cut(byRate(t.addresses), mostAddresses);
   /** @type {Map<string, string>} */
@@ -89,17 +89,26 @@ export function layout(t, states) {
     edge('a*', 'b', rateOf(otherAddresses), '', 'a*');
   }
 
-  const [clients, otherClients] = cut(byRate(t.clients), mostClients);
+  /** @type {Map<string, any>} a client that uses several addresses is one box */
+  const kinds = new Map();
+  for (const c of t.clients) {
+    const key = [c.client, c.principal, c.transport].join('\n');
+    const had = kinds.get(key);
+    kinds.set(key, had ? { ...had, rate: had.rate + c.rate, sessions: had.sessions + c.sessions, calls: had.calls + c.calls, at: [...had.at, c] } : { ...c, at: [c] });
+  }
+  const [clients, otherClients] = cut(byRate([...kinds.values()]), mostClients);
   clients.forEach((c, i) => {
     const id = `c:${i}:${c.client}`;
     const kind = transports[c.transport] ?? c.transport;
-    nodes.push({ id, column: 0, name: c.client, rate: c.rate, tone: c.rate ? '' : 'cold', href: c.sessions ? `${to('sessions')}?filter=${encodeURIComponent(`client:"${c.client}"`)}` : to('calls'), note: `${c.sessions ? `${many(c.sessions, 'session')} · ` : ''}${speed(c.rate)}`, said: `${c.client}${c.principal ? ` as ${c.principal}` : ''}, ${kind}, at ${c.address}: ${c.sessions ? `${many(c.sessions, 'session')}, ` : ''}${number(c.rate)} calls/s, ${many(c.calls ?? 0, 'call')} in all` });
-    const at = door.get(c.address);
-    if (at) edge(id, at, c.rate, '', id);
+    nodes.push({ id, column: 0, name: c.client, rate: c.rate, tone: c.rate ? '' : 'cold', href: c.sessions ? `${to('sessions')}?filter=${encodeURIComponent(`client:"${c.client}"`)}` : to('calls'), note: `${c.sessions ? `${many(c.sessions, 'session')} · ` : ''}${speed(c.rate)}`, said: `${c.client}${c.principal ? ` as ${c.principal}` : ''}, ${kind}, at ${c.at.map((/** @type {any} */ a) => a.address).join(', ')}: ${c.sessions ? `${many(c.sessions, 'session')}, ` : ''}${number(c.rate)} calls/s, ${many(c.calls ?? 0, 'call')} in all` });
+    for (const a of c.at) {
+      const at = door.get(a.address);
+      if (at) edge(id, at, a.rate, '', id);
+    }
   });
   if (otherClients.length) {
     nodes.push({ id: 'c*', column: 0, name: `${otherClients.length} more clients`, rate: rateOf(otherClients), tone: rateOf(otherClients) ? '' : 'cold', href: to('sessions'), note: speed(rateOf(otherClients)), said: `${otherClients.length} further kinds of clients: ${number(rateOf(otherClients))} calls/s` });
-    for (const c of otherClients) { const at = door.get(c.address); if (at) edge('c*', at, c.rate, '', 'c*'); }
+    for (const c of otherClients.flatMap((o) => o.at)) { const at = door.get(c.address); if (at) edge('c*', at, c.rate, '', 'c*'); }
   }
 
   /** @type {Map<string, Set<string>>} the servers that each address is used for */
@@ -222,7 +231,7 @@ class TopologyView extends View {
     const lit = new Set(chosen ? edges.filter((e) => e.through.has(chosen)).flatMap((e) => [e.from, e.to]) : []);
     const said = nodes.find((n) => n.id === chosen)?.said ?? '';
     return html`<svg class="topology" viewBox=${`0 0 ${wide} ${high}`} width=${wide} height=${high} role="group" aria-label="Topology" @pointerleave=${() => this.#choose(undefined)}>
-        ${heads.map((h, c) => (h ? html`<text key=${h} class="column" x=${x[c]} y="12">${h}${columns[c].length > 1 && c !== 1 ? ` (${c ? this.states.length : this.topology.clients.length})` : ''}</text>` : ''))}
+        ${heads.map((h, c) => (h ? html`<text key=${h} class="column" x=${x[c]} y="12">${h}${columns[c].length > 1 && c !== 1 ? ` (${c ? this.states.length : columns[0].length})` : ''}</text>` : ''))}
         ${lines}
         ${columns.flat().map((n) => {
           const p = at.get(n.id);

@@ -3,12 +3,13 @@ import test from 'node:test';
 import './fake-dom.mjs';
 
 globalThis.customElements ??= { define() {} };
-const { byServer, merge, sentence, shares } = await import('../assets/figures.js');
+const { byServer, merge: mergeOf, sentence, shares } = await import('../assets/figures.js');
 const { ticks, written } = await import('../assets/chart.js');
 const { layout } = await import('../assets/topology.js');
 
+const merge = (had, now) => mergeOf(had, now, 4);
 const step = 5000;
-const answer = (to, servers, total, marks = []) => ({ step, to, points: 4, total, servers, marks });
+const answer = (to, servers, total, marks = []) => ({ step, to, total, servers, marks });
 
 test('new buckets follow the old ones, and the oldest go', () => {
   const first = answer(20000, [{ server: 'a', calls: [1, 2, 3, 4] }, { server: 'b' }], { calls: [1, 2, 3, 4], p50: [1, null, 2, 3] }, [{ at: 1000, text: 'old' }, { at: 19000, text: 'kept' }]);
@@ -31,8 +32,8 @@ test('nothing new changes nothing, a long gap starts anew, and a quiet server st
 });
 
 test('one server alone is merged too', () => {
-  const one = (to, calls) => ({ step, to, points: 3, server: 'a', calls, marks: [] });
-  assert.deepEqual(merge(one(10000, [1, 2, 3]), one(15000, [4])), one(15000, [2, 3, 4]));
+  const one = (to, calls) => ({ step, to, server: 'a', calls, marks: [] });
+  assert.deepEqual(merge(one(10000, [1, 2, 3, 4]), one(15000, [5])), one(15000, [2, 3, 4, 5]));
 });
 
 test('the busiest servers have colours that stay theirs, and the others are one', () => {
