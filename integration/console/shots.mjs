@@ -1,0 +1,103 @@
+// Makes the pictures of README and docs: clients use a bridge for some minutes, then each page is taken.
+//
+//	node shots.mjs OPTIONS     OPTIONS is JSON: base, the bridge; chromium, the program; pages and pictures, where
+//	                           pictures are put; minutes, for how long there are calls before
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import fs from 'node:fs';
+import path from 'node:path';
+import { chromium } from 'playwright-core';
+
+const o = JSON.parse(process.argv[2]);
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+let ended = false;
+
+/** What clients call: the tool's name without a prefix, its arguments, how often. @type {Record<string, [object, number]>} */
+const calls = {
+  read_file: [{ path: '/reports/q3.md' }, 9], list_directory: [{ path: '/reports' }, 5], search_files: [{ query: 'revenue' }, 3], write_file: [{ path: '/reports/q3.md', text: 'x' }, 1],
+  web_search: [{ query: 'model context protocol' }, 5], fetch_page: [{ url: 'https://example.com' }, 3], find_tickets: [{ query: 'login' }, 4],
+  remember: [{ fact: 'short answers' }, 2], recall: [{ topic: 'answers' }, 4], now: [{ zone: 'Europe/Berlin' }, 1], convert: [{ time: '14:30', to: 'Asia/Tokyo' }, 1], listPets: [{}, 3], getPet: [{ id: 7 }, 2],
+};
+
+/** A client that calls tools until the end. @param {string} name @param {string} version @param {string} at @param {number} rate calls a second @param {RegExp} [only] */
+async function client(name, version, at, rate, only = /./) {
+  while (!ended) {
+    const c = new Client({ name, version });
+    try {
+      await c.connect(new StreamableHTTPClientTransport(new URL(o.base + at)));
+      const { tools } = await c.listTools();
+      const choice = tools.filter((t) => only.test(t.name)).flatMap((t) => {
+        const [args, often] = calls[Object.keys(calls).find((n) => t.name.endsWith(n)) ?? ''] ?? [{}, 0];
+        return new Array(often).fill([t.name, args]);
+      });
+      for (let n = 0; !ended && choice.length; n++) {
+        const [tool, args] = choice[Math.floor(Math.random() * choice.length)];
+        const wave = 1 + 0.5 * Math.sin(Date.now() / 25000 + name.length);
+        c.callTool({ name: tool, arguments: args }).catch(() => {});
+        await pause((1000 / (rate * wave)) * (0.4 + 1.2 * Math.random()));
+      }
+    } catch {
+      await pause(3000);
+    }
+    await c.close().catch(() => {});
+  }
+}
+
+const users = [
+  client('claude-ai', '1.0.0', '/mcp', 14), client('claude-ai', '1.0.0', '/mcp', 8), client('claude-ai', '1.0.0', '/mcp', 5),
+  client('Cursor', '1.7.44', '/mcp', 9), client('Cursor', '1.7.44', '/mcp', 4), client('Visual Studio Code', '1.104.0', '/mcp', 6),
+  client('nightly-report', '2.3.1', '/files/mcp', 22, /read|list/), client('support-desk', '0.9.2', '/tickets/mcp', 5),
+];
+await pause(o.minutes * 60000);
+
+const browser = await chromium.launch({ executablePath: o.chromium, args: ['--no-sandbox', '--headless=new', '--disable-dev-shm-usage', '--disable-gpu'] });
+/** @param {'light'|'dark'} colorScheme @param {number} width @param {number} height */
+async function open(colorScheme, width, height) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme, reducedMotion: 'reduce', timezoneId: 'UTC', locale: 'en-GB' });
+  return context.newPage();
+}
+
+/** @param {import('playwright-core').Page} page @param {string} file */
+async function take(page, file) {
+  await page.screenshot({ path: file, animations: 'disabled' });
+  const { size } = fs.statSync(file);
+  if (size > 300 << 10) throw new Error(`${file} has ${size} bytes, more than 300 KiB`);
+  console.log(`ok ${path.basename(file)} (${size} bytes)`);
+}
+
+for (const [scheme, name] of /** @type {['light'|'dark', string][]} */ ([['light', 'overview'], ['dark', 'overview-dark']])) {
+  const page = await open(scheme, 1280, 1000);
+  await page.goto(`${o.base}/ui/`);
+  await page.locator('.topology').waitFor();
+  await page.locator('time-chart').nth(4).waitFor();
+  await page.locator('.side .state', { hasText: 'Live' }).waitFor();
+  await take(page, path.join(o.pictures, `${name}.png`));
+}
+
+const page = await open('light', 1280, 800);
+/** Each page: its address, what has to be there, and what is done before. @type {[string, string, string, (() => Promise<void>)?][]} */
+const pages = [
+  ['overview', '#/overview', '.topology'],
+  ['server', '#/servers/files', 'main h1'],
+  ['calls', '#/calls', '.window .row', async () => { await page.locator('.window .row').nth(5).getByRole('button').first().click(); }],
+  ['sessions', '#/sessions', 'tbody tr'],
+  ['try', '#/try/files/tools/read_file', 'section.item', async () => {
+    await page.locator('div.field').filter({ hasText: /^path/ }).locator('input, textarea').first().fill('/reports/q3.md');
+    await page.locator('section.item button.act').first().click();
+    await page.locator('.verdict').waitFor();
+  }],
+  ['traffic', '#/traffic', '.window .row'],
+  ['log', '#/log', '.window .row'],
+  ['config', '#/config', 'main table'],
+];
+for (const [name, address, ready, act] of pages) {
+  await page.goto(`${o.base}/ui/${address}`);
+  await page.locator(ready).first().waitFor();
+  if (act) await act();
+  await page.waitForLoadState('networkidle', { timeout: 3000 }).catch(() => {}); // an event stream is never idle
+  await take(page, path.join(o.pages, `${name}.png`));
+}
+await browser.close();
+ended = true;
+await Promise.race([Promise.allSettled(users), pause(5000)]);
+process.exit(0);
