@@ -70,6 +70,8 @@ for (const [scheme, name] of /** @type {['light'|'dark', string][]} */ ([['light
   await page.goto(`${o.base}/ui/`);
   await page.locator('.topology').waitFor();
   await page.locator('time-chart').nth(4).waitFor();
+  await page.locator('.topology a', { hasText: /Cursor.* · [\d.]+\/s/ }).waitFor(); // clients are counted while somebody looks
+  await pause(20000);
   await page.locator('.side .state', { hasText: 'Live' }).waitFor();
   await take(page, path.join(o.pictures, `${name}.png`));
 }
