@@ -104,7 +104,7 @@ servers:
 `, servers.String(), pets.URL))
 	p := start(t, exec.Command(bridgeProgram(t), "serve", file))
 	t.Cleanup(func() { p.stop(t) })
-	text, err := json.Marshal(map[string]any{"base": p.base, "chromium": browser, "pages": absolute(t, "../docs/console"), "pictures": absolute(t, "../docs/pictures"), "minutes": *shotsFor})
+	text, err := json.Marshal(map[string]any{"base": p.base, "chromium": browser, "pages": absolute(t, "../docs/console"), "pictures": absolute(t, "../docs/pictures"), "minutes": *shotsFor, "program": bridgeProgram(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,10 @@
 // Makes the pictures of README and docs: clients use a bridge for some minutes, then each page is taken.
 //
 //	node shots.mjs OPTIONS     OPTIONS is JSON: base, the bridge; chromium, the program; pages and pictures, where
-//	                           pictures are put; minutes, for how long there are calls before
+//	                           pictures are put; minutes, for how long there are calls before; program, mcp-bridge
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { execFileSync, spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
@@ -42,6 +43,63 @@ async function client(name, version, at, rate, only = /./) {
     await c.close().catch(() => {});
   }
 }
+
+/** What mcp-bridge run prints for its user, before its log, as lines; and what a call of a tool prints then. */
+async function run() {
+  const here = path.dirname(new URL(import.meta.url).pathname);
+  const args = ['run', '--listen', '127.0.0.1:0', '--', 'node', 'demo.mjs', 'files'];
+  const child = spawn(o.program, args, { cwd: here, stdio: ['ignore', 'pipe', 'pipe'] });
+  let out = '';
+  await new Promise((done, fail) => {
+    const take = (/** @type {Buffer} */ part) => { out += part; if (/\n\}\n/.test(out)) done(undefined); };
+    child.stdout.on('data', take);
+    child.stderr.on('data', take);
+    child.on('exit', () => fail(new Error(out)));
+  });
+  const address = /http:\/\/[\d.:]+\/mcp/.exec(out)?.[0] ?? '';
+  const answer = execFileSync(o.program, ['call', address, 'list_directory', 'path=/reports'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+  child.removeAllListeners('exit');
+  child.kill();
+  const usual = (/** @type {string} */ text) => text.replaceAll(new URL(address).host, '127.0.0.1:8808').trimEnd().split('\n');
+  const lines = usual(out.slice(0, out.search(/\n\}\n/) + 2)).filter((l) => l[0] !== '{' || l === '{');
+  return { lines, call: usual(answer), command: `mcp-bridge ${['run', ...args.slice(3)].join(' ')}` };
+}
+
+/** A picture of a terminal in which lines appear: run, paste, call. */
+async function terminal() {
+  const { lines, call, command } = await run();
+  const clean = (/** @type {string} */ text) => text.replace(/[<&>]/g, (c) => `&#${c.charCodeAt(0)};`);
+  const from = lines.indexOf('{');
+  /** @type {{text: string, kind: string, at: number}[]} */
+  const all = [{ text: `$ ${command}`, kind: 'typed', at: 2 }];
+  lines.forEach((text, i) => all.push({ text, kind: from >= 0 && i >= from ? 'block' : 'said', at: i < from ? 10 : 22 }));
+  all.push({ text: '', kind: 'said', at: 40 }, { text: '$ mcp-bridge call http://127.0.0.1:8808/mcp list_directory path=/reports', kind: 'typed', at: 46 });
+  for (const text of call) all.push({ text, kind: 'said', at: 58 });
+  const [first, high] = [64, 20];
+  const y = (/** @type {number} */ i) => first + i * high;
+  const block = all.findIndex((l) => l.kind === 'block');
+  const blocks = all.filter((l) => l.kind === 'block').length;
+  const tall = y(all.length) + 8;
+  const moments = [...new Set([...all.map((l) => l.at), 28])];
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 880 ${tall}" role="img" aria-label="mcp-bridge run starts a server and prints what to paste into a client; mcp-bridge call calls a tool of it">
+<style>
+text { font: 13.5px ui-monospace, "SF Mono", Menlo, Consolas, monospace; fill: #c9d1dc; white-space: pre }
+.typed { fill: #fff; font-weight: 600 } .block { fill: #a9b5ff } .note { font: 600 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #98a6ff }
+@media (prefers-reduced-motion: no-preference) {
+${moments.map((m) => `.t${m} { animation: t${m} 14s step-end infinite } @keyframes t${m} { 0% { opacity: 0 } ${m}% { opacity: 1 } 100% { opacity: 1 } }`).join('\n')}
+}
+</style>
+<rect width="880" height="${tall}" rx="10" fill="#12151c"/><circle cx="22" cy="22" r="6" fill="#ff6b62"/><circle cx="42" cy="22" r="6" fill="#f5bf4f"/><circle cx="62" cy="22" r="6" fill="#5fc454"/>
+${block < 0 ? '' : `<g class="t28"><rect x="16" y="${y(block) - 16}" width="420" height="${blocks * high + 6}" rx="6" fill="#98a6ff" opacity=".12"/><text class="note" x="452" y="${y(block + blocks / 2)}">paste this into your client</text></g>`}
+${all.map((l, i) => `<text class="${l.kind} t${l.at}" x="24" y="${y(i)}">${clean(l.text)}</text>`).join('\n')}
+</svg>
+`;
+  const file = path.join(o.pictures, 'start.svg');
+  fs.writeFileSync(file, svg);
+  console.log(`ok start.svg (${svg.length} bytes)`);
+}
+
+await terminal();
 
 const users = [
   client('claude-ai', '1.0.0', '/mcp', 14), client('claude-ai', '1.0.0', '/mcp', 8), client('claude-ai', '1.0.0', '/mcp', 5),
