@@ -134,7 +134,7 @@ export function layout(t, states) {
   return { nodes, edges: [...edges.values()] };
 }
 
-/** From so many boxes in a column, they have one line instead of two. */
+/** With so many boxes in a column, each has one line instead of two. */
 const dense = 11;
 /** Stands where clients will be. @type {Node} */
 const nobody = { id: 'none', column: 0, name: 'No clients yet', note: 'connect one', said: 'No client has called within the last minutes.', href: to('try'), tone: 'cold', rate: 0 };
