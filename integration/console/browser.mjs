@@ -10,10 +10,11 @@ import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
+import { overview } from './overview.mjs';
 
 /**
  * base: the bridge without access rules; locked: one with them, with key; chromium: the program; file: the
- * configuration of base, which a step edits; shots: where pictures are put, if any; whole: every pair of
+ * configuration of base, which a step edits; whole: every pair of
  * revisions is played, otherwise the two that differ, which have each revision on each side.
  */
 const o = JSON.parse(process.argv[2]);
@@ -52,7 +53,6 @@ async function open(context) {
   const note = (text) => { if (!meant.some((m) => m.test(text))) complaints.push(text); };
   p.on('console', (m) => { if (m.type() === 'error' || m.type() === 'warning') note(`${m.type()}: ${m.text()} ${m.location().url ?? ''}`); });
   p.on('pageerror', (e) => note(`fault: ${e.stack}`));
-  p.on('dialog', (d) => d.accept());
   p.on('request', (r) => { if (!r.url().startsWith(o.base) && !r.url().startsWith(o.locked) && !r.url().startsWith('blob:')) note(`request to ${r.url()}`); });
   return p;
 }
@@ -61,6 +61,8 @@ const see = (text, options = {}) => page.getByText(text, options).first().waitFo
 const heading = (name) => page.getByRole('heading', { name, exact: true }).first().waitFor();
 /** The control of a field of a form. @param {string} name @param {any} [within] */
 const field = (name, within = page) => within.locator('div.field').filter({ has: page.locator('label', { hasText: new RegExp(`^${name}`) }) }).locator('input, textarea, select').first();
+/** Says yes to what the page asks before it acts. @param {string} name of the button */
+const agree = (name) => page.getByRole('dialog').getByRole('button', { name, exact: true }).click();
 const button = (name) => page.getByRole('button', { name, exact: true });
 /** @param {string} hash */
 async function go(hash) {
@@ -80,15 +82,6 @@ async function verdict(verdict, shown) {
   if (shown) await page.locator('.outcome', { hasText: shown }).waitFor();
 }
 
-/** @param {string} name */
-async function shot(name) {
-  if (!o.shots) return;
-  const size = page.viewportSize();
-  if (size.width > 900) await page.setViewportSize({ width: 900, height: 560 });
-  await page.screenshot({ path: path.join(o.shots, `${name}.png`), animations: 'disabled' });
-  await page.setViewportSize(size);
-}
-
 /** What axe has against the page, of some weight. @param {string[]} [rules] only these */
 async function audit(rules) {
   if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axe);
@@ -99,9 +92,11 @@ async function audit(rules) {
 await step('overview', async () => {
   await go('');
   await heading('Overview');
-  for (const name of ['legacy', 'modern', 'odd', 'broken']) await page.getByRole('link', { name, exact: true }).waitFor();
-  await see('● live');
+  for (const name of ['legacy', 'modern', 'odd', 'broken']) await page.getByRole('link', { name, exact: true }).first().waitFor();
+  await page.locator('.side .state', { hasText: 'Live' }).waitFor();
 });
+
+await overview({ step, page, base: o.base, button, meant });
 
 await step('a server, and what operators do with it', async () => {
   await page.getByRole('link', { name: 'legacy', exact: true }).click();
@@ -109,6 +104,7 @@ await step('a server, and what operators do with it', async () => {
   await button('try now').click();
   await see(/it works/);
   await button('open the breaker').click();
+  await agree('open the breaker');
   await page.locator('.facts', { hasText: 'forced' }).waitFor();
   const times = await page.locator('main time').evaluateAll((all) => all.map((e) => [e.getAttribute('datetime'), e.getAttribute('title')]));
   assert.ok(times.length > 0 && times.every(([at, title]) => at && at === title && Date.parse(at) > 0), `each time has its instant: ${JSON.stringify(times)}`);
@@ -125,7 +121,6 @@ await step('a server that does not work says why', async () => {
   await see(/it does not work: ./);
   await go('');
   await page.getByRole('row', { name: /broken/ }).getByText('failing').waitFor();
-  await shot('overview');
 });
 
 const same = [['legacy', '2025-11-25'], ['modern', '2026-07-28']];
@@ -164,7 +159,6 @@ for (const [server, revision] of [...(o.whole ? same : []), ['legacy', '2026-07-
     await field('age', dialog).fill('200');
     await dialog.getByText('must be at most 150').waitFor();
     await field('age', dialog).fill('41');
-    if (server === 'modern') await shot('asked');
     await dialog.getByRole('button', { name: 'answer' }).click();
     await verdict('ok', /"name":"Kim"/);
     await button('call').click();
@@ -255,7 +249,7 @@ await step('a destructive tool asks once', async () => {
   await see('Erases⟦U+202E⟧ a file');
   await field('path').fill('notes.txt');
   await button('call').click();
-  await page.getByRole('dialog').getByRole('button', { name: 'no' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
   assert.equal(await page.locator('.verdict').count(), 0);
   await button('call').click();
   await page.getByRole('dialog').getByRole('button', { name: 'call it' }).click();
@@ -272,7 +266,6 @@ await step('a form of every shape sends what was touched, exactly', async () => 
   await field('maybe').fill('1.50');
   await field('colour').selectOption('green');
   await page.evaluate(() => scrollTo(0, 0));
-  await shot('try');
   await button('add an item to rows').click();
   await button('add an item to item 1').click();
   await page.locator('div.field', { has: page.locator('label', { hasText: /^item 1/ }) }).locator('input').last().fill('7');
@@ -324,7 +317,6 @@ await step('calls', async () => {
   const row = page.locator('.row', { hasText: 'scribble' }).first();
   await row.getByRole('button').click();
   await page.locator('section.card', { hasText: 'arrives' }).waitFor();
-  await shot('calls');
 });
 
 await step('a call under way is cancelled from outside', async () => {
@@ -366,6 +358,7 @@ await step('what a process has said last, and another one in its place', async (
   const connections = page.getByRole('region', { name: 'connections' });
   await connections.getByText('scribbled on stderr').first().waitFor();
   await button('restart idle connections').click();
+  await agree('restart idle connections');
   await see(/^[1-9]\d* closed$/);
   await other.getByRole('button', { name: 'call', exact: true }).click();
   await other.locator('.verdict', { hasText: 'ok' }).waitFor();
@@ -376,11 +369,12 @@ await step('what a process has said last, and another one in its place', async (
 await step('a server is drained, and takes calls again', async () => {
   await go('#/servers/odd');
   await button('drain').click();
+  await agree('drain');
   await button('resume').waitFor();
   await page.locator('.summary', { hasText: 'draining' }).waitFor();
   await page.locator('dl.facts', { hasText: /drained\s*since/ }).waitFor();
   await go('#/overview');
-  await page.getByRole('row', { name: /odd/ }).getByText('draining').waitFor();
+  await page.getByRole('row', { name: /odd/ }).getByText('Drained').waitFor();
   meant.push(/status of 503/);
   await go('#/try/odd/tools/scribble?revision=2025-11-25');
   await page.getByRole('alert').getByText(/an operator has drained it/).waitFor();
@@ -394,11 +388,13 @@ await step('a server is drained, and takes calls again', async () => {
 
 await step('the bridge is drained, and resumed', async () => {
   await go('#/overview');
-  await button('drain').click();
+  await button('More actions').click();
+  await button('Drain bridge').click();
+  await agree('Drain bridge');
   await page.locator('.summary', { hasText: 'drained by an operator' }).waitFor();
-  await button('resume').click();
-  await button('drain').waitFor();
-  await page.locator('.summary', { hasText: 'ready' }).waitFor();
+  await button('Resume').click();
+  await button('More actions').waitFor();
+  await page.locator('.summary', { hasText: '1 of 4 servers failing: broken' }).waitFor();
 });
 
 await step('a tool that runs as a task', async () => {
@@ -481,7 +477,7 @@ await step('headers and _meta of the user, and the same by curl', async () => {
 await step('traffic', async () => {
   await go('#/traffic?filter=server:odd');
   await heading('Traffic');
-  await see('● live');
+  await page.locator('.side .state', { hasText: 'Live' }).waitFor();
   const other = await open(context);
   await other.goto(`${o.base}/ui/#/try/odd/tools/markup?revision=2025-11-25`);
   await other.locator('section.item').waitFor();
@@ -492,7 +488,6 @@ await step('traffic', async () => {
   await rows.filter({ hasText: /→ odd\s*tools\/call markup/ }).waitFor();
   await rows.filter({ hasText: /← odd\s*result of tools\/call markup/ }).waitFor();
   await rows.filter({ hasText: /← client \w+\s*result of tools\/call markup/ }).waitFor();
-  await shot('traffic');
   await rows.filter({ hasText: /← odd\s*result of tools\/call markup/ }).getByRole('button').click();
   const card = page.getByRole('region', { name: 'the chosen message' });
   await card.getByText('after its request').waitFor();
@@ -500,11 +495,11 @@ await step('traffic', async () => {
   await page.getByLabel('filter').fill('server:odd -name:markup');
   await rows.filter({ hasText: 'markup' }).first().waitFor({ state: 'detached' });
   await page.getByLabel('filter').fill('server:odd');
-  await button('pause').click();
+  await button('Pause').click();
   await other.getByRole('button', { name: 'call', exact: true }).click();
   await other.locator('.verdict').waitFor();
-  await see('⏸ paused');
-  await button('pause').click();
+  await page.locator('.side .state', { hasText: 'Paused' }).waitFor();
+  await button('Pause').click();
   const saves = page.waitForEvent('download');
   await button('save').click();
   const lines = fs.readFileSync(await (await saves).path(), 'utf8').trim().split('\n').map((l) => JSON.parse(l));
@@ -525,9 +520,9 @@ await step('sessions', async () => {
   const id = (await ids()).find((i) => !before.includes(i));
   const row = page.getByRole('row', { name: new RegExp(id) });
   await row.waitFor();
-  await shot('sessions');
   meant.push(/status of 404/);
   await row.getByRole('button', { name: 'end' }).click();
+  await agree('end');
   await row.waitFor({ state: 'detached' });
   await other.getByRole('button', { name: 'call', exact: true }).click();
   await other.locator('.verdict.bad').waitFor();
@@ -625,7 +620,6 @@ await step('each page without serious findings of axe, light and dark, and from 
     await page.setViewportSize({ width: 360, height: 740 });
     const wide = await page.evaluate(() => document.scrollingElement.scrollWidth);
     if (wide > 360) found.push(`${name}: ${wide} px wide at 360 px`);
-    if (name === 'try') await shot('narrow');
     await page.setViewportSize({ width: 1200, height: 800 });
   }
   assert.deepEqual(found, []);
@@ -633,34 +627,34 @@ await step('each page without serious findings of axe, light and dark, and from 
 
 await step('colours by hand', async () => {
   await go('#/overview');
-  const colours = page.getByRole('button', { name: /^colours/ });
+  const colours = page.getByRole('button', { name: /^Colours/ });
   await colours.click();
   await colours.click();
   const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-  assert.equal(await back(), 'rgb(22, 24, 28)');
+  assert.equal(await back(), 'rgb(15, 17, 21)');
   await page.reload();
   await heading('Overview');
-  assert.equal(await back(), 'rgb(22, 24, 28)', 'it is remembered');
+  assert.equal(await back(), 'rgb(15, 17, 21)', 'it is remembered');
 });
 
 await step('signing in and out', async () => {
   meant.push(/status of 401/);
   await page.goto(`${o.locked}/ui/`);
   await page.getByLabel('key').fill('wrong');
-  await button('sign in').click();
+  await button('Sign in').click();
   await see('This key is not known.');
   assert.deepEqual(await audit(), []);
   await page.getByLabel('key').fill(o.key);
   await page.keyboard.press('Enter');
   await heading('Overview');
-  await see('● live');
+  await page.locator('.side .state', { hasText: 'Live' }).waitFor();
   await page.goto(`${o.locked}/ui/#/try/modern/tools/text`);
   await field('message').fill('signed in');
   await button('call').click();
   await verdict('ok', 'signed in');
   await page.goto(`${o.locked}/ui/#/traffic`);
   await page.getByLabel('with what they carry').check();
-  await see('● live');
+  await page.locator('.side .state', { hasText: 'Live' }).waitFor();
   const other = await open(context);
   await other.goto(`${o.locked}/ui/#/try/odd/tools/markup?revision=2025-11-25`);
   await other.locator('section.item').waitFor();
@@ -671,7 +665,7 @@ await step('signing in and out', async () => {
   await page.locator('section.card pre', { hasText: '<script>window.hurt=1</script>' }).waitFor();
   assert.equal(await page.evaluate(() => /** @type {any} */ (window).hurt), undefined);
   assert.deepEqual(await audit(), []);
-  await button('sign out').click();
+  await button('Sign out').click();
   await page.getByLabel('key').waitFor();
   await page.reload();
   await page.getByLabel('key').waitFor();

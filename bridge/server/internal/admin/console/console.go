@@ -1,9 +1,9 @@
 // Package console is the web page of the bridge: a client of the API below /ui/api/v1, and of the
 // MCP endpoints below /ui/mcp. It has no rights beyond those of its caller.
 //
-// The folder assets has the sources: ES modules without a framework, one file of styles, one of
-// HTML. There is no build step. The bridge sends the modules as one file (see joined), so the page
-// loads with three requests. The browser caches all files but the HTML until their content changes.
+// The folder assets has the sources: ES modules without a framework, two files of styles, one of
+// HTML. There is no build step. The bridge sends the modules as one file (see joined), and the styles
+// as one, so the page loads with three requests. The browser caches all files but the HTML until their content changes.
 package console
 
 import (
@@ -132,7 +132,7 @@ func build() (page, error) {
 	}
 	kept := map[string]*asset{
 		"app.js":    newAsset("text/javascript; charset=utf-8", []byte(program)),
-		"style.css": newAsset("text/css; charset=utf-8", read("style.css")),
+		"style.css": newAsset("text/css; charset=utf-8", append(read("style.css"), read("pages.css")...)),
 		"icon.svg":  newAsset("image/svg+xml", read("icon.svg")),
 	}
 	shell := read("index.html")

@@ -8,12 +8,14 @@ export const root = new URL('.', globalThis.location?.href ?? 'http://localhost/
 export class Refused extends Error {
   /** @param {number} status @param {any} body @param {string|null} [after] seconds to wait */
   constructor(status, body, after) {
-    super(body?.error?.message ?? (status ? `the bridge answered with status ${status}` : 'the bridge does not answer'));
+    super(body?.error?.message ?? (status ? `the bridge answered with status ${status}` : 'The bridge does not answer.'));
     this.status = status;
     this.code = body?.error?.code ?? '';
     /** @type {{file?: string, line?: number, message: string}[]} */
     this.faults = body?.error?.faults ?? [];
     this.after = Number(after ?? 0);
+    /** Whether no bridge answered: nobody did, or a proxy that found none. */
+    this.gone = !status || (status >= 502 && !this.code);
   }
 }
 
@@ -23,11 +25,12 @@ export const signedOut = new EventTarget();
 /**
  * @param {string} path below ui/
  * @param {object} [body] what is sent; without it, it is a GET
+ * @param {number} [limit] how many milliseconds the answer may take
  */
-async function request(path, body) {
+async function request(path, body, limit) {
   let response;
   try {
-    response = await fetch(root + path, body === undefined ? { credentials: 'same-origin' } : {
+    response = await fetch(root + path, body === undefined ? { credentials: 'same-origin', signal: limit ? AbortSignal.timeout(limit) : undefined } : {
       method: 'POST', credentials: 'same-origin', body: JSON.stringify(body),
       headers: { 'Content-Type': 'application/json', 'Bridge-Console': '1' },
     });
@@ -40,8 +43,8 @@ async function request(path, body) {
   throw new Refused(response.status, answer, response.headers.get('Retry-After'));
 }
 
-/** @param {string} path @returns {Promise<any>} */
-export const get = (path) => request(`api/v1/${path}`);
+/** @param {string} path @param {number} [limit] @returns {Promise<any>} */
+export const get = (path, limit) => request(`api/v1/${path}`, undefined, limit);
 /** @param {string} path @param {object} [body] @returns {Promise<any>} */
 export const post = (path, body = {}) => request(`api/v1/${path}`, body);
 /** @param {string} key */
@@ -59,7 +62,7 @@ const kinds = ['snapshot', 'resumed', 'status', 'call.begin', 'call.mark', 'call
  * after 5 s. There is no stream while the tab is in the back.
  * @param {string[]} topics
  * @param {(type: string, data: any) => void} heard
- * @param {(live: boolean) => void} [state]
+ * @param {(live: boolean, lost?: boolean) => void} [state] lost: the connection failed
  * @param {string} [query] what else is asked for
  * @returns {{close: () => void}}
  */
@@ -85,10 +88,8 @@ export function follow(topics, heard, state = () => {}, query = '') {
       else timer = setTimeout(open, 2000);
     });
     s.addEventListener('error', () => {
-      state(false);
-      if (s.readyState !== EventSource.CLOSED) return;
-      get('me').catch(() => {}); // it says whether somebody has to sign in
-      timer = setTimeout(open, 5000);
+      state(false, true);
+      if (s.readyState === EventSource.CLOSED) timer = setTimeout(open, 5000);
     });
   };
   const close = () => { source?.close(); clearTimeout(timer); };

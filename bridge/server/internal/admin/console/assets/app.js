@@ -1,10 +1,11 @@
-// The console of the bridge: the head, the sign-in form, and the page that the address names.
+// The console of the bridge: the navigation, the sign-in form, and the page that the address names.
 import { get, signedOut, signIn, signOut } from './api.js';
-import { dialog } from './ask.js';
+import { dialog } from './dialog.js';
 import { html, render, View } from './dom.js';
 import { routeOf, to } from './page.js';
-import { fault } from './parts.js';
+import { fault, icon } from './parts.js';
 import { Store } from './store.js';
+import { clock, visible } from './text.js';
 import './overview.js';
 import './server.js';
 import './calls.js';
@@ -16,6 +17,9 @@ import './config.js';
 
 const themes = ['auto', 'light', 'dark'];
 
+/** The bridge's own mark: an arch that carries a road. */
+const mark = () => html`<svg viewBox="0 0 32 32" aria-hidden="true"><rect class="ground" width="32" height="32" rx="7" /><path class="arch" d="M5 23.5h22M6 23.5v-4a10 10 0 0 1 20 0v4" /><path class="arch thin" d="M16 10v13.5M11 11.4v12.1M21 11.4v12.1" /></svg>`;
+
 class App extends View {
   store = new Store();
   route = routeOf(location.hash);
@@ -23,6 +27,8 @@ class App extends View {
   /** @type {any} */
   #error = undefined;
   #theme = localStorage.getItem('theme') ?? 'auto';
+  /** The element that had the focus before the bridge was lost. @type {any} */
+  #focused = undefined;
 
   connectedCallback() {
     super.connectedCallback();
@@ -34,9 +40,9 @@ class App extends View {
       if (before.page !== this.route.page) queueMicrotask(() => /** @type {HTMLElement|null} */ (this.querySelector('main'))?.focus());
     });
     addEventListener('keydown', (e) => {
-      if ((e.ctrlKey || e.metaKey) && e.key === 'k') { e.preventDefault(); this.#jump(); }
+      if ((e.ctrlKey || e.metaKey) && e.key === 'k') { e.preventDefault(); this.#search(); }
     });
-    this.store.addEventListener('change', () => this.update());
+    this.store.addEventListener('change', () => this.#changed());
     signedOut.addEventListener('signedout', () => {
       this.store.forget();
       this.#out = true;
@@ -57,6 +63,17 @@ class App extends View {
       }
     }
     this.update();
+  }
+
+  /** While the bridge does not answer, nothing can be used. The focus comes back with the bridge. */
+  #changed() {
+    const { lost } = this.store;
+    if (lost) this.#focused ??= document.activeElement;
+    this.update();
+    if (lost || !this.#focused) return;
+    const back = this.#focused;
+    this.#focused = undefined;
+    setTimeout(() => { if (document.activeElement === document.body) back.focus?.(); });
   }
 
   #paint() {
@@ -80,43 +97,62 @@ class App extends View {
     return act ? [...all, ['log', 'Log'], ['config', 'Configuration']] : all;
   }
 
-  /** Ctrl-K: a page, a server or a session by some letters of its name. */
-  #jump() {
+  /** Goes to a page, a server or a session by some letters of its name. */
+  #search() {
     if (!this.store.me || document.querySelector('dialog')) return;
     let words = '';
     const state = this.store.state;
-    /** @type {[string, string][]} */
+    /** @type {[string, string, string][]} */
     const places = [
-      ...this.pages.map(([page, name]) => /** @type {[string, string]} */ ([name, to(page)])),
-      ...(state.status?.servers ?? []).flatMap((/** @type {any} */ s) => [[`server ${s.name}`, to('servers', s.name)], [`try ${s.name}`, to('try', s.name)]]),
-      ...(state.sessions?.sessions ?? []).map((/** @type {any} */ s) => [`session ${s.id} ${s.principal ?? ''} ${s.client ?? ''}`, `${to('sessions')}?filter=session:${s.id}`]),
+      ...this.pages.map(([page, name]) => /** @type {[string, string, string]} */ ([name, to(page), page])),
+      ...(state.status?.servers ?? []).flatMap((/** @type {any} */ s) => [[`Server ${s.name}`, to('servers', s.name), 'overview'], [`Try ${s.name}`, to('try', s.name), 'try'], [`Calls of ${s.name}`, `${to('calls')}?filter=server:${encodeURIComponent(s.name)}`, 'calls']]),
+      ...(state.sessions?.sessions ?? []).map((/** @type {any} */ s) => [`Session ${s.id} ${s.principal ?? ''} ${s.client ?? ''}`, `${to('sessions')}?filter=session:${s.id}`, 'sessions']),
     ];
     const found = () => places.filter(([name]) => words.toLowerCase().split(' ').every((w) => name.toLowerCase().includes(w))).slice(0, 12);
-    dialog('Go to', (close, again) => html`
-      <form @submit=${(/** @type {Event} */ e) => { e.preventDefault(); close(found()[0]?.[1]); }}><label class="hidden" for="jump">name</label><input id="jump" autocomplete="off" spellcheck="false" placeholder="a page, a server, a session" @input=${(/** @type {any} */ e) => { words = e.target.value; again(); }} /></form>
-      <ul class="entries">${found().map(([name, hash]) => html`<li key=${hash}><a href=${hash} @click=${() => close(undefined)}>${name}</a></li>`)}</ul>`)
+    const move = (/** @type {any} */ e) => {
+      const step = { ArrowDown: 1, ArrowUp: -1 }[/** @type {string} */ (e.key)];
+      if (!step) return;
+      e.preventDefault();
+      const all = [...e.currentTarget.querySelectorAll('input, a')];
+      all[(all.indexOf(document.activeElement) + step + all.length) % all.length].focus();
+    };
+    dialog('Search', (close, again) => html`<div @keydown=${move}>
+      <form @submit=${(/** @type {Event} */ e) => { e.preventDefault(); close(found()[0]?.[1]); }}><label class="hidden" for="jump">Page, server or session</label><input id="jump" autocomplete="off" spellcheck="false" placeholder="Page, server or session" @input=${(/** @type {any} */ e) => { words = e.target.value; again(); }} /></form>
+      <ul class="entries places">${found().map(([name, hash, page]) => html`<li key=${hash}><a href=${hash} @click=${() => close(undefined)}>${icon(page)} ${name}</a></li>`)}</ul></div>`)
       .then((hash) => { if (hash) location.hash = hash; });
+  }
+
+  /** The title of the tab. */
+  get #title() {
+    const { page, rest } = this.route;
+    const name = page === 'servers' ? rest[0] : this.pages.find(([p]) => p === page)?.[1];
+    return [name, 'mcp-bridge'].filter(Boolean).join(' · ');
   }
 
   view() {
     const me = this.store.me;
-    if (this.#out || (!me && !this.#error)) return this.#out ? html`<sign-in @signedin=${() => this.#begin()}></sign-in>` : html`<main><p role="status">reading…</p></main>`;
-    if (!me) return html`<main>${fault(this.#error)}<p>The page tries again.</p></main>`;
+    document.title = visible(this.#title);
+    if (this.#out) return html`<sign-in @signedin=${() => this.#begin()}></sign-in>`;
+    if (!me) return html`<main class="signin">${this.#error ? [fault(this.#error), html`<p role="status">Retrying…</p>`] : html`<p role="status">Loading…</p>`}</main>`;
     const { store, route } = this;
+    const [tone, state] = store.lost ? ['bad', 'Not connected'] : store.paused ? ['busy', 'Paused'] : store.live ? ['good', 'Live'] : ['busy', 'Polling (live updates unavailable)'];
     return html`
-      <a class="skip" href="#main" @click=${(/** @type {Event} */ e) => { e.preventDefault(); /** @type {HTMLElement} */ (this.querySelector('main')).focus(); }}>to the content</a>
-      <header>
-        <span class="brand">mcp-bridge <span class="quiet">${me.version}${me.instance ? ` · ${me.instance}` : ''}</span></span>
-        <nav aria-label="pages">${this.pages.map(([page, name]) => html`<a href=${to(page)} aria-current=${page === route.page || (page === 'overview' && route.page === 'servers') ? 'page' : undefined}>${name}</a>`)}</nav>
-        <span class="tools">
-          <span class="quiet">${store.paused ? '⏸ paused' : store.live ? '● live' : '○ every few seconds'}</span>
-          <button type="button" class="small" aria-pressed=${String(store.paused)} @click=${() => { store.paused = !store.paused; store.changed(); }}>pause</button>
-          <button type="button" class="small" title="Ctrl+K" @click=${() => this.#jump()}>go to</button>
-          <button type="button" class="small" aria-label=${`colours: ${this.#theme}`} @click=${() => this.#turn()}>${{ auto: '◑', light: '☀', dark: '☾' }[this.#theme] ?? '◑'}</button>
-          ${me.keys ? html`<span class="quiet">${me.principal}</span><button type="button" class="small" @click=${() => signOut().catch(() => {}).then(() => signedOut.dispatchEvent(new Event('signedout')))}>sign out</button>` : ''}
-        </span>
+      <header class="side">
+        <a class="skip" href="#main" @click=${(/** @type {Event} */ e) => { e.preventDefault(); /** @type {HTMLElement} */ (this.querySelector('main')).focus(); }}>Skip to content</a>
+        <a class="brand" href=${to('overview')}>${mark()}<span>mcp-bridge<small title=${me.version}>${[me.instance, me.version].filter(Boolean).join(' · ')}</small></span></a>
+        <button type="button" class="search" title="Search (Ctrl+K)" @click=${() => this.#search()}>${icon('search')}<span>Search</span><kbd aria-hidden="true">Ctrl K</kbd></button>
+        <nav aria-label="Pages">${this.pages.map(([page, name]) => html`<a href=${to(page)} aria-current=${page === route.page || (page === 'overview' && route.page === 'servers') ? 'page' : undefined}>${icon(page)}${name}</a>`)}</nav>
+        <div class="tools">
+          ${me.keys ? html`<div class="who"><span class="cut" title=${me.principal}>${me.principal}</span><button type="button" class="small" @click=${() => signOut().catch(() => {}).then(() => signedOut.dispatchEvent(new Event('signedout')))}>Sign out</button></div>` : ''}
+          <div class="state" title=${state}><span class="dot ${tone}"></span><span>${state}</span></div>
+          <button type="button" class="square" title="Pause" aria-label="Pause" aria-pressed=${String(store.paused)} @click=${() => { store.paused = !store.paused; store.changed(); }}>${icon('pause')}</button>
+          <button type="button" class="square" title=${`Colours: ${this.#theme}`} aria-label=${`Colours: ${this.#theme}`} @click=${() => this.#turn()}>${icon(this.#theme)}</button>
+        </div>
       </header>
-      <main id="main" tabindex="-1">${this.#page(route, store)}</main>`;
+      <div class="body">
+        <div class="alerts" role="alert">${store.lost ? html`<p class="lost"><span class="spin"></span><span>The bridge does not answer since ${clock(new Date(store.lost).toISOString())}. Retrying…</span></p>` : ''}</div>
+        <main id="main" tabindex="-1" inert=${Boolean(store.lost)}>${this.#page(route, store)}</main>
+      </div>`;
   }
 
   /** @param {import('./page.js').Route} route @param {Store} store */
@@ -161,9 +197,9 @@ class SignIn extends View {
   }
 
   view() {
-    return html`<main class="signin"><h1>mcp-bridge</h1><form @submit=${(/** @type {any} */ e) => this.#send(e)}>
-      <label for="key">key</label><input id="key" name="key" type="password" autocomplete="current-password" required autofocus />
-      <button type="submit" class="act" disabled=${this.#busy}>sign in</button></form>${fault(this.#error)}</main>`;
+    return html`<main class="signin"><h1 class="brand">${mark()} mcp-bridge</h1><form @submit=${(/** @type {any} */ e) => this.#send(e)}>
+      <label for="key">Access key</label><p class="hint" id="which">A token of <code>access</code> in bridge.yaml.</p><input aria-describedby="which" id="key" name="key" type="password" autocomplete="current-password" required autofocus />
+      <button type="submit" class="act" disabled=${this.#busy}>Sign in</button></form>${fault(this.#error)}</main>`;
   }
 }
 

@@ -1,43 +1,9 @@
-// What is asked of the person at the page: whether to do something, and what servers want to know.
-import { html, render } from './dom.js';
+// Requests of servers that the person at the page answers.
+import { dialog } from './dialog.js';
+import { html } from './dom.js';
 import { address, copy } from './parts.js';
 import { fieldOf, problems } from './schema-form.js';
 import { count } from './text.js';
-
-/**
- * Shows a dialog until it is closed. The focus goes into it and back.
- * @param {string} title
- * @param {(close: (answer: any) => void, again: () => void) => any} view
- * @param {AbortSignal} [signal] closes it, with undefined
- * @returns {Promise<any>} what close was given; undefined by Escape
- */
-export function dialog(title, view, signal) {
-  return new Promise((resolve) => {
-    const box = document.createElement('dialog');
-    box.setAttribute('aria-label', title);
-    /** @type {any} */
-    let answer;
-    const close = (/** @type {any} */ a) => { answer = a; box.close(); };
-    const again = () => render(html`<h2>${title}</h2>${view(close, again)}`, box);
-    const abort = () => box.close();
-    box.addEventListener('close', () => {
-      signal?.removeEventListener('abort', abort);
-      box.remove();
-      resolve(answer);
-    });
-    signal?.addEventListener('abort', abort);
-    document.body.append(box);
-    again();
-    if (signal?.aborted) box.remove(), resolve(undefined);
-    else {
-      box.showModal();
-      setTimeout(() => /** @type {HTMLElement|null} */ (box.querySelector('input, select, textarea, [autofocus]'))?.focus()); // when forms in it are there
-    }
-  });
-}
-
-/** @param {string} title @param {string} text @param {string} yes what the button says @returns {Promise<boolean>} */
-export const sure = (title, text, yes) => dialog(title, (close) => html`<p>${text}</p><div class="actions"><button type="button" autofocus @click=${() => close(false)}>no</button><button type="button" class="act" @click=${() => close(true)}>${yes}</button></div>`).then(Boolean);
 
 /**
  * Answers a request of a server by asking.

@@ -1,19 +1,20 @@
 // What several pages show: states, times, JSON, errors, buttons that act.
 import { post, root } from './api.js';
+import { sure } from './dialog.js';
 import { html, View } from './dom.js';
 import { Exact, stringify } from './json.js';
 import { ago, clock, link, most } from './text.js';
 
-/** The shape and the class of a word that says how something is. @type {Record<string, [string, string]>} */
+/** The shape, the class and the text of a word that says how something is. @type {Record<string, string[]>} */
 const shapes = {
-  ready: ['●', 'good'], ok: ['✔', 'good'], closed: ['●', 'good'], idle: ['○', 'quiet'], starting: ['◐', 'busy'], 'half-open': ['◐', 'busy'], running: ['◐', 'busy'],
-  failing: ['▲', 'bad'], open: ['▲', 'bad'], 'not ready': ['▲', 'bad'], off: ['○', 'quiet'], draining: ['◇', 'busy'],
+  ready: ['●', 'good'], ok: ['✔', 'good'], closed: ['●', 'good'], idle: ['○', 'quiet'], starting: ['◐', 'busy'], 'half-open': ['◐', 'busy', 'Circuit half-open'], running: ['◐', 'busy'],
+  failing: ['▲', 'bad'], open: ['▲', 'bad', 'Circuit open'], 'not ready': ['▲', 'bad'], off: ['○', 'quiet'], draining: ['◇', 'busy'], drained: ['◇', 'busy'], tool_error: ['▲', 'busy', 'Tool error'],
 };
 
 /** @param {string} word */
 export function badge(word) {
-  const [shape, tone] = shapes[word] ?? ['✘', 'bad'];
-  return html`<span class="badge ${tone}"><span aria-hidden="true">${shape}</span> ${word}</span>`;
+  const [shape, tone, text] = shapes[word] ?? ['✘', 'bad'];
+  return html`<span class="badge ${tone}"><span aria-hidden="true">${shape}</span> ${text ?? word[0]?.toUpperCase() + word.slice(1).replaceAll('_', ' ')}</span>`;
 }
 
 /** A time of day, with the instant as title. @param {string|undefined} at */
@@ -90,7 +91,7 @@ export class ActButton extends View {
   #error = undefined;
 
   async #act() {
-    if (this.confirm && !globalThis.confirm(this.confirm)) return;
+    if (this.confirm && !(await sure(this.label, this.confirm, this.label))) return;
     this.#busy = true;
     this.update();
     try {
@@ -110,6 +111,101 @@ export class ActButton extends View {
   }
 }
 customElements.define('act-button', ActButton);
+
+/** A button that opens a list of further actions. */
+export class MenuButton extends View {
+  label = 'More actions';
+  /** @type {{text: string, tone?: string, run: () => void}[]} */
+  items = [];
+  #open = false;
+
+  connectedCallback() {
+    super.connectedCallback();
+    this.addEventListener('focusout', (e) => { if (!this.contains(/** @type {any} */ (e.relatedTarget))) this.#show(false); });
+    this.addEventListener('keydown', (e) => {
+      const all = [...this.querySelectorAll('button')];
+      const step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
+      if (step && this.#open) all[(all.indexOf(/** @type {any} */ (document.activeElement)) + step + all.length) % all.length].focus();
+      else if (e.key === 'Escape' && this.#open) { this.#show(false); all[0].focus(); } else return;
+      e.preventDefault();
+    });
+  }
+
+  /** @param {boolean} open */
+  #show(open) {
+    if (open === this.#open) return;
+    this.#open = open;
+    this.update();
+  }
+
+  view() {
+    return html`<button type="button" class="square" aria-label=${this.label} title=${this.label} aria-expanded=${String(this.#open)} @click=${() => this.#show(!this.#open)}>${icon('more')}</button>${this.#open ? html`<div class="items">${this.items.map((i) => html`<button type="button" key=${i.text} class=${i.tone ?? ''} @click=${() => { this.#show(false); i.run(); }}>${i.text}</button>`)}</div>` : ''}`;
+  }
+}
+customElements.define('menu-button', MenuButton);
+
+/**
+ * @typedef {object} Action
+ * @property {string} text of the button
+ * @property {string} path below the API, where it is posted to
+ * @property {object} [body]
+ * @property {string} [confirm] is asked before
+ * @property {(answer: any) => string} [done] what the line below says when it is done
+ * @property {string} [tone] act or danger
+ * @property {string} [group] buttons with the same group stand together, below this name
+ * @property {boolean} [pressed] of a group: whether it is so already
+ * @property {boolean} [menu] it stands in the menu at the right
+ */
+
+/** Actions at the bridge, one at a time, with a single line below for what came of the last one. It fires "acted". */
+export class ActBar extends View {
+  /** @type {(Action|false|undefined|'')[]} */
+  actions = [];
+  /** The name of the menu, for screen readers. */
+  label = 'More actions';
+  #busy = '';
+  #said = '';
+  #wrong = false;
+
+  /** @param {Action} a */
+  async #act(a) {
+    if (this.#busy || (a.confirm && !(await sure(a.text, a.confirm, a.text, a.tone)))) return;
+    this.#busy = a.text;
+    this.update();
+    try {
+      this.#said = (a.done ?? (() => `${a.text}: done`))(await post(a.path, a.body));
+      this.#wrong = false;
+    } catch (e) {
+      this.#said = `Failed: ${/** @type {any} */ (e).message}`;
+      this.#wrong = true;
+    }
+    this.#busy = '';
+    this.update();
+    this.dispatchEvent(new Event('acted', { bubbles: true }));
+  }
+
+  view() {
+    const all = /** @type {Action[]} */ (this.actions.filter(Boolean));
+    const one = (/** @type {Action} */ a) => html`<button type="button" key=${a.text} class=${a.tone ?? ''} disabled=${Boolean(this.#busy)} aria-pressed=${a.pressed === undefined ? undefined : String(a.pressed)} @click=${() => this.#act(a)}>${a.text}</button>`;
+    const groups = [...new Set(all.filter((a) => !a.menu).map((a) => a.group ?? a))];
+    const rest = all.filter((a) => a.menu).map((a) => ({ text: a.text, tone: a.tone, run: () => this.#act(a) }));
+    return html`<div class="actions">${groups.map((g) => (typeof g === 'string' ? html`<span class="line" key=${g}><span class="quiet">${g}</span><span class="group" role="group" aria-label=${g}>${all.filter((a) => a.group === g).map(one)}</span></span>` : one(g)))}${rest.length ? html`<menu-button .label=${this.label} .items=${rest}></menu-button>` : ''}</div>
+      <p class="said ${this.#wrong ? 'bad' : ''}" role="status">${this.#busy ? 'Working…' : this.#said}</p>`;
+  }
+}
+customElements.define('act-bar', ActBar);
+
+/** Drawings of 20 by 20, of one line each. @type {Record<string, string>} */
+const drawings = {
+  overview: 'M3 3h6v6H3zM11 3h6v6h-6zM3 11h6v6H3zM11 11h6v6h-6z', calls: 'M2 10h4l2.5-6 3.5 12 2.5-6H18', try: 'M6 4l10 6-10 6z',
+  sessions: 'M7.5 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM2 17c0-3 2.5-5 5.5-5s5.5 2 5.5 5M13 3.5a3 3 0 0 1 0 5.2M15 12.3c2 .7 3 2.5 3 4.7',
+  traffic: 'M3 7h13l-3-3M17 13H4l3 3', log: 'M4 5h12M4 10h12M4 15h7', config: 'M3 6h6M13 6h4M3 14h3M10 14h7M11 4v4M8 12v4', search: 'M9 15A6 6 0 1 0 9 3a6 6 0 0 0 0 12zM13.5 13.5 17 17',
+  pause: 'M7 4v12M13 4v12', auto: 'M10 3a7 7 0 1 0 0 14zM10 3a7 7 0 0 1 0 14', light: 'M10 13.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM10 1.5v2M10 16.5v2M1.5 10h2M16.5 10h2M4 4l1.4 1.4M14.6 14.6 16 16M4 16l1.4-1.4M14.6 5.4 16 4',
+  dark: 'M16.5 12A7 7 0 1 1 8 3.5a5.5 5.5 0 0 0 8.5 8.5z', more: 'M10 4.5v.01M10 10v.01M10 15.5v.01', out: 'M8 4H4v12h4M9 10h8m-3-3 3 3-3 3', right: 'M8 5l5 5-5 5', alert: 'M10 3 18 17H2zM10 8v4M10 14.5v.01', check: 'M4 10.5l4 4 8-9',
+};
+
+/** A drawing beside a word. @param {string} name */
+export const icon = (name) => html`<svg class="icon" viewBox="0 0 20 20" aria-hidden="true"><path d=${drawings[name]} /></svg>`;
 
 /** A button that copies a text. @param {string} label @param {string} text */
 export const copy = (label, text) => html`<button type="button" class="small" @click=${(/** @type {any} */ e) => { navigator.clipboard?.writeText(text).then(() => { const said = e.target.nextElementSibling; if (said) said.textContent = 'copied'; }); }}>${label}</button><span class="said" role="status"></span>`;
@@ -131,12 +227,4 @@ export const endpoint = (server) => `${root.replace(/ui\/$/, '')}${server === '*
 export function command(server, tool, args) {
   const quote = (/** @type {string} */ s) => `'${s.replace(/'/g, `'\\''`)}'`;
   return `mcp-bridge call ${quote(endpoint(server))} ${quote(tool)} --json ${quote(args)}`;
-}
-
-/** A chart of the last values. @param {string} name @param {number[]} values */
-export function spark(name, values) {
-  if (values.length < 2) return '';
-  const top = Math.max(...values, 1e-9);
-  const points = values.map((v, i) => `${((i / (values.length - 1)) * 100).toFixed(1)},${(23 - (v / top) * 22).toFixed(1)}`).join(' ');
-  return html`<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label=${`${name}: now ${values[values.length - 1].toFixed(1)}, at most ${top.toFixed(1)}`}><polyline points=${points} /></svg>`;
 }

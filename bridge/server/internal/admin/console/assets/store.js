@@ -8,6 +8,8 @@ export const mostRows = 5000;
 const mostPoints = 120;
 /** How many messages it holds, which may have much to carry. */
 const mostMessages = 2000;
+/** How long an answer may take before the bridge counts as lost, in milliseconds. */
+const patience = 5000;
 
 /**
  * @typedef {object} State
@@ -112,6 +114,8 @@ export class Store extends EventTarget {
   me = undefined;
   live = false;
   paused = false;
+  /** Since when the bridge does not answer, if so. @type {number|undefined} */
+  lost = undefined;
   /** @type {string[]} */
   #topics = [];
   #query = '';
@@ -120,6 +124,9 @@ export class Store extends EventTarget {
   /** @type {any} */
   #timer;
   #due = false;
+  #checking = false;
+  /** @type {any} */
+  #again;
 
   /** Follows these topics from now on, and no others. @param {string[]} topics @param {string} [query] what else is asked for */
   watch(topics, query = '') {
@@ -128,7 +135,12 @@ export class Store extends EventTarget {
     this.#topics = [...topics];
     this.#query = query;
     if (!topics.length) return;
-    this.#stream = follow(topics, (type, data) => { apply(this.state, type, data); this.changed(); }, (live) => { this.live = live; this.changed(); }, query);
+    this.#stream = follow(topics, (type, data) => { apply(this.state, type, data); this.changed(); }, (live, lost) => {
+      this.live = live;
+      if (live) this.lost = undefined;
+      if (lost) this.#check();
+      this.changed();
+    }, query);
     this.#ask();
   }
 
@@ -136,6 +148,7 @@ export class Store extends EventTarget {
   stop() {
     this.#stream?.close();
     clearTimeout(this.#timer);
+    clearTimeout(this.#again);
     this.#topics = [];
     this.#query = '';
     this.live = false;
@@ -147,6 +160,7 @@ export class Store extends EventTarget {
     this.state = empty();
     this.me = undefined;
     this.paused = false;
+    this.lost = undefined;
   }
 
   /** Asks for what no stream tells. */
@@ -155,13 +169,43 @@ export class Store extends EventTarget {
     const wanted = /** @type {[string, string, string][]} */ ([['servers', 'status', 'status'], ['calls', 'calls', 'calls'], ['sessions', 'sessions', 'sessions'], ['log', 'log', 'lines']]);
     for (const [topic, path, member] of wanted) {
       if (this.live || hidden() || !topics.includes(topic)) continue;
-      const answer = await get(path).catch(() => undefined);
+      const answer = await get(path, patience).catch((e) => { if (topics === this.#topics) this.#failed(e); });
       if (topics !== this.#topics) return;
+      if (answer) this.lost = undefined;
       if (answer && !this.live) apply(this.state, 'snapshot', { [member]: member === 'lines' ? answer.lines : answer });
       this.changed();
     }
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#ask(), 4000);
+    if (this.live) this.#check();
+  }
+
+  /** Finds out whether the bridge answers, again and again while it does not. It also notices that somebody has to sign in again. */
+  async #check() {
+    if (this.#checking || hidden()) return;
+    this.#checking = true;
+    const topics = this.#topics;
+    const wrong = await get('me', patience).then(() => undefined, (e) => e);
+    this.#checking = false;
+    if (topics !== this.#topics) return;
+    if (wrong?.gone) this.#failed(wrong);
+    else if (this.lost) { // follow anew at once: a browser waits for some seconds
+      const query = this.#query;
+      this.stop();
+      this.lost = undefined;
+      this.watch(topics, query);
+    }
+    this.changed();
+  }
+
+  /** @param {any} e why a request has no answer */
+  #failed(e) {
+    if (!e.gone) return;
+    this.lost ??= Date.now();
+    this.live = false;
+    clearTimeout(this.#again);
+    this.#again = setTimeout(() => this.#check(), 1500);
+    this.changed();
   }
 
   /** Tells soon that something has changed. */

@@ -1,5 +1,5 @@
 // One tool, prompt, resource or template in Try: its form, the call, and what came of it.
-import { dialog, sure } from './ask.js';
+import { dialog, sure } from './dialog.js';
 import { curl, metaOf } from './curl.js';
 import { html, View } from './dom.js';
 import { Exact, parse, stringify } from './json.js';
