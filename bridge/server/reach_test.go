@@ -249,7 +249,9 @@ func TestReadyChildren(t *testing.T) {
 
 // Traces and metrics say where each kind of server is.
 func TestServerAddress(t *testing.T) {
-	at := func(host string, port int) bridge.Address { return bridge.Address{Network: bridge.TCP, Host: host, Port: port} }
+	at := func(host string, port int) bridge.Address {
+		return bridge.Address{Network: bridge.TCP, Host: host, Port: port}
+	}
 	for _, test := range []struct {
 		name string
 		c    config.Server
