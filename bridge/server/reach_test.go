@@ -247,6 +247,30 @@ func TestReadyChildren(t *testing.T) {
 	}
 }
 
+// Traces and metrics say where each kind of server is.
+func TestServerAddress(t *testing.T) {
+	at := func(host string, port int) bridge.Address {
+		return bridge.Address{Network: bridge.TCP, Host: host, Port: port}
+	}
+	for _, test := range []struct {
+		name string
+		c    config.Server
+		want bridge.Address
+	}{
+		{"stdio", config.Server{Stdio: &stdio.Config{}}, bridge.Address{Network: bridge.Pipe}},
+		{"https", config.Server{HTTP: &remote.Config{URL: "https://tools.example.com/mcp?key=secret"}}, at("tools.example.com", 443)},
+		{"http", config.Server{HTTP: &remote.Config{URL: "http://tools.example.com"}}, at("tools.example.com", 80)},
+		{"sse with a port", config.Server{SSE: &remote.Config{URL: "http://[::1]:8080/sse"}}, at("::1", 8080)},
+		{"an API", config.Server{Rest: &rest.Config{BaseURL: "https://api.example.com:8443/v1"}}, at("api.example.com", 8443)},
+		{"an API whose document says where", config.Server{Rest: &rest.Config{OpenAPI: "x.yaml"}}, bridge.Address{Network: bridge.TCP}},
+		{"in this process", config.Server{Adapter: &wiretest.Server{}}, bridge.Address{}},
+	} {
+		if got := serverAddress(&test.c); got != test.want {
+			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
+		}
+	}
+}
+
 // Everything that can be set for a server reaches the bridge. A field that is added to gateway.ServerOptions is set by
 // options, in server.go, and here; or it is named here as having no setting.
 func TestOptions(t *testing.T) {
@@ -273,7 +297,7 @@ func TestOptions(t *testing.T) {
 	want := gateway.ServerOptions{
 		Name: "a", Adapter: fake, Share: gateway.ShareCall, Offer: gateway.OfferLegacy, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5, MaxPause: 7 * time.Second,
 		MaxLanes: 4, Queued: 2, Prefix: "p_", Filter: filter.Options{Tools: rules("t"), Prompts: rules("p"), Resources: rules("r")}, Ping: 6 * time.Second, MaxTask: time.Minute,
-		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Process: true, Homed: true,
+		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Process: true, Homed: true, Address: bridge.Address{Network: bridge.Pipe},
 		Cache: cache.Options{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -152,7 +152,7 @@ func nanoseconds(t time.Time) uint64 { return uint64(max(t.UnixNano(), 0)) }
 // valuesOf returns attributes for the wire.
 func valuesOf(set *attribute.Set) (all []*commonpb.KeyValue) {
 	for _, a := range set.ToSlice() {
-		v := &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: a.Value.Emit()}}
+		v := &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: a.Value.String()}}
 		if a.Value.Type() == attribute.INT64 {
 			v.Value = &commonpb.AnyValue_IntValue{IntValue: a.Value.AsInt64()}
 		}
