@@ -120,7 +120,7 @@ await step('a server that does not work says why', async () => {
   await button('try now').click();
   await see(/it does not work: ./);
   await go('');
-  await page.getByRole('row', { name: /broken/ }).getByText('failing').waitFor();
+  await page.getByRole('region', { name: 'Servers' }).getByRole('row', { name: /broken/ }).getByText('failing').waitFor();
 });
 
 const same = [['legacy', '2025-11-25'], ['modern', '2026-07-28']];
@@ -374,7 +374,7 @@ await step('a server is drained, and takes calls again', async () => {
   await page.locator('.summary', { hasText: 'draining' }).waitFor();
   await page.locator('dl.facts', { hasText: /drained\s*since/ }).waitFor();
   await go('#/overview');
-  await page.getByRole('row', { name: /odd/ }).getByText('Drained').waitFor();
+  await page.getByRole('region', { name: 'Servers' }).getByRole('row', { name: /odd/ }).getByText('Drained').waitFor();
   meant.push(/status of 503/);
   await go('#/try/odd/tools/scribble?revision=2025-11-25');
   await page.getByRole('alert').getByText(/an operator has drained it/).waitFor();
