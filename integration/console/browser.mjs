@@ -10,6 +10,7 @@ import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
+import { pages } from './pages.mjs';
 
 /**
  * base: the bridge without access rules; locked: one with them, with key; chromium: the program; file: the
@@ -303,42 +304,11 @@ await step('a form of every shape sends what was touched, exactly', async () => 
   await see('→ server tools/call');
 });
 
+await pages({ step, o, open, context, axe, see, heading, field, agree, button, go, item, verdict, shot, audit, meant, patience, page: () => page });
+
 await step('all servers as one', async () => {
   await go('#/try/*');
   await page.getByRole('link', { name: /odd__erase/ }).waitFor();
-});
-
-await step('calls', async () => {
-  await go('#/calls');
-  await heading('Calls');
-  const other = await open(context); // calls are watched since somebody looks
-  await other.goto(`${o.base}/ui/#/try/odd/tools/scribble?revision=2025-11-25`);
-  await other.locator('section.item').waitFor();
-  await other.getByRole('button', { name: 'call', exact: true }).click();
-  await other.locator('.verdict').waitFor();
-  await other.close();
-  await page.locator('.row', { hasText: 'scribble' }).first().waitFor();
-  await page.getByLabel('filter').fill('server:legacy status:tool_error');
-  await page.locator('.row', { hasText: 'scribble' }).waitFor({ state: 'detached' });
-  await page.getByLabel('filter').fill('scribble server:odd');
-  await page.waitForFunction(() => location.hash.includes('scribble'));
-  await page.reload();
-  const row = page.locator('.row', { hasText: 'scribble' }).first();
-  await row.getByRole('button').click();
-  await page.locator('section.card', { hasText: 'arrives' }).waitFor();
-  await shot('calls');
-});
-
-await step('a call under way is cancelled from outside', async () => {
-  const other = await open(context);
-  await other.goto(`${o.base}/ui/#/calls?filter=name:wait%20status:running`);
-  await other.getByRole('heading', { name: 'Calls', exact: true }).waitFor();
-  await item('legacy', 'tools', 'wait', '2025-11-25');
-  await button('call').click();
-  await other.locator('.row', { hasText: 'wait' }).getByRole('button').first().click();
-  await other.getByRole('button', { name: 'cancel' }).click();
-  await page.locator('.verdict').waitFor();
-  await other.close();
 });
 
 await step('how long calls take, and what processes use', async () => {

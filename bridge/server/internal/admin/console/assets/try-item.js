@@ -5,7 +5,7 @@ import { html, View } from './dom.js';
 import { Exact, parse, stringify } from './json.js';
 import { paramHeaders } from './mcp.js';
 import { address, command, copy, endpoint, fault } from './parts.js';
-import { save } from './saved.js';
+import { replayed, save } from './saved.js';
 import { fieldOf, initial, problems } from './schema-form.js';
 import { expand, variables } from './uri-template.js';
 import { duration } from './text.js';
@@ -54,6 +54,7 @@ class TryItem extends View {
     this.#schema = this.#schemaOf();
     this.#value = this.given ?? initial(fieldOf(this.#schema)) ?? {};
     super.connectedCallback();
+    if (replayed(location.hash)) this.#call();
   }
 
   disconnectedCallback() {
