@@ -98,6 +98,7 @@ function create(part, into) {
 
 /** @param {any} node @param {any} was @param {any} now */
 function patch(node, was, now) {
+  if (was === now) return node; // the same template again, such as a row that has not changed
   if (typeof now !== 'object') {
     if (String(was) !== String(now)) node.data = visible(String(now));
     return node;

@@ -1,84 +1,212 @@
-// The first page: is it us, or a server?
+// The first page: is it the bridge, or a server? Who calls what, and how it went in the last minutes.
 import { get } from './api.js';
+import { timeChart, spark } from './chart.js';
 import { html } from './dom.js';
-import { Page, to } from './page.js';
-import { age, badge, fault, spark, table, time } from './parts.js';
+import { badness, byServer, merge, sentence, shares, sum } from './figures.js';
+import { passes, terms } from './filter.js';
+import { every, Page, to } from './page.js';
+import { age, badge, icon, table, time } from './parts.js';
 import { rates } from './store.js';
-import { bytes, duration } from './text.js';
+import { bytes, duration, number, percent } from './text.js';
+import './topology.js';
+
+/** How many rows of servers are shown at first, and how many more at a click. */
+const someRows = 100;
 
 class Overview extends Page {
   /** @type {any[]} */
   #failures = [];
-  /** @type {any} */
-  #timer;
+  /** @type {any} as GET series answers, and what came since */
+  #series = undefined;
+  /** @type {any} as GET topology answers */
+  #topology = undefined;
+  /** @type {import('./chart.js').Chart[]} made when the series change: charts are drawn again for new ones only */
+  #charts = [];
+  /** @type {Map<string, string>} */
+  #colours = new Map();
+  /** @type {Map<string, any>} the series of each server */
+  #of = new Map();
+  /** @type {Map<string, {of: any[], row: any}>} the rows that were shown, with what they were made of */
+  #rows = new Map();
+  #most = someRows;
+  /** @type {(() => void)[]} */
+  #ends = [];
 
   connectedCallback() {
     super.connectedCallback();
-    const ask = async () => {
-      const answer = await get('calls?status=failed&limit=10').catch(() => undefined);
-      if (answer) this.#failures = [...(answer.failures ?? []), ...(answer.recent ?? [])].filter((c, i, all) => all.findIndex((d) => d.id === c.id) === i).slice(0, 10);
-      this.update();
-      if (this.isConnected) this.#timer = setTimeout(ask, 10000);
-    };
-    ask();
+    this.#ends = [
+      every(5000, async () => {
+        if (this.store.paused) return;
+        this.#take(merge(this.#series, await get(`series${this.#series ? `?from=${this.#series.to}` : ''}`)));
+        this.update();
+      }),
+      every(5000, async () => {
+        if (this.store.paused) return;
+        this.#topology = await get('topology');
+        this.update();
+      }),
+      every(10000, async () => {
+        const answer = await get('calls?status=failed&limit=10');
+        this.#failures = [...(answer.failures ?? []), ...(answer.recent ?? [])].filter((c, i, all) => all.findIndex((d) => d.id === c.id) === i).slice(0, 10);
+        this.update();
+      }),
+    ];
   }
 
   disconnectedCallback() {
     super.disconnectedCallback();
-    clearTimeout(this.#timer);
+    for (const end of this.#ends) end();
+  }
+
+  /** @param {any} series */
+  #take(series) {
+    if (series === this.#series) return;
+    this.#series = series;
+    this.#of = new Map(series.servers.map((/** @type {any} */ s) => [s.server, s]));
+    const { step, to, points, marks, total: t } = series;
+    const limit = t.limits?.calls ?? series.limits?.calls;
+    const common = { step, to, points, marks };
+    this.#charts = [
+      { ...common, title: 'Calls', unit: '/s', stacked: true, series: byServer(series, this.#colours) },
+      { ...common, title: 'Errors', unit: '%', stacked: true, series: [{ name: 'Failed', values: shares(t.errors, t.calls), colour: 'bad' }, { name: 'Tool error', values: shares(t.tool_errors, t.calls), colour: 'warn' }] },
+      { ...common, title: 'Response time', unit: 'ms', series: [{ name: 'p50', values: t.p50 ?? [], colour: 's2' }, { name: 'p95', values: t.p95 ?? [], colour: 's1' }, { name: 'p99', values: t.p99 ?? [], colour: 's7' }] },
+      { ...common, title: 'Calls in flight', unit: '', max: limit, series: [{ name: 'In flight', values: t.in_flight ?? [], colour: 's5' }] },
+      { ...common, title: 'Memory of child processes', unit: 'bytes', series: [{ name: 'Memory', values: t.memory ?? [], colour: 's4' }] },
+    ];
   }
 
   view() {
     const s = this.store.state.status;
-    if (!s) return html`<p>reading…</p>`;
-    const working = s.servers.filter((/** @type {any} */ r) => r.state !== 'failing').length;
-    const speed = rates(this.store.state.totals);
+    if (!s) return html`<h1>Overview</h1><p role="status">Loading…</p>`;
     const b = s.bridge ?? {};
     const p = s.process ?? {};
-    /** @param {string} name @param {any} value */
-    const tile = (name, value) => (value === undefined || value === '' ? '' : html`<div class="tile"><dt>${name}</dt><dd>${value}</dd></div>`);
+    const { tone, text, names } = sentence(s);
+    const more = [
+      b.connections !== undefined && `${number(b.connections)}${p.max_connections ? ` of ${number(p.max_connections)}` : ''} connections`,
+      b.subscriptions !== undefined && `${number(b.subscriptions)} subscriptions`,
+      b.bytes_in_flight !== undefined && `${bytes(b.bytes_in_flight)}${p.max_bytes_in_flight ? ` of ${bytes(p.max_bytes_in_flight)}` : ''} buffered`,
+      p.memory_bytes && `${bytes(p.memory_bytes)} memory`,
+    ].filter(Boolean);
     return html`
-      <h1>Overview</h1>
-      <p class="summary" role="status">${badge(s.ready ? 'ready' : s.draining ? 'draining' : 'not ready')} ${s.reason ?? ''} ${working} of ${s.servers.length} servers work</p>
-      ${this.store.can('drain') ? html`<div class="actions">${s.drained
-        ? html`<act-button key="resume" .label=${'resume'} .path=${'resume'}></act-button>`
-        : html`<act-button key="drain" .label=${'drain'} .path=${'drain'} .confirm=${'Drain this bridge? Load balancers send no new clients here. Current clients are still served.'}></act-button>`}</div>` : ''}
-      <dl class="tiles">
-        ${tile('sessions', b.sessions)}
-        ${tile('calls in flight', b.calls)}
-        ${tile('calls per second', speed.length ? html`<span>${speed[speed.length - 1].toFixed(1)} ${spark('calls per second', speed)}</span>` : undefined)}
-        ${tile('subscriptions', b.subscriptions)}
-        ${tile('connections', b.connections === undefined ? undefined : `${b.connections}${p.max_connections ? ` of ${p.max_connections}` : ''}`)}
-        ${tile('bytes in flight', b.bytes_in_flight === undefined ? undefined : `${bytes(b.bytes_in_flight)}${p.max_bytes_in_flight ? ` of ${bytes(p.max_bytes_in_flight)}` : ''}`)}
-        ${tile('memory', p.memory_bytes && bytes(p.memory_bytes))}
-        ${tile('running for', p.started_at && age(p.started_at))}
-      </dl>
-      <h2>Servers</h2>
-      ${table('servers', ['server', 'state', 'speaks', 'calls', 'p50 / p95', 'sessions', 'connections', 'circuit breaker', 'last failure'], s.servers.map(row))}
-      ${this.#failures.length ? html`<h2>Last failures</h2>${table('last failures', ['when', 'server', 'what', 'outcome', 'took', 'caller'], this.#failures.map((c) => html`<tr key=${c.id}>
-        <td>${time(c.began)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${c.method} ${c.name ?? ''}</a></td><td>${badge(c.outcome)}</td><td class="n">${duration(c.took_ms)}</td><td>${c.principal ?? '–'}</td>
+      <div class="head"><h1>Overview</h1><span class="quiet facts-line">${more.join(' · ')}</span>
+        ${this.store.can('drain') ? html`<act-bar .label=${'More actions'} .actions=${s.drained
+          ? [{ text: 'Resume', path: 'resume', tone: 'act', done: () => 'The bridge takes new clients again.' }]
+          : [{ text: 'Drain bridge', path: 'drain', menu: true, tone: 'danger', done: () => '', confirm: 'Load balancers send no new clients here. Current clients are still served.' }]}></act-bar>` : ''}</div>
+      <p class="summary state-line ${tone}" role="status">${icon(tone === 'good' ? 'check' : 'alert')}<span>${text}${names.slice(0, 8).map((n, i) => [i ? ', ' : '', html`<a href=${to('servers', n)}>${n}</a>`])}${names.length > 8 ? ` and ${names.length - 8} more` : ''}</span></p>
+      ${this.#tiles(b, p)}
+      ${this.#topology ? html`<section class="card picture" aria-label="Topology"><topology-view .topology=${this.#topology} .states=${s.servers}></topology-view></section>` : ''}
+      ${this.#charts.length ? html`<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>` : ''}
+      ${this.#servers(s.servers)}
+      ${this.#failures.length ? html`<h2>Last failures</h2>${table('Last failures', ['Time', 'Server', 'Call', 'Outcome', 'Duration', 'Caller'], this.#failures.map((c) => html`<tr key=${c.id}>
+        <td class="whole">${time(c.began)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${c.method} ${c.name ?? ''}</a></td><td>${badge(c.outcome)}</td><td class="n">${duration(c.took_ms)}</td><td>${c.principal ?? '–'}</td>
       </tr>`))}` : ''}`;
+  }
+
+  /** @param {any} b the bridge @param {any} p its process */
+  #tiles(b, p) {
+    const t = this.#series?.total;
+    const seconds = (this.#series?.step ?? 5000) / 1000;
+    const recent = Math.min(6, t?.calls?.length ?? 0);
+    const speed = rates(this.store.state.totals);
+    const now = recent ? sum(t.calls, recent) / (recent * seconds) : speed[speed.length - 1];
+    const all = sum(t?.calls, 60);
+    const failed = all ? (sum(t.errors, 60) + sum(t.tool_errors, 60)) / all : undefined;
+    const last = (/** @type {any[]|undefined} */ column) => column?.findLast((v) => v !== null);
+    const limit = t?.limits?.calls;
+    /** @param {string} name @param {any} value @param {any} [note] */
+    const tile = (name, value, note = '') => (value === undefined || value === '' ? '' : html`<div class="tile" key=${name}><dt>${name}</dt><dd>${value} ${note ? html`<small>${note}</small>` : ''}</dd></div>`);
+    return html`<dl class="tiles">
+      ${tile('Calls a second', now === undefined ? undefined : number(now))}
+      ${tile('Errors', failed === undefined ? undefined : percent(failed), 'in 5 min')}
+      ${tile('Response time', t ? duration(last(t.p95)) : undefined, 'p95')}
+      ${tile('In flight', b.calls, limit ? `of ${number(limit)}` : '')}
+      ${tile('Sessions', b.sessions)}
+      ${tile('Uptime', p.started_at && age(p.started_at))}
+    </dl>`;
+  }
+
+  /** @param {any[]} all */
+  #servers(all) {
+    const query = this.route.query;
+    const wanted = terms(query.get('filter') ?? '');
+    const sort = query.get('sort') ?? '';
+    const by = orders[sort.replace('-', '')];
+    const rows = all.filter((s) => passes(wanted, { server: s.name, state: s.state, transport: s.transport, revision: s.revision, breaker: s.circuit_breaker, error: s.last_error }));
+    const sign = sort[0] === '-' ? -1 : 1;
+    rows.sort((a, b) => (by ? sign * compare(by(a, this), by(b, this)) : 0) || badness(a) - badness(b));
+    const shown = rows.slice(0, this.#most);
+    /** @param {string} name @param {string} key @param {string} [title] */
+    const head = (name, key, title) => ({ name, key, title });
+    const heads = [head('Server', 'name'), head('State', 'state'), head('Calls a second', 'calls'), head('Errors', 'errors', 'Share of the last 5 minutes'), head('p50 / p95', 'time', 'Response time'), head('In flight', 'flight'), head('Sessions', 'sessions'), head('Tools', 'tools', 'Tools, and about how many tokens their list takes'), head('Last error', 'error')];
+    const turn = (/** @type {string} */ key) => this.ask('sort', sort === key ? `-${key}` : sort === `-${key}` ? '' : key);
+    return html`<div class="head servers"><h2>Servers <span class="quiet">${rows.length === all.length ? all.length : `${rows.length} of ${all.length}`}</span></h2>${all.length > 3 ? this.filterLine('state:failing') : ''}</div>
+      ${all.length ? html`<div class="wide" role="region" tabindex="0" aria-label="Servers"><table class="rows" aria-live="off"><thead><tr>${heads.map((h) => html`<th scope="col" key=${h.key} class=${counts.includes(h.key) ? 'n' : ''} aria-sort=${sort.replace('-', '') !== h.key ? undefined : (sort[0] === '-') === texts.includes(h.key) ? 'descending' : 'ascending'}><button type="button" title=${h.title} @click=${() => turn(h.key)}>${h.name}${sort.replace('-', '') !== h.key ? '' : (sort[0] === '-') === texts.includes(h.key) ? ' ↓' : ' ↑'}</button></th>`)}</tr></thead>
+        <tbody>${shown.map((s) => this.#row(s))}</tbody></table></div>` : ''}
+      ${rows.length > shown.length ? html`<p><button type="button" @click=${() => { this.#most += 4 * someRows; this.update(); }}>Show more (${rows.length - shown.length})</button></p>` : ''}`;
+  }
+
+  /** The share of calls of a server that failed. @param {any} s */
+  errors(s) {
+    const f = this.#of.get(s.name);
+    const calls = sum(f?.calls, 60);
+    return s.error_share ?? (calls ? (sum(f.errors, 60) + sum(f.tool_errors, 60)) / calls : undefined);
+  }
+
+  /** Calls a second of a server. @param {any} s */
+  speed(s) {
+    const f = this.#of.get(s.name);
+    return sum(f?.calls, 6) / (Math.min(6, f?.calls?.length || 6) * ((this.#series?.step ?? 5000) / 1000));
+  }
+
+  /** The row of a server: the same one while nothing of it has changed. @param {any} s */
+  #row(s) {
+    const f = this.#of.get(s.name);
+    const had = this.#rows.get(s.name);
+    if (had && had.of[0] === s && had.of[1] === f) return had.row;
+    const share = this.errors(s);
+    const error = s.reason ?? s.last_error;
+    const row = html`<tr key=${s.name}>
+      <th scope="row"><a href=${to('servers', s.name)}>${s.name}</a><div class="hint">${speaks(s)}</div></th>
+      <td class="whole">${badge(s.drained ? 'drained' : s.state)}${s.circuit_breaker && s.circuit_breaker !== 'closed' ? html`<div>${breaker(s)}</div>` : s.forced?.breaker ? html`<div>${breaker(s)}</div>` : ''}</td>
+      <td class="whole pulse">${f?.calls ? spark(`Calls of ${s.name}`, thin(f.calls)) : ''} <span class="n">${this.#series ? number(this.speed(s)) : '–'}</span></td>
+      <td class="n"><span class=${share && share > 0.05 ? 'bad' : ''}>${percent(share)}</span></td>
+      <td class="n">${times(s)}</td>
+      <td class="n">${s.calls}${s.queued ? html`<span class="quiet"> +${s.queued} queued</span>` : ''}</td>
+      <td class="n">${s.sessions}</td>
+      <td class="n">${s.tools === undefined ? '–' : html`<span>${s.tools} ${s.list_tokens ? html`<span class="quiet">${short(s.list_tokens)} tokens</span>` : ''}</span>`}</td>
+      <td class="error">${error ? html`<details><summary><span class="quiet">${time(s.last_error_at ?? s.since)}</span> ${error}</summary></details>` : html`<span class="quiet">–</span>`}</td>
+    </tr>`;
+    this.#rows.set(s.name, { of: [s, f], row });
+    return row;
   }
 }
 
+/** Every three values as one: a small chart has no room for more. @param {number[]} column */
+const thin = (column) => {
+  const all = new Array(180 - column.length).fill(0).concat(column);
+  return Array.from({ length: 60 }, (_, i) => all[3 * i] + all[3 * i + 1] + all[3 * i + 2]);
+};
+
+/** @param {number} n */
+const short = (n) => (n < 1000 ? String(n) : `${number(n / 1000)}k`);
+
+/** The order of the table of servers: texts upwards, figures downwards. @type {Record<string, (s: any, page: Overview) => any>} */
+const orders = {
+  name: (s) => s.name, state: (s) => `${badness(s)} ${s.state}`, calls: (s, page) => -page.speed(s), errors: (s, page) => -(page.errors(s) ?? -1), time: (s) => -(s.p95_ms ?? -1),
+  flight: (s) => -s.calls, sessions: (s) => -s.sessions, tools: (s) => -(s.tools ?? -1), error: (s) => -(Date.parse(s.last_error_at ?? '') || 0),
+};
+
+const texts = ['name', 'state'];
+const counts = ['errors', 'time', 'flight', 'sessions', 'tools'];
+
+/** @param {any} a @param {any} b */
+const compare = (a, b) => (typeof a === 'string' ? a.localeCompare(b) : a - b);
+
 /** @param {any} s */
 export const speaks = (s) => [s.transport, s.revision].filter(Boolean).join(' ') || '–';
-/** How long half of its calls take at most, and 95 of 100. @param {any} s */
+/** The durations that half, and 95 of 100 of its calls do not exceed. @param {any} s */
 export const times = (s) => (s.p50_ms === undefined ? '–' : `${duration(s.p50_ms)} / ${duration(s.p95_ms)}`);
 /** @param {any} s */
 export const breaker = (s) => html`<span>${s.circuit_breaker ? badge(s.circuit_breaker) : '–'} ${s.retry_at ? html`<span class="quiet">until ${time(s.retry_at)}</span>` : ''} ${s.forced?.breaker ? html`<span class="quiet">forced ${s.forced.breaker} by ${s.forced.by || 'an operator'}</span>` : ''}</span>`;
-
-/** @param {any} s */
-function row(s) {
-  return html`<tr key=${s.name}>
-    <th scope="row"><a href=${to('servers', s.name)}>${s.name}</a></th>
-    <td>${badge(s.drained ? 'draining' : s.state)} ${s.since ? age(s.since) : ''}${s.reason ? html`<div class="reason">${s.reason}</div>` : ''}</td>
-    <td class="whole">${speaks(s)}</td>
-    <td class="n">${s.calls}${s.queued ? html`<span class="quiet"> +${s.queued} waiting</span>` : ''}</td>
-    <td class="n">${times(s)}</td><td class="n">${s.sessions}</td><td class="n">${s.connections}</td>
-    <td>${breaker(s)}</td>
-    <td>${s.last_error ? html`<span class="cut" title=${s.last_error}>${age(s.last_error_at)} ago: ${s.last_error}</span>` : '–'}</td>
-  </tr>`;
-}
 
 customElements.define('page-overview', Overview);

@@ -1,5 +1,7 @@
 // What all pages have: the store, the route, and a list in a window of its own.
 import { html, View } from './dom.js';
+import { icon } from './parts.js';
+import { hidden } from './tab.js';
 
 /** @typedef {import('./store.js').Store} Store */
 /** @typedef {{page: string, rest: string[], query: URLSearchParams}} Route */
@@ -13,6 +15,23 @@ export function routeOf(hash) {
 
 /** The address of a page. @param {...string} parts */
 export const to = (...parts) => `#/${parts.map(encodeURIComponent).join('/')}`;
+
+/**
+ * Asks now, and again so long after each answer, while the tab is in front.
+ * @param {number} ms @param {() => Promise<void>} ask
+ * @returns {() => void} what ends that
+ */
+export function every(ms, ask) {
+  let ended = false;
+  /** @type {any} */
+  let timer;
+  const next = async () => {
+    if (!hidden()) await ask().catch(() => {});
+    if (!ended) timer = setTimeout(next, ms);
+  };
+  next();
+  return () => { ended = true; clearTimeout(timer); };
+}
 
 /** A page: it is shown anew when the store changes. */
 export class Page extends View {
@@ -45,7 +64,7 @@ export class Page extends View {
 
   /** The line with the filter. @param {string} hint @param {any} [more] */
   filterLine(hint, more = '') {
-    return html`<form class="line" role="search" @submit=${(/** @type {Event} */ e) => e.preventDefault()}><label for="filter">filter</label><input id="filter" type="search" spellcheck="false" autocomplete="off" placeholder=${hint} .value=${this.route.query.get('filter') ?? ''} @input=${(/** @type {any} */ e) => this.ask('filter', e.target.value)} />${more}</form>`;
+    return html`<form class="line filter" role="search" @submit=${(/** @type {Event} */ e) => e.preventDefault()}><label class="hidden" for="filter">Filter</label>${icon('search')}<input id="filter" type="search" spellcheck="false" autocomplete="off" placeholder=${`Filter, such as ${hint}`} .value=${this.route.query.get('filter') ?? ''} @input=${(/** @type {any} */ e) => this.ask('filter', e.target.value)} />${more}</form>`;
   }
 }
 

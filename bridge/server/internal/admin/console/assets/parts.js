@@ -5,16 +5,16 @@ import { html, View } from './dom.js';
 import { Exact, stringify } from './json.js';
 import { ago, clock, link, most } from './text.js';
 
-/** The shape and the class of a word that says how something is. @type {Record<string, [string, string]>} */
+/** The shape, the class and the text of a word that says how something is. @type {Record<string, string[]>} */
 const shapes = {
-  ready: ['●', 'good'], ok: ['✔', 'good'], closed: ['●', 'good'], idle: ['○', 'quiet'], starting: ['◐', 'busy'], 'half-open': ['◐', 'busy'], running: ['◐', 'busy'],
-  failing: ['▲', 'bad'], open: ['▲', 'bad'], 'not ready': ['▲', 'bad'], off: ['○', 'quiet'], draining: ['◇', 'busy'],
+  ready: ['●', 'good'], ok: ['✔', 'good'], closed: ['●', 'good'], idle: ['○', 'quiet'], starting: ['◐', 'busy'], 'half-open': ['◐', 'busy', 'Circuit half-open'], running: ['◐', 'busy'],
+  failing: ['▲', 'bad'], open: ['▲', 'bad', 'Circuit open'], 'not ready': ['▲', 'bad'], off: ['○', 'quiet'], draining: ['◇', 'busy'], drained: ['◇', 'busy'], tool_error: ['▲', 'busy', 'Tool error'],
 };
 
 /** @param {string} word */
 export function badge(word) {
-  const [shape, tone] = shapes[word] ?? ['✘', 'bad'];
-  return html`<span class="badge ${tone}"><span aria-hidden="true">${shape}</span> ${word}</span>`;
+  const [shape, tone, text] = shapes[word] ?? ['✘', 'bad'];
+  return html`<span class="badge ${tone}"><span aria-hidden="true">${shape}</span> ${text ?? word[0]?.toUpperCase() + word.slice(1).replaceAll('_', ' ')}</span>`;
 }
 
 /** A time of day, with the instant as title. @param {string|undefined} at */
@@ -227,12 +227,4 @@ export const endpoint = (server) => `${root.replace(/ui\/$/, '')}${server === '*
 export function command(server, tool, args) {
   const quote = (/** @type {string} */ s) => `'${s.replace(/'/g, `'\\''`)}'`;
   return `mcp-bridge call ${quote(endpoint(server))} ${quote(tool)} --json ${quote(args)}`;
-}
-
-/** A chart of the last values. @param {string} name @param {number[]} values */
-export function spark(name, values) {
-  if (values.length < 2) return '';
-  const top = Math.max(...values, 1e-9);
-  const points = values.map((v, i) => `${((i / (values.length - 1)) * 100).toFixed(1)},${(23 - (v / top) * 22).toFixed(1)}`).join(' ');
-  return html`<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label=${`${name}: now ${values[values.length - 1].toFixed(1)}, at most ${top.toFixed(1)}`}><polyline points=${points} /></svg>`;
 }

@@ -41,6 +41,12 @@ export function duration(ms) {
   return s < 172800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} d`;
 }
 
+/** A number of calls and the like, with a digit behind the point where it is small. @param {number} n */
+export const number = (n) => (n > 0 && n < 0.05 ? '< 0.1' : (n < 10 && n % 1 ? Number(n.toFixed(1)) : Math.round(n)).toLocaleString('en'));
+
+/** A share of calls. @param {number|undefined} of from 0 to 1 */
+export const percent = (of) => (of === undefined ? '–' : of > 0 && of < 0.001 ? '< 0.1 %' : `${of < 0.1 ? Number((of * 100).toFixed(1)) : Math.round(of * 100)} %`);
+
 /** How much of a processor was used, of its time before and now. @param {number} before @param {number} now @param {number} within */
 export const share = (before, now, within) => `${within > 0 ? Math.max(0, Math.round((100 * (now - before)) / within)) : 0} %`;
 

@@ -1,0 +1,97 @@
+// Figures of the bridge over time, and what follows from its status. No part of it touches the page.
+
+/** How many colours a chart tells apart; further series are one, called "other". */
+export const mostSeries = 7;
+
+/**
+ * A column with the entries that are new at its end, at most so many in all.
+ * @param {any[]|undefined} had @param {any[]|undefined} now @param {number} fresh how many are new @param {number} points @param {any} none stands for those that are left out
+ */
+function append(had, now, fresh, points, none) {
+  if (!had && !now) return undefined;
+  const end = now?.slice(-fresh) ?? [];
+  const gap = new Array(fresh - end.length).fill(none);
+  return [...(had ?? []), ...gap, ...end].slice(-points);
+}
+
+const counted = ['calls', 'errors', 'tool_errors'];
+const columns = [...counted, 'p50', 'p95', 'p99', 'in_flight', 'memory'];
+
+/** @param {any} had @param {any} now @param {number} fresh @param {number} points */
+function join(had, now, fresh, points) {
+  const all = { ...had, ...now };
+  for (const c of columns) {
+    all[c] = append(had?.[c], now?.[c], fresh, points, counted.includes(c) ? 0 : null);
+    if (all[c] === undefined) delete all[c];
+  }
+  return all;
+}
+
+/**
+ * What GET series answered so far, with what it answers now, that only has buckets after those.
+ * @param {any} had @param {any} now
+ */
+export function merge(had, now) {
+  const fresh = had ? Math.round((now.to - had.to) / now.step) : Infinity;
+  if (fresh >= now.points || now.step !== had.step || fresh < 0) return now;
+  const since = now.to - now.points * now.step;
+  const marks = [...had.marks, ...now.marks.filter((/** @type {any} */ m) => !had.marks.some((/** @type {any} */ h) => h.at === m.at && h.text === m.text))].filter((m) => m.at > since);
+  if (!fresh) return { ...had, marks };
+  const { points } = now;
+  if (!now.servers) return { ...join(had, now, fresh, points), marks };
+  const of = (/** @type {any} */ answer, /** @type {string} */ name) => answer.servers.find((/** @type {any} */ s) => s.server === name);
+  return { ...now, marks, total: join(had.total, now.total, fresh, points), servers: now.servers.map((/** @type {any} */ s) => join(of(had, s.server), s, fresh, points)) };
+}
+
+/** The sum of a column's last entries. @param {any[]|undefined} column @param {number} [n] */
+export const sum = (column, n = Infinity) => (column ?? []).slice(-n).reduce((a, b) => a + (b ?? 0), 0);
+
+/** Columns, the last n entries of each added up; a shorter one is aligned at its end. @param {any[][]} columns */
+export function add(columns) {
+  const length = Math.max(0, ...columns.map((c) => c.length));
+  const all = new Array(length).fill(0);
+  for (const c of columns) c.forEach((v, i) => { all[length - c.length + i] += v ?? 0; });
+  return all;
+}
+
+/**
+ * Calls a second of the busiest servers, and of the others together.
+ * @param {any} series as GET series answers @param {Map<string, string>} colours of the servers so far; new ones are added
+ */
+export function byServer(series, colours) {
+  const busy = series.servers.filter((/** @type {any} */ s) => sum(s.calls) > 0).sort((/** @type {any} */ a, /** @type {any} */ b) => sum(b.calls) - sum(a.calls));
+  const top = busy.slice(0, busy.length > mostSeries + 1 ? mostSeries : mostSeries + 1);
+  for (const name of colours.keys()) if (!top.some((/** @type {any} */ s) => s.server === name)) colours.delete(name);
+  for (const s of top) {
+    if (!colours.has(s.server)) colours.set(s.server, [1, 2, 3, 4, 5, 6, 7, 8].map((n) => `s${n}`).find((c) => ![...colours.values()].includes(c)) ?? 's8');
+  }
+  const rate = (/** @type {number} */ n) => n / (series.step / 1000);
+  const all = top.map((/** @type {any} */ s) => ({ name: s.server, values: s.calls.map(rate), colour: colours.get(s.server) }));
+  const rest = busy.slice(top.length);
+  return rest.length ? [...all, { name: `${rest.length} others`, values: add(rest.map((/** @type {any} */ s) => s.calls)).map(rate), colour: 's8' }] : all;
+}
+
+/** The share of one column in another, in percent, entry by entry. @param {any[]} part @param {any[]} whole */
+export const shares = (part = [], whole = []) => whole.map((w, i) => (w ? (100 * (part[part.length - whole.length + i] ?? 0)) / w : 0));
+
+/** How bad the state of a server is: 0 failing, 1 degraded, 2 working. @param {any} s */
+export const badness = (s) => (s.state === 'failing' ? 0 : s.circuit_breaker === 'open' || s.circuit_breaker === 'half-open' || s.drained || s.state === 'off' ? 1 : 2);
+
+/**
+ * The state of the bridge in one sentence, and the servers that it names.
+ * @param {any} status
+ * @returns {{tone: 'good'|'busy'|'bad', text: string, names: string[]}}
+ */
+export function sentence(status) {
+  const all = status.servers;
+  const named = (/** @type {(s: any) => boolean} */ test) => all.filter(test).map((/** @type {any} */ s) => s.name);
+  const [failing, open, drained] = [named((s) => s.state === 'failing'), named((s) => s.state !== 'failing' && badness(s) === 1 && !s.drained), named((s) => s.state !== 'failing' && Boolean(s.drained))];
+  const of = (/** @type {string[]} */ some) => (all.length === 1 ? 'The server is' : some.length === all.length ? `All ${all.length} servers` : `${some.length} of ${all.length} servers`);
+  if (status.drained || status.draining) return { tone: 'busy', text: `The bridge is draining${status.reason ? `: ${status.reason}` : ''}`, names: [] };
+  if (failing.length) return { tone: failing.length === all.length || !status.ready ? 'bad' : 'busy', text: `${of(failing)} failing: `, names: failing };
+  if (!all.length) return { tone: 'busy', text: 'No servers yet: add one to the configuration', names: [] };
+  if (!status.ready) return { tone: 'bad', text: `Not ready${status.reason ? `: ${status.reason}` : ''}`, names: [] };
+  if (open.length) return { tone: 'busy', text: `${of(open)} refused by the circuit breaker: `, names: open };
+  if (drained.length) return { tone: 'busy', text: `${of(drained)} drained: `, names: drained };
+  return { tone: 'good', text: all.length === 1 ? 'The server is working' : `All ${all.length} servers working`, names: [] };
+}
