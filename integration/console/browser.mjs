@@ -105,29 +105,8 @@ await step('overview', async () => {
   await page.locator('.side .state', { hasText: 'Live' }).waitFor();
 });
 
-await step('a server, and what operators do with it', async () => {
-  await page.getByRole('link', { name: 'legacy', exact: true }).click();
-  await heading('legacy');
-  await button('try now').click();
-  await see(/it works/);
-  await button('open the breaker').click();
-  await agree('open the breaker');
-  await page.locator('.facts', { hasText: 'forced' }).waitFor();
-  const times = await page.locator('main time').evaluateAll((all) => all.map((e) => [e.getAttribute('datetime'), e.getAttribute('title')]));
-  assert.ok(times.length > 0 && times.every(([at, title]) => at && at === title && Date.parse(at) > 0), `each time has its instant: ${JSON.stringify(times)}`);
-  await button('leave the breaker to itself').click();
-  await button('leave the breaker to itself').waitFor({ state: 'detached' });
-  await button('forget its lists').click();
-  await see(/\d+ forgotten/);
-});
-
-await step('a server that does not work says why', async () => {
-  await go('#/servers/broken');
-  await heading('broken');
-  await button('try now').click();
-  await see(/it does not work: ./);
-  await go('');
-  await page.getByRole('row', { name: /broken/ }).getByText('failing').waitFor();
+await step('a server that does not work is shown as failing', async () => {
+  await page.getByRole('row', { name: /broken/ }).getByText(/failing/i).waitFor();
   await shot('overview');
 });
 
@@ -309,60 +288,6 @@ await pages({ step, o, open, context, axe, see, heading, field, agree, button, g
 await step('all servers as one', async () => {
   await go('#/try/*');
   await page.getByRole('link', { name: /odd__erase/ }).waitFor();
-});
-
-await step('how long calls take, and what processes use', async () => {
-  await item('legacy', 'tools', 'text', '2025-11-25');
-  await field('message').fill('timed');
-  await button('call').click();
-  await verdict('ok', 'timed');
-  await go('#/servers/legacy');
-  await page.locator('dl.facts', { hasText: /p50 \/ p95 \/ p99\s*[\d.]+ m?s \/ [\d.]+ m?s \/ [\d.]+ m?s/ }).waitFor();
-  await go('#/overview');
-  await page.getByRole('row', { name: /legacy/ }).getByText(/[\d.]+ m?s \/ [\d.]+ m?s/).waitFor();
-  const other = await open(context);
-  await other.goto(`${o.base}/ui/#/try/legacy/tools/text?revision=2025-11-25`);
-  await other.locator('section.item').waitFor();
-  await go('#/servers/legacy');
-  if (process.platform === 'linux') await page.getByRole('region', { name: 'connections' }).getByText(/^[\d.]+ MB$/).first().waitFor();
-  await other.close();
-});
-
-await step('what a process has said last, and another one in its place', async () => {
-  const other = await open(context);
-  await other.goto(`${o.base}/ui/#/try/odd/tools/scribble?revision=2025-11-25`);
-  await other.locator('section.item').waitFor();
-  await other.getByRole('button', { name: 'call', exact: true }).click();
-  await other.locator('.verdict').waitFor();
-  await go('#/servers/odd');
-  const connections = page.getByRole('region', { name: 'connections' });
-  await connections.getByText('scribbled on stderr').first().waitFor();
-  await button('restart idle connections').click();
-  await see(/^[1-9]\d* closed$/);
-  await other.getByRole('button', { name: 'call', exact: true }).click();
-  await other.locator('.verdict', { hasText: 'ok' }).waitFor();
-  await connections.getByText('scribbled on stderr').first().waitFor();
-  await other.close();
-});
-
-await step('a server is drained, and takes calls again', async () => {
-  await go('#/servers/odd');
-  await button('drain').click();
-  await agree('drain');
-  await button('resume').waitFor();
-  await page.locator('.summary', { hasText: 'draining' }).waitFor();
-  await page.locator('dl.facts', { hasText: /drained\s*since/ }).waitFor();
-  await go('#/overview');
-  await page.getByRole('row', { name: /odd/ }).getByText('draining').waitFor();
-  meant.push(/status of 503/);
-  await go('#/try/odd/tools/scribble?revision=2025-11-25');
-  await page.getByRole('alert').getByText(/an operator has drained it/).waitFor();
-  await go('#/servers/odd');
-  await button('resume').click();
-  await button('drain').waitFor();
-  await item('odd', 'tools', 'scribble', '2025-11-25');
-  await button('call').click();
-  await verdict('ok');
 });
 
 await step('the bridge is drained, and resumed', async () => {

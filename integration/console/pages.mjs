@@ -6,15 +6,110 @@ export async function pages({ step, o, open, context, see, heading, field, agree
   const page = now();
   const rows = () => page.locator('.rows tbody tr:not([aria-hidden])');
 
-  /** Calls a tool of a server in a tab of its own. @param {string} server @param {string} tool */
-  async function callElsewhere(server, tool) {
+  /** Calls a tool of a server in a tab of its own. @param {string} server @param {string} tool @param {(tab: any) => Promise<void>} [how] */
+  async function callElsewhere(server, tool, how = (tab) => tab.getByRole('button', { name: 'call', exact: true }).click()) {
     const other = await open(context);
     await other.goto(`${o.base}/ui/#/try/${server}/tools/${tool}?revision=2025-11-25`);
     await other.locator('section.item').waitFor();
-    await other.getByRole('button', { name: 'call', exact: true }).click();
+    await how(other);
     await other.locator('.verdict').waitFor();
     return other;
   }
+
+  /** Does what a button of a server's page does, after a yes. @param {string} name */
+  async function act(name) {
+    await button(name).click();
+    await agree(name);
+  }
+
+  await step('a server, and what operators do with it', async () => {
+    await go('');
+    await page.getByRole('link', { name: 'legacy', exact: true }).first().click();
+    await heading('legacy');
+    await page.locator('time-chart figcaption', { hasText: 'Response time' }).waitFor();
+    const said = page.locator('act-bar .said');
+    await button('Test connection').click();
+    await said.filter({ hasText: /^Connected in / }).waitFor();
+    await act('Force open');
+    await page.locator('.facts', { hasText: 'forced open by' }).waitFor();
+    assert.equal(await button('Force open').getAttribute('aria-pressed'), 'true');
+    const times = await page.locator('main time').evaluateAll((all) => all.map((e) => [e.getAttribute('datetime'), e.getAttribute('title')]));
+    assert.ok(times.length > 0 && times.every(([at, title]) => at && at === title && Date.parse(at) > 0), `each time has its instant: ${JSON.stringify(times)}`);
+    await button('Automatic').click();
+    await page.locator('.facts', { hasText: 'forced open by' }).waitFor({ state: 'detached' });
+    await button('Clear cached lists').click();
+    await said.filter({ hasText: /^\d+ cleared$/ }).waitFor();
+    await go('#/servers/broken');
+    await heading('broken');
+    await button('Test connection').click();
+    await said.filter({ hasText: /^Failed: ./ }).waitFor();
+  });
+
+  await step('the tools of a server, how they are used, and its last calls', async () => {
+    await go('#/servers/odd');
+    await heading('odd');
+    await page.locator('.side .state', { hasText: 'Live' }).waitFor();
+    const other = await callElsewhere('odd', 'erase', async (tab) => {
+      await tab.getByLabel(/^path/).fill('a.txt');
+      await tab.getByRole('button', { name: 'call', exact: true }).click();
+      await tab.getByRole('dialog').getByRole('button', { name: 'call it' }).click();
+    });
+    const tools = page.getByRole('region', { name: 'Tools', exact: true });
+    await tools.getByRole('row', { name: /^erase Destructive/ }).waitFor();
+    assert.match(await tools.getByRole('row', { name: /^shapes/ }).locator('.chip').getAttribute('title') ?? '', /default of MCP/, 'a tool without hints counts as destructive');
+    await page.getByRole('region', { name: 'Last calls' }).getByRole('link', { name: 'erase' }).first().waitFor();
+    await tools.getByRole('row', { name: /^erase/ }).getByRole('link', { name: 'Open in Try' }).click();
+    await page.locator('section.item', { hasText: 'erase' }).waitFor();
+    await other.close();
+  });
+
+  await step('how long calls take, and what processes use', async () => {
+    await item('legacy', 'tools', 'text', '2025-11-25');
+    await field('message').fill('timed');
+    await button('call').click();
+    await verdict('ok', 'timed');
+    await go('#/servers/legacy');
+    await page.locator('dl.facts', { hasText: /p50 \/ p95 \/ p99\s*[\d.]+ m?s \/ [\d.]+ m?s \/ [\d.]+ m?s/ }).waitFor();
+    const other = await open(context);
+    await other.goto(`${o.base}/ui/#/try/legacy/tools/text?revision=2025-11-25`);
+    await other.locator('section.item').waitFor();
+    if (process.platform === 'linux') await page.getByRole('region', { name: 'Connections' }).getByText(/^[\d.]+ MB$/).first().waitFor();
+    await other.close();
+  });
+
+  await step('what a process has said last, and another one in its place', async () => {
+    const other = await callElsewhere('odd', 'scribble');
+    await go('#/servers/odd');
+    const connections = page.getByRole('region', { name: 'Connections' });
+    await connections.getByText('scribbled on stderr').first().waitFor();
+    await page.locator('.lines', { hasText: 'scribbled on stderr' }).waitFor();
+    await act('Restart idle connections');
+    await page.locator('act-bar .said', { hasText: /^[1-9]\d* closed$/ }).waitFor();
+    await other.getByRole('button', { name: 'call', exact: true }).click();
+    await other.locator('.verdict', { hasText: 'ok' }).waitFor();
+    await connections.getByText('scribbled on stderr').first().waitFor();
+    await connections.getByRole('button', { name: /^Stop connection/ }).first().click();
+    await agree('Stop');
+    await see('Connection stopped');
+    await other.close();
+  });
+
+  await step('a server is drained, and takes calls again', async () => {
+    await go('#/servers/odd');
+    await act('Drain server');
+    await button('Resume').waitFor();
+    await page.locator('.summary', { hasText: /draining/i }).waitFor();
+    await page.locator('dl.facts', { hasText: /Drained\s*since/ }).waitFor();
+    meant.push(/status of 503/);
+    await go('#/try/odd/tools/scribble?revision=2025-11-25');
+    await page.getByRole('alert').getByText(/an operator has drained it/).waitFor();
+    await go('#/servers/odd');
+    await button('Resume').click();
+    await button('Drain server').waitFor();
+    await item('odd', 'tools', 'scribble', '2025-11-25');
+    await button('call').click();
+    await verdict('ok');
+  });
 
   await step('calls', async () => {
     await go('#/calls');

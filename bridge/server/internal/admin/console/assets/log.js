@@ -21,9 +21,12 @@ class Log extends Page {
   }
 }
 
+/** What else a line says, as text. @param {any} l */
+export const attributes = (l) => (l.msg === 'stderr' && l.attrs?.text) || Object.entries(l.attrs ?? {}).map(([k, v]) => `${k}=${typeof v === 'string' ? v : JSON.stringify(v)}`).join(' ');
+
 /** @param {any} l */
 const line = (l) => {
-  const rest = Object.entries(l.attrs ?? {}).map(([k, v]) => `${k}=${typeof v === 'string' ? v : JSON.stringify(v)}`).join(' ');
+  const rest = attributes(l);
   return html`<div class="row log"><span class="quiet">${time(l.at)}</span> <b class=${l.level}>${l.level}</b> <span>${l.server ?? ''}</span> <span class="cut" title=${`${l.msg} ${rest}`}>${l.msg} <span class="quiet">${rest}</span></span></div>`;
 };
 

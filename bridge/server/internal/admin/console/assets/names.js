@@ -32,3 +32,17 @@ export function clientOf(state, of) {
 
 /** A fact of a list of facts; nothing if it is not known. @param {string} term @param {any} value */
 export const fact = (term, value) => (value === undefined || value === null || value === '' || value === false ? '' : html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`);
+
+/**
+ * What a tool says of itself, as chips. A tool without hints counts as destructive, as MCP has it.
+ * @param {any} tool
+ */
+export function chips(tool) {
+  const a = tool.annotations ?? {};
+  /** @param {string} text @param {string} [tone] @param {string} [title] */
+  const chip = (text, tone = '', title = '') => html`<span key=${text} class="chip ${tone}" title=${title || undefined}>${text}</span>`;
+  return [
+    a.readOnlyHint ? chip('Read-only', 'good') : a.destructiveHint === false ? '' : chip('Destructive', a.destructiveHint ? 'bad' : 'assumed', a.destructiveHint ? '' : 'The tool does not say: this is the default of MCP'),
+    a.idempotentHint ? chip('Idempotent') : '', a.openWorldHint ? chip('Open world') : '',
+  ];
+}
