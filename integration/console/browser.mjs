@@ -116,118 +116,119 @@ for (const [server, revision] of [...(o.whole ? same : []), ['legacy', '2026-07-
   await step(`${pair}: a call`, async () => {
     await item(server, 'tools', 'text', revision);
     await field('message').fill('hello <b>you</b>');
-    await button('call').click();
-    await verdict('ok', 'hello <b>you</b>');
+    await button('Call').click();
+    await verdict('OK', 'hello <b>you</b>');
     await item(server, 'tools', 'structured', revision);
-    await button('call').click();
-    await verdict('output fits its schema ✔', '21.5');
+    await button('Call').click();
+    await verdict('output matches its schema ✔', '21.5');
   });
   await step(`${pair}: progress, failure, cancel`, async () => {
     await item(server, 'tools', 'steps', revision);
     await field('n').fill('3');
-    await button('call').click();
+    await button('Call').click();
     await verdict('3 progress', '3 steps');
     await item(server, 'tools', 'failing', revision);
-    await button('call').click();
-    await verdict('the tool failed', 'it went wrong');
+    await button('Call').click();
+    await verdict('Tool returned an error', 'it went wrong');
     await item(server, 'tools', 'wait', revision);
-    await button('call').click();
-    await button('cancel').click();
-    await verdict('failed', 'cancelled');
+    await button('Call').click();
+    await button('Cancel').click();
+    await verdict('Failed', 'Cancelled');
   });
   await step(`${pair}: the server asks`, async () => {
     await item(server, 'tools', 'form', revision);
-    await button('call').click();
+    await button('Call').click();
     const dialog = page.getByRole('dialog');
     await dialog.getByText('Who are you?').waitFor();
-    await dialog.getByRole('button', { name: 'answer' }).click();
-    await dialog.getByText('▲ is needed').waitFor();
+    await dialog.getByRole('button', { name: 'Submit' }).click();
+    await dialog.getByText('▲ is required').waitFor();
     await field('Name', dialog).fill('Kim');
     await field('age', dialog).fill('200');
     await dialog.getByText('must be at most 150').waitFor();
     await field('age', dialog).fill('41');
     if (server === 'modern') await shot('asked');
-    await dialog.getByRole('button', { name: 'answer' }).click();
-    await verdict('ok', /"name":"Kim"/);
-    await button('call').click();
-    await dialog.getByRole('button', { name: 'decline' }).click();
-    await verdict('ok', 'decline');
+    await dialog.getByRole('button', { name: 'Submit' }).click();
+    await verdict('OK', /"name":"Kim"/);
+    await button('Call').click();
+    await dialog.getByRole('button', { name: 'Decline' }).click();
+    await verdict('OK', 'decline');
     await item(server, 'tools', 'url', revision);
-    await button('call').click();
+    await button('Call').click();
     await dialog.getByText('https://example.com/agree?a=1&b=2').waitFor();
-    await dialog.getByRole('button', { name: 'I agree' }).click();
-    await verdict('ok', 'accept');
+    await dialog.getByRole('button', { name: 'Agree' }).click();
+    await verdict('OK', 'accept');
     await item(server, 'tools', 'rounds', revision);
-    await button('call').click();
+    await button('Call').click();
     for (const [prompt, said] of [['one', 'first'], ['after first', 'second']]) {
       await dialog.getByText(prompt, { exact: true }).waitFor();
-      await field('your answer', dialog).fill(said);
-      await dialog.getByRole('button', { name: 'answer' }).click();
+      await field('Your answer', dialog).fill(said);
+      await dialog.getByRole('button', { name: 'Submit' }).click();
     }
-    await verdict('ok', 'second');
+    await verdict('OK', 'second');
     await item(server, 'tools', 'sample', revision);
-    await button('call').click();
-    await dialog.getByText('asks for a completion').waitFor();
+    await button('Call').click();
+    await dialog.getByText('write a completion').waitFor();
     await page.keyboard.press('Escape');
     await page.locator('.verdict').waitFor();
     await item(server, 'tools', 'choices', revision);
-    await button('call').click();
+    await button('Call').click();
     await dialog.getByLabel('red').check();
     await dialog.getByLabel('blue').check();
-    await dialog.getByRole('button', { name: 'answer' }).click();
-    await verdict('ok', /\["red","blue"\]/);
+    await dialog.getByRole('button', { name: 'Submit' }).click();
+    await verdict('OK', /\["red","blue"\]/);
   });
   await step(`${pair}: prompts, resources, templates`, async () => {
     await item(server, 'prompts', 'greet', revision);
     await field('how').pressSequentially('c');
     await page.locator('datalist option[value="calmly"]').waitFor({ state: 'attached' });
     await field('who').fill('Kim');
-    await button('get').click();
-    await verdict('ok', 'c, Kim!');
+    await button('Get').click();
+    await verdict('OK', 'c, Kim!');
     await item(server, 'resources', 'era://blob/1', revision);
-    await button('read').click();
+    await button('Read').click();
     await page.locator('.outcome img').waitFor();
     await item(server, 'templates', 'era://text/{n}', revision);
     await field('n').fill('a b');
     await page.getByText('era://text/a%20b').first().waitFor();
-    await button('read').click();
-    await verdict('ok', 'text a%20b');
+    await button('Read').click();
+    await verdict('OK', 'text a%20b');
   });
 }
 
 await step('a resource that changes', async () => {
   for (const [server, revision] of [['legacy', '2025-11-25'], ['modern', '2026-07-28']]) {
     await item(server, 'resources', 'era://text/1', revision);
-    await button('subscribe').click();
-    await button('unsubscribe').waitFor();
-    await page.locator('nav[aria-label="what the server has"] .tab', { hasText: 'tools' }).click();
-    await page.getByRole('link', { name: 'touch', exact: true }).click();
+    await button('Subscribe').click();
+    await button('Unsubscribe').waitFor();
+    await page.locator('nav[aria-label="What the server has"] .tab', { hasText: 'tools' }).click();
+    await page.locator('.entries a', { hasText: /^touch/ }).click();
     await field('uri').fill('era://text/1');
-    await button('call').click();
-    await verdict('ok', 'touched');
+    await button('Call').click();
+    await verdict('OK', 'touched');
     await page.locator('.tab', { hasText: 'resources' }).click();
-    await page.getByText('● changed').waitFor();
+    await page.getByText('● Changed').waitFor();
   }
 });
 
 await step('capabilities can be switched off', async () => {
   await item('modern', 'tools', 'form');
+  await page.getByText('Client options').click();
   await page.getByLabel('elicitation').uncheck();
   await page.locator('section.item').waitFor();
   meant.push(/status of 400/);
-  await button('call').click();
-  await verdict(/error -32021/);
+  await button('Call').click();
+  await verdict(/Error -32021/);
 });
 
 await step('what servers say is text', async () => {
   await item('odd', 'tools', 'markup', '2025-11-25');
-  await button('call').click();
-  await verdict('ok', '<img src=x onerror="window.hurt=1">');
+  await button('Call').click();
+  await verdict('OK', '<img src=x onerror="window.hurt=1">');
   assert.equal(await page.evaluate(() => /** @type {any} */ (window).hurt), undefined);
   assert.deepEqual(await page.locator('.outcome a').evaluateAll((all) => all.map((a) => a.getAttribute('href'))), ['https://example.com/a?b=1']);
   assert.equal(await page.locator('.outcome a').first().getAttribute('rel'), 'noreferrer noopener');
   await item('odd', 'tools', 'long', '2025-11-25');
-  await button('call').click();
+  await button('Call').click();
   await button('show all 100000 characters').click();
   await page.waitForFunction(() => document.querySelector('.outcome pre')?.textContent?.length === 100000);
 });
@@ -236,14 +237,14 @@ await step('a destructive tool asks once', async () => {
   await item('odd', 'tools', 'erase', '2025-11-25');
   await see('Erases⟦U+202E⟧ a file');
   await field('path').fill('notes.txt');
-  await button('call').click();
+  await button('Call').click();
   await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
   assert.equal(await page.locator('.verdict').count(), 0);
-  await button('call').click();
-  await page.getByRole('dialog').getByRole('button', { name: 'call it' }).click();
-  await verdict('ok', 'erased notes.txt');
-  await button('call').click();
-  await verdict('ok', 'erased notes.txt');
+  await button('Call').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Call it' }).click();
+  await verdict('OK', 'erased notes.txt');
+  await button('Call').click();
+  await verdict('OK', 'erased notes.txt');
   assert.equal(await page.getByRole('dialog').count(), 0);
 });
 
@@ -255,31 +256,31 @@ await step('a form of every shape sends what was touched, exactly', async () => 
   await field('colour').selectOption('green');
   await page.evaluate(() => scrollTo(0, 0));
   await shot('try');
-  await button('add an item to rows').click();
-  await button('add an item to item 1').click();
+  await button('Add item to rows').click();
+  await button('Add item to item 1').click();
   await page.locator('div.field', { has: page.locator('label', { hasText: /^item 1/ }) }).locator('input').last().fill('7');
-  await button('add tree').click();
-  await button('add next').click();
+  await button('Add tree').click();
+  await button('Add next').click();
   await page.locator('div.field', { has: page.locator('label', { hasText: /^leaf/ }) }).locator('textarea').last().fill('l');
   await page.getByLabel('by bytes').check();
   await field('bytes').fill('3');
   await button('JSON').first().click();
   const want = { name: 'n', big: '#', maybe: '#', colour: 'green', rows: [[7]], tree: { next: { leaf: 'l' } }, either: { bytes: 3 } };
-  const text = await page.getByLabel('arguments', { exact: true }).inputValue();
+  const text = await page.getByLabel('Arguments', { exact: true }).inputValue();
   assert.deepEqual(JSON.parse(text.replace('12345678901234567890', '"#"').replace('1.50', '"#"')), want);
-  await page.getByLabel('arguments', { exact: true }).fill(`${text.slice(0, -1)}, "extra": `);
+  await page.getByLabel('Arguments', { exact: true }).fill(`${text.slice(0, -1)}, "extra": `);
   await see('▲ This is no JSON yet.');
   assert.ok(await button('Form').isDisabled());
-  await page.getByLabel('arguments', { exact: true }).fill(`${text.trimEnd().slice(0, -1)}, "extra": 1.0}`);
+  await page.getByLabel('Arguments', { exact: true }).fill(`${text.trimEnd().slice(0, -1)}, "extra": 1.0}`);
   await button('Form').click();
   await field('extra').waitFor();
-  await button('call').click();
-  await verdict('ok', '"big":12345678901234567890');
+  await button('Call').click();
+  await verdict('OK', '"big":12345678901234567890');
   const sent = await page.locator('.outcome pre').first().textContent();
   assert.match(sent ?? '', /"maybe":1\.50/);
   assert.match(sent ?? '', /"extra":1\.0/);
   assert.doesNotMatch(sent ?? '', /left|null/);
-  await button('raw messages (2)').click();
+  await button('Messages (2)').click();
   await see('→ server tools/call');
 });
 
@@ -302,73 +303,74 @@ await step('the bridge is drained, and resumed', async () => {
 
 await step('a tool that runs as a task', async () => {
   await item('odd', 'tools', 'slow', '2025-11-25');
-  assert.ok(await page.getByLabel('as a task').isChecked());
+  assert.ok(await page.getByLabel('As a task').isChecked());
   await field('n').fill('3');
-  await button('call').click();
-  await page.getByText(/task task-\d+: working digging/).waitFor();
-  await verdict(/ok.*task task-/, 'slowly 3');
+  await button('Call').click();
+  await page.getByText(/Task task-\d+: working digging/).waitFor();
+  await verdict(/OK.*task task-/, 'slowly 3');
   await field('n').fill('0');
-  await button('call').click();
-  await page.getByText(/task task-\d+: working digging/).waitFor();
-  await button('cancel').click();
-  await verdict('failed', 'cancelled');
-  await button(/raw messages/).click();
+  await button('Call').click();
+  await page.getByText(/Task task-\d+: working digging/).waitFor();
+  await button('Cancel').click();
+  await verdict('Failed', 'Cancelled');
+  await button(/^Messages/).click();
   await see('→ server tasks/cancel');
 });
 
 await step('a call is saved in the browser, and found again', async () => {
   await item('odd', 'tools', 'erase', '2025-11-25');
   await field('path').fill('saved.txt');
-  await button('save…').click();
-  await page.getByLabel('name', { exact: true }).fill('erase <b>it</b>');
+  await button('Save…').click();
+  await page.getByLabel('Name', { exact: true }).fill('erase <b>it</b>');
   await page.keyboard.press('Enter');
-  await page.getByText('1 saved calls').click();
+  await page.locator('summary', { hasText: /^Saved calls 1/ }).click();
   await go('#/try/odd');
   await page.reload();
-  await page.getByText('1 saved calls').click();
+  await page.locator('summary', { hasText: /^Saved calls 1/ }).click();
   await page.getByRole('link', { name: 'erase <b>it</b>' }).click();
   await page.locator('section.item', { hasText: 'erase' }).waitFor();
   assert.equal(await field('path').inputValue(), 'saved.txt');
-  await page.getByText('the same in a terminal').click();
+  await page.getByText('As a command').click();
   await see(/mcp-bridge call '.*\/odd\/mcp' 'erase' --json '\{"path":"saved.txt"\}'/);
-  const [file] = await Promise.all([page.waitForEvent('download'), button('export').click()]);
+  await page.locator('summary', { hasText: /^Saved calls 1/ }).click();
+  const [file] = await Promise.all([page.waitForEvent('download'), page.locator('nav').getByRole('button', { name: 'Export' }).click()]);
   const saves = await file.path();
   assert.deepEqual(JSON.parse(fs.readFileSync(saves, 'utf8')).calls, [{ name: 'erase <b>it</b>', server: 'odd', tool: 'erase', revision: '2025-11-25', arguments: { path: 'saved.txt' } }]);
-  await button('remove erase <b>it</b>').click();
-  await page.getByText('0 saved calls').waitFor();
-  await page.getByLabel('import', { exact: true }).setInputFiles({ name: 'calls.json', mimeType: 'application/json', buffer: fs.readFileSync(saves) });
-  await see('1 calls of calls.json are saved.');
-  await page.getByText('1 saved calls').waitFor();
-  await button('remove erase <b>it</b>').click();
-  await page.getByText('0 saved calls').waitFor();
+  await button('Remove erase <b>it</b>').click();
+  await page.locator('summary', { hasText: /^Saved calls 0/ }).waitFor();
+  await page.getByLabel('Import', { exact: true }).setInputFiles({ name: 'calls.json', mimeType: 'application/json', buffer: fs.readFileSync(saves) });
+  await see('Imported 1 call of calls.json.');
+  await page.locator('summary', { hasText: /^Saved calls 1/ }).waitFor();
+  await button('Remove erase <b>it</b>').click();
+  await page.locator('summary', { hasText: /^Saved calls 0/ }).waitFor();
 });
 
 await step('headers and _meta of the user, and the same by curl', async () => {
   for (const [revision, id] of [['2026-07-28', 'modern'], ['2025-11-25', 'legacy']]) {
     await item(id, 'tools', 'text', revision);
-    const headers = page.getByLabel('headers, one in a line');
-    if (!(await headers.isVisible())) await page.getByText('headers of your own').click();
+    const headers = page.getByLabel('Custom headers, one per line');
+    if (!(await headers.isVisible())) await page.getByText('Client options').click();
     await headers.fill('Cookie: a=b');
     await headers.blur();
     await see('▲ The page or the browser sets Cookie: leave it out.');
     await page.locator('section.item').evaluate((e) => { e.dataset.former = 'yes'; });
     await headers.fill(`X-Mine: it's ${id}`);
     await headers.blur();
-    await see('1 headers of your own');
+    await see('1 custom header');
     await page.locator('section.item:not([data-former])').waitFor(); // it is another client
     await field('message').fill(`it's "${id}" $HOME`);
     await page.getByText('_meta', { exact: true }).click();
     await page.getByLabel('_meta, as JSON').fill('{"example.com/own": ');
     await see('▲ This is no JSON yet.');
-    assert.ok(await button('call').isDisabled());
+    assert.ok(await button('Call').isDisabled());
     await page.getByLabel('_meta, as JSON').fill('{"example.com/own": "mine"}');
     const sent = page.waitForRequest((r) => r.method() === 'POST' && /tools\/call/.test(r.postData() ?? ''));
-    await button('call').click();
-    await verdict('ok', `it's "${id}" $HOME`);
+    await button('Call').click();
+    await verdict('OK', `it's "${id}" $HOME`);
     const request = await sent;
     assert.equal((await request.allHeaders())['x-mine'], `it's ${id}`);
     assert.equal(JSON.parse(request.postData() ?? '').params._meta['example.com/own'], 'mine');
-    await page.getByText('the same in a terminal').click();
+    await page.getByText('As a command').click();
     const command = await page.locator('pre.curl').textContent();
     assert.match(command ?? '', /-H 'X-Mine: it'\\''s/);
     const said = execFileSync('sh', ['-c', command ?? ''], { encoding: 'utf8', timeout: patience });
@@ -384,7 +386,7 @@ await step('traffic', async () => {
   const other = await open(context);
   await other.goto(`${o.base}/ui/#/try/odd/tools/markup?revision=2025-11-25`);
   await other.locator('section.item').waitFor();
-  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await other.getByRole('button', { name: 'Call', exact: true }).click();
   await other.locator('.verdict').waitFor();
   const rows = page.locator('.row.traffic');
   await rows.filter({ hasText: /→ client \w+\s*tools\/call markup/ }).waitFor();
@@ -400,7 +402,7 @@ await step('traffic', async () => {
   await rows.filter({ hasText: 'markup' }).first().waitFor({ state: 'detached' });
   await page.getByLabel('filter').fill('server:odd');
   await button('Pause').click();
-  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await other.getByRole('button', { name: 'Call', exact: true }).click();
   await other.locator('.verdict').waitFor();
   await page.locator('.side .state', { hasText: 'Paused' }).waitFor();
   await button('Pause').click();
@@ -429,7 +431,7 @@ await step('sessions', async () => {
   await row.getByRole('button', { name: 'end' }).click();
   await agree('end');
   await row.waitFor({ state: 'detached' });
-  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await other.getByRole('button', { name: 'Call', exact: true }).click();
   await other.locator('.verdict.bad').waitFor();
   await other.close();
 });
@@ -440,7 +442,7 @@ await step('log', async () => {
   const other = await open(context);
   await other.goto(`${o.base}/ui/#/try/odd/tools/scribble?revision=2025-11-25`);
   await other.locator('section.item').waitFor();
-  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await other.getByRole('button', { name: 'Call', exact: true }).click();
   await page.locator('.row', { hasText: 'scribbled on stderr' }).first().waitFor();
   await other.close();
   await page.getByLabel('filter').fill('server:legacy');
@@ -502,9 +504,9 @@ await step('by keyboard alone', async () => {
   await page.keyboard.type('by-hand.txt');
   await page.keyboard.press('Control+Enter');
   await page.getByRole('dialog').waitFor();
-  await until('Tab', /^call it/);
+  await until('Tab', /^Call it/);
   await page.keyboard.press('Enter');
-  await verdict('ok', 'erased by-hand.txt');
+  await verdict('OK', 'erased by-hand.txt');
   assert.match(await page.evaluate(() => document.activeElement?.tagName ?? ''), /TEXTAREA|INPUT/, 'the focus is back in the field');
 });
 
@@ -513,7 +515,7 @@ await step('each page without serious findings of axe, light and dark, and from 
   const found = [];
   await page.goto(`${o.base}/ui/`);
   for (const [name, hash, ready] of [
-    ['overview', '#/overview', 'h1'], ['server', '#/servers/legacy', 'dl.facts'], ['calls', '#/calls', '.row'], ['sessions', '#/sessions', '.summary'], ['try', '#/try/odd/tools/shapes?revision=2025-11-25', 'section.item'], ['traffic', '#/traffic', '.window'], ['log', '#/log', '.window'], ['config', '#/config', 'h1'],
+    ['overview', '#/overview', 'h1'], ['server', '#/servers/legacy', 'dl.facts'], ['calls', '#/calls', '.rows tbody tr'], ['sessions', '#/sessions', '.summary'], ['try', '#/try/odd/tools/shapes?revision=2025-11-25', 'section.item'], ['traffic', '#/traffic', '.window'], ['log', '#/log', '.window'], ['config', '#/config', 'h1'],
   ]) {
     await page.evaluate((h) => { location.hash = h; }, hash);
     await page.locator(ready).first().waitFor();
@@ -556,15 +558,15 @@ await step('signing in and out', async () => {
   await page.locator('.side .state', { hasText: 'Live' }).waitFor();
   await page.goto(`${o.locked}/ui/#/try/modern/tools/text`);
   await field('message').fill('signed in');
-  await button('call').click();
-  await verdict('ok', 'signed in');
+  await button('Call').click();
+  await verdict('OK', 'signed in');
   await page.goto(`${o.locked}/ui/#/traffic`);
   await page.getByLabel('with what they carry').check();
   await page.locator('.side .state', { hasText: 'Live' }).waitFor();
   const other = await open(context);
   await other.goto(`${o.locked}/ui/#/try/odd/tools/markup?revision=2025-11-25`);
   await other.locator('section.item').waitFor();
-  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await other.getByRole('button', { name: 'Call', exact: true }).click();
   await other.locator('.verdict').waitFor();
   await other.close();
   await page.locator('.row.traffic', { hasText: /← odd\s*result of tools\/call markup/ }).getByRole('button').click();

@@ -7,7 +7,7 @@ export async function pages({ step, o, open, context, see, heading, field, agree
   const rows = () => page.locator('.rows tbody tr:not([aria-hidden])');
 
   /** Calls a tool of a server in a tab of its own. @param {string} server @param {string} tool @param {(tab: any) => Promise<void>} [how] */
-  async function callElsewhere(server, tool, how = (tab) => tab.getByRole('button', { name: 'call', exact: true }).click()) {
+  async function callElsewhere(server, tool, how = (tab) => tab.getByRole('button', { name: 'Call', exact: true }).click()) {
     const other = await open(context);
     await other.goto(`${o.base}/ui/#/try/${server}/tools/${tool}?revision=2025-11-25`);
     await other.locator('section.item').waitFor();
@@ -51,8 +51,8 @@ export async function pages({ step, o, open, context, see, heading, field, agree
     await page.locator('.side .state', { hasText: 'Live' }).waitFor();
     const other = await callElsewhere('odd', 'erase', async (tab) => {
       await tab.getByLabel(/^path/).fill('a.txt');
-      await tab.getByRole('button', { name: 'call', exact: true }).click();
-      await tab.getByRole('dialog').getByRole('button', { name: 'call it' }).click();
+      await tab.getByRole('button', { name: 'Call', exact: true }).click();
+      await tab.getByRole('dialog').getByRole('button', { name: 'Call it' }).click();
     });
     const tools = page.getByRole('region', { name: 'Tools', exact: true });
     await tools.getByRole('row', { name: /^erase Destructive/ }).waitFor();
@@ -66,8 +66,8 @@ export async function pages({ step, o, open, context, see, heading, field, agree
   await step('how long calls take, and what processes use', async () => {
     await item('legacy', 'tools', 'text', '2025-11-25');
     await field('message').fill('timed');
-    await button('call').click();
-    await verdict('ok', 'timed');
+    await button('Call').click();
+    await verdict('OK', 'timed');
     await go('#/servers/legacy');
     await page.locator('dl.facts', { hasText: /p50 \/ p95 \/ p99\s*[\d.]+ m?s \/ [\d.]+ m?s \/ [\d.]+ m?s/ }).waitFor();
     const other = await open(context);
@@ -85,8 +85,8 @@ export async function pages({ step, o, open, context, see, heading, field, agree
     await page.locator('.lines', { hasText: 'scribbled on stderr' }).waitFor();
     await act('Restart idle connections');
     await page.locator('act-bar .said', { hasText: /^[1-9]\d* closed$/ }).waitFor();
-    await other.getByRole('button', { name: 'call', exact: true }).click();
-    await other.locator('.verdict', { hasText: 'ok' }).waitFor();
+    await other.getByRole('button', { name: 'Call', exact: true }).click();
+    await other.locator('.verdict', { hasText: 'OK' }).waitFor();
     await connections.getByText('scribbled on stderr').first().waitFor();
     await connections.getByRole('button', { name: /^Stop connection/ }).first().click();
     await agree('Stop');
@@ -107,8 +107,8 @@ export async function pages({ step, o, open, context, see, heading, field, agree
     await button('Resume').click();
     await button('Drain server').waitFor();
     await item('odd', 'tools', 'scribble', '2025-11-25');
-    await button('call').click();
-    await verdict('ok');
+    await button('Call').click();
+    await verdict('OK');
   });
 
   await step('calls', async () => {
@@ -172,13 +172,13 @@ export async function pages({ step, o, open, context, see, heading, field, agree
     const calls = await open(context);
     await calls.goto(`${o.locked}/ui/#/calls`);
     await calls.locator('.summary', { hasText: 'since' }).waitFor();
-    await button('call').click();
-    await agree('call it');
-    await verdict('ok', 'erased again.txt');
+    await button('Call').click();
+    await agree('Call it');
+    await verdict('OK', 'erased again.txt');
     await calls.locator('.rows tr', { hasText: 'erase' }).first().click();
     await calls.locator('.panel', { hasText: '"again.txt"' }).waitFor();
     await calls.getByRole('link', { name: 'Replay' }).click();
-    await calls.getByRole('dialog').getByRole('button', { name: 'call it' }).click();
+    await calls.getByRole('dialog').getByRole('button', { name: 'Call it' }).click();
     await calls.locator('.outcome', { hasText: 'erased again.txt' }).waitFor();
     await calls.close();
     await page.goto(`${o.locked}/ui/#/overview`);
@@ -191,7 +191,7 @@ export async function pages({ step, o, open, context, see, heading, field, agree
     await other.goto(`${o.base}/ui/#/calls?filter=name:wait%20status:running`);
     await other.getByRole('heading', { name: 'Calls', exact: true }).waitFor();
     await item('legacy', 'tools', 'wait', '2025-11-25');
-    await button('call').click();
+    await button('Call').click();
     await other.locator('.rows tr', { hasText: 'wait' }).first().click();
     await other.getByRole('button', { name: 'Cancel call' }).click();
     await page.locator('.verdict').waitFor();
