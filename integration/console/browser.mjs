@@ -379,42 +379,6 @@ await step('headers and _meta of the user, and the same by curl', async () => {
   }
 });
 
-await step('traffic', async () => {
-  await go('#/traffic?filter=server:odd');
-  await heading('Traffic');
-  await page.locator('.side .state', { hasText: 'Live' }).waitFor();
-  const other = await open(context);
-  await other.goto(`${o.base}/ui/#/try/odd/tools/markup?revision=2025-11-25`);
-  await other.locator('section.item').waitFor();
-  await other.getByRole('button', { name: 'Call', exact: true }).click();
-  await other.locator('.verdict').waitFor();
-  const rows = page.locator('.row.traffic');
-  await rows.filter({ hasText: /→ client \w+\s*tools\/call markup/ }).waitFor();
-  await rows.filter({ hasText: /→ odd\s*tools\/call markup/ }).waitFor();
-  await rows.filter({ hasText: /← odd\s*result of tools\/call markup/ }).waitFor();
-  await rows.filter({ hasText: /← client \w+\s*result of tools\/call markup/ }).waitFor();
-  await shot('traffic');
-  await rows.filter({ hasText: /← odd\s*result of tools\/call markup/ }).getByRole('button').click();
-  const card = page.getByRole('region', { name: 'the chosen message' });
-  await card.getByText('after its request').waitFor();
-  assert.equal(await page.getByText('what they carry').count(), 0, 'payloads are not switched on here');
-  await page.getByLabel('filter').fill('server:odd -name:markup');
-  await rows.filter({ hasText: 'markup' }).first().waitFor({ state: 'detached' });
-  await page.getByLabel('filter').fill('server:odd');
-  await button('Pause').click();
-  await other.getByRole('button', { name: 'Call', exact: true }).click();
-  await other.locator('.verdict').waitFor();
-  await page.locator('.side .state', { hasText: 'Paused' }).waitFor();
-  await button('Pause').click();
-  const saves = page.waitForEvent('download');
-  await button('save').click();
-  const lines = fs.readFileSync(await (await saves).path(), 'utf8').trim().split('\n').map((l) => JSON.parse(l));
-  assert.ok(lines.some((l) => l.side === 'server' && l.kind === 'result' && l.name === 'markup' && l.took_ms >= 0));
-  await button('clear').click();
-  await see(/^0 messages/);
-  await other.close();
-});
-
 await step('sessions', async () => {
   const ids = () => page.evaluate(() => fetch('api/v1/sessions').then((r) => r.json()).then((a) => a.sessions.map((s) => s.id)));
   await go('#/sessions');
@@ -515,7 +479,7 @@ await step('each page without serious findings of axe, light and dark, and from 
   const found = [];
   await page.goto(`${o.base}/ui/`);
   for (const [name, hash, ready] of [
-    ['overview', '#/overview', 'h1'], ['server', '#/servers/legacy', 'dl.facts'], ['calls', '#/calls', '.rows tbody tr'], ['sessions', '#/sessions', '.summary'], ['try', '#/try/odd/tools/shapes?revision=2025-11-25', 'section.item'], ['traffic', '#/traffic', '.window'], ['log', '#/log', '.window'], ['config', '#/config', 'h1'],
+    ['overview', '#/overview', 'h1'], ['server', '#/servers/legacy', 'dl.facts'], ['calls', '#/calls', '.rows tbody tr'], ['sessions', '#/sessions', '.summary'], ['try', '#/try/odd/tools/shapes?revision=2025-11-25', 'section.item'], ['traffic', '#/traffic', '.empty'], ['log', '#/log', '.window'], ['config', '#/config', 'h1'],
   ]) {
     await page.evaluate((h) => { location.hash = h; }, hash);
     await page.locator(ready).first().waitFor();
@@ -561,7 +525,7 @@ await step('signing in and out', async () => {
   await button('Call').click();
   await verdict('OK', 'signed in');
   await page.goto(`${o.locked}/ui/#/traffic`);
-  await page.getByLabel('with what they carry').check();
+  await page.getByLabel('Show payloads').check();
   await page.locator('.side .state', { hasText: 'Live' }).waitFor();
   const other = await open(context);
   await other.goto(`${o.locked}/ui/#/try/odd/tools/markup?revision=2025-11-25`);
@@ -569,8 +533,8 @@ await step('signing in and out', async () => {
   await other.getByRole('button', { name: 'Call', exact: true }).click();
   await other.locator('.verdict').waitFor();
   await other.close();
-  await page.locator('.row.traffic', { hasText: /← odd\s*result of tools\/call markup/ }).getByRole('button').click();
-  await page.locator('section.card pre', { hasText: '<script>window.hurt=1</script>' }).waitFor();
+  await page.locator('.rows tr', { hasText: /tools\/call\s+markup/ }).first().click();
+  await page.locator('.panel pre', { hasText: '<script>window.hurt=1</script>' }).first().waitFor();
   assert.equal(await page.evaluate(() => /** @type {any} */ (window).hurt), undefined);
   assert.deepEqual(await audit(), []);
   await button('Sign out').click();

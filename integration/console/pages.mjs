@@ -1,5 +1,6 @@
 // Steps of browser.mjs for single pages: calls, a server, Try, traffic, the log and the configuration.
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
 
 /** @param {any} t what steps use, as browser.mjs has it */
 export async function pages({ step, o, open, context, see, heading, field, agree, button, go, item, verdict, shot, meant, page: now }) {
@@ -195,6 +196,38 @@ export async function pages({ step, o, open, context, see, heading, field, agree
     await other.locator('.rows tr', { hasText: 'wait' }).first().click();
     await other.getByRole('button', { name: 'Cancel call' }).click();
     await page.locator('.verdict').waitFor();
+    await other.close();
+  });
+
+  await step('traffic', async () => {
+    await go('#/traffic?filter=server:odd');
+    await heading('Traffic');
+    await page.locator('.side .state', { hasText: 'Live' }).waitFor();
+    const other = await callElsewhere('odd', 'markup');
+    const row = rows().filter({ hasText: /tools\/call\s+markup/ });
+    await row.filter({ hasText: /mcp-bridge-console.*odd.*server/ }).first().waitFor(); // a client, a server, the answer, and how long the server took
+    await shot('traffic');
+    await row.first().click();
+    const panel = page.getByRole('complementary', { name: 'the chosen message' });
+    await panel.getByText(/of which the bridge took/).waitFor();
+    assert.deepEqual((await panel.locator('.trail b').allTextContents()).map((t) => t.split(' ').slice(0, 2).join(' ')), ['from client', 'to server', 'from server', 'to client']);
+    assert.equal(await panel.getByText('Payload', { exact: true }).count(), 0, 'payloads are not switched on here');
+    await page.keyboard.press('Escape');
+    await panel.waitFor({ state: 'detached' });
+    await page.getByLabel('Filter').fill('no-such-method');
+    await heading('No message matches the filter');
+    await page.getByLabel('Filter').fill('server:odd');
+    await button('Pause').click();
+    await other.getByRole('button', { name: 'Call', exact: true }).click();
+    await other.locator('.verdict').waitFor();
+    await page.locator('.side .state', { hasText: 'Paused' }).waitFor();
+    await button('Pause').click();
+    const saves = page.waitForEvent('download');
+    await button('Save').click();
+    const lines = fs.readFileSync(await (await saves).path(), 'utf8').trim().split('\n').map((l) => JSON.parse(l));
+    assert.ok(lines.some((l) => l.side === 'server' && l.kind === 'result' && l.name === 'markup' && l.took_ms >= 0));
+    await button('Clear').click();
+    await heading('No messages yet');
     await other.close();
   });
 }
