@@ -45,6 +45,7 @@ type Session struct {
 	seen     atomic.Int64   // last use, Unix nanoseconds
 	left     atomic.Bool    // the client closed its last stream, and sent nothing since
 	began    time.Time
+	wire     string // the SessionStatus.Transport
 
 	greeted atomic.Bool // initialize was answered
 
@@ -57,6 +58,7 @@ type Session struct {
 	ended     chan struct{} // closed when the session is released
 	calls     *Call         // the newest call in flight
 	callCount int
+	callTotal uint64               // calls so far
 	questions map[string]*question // by the bridge's raw id
 	asked     int64
 	streams   []*attachment // open standing streams; the newest is used
@@ -160,6 +162,12 @@ func (g *Gateway) begin(ctx context.Context, server, id, principal string, e *En
 	defer g.leave(caller)
 	s := g.newSession(key, server, caller)
 	s.held.Bound = bound
+	switch {
+	case e == nil:
+		s.wire = WireStdio
+	case bound:
+		s.wire = WireSSE
+	}
 	if err := g.add(s); err != nil {
 		s.cancel(err)
 		return nil, g.reject(shortID(key), caller, m, err), err
@@ -170,7 +178,7 @@ func (g *Gateway) begin(ctx context.Context, server, id, principal string, e *En
 		defer arrival.Found()
 	}
 	life, span := g.tracing.Received(s.ctx, m, with.Header, server, caller, s.shortID(), with.Remote)
-	came := g.reports.Arrive(arrival, shortID(key), with.Header, with.Remote, span)
+	came := g.reports.Arrive(arrival, server, shortID(key), with.Header, with.Remote, span)
 	a, err := s.initialize(ctx, life, m, came)
 	tracing.End(span, m.Method, a, err)
 	g.reports.Depart(came, caller, m, a, err)
@@ -195,7 +203,7 @@ func (s *Session) who() []any {
 
 // newSession returns a session that is not yet registered.
 func (g *Gateway) newSession(key, server string, caller *bridge.Caller) *Session {
-	s := &Session{b: g, id: key, server: server, log: g.log, caller: caller, ended: make(chan struct{}), began: time.Now()}
+	s := &Session{b: g, id: key, server: server, log: g.log, caller: caller, ended: make(chan struct{}), began: time.Now(), wire: WireStreamable}
 	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: identity.Pack(caller.Header, identity.WithoutToken(caller.Identity))} // each request shows its token anew
 	if lease, ok := g.store.(session.Leased); ok {
 		caller.Handover = newStay(lease, key, s.keep, s.moves)
@@ -384,7 +392,7 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 	defer c.end()
 	defer func() { tracing.End(c.span, c.m.Method, a, err) }()
 	s := c.s
-	came := s.b.reports.Arrive(&c.arrival, s.shortID(), c.with.Header, c.with.Remote, c.span)
+	came := s.b.reports.Arrive(&c.arrival, s.server, s.shortID(), c.with.Header, c.with.Remote, c.span)
 	for err = s.resume(c.ctx, c.binding, c.m); err != nil && !c.binding.Current() && c.ctx.Err() == nil; err = s.resume(c.ctx, c.binding, c.m) {
 		c.binding.Leave() // nothing was sent: it goes where calls go now
 		c.binding = s.bindings.Enter()
@@ -455,6 +463,7 @@ func (s *Session) enter(c *Call) error {
 	}
 	s.calls = c
 	s.callCount++
+	s.callTotal++
 	s.used = true
 	if !s.ready {
 		s.begin() // some clients omit notifications/initialized

@@ -126,10 +126,19 @@ type SessionStatus struct {
 	Began     time.Time `json:"began"`               // at this instance
 	Used      time.Time `json:"used"`                // last message of the client
 	Calls     int       `json:"calls"`               // in flight
+	Total     uint64    `json:"calls_total"`         // calls so far, at this instance
+	Transport string    `json:"transport"`           // of the client: streamable, sse or stdio
 	Streams   int       `json:"streams"`             // open standing streams
 	// Left says that the client closed its last stream and sent nothing since: it probably left without an end.
 	Left bool `json:"left,omitempty"`
 }
+
+// These are the values of SessionStatus.Transport.
+const (
+	WireStreamable = "streamable"
+	WireSSE        = "sse"
+	WireStdio      = "stdio"
+)
 
 // Status returns the state of each server, in the order of Options.
 func (g *Gateway) Status() []Status {
@@ -158,6 +167,24 @@ func (g *Gateway) Status() []Status {
 		all = append(all, st)
 	}
 	return all
+}
+
+// Sample is the part of a server's state that is cheap to read again and again.
+type Sample struct {
+	Calls   int // in flight
+	Health  health.Status
+	Breaker breaker.Status
+	Drained *drain.Order // nil without one
+	Open    *health.Connections
+}
+
+// Sample returns the sample of the server of that name. ok is false for an unknown name.
+func (g *Gateway) Sample(server string) (sample Sample, ok bool) {
+	s := g.table.Load().named[server]
+	if s == nil {
+		return Sample{}, false
+	}
+	return Sample{int(s.reports.Calls()), s.health.Status(), s.breaker.Status(), s.drained.Now(), s.conns}, true
 }
 
 // Totals returns the counts of all servers together.
@@ -198,7 +225,7 @@ func (s *Session) status() SessionStatus {
 	defer s.mu.Unlock()
 	return SessionStatus{
 		ID: s.shortID(), Server: s.server, Principal: s.caller.Principal, Client: health.Client(s.caller), Revision: s.caller.Revision,
-		Began: s.began, Used: time.Unix(0, s.seen.Load()), Calls: s.callCount, Streams: len(s.streams),
+		Began: s.began, Used: time.Unix(0, s.seen.Load()), Calls: s.callCount, Total: s.callTotal, Transport: s.wire, Streams: len(s.streams),
 		Left: s.left.Load() && s.callCount == 0 && len(s.streams) == 0,
 	}
 }

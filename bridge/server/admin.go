@@ -48,6 +48,9 @@ func (s *Server) newAPI() *admin.API {
 			return s.actions.Me(c, s.access.Keyed(), s.c().Console == config.ConsolePayloads, Version())
 		}},
 		admin.Route{Method: "GET", Path: "status", Right: admin.Own, Do: s.showStatus},
+		admin.Route{Method: "GET", Path: "series", Right: admin.Own, Do: s.showSeries},
+		admin.Route{Method: "GET", Path: "tools", Right: admin.Look, Do: s.showTools},
+		admin.Route{Method: "GET", Path: "topology", Right: admin.Own, Do: s.showTopology},
 		admin.Route{Method: "GET", Path: "metrics", Right: admin.Own, Do: s.showMetrics},
 		admin.Route{Method: "GET", Path: "servers/{name}", Right: admin.Own, Do: s.showServer},
 		admin.Route{Method: "POST", Path: "drain", Right: admin.Act, Do: s.drain(true)},

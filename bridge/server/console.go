@@ -57,7 +57,9 @@ func (s *Server) overview(c *admin.Caller) *overview {
 	if c.Act {
 		out.addStderr()
 	}
-	if sees := s.view(c); !sees.All {
+	sees := s.view(c)
+	s.figure(out.Servers, c.Look)
+	if !sees.All {
 		out.limit(sees.Of)
 		return out
 	}
@@ -65,6 +67,25 @@ func (s *Server) overview(c *admin.Caller) *overview {
 	t := s.b.Totals()
 	out.Process = &process{s.began, admin.Memory(), runtime.NumGoroutine(), t.Admitted, t.MaxBytes, t.MaxLanes}
 	return out
+}
+
+// bytesPerToken is what a token takes in a list of tools, roughly.
+const bytesPerToken = 4
+
+// figure adds the figures of the console to the states of servers. lists adds those of their tools: the last list may
+// be that of a caller with other rights.
+func (s *Server) figure(servers []state, lists bool) {
+	shares := s.timeline.history.ErrorShares()
+	for i := range servers {
+		one := &servers[i]
+		if share, ok := shares[one.Name]; ok {
+			one.ErrorShare = &share
+		}
+		if of, ok := s.metrics.ToolList(one.Name); ok && lists {
+			tokens := of.Bytes / bytesPerToken
+			one.Tools, one.ListTokens = &of.Tools, &tokens
+		}
+	}
 }
 
 // changes has the changes of the state of the bridge.
@@ -145,7 +166,9 @@ func (s *Server) showServer(c *admin.Call) (any, error) {
 	if c.Act {
 		st.addStderr()
 	}
-	out := detail{Server: st}
+	one := []state{*st}
+	s.figure(one, c.Look)
+	out := detail{Server: &one[0]}
 	if !c.Look {
 		return out, nil
 	}

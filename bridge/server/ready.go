@@ -71,6 +71,12 @@ type state struct {
 	P50 *float64 `json:"p50_ms,omitempty"`
 	P95 *float64 `json:"p95_ms,omitempty"`
 	P99 *float64 `json:"p99_ms,omitempty"`
+	// ErrorShare is the share of errors among the calls of the last 5 minutes; nil without calls. Tools is the number of
+	// tools in the last list that a client got, and ListTokens its approximate size; nil without one, and for a caller
+	// without the right to see them. All are nil in /readyz.
+	ErrorShare *float64 `json:"error_share,omitempty"`
+	Tools      *int     `json:"tools,omitempty"`
+	ListTokens *int     `json:"list_tokens,omitempty"`
 	// RSS and CPU are the memory and the processor time of its child processes, if requested.
 	RSS         int64  `json:"rss_bytes,omitempty"`
 	CPU         int64  `json:"cpu_ms,omitempty"`

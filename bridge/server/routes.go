@@ -51,6 +51,7 @@ func (s *Server) loggedTreeAt(base string) *tree {
 			s.log.Error("fault of the configuration", "err", f.String())
 		}
 	}
+	s.follow()
 	return s.treeAt(base)
 }
 

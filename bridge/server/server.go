@@ -88,6 +88,7 @@ type operating struct {
 	events   *admin.Events
 	page     http.Handler
 	pages    *admin.Pages // the sign-ins
+	timeline *timeline
 	calls    *calls.Calls // the recorded calls
 	logs     *logs.Log
 	drained  atomic.Pointer[drained] // the order of an operator; nil if there is none
@@ -154,6 +155,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 	s.table.Store(now)
 	s.metrics = metrics.New(Version())
 	s.metrics.Set(now.names())
+	s.timeline = newTimeline(s.metrics)
 	written, err := accesslog.Open(c.AccessLog, tag, log)
 	if err != nil {
 		s.fault = err
@@ -244,6 +246,7 @@ func (s *Server) c() *config.Config { return s.conf.Load() }
 func (s *Server) watch(p report.Report) {
 	s.metrics.Take(&p)
 	s.calls.Take(&p)
+	s.timeline.clients.Take(&p)
 	s.note(func(l *accesslog.Log) bool { return l.Take(&p) })
 }
 
@@ -422,6 +425,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		defer wg.Wait()
 		defer stop()
 	}
+	s.follow()
 	watching, unwatch := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watchMemory(watching, totalMemory(), health.Usage) })
@@ -527,7 +531,7 @@ const lastRequests = time.Second
 // Close stops everything at once: sessions, children, connections.
 func (s *Server) Close(ctx context.Context) {
 	s.access.Stop()
-	defer s.logs.Close()
+	s.timeline.close()
 	defer s.calls.Close()
 	defer s.events.Close()
 	if s.instance != nil {

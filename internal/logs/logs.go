@@ -1,21 +1,21 @@
-// Package logs stores the last lines of the bridge's log, and of servers' standard error, while
-// somebody reads them. A Limiter limits lines that would be too many.
+// Package logs stores the last lines of the bridge's log, and of servers' standard error. A Limiter
+// limits lines that would be too many.
 package logs
 
 import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 const (
 	maxLines = 500
-	maxText  = 2 << 10 // bytes of a message or a value
-	maxAttrs = 24      // attributes of a line
-	linger   = time.Minute
+	maxBytes = 128 << 10 // of all lines, as they are counted
+	maxText  = 2 << 10   // bytes of a message or a value
+	maxAttrs = 24        // attributes of a line
 )
 
 // Line is a line of the log.
@@ -27,83 +27,69 @@ type Line struct {
 	Attrs  map[string]string `json:"attrs,omitempty"`
 }
 
+// Weight returns the approximate size of the line as JSON, in bytes.
+func (l *Line) Weight() int {
+	n := 120 + len(l.Text)
+	for name, text := range l.Attrs {
+		n += len(name) + len(text)
+	}
+	return n
+}
+
 // Log stores lines. Its methods may be called concurrently.
 type Log struct {
-	on atomic.Bool
-
 	mu        sync.Mutex // guards the fields below
-	readers   int
-	timer     *time.Timer
-	since     time.Time
-	lines     Ring[*Line]
+	lines     []*Line    // the oldest first
+	bytes     int        // the weight of lines
 	listeners map[int]func(*Line)
 	last      int
 }
 
-// New returns a Log, which stores nothing yet.
-func New() *Log { return &Log{listeners: map[int]func(*Line){}, lines: NewRing[*Line](maxLines)} }
+// New returns an empty Log.
+func New() *Log { return &Log{listeners: map[int]func(*Line){}} }
 
-// Watch makes the log store lines until done is called, and a minute longer. It calls tell for each line;
-// tell must neither block nor log, and may be nil.
+// Watch calls tell for each line until done is called. tell must neither block nor log.
 func (l *Log) Watch(tell func(*Line)) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.readers++
-	if l.timer != nil {
-		l.timer.Stop()
-		l.timer = nil
-	}
-	if !l.on.Load() {
-		l.since = time.Now()
-		l.on.Store(true)
-	}
 	l.last++
 	id := l.last
-	if tell != nil {
-		l.listeners[id] = tell
-	}
-	return sync.OnceFunc(func() {
+	l.listeners[id] = tell
+	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.listeners, id)
-		if l.readers--; l.readers == 0 {
-			l.timer = time.AfterFunc(linger, l.stop)
-		}
-	})
-}
-
-func (l *Log) stop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.readers == 0 {
-		l.on.Store(false)
-		l.lines, l.timer, l.since = NewRing[*Line](maxLines), nil, time.Time{}
 	}
 }
 
-// Close stops storing lines for good.
-func (l *Log) Close() {
+// Lines returns the last lines for which fits is true, oldest first.
+func (l *Log) Lines(most int, fits func(*Line) bool) []*Line {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.timer != nil {
-		l.timer.Stop()
-	}
-	l.on.Store(false)
-}
-
-// Lines returns the last lines for which fits is true, oldest first, and the time at which storing began.
-func (l *Log) Lines(most int, fits func(*Line) bool) (lines []*Line, since time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lines = []*Line{}
-	l.lines.Newest(func(one *Line) bool {
-		if fits(one) {
+	all := slices.Clone(l.lines)
+	l.mu.Unlock()
+	lines := []*Line{}
+	for _, one := range slices.Backward(all) {
+		if len(lines) < most && fits(one) {
 			lines = append(lines, one)
 		}
-		return len(lines) < most
-	})
+	}
 	slices.Reverse(lines)
-	return lines, l.since
+	return lines
+}
+
+// add adds a line. It removes the oldest ones if there are too many.
+func (l *Log) add(one *Line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines, l.bytes = append(l.lines, one), l.bytes+one.Weight()
+	old := 0
+	for ; len(l.lines)-old > maxLines || l.bytes > maxBytes; old++ {
+		l.bytes -= l.lines[old].Weight()
+	}
+	l.lines = slices.Delete(l.lines, 0, old)
+	for _, tell := range l.listeners {
+		tell(one)
+	}
 }
 
 // Handler returns a handler that passes all records to next, and stores records of at least level Info.
@@ -118,14 +104,12 @@ type handler struct {
 
 // Enabled implements slog.Handler.
 func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
-	return h.Handler.Enabled(ctx, level) || level >= slog.LevelInfo && h.l.on.Load()
+	return level >= slog.LevelInfo || h.Handler.Enabled(ctx, level)
 }
 
 // Handle implements slog.Handler.
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	if h.l.on.Load() {
-		h.store(&r)
-	}
+	h.store(&r)
 	if !h.Handler.Enabled(ctx, r.Level) {
 		return nil
 	}
@@ -148,18 +132,15 @@ func (h *handler) store(r *slog.Record) {
 		add(a)
 	}
 	r.Attrs(func(a slog.Attr) bool { return add(slog.Attr{Key: h.group + a.Key, Value: a.Value}) })
-	h.l.mu.Lock()
-	defer h.l.mu.Unlock()
-	if !h.l.on.Load() {
-		return
-	}
-	h.l.lines.Add(line)
-	for _, tell := range h.l.listeners {
-		tell(line)
-	}
+	h.l.add(line)
 }
 
-func cut(s string) string { return s[:min(len(s), maxText)] }
+func cut(s string) string {
+	if len(s) > maxText {
+		return strings.Clone(s[:maxText]) // not the memory of the rest
+	}
+	return s
+}
 
 // WithAttrs implements slog.Handler.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {

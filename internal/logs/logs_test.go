@@ -5,55 +5,48 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 func all(*Line) bool { return true }
 
-// Lines are stored while somebody looks, and a minute longer.
-func TestLook(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := New()
-		defer l.Close()
-		var out bytes.Buffer
-		log := slog.New(l.Handler(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))).With("server", "one")
-		log.Warn("before")
-		if lines, _ := l.Lines(10, all); len(lines) != 0 {
-			t.Errorf("while nobody looks: %v", lines)
-		}
-		told := 0
-		done := l.Watch(func(*Line) { told++ })
-		log.Info("now", "err", "none", slog.Group("g", "a", 1))
-		log.WithGroup("h").Warn("too", "b", 2)
-		log.Debug("never")
-		lines, since := l.Lines(10, all)
-		if len(lines) != 2 || lines[0].Text != "now" || lines[0].Server != "one" || lines[0].Attrs["err"] != "none" || lines[1].Attrs["h.b"] != "2" || since.IsZero() || told != 2 {
-			t.Fatalf("%+v %v, told %d", lines, since, told)
-		}
-		if s := out.String(); strings.Contains(s, "now") || !strings.Contains(s, "before") || !strings.Contains(s, "h.b=2") {
-			t.Errorf("what others get: %s", s)
-		}
-		done()
-		done()
-		time.Sleep(30 * time.Second)
-		log.Warn("half a minute later")
-		l.Watch(nil)()
-		time.Sleep(59 * time.Second)
-		if lines, _ := l.Lines(10, all); len(lines) != 3 || told != 2 {
-			t.Errorf("before it ends: %v", lines)
-		}
-		time.Sleep(2 * time.Second)
-		log.Warn("after")
-		if lines, since := l.Lines(10, all); len(lines) != 0 || !since.IsZero() {
-			t.Errorf("after it has ended: %v", lines)
-		}
-		defer l.Watch(nil)()
-		for range 2 * maxLines {
-			log.Warn(strings.Repeat("x", 2*maxText))
-		}
-		if lines, _ := l.Lines(2*maxLines, all); len(lines) != maxLines || len(lines[0].Text) != maxText {
-			t.Errorf("%d lines of %d", len(lines), len(lines[0].Text))
-		}
-	})
+// The last lines are there for whoever asks, and who watches gets each.
+func TestLines(t *testing.T) {
+	l := New()
+	var out bytes.Buffer
+	log := slog.New(l.Handler(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))).With("server", "one")
+	log.Warn("before")
+	told := 0
+	done := l.Watch(func(*Line) { told++ })
+	log.Info("now", "err", "none", slog.Group("g", "a", 1))
+	log.WithGroup("h").Warn("too", "b", 2)
+	log.Debug("never")
+	done()
+	log.Warn("after")
+	lines := l.Lines(10, all)
+	if len(lines) != 4 || lines[0].Text != "before" || lines[1].Text != "now" || lines[1].Server != "one" || lines[1].Attrs["err"] != "none" || lines[2].Attrs["h.b"] != "2" || told != 2 {
+		t.Fatalf("%+v, told %d", lines, told)
+	}
+	if last := l.Lines(1, func(one *Line) bool { return one.Level == "INFO" }); len(last) != 1 || last[0] != lines[1] {
+		t.Errorf("those that fit: %v", last)
+	}
+	if s := out.String(); strings.Contains(s, "now") || !strings.Contains(s, "before") || !strings.Contains(s, "h.b=2") {
+		t.Errorf("what others get: %s", s)
+	}
+	for range 2 * maxLines {
+		log.Warn("short")
+	}
+	if lines := l.Lines(2*maxLines, all); len(lines) != maxLines {
+		t.Errorf("%d lines", len(lines))
+	}
+	for range maxLines {
+		log.Warn(strings.Repeat("x", 2*maxText))
+	}
+	lines = l.Lines(2*maxLines, all)
+	bytes := 0
+	for _, one := range lines {
+		bytes += one.Weight()
+	}
+	if len(lines[0].Text) != maxText || bytes > maxBytes || bytes < maxBytes-2*maxText {
+		t.Errorf("%d lines of %d, %d bytes in all", len(lines), len(lines[0].Text), bytes)
+	}
 }

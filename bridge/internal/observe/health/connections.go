@@ -109,6 +109,18 @@ type Use struct {
 // Used holds the use of groups of processes, by the id of the group.
 type Used map[int]Use
 
+// Processes reports whether a connection has a child process.
+func (c *Connections) Processes() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range c.open {
+		if o.pid != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Use returns the sum of the use of the child processes, or zero if unknown.
 func (c *Connections) Use(used Used) (sum Use) {
 	for _, o := range c.all() {

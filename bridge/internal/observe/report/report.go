@@ -83,6 +83,7 @@ func New(report func(Report), weigh Weigh, front func(http.Header) string, clien
 
 // Arrival is a request of a client on its way to its servers.
 type Arrival struct {
+	address string // the server that its address names; empty for the address of all servers
 	session string
 	front   string
 	client  netip.Addr
@@ -98,6 +99,9 @@ var _ bridge.Call = (*Arrival)(nil)
 
 // At implements bridge.Call.
 func (a *Arrival) At(server string) { a.meant.Store(&server) }
+
+// Address returns the server that the address of the request names; empty for the address of all servers.
+func (a *Arrival) Address() string { return a.address }
 
 // Session returns the beginning of the session's key, or nothing.
 func (a *Arrival) Session() string { return a.session }
@@ -117,14 +121,14 @@ const (
 	byGateway
 )
 
-// Arrive records in a that a request with headers h arrived. session is the beginning of the session's key, or empty.
-// remote is the address of the peer that sent it, and span its span; both may be empty. It returns nil if the reports have
+// Arrive records in a that a request with headers h arrived. address is the server that its address names, or empty.
+// session is the beginning of the session's key, or empty. remote is the address of the peer that sent it, and span its span; both may be empty. It returns nil if the reports have
 // no receiver.
-func (r *Reporter) Arrive(a *Arrival, session string, h http.Header, remote string, span trace.Span) *Arrival {
+func (r *Reporter) Arrive(a *Arrival, address, session string, h http.Header, remote string, span trace.Span) *Arrival {
 	if r.report == nil {
 		return nil
 	}
-	a.session, a.began = session, time.Now()
+	a.address, a.session, a.began = address, session, time.Now()
 	if r.front != nil {
 		a.front = r.front(h)
 	}
@@ -165,7 +169,7 @@ func (r *Reporter) Conclude(a *Arrival, server string, from *bridge.Caller, requ
 // Reject reports a request that was refused before any server.
 func (r *Reporter) Reject(session string, from *bridge.Caller, request, answer *jsonrpc.Message, err error) {
 	if r.report != nil {
-		r.Depart(r.Arrive(new(Arrival), session, nil, "", nil), from, request, answer, err)
+		r.Depart(r.Arrive(new(Arrival), "", session, nil, "", nil), from, request, answer, err)
 	}
 }
 

@@ -333,9 +333,18 @@ func Refuse(w http.ResponseWriter, status int, code, message string) {
 	Answer(w, status, map[string]any{"error": problem{Code: code, Message: message}})
 }
 
+// Compact is an answer without indentation: it may have very many numbers.
+type Compact struct{ Answer any }
+
 // Answer answers a request with JSON.
 func Answer(w http.ResponseWriter, status int, out any) {
-	body, err := json.MarshalIndent(out, "", "    ")
+	var body []byte
+	var err error
+	if c, ok := out.(Compact); ok {
+		body, err = json.Marshal(c.Answer)
+	} else {
+		body, err = json.MarshalIndent(out, "", "    ")
+	}
 	if err != nil {
 		http.Error(w, "the answer cannot be written as JSON", http.StatusInternalServerError)
 		return

@@ -355,7 +355,7 @@ func (s *stream) snapshot() error {
 		all.Sessions = s.sessions
 	}
 	if s.query.has("log") {
-		all.Lines, _ = s.e.Logs.Lines(MostRows, func(*logs.Line) bool { return true })
+		all.Lines = s.e.Logs.Lines(MostRows, func(*logs.Line) bool { return true })
 	}
 	s.session = now
 	if err := s.send("snapshot", all); err != nil {

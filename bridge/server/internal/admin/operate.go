@@ -325,11 +325,10 @@ func (o *Operator) probe(c *Call) (any, error) {
 
 // logLines is the answer with the last lines of the log.
 type logLines struct {
-	Since *time.Time   `json:"since,omitempty"` // when recording began
-	Lines []*logs.Line `json:"lines"`           // oldest first
+	Lines []*logs.Line `json:"lines"` // oldest first
 }
 
-// showLog shows the last lines of the log. Lines are recorded for a minute from now on.
+// showLog shows the last lines of the log.
 func (o *Operator) showLog(c *Call) (any, error) {
 	limit, err := c.Number("limit", DefaultRows, MostRows)
 	if err != nil {
@@ -339,11 +338,9 @@ func (o *Operator) showLog(c *Call) (any, error) {
 	if text := c.Query.Get("level"); text != "" && least.UnmarshalText([]byte(text)) != nil {
 		return nil, &Refusal{Status: http.StatusBadRequest, Code: "query", Message: "level must be one of DEBUG, INFO, WARN, ERROR"}
 	}
-	o.Logs.Watch(nil)()
 	server := c.Query.Get("server")
-	lines, since := o.Logs.Lines(limit, func(one *logs.Line) bool {
+	return &logLines{o.Logs.Lines(limit, func(one *logs.Line) bool {
 		var level slog.Level
 		return (server == "" || server == one.Server) && (level.UnmarshalText([]byte(one.Level)) != nil || level >= least)
-	})
-	return &logLines{&since, lines}, nil
+	})}, nil
 }

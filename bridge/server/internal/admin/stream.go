@@ -102,9 +102,5 @@ func (v *Viewer) Passed(m *calls.Message) {
 
 // Line adds a line of the log.
 func (v *Viewer) Line(one *logs.Line) {
-	n := 120 + len(one.Text)
-	for name, text := range one.Attrs {
-		n += len(name) + len(text)
-	}
-	v.Put(Event{Type: "log", Data: one, Size: n})
+	v.Put(Event{Type: "log", Data: one, Size: one.Weight()})
 }

@@ -2,6 +2,7 @@
 package metrics
 
 import (
+	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -38,16 +40,32 @@ type serverMetrics struct {
 	calls             [methods][eras][bridge.Outcomes]atomic.Pointer[prometheus.Counter]
 	durations         [methods]atomic.Pointer[prometheus.Observer]
 	request, response prometheus.Counter
-	tools             toolNames
+	together          atomic.Uint64 // requests at the address of all servers
+	tools             tools
 }
 
-// toolNames holds the names of a server's tools, from the lists that its clients get. Calls of tools with other names
-// are counted together: a client may invent a name.
-type toolNames struct {
-	seen list.Memo
+// tools holds the tools of a server, from the lists that its clients get. Calls of tools with other names are counted
+// together: a client may invent a name.
+type tools struct {
+	seen  list.Memo
+	other toolMetrics
 
-	mu    sync.RWMutex // guards known
-	known map[string]bool
+	mu      sync.RWMutex // guards the rest
+	known   map[string]*toolMetrics
+	list    ToolList // the last one that a client got to its end
+	reading ToolList // the pages so far of one that a client reads
+}
+
+// toolMetrics are the counters of one tool. A counter is looked up once, and then kept here.
+type toolMetrics struct {
+	name    string
+	calls   [bridge.Outcomes]atomic.Pointer[prometheus.Counter]
+	seconds atomic.Pointer[prometheus.Counter]
+}
+
+// ToolList is the size of a list of tools.
+type ToolList struct {
+	Tools, Bytes int
 }
 
 // maxTools bounds the tools of one server with counters of their own.
@@ -56,30 +74,43 @@ const maxTools = 256
 // otherTool stands for all other tools in the metrics.
 const otherTool = "other"
 
-// learn takes the names of a list that a client gets.
-func (t *toolNames) learn(answer *jsonrpc.Message) {
+// learn takes the names and the size of a list that a client gets.
+func (t *tools) learn(request, answer *jsonrpc.Message) {
 	t.seen.Once(answer, func() bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if len(t.known) < maxTools {
-			list.Tools.Each(answer.Result, func(_ []byte, name string) {
-				if len(t.known) < maxTools {
-					t.known[name] = true
-				}
-			})
+		if !gjson.GetBytes(request.Params, "cursor").Exists() {
+			t.reading = ToolList{}
+		}
+		t.reading.Bytes += len(answer.Result)
+		list.Tools.Each(answer.Result, func(_ []byte, name string) {
+			t.reading.Tools++
+			if t.known[name] == nil && len(t.known) < maxTools {
+				t.known[name] = &toolMetrics{name: name}
+			}
+		})
+		if !gjson.GetBytes(answer.Result, "nextCursor").Exists() {
+			t.list = t.reading
 		}
 		return true
 	})
 }
 
-// label returns the value of the label tool for a call of that name.
-func (t *toolNames) label(name string) string {
+// of returns the tool that a call of that name counts for.
+func (t *tools) of(name string) *toolMetrics {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if t.known[name] {
-		return name
+	if one := t.known[name]; one != nil {
+		return one
 	}
-	return otherTool
+	return &t.other
+}
+
+// all returns all tools.
+func (t *tools) all() []*toolMetrics {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.AppendSeq([]*toolMetrics{&t.other}, maps.Values(t.known))
 }
 
 // methodNames are the values of the label method. The last one stands for all other methods.
@@ -166,7 +197,7 @@ func (m *Metrics) Set(servers []string) {
 			continue
 		}
 		now[name] = &serverMetrics{
-			name: name, request: m.sizes[0].WithLabelValues(name), response: m.sizes[1].WithLabelValues(name), tools: toolNames{known: map[string]bool{}},
+			name: name, request: m.sizes[0].WithLabelValues(name), response: m.sizes[1].WithLabelValues(name), tools: tools{other: toolMetrics{name: otherTool}, known: map[string]*toolMetrics{}},
 		}
 	}
 	m.servers.Store(&now)
@@ -200,15 +231,16 @@ func (m *Metrics) Take(p *report.Report) {
 	m.counter(s, method, p.Revision, p.Outcome).Inc()
 	if p.Request.Method != listen {
 		m.observer(s, method).Observe(p.Took.Seconds())
+		if a, ok := p.Call.(*report.Arrival); ok && a != nil && a.Address() == "" {
+			s.together.Add(1)
+		}
 	}
 	switch {
 	case s.name == "":
 	case p.Request.Method == list.Tools.Method() && p.Answer != nil:
-		s.tools.learn(p.Answer)
+		s.tools.learn(p.Request, p.Answer)
 	case p.Request.Method == "tools/call":
-		tool := s.tools.label(p.Request.Name())
-		m.tools.WithLabelValues(s.name, tool, p.Outcome.String()).Inc()
-		m.toolTimes.WithLabelValues(s.name, tool).Add(p.Took.Seconds())
+		m.countTool(s, s.tools.of(p.Request.Name()), p)
 	}
 	s.request.Add(float64(p.Request.Len()))
 	if p.Answer != nil {
@@ -224,6 +256,24 @@ func (m *Metrics) counter(s *serverMetrics, method int, revision string, o bridg
 	c := m.calls.WithLabelValues(s.name, methodNames[method], o.String(), era.Name(revision))
 	at.Store(&c)
 	return c
+}
+
+// countTool counts the report of a call of a tool.
+func (m *Metrics) countTool(s *serverMetrics, tool *toolMetrics, p *report.Report) {
+	calls := tool.calls[p.Outcome].Load()
+	if calls == nil {
+		c := m.tools.WithLabelValues(s.name, tool.name, p.Outcome.String())
+		calls = &c
+		tool.calls[p.Outcome].Store(calls)
+	}
+	seconds := tool.seconds.Load()
+	if seconds == nil {
+		c := m.toolTimes.WithLabelValues(s.name, tool.name)
+		seconds = &c
+		tool.seconds.Store(seconds)
+	}
+	(*calls).Inc()
+	(*seconds).Add(p.Took.Seconds())
 }
 
 func (m *Metrics) observer(s *serverMetrics, method int) prometheus.Observer {

@@ -1,0 +1,428 @@
+package metrics
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// Step is the length of a bucket of a History, and Points the number of its buckets.
+const (
+	Step   = 5 * time.Second
+	Points = 180
+)
+
+// The last buckets of which rates and shares are computed.
+const (
+	rateBuckets  = 6  // 30 s
+	shareBuckets = 12 // a minute
+	statusShare  = 60 // 5 minutes
+)
+
+// timedMethods are the methods whose durations make percentiles. The bridge answers lists itself, and initialize may
+// start a program.
+var timedMethods = [...]string{"tools/call", "prompts/get", "resources/read"}
+
+// times has the number of calls in each of durationBuckets, and of those that took longer.
+type times [16]uint64
+
+// History holds the last 15 minutes of each server. Calls cost nothing more: Tick reads the counters of the metrics.
+// Its methods may be called concurrently.
+type History struct {
+	m *Metrics
+
+	mu   sync.Mutex // guards the rest
+	end  time.Time  // of the newest bucket
+	n    int        // buckets so far
+	of   map[string]*past
+	seen dto.Metric // for reading a counter
+}
+
+// NewHistory returns the empty history of m.
+func (m *Metrics) NewHistory() *History { return &History{m: m, of: map[string]*past{}} }
+
+// past is the history of one server. The name "" is for requests that no server got.
+type past struct {
+	read    *serverMetrics
+	was     totals          // when they were last read
+	began   int             // number of its first bucket
+	busy    int             // number of its last bucket that is not zero
+	memory  uint32          // KiB, when it was last measured
+	buckets *[Points]bucket // bucket n is at n%Points; nil while all are zero
+	tools   pastTools
+}
+
+// bucket is the difference that Step made. Its size matters: there are Points for each server.
+type bucket struct {
+	calls, errors, toolErrors uint32
+	together                  uint32 // calls at the address of all servers
+	inFlight                  uint32 // at its end
+	memory                    uint32 // KiB, at its end
+	times                     [len(times{})]uint16
+	shift                     uint8 // times are divided by 1<<shift
+}
+
+// totals are the counters of a server.
+type totals struct {
+	bytes                               float64 // of requests; they grow with each call, after the other counters
+	calls, errors, toolErrors, together uint64
+	times                               times
+}
+
+// Load is the part of a server's state that is no counter.
+type Load struct {
+	InFlight int
+	Memory   int64 // bytes of its child processes; negative if it was not measured
+}
+
+// Tick adds a bucket that ends now. load returns the load of a server.
+func (h *History) Tick(now time.Time, load func(server string) Load) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	steps := 1
+	if gap := now.Sub(h.end); h.n > 0 && gap > 0 { // otherwise the clock was set back
+		if steps = int(min((gap+Step/2)/Step, Points)); steps == 0 {
+			return // the last tick was late; the next one counts what came since
+		}
+	}
+	h.end = now
+	h.n += steps
+	servers := *h.m.servers.Load()
+	for name := range h.of {
+		if servers[name] == nil {
+			delete(h.of, name)
+		}
+	}
+	for name, counts := range servers {
+		p := h.of[name]
+		if p == nil || p.read != counts {
+			p = &past{read: counts, began: h.n - 1}
+			h.of[name] = p
+		}
+		one := Load{}
+		if name != "" {
+			one = load(name)
+		}
+		if one.Memory >= 0 {
+			p.memory = uint32(min(one.Memory>>10, math.MaxUint32))
+		}
+		b := bucket{inFlight: uint32(one.InFlight), memory: p.memory}
+		h.advance(p, &b)
+		p.put(h.n, steps, &b)
+		p.tools.tick(h, p.read, b.calls > 0)
+	}
+}
+
+// advance puts what was counted since the last bucket into b.
+func (h *History) advance(p *past, b *bucket) {
+	bytes := h.value(p.read.request)
+	if bytes == p.was.bytes {
+		return
+	}
+	now := h.read(p.read)
+	now.bytes = bytes
+	b.calls, b.errors, b.toolErrors = uint32(now.calls-p.was.calls), uint32(now.errors-p.was.errors), uint32(now.toolErrors-p.was.toolErrors)
+	b.together = uint32(now.together - p.was.together)
+	most := uint64(0)
+	for i := range now.times {
+		most = max(most, now.times[i]-p.was.times[i])
+	}
+	for most>>b.shift > math.MaxUint16 {
+		b.shift++
+	}
+	for i := range now.times {
+		b.times[i] = uint16((now.times[i] - p.was.times[i]) >> b.shift)
+	}
+	p.was = now
+}
+
+// put stores b as the newest of n buckets, after steps-1 empty ones.
+func (p *past) put(n, steps int, b *bucket) {
+	if *b != (bucket{}) {
+		if p.busy = n - 1; p.buckets == nil {
+			p.buckets = new([Points]bucket)
+		}
+	}
+	switch {
+	case p.buckets == nil:
+		return
+	case n-1-p.busy >= Points:
+		p.buckets = nil
+		return
+	}
+	for i := n - steps; i < n-1; i++ {
+		p.buckets[i%Points] = bucket{memory: b.memory}
+	}
+	p.buckets[(n-1)%Points] = *b
+}
+
+// value reads a counter.
+func (h *History) value(c prometheus.Metric) float64 {
+	h.seen.Reset()
+	_ = c.Write(&h.seen) // a counter has no error
+	return h.seen.GetCounter().GetValue()
+}
+
+// read reads the counters of a server.
+func (h *History) read(s *serverMetrics) (t totals) {
+	t.together = s.together.Load()
+	for method := range s.calls {
+		if methodNames[method] == listen {
+			continue
+		}
+		for of := range s.calls[method] {
+			for outcome := range s.calls[method][of] {
+				c := s.calls[method][of][outcome].Load()
+				if c == nil {
+					continue
+				}
+				n := uint64(h.value(*c))
+				t.calls += n
+				switch o := bridge.Outcome(outcome); {
+				case o == bridge.ToolFailed:
+					t.toolErrors += n
+				case failed(o):
+					t.errors += n
+				}
+			}
+		}
+	}
+	for _, name := range timedMethods {
+		o := s.durations[methodIndex[name]].Load()
+		if o == nil {
+			continue
+		}
+		h.seen.Reset()
+		_ = (*o).(prometheus.Metric).Write(&h.seen) // a histogram has no error
+		of := h.seen.GetHistogram()
+		before := uint64(0)
+		for i, b := range of.GetBucket() {
+			t.times[i] += b.GetCumulativeCount() - before
+			before = b.GetCumulativeCount()
+		}
+		t.times[len(t.times)-1] += of.GetSampleCount() - before
+	}
+	return t
+}
+
+// failed reports whether an outcome is an error. A tool's own error is none, and neither is a call that its client
+// cancelled.
+func failed(o bridge.Outcome) bool {
+	return o != bridge.Answered && o != bridge.ToolFailed && o != bridge.Cancelled
+}
+
+// last returns up to count of the newest buckets of a server, the newest first.
+func (p *past) last(n, count int) func(yield func(i int, b *bucket) bool) {
+	return func(yield func(int, *bucket) bool) {
+		for i := range min(count, n-p.began, Points) {
+			if p.buckets == nil || !yield(i, &p.buckets[(n-1-i)%Points]) {
+				return
+			}
+		}
+	}
+}
+
+// sum adds up the newest buckets.
+func (p *past) sum(n, count int) (calls, errors, together uint64) {
+	for _, b := range p.last(n, count) {
+		calls, errors, together = calls+uint64(b.calls), errors+uint64(b.errors), together+uint64(b.together)
+	}
+	return calls, errors, together
+}
+
+// Columns are values for each bucket, the newest last. They are shorter than Series.Points if the history is.
+type Columns struct {
+	Server     string     `json:"server,omitempty"`
+	Calls      []uint64   `json:"calls,omitzero"`
+	Errors     []uint64   `json:"errors,omitzero"`
+	ToolErrors []uint64   `json:"tool_errors,omitzero"`
+	P50        []*float64 `json:"p50,omitzero"` // milliseconds; nil without a call
+	P95        []*float64 `json:"p95,omitzero"`
+	P99        []*float64 `json:"p99,omitzero"`
+	InFlight   []uint64   `json:"in_flight,omitzero"`
+	Memory     []uint64   `json:"memory,omitzero"` // bytes
+}
+
+// Span is the time of a series.
+type Span struct {
+	Step   int64 `json:"step"`   // milliseconds
+	To     int64 `json:"to"`     // the end of the newest bucket
+	Points int   `json:"points"` // the number of buckets
+}
+
+// span returns the buckets that end after from. The caller holds h.mu.
+func (h *History) span(from time.Time) Span {
+	s := Span{Step.Milliseconds(), h.end.UnixMilli(), min(h.n, Points)}
+	if since := h.end.Sub(from); since < Points*Step {
+		s.Points = min(s.Points, max(0, int((since+Step/2)/Step))) // ticks are not exact
+	}
+	return s
+}
+
+// Series returns the buckets that end after from: of all servers together for which of returns true, and of each of them,
+// the busiest first. The columns of a server with zeros only are nil. whole adds the requests that no server got.
+func (h *History) Series(from time.Time, of func(server string) bool, whole bool) (s Span, total Columns, servers []Columns) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s = h.span(from)
+	var all []*past
+	busy := map[string]uint64{}
+	servers = []Columns{}
+	for name, p := range h.of {
+		if name == "" {
+			if whole {
+				all = append(all, p)
+			}
+			continue
+		}
+		if !of(name) {
+			continue
+		}
+		all = append(all, p)
+		one := Columns{Server: name}
+		for _, b := range p.last(h.n, s.Points) {
+			one.Calls, one.Errors = append(one.Calls, uint64(b.calls)), append(one.Errors, uint64(b.errors))
+		}
+		if slices.Max(append(one.Calls, 0)) == 0 {
+			one.Calls, one.Errors = nil, nil
+		}
+		slices.Reverse(one.Calls)
+		slices.Reverse(one.Errors)
+		busy[name], _, _ = p.sum(h.n, Points)
+		servers = append(servers, one)
+	}
+	slices.SortFunc(servers, func(a, b Columns) int {
+		return cmp.Or(cmp.Compare(busy[b.Server], busy[a.Server]), cmp.Compare(a.Server, b.Server))
+	})
+	return s, h.columns(s.Points, all), servers
+}
+
+// SeriesOf returns the buckets of one server that end after from.
+func (h *History) SeriesOf(server string, from time.Time) (s Span, c Columns) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []*past
+	if s = h.span(from); h.of[server] == nil {
+		s.Points = 0
+	} else {
+		all = append(all, h.of[server])
+		s.Points = min(s.Points, h.n-all[0].began)
+	}
+	c = h.columns(s.Points, all)
+	c.Server = server
+	return s, c
+}
+
+// columns adds up the newest buckets of several servers. The caller holds h.mu.
+func (h *History) columns(points int, all []*past) Columns {
+	c := Columns{P50: []*float64{}, P95: []*float64{}, P99: []*float64{}}
+	for _, column := range []*[]uint64{&c.Calls, &c.Errors, &c.ToolErrors, &c.InFlight, &c.Memory} {
+		*column = make([]uint64, points)
+	}
+	took := make([]times, points)
+	for _, p := range all {
+		for i, b := range p.last(h.n, points) {
+			at := points - 1 - i
+			c.Calls[at] += uint64(b.calls)
+			c.Errors[at] += uint64(b.errors)
+			c.ToolErrors[at] += uint64(b.toolErrors)
+			c.InFlight[at] += uint64(b.inFlight)
+			c.Memory[at] += uint64(b.memory) << 10
+			for k, n := range b.times {
+				took[at][k] += uint64(n) << b.shift
+			}
+		}
+	}
+	for i := range took {
+		c.P50, c.P95, c.P99 = append(c.P50, took[i].quantile(.5)), append(c.P95, took[i].quantile(.95)), append(c.P99, took[i].quantile(.99))
+	}
+	return c
+}
+
+// quantile estimates the time that this part of the calls did not exceed, in milliseconds, as Prometheus does; nil
+// without a call.
+func (t *times) quantile(part float64) *float64 {
+	all := uint64(0)
+	for _, n := range t {
+		all += n
+	}
+	if all == 0 {
+		return nil
+	}
+	rank, low, high := part*float64(all), 0.0, 0.0
+	for i, n := range t {
+		low, high = high, durationBuckets[min(i, len(durationBuckets)-1)]
+		if rank <= float64(n) {
+			high = low + (high-low)*rank/float64(n)
+			break
+		}
+		rank -= float64(n)
+	}
+	ms := round(1000 * high)
+	return &ms
+}
+
+// round rounds milliseconds to microseconds.
+func round(ms float64) float64 { return math.Round(1000*ms) / 1000 }
+
+// Rates are the figures of a server in the last 30 s, and of the last minute for Errors.
+type Rates struct {
+	Calls    float64 // a second
+	Together float64 // of these, at the address of all servers
+	Errors   float64 // share of the calls
+}
+
+// Rates returns the rates of each server.
+func (h *History) Rates() map[string]Rates {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make(map[string]Rates, len(h.of))
+	seconds := float64(max(1, min(h.n, rateBuckets))) * Step.Seconds()
+	for name, p := range h.of {
+		calls, _, together := p.sum(h.n, rateBuckets)
+		r := Rates{Calls: float64(calls) / seconds, Together: float64(together) / seconds}
+		r.Errors, _ = p.share(h.n, shareBuckets)
+		all[name] = r
+	}
+	return all
+}
+
+// share returns the share of errors in the newest buckets; ok is false without calls.
+func (p *past) share(n, count int) (share float64, ok bool) {
+	calls, errors, _ := p.sum(n, count)
+	if calls == 0 {
+		return 0, false
+	}
+	return float64(errors) / float64(calls), true
+}
+
+// ErrorShares returns the share of errors among the calls of the last 5 minutes, of each server that had calls.
+func (h *History) ErrorShares() map[string]float64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := map[string]float64{}
+	for name, p := range h.of {
+		if share, ok := p.share(h.n, statusShare); ok {
+			all[name] = share
+		}
+	}
+	return all
+}
+
+// ToolList returns the size of the last list of tools that a client got from a server; ok is false without one.
+func (m *Metrics) ToolList(server string) (l ToolList, ok bool) {
+	s := (*m.servers.Load())[server]
+	if s == nil {
+		return ToolList{}, false
+	}
+	s.tools.mu.RLock()
+	defer s.tools.mu.RUnlock()
+	return s.tools.list, s.tools.list.Bytes > 0
+}

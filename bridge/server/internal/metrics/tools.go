@@ -1,0 +1,137 @@
+package metrics
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+)
+
+// Minutes is the longest time of Tools.
+const Minutes = 15
+
+// minuteBuckets is the number of buckets of a minute.
+const minuteBuckets = int(time.Minute / Step)
+
+// pastTools is the history of a server's tools, by the minute.
+type pastTools struct {
+	was     map[*toolMetrics]toolTotals // at the end of the last minute
+	minutes []toolMinute                // the newest last
+	changed bool                        // there were calls since
+}
+
+// toolMinute has the tools that were called in one minute.
+type toolMinute struct {
+	end   int // the number of buckets at its end
+	tools map[*toolMetrics]toolTotals
+}
+
+// toolTotals are the counters of a tool.
+type toolTotals struct {
+	calls, errors, failed uint64
+	seconds               float64
+}
+
+func (t toolTotals) plus(o toolTotals) toolTotals {
+	return toolTotals{t.calls + o.calls, t.errors + o.errors, t.failed + o.failed, t.seconds + o.seconds}
+}
+
+func (t toolTotals) minus(o toolTotals) toolTotals {
+	return toolTotals{t.calls - o.calls, t.errors - o.errors, t.failed - o.failed, t.seconds - o.seconds}
+}
+
+// tick ends a minute when it is over. called means that the server had calls since the last tick.
+func (t *pastTools) tick(h *History, s *serverMetrics, called bool) {
+	t.changed = t.changed || called
+	if h.n%minuteBuckets != 0 {
+		return
+	}
+	t.minutes = slices.DeleteFunc(t.minutes, func(m toolMinute) bool { return h.n-m.end >= Minutes*minuteBuckets })
+	if !t.changed {
+		return
+	}
+	t.changed = false
+	one := toolMinute{h.n, t.since(h, s)}
+	if len(one.tools) == 0 {
+		return
+	}
+	if t.was == nil {
+		t.was = map[*toolMetrics]toolTotals{}
+	}
+	for tool, n := range one.tools {
+		t.was[tool] = t.was[tool].plus(n)
+	}
+	t.minutes = append(t.minutes, one)
+}
+
+// since returns what was counted since the last minute.
+func (t *pastTools) since(h *History, s *serverMetrics) map[*toolMetrics]toolTotals {
+	out := map[*toolMetrics]toolTotals{}
+	for _, tool := range s.tools.all() {
+		if n := h.readTool(tool).minus(t.was[tool]); n.calls > 0 {
+			out[tool] = n
+		}
+	}
+	return out
+}
+
+// readTool reads the counters of a tool.
+func (h *History) readTool(tool *toolMetrics) (t toolTotals) {
+	for outcome := range tool.calls {
+		c := tool.calls[outcome].Load()
+		if c == nil {
+			continue
+		}
+		n := uint64(h.value(*c))
+		t.calls += n
+		switch o := bridge.Outcome(outcome); {
+		case o == bridge.ToolFailed:
+			t.failed += n
+		case failed(o):
+			t.errors += n
+		}
+	}
+	if c := tool.seconds.Load(); c != nil {
+		t.seconds = h.value(*c)
+	}
+	return t
+}
+
+// ToolUse is the use of a tool.
+type ToolUse struct {
+	Server     string  `json:"server"`
+	Tool       string  `json:"tool"`
+	Calls      uint64  `json:"calls"`
+	Errors     uint64  `json:"errors"`
+	ToolErrors uint64  `json:"tool_errors"`
+	Mean       float64 `json:"mean_ms"`
+}
+
+// Tools returns the tools of the servers for which of returns true that were called in the last minutes, the slowest
+// first. The first of these minutes may be longer, by less than a minute.
+func (h *History) Tools(minutes int, of func(server string) bool) []ToolUse {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := []ToolUse{}
+	for name, p := range h.of {
+		if name == "" || !of(name) {
+			continue
+		}
+		sum := p.tools.since(h, p.read)
+		for _, m := range p.tools.minutes {
+			if h.n-m.end < minutes*minuteBuckets {
+				for tool, n := range m.tools {
+					sum[tool] = sum[tool].plus(n)
+				}
+			}
+		}
+		for tool, n := range sum {
+			out = append(out, ToolUse{name, tool.name, n.calls, n.errors, n.failed, round(1000 * n.seconds / float64(n.calls))})
+		}
+	}
+	slices.SortFunc(out, func(a, b ToolUse) int {
+		return cmp.Or(cmp.Compare(b.Mean, a.Mean), cmp.Compare(a.Server, b.Server), cmp.Compare(a.Tool, b.Tool))
+	})
+	return out
+}

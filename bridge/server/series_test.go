@@ -1,0 +1,322 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"context"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/metrics"
+	"github.com/mcp-bridge/bridge/config"
+)
+
+// kindsOf returns the kinds of marks, with their servers.
+func kindsOf(marks []admin.Mark) string {
+	var all []string
+	for _, m := range marks {
+		all = append(all, strings.TrimSpace(m.Kind+" "+m.Server))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Calls are in the bucket in which they ended, by outcome, and each caller sees those of its servers.
+func TestAdminSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one", "two", "idle")
+		r.s.follow()
+		_, one := r.as(devKey, "/one/mcp", "", initialize)
+		_, two := r.as(devKey, "/two/mcp", "", initialize)
+		time.Sleep(12 * time.Second) // two buckets end, with the handshakes in the first
+		for i, tool := range []string{"echo", "echo", "fail", "none"} {
+			r.as(devKey, "/one/mcp", one, call(fmt.Sprint(i+1), tool))
+		}
+		r.as(devKey, "/two/mcp", two, fmt.Sprintf(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"late","arguments":{"after":"2s"}}}`))
+		time.Sleep(5 * time.Second)
+		var all, own, again seriesAnswer
+		r.read("GET", "series", "", opsKey, 200, &all)
+		if all.Step != 5000 || all.Points != 3 || all.To%1000 != 0 || all.To > time.Now().UnixMilli() || all.To <= time.Now().Add(-5*time.Second).UnixMilli() {
+			t.Fatalf("%+v", all.Span)
+		}
+		is := func(what string, got, want []uint64) {
+			t.Helper()
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", what, got, want)
+			}
+		}
+		is("calls", all.Total.Calls, []uint64{2, 0, 5})
+		is("errors", all.Total.Errors, []uint64{0, 0, 1})
+		is("tool errors", all.Total.ToolErrors, []uint64{0, 0, 1})
+		is("in flight", all.Total.InFlight, []uint64{0, 0, 0})
+		if p := all.Total.P99; p[0] != nil || p[2] == nil || *p[2] <= 1000 || *p[2] > 2500 || *all.Total.P50[2] > 1 {
+			t.Errorf("p50 %v, p99 %v", all.Total.P50, p)
+		}
+		if s := all.Servers; len(s) != 3 || s[0].Server != "one" || s[1].Server != "two" || s[2].Server != "idle" || s[2].Calls != nil {
+			t.Fatalf("servers: %+v", s)
+		}
+		is("one", all.Servers[0].Calls, []uint64{1, 0, 4})
+		is("one's errors", all.Servers[0].Errors, []uint64{0, 0, 1})
+		is("two", all.Servers[1].Calls, []uint64{1, 0, 1})
+		if all.Total.Limits.Calls == 0 || all.Marks == nil {
+			t.Errorf("%+v", all)
+		}
+
+		r.read("GET", "series", "", oneKey, 200, &own)
+		if len(own.Servers) != 1 || own.Servers[0].Server != "one" || own.Total.Limits != nil {
+			t.Errorf("who may use one server sees %+v", own)
+		}
+		is("its total", own.Total.Calls, []uint64{1, 0, 4})
+		r.read("GET", "series?server=two", "", oneKey, 404, nil)
+		r.read("GET", "series?server=none", "", opsKey, 404, nil)
+		r.read("GET", "series?from=now", "", opsKey, 400, nil)
+
+		var of serverSeries
+		r.read("GET", "series?server=two", "", opsKey, 200, &of)
+		is("of one server", of.Calls, []uint64{1, 0, 1})
+		if of.Server != "two" || of.Limits == nil || of.Limits.Calls != 512 || of.Limits.Queue != 512 || len(of.P50) != 3 {
+			t.Errorf("%+v, limits %+v", of, of.Limits)
+		}
+
+		r.read("GET", fmt.Sprintf("series?from=%d", all.To), "", opsKey, 200, &again)
+		if again.Points != 0 || again.Total.Calls == nil || len(again.Total.Calls) != 0 || again.Servers[0].Calls != nil {
+			t.Errorf("nothing is new, but there is %+v of %+v", again, again.Total)
+		}
+		r.as(devKey, "/one/mcp", one, call("6", "echo"))
+		time.Sleep(10 * time.Second)
+		r.read("GET", fmt.Sprintf("series?from=%d", all.To), "", opsKey, 200, &again)
+		is("what is new", again.Total.Calls, []uint64{1, 0})
+		is("what is new of one", again.Servers[0].Calls, []uint64{1, 0})
+
+		var st readiness
+		r.read("GET", "status", "", opsKey, 200, &st)
+		if share := st.Servers[0].ErrorShare; share == nil || *share < .16 || *share > .17 || st.Servers[2].ErrorShare != nil || st.Servers[0].Tools != nil {
+			t.Errorf("the share of errors: %v of %+v", share, st.Servers[0])
+		}
+		time.Sleep(20 * time.Minute)
+		all = seriesAnswer{}
+		r.read("GET", "series", "", opsKey, 200, &all)
+		if all.Points != 180 || len(all.Total.Calls) != 180 || slices.Max(all.Total.Calls) != 0 || all.Servers[0].Calls != nil {
+			t.Errorf("after 20 minutes: %d points, %v", all.Points, all.Total.Calls)
+		}
+	})
+}
+
+// The slowest tools come first, and viewers see the size of the list.
+func TestAdminTools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one", "two")
+		r.s.follow()
+		_, one := r.as(devKey, "/one/mcp", "", initialize)
+		_, two := r.as(devKey, "/two/mcp", "", initialize)
+		r.as(devKey, "/one/mcp", one, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		r.as(devKey, "/one/mcp", one, call("2", "echo"))
+		r.as(devKey, "/one/mcp", one, call("3", "fail"))
+		r.as(devKey, "/two/mcp", two, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"late","arguments":{"after":"2s"}}}`)
+		read := func(query string) (all []metrics.ToolUse) {
+			var a toolsAnswer
+			r.read("GET", "tools"+query, "", sinKey, 200, &a)
+			return a.Tools
+		}
+		want := []metrics.ToolUse{{Server: "two", Tool: "other", Calls: 1, Mean: 2000}, {Server: "one", Tool: "other", Calls: 2, ToolErrors: 1}}
+		if got := read(""); len(got) != 0 {
+			t.Errorf("before the first bucket: %+v", got)
+		}
+		time.Sleep(5 * time.Second)
+		if got := read(""); !slices.Equal(got, want) {
+			t.Errorf("%+v", got)
+		}
+		if got := read("?server=one"); !slices.Equal(got, want[1:]) {
+			t.Errorf("of one: %+v", got)
+		}
+		time.Sleep(2 * time.Minute)
+		r.as(devKey, "/one/mcp", one, call("4", "echo"))
+		if got := read("?minutes=1"); len(got) != 1 || got[0].Calls != 1 {
+			t.Errorf("of a minute: %+v", got)
+		}
+		if got := read("?minutes=3"); len(got) != 2 || got[1].Calls != 3 {
+			t.Errorf("of three minutes: %+v", got)
+		}
+		time.Sleep(20 * time.Minute)
+		if got := read("?minutes=15"); len(got) != 0 {
+			t.Errorf("after 20 minutes: %+v", got)
+		}
+		for _, bad := range []string{"?minutes=16", "?minutes=0"} {
+			r.read("GET", "tools"+bad, "", sinKey, 400, nil)
+		}
+		r.read("GET", "tools?server=none", "", sinKey, 404, nil)
+		r.read("GET", "tools", "", devKey, 403, nil)
+
+		var viewer, own readiness
+		r.read("GET", "status", "", sinKey, 200, &viewer)
+		r.read("GET", "status", "", devKey, 200, &own)
+		if s := viewer.Servers[0]; s.Tools == nil || *s.Tools != 0 || s.ListTokens == nil || *s.ListTokens < 5 || *s.ListTokens > 20 || viewer.Servers[1].Tools != nil || own.Servers[0].Tools != nil {
+			t.Errorf("the list of tools: %+v", s)
+		}
+	})
+}
+
+// What changes a server or the bridge is a mark, for who may see it.
+func TestAdminMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one", "two")
+		r.file("servers: { one: { stdio: sh } }")
+		r.s.follow()
+		down := true
+		r.f.Before = func(context.Context) error {
+			if down {
+				return &bridge.Error{Server: "one", Kind: bridge.ErrUnavailable, Public: "it is down", Err: errors.New("secret")}
+			}
+			return nil
+		}
+		time.Sleep(time.Second)
+		failed := time.Now()
+		for range 10 {
+			if _, body := r.as(devKey, "/one/mcp", "", initialize); !strings.Contains(body, "error") {
+				t.Fatalf("it is not down: %s", body)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		read := func(key, query string) []admin.Mark {
+			var a seriesAnswer
+			r.read("GET", "series"+query, "", key, 200, &a)
+			return a.Marks
+		}
+		marks := read(opsKey, "")
+		if got := kindsOf(marks); got != "failing one, breaker_open one" || marks[0].At != failed.UnixMilli() || marks[1].At < failed.UnixMilli() || marks[1].At > failed.Add(time.Second).UnixMilli() || !strings.Contains(marks[0].Text, "it is down") || strings.Contains(marks[0].Text+marks[1].Text, "secret") {
+			t.Fatalf("a server that is down: %+v", marks)
+		}
+		from := fmt.Sprintf("?from=%d", time.Now().UnixMilli())
+		down = false
+		time.Sleep(5 * time.Minute)
+		if _, body := r.as(devKey, "/one/mcp", "", initialize); strings.Contains(body, "error") {
+			t.Errorf("it is still down: %s", body)
+		}
+		time.Sleep(5 * time.Second)
+		if got := kindsOf(read(opsKey, from)); got != "working one, breaker_closed one" {
+			t.Errorf("a server that works again: %s", got)
+		}
+		from = fmt.Sprintf("?from=%d", time.Now().UnixMilli())
+		r.read("POST", "servers/two/drain", "{}", opsKey, 200, nil)
+		r.read("POST", "drain", "{}", opsKey, 200, nil)
+		r.read("POST", "reload", "{}", opsKey, 200, nil)
+		time.Sleep(5 * time.Second)
+		r.read("POST", "servers/two/resume", "{}", opsKey, 200, nil)
+		r.read("POST", "resume", "{}", opsKey, 200, nil)
+		time.Sleep(5 * time.Second)
+		if got := kindsOf(read(opsKey, from)); got != "drain two, drain, reload, resume two, resume" {
+			t.Errorf("what an operator did: %s", got)
+		}
+		if got := kindsOf(read(oneKey, "")); got != "failing one, breaker_open one, working one, breaker_closed one" {
+			t.Errorf("who may use one server sees %s", got)
+		}
+		var of serverSeries
+		r.read("GET", "series?server=two", "", opsKey, 200, &of)
+		if got := kindsOf(of.Marks); got != "drain two, resume two" {
+			t.Errorf("of one server: %s", got)
+		}
+		time.Sleep(16 * time.Minute)
+		if got := kindsOf(read(opsKey, "")); got != "" {
+			t.Errorf("after 16 minutes: %s", got)
+		}
+	})
+}
+
+// A connection that ends and opens again is a restart.
+func TestAdminMarksRestart(t *testing.T) {
+	run(t, kinds, []string{"one"}, func(t *testing.T, r *rig) {
+		r.s.follow()
+		id := r.begin("/one/mcp")
+		r.Do("POST", "/one/mcp", call("1", "quit"), "Mcp-Session-Id", id).Wait()
+		r.Do("POST", "/one/mcp", call("2", "echo"), "Mcp-Session-Id", id).Wait()
+		time.Sleep(5 * time.Second)
+		var a seriesAnswer
+		r.read("GET", "series", "", "", 200, &a)
+		if got := kindsOf(a.Marks); got != "restart one" || !strings.Contains(a.Marks[0].Text, "it died") {
+			t.Errorf("%+v", a.Marks)
+		}
+	})
+}
+
+// Clients are grouped by their names, and have the rate of their calls while somebody looks.
+func TestAdminTopology(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, operators, "one", "two")
+		r.s.follow()
+		named := func(name string) string { return strings.Replace(initialize, `"name":"c"`, `"name":"`+name+`"`, 1) }
+		read := func(key string) (a topology) {
+			r.read("GET", "topology", "", key, 200, &a)
+			return a
+		}
+		_, a := r.as(devKey, "/one/mcp", "", named("a"))
+		_, b1 := r.as(opsKey, "/mcp", "", named("b"))
+		_, b2 := r.as(opsKey, "/mcp", "", named("b"))
+		if got := read(opsKey); len(got.Clients) != 2 || got.Clients[0].Client != "b 1" || got.Clients[0].Sessions != 2 || got.Clients[0].Rate != 0 {
+			t.Errorf("at first: %+v", got)
+		}
+		for i := range 30 {
+			id := fmt.Sprint(i + 1)
+			r.as(devKey, "/one/mcp", a, call(id, "echo"))
+			r.as(opsKey, "/mcp", []string{b1, b2}[i%2], call(id, "two__echo"))
+			r.as(opsKey, "/mcp", b1, call(fmt.Sprint(100+i), "two__none"))
+			time.Sleep(time.Second)
+		}
+		body, header := modernCall("tools/call", `"name":"echo","arguments":{},`)
+		for range 6 {
+			r.Do("POST", "/two/mcp", body, append(header, "Mcp-Name", "echo", "X-API-Key", devKey)...).Wait()
+		}
+		time.Sleep(time.Second)
+		got := read(opsKey)
+		near := func(rate, want float64) bool { return rate > .8*want && rate < 1.2*want }
+		want := []admin.ClientUse{
+			{Client: "b 1", Principal: "ops", Transport: "streamable", Address: "/mcp", Sessions: 2, Calls: 60},
+			{Client: "a 1", Principal: "dev", Transport: "streamable", Address: "/one/mcp", Sessions: 1, Calls: 30},
+			{Client: admin.Unnamed, Principal: "dev", Transport: "stateless", Address: "/two/mcp", Calls: 6},
+		}
+		if len(got.Clients) != 3 || !near(got.Clients[0].Rate, 2) || !near(got.Clients[1].Rate, 1) || !near(got.Clients[2].Rate, .2) {
+			t.Fatalf("%+v", got.Clients)
+		}
+		for i, c := range got.Clients {
+			if c.Rate = 0; c != want[i] {
+				t.Errorf("%+v, want %+v", c, want[i])
+			}
+		}
+		if e := got.Edges; len(e) < 2 || e[0].Address != "/one/mcp" || e[0].Server != "one" || !near(e[0].Rate, 1) || e[1].Address != "/mcp" || e[1].Server != "two" || !near(e[1].Rate, 2) {
+			t.Errorf("edges: %+v", e)
+		}
+		if s := got.Servers; len(s) != 2 || s[0].Errors != 0 || !near(s[1].Errors, .5) || !near(s[1].Rate, 2) {
+			t.Errorf("servers: %+v", s)
+		}
+		if p := got.Addresses; len(p) != 3 || p[0].Path != "/mcp" || !near(p[0].Rate, 2) || p[1].Path != "/one/mcp" || !near(p[1].Rate, 1) {
+			t.Errorf("addresses: %+v", p)
+		}
+		if own := read(oneKey); len(own.Clients) != 0 || len(own.Servers) != 1 || len(own.Edges) != 1 || own.Edges[0].Server != "one" || len(own.Addresses) != 1 {
+			t.Errorf("who may use one server sees %+v", own)
+		}
+		if own := read(devKey); len(own.Clients) != 2 || own.Clients[0].Client != "a 1" || len(own.Servers) != 2 {
+			t.Errorf("a caller sees %+v", own)
+		}
+		time.Sleep(2 * time.Minute)
+		if r.s.timeline.clients.Counting() {
+			t.Error("calls are counted although nobody looks")
+		}
+	})
+}
+
+// The last lines of the log are there for an operator who looks for the first time.
+func TestAdminLogBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *config.Config) { operators(c); c.LogLevel = "error" }, "one")
+		r.as(devKey, "/one/mcp", "", initialize)
+		w := r.ask("GET", "/ui/api/v1/log", "", "X-API-Key", opsKey)
+		if w.Code != 200 || !strings.Contains(w.Body.String(), "session began") {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	})
+}
