@@ -153,8 +153,9 @@ export async function pages({ step, o, open, context, see, heading, field, agree
 
   await step('the messages of a call, of both sides', async () => {
     await go('#/calls?filter=name:markup');
+    const recorded = page.waitForResponse(/events\?topics=[^&]*traffic/);
     await page.getByLabel('Record messages').check();
-    await page.locator('.side .state', { hasText: 'Live' }).waitFor();
+    await recorded;
     await (await callElsewhere('odd', 'markup')).close();
     await rows().filter({ hasText: 'markup' }).first().click();
     const trail = page.locator('.panel .trail li');

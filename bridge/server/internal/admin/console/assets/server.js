@@ -53,8 +53,8 @@ class ServerPage extends Page {
       every(5000, async () => {
         if (this.store.paused) return;
         this.#series = await get(`series${of}`);
-        const { step, to: until, points, marks, limits, ...c } = this.#series;
-        const common = { step, to: until, points, marks };
+        const { step, to: until, marks, limits, ...c } = this.#series;
+        const common = { step, to: until, marks };
         const rate = (/** @type {number[]} */ column = []) => column.map((n) => n / (step / 1000));
         this.#charts = [
           { ...common, title: 'Calls', unit: '/s', series: [{ name: 'Calls', values: rate(c.calls), colour: 's1' }] },
