@@ -10,6 +10,7 @@ import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
+import { overview } from './overview.mjs';
 import { pages } from './pages.mjs';
 
 /**
@@ -105,7 +106,10 @@ await step('overview', async () => {
   await page.locator('.side .state', { hasText: 'Live' }).waitFor();
 });
 
+await overview({ step, page, base: o.base, button, meant });
+
 await step('a server that does not work is shown as failing', async () => {
+  await go('');
   await page.getByRole('row', { name: /broken/ }).getByText(/failing/i).waitFor();
   await shot('overview');
 });
@@ -284,7 +288,7 @@ await step('a form of every shape sends what was touched, exactly', async () => 
   await see('→ server tools/call');
 });
 
-await pages({ step, o, open, context, axe, see, heading, field, agree, button, go, item, verdict, shot, audit, meant, patience, page: () => page });
+await pages({ step, o, open, context, page, see, heading, field, agree, button, go, item, verdict, shot, meant });
 
 await step('all servers as one', async () => {
   await go('#/try/*');
@@ -293,12 +297,13 @@ await step('all servers as one', async () => {
 
 await step('the bridge is drained, and resumed', async () => {
   await go('#/overview');
-  await button('drain').click();
-  await agree('drain');
+  await button('More actions').click();
+  await button('Drain bridge').click();
+  await agree('Drain bridge');
   await page.locator('.summary', { hasText: 'drained by an operator' }).waitFor();
-  await button('resume').click();
-  await button('drain').waitFor();
-  await page.locator('.summary', { hasText: 'ready' }).waitFor();
+  await button('Resume').click();
+  await button('More actions').waitFor();
+  await page.locator('.summary', { hasText: '1 of 4 servers failing: broken' }).waitFor();
 });
 
 await step('a tool that runs as a task', async () => {

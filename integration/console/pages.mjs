@@ -3,8 +3,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 
 /** @param {any} t what steps use, as browser.mjs has it */
-export async function pages({ step, o, open, context, see, heading, field, agree, button, go, item, verdict, shot, meant, page: now }) {
-  const page = now();
+export async function pages({ step, o, open, context, page, see, heading, field, agree, button, go, item, verdict, shot, meant }) {
   const rows = () => page.locator('.rows tbody tr:not([aria-hidden])');
 
   /** Calls a tool of a server in a tab of its own. @param {string} server @param {string} tool @param {(tab: any) => Promise<void>} [how] */

@@ -30,17 +30,22 @@ function join(had, now, fresh, points) {
 /**
  * What GET series answered so far, with what it answers now, that only has buckets after those.
  * @param {any} had @param {any} now
+ * @param {number} [points] how many buckets are kept
  */
-export function merge(had, now) {
+export function merge(had, now, points = 180) {
   const fresh = had ? Math.round((now.to - had.to) / now.step) : Infinity;
-  if (fresh >= now.points || now.step !== had.step || fresh < 0) return now;
-  const since = now.to - now.points * now.step;
+  if (fresh >= points || now.step !== had.step || fresh < 0) return now;
+  const since = now.to - points * now.step;
   const marks = [...had.marks, ...now.marks.filter((/** @type {any} */ m) => !had.marks.some((/** @type {any} */ h) => h.at === m.at && h.text === m.text))].filter((m) => m.at > since);
   if (!fresh) return { ...had, marks };
-  const { points } = now;
   if (!now.servers) return { ...join(had, now, fresh, points), marks };
-  const of = (/** @type {any} */ answer, /** @type {string} */ name) => answer.servers.find((/** @type {any} */ s) => s.server === name);
-  return { ...now, marks, total: join(had.total, now.total, fresh, points), servers: now.servers.map((/** @type {any} */ s) => join(of(had, s.server), s, fresh, points)) };
+  /** @type {Map<string, any>} */
+  const before = new Map(had.servers.map((/** @type {any} */ s) => [s.server, s]));
+  const of = (/** @type {any} */ s) => {
+    const old = before.get(s.server);
+    return old && !old.calls && !s.calls ? old : join(old, s, fresh, points); // a quiet server stays the same object: nothing of it is drawn again
+  };
+  return { ...now, marks, total: join(had.total, now.total, fresh, points), servers: now.servers.map(of) };
 }
 
 /** The sum of a column's last entries. @param {any[]|undefined} column @param {number} [n] */

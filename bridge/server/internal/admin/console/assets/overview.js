@@ -10,7 +10,7 @@ import { rates } from './store.js';
 import { bytes, duration, number, percent } from './text.js';
 import './topology.js';
 
-/** How many rows of servers are shown at first, and how many more at a click. */
+/** How many rows of servers are shown at first, and how many more at a click: a filter finds the others. */
 const someRows = 100;
 
 class Overview extends Page {
@@ -20,6 +20,8 @@ class Overview extends Page {
   #series = undefined;
   /** @type {any} as GET topology answers */
   #topology = undefined;
+  /** @type {any[]} */
+  #states = [];
   /** @type {import('./chart.js').Chart[]} made when the series change: charts are drawn again for new ones only */
   #charts = [];
   /** @type {Map<string, string>} */
@@ -37,7 +39,8 @@ class Overview extends Page {
     this.#ends = [
       every(5000, async () => {
         if (this.store.paused) return;
-        this.#take(merge(this.#series, await get(`series${this.#series ? `?from=${this.#series.to}` : ''}`)));
+        const answer = await get(`series${this.#series ? `?from=${this.#series.to}` : ''}`);
+        if (answer.to > 0) this.#take(merge(this.#series, answer)); // else the bridge has only just begun
         this.update();
       }),
       every(5000, async () => {
@@ -63,11 +66,11 @@ class Overview extends Page {
     if (series === this.#series) return;
     this.#series = series;
     this.#of = new Map(series.servers.map((/** @type {any} */ s) => [s.server, s]));
-    const { step, to, points, marks, total: t } = series;
+    const { step, to, marks, total: t } = series;
     const limit = t.limits?.calls ?? series.limits?.calls;
-    const common = { step, to, points, marks };
+    const common = { step, to, marks };
     this.#charts = [
-      { ...common, title: 'Calls', unit: '/s', stacked: true, series: byServer(series, this.#colours) },
+      { ...common, title: 'Calls a second', unit: '/s', stacked: true, series: byServer(series, this.#colours) },
       { ...common, title: 'Errors', unit: '%', stacked: true, series: [{ name: 'Failed', values: shares(t.errors, t.calls), colour: 'bad' }, { name: 'Tool error', values: shares(t.tool_errors, t.calls), colour: 'warn' }] },
       { ...common, title: 'Response time', unit: 'ms', series: [{ name: 'p50', values: t.p50 ?? [], colour: 's2' }, { name: 'p95', values: t.p95 ?? [], colour: 's1' }, { name: 'p99', values: t.p99 ?? [], colour: 's7' }] },
       { ...common, title: 'Calls in flight', unit: '', max: limit, series: [{ name: 'In flight', values: t.in_flight ?? [], colour: 's5' }] },
@@ -94,12 +97,18 @@ class Overview extends Page {
           : [{ text: 'Drain bridge', path: 'drain', menu: true, tone: 'danger', done: () => '', confirm: 'Load balancers send no new clients here. Current clients are still served.' }]}></act-bar>` : ''}</div>
       <p class="summary state-line ${tone}" role="status">${icon(tone === 'good' ? 'check' : 'alert')}<span>${text}${names.slice(0, 8).map((n, i) => [i ? ', ' : '', html`<a href=${to('servers', n)}>${n}</a>`])}${names.length > 8 ? ` and ${names.length - 8} more` : ''}</span></p>
       ${this.#tiles(b, p)}
-      ${this.#topology ? html`<section class="card picture" aria-label="Topology"><topology-view .topology=${this.#topology} .states=${s.servers}></topology-view></section>` : ''}
+      ${this.#topology ? html`<section class="card picture" aria-label="Topology"><topology-view .topology=${this.#topology} .states=${this.#same(s.servers)}></topology-view></section>` : ''}
       ${this.#charts.length ? html`<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>` : ''}
       ${this.#servers(s.servers)}
       ${this.#failures.length ? html`<h2>Last failures</h2>${table('Last failures', ['Time', 'Server', 'Call', 'Outcome', 'Duration', 'Caller'], this.#failures.map((c) => html`<tr key=${c.id}>
         <td class="whole">${time(c.began)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${c.method} ${c.name ?? ''}</a></td><td>${badge(c.outcome)}</td><td class="n">${duration(c.took_ms)}</td><td>${c.principal ?? '–'}</td>
       </tr>`))}` : ''}`;
+  }
+
+  /** The names and states of servers: the same array while they are. @param {any[]} servers */
+  #same(servers) {
+    if (servers.length !== this.#states.length || servers.some((s, i) => s.name !== this.#states[i].name || s.state !== this.#states[i].state)) this.#states = servers;
+    return this.#states;
   }
 
   /** @param {any} b the bridge @param {any} p its process */
@@ -114,11 +123,11 @@ class Overview extends Page {
     const last = (/** @type {any[]|undefined} */ column) => column?.findLast((v) => v !== null);
     const limit = t?.limits?.calls;
     /** @param {string} name @param {any} value @param {any} [note] */
-    const tile = (name, value, note = '') => (value === undefined || value === '' ? '' : html`<div class="tile" key=${name}><dt>${name}</dt><dd>${value} ${note ? html`<small>${note}</small>` : ''}</dd></div>`);
+    const tile = (name, value, note = '') => (value === undefined || value === '' ? '' : html`<div class="tile" key=${name}><dt>${name}</dt><dd>${value}${note ? html`<small>${note}</small>` : ''}</dd></div>`);
     return html`<dl class="tiles">
-      ${tile('Calls a second', now === undefined ? undefined : number(now))}
-      ${tile('Errors', failed === undefined ? undefined : percent(failed), 'in 5 min')}
-      ${tile('Response time', t ? duration(last(t.p95)) : undefined, 'p95')}
+      ${tile('Calls', now === undefined ? undefined : number(now), '/s')}
+      ${tile('Errors, 5 min', failed === undefined ? undefined : percent(failed))}
+      ${tile('Response (p95)', t ? duration(last(t.p95)) : undefined)}
       ${tile('In flight', b.calls, limit ? `of ${number(limit)}` : '')}
       ${tile('Sessions', b.sessions)}
       ${tile('Uptime', p.started_at && age(p.started_at))}
@@ -142,7 +151,7 @@ class Overview extends Page {
     return html`<div class="head servers"><h2>Servers <span class="quiet">${rows.length === all.length ? all.length : `${rows.length} of ${all.length}`}</span></h2>${all.length > 3 ? this.filterLine('state:failing') : ''}</div>
       ${all.length ? html`<div class="wide" role="region" tabindex="0" aria-label="Servers"><table class="rows" aria-live="off"><thead><tr>${heads.map((h) => html`<th scope="col" key=${h.key} class=${counts.includes(h.key) ? 'n' : ''} aria-sort=${sort.replace('-', '') !== h.key ? undefined : (sort[0] === '-') === texts.includes(h.key) ? 'descending' : 'ascending'}><button type="button" title=${h.title} @click=${() => turn(h.key)}>${h.name}${sort.replace('-', '') !== h.key ? '' : (sort[0] === '-') === texts.includes(h.key) ? ' ↓' : ' ↑'}</button></th>`)}</tr></thead>
         <tbody>${shown.map((s) => this.#row(s))}</tbody></table></div>` : ''}
-      ${rows.length > shown.length ? html`<p><button type="button" @click=${() => { this.#most += 4 * someRows; this.update(); }}>Show more (${rows.length - shown.length})</button></p>` : ''}`;
+      ${rows.length > shown.length ? html`<p><button type="button" @click=${() => { this.#most += someRows; this.update(); }}>Show more (${rows.length - shown.length})</button></p>` : ''}`;
   }
 
   /** The share of calls of a server that failed. @param {any} s */
@@ -174,7 +183,7 @@ class Overview extends Page {
       <td class="n">${s.calls}${s.queued ? html`<span class="quiet"> +${s.queued} queued</span>` : ''}</td>
       <td class="n">${s.sessions}</td>
       <td class="n">${s.tools === undefined ? '–' : html`<span>${s.tools} ${s.list_tokens ? html`<span class="quiet">${short(s.list_tokens)} tokens</span>` : ''}</span>`}</td>
-      <td class="error">${error ? html`<details><summary><span class="quiet">${time(s.last_error_at ?? s.since)}</span> ${error}</summary></details>` : html`<span class="quiet">–</span>`}</td>
+      <td class="error">${error ? html`<details><summary>${s.last_error_at ?? s.since ? html`<span class="quiet">${time(s.last_error_at ?? s.since)}</span>` : ''} ${error}</summary></details>` : html`<span class="quiet">–</span>`}</td>
     </tr>`;
     this.#rows.set(s.name, { of: [s, f], row });
     return row;

@@ -10,13 +10,13 @@ import { number, percent } from './text.js';
  * @property {string} name @property {string} note below the name @property {string} said the figures in words
  * @property {string} href @property {string} tone failing, cold or empty @property {number} rate calls a second
  */
-/** @typedef {{from: string, to: string, rate: number, tone: string, through: string[]}} Edge through: the nodes that it is part of a way to */
+/** @typedef {{from: string, to: string, rate: number, tone: string, through: Set<string>}} Edge through: the boxes on all ways that it is part of */
 
 const mostClients = 9;
 const mostAddresses = 9;
 const mostServers = 30;
-/** How many servers are drawn when there are more than mostServers; the others are one box. */
-const shownServers = 14;
+/** How many servers are drawn at most when there are more than mostServers: failing and busy ones. The others are one box. */
+const shownServers = 12;
 
 const transports = /** @type {Record<string, string>} */ ({ streamable: 'Streamable HTTP', sse: 'HTTP+SSE', stateless: 'stateless' });
 const many = (/** @type {number} */ n, /** @type {string} */ what) => `${number(n)} ${what}${n === 1 ? '' : 's'}`;
@@ -40,11 +40,11 @@ export function layout(t, states) {
   const nodes = [];
   /** @type {Map<string, Edge>} */
   const edges = new Map();
-  /** @param {string} from @param {string} into @param {number} rate @param {string} tone @param {string[]} through */
-  const edge = (from, into, rate, tone, through) => {
+  /** @param {string} from @param {string} into @param {number} rate @param {string} tone @param {string} by */
+  const edge = (from, into, rate, tone, by) => {
     const key = `${from}\n${into}`;
     const had = edges.get(key);
-    edges.set(key, { from, to: into, rate: rate + (had?.rate ?? 0), tone: tone || had?.tone || '', through: [...(had?.through ?? []), ...through] });
+    edges.set(key, { from, to: into, rate: rate + (had?.rate ?? 0), tone: tone || had?.tone || '', through: (had?.through ?? new Set()).add(by) });
   };
   const byRate = (/** @type {any[]} */ all) => [...all].sort((a, b) => (b.rate ?? 0) - (a.rate ?? 0));
   const state = new Map(states.map((s) => [s.name, s]));
@@ -53,7 +53,8 @@ export function layout(t, states) {
   const rates = new Map(t.servers.map((/** @type {any} */ s) => [s.server, s]));
   const servers = states.map((s) => ({ rate: 0, server: s.name, ...rates.get(s.name), failing: s.state === 'failing' }));
   servers.sort((a, b) => Number(b.failing) - Number(a.failing) || b.rate - a.rate);
-  const [shown, quiet] = servers.length > mostServers ? cut(servers, shownServers) : [servers, []];
+  const drawn = servers.length > mostServers ? Math.min(shownServers, servers.filter((s) => s.failing || s.rate).length) : servers.length;
+  const [shown, quiet] = [servers.slice(0, drawn), servers.slice(drawn)];
   /** @type {Map<string, string>} the box of each server */
   const box = new Map();
   const order = states.map((s) => s.name);
@@ -70,7 +71,7 @@ export function layout(t, states) {
     nodes.push({ id: 's*', column: 3, name: `${number(quiet.length)} more servers`, rate: rateOf(quiet), tone: bad ? 'failing' : rateOf(quiet) ? '' : 'cold', href: `${to('overview')}?show=servers`, note: bad ? `${bad} failing` : speed(rateOf(quiet)), said: `${many(quiet.length, 'server')} with fewer calls: ${number(rateOf(quiet))} calls/s` });
   }
 
-  nodes.push({ id: 'b', column: 2, name: 'mcp-bridge', rate: rateOf(t.addresses), tone: rateOf(t.addresses) ? '' : 'cold', href: to('calls'), note: speed(rateOf(t.addresses)), said: `The bridge: ${number(rateOf(t.addresses))} calls/s from ${many(t.clients.length, 'kind')} of clients to ${many(states.length, 'server')}` });
+  nodes.push({ id: 'b', column: 2, name: 'mcp-bridge', rate: rateOf(t.addresses), tone: rateOf(t.addresses) ? '' : 'cold', href: to('calls'), note: speed(rateOf(t.addresses)), said: `The bridge: ${number(rateOf(t.addresses))} calls/s to ${many(states.length, 'server')}` });
 
   const [addresses, otherAddresses] = cut(byRate(t.addresses), mostAddresses);
   /** @type {Map<string, string>} */
@@ -80,38 +81,47 @@ export function layout(t, states) {
     door.set(a.path, id);
     const server = /^\/(.+)\/(mcp|sse)$/.exec(a.path)?.[1];
     nodes.push({ id, column: 1, name: a.path, rate: a.rate, tone: a.rate ? '' : 'cold', href: server && state.has(server) ? to('servers', server) : to('try', '*'), note: `${server ? '' : 'all servers · '}${speed(a.rate)}`, said: `Address ${a.path}: ${number(a.rate)} calls/s` });
-    edge(id, 'b', a.rate, '', [id]);
+    edge(id, 'b', a.rate, '', id);
   }
   if (otherAddresses.length) {
     for (const a of otherAddresses) door.set(a.path, 'a*');
     nodes.push({ id: 'a*', column: 1, name: many(otherAddresses.length, 'more address').replace('addresss', 'addresses'), rate: rateOf(otherAddresses), tone: rateOf(otherAddresses) ? '' : 'cold', href: to('overview'), note: speed(rateOf(otherAddresses)), said: `${otherAddresses.length} further addresses: ${number(rateOf(otherAddresses))} calls/s` });
-    edge('a*', 'b', rateOf(otherAddresses), '', ['a*']);
+    edge('a*', 'b', rateOf(otherAddresses), '', 'a*');
   }
 
-  const [clients, otherClients] = cut(byRate(t.clients), mostClients);
+  /** @type {Map<string, any>} a client that uses several addresses is one box */
+  const kinds = new Map();
+  for (const c of t.clients) {
+    const key = [c.client, c.principal, c.transport].join('\n');
+    const had = kinds.get(key);
+    kinds.set(key, had ? { ...had, rate: had.rate + c.rate, sessions: had.sessions + c.sessions, calls: had.calls + c.calls, at: [...had.at, c] } : { ...c, at: [c] });
+  }
+  const [clients, otherClients] = cut(byRate([...kinds.values()]), mostClients);
   clients.forEach((c, i) => {
     const id = `c:${i}:${c.client}`;
     const kind = transports[c.transport] ?? c.transport;
-    nodes.push({ id, column: 0, name: c.client, rate: c.rate, tone: c.rate ? '' : 'cold', href: c.sessions ? `${to('sessions')}?filter=${encodeURIComponent(`client:"${c.client}"`)}` : to('calls'), note: `${c.sessions ? `${many(c.sessions, 'session')} · ` : ''}${speed(c.rate)}`, said: `${c.client}${c.principal ? ` as ${c.principal}` : ''}, ${kind}, at ${c.address}: ${c.sessions ? `${many(c.sessions, 'session')}, ` : ''}${number(c.rate)} calls/s, ${many(c.calls ?? 0, 'call')} in all` });
-    const at = door.get(c.address);
-    if (at) edge(id, at, c.rate, '', [id]);
+    nodes.push({ id, column: 0, name: c.client, rate: c.rate, tone: c.rate ? '' : 'cold', href: c.sessions ? `${to('sessions')}?filter=${encodeURIComponent(`client:"${c.client}"`)}` : to('calls'), note: `${c.sessions ? `${many(c.sessions, 'session')} · ` : ''}${speed(c.rate)}`, said: `${c.client}${c.principal ? ` as ${c.principal}` : ''}, ${kind}, at ${c.at.map((/** @type {any} */ a) => a.address).join(', ')}: ${c.sessions ? `${many(c.sessions, 'session')}, ` : ''}${number(c.rate)} calls/s, ${many(c.calls ?? 0, 'call')} in all` });
+    for (const a of c.at) {
+      const at = door.get(a.address);
+      if (at) edge(id, at, a.rate, '', id);
+    }
   });
   if (otherClients.length) {
     nodes.push({ id: 'c*', column: 0, name: `${otherClients.length} more clients`, rate: rateOf(otherClients), tone: rateOf(otherClients) ? '' : 'cold', href: to('sessions'), note: speed(rateOf(otherClients)), said: `${otherClients.length} further kinds of clients: ${number(rateOf(otherClients))} calls/s` });
-    for (const c of otherClients) { const at = door.get(c.address); if (at) edge('c*', at, c.rate, '', ['c*']); }
+    for (const c of otherClients.flatMap((o) => o.at)) { const at = door.get(c.address); if (at) edge('c*', at, c.rate, '', 'c*'); }
   }
 
-  /** @type {Map<string, string[]>} the servers behind each address */
+  /** @type {Map<string, Set<string>>} the servers that each address is used for */
   const behind = new Map();
   for (const e of t.edges) {
     const [a, s] = [door.get(e.address), box.get(e.server)];
     if (!a || !s) continue;
-    behind.set(a, [...(behind.get(a) ?? []), ...(e.rate ? [s] : [])]);
-    edge('b', s, e.rate, '', [a]);
+    if (e.rate) behind.set(a, (behind.get(a) ?? new Set()).add(s));
+    edge('b', s, e.rate, '', a);
   }
   for (const n of nodes) {
     if (n.column !== 3) continue;
-    edge('b', n.id, 0, n.tone === 'failing' ? 'failing' : '', [n.id]);
+    edge('b', n.id, 0, n.tone === 'failing' ? 'failing' : '', n.id);
   }
   // A line lights up with all boxes on its ways.
   for (const e of edges.values()) {
@@ -119,13 +129,13 @@ export function layout(t, states) {
     if (e.from === 'b') for (const other of edges.values()) if (ends.has(other.to) && other.from[0] === 'c') ends.add(other.from);
     if (e.to === 'b') { for (const s of behind.get(e.from) ?? []) ends.add(s); for (const other of edges.values()) if (other.to === e.from) ends.add(other.from); }
     if (e.from[0] === 'c') for (const s of behind.get(e.to) ?? []) ends.add(s);
-    e.through = [...ends];
+    e.through = ends;
   }
   return { nodes, edges: [...edges.values()] };
 }
 
-const tall = 42;
-const gap = 11;
+/** From so many boxes in a column, they have one line instead of two. */
+const dense = 11;
 const heads = ['Clients', 'Addresses', '', 'Servers'];
 
 /** @type {CanvasRenderingContext2D|null|undefined} */
@@ -183,7 +193,8 @@ class TopologyView extends View {
     const box = Math.min(230, Math.max(118, Math.floor((wide - hub - 3 * 56) / 3)));
     const between = (wide - 3 * box - hub) / 3;
     const x = [0, box + between, 2 * (box + between), 2 * (box + between) + hub + between];
-    const rows = Math.max(...columns.map((c) => c.length));
+    const rows = Math.max(2, ...columns.map((c) => c.length));
+    const [tall, gap] = rows < dense ? [42, 11] : [27, 6];
     const body = rows * (tall + gap) - gap;
     const top = 26;
     const high = top + body + 2;
@@ -214,13 +225,13 @@ class TopologyView extends View {
       const bend = Math.max(24, (x2 - x1) * 0.5);
       const d = `M${x1.toFixed(1)} ${y1.toFixed(1)}C${(x1 + bend).toFixed(1)} ${y1.toFixed(1)} ${(x2 - bend).toFixed(1)} ${y2.toFixed(1)} ${x2.toFixed(1)} ${y2.toFixed(1)}`;
       const tone = e.tone || (e.rate ? '' : 'cold');
-      const lit = chosen && e.through.includes(chosen);
+      const lit = chosen && e.through.has(chosen);
       return html`<g key=${`${e.from} ${e.to}`} class=${`edge ${tone} ${lit ? 'lit' : chosen ? 'dim' : ''}`}><path class="way" d=${d} stroke-width=${(e.rate ? 1.5 + 7 * Math.sqrt(e.rate / most) : 1.5).toFixed(1)} />${e.rate ? html`<path class="flow" d=${d} />` : ''}</g>`;
     });
-    const lit = new Set(chosen ? edges.filter((e) => e.through.includes(chosen)).flatMap((e) => [e.from, e.to]) : []);
+    const lit = new Set(chosen ? edges.filter((e) => e.through.has(chosen)).flatMap((e) => [e.from, e.to]) : []);
     const said = nodes.find((n) => n.id === chosen)?.said ?? '';
     return html`<svg class="topology" viewBox=${`0 0 ${wide} ${high}`} width=${wide} height=${high} role="group" aria-label="Topology" @pointerleave=${() => this.#choose(undefined)}>
-        ${heads.map((h, c) => (h ? html`<text key=${h} class="column" x=${x[c]} y="12">${h}${columns[c].length > 1 && c !== 1 ? ` (${c ? this.states.length : this.topology.clients.length})` : ''}</text>` : ''))}
+        ${heads.map((h, c) => (h ? html`<text key=${h} class="column" x=${x[c]} y="12">${h}${columns[c].length > 1 && c !== 1 ? ` (${c ? this.states.length : columns[0].length})` : ''}</text>` : ''))}
         ${lines}
         ${columns.flat().map((n) => {
           const p = at.get(n.id);
@@ -229,8 +240,8 @@ class TopologyView extends View {
           return html`<a key=${n.id} class=${`box ${n.tone} ${hubbed ? 'hub' : ''} ${chosen && chosen !== n.id && !lit.has(n.id) ? 'dim' : ''}`} href=${n.href} aria-label=${n.said} @pointerenter=${() => this.#choose(n.id)} @focus=${() => this.#choose(n.id)} @blur=${() => this.#choose(undefined)}>
             <title>${n.name}</title>
             <rect x=${p.x + 0.5} y=${p.y + 0.5} width=${p.w - 1} height=${p.h - 1} rx=${hubbed ? 14 : 8} />
-            ${hubbed ? html`<text class="name" x=${p.x + p.w / 2} y=${p.y + p.h / 2 - 2} text-anchor="middle">${n.name}</text>` : [html`<circle cx=${p.x + 15} cy=${p.y + 16} r="3.5" />`, html`<text class="name" x=${p.x + 26} y=${p.y + 20}>${fit(n.name, p.w - 36, true)}</text>`]}
-            ${hubbed ? html`<text class="note" x=${p.x + p.w / 2} y=${p.y + p.h / 2 + 17} text-anchor="middle">${n.note}</text>` : html`<text class="note" x=${p.x + 26} y=${p.y + 35}>${fit(n.note, p.w - 36, false)}</text>`}
+            ${hubbed ? html`<text class="name" x=${p.x + p.w / 2} y=${p.y + p.h / 2 - 2} text-anchor="middle">${n.name}</text>` : [html`<circle cx=${p.x + 15} cy=${p.y + (rows < dense ? 16 : 13.5)} r="3.5" />`, html`<text class="name" x=${p.x + 26} y=${p.y + (rows < dense ? 20 : 18)}>${fit(n.name, p.w - 36 - (rows < dense ? 0 : 74), true)}</text>`]}
+            ${hubbed ? html`<text class="note" x=${p.x + p.w / 2} y=${p.y + p.h / 2 + 17} text-anchor="middle">${n.note}</text>` : rows < dense ? html`<text class="note" x=${p.x + 26} y=${p.y + 35}>${fit(n.note, p.w - 36, false)}</text>` : html`<text class="note" x=${p.x + p.w - 10} y=${p.y + 18} text-anchor="end">${fit(n.tone === 'failing' ? n.note : speed(n.rate), 70, false)}</text>`}
           </a>`;
         })}
       </svg>

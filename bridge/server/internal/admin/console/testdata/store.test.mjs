@@ -102,3 +102,37 @@ test('a tab in the back has no stream and asks nothing, and has one when it is i
   turn(false);
   assert.equal(streams.length, before + 2, 'nothing is followed any more');
 });
+
+test('the bridge counts as lost while nobody answers, and is followed anew when it answers', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout', 'Date'], now: 1000 });
+  const tab = globalThis.document;
+  delete globalThis.document;
+  const fetch = globalThis.fetch;
+  let answers = async () => { throw new TypeError('fetch failed'); };
+  globalThis.fetch = (address) => { requests.push({ address }); return answers(); };
+  const body = (status, value) => async () => ({ ok: status === 200, status, json: async () => value, headers: new Headers() });
+  const store = new Store();
+  store.watch(['servers']);
+  const stream = streams.at(-1);
+  stream.tell('snapshot', { status: { servers: [] } });
+  assert.equal(store.lost, undefined);
+  stream.dispatchEvent(new Event('error'));
+  await settled();
+  assert.equal(store.lost, Date.now());
+  const since = store.lost;
+  t.mock.timers.tick(1500);
+  await settled();
+  assert.equal(store.lost, since, 'the time of the first failure stays');
+  answers = body(502, null); // a proxy that finds no bridge
+  t.mock.timers.tick(1500);
+  await settled();
+  assert.equal(store.lost, since);
+  answers = body(403, { error: { code: 'forbidden', message: 'no' } }); // it answers
+  t.mock.timers.tick(1500);
+  await settled();
+  assert.equal(store.lost, undefined);
+  assert.notEqual(streams.at(-1), stream, 'it is followed anew at once');
+  store.forget();
+  globalThis.fetch = fetch;
+  globalThis.document = tab;
+});
