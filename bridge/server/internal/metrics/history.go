@@ -55,6 +55,7 @@ type past struct {
 	began   int             // number of its first bucket
 	busy    int             // number of its last bucket that is not zero
 	memory  uint32          // KiB, when it was last measured
+	calls   uint64          // in all buckets
 	buckets *[Points]bucket // bucket n is at n%Points; nil while all are zero
 	tools   pastTools
 }
@@ -71,7 +72,7 @@ type bucket struct {
 
 // totals are the counters of a server.
 type totals struct {
-	bytes                               float64 // of requests; they grow with each call, after the other counters
+	taken                               uint64
 	calls, errors, toolErrors, together uint64
 	times                               times
 }
@@ -122,12 +123,12 @@ func (h *History) Tick(now time.Time, load func(server string) Load) {
 
 // advance puts what was counted since the last bucket into b.
 func (h *History) advance(p *past, b *bucket) {
-	bytes := h.value(p.read.request)
-	if bytes == p.was.bytes {
+	taken := p.read.taken.Load()
+	if taken == p.was.taken {
 		return
 	}
 	now := h.read(p.read)
-	now.bytes = bytes
+	now.taken = taken
 	b.calls, b.errors, b.toolErrors = uint32(now.calls-p.was.calls), uint32(now.errors-p.was.errors), uint32(now.toolErrors-p.was.toolErrors)
 	b.together = uint32(now.together - p.was.together)
 	most := uint64(0)
@@ -154,13 +155,16 @@ func (p *past) put(n, steps int, b *bucket) {
 	case p.buckets == nil:
 		return
 	case n-1-p.busy >= Points:
-		p.buckets = nil
+		p.buckets, p.calls = nil, 0
 		return
 	}
-	for i := n - steps; i < n-1; i++ {
-		p.buckets[i%Points] = bucket{memory: b.memory}
+	for i := n - steps; i < n; i++ {
+		at := &p.buckets[i%Points]
+		p.calls -= uint64(at.calls)
+		*at = bucket{memory: b.memory}
 	}
 	p.buckets[(n-1)%Points] = *b
+	p.calls += uint64(b.calls)
 }
 
 // value reads a counter.
@@ -273,7 +277,6 @@ func (h *History) Series(from time.Time, of func(server string) bool, whole bool
 	defer h.mu.Unlock()
 	s = h.span(from)
 	var all []*past
-	busy := map[string]uint64{}
 	servers = []Columns{}
 	for name, p := range h.of {
 		if name == "" {
@@ -287,19 +290,17 @@ func (h *History) Series(from time.Time, of func(server string) bool, whole bool
 		}
 		all = append(all, p)
 		one := Columns{Server: name}
-		for _, b := range p.last(h.n, s.Points) {
-			one.Calls, one.Errors = append(one.Calls, uint64(b.calls)), append(one.Errors, uint64(b.errors))
+		if calls, _, _ := p.sum(h.n, s.Points); calls > 0 {
+			n := min(s.Points, h.n-p.began)
+			one.Calls, one.Errors = make([]uint64, n), make([]uint64, n)
+			for i, b := range p.last(h.n, n) {
+				one.Calls[n-1-i], one.Errors[n-1-i] = uint64(b.calls), uint64(b.errors)
+			}
 		}
-		if slices.Max(append(one.Calls, 0)) == 0 {
-			one.Calls, one.Errors = nil, nil
-		}
-		slices.Reverse(one.Calls)
-		slices.Reverse(one.Errors)
-		busy[name], _, _ = p.sum(h.n, Points)
 		servers = append(servers, one)
 	}
 	slices.SortFunc(servers, func(a, b Columns) int {
-		return cmp.Or(cmp.Compare(busy[b.Server], busy[a.Server]), cmp.Compare(a.Server, b.Server))
+		return cmp.Or(cmp.Compare(h.of[b.Server].calls, h.of[a.Server].calls), cmp.Compare(a.Server, b.Server))
 	})
 	return s, h.columns(s.Points, all), servers
 }
@@ -335,8 +336,10 @@ func (h *History) columns(points int, all []*past) Columns {
 			c.ToolErrors[at] += uint64(b.toolErrors)
 			c.InFlight[at] += uint64(b.inFlight)
 			c.Memory[at] += uint64(b.memory) << 10
-			for k, n := range b.times {
-				took[at][k] += uint64(n) << b.shift
+			if b.calls > 0 {
+				for k, n := range b.times {
+					took[at][k] += uint64(n) << b.shift
+				}
 			}
 		}
 	}

@@ -40,6 +40,7 @@ type serverMetrics struct {
 	calls             [methods][eras][bridge.Outcomes]atomic.Pointer[prometheus.Counter]
 	durations         [methods]atomic.Pointer[prometheus.Observer]
 	request, response prometheus.Counter
+	taken             atomic.Uint64 // reports; it grows after the other counters
 	together          atomic.Uint64 // requests at the address of all servers
 	tools             tools
 }
@@ -246,6 +247,7 @@ func (m *Metrics) Take(p *report.Report) {
 	if p.Answer != nil {
 		s.response.Add(float64(p.Answer.Len()))
 	}
+	s.taken.Add(1)
 }
 
 func (m *Metrics) counter(s *serverMetrics, method int, revision string, o bridge.Outcome) prometheus.Counter {
