@@ -384,70 +384,6 @@ await step('headers and _meta of the user, and the same by curl', async () => {
   }
 });
 
-await step('sessions', async () => {
-  const ids = () => page.evaluate(() => fetch('api/v1/sessions').then((r) => r.json()).then((a) => a.sessions.map((s) => s.id)));
-  await go('#/sessions');
-  await heading('Sessions');
-  const before = await ids();
-  const other = await open(context);
-  await other.goto(`${o.base}/ui/#/try/legacy/tools/text?revision=2025-11-25`);
-  await other.locator('section.item').waitFor();
-  const id = (await ids()).find((i) => !before.includes(i));
-  const row = page.getByRole('row', { name: new RegExp(id) });
-  await row.waitFor();
-  await shot('sessions');
-  meant.push(/status of 404/);
-  await row.getByRole('button', { name: 'end' }).click();
-  await agree('end');
-  await row.waitFor({ state: 'detached' });
-  await other.getByRole('button', { name: 'Call', exact: true }).click();
-  await other.locator('.verdict.bad').waitFor();
-  await other.close();
-});
-
-await step('log', async () => {
-  await go('#/log');
-  await heading('Log');
-  const other = await open(context);
-  await other.goto(`${o.base}/ui/#/try/odd/tools/scribble?revision=2025-11-25`);
-  await other.locator('section.item').waitFor();
-  await other.getByRole('button', { name: 'Call', exact: true }).click();
-  await page.locator('.row', { hasText: 'scribbled on stderr' }).first().waitFor();
-  await other.close();
-  await page.getByLabel('filter').fill('server:legacy');
-  await page.locator('.row', { hasText: 'scribbled' }).waitFor({ state: 'detached' });
-  await page.getByLabel('filter').fill('');
-  await page.locator('.row', { hasText: 'scribbled' }).first().waitFor();
-});
-
-await step('configuration', async () => {
-  await go('#/config');
-  await heading('Configuration');
-  await see('Nothing: the file is as it counts.');
-  const write = (/** @type {string} */ text) => { // at once: the page may look meanwhile
-    fs.writeFileSync(`${o.file}.new`, text);
-    fs.renameSync(`${o.file}.new`, o.file);
-  };
-  const text = fs.readFileSync(o.file, 'utf8');
-  write(text.replace('session_idle: 31m', 'session_idle: 32m'));
-  const settings = page.getByRole('region', { name: 'settings' });
-  await settings.getByRole('row', { name: /^session_idle 31m0s line 1$/ }).waitFor();
-  await settings.getByRole('row', { name: /^drain 10s default$/ }).waitFor();
-  await button('look again').click();
-  await page.getByRole('region', { name: 'changes' }).getByRole('row', { name: /session_idle/ }).waitFor();
-  await button('reload now').click();
-  await see(/^reloaded, with 1 change$/);
-  await settings.getByRole('row', { name: /^session_idle 32m0s line 1$/ }).waitFor();
-  await page.getByLabel('settings of').selectOption('odd');
-  await settings.getByRole('row', { name: /^stdio\.args 1 entry line \d+$/ }).waitFor();
-  await settings.getByRole('row', { name: /^breaker\.failures 5 default$/ }).waitFor();
-  write(`${text}\nnonsense: true\n`);
-  meant.push(/status of 422/);
-  await button('look again').click();
-  await page.getByRole('alert').getByText(/nonsense/).waitFor();
-  write(text.replace('session_idle: 31m', 'session_idle: 32m'));
-});
-
 await step('by keyboard alone', async () => {
   await go('#/overview');
   await page.reload(); // what was agreed to is forgotten
@@ -484,7 +420,7 @@ await step('each page without serious findings of axe, light and dark, and from 
   const found = [];
   await page.goto(`${o.base}/ui/`);
   for (const [name, hash, ready] of [
-    ['overview', '#/overview', 'h1'], ['server', '#/servers/legacy', 'dl.facts'], ['calls', '#/calls', '.rows tbody tr'], ['sessions', '#/sessions', '.summary'], ['try', '#/try/odd/tools/shapes?revision=2025-11-25', 'section.item'], ['traffic', '#/traffic', '.empty'], ['log', '#/log', '.window'], ['config', '#/config', 'h1'],
+    ['overview', '#/overview', 'h1'], ['server', '#/servers/legacy', 'dl.facts'], ['calls', '#/calls', '.rows tbody tr'], ['sessions', '#/sessions', '.summary'], ['try', '#/try/odd/tools/shapes?revision=2025-11-25', 'section.item'], ['traffic', '#/traffic', '.empty'], ['log', '#/log', '.log li'], ['config', '#/config', 'h1'],
   ]) {
     await page.evaluate((h) => { location.hash = h; }, hash);
     await page.locator(ready).first().waitFor();

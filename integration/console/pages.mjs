@@ -230,4 +230,77 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await heading('No messages yet');
     await other.close();
   });
+
+  await step('sessions', async () => {
+    const ids = () => page.evaluate(() => fetch('api/v1/sessions').then((r) => r.json()).then((a) => a.sessions.map((s) => s.id)));
+    await go('#/sessions');
+    await heading('Sessions');
+    const before = await ids();
+    const other = await open(context);
+    await other.goto(`${o.base}/ui/#/try/legacy/tools/text?revision=2025-11-25`);
+    await other.locator('section.item').waitFor();
+    const id = (await ids()).find((i) => !before.includes(i));
+    const row = page.getByRole('row', { name: new RegExp(id) });
+    await row.waitFor();
+    await shot('sessions');
+    meant.push(/status of 404/);
+    await row.getByRole('button', { name: 'End session' }).click();
+    await agree('End session');
+    await row.waitFor({ state: 'detached' });
+    await other.getByRole('button', { name: 'Call', exact: true }).click();
+    await other.locator('.verdict.bad').waitFor();
+    await other.close();
+  });
+
+  await step('log', async () => {
+    await go('#/log');
+    await heading('Log');
+    const other = await open(context);
+    await other.goto(`${o.base}/ui/#/try/odd/tools/scribble?revision=2025-11-25`);
+    await other.locator('section.item').waitFor();
+    await other.getByRole('button', { name: 'Call', exact: true }).click();
+    await page.locator('.log li', { hasText: 'scribbled on stderr' }).first().waitFor();
+    await other.close();
+    await page.getByLabel('filter').fill('server:legacy');
+    await page.locator('.log li', { hasText: 'scribbled' }).first().waitFor({ state: 'detached' });
+    await page.getByLabel('filter').fill('');
+    const line = page.locator('.log li', { hasText: 'scribbled' }).first();
+    await line.locator('summary').click();
+    await line.getByRole('link', { name: 'Open odd' }).waitFor();
+    await page.getByLabel('Minimum level').selectOption('ERROR');
+    await line.waitFor({ state: 'detached' });
+    await page.getByLabel('Minimum level').selectOption('');
+    await line.waitFor();
+  });
+
+  await step('configuration', async () => {
+    await go('#/config');
+    await heading('Configuration');
+    await see('No changes: the running configuration matches the file.');
+    const write = (/** @type {string} */ text) => { // at once: the page may look meanwhile
+      fs.writeFileSync(`${o.file}.new`, text);
+      fs.renameSync(`${o.file}.new`, o.file);
+    };
+    const text = fs.readFileSync(o.file, 'utf8');
+    write(text.replace('session_idle: 31m', 'session_idle: 32m'));
+    const settings = page.getByRole('region', { name: 'settings' });
+    await settings.getByRole('row', { name: /^session_idle 31m0s line 1$/ }).waitFor();
+    await settings.getByRole('row', { name: /^drain 10s default$/ }).waitFor();
+    await page.getByLabel('Without defaults').check();
+    await settings.getByRole('row', { name: /^drain 10s default$/ }).waitFor({ state: 'detached' });
+    await page.getByLabel('Without defaults').uncheck();
+    await button('Check again').click();
+    await page.getByRole('region', { name: 'changes' }).getByRole('row', { name: /session_idle/ }).waitFor();
+    await button('Reload now').click();
+    await see(/^Reloaded with 1 change$/);
+    await settings.getByRole('row', { name: /^session_idle 32m0s line 1$/ }).waitFor();
+    await page.getByLabel('Show', { exact: true }).selectOption('odd');
+    await settings.getByRole('row', { name: /^stdio\.args 1 entry line \d+$/ }).waitFor();
+    await settings.getByRole('row', { name: /^breaker\.failures 5 default$/ }).waitFor();
+    write(`${text}\nnonsense: true\n`);
+    meant.push(/status of 422/);
+    await button('Check again').click();
+    await page.getByRole('alert').getByText(/nonsense/).waitFor();
+    write(text.replace('session_idle: 31m', 'session_idle: 32m'));
+  });
 }

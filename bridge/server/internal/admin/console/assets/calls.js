@@ -1,5 +1,6 @@
 // Calls: those that are active and those that have ended, as a table. A panel at the right has the chosen one.
 import { get, part } from './api.js';
+import { connect } from './connect.js';
 import { html } from './dom.js';
 import { exchanges, spread, trail } from './exchanges.js';
 import { passes, terms } from './filter.js';
@@ -71,6 +72,7 @@ class Calls extends Page {
       <p class="summary" role="status">${active.length} active · ${rows.length - active.length} finished${head.since ? ` since ${clock(head.since)}` : ''}${head.before ? ` · ${head.before} active from before` : ''}${dropped ? ` · ${count(dropped, 'event')} dropped` : ''}</p>
       <div class=${shown ? 'master open' : 'master'} @keydown=${(/** @type {KeyboardEvent} */ e) => { if (e.key === 'Escape' && shown) this.#open(shown); }}>
         ${rows.length ? html`<row-table class="calls" .name=${'calls'} .heads=${heads} .rows=${rows} .same=${(/** @type {any} */ c) => c.id} .show=${(/** @type {any} */ c) => this.#row(c, shown)}></row-table>` : html`<div class="empty"><h2>${wanted.length ? 'No call matches the filter' : 'No calls yet'}</h2><p>${wanted.length ? 'Change or clear it.' : 'Calls appear here as clients make them.'}</p>${wanted.length ? html`<button type="button" @click=${() => this.ask('filter', '')}>Clear filter</button>` : html`<a class="button" href=${to('try')}>Call a tool in Try</a>`}</div>`}
+        ${rows.length || wanted.length ? '' : connect(store)}
         ${shown ? html`<aside class="panel" aria-label="the chosen call">${this.#one(shown)}</aside>` : ''}
       </div>`;
   }
