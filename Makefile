@@ -24,7 +24,7 @@ export GORACE ?= atexit_sleep_ms=0
 # The version of make dist: that of the last tag of git, unless it is given.
 VERSION   ?=
 
-.PHONY: help build dist check packages format tidy vet lint test alone soak bench fuzz
+.PHONY: help build dist check packages format tidy vet lint test alone soak bench fuzz shots
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,3 +109,7 @@ fuzz: ## every fuzz target for FUZZTIME
 			(cd "$$package" && "$$dir/fuzz.test" -test.run '^$$' -test.fuzz "^$$target\$$" -test.fuzztime $(FUZZTIME) -test.fuzzminimizetime 5x -test.fuzzcachedir "$$kept/$$path" < /dev/null); \
 		done; \
 	done
+
+# Clients call six servers for some minutes before: charts need something to show.
+shots: ## the pictures of README.md and docs, made by Chromium
+	@export $(QUICK); $(GO) test -vet=off -count 1 -timeout 30m -run '^TestShots$$' -v ./integration -shots

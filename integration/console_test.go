@@ -4,16 +4,23 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-var shots = flag.Bool("shots", false, "make the pictures of docs/console.md")
+var (
+	shots    = flag.Bool("shots", false, "make the pictures of README.md and docs/console.md")
+	shotsFor = flag.Float64("shots-minutes", 4, "how long clients call before the pictures are taken")
+)
 
 // The console in a real browser: each page and action, both eras on both sides, what
 // servers ask, forms of every shape, light and dark, a narrow window, the keyboard
@@ -46,9 +53,6 @@ servers:
 		t.Cleanup(func() { p.stop(t) })
 		options[name] = p.base
 	}
-	if *shots {
-		options["shots"] = absolute(t, "../docs/console")
-	}
 	text, err := json.Marshal(options)
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +62,53 @@ servers:
 	if n := strings.Count("\n"+out, "\nok "); n < 30 || strings.Contains("\n"+out, "\nnot ok ") || !strings.Contains(out, "ok no fault") {
 		t.Errorf("%d steps went well, not all of them", n)
 	}
+}
+
+// TestShots makes the pictures: six servers, one of which stops working, and clients that call
+// their tools for some minutes.
+func TestShots(t *testing.T) {
+	if !*shots {
+		t.Skip("-shots makes the pictures of README.md and docs/console.md")
+	}
+	browser := need(t, "chromium")
+	pets := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, "/7") && time.Now().UnixNano()%9 == 0 {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"message": "no pet has this id"}`)
+			return
+		}
+		_, _ = io.WriteString(w, `[{"id": 7, "name": "Rex", "kind": "dog"}]`)
+	}))
+	t.Cleanup(pets.Close)
+	var servers strings.Builder
+	for _, name := range []string{"files", "search", "tickets", "memory", "time"} {
+		until := ""
+		if name == "tickets" {
+			fails := time.Duration(*shotsFor * 0.7 * float64(time.Minute))
+			until = fmt.Sprintf(", %q", fmt.Sprint(time.Now().Add(fails).UnixMilli()))
+		}
+		fmt.Fprintf(&servers, "  %s:\n    stdio: { command: %q, args: [%q, %s%s] }\n", name, need(t, "node"), absolute(t, "console/demo.mjs"), name, until)
+	}
+	file := writeFile(t, t.TempDir(), "bridge.yaml", fmt.Sprintf(`listen: 127.0.0.1:0
+servers:
+%s  pets:
+    rest:
+      base_url: %s
+      openapi:
+        openapi: 3.1.0
+        info: { title: Pets, version: "1.0" }
+        paths:
+          /pets: { get: { operationId: listPets, summary: Lists the pets of the shelter } }
+          /pets/{id}: { get: { operationId: getPet, summary: Returns a pet, parameters: [{ name: id, in: path, required: true, schema: { type: integer } }] } }
+`, servers.String(), pets.URL))
+	p := start(t, exec.Command(bridgeProgram(t), "serve", file))
+	t.Cleanup(func() { p.stop(t) })
+	text, err := json.Marshal(map[string]any{"base": p.base, "chromium": browser, "pages": absolute(t, "../docs/console"), "pictures": absolute(t, "../docs/pictures"), "minutes": *shotsFor, "program": bridgeProgram(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", runNode(t, "console/shots.mjs", string(text)))
 }
 
 func writeFile(t *testing.T, folder, name, text string) string {

@@ -50,7 +50,7 @@ export async function overview({ step, page, base, button, meant }) {
     const box = page.getByRole('link', { name: /^Server odd: / });
     await box.focus();
     await page.locator('.readout', { hasText: /^Server odd: / }).waitFor();
-    await page.locator('.topology .edge.lit').first().waitFor();
+    await page.locator('.topology .edge.lit').first().waitFor({ state: 'attached' }); // a line without a height counts as hidden
     await page.locator('.topology a.failing', { hasText: 'broken' }).waitFor();
     const chart = page.getByRole('slider', { name: 'Calls in flight' });
     await chart.focus();

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 
 /** @param {any} t what steps use, as browser.mjs has it */
-export async function pages({ step, o, open, context, page, see, heading, field, agree, button, go, item, verdict, shot, meant }) {
+export async function pages({ step, o, open, context, page, see, heading, field, agree, button, go, item, verdict, meant }) {
   const rows = () => page.locator('.rows tbody tr:not([aria-hidden])');
 
   /** Calls a tool of a server in a tab of its own. @param {string} server @param {string} tool @param {(tab: any) => Promise<void>} [how] */
@@ -128,7 +128,6 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     const panel = page.getByRole('complementary', { name: 'the chosen call' });
     await panel.getByText('Received', { exact: true }).first().waitFor();
     assert.equal((await page.locator('.rows').boundingBox())?.y, place?.y, 'the panel does not move the list');
-    await shot('calls');
     await page.keyboard.press('Escape');
     await panel.waitFor({ state: 'detached' });
     await page.getByLabel('filter').fill('no-such-call');
@@ -206,7 +205,6 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     const other = await callElsewhere('odd', 'markup');
     const row = rows().filter({ hasText: /tools\/call\s+markup/ });
     await row.filter({ hasText: /mcp-bridge-console.*odd.*server/ }).first().waitFor(); // a client, a server, the answer, and how long the server took
-    await shot('traffic');
     await row.first().click();
     const panel = page.getByRole('complementary', { name: 'the chosen message' });
     await panel.getByText(/of which the bridge took/).waitFor();
@@ -242,7 +240,6 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     const id = (await ids()).find((i) => !before.includes(i));
     const row = page.getByRole('row', { name: new RegExp(id) });
     await row.waitFor();
-    await shot('sessions');
     meant.push(/status of 404/);
     await row.getByRole('button', { name: 'End session' }).click();
     await agree('End session');

@@ -140,7 +140,7 @@ class App extends View {
       <header class="side">
         <a class="skip" href="#main" @click=${(/** @type {Event} */ e) => { e.preventDefault(); /** @type {HTMLElement} */ (this.querySelector('main')).focus(); }}>Skip to content</a>
         <a class="brand" href=${to('overview')}>${mark()}<span>mcp-bridge<small title=${me.version}>${[me.instance, me.version].filter(Boolean).join(' · ')}</small></span></a>
-        <button type="button" class="search" title="Search (Ctrl+K)" aria-label="Search" @click=${() => this.#search()}>${icon('search')}<span>Search</span><kbd>Ctrl K</kbd></button>
+        <button type="button" class="search" title="Search (Ctrl+K)" @click=${() => this.#search()}>${icon('search')}<span>Search</span><kbd aria-hidden="true">Ctrl K</kbd></button>
         <nav aria-label="Pages">${this.pages.map(([page, name]) => html`<a href=${to(page)} aria-current=${page === route.page || (page === 'overview' && route.page === 'servers') ? 'page' : undefined}>${icon(page)}${name}</a>`)}</nav>
         <div class="tools">
           ${me.keys ? html`<div class="who"><span class="cut" title=${me.principal}>${me.principal}</span><button type="button" class="small" @click=${() => signOut().catch(() => {}).then(() => signedOut.dispatchEvent(new Event('signedout')))}>Sign out</button></div>` : ''}

@@ -112,7 +112,7 @@ export class TimeChart extends View {
     const near = marks.filter((m) => this.#back !== undefined && Math.abs(m.at - when) <= 2 * step);
     const clockOf = (/** @type {number} */ ms) => clock(new Date(ms).toISOString());
     const said = series.map((s) => `${s.name} ${written(value(s, at), unit)}`).join(', ');
-    const minutes = wide < 300 ? 5 : 3;
+    const minutes = [0.5, 1, 2, 3, 5].find((m) => (m * 60000) / (points * step) * wide > 64) ?? 5;
     /** @type {number[]} */
     const times = [];
     for (let t = Math.floor(to / (minutes * 60000)) * minutes * 60000; t > to - points * step; t -= minutes * 60000) times.push(t);
@@ -123,7 +123,7 @@ export class TimeChart extends View {
         @keydown=${(/** @type {any} */ e) => this.#key(e)} @blur=${() => this.#point(undefined)} @pointerleave=${() => this.#point(undefined)}
         @pointermove=${(/** @type {any} */ e) => this.#point(Math.round((1 - (e.offsetX - left) / (wide - left - right)) * (points - 1)))}>
         ${ticks(top, unit).map((v) => html`<g key=${v}><line class="grid" x1=${left} x2=${wide - right} y1=${y(v)} y2=${y(v)} /><text class="axis" x=${left - 7} y=${y(v) + 3.5} text-anchor="end">${v ? written(v, /^(ms|bytes|%)$/.test(unit) ? unit : '') : '0'}</text></g>`)}
-        ${times.filter((t) => place(t) > left + 12 && place(t) < wide - 18).map((t) => html`<text key=${t} class="axis" x=${place(t).toFixed(1)} y=${high - 5} text-anchor="middle">${clockOf(t).slice(-8, -3)}</text>`)}
+        ${times.filter((t) => place(t) > left + 12 && place(t) < wide - 18).map((t) => html`<text key=${t} class="axis" x=${place(t).toFixed(1)} y=${high - 5} text-anchor="middle">${minutes < 1 ? clockOf(t).slice(-8) : clockOf(t).slice(-8, -3)}</text>`)}
         ${max && max <= top ? html`<line class="limit" x1=${left} x2=${wide - right} y1=${y(max)} y2=${y(max)} />` : ''}
         ${drawn(series, points, Boolean(stacked), x, y)}
         ${marks.map((m) => html`<g key=${`${m.at}${m.text}`} class="event"><line stroke=${`var(--${tones[m.kind] ?? 'quiet'})`} x1=${place(m.at).toFixed(1)} x2=${place(m.at).toFixed(1)} y1=${above - 4} y2=${high - below} /><path fill=${`var(--${tones[m.kind] ?? 'quiet'})`} d=${`M${(place(m.at) - 3.5).toFixed(1)} ${above - 8}h7l-3.5 6z`}><title>${`${clockOf(m.at)} ${m.text}`}</title></path></g>`)}

@@ -68,7 +68,8 @@ class Overview extends Page {
     this.#of = new Map(series.servers.map((/** @type {any} */ s) => [s.server, s]));
     const { step, to, marks, total: t } = series;
     const limit = t.limits?.calls ?? series.limits?.calls;
-    const common = { step, to, marks };
+    const points = Math.max(24, Math.min(180, t.calls?.length ?? 0)); // a bridge that has just begun has charts of two minutes
+    const common = { step, to, points, marks: marks.filter((/** @type {any} */ m) => m.at > to - points * step) };
     this.#charts = [
       { ...common, title: 'Calls a second', unit: '/s', stacked: true, series: byServer(series, this.#colours) },
       { ...common, title: 'Errors', unit: '%', stacked: true, series: [{ name: 'Failed', values: shares(t.errors, t.calls), colour: 'bad' }, { name: 'Tool error', values: shares(t.tool_errors, t.calls), colour: 'warn' }] },

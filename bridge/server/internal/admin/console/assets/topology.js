@@ -237,8 +237,8 @@ class TopologyView extends View {
           const p = at.get(n.id);
           if (!p) return '';
           const hubbed = n.column === 2;
-          return html`<a key=${n.id} class=${`box ${n.tone} ${hubbed ? 'hub' : ''} ${chosen && chosen !== n.id && !lit.has(n.id) ? 'dim' : ''}`} href=${n.href} aria-label=${n.said} @pointerenter=${() => this.#choose(n.id)} @focus=${() => this.#choose(n.id)} @blur=${() => this.#choose(undefined)}>
-            <title>${n.name}</title>
+          return html`<a key=${n.id} class=${`box ${n.tone} ${hubbed ? 'hub' : ''} ${chosen && chosen !== n.id && !lit.has(n.id) ? 'dim' : ''}`} href=${n.href} @pointerenter=${() => this.#choose(n.id)} @focus=${() => this.#choose(n.id)} @blur=${() => this.#choose(undefined)}>
+            <title>${n.said}</title>
             <rect x=${p.x + 0.5} y=${p.y + 0.5} width=${p.w - 1} height=${p.h - 1} rx=${hubbed ? 14 : 8} />
             ${hubbed ? html`<text class="name" x=${p.x + p.w / 2} y=${p.y + p.h / 2 - 2} text-anchor="middle">${n.name}</text>` : [html`<circle cx=${p.x + 15} cy=${p.y + (rows < dense ? 16 : 13.5)} r="3.5" />`, html`<text class="name" x=${p.x + 26} y=${p.y + (rows < dense ? 20 : 18)}>${fit(n.name, p.w - 36 - (rows < dense ? 0 : 74), true)}</text>`]}
             ${hubbed ? html`<text class="note" x=${p.x + p.w / 2} y=${p.y + p.h / 2 + 17} text-anchor="middle">${n.note}</text>` : rows < dense ? html`<text class="note" x=${p.x + 26} y=${p.y + 35}>${fit(n.note, p.w - 36, false)}</text>` : html`<text class="note" x=${p.x + p.w - 10} y=${p.y + 18} text-anchor="end">${fit(n.tone === 'failing' ? n.note : speed(n.rate), 70, false)}</text>`}
@@ -251,4 +251,4 @@ class TopologyView extends View {
 customElements.define('topology-view', TopologyView);
 
 /** The picture where it is narrow. @param {Node[]} nodes */
-const lists = (nodes) => html`<div class="lists">${[0, 1, 3].map((c) => html`<section key=${heads[c]}><h3>${heads[c]}</h3><ul>${nodes.filter((n) => n.column === c).map((n) => html`<li key=${n.id}><a class=${n.tone} href=${n.href} aria-label=${n.said}><span class="dot ${n.tone === 'failing' ? 'bad' : n.tone ? '' : 'good'}"></span><span class="name">${n.name}</span><span class="note">${n.note}</span>${icon('right')}</a></li>`)}</ul></section>`)}</div>`;
+const lists = (nodes) => html`<div class="lists">${[0, 1, 3].map((c) => html`<section key=${heads[c]}><h3>${heads[c]}</h3><ul>${nodes.filter((n) => n.column === c).map((n) => html`<li key=${n.id}><a class=${n.tone} href=${n.href} title=${n.said}><span class="dot ${n.tone === 'failing' ? 'bad' : n.tone ? '' : 'good'}"></span><span class="name">${n.name}</span><span class="note">${n.note}</span>${icon('right')}</a></li>`)}</ul></section>`)}</div>`;
