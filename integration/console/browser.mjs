@@ -272,8 +272,7 @@ await step('a form of every shape sends what was touched, exactly', async () => 
   assert.match(sent ?? '', /"maybe":1\.50/);
   assert.match(sent ?? '', /"extra":1\.0/);
   assert.doesNotMatch(sent ?? '', /left|null/);
-  await button('Messages (2)').click();
-  await see('→ server tools/call');
+  await page.locator('.history li', { hasText: /tools\/call shapes.*OK/ }).waitFor();
 });
 
 await pages({ step, o, open, context, page, see, heading, field, agree, button, go, item, verdict, meant });
@@ -306,8 +305,7 @@ await step('a tool that runs as a task', async () => {
   await page.getByText(/Task task-\d+: working digging/).waitFor();
   await button('Cancel').click();
   await verdict('Failed', 'Cancelled');
-  await button(/^Messages/).click();
-  await see('→ server tasks/cancel');
+  await page.locator('.history li', { hasText: 'tasks/cancel' }).waitFor();
 });
 
 await step('a call is saved in the browser, and found again', async () => {
@@ -408,7 +406,7 @@ await step('each page without serious findings of axe, light and dark, and from 
   const found = [];
   await page.goto(`${o.base}/ui/`);
   for (const [name, hash, ready] of [
-    ['overview', '#/overview', 'h1'], ['server', '#/servers/legacy', 'dl.facts'], ['calls', '#/calls', '.rows tbody tr'], ['sessions', '#/sessions', '.summary'], ['try', '#/try/odd/tools/shapes?revision=2025-11-25', 'section.item'], ['traffic', '#/traffic', '.empty'], ['log', '#/log', '.log li'], ['config', '#/config', 'h1'],
+    ['overview', '#/overview', 'h1'], ['server', '#/servers/legacy', 'dl.facts'], ['calls', '#/calls', '.long tbody tr'], ['sessions', '#/sessions', '.summary'], ['try', '#/try/odd/tools/shapes?revision=2025-11-25', 'section.item'], ['traffic', '#/traffic', '.empty'], ['log', '#/log', '.log li'], ['config', '#/config', 'h1'],
   ]) {
     await page.evaluate((h) => { location.hash = h; }, hash);
     await page.locator(ready).first().waitFor();
@@ -461,7 +459,7 @@ await step('signing in and out', async () => {
   await other.getByRole('button', { name: 'Call', exact: true }).click();
   await other.locator('.verdict').waitFor();
   await other.close();
-  await page.locator('.rows tr', { hasText: /tools\/call\s+markup/ }).first().click();
+  await page.locator('.long tr', { hasText: /tools\/call\s+markup/ }).first().click();
   await page.locator('.panel pre', { hasText: '<script>window.hurt=1</script>' }).first().waitFor();
   assert.equal(await page.evaluate(() => /** @type {any} */ (window).hurt), undefined);
   assert.deepEqual(await audit(), []);

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 
 /** @param {any} t what steps use, as browser.mjs has it */
 export async function pages({ step, o, open, context, page, see, heading, field, agree, button, go, item, verdict, meant }) {
-  const rows = () => page.locator('.rows tbody tr:not([aria-hidden])');
+  const rows = () => page.locator('.long tbody tr:not([aria-hidden])');
 
   /** Calls a tool of a server in a tab of its own. @param {string} server @param {string} tool @param {(tab: any) => Promise<void>} [how] */
   async function callElsewhere(server, tool, how = (tab) => tab.getByRole('button', { name: 'Call', exact: true }).click()) {
@@ -123,11 +123,11 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await page.waitForFunction(() => location.hash.includes('scribble'));
     await page.reload();
     await page.locator('.summary', { hasText: /0 active · \d+ finished since/ }).waitFor();
-    const place = await page.locator('.rows').boundingBox();
+    const place = await page.locator('.long').boundingBox();
     await rows().filter({ hasText: 'scribble' }).first().click();
     const panel = page.getByRole('complementary', { name: 'the chosen call' });
     await panel.getByText('Received', { exact: true }).first().waitFor();
-    assert.equal((await page.locator('.rows').boundingBox())?.y, place?.y, 'the panel does not move the list');
+    assert.equal((await page.locator('.long').boundingBox())?.y, place?.y, 'the panel does not move the list');
     await page.keyboard.press('Escape');
     await panel.waitFor({ state: 'detached' });
     await page.getByLabel('filter').fill('no-such-call');
@@ -142,10 +142,10 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await rows().first().getByRole('button').focus();
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('Enter');
-    await page.waitForFunction(() => /** @type {any} */ (document.activeElement)?.closest('tr') === document.querySelector('.rows tr.chosen'));
+    await page.waitForFunction(() => /** @type {any} */ (document.activeElement)?.closest('tr') === document.querySelector('.long tr.chosen'));
     await page.keyboard.press('Escape');
     await page.setViewportSize({ width: 360, height: 740 });
-    assert.deepEqual(await page.locator('.rows th').evaluateAll((all) => all.filter((e) => getComputedStyle(e).display !== 'none').map((e) => e.textContent)), ['Time', 'Tool', 'Duration', 'Outcome']);
+    assert.deepEqual(await page.locator('.long th').evaluateAll((all) => all.filter((e) => getComputedStyle(e).display !== 'none').map((e) => e.textContent)), ['Time', 'Tool', 'Duration', 'Outcome']);
     await page.setViewportSize({ width: 1200, height: 800 });
   });
 
@@ -175,7 +175,7 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await button('Call').click();
     await agree('Call it');
     await verdict('OK', 'erased again.txt');
-    await calls.locator('.rows tr', { hasText: 'erase' }).first().click();
+    await calls.locator('.long tr', { hasText: 'erase' }).first().click();
     await calls.locator('.panel', { hasText: '"again.txt"' }).waitFor();
     await calls.getByRole('link', { name: 'Replay' }).click();
     await calls.getByRole('dialog').getByRole('button', { name: 'Call it' }).click();
@@ -192,7 +192,7 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await other.getByRole('heading', { name: 'Calls', exact: true }).waitFor();
     await item('legacy', 'tools', 'wait', '2025-11-25');
     await button('Call').click();
-    await other.locator('.rows tr', { hasText: 'wait' }).first().click();
+    await other.locator('.long tr', { hasText: 'wait' }).first().click();
     await other.getByRole('button', { name: 'Cancel call' }).click();
     await page.locator('.verdict').waitFor();
     await other.close();
@@ -227,6 +227,33 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await button('Clear').click();
     await heading('No messages yet');
     await other.close();
+  });
+
+  await step('the protocol: a request is sent again, and another one by hand', async () => {
+    await item('odd', 'tools', 'erase', '2025-11-25');
+    assert.ok(await button('Call').isDisabled(), 'the button is off until what is required is there');
+    await see('Required: path');
+    await field('path').fill('wire.txt');
+    await button('Call').click();
+    await verdict('OK', 'erased wire.txt');
+    const lines = page.locator('.history li');
+    const called = lines.filter({ hasText: /tools\/call erase/ });
+    await called.first().locator('summary').click();
+    await called.first().getByRole('button', { name: 'Replay' }).click();
+    await called.nth(1).waitFor();
+    await called.last().getByRole('button', { name: 'Edit and send…' }).click();
+    const dialog = page.getByRole('dialog');
+    const params = dialog.getByLabel('Parameters, as JSON');
+    assert.deepEqual(JSON.parse(await params.inputValue()), { name: 'erase', arguments: { path: 'wire.txt' } });
+    await params.fill('{"name": ');
+    await dialog.getByText('This is no JSON yet.').waitFor();
+    await params.fill('{"name": "no-such-tool"}');
+    await dialog.getByRole('button', { name: 'Send', exact: true }).click();
+    await lines.filter({ hasText: /tools\/call no-such-tool.*error/ }).waitFor();
+    const saves = page.waitForEvent('download');
+    await page.locator('.protocol').getByRole('button', { name: 'Export' }).click();
+    const exported = fs.readFileSync(await (await saves).path(), 'utf8').trim().split('\n').map((l) => JSON.parse(l));
+    assert.ok(exported.some((l) => l.to === 'server' && l.message.method === 'initialize'));
   });
 
   await step('sessions', async () => {

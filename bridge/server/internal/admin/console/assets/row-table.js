@@ -31,7 +31,7 @@ export class RowTable extends View {
     const last = Math.min(rows.length, Math.ceil((this.#top + this.#tall) / height) + 10);
     const gap = (/** @type {string} */ key, /** @type {number} */ n) => (n > 0 ? html`<tr key=${key} aria-hidden="true"><td class="gap" colspan=${this.heads.length}><svg width="1" height=${n * height}></svg></td></tr>` : '');
     return html`<div class="window" role="region" tabindex="0" aria-live="off" aria-label=${this.name} @scroll=${(/** @type {any} */ e) => this.#scrolled(e.target)} @keydown=${(/** @type {KeyboardEvent} */ e) => this.#move(e)}>
-      <table class="rows" aria-rowcount=${rows.length + 1}><thead><tr>${this.heads.map(([text, kind]) => html`<th scope="col" class=${kind}>${text}</th>`)}</tr></thead>
+      <table class="long" aria-rowcount=${rows.length + 1}><thead><tr>${this.heads.map(([text, kind]) => html`<th scope="col" class=${kind}>${text}</th>`)}</tr></thead>
       <tbody>${gap('before', first)}${rows.slice(first, last).map(this.show)}${gap('after', rows.length - last)}</tbody></table></div>`;
   }
 

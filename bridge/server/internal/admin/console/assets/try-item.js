@@ -109,7 +109,7 @@ class TryItem extends View {
     try {
       save(this.page.store.me?.principal ?? '', { name: given, server: this.page.server, tool: this.entry.name, revision: this.client.o.revision, arguments: stringify(this.#value) });
     } catch (e) {
-      this.#outcome = { error: e, took: 0, messages: [] };
+      this.#outcome = { error: e, took: 0 };
       this.update();
     }
     this.page.update();
@@ -137,8 +137,6 @@ class TryItem extends View {
       agreed.add(id);
     }
     const [method, params] = this.#request();
-    const from = this.page.messages.length;
-    const before = this.page.messages[from - 1];
     const stop = this.#running = new AbortController();
     this.#progress = [];
     this.#task = undefined;
@@ -160,11 +158,9 @@ class TryItem extends View {
       outcome.error = stop.signal.aborted ? new Error('Cancelled') : e;
     }
     outcome.took = performance.now() - began;
-    const messages = this.page.messages;
-    outcome.messages = messages.slice(before ? messages.indexOf(before) + 1 : 0);
     this.#outcome = outcome;
     this.#running = undefined;
-    if (this.#tab !== 'messages') this.#tab = outcome.result?.structuredContent === undefined ? 'result' : 'structured';
+    this.#tab = outcome.result?.structuredContent === undefined ? 'result' : 'structured';
     this.update();
     setTimeout(() => this.querySelector('.outcome')?.scrollIntoView({ block: 'nearest' }));
   }
@@ -228,7 +224,7 @@ class TryItem extends View {
     try {
       await (this.#subscribed ? this.client.subscribe(this.entry.uri) : this.client.unsubscribe(this.entry.uri));
     } catch (e) {
-      this.#outcome = { error: e, took: 0, messages: [] };
+      this.#outcome = { error: e, took: 0 };
     }
     this.update();
   }
@@ -266,14 +262,14 @@ class TryItem extends View {
     return html`<div class="outcome">
       ${o.error ? fault(o.error) : ''}
       ${o.error?.data !== undefined ? html`<json-tree .value=${o.error.data}></json-tree>` : ''}
-      <div class="tabs" role="group" aria-label="Views of the result">${r?.structuredContent === undefined ? '' : tab('structured', 'Structured')}${r ? tab('result', 'Content') : ''}${r ? tab('json', 'JSON') : ''}${tab('messages', `Messages (${o.messages.length})`)}</div>
+      <div class="tabs" role="group" aria-label="Views of the result">${r?.structuredContent === undefined ? '' : tab('structured', 'Structured')}${r ? tab('result', 'Content') : ''}${r ? tab('json', 'JSON') : ''}</div>
       ${this.#view(o)}</div>`;
   }
 
   /** @param {any} o */
   #view(o) {
     const r = o.result;
-    if (this.#tab === 'messages' || !r) return this.#tab === 'messages' ? html`<ol class="messages">${o.messages.map((/** @type {any} */ m) => html`<li><details><summary>${m.to === 'server' ? '→ server' : '← client'} ${m.message.method ?? (m.message.error ? 'error' : 'result')} ${m.message.id === undefined ? '' : `id ${m.message.id}`}</summary><long-text .text=${stringify(m.message, 2)}></long-text></details></li>`)}</ol>` : '';
+    if (!r) return '';
     if (this.#tab === 'json') return html`<json-tree .value=${r}></json-tree>`;
     if (this.#tab === 'structured' && r.structuredContent !== undefined) return html`<json-tree .value=${r.structuredContent}></json-tree>`;
     if (r.messages) return r.messages.map((/** @type {any} */ m) => html`<h3>${m.role}</h3>${this.#block(m.content)}`);
