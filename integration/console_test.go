@@ -108,7 +108,10 @@ servers:
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s", runNode(t, "console/shots.mjs", string(text)))
+	out := string(runNode(t, "console/shots.mjs", string(text)))
+	if n := strings.Count("\n"+out, "\nok "); n != 11 {
+		t.Errorf("%d pictures were made, want 11:\n%s", n, out)
+	}
 }
 
 func writeFile(t *testing.T, folder, name, text string) string {

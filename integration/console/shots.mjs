@@ -13,7 +13,7 @@ const o = JSON.parse(process.argv[2]);
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 let ended = false;
 
-/** What clients call: the tool's name without a prefix, its arguments, how often. @type {Record<string, [object, number]>} */
+/** The calls of clients: the tool's name without a prefix, its arguments, how often. @type {Record<string, [object, number]>} */
 const calls = {
   read_file: [{ path: '/reports/q3.md' }, 9], list_directory: [{ path: '/reports' }, 5], search_files: [{ query: 'revenue' }, 3], write_file: [{ path: '/reports/q3.md', text: 'x' }, 1],
   web_search: [{ query: 'model context protocol' }, 5], fetch_page: [{ url: 'https://example.com' }, 3], find_tickets: [{ query: 'login' }, 4],
@@ -44,7 +44,7 @@ async function client(name, version, at, rate, only = /./) {
   }
 }
 
-/** What mcp-bridge run prints for its user, before its log, as lines; and what a call of a tool prints then. */
+/** Runs a server as a user does. It returns the lines that run prints before its log, and those of a call. */
 async function run() {
   const here = path.dirname(new URL(import.meta.url).pathname);
   const args = ['run', '--listen', '127.0.0.1:0', '--', 'node', 'demo.mjs', 'files'];
@@ -135,7 +135,7 @@ for (const [scheme, name] of /** @type {['light'|'dark', string][]} */ ([['light
 }
 
 const page = await open('light', 1280, 800);
-/** Each page: its address, what has to be there, and what is done before. @type {[string, string, string, (() => Promise<void>)?][]} */
+/** Each page: its name, its address, an element to wait for, and an action before the picture. @type {[string, string, string, (() => Promise<void>)?][]} */
 const pages = [
   ['overview', '#/overview', '.topology'],
   ['server', '#/servers/files', 'main h1'],

@@ -27,7 +27,7 @@ class App extends View {
   /** @type {any} */
   #error = undefined;
   #theme = localStorage.getItem('theme') ?? 'auto';
-  /** What had the focus before the bridge was lost. @type {any} */
+  /** The element that had the focus before the bridge was lost. @type {any} */
   #focused = undefined;
 
   connectedCallback() {

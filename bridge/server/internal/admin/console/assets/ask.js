@@ -1,4 +1,4 @@
-// What servers ask of the person at the page.
+// Requests of servers that the person at the page answers.
 import { dialog } from './dialog.js';
 import { html } from './dom.js';
 import { address, copy } from './parts.js';

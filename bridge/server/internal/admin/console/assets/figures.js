@@ -28,7 +28,7 @@ function join(had, now, fresh, points) {
 }
 
 /**
- * What GET series answered so far, with what it answers now, that only has buckets after those.
+ * Appends an answer of GET series, which has only the buckets since the last one.
  * @param {any} had @param {any} now
  * @param {number} [points] how many buckets are kept
  */

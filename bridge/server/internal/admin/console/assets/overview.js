@@ -127,7 +127,7 @@ class Overview extends Page {
     const tile = (name, value, note = '') => (value === undefined || value === '' ? '' : html`<div class="tile" key=${name}><dt>${name}</dt><dd>${value}${note ? html`<small>${note}</small>` : ''}</dd></div>`);
     return html`<dl class="tiles">
       ${tile('Calls', now === undefined ? undefined : number(now), '/s')}
-      ${tile('Errors, 5 min', failed === undefined ? undefined : percent(failed))}
+      ${tile('Errors, 5 min', t ? percent(failed) : undefined)}
       ${tile('Response (p95)', t ? duration(last(t.p95)) : undefined)}
       ${tile('In flight', b.calls, limit ? `of ${number(limit)}` : '')}
       ${tile('Sessions', b.sessions)}
@@ -177,13 +177,13 @@ class Overview extends Page {
     const error = s.reason ?? s.last_error;
     const row = html`<tr key=${s.name}>
       <th scope="row"><a href=${to('servers', s.name)}>${s.name}</a><div class="hint">${speaks(s)}</div></th>
-      <td class="whole">${badge(s.drained ? 'drained' : s.state)}${s.circuit_breaker && s.circuit_breaker !== 'closed' ? html`<div>${breaker(s)}</div>` : s.forced?.breaker ? html`<div>${breaker(s)}</div>` : ''}</td>
+      <td class="how">${badge(s.drained ? 'drained' : s.state)}${s.circuit_breaker && s.circuit_breaker !== 'closed' ? html`<div>${breaker(s)}</div>` : s.forced?.breaker ? html`<div>${breaker(s)}</div>` : ''}</td>
       <td class="whole pulse">${f?.calls ? spark(`Calls of ${s.name}`, thin(f.calls)) : ''} <span class="n">${this.#series ? number(this.speed(s)) : '–'}</span></td>
       <td class="n"><span class=${share && share > 0.05 ? 'bad' : ''}>${percent(share)}</span></td>
       <td class="n">${times(s)}</td>
       <td class="n">${s.calls}${s.queued ? html`<span class="quiet"> +${s.queued} queued</span>` : ''}</td>
       <td class="n">${s.sessions}</td>
-      <td class="n">${s.tools === undefined ? '–' : html`<span>${s.tools} ${s.list_tokens ? html`<span class="quiet">${short(s.list_tokens)} tokens</span>` : ''}</span>`}</td>
+      <td class="n">${s.tools === undefined ? '–' : html`<span>${s.tools}${s.list_tokens ? html`<div class="hint">${short(s.list_tokens)} tokens</div>` : ''}</span>`}</td>
       <td class="error">${error ? html`<details><summary>${s.last_error_at ?? s.since ? html`<span class="quiet">${time(s.last_error_at ?? s.since)}</span>` : ''} ${error}</summary></details>` : html`<span class="quiet">–</span>`}</td>
     </tr>`;
     this.#rows.set(s.name, { of: [s, f], row });

@@ -134,8 +134,11 @@ export function layout(t, states) {
   return { nodes, edges: [...edges.values()] };
 }
 
-/** From so many boxes in a column, they have one line instead of two. */
+/** With so many boxes in a column, each has one line instead of two. */
 const dense = 11;
+/** Stands where clients will be. @type {Node} */
+const nobody = { id: 'none', column: 0, name: 'No clients yet', note: 'connect one', said: 'No client has called within the last minutes.', href: to('try'), tone: 'cold', rate: 0 };
+
 const heads = ['Clients', 'Addresses', '', 'Servers'];
 
 /** @type {CanvasRenderingContext2D|null|undefined} */
@@ -188,7 +191,10 @@ class TopologyView extends View {
   #picture(nodes, edges) {
     const wide = this.#wide;
     const columns = [0, 1, 2, 3].map((c) => nodes.filter((n) => n.column === c));
-    if (!columns[0].length) columns[0] = [{ id: 'none', column: 0, name: 'No clients yet', note: 'connect one', said: 'No client has called within the last minutes.', href: to('try'), tone: 'cold', rate: 0 }];
+    if (!columns[0].length) {
+      columns[0] = [nobody];
+      edges.push({ from: nobody.id, to: 'b', rate: 0, tone: '', through: new Set([nobody.id, 'b']) });
+    }
     const hub = 118;
     const box = Math.min(230, Math.max(118, Math.floor((wide - hub - 3 * 56) / 3)));
     const between = (wide - 3 * box - hub) / 3;
@@ -229,9 +235,9 @@ class TopologyView extends View {
       return html`<g key=${`${e.from} ${e.to}`} class=${`edge ${tone} ${lit ? 'lit' : chosen ? 'dim' : ''}`}><path class="way" d=${d} stroke-width=${(e.rate ? 1.5 + 7 * Math.sqrt(e.rate / most) : 1.5).toFixed(1)} />${e.rate ? html`<path class="flow" d=${d} />` : ''}</g>`;
     });
     const lit = new Set(chosen ? edges.filter((e) => e.through.has(chosen)).flatMap((e) => [e.from, e.to]) : []);
-    const said = nodes.find((n) => n.id === chosen)?.said ?? '';
+    const said = columns.flat().find((n) => n.id === chosen)?.said ?? '';
     return html`<svg class="topology" viewBox=${`0 0 ${wide} ${high}`} width=${wide} height=${high} role="group" aria-label="Topology" @pointerleave=${() => this.#choose(undefined)}>
-        ${heads.map((h, c) => (h ? html`<text key=${h} class="column" x=${x[c]} y="12">${h}${columns[c].length > 1 && c !== 1 ? ` (${c ? this.states.length : columns[0].length})` : ''}</text>` : ''))}
+        ${heads.map((h, c) => (h && columns[c].length ? html`<text key=${h} class="column" x=${x[c]} y="12">${h}${columns[c].length > 1 && c !== 1 ? ` (${c ? this.states.length : columns[0].length})` : ''}</text>` : ''))}
         ${lines}
         ${columns.flat().map((n) => {
           const p = at.get(n.id);
@@ -251,4 +257,4 @@ class TopologyView extends View {
 customElements.define('topology-view', TopologyView);
 
 /** The picture where it is narrow. @param {Node[]} nodes */
-const lists = (nodes) => html`<div class="lists">${[0, 1, 3].map((c) => html`<section key=${heads[c]}><h3>${heads[c]}</h3><ul>${nodes.filter((n) => n.column === c).map((n) => html`<li key=${n.id}><a class=${n.tone} href=${n.href} title=${n.said}><span class="dot ${n.tone === 'failing' ? 'bad' : n.tone ? '' : 'good'}"></span><span class="name">${n.name}</span><span class="note">${n.note}</span>${icon('right')}</a></li>`)}</ul></section>`)}</div>`;
+const lists = (nodes) => html`<div class="lists">${[0, 1, 3].filter((c) => nodes.some((n) => n.column === c)).map((c) => html`<section key=${heads[c]}><h3>${heads[c]}</h3><ul>${nodes.filter((n) => n.column === c).map((n) => html`<li key=${n.id}><a class=${n.tone} href=${n.href} title=${n.said}><span class="dot ${n.tone === 'failing' ? 'bad' : n.tone ? '' : 'good'}"></span><span class="name">${n.name}</span><span class="note">${n.note}</span>${icon('right')}</a></li>`)}</ul></section>`)}</div>`;
