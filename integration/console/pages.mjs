@@ -1,5 +1,6 @@
 // Steps of browser.mjs for single pages: calls, a server, Try, traffic, the log and the configuration.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 
 /** @param {any} t what steps use, as browser.mjs has it */
@@ -265,6 +266,13 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await other.goto(`${o.base}/ui/#/try/legacy/tools/text?revision=2025-11-25`);
     await other.locator('section.item').waitFor();
     const id = (await ids()).find((i) => !before.includes(i));
+    const connect = page.getByRole('region', { name: 'Connect a client' });
+    await connect.getByLabel('to', { exact: true }).selectOption('odd');
+    for (const [client, text] of [['Claude Code', `claude mcp add --transport http odd ${o.base}/odd/mcp`], ['Claude Desktop', `"connect"`], ['Cursor', `"url": "${o.base}/odd/mcp"`], ['VS Code', '"type": "http"'], ['curl', `curl -sS ${o.base}/odd/mcp`]]) {
+      await connect.getByRole('button', { name: client, exact: true }).click();
+      await connect.locator('pre', { hasText: text }).waitFor();
+    }
+    assert.match(execFileSync('sh', ['-c', await connect.locator('pre').textContent() ?? ''], { encoding: 'utf8' }), /"serverInfo"/, 'the block for curl works');
     const row = page.getByRole('row', { name: new RegExp(id) });
     await row.waitFor();
     meant.push(/status of 404/);

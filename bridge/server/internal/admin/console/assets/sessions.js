@@ -40,9 +40,10 @@ class Sessions extends Page {
         <th scope="row"><a href=${`${to('calls')}?filter=session:${part(r.id)}`}>${r.id}</a></th><td>${r.client ?? '–'}</td><td>${r.principal ?? '–'}</td><td class="whole">${r.revision}</td>
         <td>${r.server ? html`<a href=${to('servers', r.server)}>${r.server}</a>` : 'All servers (/mcp)'}</td><td class="whole">${age(r.began)}</td><td class="whole">${age(r.used)}${r.left ? ' · client left' : ''}</td><td class="n">${r.calls}</td><td class="n">${r.streams}</td>
         ${may ? html`<td><button type="button" class="small" aria-label=${`End session ${r.id}`} @click=${() => this.#end(r.id)}>End</button></td>` : ''}
-      </tr>`)) : wanted.length ? html`<div class="empty"><h2>No session matches the filter</h2><p>Change or clear it.</p></div>` : [html`<div class="empty"><h2>No sessions yet</h2><p>A session begins when a client connects.</p></div>`, connect(this.store)]}
+      </tr>`)) : wanted.length ? html`<div class="empty"><h2>No session matches the filter</h2><p>Change or clear it.</p></div>` : html`<div class="empty"><h2>No sessions yet</h2><p>A session begins when a client connects.</p></div>`}
       <p class="said" role="status">${this.#said}</p>
-      ${rows.length > this.#most ? html`<button type="button" @click=${() => { this.#most += 200; this.update(); }}>Show more</button>` : ''}`;
+      ${rows.length > this.#most ? html`<button type="button" @click=${() => { this.#most += 200; this.update(); }}>Show more</button>` : ''}
+      ${connect(this.store)}`;
   }
 }
 
