@@ -5,9 +5,11 @@ package server
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +58,86 @@ func BenchmarkRoutes(b *testing.B) {
 	}
 	b.Run("healthz", func(b *testing.B) { measure(b, h, "GET", "/healthz", "", "", 200) })
 	b.Run("nowhere", func(b *testing.B) { measure(b, h, "GET", "/nowhere", "", "", 404) })
+}
+
+// page is an event stream that is read at once, and counted.
+type page struct {
+	http.ResponseWriter
+	header http.Header
+	bytes  atomic.Int64
+}
+
+func (p *page) Header() http.Header              { return p.header }
+func (p *page) WriteHeader(int)                  {}
+func (p *page) SetWriteDeadline(time.Time) error { return nil }
+func (p *page) FlushError() error                { return nil }
+func (p *page) Flush()                           {}
+
+func (p *page) Write(b []byte) (int, error) {
+	p.bytes.Add(int64(len(b)))
+	return len(b), nil
+}
+
+// BenchmarkWatched measures what a call costs more while a page is open that shows all calls: processor time at 6,000
+// calls a second, of the least of the rounds, in which a bridge with and one without a page take turns. The reader of the
+// page costs nothing here.
+func BenchmarkWatched(b *testing.B) {
+	const batches, batch, pause = 50, 60, 10 * time.Millisecond
+	for _, topics := range []string{"servers,calls", "traffic"} {
+		b.Run(topics, func(b *testing.B) {
+			least := [2]time.Duration{time.Hour, time.Hour}
+			var rounds [2]func() time.Duration
+			for way := range rounds {
+				c := config.Default()
+				c.Servers = []config.Server{config.DefaultServer("one", ""), config.DefaultServer("many", "")}
+				s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+					return backend{Adapter: instant{}, check: func() error { return nil }, transport: func() string { return "in-process" }}
+				})
+				defer s.Close(b.Context())
+				h := s.http.Handler
+				begun := &unheard{header: http.Header{}}
+				q := from(closeBy, bridgeAt, "POST", "/one/mcp", "Accept", "application/json, text/event-stream")
+				q.Body, q.ContentLength = io.NopCloser(bytes.NewReader([]byte(initialize))), int64(len(initialize))
+				h.ServeHTTP(begun, q)
+				if way == 1 {
+					ctx, stop := context.WithCancel(b.Context())
+					ended := make(chan struct{})
+					p := &page{header: http.Header{}}
+					open := from(closeBy, bridgeAt, "GET", "/ui/api/v1/events?topics="+topics)
+					open = open.WithContext(context.WithValue(ctx, http.LocalAddrContextKey, open.Context().Value(http.LocalAddrContextKey)))
+					go func() {
+						defer close(ended)
+						h.ServeHTTP(p, open)
+					}()
+					for p.bytes.Load() == 0 {
+						time.Sleep(time.Millisecond)
+					}
+					defer func() { stop(); <-ended }()
+				}
+				q.Header.Set("Mcp-Session-Id", begun.header.Get("Mcp-Session-Id"))
+				text := []byte(call("7", "echo"))
+				rounds[way] = func() time.Duration {
+					before := cpu(b)
+					for range batches {
+						for range batch {
+							again := *q
+							again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+							h.ServeHTTP(&unheard{header: http.Header{}}, &again)
+						}
+						time.Sleep(pause)
+					}
+					return (cpu(b) - before) / (batches * batch)
+				}
+			}
+			for b.Loop() {
+				for way, round := range rounds {
+					least[way] = min(least[way], round())
+				}
+			}
+			b.ReportMetric(float64(least[0])/1000, "µs/alone")
+			b.ReportMetric(float64(least[1]-least[0])/1000, "µs/more")
+		})
+	}
 }
 
 func measure(b *testing.B, h http.Handler, method, path, session, text string, status int) {

@@ -313,11 +313,16 @@ func (s *stream) record(kind string, data any) httpio.Event {
 	s.number++
 	one := httpio.Event{ID: s.key + "." + strconv.Itoa(s.number), Type: kind, Data: sanitize.JSON(text)}
 	s.sent, s.bytes = append(s.sent, one), s.bytes+len(one.Data)
-	for len(s.sent) > 1 && (len(s.sent) > maxResend || s.bytes > maxSent) {
-		s.bytes -= len(s.sent[0].Data)
-		s.sent = slices.Delete(s.sent, 0, 1)
-	}
 	return one
+}
+
+// trim removes the oldest of the events that are kept if there are too many.
+func (s *stream) trim() {
+	old := 0
+	for ; len(s.sent)-old > maxResend || s.bytes > maxSent && len(s.sent)-old > 1; old++ {
+		s.bytes -= len(s.sent[old].Data)
+	}
+	s.sent = slices.Delete(s.sent, 0, old)
 }
 
 // resume resumes a stream after the event of that number.
@@ -367,6 +372,7 @@ func (s *stream) snapshot() error {
 // flush writes the events of the feed. Those that it can no longer write are numbered too: a reader
 // that resumes gets them, or the number of events that it missed.
 func (s *stream) flush() error {
+	defer s.trim() // once for all of them
 	events, dropped := s.viewer.Take()
 	if dropped > 0 {
 		events = append(events, Event{Type: "dropped", Data: map[string]int{"count": dropped}})
@@ -387,6 +393,7 @@ func (s *stream) flush() error {
 
 // poll writes the changes since the last poll. more is false if that ended the stream.
 func (s *stream) poll(now time.Time) (more bool, err error) {
+	defer s.trim()
 	if s.e.Bridge.Draining() {
 		return false, s.bye("stopping")
 	}

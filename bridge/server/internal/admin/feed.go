@@ -4,7 +4,7 @@ import "sync"
 
 // Bounds of a Feed.
 const (
-	maxEvents = 512
+	maxEvents = 256
 	maxBytes  = 256 << 10
 )
 
@@ -13,7 +13,16 @@ type Event struct {
 	Type string
 	Data any // read only
 	Size int // approximate, as JSON, in bytes
+	// Call is the id of the call that begins, ends or has a mark; empty for another event.
+	Call string
 }
+
+// The events of a call.
+const (
+	callBegin = "call.begin"
+	callMark  = "call.mark"
+	callEnd   = "call.end"
+)
 
 // Feed queues events until they are written. It drops and counts events that do not fit, so a slow
 // page causes no delay. Its methods may be called concurrently.
@@ -22,19 +31,29 @@ type Feed struct {
 
 	mu      sync.Mutex // guards the rest
 	events  []Event
+	begun   map[string]int // by call: the index of its callBegin, until something else of it follows
 	bytes   int
 	dropped int
 }
 
 // NewFeed returns an empty feed.
-func NewFeed() *Feed { return &Feed{wake: make(chan struct{}, 1)} }
+func NewFeed() *Feed { return &Feed{wake: make(chan struct{}, 1), begun: map[string]int{}} }
 
-// Put adds an event. It does not block.
+// Put adds an event. It does not block. The end of a call replaces its begin, which it repeats.
 func (f *Feed) Put(e Event) {
 	f.mu.Lock()
-	if len(f.events) >= maxEvents || f.bytes+e.Size > maxBytes {
+	at, replaces := f.begun[e.Call]
+	delete(f.begun, e.Call)
+	switch {
+	case replaces && e.Type == callEnd:
+		f.bytes += e.Size - f.events[at].Size
+		f.events[at] = e
+	case len(f.events) >= maxEvents || f.bytes+e.Size > maxBytes:
 		f.dropped++
-	} else {
+	default:
+		if e.Type == callBegin {
+			f.begun[e.Call] = len(f.events)
+		}
 		f.events, f.bytes = append(f.events, e), f.bytes+e.Size
 	}
 	f.mu.Unlock()
@@ -53,5 +72,6 @@ func (f *Feed) Take() (events []Event, dropped int) {
 	defer f.mu.Unlock()
 	events, dropped = f.events, f.dropped
 	f.events, f.bytes, f.dropped = nil, 0, 0
+	clear(f.begun)
 	return events, dropped
 }

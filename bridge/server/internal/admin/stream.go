@@ -63,14 +63,14 @@ var (
 )
 
 // Begun implements calls.Watcher.
-func (v *Viewer) Begun(r *calls.Row) { v.row("call.begin", r) }
+func (v *Viewer) Begun(r *calls.Row) { v.row(callBegin, r) }
 
 // Ended implements calls.Watcher.
-func (v *Viewer) Ended(r *calls.Row) { v.row("call.end", r) }
+func (v *Viewer) Ended(r *calls.Row) { v.row(callEnd, r) }
 
 func (v *Viewer) row(kind string, r *calls.Row) {
 	if v.Caller.Sees(r.Principal) {
-		v.Put(Event{Type: kind, Data: r, Size: 300 + len(r.Name) + len(r.Error) + 60*len(r.Marks)})
+		v.Put(Event{Type: kind, Data: r, Size: 300 + len(r.Name) + len(r.Error) + 60*len(r.Marks), Call: r.ID})
 	}
 }
 
@@ -83,7 +83,7 @@ type markEvent struct {
 // Marked implements calls.Watcher.
 func (v *Viewer) Marked(r *calls.Row, m calls.Mark) {
 	if v.Caller.Sees(r.Principal) {
-		v.Put(Event{Type: "call.mark", Data: markEvent{r.ID, m}, Size: 80 + len(m.Text)})
+		v.Put(Event{Type: callMark, Data: markEvent{r.ID, m}, Size: 80 + len(m.Text), Call: r.ID})
 	}
 }
 
