@@ -101,7 +101,7 @@ await overview({ step, page, base: o.base, button, meant });
 
 await step('a server that does not work is shown as failing', async () => {
   await go('');
-  await page.getByRole('row', { name: /broken/ }).getByText(/failing/i).waitFor();
+  await page.getByRole('region', { name: 'Servers' }).getByRole('row', { name: /broken/ }).getByText(/failing/i).waitFor();
 });
 
 const same = [['legacy', '2025-11-25'], ['modern', '2026-07-28']];

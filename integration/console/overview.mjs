@@ -100,7 +100,7 @@ export async function overview({ step, page, base, button, meant }) {
     });
     await other.goto(`${base}/ui/`);
     await other.locator('table.rows tbody tr').nth(99).waitFor();
-    await other.locator('.topology a', { hasText: 'more servers' }).waitFor();
+    await other.locator('.topology a', { hasText: '988 more' }).waitFor();
     assert.match(await other.locator('table.rows tbody tr').first().innerText(), /^server-500/);
     const took = await other.evaluate(async () => {
       const page = /** @type {any} */ (document.querySelector('page-overview'));

@@ -68,7 +68,7 @@ export function layout(t, states) {
   if (quiet.length) {
     const bad = quiet.filter((s) => s.failing).length;
     for (const s of quiet) box.set(s.server, 's*');
-    nodes.push({ id: 's*', column: 3, name: `${number(quiet.length)} more servers`, rate: rateOf(quiet), tone: bad ? 'failing' : rateOf(quiet) ? '' : 'cold', href: `${to('overview')}?show=servers`, note: bad ? `${bad} failing` : speed(rateOf(quiet)), said: `${many(quiet.length, 'server')} with fewer calls: ${number(rateOf(quiet))} calls/s` });
+    nodes.push({ id: 's*', column: 3, name: `${number(quiet.length)} more`, rate: rateOf(quiet), tone: bad ? 'failing' : rateOf(quiet) ? '' : 'cold', href: `${to('overview')}?show=servers`, note: bad ? `${bad} failing` : speed(rateOf(quiet)), said: `${many(quiet.length, 'server')} with fewer calls: ${number(rateOf(quiet))} calls/s` });
   }
 
   nodes.push({ id: 'b', column: 2, name: 'mcp-bridge', rate: rateOf(t.addresses), tone: rateOf(t.addresses) ? '' : 'cold', href: to('calls'), note: speed(rateOf(t.addresses)), said: `The bridge: ${number(rateOf(t.addresses))} calls/s to ${many(states.length, 'server')}` });
@@ -85,7 +85,7 @@ export function layout(t, states) {
   }
   if (otherAddresses.length) {
     for (const a of otherAddresses) door.set(a.path, 'a*');
-    nodes.push({ id: 'a*', column: 1, name: many(otherAddresses.length, 'more address').replace('addresss', 'addresses'), rate: rateOf(otherAddresses), tone: rateOf(otherAddresses) ? '' : 'cold', href: to('overview'), note: speed(rateOf(otherAddresses)), said: `${otherAddresses.length} further addresses: ${number(rateOf(otherAddresses))} calls/s` });
+    nodes.push({ id: 'a*', column: 1, name: `${otherAddresses.length} more`, rate: rateOf(otherAddresses), tone: rateOf(otherAddresses) ? '' : 'cold', href: to('overview'), note: speed(rateOf(otherAddresses)), said: `${otherAddresses.length} further addresses: ${number(rateOf(otherAddresses))} calls/s` });
     edge('a*', 'b', rateOf(otherAddresses), '', 'a*');
   }
 
@@ -107,7 +107,7 @@ export function layout(t, states) {
     }
   });
   if (otherClients.length) {
-    nodes.push({ id: 'c*', column: 0, name: `${otherClients.length} more clients`, rate: rateOf(otherClients), tone: rateOf(otherClients) ? '' : 'cold', href: to('sessions'), note: speed(rateOf(otherClients)), said: `${otherClients.length} further kinds of clients: ${number(rateOf(otherClients))} calls/s` });
+    nodes.push({ id: 'c*', column: 0, name: `${otherClients.length} more`, rate: rateOf(otherClients), tone: rateOf(otherClients) ? '' : 'cold', href: to('sessions'), note: speed(rateOf(otherClients)), said: `${otherClients.length} further kinds of clients: ${number(rateOf(otherClients))} calls/s` });
     for (const c of otherClients.flatMap((o) => o.at)) { const at = door.get(c.address); if (at) edge('c*', at, c.rate, '', 'c*'); }
   }
 

@@ -80,7 +80,7 @@ test('the picture has a box for each, and groups what there are many of', () => 
   };
   const { nodes, edges } = layout(t, states);
   const column = (n) => nodes.filter((b) => b.column === n).map((b) => [b.name, b.tone]);
-  assert.deepEqual(column(3), [['s40', 'failing'], ['s7', ''], ['48 more servers', 'cold']]);
+  assert.deepEqual(column(3), [['s40', 'failing'], ['s7', ''], ['48 more', 'cold']]);
   assert.deepEqual(column(1), [['/mcp', ''], ['/s1/mcp', 'cold']]);
   assert.equal(edges.find((e) => e.to === 's:s40').tone, 'failing');
   const way = edges.find((e) => e.to === 's:s7');
