@@ -171,11 +171,11 @@ func (g *Gateway) Status() []Status {
 
 // Sample is the part of a server's state that is cheap to read again and again.
 type Sample struct {
-	Calls   int // in flight
-	Health  health.Status
-	Breaker breaker.Status
-	Drained *drain.Order // nil without one
-	Open    *health.Connections
+	Calls   int                 // in flight
+	Health  health.Status       // availability, and counts of connections
+	Breaker breaker.Status      // state of the circuit breaker
+	Drained *drain.Order        // an operator's drain, or nil
+	Open    *health.Connections // open connections
 }
 
 // Sample returns the sample of the server of that name. ok is false for an unknown name.

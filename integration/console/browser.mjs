@@ -11,6 +11,7 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
 import { overview } from './overview.mjs';
+import { pages } from './pages.mjs';
 
 /**
  * base: the bridge without access rules; locked: one with them, with key; chromium: the program; file: the
@@ -98,29 +99,9 @@ await step('overview', async () => {
 
 await overview({ step, page, base: o.base, button, meant });
 
-await step('a server, and what operators do with it', async () => {
-  await page.getByRole('link', { name: 'legacy', exact: true }).click();
-  await heading('legacy');
-  await button('try now').click();
-  await see(/it works/);
-  await button('open the breaker').click();
-  await agree('open the breaker');
-  await page.locator('.facts', { hasText: 'forced' }).waitFor();
-  const times = await page.locator('main time').evaluateAll((all) => all.map((e) => [e.getAttribute('datetime'), e.getAttribute('title')]));
-  assert.ok(times.length > 0 && times.every(([at, title]) => at && at === title && Date.parse(at) > 0), `each time has its instant: ${JSON.stringify(times)}`);
-  await button('leave the breaker to itself').click();
-  await button('leave the breaker to itself').waitFor({ state: 'detached' });
-  await button('forget its lists').click();
-  await see(/\d+ forgotten/);
-});
-
-await step('a server that does not work says why', async () => {
-  await go('#/servers/broken');
-  await heading('broken');
-  await button('try now').click();
-  await see(/it does not work: ./);
+await step('a server that does not work is shown as failing', async () => {
   await go('');
-  await page.getByRole('region', { name: 'Servers' }).getByRole('row', { name: /broken/ }).getByText('failing').waitFor();
+  await page.getByRole('region', { name: 'Servers' }).getByRole('row', { name: /broken/ }).getByText(/failing/i).waitFor();
 });
 
 const same = [['legacy', '2025-11-25'], ['modern', '2026-07-28']];
@@ -129,117 +110,118 @@ for (const [server, revision] of [...(o.whole ? same : []), ['legacy', '2026-07-
   await step(`${pair}: a call`, async () => {
     await item(server, 'tools', 'text', revision);
     await field('message').fill('hello <b>you</b>');
-    await button('call').click();
-    await verdict('ok', 'hello <b>you</b>');
+    await button('Call').click();
+    await verdict('OK', 'hello <b>you</b>');
     await item(server, 'tools', 'structured', revision);
-    await button('call').click();
-    await verdict('output fits its schema ✔', '21.5');
+    await button('Call').click();
+    await verdict('output matches its schema ✔', '21.5');
   });
   await step(`${pair}: progress, failure, cancel`, async () => {
     await item(server, 'tools', 'steps', revision);
     await field('n').fill('3');
-    await button('call').click();
+    await button('Call').click();
     await verdict('3 progress', '3 steps');
     await item(server, 'tools', 'failing', revision);
-    await button('call').click();
-    await verdict('the tool failed', 'it went wrong');
+    await button('Call').click();
+    await verdict('Tool returned an error', 'it went wrong');
     await item(server, 'tools', 'wait', revision);
-    await button('call').click();
-    await button('cancel').click();
-    await verdict('failed', 'cancelled');
+    await button('Call').click();
+    await button('Cancel').click();
+    await verdict('Failed', 'Cancelled');
   });
   await step(`${pair}: the server asks`, async () => {
     await item(server, 'tools', 'form', revision);
-    await button('call').click();
+    await button('Call').click();
     const dialog = page.getByRole('dialog');
     await dialog.getByText('Who are you?').waitFor();
-    await dialog.getByRole('button', { name: 'answer' }).click();
-    await dialog.getByText('▲ is needed').waitFor();
+    await dialog.getByRole('button', { name: 'Submit' }).click();
+    await dialog.getByText('▲ is required').waitFor();
     await field('Name', dialog).fill('Kim');
     await field('age', dialog).fill('200');
     await dialog.getByText('must be at most 150').waitFor();
     await field('age', dialog).fill('41');
-    await dialog.getByRole('button', { name: 'answer' }).click();
-    await verdict('ok', /"name":"Kim"/);
-    await button('call').click();
-    await dialog.getByRole('button', { name: 'decline' }).click();
-    await verdict('ok', 'decline');
+    await dialog.getByRole('button', { name: 'Submit' }).click();
+    await verdict('OK', /"name":"Kim"/);
+    await button('Call').click();
+    await dialog.getByRole('button', { name: 'Decline' }).click();
+    await verdict('OK', 'decline');
     await item(server, 'tools', 'url', revision);
-    await button('call').click();
+    await button('Call').click();
     await dialog.getByText('https://example.com/agree?a=1&b=2').waitFor();
-    await dialog.getByRole('button', { name: 'I agree' }).click();
-    await verdict('ok', 'accept');
+    await dialog.getByRole('button', { name: 'Agree' }).click();
+    await verdict('OK', 'accept');
     await item(server, 'tools', 'rounds', revision);
-    await button('call').click();
+    await button('Call').click();
     for (const [prompt, said] of [['one', 'first'], ['after first', 'second']]) {
       await dialog.getByText(prompt, { exact: true }).waitFor();
-      await field('your answer', dialog).fill(said);
-      await dialog.getByRole('button', { name: 'answer' }).click();
+      await field('Your answer', dialog).fill(said);
+      await dialog.getByRole('button', { name: 'Submit' }).click();
     }
-    await verdict('ok', 'second');
+    await verdict('OK', 'second');
     await item(server, 'tools', 'sample', revision);
-    await button('call').click();
-    await dialog.getByText('asks for a completion').waitFor();
+    await button('Call').click();
+    await dialog.getByText('write a completion').waitFor();
     await page.keyboard.press('Escape');
     await page.locator('.verdict').waitFor();
     await item(server, 'tools', 'choices', revision);
-    await button('call').click();
+    await button('Call').click();
     await dialog.getByLabel('red').check();
     await dialog.getByLabel('blue').check();
-    await dialog.getByRole('button', { name: 'answer' }).click();
-    await verdict('ok', /\["red","blue"\]/);
+    await dialog.getByRole('button', { name: 'Submit' }).click();
+    await verdict('OK', /\["red","blue"\]/);
   });
   await step(`${pair}: prompts, resources, templates`, async () => {
     await item(server, 'prompts', 'greet', revision);
     await field('how').pressSequentially('c');
     await page.locator('datalist option[value="calmly"]').waitFor({ state: 'attached' });
     await field('who').fill('Kim');
-    await button('get').click();
-    await verdict('ok', 'c, Kim!');
+    await button('Get').click();
+    await verdict('OK', 'c, Kim!');
     await item(server, 'resources', 'era://blob/1', revision);
-    await button('read').click();
+    await button('Read').click();
     await page.locator('.outcome img').waitFor();
     await item(server, 'templates', 'era://text/{n}', revision);
     await field('n').fill('a b');
     await page.getByText('era://text/a%20b').first().waitFor();
-    await button('read').click();
-    await verdict('ok', 'text a%20b');
+    await button('Read').click();
+    await verdict('OK', 'text a%20b');
   });
 }
 
 await step('a resource that changes', async () => {
   for (const [server, revision] of [['legacy', '2025-11-25'], ['modern', '2026-07-28']]) {
     await item(server, 'resources', 'era://text/1', revision);
-    await button('subscribe').click();
-    await button('unsubscribe').waitFor();
-    await page.locator('nav[aria-label="what the server has"] .tab', { hasText: 'tools' }).click();
-    await page.getByRole('link', { name: 'touch', exact: true }).click();
+    await button('Subscribe').click();
+    await button('Unsubscribe').waitFor();
+    await page.locator('nav[aria-label="What the server has"] .tab', { hasText: 'tools' }).click();
+    await page.locator('.entries a', { hasText: /^touch/ }).click();
     await field('uri').fill('era://text/1');
-    await button('call').click();
-    await verdict('ok', 'touched');
+    await button('Call').click();
+    await verdict('OK', 'touched');
     await page.locator('.tab', { hasText: 'resources' }).click();
-    await page.getByText('● changed').waitFor();
+    await page.getByText('● Changed').waitFor();
   }
 });
 
 await step('capabilities can be switched off', async () => {
   await item('modern', 'tools', 'form');
+  await page.getByText('Client options').click();
   await page.getByLabel('elicitation').uncheck();
   await page.locator('section.item').waitFor();
   meant.push(/status of 400/);
-  await button('call').click();
-  await verdict(/error -32021/);
+  await button('Call').click();
+  await verdict(/Error -32021/);
 });
 
 await step('what servers say is text', async () => {
   await item('odd', 'tools', 'markup', '2025-11-25');
-  await button('call').click();
-  await verdict('ok', '<img src=x onerror="window.hurt=1">');
+  await button('Call').click();
+  await verdict('OK', '<img src=x onerror="window.hurt=1">');
   assert.equal(await page.evaluate(() => /** @type {any} */ (window).hurt), undefined);
   assert.deepEqual(await page.locator('.outcome a').evaluateAll((all) => all.map((a) => a.getAttribute('href'))), ['https://example.com/a?b=1']);
   assert.equal(await page.locator('.outcome a').first().getAttribute('rel'), 'noreferrer noopener');
   await item('odd', 'tools', 'long', '2025-11-25');
-  await button('call').click();
+  await button('Call').click();
   await button('show all 100000 characters').click();
   await page.waitForFunction(() => document.querySelector('.outcome pre')?.textContent?.length === 100000);
 });
@@ -248,14 +230,14 @@ await step('a destructive tool asks once', async () => {
   await item('odd', 'tools', 'erase', '2025-11-25');
   await see('Erases⟦U+202E⟧ a file');
   await field('path').fill('notes.txt');
-  await button('call').click();
+  await button('Call').click();
   await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
   assert.equal(await page.locator('.verdict').count(), 0);
-  await button('call').click();
-  await page.getByRole('dialog').getByRole('button', { name: 'call it' }).click();
-  await verdict('ok', 'erased notes.txt');
-  await button('call').click();
-  await verdict('ok', 'erased notes.txt');
+  await button('Call').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Call it' }).click();
+  await verdict('OK', 'erased notes.txt');
+  await button('Call').click();
+  await verdict('OK', 'erased notes.txt');
   assert.equal(await page.getByRole('dialog').count(), 0);
 });
 
@@ -266,124 +248,38 @@ await step('a form of every shape sends what was touched, exactly', async () => 
   await field('maybe').fill('1.50');
   await field('colour').selectOption('green');
   await page.evaluate(() => scrollTo(0, 0));
-  await button('add an item to rows').click();
-  await button('add an item to item 1').click();
+  await button('Add item to rows').click();
+  await button('Add item to item 1').click();
   await page.locator('div.field', { has: page.locator('label', { hasText: /^item 1/ }) }).locator('input').last().fill('7');
-  await button('add tree').click();
-  await button('add next').click();
+  await button('Add tree').click();
+  await button('Add next').click();
   await page.locator('div.field', { has: page.locator('label', { hasText: /^leaf/ }) }).locator('textarea').last().fill('l');
   await page.getByLabel('by bytes').check();
   await field('bytes').fill('3');
   await button('JSON').first().click();
   const want = { name: 'n', big: '#', maybe: '#', colour: 'green', rows: [[7]], tree: { next: { leaf: 'l' } }, either: { bytes: 3 } };
-  const text = await page.getByLabel('arguments', { exact: true }).inputValue();
+  const text = await page.getByLabel('Arguments', { exact: true }).inputValue();
   assert.deepEqual(JSON.parse(text.replace('12345678901234567890', '"#"').replace('1.50', '"#"')), want);
-  await page.getByLabel('arguments', { exact: true }).fill(`${text.slice(0, -1)}, "extra": `);
+  await page.getByLabel('Arguments', { exact: true }).fill(`${text.slice(0, -1)}, "extra": `);
   await see('▲ This is no JSON yet.');
   assert.ok(await button('Form').isDisabled());
-  await page.getByLabel('arguments', { exact: true }).fill(`${text.trimEnd().slice(0, -1)}, "extra": 1.0}`);
+  await page.getByLabel('Arguments', { exact: true }).fill(`${text.trimEnd().slice(0, -1)}, "extra": 1.0}`);
   await button('Form').click();
   await field('extra').waitFor();
-  await button('call').click();
-  await verdict('ok', '"big":12345678901234567890');
+  await button('Call').click();
+  await verdict('OK', '"big":12345678901234567890');
   const sent = await page.locator('.outcome pre').first().textContent();
   assert.match(sent ?? '', /"maybe":1\.50/);
   assert.match(sent ?? '', /"extra":1\.0/);
   assert.doesNotMatch(sent ?? '', /left|null/);
-  await button('raw messages (2)').click();
-  await see('→ server tools/call');
+  await page.locator('.history li', { hasText: /tools\/call shapes.*OK/ }).waitFor();
 });
+
+await pages({ step, o, open, context, page, see, heading, field, agree, button, go, item, verdict, meant });
 
 await step('all servers as one', async () => {
   await go('#/try/*');
   await page.getByRole('link', { name: /odd__erase/ }).waitFor();
-});
-
-await step('calls', async () => {
-  await go('#/calls');
-  await heading('Calls');
-  const other = await open(context); // calls are watched since somebody looks
-  await other.goto(`${o.base}/ui/#/try/odd/tools/scribble?revision=2025-11-25`);
-  await other.locator('section.item').waitFor();
-  await other.getByRole('button', { name: 'call', exact: true }).click();
-  await other.locator('.verdict').waitFor();
-  await other.close();
-  await page.locator('.row', { hasText: 'scribble' }).first().waitFor();
-  await page.getByLabel('filter').fill('server:legacy status:tool_error');
-  await page.locator('.row', { hasText: 'scribble' }).waitFor({ state: 'detached' });
-  await page.getByLabel('filter').fill('scribble server:odd');
-  await page.waitForFunction(() => location.hash.includes('scribble'));
-  await page.reload();
-  const row = page.locator('.row', { hasText: 'scribble' }).first();
-  await row.getByRole('button').click();
-  await page.locator('section.card', { hasText: 'arrives' }).waitFor();
-});
-
-await step('a call under way is cancelled from outside', async () => {
-  const other = await open(context);
-  await other.goto(`${o.base}/ui/#/calls?filter=name:wait%20status:running`);
-  await other.getByRole('heading', { name: 'Calls', exact: true }).waitFor();
-  await item('legacy', 'tools', 'wait', '2025-11-25');
-  await button('call').click();
-  await other.locator('.row', { hasText: 'wait' }).getByRole('button').first().click();
-  await other.getByRole('button', { name: 'cancel' }).click();
-  await page.locator('.verdict').waitFor();
-  await other.close();
-});
-
-await step('how long calls take, and what processes use', async () => {
-  await item('legacy', 'tools', 'text', '2025-11-25');
-  await field('message').fill('timed');
-  await button('call').click();
-  await verdict('ok', 'timed');
-  await go('#/servers/legacy');
-  await page.locator('dl.facts', { hasText: /p50 \/ p95 \/ p99\s*[\d.]+ m?s \/ [\d.]+ m?s \/ [\d.]+ m?s/ }).waitFor();
-  await go('#/overview');
-  await page.getByRole('row', { name: /legacy/ }).getByText(/[\d.]+ m?s \/ [\d.]+ m?s/).waitFor();
-  const other = await open(context);
-  await other.goto(`${o.base}/ui/#/try/legacy/tools/text?revision=2025-11-25`);
-  await other.locator('section.item').waitFor();
-  await go('#/servers/legacy');
-  if (process.platform === 'linux') await page.getByRole('region', { name: 'connections' }).getByText(/^[\d.]+ MB$/).first().waitFor();
-  await other.close();
-});
-
-await step('what a process has said last, and another one in its place', async () => {
-  const other = await open(context);
-  await other.goto(`${o.base}/ui/#/try/odd/tools/scribble?revision=2025-11-25`);
-  await other.locator('section.item').waitFor();
-  await other.getByRole('button', { name: 'call', exact: true }).click();
-  await other.locator('.verdict').waitFor();
-  await go('#/servers/odd');
-  const connections = page.getByRole('region', { name: 'connections' });
-  await connections.getByText('scribbled on stderr').first().waitFor();
-  await button('restart idle connections').click();
-  await agree('restart idle connections');
-  await see(/^[1-9]\d* closed$/);
-  await other.getByRole('button', { name: 'call', exact: true }).click();
-  await other.locator('.verdict', { hasText: 'ok' }).waitFor();
-  await connections.getByText('scribbled on stderr').first().waitFor();
-  await other.close();
-});
-
-await step('a server is drained, and takes calls again', async () => {
-  await go('#/servers/odd');
-  await button('drain').click();
-  await agree('drain');
-  await button('resume').waitFor();
-  await page.locator('.summary', { hasText: 'draining' }).waitFor();
-  await page.locator('dl.facts', { hasText: /drained\s*since/ }).waitFor();
-  await go('#/overview');
-  await page.getByRole('region', { name: 'Servers' }).getByRole('row', { name: /odd/ }).getByText('Drained').waitFor();
-  meant.push(/status of 503/);
-  await go('#/try/odd/tools/scribble?revision=2025-11-25');
-  await page.getByRole('alert').getByText(/an operator has drained it/).waitFor();
-  await go('#/servers/odd');
-  await button('resume').click();
-  await button('drain').waitFor();
-  await item('odd', 'tools', 'scribble', '2025-11-25');
-  await button('call').click();
-  await verdict('ok');
 });
 
 await step('the bridge is drained, and resumed', async () => {
@@ -399,177 +295,79 @@ await step('the bridge is drained, and resumed', async () => {
 
 await step('a tool that runs as a task', async () => {
   await item('odd', 'tools', 'slow', '2025-11-25');
-  assert.ok(await page.getByLabel('as a task').isChecked());
+  assert.ok(await page.getByLabel('As a task').isChecked());
   await field('n').fill('3');
-  await button('call').click();
-  await page.getByText(/task task-\d+: working digging/).waitFor();
-  await verdict(/ok.*task task-/, 'slowly 3');
+  await button('Call').click();
+  await page.getByText(/Task task-\d+: working digging/).waitFor();
+  await verdict(/OK.*task task-/, 'slowly 3');
   await field('n').fill('0');
-  await button('call').click();
-  await page.getByText(/task task-\d+: working digging/).waitFor();
-  await button('cancel').click();
-  await verdict('failed', 'cancelled');
-  await button(/raw messages/).click();
-  await see('→ server tasks/cancel');
+  await button('Call').click();
+  await page.getByText(/Task task-\d+: working digging/).waitFor();
+  await button('Cancel').click();
+  await verdict('Failed', 'Cancelled');
+  await page.locator('.history li', { hasText: 'tasks/cancel' }).waitFor();
 });
 
 await step('a call is saved in the browser, and found again', async () => {
   await item('odd', 'tools', 'erase', '2025-11-25');
   await field('path').fill('saved.txt');
-  await button('save…').click();
-  await page.getByLabel('name', { exact: true }).fill('erase <b>it</b>');
+  await button('Save…').click();
+  await page.getByLabel('Name', { exact: true }).fill('erase <b>it</b>');
   await page.keyboard.press('Enter');
-  await page.getByText('1 saved calls').click();
+  await page.locator('summary', { hasText: /^Saved calls 1/ }).click();
   await go('#/try/odd');
   await page.reload();
-  await page.getByText('1 saved calls').click();
+  await page.locator('summary', { hasText: /^Saved calls 1/ }).click();
   await page.getByRole('link', { name: 'erase <b>it</b>' }).click();
   await page.locator('section.item', { hasText: 'erase' }).waitFor();
   assert.equal(await field('path').inputValue(), 'saved.txt');
-  await page.getByText('the same in a terminal').click();
+  await page.getByText('As a command').click();
   await see(/mcp-bridge call '.*\/odd\/mcp' 'erase' --json '\{"path":"saved.txt"\}'/);
-  const [file] = await Promise.all([page.waitForEvent('download'), button('export').click()]);
+  await page.locator('summary', { hasText: /^Saved calls 1/ }).click();
+  const [file] = await Promise.all([page.waitForEvent('download'), page.locator('nav').getByRole('button', { name: 'Export' }).click()]);
   const saves = await file.path();
   assert.deepEqual(JSON.parse(fs.readFileSync(saves, 'utf8')).calls, [{ name: 'erase <b>it</b>', server: 'odd', tool: 'erase', revision: '2025-11-25', arguments: { path: 'saved.txt' } }]);
-  await button('remove erase <b>it</b>').click();
-  await page.getByText('0 saved calls').waitFor();
-  await page.getByLabel('import', { exact: true }).setInputFiles({ name: 'calls.json', mimeType: 'application/json', buffer: fs.readFileSync(saves) });
-  await see('1 calls of calls.json are saved.');
-  await page.getByText('1 saved calls').waitFor();
-  await button('remove erase <b>it</b>').click();
-  await page.getByText('0 saved calls').waitFor();
+  await button('Remove erase <b>it</b>').click();
+  await page.locator('summary', { hasText: /^Saved calls 0/ }).waitFor();
+  await page.getByLabel('Import', { exact: true }).setInputFiles({ name: 'calls.json', mimeType: 'application/json', buffer: fs.readFileSync(saves) });
+  await see('Imported 1 call of calls.json.');
+  await page.locator('summary', { hasText: /^Saved calls 1/ }).waitFor();
+  await button('Remove erase <b>it</b>').click();
+  await page.locator('summary', { hasText: /^Saved calls 0/ }).waitFor();
 });
 
 await step('headers and _meta of the user, and the same by curl', async () => {
   for (const [revision, id] of [['2026-07-28', 'modern'], ['2025-11-25', 'legacy']]) {
     await item(id, 'tools', 'text', revision);
-    const headers = page.getByLabel('headers, one in a line');
-    if (!(await headers.isVisible())) await page.getByText('headers of your own').click();
+    const headers = page.getByLabel('Custom headers, one per line');
+    if (!(await headers.isVisible())) await page.getByText('Client options').click();
     await headers.fill('Cookie: a=b');
     await headers.blur();
     await see('▲ The page or the browser sets Cookie: leave it out.');
     await page.locator('section.item').evaluate((e) => { e.dataset.former = 'yes'; });
     await headers.fill(`X-Mine: it's ${id}`);
     await headers.blur();
-    await see('1 headers of your own');
+    await see('1 custom header');
     await page.locator('section.item:not([data-former])').waitFor(); // it is another client
     await field('message').fill(`it's "${id}" $HOME`);
     await page.getByText('_meta', { exact: true }).click();
     await page.getByLabel('_meta, as JSON').fill('{"example.com/own": ');
     await see('▲ This is no JSON yet.');
-    assert.ok(await button('call').isDisabled());
+    assert.ok(await button('Call').isDisabled());
     await page.getByLabel('_meta, as JSON').fill('{"example.com/own": "mine"}');
     const sent = page.waitForRequest((r) => r.method() === 'POST' && /tools\/call/.test(r.postData() ?? ''));
-    await button('call').click();
-    await verdict('ok', `it's "${id}" $HOME`);
+    await button('Call').click();
+    await verdict('OK', `it's "${id}" $HOME`);
     const request = await sent;
     assert.equal((await request.allHeaders())['x-mine'], `it's ${id}`);
     assert.equal(JSON.parse(request.postData() ?? '').params._meta['example.com/own'], 'mine');
-    await page.getByText('the same in a terminal').click();
+    await page.getByText('As a command').click();
     const command = await page.locator('pre.curl').textContent();
     assert.match(command ?? '', /-H 'X-Mine: it'\\''s/);
     const said = execFileSync('sh', ['-c', command ?? ''], { encoding: 'utf8', timeout: patience });
     assert.match(said, /"result"/);
     assert.ok(said.includes(JSON.stringify(`it's "${id}" $HOME`).slice(1, -1)), said);
   }
-});
-
-await step('traffic', async () => {
-  await go('#/traffic?filter=server:odd');
-  await heading('Traffic');
-  await page.locator('.side .state', { hasText: 'Live' }).waitFor();
-  const other = await open(context);
-  await other.goto(`${o.base}/ui/#/try/odd/tools/markup?revision=2025-11-25`);
-  await other.locator('section.item').waitFor();
-  await other.getByRole('button', { name: 'call', exact: true }).click();
-  await other.locator('.verdict').waitFor();
-  const rows = page.locator('.row.traffic');
-  await rows.filter({ hasText: /→ client \w+\s*tools\/call markup/ }).waitFor();
-  await rows.filter({ hasText: /→ odd\s*tools\/call markup/ }).waitFor();
-  await rows.filter({ hasText: /← odd\s*result of tools\/call markup/ }).waitFor();
-  await rows.filter({ hasText: /← client \w+\s*result of tools\/call markup/ }).waitFor();
-  await rows.filter({ hasText: /← odd\s*result of tools\/call markup/ }).getByRole('button').click();
-  const card = page.getByRole('region', { name: 'the chosen message' });
-  await card.getByText('after its request').waitFor();
-  assert.equal(await page.getByText('what they carry').count(), 0, 'payloads are not switched on here');
-  await page.getByLabel('filter').fill('server:odd -name:markup');
-  await rows.filter({ hasText: 'markup' }).first().waitFor({ state: 'detached' });
-  await page.getByLabel('filter').fill('server:odd');
-  await button('Pause').click();
-  await other.getByRole('button', { name: 'call', exact: true }).click();
-  await other.locator('.verdict').waitFor();
-  await page.locator('.side .state', { hasText: 'Paused' }).waitFor();
-  await button('Pause').click();
-  const saves = page.waitForEvent('download');
-  await button('save').click();
-  const lines = fs.readFileSync(await (await saves).path(), 'utf8').trim().split('\n').map((l) => JSON.parse(l));
-  assert.ok(lines.some((l) => l.side === 'server' && l.kind === 'result' && l.name === 'markup' && l.took_ms >= 0));
-  await button('clear').click();
-  await see(/^0 messages/);
-  await other.close();
-});
-
-await step('sessions', async () => {
-  const ids = () => page.evaluate(() => fetch('api/v1/sessions').then((r) => r.json()).then((a) => a.sessions.map((s) => s.id)));
-  await go('#/sessions');
-  await heading('Sessions');
-  const before = await ids();
-  const other = await open(context);
-  await other.goto(`${o.base}/ui/#/try/legacy/tools/text?revision=2025-11-25`);
-  await other.locator('section.item').waitFor();
-  const id = (await ids()).find((i) => !before.includes(i));
-  const row = page.getByRole('row', { name: new RegExp(id) });
-  await row.waitFor();
-  meant.push(/status of 404/);
-  await row.getByRole('button', { name: 'end' }).click();
-  await agree('end');
-  await row.waitFor({ state: 'detached' });
-  await other.getByRole('button', { name: 'call', exact: true }).click();
-  await other.locator('.verdict.bad').waitFor();
-  await other.close();
-});
-
-await step('log', async () => {
-  await go('#/log');
-  await heading('Log');
-  const other = await open(context);
-  await other.goto(`${o.base}/ui/#/try/odd/tools/scribble?revision=2025-11-25`);
-  await other.locator('section.item').waitFor();
-  await other.getByRole('button', { name: 'call', exact: true }).click();
-  await page.locator('.row', { hasText: 'scribbled on stderr' }).first().waitFor();
-  await other.close();
-  await page.getByLabel('filter').fill('server:legacy');
-  await page.locator('.row', { hasText: 'scribbled' }).waitFor({ state: 'detached' });
-  await page.getByLabel('filter').fill('');
-  await page.locator('.row', { hasText: 'scribbled' }).first().waitFor();
-});
-
-await step('configuration', async () => {
-  await go('#/config');
-  await heading('Configuration');
-  await see('Nothing: the file is as it counts.');
-  const write = (/** @type {string} */ text) => { // at once: the page may look meanwhile
-    fs.writeFileSync(`${o.file}.new`, text);
-    fs.renameSync(`${o.file}.new`, o.file);
-  };
-  const text = fs.readFileSync(o.file, 'utf8');
-  write(text.replace('session_idle: 31m', 'session_idle: 32m'));
-  const settings = page.getByRole('region', { name: 'settings' });
-  await settings.getByRole('row', { name: /^session_idle 31m0s line 1$/ }).waitFor();
-  await settings.getByRole('row', { name: /^drain 10s default$/ }).waitFor();
-  await button('look again').click();
-  await page.getByRole('region', { name: 'changes' }).getByRole('row', { name: /session_idle/ }).waitFor();
-  await button('reload now').click();
-  await see(/^reloaded, with 1 change$/);
-  await settings.getByRole('row', { name: /^session_idle 32m0s line 1$/ }).waitFor();
-  await page.getByLabel('settings of').selectOption('odd');
-  await settings.getByRole('row', { name: /^stdio\.args 1 entry line \d+$/ }).waitFor();
-  await settings.getByRole('row', { name: /^breaker\.failures 5 default$/ }).waitFor();
-  write(`${text}\nnonsense: true\n`);
-  meant.push(/status of 422/);
-  await button('look again').click();
-  await page.getByRole('alert').getByText(/nonsense/).waitFor();
-  write(text.replace('session_idle: 31m', 'session_idle: 32m'));
 });
 
 await step('by keyboard alone', async () => {
@@ -597,9 +395,9 @@ await step('by keyboard alone', async () => {
   await page.keyboard.type('by-hand.txt');
   await page.keyboard.press('Control+Enter');
   await page.getByRole('dialog').waitFor();
-  await until('Tab', /^call it/);
+  await until('Tab', /^Call it/);
   await page.keyboard.press('Enter');
-  await verdict('ok', 'erased by-hand.txt');
+  await verdict('OK', 'erased by-hand.txt');
   assert.match(await page.evaluate(() => document.activeElement?.tagName ?? ''), /TEXTAREA|INPUT/, 'the focus is back in the field');
 });
 
@@ -608,7 +406,7 @@ await step('each page without serious findings of axe, light and dark, and from 
   const found = [];
   await page.goto(`${o.base}/ui/`);
   for (const [name, hash, ready] of [
-    ['overview', '#/overview', 'h1'], ['server', '#/servers/legacy', 'dl.facts'], ['calls', '#/calls', '.row'], ['sessions', '#/sessions', '.summary'], ['try', '#/try/odd/tools/shapes?revision=2025-11-25', 'section.item'], ['traffic', '#/traffic', '.window'], ['log', '#/log', '.window'], ['config', '#/config', 'h1'],
+    ['overview', '#/overview', 'h1'], ['server', '#/servers/legacy', 'dl.facts'], ['calls', '#/calls', '.long tbody tr'], ['sessions', '#/sessions', '.summary'], ['try', '#/try/odd/tools/shapes?revision=2025-11-25', 'section.item'], ['traffic', '#/traffic', '.empty'], ['log', '#/log', '.log li'], ['config', '#/config', 'h1'],
   ]) {
     await page.evaluate((h) => { location.hash = h; }, hash);
     await page.locator(ready).first().waitFor();
@@ -650,19 +448,19 @@ await step('signing in and out', async () => {
   await page.locator('.side .state', { hasText: 'Live' }).waitFor();
   await page.goto(`${o.locked}/ui/#/try/modern/tools/text`);
   await field('message').fill('signed in');
-  await button('call').click();
-  await verdict('ok', 'signed in');
+  await button('Call').click();
+  await verdict('OK', 'signed in');
   await page.goto(`${o.locked}/ui/#/traffic`);
-  await page.getByLabel('with what they carry').check();
+  await page.getByLabel('Show payloads').check();
   await page.locator('.side .state', { hasText: 'Live' }).waitFor();
   const other = await open(context);
   await other.goto(`${o.locked}/ui/#/try/odd/tools/markup?revision=2025-11-25`);
   await other.locator('section.item').waitFor();
-  await other.getByRole('button', { name: 'call', exact: true }).click();
+  await other.getByRole('button', { name: 'Call', exact: true }).click();
   await other.locator('.verdict').waitFor();
   await other.close();
-  await page.locator('.row.traffic', { hasText: /← odd\s*result of tools\/call markup/ }).getByRole('button').click();
-  await page.locator('section.card pre', { hasText: '<script>window.hurt=1</script>' }).waitFor();
+  await page.locator('.long tr', { hasText: /tools\/call\s+markup/ }).first().click();
+  await page.locator('.panel pre', { hasText: '<script>window.hurt=1</script>' }).first().waitFor();
   assert.equal(await page.evaluate(() => /** @type {any} */ (window).hurt), undefined);
   assert.deepEqual(await audit(), []);
   await button('Sign out').click();

@@ -139,15 +139,15 @@ const page = await open('light', 1280, 800);
 const pages = [
   ['overview', '#/overview', '.topology'],
   ['server', '#/servers/files', 'main h1'],
-  ['calls', '#/calls', '.window .row', async () => { await page.locator('.window .row').nth(5).getByRole('button').first().click(); }],
+  ['calls', '#/calls', '.long tbody tr', async () => { await page.locator('.long tbody tr').nth(5).click(); }],
   ['sessions', '#/sessions', 'tbody tr'],
   ['try', '#/try/files/tools/read_file', 'section.item', async () => {
     await page.locator('div.field').filter({ hasText: /^path/ }).locator('input, textarea').first().fill('/reports/q3.md');
     await page.locator('section.item button.act').first().click();
     await page.locator('.verdict').waitFor();
   }],
-  ['traffic', '#/traffic', '.window .row'],
-  ['log', '#/log', '.window .row'],
+  ['traffic', '#/traffic', '.long tbody tr'],
+  ['log', '#/log', '.log li'],
   ['config', '#/config', 'main table'],
 ];
 for (const [name, address, ready, act] of pages) {

@@ -156,7 +156,8 @@ func Address(server string) string {
 	return "/" + server + "/mcp"
 }
 
-// Groups returns the clients that a caller may see, the busiest first. at reports whether it may see an address.
+// Groups returns the clients of the sessions, and the clients without a session whose principal sees accepts, the busiest
+// first.
 func (c *Clients) Groups(now time.Time, sees func(principal string) bool, sessions []gateway.SessionStatus) []ClientUse {
 	of := map[ClientUse]*ClientUse{}
 	add := func(k ClientUse, sessions int, rate float64, calls uint64) {

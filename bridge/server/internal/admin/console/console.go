@@ -132,7 +132,7 @@ func build() (page, error) {
 	}
 	kept := map[string]*asset{
 		"app.js":    newAsset("text/javascript; charset=utf-8", []byte(program)),
-		"style.css": newAsset("text/css; charset=utf-8", append(read("style.css"), read("pages.css")...)),
+		"style.css": newAsset("text/css; charset=utf-8", tight(append(read("style.css"), read("pages.css")...))),
 		"icon.svg":  newAsset("image/svg+xml", read("icon.svg")),
 	}
 	shell := read("index.html")

@@ -186,7 +186,7 @@ func TestJoined(t *testing.T) {
 		files map[string]string
 		want  string // the script, or the fault
 	}{
-		{"one", map[string]string{"a.js": "// what it is\n\n/** @param {string} x */\nexport function f(x) {\n  return x; // y\n}\n"}, "const modules = {};\n{\nfunction f(x) {\nreturn x; // y\n}\nmodules['a.js'] = { f };\n}\n"},
+		{"one", map[string]string{"a.js": "// what it is\n\n/** @param {string} x */\nexport function f(x) {\n  return x; // y\n}\n"}, "const modules = {};\n{\nfunction f(x) {\nreturn x;\n}\nmodules['a.js'] = { f };\n}\n"},
 		{"each once, those it imports first", map[string]string{"a.js": "import { x as y } from './b.js';\nimport './c.js';\ny();\n", "b.js": "import './c.js';\nexport const x = 1;\n", "c.js": "export class C {}\nexport async function* g() {}\n"},
 			"const modules = {};\n{\nclass C {}\nasync function* g() {}\nmodules['c.js'] = { C, g };\n}\n{\nconst x = 1;\nmodules['b.js'] = { x };\n}\n{\nconst { x: y } = modules['b.js'];\ny();\nmodules['a.js'] = {  };\n}\n"},
 		{"a circle", map[string]string{"a.js": "import './b.js';\n", "b.js": "import './a.js';\n"}, "a.js imports itself through other modules"},

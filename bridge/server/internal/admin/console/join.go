@@ -7,15 +7,27 @@ import (
 )
 
 var (
-	// The comments of modules: JSDoc, and whole lines.
+	// The comments of modules: JSDoc, whole lines, and ends of lines.
 	described = regexp.MustCompile(`(?s)/\*\*.*?\*/ ?`)
 	explained = regexp.MustCompile(`(?m)^\s*//.*\n`)
+	noted     = regexp.MustCompile(`(?m)([;{},)]) // .*$`)
 	indented  = regexp.MustCompile(`(?m)^\s+`)
 	imported  = regexp.MustCompile(`(?m)^import (?:(\{[^}]*\}) from )?'\./([\w-]+\.js)';\n`)
 	exported  = regexp.MustCompile(`(?m)^export ((?:async )?(?:function\*?|class|const) (\w+))`)
 	// Imports and exports of other forms, which joined does not support.
 	unknown = regexp.MustCompile(`(?m)^(?:import|export)\b.*|\bimport[.(].*`)
 )
+
+// Comments of styles, and blanks beside their signs.
+var (
+	remarked = regexp.MustCompile(`(?s)/\*.*?\*/`)
+	spaced   = regexp.MustCompile(`\s*([{};])\s*`)
+)
+
+// tight returns styles without comments, and without the blanks that mean nothing.
+func tight(styles []byte) []byte {
+	return spaced.ReplaceAll(remarked.ReplaceAll(styles, nil), []byte("$1"))
+}
 
 // joined returns one script of a module and all its imports. Each module is a block, with its own
 // names. So the page needs one request instead of twenty, and a third of the bytes. Comments and
@@ -39,7 +51,8 @@ func joined(name string, read func(name string) (string, error)) (string, error)
 		if err != nil {
 			return err
 		}
-		text = indented.ReplaceAllString(explained.ReplaceAllString(described.ReplaceAllString(text, ""), ""), "")
+		text = explained.ReplaceAllString(described.ReplaceAllString(text, ""), "")
+		text = indented.ReplaceAllString(noted.ReplaceAllString(text, "$1"), "")
 		for _, m := range imported.FindAllStringSubmatch(text, -1) {
 			if err := add(m[2]); err != nil {
 				return err

@@ -30,27 +30,27 @@ async function fill(server, p, signal) {
   let value = {};
   for (const [name, s] of Object.entries(schema.properties ?? {})) if (s && typeof s === 'object' && 'default' in s) value[name] = s.default;
   let strict = false;
-  const given = await dialog(`${server} asks`, (close, again) => html`
+  const given = await dialog(`Request from ${server}`, (close, again) => html`
     <p class="message">${p.message}</p>
     <schema-form .schema=${schema} .value=${value} .strict=${strict} @changed=${(/** @type {any} */ e) => { value = e.detail; again(); }}></schema-form>
     <div class="actions">
-      <button type="button" @click=${() => close({ action: 'decline' })}>decline</button><button type="button" @click=${() => close({ action: 'cancel' })}>cancel</button>
+      <button type="button" @click=${() => close({ action: 'decline' })}>Decline</button><button type="button" @click=${() => close({ action: 'cancel' })}>Cancel</button>
       <button type="button" class="act" @click=${() => {
         if (problems(fieldOf(schema), value).length) { strict = true; again(); } else close({ action: 'accept', content: value });
-      }}>answer</button>
+      }}>Submit</button>
     </div>`, signal);
   return given ?? { action: 'cancel' };
 }
 
 /** @param {string} server @param {any} p @param {AbortSignal} signal */
 async function agree(server, p, signal) {
-  const given = await dialog(`${server} asks you to open an address`, (close) => html`
+  const given = await dialog(`Request from ${server}: open an address`, (close) => html`
     <p class="message">${p.message}</p>
     <p class="address">${address(String(p.url))}</p>
     <p class="quiet">Nothing is opened unless you open it. Look at the address first: what you type there goes to whoever has it.</p>
-    <div class="actions">${copy('copy the address', String(p.url))}
-      <button type="button" @click=${() => close({ action: 'decline' })}>decline</button><button type="button" @click=${() => close({ action: 'cancel' })}>cancel</button>
-      <button type="button" class="act" @click=${() => close({ action: 'accept' })}>I agree</button>
+    <div class="actions">${copy('Copy address', String(p.url))}
+      <button type="button" @click=${() => close({ action: 'decline' })}>Decline</button><button type="button" @click=${() => close({ action: 'cancel' })}>Cancel</button>
+      <button type="button" class="act" @click=${() => close({ action: 'accept' })}>Agree</button>
     </div>`, signal);
   return given ?? { action: 'cancel' };
 }
@@ -62,12 +62,12 @@ const said = (m) => html`<h3>${m.role}</h3>${[m.content].flat().map((c) => (type
 async function write(server, p, signal) {
   let text = '';
   let model = 'by hand';
-  const given = await dialog(`${server} asks for a completion`, (close) => html`
-    ${p.systemPrompt ? html`<h3>system prompt</h3><long-text .text=${String(p.systemPrompt)}></long-text>` : ''}
+  const given = await dialog(`Request from ${server}: write a completion`, (close) => html`
+    ${p.systemPrompt ? html`<h3>System prompt</h3><long-text .text=${String(p.systemPrompt)}></long-text>` : ''}
     ${[p.messages ?? []].flat().map(said)}
-    <p class="quiet">at most ${p.maxTokens ?? '–'} tokens${p.tools?.length ? `; it offers ${count(p.tools.length, 'tool')}` : ''}</p>
-    <div class="field"><label for="sampled">your answer, as the model</label><textarea id="sampled" rows="4" autofocus @input=${(/** @type {any} */ e) => { text = e.target.value; }}></textarea></div>
-    <div class="field"><label for="model">model</label><input id="model" .value=${model} @input=${(/** @type {any} */ e) => { model = e.target.value; }} /></div>
-    <div class="actions"><button type="button" @click=${() => close(undefined)}>refuse</button><button type="button" class="act" @click=${() => close(true)}>answer</button></div>`, signal);
+    <p class="quiet">At most ${p.maxTokens ?? '–'} tokens${p.tools?.length ? `; it offers ${count(p.tools.length, 'tool')}` : ''}</p>
+    <div class="field"><label for="sampled">Your answer, as the model</label><textarea id="sampled" rows="4" autofocus @input=${(/** @type {any} */ e) => { text = e.target.value; }}></textarea></div>
+    <div class="field"><label for="model">Model</label><input id="model" .value=${model} @input=${(/** @type {any} */ e) => { model = e.target.value; }} /></div>
+    <div class="actions"><button type="button" @click=${() => close(undefined)}>Decline</button><button type="button" class="act" @click=${() => close(true)}>Submit</button></div>`, signal);
   return given ? { role: 'assistant', content: { type: 'text', text }, model, stopReason: 'endTurn' } : null;
 }

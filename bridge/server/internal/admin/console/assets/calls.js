@@ -1,22 +1,42 @@
-// Calls: those under way and those that have ended, each a bar of time with what it waited for.
+// Calls: those that are active and those that have ended, as a table. A panel at the right has the chosen one.
 import { get, part } from './api.js';
+import { connect } from './connect.js';
 import { html } from './dom.js';
+import { exchanges, spread, trail } from './exchanges.js';
 import { passes, terms } from './filter.js';
-import { Page } from './page.js';
-import { badge, command, copy, fault, table, time } from './parts.js';
-import { bytes, duration, notWhole } from './text.js';
+import { clientOf, fact, outcome, outcomeText } from './names.js';
+import { Page, to } from './page.js';
+import { command, copy, fault, table, time } from './parts.js';
+import { replay } from './saved.js';
+import { bytes, clock, count, duration, notWhole } from './text.js';
+import './row-table.js';
 
-/** @param {any} c what the filter knows of a call */
-const fields = (c) => ({ server: c.server, method: c.method, name: c.name, principal: c.principal, session: c.session, status: c.outcome ?? 'running', error: c.error, code: c.code, duration: c.took_ms ?? Date.now() - Date.parse(c.began), size: c.bytes_out, revision: c.revision });
+/** @type {[string, string][]} */
+const heads = [['Time', 'at'], ['Client', 'client'], ['Server', 'server'], ['Tool', 'tool'], ['Duration', 'took'], ['Outcome', 'outcome']];
+
+/** How long a call takes, or has taken until now. @param {any} c */
+const took = (c) => c.took_ms ?? Math.max(0, Date.now() - Date.parse(c.began));
 
 class Calls extends Page {
-  get topics() { return ['servers', 'calls']; }
+  /** Whether messages are recorded, for the panel. */
+  #records = false;
+  get topics() { return ['servers', 'calls', 'sessions', ...(this.#records ? ['traffic'] : [])]; }
   /** @type {any} */
   #detail = undefined;
   /** @type {any} */
   #error = undefined;
   /** Which call is read, or was. */
   #reading = '';
+
+  disconnectedCallback() {
+    super.disconnectedCallback();
+    this.store.state.messages = [];
+  }
+
+  /** @param {any} c what the filter knows of a call */
+  #fields(c) {
+    return { server: c.server, method: c.method, name: c.name, client: clientOf(this.store.state, c), principal: c.principal, session: c.session, status: `${c.outcome ?? 'running'} ${outcomeText(c.outcome)}`, error: c.error, code: c.code, duration: took(c), size: c.bytes_out, revision: c.revision };
+  }
 
   /** @param {string} id */
   async #read(id) {
@@ -30,81 +50,99 @@ class Calls extends Page {
   }
 
   /** @param {string} id */
-  #open(id) {
-    this.ask('call', this.route.query.get('call') === id ? '' : id);
-  }
+  #open(id) { this.ask('call', this.route.query.get('call') === id ? '' : id); }
 
   view() {
+    const { store } = this;
     const wanted = terms(this.route.query.get('filter') ?? '');
-    const all = [...this.store.state.calls.values()].filter((c) => passes(wanted, fields(c)));
-    const running = all.filter((c) => !c.outcome).reverse();
-    const rows = [...running, ...all.filter((c) => c.outcome).reverse()];
-    const head = this.store.state.callsHead ?? {};
-    const longest = Math.max(1, ...rows.slice(0, 200).map((c) => fields(c).duration));
+    const all = [...store.state.calls.values()].filter((c) => passes(wanted, this.#fields(c)));
+    const active = all.filter((c) => !c.outcome).reverse();
+    const rows = [...active, ...all.filter((c) => c.outcome).reverse()];
+    const head = store.state.callsHead ?? {};
     const shown = this.route.query.get('call') ?? '';
-    if (shown !== this.#reading) {
-      [this.#reading, this.#detail, this.#error] = [shown, undefined, undefined];
+    const state = store.state.calls.get(shown)?.outcome ?? '';
+    if (`${shown} ${state}` !== this.#reading) { // its result comes when it ends
+      if (!this.#reading.startsWith(`${shown} `)) [this.#detail, this.#error] = [undefined, undefined];
+      this.#reading = `${shown} ${state}`;
       if (shown) this.#read(shown);
     }
-    const dropped = this.store.state.dropped;
+    const dropped = store.state.dropped;
     return html`<h1>Calls</h1>
-      ${this.filterLine('server:files status:error duration:>500ms')}
-      <p class="summary" role="status">${running.length} in flight, ${rows.length - running.length} ended${head.since ? html`<span>, watched since ${time(head.since)}</span>` : ''}${head.before ? `, ${head.before} from before` : ''}${dropped ? `, ${dropped} events dropped` : ''}</p>
-      ${shown ? this.#one(shown) : ''}
-      <row-window .name=${'calls'} .rows=${rows} .show=${(/** @type {any} */ c) => this.#row(c, longest, shown)}></row-window>`;
+      ${this.filterLine('server:files status:error duration:>500ms', store.me?.look ? html`<label><input type="checkbox" .checked=${this.#records} @change=${(/** @type {any} */ e) => { this.#records = e.target.checked; this.store.watch(this.topics, this.#records && store.me?.payloads ? '&payloads=true' : ''); this.update(); }} /> Record messages</label>` : '')}
+      <p class="summary" role="status">${active.length} active · ${rows.length - active.length} finished${head.since ? ` since ${clock(head.since)}` : ''}${head.before ? ` · ${head.before} active from before` : ''}${dropped ? ` · ${count(dropped, 'event')} dropped` : ''}</p>
+      <div class=${shown ? 'master open' : 'master'} @keydown=${(/** @type {KeyboardEvent} */ e) => { if (e.key === 'Escape' && shown) this.#open(shown); }}>
+        ${rows.length ? html`<row-table class="calls" .name=${'calls'} .heads=${heads} .rows=${rows} .same=${(/** @type {any} */ c) => c.id} .show=${(/** @type {any} */ c) => this.#row(c, shown)}></row-table>` : html`<div class="empty"><h2>${wanted.length ? 'No call matches the filter' : 'No calls yet'}</h2><p>${wanted.length ? 'Change or clear it.' : 'Calls appear here as clients make them.'}</p>${wanted.length ? html`<button type="button" @click=${() => this.ask('filter', '')}>Clear filter</button>` : html`<a class="button" href=${to('try')}>Call a tool in Try</a>`}</div>`}
+        ${rows.length || wanted.length ? '' : connect(store)}
+        ${shown ? html`<aside class="panel" aria-label="the chosen call">${this.#one(shown)}</aside>` : ''}
+      </div>`;
   }
 
-  /** @param {any} c @param {number} longest @param {string} shown */
-  #row(c, longest, shown) {
-    return html`<div key=${c.id} class=${c.id === shown ? 'row call chosen' : 'row call'}>
-      ${bar(c, longest)}
-      <button type="button" class="link" aria-expanded=${String(c.id === shown)} @click=${() => this.#open(c.id)}>${c.server ?? '–'} <b>${c.name ?? c.method}</b></button>
-      <span class="quiet">${c.principal ?? ''} ${c.session ?? ''}</span>
-      <span class="n">${duration(fields(c).duration)}</span> ${badge(c.outcome ?? 'running')}</div>`;
+  /** @param {any} c @param {string} shown */
+  #row(c, shown) {
+    return html`<tr key=${c.id} class=${c.id === shown ? 'chosen' : ''} @click=${() => this.#open(c.id)}>
+      <td class="at">${time(c.began)}</td><td class="client">${clientOf(this.store.state, c)}</td><td class="server">${c.server ?? '–'}</td>
+      <td class="tool"><button type="button" class="link" aria-expanded=${String(c.id === shown)} title=${c.name ?? c.method}>${c.name ?? c.method}</button></td>
+      <td class="took">${bar(c)}<span class="n">${duration(took(c))}</span></td><td class="outcome">${outcome(c.outcome)}</td></tr>`;
   }
 
   /** @param {string} id */
   #one(id) {
     const c = { ...this.#detail, ...this.store.state.calls.get(id) };
-    if (!c.id) return this.#error ? fault(this.#error) : html`<p>reading…</p>`;
+    const close = html`<button type="button" class="small close" @click=${() => this.#open(id)}>Close</button>`;
+    if (!c.id) return [close, this.#error ? fault(this.#error) : html`<p>Loading…</p>`];
     const why = notWhole(this.#detail);
     const args = why ? undefined : this.#detail?.arguments;
+    const tool = c.method === 'tools/call' && c.server;
+    const messages = this.#related(c);
     /** @param {string} title @param {string|undefined} text */
-    const payload = (title, text) => (text ? html`<h3>${title}</h3><long-text .text=${text}></long-text>` : '');
-    return html`<section class="card" aria-label="the chosen call">
-      <h2>${c.method} ${c.name ?? ''}</h2>
-      <p>${badge(c.outcome ?? 'running')} ${c.error ?? ''} ${c.code ? `(${c.code})` : ''}</p>
-      <p>${c.principal ? `by ${c.principal}, ` : ''}${c.session ? `session ${c.session}, ` : ''}client ${c.revision ?? '–'} → server ${c.server ?? '–'} ${c.speaks ?? ''}${c.revision && c.speaks && (c.revision >= '2026') !== (c.speaks >= '2026') ? ': translated' : ''}; ${bytes(c.bytes_in)} in, ${bytes(c.bytes_out)} out</p>
-      ${table('what happened', ['at', 'what', ''], [html`<tr><td>${time(c.began)}</td><td>arrives</td><td></td></tr>`, ...(c.marks ?? []).map((/** @type {any} */ m) => html`<tr><td class="n">+${duration(m.at_ms)}</td><td>${m.what}</td><td>${m.text ?? ''}</td></tr>`), c.outcome ? html`<tr><td class="n">+${duration(c.took_ms)}</td><td>ends</td><td>${c.outcome}</td></tr>` : ''])}
-      ${payload('arguments', this.#detail?.arguments)}${why ? html`<p class="quiet">${why}</p>` : ''}${payload('result', this.#detail?.result)}
+    const payload = (title, text) => (text ? html`<h3>${title}</h3><long-text .text=${spread(text)}></long-text>` : '');
+    return html`${close}<h2>${c.name ?? c.method}</h2>
+      <p>${outcome(c.outcome)} <span class="quiet">after ${duration(took(c))}</span></p>
+      ${c.error ? html`<p class="bad">${c.error}${c.code ? ` (${c.code})` : ''}</p>` : ''}
       <div class="actions">
-        ${!c.outcome && this.store.has('calls/{}/cancel') ? html`<act-button .label=${'cancel'} .path=${`calls/${part(id)}/cancel`}></act-button>` : ''}
-        ${c.method === 'tools/call' && c.server ? html`<a class="button" href=${openInTry(c, args)}>open in Try</a>` : ''}
-        ${args ? copy('copy the arguments', args) : ''}${args && c.method === 'tools/call' && c.server ? copy('copy as a command', command(c.server, c.name, args)) : ''}
-        <button type="button" @click=${() => this.#open(id)}>close</button>
-      </div></section>`;
+        ${tool ? html`<a class="button act" href=${openInTry(c, args)} title=${args ? 'Opens it in Try and calls it again' : why || 'The arguments are not known here: fill them in'} @click=${() => { if (args) replay(openInTry(c, args)); }}>${args ? 'Replay' : 'Open in Try'}</a>` : ''}
+        ${tool && args ? html`<a class="button" href=${openInTry(c, args)}>Open in Try</a>` : ''}
+        ${tool && args ? copy('Copy as command', command(c.server, c.name, args)) : ''}
+      </div>
+      ${!c.outcome && this.store.has('calls/{}/cancel') ? html`<act-bar .actions=${[{ text: 'Cancel call', path: `calls/${part(id)}/cancel`, tone: 'danger' }]}></act-bar>` : ''}
+      <dl class="facts">
+        ${fact('Client', clientOf(this.store.state, c))}${fact('Server', c.server && html`<a href=${to('servers', c.server)}>${c.server}</a>`)}${fact('Method', c.method)}${fact('Session', c.session && html`<a href=${`${to('sessions')}?filter=session:${part(c.session)}`}>${c.session}</a>`)}${fact('Principal', c.principal)}
+        ${fact('Protocol', c.revision && c.speaks && c.revision !== c.speaks ? `${c.revision} → ${c.speaks}, translated` : c.revision)}${fact('Received', bytes(c.bytes_in))}${fact('Sent', c.outcome && bytes(c.bytes_out))}
+      </dl>
+      ${table('What happened', ['At', 'What', ''], [html`<tr><td>${time(c.began)}</td><td>Received</td><td></td></tr>`, ...(c.marks ?? []).map((/** @type {any} */ m) => html`<tr><td class="n">+${duration(m.at_ms)}</td><td>${{ place: 'Started', progress: 'Progress', asked: 'Server asked', answered: 'Client answered' }[/** @type {string} */ (m.what)] ?? m.what}</td><td>${m.text ?? ''}</td></tr>`), c.outcome ? html`<tr><td class="n">+${duration(c.took_ms)}</td><td>Finished</td><td>${outcomeText(c.outcome)}</td></tr>` : ''])}
+      ${messages ? html`<h3>Messages</h3>${trail(this.store.state, messages)}` : ''}
+      ${payload('Arguments', this.#detail?.arguments)}${why ? html`<p class="quiet">${why}</p>` : ''}${payload('Result', this.#detail?.result)}
+      ${!this.#detail?.arguments && !messages && this.store.me?.act && !this.store.me?.payloads ? html`<p class="quiet">Arguments and results are not recorded. Set <code>console: payloads</code> in bridge.yaml to see them here.</p>` : ''}`;
+  }
+
+  /** The messages of a call, of both sides. @param {any} c */
+  #related(c) {
+    const began = Date.parse(c.began);
+    const apart = (/** @type {any} */ e) => Math.abs(Date.parse(e.asked.at) - began);
+    return exchanges(this.store.state.messages).filter((e) => e.asked.side === 'client' && e.asked.method === c.method && e.asked.name === c.name && (e.asked.session ?? '') === (c.session ?? '') && apart(e) < 100).sort((a, b) => apart(a) - apart(b))[0];
   }
 }
 
 /** @param {any} c @param {string|undefined} args */
-function openInTry(c, args) {
-  return `#/try/${part(c.server)}/tools/${part(c.name)}${args ? `?arguments=${part(args)}` : ''}`;
-}
+const openInTry = (c, args) => `${to('try', c.server, 'tools', c.name)}${args ? `?arguments=${part(args)}` : ''}`;
 
-/** The time of a call: until it had its place, at the server, waiting for its user. @param {any} c @param {number} longest */
-function bar(c, longest) {
-  const took = fields(c).duration;
+/** Where a time stands on the scale, from 0.1 ms to 100 s, in percent. @param {number} ms */
+export const place = (ms) => Math.min(100, Math.max(0, (Math.log10(Math.max(ms, 0.1)) + 1) * (100 / 6)));
+
+/** The time of a call on a logarithmic scale: until it started, at the server, waiting for its user. @param {any} c */
+function bar(c) {
+  const end = took(c);
   /** @type {any[]} */
   const parts = [];
   let from = 0;
   let kind = c.marks?.some((/** @type {any} */ m) => m.what === 'place') ? 'waits' : 'works';
-  for (const m of [...(c.marks ?? []), { at_ms: took }]) {
+  for (const m of [...(c.marks ?? []), { at_ms: end }]) {
     const next = m.what === 'asked' ? 'asks' : m.what === 'place' || m.what === 'answered' ? 'works' : kind;
     if (next === kind && m.what) continue;
-    parts.push(html`<rect class=${kind} x=${(from / longest) * 100} width=${Math.max(0.5, ((m.at_ms - from) / longest) * 100)} y="2" height="8" />`);
+    parts.push(html`<rect class=${c.outcome && c.outcome !== 'ok' && kind === 'works' ? 'fails' : kind} x=${from ? place(from) : 0} width=${Math.max(1, place(m.at_ms) - (from ? place(from) : 0))} y="3" height="6" />`);
     [from, kind] = [m.at_ms, next];
   }
-  return html`<svg class="bar" viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true">${parts}</svg>`;
+  return html`<svg class="bar" viewBox="0 0 100 12" preserveAspectRatio="none" aria-hidden="true">${[1, 2, 3, 4, 5].map((n) => html`<line x1=${n * (100 / 6)} x2=${n * (100 / 6)} y1="0" y2="12" />`)}${parts}</svg>`;
 }
 
 customElements.define('page-calls', Calls);

@@ -1,4 +1,4 @@
-// The configuration: the file as it counts, what a reload would change, and the reload.
+// The configuration: what a reload would change, the settings in effect with their source, and the file.
 import { get, part, post } from './api.js';
 import { html } from './dom.js';
 import { Page } from './page.js';
@@ -19,6 +19,9 @@ class Configuration extends Page {
   #of = '';
   /** @type {any[]|undefined} */
   #values = undefined;
+  /** Which of them are shown. */
+  #words = '';
+  #changed = false;
   #said = '';
   #busy = false;
 
@@ -56,7 +59,7 @@ class Configuration extends Page {
       this.#said = '';
       if (dry) this.#plan = answer;
       else {
-        this.#said = answer.changes?.length ? `reloaded, with ${count(answer.changes.length, 'change')}` : 'reloaded: nothing has changed';
+        this.#said = answer.changes?.length ? `Reloaded with ${count(answer.changes.length, 'change')}` : 'Reloaded: nothing changed';
         this.#plan = { changes: [] };
         this.#file = await get('config').catch(() => this.#file);
         this.#show();
@@ -74,25 +77,34 @@ class Configuration extends Page {
     const now = this.store.state.status?.config;
     const waits = now?.pending_restart ?? f?.pending_restart ?? [];
     return html`<h1>Configuration</h1>
-      ${f ? html`<p>${f.file} · loaded ${time(now?.loaded_at ?? f.loaded_at)} · hash <code>${now?.hash ?? f.hash}</code></p>` : fault(this.#unread)}
+      ${f ? html`<p class="quiet">${f.file} · loaded ${time(now?.loaded_at ?? f.loaded_at)} · hash <code>${now?.hash ?? f.hash}</code></p>` : this.#unread ? fault(this.#unread) : html`<p role="status">Loading…</p>`}
       ${now?.last_error ? html`<div class="fault"><p>The last reload failed: ${now.last_error}</p></div>` : ''}
-      ${waits.length ? html`<p>▲ waits for a restart: ${waits.join(', ')}</p>` : ''}
-      ${this.store.can('reload') ? html`<h2>What a reload would change</h2>
+      ${waits.length ? html`<p class="busy">▲ Waits for a restart: ${waits.join(', ')}</p>` : ''}
+      ${this.store.can('reload') ? html`<h2>Pending changes</h2>
         ${fault(this.#error)}
-        ${(p?.warnings ?? []).map((/** @type {any} */ w) => html`<p>warning: ${typeof w === 'string' ? w : w.message ?? stringify(w)}</p>`)}
-        ${p?.changes?.length ? table('changes', ['when', 'what', 'from', 'to'], p.changes.map((/** @type {any} */ c) => html`<tr><td>${c.effect}</td><td>${c.path}</td><td>${shown(c.from)}</td><td>${shown(c.to)}</td></tr>`)) : html`<p>${this.#busy ? 'looking…' : this.#error ? 'The file has faults: a reload changes nothing.' : 'Nothing: the file is as it counts.'}</p>`}
-        <div class="actions"><button type="button" disabled=${this.#busy} @click=${() => this.#reload(true)}>look again</button><button type="button" class="act" disabled=${this.#busy} @click=${() => this.#reload(false)}>reload now</button><span class="said" role="status">${this.#said}</span></div>` : ''}
-      ${f ? html`<h2>What counts</h2>
-        <div class="line"><label for="of">settings of</label><select id="of" .value=${this.#of} @change=${(/** @type {any} */ e) => { this.#of = e.target.value; this.#show(); }}><option value="">the file</option>${(this.store.state.status?.servers ?? []).map((/** @type {any} */ s) => html`<option value=${s.name}>${s.name}</option>`)}</select></div>
-        ${this.#values ? table('settings', ['key', 'value', 'from'], this.#values.map((v) => html`<tr key=${v.key}><td>${v.key}</td><td>${v.value}</td><td>${from(v)}</td></tr>`)) : html`<p>There are none.</p>`}` : ''}
-      ${f ? html`<h2>The file</h2><long-text .text=${f.text}></long-text>` : ''}`;
+        ${(p?.warnings ?? []).map((/** @type {any} */ w) => html`<p class="busy">▲ ${typeof w === 'string' ? w : w.message ?? stringify(w)}</p>`)}
+        ${p?.changes?.length ? table('changes', ['When', 'Setting', 'From', 'To'], p.changes.map((/** @type {any} */ c) => html`<tr><td>${c.effect}</td><td>${c.path}</td><td>${shown(c.from)}</td><td>${shown(c.to)}</td></tr>`)) : html`<p>${this.#busy ? 'Checking…' : this.#error ? 'The file has faults: a reload changes nothing.' : 'No changes: the running configuration matches the file.'}</p>`}
+        <div class="actions"><button type="button" disabled=${this.#busy} @click=${() => this.#reload(true)}>Check again</button><button type="button" class="act" disabled=${this.#busy} @click=${() => this.#reload(false)}>Reload now</button></div><p class="said" role="status">${this.#said}</p>` : ''}
+      ${f ? html`<h2>Effective settings</h2>
+        <div class="line"><label for="of">Show</label><select id="of" .value=${this.#of} @change=${(/** @type {any} */ e) => { this.#of = e.target.value; this.#show(); }}><option value="">the whole bridge</option>${(this.store.state.status?.servers ?? []).map((/** @type {any} */ s) => html`<option value=${s.name}>${s.name}</option>`)}</select>
+          <label class="hidden" for="words">Search settings</label><input id="words" type="search" placeholder="Search settings" .value=${this.#words} @input=${(/** @type {any} */ e) => { this.#words = e.target.value; this.update(); }} />
+          <label><input type="checkbox" .checked=${this.#changed} @change=${(/** @type {any} */ e) => { this.#changed = e.target.checked; this.update(); }} /> Without defaults</label></div>
+        ${this.#settings()}
+        <details class="card"><summary>${f.file.split(/[\\/]/).pop()} (secrets masked)</summary><long-text .text=${f.text}></long-text></details>` : ''}`;
+  }
+
+  #settings() {
+    const words = this.#words.toLowerCase();
+    const rows = this.#values?.filter((v) => !(this.#changed && v.from === 'default') && `${v.key} ${v.value}`.toLowerCase().includes(words));
+    if (!rows) return html`<p role="status">Loading…</p>`;
+    return rows.length ? table('settings', ['Setting', 'Value', 'From'], rows.map((v) => html`<tr key=${v.key}><td><code>${v.key}</code></td><td class=${v.from === 'default' ? 'quiet' : ''}>${v.value}</td><td>${from(v)}</td></tr>`)) : html`<p class="quiet">No setting matches.</p>`;
   }
 }
 
 /** Where a setting is from. @param {any} v */
 function from(v) {
   const said = v.from === 'file' ? [v.line ? `line ${v.line}` : 'the file', ...(v.variables ?? []).map((/** @type {string} */ n) => `\${${n}}`)].join(', ') : v.flag ?? 'default';
-  return html`<span class=${v.from === 'default' ? 'quiet' : ''}>${said}</span>${v.waits_for_restart ? ' ▲ the file has another value, for after a restart' : ''}`;
+  return html`<span class=${v.from === 'default' ? 'quiet' : ''}>${said}</span>${v.waits_for_restart ? ' ▲ the file has another value: restart the bridge' : ''}`;
 }
 
 /** @param {any} v */

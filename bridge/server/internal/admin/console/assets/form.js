@@ -13,7 +13,7 @@ export class SchemaForm extends View {
   schema = {};
   /** @type {any} */
   value = undefined;
-  /** Whether what is needed and not there is shown as a fault. */
+  /** Whether what is required and not there is shown as a fault. */
   strict = false;
   /** Completes what is typed into a field of text at the root. @type {((name: string, text: string) => Promise<string[]>)|undefined} */
   complete = undefined;
@@ -41,12 +41,12 @@ export class SchemaForm extends View {
     this.found = new Map();
     for (const p of problems(this.field, this.value)) {
       const key = stringify(p.path);
-      if (this.strict || p.message !== 'is needed') this.found.set(key, p.message);
+      if (this.strict || p.message !== 'is required') this.found.set(key, p.message);
     }
     const root = this.field;
     if (root.kind === 'object') {
       const inner = this.#members(root, []);
-      return html`<div class="fields">${inner.length ? inner : html`<p class="quiet">It takes no arguments.</p>`}</div>`;
+      return html`<div class="fields">${inner.length ? inner : html`<p class="quiet">No arguments.</p>`}</div>`;
     }
     return html`<div class="fields">${this.#row('value', root, [], true)}</div>`;
   }
@@ -81,7 +81,7 @@ export class SchemaForm extends View {
         const inner = field.extra?.();
         this.#put([...path, name], inner ? initial(inner) ?? blank(inner) : '');
       };
-      rows.push(html`<div class="add" key=${`add ${key}`}><label for=${id}>another member</label><input id=${id} .value=${this.#adding.get(key) ?? ''} placeholder="its name" @input=${(/** @type {any} */ e) => { this.#adding.set(key, e.target.value); this.update(); }} @keydown=${(/** @type {any} */ e) => { if (e.key === 'Enter') { e.preventDefault(); add(); } }} /><button type="button" class="small" @click=${add}>add</button></div>`);
+      rows.push(html`<div class="add line" key=${`add ${key}`}><label class="hidden" for=${id}>Property name</label><input id=${id} .value=${this.#adding.get(key) ?? ''} placeholder="Property name" @input=${(/** @type {any} */ e) => { this.#adding.set(key, e.target.value); this.update(); }} @keydown=${(/** @type {any} */ e) => { if (e.key === 'Enter') { e.preventDefault(); add(); } }} /><button type="button" class="small" @click=${add}>Add property</button></div>`);
     }
     return rows;
   }
@@ -92,17 +92,17 @@ export class SchemaForm extends View {
     const id = this.#name(path) + inside;
     const grouped = ['object', 'list', 'choices', 'union'].includes(field.kind);
     const wrong = this.found.get(stringify(path));
-    const head = html`<span class="label">${field.title || name}${needed ? html`<span class="needed" title="needed"> *</span>` : ''}${field.title && field.title !== name ? html`<code>${name}</code>` : ''}</span>`;
+    const head = html`<span class="label">${field.title || name}${needed ? html`<span class="needed" title="required"> *</span>` : ''}${field.title && field.title !== name ? html`<code>${name}</code>` : ''}</span>`;
     const about = [
-      field.hint, field.why, !needed && value === undefined ? 'left out unless set' : '',
-      'default' in field.schema && value === undefined ? `the server's default: ${stringify(field.schema.default)}` : '',
-      Array.isArray(field.schema.examples) && field.schema.examples.length ? `such as ${stringify(field.schema.examples[0])}` : '', field.schema.deprecated ? 'deprecated' : '',
+      field.hint, field.why, !needed && value === undefined ? 'optional' : '',
+      'default' in field.schema && value === undefined ? `default: ${stringify(field.schema.default)}` : '',
+      Array.isArray(field.schema.examples) && field.schema.examples.length ? `example: ${stringify(field.schema.examples[0])}` : '', field.schema.deprecated ? 'deprecated' : '',
     ].filter(Boolean).join(' · ');
     const notes = html`<div class="notes" id=${`${id}-notes`}>${field.description ? html`<p>${field.description}</p>` : ''}${about ? html`<p class="quiet">${about}</p>` : ''}${wrong ? html`<p class="wrong">▲ ${wrong}</p>` : ''}</div>`;
-    const drop = !needed && value !== undefined && typeof path[path.length - 1] === 'string' ? html`<button type="button" class="small" aria-label=${`leave out ${name}`} @click=${() => this.#drop(path)}>leave out</button>` : '';
-    const none = field.nullable && value !== null ? html`<button type="button" class="small" aria-label=${`send null as ${name}`} @click=${() => this.#put(path, null)}>null</button>` : '';
+    const drop = !needed && value !== undefined && typeof path[path.length - 1] === 'string' ? html`<button type="button" class="small" aria-label=${`Clear ${name}`} @click=${() => this.#drop(path)}>Clear</button>` : '';
+    const none = field.nullable && value !== null ? html`<button type="button" class="small" aria-label=${`Set ${name} to null`} @click=${() => this.#put(path, null)}>null</button>` : '';
     if (value === null && field.nullable) {
-      return html`<div class="field" key=${`${id} null`}>${head}<div class="line"><code>null</code><button type="button" class="small" @click=${() => this.#put(path, needed ? blank(field) : undefined)}>another value</button>${drop}</div>${notes}</div>`;
+      return html`<div class="field" key=${`${id} null`}>${head}<div class="line"><code>null</code><button type="button" class="small" @click=${() => this.#put(path, needed ? blank(field) : undefined)}>Set a value</button>${drop}</div>${notes}</div>`;
     }
     if (grouped) return html`<fieldset class="field" key=${id}><legend>${head}</legend>${notes}<div class="line">${none}${drop}</div>${this.#control(field, path, id, needed, name)}</fieldset>`;
     return html`<div class="field" key=${id}><label for=${id}>${head}</label><div class="line">${this.#control(field, path, id, needed, name)}${none}${drop}</div>${notes}</div>`;
@@ -123,10 +123,10 @@ export class SchemaForm extends View {
     const notes = `${id}-notes`;
     switch (field.kind) {
       case 'const': return html`<input id=${id} type="checkbox" aria-describedby=${notes} .checked=${value !== undefined} @change=${(/** @type {any} */ e) => this.#put(path, e.target.checked ? field.schema.const : undefined)} />`;
-      case 'boolean': return html`<select id=${id} aria-describedby=${notes} aria-invalid=${wrong} .value=${value === undefined ? '' : String(value)} @change=${(/** @type {any} */ e) => this.#put(path, e.target.value === '' ? undefined : e.target.value === 'true')}><option value="">${needed ? 'choose' : 'left out'}</option><option value="true">true</option><option value="false">false</option></select>`;
+      case 'boolean': return html`<select id=${id} aria-describedby=${notes} aria-invalid=${wrong} .value=${value === undefined ? '' : String(value)} @change=${(/** @type {any} */ e) => this.#put(path, e.target.value === '' ? undefined : e.target.value === 'true')}><option value="">${needed ? 'Choose…' : 'not set'}</option><option value="true">true</option><option value="false">false</option></select>`;
       case 'choice': {
         const i = (field.options ?? []).findIndex((o) => stringify(o.value) === stringify(value));
-        return html`<select id=${id} aria-describedby=${notes} aria-invalid=${wrong} .value=${value === undefined ? '' : String(i)} @change=${(/** @type {any} */ e) => this.#put(path, e.target.value === '' ? undefined : field.options?.[Number(e.target.value)].value)}><option value="">${needed ? 'choose' : 'left out'}</option>${(field.options ?? []).map((o, n) => html`<option value=${n}>${o.label}</option>`)}${value !== undefined && i < 0 ? html`<option value="-1">${stringify(value)}</option>` : ''}</select>`;
+        return html`<select id=${id} aria-describedby=${notes} aria-invalid=${wrong} .value=${value === undefined ? '' : String(i)} @change=${(/** @type {any} */ e) => this.#put(path, e.target.value === '' ? undefined : field.options?.[Number(e.target.value)].value)}><option value="">${needed ? 'Choose…' : 'not set'}</option>${(field.options ?? []).map((o, n) => html`<option value=${n}>${o.label}</option>`)}${value !== undefined && i < 0 ? html`<option value="-1">${stringify(value)}</option>` : ''}</select>`;
       }
       case 'text': return this.#text(field, path, id, name);
       case 'number': {
@@ -136,18 +136,18 @@ export class SchemaForm extends View {
       }
       case 'choices': {
         const chosen = Array.isArray(value) ? value : [];
-        return html`<div class="choices">${(field.options ?? []).map((o, n) => html`<label><input type="checkbox" .checked=${chosen.some((v) => stringify(v) === stringify(o.value))} @change=${(/** @type {any} */ e) => this.#put(path, e.target.checked ? [...chosen, o.value] : chosen.filter((v) => stringify(v) !== stringify(o.value)))} /> ${o.label}</label>`)}${value === undefined ? html`<button type="button" class="small" @click=${() => this.#put(path, [])}>none of them</button>` : ''}</div>`;
+        return html`<div class="choices">${(field.options ?? []).map((o, n) => html`<label><input type="checkbox" .checked=${chosen.some((v) => stringify(v) === stringify(o.value))} @change=${(/** @type {any} */ e) => this.#put(path, e.target.checked ? [...chosen, o.value] : chosen.filter((v) => stringify(v) !== stringify(o.value)))} /> ${o.label}</label>`)}${value === undefined ? html`<button type="button" class="small" @click=${() => this.#put(path, [])}>None</button>` : ''}</div>`;
       }
       case 'list': return this.#list(field, path, name);
       case 'object':
-        if (value === undefined || typeof value !== 'object' || value === null) return html`<button type="button" class="small" @click=${() => this.#put(path, initial(field))}>add ${name}</button>`;
+        if (value === undefined || typeof value !== 'object' || value === null) return html`<button type="button" class="small" @click=${() => this.#put(path, initial(field))}>Add ${name}</button>`;
         return html`<div class="fields">${this.#members(field, path)}</div>`;
       case 'union': {
         const variants = field.variants ?? [];
         const byHand = this.#chosen.get(key);
         const i = byHand ?? (value === undefined ? -1 : variantOf(field, value));
         const inner = variants[i]?.field();
-        return html`<div class="union"><div class="choices" role="radiogroup" aria-label=${`kind of ${name}`}>${variants.map((v, n) => html`<label><input type="radio" name=${id} .checked=${n === i} @change=${() => { this.#chosen.set(key, n); const f = v.field(); this.#put(path, initial(f) ?? blank(f)); }} /> ${v.label}</label>`)}</div>${inner ? html`<div class="inner" key=${i}>${this.#row(variants[i].label, { ...inner, title: '', hint: inner.hint }, path, true, `${id.slice(this.#name(path).length)}-of`)}</div>` : ''}</div>`;
+        return html`<div class="union"><div class="choices" role="radiogroup" aria-label=${`Kind of ${name}`}>${variants.map((v, n) => html`<label><input type="radio" name=${id} .checked=${n === i} @change=${() => { this.#chosen.set(key, n); const f = v.field(); this.#put(path, initial(f) ?? blank(f)); }} /> ${v.label}</label>`)}</div>${inner ? html`<div class="inner" key=${i}>${this.#row(variants[i].label, { ...inner, title: '', hint: inner.hint }, path, true, `${id.slice(this.#name(path).length)}-of`)}</div>` : ''}</div>`;
       }
       default: {
         const draft = this.#typed.get(key);
@@ -191,10 +191,10 @@ export class SchemaForm extends View {
     };
     const next = field.item?.(items.length);
     return html`<div class="list">${items.map((v, i) => html`<div class="item" key=${i}>${this.#row(`item ${i + 1}`, field.item?.(i) ?? fieldOf({}), [...path, i], true)}<div class="line">
-        ${i ? html`<button type="button" class="small" aria-label=${`move item ${i + 1} of ${name} up`} @click=${() => move(i, i - 1)}>↑</button>` : ''}
-        ${i < items.length - 1 ? html`<button type="button" class="small" aria-label=${`move item ${i + 1} of ${name} down`} @click=${() => move(i, i + 1)}>↓</button>` : ''}
-        <button type="button" class="small" aria-label=${`remove item ${i + 1} of ${name}`} @click=${() => { this.#typed.clear(); this.#chosen.clear(); this.#put(path, items.filter((_, n) => n !== i)); }}>remove</button></div></div>`)}
-      <div class="line">${next ? html`<button type="button" class="small" @click=${() => this.#put(path, [...items, initial(next) ?? blank(next)])}>add an item to ${name}</button>` : ''}${value === undefined ? html`<button type="button" class="small" @click=${() => this.#put(path, [])}>empty list</button>` : ''}</div></div>`;
+        ${i ? html`<button type="button" class="small" aria-label=${`Move item ${i + 1} of ${name} up`} @click=${() => move(i, i - 1)}>↑</button>` : ''}
+        ${i < items.length - 1 ? html`<button type="button" class="small" aria-label=${`Move item ${i + 1} of ${name} down`} @click=${() => move(i, i + 1)}>↓</button>` : ''}
+        <button type="button" class="small" aria-label=${`Remove item ${i + 1} of ${name}`} @click=${() => { this.#typed.clear(); this.#chosen.clear(); this.#put(path, items.filter((_, n) => n !== i)); }}>Remove</button></div></div>`)}
+      <div class="line">${next ? html`<button type="button" class="small" @click=${() => this.#put(path, [...items, initial(next) ?? blank(next)])}>Add item to ${name}</button>` : ''}${value === undefined ? html`<button type="button" class="small" @click=${() => this.#put(path, [])}>Empty list</button>` : ''}</div></div>`;
   }
 }
 customElements.define('schema-form', SchemaForm);

@@ -213,10 +213,10 @@ const counts = ['errors', 'time', 'flight', 'sessions', 'tools'];
 const compare = (a, b) => (typeof a === 'string' ? a.localeCompare(b) : a - b);
 
 /** @param {any} s */
-export const speaks = (s) => [s.transport, s.revision].filter(Boolean).join(' ') || '–';
+const speaks = (s) => [s.transport, s.revision].filter(Boolean).join(' ') || '–';
 /** The durations that half, and 95 of 100 of its calls do not exceed. @param {any} s */
-export const times = (s) => (s.p50_ms === undefined ? '–' : `${duration(s.p50_ms)} / ${duration(s.p95_ms)}`);
+const times = (s) => (s.p50_ms === undefined ? '–' : `${duration(s.p50_ms)} / ${duration(s.p95_ms)}`);
 /** @param {any} s */
-export const breaker = (s) => html`<span>${s.circuit_breaker ? badge(s.circuit_breaker) : '–'} ${s.retry_at ? html`<span class="quiet">until ${time(s.retry_at)}</span>` : ''} ${s.forced?.breaker ? html`<span class="quiet">forced ${s.forced.breaker} by ${s.forced.by || 'an operator'}</span>` : ''}</span>`;
+const breaker = (s) => html`<span>${s.circuit_breaker ? badge(s.circuit_breaker) : '–'} ${s.retry_at ? html`<span class="quiet">until ${time(s.retry_at)}</span>` : ''} ${s.forced?.breaker ? html`<span class="quiet">forced ${s.forced.breaker} by ${s.forced.by || 'an operator'}</span>` : ''}</span>`;
 
 customElements.define('page-overview', Overview);

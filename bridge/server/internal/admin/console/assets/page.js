@@ -1,4 +1,4 @@
-// What all pages have: the store, the route, and a list in a window of its own.
+// What all pages have: the store, the route, and the filter.
 import { html, View } from './dom.js';
 import { icon } from './parts.js';
 import { hidden } from './tab.js';
@@ -67,40 +67,3 @@ export class Page extends View {
     return html`<form class="line filter" role="search" @submit=${(/** @type {Event} */ e) => e.preventDefault()}><label class="hidden" for="filter">Filter</label>${icon('search')}<input id="filter" type="search" spellcheck="false" autocomplete="off" placeholder=${`Filter, such as ${hint}`} .value=${this.route.query.get('filter') ?? ''} @input=${(/** @type {any} */ e) => this.ask('filter', e.target.value)} />${more}</form>`;
   }
 }
-
-/** A long list, of which only what is in sight is in the page. All rows are equally high. */
-export class RowWindow extends View {
-  /** @type {any[]} */
-  rows = [];
-  /** @type {(row: any) => any} what makes a row's template; its element has the class "row" */
-  show = () => '';
-  height = 30;
-  name = 'rows';
-  /** Stays at the end while somebody looks at the end. */
-  follow = false;
-  #top = 0;
-  #tall = 480;
-  #atEnd = true;
-
-  view() {
-    const first = Math.max(0, Math.floor(this.#top / this.height) - 10);
-    const last = Math.min(this.rows.length, Math.ceil((this.#top + this.#tall) / this.height) + 10);
-    const bar = (/** @type {number} */ n) => html`<svg class="gap" width="1" height=${n * this.height} aria-hidden="true"></svg>`;
-    if (this.follow && this.#atEnd) queueMicrotask(() => this.#end());
-    return html`<div class="window" role="region" tabindex="0" aria-live="off" aria-label=${this.name} @scroll=${(/** @type {any} */ e) => this.#scrolled(e.target)}>${bar(first)}${this.rows.slice(first, last).map(this.show)}${bar(this.rows.length - last)}</div>`;
-  }
-
-  #end() {
-    const box = this.firstElementChild;
-    if (box) box.scrollTop = box.scrollHeight;
-  }
-
-  /** @param {HTMLElement} box */
-  #scrolled(box) {
-    this.#atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - this.height;
-    this.#top = box.scrollTop;
-    this.#tall = box.clientHeight;
-    this.update();
-  }
-}
-customElements.define('row-window', RowWindow);

@@ -75,43 +75,6 @@ export class JsonTree extends View {
 }
 customElements.define('json-tree', JsonTree);
 
-/** A button that acts at the bridge, once at a time, and says what came of it. */
-export class ActButton extends View {
-  label = '';
-  path = '';
-  /** @type {object} */
-  body = {};
-  /** What is asked before; empty: nothing. */
-  confirm = '';
-  /** @type {(answer: any) => string} what is said when it is done */
-  done = () => 'done';
-  #busy = false;
-  #said = '';
-  /** @type {any} */
-  #error = undefined;
-
-  async #act() {
-    if (this.confirm && !(await sure(this.label, this.confirm, this.label))) return;
-    this.#busy = true;
-    this.update();
-    try {
-      this.#said = this.done(await post(this.path, this.body));
-      this.#error = undefined;
-    } catch (e) {
-      this.#error = e;
-      this.#said = '';
-    }
-    this.#busy = false;
-    this.update();
-    this.dispatchEvent(new Event('acted', { bubbles: true }));
-  }
-
-  view() {
-    return html`<button type="button" disabled=${this.#busy} @click=${() => this.#act()}>${this.label}</button><span class="said" role="status">${this.#error ? `${this.#error.message}` : this.#said}</span>`;
-  }
-}
-customElements.define('act-button', ActButton);
-
 /** A button that opens a list of further actions. */
 export class MenuButton extends View {
   label = 'More actions';

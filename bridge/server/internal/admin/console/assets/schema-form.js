@@ -276,7 +276,8 @@ export function initial(field, needed = true, depth = 0) {
   /** @type {Record<string, any>} */
   const out = {};
   for (const m of /** @type {() => Member[]} */ (field.members)()) {
-    const v = m.required ? initial(m.field(), true, depth + 1) : undefined;
+    const f = m.field();
+    const v = m.required || (f.schema.default ?? undefined) !== undefined ? initial(f, true, depth + 1) : undefined;
     if (v !== undefined) out[m.name] = v;
   }
   return out;
@@ -294,7 +295,7 @@ export function problems(field, value, needed = true, path = []) {
   /** @param {string} message @returns {Problem[]} */
   const wrong = (message) => [{ path, message }];
   const s = field.schema;
-  if (value === undefined) return needed ? wrong('is needed') : [];
+  if (value === undefined) return needed ? wrong('is required') : [];
   if (value === null && field.nullable) return [];
   switch (field.kind) {
     case 'const': return same(value, s.const) ? [] : wrong(`must be ${label(s.const)}`);
@@ -364,7 +365,7 @@ export function variantOf(field, value) {
   let least = Infinity;
   (field.variants ?? []).forEach((v, i) => {
     const found = problems(v.field(), value);
-    const n = found.some((p) => p.path.length === 0) ? 1000 : found.reduce((sum, p) => sum + (/^must be /.test(p.message) ? 10 : p.message === 'is needed' ? 1 : 3), 0);
+    const n = found.some((p) => p.path.length === 0) ? 1000 : found.reduce((sum, p) => sum + (/^must be /.test(p.message) ? 10 : p.message === 'is required' ? 1 : 3), 0);
     if (n < least) [best, least] = [i, n];
   });
   return best;

@@ -1,10 +1,20 @@
-// A server: how it fares, its connections and settings, and what operators do with it.
-import { get, part } from './api.js';
+// A server: how it fares, its tools, calls, connections and settings, and what operators do with it.
+import { get, part, post, root } from './api.js';
+import { timeChart } from './chart.js';
+import { sure } from './dialog.js';
 import { html } from './dom.js';
-import { Page, to } from './page.js';
+import { shares } from './figures.js';
+import { attributes } from './log.js';
+import { Client, modern } from './mcp.js';
+import { chips, clientOf, fact, outcome } from './names.js';
+import { every, Page, to } from './page.js';
 import { age, badge, fault, table, time } from './parts.js';
-import { breaker, speaks, times } from './overview.js';
-import { bytes, duration, share } from './text.js';
+import { bytes, duration, number, share } from './text.js';
+
+/** Whom a connection serves. @type {Record<string, string>} */
+const users = { session: 'one session', principal: 'one principal', all: 'all clients', call: 'one call', stateless: 'a stateless client' };
+const someRows = 8;
+const someTools = 50;
 
 class ServerPage extends Page {
   /** @type {any} */
@@ -14,63 +24,207 @@ class ServerPage extends Page {
   /** @type {{at: number, connections: any[]}|undefined} */
   #before = undefined;
   #at = 0;
+  /** @type {any} as GET series answers */
+  #series = undefined;
+  /** @type {import('./chart.js').Chart[]} */
+  #charts = [];
+  /** How its tools are used, by name. @type {Map<string, any>} */
+  #uses = new Map();
+  /** Its tools; undefined before they are listed. @type {any[]|undefined} */
+  #tools = undefined;
   /** @type {any} */
-  #timer;
+  #untold = undefined;
+  #listing = false;
+  #mostTools = someTools;
+  /** What came of stopping a connection. */
+  #said = '';
+  /** @type {(() => void)[]} */
+  #ends = [];
+
+  get topics() { return ['servers', 'calls', 'sessions', ...(this.store.me?.act ? ['log'] : [])]; }
+  get name() { return this.route.rest[0]; }
+  #asks = () => this.#ask();
 
   connectedCallback() {
     super.connectedCallback();
-    this.#ask();
+    const of = `?server=${part(this.name)}`;
+    this.#ends = [
+      every(3000, this.#asks),
+      every(5000, async () => {
+        if (this.store.paused) return;
+        this.#series = await get(`series${of}`);
+        const { step, to: until, marks, limits, ...c } = this.#series;
+        const common = { step, to: until, marks };
+        const rate = (/** @type {number[]} */ column = []) => column.map((n) => n / (step / 1000));
+        this.#charts = [
+          { ...common, title: 'Calls', unit: '/s', series: [{ name: 'Calls', values: rate(c.calls), colour: 's1' }] },
+          { ...common, title: 'Errors', unit: '%', stacked: true, series: [{ name: 'Failed', values: shares(c.errors, c.calls), colour: 'bad' }, { name: 'Tool error', values: shares(c.tool_errors, c.calls), colour: 'warn' }] },
+          { ...common, title: 'Response time', unit: 'ms', series: [{ name: 'p50', values: c.p50 ?? [], colour: 's2' }, { name: 'p95', values: c.p95 ?? [], colour: 's1' }, { name: 'p99', values: c.p99 ?? [], colour: 's7' }] },
+          { ...common, title: 'Calls in flight', unit: '', max: limits?.calls, series: [{ name: 'In flight', values: c.in_flight ?? [], colour: 's5' }] },
+          ...(c.memory?.some(Boolean) ? [{ ...common, title: 'Memory', unit: 'bytes', series: [{ name: 'Memory', values: c.memory, colour: 's4' }] }] : []),
+        ];
+        this.update();
+      }),
+      every(5000, async () => {
+        if (this.store.paused) return;
+        const { tools } = await get(`tools${of}&minutes=5`);
+        this.#uses = new Map(tools.map((/** @type {any} */ t) => [t.tool, t]));
+        this.update();
+      }),
+    ];
   }
 
   disconnectedCallback() {
     super.disconnectedCallback();
-    clearTimeout(this.#timer);
+    for (const end of this.#ends) end();
   }
 
   async #ask() {
-    clearTimeout(this.#timer);
     try {
-      const detail = await get(`servers/${part(this.route.rest[0])}`);
+      const detail = await get(`servers/${part(this.name)}`);
       this.#before = this.#detail && { at: this.#at, connections: this.#detail.connections ?? [] };
       this.#detail = detail;
       this.#at = performance.now();
       this.#error = undefined;
+      const s = detail.server;
+      if (!this.#tools && s.state !== 'failing' && !s.drained && (s.connections || s.transport !== 'stdio')) this.#list(); // to look starts no process
     } catch (e) {
       this.#error = e;
     }
-    if (!this.isConnected) return;
-    this.#timer = setTimeout(() => this.#ask(), 3000);
     if (!this.store.paused) this.update();
   }
 
+  /** Lists the tools, as a client sees them. */
+  async #list() {
+    if (this.#listing) return;
+    this.#listing = true;
+    this.update();
+    const client = new Client({ url: `${root}mcp/${part(this.name)}`, revision: modern, capabilities: {}, headers: { 'Bridge-Console': '1' } });
+    try {
+      await client.open();
+      this.#tools = client.server.capabilities?.tools ? await client.list('tools/list', 'tools') : [];
+      this.#untold = undefined;
+    } catch (e) {
+      this.#untold = e;
+      this.#tools ??= [];
+    }
+    client.close();
+    this.#listing = false;
+    this.update();
+  }
+
   view() {
-    const name = this.route.rest[0];
-    const head = html`<h1>${name}</h1>`;
-    if (!this.#detail) return [head, this.#error ? fault(this.#error) : html`<p>reading…</p>`];
-    const now = this.store.state.status?.servers.find((/** @type {any} */ s) => s.name === name);
-    const s = now ?? this.#detail.server;
+    const { name, store } = this;
+    if (!this.#detail) return [html`<h1>${name}</h1>`, this.#error ? fault(this.#error) : html`<p role="status">Loading…</p>`];
+    const s = store.state.status?.servers.find((/** @type {any} */ s) => s.name === name) ?? this.#detail.server;
     const { connections, settings } = this.#detail;
-    /** @param {string} term @param {any} value */
-    const fact = (term, value) => (value === undefined || value === '' || value === false ? '' : html`<div><dt>${term}</dt><dd>${value}</dd></div>`);
-    return [head, this.#error ? fault(this.#error) : '', html`
-      <p class="summary" role="status">${badge(s.drained ? 'draining' : s.state)} ${s.since ? html`<span>for ${age(s.since)}</span>` : ''} ${s.reason ?? ''}</p>
+    const filter = `?filter=server:${part(name)}`;
+    return [html`<div class="head"><h1>${name}</h1><span class="summary" role="status">${badge(s.drained ? 'draining' : s.state)}${s.since ? html` <span class="quiet">for ${age(s.since)}</span>` : ''}</span>
+        <span class="links"><a class="button" href=${to('try', name)}>Open in Try</a><a class="button" href=${to('calls') + filter}>Calls</a>${store.me?.look ? html`<a class="button" href=${to('traffic') + filter}>Traffic</a>` : ''}</span></div>
+      ${this.#error ? fault(this.#error) : ''}
+      ${s.reason ? html`<div class="fault"><p>${s.reason}</p></div>` : ''}
       ${this.#actions(name, s)}
-      <p><a class="button" href=${to('try', name)}>Try its tools</a> <a class="button" href=${`${to('calls')}?filter=server:${part(name)}`}>Calls</a> ${this.store.me?.look ? html`<a class="button" href=${`${to('traffic')}?filter=server:${part(name)}`}>Traffic</a>` : ''}</p>
-      <dl class="facts">
-        ${fact('speaks', `${speaks(s)}${s.era ? ` (${s.era})` : ''}`)}
-        ${fact('calls in flight', s.calls)}${fact('p50 / p95 / p99', s.p50_ms === undefined ? undefined : `${times(s)} / ${duration(s.p99_ms)}`)}${fact('waiting', s.queued)}${fact('waiting for their client', s.parked_calls)}
-        ${fact('sessions', s.sessions)}${fact('connections', s.connections)}${fact('restarts', s.restarts || undefined)}
-        ${fact('circuit breaker', breaker(s))}${fact('opened', s.circuit_breaker_opened ? `${s.circuit_breaker_opened} times` : undefined)}
-        ${fact('cached lists', s.cache && `${s.cache.entries} (${bytes(s.cache.bytes)}), ${s.cache.oldest} old${s.cache.stale ? ', stale' : ''}, ${s.cache.hits} hits, ${s.cache.misses} misses`)}
-        ${fact('drained', s.drained && html`<span>since ${time(s.drained.since)} by ${s.drained.by || 'an operator'}${s.drained.until ? html`<span>, until ${time(s.drained.until)}</span>` : ''}</span>`)}
-        ${fact('last failure', s.last_error && html`<span>${time(s.last_error_at)} ${s.last_error}</span>`)}
-      </dl>
-      ${connections ? html`<h2>Connections</h2>${connections.length ? table('connections', ['id', 'process', 'for', 'client', 'revision', 'open', 'memory', 'CPU time', 'calls', ...(this.store.me?.act ? ['last on stderr'] : []), ''], connections.map((/** @type {any} */ c) => html`<tr key=${c.id}>
-        <td>${c.id}</td><td>${c.pid ?? '–'}</td><td>${c.for} ${c.principal ?? ''}</td><td>${c.client ?? '–'}</td><td>${c.revision ?? '–'}</td><td>${age(c.opened)}</td><td class="n">${bytes(c.rss_bytes)}</td><td class="n">${this.#cpu(c)}</td><td class="n">${c.calls}</td>
-        ${this.store.me?.act ? html`<td>${c.stderr ? lastLines(c.stderr) : ''}</td>` : ''}
-        <td>${this.store.can('servers/{}/connections/{}/stop') ? html`<act-button .label=${'stop'} .path=${`servers/${part(name)}/connections/${part(c.id)}/stop`} .confirm=${'Stop this connection? Its calls end without an answer.'} @acted=${() => this.#ask()}></act-button>` : ''}</td>
-      </tr>`)) : html`<p>There is none.</p>`}` : ''}
-      ${settings ? html`<h2>Settings</h2><long-text .text=${settings}></long-text>` : ''}`];
+      ${this.#charts.length ? html`<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>` : ''}
+      ${this.#facts(s)}
+      ${this.#toolTable(name)}
+      ${this.#calls(name)}
+      ${this.#log(name)}
+      ${store.me?.look ? this.#connections(name, connections ?? []) : ''}
+      ${settings ? html`<details class="card"><summary>Settings (secrets masked)</summary><long-text .text=${settings}></long-text></details>` : ''}`];
+  }
+
+  /** @param {string} name @param {any} s */
+  #actions(name, s) {
+    const path = `servers/${part(name)}`;
+    const can = (/** @type {string} */ a) => this.store.can(a);
+    const forced = s.forced?.breaker;
+    const group = 'Circuit breaker';
+    return html`<act-bar @acted=${this.#asks} .actions=${[
+      can('servers/{}/probe') && { text: 'Test connection', path: `${path}/probe`, done: (/** @type {any} */ a) => (a.ok ? `Connected in ${duration(a.took_ms)}` : `Failed: ${a.error}`) },
+      can('servers/{}/connections/stop') && { text: 'Restart idle connections', path: `${path}/connections/stop`, confirm: 'Connections that no call uses are closed. Their state for sessions is lost; the next call opens others.', done: (/** @type {any} */ a) => `${a.stopped} closed` },
+      can('servers/{}/lists/forget') && { text: 'Clear cached lists', path: `${path}/lists/forget`, done: (/** @type {any} */ a) => { this.#list(); return `${a.forgotten} cleared`; } },
+      ...(can('servers/{}/breaker') ? [
+        { group, text: 'Automatic', path: `${path}/breaker`, body: { state: 'auto' }, pressed: !forced, done: () => 'The circuit breaker acts by itself' },
+        { group, text: 'Force open', path: `${path}/breaker`, body: { state: 'open' }, pressed: forced === 'open', tone: 'danger', confirm: `All calls to ${name} are refused for 10 minutes.`, done: () => 'Circuit breaker forced open for 10 minutes' },
+        { group, text: 'Force closed', path: `${path}/breaker`, body: { state: 'closed' }, pressed: forced === 'closed', confirm: `Calls go to ${name} for 10 minutes, even while they fail.`, done: () => 'Circuit breaker forced closed for 10 minutes' },
+      ] : []),
+      can('servers/{}/drain') && (s.drained
+        ? { text: 'Resume', path: `${path}/resume`, tone: 'act', done: () => `${name} gets new calls again` }
+        : { text: 'Drain server', path: `${path}/drain`, tone: 'danger', confirm: `${name} gets no new calls. Calls in flight finish.`, done: () => `${name} gets no new calls` }),
+    ]}></act-bar>`;
+  }
+
+  /** @param {any} s */
+  #facts(s) {
+    const limits = this.#series?.limits ?? {};
+    /** How much of a limit is used. @param {string} name @param {number|undefined} n @param {number|undefined} of */
+    const use = (name, n, of) => (of ? html`<span>${n ?? 0} of ${of} <meter aria-label=${name} min="0" max=${of} high=${of * 0.8} value=${n ?? 0}></meter></span>` : n);
+    return html`<dl class="facts card">
+      ${fact('Protocol', [s.transport, s.revision].filter(Boolean).join(' · ') || 'not known yet')}
+      ${fact('Calls in flight', use('Calls in flight', s.calls, limits.calls))}${fact('Queued', use('Queued', s.queued, limits.queue))}${fact('Limit for each principal', limits.per_principal && `${limits.per_principal} calls`)}${fact('Waiting for their client', s.parked_calls)}
+      ${fact('Response time p50 / p95 / p99', s.p50_ms === undefined ? undefined : [s.p50_ms, s.p95_ms, s.p99_ms].map((ms) => duration(ms)).join(' / '))}
+      ${fact('Sessions', s.sessions)}${fact('Connections', s.connections)}${fact('Restarts', s.restarts || undefined)}
+      ${fact('Circuit breaker', s.circuit_breaker && html`<span>${badge(s.circuit_breaker)}${s.retry_at ? html` <span class="quiet">until ${time(s.retry_at)}</span>` : ''}${s.forced ? html` <span class="quiet">forced ${s.forced.breaker} by ${s.forced.by || 'an operator'} until ${time(s.forced.until)}</span>` : ''}${s.circuit_breaker_opened ? html` <span class="quiet">opened ${s.circuit_breaker_opened}×</span>` : ''}</span>`)}
+      ${fact('Cached lists', s.cache && `${s.cache.entries} (${bytes(s.cache.bytes)}), ${s.cache.oldest} old${s.cache.stale ? ', stale' : ''}`)}${fact('Cache hits', s.cache && (s.cache.hits + s.cache.misses ? `${number(s.cache.hits)} of ${number(s.cache.hits + s.cache.misses)}` : undefined))}
+      ${fact('Size of the tool list', s.list_tokens && `about ${number(s.list_tokens)} tokens`)}
+      ${fact('Drained', s.drained && html`<span>since ${time(s.drained.since)} by ${s.drained.by || 'an operator'}${s.drained.until ? html`<span>, until ${time(s.drained.until)}</span>` : ''}</span>`)}
+      ${fact('Last failure', s.last_error && html`<span>${time(s.last_error_at)} ${s.last_error}</span>`)}
+    </dl>`;
+  }
+
+  /** @param {string} name */
+  #toolTable(name) {
+    const tools = this.#tools;
+    if (!tools) return html`<h2>Tools</h2>${this.#listing ? html`<p role="status">Loading…</p>` : html`<p class="quiet">No process of this server runs now. <button type="button" class="small" @click=${() => this.#list()}>List tools</button></p>`}`;
+    return html`<h2>Tools <span class="quiet">${tools.length}</span></h2>${fault(this.#untold)}
+      ${tools.length ? table('Tools', ['Tool', '', 'Calls in 5 min', 'Errors', 'Mean time', ''], tools.slice(0, this.#mostTools).map((t) => {
+        const u = this.#uses.get(t.name) ?? {};
+        const errors = (u.errors ?? 0) + (u.tool_errors ?? 0);
+        return html`<tr key=${t.name}><th scope="row">${t.title ?? t.annotations?.title ?? t.name}${(t.title ?? t.annotations?.title ?? t.name) === t.name ? '' : html` <code class="quiet">${t.name}</code>`}</th>
+          <td>${chips(t)}</td><td class="n">${u.calls ?? 0}</td><td class="n ${errors ? 'bad' : ''}">${errors}</td><td class="n">${u.calls ? duration(u.mean_ms) : '–'}</td><td class="whole"><a href=${to('try', name, 'tools', t.name)}>Open in Try</a></td></tr>`;
+      })) : this.#untold ? '' : html`<p class="quiet">It has no tools.</p>`}
+      ${tools.length > this.#mostTools ? html`<button type="button" @click=${() => { this.#mostTools += 200; this.update(); }}>Show more</button>` : ''}`;
+  }
+
+  /** Its last calls, and those that failed. @param {string} name */
+  #calls(name) {
+    const all = [...this.store.state.calls.values()].filter((c) => c.server === name).reverse();
+    const failed = all.filter((c) => c.outcome && c.outcome !== 'ok').slice(0, someRows);
+    const row = (/** @type {any} */ c) => html`<tr key=${c.id}><td>${time(c.began)}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${c.name ?? c.method}</a>${c.error ? html`<div class="reason">${c.error}</div>` : ''}</td><td><span class="cut">${clientOf(this.store.state, c)}</span></td><td class="n">${duration(c.took_ms)}</td><td>${outcome(c.outcome)}</td></tr>`;
+    const heads = ['Time', 'Tool', 'Client', 'Duration', 'Outcome'];
+    return html`<div class="pair"><section><h2>Last calls</h2>${all.length ? table('Last calls', heads, all.slice(0, someRows).map(row)) : html`<p class="quiet">No calls yet.</p>`}</section>
+      <section><h2>Last failures</h2>${failed.length ? table('Last failures', heads, failed.map(row)) : html`<p class="quiet">No call failed.</p>`}</section></div>`;
+  }
+
+  /** @param {string} name */
+  #log(name) {
+    if (!this.store.me?.act) return '';
+    const lines = this.store.state.lines.filter((l) => l.server === name).slice(-someRows);
+    return html`<h2>Log <a class="more" href=${`${to('log')}?filter=server:${part(name)}`}>All lines</a></h2>${lines.length ? html`<ol class="lines card">${lines.map((l) => html`<li><span class="quiet">${time(l.at)}</span> <b class=${l.level}>${l.level}</b> ${l.msg} <span class="quiet">${attributes(l)}</span></li>`)}</ol>` : html`<p class="quiet">No lines of this server.</p>`}`;
+  }
+
+  /** @param {string} name @param {any[]} all */
+  #connections(name, all) {
+    const may = this.store.can('servers/{}/connections/{}/stop');
+    const act = this.store.me?.act;
+    return html`<h2>Connections <span class="quiet">${all.length}</span></h2>
+      ${all.length ? table('Connections', ['PID', 'Used by', 'Client', 'Protocol', 'Age', 'Memory', 'CPU time', 'Active calls', ...(act ? ['Last stderr line'] : []), ...(may ? [''] : [])], all.map((c) => html`<tr key=${c.id}>
+        <td title=${`connection ${c.id}`}>${c.pid ?? '–'}</td><td>${users[c.for] ?? c.for}${c.principal ? ` (${c.principal})` : ''}</td><td>${c.client ?? '–'}</td><td class="whole">${c.revision ?? '–'}</td><td class="whole">${age(c.opened)}</td><td class="n">${bytes(c.rss_bytes)}</td><td class="n">${this.#cpu(c)}</td><td class="n">${c.calls}</td>
+        ${act ? html`<td>${c.stderr ? lastLines(c.stderr) : ''}</td>` : ''}
+        ${may ? html`<td><button type="button" class="small" aria-label=${`Stop connection ${c.id}`} @click=${() => this.#stop(name, c.id)}>Stop</button></td>` : ''}
+      </tr>`)) : html`<p class="quiet">None is open: the next call opens one.</p>`}<p class="said" role="status">${this.#said}</p>`;
+  }
+
+  /** @param {string} name @param {string} id */
+  async #stop(name, id) {
+    if (!(await sure('Stop this connection?', 'Its calls end without an answer.', 'Stop', 'danger'))) return;
+    try {
+      await post(`servers/${part(name)}/connections/${part(id)}/stop`);
+      this.#said = 'Connection stopped';
+    } catch (e) {
+      this.#said = `Failed: ${/** @type {any} */ (e).message}`;
+    }
+    this.#ask();
   }
 
   /** The processor time of a connection's processes, and their share since the last look. @param {any} c */
@@ -79,27 +233,6 @@ class ServerPage extends Page {
     const was = this.#before?.connections.find((/** @type {any} */ o) => o.id === c.id);
     return `${duration(c.cpu_ms)}${was && this.#before ? ` (${share(was.cpu_ms ?? 0, c.cpu_ms, this.#at - this.#before.at)})` : ''}`;
   }
-
-  /** @param {string} name @param {any} s */
-  #actions(name, s) {
-    const path = `servers/${part(name)}`;
-    const again = () => this.#ask();
-    const can = (/** @type {string} */ a) => this.store.can(a);
-    const forced = s.forced?.breaker;
-    return html`<div class="actions">
-      ${can('servers/{}/probe') ? html`<act-button .label=${'try now'} .path=${`${path}/probe`} .done=${probed} @acted=${again}></act-button>` : ''}
-      ${can('servers/{}/breaker') ? [
-        forced ? html`<act-button key="auto" .label=${'leave the breaker to itself'} .path=${`${path}/breaker`} .body=${{ state: 'auto' }} @acted=${again}></act-button>` : '',
-        forced !== 'open' ? html`<act-button key="open" .label=${'open the breaker'} .path=${`${path}/breaker`} .body=${{ state: 'open' }} .confirm=${`Refuse all calls to ${name}?`} @acted=${again}></act-button>` : '',
-        forced !== 'closed' ? html`<act-button key="closed" .label=${'close the breaker'} .path=${`${path}/breaker`} .body=${{ state: 'closed' }} @acted=${again}></act-button>` : '',
-      ] : ''}
-      ${can('servers/{}/lists/forget') ? html`<act-button .label=${'forget its lists'} .path=${`${path}/lists/forget`} .done=${(/** @type {any} */ a) => `${a.forgotten} forgotten`} @acted=${again}></act-button>` : ''}
-      ${can('servers/{}/connections/stop') ? html`<act-button .label=${'restart idle connections'} .path=${`${path}/connections/stop`} .confirm=${`Close the connections to ${name} that no call uses? What they keep for their sessions is lost; the next call opens others.`} .done=${(/** @type {any} */ a) => `${a.stopped} closed`} @acted=${again}></act-button>` : ''}
-      ${can('servers/{}/drain') ? (s.drained
-        ? html`<act-button key="resume" .label=${'resume'} .path=${`${path}/resume`} @acted=${again}></act-button>`
-        : html`<act-button key="drain" .label=${'drain'} .path=${`${path}/drain`} .confirm=${`Drain ${name}? It gets no new calls. Calls in flight finish.`} @acted=${again}></act-button>`) : ''}
-    </div>`;
-  }
 }
 
 /** The last line, and those before it. @param {string} text */
@@ -107,8 +240,5 @@ function lastLines(text) {
   const last = text.slice(text.lastIndexOf('\n') + 1);
   return last === text ? html`<code class="cut" title=${text}>${text}</code>` : html`<details><summary><code class="cut">${last}</code></summary><pre tabindex="0">${text}</pre></details>`;
 }
-
-/** @param {any} a */
-const probed = (a) => (a.ok ? `it works (${duration(a.took_ms)})` : `it does not work: ${a.error}`);
 
 customElements.define('page-server', ServerPage);

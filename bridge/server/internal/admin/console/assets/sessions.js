@@ -1,5 +1,7 @@
-// Sessions: who is here, with which client, and which connections that takes.
-import { part } from './api.js';
+// Sessions: who is here, with which client, and what that uses.
+import { part, post } from './api.js';
+import { connect } from './connect.js';
+import { sure } from './dialog.js';
 import { html } from './dom.js';
 import { passes, terms } from './filter.js';
 import { Page, to } from './page.js';
@@ -9,23 +11,39 @@ import { count } from './text.js';
 class Sessions extends Page {
   get topics() { return ['servers', 'sessions']; }
   #most = 200;
+  /** What came of ending one. */
+  #said = '';
+
+  /** @param {string} id */
+  async #end(id) {
+    if (!(await sure('End this session?', `The client of session ${id} has to initialize again.`, 'End session', 'danger'))) return;
+    try {
+      await post(`sessions/${part(id)}/end`);
+      this.#said = `Session ${id} ended`;
+    } catch (e) {
+      this.#said = `Failed: ${/** @type {any} */ (e).message}`;
+    }
+    this.update();
+  }
 
   view() {
     const s = this.store.state.sessions;
-    if (!s) return html`<h1>Sessions</h1><p>reading…</p>`;
+    if (!s) return html`<h1>Sessions</h1><p role="status">Loading…</p>`;
     const wanted = terms(this.route.query.get('filter') ?? '');
     const rows = s.sessions.filter((/** @type {any} */ r) => passes(wanted, { session: r.id, server: r.server, principal: r.principal, client: r.client, revision: r.revision, calls: r.calls, streams: r.streams }));
     const may = this.store.has('sessions/{}/end');
     const guests = s.without_session;
     return html`<h1>Sessions</h1>
       ${this.filterLine('server:files principal:agents client:cursor')}
-      <p class="summary" role="status">${count(s.total, 'session')}, ${rows.length} shown${guests ? `; clients without sessions: ${count(guests.calls ?? 0, 'call')}, ${count(guests.subscriptions ?? 0, 'subscription')}` : ''}</p>
-      ${rows.length ? table('sessions', ['session', 'caller', 'client', 'revision', 'at', 'age', 'idle', 'calls', 'streams', ''], rows.slice(0, this.#most).map((/** @type {any} */ r) => html`<tr key=${r.id}>
-        <th scope="row"><a href=${`${to('calls')}?filter=session:${part(r.id)}`}>${r.id}</a></th><td>${r.principal ?? '–'}</td><td>${r.client ?? '–'}</td><td>${r.revision}</td>
-        <td>${r.server ? html`<a href=${to('servers', r.server)}>${r.server}</a>` : 'all as one'}</td><td>${age(r.began)}</td><td>${age(r.used)}${r.left ? ', client left' : ''}</td><td class="n">${r.calls}</td><td class="n">${r.streams}</td>
-        <td>${may ? html`<act-button .label=${'end'} .path=${`sessions/${part(r.id)}/end`} .confirm=${`End the session ${r.id}? Its client has to initialize again.`}></act-button>` : ''}</td>
-      </tr>`)) : html`<p>There is none${wanted.length ? ' that passes the filter' : ''}.</p>`}
-      ${rows.length > this.#most ? html`<button type="button" @click=${() => { this.#most += 200; this.update(); }}>show more</button>` : ''}`;
+      <p class="summary" role="status">${count(s.total, 'session')}${rows.length === s.total ? '' : ` · ${rows.length} shown`}${guests ? ` · stateless clients: ${count(guests.calls ?? 0, 'call')} in flight, ${count(guests.subscriptions ?? 0, 'subscription')}` : ''}</p>
+      ${rows.length ? table('sessions', ['Session', 'Client', 'Caller', 'Protocol', 'Address', 'Age', 'Idle', 'Active calls', 'Streams', ...(may ? [''] : [])], rows.slice(0, this.#most).map((/** @type {any} */ r) => html`<tr key=${r.id}>
+        <th scope="row"><a href=${`${to('calls')}?filter=session:${part(r.id)}`}>${r.id}</a></th><td>${r.client ?? '–'}</td><td>${r.principal ?? '–'}</td><td class="whole">${r.revision}</td>
+        <td>${r.server ? html`<a href=${to('servers', r.server)}>${r.server}</a>` : 'All servers (/mcp)'}</td><td class="whole">${age(r.began)}</td><td class="whole">${age(r.used)}${r.left ? ' · client left' : ''}</td><td class="n">${r.calls}</td><td class="n">${r.streams}</td>
+        ${may ? html`<td><button type="button" class="small" aria-label=${`End session ${r.id}`} @click=${() => this.#end(r.id)}>End</button></td>` : ''}
+      </tr>`)) : wanted.length ? html`<div class="empty"><h2>No session matches the filter</h2><p>Change or clear it.</p></div>` : html`<div class="empty"><h2>No sessions yet</h2><p>A session begins when a client connects.</p></div>`}
+      <p class="said" role="status">${this.#said}</p>
+      ${rows.length > this.#most ? html`<button type="button" @click=${() => { this.#most += 200; this.update(); }}>Show more</button>` : ''}
+      ${connect(this.store)}`;
   }
 }
 

@@ -1,28 +1,26 @@
-// Traffic: messages as they pass, on both sides of the bridge, for as long as this page is open.
+// Traffic: messages as they pass, each request with its answer and with both sides of the bridge, for as long as this page is open.
 import { html } from './dom.js';
+import { exchanges, passed, trail } from './exchanges.js';
 import { passes, terms } from './filter.js';
-import { parse, stringify } from './json.js';
+import { clientOf, outcome } from './names.js';
 import { Page } from './page.js';
-import { badge, copy, download } from './parts.js';
+import { download } from './parts.js';
 import { bytes, clock, count, duration } from './text.js';
+import './row-table.js';
 
-/** @param {any} m what the filter knows of a message */
-const fields = (m) => ({ server: m.server, session: m.session, principal: m.principal, side: m.side, to: m.to, kind: m.kind, method: m.method, name: m.name, id: m.id, size: m.bytes, duration: m.took_ms, code: m.code });
+/** @typedef {import('./exchanges.js').Exchange} Exchange */
 
-/** @param {any} m */
-const arrow = (m) => (m.to === 'server' ? '→' : '←');
-/** At which end of the bridge it passes. @param {any} m */
-const end = (m) => (m.side === 'client' ? `client ${m.session ?? m.principal ?? ''}` : m.server);
-/** @param {any} m */
-const what = (m) => (m.kind === 'result' || m.kind === 'error' ? `${m.kind}${m.method ? ` of ${m.method}` : ''}` : m.method);
+/** @type {[string, string][]} */
+const heads = [['Time', 'at'], ['From', 'from'], ['To', 'to'], ['Message', 'message'], ['Size', 'size'], ['Answer', 'answer']];
+
 /** @param {string} at */
 const moment = (at) => `${clock(at)}.${String(new Date(at).getMilliseconds()).padStart(3, '0')}`;
 
 class Traffic extends Page {
   #payloads = false;
-  /** The number of the message that is shown whole. */
+  /** The number of the first message of the exchange in the panel. */
   #chosen = 0;
-  get topics() { return ['servers', 'traffic']; }
+  get topics() { return ['servers', 'sessions', 'traffic']; }
   get query() { return this.#payloads ? '&payloads=true' : ''; }
 
   disconnectedCallback() {
@@ -30,20 +28,30 @@ class Traffic extends Page {
     this.store.state.messages = [];
   }
 
+  /** @param {any} m what the filter knows of a message */
+  #fields(m) {
+    return { server: m.server, client: m.side === 'client' ? clientOf(this.store.state, m) : undefined, session: m.session, principal: m.principal, side: m.side, to: m.to, kind: m.kind, method: m.method, name: m.name, id: m.id, size: m.bytes, duration: m.took_ms, code: m.code };
+  }
+
   view() {
     const { store } = this;
     const wanted = terms(this.route.query.get('filter') ?? '');
-    const rows = store.state.messages.filter((m) => passes(wanted, fields(m)));
-    const chosen = store.state.messages.find((m) => m.n === this.#chosen);
+    const all = exchanges(store.state.messages);
+    const rows = all.filter((e) => passed(e).some((m) => passes(wanted, this.#fields(m))));
+    const chosen = all.find((e) => e.asked.n === this.#chosen);
+    const n = rows.reduce((sum, e) => sum + passed(e).length, 0);
     const { dropped } = store.state;
     return html`<h1>Traffic</h1>
       ${this.filterLine('server:files -method:ping side:client', html`
-        ${store.me?.payloads ? html`<label><input id="payloads" type="checkbox" .checked=${this.#payloads} @change=${(/** @type {any} */ e) => { this.#payloads = e.target.checked; store.watch(this.topics, this.query); this.update(); }} /> with what they carry</label>` : ''}
-        <button type="button" @click=${() => { store.state.messages = []; this.#chosen = 0; this.update(); }}>clear</button>
-        <button type="button" disabled=${!rows.length} @click=${() => save(rows)}>save</button>`)}
-      <p class="summary" role="status">${count(rows.length, 'message')} since this page is open${dropped ? `, ${count(dropped, 'event')} dropped` : ''}${store.live ? '' : '; there is no stream of events now'}</p>
-      ${chosen ? this.#one(chosen) : ''}
-      <row-window .name=${'messages'} .follow=${true} .rows=${rows} .show=${(/** @type {any} */ m) => this.#row(m)}></row-window>`;
+        ${store.me?.payloads ? html`<label><input id="payloads" type="checkbox" .checked=${this.#payloads} @change=${(/** @type {any} */ e) => { this.#payloads = e.target.checked; store.watch(this.topics, this.query); this.update(); }} /> Show payloads</label>` : ''}
+        <button type="button" disabled=${!all.length} @click=${() => { store.state.messages = []; this.#chosen = 0; this.update(); }}>Clear</button>
+        <button type="button" disabled=${!rows.length} @click=${() => save(rows)}>Save</button>`)}
+      <p class="summary" role="status">${count(n, 'message')} in ${count(rows.length, 'row')} since this page is open${dropped ? ` · ${count(dropped, 'event')} dropped` : ''}</p>
+      <div class=${chosen ? 'master open' : 'master'} @keydown=${(/** @type {KeyboardEvent} */ e) => { if (e.key === 'Escape' && chosen) this.#open(0); }}>
+        ${rows.length ? html`<row-table class="traffic" .name=${'messages'} .heads=${heads} .follow=${true} .rows=${rows} .same=${(/** @type {Exchange} */ e) => e.asked.n} .show=${(/** @type {Exchange} */ e) => this.#row(e)}></row-table>`
+          : html`<div class="empty"><h2>${all.length ? 'No message matches the filter' : 'No messages yet'}</h2><p>${all.length ? 'Change or clear it.' : 'Messages between clients, the bridge and servers appear here as they pass.'}</p></div>`}
+        ${chosen ? html`<aside class="panel" aria-label="the chosen message"><button type="button" class="small close" @click=${() => this.#open(0)}>Close</button>${this.#one(chosen)}</aside>` : ''}
+      </div>`;
   }
 
   /** @param {number} n */
@@ -52,33 +60,40 @@ class Traffic extends Page {
     this.update();
   }
 
-  /** @param {any} m */
-  #row(m) {
-    return html`<div key=${m.n} class=${m.n === this.#chosen ? 'row traffic chosen' : 'row traffic'}>
-      <time class="quiet" datetime=${m.at} title=${m.at}>${moment(m.at)}</time> <span class=${m.side}>${arrow(m)} ${end(m)}</span>
-      <button type="button" class="link" aria-expanded=${String(m.n === this.#chosen)} @click=${() => this.#open(m.n)}>${what(m)} <b>${m.name ?? ''}</b></button>
-      <span class="n">${bytes(m.bytes)}</span> <span class="quiet">${m.id ? `id ${m.id}` : ''}${m.took_ms === undefined ? '' : ` · ${duration(m.took_ms)}`}</span>${m.kind === 'error' ? badge('error') : ''}</div>`;
+  /** Who began it, and for whom it is: a client, a server, or the bridge itself. @param {Exchange} e @returns {[string, string]} */
+  #ends({ asked, inner }) {
+    const client = [asked, inner?.asked].find((m) => m?.side === 'client');
+    const server = [asked, inner?.asked].find((m) => m?.side === 'server')?.server;
+    const ends = /** @type {[string, string]} */ ([client ? clientOf(this.store.state, client) : 'the bridge', server ?? 'the bridge']);
+    return asked.to === 'server' ? ends : [ends[1], ends[0]];
   }
 
-  /** @param {any} m */
-  #one(m) {
-    /** @param {string} term @param {any} value */
-    const fact = (term, value) => (value === undefined || value === '' ? '' : html`<div><dt>${term}</dt><dd>${value}</dd></div>`);
-    return html`<section class="card" aria-label="the chosen message">
-      <h2>${arrow(m)} ${what(m)} ${m.name ?? ''}</h2>
-      <dl class="facts">${fact('at', m.at)}${fact('between', m.side === 'client' ? 'a client and the bridge' : 'the bridge and the server')}${fact('server', m.server)}${fact('caller', m.principal)}${fact('session', m.session)}
-        ${fact('kind', m.kind)}${fact('id', m.id)}${fact('size', bytes(m.bytes))}${fact('after its request', m.took_ms === undefined ? '' : duration(m.took_ms))}${fact('code', m.code)}</dl>
-      ${m.payload ? html`<h3>what it carries${m.cut ? ', cut' : ''}</h3><long-text .text=${spread(m.payload)}></long-text>` : m.cut ? html`<p>It is too large to be shown.</p>` : ''}
-      <div class="actions">${m.payload ? copy('copy it', m.payload) : ''}<button type="button" @click=${() => this.#open(m.n)}>close</button></div></section>`;
+  /** @param {Exchange} e */
+  #row(e) {
+    const { asked: m, answer, inner } = e;
+    const [from, to] = this.#ends(e);
+    const open = m.n === this.#chosen;
+    const took = (/** @type {any} */ a) => (a?.took_ms === undefined ? '' : duration(a.took_ms));
+    return html`<tr key=${m.n} class=${open ? 'chosen' : ''} @click=${() => this.#open(m.n)}>
+      <td class="at"><time datetime=${m.at} title=${m.at}>${moment(m.at)}</time></td><td class="from">${from}</td><td class="to">${to}</td>
+      <td class="message"><button type="button" class="link" aria-expanded=${String(open)}>${m.method ?? m.kind} <b>${m.name ?? ''}</b></button></td>
+      <td class="size">${bytes(m.bytes)}${answer ? ` / ${bytes(answer.bytes)}` : ''}</td>
+      <td class="answer">${answer ? html`${outcome(answer.kind === 'error' ? 'error' : 'ok')} ${took(answer)}${inner?.answer ? html` <span class="quiet">server ${took(inner.answer)}</span>` : ''}` : html`<span class="quiet">${m.kind === 'request' ? 'waiting…' : m.kind}</span>`}</td></tr>`;
+  }
+
+  /** @param {Exchange} e */
+  #one(e) {
+    const [from, to] = this.#ends(e);
+    const { asked: m, inner, answer } = e;
+    const within = answer && inner?.answer ? answer.took_ms - inner.answer.took_ms : undefined;
+    return html`<h2>${m.method ?? m.kind} ${m.name ?? ''}</h2><p class="quiet">From ${from} to ${to}${m.principal ? `, as ${m.principal}` : ''}${m.session ? `, session ${m.session}` : ''}</p>
+      ${within === undefined ? '' : html`<p>${duration(answer.took_ms)}, of which the bridge took ${duration(Math.max(0, within))}.</p>`}
+      ${trail(this.store.state, e)}
+      ${!this.#payloads && this.store.me?.act ? html`<p class="quiet">${this.store.me?.payloads ? 'Tick “Show payloads” to see what further messages carry.' : html`Payloads are not recorded. Set <code>console: payloads</code> in bridge.yaml to see them.`}</p>` : ''}`;
   }
 }
 
-/** JSON with line breaks, to be read. @param {string} text */
-function spread(text) {
-  try { return stringify(parse(text), 2); } catch { return text; }
-}
-
-/** Saves messages as lines of JSON. @param {any[]} rows */
-const save = (rows) => download('traffic.jsonl', rows.map(({ n, ...m }) => `${JSON.stringify(m)}\n`));
+/** Saves messages as lines of JSON. @param {Exchange[]} rows */
+const save = (rows) => download('traffic.jsonl', rows.flatMap(passed).sort((a, b) => a.n - b.n).map(({ n, ...m }) => `${JSON.stringify(m)}\n`));
 
 customElements.define('page-traffic', Traffic);

@@ -4,8 +4,9 @@ import { curl, metaOf } from './curl.js';
 import { html, View } from './dom.js';
 import { Exact, parse, stringify } from './json.js';
 import { paramHeaders } from './mcp.js';
+import { chips } from './names.js';
 import { address, command, copy, endpoint, fault } from './parts.js';
-import { save } from './saved.js';
+import { replayed, save } from './saved.js';
 import { fieldOf, initial, problems } from './schema-form.js';
 import { expand, variables } from './uri-template.js';
 import { duration } from './text.js';
@@ -54,6 +55,7 @@ class TryItem extends View {
     this.#schema = this.#schemaOf();
     this.#value = this.given ?? initial(fieldOf(this.#schema)) ?? {};
     super.connectedCallback();
+    if (replayed(location.hash)) this.#call();
   }
 
   disconnectedCallback() {
@@ -100,14 +102,14 @@ class TryItem extends View {
   async #save() {
     let name = this.entry.name;
     const given = await dialog('Save this call', (close) => html`<form @submit=${(/** @type {Event} */ e) => { e.preventDefault(); close(name); }}>
-      <div class="field"><label for="saved">name</label><input id="saved" .value=${name} required @input=${(/** @type {any} */ e) => { name = e.target.value; }} /></div>
+      <div class="field"><label for="saved">Name</label><input id="saved" .value=${name} required @input=${(/** @type {any} */ e) => { name = e.target.value; }} /></div>
       <p class="quiet">It is kept in this browser, with its arguments.</p>
-      <div class="actions"><button type="button" @click=${() => close(undefined)}>cancel</button><button type="submit" class="act">save</button></div></form>`);
+      <div class="actions"><button type="button" @click=${() => close(undefined)}>Cancel</button><button type="submit" class="act">Save</button></div></form>`);
     if (!given) return;
     try {
       save(this.page.store.me?.principal ?? '', { name: given, server: this.page.server, tool: this.entry.name, revision: this.client.o.revision, arguments: stringify(this.#value) });
     } catch (e) {
-      this.#outcome = { error: e, took: 0, messages: [] };
+      this.#outcome = { error: e, took: 0 };
       this.update();
     }
     this.page.update();
@@ -127,16 +129,14 @@ class TryItem extends View {
     if (this.#running || this.#wrongMeta()) return;
     if (this.#text !== undefined && !this.#taken(this.#text)) return;
     const wrong = problems(fieldOf(this.#schema), this.#value);
-    if (wrong.some((p) => p.message !== 'is needed' || this.kind === 'templates')) { this.#strict = true; this.update(); return; }
+    if (wrong.some((p) => p.message !== 'is required' || this.kind === 'templates' || this.#text === undefined)) { this.#strict = true; this.update(); return; }
     const a = this.entry.annotations ?? {};
     const id = `${this.page.server} ${this.entry.name}`;
     if (this.kind === 'tools' && a.destructiveHint && !a.readOnlyHint && !agreed.has(id)) {
-      if (!(await sure('Call a destructive tool?', `${this.entry.name} says of itself that it may destroy something.`, 'call it'))) return;
+      if (!(await sure('Call a destructive tool?', `${this.entry.name} says of itself that it may destroy something.`, 'Call it', 'danger'))) return;
       agreed.add(id);
     }
     const [method, params] = this.#request();
-    const from = this.page.messages.length;
-    const before = this.page.messages[from - 1];
     const stop = this.#running = new AbortController();
     this.#progress = [];
     this.#task = undefined;
@@ -155,15 +155,14 @@ class TryItem extends View {
       });
       if (params.uri) this.page.changed.delete(params.uri);
     } catch (e) {
-      outcome.error = stop.signal.aborted ? new Error('cancelled') : e;
+      outcome.error = stop.signal.aborted ? new Error('Cancelled') : e;
     }
     outcome.took = performance.now() - began;
-    const messages = this.page.messages;
-    outcome.messages = messages.slice(before ? messages.indexOf(before) + 1 : 0);
     this.#outcome = outcome;
     this.#running = undefined;
-    if (this.#tab !== 'messages') this.#tab = outcome.result?.structuredContent === undefined ? 'result' : 'structured';
+    this.#tab = outcome.result?.structuredContent === undefined ? 'result' : 'structured';
     this.update();
+    setTimeout(() => this.querySelector('.outcome')?.scrollIntoView({ block: 'nearest' }));
   }
 
   /** Takes the text of the JSON view as the value, if it is JSON. @param {string} text */
@@ -187,35 +186,35 @@ class TryItem extends View {
 
   view() {
     const e = this.entry;
-    const a = e.annotations ?? {};
-    const said = [a.readOnlyHint ? 'reads only' : a.destructiveHint ? '! destructive' : '', a.idempotentHint ? 'may be repeated' : '', a.openWorldHint === false ? 'closed world' : '', e.mimeType ?? ''].filter(Boolean).join(' · ');
     const wrongText = this.#text === undefined || this.#taken(this.#text) ? '' : 'This is no JSON yet.';
     const wrongMeta = this.#wrongMeta();
+    const title = e.title ?? e.annotations?.title ?? e.name;
+    const missing = this.#text === undefined ? problems(fieldOf(this.#schema), this.#value) : [];
     const completes = this.kind === 'prompts' || this.kind === 'templates' ? (/** @type {string} */ n, /** @type {string} */ t) => this.#complete(n, t) : undefined;
     this.completes ??= completes;
     return html`<section class="item" aria-label=${e.name} @keydown=${(/** @type {any} */ k) => { if (k.key === 'Enter' && (k.ctrlKey || k.metaKey)) { k.preventDefault(); this.#call(); } }}>
-      <h2>${e.title ?? e.name}</h2>
-      ${e.title && e.title !== e.name ? html`<p><code>${e.name}</code></p>` : ''}
+      <h2>${title}${title === e.name ? '' : html` <code>${e.name}</code>`} ${this.kind === 'tools' ? chips(e) : ''}</h2>
       ${e.uri || e.uriTemplate ? html`<p><code>${e.uri ?? e.uriTemplate}</code></p>` : ''}
-      ${said ? html`<p class="quiet">${said}</p>` : ''}
+      ${e.mimeType ? html`<p class="quiet">${e.mimeType}</p>` : ''}
       ${e.description ? html`<p class="message">${e.description}</p>` : ''}
-      ${this.kind === 'resources' ? '' : html`<div class="tabs" role="group" aria-label="how arguments are written">
+      ${this.kind === 'resources' ? '' : html`<div class="tabs" role="group" aria-label="How arguments are written">
         <button type="button" class="tab" aria-pressed=${String(this.#text === undefined)} disabled=${Boolean(wrongText)} @click=${() => { this.#text = undefined; this.update(); }}>Form</button>
         <button type="button" class="tab" aria-pressed=${String(this.#text !== undefined)} @click=${() => { this.#text ??= stringify(this.#value, 2); this.update(); }}>JSON</button></div>
       ${this.#text === undefined
         ? html`<schema-form .schema=${this.#schema} .value=${this.#value} .strict=${this.#strict} .complete=${this.completes} @changed=${(/** @type {any} */ c) => { this.#value = c.detail; this.update(); }}></schema-form>`
-        : html`<div class="field"><label for="arguments">arguments</label><textarea id="arguments" rows="8" spellcheck="false" .value=${this.#text} @input=${(/** @type {any} */ i) => { this.#text = i.target.value; this.update(); }}></textarea>${wrongText ? html`<p class="wrong">▲ ${wrongText}</p>` : ''}</div>`}`}
-      ${this.kind === 'templates' ? html`<p>reads <code>${expand(e.uriTemplate, texts(this.#value))}</code></p>` : ''}
-      <details class="card"><summary>_meta${this.#meta.trim() ? ' of your own' : ''}</summary><div class="field"><label for="meta">_meta, as JSON</label><textarea id="meta" rows="2" spellcheck="false" placeholder=${'{"traceparent": "00-…"}'} .value=${this.#meta} @input=${(/** @type {any} */ i) => { this.#meta = i.target.value; this.update(); }}></textarea>${wrongMeta ? html`<p class="wrong">▲ ${wrongMeta}</p>` : ''}</div></details>
-      <div class="actions">
-        <button type="button" class="act" disabled=${Boolean(this.#running || wrongText || wrongMeta)} title="Ctrl+Enter" @click=${() => this.#call()}>${this.kind === 'tools' ? 'call' : this.kind === 'prompts' ? 'get' : 'read'}</button>
-        ${this.#running ? html`<button type="button" @click=${() => this.#running?.abort()}>cancel</button>` : ''}
-        ${this.kind === 'tools' ? html`<button type="button" disabled=${Boolean(wrongText)} @click=${() => { if (this.#text === undefined || this.#taken(this.#text)) this.#save(); }}>save…</button>` : ''}
-        ${this.#tasks() ? html`<label><input type="checkbox" .checked=${this.#asTask || this.#tasks() === 'required'} disabled=${this.#tasks() === 'required'} @change=${(/** @type {any} */ c) => { this.#asTask = c.target.checked; this.update(); }} /> as a task</label>` : ''}
-        ${this.kind === 'resources' && this.client.server.capabilities?.resources?.subscribe ? html`<button type="button" aria-pressed=${String(this.#subscribed)} @click=${() => this.#toggle()}>${this.#subscribed ? 'unsubscribe' : 'subscribe'}</button>` : ''}
+        : html`<div class="field"><label for="arguments">Arguments</label><textarea id="arguments" rows="8" spellcheck="false" .value=${this.#text} @input=${(/** @type {any} */ i) => { this.#text = i.target.value; this.update(); }}></textarea>${wrongText ? html`<p class="wrong">▲ ${wrongText}</p>` : ''}</div>`}`}
+      ${this.kind === 'templates' ? html`<p>Reads <code>${expand(e.uriTemplate, texts(this.#value))}</code></p>` : ''}
+      <details class="card"><summary>_meta${this.#meta.trim() ? html` <span class="quiet">set</span>` : ''}</summary><div class="field"><label for="meta">_meta, as JSON</label><textarea id="meta" rows="2" spellcheck="false" placeholder=${'{"traceparent": "00-…"}'} .value=${this.#meta} @input=${(/** @type {any} */ i) => { this.#meta = i.target.value; this.update(); }}></textarea>${wrongMeta ? html`<p class="wrong">▲ ${wrongMeta}</p>` : ''}</div></details>
+      <div class="callbar"><div class="actions">
+        <button type="button" class="act" disabled=${Boolean(this.#running || wrongText || wrongMeta || missing.length)} title="Ctrl+Enter" @click=${() => this.#call()}>${this.kind === 'tools' ? 'Call' : this.kind === 'prompts' ? 'Get' : 'Read'}</button>
+        ${this.#running ? html`<button type="button" @click=${() => this.#running?.abort()}>Cancel</button>` : ''}
+        ${this.kind === 'tools' ? html`<button type="button" disabled=${Boolean(wrongText)} @click=${() => { if (this.#text === undefined || this.#taken(this.#text)) this.#save(); }}>Save…</button>` : ''}
+        ${this.#tasks() ? html`<label><input type="checkbox" .checked=${this.#asTask || this.#tasks() === 'required'} disabled=${this.#tasks() === 'required'} @change=${(/** @type {any} */ c) => { this.#asTask = c.target.checked; this.update(); }} /> As a task</label>` : ''}
+        ${this.kind === 'resources' && this.client.server.capabilities?.resources?.subscribe ? html`<button type="button" aria-pressed=${String(this.#subscribed)} @click=${() => this.#toggle()}>${this.#subscribed ? 'Unsubscribe' : 'Subscribe'}</button>` : ''}
+        ${missing.length ? html`<span class="hint">${needed(missing)}</span>` : ''}
       </div>
-      ${this.#bar()}
-      <div aria-live="polite">${this.#shown()}</div>
+      ${this.#bar()}<div aria-live="polite">${this.#verdict()}</div></div>
+      ${this.#shown()}
       ${this.#as()}
     </section>`;
   }
@@ -225,7 +224,7 @@ class TryItem extends View {
     try {
       await (this.#subscribed ? this.client.subscribe(this.entry.uri) : this.client.unsubscribe(this.entry.uri));
     } catch (e) {
-      this.#outcome = { error: e, took: 0, messages: [] };
+      this.#outcome = { error: e, took: 0 };
     }
     this.update();
   }
@@ -235,39 +234,47 @@ class TryItem extends View {
     if (!this.#running) return '';
     const n = Number(p?.progress ?? 0);
     const of = p?.total === undefined ? undefined : Number(p.total);
-    return html`<div class="line" role="status"><progress aria-label="progress" max=${of ?? 1} value=${of === undefined ? undefined : n}></progress><span>${p ? `${p.progress}${p.total === undefined ? '' : ` of ${p.total}`} ${p.message ?? ''}` : this.#task ? '' : 'waiting…'}${this.#task ? ` task ${this.#task.taskId}: ${this.#task.status} ${this.#task.statusMessage ?? ''}` : ''}</span></div>`;
+    return html`<div class="line" role="status"><progress aria-label="progress" max=${of ?? 1} value=${of === undefined ? undefined : n}></progress><span>${p ? `${p.progress}${p.total === undefined ? '' : ` of ${p.total}`} ${p.message ?? ''}` : this.#task ? '' : 'Waiting…'}${this.#task ? ` Task ${this.#task.taskId}: ${this.#task.status} ${this.#task.statusMessage ?? ''}` : ''}</span></div>`;
   }
 
+  /** How it ended, beside the button. */
+  #verdict() {
+    const o = this.#outcome;
+    if (!o) return '';
+    const r = o.result;
+    const verdict = o.error ? (o.error.code === undefined ? 'Failed' : `Error ${o.error.code}`) : r?.isError ? 'Tool returned an error' : 'OK';
+    let fits = '';
+    if (this.entry.outputSchema && r && !r.isError) {
+      const wrong = r.structuredContent === undefined ? ['there is none'] : problems(fieldOf(this.entry.outputSchema), r.structuredContent).map((p) => `${p.path.join('.')} ${p.message}`);
+      fits = wrong.length ? `output does not match its schema ✘ (${wrong[0]})` : 'output matches its schema ✔';
+    }
+    const head = [verdict, duration(o.took), this.#progress.length ? `${this.#progress.length} progress` : '', this.#task ? `task ${this.#task.taskId}` : '', fits].filter(Boolean).join(' · ');
+    return html`<p class=${o.error || r?.isError ? 'verdict bad' : 'verdict good'}>${o.error || r?.isError ? '✘' : '✔'} ${head}</p>`;
+  }
+
+  /** What came of it. */
   #shown() {
     const o = this.#outcome;
     if (!o) return '';
     const r = o.result;
-    const verdict = o.error ? (o.error.code === undefined ? 'failed' : `error ${o.error.code}`) : r?.isError ? 'the tool failed' : 'ok';
-    let fits = '';
-    if (this.entry.outputSchema && r && !r.isError) {
-      const wrong = r.structuredContent === undefined ? ['there is none'] : problems(fieldOf(this.entry.outputSchema), r.structuredContent).map((p) => `${p.path.join('.')} ${p.message}`);
-      fits = wrong.length ? `output does not fit its schema ✘ (${wrong[0]})` : 'output fits its schema ✔';
-    }
-    const head = [duration(o.took), verdict, this.#progress.length ? `${this.#progress.length} progress` : '', this.#task ? `task ${this.#task.taskId}` : '', fits].filter(Boolean).join(' · ');
     /** @param {string} id @param {string} label */
     const tab = (id, label) => html`<button type="button" class="tab" aria-pressed=${String(this.#tab === id)} @click=${() => { this.#tab = id; this.update(); }}>${label}</button>`;
     return html`<div class="outcome">
-      <p class=${o.error || r?.isError ? 'verdict bad' : 'verdict good'}>${o.error || r?.isError ? '✘' : '✔'} ${head}</p>
       ${o.error ? fault(o.error) : ''}
       ${o.error?.data !== undefined ? html`<json-tree .value=${o.error.data}></json-tree>` : ''}
-      <div class="tabs" role="group" aria-label="views of the result">${r?.structuredContent === undefined ? '' : tab('structured', 'structured')}${r ? tab('result', 'content') : ''}${r ? tab('json', 'JSON') : ''}${tab('messages', `raw messages (${o.messages.length})`)}</div>
+      <div class="tabs" role="group" aria-label="Views of the result">${r?.structuredContent === undefined ? '' : tab('structured', 'Structured')}${r ? tab('result', 'Content') : ''}${r ? tab('json', 'JSON') : ''}</div>
       ${this.#view(o)}</div>`;
   }
 
   /** @param {any} o */
   #view(o) {
     const r = o.result;
-    if (this.#tab === 'messages' || !r) return this.#tab === 'messages' ? html`<ol class="messages">${o.messages.map((/** @type {any} */ m) => html`<li><details><summary>${m.to === 'server' ? '→ server' : '← client'} ${m.message.method ?? (m.message.error ? 'error' : 'result')} ${m.message.id === undefined ? '' : `id ${m.message.id}`}</summary><long-text .text=${stringify(m.message, 2)}></long-text></details></li>`)}</ol>` : '';
+    if (!r) return '';
     if (this.#tab === 'json') return html`<json-tree .value=${r}></json-tree>`;
     if (this.#tab === 'structured' && r.structuredContent !== undefined) return html`<json-tree .value=${r.structuredContent}></json-tree>`;
     if (r.messages) return r.messages.map((/** @type {any} */ m) => html`<h3>${m.role}</h3>${this.#block(m.content)}`);
     const blocks = r.content ?? r.contents ?? [];
-    return blocks.length ? blocks.map((/** @type {any} */ b) => this.#block(b)) : html`<p class="quiet">There is no content.</p>`;
+    return blocks.length ? blocks.map((/** @type {any} */ b) => this.#block(b)) : html`<p class="quiet">No content.</p>`;
   }
 
   /** A block of content: text is text, pictures and sound are shown, everything else is JSON. @param {any} b @returns {any} */
@@ -275,14 +282,14 @@ class TryItem extends View {
     if (Array.isArray(b)) return b.map((x) => this.#block(x));
     if (b?.type === 'resource') return this.#block(b.resource ?? {});
     if (typeof b?.text === 'string') return html`${b.uri ? html`<p class="quiet">${b.uri} ${b.mimeType ?? ''}</p>` : ''}<long-text .text=${b.text}></long-text>`;
-    if (b?.type === 'resource_link') return html`<p>resource: ${address(b.uri)} ${b.title ?? b.name ?? ''} ${b.mimeType ?? ''}</p>`;
+    if (b?.type === 'resource_link') return html`<p>Resource: ${address(b.uri)} ${b.title ?? b.name ?? ''} ${b.mimeType ?? ''}</p>`;
     const data = b?.data ?? b?.blob;
     const type = String(b?.mimeType ?? '');
     if (typeof data === 'string') {
       const blob = this.#blob(b, data, type);
-      if (blob && /^image\/(png|jpeg|gif|webp|avif|bmp)$/.test(type)) return html`<p><img src=${blob} alt=${`a picture of the server, ${type}`} /></p>`;
-      if (blob && type.startsWith('audio/')) return html`<p><a href=${blob} download="sound">sound, ${type}</a></p>`;
-      return html`<p>${b.uri ?? ''} ${type || 'bytes'}, ${Math.floor(data.length * 0.75)} bytes ${blob ? html`<a href=${blob} download="content">save</a>` : ''}</p>`;
+      if (blob && /^image\/(png|jpeg|gif|webp|avif|bmp)$/.test(type)) return html`<p><img src=${blob} alt=${`Picture from the server, ${type}`} /></p>`;
+      if (blob && type.startsWith('audio/')) return html`<p><a href=${blob} download="sound">Sound, ${type}</a></p>`;
+      return html`<p>${b.uri ?? ''} ${type || 'bytes'}, ${Math.floor(data.length * 0.75)} bytes ${blob ? html`<a href=${blob} download="content">Save</a>` : ''}</p>`;
     }
     return html`<json-tree .value=${b}></json-tree>`;
   }
@@ -309,10 +316,16 @@ class TryItem extends View {
     const call = command(this.page.server, this.entry.name, args);
     const to = { url: endpoint(this.page.server), headers: this.page.headers, key: Boolean(this.page.store.me?.keys), repeated: tool ? paramHeaders(this.#schema, this.#value) : {} };
     const request = curl(this.client, to, ...this.#request());
-    return html`<details class="card"><summary>the same in a terminal</summary>
-      ${tool ? html`<pre tabindex="0">${call}</pre><div class="actions">${copy('copy the command', call)}${copy('copy the arguments', args)}</div>` : ''}
-      <pre class="curl" tabindex="0">${request}</pre><div class="actions">${copy('copy as curl', request)}</div></details>`;
+    return html`<details class="card"><summary>As a command</summary>
+      ${tool ? html`<pre tabindex="0">${call}</pre><div class="actions">${copy('Copy as command', call)}${copy('Copy arguments', args)}</div>` : ''}
+      <pre class="curl" tabindex="0">${request}</pre><div class="actions">${copy('Copy as curl', request)}</div></details>`;
   }
+}
+
+/** What still has to be given. @param {import('./schema-form.js').Problem[]} wrong */
+function needed(wrong) {
+  const names = wrong.filter((p) => p.message === 'is required').map((p) => p.path.join('.'));
+  return names.length ? `Required: ${names.slice(0, 4).join(', ')}${names.length > 4 ? '…' : ''}` : 'Mend the marked fields';
 }
 
 /** @param {any} values @returns {Record<string, string|undefined>} */

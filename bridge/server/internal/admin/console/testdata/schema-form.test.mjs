@@ -80,9 +80,9 @@ test('titles, hints and reasons', () => {
   assert.match(fieldOf({ $ref: '#' }).why, /circle/);
 });
 
-test('a field that was not touched is not sent', () => {
+test('a field that was not touched is sent with its default only', () => {
   for (const [schema, want] of [
-    [object({ a: { type: 'string' }, b: { type: ['string', 'null'] } }), '{}'], [object({ a: { type: 'string', default: 'x' } }), '{}'], [object({ a: { type: 'string', default: 'x' } }, { required: ['a'] }), '{"a":"x"}'],
+    [object({ a: { type: 'string' }, b: { type: ['string', 'null'] } }), '{}'], [object({ a: { type: 'string', default: 'x' } }), '{"a":"x"}'], [object({ a: { type: 'string', default: 'x' } }, { required: ['a'] }), '{"a":"x"}'],
     [object({ a: { const: 1 }, b: { const: 2 } }, { required: ['a'] }), '{"a":1}'], [object({ a: object({ b: { const: 1 }, c: { type: 'string' } }, { required: ['b', 'c'] }) }, { required: ['a'] }), '{"a":{"b":1}}'],
     [object({ a: object({ b: { const: 1 } }, { required: ['b'] }) }), '{}'], [object({ a: { type: 'array', minItems: 1 } }, { required: ['a'] }), '{}'], [object({ a: { $ref: '#' } }, { required: ['a'] }), undefined],
     [{ oneOf: [object({ kind: { const: 'a' } }, { required: ['kind'] }), object({})] }, '{"kind":"a"}'], [object({ a: { anyOf: [{ type: 'string' }, { type: 'null' }], default: null } }), '{}'],
@@ -101,15 +101,15 @@ test('what is wrong with values', () => {
   }, { required: ['name'] });
   const field = fieldOf(schema);
   for (const [value, want] of [
-    [{ name: 'ann' }, ''], [{}, 'name is needed'], [{ name: 'a' }, 'name must have at least 2 characters'], [{ name: 'abcde' }, 'name must have at most 4 characters'], [{ name: '👩👩👩👩' }, ''], [{ name: 5 }, 'name must be text'],
+    [{ name: 'ann' }, ''], [{}, 'name is required'], [{ name: 'a' }, 'name must have at least 2 characters'], [{ name: 'abcde' }, 'name must have at most 4 characters'], [{ name: '👩👩👩👩' }, ''], [{ name: 5 }, 'name must be text'],
     [{ age: 5.5 }, 'age must be a whole number'], [{ age: -1 }, 'age must be at least 0'], [{ age: 151 }, 'age must be at most 150'], [{ age: '5' }, 'age must be a whole number'], [{ age: new Exact('5.0') }, ''], [{ age: new Draft('5x') }, 'age must be a whole number'], [{ age: new Exact('12345678901234567890') }, 'age must be at most 150'],
     [{ ratio: 1 }, 'ratio must be below 1'], [{ ratio: new Exact('0.50') }, ''], [{ when: '2026-07-28' }, ''], [{ when: '28.7.2026' }, 'when must be a date such as 2026-07-28'], [{ when: '2026-13-01' }, 'when must be a date such as 2026-07-28'], [{ at: '2026-07-28T10:00:00Z' }, ''], [{ at: '2026-07-28' }, 'at must be a time such as 2026-07-28T10:30:00Z'],
     [{ mail: 'a@b' }, ''], [{ mail: 'ab' }, 'mail must be an email address'], [{ to: 'urn:x' }, ''], [{ to: 'x y' }, 'to must be a URI'], [{ code: 'Ab' }, 'code must match ^[a-z]+$'], [{ odd: 'x' }, ''], [{ on: 'true' }, 'on must be true or false'],
     [{ colour: 'blue' }, 'colour must be one of red, 2'], [{ colour: 2 }, ''], [{ tags: [] }, 'tags must have at least 1 items'], [{ tags: ['x', 'y', 'x'] }, 'tags must have at most 2 items'], [{ tags: ['z'] }, 'tags has an item that is none of the choices'], [{ list: [1, 1] }, 'list must not have the same item twice'], [{ list: [1, 'x'] }, 'list.1 must be a whole number'], [{ list: {} }, 'list must be a list'],
-    [{ pair: ['a', 'b'] }, 'pair.1 has no place here'], [{ nested: {} }, 'nested.a is needed'], [{ nested: { a: 'x', b: 1 } }, 'nested.b is not known here'], [{ nested: [] }, 'nested must be an object'], [{ either: 'x' }, ''], [{ either: 7 }, ''], [{ either: true }, 'either must be text'],
+    [{ pair: ['a', 'b'] }, 'pair.1 has no place here'], [{ nested: {} }, 'nested.a is required'], [{ nested: { a: 'x', b: 1 } }, 'nested.b is not known here'], [{ nested: [] }, 'nested must be an object'], [{ either: 'x' }, ''], [{ either: 7 }, ''], [{ either: true }, 'either must be text'],
     [{ maybe: null }, ''], [{ maybe: 'x' }, 'maybe must be a whole number'], [{ any: new Draft('{') }, 'any is no JSON yet'], [{ any: [1] }, ''], [{ map: { a: 1, b: 'x' } }, 'map.b must be a whole number'], [{ unknown: 1 }, ''],
   ]) {
-    const full = 'name' in value || want === 'name is needed' ? value : { name: 'ann', ...value };
+    const full = 'name' in value || want === 'name is required' ? value : { name: 'ann', ...value };
     assert.equal(problems(field, full).map((p) => [p.path.join('.'), p.message].filter(Boolean).join(' ')).join('; '), want, stringify(value));
   }
 });

@@ -1,0 +1,48 @@
+// Names for people: how calls end, and which client is at the other end.
+import { html } from './dom.js';
+
+/** Outcomes by their names in metrics: the words, and the tone. @type {Record<string, [string, string, string]>} */
+const outcomes = {
+  ok: ['✔', 'good', 'OK'], tool_error: ['✘', 'bad', 'Tool error'], error: ['✘', 'bad', 'Error'], cancelled: ['○', 'quiet', 'Cancelled'], timeout: ['✘', 'bad', 'Timed out'],
+  unavailable: ['✘', 'bad', 'Unavailable'], circuit_open: ['▲', 'bad', 'Circuit open'], drained: ['◇', 'busy', 'Drained'], lost: ['✘', 'bad', 'Connection lost'],
+  overloaded: ['▲', 'bad', 'Overloaded'], rate_limited: ['▲', 'busy', 'Rate limited'], denied: ['✘', 'bad', 'Denied'], too_large: ['✘', 'bad', 'Too large'], other: ['✘', 'bad', 'Failed'],
+};
+
+/** The words for an outcome. @param {string|undefined} name absent while the call is active */
+export const outcomeText = (name) => (name ? outcomes[name]?.[2] ?? name : 'Active');
+
+/** An outcome, in its colour. @param {string|undefined} name */
+export function outcome(name) {
+  const [shape, tone] = name ? outcomes[name] ?? ['✘', 'bad'] : ['◐', 'busy'];
+  return html`<span class="badge ${tone}"><span aria-hidden="true">${shape}</span> ${outcomeText(name)}</span>`;
+}
+
+/** The clients of a list of sessions, by session. @type {WeakMap<object, Map<string, string>>} */
+const clients = new WeakMap();
+
+/**
+ * The name of a client: as it says itself, else its principal.
+ * @param {import('./store.js').State} state @param {{session?: string, principal?: string}} of
+ */
+export function clientOf(state, of) {
+  const rows = state.sessions?.sessions;
+  if (rows && !clients.has(rows)) clients.set(rows, new Map(rows.map((/** @type {any} */ s) => [s.id, s.client])));
+  return (of.session && rows && clients.get(rows)?.get(of.session)) || of.principal || of.session || 'a stateless client';
+}
+
+/** A fact of a list of facts; nothing if it is not known. @param {string} term @param {any} value */
+export const fact = (term, value) => (value === undefined || value === null || value === '' || value === false ? '' : html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`);
+
+/**
+ * What a tool says of itself, as chips. A tool without hints counts as destructive, as MCP has it.
+ * @param {any} tool
+ */
+export function chips(tool) {
+  const a = tool.annotations ?? {};
+  /** @param {string} text @param {string} [tone] @param {string} [title] */
+  const chip = (text, tone = '', title = '') => html`<span key=${text} class="chip ${tone}" title=${title || undefined}>${text}</span>`;
+  return [
+    a.readOnlyHint ? chip('Read-only', 'good') : a.destructiveHint === false ? '' : chip('Destructive', a.destructiveHint ? 'bad' : 'assumed', a.destructiveHint ? '' : 'The tool does not say: this is the default of MCP'),
+    a.idempotentHint ? chip('Idempotent') : '', a.openWorldHint ? chip('Open world') : '',
+  ];
+}

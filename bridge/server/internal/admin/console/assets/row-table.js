@@ -1,0 +1,63 @@
+// A long table, of which only the rows in sight are in the page. All rows are equally high.
+import { html, View } from './dom.js';
+
+export class RowTable extends View {
+  name = 'rows';
+  /** The heads: a text, and the class of its column. @type {[string, string][]} */
+  heads = [];
+  /** @type {any[]} */
+  rows = [];
+  /** What makes a row's template, a tr. @type {(row: any) => any} */
+  show = () => '';
+  /** What stays the same of a row. @type {(row: any) => any} */
+  same = (row) => row;
+  height = 34;
+  /** Whether the newest row is the last one: it stays in sight while somebody looks at the end. */
+  follow = false;
+  #top = 0;
+  #tall = 640;
+  #atEnd = true;
+  /** The row at the top, which keeps its place when others come before it. @type {any} */
+  #first = undefined;
+
+  view() {
+    const { rows, height } = this;
+    if (this.#top > 0 && this.#first !== undefined) {
+      const moved = rows.findIndex((r) => this.same(r) === this.#first) - Math.floor(this.#top / height);
+      if (moved > 0 && !this.follow) this.#scroll(this.#top + moved * height);
+    }
+    if (this.follow && this.#atEnd) queueMicrotask(() => this.#scroll(rows.length * height));
+    const first = Math.max(0, Math.min(Math.floor(this.#top / height) - 10, rows.length - 1));
+    const last = Math.min(rows.length, Math.ceil((this.#top + this.#tall) / height) + 10);
+    const gap = (/** @type {string} */ key, /** @type {number} */ n) => (n > 0 ? html`<tr key=${key} aria-hidden="true"><td class="gap" colspan=${this.heads.length}><svg width="1" height=${n * height}></svg></td></tr>` : '');
+    return html`<div class="window" role="region" tabindex="0" aria-live="off" aria-label=${this.name} @scroll=${(/** @type {any} */ e) => this.#scrolled(e.target)} @keydown=${(/** @type {KeyboardEvent} */ e) => this.#move(e)}>
+      <table class="long" aria-rowcount=${rows.length + 1}><thead><tr>${this.heads.map(([text, kind]) => html`<th scope="col" class=${kind}>${text}</th>`)}</tr></thead>
+      <tbody>${gap('before', first)}${rows.slice(first, last).map(this.show)}${gap('after', rows.length - last)}</tbody></table></div>`;
+  }
+
+  /** @param {number} top */
+  #scroll(top) {
+    this.#top = top;
+    queueMicrotask(() => { if (this.firstElementChild) this.firstElementChild.scrollTop = top; });
+  }
+
+  /** @param {HTMLElement} box */
+  #scrolled(box) {
+    this.#atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - this.height;
+    [this.#top, this.#tall] = [box.scrollTop, box.clientHeight];
+    const row = this.rows[Math.floor(this.#top / this.height)];
+    this.#first = row && this.same(row);
+    this.update();
+  }
+
+  /** The arrow keys go from row to row. @param {KeyboardEvent} e */
+  #move(e) {
+    const row = /** @type {HTMLElement} */ (e.target).closest('tbody tr');
+    const next = e.key === 'ArrowDown' ? row?.nextElementSibling : e.key === 'ArrowUp' ? row?.previousElementSibling : undefined;
+    const button = next?.querySelector('button');
+    if (!button) return;
+    e.preventDefault();
+    button.focus();
+  }
+}
+customElements.define('row-table', RowTable);
