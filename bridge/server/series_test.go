@@ -36,7 +36,7 @@ func TestAdminSeries(t *testing.T) {
 		for i, tool := range []string{"echo", "echo", "fail", "none"} {
 			r.as(devKey, "/one/mcp", one, call(fmt.Sprint(i+1), tool))
 		}
-		r.as(devKey, "/two/mcp", two, fmt.Sprintf(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"late","arguments":{"after":"2s"}}}`))
+		r.as(devKey, "/two/mcp", two, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"late","arguments":{"after":"2s"}}}`)
 		time.Sleep(5 * time.Second)
 		var all, own, again seriesAnswer
 		r.read("GET", "series", "", opsKey, 200, &all)
