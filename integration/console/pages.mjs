@@ -115,6 +115,7 @@ export async function pages({ step, o, open, context, page, see, heading, field,
   await step('calls', async () => {
     await go('#/calls');
     await heading('Calls');
+    await page.locator('.summary', { hasText: 'since' }).waitFor();
     await (await callElsewhere('odd', 'scribble')).close(); // calls are watched since somebody looks
     for (const head of ['Time', 'Client', 'Server', 'Tool', 'Duration', 'Outcome']) await page.getByRole('columnheader', { name: head, exact: true }).waitFor();
     await rows().filter({ hasText: 'scribble' }).first().getByText('OK').waitFor();
@@ -155,7 +156,9 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     const recorded = page.waitForResponse(/events\?topics=[^&]*traffic/);
     await page.getByLabel('Record messages').check();
     await recorded;
+    const before = await rows().filter({ hasText: 'markup' }).count();
     await (await callElsewhere('odd', 'markup')).close();
+    await rows().filter({ hasText: 'markup' }).nth(before).waitFor();
     await rows().filter({ hasText: 'markup' }).first().click();
     const trail = page.locator('.panel .trail li');
     await trail.nth(3).waitFor();
@@ -274,7 +277,7 @@ export async function pages({ step, o, open, context, page, see, heading, field,
       await connect.getByRole('button', { name: client, exact: true }).click();
       await connect.locator('pre', { hasText: text }).waitFor();
     }
-    assert.match(execFileSync('sh', ['-c', await connect.locator('pre').textContent() ?? ''], { encoding: 'utf8' }), /"serverInfo"/, 'the block for curl works');
+    assert.match(execFileSync('sh', ['-c', await connect.locator('pre').textContent() ?? ''], { encoding: 'utf8', timeout: 60_000 }), /"serverInfo"/, 'the block for curl works');
     const row = page.getByRole('row', { name: new RegExp(id) });
     await row.waitFor();
     meant.push(/status of 404/);
