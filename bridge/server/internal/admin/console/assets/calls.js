@@ -127,7 +127,7 @@ class Calls extends Page {
 const openInTry = (c, args) => `${to('try', c.server, 'tools', c.name)}${args ? `?arguments=${part(args)}` : ''}`;
 
 /** Where a time stands on the scale, from 0.1 ms to 100 s, in percent. @param {number} ms */
-export const place = (ms) => Math.min(100, Math.max(0, (Math.log10(Math.max(ms, 0.1)) + 1) * (100 / 6)));
+const place = (ms) => Math.min(100, Math.max(0, (Math.log10(Math.max(ms, 0.1)) + 1) * (100 / 6)));
 
 /** The time of a call on a logarithmic scale: until it started, at the server, waiting for its user. @param {any} c */
 function bar(c) {

@@ -1,7 +1,7 @@
 // Figures of the bridge over time, and what follows from its status. No part of it touches the page.
 
 /** How many colours a chart tells apart; further series are one, called "other". */
-export const mostSeries = 7;
+const mostSeries = 7;
 
 /**
  * A column with the entries that are new at its end, at most so many in all.
@@ -52,7 +52,7 @@ export function merge(had, now, points = 180) {
 export const sum = (column, n = Infinity) => (column ?? []).slice(-n).reduce((a, b) => a + (b ?? 0), 0);
 
 /** Columns, the last n entries of each added up; a shorter one is aligned at its end. @param {any[][]} columns */
-export function add(columns) {
+function add(columns) {
   const length = Math.max(0, ...columns.map((c) => c.length));
   const all = new Array(length).fill(0);
   for (const c of columns) c.forEach((v, i) => { all[length - c.length + i] += v ?? 0; });
@@ -80,7 +80,7 @@ export function byServer(series, colours) {
 export const shares = (part = [], whole = []) => whole.map((w, i) => (w ? (100 * (part[part.length - whole.length + i] ?? 0)) / w : 0));
 
 /** How bad the state of a server is: 0 failing, 1 degraded, 2 working. @param {any} s */
-export const badness = (s) => (s.state === 'failing' ? 0 : s.circuit_breaker === 'open' || s.circuit_breaker === 'half-open' || s.drained || s.state === 'off' ? 1 : 2);
+export const badness = (s) => (s.state === 'failing' ? 0 : s.circuit_breaker === 'open' || s.circuit_breaker === 'half-open' || s.drained ? 1 : 2);
 
 /**
  * The state of the bridge in one sentence, and the servers that it names.

@@ -1,7 +1,7 @@
 // A long table, of which only the rows in sight are in the page. All rows are equally high.
 import { html, View } from './dom.js';
 
-export class RowTable extends View {
+class RowTable extends View {
   name = 'rows';
   /** The heads: a text, and the class of its column. @type {[string, string][]} */
   heads = [];

@@ -1,6 +1,6 @@
 // Calls that somebody has saved. They are kept in the browser only, for each caller by itself. A
 // file has them for others, and for 'mcp-bridge call --saved'.
-import { Exact, parse, stringify } from './json.js';
+import { isObject, parse, stringify } from './json.js';
 import { modern, revisions } from './mcp.js';
 import { to } from './page.js';
 
@@ -48,9 +48,6 @@ function read({ arguments: args, expect, ...c }) {
 
 /** The file that has these calls. @param {Saved[]} calls */
 export const exported = (calls) => `${stringify({ calls: calls.map(read) }, 2)}\n`;
-
-/** @param {any} v */
-const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v) && !(v instanceof Exact);
 
 /** Saves the calls of such a file, and says how many they are. @param {string} who @param {string} text */
 export function imported(who, text) {

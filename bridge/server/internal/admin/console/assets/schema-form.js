@@ -3,7 +3,7 @@
 // A schema becomes a Field, and the fields inside it are made when they are asked for, so that a schema may
 // contain itself. The value is apart: plain JSON (with Exact for numbers), in which undefined is what was not
 // touched, and is not sent. What cannot be a form is a field of kind "json", for that part only.
-import { Draft, Exact, exact, parse, same, stringify } from './json.js';
+import { Draft, Exact, exact, isObject, parse, same, stringify } from './json.js';
 
 /**
  * @typedef {object} Field
@@ -27,8 +27,6 @@ import { Draft, Exact, exact, parse, same, stringify } from './json.js';
 
 const deepest = 32;
 
-/** @param {any} v */
-const isObject = (v) => v !== null && typeof v === 'object' && !Array.isArray(v) && !(v instanceof Exact);
 /** @param {any} s */
 const isNull = (s) => isObject(s) && (s.type === 'null' || s.const === null || (Array.isArray(s.enum) && s.enum.length === 1 && s.enum[0] === null));
 

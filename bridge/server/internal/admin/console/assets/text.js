@@ -93,3 +93,6 @@ export function notWhole(detail) {
 
 /** A number of things, such as 1 line or 2 lines. @param {number} n @param {string} what */
 export const count = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;
+
+/** A text as one word of a command. @param {string} s */
+export const quote = (s) => `'${s.replace(/'/g, `'\\''`)}'`;

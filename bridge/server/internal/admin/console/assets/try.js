@@ -15,7 +15,7 @@ import './protocol.js';
 import './try-item.js';
 
 /** The name under which all servers are one. */
-export const together = '*';
+const together = '*';
 const mostMessages = 500;
 /** The title of a tool and the like. @param {any} e */
 const titleOf = (e) => e.title ?? e.annotations?.title ?? e.name;
