@@ -4,6 +4,7 @@ import { dialog } from './dialog.js';
 import { html, render, View } from './dom.js';
 import { routeOf, to } from './page.js';
 import { fault, icon } from './parts.js';
+import { moved } from './saved.js';
 import { Store } from './store.js';
 import { clock, visible } from './text.js';
 import './overview.js';
@@ -11,6 +12,7 @@ import './server.js';
 import './calls.js';
 import './sessions.js';
 import './try.js';
+import { agreed } from './try-item.js';
 import './traffic.js';
 import './log.js';
 import './config.js';
@@ -36,6 +38,7 @@ class App extends View {
     addEventListener('hashchange', () => {
       const before = this.route;
       this.route = routeOf(location.hash);
+      moved(location.hash);
       this.update();
       if (before.page !== this.route.page) queueMicrotask(() => /** @type {HTMLElement|null} */ (this.querySelector('main'))?.focus());
     });
@@ -45,6 +48,8 @@ class App extends View {
     this.store.addEventListener('change', () => this.#changed());
     signedOut.addEventListener('signedout', () => {
       this.store.forget();
+      moved();
+      agreed.clear();
       this.#out = true;
       this.update();
     });
@@ -74,6 +79,13 @@ class App extends View {
     const back = this.#focused;
     this.#focused = undefined;
     setTimeout(() => { if (document.activeElement === document.body) back.focus?.(); });
+  }
+
+  async #leave() {
+    await signOut().catch(() => {});
+    history.replaceState(null, '', '#/'); // it may have arguments of a call
+    this.route = routeOf('');
+    signedOut.dispatchEvent(new Event('signedout'));
   }
 
   #paint() {
@@ -143,7 +155,7 @@ class App extends View {
         <button type="button" class="search" title="Search (Ctrl+K)" @click=${() => this.#search()}>${icon('search')}<span>Search</span><kbd aria-hidden="true">Ctrl K</kbd></button>
         <nav aria-label="Pages">${this.pages.map(([page, name]) => html`<a href=${to(page)} aria-current=${page === route.page || (page === 'overview' && route.page === 'servers') ? 'page' : undefined}>${icon(page)}${name}</a>`)}</nav>
         <div class="tools">
-          ${me.keys ? html`<div class="who"><span class="cut" title=${me.principal}>${me.principal}</span><button type="button" class="small" @click=${() => signOut().catch(() => {}).then(() => signedOut.dispatchEvent(new Event('signedout')))}>Sign out</button></div>` : ''}
+          ${me.keys ? html`<div class="who"><span class="cut" title=${me.principal}>${me.principal}</span><button type="button" class="small" @click=${() => this.#leave()}>Sign out</button></div>` : ''}
           <div class="state" title=${state}><span class="dot ${tone}"></span><span>${state}</span></div>
           <button type="button" class="square" title="Pause" aria-label="Pause" aria-pressed=${String(store.paused)} @click=${() => { store.paused = !store.paused; store.changed(); }}>${icon('pause')}</button>
           <button type="button" class="square" title=${`Colours: ${this.#theme}`} aria-label=${`Colours: ${this.#theme}`} @click=${() => this.#turn()}>${icon(this.#theme)}</button>

@@ -100,7 +100,7 @@ class Calls extends Page {
       <p>${outcome(c.outcome)} <span class="quiet">after ${duration(took(c))}</span></p>
       ${c.error ? html`<p class="bad">${c.error}${c.code ? ` (${c.code})` : ''}</p>` : ''}
       <div class="actions">
-        ${tool ? html`<a class="button act" href=${openInTry(c, args)} title=${args ? 'Opens it in Try and calls it again' : why || 'The arguments are not known here: fill them in'} @click=${() => { if (args) replay(openInTry(c, args)); }}>${args ? 'Replay' : 'Open in Try'}</a>` : ''}
+        ${tool ? html`<a class="button act" href=${openInTry(c, args)} title=${args ? 'Opens it in Try and calls it again' : why || 'The arguments are not known here: fill them in'} @click=${(/** @type {MouseEvent} */ e) => { if (args && !e.ctrlKey && !e.metaKey && !e.shiftKey) replay(openInTry(c, args)); }}>${args ? 'Replay' : 'Open in Try'}</a>` : ''}
         ${tool && args ? html`<a class="button" href=${openInTry(c, args)}>Open in Try</a>` : ''}
         ${tool && args ? copy('Copy as command', command(c.server, c.name, args)) : ''}
       </div>
