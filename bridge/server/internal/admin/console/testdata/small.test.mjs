@@ -104,3 +104,9 @@ test('arguments that are not whole are not used again', () => {
   assert.match(notWhole({ cut: ['arguments'] }), /too long/);
   assert.match(notWhole({ arguments: '{"password":"[redacted]"}' }), /secret/);
 });
+
+test('names of prototypes are no values', () => {
+  assert.equal(expand('x:{constructor}', {}), 'x:');
+  assert.equal(passes(terms('-constructor:native'), { server: 'a' }), true);
+  assert.equal(passes(terms('constructor:native'), { server: 'a' }), false);
+});
