@@ -17,6 +17,9 @@ import './traffic.js';
 import './log.js';
 import './config.js';
 
+/** The right that a page needs. */
+const rights = new Map([['traffic', 'look'], ['log', 'act'], ['config', 'act']]);
+
 const themes = ['auto', 'light', 'dark'];
 
 /** The bridge's own mark: an arch that carries a road. */
@@ -169,6 +172,8 @@ class App extends View {
 
   /** @param {import('./page.js').Route} route @param {Store} store */
   #page(route, store) {
+    const right = rights.get(route.page);
+    if (right && !store.me[right]) return html`<h1>No access</h1><p>This page needs the rights of ${right === 'act' ? 'an operator' : 'a viewer'}. <a href=${to('overview')}>Overview</a></p>`;
     switch (route.page) {
       case 'overview': return html`<page-overview .store=${store} .route=${route}></page-overview>`;
       case 'servers': return html`<page-server key=${route.rest[0]} .store=${store} .route=${route}></page-server>`;
@@ -200,7 +205,7 @@ class SignIn extends View {
       this.dispatchEvent(new Event('signedin'));
     } catch (error) {
       const f = /** @type {any} */ (error);
-      this.#error = f.status === 401 ? new Error('This key is not known.') : f.after ? new Error(`${f.message} Try again in ${f.after} s.`) : f;
+      this.#error = f.status === 401 ? new Error('Unknown key') : f.after ? new Error(`${f.message} Try again in ${f.after} s.`) : f;
       field.value = '';
       field.focus();
     }

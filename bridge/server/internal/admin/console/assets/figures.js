@@ -92,10 +92,10 @@ export function sentence(status) {
   const named = (/** @type {(s: any) => boolean} */ test) => all.filter(test).map((/** @type {any} */ s) => s.name);
   const [failing, open, drained] = [named((s) => s.state === 'failing'), named((s) => s.state !== 'failing' && badness(s) === 1 && !s.drained), named((s) => s.state !== 'failing' && Boolean(s.drained))];
   const of = (/** @type {string[]} */ some) => (all.length === 1 ? 'The server is' : some.length === all.length ? `All ${all.length} servers` : `${some.length} of ${all.length} servers`);
-  if (status.drained || status.draining) return { tone: 'busy', text: `The bridge is draining${status.reason ? `: ${status.reason}` : ''}`, names: [] };
+  if (status.drained || status.draining) return { tone: 'busy', text: status.drained ? 'The bridge is drained by an operator: current clients are still served' : 'The bridge is stopping', names: [] };
   if (failing.length) return { tone: failing.length === all.length || !status.ready ? 'bad' : 'busy', text: `${of(failing)} failing: `, names: failing };
-  if (!all.length) return { tone: 'busy', text: 'No servers yet: add one to the configuration', names: [] };
   if (!status.ready) return { tone: 'bad', text: `Not ready${status.reason ? `: ${status.reason}` : ''}`, names: [] };
+  if (!all.length) return { tone: 'busy', text: 'No servers yet: add one to the configuration', names: [] };
   if (open.length) return { tone: 'busy', text: `${of(open)} refused by the circuit breaker: `, names: open };
   if (drained.length) return { tone: 'busy', text: `${of(drained)} drained: `, names: drained };
   return { tone: 'good', text: all.length === 1 ? 'The server is working' : `All ${all.length} servers working`, names: [] };

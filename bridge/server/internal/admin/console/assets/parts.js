@@ -7,8 +7,8 @@ import { ago, clock, link, most, quote } from './text.js';
 
 /** The shape, the class and the text of a word that says how something is. @type {Record<string, string[]>} */
 const shapes = {
-  ready: ['●', 'good'], ok: ['✔', 'good'], closed: ['●', 'good'], idle: ['○', 'quiet'], starting: ['◐', 'busy'], 'half-open': ['◐', 'busy', 'Circuit half-open'], running: ['◐', 'busy'],
-  failing: ['▲', 'bad'], open: ['▲', 'bad', 'Circuit open'], 'not ready': ['▲', 'bad'], off: ['○', 'quiet'], draining: ['◇', 'busy'], drained: ['◇', 'busy'], tool_error: ['▲', 'busy', 'Tool error'],
+  ready: ['●', 'good'], closed: ['●', 'good'], idle: ['○', 'quiet'], starting: ['◐', 'busy'], 'half-open': ['◐', 'busy', 'Circuit half-open'],
+  failing: ['▲', 'bad'], open: ['▲', 'bad', 'Circuit open'], off: ['○', 'quiet'], drained: ['◇', 'busy'],
 };
 
 /** @param {string} word */
@@ -170,8 +170,8 @@ const drawings = {
 /** A drawing beside a word. @param {string} name */
 export const icon = (name) => html`<svg class="icon" viewBox="0 0 20 20" aria-hidden="true"><path d=${drawings[name]} /></svg>`;
 
-/** A button that copies a text. @param {string} label @param {string} text */
-export const copy = (label, text) => html`<button type="button" class="small" @click=${(/** @type {any} */ e) => { navigator.clipboard?.writeText(text).then(() => { const said = e.target.nextElementSibling; if (said) said.textContent = 'copied'; }); }}>${label}</button><span class="said" role="status"></span>`;
+/** A button that copies a text. @param {string} label @param {string|(() => string)} text or what makes it */
+export const copy = (label, text) => html`<button type="button" class="small" @click=${(/** @type {any} */ e) => { navigator.clipboard?.writeText(typeof text === 'string' ? text : text()).then(() => { const said = e.target.nextElementSibling; if (said) said.textContent = 'copied'; }); }}>${label}</button><span class="said" role="status"></span>`;
 
 /** Has the browser save a text as a file. @param {string} name @param {string[]} parts */
 export function download(name, parts) {

@@ -63,7 +63,7 @@ export const ago = (at) => (at ? duration(Math.max(0, Date.now() - Date.parse(at
 export function clock(at) {
   if (!at) return '–';
   const t = new Date(at);
-  const time = t.toLocaleTimeString(undefined, { hour12: false });
+  const time = t.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
   return t.toDateString() === new Date().toDateString() ? time : `${t.toLocaleDateString()} ${time}`;
 }
 

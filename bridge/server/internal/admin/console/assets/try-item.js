@@ -3,7 +3,7 @@ import { dialog, sure } from './dialog.js';
 import { curl, metaOf } from './curl.js';
 import { html, View } from './dom.js';
 import { Exact, parse, stringify } from './json.js';
-import { paramHeaders } from './mcp.js';
+import { paramHeaders, RpcError } from './mcp.js';
 import { chips, destructive } from './names.js';
 import { address, command, copy, endpoint, fault } from './parts.js';
 import { replayed, save } from './saved.js';
@@ -250,7 +250,7 @@ class TryItem extends View {
     const o = this.#outcome;
     if (!o) return '';
     const r = o.result;
-    const verdict = o.error ? (o.error.code === undefined ? 'Failed' : `Error ${o.error.code}`) : r?.isError ? 'Tool returned an error' : 'OK';
+    const verdict = o.error ? (o.error instanceof RpcError ? `Error ${o.error.code}` : 'Failed') : r?.isError ? 'Tool returned an error' : 'OK';
     let fits = '';
     if (this.entry.outputSchema && r && !r.isError) {
       const wrong = r.structuredContent === undefined ? ['there is none'] : problems(fieldOf(this.entry.outputSchema), r.structuredContent).map((p) => `${p.path.join('.')} ${p.message}`);

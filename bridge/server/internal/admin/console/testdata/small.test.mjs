@@ -3,7 +3,7 @@ import test from 'node:test';
 import { passes, terms } from '../assets/filter.js';
 import { Draft, Exact, exact, parse, same, stringify } from '../assets/json.js';
 import { apply, empty, mostRows, rates } from '../assets/store.js';
-import { bytes, count, duration, link, notWhole, share, visible } from '../assets/text.js';
+import { bytes, clock, count, duration, link, notWhole, share, visible } from '../assets/text.js';
 import { expand, variables } from '../assets/uri-template.js';
 
 test('JSON keeps its digits', () => {
@@ -109,4 +109,10 @@ test('names of prototypes are no values', () => {
   assert.equal(expand('x:{constructor}', {}), 'x:');
   assert.equal(passes(terms('-constructor:native'), { server: 'a' }), true);
   assert.equal(passes(terms('constructor:native'), { server: 'a' }), false);
+});
+
+test('a time of day has 24 hours', () => {
+  const midnight = new Date();
+  midnight.setHours(0, 5, 9);
+  assert.match(clock(midnight.toISOString()), /^00.05.09$/);
 });
