@@ -23,7 +23,7 @@ var files embed.FS
 
 // policy allows only content of the bridge itself: no script, style or address that a server may
 // have put into a text. Images of results are blobs.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // An asset is a file of the page as it is sent.
 type asset struct {

@@ -5,7 +5,7 @@ import { hidden, onTurn } from './tab.js';
 export const root = new URL('.', globalThis.location?.href ?? 'http://localhost/ui/').href;
 
 /** An answer that says no. */
-export class Refused extends Error {
+class Refused extends Error {
   /** @param {number} status @param {any} body @param {string|null} [after] seconds to wait */
   constructor(status, body, after) {
     super(body?.error?.message ?? (status ? `the bridge answered with status ${status}` : 'The bridge does not answer.'));

@@ -4,6 +4,7 @@ import { dialog } from './dialog.js';
 import { html, render, View } from './dom.js';
 import { routeOf, to } from './page.js';
 import { fault, icon } from './parts.js';
+import { moved } from './saved.js';
 import { Store } from './store.js';
 import { clock, visible } from './text.js';
 import './overview.js';
@@ -11,9 +12,13 @@ import './server.js';
 import './calls.js';
 import './sessions.js';
 import './try.js';
+import { agreed } from './try-item.js';
 import './traffic.js';
 import './log.js';
 import './config.js';
+
+/** The right that a page needs. */
+const rights = new Map([['traffic', 'look'], ['log', 'act'], ['config', 'act']]);
 
 const themes = ['auto', 'light', 'dark'];
 
@@ -36,6 +41,7 @@ class App extends View {
     addEventListener('hashchange', () => {
       const before = this.route;
       this.route = routeOf(location.hash);
+      moved(location.hash);
       this.update();
       if (before.page !== this.route.page) queueMicrotask(() => /** @type {HTMLElement|null} */ (this.querySelector('main'))?.focus());
     });
@@ -45,6 +51,8 @@ class App extends View {
     this.store.addEventListener('change', () => this.#changed());
     signedOut.addEventListener('signedout', () => {
       this.store.forget();
+      moved();
+      agreed.clear();
       this.#out = true;
       this.update();
     });
@@ -74,6 +82,13 @@ class App extends View {
     const back = this.#focused;
     this.#focused = undefined;
     setTimeout(() => { if (document.activeElement === document.body) back.focus?.(); });
+  }
+
+  async #leave() {
+    await signOut().catch(() => {});
+    history.replaceState(null, '', '#/'); // it may have arguments of a call
+    this.route = routeOf('');
+    signedOut.dispatchEvent(new Event('signedout'));
   }
 
   #paint() {
@@ -143,7 +158,7 @@ class App extends View {
         <button type="button" class="search" title="Search (Ctrl+K)" @click=${() => this.#search()}>${icon('search')}<span>Search</span><kbd aria-hidden="true">Ctrl K</kbd></button>
         <nav aria-label="Pages">${this.pages.map(([page, name]) => html`<a href=${to(page)} aria-current=${page === route.page || (page === 'overview' && route.page === 'servers') ? 'page' : undefined}>${icon(page)}${name}</a>`)}</nav>
         <div class="tools">
-          ${me.keys ? html`<div class="who"><span class="cut" title=${me.principal}>${me.principal}</span><button type="button" class="small" @click=${() => signOut().catch(() => {}).then(() => signedOut.dispatchEvent(new Event('signedout')))}>Sign out</button></div>` : ''}
+          ${me.keys ? html`<div class="who"><span class="cut" title=${me.principal}>${me.principal}</span><button type="button" class="small" @click=${() => this.#leave()}>Sign out</button></div>` : ''}
           <div class="state" title=${state}><span class="dot ${tone}"></span><span>${state}</span></div>
           <button type="button" class="square" title="Pause" aria-label="Pause" aria-pressed=${String(store.paused)} @click=${() => { store.paused = !store.paused; store.changed(); }}>${icon('pause')}</button>
           <button type="button" class="square" title=${`Colours: ${this.#theme}`} aria-label=${`Colours: ${this.#theme}`} @click=${() => this.#turn()}>${icon(this.#theme)}</button>
@@ -157,6 +172,8 @@ class App extends View {
 
   /** @param {import('./page.js').Route} route @param {Store} store */
   #page(route, store) {
+    const right = rights.get(route.page);
+    if (right && !store.me[right]) return html`<h1>No access</h1><p>This page needs the rights of ${right === 'act' ? 'an operator' : 'a viewer'}. <a href=${to('overview')}>Overview</a></p>`;
     switch (route.page) {
       case 'overview': return html`<page-overview .store=${store} .route=${route}></page-overview>`;
       case 'servers': return html`<page-server key=${route.rest[0]} .store=${store} .route=${route}></page-server>`;
@@ -188,7 +205,7 @@ class SignIn extends View {
       this.dispatchEvent(new Event('signedin'));
     } catch (error) {
       const f = /** @type {any} */ (error);
-      this.#error = f.status === 401 ? new Error('This key is not known.') : f.after ? new Error(`${f.message} Try again in ${f.after} s.`) : f;
+      this.#error = f.status === 401 ? new Error('Unknown key') : f.after ? new Error(`${f.message} Try again in ${f.after} s.`) : f;
       field.value = '';
       field.focus();
     }

@@ -100,7 +100,7 @@ class Calls extends Page {
       <p>${outcome(c.outcome)} <span class="quiet">after ${duration(took(c))}</span></p>
       ${c.error ? html`<p class="bad">${c.error}${c.code ? ` (${c.code})` : ''}</p>` : ''}
       <div class="actions">
-        ${tool ? html`<a class="button act" href=${openInTry(c, args)} title=${args ? 'Opens it in Try and calls it again' : why || 'The arguments are not known here: fill them in'} @click=${() => { if (args) replay(openInTry(c, args)); }}>${args ? 'Replay' : 'Open in Try'}</a>` : ''}
+        ${tool ? html`<a class="button act" href=${openInTry(c, args)} title=${args ? 'Opens it in Try and calls it again' : why || 'The arguments are not known here: fill them in'} @click=${(/** @type {MouseEvent} */ e) => { if (args && !e.ctrlKey && !e.metaKey && !e.shiftKey) replay(openInTry(c, args)); }}>${args ? 'Replay' : 'Open in Try'}</a>` : ''}
         ${tool && args ? html`<a class="button" href=${openInTry(c, args)}>Open in Try</a>` : ''}
         ${tool && args ? copy('Copy as command', command(c.server, c.name, args)) : ''}
       </div>
@@ -127,7 +127,7 @@ class Calls extends Page {
 const openInTry = (c, args) => `${to('try', c.server, 'tools', c.name)}${args ? `?arguments=${part(args)}` : ''}`;
 
 /** Where a time stands on the scale, from 0.1 ms to 100 s, in percent. @param {number} ms */
-export const place = (ms) => Math.min(100, Math.max(0, (Math.log10(Math.max(ms, 0.1)) + 1) * (100 / 6)));
+const place = (ms) => Math.min(100, Math.max(0, (Math.log10(Math.max(ms, 0.1)) + 1) * (100 / 6)));
 
 /** The time of a call on a logarithmic scale: until it started, at the server, waiting for its user. @param {any} c */
 function bar(c) {

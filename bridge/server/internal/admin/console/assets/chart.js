@@ -55,7 +55,7 @@ const right = 6;
 const above = 10;
 const below = 20;
 
-export class TimeChart extends View {
+class TimeChart extends View {
   /** @type {Chart} */
   options = { title: '', unit: '', step: 5000, to: 0, series: [] };
   #wide = 420;

@@ -7,7 +7,7 @@ import { copy, endpoint } from './parts.js';
  * @param {string} server * is all of them @param {string} url where clients reach it @param {boolean} key whether they need a key
  * @returns {Record<string, [string, string]>}
  */
-export function blocks(server, url, key) {
+function blocks(server, url, key) {
   const name = server === '*' ? 'mcp-bridge' : server;
   const headers = key ? { headers: { Authorization: 'Bearer YOUR_KEY' } } : {};
   const json = (/** @type {any} */ v) => JSON.stringify(v, null, 2);
@@ -22,7 +22,7 @@ export function blocks(server, url, key) {
 }
 
 /** What to paste into a client, for a server or for all of them. */
-export class ConnectClient extends View {
+class ConnectClient extends View {
   /** The servers to choose from. @type {string[]} */
   servers = [];
   /** Whether clients need a key. */

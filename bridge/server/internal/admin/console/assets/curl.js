@@ -1,5 +1,6 @@
 // A request for a terminal, as curl makes it, and what somebody adds to requests by hand.
-import { Exact, parse, stringify } from './json.js';
+import { isObject, parse, stringify } from './json.js';
+import { quote } from './text.js';
 
 // Headers that the page or the browser sets.
 const own = /^(accept.*|access-control-.*|bridge-console|connection|content-.*|cookie.*|date|dnt|expect|host|keep-alive|last-event-id|mcp-.*|origin|proxy-.*|referer|sec-.*|te|trailer|transfer-encoding|upgrade|via)$/i;
@@ -24,12 +25,9 @@ export function metaOf(text) {
   if (!text.trim()) return undefined;
   let v;
   try { v = parse(text); } catch { throw new Error('This is no JSON yet.'); }
-  if (typeof v !== 'object' || v === null || Array.isArray(v) || v instanceof Exact) throw new Error('This must be an object, such as {"traceparent": "00-…"}.');
+  if (!isObject(v)) throw new Error('This must be an object, such as {"traceparent": "00-…"}.');
   return v;
 }
-
-/** @param {string} s */
-const quote = (s) => `'${s.replace(/'/g, `'\\''`)}'`;
 
 /**
  * A request as a command. With a session there are four: it is opened, and ended.

@@ -1,7 +1,7 @@
 // Figures of the bridge over time, and what follows from its status. No part of it touches the page.
 
 /** How many colours a chart tells apart; further series are one, called "other". */
-export const mostSeries = 7;
+const mostSeries = 7;
 
 /**
  * A column with the entries that are new at its end, at most so many in all.
@@ -52,7 +52,7 @@ export function merge(had, now, points = 180) {
 export const sum = (column, n = Infinity) => (column ?? []).slice(-n).reduce((a, b) => a + (b ?? 0), 0);
 
 /** Columns, the last n entries of each added up; a shorter one is aligned at its end. @param {any[][]} columns */
-export function add(columns) {
+function add(columns) {
   const length = Math.max(0, ...columns.map((c) => c.length));
   const all = new Array(length).fill(0);
   for (const c of columns) c.forEach((v, i) => { all[length - c.length + i] += v ?? 0; });
@@ -80,7 +80,7 @@ export function byServer(series, colours) {
 export const shares = (part = [], whole = []) => whole.map((w, i) => (w ? (100 * (part[part.length - whole.length + i] ?? 0)) / w : 0));
 
 /** How bad the state of a server is: 0 failing, 1 degraded, 2 working. @param {any} s */
-export const badness = (s) => (s.state === 'failing' ? 0 : s.circuit_breaker === 'open' || s.circuit_breaker === 'half-open' || s.drained || s.state === 'off' ? 1 : 2);
+export const badness = (s) => (s.state === 'failing' ? 0 : s.circuit_breaker === 'open' || s.circuit_breaker === 'half-open' || s.drained ? 1 : 2);
 
 /**
  * The state of the bridge in one sentence, and the servers that it names.
@@ -92,10 +92,10 @@ export function sentence(status) {
   const named = (/** @type {(s: any) => boolean} */ test) => all.filter(test).map((/** @type {any} */ s) => s.name);
   const [failing, open, drained] = [named((s) => s.state === 'failing'), named((s) => s.state !== 'failing' && badness(s) === 1 && !s.drained), named((s) => s.state !== 'failing' && Boolean(s.drained))];
   const of = (/** @type {string[]} */ some) => (all.length === 1 ? 'The server is' : some.length === all.length ? `All ${all.length} servers` : `${some.length} of ${all.length} servers`);
-  if (status.drained || status.draining) return { tone: 'busy', text: `The bridge is draining${status.reason ? `: ${status.reason}` : ''}`, names: [] };
+  if (status.drained || status.draining) return { tone: 'busy', text: status.drained ? 'The bridge is drained by an operator: current clients are still served' : 'The bridge is stopping', names: [] };
   if (failing.length) return { tone: failing.length === all.length || !status.ready ? 'bad' : 'busy', text: `${of(failing)} failing: `, names: failing };
-  if (!all.length) return { tone: 'busy', text: 'No servers yet: add one to the configuration', names: [] };
   if (!status.ready) return { tone: 'bad', text: `Not ready${status.reason ? `: ${status.reason}` : ''}`, names: [] };
+  if (!all.length) return { tone: 'busy', text: 'No servers yet: add one to the configuration', names: [] };
   if (open.length) return { tone: 'busy', text: `${of(open)} refused by the circuit breaker: `, names: open };
   if (drained.length) return { tone: 'busy', text: `${of(drained)} drained: `, names: drained };
   return { tone: 'good', text: all.length === 1 ? 'The server is working' : `All ${all.length} servers working`, names: [] };

@@ -26,7 +26,7 @@ function quantity(text) {
  */
 export function passes(wanted, row) {
   return wanted.every(({ key, op, value, not }) => {
-    if (key && !(key in row)) return not;
+    if (key && !Object.hasOwn(row, key)) return not;
     const found = key ? [row[key]] : Object.values(row);
     const holds = found.some((v) => {
       if (op === ':') return String(v ?? '').toLowerCase().includes(value);

@@ -8,7 +8,7 @@ import { at, fieldOf, initial, problems, put, typedJSON, typedNumber, variantOf 
 
 let forms = 0;
 
-export class SchemaForm extends View {
+class SchemaForm extends View {
   /** @type {any} */
   schema = {};
   /** @type {any} */

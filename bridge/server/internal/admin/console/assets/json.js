@@ -74,6 +74,9 @@ export function stringify(value, indent = 0, margin = '') {
   return indent ? `${open}\n${inner}${parts.join(`,\n${inner}`)}\n${margin}${close}` : open + parts.join(',') + close;
 }
 
+/** Whether a value of JSON is an object. @param {any} v */
+export const isObject = (v) => v !== null && typeof v === 'object' && !Array.isArray(v) && !(v instanceof Exact);
+
 /** Whether two values of JSON are the same. @param {any} a @param {any} b @returns {boolean} */
 export function same(a, b) {
   if (a === b) return true;

@@ -255,8 +255,15 @@ export class Client {
     }
   }
 
+  /** What the client says it can, of what a server asks by this method. @param {string} method */
+  #offers(method) {
+    const c = this.o.capabilities;
+    return new Map([['elicitation/create', c.elicitation], ['sampling/createMessage', c.sampling], ['roots/list', c.roots]]).get(method);
+  }
+
   /** @param {any} request @param {AbortSignal} [signal] */
   async #answer(request, signal) {
+    if (!this.#offers(request.method)) throw new DOMException(`${request.method} is not offered by this client`, 'AbortError');
     if (!this.o.ask) return null;
     const answer = await this.o.ask(request, signal ?? this.closed.signal);
     if (signal?.aborted) throw new DOMException('cancelled', 'AbortError');
@@ -357,9 +364,7 @@ export class Client {
     /** @type {any} */
     const answer = { jsonrpc: '2.0', id: m.id };
     try {
-      const c = this.o.capabilities;
-      const known = /** @type {any} */ ({ ping: true, 'elicitation/create': c.elicitation, 'sampling/createMessage': c.sampling, 'roots/list': c.roots })[m.method];
-      if (!known) answer.error = { code: -32601, message: `${m.method} is not offered by this client` };
+      if (m.method !== 'ping' && !this.#offers(m.method)) answer.error = { code: -32601, message: `${m.method} is not offered by this client` };
       else if (m.method === 'ping') answer.result = {};
       else {
         const result = await this.#answer({ method: m.method, params: m.params }, withdrawn.signal);

@@ -34,6 +34,12 @@ export function clientOf(state, of) {
 export const fact = (term, value) => (value === undefined || value === null || value === '' || value === false ? '' : html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`);
 
 /**
+ * Whether a tool is destructive.
+ * @param {any} tool @param {boolean} assumed whether one without hints is, as MCP has it
+ */
+export const destructive = ({ annotations: a }, assumed) => !a?.readOnlyHint && Boolean(a?.destructiveHint ?? assumed);
+
+/**
  * What a tool says of itself, as chips. A tool without hints counts as destructive, as MCP has it.
  * @param {any} tool
  */
@@ -42,7 +48,7 @@ export function chips(tool) {
   /** @param {string} text @param {string} [tone] @param {string} [title] */
   const chip = (text, tone = '', title = '') => html`<span key=${text} class="chip ${tone}" title=${title || undefined}>${text}</span>`;
   return [
-    a.readOnlyHint ? chip('Read-only', 'good') : a.destructiveHint === false ? '' : chip('Destructive', a.destructiveHint ? 'bad' : 'assumed', a.destructiveHint ? '' : 'The tool does not say: this is the default of MCP'),
+    a.readOnlyHint ? chip('Read-only', 'good') : !destructive(tool, true) ? '' : chip('Destructive', a.destructiveHint ? 'bad' : 'assumed', a.destructiveHint ? '' : 'The tool does not say: this is the default of MCP'),
     a.idempotentHint ? chip('Idempotent') : '', a.openWorldHint ? chip('Open world') : '',
   ];
 }

@@ -4,6 +4,7 @@ import { timeChart, spark } from './chart.js';
 import { html } from './dom.js';
 import { badness, byServer, merge, sentence, shares, sum } from './figures.js';
 import { passes, terms } from './filter.js';
+import { outcome } from './names.js';
 import { every, Page, to } from './page.js';
 import { age, badge, icon, table, time } from './parts.js';
 import { rates } from './store.js';
@@ -88,7 +89,7 @@ class Overview extends Page {
     const more = [
       b.connections !== undefined && `${number(b.connections)}${p.max_connections ? ` of ${number(p.max_connections)}` : ''} connections`,
       b.subscriptions !== undefined && `${number(b.subscriptions)} subscriptions`,
-      b.bytes_in_flight !== undefined && `${bytes(b.bytes_in_flight)}${p.max_bytes_in_flight ? ` of ${bytes(p.max_bytes_in_flight)}` : ''} buffered`,
+      b.bytes_in_flight !== undefined && `Buffered ${bytes(b.bytes_in_flight)}${p.max_bytes_in_flight ? ` of ${bytes(p.max_bytes_in_flight)}` : ''}`,
       p.memory_bytes && `${bytes(p.memory_bytes)} memory`,
     ].filter(Boolean);
     return html`
@@ -101,8 +102,8 @@ class Overview extends Page {
       ${this.#topology ? html`<section class="card picture" aria-label="Topology"><topology-view .topology=${this.#topology} .states=${this.#same(s.servers)}></topology-view></section>` : ''}
       ${this.#charts.length ? html`<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>` : ''}
       ${this.#servers(s.servers)}
-      ${this.#failures.length ? html`<h2>Last failures</h2>${table('Last failures', ['Time', 'Server', 'Call', 'Outcome', 'Duration', 'Caller'], this.#failures.map((c) => html`<tr key=${c.id}>
-        <td class="whole">${time(c.began)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${c.method} ${c.name ?? ''}</a></td><td>${badge(c.outcome)}</td><td class="n">${duration(c.took_ms)}</td><td>${c.principal ?? '–'}</td>
+      ${this.#failures.length ? html`<h2>Last failures</h2>${table('Last failures', ['Time', 'Server', 'Call', 'Outcome', 'Duration', 'Principal'], this.#failures.map((c) => html`<tr key=${c.id}>
+        <td class="whole">${time(c.began)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${c.method} ${c.name ?? ''}</a></td><td>${outcome(c.outcome)}</td><td class="n">${duration(c.took_ms)}</td><td>${c.principal ?? '–'}</td>
       </tr>`))}` : ''}`;
   }
 

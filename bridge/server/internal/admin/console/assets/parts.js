@@ -3,12 +3,12 @@ import { post, root } from './api.js';
 import { sure } from './dialog.js';
 import { html, View } from './dom.js';
 import { Exact, stringify } from './json.js';
-import { ago, clock, link, most } from './text.js';
+import { ago, clock, link, most, quote } from './text.js';
 
 /** The shape, the class and the text of a word that says how something is. @type {Record<string, string[]>} */
 const shapes = {
-  ready: ['●', 'good'], ok: ['✔', 'good'], closed: ['●', 'good'], idle: ['○', 'quiet'], starting: ['◐', 'busy'], 'half-open': ['◐', 'busy', 'Circuit half-open'], running: ['◐', 'busy'],
-  failing: ['▲', 'bad'], open: ['▲', 'bad', 'Circuit open'], 'not ready': ['▲', 'bad'], off: ['○', 'quiet'], draining: ['◇', 'busy'], drained: ['◇', 'busy'], tool_error: ['▲', 'busy', 'Tool error'],
+  ready: ['●', 'good'], closed: ['●', 'good'], idle: ['○', 'quiet'], starting: ['◐', 'busy'], 'half-open': ['◐', 'busy', 'Circuit half-open'],
+  failing: ['▲', 'bad'], open: ['▲', 'bad', 'Circuit open'], off: ['○', 'quiet'], drained: ['◇', 'busy'],
 };
 
 /** @param {string} word */
@@ -36,7 +36,7 @@ export const address = (address) => (link(address) ? html`<a href=${link(address
 export const table = (name, heads, rows) => html`<div class="wide" role="region" tabindex="0" aria-label=${name}><table aria-live="off"><thead><tr>${heads.map((h) => html`<th scope="col">${h}</th>`)}</tr></thead><tbody>${rows}</tbody></table></div>`;
 
 /** A text that may be long: cut, with the rest on demand. */
-export class LongText extends View {
+class LongText extends View {
   text = '';
   #all = '';
   view() {
@@ -47,7 +47,7 @@ export class LongText extends View {
 customElements.define('long-text', LongText);
 
 /** JSON as a tree that opens and closes. */
-export class JsonTree extends View {
+class JsonTree extends View {
   /** @type {any} */
   value = undefined;
   /** @type {Map<string, number>} how many members of a part are shown */
@@ -76,7 +76,7 @@ export class JsonTree extends View {
 customElements.define('json-tree', JsonTree);
 
 /** A button that opens a list of further actions. */
-export class MenuButton extends View {
+class MenuButton extends View {
   label = 'More actions';
   /** @type {{text: string, tone?: string, run: () => void}[]} */
   items = [];
@@ -121,7 +121,7 @@ customElements.define('menu-button', MenuButton);
  */
 
 /** Actions at the bridge, one at a time, with a single line below for what came of the last one. It fires "acted". */
-export class ActBar extends View {
+class ActBar extends View {
   /** @type {(Action|false|undefined|'')[]} */
   actions = [];
   /** The name of the menu, for screen readers. */
@@ -164,14 +164,14 @@ const drawings = {
   sessions: 'M7.5 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM2 17c0-3 2.5-5 5.5-5s5.5 2 5.5 5M13 3.5a3 3 0 0 1 0 5.2M15 12.3c2 .7 3 2.5 3 4.7',
   traffic: 'M3 7h13l-3-3M17 13H4l3 3', log: 'M4 5h12M4 10h12M4 15h7', config: 'M3 6h6M13 6h4M3 14h3M10 14h7M11 4v4M8 12v4', search: 'M9 15A6 6 0 1 0 9 3a6 6 0 0 0 0 12zM13.5 13.5 17 17',
   pause: 'M7 4v12M13 4v12', auto: 'M10 3a7 7 0 1 0 0 14zM10 3a7 7 0 0 1 0 14', light: 'M10 13.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM10 1.5v2M10 16.5v2M1.5 10h2M16.5 10h2M4 4l1.4 1.4M14.6 14.6 16 16M4 16l1.4-1.4M14.6 5.4 16 4',
-  dark: 'M16.5 12A7 7 0 1 1 8 3.5a5.5 5.5 0 0 0 8.5 8.5z', more: 'M10 4.5v.01M10 10v.01M10 15.5v.01', out: 'M8 4H4v12h4M9 10h8m-3-3 3 3-3 3', right: 'M8 5l5 5-5 5', alert: 'M10 3 18 17H2zM10 8v4M10 14.5v.01', check: 'M4 10.5l4 4 8-9',
+  dark: 'M16.5 12A7 7 0 1 1 8 3.5a5.5 5.5 0 0 0 8.5 8.5z', more: 'M10 4.5v.01M10 10v.01M10 15.5v.01', right: 'M8 5l5 5-5 5', alert: 'M10 3 18 17H2zM10 8v4M10 14.5v.01', check: 'M4 10.5l4 4 8-9',
 };
 
 /** A drawing beside a word. @param {string} name */
 export const icon = (name) => html`<svg class="icon" viewBox="0 0 20 20" aria-hidden="true"><path d=${drawings[name]} /></svg>`;
 
-/** A button that copies a text. @param {string} label @param {string} text */
-export const copy = (label, text) => html`<button type="button" class="small" @click=${(/** @type {any} */ e) => { navigator.clipboard?.writeText(text).then(() => { const said = e.target.nextElementSibling; if (said) said.textContent = 'copied'; }); }}>${label}</button><span class="said" role="status"></span>`;
+/** A button that copies a text. @param {string} label @param {string|(() => string)} text or what makes it */
+export const copy = (label, text) => html`<button type="button" class="small" @click=${(/** @type {any} */ e) => { navigator.clipboard?.writeText(typeof text === 'string' ? text : text()).then(() => { const said = e.target.nextElementSibling; if (said) said.textContent = 'copied'; }); }}>${label}</button><span class="said" role="status"></span>`;
 
 /** Has the browser save a text as a file. @param {string} name @param {string[]} parts */
 export function download(name, parts) {
@@ -188,6 +188,5 @@ export const endpoint = (server) => `${root.replace(/ui\/$/, '')}${server === '*
 
 /** A call for a terminal. @param {string} server * is all as one @param {string} tool @param {string} args JSON */
 export function command(server, tool, args) {
-  const quote = (/** @type {string} */ s) => `'${s.replace(/'/g, `'\\''`)}'`;
   return `mcp-bridge call ${quote(endpoint(server))} ${quote(tool)} --json ${quote(args)}`;
 }

@@ -1,7 +1,7 @@
 // The panel of Try with what was on the wire: each request with its answer, to be sent again, changed or exported.
 import { dialog } from './dialog.js';
 import { html, View } from './dom.js';
-import { parse, stringify } from './json.js';
+import { isObject, parse, stringify } from './json.js';
 import { copy, download } from './parts.js';
 import { count, duration } from './text.js';
 
@@ -35,7 +35,7 @@ export function bare(params) {
   return Object.keys(own).length ? { ...rest, _meta: own } : rest;
 }
 
-export class TryProtocol extends View {
+class TryProtocol extends View {
   /** @type {Seen[]} */
   messages = [];
   /** @type {(method: string, params: any) => void} */
@@ -47,7 +47,7 @@ export class TryProtocol extends View {
   async #edit(method, params) {
     let name = method;
     let text = stringify(params, 2);
-    const wrong = () => { try { const v = parse(text || '{}'); return typeof v === 'object' && v && !Array.isArray(v) ? '' : 'This must be an object.'; } catch { return 'This is no JSON yet.'; } };
+    const wrong = () => { try { const v = parse(text || '{}'); return isObject(v) ? '' : 'This must be an object.'; } catch { return 'This is no JSON yet.'; } };
     const sent = await dialog('Send a request', (close, again) => html`<form @submit=${(/** @type {Event} */ e) => { e.preventDefault(); if (!wrong()) close(true); }}>
       <div class="field"><label for="method">Method</label><input id="method" required spellcheck="false" autocomplete="off" placeholder="tools/list" .value=${name} @input=${(/** @type {any} */ e) => { name = e.target.value; }} /></div>
       <div class="field"><label for="params">Parameters, as JSON</label><textarea id="params" rows="10" spellcheck="false" .value=${text} @input=${(/** @type {any} */ e) => { text = e.target.value; again(); }}></textarea>${wrong() ? html`<p class="wrong">▲ ${wrong()}</p>` : ''}</div>

@@ -1,7 +1,7 @@
 // A long table, of which only the rows in sight are in the page. All rows are equally high.
 import { html, View } from './dom.js';
 
-export class RowTable extends View {
+class RowTable extends View {
   name = 'rows';
   /** The heads: a text, and the class of its column. @type {[string, string][]} */
   heads = [];
@@ -15,18 +15,32 @@ export class RowTable extends View {
   /** Whether the newest row is the last one: it stays in sight while somebody looks at the end. */
   follow = false;
   #top = 0;
-  #tall = 640;
+  #tall = 640; // until it is known
   #atEnd = true;
   /** The row at the top, which keeps its place when others come before it. @type {any} */
   #first = undefined;
+
+  /** How high the window is. */
+  #size = new ResizeObserver(([{ target }]) => {
+    if (target.clientHeight === this.#tall) return;
+    this.#tall = target.clientHeight;
+    this.update();
+  });
+
+  connectedCallback() {
+    super.connectedCallback();
+    queueMicrotask(() => { if (this.firstElementChild) this.#size.observe(this.firstElementChild); });
+  }
+
+  disconnectedCallback() { this.#size.disconnect(); }
 
   view() {
     const { rows, height } = this;
     if (this.#top > 0 && this.#first !== undefined) {
       const moved = rows.findIndex((r) => this.same(r) === this.#first) - Math.floor(this.#top / height);
-      if (moved > 0 && !this.follow) this.#scroll(this.#top + moved * height);
+      if (moved > 0 && !this.follow) this.#scroll(this.#top += moved * height);
     }
-    if (this.follow && this.#atEnd) queueMicrotask(() => this.#scroll(rows.length * height));
+    if (this.follow && this.#atEnd) this.#scroll(rows.length * height);
     const first = Math.max(0, Math.min(Math.floor(this.#top / height) - 10, rows.length - 1));
     const last = Math.min(rows.length, Math.ceil((this.#top + this.#tall) / height) + 10);
     const gap = (/** @type {string} */ key, /** @type {number} */ n) => (n > 0 ? html`<tr key=${key} aria-hidden="true"><td class="gap" colspan=${this.heads.length}><svg width="1" height=${n * height}></svg></td></tr>` : '');
@@ -35,10 +49,14 @@ export class RowTable extends View {
       <tbody>${gap('before', first)}${rows.slice(first, last).map(this.show)}${gap('after', rows.length - last)}</tbody></table></div>`;
   }
 
-  /** @param {number} top */
+  /** Scrolls when the rows are there, as far as there are any. @param {number} top */
   #scroll(top) {
-    this.#top = top;
-    queueMicrotask(() => { if (this.firstElementChild) this.firstElementChild.scrollTop = top; });
+    queueMicrotask(() => {
+      const box = this.firstElementChild;
+      if (!box) return;
+      box.scrollTop = top;
+      this.#top = box.scrollTop;
+    });
   }
 
   /** @param {HTMLElement} box */

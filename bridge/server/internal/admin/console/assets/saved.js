@@ -1,6 +1,6 @@
 // Calls that somebody has saved. They are kept in the browser only, for each caller by itself. A
 // file has them for others, and for 'mcp-bridge call --saved'.
-import { Exact, parse, stringify } from './json.js';
+import { isObject, parse, stringify } from './json.js';
 import { modern, revisions } from './mcp.js';
 import { to } from './page.js';
 
@@ -49,9 +49,6 @@ function read({ arguments: args, expect, ...c }) {
 /** The file that has these calls. @param {Saved[]} calls */
 export const exported = (calls) => `${stringify({ calls: calls.map(read) }, 2)}\n`;
 
-/** @param {any} v */
-const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v) && !(v instanceof Exact);
-
 /** Saves the calls of such a file, and says how many they are. @param {string} who @param {string} text */
 export function imported(who, text) {
   let calls;
@@ -74,11 +71,19 @@ export const unsave = (who, name) => localStorage.setItem(place(who), JSON.strin
 /** Where it can be made again. @param {Saved} c */
 export const addressOf = (c) => `${to('try', c.server, 'tools', c.tool)}?${new URLSearchParams({ revision: c.revision, arguments: c.arguments })}`;
 
-/** Addresses in Try of calls that somebody has asked to make again. The address itself does not say so: a link never calls. @type {Set<string>} */
-const replays = new Set();
+/** The address in Try of the call that somebody has asked to make again. The address itself does not say so: a link never calls. */
+let asked = '';
 
-/** Has Try make a call again when it opens that address. @param {string} hash */
-export const replay = (hash) => replays.add(hash);
+/** Has Try make a call again when it opens that address next. @param {string} hash */
+export const replay = (hash) => { asked = hash; };
+
+/** Forgets the call that is to be made again, unless it is at that address. @param {string} [hash] */
+export const moved = (hash) => { if (asked !== hash) asked = ''; };
 
 /** Whether the call of that address is to be made again, once. @param {string} hash */
-export const replayed = (hash) => replays.delete(hash);
+export function replayed(hash) {
+  moved(hash);
+  const yes = asked !== '';
+  asked = '';
+  return yes;
+}

@@ -3,7 +3,7 @@
 // A schema becomes a Field, and the fields inside it are made when they are asked for, so that a schema may
 // contain itself. The value is apart: plain JSON (with Exact for numbers), in which undefined is what was not
 // touched, and is not sent. What cannot be a form is a field of kind "json", for that part only.
-import { Draft, Exact, exact, parse, same, stringify } from './json.js';
+import { Draft, Exact, exact, isObject, parse, same, stringify } from './json.js';
 
 /**
  * @typedef {object} Field
@@ -26,9 +26,9 @@ import { Draft, Exact, exact, parse, same, stringify } from './json.js';
 /** @typedef {{path: Path, message: string}} Problem */
 
 const deepest = 32;
+/** How many parts of a schema one form, or one value to begin with, may need: parts can name each other again and again. */
+const mostSteps = 2000;
 
-/** @param {any} v */
-const isObject = (v) => v !== null && typeof v === 'object' && !Array.isArray(v) && !(v instanceof Exact);
 /** @param {any} s */
 const isNull = (s) => isObject(s) && (s.type === 'null' || s.const === null || (Array.isArray(s.enum) && s.enum.length === 1 && s.enum[0] === null));
 
@@ -94,27 +94,27 @@ function merge(a, b) {
 
 /**
  * A schema without $ref and allOf at its root.
- * @param {any} schema @param {any} root @param {number} depth
+ * @param {any} schema @param {any} root @param {number} [depth] @param {{left: number}} [steps]
  * @returns {any}
  */
-function settle(schema, root, depth = 0) {
+function settle(schema, root, depth = 0, steps = { left: mostSteps }) {
   if (schema === false) return { unreadable: 'no value is right here' };
   if (!isObject(schema)) return {};
-  if (depth > deepest) return { unreadable: 'its references lead in a circle' };
+  if (depth > deepest || steps.left-- <= 0) return { unreadable: 'its references lead in a circle' };
   let s = schema;
   const ref = s.$ref ?? s.$dynamicRef;
   if (typeof ref === 'string') {
     const { $ref: _, $dynamicRef: __, ...rest } = s;
     const to = lookup(root, ref);
     if (to === undefined) return { ...rest, unreadable: `its reference ${ref} leads nowhere` };
-    s = merge(rest, settle(to, root, depth + 1));
+    s = merge(rest, settle(to, root, depth + 1, steps));
   }
   if (Array.isArray(s.allOf)) {
     const { allOf, ...rest } = s;
     // more than one anyOf or oneOf: the first is the choice, the server checks the others
     const choices = allOf.filter((/** @type {any} */ p) => isObject(p) && (p.anyOf || p.oneOf) && Object.keys(p).length === 1);
     const plain = allOf.filter((/** @type {any} */ p) => !choices.includes(p));
-    s = plain.reduce((/** @type {any} */ a, /** @type {any} */ p) => merge(a, settle(p, root, depth + 1)), rest);
+    s = plain.reduce((/** @type {any} */ a, /** @type {any} */ p) => merge(a, settle(p, root, depth + 1, steps)), rest);
     if (choices.length && !s.anyOf && !s.oneOf) s = merge(s, choices[0]);
     if (s.allOf) { const { allOf: _, ...without } = s; s = without; }
   }
@@ -265,22 +265,44 @@ function object(s, root, base) {
  * @param {Field} field
  * @param {boolean} [needed] whether it has to be there
  * @param {number} [depth]
+ * @param {{left: number}} [steps]
  * @returns {any} undefined: nothing is sent
  */
-export function initial(field, needed = true, depth = 0) {
-  if (!needed || depth > deepest) return undefined;
+export function initial(field, needed = true, depth = 0, steps = { left: mostSteps }) {
+  if (!needed || depth > deepest || steps.left-- <= 0) return undefined;
   if (field.kind === 'const') return field.schema.const;
   if ('default' in field.schema) return field.schema.default;
-  if (field.kind === 'union' && depth === 0) return initial(/** @type {any} */ (field.variants)[0].field(), true, depth + 1);
+  if (field.kind === 'union' && depth === 0) return initial(/** @type {any} */ (field.variants)[0].field(), true, depth + 1, steps);
   if (field.kind !== 'object') return undefined;
-  /** @type {Record<string, any>} */
-  const out = {};
+  let out = {};
   for (const m of /** @type {() => Member[]} */ (field.members)()) {
     const f = m.field();
-    const v = m.required || (f.schema.default ?? undefined) !== undefined ? initial(f, true, depth + 1) : undefined;
-    if (v !== undefined) out[m.name] = v;
+    const v = m.required || (f.schema.default ?? undefined) !== undefined ? initial(f, true, depth + 1, steps) : undefined;
+    out = put(out, [m.name], v);
   }
   return out;
+}
+
+/**
+ * About how many steps it takes at worst to try a pattern. What repeats a part that repeats or chooses may never end.
+ * @param {string} pattern @param {number} length of the text
+ */
+function effort(pattern, length) {
+  if (length > 1000) return Infinity;
+  let steps = length + 1;
+  const varies = [false]; // for each open group
+  for (const [t] of pattern.matchAll(/\\.|\[(?:\\.|[^\]\\])*\]|\(\??|\)[*+{]?|[*+]\??|\{\d+,|[?|]/gs)) {
+    if (t[0] === '\\' || t[0] === '[') continue;
+    if (t[0] === '(') {
+      varies.push(false);
+      continue;
+    }
+    const inner = t[0] === ')' && varies.pop();
+    if (inner && t[1]) return Infinity;
+    varies[varies.length - 1] ||= inner || t !== ')';
+    if (t !== '|') steps *= t === '?' ? 2 : t === ')' ? 1 : length + 1;
+  }
+  return steps;
 }
 
 /** @param {any} v */
@@ -308,7 +330,7 @@ export function problems(field, value, needed = true, path = []) {
       if (length > (s.maxLength ?? Infinity)) return wrong(`must have at most ${s.maxLength} characters`);
       let pattern;
       try { pattern = typeof s.pattern === 'string' ? new RegExp(s.pattern, 'u') : undefined; } catch { /* the server can tell */ }
-      if (pattern && !pattern.test(value)) return wrong(`must match ${s.pattern}`);
+      if (pattern && effort(s.pattern, length) < 1e7 && !pattern.test(value)) return wrong(`must match ${s.pattern}`);
       if (s.format === 'email' && !/^\S+@\S+$/.test(value)) return wrong('must be an email address');
       if (s.format === 'uri' && !URL.canParse(value)) return wrong('must be a URI');
       if (s.format === 'date' && !(/^\d{4}-\d\d-\d\d$/.test(value) && !Number.isNaN(Date.parse(value)))) return wrong('must be a date such as 2026-07-28');
@@ -339,7 +361,7 @@ export function problems(field, value, needed = true, path = []) {
     case 'object': {
       if (!isObject(value)) return wrong('must be an object');
       const members = /** @type {() => Member[]} */ (field.members)();
-      const found = members.flatMap((m) => (m.required || value[m.name] !== undefined ? problems(m.field(), value[m.name], m.required, [...path, m.name]) : []));
+      const found = members.flatMap((m) => (m.required || at(value, [m.name]) !== undefined ? problems(m.field(), at(value, [m.name]), m.required, [...path, m.name]) : []));
       const known = new Set(members.map((m) => m.name));
       for (const name of Object.keys(value)) {
         if (known.has(name) || value[name] === undefined) continue;
@@ -372,7 +394,7 @@ export function variantOf(field, value) {
 }
 
 /** @param {any} value @param {Path} path */
-export const at = (value, path) => path.reduce((v, p) => (v === null || v === undefined ? undefined : v[p]), value);
+export const at = (value, path) => path.reduce((v, p) => (v === null || v === undefined || !Object.hasOwn(v, p) ? undefined : v[p]), value);
 
 /**
  * A value in which the part at path is another; undefined takes a member away. Nothing is changed in place.

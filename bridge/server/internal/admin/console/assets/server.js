@@ -52,7 +52,9 @@ class ServerPage extends Page {
       every(3000, this.#asks),
       every(5000, async () => {
         if (this.store.paused) return;
-        this.#series = await get(`series${of}`);
+        const answer = await get(`series${of}`);
+        if (!(answer.to > 0)) return; // the bridge has only just begun
+        this.#series = answer;
         const { step, to: until, marks, limits, ...c } = this.#series;
         const common = { step, to: until, marks };
         const rate = (/** @type {number[]} */ column = []) => column.map((n) => n / (step / 1000));
@@ -66,7 +68,7 @@ class ServerPage extends Page {
         this.update();
       }),
       every(5000, async () => {
-        if (this.store.paused) return;
+        if (this.store.paused || !this.store.me?.look) return;
         const { tools } = await get(`tools${of}&minutes=5`);
         this.#uses = new Map(tools.map((/** @type {any} */ t) => [t.tool, t]));
         this.update();
@@ -87,7 +89,7 @@ class ServerPage extends Page {
       this.#at = performance.now();
       this.#error = undefined;
       const s = detail.server;
-      if (!this.#tools && s.state !== 'failing' && !s.drained && (s.connections || s.transport !== 'stdio')) this.#list(); // to look starts no process
+      if (!this.#tools && !this.#untold && s.state !== 'failing' && !s.drained && (s.connections || s.transport !== 'stdio')) this.#list(); // to look starts no process
     } catch (e) {
       this.#error = e;
     }
@@ -106,7 +108,6 @@ class ServerPage extends Page {
       this.#untold = undefined;
     } catch (e) {
       this.#untold = e;
-      this.#tools ??= [];
     }
     client.close();
     this.#listing = false;
@@ -119,7 +120,7 @@ class ServerPage extends Page {
     const s = store.state.status?.servers.find((/** @type {any} */ s) => s.name === name) ?? this.#detail.server;
     const { connections, settings } = this.#detail;
     const filter = `?filter=server:${part(name)}`;
-    return [html`<div class="head"><h1>${name}</h1><span class="summary" role="status">${badge(s.drained ? 'draining' : s.state)}${s.since ? html` <span class="quiet">for ${age(s.since)}</span>` : ''}</span>
+    return [html`<div class="head"><h1>${name}</h1><span class="summary" role="status">${badge(s.drained ? 'drained' : s.state)}${s.since ? html` <span class="quiet">for ${age(s.since)}</span>` : ''}</span>
         <span class="links"><a class="button" href=${to('try', name)}>Open in Try</a><a class="button" href=${to('calls') + filter}>Calls</a>${store.me?.look ? html`<a class="button" href=${to('traffic') + filter}>Traffic</a>` : ''}</span></div>
       ${this.#error ? fault(this.#error) : ''}
       ${s.reason ? html`<div class="fault"><p>${s.reason}</p></div>` : ''}
@@ -142,7 +143,7 @@ class ServerPage extends Page {
     return html`<act-bar @acted=${this.#asks} .actions=${[
       can('servers/{}/probe') && { text: 'Test connection', path: `${path}/probe`, done: (/** @type {any} */ a) => (a.ok ? `Connected in ${duration(a.took_ms)}` : `Failed: ${a.error}`) },
       can('servers/{}/connections/stop') && { text: 'Restart idle connections', path: `${path}/connections/stop`, confirm: 'Connections that no call uses are closed. Their state for sessions is lost; the next call opens others.', done: (/** @type {any} */ a) => `${a.stopped} closed` },
-      can('servers/{}/lists/forget') && { text: 'Clear cached lists', path: `${path}/lists/forget`, done: (/** @type {any} */ a) => { this.#list(); return `${a.forgotten} cleared`; } },
+      can('servers/{}/lists/forget') && { text: 'Clear cached lists', path: `${path}/lists/forget`, done: (/** @type {any} */ a) => { if (this.#tools) this.#list(); return `${a.forgotten} cleared`; } },
       ...(can('servers/{}/breaker') ? [
         { group, text: 'Automatic', path: `${path}/breaker`, body: { state: 'auto' }, pressed: !forced, done: () => 'The circuit breaker acts by itself' },
         { group, text: 'Force open', path: `${path}/breaker`, body: { state: 'open' }, pressed: forced === 'open', tone: 'danger', confirm: `All calls to ${name} are refused for 10 minutes.`, done: () => 'Circuit breaker forced open for 10 minutes' },
@@ -164,7 +165,7 @@ class ServerPage extends Page {
       ${fact('Calls in flight', use('Calls in flight', s.calls, limits.calls))}${fact('Queued', use('Queued', s.queued, limits.queue))}${fact('Limit for each principal', limits.per_principal && `${limits.per_principal} calls`)}${fact('Waiting for their client', s.parked_calls)}
       ${fact('Response time p50 / p95 / p99', s.p50_ms === undefined ? undefined : [s.p50_ms, s.p95_ms, s.p99_ms].map((ms) => duration(ms)).join(' / '))}
       ${fact('Sessions', s.sessions)}${fact('Connections', s.connections)}${fact('Restarts', s.restarts || undefined)}
-      ${fact('Circuit breaker', s.circuit_breaker && html`<span>${badge(s.circuit_breaker)}${s.retry_at ? html` <span class="quiet">until ${time(s.retry_at)}</span>` : ''}${s.forced ? html` <span class="quiet">forced ${s.forced.breaker} by ${s.forced.by || 'an operator'} until ${time(s.forced.until)}</span>` : ''}${s.circuit_breaker_opened ? html` <span class="quiet">opened ${s.circuit_breaker_opened}×</span>` : ''}</span>`)}
+      ${fact('Circuit breaker', s.circuit_breaker && html`<span>${badge(s.circuit_breaker)}${s.retry_at ? html` <span class="quiet">until ${time(s.retry_at)}</span>` : ''}${s.forced ? html` <span class="quiet">forced ${s.forced.breaker} by ${s.forced.by || 'an operator'} until ${time(s.forced.until)}</span>` : ''}${s.circuit_breaker_opened ? html` <span class="quiet">Opened ${s.circuit_breaker_opened}×</span>` : ''}</span>`)}
       ${fact('Cached lists', s.cache && `${s.cache.entries} (${bytes(s.cache.bytes)}), ${s.cache.oldest} old${s.cache.stale ? ', stale' : ''}`)}${fact('Cache hits', s.cache && (s.cache.hits + s.cache.misses ? `${number(s.cache.hits)} of ${number(s.cache.hits + s.cache.misses)}` : undefined))}
       ${fact('Size of the tool list', s.list_tokens && `about ${number(s.list_tokens)} tokens`)}
       ${fact('Drained', s.drained && html`<span>since ${time(s.drained.since)} by ${s.drained.by || 'an operator'}${s.drained.until ? html`<span>, until ${time(s.drained.until)}</span>` : ''}</span>`)}
@@ -175,14 +176,14 @@ class ServerPage extends Page {
   /** @param {string} name */
   #toolTable(name) {
     const tools = this.#tools;
-    if (!tools) return html`<h2>Tools</h2>${this.#listing ? html`<p role="status">Loading…</p>` : html`<p class="quiet">No process of this server runs now. <button type="button" class="small" @click=${() => this.#list()}>List tools</button></p>`}`;
+    if (!tools) return html`<h2>Tools</h2>${this.#listing ? html`<p role="status">Loading…</p>` : html`${fault(this.#untold)}<p class="quiet">${this.#untold ? '' : 'No process of this server runs now. '}<button type="button" class="small" @click=${() => this.#list()}>List tools</button></p>`}`;
     return html`<h2>Tools <span class="quiet">${tools.length}</span></h2>${fault(this.#untold)}
       ${tools.length ? table('Tools', ['Tool', '', 'Calls in 5 min', 'Errors', 'Mean time', ''], tools.slice(0, this.#mostTools).map((t) => {
         const u = this.#uses.get(t.name) ?? {};
         const errors = (u.errors ?? 0) + (u.tool_errors ?? 0);
         return html`<tr key=${t.name}><th scope="row">${t.title ?? t.annotations?.title ?? t.name}${(t.title ?? t.annotations?.title ?? t.name) === t.name ? '' : html` <code class="quiet">${t.name}</code>`}</th>
           <td>${chips(t)}</td><td class="n">${u.calls ?? 0}</td><td class="n ${errors ? 'bad' : ''}">${errors}</td><td class="n">${u.calls ? duration(u.mean_ms) : '–'}</td><td class="whole"><a href=${to('try', name, 'tools', t.name)}>Open in Try</a></td></tr>`;
-      })) : this.#untold ? '' : html`<p class="quiet">It has no tools.</p>`}
+      })) : html`<p class="quiet">It has no tools.</p>`}
       ${tools.length > this.#mostTools ? html`<button type="button" @click=${() => { this.#mostTools += 200; this.update(); }}>Show more</button>` : ''}`;
   }
 

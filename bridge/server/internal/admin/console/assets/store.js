@@ -185,7 +185,7 @@ export class Store extends EventTarget {
     if (this.#checking || hidden()) return;
     this.#checking = true;
     const topics = this.#topics;
-    const wrong = await get('me', patience).then(() => undefined, (e) => e);
+    const wrong = await get('me', patience).then((me) => { if (topics === this.#topics) this.me = me; }, (e) => e);
     this.#checking = false;
     if (topics !== this.#topics) return;
     if (wrong?.gone) this.#failed(wrong);

@@ -63,7 +63,7 @@ export const ago = (at) => (at ? duration(Math.max(0, Date.now() - Date.parse(at
 export function clock(at) {
   if (!at) return '–';
   const t = new Date(at);
-  const time = t.toLocaleTimeString(undefined, { hour12: false });
+  const time = t.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
   return t.toDateString() === new Date().toDateString() ? time : `${t.toLocaleDateString()} ${time}`;
 }
 
@@ -93,3 +93,6 @@ export function notWhole(detail) {
 
 /** A number of things, such as 1 line or 2 lines. @param {number} n @param {string} what */
 export const count = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;
+
+/** A text as one word of a command. @param {string} s */
+export const quote = (s) => `'${s.replace(/'/g, `'\\''`)}'`;

@@ -3,8 +3,8 @@ import { dialog, sure } from './dialog.js';
 import { curl, metaOf } from './curl.js';
 import { html, View } from './dom.js';
 import { Exact, parse, stringify } from './json.js';
-import { paramHeaders } from './mcp.js';
-import { chips } from './names.js';
+import { paramHeaders, RpcError } from './mcp.js';
+import { chips, destructive } from './names.js';
 import { address, command, copy, endpoint, fault } from './parts.js';
 import { replayed, save } from './saved.js';
 import { fieldOf, initial, problems } from './schema-form.js';
@@ -12,8 +12,20 @@ import { expand, variables } from './uri-template.js';
 import { duration } from './text.js';
 import './form.js';
 
-/** Destructive tools that somebody has agreed to call, in this page's life. */
-const agreed = new Set();
+/** Destructive tools that somebody has agreed to call, until they sign out. */
+export const agreed = new Set();
+
+/**
+ * Asks before a call of a destructive tool, once for each.
+ * @param {string} server @param {any} tool @param {boolean} assumed whether one without hints is destructive
+ */
+export async function agree(server, tool, assumed) {
+  const id = `${server} ${tool.name}`;
+  if (agreed.has(id) || !destructive(tool, assumed)) return true;
+  const yes = await sure('Call a destructive tool?', tool.annotations?.destructiveHint ? `${tool.name} says of itself that it may destroy something.` : `${tool.name} does not say whether it destroys something.`, 'Call it', 'danger');
+  if (yes) agreed.add(id);
+  return yes;
+}
 
 class TryItem extends View {
   /** @type {any} the page it is on */
@@ -55,7 +67,7 @@ class TryItem extends View {
     this.#schema = this.#schemaOf();
     this.#value = this.given ?? initial(fieldOf(this.#schema)) ?? {};
     super.connectedCallback();
-    if (replayed(location.hash)) this.#call();
+    if (replayed(location.hash)) this.#call(true);
   }
 
   disconnectedCallback() {
@@ -125,17 +137,13 @@ class TryItem extends View {
     }
   }
 
-  async #call() {
+  /** @param {boolean} [again] whether it is a call of before */
+  async #call(again = false) {
     if (this.#running || this.#wrongMeta()) return;
     if (this.#text !== undefined && !this.#taken(this.#text)) return;
     const wrong = problems(fieldOf(this.#schema), this.#value);
     if (wrong.some((p) => p.message !== 'is required' || this.kind === 'templates' || this.#text === undefined)) { this.#strict = true; this.update(); return; }
-    const a = this.entry.annotations ?? {};
-    const id = `${this.page.server} ${this.entry.name}`;
-    if (this.kind === 'tools' && a.destructiveHint && !a.readOnlyHint && !agreed.has(id)) {
-      if (!(await sure('Call a destructive tool?', `${this.entry.name} says of itself that it may destroy something.`, 'Call it', 'danger'))) return;
-      agreed.add(id);
-    }
+    if (this.kind === 'tools' && !(await agree(this.page.server, this.entry, again))) return;
     const [method, params] = this.#request();
     const stop = this.#running = new AbortController();
     this.#progress = [];
@@ -242,7 +250,7 @@ class TryItem extends View {
     const o = this.#outcome;
     if (!o) return '';
     const r = o.result;
-    const verdict = o.error ? (o.error.code === undefined ? 'Failed' : `Error ${o.error.code}`) : r?.isError ? 'Tool returned an error' : 'OK';
+    const verdict = o.error ? (o.error instanceof RpcError ? `Error ${o.error.code}` : 'Failed') : r?.isError ? 'Tool returned an error' : 'OK';
     let fits = '';
     if (this.entry.outputSchema && r && !r.isError) {
       const wrong = r.structuredContent === undefined ? ['there is none'] : problems(fieldOf(this.entry.outputSchema), r.structuredContent).map((p) => `${p.path.join('.')} ${p.message}`);

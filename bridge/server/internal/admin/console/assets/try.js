@@ -12,10 +12,10 @@ import { parse, stringify } from './json.js';
 import { addressOf, exported, imported, saved, unsave } from './saved.js';
 import { count } from './text.js';
 import './protocol.js';
-import './try-item.js';
+import { agree } from './try-item.js';
 
 /** The name under which all servers are one. */
-export const together = '*';
+const together = '*';
 const mostMessages = 500;
 /** The title of a tool and the like. @param {any} e */
 const titleOf = (e) => e.title ?? e.annotations?.title ?? e.name;
@@ -124,9 +124,11 @@ class Try extends Page {
   }
 
   /** Sends a request by hand: its answer is in the protocol. @param {string} method @param {any} params */
-  send = (method, params) => {
-    const tool = method === 'tools/call' ? this.#lists.tools?.find((t) => t.name === params.name) : undefined;
-    this.client?.request(method, params, { headers: tool ? paramHeaders(tool.inputSchema, params.arguments) : {} }).catch(() => {});
+  send = async (method, params) => {
+    const { client } = this;
+    const tool = method === 'tools/call' ? this.#lists.tools?.find((t) => t.name === params.name) ?? { name: params.name } : undefined;
+    if (tool && !(await agree(this.server, tool, true))) return;
+    client?.request(method, params, { headers: tool ? paramHeaders(tool.inputSchema, params.arguments) : {} }).catch(() => {});
   };
 
   #clear = () => { this.messages = []; this.#wire(); };
@@ -231,8 +233,8 @@ class Try extends Page {
     if (this.#opening || !client) return html`<p role="status">Connecting…</p>`;
     const info = client.server.serverInfo;
     const there = kinds.filter((k) => this.#lists[k.tab] || this.#faults[k.tab]);
-    const tab = this.route.rest[1] ?? there[0]?.tab ?? 'tools';
-    const kind = kinds.find((k) => k.tab === tab) ?? kinds[0];
+    const kind = kinds.find((k) => k.tab === this.route.rest[1]) ?? there[0] ?? kinds[0];
+    const { tab } = kind;
     const list = this.#lists[tab] ?? [];
     const words = this.#search.toLowerCase();
     const found = list.filter((e) => !words || `${e.name} ${titleOf(e)} ${e.description ?? ''} ${e.uri ?? ''}`.toLowerCase().includes(words));
@@ -249,7 +251,7 @@ class Try extends Page {
           ${found.length > 500 ? html`<p class="quiet">${found.length - 500} more: search for them</p>` : ''}
           ${this.#saved()}
         </nav>
-        ${chosen ? html`<try-item key=${`${tab} ${chosen[kind.id]} ${this.#opened}`} .page=${this} .client=${client} .kind=${tab} .entry=${chosen} .given=${given(this.route.query.get('arguments'))}></try-item>` : html`<div class="empty"><h2>${this.route.rest[2] ? `There is no ${this.route.rest[2]} here` : `Select ${one[tab] ?? 'a tool'}`}</h2><p>Its form and its result are shown here.</p></div>`}
+        ${chosen ? html`<try-item key=${`${tab} ${chosen[kind.id]} ${this.#opened}`} .page=${this} .client=${client} .kind=${tab} .entry=${chosen} .given=${given(this.route.query.get('arguments'))}></try-item>` : html`<div class="empty"><h2>${this.route.rest[2] ? `There is no ${this.route.rest[2]} here` : `Select ${one[tab]}`}</h2><p>Its form and its result are shown here.</p></div>`}
         <try-protocol .messages=${this.messages} .send=${this.send} .clear=${this.#clear}></try-protocol>
       </div>
       ${this.#heard.length ? html`<details class="card"><summary>Log messages of the server <span class="quiet">${this.#heard.length}</span></summary><json-tree .value=${[...this.#heard].reverse()}></json-tree></details>` : ''}`;

@@ -42,7 +42,7 @@ function encode(text, reserved) {
 export function expand(template, values) {
   return template.replace(expression, (_, sign, list) => {
     const o = operators[sign];
-    const parts = list.split(',').map(variable).filter((/** @type {any} */ v) => values[v.name] !== undefined).map((/** @type {any} */ v) => {
+    const parts = list.split(',').map(variable).filter((/** @type {any} */ v) => Object.hasOwn(values, v.name) && values[v.name] !== undefined).map((/** @type {any} */ v) => {
       const text = encode([.../** @type {string} */ (values[v.name])].slice(0, v.length).join(''), o.reserved);
       return o.named ? v.name + (text ? `=${text}` : o.empty) : text;
     });

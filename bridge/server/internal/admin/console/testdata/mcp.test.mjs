@@ -152,6 +152,16 @@ test('refusing what is asked in the modern era ends the call', async () => {
   await assert.rejects(client.request('tools/call', { name: 'x' }), /you refused sampling\/createMessage/);
 });
 
+test('what the client does not offer is not asked in the modern era', async () => {
+  const input = { q: { method: 'roots/list', params: {} } };
+  const { client, seen } = rig(modern, (m) => {
+    if (m.method === 'tools/call') return json(result(m.id, m.params.name === 'task' ? { resultType: 'task', taskId: 't', status: 'input_required', inputRequests: input } : { resultType: 'input_required', inputRequests: input }));
+    return m.method === 'tasks/cancel' && json(result(m.id, { resultType: 'complete' }));
+  }, { ask: async () => assert.fail('it asks') });
+  for (const name of ['call', 'task']) await assert.rejects(client.request('tools/call', { name }), /roots\/list is not offered/);
+  assert.equal(seen.at(-1).m.method, 'tasks/cancel');
+});
+
 test('a server that asks for ever is stopped', async () => {
   let n = 0;
   const { client } = rig(modern, (m) => { n++; return json(result(m.id, { resultType: 'input_required', requestState: 's' })); });

@@ -60,8 +60,10 @@ test('the state is one sentence', () => {
   assert.equal(say({ ready: false, servers: [failing] }), 'bad: The server is failing: tickets');
   assert.equal(say({ servers: [fine, { name: 'b', state: 'ready', circuit_breaker: 'open' }] }), 'busy: 1 of 2 servers refused by the circuit breaker: b');
   assert.equal(say({ servers: [fine, { name: 'b', state: 'ready', drained: {} }] }), 'busy: 1 of 2 servers drained: b');
-  assert.equal(say({ ready: false, drained: {}, reason: 'drained by an operator', servers: [fine] }), 'busy: The bridge is draining: drained by an operator');
+  assert.equal(say({ ready: false, drained: {}, reason: 'drained by an operator', servers: [fine] }), 'busy: The bridge is drained by an operator: current clients are still served');
+  assert.equal(say({ ready: false, draining: true, servers: [fine] }), 'busy: The bridge is stopping');
   assert.equal(say({ servers: [] }), 'busy: No servers yet: add one to the configuration');
+  assert.equal(say({ ready: false, reason: 'no store', servers: [] }), 'bad: Not ready: no store');
 });
 
 test('an axis has round values', () => {

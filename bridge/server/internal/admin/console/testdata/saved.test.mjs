@@ -6,7 +6,7 @@ const kept = new Map();
 globalThis.customElements = { define() {} };
 globalThis.localStorage = { getItem: (k) => kept.get(k) ?? null, setItem: (k, v) => kept.set(k, v) };
 const { routeOf } = await import('../assets/page.js');
-const { addressOf, exported, imported, save, saved, unsave } = await import('../assets/saved.js');
+const { addressOf, exported, imported, moved, replay, replayed, save, saved, unsave } = await import('../assets/saved.js');
 const call = (name, more = {}) => ({ name, server: 'files', tool: 'read', revision: '2026-07-28', arguments: '{"a":1.0}', ...more });
 
 test('each caller has its own saved calls, one of a name', () => {
@@ -71,4 +71,18 @@ test('what is saved is bounded, and what is no list of calls is none', () => {
     kept.set('saved ops', bad);
     assert.deepEqual(saved('ops'), [], bad);
   }
+});
+
+test('only the call that somebody asked for last is made again, once', () => {
+  replay('#/try/a');
+  assert.deepEqual([replayed('#/try/a'), replayed('#/try/a')], [true, false]);
+  replay('#/try/a');
+  replay('#/try/b');
+  assert.deepEqual([replayed('#/try/a'), replayed('#/try/b')], [false, false], 'another address was opened');
+  replay('#/try/a');
+  moved('#/try/a');
+  assert.equal(replayed('#/try/a'), true);
+  replay('#/try/a');
+  moved('#/calls');
+  assert.equal(replayed('#/try/a'), false, 'they went elsewhere');
 });

@@ -142,3 +142,26 @@ test('what is typed', () => {
   assert.deepEqual(typedJSON('{"a":1}'), { a: 1 });
   assert.equal(stringify({ a: typedJSON('{"a":') }), '{"a":{"a":}', 'the JSON view shows what was typed');
 });
+
+test('a pattern that may take forever is for the server', () => {
+  const wrong = (pattern, value) => problems(fieldOf({ type: 'string', pattern }), value).length;
+  const many = `${'a'.repeat(40)}!`;
+  for (const pattern of ['^(a+)+$', '^((a+)b?)*$', '^(a|a)*$', '^(a?){40}$', '^(a|aa)+$', `^${'a?'.repeat(40)}${'a'.repeat(41)}$`, '^(?:a*)*$', '^(?<x>[a]+){2,}$']) assert.equal(wrong(pattern, many), 0, pattern);
+  assert.equal(wrong('a*a*a*a*$', `${'a'.repeat(900)}!`), 0);
+  assert.equal(wrong('^a$', 'b'.repeat(1001)), 0);
+  for (const pattern of ['^[a-z]+$', '^(a|b|c)$', '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$', '^[(+*]$', '^\\(\\+\\)*$', '^[^@]+@[^@]+\\.[a-z]+$', '^v?\\d+\\.\\d+(-\\w+)?$']) assert.equal(wrong(pattern, '1?'), 1, pattern);
+});
+
+test('parts that name each other again and again end', () => {
+  const $defs = Object.fromEntries(Array.from({ length: 40 }, (_, i) => [`d${i}`, { allOf: [{ $ref: `#/$defs/d${i + 1}` }, { $ref: `#/$defs/d${i + 1}`, title: String(i) }] }]));
+  fieldOf({ $ref: '#/$defs/d0', $defs });
+  const self = { type: 'object', properties: { a: { $ref: '#' }, b: { $ref: '#' } }, required: ['a', 'b'] };
+  initial(fieldOf(self));
+});
+
+test('members may have names of prototypes', () => {
+  const f = fieldOf({ type: 'object', properties: { constructor: { type: 'string' }, toString: { type: 'string' } }, required: ['toString'] });
+  assert.deepEqual(problems(f, {}).map((p) => `${p.path} ${p.message}`), ['toString is required']);
+  assert.equal(at({}, ['constructor', 'name']), undefined);
+  assert.equal(stringify(initial(fieldOf(JSON.parse('{"type":"object","properties":{"__proto__":{"const":1}},"required":["__proto__"]}')))), '{"__proto__":1}');
+});

@@ -3,7 +3,7 @@ import test from 'node:test';
 import { passes, terms } from '../assets/filter.js';
 import { Draft, Exact, exact, parse, same, stringify } from '../assets/json.js';
 import { apply, empty, mostRows, rates } from '../assets/store.js';
-import { bytes, count, duration, link, notWhole, share, visible } from '../assets/text.js';
+import { bytes, clock, count, duration, link, notWhole, share, visible } from '../assets/text.js';
 import { expand, variables } from '../assets/uri-template.js';
 
 test('JSON keeps its digits', () => {
@@ -103,4 +103,16 @@ test('arguments that are not whole are not used again', () => {
   assert.match(notWhole({ arguments: '{"text":"x…"}', cut: ['arguments', 'result'] }), /too long/);
   assert.match(notWhole({ cut: ['arguments'] }), /too long/);
   assert.match(notWhole({ arguments: '{"password":"[redacted]"}' }), /secret/);
+});
+
+test('names of prototypes are no values', () => {
+  assert.equal(expand('x:{constructor}', {}), 'x:');
+  assert.equal(passes(terms('-constructor:native'), { server: 'a' }), true);
+  assert.equal(passes(terms('constructor:native'), { server: 'a' }), false);
+});
+
+test('a time of day has 24 hours', () => {
+  const midnight = new Date();
+  midnight.setHours(0, 5, 9);
+  assert.match(clock(midnight.toISOString()), /^00.05.09$/);
 });

@@ -75,6 +75,22 @@ test('an answer that comes after the end changes nothing, and nothing is asked a
   assert.equal(requests.length, 1);
 });
 
+test('the rights of who is signed in are asked again', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const store = new Store();
+  store.me = { principal: 'ops', act: true };
+  store.watch(['servers']);
+  streams.at(-1).tell('snapshot', { status: { servers: [] } });
+  requests.at(-1).answer(200, { servers: [] }); // what it asked before there was a stream
+  await settled();
+  t.mock.timers.tick(4000);
+  const asked = requests.find((r) => /\/me$/.test(r.address));
+  asked.answer(200, { principal: 'ops', act: false });
+  await settled();
+  assert.equal(store.me.act, false);
+  store.stop();
+});
+
 test('a tab in the back has no stream and asks nothing, and has one when it is in front again', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const tab = globalThis.document = Object.assign(new EventTarget(), { hidden: true });
