@@ -336,7 +336,7 @@ func (v *topView) servers(on screen, most int) string {
 		if v.series.known() {
 			failed = fmt.Sprintf("%.0f", sum(c.Errors))
 		}
-		t.Add(on.name(s.Name), s.word(v.At), v.series.rate(c), failed, v.series.spark(c), fmt.Sprint(s.Calls), queued, millis(s.P50), millis(s.P95), fmt.Sprint(s.Sessions), fmt.Sprint(s.Connections), memory, cpu, s.Transport, s.Revision)
+		addRow(&t, on.name(s.Name), s.word(v.At), v.series.rate(c), failed, v.series.spark(c), fmt.Sprint(s.Calls), queued, millis(s.P50), millis(s.P95), fmt.Sprint(s.Sessions), fmt.Sprint(s.Connections), memory, cpu, s.Transport, s.Revision)
 	}
 	out := t.Format("", on.width, nil)
 	if left := len(v.state.Servers) - shown; left > 0 {
@@ -356,7 +356,7 @@ func list(all []topCall, took func(*topCall) string, on screen) string {
 	t := terminal.Table{Head: []string{"BEGAN", "SERVER", "CALL", "CALLER", "SESSION", "TOOK", "OUTCOME", "ERROR"}, Drop: []string{"SESSION", "CALLER", "BEGAN", "TOOK"}}
 	for i := range all {
 		one := &all[i]
-		t.Add(one.Began.Local().Format(time.TimeOnly), on.name(one.Server), strings.TrimSpace(one.Method+" "+one.Name), one.Principal, one.Session, took(one), one.Outcome, one.Error)
+		addRow(&t, one.Began.Local().Format(time.TimeOnly), on.name(one.Server), strings.TrimSpace(one.Method+" "+one.Name), one.Principal, one.Session, took(one), one.Outcome, one.Error)
 	}
 	return t.Format("", on.width, nil)
 }

@@ -3,8 +3,6 @@ package terminal
 import (
 	"slices"
 	"strings"
-
-	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // Table formats rows under a heading. It omits columns without text.
@@ -17,14 +15,8 @@ type Table struct {
 	rows  [][]string
 }
 
-// Add adds a row, with a cell for each column. Control characters of cells become visible.
-func (t *Table) Add(cells ...string) {
-	row := make([]string, len(cells))
-	for i, cell := range cells {
-		row[i] = sanitize.Text(cell)
-	}
-	t.rows = append(t.rows, row)
-}
+// Add adds a row, with a cell for each column.
+func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
 
 const (
 	maxCell = 256 // bounds the width of a cell: each other cell of its column is filled up to that

@@ -56,10 +56,6 @@ func TestTable(t *testing.T) {
 	if got := tab.Format("  ", 28, nil); got != want {
 		t.Errorf("the table is\n%s\nwant\n%s", got, want)
 	}
-	tab.Add("x\x1b]0;y\a", "", "\u202e")
-	if got := tab.Format("  ", 28, nil); !strings.HasSuffix(got, "\n  x␛]0;y␇  \\u202e\n") {
-		t.Errorf("with control characters, the table is\n%q", got)
-	}
 	tab.Add(strings.Repeat("x", 200_000), "", "")
 	if got := tab.Format("  ", 0, nil); len(got) > 2000 {
 		t.Errorf("with a long name, the table has %d bytes", len(got))

@@ -1,8 +1,8 @@
 // Package terminal detects terminals and their width, and lays text out in columns: a line
 // cut to a width, or a table.
 //
-// Characters of some scripts take two columns. Only tables escape control characters:
-// package sanitize does it for other text.
+// Characters of some scripts take two columns. It does not escape control characters:
+// package sanitize does.
 package terminal
 
 import (
