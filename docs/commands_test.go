@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -253,6 +254,9 @@ func (s *said) String() string {
 	return s.text.String()
 }
 
+// endLimit is the time in which an interrupted command must end, and close what it prints to.
+const endLimit = 30 * time.Second
+
 // start runs a command that serves until it is interrupted, waits until it
 // does, and returns its address. At the end of the test it must stop.
 func (w *world) start(t *testing.T, line string) string {
@@ -267,7 +271,7 @@ func (w *world) serve(t *testing.T, line string) (where string, stop func() stri
 	t.Helper()
 	out := &said{where: make(chan string, 1)}
 	cmd := w.command("exec env " + line)
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, endLimit
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -275,6 +279,7 @@ func (w *world) serve(t *testing.T, line string) (where string, stop func() stri
 	go func() { ended <- cmd.Wait() }()
 	stop = sync.OnceValue(func() string {
 		cmd.Process.Signal(os.Interrupt)
+		defer time.AfterFunc(endLimit, func() { cmd.Process.Kill() }).Stop()
 		if err := <-ended; err != nil && !strings.HasPrefix(line, "everything") { // which has no orderly end
 			t.Errorf("%s: %v, after\n%s", line, err, out)
 		}

@@ -234,7 +234,7 @@ func TestAdminMarksRestart(t *testing.T) {
 		id := r.begin("/one/mcp")
 		r.Do("POST", "/one/mcp", call("1", "quit"), "Mcp-Session-Id", id).Wait()
 		r.Do("POST", "/one/mcp", call("2", "echo"), "Mcp-Session-Id", id).Wait()
-		time.Sleep(5 * time.Second)
+		time.Sleep(6 * time.Second) // after a tick, not at one
 		var a seriesAnswer
 		r.read("GET", "series", "", "", 200, &a)
 		if got := kindsOf(a.Marks); got != "restart one" || !strings.Contains(a.Marks[0].Text, "it died") {

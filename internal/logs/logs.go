@@ -109,7 +109,9 @@ func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	h.store(&r)
+	if r.Level >= slog.LevelInfo {
+		h.store(&r)
+	}
 	if !h.Handler.Enabled(ctx, r.Level) {
 		return nil
 	}

@@ -32,6 +32,10 @@ func TestLines(t *testing.T) {
 	if s := out.String(); strings.Contains(s, "now") || !strings.Contains(s, "before") || !strings.Contains(s, "h.b=2") {
 		t.Errorf("what others get: %s", s)
 	}
+	slog.New(l.Handler(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))).Debug("detail")
+	if lines := l.Lines(10, all); len(lines) != 4 || !strings.Contains(out.String(), "detail") {
+		t.Errorf("a line of level debug: %d lines are stored, others get %s", len(lines), out.String())
+	}
 	for range 2 * maxLines {
 		log.Warn("short")
 	}

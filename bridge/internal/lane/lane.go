@@ -227,7 +227,10 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 
 // perform makes the call on the connection.
 func (l *Lane) perform(ctx context.Context, c *conn, r *bridge.Request) (*jsonrpc.Message, error) {
-	began := time.Now()
+	var began time.Time
+	if l.o.Sent != nil {
+		began = time.Now()
+	}
 	a, err := l.o.Tracing.Call(ctx, l.o.Name, l.o.Address, c.up, r)
 	if l.o.Sent != nil {
 		why := err

@@ -411,7 +411,7 @@ shows no token, and asks nobody.`,
 				if l.Login == nil {
 					continue // the reason is on stderr
 				}
-				t.Add(sanitize.Text(l.Server), sanitize.Text(l.Issuer.Name), sanitize.Text(shortID(l.Client.ID)), sanitize.Text(strings.Join(l.Granted, " ")), state(l.Login, time.Now()))
+				addRow(&t, l.Server, l.Issuer.Name, shortID(l.Client.ID), strings.Join(l.Granted, " "), state(l.Login, time.Now()))
 			}
 			_, err = io.WriteString(stdout, t.Format("", 0, nil))
 			return err

@@ -19,10 +19,14 @@ import (
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 )
 
+// mostValues limits the combinations of attributes of one metric; the library counts all others as one. Its own limit of
+// 2,000 is too low for bridges with many servers and tools.
+const mostValues = 20_000
+
 // meters returns the meter provider that OpenTelemetry's environment variables describe; nil without them. The general
 // address of a collector is not enough: many take traces only. stop sends the last values.
 func meters(ctx context.Context, log *slog.Logger) (p metric.MeterProvider, stop func(), err error) {
-	if on, err := metricsOn(); err != nil || !on {
+	if on, err := metricsOn(log); err != nil || !on {
 		return nil, func() {}, err
 	}
 	for _, name := range []string{"OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRIC_EXPORT_TIMEOUT"} { // the library ignores other values
@@ -51,7 +55,7 @@ func meters(ctx context.Context, log *slog.Logger) (p metric.MeterProvider, stop
 		return nil, nil, err
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(e.complain))
-	sdk := sdkmetric.NewMeterProvider(sdkmetric.WithResource(r), sdkmetric.WithReader(sdkmetric.NewPeriodicReader(e)))
+	sdk := sdkmetric.NewMeterProvider(sdkmetric.WithResource(r), sdkmetric.WithCardinalityLimit(mostValues), sdkmetric.WithReader(sdkmetric.NewPeriodicReader(e)))
 	return sdk, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), goodbyeLimit)
 		defer cancel()
@@ -61,8 +65,9 @@ func meters(ctx context.Context, log *slog.Logger) (p metric.MeterProvider, stop
 	}, nil
 }
 
-// metricsOn reports whether the environment asks for metrics. The value prometheus asks for what is always there.
-func metricsOn() (bool, error) {
+// metricsOn reports whether the environment asks for metrics. The value prometheus asks for what is always there. The
+// value console is one of the specification, which a bridge with traces may share with other programs.
+func metricsOn(log *slog.Logger) (bool, error) {
 	if _, off := firstEnv("OTEL_SDK_DISABLED"); strings.EqualFold(off, "true") {
 		return false, nil
 	}
@@ -72,6 +77,9 @@ func metricsOn() (bool, error) {
 	case "otlp":
 		return true, nil
 	case "none", "prometheus":
+		return false, nil
+	case "console":
+		log.Warn("no metrics are sent: the bridge writes none to the console", "variable", name)
 		return false, nil
 	default:
 		return false, wrongEnv(name, to, "otlp, prometheus or none")

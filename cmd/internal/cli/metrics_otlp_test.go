@@ -162,10 +162,20 @@ func TestMetersCollectorDown(t *testing.T) {
 	}
 }
 
+// The bridge starts although it writes no metrics to the console, and says so.
+func TestMetersConsole(t *testing.T) {
+	quietly(t, map[string]string{"OTEL_METRICS_EXPORTER": "console", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://localhost:4318"})
+	var out strings.Builder
+	p, _, err := meters(t.Context(), slog.New(slog.NewTextHandler(&out, nil)))
+	if p != nil || err != nil || !strings.Contains(out.String(), "OTEL_METRICS_EXPORTER") {
+		t.Errorf("got %v, %v, log %q", p, err, out.String())
+	}
+}
+
 // What the environment asks for and is not there is said by name; a secret is not.
 func TestMetersRefused(t *testing.T) {
 	for _, test := range []struct{ env, want string }{
-		{"OTEL_METRICS_EXPORTER=console", `OTEL_METRICS_EXPORTER is "console": must be otlp, prometheus or none`},
+		{"OTEL_METRICS_EXPORTER=zipkin", `OTEL_METRICS_EXPORTER is "zipkin": must be otlp, prometheus or none`},
 		{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL=grpc", `OTEL_EXPORTER_OTLP_METRICS_PROTOCOL is "grpc"`},
 		{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=http://me:secret@localhost", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT must be a URL"},
 		{"OTEL_EXPORTER_OTLP_METRICS_HEADERS=secret", "OTEL_EXPORTER_OTLP_METRICS_HEADERS must be NAME=VALUE"},

@@ -138,7 +138,7 @@ func (b *bridgeState) sentence() (text, tone string) {
 	case len(bad[1]) > 0:
 		return of(bad[1], "refused by the circuit breaker"), yellow
 	case len(drained) > 0:
-		return of(drained, "draining"), yellow
+		return of(drained, "drained"), yellow
 	case len(b.Servers) == 1:
 		return "The server is working", green
 	}
@@ -201,6 +201,14 @@ func (b *bridgeState) table(on screen, now time.Time, head ...string) terminal.T
 	}}
 }
 
+// addRow adds a row to a table. Control characters of its cells, which servers and clients may choose, become visible.
+func addRow(t *terminal.Table, cells ...string) {
+	for i := range cells {
+		cells[i] = sanitize.Text(cells[i])
+	}
+	t.Add(cells...)
+}
+
 // status formats the output of the command status.
 func (b *bridgeState) status(now time.Time, on screen) string {
 	out := b.head(on)
@@ -239,7 +247,7 @@ func (b *bridgeState) status(now time.Time, on screen) string {
 				last = age(now, *s.LastErrorAt) + " ago: " + last
 			}
 		}
-		t.Add(on.name(s.Name), s.word(now), since, s.Transport, s.Revision, fmt.Sprint(s.Sessions), fmt.Sprint(s.Calls), fmt.Sprint(s.Connections), fmt.Sprint(s.Restarts), sanitize.Text(cache), sanitize.Text(last))
+		addRow(&t, on.name(s.Name), s.word(now), since, s.Transport, s.Revision, fmt.Sprint(s.Sessions), fmt.Sprint(s.Calls), fmt.Sprint(s.Connections), fmt.Sprint(s.Restarts), cache, last)
 	}
 	if len(b.Servers) == 0 {
 		return out

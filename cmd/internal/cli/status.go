@@ -253,6 +253,9 @@ func (l *looker) find(cmd *cobra.Command, args []string) error {
 	return l.own(c)
 }
 
+// A refusal is an answer that does not change when the request is sent again.
+type refusal struct{ error }
+
 // look requests a path of the API, and decodes the answer into a struct.
 func (l *looker) look(ctx context.Context, path string, into any) ([]byte, error) {
 	status, _, text, err := l.send(ctx, http.MethodGet, "/"+server.AdminPath+path, nil)
@@ -260,7 +263,9 @@ func (l *looker) look(ctx context.Context, path string, into any) ([]byte, error
 	case err != nil:
 		return nil, err
 	case status == http.StatusNotFound:
-		return nil, fmt.Errorf("%s is not a bridge, or not its address for operators: give the URL that the bridge prints, or that of console_listen", l.url)
+		return nil, refusal{fmt.Errorf("%s is not a bridge, or not its address for operators: give the URL that the bridge prints, or that of console_listen", l.url)}
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return nil, refusal{refused(l.url, status, text)}
 	case status != http.StatusOK:
 		return nil, refused(l.url, status, text)
 	}
@@ -313,7 +318,7 @@ all sessions. With console: on, others see their own.`,
 			now, left := time.Now(), map[bool]string{true: ", client left"}
 			t := terminal.Table{Head: []string{"SESSION", "CALLER", "CLIENT", "REVISION", "AT", "AGE", "IDLE", "CALLS", "STREAMS"}}
 			for _, s := range got.Sessions {
-				t.Add(s.ID, sanitize.Text(s.Principal), sanitize.Text(s.Client), s.Revision, "/"+sanitize.Text(s.Server), age(now, s.Began), age(now, s.Used)+left[s.Left], fmt.Sprint(s.Calls), fmt.Sprint(s.Streams))
+				addRow(&t, s.ID, s.Principal, s.Client, s.Revision, "/"+s.Server, age(now, s.Began), age(now, s.Used)+left[s.Left], fmt.Sprint(s.Calls), fmt.Sprint(s.Streams))
 			}
 			_, width := terminal.Is(stdout)
 			if _, err := io.WriteString(stdout, t.Format("", width, nil)); err != nil {

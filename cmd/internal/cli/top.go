@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,7 +31,8 @@ func newTop(stdout io.Writer) *cobra.Command {
 		Long: `top shows the servers of the bridge at URL, the active calls and the last failures,
 every two seconds, until q or Ctrl-C. Without URL, the configuration file says where
 the bridge is. CALLS/S is the mean of the last 30 seconds. FAILED and LAST 15 MIN
-count calls of the last 15 minutes.
+count calls of the last 15 minutes. While the bridge does not answer, the first line
+says why, and top tries again.
 
 With --json it prints one JSON object a line: at, status, calls and series are the
 answers of the bridge's API.
@@ -60,13 +62,20 @@ all calls. With console: on, others see their own.`,
 				defer restore()
 				fmt.Fprint(stdout, "\x1b[2J")
 			}
+			var last *topView // the last one without a fault
 			for {
 				v, err := l.view(ctx)
+				_, final := errors.AsType[refusal](err)
 				switch {
-				case err != nil && !once && ctx.Err() != nil:
+				case err == nil:
+					last = v
+				case !once && ctx.Err() != nil:
 					return nil
-				case err != nil:
+				case last == nil, final, asJSON:
 					return err
+				default: // the bridge may be back soon
+					old := *last
+					old.fault, v = err, &old
 				}
 				if _, on.width = terminal.Is(stdout); live {
 					on.rows = terminal.Rows(stdout) - 1 // the cursor is in the last
@@ -75,8 +84,8 @@ all calls. With console: on, others see their own.`,
 				if asJSON {
 					text = v.json()
 				}
-				if live { // over the text before, without a flicker; see terminal.Raw for the end of lines
-					text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\r\n") + "\x1b[J"
+				if live { // over the text before; see terminal.Raw for the end of lines. At the end of a full line, \x1b[K would erase its last cell
+					text = "\x1b[H\x1b[K" + strings.ReplaceAll(text, "\n", "\r\n\x1b[K") + "\x1b[J"
 				}
 				if _, err := io.WriteString(stdout, text); err != nil || once {
 					return err
@@ -127,6 +136,7 @@ type topView struct {
 	state  bridgeState
 	calls  topCalls
 	series topSeries
+	fault  error // why there is no later view; may be nil
 }
 
 // topCalls are the calls that top shows.
@@ -186,9 +196,12 @@ func (v *topView) json() string {
 	return string(sanitize.JSON(text)) + "\n"
 }
 
+// known reports whether there are numbers.
+func (s *topSeries) known() bool { return s.Step >= 1 }
+
 // rate returns the calls per second of the last 30 seconds.
 func (s *topSeries) rate(c topColumns) string {
-	if s.Step <= 0 {
+	if !s.known() {
 		return ""
 	}
 	n := min(int(30_000/s.Step), len(c.Calls))
@@ -207,13 +220,14 @@ const sparkMinutes = 15
 
 // spark draws the calls of each minute, the last one at the end. The highest block is the most calls.
 func (s *topSeries) spark(c topColumns) string {
-	if s.Step <= 0 {
+	if !s.known() {
 		return ""
 	}
 	var minutes [sparkMinutes]float64
 	most := 0.0
 	for i, n := range c.Calls {
-		if at := sparkMinutes - 1 - int(float64(len(c.Calls)-1-i)*s.Step/60_000); at >= 0 {
+		if ago := float64(len(c.Calls)-1-i) * s.Step / 60_000; ago < sparkMinutes {
+			at := sparkMinutes - 1 - int(ago)
 			minutes[at] += n
 			most = max(most, minutes[at])
 		}
@@ -221,11 +235,11 @@ func (s *topSeries) spark(c topColumns) string {
 	blocks := []rune("▁▂▃▄▅▆▇█")
 	var b strings.Builder
 	for _, n := range minutes {
-		if n == 0 {
+		if n <= 0 {
 			b.WriteRune('·')
 			continue
 		}
-		b.WriteRune(blocks[int(n/most*float64(len(blocks)-1))])
+		b.WriteRune(blocks[max(0, int(n/most*float64(len(blocks)-1)))]) // n may be infinite
 	}
 	return b.String()
 }
@@ -233,11 +247,14 @@ func (s *topSeries) spark(c topColumns) string {
 // text formats the output of top.
 func (v *topView) text(on screen) string {
 	out := v.state.head(on)
+	if v.fault != nil {
+		out = on.paint(red, on.line(v.fault.Error())) + "\n"
+	}
 	var totals []string
 	if b := v.state.Bridge; b != nil {
 		totals = append(totals, count(b.Sessions, "session"), count(b.Calls, "active call"), count(int(b.Connections), "connection"))
 	}
-	if v.series.Step > 0 {
+	if v.series.known() {
 		totals = append(totals, v.series.rate(v.series.Total)+" calls/s")
 	}
 	if m := v.state.Process.Memory; m > 0 {
@@ -316,10 +333,10 @@ func (v *topView) servers(on screen, most int) string {
 				c = one
 			}
 		}
-		if v.series.Step > 0 {
+		if v.series.known() {
 			failed = fmt.Sprintf("%.0f", sum(c.Errors))
 		}
-		t.Add(on.name(s.Name), s.word(v.At), v.series.rate(c), failed, v.series.spark(c), fmt.Sprint(s.Calls), queued, millis(s.P50), millis(s.P95), fmt.Sprint(s.Sessions), fmt.Sprint(s.Connections), memory, cpu, s.Transport, s.Revision)
+		addRow(&t, on.name(s.Name), s.word(v.At), v.series.rate(c), failed, v.series.spark(c), fmt.Sprint(s.Calls), queued, millis(s.P50), millis(s.P95), fmt.Sprint(s.Sessions), fmt.Sprint(s.Connections), memory, cpu, s.Transport, s.Revision)
 	}
 	out := t.Format("", on.width, nil)
 	if left := len(v.state.Servers) - shown; left > 0 {
@@ -339,7 +356,7 @@ func list(all []topCall, took func(*topCall) string, on screen) string {
 	t := terminal.Table{Head: []string{"BEGAN", "SERVER", "CALL", "CALLER", "SESSION", "TOOK", "OUTCOME", "ERROR"}, Drop: []string{"SESSION", "CALLER", "BEGAN", "TOOK"}}
 	for i := range all {
 		one := &all[i]
-		t.Add(one.Began.Local().Format(time.TimeOnly), on.name(one.Server), sanitize.Text(strings.TrimSpace(one.Method+" "+one.Name)), sanitize.Text(one.Principal), one.Session, took(one), one.Outcome, sanitize.Text(one.Error))
+		addRow(&t, one.Began.Local().Format(time.TimeOnly), on.name(one.Server), strings.TrimSpace(one.Method+" "+one.Name), one.Principal, one.Session, took(one), one.Outcome, one.Error)
 	}
 	return t.Format("", on.width, nil)
 }

@@ -46,7 +46,7 @@ func TestTopLive(t *testing.T) {
 					t.Errorf("%q is not in\n%q", want, first)
 				}
 			}
-			if !strings.HasPrefix(first, "\x1b[2J\x1b[H") || !strings.HasPrefix(second, "\x1b[J\x1b[H") || strings.Contains(first, "\x1b[3") != (test.noColor == "") {
+			if !strings.HasPrefix(first, "\x1b[2J\x1b[H") || !strings.HasPrefix(second, "\x1b[K\x1b[J\x1b[H") || strings.Contains(first, "q quits\x1b[K") || strings.Contains(first, "\x1b[3") != (test.noColor == "") {
 				t.Errorf("the pictures are\n%q\n%q", first, second)
 			}
 			tty.Type(test.key)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -129,6 +131,60 @@ func TestTopText(t *testing.T) {
 	}
 }
 
+// Numbers that no bridge sends do no harm.
+func TestTopNumbers(t *testing.T) {
+	for _, series := range []string{
+		`{"step":0.0000001,"servers":[{"server":"files","calls":[1,2]}]}`,
+		`{"step":1e308,"servers":[{"server":"files","calls":[1,2]}]}`,
+		`{"step":-5,"servers":[{"server":"files","calls":[1,2]}]}`,
+		`{"step":5000,"servers":[{"server":"files","calls":[-3,-9,7]}]}`,
+		`{"step":60000,"servers":[{"server":"files","calls":[-3,-9,7]}]}`,
+		`{"step":5000,"total":{"calls":[1e308,1e308]},"servers":[{"server":"files","calls":[1e308,1e308]}]}`,
+	} {
+		if got := fixedView(t, map[string]string{"status": topFixture["status"], "series": series}).text(screen{}); !strings.Contains(got, "\nfiles ") {
+			t.Errorf("%s: the server is not in\n%s", series, got)
+		}
+	}
+}
+
+// While a bridge restarts, top says so and shows the last state. It ends when the bridge refuses it.
+func TestTopAgain(t *testing.T) {
+	statuses := []int{200, 502, 200, 401}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := path.Base(r.URL.Path)
+		if name == "status" {
+			status := statuses[0]
+			if statuses = statuses[1:]; status != 200 {
+				w.WriteHeader(status)
+				return
+			}
+		}
+		io.WriteString(w, topFixture[name])
+	}))
+	defer s.Close()
+	code, stdout, stderr := in(t, "top", s.URL, "--every", "100ms")
+	if code != exit.Failure || !strings.Contains(stderr, "--token-env") {
+		t.Errorf("code %d, stderr %q", code, stderr)
+	}
+	if strings.Count(stdout, "servers failing: tickets") != 2 || strings.Count(stdout, "\nfiles ") != 3 || !strings.Contains(stdout, "\n"+s.URL+" answers with status 502\n2 sessions") {
+		t.Errorf("top shows\n%s", stdout)
+	}
+}
+
+// Nothing that a bridge answers controls the terminal.
+func TestTopControls(t *testing.T) {
+	const evil = `"\u001b]0;x\u0007"`
+	v := fixedView(t, map[string]string{
+		"status": `{"ready":true,"servers":[{"name":` + evil + `,"state":` + evil + `,"transport":` + evil + `,"revision":` + evil + `},{"name":"b","state":"ready","forced":{"breaker":` + evil + `}}]}`,
+		"calls":  `{"under_way":[{"server":` + evil + `,"session":` + evil + `}],"failures":[{"outcome":` + evil + `}]}`,
+	})
+	for _, got := range []string{v.text(screen{}), v.state.status(v.At, screen{})} {
+		if strings.ContainsAny(got, "\x1b\a") || !strings.Contains(got, "␛]0;x␇") {
+			t.Errorf("control characters are in\n%q", got)
+		}
+	}
+}
+
 // top fits into its terminal, in both directions, and keeps what matters.
 func TestTopFits(t *testing.T) {
 	v := fixedView(t, topFixture)
@@ -179,7 +235,7 @@ func TestSentence(t *testing.T) {
 		{bridgeState{Ready: true, Servers: []serverState{three}}, "The server is failing: three", red},
 		{bridgeState{Reason: "this instance cannot reach the store", Servers: []serverState{one}}, "Not ready: this instance cannot reach the store", red},
 		{bridgeState{Ready: true, Servers: []serverState{one, half, drained}}, "1 of 3 servers refused by the circuit breaker: half", yellow},
-		{bridgeState{Ready: true, Servers: []serverState{one, drained}}, "1 of 2 servers draining: drained", yellow},
+		{bridgeState{Ready: true, Servers: []serverState{one, drained}}, "1 of 2 servers drained: drained", yellow},
 		{bridgeState{Drained: &struct{}{}, Reason: "drained by an operator", Servers: []serverState{three}}, "The bridge is draining: drained by an operator", yellow},
 		{bridgeState{Ready: true}, "No servers", yellow},
 	} {

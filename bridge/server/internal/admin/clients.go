@@ -19,6 +19,7 @@ const (
 	clientSlots  = 6   // of which rates are computed
 	clientKept   = 180 // slots without a call, of a client without sessions
 	maxClients   = 4096
+	maxNames     = 64 // of the clients without a session of one principal; others count as Unnamed
 	clientLinger = time.Minute
 )
 
@@ -35,6 +36,7 @@ type Clients struct {
 	tick        time.Time  // when the current slot began
 	slot        int
 	of          map[clientKey]*clientCalls
+	names       map[string]map[string]bool // in of, of clients without a session, by principal
 }
 
 // clientKey identifies a session, or a client without one.
@@ -70,16 +72,32 @@ func (c *Clients) Take(p *report.Report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := c.of[k]
+	if known := c.names[k.principal]; one == nil && k.session == "" && len(known) >= maxNames && !known[k.name] {
+		k.name = Unnamed
+		one = c.of[k]
+	}
 	if one == nil {
 		if len(c.of) >= maxClients || !c.on.Load() {
 			return
 		}
 		one = &clientCalls{last: c.slot}
 		c.of[k] = one
+		c.know(k)
 	}
 	one.advance(c.slot)
 	one.slots[c.slot%len(one.slots)]++
 	one.total++
+}
+
+// know adds the name in a key to the names of its principal. The caller holds c.mu.
+func (c *Clients) know(k clientKey) {
+	if k.session != "" {
+		return
+	}
+	if c.names[k.principal] == nil {
+		c.names[k.principal] = map[string]bool{}
+	}
+	c.names[k.principal][k.name] = true
 }
 
 func named(client string) string {
@@ -103,13 +121,17 @@ func (c *Clients) Tick(now time.Time) {
 	c.tick = now
 	if now.Sub(c.last) > clientLinger {
 		c.on.Store(false)
-		c.of = nil
+		c.of, c.names = nil, nil
 		return
 	}
 	maps.DeleteFunc(c.of, func(k clientKey, one *clientCalls) bool {
 		idle := c.slot - one.last
 		return idle > clientKept || k.session != "" && idle > clientSlots
 	})
+	clear(c.names)
+	for k := range c.of {
+		c.know(k)
+	}
 }
 
 // look returns the calls a second of each client, and all of them since counting began. It begins the counting.
@@ -118,7 +140,7 @@ func (c *Clients) look(now time.Time) map[clientKey]ClientUse {
 	defer c.mu.Unlock()
 	c.last = now
 	if !c.on.Load() {
-		c.since, c.tick, c.of = now, now, map[clientKey]*clientCalls{}
+		c.since, c.tick, c.of, c.names = now, now, map[clientKey]*clientCalls{}, map[string]map[string]bool{}
 		c.on.Store(true)
 	}
 	window := now.Sub(c.tick) + clientSlots*slotLength

@@ -31,7 +31,7 @@ type Feed struct {
 
 	mu      sync.Mutex // guards the rest
 	events  []Event
-	begun   map[string]int // by call: the index of its callBegin, until something else of it follows
+	begun   map[string]int // by call: the index of its callBegin, until another event of it or of no call follows
 	bytes   int
 	dropped int
 }
@@ -44,6 +44,9 @@ func (f *Feed) Put(e Event) {
 	f.mu.Lock()
 	at, replaces := f.begun[e.Call]
 	delete(f.begun, e.Call)
+	if e.Call == "" { // it may be about a call, such as its messages: the end must not come before it
+		clear(f.begun)
+	}
 	switch {
 	case replaces && e.Type == callEnd:
 		f.bytes += e.Size - f.events[at].Size

@@ -22,12 +22,12 @@ func TestFeed(t *testing.T) {
 	}
 }
 
-// The end of a call takes the place of its begin, unless something of it is between.
+// The end of a call takes the place of its begin, unless something of it, or a message, is between.
 func TestFeedCalls(t *testing.T) {
 	f := NewFeed()
 	for _, e := range []Event{
 		{Type: callBegin, Call: "1", Size: 10}, {Type: callBegin, Call: "2", Size: 10}, {Type: callMark, Call: "2", Size: 1}, {Type: callEnd, Call: "1", Size: 30},
-		{Type: callEnd, Call: "2", Size: 30}, {Type: "log", Size: 1}, {Type: callBegin, Call: "3", Size: 10},
+		{Type: callEnd, Call: "2", Size: 30}, {Type: callBegin, Call: "5", Size: 10}, {Type: "message", Size: 1}, {Type: callEnd, Call: "5", Size: 30}, {Type: callBegin, Call: "3", Size: 10},
 	} {
 		f.Put(e)
 	}
@@ -36,7 +36,7 @@ func TestFeedCalls(t *testing.T) {
 	for _, e := range events {
 		got += e.Type + e.Call + " "
 	}
-	if want := "call.end1 call.begin2 call.mark2 call.end2 log call.begin3 "; got != want {
+	if want := "call.end1 call.begin2 call.mark2 call.end2 call.begin5 message call.end5 call.begin3 "; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	f.Put(Event{Type: callEnd, Call: "3", Size: maxBytes - 40})

@@ -340,7 +340,7 @@ func TestDashboard(t *testing.T) {
 	checkPanels(t, all)
 }
 
-// checkPanels checks that each panel says what it shows.
+// checkPanels checks that each panel says what it shows, and no more of its metric.
 func checkPanels(t *testing.T, panels []object) {
 	t.Helper()
 	for _, of := range panels {
@@ -350,6 +350,9 @@ func checkPanels(t *testing.T, panels []object) {
 		unit := of["fieldConfig"].(object)["defaults"].(object)["unit"]
 		if of["title"] == "" || of["description"] == "" || unit == "" {
 			t.Errorf("a panel lacks title, description or unit: %v", fmt.Sprintf("%.200v", of))
+		}
+		if strings.Contains(of["description"].(string), "unit: ") {
+			t.Errorf("the description of a panel has more than the help of its metric: %q", of["description"])
 		}
 	}
 }

@@ -33,7 +33,7 @@ var timedMethods = [...]string{"tools/call", "prompts/get", "resources/read"}
 // times has the number of calls in each of durationBuckets, and of those that took longer.
 type times [16]uint64
 
-// History holds the last 15 minutes of each server. Calls cost nothing more: Tick reads the counters of the metrics.
+// History holds the last 15 minutes of each server. Calls cost next to nothing: Tick reads the counters of the metrics.
 // Its methods may be called concurrently.
 type History struct {
 	m *Metrics
@@ -257,13 +257,16 @@ type Columns struct {
 // Span is the time of a series.
 type Span struct {
 	Step   int64 `json:"step"`   // milliseconds
-	To     int64 `json:"to"`     // the end of the newest bucket
+	To     int64 `json:"to"`     // the end of the newest bucket; 0 before the first
 	Points int   `json:"points"` // the number of buckets
 }
 
 // span returns the buckets that end after from. The caller holds h.mu.
 func (h *History) span(from time.Time) Span {
-	s := Span{Step.Milliseconds(), h.end.UnixMilli(), min(h.n, Points)}
+	s := Span{Step: Step.Milliseconds(), Points: min(h.n, Points)}
+	if h.n > 0 {
+		s.To = h.end.UnixMilli()
+	}
 	if since := h.end.Sub(from); since < Points*Step {
 		s.Points = min(s.Points, max(0, int((since+Step/2)/Step))) // ticks are not exact
 	}

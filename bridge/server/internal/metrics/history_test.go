@@ -31,6 +31,9 @@ func TestHistoryTicks(t *testing.T) {
 	m := New("")
 	m.Set([]string{"one"})
 	h, take := m.NewHistory(), taking(t, m)
+	if s, _ := h.SeriesOf("one", time.Time{}); s != (Span{Step: Step.Milliseconds()}) {
+		t.Errorf("before the first tick: %+v", s)
+	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var got [][]uint64
 	for _, after := range []time.Duration{0, 5 * time.Second, 5010 * time.Millisecond, 7600 * time.Millisecond, 2390 * time.Millisecond, 5 * time.Second, 20 * time.Second, -time.Hour, 5 * time.Second} {
@@ -174,6 +177,16 @@ func TestToolList(t *testing.T) {
 	page("", last)
 	if l, _ := m.ToolList("one"); l != (ToolList{1, len(last)}) {
 		t.Errorf("a shorter list: %+v", l)
+	}
+	page("", first) // of one client, and the last page of another one
+	page(`"cursor":"y"`, last)
+	if l, _ := m.ToolList("one"); l != (ToolList{1, len(last)}) {
+		t.Errorf("a page that continues no list: %+v", l)
+	}
+	page(`"cursor":"x"`, last)
+	page(`"cursor":"x"`, last)
+	if l, _ := m.ToolList("one"); l != (ToolList{3, len(first) + len(last)}) {
+		t.Errorf("a last page that comes twice: %+v", l)
 	}
 }
 

@@ -57,6 +57,7 @@ type tools struct {
 	known   map[string]*toolMetrics
 	list    ToolList // the last one that a client got to its end
 	reading ToolList // the pages so far of one that a client reads
+	next    string   // the cursor of its next page; empty without one
 }
 
 // toolMetrics are the counters of one tool. A counter is looked up once, and then kept here.
@@ -82,18 +83,24 @@ func (t *tools) learn(request, answer *jsonrpc.Message) {
 	t.seen.Once(answer, func() bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if !gjson.GetBytes(request.Params, "cursor").Exists() {
-			t.reading = ToolList{}
-		}
-		t.reading.Bytes += len(answer.Result)
+		n := 0
 		list.Tools.Each(answer.Result, func(_ []byte, name string) {
-			t.reading.Tools++
+			n++
 			if t.known[name] == nil && len(t.known) < maxTools {
 				t.known[name] = &toolMetrics{name: name}
 			}
 		})
-		if !gjson.GetBytes(answer.Result, "nextCursor").Exists() {
-			t.list = t.reading
+		switch cursor := gjson.GetBytes(request.Params, "cursor"); {
+		case cursor.Type == gjson.Null: // also without one
+			t.reading = ToolList{}
+		case t.next == "" || cursor.Str != t.next: // another client reads, too
+			return true
+		}
+		t.reading.Tools += n
+		t.reading.Bytes += len(answer.Result)
+		next := gjson.GetBytes(answer.Result, "nextCursor")
+		if t.next = next.Str; next.Type == gjson.Null {
+			t.list, t.reading = t.reading, ToolList{}
 		}
 		return true
 	})

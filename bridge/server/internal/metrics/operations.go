@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
@@ -109,9 +110,15 @@ func attributes(p *report.Report, server, method, tool, revision, network string
 	return all
 }
 
-// errorCode returns a code of JSON-RPC's own range. Servers may invent any other.
+// errorCodes are those of JSON-RPC and MCP. Servers may invent any other.
+var errorCodes = []int64{
+	jsonrpc.CodeParse, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams, jsonrpc.CodeInternal, jsonrpc.CodeNoResource,
+	jsonrpc.CodeHeaderMismatch, jsonrpc.CodeMissingCapability, jsonrpc.CodeUnsupportedVersion, -32042, // URL elicitation required
+}
+
+// errorCode returns a code of errorCodes as a text, and _OTHER for any other.
 func errorCode(code int64) string {
-	if code < -32768 || code > -32000 {
+	if !slices.Contains(errorCodes, code) {
 		return "_OTHER"
 	}
 	return strconv.FormatInt(code, 10)

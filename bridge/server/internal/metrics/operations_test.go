@@ -38,7 +38,7 @@ func TestOperations(t *testing.T) {
 	for _, r := range []report.Report{
 		listed, request("tools/call", "echo"), request("tools/call", "invented"), request("x/y", "z"), request(listen, ""), strange,
 		failed(request("tools/call", "echo"), bridge.ToolFailed, 0), failed(request("tools/call", "echo"), bridge.TimedOut, 0),
-		failed(request("prompts/get", "p"), bridge.ErrorAnswer, -32602), failed(request("prompts/get", "p"), bridge.ErrorAnswer, 4711),
+		failed(request("prompts/get", "p"), bridge.ErrorAnswer, -32602), failed(request("prompts/get", "p"), bridge.ErrorAnswer, 4711), failed(request("prompts/get", "p"), bridge.ErrorAnswer, -32123),
 	} {
 		m.Take(&r)
 		if r.Request.Method != listen && r.Server != "" { // no connection reports others
@@ -68,7 +68,7 @@ func TestOperations(t *testing.T) {
 			"1 error.type=tool_error,gen_ai.operation.name=execute_tool,gen_ai.tool.name=echo,mcp.method.name=tools/call," + rest,
 			"1 error.type=timeout,gen_ai.operation.name=execute_tool,gen_ai.tool.name=echo,mcp.method.name=tools/call," + rest,
 			"1 error.type=-32602,mcp.method.name=prompts/get," + rest + ",rpc.response.status_code=-32602",
-			"1 error.type=_OTHER,mcp.method.name=prompts/get," + rest + ",rpc.response.status_code=_OTHER",
+			"2 error.type=_OTHER,mcp.method.name=prompts/get," + rest + ",rpc.response.status_code=_OTHER",
 		}
 		if name == "mcp.server.operation.duration" {
 			want = append(want, "1 mcp.method.name=tools/call")

@@ -45,7 +45,7 @@ func tableOf(t *testing.T) map[string]tableRow {
 	m.AddConfig(func() (c reload.Counts) { return c })
 	described := make(chan *prometheus.Desc)
 	go func() { m.registry.Describe(described); close(described) }()
-	desc := regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*)", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+	desc := regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*?)"(?:, unit: "[^"]*")?, constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 	all := map[string]tableRow{}
 	for d := range described {
 		parts := desc.FindStringSubmatch(d.String())
