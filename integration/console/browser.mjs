@@ -444,7 +444,7 @@ await step('signing in and out', async () => {
   await page.goto(`${o.locked}/ui/`);
   await page.getByLabel('key').fill('wrong');
   await button('Sign in').click();
-  await see('This key is not known.');
+  await see('Unknown key');
   assert.deepEqual(await audit(), []);
   await page.getByLabel('key').fill(o.key);
   await page.keyboard.press('Enter');

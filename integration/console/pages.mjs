@@ -99,7 +99,7 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await go('#/servers/odd');
     await act('Drain server');
     await button('Resume').waitFor();
-    await page.locator('.summary', { hasText: /draining/i }).waitFor();
+    await page.locator('.summary', { hasText: /drained/i }).waitFor();
     await page.locator('dl.facts', { hasText: /Drained\s*since/ }).waitFor();
     meant.push(/status of 503/);
     await go('#/try/odd/tools/scribble?revision=2025-11-25');
@@ -255,6 +255,7 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await dialog.getByText('This is no JSON yet.').waitFor();
     await params.fill('{"name": "no-such-tool"}');
     await dialog.getByRole('button', { name: 'Send', exact: true }).click();
+    await page.getByRole('button', { name: 'Call it' }).click(); // it may be destructive
     await lines.filter({ hasText: /tools\/call no-such-tool.*error/ }).waitFor();
     const saves = page.waitForEvent('download');
     await page.locator('.protocol').getByRole('button', { name: 'Export' }).click();
