@@ -43,7 +43,8 @@ class RowTable extends View {
     if (this.follow && this.#atEnd) this.#scroll(rows.length * height);
     const first = Math.max(0, Math.min(Math.floor(this.#top / height) - 10, rows.length - 1));
     const last = Math.min(rows.length, Math.ceil((this.#top + this.#tall) / height) + 10);
-    const gap = (/** @type {string} */ key, /** @type {number} */ n) => (n > 0 ? html`<tr key=${key} aria-hidden="true"><td class="gap" colspan=${this.heads.length}><svg width="1" height=${n * height}></svg></td></tr>` : '');
+    // Without a colspan: a narrow window hides columns, and the rest would make room for them.
+    const gap = (/** @type {string} */ key, /** @type {number} */ n) => (n > 0 ? html`<tr key=${key} aria-hidden="true"><td class="gap"><svg width="1" height=${n * height}></svg></td></tr>` : '');
     return html`<div class="window" role="region" tabindex="0" aria-live="off" aria-label=${this.name} @scroll=${(/** @type {any} */ e) => this.#scrolled(e.target)} @keydown=${(/** @type {KeyboardEvent} */ e) => this.#move(e)}>
       <table class="long" aria-rowcount=${rows.length + 1}><thead><tr>${this.heads.map(([text, kind]) => html`<th scope="col" class=${kind}>${text}</th>`)}</tr></thead>
       <tbody>${gap('before', first)}${rows.slice(first, last).map(this.show)}${gap('after', rows.length - last)}</tbody></table></div>`;
