@@ -62,6 +62,10 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await tools.getByRole('row', { name: /^erase/ }).getByRole('link', { name: 'Open in Try' }).click();
     await page.locator('section.item', { hasText: 'erase' }).waitFor();
     await other.close();
+    await go('#/overview');
+    await page.getByRole('region', { name: 'Slowest tools' }).getByRole('link').first().click();
+    await page.waitForFunction(() => /^#\/calls\?filter=name:\w+ server:\w+$/.test(decodeURIComponent(location.hash)));
+    await rows().first().waitFor();
   });
 
   await step('how long calls take, and what processes use', async () => {
@@ -119,7 +123,7 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await (await callElsewhere('odd', 'scribble')).close(); // calls are watched since somebody looks
     for (const head of ['Time', 'Client', 'Server', 'Tool', 'Duration', 'Outcome']) await page.getByRole('columnheader', { name: head, exact: true }).waitFor();
     await rows().filter({ hasText: 'scribble' }).first().getByText('OK').waitFor();
-    await page.getByLabel('filter').fill('server:legacy status:tool_error');
+    await page.getByLabel('filter').fill('server:legacy status:error');
     await rows().filter({ hasText: 'scribble' }).first().waitFor({ state: 'detached' });
     await page.getByLabel('filter').fill('scribble server:odd');
     await page.waitForFunction(() => location.hash.includes('scribble'));

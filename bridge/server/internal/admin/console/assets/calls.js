@@ -35,7 +35,7 @@ class Calls extends Page {
 
   /** @param {any} c what the filter knows of a call */
   #fields(c) {
-    return { server: c.server, method: c.method, name: c.name, client: clientOf(this.store.state, c), principal: c.principal, session: c.session, status: `${c.outcome ?? 'running'} ${outcomeText(c.outcome)}`, error: c.error, code: c.code, duration: took(c), size: c.bytes_out, revision: c.revision };
+    return { server: c.server, method: c.method, name: c.name, client: clientOf(this.store.state, c), principal: c.principal, session: c.session, status: `${c.outcome ?? 'running'} ${outcomeText(c.outcome)}${['ok', 'cancelled', undefined].includes(c.outcome) ? '' : ' error'}`, error: c.error, code: c.code, duration: took(c), size: c.bytes_out, revision: c.revision };
   }
 
   /** @param {string} id */

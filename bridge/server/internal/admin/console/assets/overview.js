@@ -21,6 +21,8 @@ class Overview extends Page {
   #series = undefined;
   /** @type {any} as GET topology answers */
   #topology = undefined;
+  /** @type {any[]} the slowest first */
+  #tools = [];
   /** @type {any[]} */
   #states = [];
   /** @type {import('./chart.js').Chart[]} made when the series change: charts are drawn again for new ones only */
@@ -50,6 +52,7 @@ class Overview extends Page {
         this.update();
       }),
       every(10000, async () => {
+        if (this.store.me?.look) this.#tools = (await get('tools')).tools.slice(0, 5);
         const answer = await get('calls?status=failed&limit=10');
         this.#failures = [...(answer.failures ?? []), ...(answer.recent ?? [])].filter((c, i, all) => all.findIndex((d) => d.id === c.id) === i).slice(0, 10);
         this.update();
@@ -102,6 +105,8 @@ class Overview extends Page {
       ${this.#topology ? html`<section class="card picture" aria-label="Topology"><topology-view .topology=${this.#topology} .states=${this.#same(s.servers)}></topology-view></section>` : ''}
       ${this.#charts.length ? html`<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>` : ''}
       ${this.#servers(s.servers)}
+      ${this.#tools.length ? html`<h2>Slowest tools, last 5 minutes</h2>${table('Slowest tools', ['Tool', 'Server', 'Calls', 'Errors', 'Mean time'], this.#tools.map((t) => html`<tr key=${`${t.server} ${t.tool}`}>
+        <td><a href=${`${to('calls')}?filter=${encodeURIComponent(`name:${t.tool} server:${t.server}`)}`}>${t.tool}</a></td><td>${t.server}</td><td class="n">${t.calls}</td><td class="n">${t.errors + t.tool_errors}</td><td class="n">${duration(t.mean_ms)}</td></tr>`))}` : ''}
       ${this.#failures.length ? html`<h2>Last failures</h2>${table('Last failures', ['Time', 'Server', 'Call', 'Outcome', 'Duration', 'Principal'], this.#failures.map((c) => html`<tr key=${c.id}>
         <td class="whole">${time(c.began)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${c.method} ${c.name ?? ''}</a></td><td>${outcome(c.outcome)}</td><td class="n">${duration(c.took_ms)}</td><td>${c.principal ?? '–'}</td>
       </tr>`))}` : ''}`;
