@@ -164,7 +164,7 @@ func citations(name, text string, known, cited map[string]bool) (faults []string
 	return faults
 }
 
-// What comments and tests cite is in docs/dev/protocol.md or docs/dev/internals.md, and no
+// TestCitations looks up each citation of comments and tests: it is in docs/dev/protocol.md or docs/dev/internals.md, and no
 // requirement is there that nobody cites, or whose tests are gone.
 func TestCitations(t *testing.T) {
 	scaletest.Unraced(t)

@@ -160,7 +160,7 @@ func TestAdminTools(t *testing.T) {
 	})
 }
 
-// What changes a server or the bridge is a mark, for who may see it.
+// TestAdminMarks changes servers and the bridge: each change is a mark, for callers that may see the server.
 func TestAdminMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, operators, "one", "two")

@@ -172,7 +172,7 @@ func TestMetersConsole(t *testing.T) {
 	}
 }
 
-// What the environment asks for and is not there is said by name; a secret is not.
+// TestMetersRefused asks for exporters that do not exist: the error names the variable, and no secret.
 func TestMetersRefused(t *testing.T) {
 	for _, test := range []struct{ env, want string }{
 		{"OTEL_METRICS_EXPORTER=zipkin", `OTEL_METRICS_EXPORTER is "zipkin": must be otlp, prometheus or none`},

@@ -108,7 +108,7 @@ func fixedView(t *testing.T, answers map[string]string) *topView {
 	return v
 }
 
-// What top shows: the failing servers first, and of an older bridge without series all but the numbers of calls.
+// TestTopText reads the view: failing servers come first. A bridge without series has no columns for calls.
 func TestTopText(t *testing.T) {
 	got := fixedView(t, topFixture).text(screen{})
 	for _, want := range []string{

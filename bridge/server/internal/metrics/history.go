@@ -72,9 +72,25 @@ type bucket struct {
 
 // totals are the counters of a server.
 type totals struct {
-	taken                               uint64
-	calls, errors, toolErrors, together uint64
-	times                               times
+	outcomes
+	taken, together uint64
+	times           times
+}
+
+// outcomes counts calls, and those of them that failed.
+type outcomes struct {
+	calls, errors, toolErrors uint64
+}
+
+// add counts n calls with an outcome.
+func (o *outcomes) add(of bridge.Outcome, n uint64) {
+	o.calls += n
+	switch {
+	case of == bridge.ToolFailed:
+		o.toolErrors += n
+	case failed(of):
+		o.errors += n
+	}
 }
 
 // Load is the part of a server's state that is no counter.
@@ -187,14 +203,7 @@ func (h *History) read(s *serverMetrics) (t totals) {
 				if c == nil {
 					continue
 				}
-				n := uint64(h.value(*c))
-				t.calls += n
-				switch o := bridge.Outcome(outcome); {
-				case o == bridge.ToolFailed:
-					t.toolErrors += n
-				case failed(o):
-					t.errors += n
-				}
+				t.add(bridge.Outcome(outcome), uint64(h.value(*c)))
 			}
 		}
 	}

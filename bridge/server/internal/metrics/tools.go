@@ -29,16 +29,16 @@ type toolMinute struct {
 
 // toolTotals are the counters of a tool.
 type toolTotals struct {
-	calls, errors, failed uint64
-	seconds               float64
+	outcomes
+	seconds float64
 }
 
 func (t toolTotals) plus(o toolTotals) toolTotals {
-	return toolTotals{t.calls + o.calls, t.errors + o.errors, t.failed + o.failed, t.seconds + o.seconds}
+	return toolTotals{outcomes{t.calls + o.calls, t.errors + o.errors, t.toolErrors + o.toolErrors}, t.seconds + o.seconds}
 }
 
 func (t toolTotals) minus(o toolTotals) toolTotals {
-	return toolTotals{t.calls - o.calls, t.errors - o.errors, t.failed - o.failed, t.seconds - o.seconds}
+	return toolTotals{outcomes{t.calls - o.calls, t.errors - o.errors, t.toolErrors - o.toolErrors}, t.seconds - o.seconds}
 }
 
 // tick ends a minute when it is over. called means that the server had calls since the last tick.
@@ -83,14 +83,7 @@ func (h *History) readTool(tool *toolMetrics) (t toolTotals) {
 		if c == nil {
 			continue
 		}
-		n := uint64(h.value(*c))
-		t.calls += n
-		switch o := bridge.Outcome(outcome); {
-		case o == bridge.ToolFailed:
-			t.failed += n
-		case failed(o):
-			t.errors += n
-		}
+		t.add(bridge.Outcome(outcome), uint64(h.value(*c)))
 	}
 	if c := tool.seconds.Load(); c != nil {
 		t.seconds = h.value(*c)
@@ -127,7 +120,7 @@ func (h *History) Tools(minutes int, of func(server string) bool) []ToolUse {
 			}
 		}
 		for tool, n := range sum {
-			out = append(out, ToolUse{name, tool.name, n.calls, n.errors, n.failed, round(1000 * n.seconds / float64(n.calls))})
+			out = append(out, ToolUse{name, tool.name, n.calls, n.errors, n.toolErrors, round(1000 * n.seconds / float64(n.calls))})
 		}
 	}
 	slices.SortFunc(out, func(a, b ToolUse) int {

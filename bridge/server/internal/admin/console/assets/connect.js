@@ -21,7 +21,7 @@ function blocks(server, url, key) {
   };
 }
 
-/** What to paste into a client, for a server or for all of them. */
+/** The blocks to paste into a client, for a server or for all of them. */
 class ConnectClient extends View {
   /** The servers to choose from. @type {string[]} */
   servers = [];

@@ -30,7 +30,7 @@ class Log extends Page {
   }
 }
 
-/** What else a line says, as text. @param {any} l */
+/** The other members of a line, as text. @param {any} l */
 export const attributes = (l) => (l.msg === 'stderr' && l.attrs?.text) || Object.entries(l.attrs ?? {}).map(([k, v]) => `${k}=${typeof v === 'string' ? v : JSON.stringify(v)}`).join(' ');
 
 /** A line as text. @param {any} l */

@@ -255,7 +255,7 @@ export class Client {
     }
   }
 
-  /** What the client says it can, of what a server asks by this method. @param {string} method */
+  /** The capability that a request of a server needs. @param {string} method */
   #offers(method) {
     const c = this.o.capabilities;
     return new Map([['elicitation/create', c.elicitation], ['sampling/createMessage', c.sampling], ['roots/list', c.roots]]).get(method);

@@ -1,4 +1,4 @@
-// What all pages have: the store, the route, and the filter.
+// The base of all pages: the store, the route, and the filter.
 import { html, View } from './dom.js';
 import { icon } from './parts.js';
 import { hidden } from './tab.js';

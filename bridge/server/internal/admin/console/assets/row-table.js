@@ -7,9 +7,9 @@ class RowTable extends View {
   heads = [];
   /** @type {any[]} */
   rows = [];
-  /** What makes a row's template, a tr. @type {(row: any) => any} */
+  /** Makes a row's template, a tr. @type {(row: any) => any} */
   show = () => '';
-  /** What stays the same of a row. @type {(row: any) => any} */
+  /** The identity of a row, which stays. @type {(row: any) => any} */
   same = (row) => row;
   height = 34;
   /** Whether the newest row is the last one: it stays in sight while somebody looks at the end. */

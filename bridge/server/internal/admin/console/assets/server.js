@@ -36,7 +36,7 @@ class ServerPage extends Page {
   #untold = undefined;
   #listing = false;
   #mostTools = someTools;
-  /** What came of stopping a connection. */
+  /** The answer to stopping a connection. */
   #said = '';
   /** @type {(() => void)[]} */
   #ends = [];

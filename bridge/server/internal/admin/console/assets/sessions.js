@@ -11,7 +11,7 @@ import { count } from './text.js';
 class Sessions extends Page {
   get topics() { return ['servers', 'sessions']; }
   #most = 200;
-  /** What came of ending one. */
+  /** The answer to ending one. */
   #said = '';
 
   /** @param {string} id */

@@ -60,7 +60,7 @@ class Traffic extends Page {
     this.update();
   }
 
-  /** Who began it, and for whom it is: a client, a server, or the bridge itself. @param {Exchange} e @returns {[string, string]} */
+  /** The sender and the receiver: a client, a server, or the bridge itself. @param {Exchange} e @returns {[string, string]} */
   #ends({ asked, inner }) {
     const client = [asked, inner?.asked].find((m) => m?.side === 'client');
     const server = [asked, inner?.asked].find((m) => m?.side === 'server')?.server;

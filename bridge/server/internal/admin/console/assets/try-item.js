@@ -260,7 +260,7 @@ class TryItem extends View {
     return html`<p class=${o.error || r?.isError ? 'verdict bad' : 'verdict good'}>${o.error || r?.isError ? '✘' : '✔'} ${head}</p>`;
   }
 
-  /** What came of it. */
+  /** The result of the call. */
   #shown() {
     const o = this.#outcome;
     if (!o) return '';
@@ -330,7 +330,7 @@ class TryItem extends View {
   }
 }
 
-/** What still has to be given. @param {import('./schema-form.js').Problem[]} wrong */
+/** The fields that still need a value. @param {import('./schema-form.js').Problem[]} wrong */
 function needed(wrong) {
   const names = wrong.filter((p) => p.message === 'is required').map((p) => p.path.join('.'));
   return names.length ? `Required: ${names.slice(0, 4).join(', ')}${names.length > 4 ? '…' : ''}` : 'Mend the marked fields';
