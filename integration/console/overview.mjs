@@ -74,7 +74,7 @@ export async function overview({ step, page, base, button, meant }) {
     await page.locator('.side .state', { hasText: 'Live' }).waitFor();
     await page.getByLabel('Filter').focus();
     await page.context().setOffline(true);
-    await page.getByRole('alert').getByText(/^The bridge does not answer since \d\d:\d\d:\d\d\. Retrying…$/).waitFor();
+    await page.getByRole('alert').getByText(/^The bridge has not answered since \d\d:\d\d:\d\d\. Retrying…$/).waitFor();
     assert.ok(await page.locator('main').evaluate((m) => m.inert), 'nothing can be pressed');
     await page.context().setOffline(false);
     await page.locator('.lost').waitFor({ state: 'detached' });

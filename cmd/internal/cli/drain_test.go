@@ -24,9 +24,9 @@ func TestDrainCommand(t *testing.T) {
 		stdout, stderr string
 		top            string // of which the first line has that afterwards
 	}{
-		{"drain one --token-env OPS_KEY -c " + config, 0, "one gets no new calls; 0 active calls, 0 parked until the client answers\n", "", "one     draining"},
+		{"drain one --token-env OPS_KEY -c " + config, 0, "one gets no new calls; 0 active calls, 0 parked until the client answers\n", "", "one     drained"},
 		{"resume one --token-env OPS_KEY -c " + config, 0, "one gets calls again\n", "", ""},
-		{"drain " + at + " two --for 1h --wait 1m --token-env OPS_KEY", 0, "two gets no new calls", "", "two     draining"},
+		{"drain " + at + " two --for 1h --wait 1m --token-env OPS_KEY", 0, "two gets no new calls", "", "two     drained"},
 		{"resume " + at + " two --token-env OPS_KEY", 0, "two gets calls again\n", "", ""},
 		{"drain " + at + " --token-env OPS_KEY", 0, "the bridge is drained: /readyz answers 503\n", "", "The bridge is draining: "},
 		{"resume " + at + " --token-env OPS_KEY", 0, "the bridge is not drained any more\n", "", ""},
@@ -45,7 +45,7 @@ func TestDrainCommand(t *testing.T) {
 			t.Errorf("%s: exit code %d, stdout %q, stderr %q", tc.args, code, stdout, stderr)
 		}
 		_, top, _ := in(t, "top", at, "--once", "--token-env", "OPS_KEY")
-		if is := strings.Contains(top, "draining"); tc.top != "" && !strings.Contains(top, tc.top) || tc.top == "" && is {
+		if is := strings.Contains(top, "drain"); tc.top != "" && !strings.Contains(top, tc.top) || tc.top == "" && is {
 			t.Errorf("%s: then top shows\n%s", tc.args, top)
 		}
 	}

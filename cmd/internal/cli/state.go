@@ -92,9 +92,9 @@ func (s *serverState) word(now time.Time) string {
 	case s.Drained == nil:
 		return word
 	case s.badness() == 0:
-		return word + ", draining"
+		return word + ", drained"
 	}
-	return "draining"
+	return "drained"
 }
 
 // sentence says how the bridge is. tone is a color.

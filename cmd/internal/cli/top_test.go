@@ -113,7 +113,7 @@ func TestTopText(t *testing.T) {
 	got := fixedView(t, topFixture).text(screen{})
 	for _, want := range []string{
 		"1 of 3 servers failing: tickets\n2 sessions, 1 active call, 3 connections, 1.5 calls/s, 62 MiB\n\nSERVER ",
-		"\ntickets  circuit open  0.0 ", "\nnotes    draining  ", "\nfiles    ready         1.5      3       ·············▁█  1       2       8 ms  42 ms  0 ", "61 MiB", "1m32.3s",
+		"\ntickets  circuit open  0.0 ", "\nnotes    drained  ", "\nfiles    ready         1.5      3       ·············▁█  1       2       8 ms  42 ms  0 ", "61 MiB", "1m32.3s",
 		"\ntickets: it is \\u202eaway\n", "tools/call read_file", "1m30s", "1f0c9a7e", "12 ms", "lost", "gone",
 	} {
 		if !strings.Contains(got, want) {
@@ -209,7 +209,7 @@ func TestTopFits(t *testing.T) {
 		}
 		wants := []string{"\x1b[33m1 of 43 ", "\nand "}
 		if size[0] >= 80 {
-			wants = append(wants, "failing: tickets", "tickets ", "\x1b[31mcircuit open\x1b[0m", "\x1b[33mdraining\x1b[0m", "\x1b[32mready\x1b[0m", "\nactive calls:\n", "\nlast failures:\n")
+			wants = append(wants, "failing: tickets", "tickets ", "\x1b[31mcircuit open\x1b[0m", "\x1b[33mdrained\x1b[0m", "\x1b[32mready\x1b[0m", "\nactive calls:\n", "\nlast failures:\n")
 		}
 		for _, want := range wants {
 			if !strings.Contains(got, want) {

@@ -165,7 +165,7 @@ class App extends View {
         </div>
       </header>
       <div class="body">
-        <div class="alerts" role="alert">${store.lost ? html`<p class="lost"><span class="spin"></span><span>The bridge does not answer since ${clock(new Date(store.lost).toISOString())}. Retrying…</span></p>` : ''}</div>
+        <div class="alerts" role="alert">${store.lost ? html`<p class="lost"><span class="spin"></span><span>The bridge has not answered since ${clock(new Date(store.lost).toISOString())}. Retrying…</span></p>` : ''}</div>
         <main id="main" tabindex="-1" inert=${Boolean(store.lost)}>${this.#page(route, store)}</main>
       </div>`;
   }
