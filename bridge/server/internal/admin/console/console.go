@@ -3,7 +3,7 @@
 //
 // The folder assets has the sources: ES modules without a framework, two files of styles, one of
 // HTML. There is no build step. The bridge sends the modules as one file (see joined), and the styles
-// as one, so the page loads with three requests. The browser caches all files but the HTML until their content changes.
+// as one, both minified, so the page loads with three requests. The browser caches all files but the HTML until their content changes.
 package console
 
 import (
@@ -16,6 +16,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/tdewolff/minify/v2"
+	"github.com/tdewolff/minify/v2/css"
+	"github.com/tdewolff/minify/v2/js"
 )
 
 //go:embed assets
@@ -123,6 +127,16 @@ func build() (page, error) {
 	if err != nil {
 		return nil, err
 	}
+	small := minify.New()
+	small.AddFunc("text/javascript", js.Minify)
+	small.AddFunc("text/css", css.Minify)
+	short := func(kind, text string) []byte {
+		out, wrong := small.String(kind, text)
+		if wrong != nil {
+			err = wrong
+		}
+		return []byte(out)
+	}
 	read := func(name string) []byte {
 		text, wrong := files.ReadFile("assets/" + name)
 		if wrong != nil {
@@ -131,8 +145,8 @@ func build() (page, error) {
 		return text
 	}
 	kept := map[string]*asset{
-		"app.js":    newAsset("text/javascript; charset=utf-8", []byte(program)),
-		"style.css": newAsset("text/css; charset=utf-8", tight(append(read("style.css"), read("pages.css")...))),
+		"app.js":    newAsset("text/javascript; charset=utf-8", short("text/javascript", program)),
+		"style.css": newAsset("text/css; charset=utf-8", short("text/css", string(append(read("style.css"), read("pages.css")...)))),
 		"icon.svg":  newAsset("image/svg+xml", read("icon.svg")),
 	}
 	shell := read("index.html")

@@ -7,32 +7,17 @@ import (
 )
 
 var (
-	// The comments of modules: JSDoc, whole lines, and ends of lines.
+	imported = regexp.MustCompile(`(?m)^import (?:(\{[^}]*\}) from )?'\./([\w-]+\.js)';\n`)
+	exported = regexp.MustCompile(`(?m)^export ((?:async )?(?:function\*?|class|const) (\w+))`)
+	// Comments may name modules by import().
 	described = regexp.MustCompile(`(?s)/\*\*.*?\*/ ?`)
-	explained = regexp.MustCompile(`(?m)^\s*//.*\n`)
-	noted     = regexp.MustCompile(`(?m)([;{},)]) // .*$`)
-	indented  = regexp.MustCompile(`(?m)^\s+`)
-	imported  = regexp.MustCompile(`(?m)^import (?:(\{[^}]*\}) from )?'\./([\w-]+\.js)';\n`)
-	exported  = regexp.MustCompile(`(?m)^export ((?:async )?(?:function\*?|class|const) (\w+))`)
 	// Imports and exports of other forms, which joined does not support.
 	unknown = regexp.MustCompile(`(?m)^(?:import|export)\b.*|\bimport[.(].*`)
 )
 
-// Comments of styles, and blanks beside their signs.
-var (
-	remarked = regexp.MustCompile(`(?s)/\*.*?\*/`)
-	spaced   = regexp.MustCompile(`\s*([{};])\s*`)
-)
-
-// tight returns styles without comments, and without the blanks that mean nothing.
-func tight(styles []byte) []byte {
-	return spaced.ReplaceAll(remarked.ReplaceAll(styles, nil), []byte("$1"))
-}
-
 // joined returns one script of a module and all its imports. Each module is a block, with its own
-// names. So the page needs one request instead of twenty, and a third of the bytes. Comments and
-// indentation are removed, and similar text in modules is compressed together. A module follows
-// its imports; cycles are an error.
+// names. So the page needs one request instead of forty, and similar text in modules is compressed
+// together. A module follows its imports; cycles are an error.
 func joined(name string, read func(name string) (string, error)) (string, error) {
 	var out strings.Builder
 	out.WriteString("const modules = {};\n")
@@ -51,8 +36,7 @@ func joined(name string, read func(name string) (string, error)) (string, error)
 		if err != nil {
 			return err
 		}
-		text = explained.ReplaceAllString(described.ReplaceAllString(text, ""), "")
-		text = indented.ReplaceAllString(noted.ReplaceAllString(text, "$1"), "")
+		text = described.ReplaceAllString(text, "")
 		for _, m := range imported.FindAllStringSubmatch(text, -1) {
 			if err := add(m[2]); err != nil {
 				return err
