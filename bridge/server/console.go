@@ -75,11 +75,11 @@ const bytesPerToken = 4
 // figure adds the figures of the console to the states of servers. lists adds those of their tools: the last list may
 // be that of a caller with other rights.
 func (s *Server) figure(servers []state, lists bool) {
-	shares := s.timeline.history.ErrorShares()
+	recent := s.timeline.history.Recent()
 	for i := range servers {
 		one := &servers[i]
-		if share, ok := shares[one.Name]; ok {
-			one.ErrorShare = &share
+		if r := recent[one.Name]; r != nil {
+			one.ErrorShare, one.P50, one.P95, one.P99 = &r.Errors, r.P50, r.P95, r.P99
 		}
 		if of, ok := s.metrics.ToolList(one.Name); ok && lists {
 			tokens := of.Bytes / bytesPerToken

@@ -66,14 +66,13 @@ type state struct {
 	Revision string `json:"revision,omitempty"`
 	Sessions int    `json:"sessions"`
 	Calls    int    `json:"calls"`
-	// P50, P95 and P99 are percentiles of the duration of the last calls, in milliseconds; nil
-	// unless calls are recorded.
-	P50 *float64 `json:"p50_ms,omitempty"`
-	P95 *float64 `json:"p95_ms,omitempty"`
-	P99 *float64 `json:"p99_ms,omitempty"`
-	// ErrorShare is the share of errors among the calls of the last 5 minutes; nil without calls. Tools is the number of
+	// P50, P95 and P99 are percentiles of the durations of the calls of the last 5 minutes, in milliseconds, and ErrorShare
+	// is the share of errors among the calls; nil without calls. Tools is the number of
 	// tools in the last list that a client got, and ListTokens its approximate size; nil without one, and for a caller
 	// without the right to see them. All are nil in /readyz.
+	P50        *float64 `json:"p50_ms,omitempty"`
+	P95        *float64 `json:"p95_ms,omitempty"`
+	P99        *float64 `json:"p99_ms,omitempty"`
 	ErrorShare *float64 `json:"error_share,omitempty"`
 	Tools      *int     `json:"tools,omitempty"`
 	ListTokens *int     `json:"list_tokens,omitempty"`
@@ -214,9 +213,6 @@ func (s *Server) state(st *gateway.Status) state {
 	}
 	if row.Transport == transportStdio {
 		row.Children = &row.Connections
-	}
-	if t, ok := s.calls.Times(st.Name); ok {
-		row.P50, row.P95, row.P99 = &t.P50, &t.P95, &t.P99
 	}
 	if c := st.Cache; c.Entries > 0 {
 		row.Cache = &cacheState{c.Entries, c.Bytes, c.Oldest.Round(time.Second).String(), c.Stale, c.Hits, c.Misses}

@@ -82,6 +82,35 @@ export async function overview({ step, page, base, button, meant }) {
     await page.waitForFunction(() => document.activeElement?.id === 'filter'); // the focus is back
   });
 
+  await step('ten more windows at once: some have a stream, all are up to date', async () => {
+    await page.goto(`${base}/ui/`);
+    await page.locator('.side .state', { hasText: 'Live' }).waitFor();
+    /** @type {import('playwright-core').Page[]} */
+    const all = [];
+    for (let i = 0; i < 10; i++) {
+      const one = await page.context().newPage();
+      await one.goto(`${base}/ui/`);
+      all.push(one);
+    }
+    const live = async () => {
+      const states = await Promise.all(all.map((one) => one.locator('.side .state').innerText()));
+      return all.filter((_, i) => states[i] === 'Live');
+    };
+    /** @param {number} n */
+    const lives = async (n) => { while ((await live()).length !== n) await new Promise((done) => setTimeout(done, 100)); };
+    await lives(3); // the first window has a stream too
+    const order = (/** @type {string} */ to) => page.evaluate((address) => fetch(address, { method: 'POST', body: '{}', headers: { 'Content-Type': 'application/json', 'Bridge-Console': '1' } }).then((r) => r.status), `${base}/ui/api/v1/servers/modern/${to}`);
+    assert.equal(await order('drain'), 200);
+    for (const one of all) await one.locator('table.rows tbody tr', { hasText: /^modern.*Drained/s }).waitFor();
+    assert.equal(await order('resume'), 200);
+    for (const one of await live()) {
+      await one.close();
+      all.splice(all.indexOf(one), 1);
+    }
+    await lives(3); // others take their places
+    for (const one of all) await one.close();
+  });
+
   await step('a thousand servers', async () => {
     const names = Array.from({ length: 1000 }, (_, i) => `server-${i}`);
     const to = Date.now();

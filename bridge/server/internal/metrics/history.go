@@ -21,9 +21,9 @@ const (
 
 // The last buckets of which rates and shares are computed.
 const (
-	rateBuckets  = 6  // 30 s
-	shareBuckets = 12 // a minute
-	statusShare  = 60 // 5 minutes
+	rateBuckets   = 6  // 30 s
+	shareBuckets  = 12 // a minute
+	recentBuckets = 60 // 5 minutes
 )
 
 // timedMethods are the methods whose durations make percentiles. The bridge answers lists itself, and initialize may
@@ -43,6 +43,8 @@ type History struct {
 	n    int        // buckets so far
 	of   map[string]*past
 	seen dto.Metric // for reading a counter
+	// lately is the result of Recent until the next tick; nil if it is not known yet. It is never changed.
+	lately map[string]*Recent
 }
 
 // NewHistory returns the empty history of m.
@@ -109,7 +111,7 @@ func (h *History) Tick(now time.Time, load func(server string) Load) {
 			return // the last tick was late; the next one counts what came since
 		}
 	}
-	h.end = now
+	h.end, h.lately = now, nil
 	h.n += steps
 	servers := *h.m.servers.Load()
 	for name := range h.of {
@@ -231,6 +233,16 @@ func failed(o bridge.Outcome) bool {
 	return o != bridge.Answered && o != bridge.ToolFailed && o != bridge.Cancelled
 }
 
+// addTo adds the durations of the bucket to t.
+func (b *bucket) addTo(t *times) {
+	if b.calls == 0 {
+		return
+	}
+	for i, n := range b.times {
+		t[i] += uint64(n) << b.shift
+	}
+}
+
 // last returns up to count of the newest buckets of a server, the newest first.
 func (p *past) last(n, count int) func(yield func(i int, b *bucket) bool) {
 	return func(yield func(int, *bucket) bool) {
@@ -261,6 +273,8 @@ type Columns struct {
 	P99        []*float64 `json:"p99,omitzero"`
 	InFlight   []uint64   `json:"in_flight,omitzero"`
 	Memory     []uint64   `json:"memory,omitzero"` // bytes
+	// Recent describes the last 5 minutes, whatever the buckets are; nil without calls.
+	Recent *Recent `json:"recent,omitempty"`
 }
 
 // Span is the time of a series.
@@ -335,7 +349,7 @@ func (h *History) SeriesOf(server string, from time.Time) (s Span, c Columns) {
 
 // columns adds up the newest buckets of several servers. The caller holds h.mu.
 func (h *History) columns(points int, all []*past) Columns {
-	c := Columns{P50: []*float64{}, P95: []*float64{}, P99: []*float64{}}
+	c := Columns{P50: []*float64{}, P95: []*float64{}, P99: []*float64{}, Recent: h.recent(all...)}
 	for _, column := range []*[]uint64{&c.Calls, &c.Errors, &c.ToolErrors, &c.InFlight, &c.Memory} {
 		*column = make([]uint64, points)
 	}
@@ -348,11 +362,7 @@ func (h *History) columns(points int, all []*past) Columns {
 			c.ToolErrors[at] += uint64(b.toolErrors)
 			c.InFlight[at] += uint64(b.inFlight)
 			c.Memory[at] += uint64(b.memory) << 10
-			if b.calls > 0 {
-				for k, n := range b.times {
-					took[at][k] += uint64(n) << b.shift
-				}
-			}
+			b.addTo(&took[at])
 		}
 	}
 	for i := range took {
@@ -403,32 +413,52 @@ func (h *History) Rates() map[string]Rates {
 	for name, p := range h.of {
 		calls, _, together := p.sum(h.n, rateBuckets)
 		r := Rates{Calls: float64(calls) / seconds, Together: float64(together) / seconds}
-		r.Errors, _ = p.share(h.n, shareBuckets)
+		if calls, errors, _ := p.sum(h.n, shareBuckets); calls > 0 {
+			r.Errors = float64(errors) / float64(calls)
+		}
 		all[name] = r
 	}
 	return all
 }
 
-// share returns the share of errors in the newest buckets; ok is false without calls.
-func (p *past) share(n, count int) (share float64, ok bool) {
-	calls, errors, _ := p.sum(n, count)
-	if calls == 0 {
-		return 0, false
-	}
-	return float64(errors) / float64(calls), true
+// Recent describes the calls of the last 5 minutes.
+type Recent struct {
+	Errors float64 `json:"-"` // share of the calls
+	// P50, P95 and P99 are milliseconds, as those of Columns.
+	P50 *float64 `json:"p50,omitempty"`
+	P95 *float64 `json:"p95,omitempty"`
+	P99 *float64 `json:"p99,omitempty"`
 }
 
-// ErrorShares returns the share of errors among the calls of the last 5 minutes, of each server that had calls.
-func (h *History) ErrorShares() map[string]float64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	all := map[string]float64{}
-	for name, p := range h.of {
-		if share, ok := p.share(h.n, statusShare); ok {
-			all[name] = share
+// recent describes the calls of servers together; nil without calls. The caller holds h.mu.
+func (h *History) recent(servers ...*past) *Recent {
+	var calls, errors uint64
+	var took times
+	for _, p := range servers {
+		for _, b := range p.last(h.n, recentBuckets) {
+			calls, errors = calls+uint64(b.calls), errors+uint64(b.errors)
+			b.addTo(&took)
 		}
 	}
-	return all
+	if calls == 0 {
+		return nil
+	}
+	return &Recent{float64(errors) / float64(calls), took.quantile(.5), took.quantile(.95), took.quantile(.99)}
+}
+
+// Recent describes the calls of each server that had some.
+func (h *History) Recent() map[string]*Recent {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lately == nil {
+		h.lately = map[string]*Recent{}
+		for name, p := range h.of {
+			if r := h.recent(p); r != nil {
+				h.lately[name] = r
+			}
+		}
+	}
+	return h.lately
 }
 
 // ToolList returns the size of the last list of tools that a client got from a server; ok is false without one.

@@ -104,9 +104,23 @@ func TestHistoryPercentiles(t *testing.T) {
 	if two.Errors[0] != 1 || two.ToolErrors[0] != math.MaxUint16 || servers[0].Server != "one" || total.Calls[0] != 4*math.MaxUint16+1 {
 		t.Errorf("%+v, %+v", two, servers)
 	}
+	near("p95 of all, in 5 minutes", total.Recent.P95, 2200)
+	if got := h.Recent()["two"]; math.Abs(got.Errors*(math.MaxUint16+1)-1) > 1e-9 {
+		t.Errorf("errors of two: %v", got.Errors)
+	}
 	h.Tick(time.Now().Add(Step), noLoad)
-	if _, one := h.SeriesOf("one", time.Time{}); one.P50[1] != nil {
+	_, one = h.SeriesOf("one", time.Now())
+	if one.Recent == nil || h.Recent()["one"] == nil {
+		t.Errorf("after another bucket, nothing is recent: %+v", one)
+	}
+	if _, one = h.SeriesOf("one", time.Time{}); one.P50[1] != nil {
 		t.Errorf("without calls: %v", *one.P50[1])
+	}
+	for i := range recentBuckets {
+		h.Tick(time.Now().Add(time.Duration(2+i)*Step), noLoad)
+	}
+	if _, one = h.SeriesOf("one", time.Time{}); one.Recent != nil || h.Recent()["one"] != nil {
+		t.Errorf("after 5 minutes: %+v", one.Recent)
 	}
 }
 

@@ -56,10 +56,31 @@ export const part = encodeURIComponent;
 
 const kinds = ['snapshot', 'resumed', 'status', 'call.begin', 'call.mark', 'call.end', 'sessions', 'log', 'message', 'dropped'];
 
+/** How many tabs of a browser have a stream at a time: over HTTP/1.1 it opens six connections to a bridge, and requests need some. */
+const streams = 4;
+
+/**
+ * Takes the place of a stream among all tabs. Without TLS a browser has locks for this machine's own addresses only:
+ * elsewhere each tab has a stream.
+ * @returns {Promise<(() => void)|undefined>} gives the place back; undefined if all are taken
+ */
+async function place() {
+  const locks = globalThis.navigator?.locks;
+  if (!locks || !globalThis.document) return () => {};
+  for (let n = 1; n <= streams; n++) {
+    /** @type {(() => void)|undefined} */
+    const free = await new Promise((taken) => {
+      locks.request(`stream ${n} of ${root}`, { ifAvailable: true }, (lock) => (lock ? new Promise((/** @type {any} */ done) => { taken(done); }) : taken(undefined))).catch(() => taken(() => {}));
+    });
+    if (free) return free;
+  }
+  return undefined;
+}
+
 /**
  * Follows events until close is called. The browser connects again by itself after a loss, and says which
- * event was the last: what was missed comes then, or a snapshot; an answer that is no stream is tried again
- * after 5 s. There is no stream while the tab is in the back.
+ * event was the last: what was missed comes then, or a snapshot; an answer that is no stream, or no free
+ * place, is tried again after 5 s. There is no stream while the tab is in the back.
  * @param {string[]} topics
  * @param {(type: string, data: any) => void} heard
  * @param {(live: boolean, lost?: boolean) => void} [state] lost: the connection failed
@@ -71,8 +92,18 @@ export function follow(topics, heard, state = () => {}, query = '') {
   let source;
   /** @type {any} */
   let timer;
-  const open = () => {
+  /** @type {(() => void)|undefined} */
+  let free;
+  let turn = 0;
+  const close = () => { turn++; source?.close(); free?.(); clearTimeout(timer); };
+  const later = (/** @type {number} */ ms) => { close(); timer = setTimeout(open, ms); };
+  const open = async () => {
     if (hidden()) return;
+    const mine = ++turn;
+    const got = await place();
+    if (mine !== turn) { got?.(); return; }
+    if (!got) { later(5000); return; }
+    free = got;
     const s = new EventSource(`${root}api/v1/events?topics=${topics.join(',')}${query}`);
     source = s;
     for (const type of kinds) {
@@ -82,17 +113,16 @@ export function follow(topics, heard, state = () => {}, query = '') {
       });
     }
     s.addEventListener('bye', (e) => {
-      s.close();
+      close();
       state(false);
       if (JSON.parse(/** @type {MessageEvent} */ (e).data).reason === 'signed_out') signedOut.dispatchEvent(new Event('signedout'));
-      else timer = setTimeout(open, 2000);
+      else later(2000);
     });
     s.addEventListener('error', () => {
       state(false, true);
-      if (s.readyState === EventSource.CLOSED) timer = setTimeout(open, 5000);
+      if (s.readyState === EventSource.CLOSED) later(5000);
     });
   };
-  const close = () => { source?.close(); clearTimeout(timer); };
   const end = onTurn(() => {
     close();
     state(false);

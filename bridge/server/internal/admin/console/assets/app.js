@@ -112,7 +112,7 @@ class App extends View {
     return act ? [...all, ['log', 'Log'], ['config', 'Configuration']] : all;
   }
 
-  /** Goes to a page, a server or a session by some letters of its name. */
+  /** Goes to a page, a server, a session, or a tool that was called lately, by some letters of its name. */
   #search() {
     if (!this.store.me || document.querySelector('dialog')) return;
     let words = '';
@@ -123,6 +123,7 @@ class App extends View {
       ...(state.status?.servers ?? []).flatMap((/** @type {any} */ s) => [[`Server ${s.name}`, to('servers', s.name), 'overview'], [`Try ${s.name}`, to('try', s.name), 'try'], [`Calls of ${s.name}`, `${to('calls')}?filter=server:${encodeURIComponent(s.name)}`, 'calls']]),
       ...(state.sessions?.sessions ?? []).map((/** @type {any} */ s) => [`Session ${s.id} ${s.principal ?? ''} ${s.client ?? ''}`, `${to('sessions')}?filter=session:${s.id}`, 'sessions']),
     ];
+    if (this.store.me.look) get('tools?minutes=15').then(({ tools }) => places.push(...tools.filter((/** @type {any} */ t) => t.tool !== 'other').map((/** @type {any} */ t) => [`Tool ${t.tool} of ${t.server}`, to('try', t.server, 'tools', t.tool), 'try'])), () => {});
     const found = () => places.filter(([name]) => words.toLowerCase().split(' ').every((w) => name.toLowerCase().includes(w))).slice(0, 12);
     const move = (/** @type {any} */ e) => {
       const step = { ArrowDown: 1, ArrowUp: -1 }[/** @type {string} */ (e.key)];
@@ -132,7 +133,7 @@ class App extends View {
       all[(all.indexOf(document.activeElement) + step + all.length) % all.length].focus();
     };
     dialog('Search', (close, again) => html`<div @keydown=${move}>
-      <form @submit=${(/** @type {Event} */ e) => { e.preventDefault(); close(found()[0]?.[1]); }}><label class="hidden" for="jump">Page, server or session</label><input id="jump" autocomplete="off" spellcheck="false" placeholder="Page, server or session" @input=${(/** @type {any} */ e) => { words = e.target.value; again(); }} /></form>
+      <form @submit=${(/** @type {Event} */ e) => { e.preventDefault(); close(found()[0]?.[1]); }}><label class="hidden" for="jump">Page, server, tool or session</label><input id="jump" autocomplete="off" spellcheck="false" placeholder="Page, server, tool or session" @input=${(/** @type {any} */ e) => { words = e.target.value; again(); }} /></form>
       <ul class="entries places">${found().map(([name, hash, page]) => html`<li key=${hash}><a href=${hash} @click=${() => close(undefined)}>${icon(page)} ${name}</a></li>`)}</ul></div>`)
       .then((hash) => { if (hash) location.hash = hash; });
   }
@@ -222,4 +223,5 @@ class SignIn extends View {
 
 customElements.define('sign-in', SignIn);
 customElements.define('console-app', App);
+document.body.replaceChildren();
 render(html`<console-app></console-app>`, document.body);

@@ -15,6 +15,7 @@ import { bytes, clock, duration, number } from './text.js';
  * @property {Mark[]} [marks] events to show as lines
  * @property {number} [max] a limit, shown as a dashed line and beside the values
  * @property {number} [points] how many values the axis has room for; 180 unless said
+ * @property {string} [note] stands behind the title
  */
 
 /**
@@ -35,19 +36,27 @@ export function written(v, unit) {
   }
 }
 
-/** Round values for an axis that begins at 0: three to five. @param {number} top @param {string} unit @returns {number[]} */
+/** Round values for an axis that begins at 0: two to five. Without a unit, they are counts. @param {number} top @param {string} unit @returns {number[]} */
 export function ticks(top, unit) {
   const base = unit === 'bytes' ? 1024 ** Math.floor(Math.log(Math.max(top, 1)) / Math.log(1024)) : 1;
   const size = top / base / 3;
   const power = 10 ** Math.floor(Math.log10(size));
-  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((s) => s >= size * 0.75) ?? power;
+  const whole = (/** @type {number} */ n) => unit !== '' || n % 1 === 0;
+  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((s) => s >= size * 0.75 && whole(s)) ?? Math.max(1, Math.round(power));
   const all = [];
   for (let i = 0; i * step <= (top / base) * 1.001; i++) all.push(i * step * base);
   return all;
 }
 
-/** How the kinds of marks look. @type {Record<string, string>} */
-const tones = { reload: 'act', restart: 'warn', breaker_open: 'bad', failing: 'bad', breaker_closed: 'good', working: 'good' };
+/** The kinds of marks: colour and words. @type {Record<string, [string, string]>} */
+const kinds = {
+  failing: ['bad', 'Failing'], breaker_open: ['bad', 'Circuit open'], restart: ['warn', 'Restart'], drain: ['warn', 'Drained'],
+  reload: ['act', 'Configuration reloaded'], working: ['good', 'Working again'], breaker_closed: ['good', 'Circuit closed'], resume: ['good', 'Resumed'],
+};
+const toneOf = (/** @type {Mark} */ m) => `var(--${kinds[m.kind]?.[0] ?? 'quiet'})`;
+
+/** Explains the marks of charts. @param {Mark[]} marks */
+export const markLegend = (marks) => html`<p class="hint marks">${Object.keys(kinds).filter((k) => marks.some((m) => m.kind === k)).map((k) => html`<span key=${k}><svg width="8" height="7" aria-hidden="true"><path fill=${`var(--${kinds[k][0]})`} d="M0 0h8l-4 7z" /></svg> ${kinds[k][1]}</span>`)}</p>`;
 
 const high = 132;
 const left = 52;
@@ -91,7 +100,7 @@ class TimeChart extends View {
   }
 
   view() {
-    const { title, unit, step, to, series, stacked, marks = [], max, points = 180 } = this.options;
+    const { title, unit, step, to, series, stacked, marks = [], max, points = 180, note = max ? `limit ${written(max, unit)}` : '' } = this.options;
     const wide = this.#wide;
     const value = (/** @type {Series} */ s, /** @type {number} */ back) => s.values[s.values.length - 1 - back];
     let peak = 0;
@@ -118,7 +127,7 @@ class TimeChart extends View {
     for (let t = Math.floor(to / (minutes * 60000)) * minutes * 60000; t > to - points * step; t -= minutes * 60000) times.push(t);
     const place = (/** @type {number} */ ms) => x((to - ms) / step);
     return html`<figure class="chart">
-      <figcaption><b>${title}</b>${max ? html`<span class="quiet">limit ${written(max, unit)}</span>` : ''}<span class="when quiet">${this.#back === undefined ? '' : clockOf(when)}</span></figcaption>
+      <figcaption><b>${title}</b><span class="quiet">${note}</span><span class="when quiet">${this.#back === undefined ? '' : clockOf(when)}</span></figcaption>
       <svg viewBox=${`0 0 ${wide} ${high}`} height=${high} role="slider" tabindex="0" aria-label=${title} aria-valuemin=${0} aria-valuemax=${points - 1} aria-valuenow=${points - 1 - at} aria-valuetext=${[`${clockOf(when)}: ${said}`, ...near.map((m) => m.text)].join('. ')}
         @keydown=${(/** @type {any} */ e) => this.#key(e)} @blur=${() => this.#point(undefined)} @pointerleave=${() => this.#point(undefined)}
         @pointermove=${(/** @type {any} */ e) => this.#point(Math.round((1 - (e.offsetX - left) / (wide - left - right)) * (points - 1)))}>
@@ -126,7 +135,7 @@ class TimeChart extends View {
         ${times.filter((t) => place(t) > left + 12 && place(t) < wide - 18).map((t) => html`<text key=${t} class="axis" x=${place(t).toFixed(1)} y=${high - 5} text-anchor="middle">${minutes < 1 ? clockOf(t).slice(-8) : clockOf(t).slice(-8, -3)}</text>`)}
         ${max && max <= top ? html`<line class="limit" x1=${left} x2=${wide - right} y1=${y(max)} y2=${y(max)} />` : ''}
         ${drawn(series, points, Boolean(stacked), x, y)}
-        ${marks.map((m) => html`<g key=${`${m.at}${m.text}`} class="event"><line stroke=${`var(--${tones[m.kind] ?? 'quiet'})`} x1=${place(m.at).toFixed(1)} x2=${place(m.at).toFixed(1)} y1=${above - 4} y2=${high - below} /><path fill=${`var(--${tones[m.kind] ?? 'quiet'})`} d=${`M${(place(m.at) - 3.5).toFixed(1)} ${above - 8}h7l-3.5 6z`}><title>${`${clockOf(m.at)} ${m.text}`}</title></path></g>`)}
+        ${marks.map((m) => html`<g key=${`${m.at}${m.text}`} class="event"><line stroke=${toneOf(m)} x1=${place(m.at).toFixed(1)} x2=${place(m.at).toFixed(1)} y1=${above - 4} y2=${high - below} /><path fill=${toneOf(m)} d=${`M${(place(m.at) - 3.5).toFixed(1)} ${above - 8}h7l-3.5 6z`}><title>${`${clockOf(m.at)} ${m.text}`}</title></path></g>`)}
         ${this.#back === undefined ? '' : html`<line class="cross" x1=${x(at).toFixed(1)} x2=${x(at).toFixed(1)} y1=${above} y2=${high - below} />`}
       </svg>
       <ul class="legend">${near.length ? near.map((m) => html`<li class="what">${m.text}</li>`) : series.map((s) => html`<li key=${s.name}><svg width="9" height="9" aria-hidden="true"><rect width="9" height="9" rx="2" fill=${`var(--${s.colour ?? 's1'})`} /></svg><span class="name" title=${s.name}>${s.name}</span> <span class="value">${written(value(s, at), unit)}</span></li>`)}</ul>

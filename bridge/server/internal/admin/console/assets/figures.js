@@ -76,8 +76,14 @@ export function byServer(series, colours) {
   return rest.length ? [...all, { name: `${rest.length} others`, values: add(rest.map((/** @type {any} */ s) => s.calls)).map(rate), colour: 's8' }] : all;
 }
 
-/** The share of one column in another, in percent, entry by entry. @param {any[]} part @param {any[]} whole */
-export const shares = (part = [], whole = []) => whole.map((w, i) => (w ? (100 * (part[part.length - whole.length + i] ?? 0)) / w : 0));
+/** How many buckets a share is of: one alone has too few calls. */
+const shared = 6;
+
+/** The share of one column in another in the last half minute, in percent. @param {any[]} part @param {any[]} whole */
+export const shares = (part = [], whole = []) => whole.map((_, i) => {
+  const all = sum(whole.slice(0, i + 1), shared);
+  return all ? (100 * sum(part.slice(0, part.length - whole.length + i + 1), shared)) / all : 0;
+});
 
 /** How bad the state of a server is: 0 failing, 1 degraded, 2 working. @param {any} s */
 export const badness = (s) => (s.state === 'failing' ? 0 : s.circuit_breaker === 'open' || s.circuit_breaker === 'half-open' || s.drained ? 1 : 2);
@@ -99,4 +105,23 @@ export function sentence(status) {
   if (open.length) return { tone: 'busy', text: `${of(open)} refused by the circuit breaker: `, names: open };
   if (drained.length) return { tone: 'busy', text: `${of(drained)} drained: `, names: drained };
   return { tone: 'good', text: all.length === 1 ? 'The server is working' : `All ${all.length} servers working`, names: [] };
+}
+
+/**
+ * The clients of each server, the busiest first.
+ * @param {any} topology as GET topology answers
+ * @returns {Map<string, {client: string, rate: number, calls: number}[]>}
+ */
+export function users(topology) {
+  const all = new Map();
+  for (const c of topology.clients) {
+    for (const { server, rate, calls } of c.servers ?? []) {
+      const of = all.get(server) ?? [];
+      all.set(server, of);
+      const had = of.find((/** @type {any} */ o) => o.client === c.client);
+      if (had) { had.rate += rate; had.calls += calls; } else of.push({ client: c.client, rate, calls });
+    }
+  }
+  for (const of of all.values()) of.sort((/** @type {any} */ a, /** @type {any} */ b) => b.rate - a.rate || b.calls - a.calls);
+  return all;
 }

@@ -1,8 +1,8 @@
 // The first page: is it the bridge, or a server? Who calls what, and how it went in the last minutes.
 import { get } from './api.js';
-import { timeChart, spark } from './chart.js';
+import { markLegend, timeChart, spark } from './chart.js';
 import { html } from './dom.js';
-import { badness, byServer, merge, sentence, shares, sum } from './figures.js';
+import { badness, byServer, merge, sentence, shares, sum, users } from './figures.js';
 import { passes, terms } from './filter.js';
 import { outcome } from './names.js';
 import { every, Page, to } from './page.js';
@@ -10,6 +10,9 @@ import { age, badge, icon, table, time } from './parts.js';
 import { rates } from './store.js';
 import { bytes, duration, number, percent } from './text.js';
 import './topology.js';
+
+/** Whether there is little room: then the servers stand before the charts. */
+const narrow = globalThis.matchMedia?.('(max-width: 700px)') ?? { matches: false };
 
 /** How many rows of servers are shown at first, and how many more at a click: a filter finds the others. */
 const someRows = 100;
@@ -21,6 +24,8 @@ class Overview extends Page {
   #series = undefined;
   /** @type {any} as GET topology answers */
   #topology = undefined;
+  /** The clients of each server. @type {Map<string, any[]>} */
+  #users = new Map();
   /** @type {any[]} the slowest first */
   #tools = [];
   /** @type {any[]} */
@@ -49,6 +54,7 @@ class Overview extends Page {
       every(5000, async () => {
         if (this.store.paused) return;
         this.#topology = await get('topology');
+        this.#users = users(this.#topology);
         this.update();
       }),
       every(10000, async () => {
@@ -76,8 +82,8 @@ class Overview extends Page {
     const common = { step, to, points, marks: marks.filter((/** @type {any} */ m) => m.at > to - points * step) };
     this.#charts = [
       { ...common, title: 'Calls a second', unit: '/s', stacked: true, series: byServer(series, this.#colours) },
-      { ...common, title: 'Errors', unit: '%', stacked: true, series: [{ name: 'Failed', values: shares(t.errors, t.calls), colour: 'bad' }, { name: 'Tool error', values: shares(t.tool_errors, t.calls), colour: 'warn' }] },
-      { ...common, title: 'Response time', unit: 'ms', series: [{ name: 'p50', values: t.p50 ?? [], colour: 's2' }, { name: 'p95', values: t.p95 ?? [], colour: 's1' }, { name: 'p99', values: t.p99 ?? [], colour: 's7' }] },
+      { ...common, title: 'Errors', note: 'of the last 30 s', unit: '%', stacked: true, series: [{ name: 'Failed', values: shares(t.errors, t.calls), colour: 'bad' }, { name: 'Tool error', values: shares(t.tool_errors, t.calls), colour: 'warn' }] },
+      { ...common, title: 'Response time', unit: 'ms', series: [{ name: 'p50', values: t.p50 ?? [], colour: 's2' }, { name: 'p95', values: t.p95 ?? [], colour: 's1' }, { name: 'p99', values: t.p99 ?? [], colour: 's3' }] },
       { ...common, title: 'Calls in flight', unit: '', max: limit, series: [{ name: 'In flight', values: t.in_flight ?? [], colour: 's5' }] },
       { ...common, title: 'Memory of child processes', unit: 'bytes', series: [{ name: 'Memory', values: t.memory ?? [], colour: 's4' }] },
     ];
@@ -95,6 +101,8 @@ class Overview extends Page {
       b.bytes_in_flight !== undefined && `Buffered ${bytes(b.bytes_in_flight)}${p.max_bytes_in_flight ? ` of ${bytes(p.max_bytes_in_flight)}` : ''}`,
       p.memory_bytes && `${bytes(p.memory_bytes)} memory`,
     ].filter(Boolean);
+    const charts = this.#charts.length ? html`<div key="charts"><section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>${markLegend(this.#charts[0].marks ?? [])}</div>` : '';
+    const servers = html`<div key="servers">${this.#servers(s.servers)}</div>`;
     return html`
       <div class="head"><h1>Overview</h1><span class="quiet facts-line">${more.join(' · ')}</span>
         ${this.store.can('drain') ? html`<act-bar .label=${'More actions'} .actions=${s.drained
@@ -103,8 +111,7 @@ class Overview extends Page {
       <p class="summary state-line ${tone}" role="status">${icon(tone === 'good' ? 'check' : 'alert')}<span>${text}${names.slice(0, 8).map((n, i) => [i ? ', ' : '', html`<a href=${to('servers', n)}>${n}</a>`])}${names.length > 8 ? ` and ${names.length - 8} more` : ''}</span></p>
       ${this.#tiles(b, p)}
       ${this.#topology ? html`<section class="card picture" aria-label="Topology"><topology-view .topology=${this.#topology} .states=${this.#same(s.servers)}></topology-view></section>` : ''}
-      ${this.#charts.length ? html`<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>` : ''}
-      ${this.#servers(s.servers)}
+      ${narrow.matches ? [servers, charts] : [charts, servers]}
       ${this.#tools.length ? html`<h2>Slowest tools, last 5 minutes</h2>${table('Slowest tools', ['Tool', 'Server', 'Calls', 'Errors', 'Mean time'], this.#tools.map((t) => html`<tr key=${`${t.server} ${t.tool}`}>
         <td><a href=${`${to('calls')}?filter=${encodeURIComponent(`name:${t.tool} server:${t.server}`)}`}>${t.tool}</a></td><td>${t.server}</td><td class="n">${t.calls}</td><td class="n">${t.errors + t.tool_errors}</td><td class="n">${duration(t.mean_ms)}</td></tr>`))}` : ''}
       ${this.#failures.length ? html`<h2>Last failures</h2>${table('Last failures', ['Time', 'Server', 'Call', 'Outcome', 'Duration', 'Principal'], this.#failures.map((c) => html`<tr key=${c.id}>
@@ -126,15 +133,15 @@ class Overview extends Page {
     const speed = rates(this.store.state.totals);
     const now = recent ? sum(t.calls, recent) / (recent * seconds) : speed[speed.length - 1];
     const all = sum(t?.calls, 60);
-    const failed = all ? (sum(t.errors, 60) + sum(t.tool_errors, 60)) / all : undefined;
-    const last = (/** @type {any[]|undefined} */ column) => column?.findLast((v) => v !== null);
+    const part = (/** @type {any[]|undefined} */ column) => (all ? sum(column, 60) / all : undefined);
     const limit = t?.limits?.calls;
     /** @param {string} name @param {any} value @param {any} [note] */
     const tile = (name, value, note = '') => (value === undefined || value === '' ? '' : html`<div class="tile" key=${name}><dt>${name}</dt><dd>${value}${note ? html`<small>${note}</small>` : ''}</dd></div>`);
     return html`<dl class="tiles">
-      ${tile('Calls', now === undefined ? undefined : number(now), '/s')}
-      ${tile('Errors, 5 min', t ? percent(failed) : undefined)}
-      ${tile('Response (p95)', t ? duration(last(t.p95)) : undefined)}
+      ${tile('Calls, 30 s', now === undefined ? undefined : number(now), '/s')}
+      ${tile('Failed, 5 min', t ? percent(part(t.errors)) : undefined)}
+      ${tile('Tool errors, 5 min', t ? percent(part(t.tool_errors)) : undefined)}
+      ${tile('p95, 5 min', t ? duration(t.recent?.p95) : undefined)}
       ${tile('In flight', b.calls, limit ? `of ${number(limit)}` : '')}
       ${tile('Sessions', b.sessions)}
       ${tile('Uptime', p.started_at && age(p.started_at))}
@@ -153,7 +160,7 @@ class Overview extends Page {
     const shown = rows.slice(0, this.#most);
     /** @param {string} name @param {string} key @param {string} [title] */
     const head = (name, key, title) => ({ name, key, title });
-    const heads = [head('Server', 'name'), head('State', 'state'), head('Calls a second', 'calls'), head('Errors', 'errors', 'Share of the last 5 minutes'), head('p50 / p95', 'time', 'Response time'), head('In flight', 'flight'), head('Sessions', 'sessions'), head('Tools', 'tools', 'Tools, and about how many tokens their list takes'), head('Last error', 'error')];
+    const heads = [head('Server', 'name'), head('State', 'state'), head('Calls a second', 'calls'), head('Failed', 'errors', 'Share of the calls of the last 5 minutes, without tool errors'), head('p50 / p95', 'time', 'Response time, last 5 minutes'), head('In flight', 'flight'), head('Clients', 'clients', 'Clients that called in the last 15 minutes, the busiest first'), head('Tools', 'tools', 'Tools, and about how many tokens their list takes'), head('Last error', 'error')];
     const turn = (/** @type {string} */ key) => this.ask('sort', sort === key ? `-${key}` : sort === `-${key}` ? '' : key);
     return html`<div class="head servers"><h2>Servers <span class="quiet">${rows.length === all.length ? all.length : `${rows.length} of ${all.length}`}</span></h2>${all.length > 3 ? this.filterLine('state:failing') : ''}</div>
       ${all.length ? html`<div class="wide" role="region" tabindex="0" aria-label="Servers"><table class="rows" aria-live="off"><thead><tr>${heads.map((h) => html`<th scope="col" key=${h.key} class=${counts.includes(h.key) ? 'n' : ''} aria-sort=${sort.replace('-', '') !== h.key ? undefined : (sort[0] === '-') === texts.includes(h.key) ? 'descending' : 'ascending'}><button type="button" title=${h.title} @click=${() => turn(h.key)}>${h.name}${sort.replace('-', '') !== h.key ? '' : (sort[0] === '-') === texts.includes(h.key) ? ' ↓' : ' ↑'}</button></th>`)}</tr></thead>
@@ -165,8 +172,11 @@ class Overview extends Page {
   errors(s) {
     const f = this.#of.get(s.name);
     const calls = sum(f?.calls, 60);
-    return s.error_share ?? (calls ? (sum(f.errors, 60) + sum(f.tool_errors, 60)) / calls : undefined);
+    return s.error_share ?? (calls ? sum(f.errors, 60) / calls : undefined);
   }
+
+  /** How many clients use a server. @param {any} s */
+  clients(s) { return this.#users.get(s.name)?.length ?? 0; }
 
   /** Calls a second of a server. @param {any} s */
   speed(s) {
@@ -177,8 +187,9 @@ class Overview extends Page {
   /** The row of a server: the same one while nothing of it has changed. @param {any} s */
   #row(s) {
     const f = this.#of.get(s.name);
+    const who = (this.#users.get(s.name) ?? []).map((u) => u.client);
     const had = this.#rows.get(s.name);
-    if (had && had.of[0] === s && had.of[1] === f) return had.row;
+    if (had && had.of[0] === s && had.of[1] === f && had.of[2] === who.join()) return had.row;
     const share = this.errors(s);
     const error = s.reason ?? s.last_error;
     const row = html`<tr key=${s.name}>
@@ -188,11 +199,11 @@ class Overview extends Page {
       <td class="n"><span class=${share && share > 0.05 ? 'bad' : ''}>${percent(share)}</span></td>
       <td class="n">${times(s)}</td>
       <td class="n">${s.calls}${s.queued ? html`<span class="quiet"> +${s.queued} queued</span>` : ''}</td>
-      <td class="n">${s.sessions}</td>
+      <td class="n who">${who.length ? html`<span title=${who.join(', ')}>${who.length}<div class="hint">${who.join(', ')}</div></span>` : html`<span class="quiet">–</span>`}</td>
       <td class="n">${s.tools === undefined ? '–' : html`<span>${s.tools}${s.list_tokens ? html`<div class="hint">${short(s.list_tokens)} tokens</div>` : ''}</span>`}</td>
       <td class="error">${error ? html`<details><summary>${s.last_error_at ?? s.since ? html`<span class="quiet">${time(s.last_error_at ?? s.since)}</span>` : ''} ${error}</summary></details>` : html`<span class="quiet">–</span>`}</td>
     </tr>`;
-    this.#rows.set(s.name, { of: [s, f], row });
+    this.#rows.set(s.name, { of: [s, f, who.join()], row });
     return row;
   }
 }
@@ -209,11 +220,11 @@ const short = (n) => (n < 1000 ? String(n) : `${number(n / 1000)}k`);
 /** The order of the table of servers: texts upwards, figures downwards. @type {Record<string, (s: any, page: Overview) => any>} */
 const orders = {
   name: (s) => s.name, state: (s) => `${badness(s)} ${s.state}`, calls: (s, page) => -page.speed(s), errors: (s, page) => -(page.errors(s) ?? -1), time: (s) => -(s.p95_ms ?? -1),
-  flight: (s) => -s.calls, sessions: (s) => -s.sessions, tools: (s) => -(s.tools ?? -1), error: (s) => -(Date.parse(s.last_error_at ?? '') || 0),
+  flight: (s) => -s.calls, clients: (s, page) => -page.clients(s), tools: (s) => -(s.tools ?? -1), error: (s) => -(Date.parse(s.last_error_at ?? '') || 0),
 };
 
 const texts = ['name', 'state'];
-const counts = ['errors', 'time', 'flight', 'sessions', 'tools'];
+const counts = ['errors', 'time', 'flight', 'clients', 'tools'];
 
 /** @param {any} a @param {any} b */
 const compare = (a, b) => (typeof a === 'string' ? a.localeCompare(b) : a - b);

@@ -1,5 +1,6 @@
 // The picture of who calls what: clients, addresses, the bridge, servers.
 import { html, View } from './dom.js';
+import { users } from './figures.js';
 import { to } from './page.js';
 import { icon } from './parts.js';
 import { number, percent } from './text.js';
@@ -20,6 +21,8 @@ const shownServers = 12;
 
 const transports = /** @type {Record<string, string>} */ ({ streamable: 'Streamable HTTP', sse: 'HTTP+SSE', stateless: 'stateless' });
 const many = (/** @type {number} */ n, /** @type {string} */ what) => `${number(n)} ${what}${n === 1 ? '' : 's'}`;
+/** Some names in a sentence. @param {string[]} names @param {string} before */
+const few = (names, before) => (names.length ? `${before}${names.slice(0, 5).join(', ')}${names.length > 5 ? ` and ${names.length - 5} more` : ''}` : '');
 const speed = (/** @type {number} */ rate) => (rate ? `${number(rate)}/s` : 'quiet');
 
 /**
@@ -40,11 +43,11 @@ export function layout(t, states) {
   const nodes = [];
   /** @type {Map<string, Edge>} */
   const edges = new Map();
-  /** @param {string} from @param {string} into @param {number} rate @param {string} tone @param {string} by */
-  const edge = (from, into, rate, tone, by) => {
+  /** @param {string} from @param {string} into @param {number} rate @param {string} [tone] */
+  const edge = (from, into, rate, tone) => {
     const key = `${from}\n${into}`;
     const had = edges.get(key);
-    edges.set(key, { from, to: into, rate: rate + (had?.rate ?? 0), tone: tone || had?.tone || '', through: (had?.through ?? new Set()).add(by) });
+    edges.set(key, { from, to: into, rate: rate + (had?.rate ?? 0), tone: tone || had?.tone || '', through: new Set([from, into]) });
   };
   const byRate = (/** @type {any[]} */ all) => [...all].sort((a, b) => (b.rate ?? 0) - (a.rate ?? 0));
   const state = new Map(states.map((s) => [s.name, s]));
@@ -58,12 +61,14 @@ export function layout(t, states) {
   /** @type {Map<string, string>} the box of each server */
   const box = new Map();
   const order = states.map((s) => s.name);
+  const used = users(t);
+  const usedBy = (/** @type {string} */ name) => few((used.get(name) ?? []).map((u) => `${u.client} (${speed(u.rate)})`), '. Used by ');
   if (servers.length <= mostServers) shown.sort((a, b) => order.indexOf(a.server) - order.indexOf(b.server));
   for (const s of shown) {
     const id = `s:${s.server}`;
     box.set(s.server, id);
     const tone = s.failing ? 'failing' : s.rate ? (s.error_rate > 0.1 ? 'failing' : '') : 'cold';
-    nodes.push({ id, column: 3, name: s.server, rate: s.rate, tone, href: to('servers', s.server), note: s.failing ? 'failing' : [speed(s.rate), s.error_rate ? `${percent(s.error_rate)} errors` : ''].filter(Boolean).join(' · '), said: `Server ${s.server}: ${state.get(s.server)?.state ?? ''}, ${number(s.rate)} calls/s, ${percent(s.error_rate ?? 0)} errors in the last minute` });
+    nodes.push({ id, column: 3, name: s.server, rate: s.rate, tone, href: to('servers', s.server), note: s.failing ? 'failing' : [speed(s.rate), s.error_rate ? `${percent(s.error_rate)} errors` : ''].filter(Boolean).join(' · '), said: `Server ${s.server}: ${state.get(s.server)?.state ?? ''}, ${number(s.rate)} calls/s, ${percent(s.error_rate ?? 0)} errors in the last minute${usedBy(s.server)}` });
   }
   if (quiet.length) {
     const bad = quiet.filter((s) => s.failing).length;
@@ -81,12 +86,12 @@ export function layout(t, states) {
     door.set(a.path, id);
     const server = /^\/(.+)\/(mcp|sse)$/.exec(a.path)?.[1];
     nodes.push({ id, column: 1, name: a.path, rate: a.rate, tone: a.rate ? '' : 'cold', href: server && state.has(server) ? to('servers', server) : to('try', '*'), note: `${server ? '' : 'all servers · '}${speed(a.rate)}`, said: `Address ${a.path}: ${number(a.rate)} calls/s` });
-    edge(id, 'b', a.rate, '', id);
+    edge(id, 'b', a.rate);
   }
   if (otherAddresses.length) {
     for (const a of otherAddresses) door.set(a.path, 'a*');
     nodes.push({ id: 'a*', column: 1, name: `${otherAddresses.length} more`, rate: rateOf(otherAddresses), tone: rateOf(otherAddresses) ? '' : 'cold', href: to('overview'), note: speed(rateOf(otherAddresses)), said: `${otherAddresses.length} further addresses: ${number(rateOf(otherAddresses))} calls/s` });
-    edge('a*', 'b', rateOf(otherAddresses), '', 'a*');
+    edge('a*', 'b', rateOf(otherAddresses));
   }
 
   /** @type {Map<string, any>} a client that uses several addresses is one box */
@@ -96,40 +101,39 @@ export function layout(t, states) {
     const had = kinds.get(key);
     kinds.set(key, had ? { ...had, rate: had.rate + c.rate, sessions: had.sessions + c.sessions, calls: had.calls + c.calls, at: [...had.at, c] } : { ...c, at: [c] });
   }
+  /** @type {(string|undefined)[][]} the boxes of each way: client, address, bridge, server */
+  const ways = [];
+  /** @param {string} id of the box of a client @param {any} c */
+  const go = (id, c) => { for (const s of c.servers?.length ? c.servers : [{}]) ways.push([id, door.get(c.address), 'b', box.get(s.server)]); };
   const [clients, otherClients] = cut(byRate([...kinds.values()]), mostClients);
   clients.forEach((c, i) => {
     const id = `c:${i}:${c.client}`;
     const kind = transports[c.transport] ?? c.transport;
-    nodes.push({ id, column: 0, name: c.client, rate: c.rate, tone: c.rate ? '' : 'cold', href: c.sessions ? `${to('sessions')}?filter=${encodeURIComponent(`client:"${c.client}"`)}` : to('calls'), note: `${c.sessions ? `${many(c.sessions, 'session')} · ` : ''}${speed(c.rate)}`, said: `${c.client}${c.principal ? ` as ${c.principal}` : ''}, ${kind}, at ${c.at.map((/** @type {any} */ a) => a.address).join(', ')}: ${c.sessions ? `${many(c.sessions, 'session')}, ` : ''}${number(c.rate)} calls/s, ${many(c.calls ?? 0, 'call')} in all` });
+    nodes.push({ id, column: 0, name: c.client, rate: c.rate, tone: c.rate ? '' : 'cold', href: c.sessions ? `${to('sessions')}?filter=${encodeURIComponent(`client:"${c.client}"`)}` : to('calls'), note: `${c.sessions ? `${many(c.sessions, 'session')} · ` : ''}${speed(c.rate)}`, said: `${c.client}${c.principal ? ` as ${c.principal}` : ''}, ${kind}, at ${c.at.map((/** @type {any} */ a) => a.address).join(', ')}: ${c.sessions ? `${many(c.sessions, 'session')}, ` : ''}${number(c.rate)} calls/s, ${many(c.calls ?? 0, 'call')} in all${few(c.at.flatMap((/** @type {any} */ a) => a.servers ?? []).map((/** @type {any} */ s) => `${s.server} (${speed(s.rate)})`), '. Uses ')}` });
     for (const a of c.at) {
       const at = door.get(a.address);
-      if (at) edge(id, at, a.rate, '', id);
+      if (at) edge(id, at, a.rate);
+      go(id, a);
     }
   });
   if (otherClients.length) {
     nodes.push({ id: 'c*', column: 0, name: `${otherClients.length} more`, rate: rateOf(otherClients), tone: rateOf(otherClients) ? '' : 'cold', href: to('sessions'), note: speed(rateOf(otherClients)), said: `${otherClients.length} further kinds of clients: ${number(rateOf(otherClients))} calls/s` });
-    for (const c of otherClients.flatMap((o) => o.at)) { const at = door.get(c.address); if (at) edge('c*', at, c.rate, '', 'c*'); }
+    for (const c of otherClients.flatMap((o) => o.at)) { const at = door.get(c.address); if (at) edge('c*', at, c.rate); go('c*', c); }
   }
 
-  /** @type {Map<string, Set<string>>} the servers that each address is used for */
-  const behind = new Map();
   for (const e of t.edges) {
     const [a, s] = [door.get(e.address), box.get(e.server)];
     if (!a || !s) continue;
-    if (e.rate) behind.set(a, (behind.get(a) ?? new Set()).add(s));
-    edge('b', s, e.rate, '', a);
+    if (e.rate) ways.push([undefined, a, 'b', s]);
+    edge('b', s, e.rate);
   }
   for (const n of nodes) {
     if (n.column !== 3) continue;
-    edge('b', n.id, 0, n.tone === 'failing' ? 'failing' : '', n.id);
+    edge('b', n.id, 0, n.tone === 'failing' ? 'failing' : '');
   }
   // A line lights up with all boxes on its ways.
-  for (const e of edges.values()) {
-    const ends = new Set([e.from, e.to, ...e.through]);
-    if (e.from === 'b') for (const other of edges.values()) if (ends.has(other.to) && other.from[0] === 'c') ends.add(other.from);
-    if (e.to === 'b') { for (const s of behind.get(e.from) ?? []) ends.add(s); for (const other of edges.values()) if (other.to === e.from) ends.add(other.from); }
-    if (e.from[0] === 'c') for (const s of behind.get(e.to) ?? []) ends.add(s);
-    e.through = ends;
+  for (const way of ways) {
+    for (let i = 1; i < way.length; i++) for (const id of way) if (id) edges.get(`${way[i - 1]}\n${way[i]}`)?.through.add(id);
   }
   return { nodes, edges: [...edges.values()] };
 }
@@ -195,8 +199,8 @@ class TopologyView extends View {
       columns[0] = [nobody];
       edges.push({ from: nobody.id, to: 'b', rate: 0, tone: '', through: new Set([nobody.id, 'b']) });
     }
-    const hub = 118;
-    const box = Math.min(230, Math.max(118, Math.floor((wide - hub - 3 * 56) / 3)));
+    const [hub, gaps] = wide < 800 ? [100, 34] : [118, 56];
+    const box = Math.min(230, Math.max(118, Math.floor((wide - hub - 3 * gaps) / 3)));
     const between = (wide - 3 * box - hub) / 3;
     const x = [0, box + between, 2 * (box + between), 2 * (box + between) + hub + between];
     const rows = Math.max(2, ...columns.map((c) => c.length));

@@ -3,7 +3,7 @@ import test from 'node:test';
 import './fake-dom.mjs';
 
 globalThis.customElements ??= { define() {} };
-const { byServer, merge: mergeOf, sentence, shares } = await import('../assets/figures.js');
+const { byServer, merge: mergeOf, sentence, shares, users } = await import('../assets/figures.js');
 const { ticks, written } = await import('../assets/chart.js');
 const { layout } = await import('../assets/topology.js');
 
@@ -49,7 +49,10 @@ test('the busiest servers have colours that stay theirs, and the others are one'
   assert.deepEqual(byServer({ step, servers: [{ server: 'quiet' }] }, colours), []);
 });
 
-test('shares are of the calls of the same time', () => assert.deepEqual(shares([1], [4, 0, 2]), [0, 0, 50]));
+test('shares are of the calls of the last half minute', () => {
+  assert.deepEqual(shares([1], [4, 0, 1]), [0, 0, 20]);
+  assert.deepEqual(shares([5, 0, 0, 0, 0, 0, 1], [5, 0, 0, 0, 0, 3, 2]), [100, 100, 100, 100, 100, 62.5, 20]);
+});
 
 test('the state is one sentence', () => {
   const say = (status) => { const { tone, text, names } = sentence({ ready: true, ...status }); return `${tone}: ${text}${names.join(', ')}`; };
@@ -68,7 +71,8 @@ test('the state is one sentence', () => {
 
 test('an axis has round values', () => {
   assert.deepEqual(ticks(186, '/s'), [0, 50, 100, 150]);
-  assert.deepEqual(ticks(1, ''), [0, 0.25, 0.5, 0.75, 1]);
+  assert.deepEqual([ticks(1, ''), ticks(2.2, ''), ticks(8, ''), ticks(70, '')], [[0, 1], [0, 1, 2], [0, 2, 4, 6, 8], [0, 20, 40, 60]], 'counts are whole');
+  assert.deepEqual(ticks(1, '/s'), [0, 0.25, 0.5, 0.75, 1]);
   assert.deepEqual(ticks(3 << 20, 'bytes').map((v) => written(v, 'bytes')), ['0 B', '1.0 MB', '2.0 MB', '3.0 MB']);
   assert.deepEqual([written(null, 'ms'), written(5.25, '%'), written(1234.5, '/s'), written(2, 'calls')], ['–', '5.3 %', '1,235/s', '2 calls']);
 });
@@ -76,7 +80,7 @@ test('an axis has round values', () => {
 test('the picture has a box for each, and groups what there are many of', () => {
   const states = Array.from({ length: 50 }, (_, i) => ({ name: `s${i}`, state: i === 40 ? 'failing' : 'idle' }));
   const t = {
-    clients: [{ client: 'a 1.0', transport: 'streamable', address: '/mcp', sessions: 2, rate: 3, calls: 9 }, { client: 'b', transport: 'stateless', address: '/s1/mcp', sessions: 0, rate: 0, calls: 1 }],
+    clients: [{ client: 'a 1.0', transport: 'streamable', address: '/mcp', sessions: 2, rate: 3, calls: 9, servers: [{ server: 's7', rate: 3, calls: 8 }, { server: 's1', rate: 0, calls: 1 }] }, { client: 'b', transport: 'stateless', address: '/s1/mcp', sessions: 0, rate: 0, calls: 1, servers: [{ server: 's1', rate: 0, calls: 1 }] }],
     addresses: [{ path: '/mcp', rate: 3 }, { path: '/s1/mcp', rate: 0 }],
     edges: [{ address: '/mcp', server: 's7', rate: 3 }, { address: '/s1/mcp', server: 's1', rate: 0 }], servers: [{ server: 's7', rate: 3, error_rate: 0 }],
   };
@@ -89,5 +93,8 @@ test('the picture has a box for each, and groups what there are many of', () => 
   assert.equal(way.rate, 3);
   assert.ok(way.through.has('c:0:a 1.0') && way.through.has('a:/mcp'), 'it lights up with its client and address');
   assert.ok(!way.through.has('c:1:b'));
+  assert.match(nodes.find((b) => b.name === 'a 1.0').said, /9 calls in all\. Uses s7 \(3\/s\), s1 \(quiet\)$/);
+  assert.match(nodes.find((b) => b.name === 's7').said, /Used by a 1\.0 \(3\/s\)$/);
+  assert.deepEqual(users(t).get('s1'), [{ client: 'a 1.0', rate: 0, calls: 1 }, { client: 'b', rate: 0, calls: 1 }]);
   assert.deepEqual(layout(t, states.slice(0, 8)).nodes.filter((b) => b.column === 3).map((b) => b.name), ['s0', 's1', 's2', 's3', 's4', 's5', 's6', 's7'], 'few stand in the order of the file');
 });

@@ -23,6 +23,7 @@ test('who signs in next sees nothing of who has signed out, and has a stream', a
   const store = new Store();
   store.me = { principal: 'ops', act: true };
   store.watch(['servers', 'log']);
+  await settled();
   streams[0].tell('snapshot', { status: { servers: [{ name: 'files' }] }, calls: { recent: [{ id: '1', began: '1' }] }, sessions: { total: 1 }, lines: [{ msg: 'of the operator' }] });
   assert.equal(store.state.lines.length, 1);
   store.paused = true;
@@ -33,6 +34,7 @@ test('who signs in next sees nothing of who has signed out, and has a stream', a
   assert.deepEqual({ ...store.state }, { calls: new Map(), lines: [], messages: [], dropped: 0, totals: [] });
 
   store.watch(['servers', 'log']); // the same page of somebody else
+  await settled();
   assert.equal(streams.length, 2, 'the same topics are followed again');
   streams[1].tell('snapshot', { status: { servers: [] } });
   assert.ok(store.live);
@@ -43,6 +45,7 @@ test('messages have numbers and a bound, and what is missed is counted', async (
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const store = new Store();
   store.watch(['traffic'], '&payloads=true');
+  await settled();
   const stream = streams.at(-1);
   assert.match(stream.address, /topics=traffic&payloads=true$/);
   stream.tell('snapshot', {});
@@ -54,8 +57,10 @@ test('messages have numbers and a bound, and what is missed is counted', async (
   stream.tell('resumed', { missed: 7 });
   assert.deepEqual([store.live, store.state.dropped], [true, 7]);
   store.watch(['traffic'], '&payloads=true');
+  await settled();
   assert.equal(streams.at(-1), stream, 'the same is not followed anew');
   store.watch(['traffic']);
+  await settled();
   assert.notEqual(streams.at(-1), stream, 'another query is');
   store.stop();
 });
@@ -65,6 +70,7 @@ test('an answer that comes after the end changes nothing, and nothing is asked a
   const store = new Store();
   requests.length = 0;
   store.watch(['log']); // no stream comes: it asks
+  await settled();
   assert.equal(requests.length, 1);
   store.forget();
   requests[0].answer(200, { lines: [{ msg: 'of who was here before' }] });
@@ -80,6 +86,7 @@ test('the rights of who is signed in are asked again', async (t) => {
   const store = new Store();
   store.me = { principal: 'ops', act: true };
   store.watch(['servers']);
+  await settled();
   streams.at(-1).tell('snapshot', { status: { servers: [] } });
   requests.at(-1).answer(200, { servers: [] }); // what it asked before there was a stream
   await settled();
@@ -99,10 +106,12 @@ test('a tab in the back has no stream and asks nothing, and has one when it is i
   const store = new Store();
   const [before, asked] = [streams.length, requests.length];
   store.watch(['servers']); // it was opened in the back
+  await settled();
   t.mock.timers.tick(60000);
   await settled();
   assert.deepEqual([streams.length, requests.length], [before, asked]);
   turn(false);
+  await settled();
   assert.equal(streams.length, before + 1);
   streams.at(-1).tell('snapshot', { status: { servers: [] } });
   assert.ok(store.live);
@@ -112,11 +121,51 @@ test('a tab in the back has no stream and asks nothing, and has one when it is i
   await settled();
   assert.deepEqual([streams.length, requests.length], [before + 1, asked]);
   turn(false);
+  await settled();
   assert.equal(streams.length, before + 2);
   store.stop();
   turn(true);
   turn(false);
+  await settled();
   assert.equal(streams.length, before + 2, 'nothing is followed any more');
+});
+
+test('four tabs have a stream, others ask until one of them is closed', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  globalThis.document = Object.assign(new EventTarget(), { hidden: false });
+  const held = new Set();
+  const locks = {
+    async request(name, { ifAvailable }, use) {
+      if (held.has(name)) return use(null);
+      assert.ok(ifAvailable);
+      held.add(name);
+      await use({ name });
+      held.delete(name);
+    },
+  };
+  const had = Object.getOwnPropertyDescriptor(globalThis, 'navigator');
+  Object.defineProperty(globalThis, 'navigator', { value: { locks }, configurable: true });
+  t.after(() => {
+    delete globalThis.document;
+    if (had) Object.defineProperty(globalThis, 'navigator', had);
+    else delete globalThis.navigator;
+  });
+  const before = streams.length;
+  const tabs = Array.from({ length: 5 }, () => new Store());
+  for (const tab of tabs) {
+    tab.watch(['servers']);
+    await settled();
+  }
+  assert.equal(streams.length, before + 4);
+  assert.equal(requests.filter((r) => /status$/.test(r.address)).length >= 5, true, 'each asks');
+  tabs[0].stop();
+  await settled();
+  t.mock.timers.tick(5000);
+  await settled();
+  assert.equal(streams.length, before + 5);
+  for (const tab of tabs) tab.stop();
+  await settled();
+  assert.equal(held.size, 0, 'no place stays taken');
 });
 
 test('the bridge counts as lost while nobody answers, and is followed anew when it answers', async (t) => {
@@ -129,6 +178,7 @@ test('the bridge counts as lost while nobody answers, and is followed anew when 
   const body = (status, value) => async () => ({ ok: status === 200, status, json: async () => value, headers: new Headers() });
   const store = new Store();
   store.watch(['servers']);
+  await settled();
   const stream = streams.at(-1);
   stream.tell('snapshot', { status: { servers: [] } });
   assert.equal(store.lost, undefined);
