@@ -178,7 +178,7 @@ func (g *Gateway) begin(ctx context.Context, server, id, principal string, e *En
 		defer arrival.Found()
 	}
 	life, span := g.tracing.Received(s.ctx, m, with.Header, server, caller, s.shortID(), with.Remote)
-	came := g.reports.Arrive(arrival, server, shortID(key), with.Header, with.Remote, span)
+	came := g.reports.Arrive(arrival, s.wire, server, shortID(key), with.Header, with.Remote, span)
 	a, err := s.initialize(ctx, life, m, came)
 	tracing.End(span, m.Method, a, err)
 	g.reports.Depart(came, caller, m, a, err)
@@ -392,7 +392,7 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 	defer c.end()
 	defer func() { tracing.End(c.span, c.m.Method, a, err) }()
 	s := c.s
-	came := s.b.reports.Arrive(&c.arrival, s.server, s.shortID(), c.with.Header, c.with.Remote, c.span)
+	came := s.b.reports.Arrive(&c.arrival, s.wire, s.server, s.shortID(), c.with.Header, c.with.Remote, c.span)
 	for err = s.resume(c.ctx, c.binding, c.m); err != nil && !c.binding.Current() && c.ctx.Err() == nil; err = s.resume(c.ctx, c.binding, c.m) {
 		c.binding.Leave() // nothing was sent: it goes where calls go now
 		c.binding = s.bindings.Enter()

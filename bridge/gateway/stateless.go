@@ -122,7 +122,7 @@ func (g *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 	}
 	from := *one.From
 	from.Header, from.Identity = g.forwarded(one.Header), one.Identity
-	came := g.reports.Arrive(&c.arrival, one.Server, "", one.Header, one.Remote, span)
+	came := g.reports.Arrive(&c.arrival, WireStateless, one.Server, "", one.Header, one.Remote, span)
 	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Identity: from.Identity, Mirror: era.Mirrors(one.Header), Keep: one.Keep, Call: came.Call()}
 	a, err := up.Call(ctx, r)
 	err = g.reports.Conclude(came, one.Server, &from, m, a, err)

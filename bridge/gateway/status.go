@@ -133,11 +133,12 @@ type SessionStatus struct {
 	Left bool `json:"left,omitempty"`
 }
 
-// These are the values of SessionStatus.Transport.
+// These are the transports of clients. WireStateless is none of SessionStatus.Transport: its clients have no session.
 const (
 	WireStreamable = "streamable"
 	WireSSE        = "sse"
 	WireStdio      = "stdio"
+	WireStateless  = "stateless"
 )
 
 // Status returns the state of each server, in the order of Options.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/gateway"
@@ -24,7 +25,8 @@ const memoryTicks = 3
 type timeline struct {
 	history *metrics.History
 	marks   *admin.Marks
-	clients admin.Clients
+	clients *admin.Clients
+	counts  atomic.Bool // clients counts calls: the bridge serves, and may have operators
 
 	ticks     int
 	processes bool // some server had child processes at the last tick
@@ -36,7 +38,7 @@ type timeline struct {
 }
 
 func newTimeline(m *metrics.Metrics) *timeline {
-	t := &timeline{history: m.NewHistory(), marks: admin.NewMarks()}
+	t := &timeline{history: m.NewHistory(), marks: admin.NewMarks(), clients: admin.NewClients(time.Now())}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	return t
 }
@@ -45,6 +47,7 @@ func newTimeline(m *metrics.Metrics) *timeline {
 func (s *Server) follow() {
 	t := s.timeline
 	t.once.Do(func() {
+		t.counts.Store(s.hasOperators())
 		t.wg.Go(func() {
 			tick := time.NewTicker(metrics.Step)
 			defer tick.Stop()
@@ -100,6 +103,13 @@ func (s *Server) tick(now time.Time) {
 	}
 	t.marks.LookAtBridge(now, since, by, s.reloader, func(server string) bool { return s.table.Load().backends[server] != nil })
 	t.clients.Tick(now)
+	t.counts.Store(s.hasOperators()) // a reload may have changed it
+}
+
+// hasOperators reports whether the configuration lets anybody use the API of operators.
+func (s *Server) hasOperators() bool {
+	c := s.c()
+	return admin.HasConsole(c) || len(c.Admin)+len(c.Viewers) > 0 || !s.access.Keyed() && config.Loopback(c.OperatorsListen())
 }
 
 // seriesAnswer is the answer of GET series.
@@ -227,15 +237,21 @@ type serverUse struct {
 	Server string  `json:"server"`
 	Rate   float64 `json:"rate"`
 	Errors float64 `json:"error_rate"`
+	// Clients counts the clients that called it in the last 15 minutes: see admin.Clients.
+	Clients int `json:"clients"`
 }
 
 // showTopology returns who uses which servers at which addresses.
 func (s *Server) showTopology(c *admin.Call) (any, error) {
 	t, sees := s.timeline, s.view(&c.Caller)
-	out := topology{
-		Clients:   t.clients.Groups(time.Now(), c.Sees, s.b.Sessions(c.Sees)),
-		Addresses: []addressUse{}, Edges: []edge{}, Servers: []serverUse{},
+	servers := slices.DeleteFunc(s.b.Servers(), func(name string) bool { return !sees.Of(name) })
+	shows := map[string]bool{}
+	for _, name := range servers {
+		shows[name] = true
 	}
+	out := topology{Addresses: []addressUse{}, Edges: []edge{}, Servers: []serverUse{}}
+	var clients map[string]int
+	out.Clients, clients = t.clients.Groups(time.Now(), c.Sees, func(server string) bool { return shows[server] }, s.b.Sessions(c.Sees))
 	at := map[string]int{} // index in Addresses
 	address := func(path string, rate float64) {
 		i, ok := at[path]
@@ -250,12 +266,9 @@ func (s *Server) showTopology(c *admin.Call) (any, error) {
 		address(out.Clients[i].Address, 0)
 	}
 	rates := t.history.Rates()
-	for _, name := range s.b.Servers() {
-		if !sees.Of(name) {
-			continue
-		}
+	for _, name := range servers {
 		r := rates[name]
-		out.Servers = append(out.Servers, serverUse{name, r.Calls, r.Errors})
+		out.Servers = append(out.Servers, serverUse{name, r.Calls, r.Errors, clients[name]})
 		for _, one := range []edge{{admin.Address(""), name, r.Together}, {admin.Address(name), name, r.Calls - r.Together}} {
 			if one.Rate > 0 {
 				out.Edges = append(out.Edges, one)
@@ -263,5 +276,5 @@ func (s *Server) showTopology(c *admin.Call) (any, error) {
 			}
 		}
 	}
-	return out, nil
+	return admin.Compact{Answer: out}, nil
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -243,7 +244,7 @@ func TestAdminMarksRestart(t *testing.T) {
 	})
 }
 
-// Clients are grouped by their names, and have the rate of their calls while somebody looks.
+// Clients are grouped by their names, and have the servers that they call, with rates from the first answer on.
 func TestAdminTopology(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, operators, "one", "two")
@@ -256,16 +257,18 @@ func TestAdminTopology(t *testing.T) {
 		_, a := r.as(devKey, "/one/mcp", "", named("a"))
 		_, b1 := r.as(opsKey, "/mcp", "", named("b"))
 		_, b2 := r.as(opsKey, "/mcp", "", named("b"))
-		if got := read(opsKey); len(got.Clients) != 2 || got.Clients[0].Client != "b 1" || got.Clients[0].Sessions != 2 || got.Clients[0].Rate != 0 {
-			t.Errorf("at first: %+v", got)
-		}
+		_, page := r.as(opsKey, "/one/mcp", "", named("mcp-bridge-console"))
 		for i := range 30 {
 			id := fmt.Sprint(i + 1)
 			r.as(devKey, "/one/mcp", a, call(id, "echo"))
 			r.as(opsKey, "/mcp", []string{b1, b2}[i%2], call(id, "two__echo"))
 			r.as(opsKey, "/mcp", b1, call(fmt.Sprint(100+i), "two__none"))
+			r.as(opsKey, "/one/mcp", page, call(id, "echo"))
 			time.Sleep(time.Second)
 		}
+		time.Sleep(time.Second / 2) // after a tick, not at one
+		r.as(opsKey, "/mcp", b1, call("200", "one__echo"))
+		r.as(opsKey, "/mcp", b1, `{"jsonrpc":"2.0","id":201,"method":"tools/list"}`) // of all servers: the use of none
 		body, header := modernCall("tools/call", `"name":"echo","arguments":{},`)
 		for range 6 {
 			r.Do("POST", "/two/mcp", body, append(header, "Mcp-Name", "echo", "X-API-Key", devKey)...).Wait()
@@ -273,39 +276,77 @@ func TestAdminTopology(t *testing.T) {
 		time.Sleep(time.Second)
 		got := read(opsKey)
 		near := func(rate, want float64) bool { return rate > .8*want && rate < 1.2*want }
-		want := []admin.ClientUse{
-			{Client: "b 1", Principal: "ops", Transport: "streamable", Address: "/mcp", Sessions: 2, Calls: 60},
-			{Client: "a 1", Principal: "dev", Transport: "streamable", Address: "/one/mcp", Sessions: 1, Calls: 30},
-			{Client: admin.Unnamed, Principal: "dev", Transport: "stateless", Address: "/two/mcp", Calls: 6},
+		want := []admin.ClientUse{ // each initialize is a call, too
+			{Client: "b 1", Principal: "ops", Transport: "streamable", Address: "/mcp", Sessions: 2, Calls: 64, Servers: []admin.ServerUse{{Server: "two", Calls: 60}, {Server: "one", Calls: 1}}},
+			{Client: "a 1", Principal: "dev", Transport: "streamable", Address: "/one/mcp", Sessions: 1, Calls: 31, Servers: []admin.ServerUse{{Server: "one", Calls: 31}}},
+			{Client: admin.Unnamed, Principal: "dev", Transport: "stateless", Address: "/two/mcp", Calls: 6, Servers: []admin.ServerUse{{Server: "two", Calls: 6}}},
 		}
-		if len(got.Clients) != 3 || !near(got.Clients[0].Rate, 2) || !near(got.Clients[1].Rate, 1) || !near(got.Clients[2].Rate, .2) {
+		if len(got.Clients) != 3 || !near(got.Clients[0].Rate, 2) || !near(got.Clients[1].Rate, 1) || !near(got.Clients[2].Rate, .2) || !near(got.Clients[0].Servers[0].Rate, 2) {
 			t.Fatalf("%+v", got.Clients)
 		}
 		for i, c := range got.Clients {
-			if c.Rate = 0; c != want[i] {
+			c.Rate, c.Servers = 0, slices.Clone(c.Servers)
+			for k := range c.Servers {
+				c.Servers[k].Rate = 0
+			}
+			if !reflect.DeepEqual(c, want[i]) {
 				t.Errorf("%+v, want %+v", c, want[i])
 			}
 		}
-		if e := got.Edges; len(e) < 2 || e[0].Address != "/one/mcp" || e[0].Server != "one" || !near(e[0].Rate, 1) || e[1].Address != "/mcp" || e[1].Server != "two" || !near(e[1].Rate, 2) {
+		if e := got.Edges; len(e) != 2 || e[0].Address != "/one/mcp" || e[0].Server != "one" || !near(e[0].Rate, 2) || e[1].Address != "/mcp" || e[1].Server != "two" || !near(e[1].Rate, 2) {
 			t.Errorf("edges: %+v", e)
 		}
-		if s := got.Servers; len(s) != 2 || s[0].Errors != 0 || !near(s[1].Errors, .5) || !near(s[1].Rate, 2) {
+		if s := got.Servers; len(s) != 2 || s[0].Clients != 2 || s[1].Clients != 3 || s[0].Errors != 0 || !near(s[1].Errors, .5) || !near(s[1].Rate, 2) {
 			t.Errorf("servers: %+v", s)
 		}
-		if p := got.Addresses; len(p) != 3 || p[0].Path != "/mcp" || !near(p[0].Rate, 2) || p[1].Path != "/one/mcp" || !near(p[1].Rate, 1) {
+		if p := got.Addresses; len(p) != 3 || p[0].Path != "/mcp" || !near(p[0].Rate, 2) || p[1].Path != "/one/mcp" || !near(p[1].Rate, 2) {
 			t.Errorf("addresses: %+v", p)
 		}
-		if own := read(oneKey); len(own.Clients) != 0 || len(own.Servers) != 1 || len(own.Edges) != 1 || own.Edges[0].Server != "one" || len(own.Addresses) != 1 {
+		if own := read(oneKey); len(own.Clients) != 0 || len(own.Servers) != 1 || own.Servers[0].Clients != 0 || len(own.Edges) != 1 || own.Edges[0].Server != "one" || len(own.Addresses) != 1 {
 			t.Errorf("who may use one server sees %+v", own)
 		}
-		if own := read(devKey); len(own.Clients) != 2 || own.Clients[0].Client != "a 1" || len(own.Servers) != 2 {
+		if own := read(devKey); len(own.Clients) != 2 || own.Clients[0].Client != "a 1" || len(own.Servers) != 2 || own.Servers[1].Clients != 1 {
 			t.Errorf("a caller sees %+v", own)
 		}
+
+		r.Do("DELETE", "/mcp", "", "X-API-Key", opsKey, "Mcp-Session-Id", b1).Wait()
+		r.Do("DELETE", "/mcp", "", "X-API-Key", opsKey, "Mcp-Session-Id", b2).Wait()
+		time.Sleep(14 * time.Minute)
+		got = read(opsKey)
+		if b := got.Clients[1]; len(got.Clients) != 3 || b.Client != "b 1" || b.Sessions != 0 || b.Rate != 0 || b.Calls != 64 || len(b.Servers) != 2 || got.Servers[1].Clients != 2 {
+			t.Errorf("after the end of its sessions: %+v, %+v", got.Clients, got.Servers)
+		}
 		time.Sleep(2 * time.Minute)
-		if r.s.timeline.clients.Counting() {
-			t.Error("calls are counted although nobody looks")
+		got = read(opsKey)
+		if c := got.Clients; len(c) != 1 || c[0].Client != "a 1" || c[0].Sessions != 1 || c[0].Calls != 30 || len(c[0].Servers) != 0 || got.Servers[0].Clients != 0 {
+			t.Errorf("after 16 minutes: %+v", got)
 		}
 	})
+}
+
+// Without anybody who may use the API of operators, nothing is counted.
+func TestAdminNobody(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*config.Config)
+		want   bool
+	}{
+		{"the defaults", nil, true},
+		{"an operator", func(c *config.Config) { operators(c); c.Console = "" }, true},
+		{"no operator", func(c *config.Config) { operators(c); c.Console, c.Admin, c.Viewers = "", nil, nil }, false},
+		{"on every network", func(c *config.Config) { c.Listen = "0.0.0.0:8808" }, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, test.change, "one")
+			if r.s.timeline.counts.Load() {
+				t.Errorf("%s: calls are counted without HTTP", test.name)
+			}
+			r.s.follow()
+			if got := r.s.timeline.counts.Load(); got != test.want {
+				t.Errorf("%s: calls are counted: %t", test.name, got)
+			}
+		})
+	}
 }
 
 // The last lines of the log are there for an operator who looks for the first time.

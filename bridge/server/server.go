@@ -256,7 +256,9 @@ func (s *Server) c() *config.Config { return s.conf.Load() }
 func (s *Server) watch(p report.Report) {
 	s.metrics.Take(&p)
 	s.calls.Take(&p)
-	s.timeline.clients.Take(&p)
+	if s.timeline.counts.Load() {
+		s.timeline.clients.Take(&p)
+	}
 	s.note(func(l *accesslog.Log) bool { return l.Take(&p) })
 }
 

@@ -50,7 +50,7 @@ func newRig(t testing.TB, do func(context.Context, *bridge.Request) (*jsonrpc.Me
 func (r *rig) call(ctx context.Context, principal, tool string) (*jsonrpc.Message, error) {
 	m := bridgetest.Parse(r.t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`"}}`)
 	from := &bridge.Caller{Principal: principal, Revision: "2025-11-25"}
-	came := r.reports.Arrive(new(report.Arrival), "", "1f0c9a7e", nil, "", nil)
+	came := r.reports.Arrive(new(report.Arrival), "", "", "1f0c9a7e", nil, "", nil)
 	a, err := r.up.Call(ctx, &bridge.Request{Message: m, From: from, Back: bridge.Nobody{}, Call: came.Call()})
 	return a, r.reports.Conclude(came, "one", from, m, a, err)
 }
@@ -436,7 +436,7 @@ func BenchmarkCall(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				came := reports.Arrive(new(report.Arrival), "", "1f0c9a7e", nil, "", nil)
+				came := reports.Arrive(new(report.Arrival), "", "", "1f0c9a7e", nil, "", nil)
 				if _, err := up.Call(context.Background(), &bridge.Request{Message: m, From: from, Back: bridge.Nobody{}, Call: came.Call()}); err != nil {
 					b.Fatal(err)
 				}

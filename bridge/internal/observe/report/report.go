@@ -31,6 +31,7 @@ import (
 // the merged answer had no room.
 type Report struct {
 	Server    string // empty if it reached none
+	Part      int32  // number of this report among those of a request to several servers, from 1; 0 for other requests
 	Session   string // the beginning of the session's key, not of its id; empty for a stateless client
 	Front     string // the tag of the instance that forwarded the request; empty for a direct request
 	Principal string
@@ -88,6 +89,7 @@ func New(report func(Report), weigh Weigh, front func(http.Header) string, clien
 // Arrival is a request of a client on its way to its servers.
 type Arrival struct {
 	address string // the server that its address names; empty for the address of all servers
+	wire    string
 	session string
 	front   string
 	client  netip.Addr
@@ -97,6 +99,7 @@ type Arrival struct {
 	by      atomic.Int32           // the reporter: one of the constants below
 	meant   atomic.Pointer[string] // the server among several that should get it; nil if unknown
 	weighed atomic.Bool            // the answer is among the bytes in flight
+	parts   atomic.Int32           // reports so far, of a request to several servers
 	looks   atomic.Pointer[round]  // nil unless it is a call that looks for its server
 }
 
@@ -107,6 +110,9 @@ func (a *Arrival) At(server string) { a.meant.Store(&server) }
 
 // Address returns the server that the address of the request names; empty for the address of all servers.
 func (a *Arrival) Address() string { return a.address }
+
+// Wire returns the transport of the client; empty for a request that was refused at once.
+func (a *Arrival) Wire() string { return a.wire }
 
 // Session returns the beginning of the session's key, or nothing.
 func (a *Arrival) Session() string { return a.session }
@@ -126,14 +132,14 @@ const (
 	byGateway
 )
 
-// Arrive records in a that a request with headers h arrived. address is the server that its address names, or empty.
-// session is the beginning of the session's key, or empty. remote is the address of the peer that sent it, and span its span; both may be empty. It returns nil if the reports have
-// no receiver.
-func (r *Reporter) Arrive(a *Arrival, address, session string, h http.Header, remote string, span trace.Span) *Arrival {
+// Arrive records in a that a request with headers h arrived on a wire, which Arrival.Wire returns. address is the server
+// that its address names, or empty. session is the beginning of the session's key, or empty. remote is the address of the
+// peer that sent it, and span its span; both may be empty. It returns nil if the reports have no receiver.
+func (r *Reporter) Arrive(a *Arrival, wire, address, session string, h http.Header, remote string, span trace.Span) *Arrival {
 	if r.report == nil {
 		return nil
 	}
-	a.address, a.session, a.began, a.network = address, session, time.Now(), bridge.TCP
+	a.wire, a.address, a.session, a.began, a.network = wire, address, session, time.Now(), bridge.TCP
 	if h == nil {
 		a.network = bridge.Pipe
 	}
@@ -177,7 +183,7 @@ func (r *Reporter) Conclude(a *Arrival, server string, from *bridge.Caller, requ
 // Reject reports a request that was refused before any server.
 func (r *Reporter) Reject(session string, from *bridge.Caller, request, answer *jsonrpc.Message, err error) {
 	if r.report != nil {
-		a := r.Arrive(new(Arrival), "", session, nil, "", nil)
+		a := r.Arrive(new(Arrival), "", "", session, nil, "", nil)
 		a.network = "" // its headers are not known here
 		r.Depart(a, from, request, answer, err)
 	}
@@ -280,6 +286,9 @@ func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 		came.Found()
 	}
 	p := Report{Server: r.s.name, Session: came.session, Front: came.front, Client: came.client, Network: came.network, Trace: came.trace, Began: time.Now(), Request: q.Message, Call: came}
+	if came.part(q.Method) {
+		p.Part = came.parts.Add(1)
+	}
 	a, err := r.Upstream.Call(ctx, q)
 	if err == nil && !came.part(q.Method) {
 		came.weighed.Store(true)

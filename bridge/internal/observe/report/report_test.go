@@ -38,7 +38,7 @@ func BenchmarkWatch(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var a report.Arrival
-				came := reports.Arrive(&a, "", "01234567", nil, "", nil)
+				came := reports.Arrive(&a, "", "", "01234567", nil, "", nil)
 				r := bridge.Request{Message: m, From: from, Call: came.Call()}
 				answer, err := up.Call(b.Context(), &r)
 				reports.Depart(came, from, m, answer, err)

@@ -2,41 +2,52 @@ package admin
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
+// reported is a report of a call.
+func reported(principal, name, session, server string) *report.Report {
+	from := &bridge.Caller{Principal: principal, Params: fmt.Appendf(nil, `{"protocolVersion":"2025-11-25","capabilities":{"roots":{"listChanged":true},"sampling":{},"elicitation":{}},"clientInfo":{"name":%q,"version":"1"}}`, name)}
+	wire := gateway.WireStreamable
+	if session == "" {
+		wire = gateway.WireStateless
+	}
+	reports := report.New(func(report.Report) {}, nil, nil, nil)
+	came := reports.Arrive(new(report.Arrival), wire, "", session, nil, "", nil)
+	return &report.Report{Principal: principal, Session: session, Server: server, From: from, Call: came, Request: &jsonrpc.Message{Method: "tools/call"}}
+}
+
+func everything(string) bool { return true }
+
 // A caller that invents names takes the places of no others, and gets places again after its names are forgotten.
 func TestClientsNames(t *testing.T) {
-	var c Clients
 	now := time.Now()
-	call := func(principal, name string) {
-		from := &bridge.Caller{Params: fmt.Appendf(nil, `{"clientInfo":{"name":%q,"version":"1"}}`, name)}
-		c.Take(&report.Report{Principal: principal, From: from, Call: new(report.Arrival), Request: &jsonrpc.Message{Method: "tools/call"}})
-	}
-	calls := func(principal string) (names int, unnamed, all uint64) {
-		for k, use := range c.look(now) {
-			if k.principal != principal {
-				continue
+	c := NewClients(now)
+	call := func(principal, name string) { c.Take(reported(principal, name, "", "s")) }
+	calls := func(principal string) (names int, unnamed, calls uint64) {
+		all, _ := c.Groups(now, func(p string) bool { return p == principal }, everything, nil)
+		for _, one := range all {
+			if one.Client == Unnamed {
+				unnamed = one.Calls
 			}
-			if names++; k.name == Unnamed {
-				unnamed = use.Calls
-			}
-			all += use.Calls
+			calls += one.Calls
 		}
-		return names, unnamed, all
+		return len(all), unnamed, calls
 	}
-	calls("")
-	for i := range 3 * maxNames {
+	call("other", "a")
+	for i := range 3 * maxOwn {
 		call("rotates", fmt.Sprint("n", i))
 	}
 	call("rotates", "n0")
-	call("other", "a")
-	if names, unnamed, all := calls("rotates"); names != maxNames+1 || unnamed != 2*maxNames || all != 3*maxNames+1 {
+	if names, unnamed, all := calls("rotates"); names != maxOwn+1 || unnamed != 2*maxOwn || all != 3*maxOwn+1 {
 		t.Errorf("%d names, %d calls without one, %d calls", names, unnamed, all)
 	}
 	if names, unnamed, all := calls("other"); names != 1 || unnamed != 0 || all != 1 {
@@ -48,5 +59,67 @@ func TestClientsNames(t *testing.T) {
 	call("rotates", "late")
 	if names, unnamed, _ := calls("rotates"); names != 1 || unnamed != 0 {
 		t.Errorf("later: %d names, %d calls without one", names, unnamed)
+	}
+}
+
+// A client that calls very many servers takes the places of no others. A client that is still busy keeps its own.
+func TestClientsServers(t *testing.T) {
+	now := time.Now()
+	c := NewClients(now)
+	for i := range 2 * maxUses {
+		if i%maxOwn == 0 {
+			c.Take(reported("", "busy", "", "s"))
+		}
+		c.Take(reported("", "crawler", fmt.Sprint("id", i), fmt.Sprint("s", i)))
+	}
+	all, clients := c.Groups(now, everything, everything, nil)
+	if len(all) != 2 || len(all[0].Servers) != maxUses-1 || all[0].Calls != 2*maxUses {
+		t.Fatalf("%d clients, the first of them with %d servers and %d calls", len(all), len(all[0].Servers), all[0].Calls)
+	}
+	if b := all[1]; len(b.Servers) != 1 || b.Servers[0].Calls != 2*maxUses/maxOwn || clients["s"] != 1 {
+		t.Errorf("%+v, %d clients", b, clients["s"])
+	}
+}
+
+// The page's own requests are none of a client. The page has that name.
+func TestClientsConsole(t *testing.T) {
+	text, err := os.ReadFile("console/assets/mcp.js")
+	if err != nil || !strings.Contains(string(text), "name: '"+consoleName+"'") {
+		t.Errorf("mcp.js does not have the name: %v", err)
+	}
+	now := time.Now()
+	c := NewClients(now)
+	c.Take(reported("", consoleName, "id", "s"))
+	if all, clients := c.Groups(now, everything, everything, []gateway.SessionStatus{{ID: "id", Client: consoleName + " 1"}}); len(all) != 0 || len(clients) != 0 {
+		t.Errorf("%+v, %v", all, clients)
+	}
+}
+
+// BenchmarkClients measures what counting adds to a call.
+func BenchmarkClients(b *testing.B) {
+	const many = 64
+	for _, one := range []struct{ name, session string }{{"session", "1f0c9a7e"}, {"stateless", ""}} {
+		c := NewClients(time.Now())
+		var all [many]*report.Report
+		for i := range all {
+			session := one.session
+			if session != "" {
+				session = fmt.Sprintf("%08x", i)
+			}
+			all[i] = reported("agents", fmt.Sprint("client", i%8), session, fmt.Sprint("server", i%16))
+		}
+		b.Run(one.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				c.Take(all[i%many])
+			}
+		})
+		b.Run(one.name+"/parallel", func(b *testing.B) {
+			b.RunParallel(func(pb *testing.PB) {
+				for i := 0; pb.Next(); i++ {
+					c.Take(all[i%many])
+				}
+			})
+		})
 	}
 }
