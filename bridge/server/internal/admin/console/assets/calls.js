@@ -3,10 +3,10 @@ import { get, part } from './api.js';
 import { connect } from './connect.js';
 import { html } from './dom.js';
 import { exchanges, spread, trail } from './exchanges.js';
-import { passes, terms } from './filter.js';
-import { clientOf, fact, outcome, outcomeText } from './names.js';
+import { callRows, early, passes, terms } from './filter.js';
+import { bare, clientOf, fact, outcome, outcomeText, recorded } from './names.js';
 import { Page, to } from './page.js';
-import { command, copy, fault, table, time } from './parts.js';
+import { command, copy, fault, icon, table, time } from './parts.js';
 import { replay } from './saved.js';
 import { bytes, clock, count, duration, notWhole } from './text.js';
 import './row-table.js';
@@ -27,6 +27,8 @@ class Calls extends Page {
   #error = undefined;
   /** Which call is read, or was. */
   #reading = '';
+  /** The rows of several calls that are unfolded. @type {Set<string>} */
+  #unfolded = new Set();
 
   disconnectedCallback() {
     super.disconnectedCallback();
@@ -52,13 +54,21 @@ class Calls extends Page {
   /** @param {string} id */
   #open(id) { this.ask('call', this.route.query.get('call') === id ? '' : id); }
 
+  /** Shows the calls of a row, or hides them. @param {string} id */
+  #unfold(id) {
+    if (!this.#unfolded.delete(id)) this.#unfolded.add(id);
+    this.update();
+  }
+
   view() {
     const { store } = this;
     const wanted = terms(this.route.query.get('filter') ?? '');
     const all = [...store.state.calls.values()].filter((c) => passes(wanted, this.#fields(c)));
     const active = all.filter((c) => !c.outcome).reverse();
-    const rows = [...active, ...all.filter((c) => c.outcome).reverse()];
     const head = store.state.callsHead ?? {};
+    const ended = all.filter((c) => c.outcome).reverse();
+    const before = ended.filter((c) => early(c, head.since)).length;
+    const rows = callRows([...active, ...ended], head.since, (id) => this.#unfolded.has(id));
     const shown = this.route.query.get('call') ?? '';
     const state = store.state.calls.get(shown)?.outcome ?? '';
     if (`${shown} ${state}` !== this.#reading) { // its result comes when it ends
@@ -69,7 +79,7 @@ class Calls extends Page {
     const dropped = store.state.dropped;
     return html`<h1>Calls</h1>
       ${this.filterLine('server:files status:error duration:>500ms', store.me?.look ? html`<label><input type="checkbox" .checked=${this.#records} @change=${(/** @type {any} */ e) => { this.#records = e.target.checked; this.store.watch(this.topics, this.#records && store.me?.payloads ? '&payloads=true' : ''); this.update(); }} /> Record messages</label>` : '')}
-      <p class="summary" role="status">${active.length} active · ${rows.length - active.length} finished${head.since ? ` since ${clock(head.since)}` : ''}${head.before ? ` · ${head.before} active from before` : ''}${dropped ? ` · ${count(dropped, 'event')} dropped` : ''}</p>
+      <p class="summary" role="status">${active.length} active · ${ended.length - before} finished${head.since ? ` since ${clock(head.since)}` : ''}${before ? ` · ${count(before, 'earlier failure')}` : ''}${head.before ? ` · ${head.before} active from before` : ''}${dropped ? ` · ${count(dropped, 'event')} dropped` : ''}</p>
       <div class=${shown ? 'master open' : 'master'} @keydown=${(/** @type {KeyboardEvent} */ e) => { if (e.key === 'Escape' && shown) this.#open(shown); }}>
         ${rows.length ? html`<row-table class="calls" .name=${'calls'} .heads=${heads} .rows=${rows} .same=${(/** @type {any} */ c) => c.id} .show=${(/** @type {any} */ c) => this.#row(c, shown)}></row-table>` : html`<div class="empty"><h2>${wanted.length ? 'No call matches the filter' : 'No calls yet'}</h2><p>${wanted.length ? 'Change or clear it.' : 'Calls appear here as clients make them.'}</p>${wanted.length ? html`<button type="button" @click=${() => this.ask('filter', '')}>Clear filter</button>` : html`<a class="button" href=${to('try')}>Call a tool in Try</a>`}</div>`}
         ${rows.length || wanted.length ? '' : connect(store)}
@@ -79,10 +89,15 @@ class Calls extends Page {
 
   /** @param {any} c @param {string} shown */
   #row(c, shown) {
-    return html`<tr key=${c.id} class=${c.id === shown ? 'chosen' : ''} @click=${() => this.#open(c.id)}>
-      <td class="at">${time(c.began)}</td><td class="client">${clientOf(this.store.state, c)}</td><td class="server">${c.server ?? '–'}</td>
-      <td class="tool"><button type="button" class="link" aria-expanded=${String(c.id === shown)} title=${c.name ?? c.method}>${c.name ?? c.method}</button></td>
-      <td class="took">${bar(c)}<span class="n">${duration(took(c))}</span></td><td class="outcome">${outcome(c.outcome)}</td></tr>`;
+    const { state } = this.store;
+    if (c.id === 'since') return html`<tr key="since" class="since"><td><div>${recorded(state.callsHead.since)}</div></td></tr>`;
+    const open = c.run ? this.#unfolded.has(c.id) : c.id === shown;
+    const names = new Set((c.run ?? [c]).map((/** @type {any} */ one) => clientOf(state, one)));
+    const client = names.size > 1 ? `${names.size} clients` : [...names][0];
+    return html`<tr key=${c.id} class=${c.run ? 'run' : `${c.within ? 'within' : ''} ${open ? 'chosen' : ''}`} @click=${() => (c.run ? this.#unfold(c.id) : this.#open(c.id))}>
+      <td class="at">${time(c.began)}</td><td class="client" title=${client}>${client}</td><td class="server" title=${c.server}>${c.server ?? '–'}</td>
+      <td class="tool"><button type="button" class="link" aria-expanded=${String(open)} title=${c.name ?? c.method}>${c.run ? icon('right') : ''}${bare(c)}</button></td>
+      <td class="took">${c.run ? '' : html`${bar(c)}<span class="n">${duration(took(c))}</span>`}</td><td class="outcome">${outcome(c.outcome, c.run?.length)}</td></tr>`;
   }
 
   /** @param {string} id */

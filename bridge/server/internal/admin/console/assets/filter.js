@@ -3,6 +3,7 @@
 // key:value wants a member that contains the value, key:>n and key:<n compare numbers (500ms and 2s are
 // durations in milliseconds), a word wants any member that contains it, and a minus in front wants the
 // opposite. All have to hold. "…" keeps blanks.
+import { bare } from './names.js';
 
 /** @typedef {{key: string, op: ':'|'>'|'<', value: string, not: boolean}} Term */
 
@@ -34,4 +35,42 @@ export function passes(wanted, row) {
     });
     return holds !== not;
   });
+}
+
+/** Whether a call ended before all calls were recorded: only failures are kept from then. @param {any} c @param {string|undefined} since */
+export const early = (c, since) => Boolean(c.outcome && since && Date.parse(c.began) < Date.parse(since));
+
+/** Whether an open circuit breaker refused a call. @param {any} c */
+export const refused = (c) => c.outcome === 'circuit_open';
+
+/**
+ * The rows of a list of calls. Calls of a tool that are refused one after the other are one row, with these calls as run. A row
+ * with the id "since" stands above the calls that are early.
+ * @param {any[]} calls the newest first
+ * @param {string|undefined} since when the recording of all calls began
+ * @param {(id: string) => boolean} [unfolded] whether the calls of a run follow its row
+ * @returns {any[]}
+ */
+export function callRows(calls, since, unfolded = () => false) {
+  const before = calls.filter((c) => early(c, since));
+  return [...folded(calls.filter((c) => !early(c, since)), unfolded), ...(before.length ? [{ id: 'since' }, ...folded(before, unfolded)] : [])];
+}
+
+/** @param {any[]} calls @param {(id: string) => boolean} unfolded */
+function folded(calls, unfolded) {
+  /** @type {any[]} */
+  const rows = [];
+  for (let i = 0, end = 0; i < calls.length; i = end) {
+    const c = calls[i];
+    do end++; while (end < calls.length && refused(c) && refused(calls[end]) && c.server === calls[end].server && bare(c) === bare(calls[end]));
+    const run = calls.slice(i, end);
+    if (run.length === 1) {
+      rows.push(c);
+      continue;
+    }
+    const id = `run ${calls[end - 1].id}`; // the oldest: it stays while others come
+    rows.push({ ...c, id, run });
+    if (unfolded(id)) rows.push(...run.map((one) => ({ ...one, within: true })));
+  }
+  return rows;
 }

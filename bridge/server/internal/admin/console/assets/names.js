@@ -1,5 +1,6 @@
 // Names for people: how calls end, and which client is at the other end.
 import { html } from './dom.js';
+import { clock } from './text.js';
 
 /** Outcomes by their names in metrics: the words, and the tone. @type {Record<string, [string, string, string]>} */
 const outcomes = {
@@ -11,11 +12,20 @@ const outcomes = {
 /** The words for an outcome. @param {string|undefined} name absent while the call is active */
 export const outcomeText = (name) => (name ? outcomes[name]?.[2] ?? name : 'Active');
 
-/** An outcome, in its colour. @param {string|undefined} name */
-export function outcome(name) {
+/** An outcome, in its colour. @param {string|undefined} name @param {number} [n] how many calls ended so */
+export function outcome(name, n) {
   const [shape, tone] = name ? outcomes[name] ?? ['✘', 'bad'] : ['◐', 'busy'];
-  return html`<span class="badge ${tone}"><span aria-hidden="true">${shape}</span> ${outcomeText(name)}</span>`;
+  return html`<span class="badge ${tone}"><span aria-hidden="true">${shape}</span> ${outcomeText(name)}${n ? ` ×${n}` : ''}</span>`;
 }
+
+/** The name of what is called, without the prefix of its server: the server is named beside it. @param {any} c */
+export function bare(c) {
+  const name = c.name ?? c.method;
+  return c.server && name.startsWith(`${c.server}__`) ? name.slice(c.server.length + 2) || name : name;
+}
+
+/** Says why there are only failures below, in a list of calls. @param {string} since when the recording of all calls began */
+export const recorded = (since) => `Since ${clock(since)} all calls are recorded. Earlier, only failures.`;
 
 /** The clients of a list of sessions, by session. @type {WeakMap<object, Map<string, string>>} */
 const clients = new WeakMap();

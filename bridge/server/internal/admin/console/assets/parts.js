@@ -115,7 +115,9 @@ customElements.define('menu-button', MenuButton);
  * @property {string} [confirm] is asked before
  * @property {(answer: any) => string} [done] what the line below says when it is done
  * @property {string} [tone] act or danger
+ * @property {string} [title] what the button does
  * @property {string} [group] buttons with the same group stand together, below this name
+ * @property {string} [hint] of a group's first button: what is said below the group
  * @property {boolean} [pressed] of a group: whether it is so already
  * @property {boolean} [menu] it stands in the menu at the right
  */
@@ -149,10 +151,14 @@ class ActBar extends View {
 
   view() {
     const all = /** @type {Action[]} */ (this.actions.filter(Boolean));
-    const one = (/** @type {Action} */ a) => html`<button type="button" key=${a.text} class=${a.tone ?? ''} disabled=${Boolean(this.#busy)} aria-pressed=${a.pressed === undefined ? undefined : String(a.pressed)} @click=${() => this.#act(a)}>${a.text}</button>`;
+    const one = (/** @type {Action} */ a) => html`<button type="button" key=${a.text} class=${a.tone ?? ''} title=${a.title} disabled=${Boolean(this.#busy)} aria-pressed=${a.pressed === undefined ? undefined : String(a.pressed)} @click=${() => this.#act(a)}>${a.text}</button>`;
     const groups = [...new Set(all.filter((a) => !a.menu).map((a) => a.group ?? a))];
     const rest = all.filter((a) => a.menu).map((a) => ({ text: a.text, tone: a.tone, run: () => this.#act(a) }));
-    return html`<div class="actions">${groups.map((g) => (typeof g === 'string' ? html`<span class="line" key=${g}><span class="quiet">${g}</span><span class="group" role="group" aria-label=${g}>${all.filter((a) => a.group === g).map(one)}</span></span>` : one(g)))}${rest.length ? html`<menu-button .label=${this.label} .items=${rest}></menu-button>` : ''}</div>
+    return html`<div class="actions">${groups.map((g) => {
+      if (typeof g !== 'string') return one(g);
+      const those = all.filter((a) => a.group === g);
+      return html`<span class="line" key=${g}><span class="quiet">${g}</span><span class="group" role="group" aria-label=${g}>${those.map(one)}</span>${those[0].hint ? html`<span class="hint">${those[0].hint}</span>` : ''}</span>`;
+    })}${rest.length ? html`<menu-button .label=${this.label} .items=${rest}></menu-button>` : ''}</div>
       <p class="said ${this.#wrong ? 'bad' : ''}" role="status">${this.#busy ? 'Working…' : this.#said}</p>`;
   }
 }

@@ -71,9 +71,12 @@ class RowTable extends View {
 
   /** The arrow keys go from row to row. @param {KeyboardEvent} e */
   #move(e) {
-    const row = /** @type {HTMLElement} */ (e.target).closest('tbody tr');
-    const next = e.key === 'ArrowDown' ? row?.nextElementSibling : e.key === 'ArrowUp' ? row?.previousElementSibling : undefined;
-    const button = next?.querySelector('button');
+    const step = { ArrowDown: 'nextElementSibling', ArrowUp: 'previousElementSibling' }[e.key];
+    if (!step) return;
+    /** @type {any} */
+    let row = /** @type {HTMLElement} */ (e.target).closest('tbody tr');
+    do row = row?.[step]; while (row && !row.querySelector('button')); // a row between others may only say something
+    const button = row?.querySelector('button');
     if (!button) return;
     e.preventDefault();
     button.focus();

@@ -4,9 +4,10 @@ import { timeChart } from './chart.js';
 import { sure } from './dialog.js';
 import { html } from './dom.js';
 import { shares } from './figures.js';
+import { callRows, refused } from './filter.js';
 import { attributes } from './log.js';
 import { Client, modern } from './mcp.js';
-import { chips, clientOf, fact, outcome } from './names.js';
+import { bare, chips, clientOf, fact, outcome, recorded } from './names.js';
 import { every, Page, to } from './page.js';
 import { age, badge, fault, table, time } from './parts.js';
 import { bytes, duration, number, share } from './text.js';
@@ -15,6 +16,7 @@ import { bytes, duration, number, share } from './text.js';
 const users = { session: 'one session', principal: 'one principal', all: 'all clients', call: 'one call', stateless: 'a stateless client' };
 const someRows = 8;
 const someTools = 50;
+const someClients = 20;
 
 class ServerPage extends Page {
   /** @type {any} */
@@ -30,7 +32,9 @@ class ServerPage extends Page {
   #charts = [];
   /** How its tools are used, by name. @type {Map<string, any>} */
   #uses = new Map();
-  /** Its tools; undefined before they are listed. @type {any[]|undefined} */
+  /** The clients that use it; undefined if that is not known. @type {any[]|undefined} */
+  #clients = undefined;
+  /** Its tools; undefined before anybody has listed them. @type {any[]|undefined} */
   #tools = undefined;
   /** @type {any} */
   #untold = undefined;
@@ -73,6 +77,13 @@ class ServerPage extends Page {
         this.#uses = new Map(tools.map((/** @type {any} */ t) => [t.tool, t]));
         this.update();
       }),
+      every(5000, async () => {
+        if (this.store.paused) return;
+        /** @type {any[]} */
+        const all = (await get('topology')).clients;
+        this.#clients = all.some((c) => c.servers) ? all.flatMap((c) => (c.servers ?? []).filter((/** @type {any} */ s) => s.server === this.name).map((/** @type {any} */ s) => ({ ...c, ...s }))) : undefined;
+        this.update();
+      }),
     ];
   }
 
@@ -88,8 +99,10 @@ class ServerPage extends Page {
       this.#detail = detail;
       this.#at = performance.now();
       this.#error = undefined;
-      const s = detail.server;
-      if (!this.#tools && !this.#untold && s.state !== 'failing' && !s.drained && (s.connections || s.transport !== 'stdio')) this.#list(); // to look starts no process
+      if (!this.#tools && this.store.me?.look) {
+        const { tools } = await get(`servers/${part(this.name)}/tools`).catch(() => ({})); // what the bridge has: to look starts no process
+        this.#tools ??= tools ?? undefined;
+      }
     } catch (e) {
       this.#error = e;
     }
@@ -127,6 +140,7 @@ class ServerPage extends Page {
       ${this.#actions(name, s)}
       ${this.#charts.length ? html`<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>` : ''}
       ${this.#facts(s)}
+      ${this.#clientTable()}
       ${this.#toolTable(name)}
       ${this.#calls(name)}
       ${this.#log(name)}
@@ -143,15 +157,15 @@ class ServerPage extends Page {
     return html`<act-bar @acted=${this.#asks} .actions=${[
       can('servers/{}/probe') && { text: 'Test connection', path: `${path}/probe`, done: (/** @type {any} */ a) => (a.ok ? `Connected in ${duration(a.took_ms)}` : `Failed: ${a.error}`) },
       can('servers/{}/connections/stop') && { text: 'Restart idle connections', path: `${path}/connections/stop`, confirm: 'Connections that no call uses are closed. Their state for sessions is lost; the next call opens others.', done: (/** @type {any} */ a) => `${a.stopped} closed` },
-      can('servers/{}/lists/forget') && { text: 'Clear cached lists', path: `${path}/lists/forget`, done: (/** @type {any} */ a) => { if (this.#tools) this.#list(); return `${a.forgotten} cleared`; } },
-      ...(can('servers/{}/breaker') ? [
-        { group, text: 'Automatic', path: `${path}/breaker`, body: { state: 'auto' }, pressed: !forced, done: () => 'The circuit breaker acts by itself' },
-        { group, text: 'Force open', path: `${path}/breaker`, body: { state: 'open' }, pressed: forced === 'open', tone: 'danger', confirm: `All calls to ${name} are refused for 10 minutes.`, done: () => 'Circuit breaker forced open for 10 minutes' },
-        { group, text: 'Force closed', path: `${path}/breaker`, body: { state: 'closed' }, pressed: forced === 'closed', confirm: `Calls go to ${name} for 10 minutes, even while they fail.`, done: () => 'Circuit breaker forced closed for 10 minutes' },
-      ] : []),
+      can('servers/{}/lists/forget') && { text: 'Clear cached lists', path: `${path}/lists/forget`, done: (/** @type {any} */ a) => { this.#tools = undefined; return `${a.forgotten} cleared`; } },
       can('servers/{}/drain') && (s.drained
         ? { text: 'Resume', path: `${path}/resume`, tone: 'act', done: () => `${name} gets new calls again` }
         : { text: 'Drain server', path: `${path}/drain`, tone: 'danger', confirm: `${name} gets no new calls. Calls in flight finish.`, done: () => `${name} gets no new calls` }),
+      ...(can('servers/{}/breaker') ? [
+        { group, text: 'Automatic', title: 'It opens after failures, and closes when a call succeeds', hint: 'Open refuses calls; closed lets them pass.', path: `${path}/breaker`, body: { state: 'auto' }, pressed: !forced, done: () => 'The circuit breaker acts by itself' },
+        { group, text: 'Force open', title: 'Refuses all calls for 10 minutes', path: `${path}/breaker`, body: { state: 'open' }, pressed: forced === 'open', tone: 'danger', confirm: `All calls to ${name} are refused for 10 minutes.`, done: () => 'Circuit breaker forced open for 10 minutes' },
+        { group, text: 'Force closed', title: 'Lets all calls pass for 10 minutes', path: `${path}/breaker`, body: { state: 'closed' }, pressed: forced === 'closed', confirm: `Calls go to ${name} for 10 minutes, even while they fail.`, done: () => 'Circuit breaker forced closed for 10 minutes' },
+      ] : []),
     ]}></act-bar>`;
   }
 
@@ -164,7 +178,7 @@ class ServerPage extends Page {
       ${fact('Protocol', [s.transport, s.revision].filter(Boolean).join(' · ') || 'not known yet')}
       ${fact('Calls in flight', use('Calls in flight', s.calls, limits.calls))}${fact('Queued', use('Queued', s.queued, limits.queue))}${fact('Limit for each principal', limits.per_principal && `${limits.per_principal} calls`)}${fact('Waiting for their client', s.parked_calls)}
       ${fact('Response time p50 / p95 / p99', s.p50_ms === undefined ? undefined : [s.p50_ms, s.p95_ms, s.p99_ms].map((ms) => duration(ms)).join(' / '))}
-      ${fact('Sessions', s.sessions)}${fact('Connections', s.connections)}${fact('Restarts', s.restarts || undefined)}
+      ${fact(`Sessions at /${s.name}/mcp`, s.sessions || undefined)}${fact('Connections', s.connections)}${fact('Restarts', s.restarts || undefined)}
       ${fact('Circuit breaker', s.circuit_breaker && html`<span>${badge(s.circuit_breaker)}${s.retry_at ? html` <span class="quiet">until ${time(s.retry_at)}</span>` : ''}${s.forced ? html` <span class="quiet">forced ${s.forced.breaker} by ${s.forced.by || 'an operator'} until ${time(s.forced.until)}</span>` : ''}${s.circuit_breaker_opened ? html` <span class="quiet">Opened ${s.circuit_breaker_opened}×</span>` : ''}</span>`)}
       ${fact('Cached lists', s.cache && `${s.cache.entries} (${bytes(s.cache.bytes)}), ${s.cache.oldest} old${s.cache.stale ? ', stale' : ''}`)}${fact('Cache hits', s.cache && (s.cache.hits + s.cache.misses ? `${number(s.cache.hits)} of ${number(s.cache.hits + s.cache.misses)}` : undefined))}
       ${fact('Size of the tool list', s.list_tokens && `about ${number(s.list_tokens)} tokens`)}
@@ -173,10 +187,19 @@ class ServerPage extends Page {
     </dl>`;
   }
 
+  /** The clients that use it, the busiest first. */
+  #clientTable() {
+    const all = this.#clients?.toSorted((a, b) => b.rate - a.rate || b.calls - a.calls);
+    if (!all) return '';
+    return html`<h2>Clients <span class="quiet">${all.length}</span></h2>
+      ${all.length ? table('Clients', ['Client', 'Principal', 'Address', 'Calls/s', 'Calls'], all.slice(0, someClients).map((c) => html`<tr><th scope="row">${c.client}</th><td>${c.principal ?? '–'}</td><td>${c.address}</td><td class="n">${number(c.rate)}</td><td class="n">${number(c.calls)}</td></tr>`)) : html`<p class="quiet">No client calls it.</p>`}
+      ${all.length > someClients ? html`<p class="quiet">${all.length - someClients} more call it less often.</p>` : ''}`;
+  }
+
   /** @param {string} name */
   #toolTable(name) {
     const tools = this.#tools;
-    if (!tools) return html`<h2>Tools</h2>${this.#listing ? html`<p role="status">Loading…</p>` : html`${fault(this.#untold)}<p class="quiet">${this.#untold ? '' : 'No process of this server runs now. '}<button type="button" class="small" @click=${() => this.#list()}>List tools</button></p>`}`;
+    if (!tools) return html`<h2>Tools</h2>${this.#listing ? html`<p role="status">Loading…</p>` : html`${fault(this.#untold)}<p class="quiet">${this.#untold || !this.store.me?.look ? '' : 'No client has listed its tools yet. '}<button type="button" class="small" @click=${() => this.#list()}>List tools</button></p>`}`;
     return html`<h2>Tools <span class="quiet">${tools.length}</span></h2>${fault(this.#untold)}
       ${tools.length ? table('Tools', ['Tool', '', 'Calls in 5 min', 'Errors', 'Mean time', ''], tools.slice(0, this.#mostTools).map((t) => {
         const u = this.#uses.get(t.name) ?? {};
@@ -187,14 +210,21 @@ class ServerPage extends Page {
       ${tools.length > this.#mostTools ? html`<button type="button" @click=${() => { this.#mostTools += 200; this.update(); }}>Show more</button>` : ''}`;
   }
 
-  /** Its last calls, and those that failed. @param {string} name */
+  /** Its last calls, and those that failed: what an open circuit breaker refused is one row, so that the causes are in sight. @param {string} name */
   #calls(name) {
-    const all = [...this.store.state.calls.values()].filter((c) => c.server === name).reverse();
-    const failed = all.filter((c) => c.outcome && c.outcome !== 'ok').slice(0, someRows);
-    const row = (/** @type {any} */ c) => html`<tr key=${c.id}><td>${time(c.began)}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${c.name ?? c.method}</a>${c.error ? html`<div class="reason">${c.error}</div>` : ''}</td><td><span class="cut">${clientOf(this.store.state, c)}</span></td><td class="n">${duration(c.took_ms)}</td><td>${outcome(c.outcome)}</td></tr>`;
+    const { state } = this.store;
+    const since = state.callsHead?.since;
+    const all = [...state.calls.values()].filter((c) => c.server === name).reverse();
+    const failed = all.filter((c) => c.outcome && c.outcome !== 'ok');
+    const open = failed.filter(refused);
+    const those = `${to('calls')}?filter=${part(`server:${name} status:circuit_open`)}`;
     const heads = ['Time', 'Tool', 'Client', 'Duration', 'Outcome'];
-    return html`<div class="pair"><section><h2>Last calls</h2>${all.length ? table('Last calls', heads, all.slice(0, someRows).map(row)) : html`<p class="quiet">No calls yet.</p>`}</section>
-      <section><h2>Last failures</h2>${failed.length ? table('Last failures', heads, failed.map(row)) : html`<p class="quiet">No call failed.</p>`}</section></div>`;
+    const row = (/** @type {any} */ c) => (c.id === 'since' ? html`<tr key="since"><td class="quiet" colspan=${heads.length}>${recorded(since)}</td></tr>`
+      : c.run ? html`<tr key=${c.id}><td>${time(c.began)}</td><td><a href=${those}>${c.method ? bare(c) : 'Refused calls'}</a></td><td></td><td></td><td>${outcome(c.outcome, c.run.length)}</td></tr>`
+        : html`<tr key=${c.id}><td>${time(c.began)}</td><td><a href=${`${to('calls')}?call=${c.id}`} title=${c.name}>${bare(c)}</a>${c.error ? html`<div class="reason">${c.error}</div>` : ''}</td><td><span class="cut">${clientOf(state, c)}</span></td><td class="n">${duration(c.took_ms)}</td><td>${outcome(c.outcome)}</td></tr>`);
+    const causes = [...failed.filter((c) => !refused(c)).slice(0, someRows), ...(open.length ? [{ id: 'refused', began: open[0].began, outcome: open[0].outcome, run: open }] : [])];
+    return html`<div class="pair"><section><h2>Last calls</h2>${all.length ? table('Last calls', heads, callRows(all, since).slice(0, someRows).map(row)) : html`<p class="quiet">No calls yet.</p>`}</section>
+      <section><h2>Last failures</h2>${causes.length ? table('Last failures', heads, causes.map(row)) : html`<p class="quiet">No call failed.</p>`}</section></div>`;
   }
 
   /** @param {string} name */
@@ -210,7 +240,7 @@ class ServerPage extends Page {
     const act = this.store.me?.act;
     return html`<h2>Connections <span class="quiet">${all.length}</span></h2>
       ${all.length ? table('Connections', ['PID', 'Used by', 'Client', 'Protocol', 'Age', 'Memory', 'CPU time', 'Active calls', ...(act ? ['Last stderr line'] : []), ...(may ? [''] : [])], all.map((c) => html`<tr key=${c.id}>
-        <td title=${`connection ${c.id}`}>${c.pid ?? '–'}</td><td>${users[c.for] ?? c.for}${c.principal ? ` (${c.principal})` : ''}</td><td>${c.client ?? '–'}</td><td class="whole">${c.revision ?? '–'}</td><td class="whole">${age(c.opened)}</td><td class="n">${bytes(c.rss_bytes)}</td><td class="n">${this.#cpu(c)}</td><td class="n">${c.calls}</td>
+        <td title=${`connection ${c.id}`}>${c.pid ?? '–'}</td><td>${users[c.for] ?? c.for}${c.principal ? ` (${c.principal})` : ''}</td><td class="whole">${c.client ?? '–'}</td><td class="whole">${c.revision ?? '–'}</td><td class="whole">${age(c.opened)}</td><td class="n">${bytes(c.rss_bytes)}</td><td class="n">${this.#cpu(c)}</td><td class="n">${c.calls}</td>
         ${act ? html`<td>${c.stderr ? lastLines(c.stderr) : ''}</td>` : ''}
         ${may ? html`<td><button type="button" class="small" aria-label=${`Stop connection ${c.id}`} @click=${() => this.#stop(name, c.id)}>Stop</button></td>` : ''}
       </tr>`)) : html`<p class="quiet">None is open: the next call opens one.</p>`}<p class="said" role="status">${this.#said}</p>`;
