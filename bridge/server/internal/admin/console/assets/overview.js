@@ -3,12 +3,12 @@ import { get } from './api.js';
 import { markLegend, timeChart, spark } from './chart.js';
 import { html } from './dom.js';
 import { badness, byServer, merge, sentence, shares, sum, users } from './figures.js';
-import { passes, terms } from './filter.js';
-import { outcome } from './names.js';
+import { passes, refused, terms } from './filter.js';
+import { bare, clientOf, outcome } from './names.js';
 import { every, Page, to } from './page.js';
 import { age, badge, icon, table, time } from './parts.js';
 import { rates } from './store.js';
-import { bytes, duration, number, percent } from './text.js';
+import { bytes, count, duration, number, percent } from './text.js';
 import './topology.js';
 
 /** Whether there is little room: then the servers stand before the charts. */
@@ -20,12 +20,16 @@ const someRows = 100;
 class Overview extends Page {
   /** @type {any[]} */
   #failures = [];
+  /** Calls that an open circuit breaker refused. @type {any[]} */
+  #refused = [];
   /** @type {any} as GET series answers, and what came since */
   #series = undefined;
   /** @type {any} as GET topology answers */
   #topology = undefined;
   /** The clients of each server. @type {Map<string, any[]>} */
   #users = new Map();
+  /** How many clients a server has. @type {Map<string, number>} */
+  #clients = new Map();
   /** @type {any[]} the slowest first */
   #tools = [];
   /** @type {any[]} */
@@ -55,12 +59,15 @@ class Overview extends Page {
         if (this.store.paused) return;
         this.#topology = await get('topology');
         this.#users = users(this.#topology);
+        this.#clients = new Map(this.#topology.servers.map((/** @type {any} */ s) => [s.server, s.clients]));
         this.update();
       }),
       every(10000, async () => {
         if (this.store.me?.look) this.#tools = (await get('tools')).tools.slice(0, 5);
-        const answer = await get('calls?status=failed&limit=10');
-        this.#failures = [...(answer.failures ?? []), ...(answer.recent ?? [])].filter((c, i, all) => all.findIndex((d) => d.id === c.id) === i).slice(0, 10);
+        const answer = await get('calls?status=failed&limit=100');
+        const all = [...new Map([...(answer.failures ?? []), ...(answer.recent ?? [])].map((c) => [c.id, c])).values()];
+        this.#failures = all.filter((c) => !refused(c)).slice(0, 10);
+        this.#refused = all.filter(refused);
         this.update();
       }),
     ];
@@ -114,9 +121,10 @@ class Overview extends Page {
       ${narrow.matches ? [servers, charts] : [charts, servers]}
       ${this.#tools.length ? html`<h2>Slowest tools, last 5 minutes</h2>${table('Slowest tools', ['Tool', 'Server', 'Calls', 'Errors', 'Mean time'], this.#tools.map((t) => html`<tr key=${`${t.server} ${t.tool}`}>
         <td><a href=${`${to('calls')}?filter=${encodeURIComponent(`name:${t.tool} server:${t.server}`)}`}>${t.tool}</a></td><td>${t.server}</td><td class="n">${t.calls}</td><td class="n">${t.errors + t.tool_errors}</td><td class="n">${duration(t.mean_ms)}</td></tr>`))}` : ''}
-      ${this.#failures.length ? html`<h2>Last failures</h2>${table('Last failures', ['Time', 'Server', 'Call', 'Outcome', 'Duration', 'Principal'], this.#failures.map((c) => html`<tr key=${c.id}>
-        <td class="whole">${time(c.began)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${c.method} ${c.name ?? ''}</a></td><td>${outcome(c.outcome)}</td><td class="n">${duration(c.took_ms)}</td><td>${c.principal ?? '–'}</td>
-      </tr>`))}` : ''}`;
+      ${this.#failures.length ? html`<h2>Last failures</h2>${table('Last failures', ['Time', 'Client', 'Server', 'Call', 'Outcome', 'Duration'], this.#failures.map((c) => html`<tr key=${c.id}>
+        <td class="whole">${time(c.began)}</td><td>${clientOf(this.store.state, c)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${bare(c)}</a></td><td>${outcome(c.outcome)}</td><td class="n">${duration(c.took_ms)}</td>
+      </tr>`))}` : ''}
+      ${this.#refused.length ? html`<p class="hint">${count(this.#refused.length, 'more call')} refused by an open circuit breaker, last at ${time(this.#refused[0].began)}. <a href=${`${to('calls')}?filter=${encodeURIComponent('status:circuit')}`}>Show</a></p>` : ''}`;
   }
 
   /** The names and states of servers: the same array while they are. @param {any[]} servers */
@@ -138,10 +146,10 @@ class Overview extends Page {
     /** @param {string} name @param {any} value @param {any} [note] */
     const tile = (name, value, note = '') => (value === undefined || value === '' ? '' : html`<div class="tile" key=${name}><dt>${name}</dt><dd>${value}${note ? html`<small>${note}</small>` : ''}</dd></div>`);
     return html`<dl class="tiles">
-      ${tile('Calls, 30 s', now === undefined ? undefined : number(now), '/s')}
-      ${tile('Failed, 5 min', t ? percent(part(t.errors)) : undefined)}
-      ${tile('Tool errors, 5 min', t ? percent(part(t.tool_errors)) : undefined)}
-      ${tile('p95, 5 min', t ? duration(t.recent?.p95) : undefined)}
+      ${tile('Calls a second', now === undefined ? undefined : number(now), 'in 30 s')}
+      ${tile('Failed', t ? percent(part(t.errors)) : undefined, 'in 5 min')}
+      ${tile('Tool errors', t ? percent(part(t.tool_errors)) : undefined, 'in 5 min')}
+      ${tile('Response p95', t ? duration(t.recent?.p95) : undefined, 'in 5 min')}
       ${tile('In flight', b.calls, limit ? `of ${number(limit)}` : '')}
       ${tile('Sessions', b.sessions)}
       ${tile('Uptime', p.started_at && age(p.started_at))}
@@ -176,7 +184,7 @@ class Overview extends Page {
   }
 
   /** How many clients use a server. @param {any} s */
-  clients(s) { return this.#users.get(s.name)?.length ?? 0; }
+  clients(s) { return this.#clients.get(s.name) ?? 0; }
 
   /** Calls a second of a server. @param {any} s */
   speed(s) {
@@ -188,8 +196,9 @@ class Overview extends Page {
   #row(s) {
     const f = this.#of.get(s.name);
     const who = (this.#users.get(s.name) ?? []).map((u) => u.client);
+    const shown = `${this.clients(s)} ${who.join()}`;
     const had = this.#rows.get(s.name);
-    if (had && had.of[0] === s && had.of[1] === f && had.of[2] === who.join()) return had.row;
+    if (had && had.of[0] === s && had.of[1] === f && had.of[2] === shown) return had.row;
     const share = this.errors(s);
     const error = s.reason ?? s.last_error;
     const row = html`<tr key=${s.name}>
@@ -199,11 +208,11 @@ class Overview extends Page {
       <td class="n"><span class=${share && share > 0.05 ? 'bad' : ''}>${percent(share)}</span></td>
       <td class="n">${times(s)}</td>
       <td class="n">${s.calls}${s.queued ? html`<span class="quiet"> +${s.queued} queued</span>` : ''}</td>
-      <td class="n who">${who.length ? html`<span title=${who.join(', ')}>${who.length}<div class="hint">${who.join(', ')}</div></span>` : html`<span class="quiet">–</span>`}</td>
+      <td class="n who">${who.length ? html`<span title=${who.join(', ')}>${this.clients(s)}<div class="hint">${who[0]}</div></span>` : html`<span class="quiet">–</span>`}</td>
       <td class="n">${s.tools === undefined ? '–' : html`<span>${s.tools}${s.list_tokens ? html`<div class="hint">${short(s.list_tokens)} tokens</div>` : ''}</span>`}</td>
       <td class="error">${error ? html`<details><summary>${s.last_error_at ?? s.since ? html`<span class="quiet">${time(s.last_error_at ?? s.since)}</span>` : ''} ${error}</summary></details>` : html`<span class="quiet">–</span>`}</td>
     </tr>`;
-    this.#rows.set(s.name, { of: [s, f, who.join()], row });
+    this.#rows.set(s.name, { of: [s, f, shown], row });
     return row;
   }
 }
