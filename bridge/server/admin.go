@@ -53,6 +53,7 @@ func (s *Server) newAPI() *admin.API {
 		admin.Route{Method: "GET", Path: "topology", Right: admin.Own, Do: s.showTopology},
 		admin.Route{Method: "GET", Path: "metrics", Right: admin.Own, Do: s.showMetrics},
 		admin.Route{Method: "GET", Path: "servers/{name}", Right: admin.Own, Do: s.showServer},
+		admin.Route{Method: "GET", Path: "servers/{name}/tools", Right: admin.Look, Do: s.showToolList},
 		admin.Route{Method: "POST", Path: "drain", Right: admin.Act, Do: s.drain(true)},
 		admin.Route{Method: "POST", Path: "resume", Right: admin.Act, Do: s.drain(false)},
 	)

@@ -213,6 +213,25 @@ func (s *Server) showTools(c *admin.Call) (any, error) {
 	return toolsAnswer{minutes, s.timeline.history.Tools(minutes, func(server string) bool { return name == "" || server == name })}, nil
 }
 
+// toolListAnswer is the answer of GET servers/{name}/tools.
+type toolListAnswer struct {
+	Total int            `json:"total,omitempty"`
+	Tools []metrics.Tool `json:"tools"` // null if no client got a list
+}
+
+// showToolList returns the tools of a server as a client last got them. It asks no server.
+func (s *Server) showToolList(c *admin.Call) (any, error) {
+	name := c.Var("name")
+	if err := s.visible(c, name); err != nil {
+		return nil, err
+	}
+	l, ok := s.metrics.ToolList(name)
+	if ok && l.First == nil {
+		l.First = []metrics.Tool{}
+	}
+	return toolListAnswer{l.Tools, l.First}, nil
+}
+
 // topology is the answer of GET topology.
 type topology struct {
 	Clients   []admin.ClientUse `json:"clients"`

@@ -151,6 +151,13 @@ func TestAdminTools(t *testing.T) {
 		}
 		r.read("GET", "tools?server=none", "", sinKey, 404, nil)
 		r.read("GET", "tools", "", devKey, 403, nil)
+		for name, want := range map[string]string{"one": `"tools": []`, "two": `"tools": null`} { // the first list is empty
+			if w := r.ask("GET", "/ui/api/v1/servers/"+name+"/tools", "", "X-API-Key", sinKey); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
+				t.Errorf("the list of %s: %d %s", name, w.Code, w.Body)
+			}
+		}
+		r.read("GET", "servers/none/tools", "", sinKey, 404, nil)
+		r.read("GET", "servers/one/tools", "", devKey, 403, nil)
 
 		var viewer, own readiness
 		r.read("GET", "status", "", sinKey, 200, &viewer)

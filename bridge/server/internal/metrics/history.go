@@ -461,7 +461,7 @@ func (h *History) Recent() map[string]*Recent {
 	return h.lately
 }
 
-// ToolList returns the size of the last list of tools that a client got from a server; ok is false without one.
+// ToolList returns the last list of tools that a client got from a server; ok is false without one.
 func (m *Metrics) ToolList(server string) (l ToolList, ok bool) {
 	s := (*m.servers.Load())[server]
 	if s == nil {

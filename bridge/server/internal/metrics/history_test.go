@@ -1,9 +1,11 @@
 package metrics
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -177,6 +179,9 @@ func TestToolList(t *testing.T) {
 		}
 		m.Take(&report.Report{Server: "one", Request: q, Answer: jsonrpc.NewResult(nil, []byte(result))})
 	}
+	is := func(l ToolList, tools, bytes int) bool {
+		return l.Tools == tools && l.Bytes == bytes && len(l.First) == tools
+	}
 	first, last := `{"tools":[{"name":"a"},{"name":"b"}],"nextCursor":"x"}`, `{"tools":[{"name":"c"}]}`
 	if l, ok := m.ToolList("one"); ok {
 		t.Errorf("before a list: %+v", l)
@@ -184,24 +189,44 @@ func TestToolList(t *testing.T) {
 	for range 2 {
 		page("", first)
 		page(`"cursor":"x"`, last)
-		if l, ok := m.ToolList("one"); !ok || l != (ToolList{3, len(first) + len(last)}) {
+		if l, ok := m.ToolList("one"); !ok || !is(l, 3, len(first)+len(last)) || l.First[2].Name != "c" {
 			t.Errorf("%+v, %t", l, ok)
 		}
 	}
 	page("", last)
-	if l, _ := m.ToolList("one"); l != (ToolList{1, len(last)}) {
+	if l, _ := m.ToolList("one"); !is(l, 1, len(last)) {
 		t.Errorf("a shorter list: %+v", l)
 	}
 	page("", first) // of one client, and the last page of another one
 	page(`"cursor":"y"`, last)
-	if l, _ := m.ToolList("one"); l != (ToolList{1, len(last)}) {
+	if l, _ := m.ToolList("one"); !is(l, 1, len(last)) {
 		t.Errorf("a page that continues no list: %+v", l)
 	}
 	page(`"cursor":"x"`, last)
 	page(`"cursor":"x"`, last)
-	if l, _ := m.ToolList("one"); l != (ToolList{3, len(first) + len(last)}) {
+	if l, _ := m.ToolList("one"); !is(l, 3, len(first)+len(last)) {
 		t.Errorf("a last page that comes twice: %+v", l)
 	}
+
+	page("", `{"tools":[{"name":"t","title":"T","description":"d","annotations":{"readOnlyHint":true}},{"name":"u","annotations":7}]}`)
+	l, _ := m.ToolList("one")
+	if b, err := json.Marshal(l.First); err != nil || string(b) != `[{"name":"t","title":"T","annotations":{"readOnlyHint":true}},{"name":"u"}]` {
+		t.Errorf("the first tools: %s, %v", b, err)
+	}
+	many := func(n int, title string) {
+		t.Helper()
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`{"name":"t%d","title":%q}`, i, title))
+		}
+		page("", `{"tools":[`+strings.Join(all, ",")+`,{"name":"last"}]}`)
+		l, _ := m.ToolList("one")
+		if l.Tools != n+1 || len(l.First) > maxTools || l.kept > maxKept || len(l.First) < n/2 || l.First[len(l.First)-1].Name != fmt.Sprintf("t%d", len(l.First)-1) {
+			t.Errorf("%d tools, %d of them kept in %d bytes", l.Tools, len(l.First), l.kept)
+		}
+	}
+	many(2*maxTools, "")
+	many(maxTools/2, strings.Repeat("x", maxKept/100))
 }
 
 // BenchmarkSeries measures what a bucket and an answer cost with 1,000 servers: idle, or each with calls in each bucket.

@@ -2,10 +2,12 @@
 package metrics
 
 import (
+	"encoding/json"
 	"maps"
 	"net/http"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -67,9 +69,35 @@ type toolMetrics struct {
 	seconds atomic.Pointer[prometheus.Counter]
 }
 
-// ToolList is the size of a list of tools.
+// ToolList describes a list of tools.
 type ToolList struct {
 	Tools, Bytes int
+	First        []Tool // the first tools: up to maxTools, and up to maxKept bytes
+	kept         int    // bytes of First
+}
+
+// Tool is a tool in a list. The other members are left out: they may be large.
+type Tool struct {
+	Name        string          `json:"name"`
+	Title       string          `json:"title,omitempty"`
+	Annotations json.RawMessage `json:"annotations,omitempty"`
+}
+
+// maxKept bounds the bytes of ToolList.First.
+const maxKept = 64 << 10
+
+// add adds a tool to the list.
+func (l *ToolList) add(item []byte, name string) {
+	title, annotations := gjson.GetBytes(item, "title"), gjson.GetBytes(item, "annotations")
+	size := l.kept + len(name) + len(title.Str) + len(annotations.Raw)
+	if whole := len(l.First) == l.Tools; whole && l.Tools < maxTools && size <= maxKept {
+		one := Tool{Name: name, Title: title.Str}
+		if annotations.IsObject() {
+			one.Annotations = json.RawMessage(annotations.Raw)
+		}
+		l.First, l.kept = append(l.First, one), size
+	}
+	l.Tools++
 }
 
 // maxTools bounds the tools of one server with counters of their own.
@@ -78,25 +106,29 @@ const maxTools = 256
 // otherTool stands for all other tools in the metrics.
 const otherTool = "other"
 
-// learn takes the names and the size of a list that a client gets.
+// learn takes the names, the size and the first tools of a list that a client gets.
 func (t *tools) learn(request, answer *jsonrpc.Message) {
 	t.seen.Once(answer, func() bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		n := 0
-		list.Tools.Each(answer.Result, func(_ []byte, name string) {
-			n++
+		cursor := gjson.GetBytes(request.Params, "cursor")
+		first := cursor.Type == gjson.Null // also without one
+		goesOn := !first && t.next != "" && cursor.Str == t.next
+		if first {
+			t.reading = ToolList{}
+		}
+		list.Tools.Each(answer.Result, func(item []byte, name string) {
+			name = strings.Clone(name) // it is a part of the whole list
 			if t.known[name] == nil && len(t.known) < maxTools {
 				t.known[name] = &toolMetrics{name: name}
 			}
+			if first || goesOn {
+				t.reading.add(item, name)
+			}
 		})
-		switch cursor := gjson.GetBytes(request.Params, "cursor"); {
-		case cursor.Type == gjson.Null: // also without one
-			t.reading = ToolList{}
-		case t.next == "" || cursor.Str != t.next: // another client reads, too
+		if !first && !goesOn { // another client reads, too
 			return true
 		}
-		t.reading.Tools += n
 		t.reading.Bytes += len(answer.Result)
 		next := gjson.GetBytes(answer.Result, "nextCursor")
 		if t.next = next.Str; next.Type == gjson.Null {
