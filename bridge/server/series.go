@@ -284,10 +284,14 @@ func (s *Server) showTopology(c *admin.Call) (any, error) {
 	for i := range out.Clients {
 		address(out.Clients[i].Address, 0)
 	}
-	rates := t.history.Rates()
+	rates, recent := t.history.Rates(), t.history.Recent()
 	for _, name := range servers {
 		r := rates[name]
-		out.Servers = append(out.Servers, serverUse{name, r.Calls, r.Errors, clients[name]})
+		use := serverUse{Server: name, Rate: r.Calls, Clients: clients[name]}
+		if of := recent[name]; of != nil {
+			use.Errors = of.Errors
+		}
+		out.Servers = append(out.Servers, use)
 		for _, one := range []edge{{admin.Address(""), name, r.Together}, {admin.Address(name), name, r.Calls - r.Together}} {
 			if one.Rate > 0 {
 				out.Edges = append(out.Edges, one)

@@ -22,7 +22,6 @@ const (
 // The last buckets of which rates and shares are computed.
 const (
 	rateBuckets   = 6  // 30 s
-	shareBuckets  = 12 // a minute
 	recentBuckets = 60 // 5 minutes
 )
 
@@ -255,11 +254,11 @@ func (p *past) last(n, count int) func(yield func(i int, b *bucket) bool) {
 }
 
 // sum adds up the newest buckets.
-func (p *past) sum(n, count int) (calls, errors, together uint64) {
+func (p *past) sum(n, count int) (calls, together uint64) {
 	for _, b := range p.last(n, count) {
-		calls, errors, together = calls+uint64(b.calls), errors+uint64(b.errors), together+uint64(b.together)
+		calls, together = calls+uint64(b.calls), together+uint64(b.together)
 	}
-	return calls, errors, together
+	return calls, together
 }
 
 // Columns are values for each bucket, the newest last. They are shorter than Series.Points if the history is.
@@ -316,7 +315,7 @@ func (h *History) Series(from time.Time, of func(server string) bool, whole bool
 		}
 		all = append(all, p)
 		one := Columns{Server: name}
-		if calls, _, _ := p.sum(h.n, s.Points); calls > 0 {
+		if calls, _ := p.sum(h.n, s.Points); calls > 0 {
 			n := min(s.Points, h.n-p.began)
 			one.Calls, one.Errors = make([]uint64, n), make([]uint64, n)
 			for i, b := range p.last(h.n, n) {
@@ -397,11 +396,10 @@ func (t *times) quantile(part float64) *float64 {
 // round rounds milliseconds to microseconds.
 func round(ms float64) float64 { return math.Round(1000*ms) / 1000 }
 
-// Rates are the figures of a server in the last 30 s, and of the last minute for Errors.
+// Rates are the calls of a server in the last 30 s.
 type Rates struct {
 	Calls    float64 // a second
 	Together float64 // of these, at the address of all servers
-	Errors   float64 // share of the calls
 }
 
 // Rates returns the rates of each server.
@@ -411,12 +409,8 @@ func (h *History) Rates() map[string]Rates {
 	all := make(map[string]Rates, len(h.of))
 	seconds := float64(max(1, min(h.n, rateBuckets))) * Step.Seconds()
 	for name, p := range h.of {
-		calls, _, together := p.sum(h.n, rateBuckets)
-		r := Rates{Calls: float64(calls) / seconds, Together: float64(together) / seconds}
-		if calls, errors, _ := p.sum(h.n, shareBuckets); calls > 0 {
-			r.Errors = float64(errors) / float64(calls)
-		}
-		all[name] = r
+		calls, together := p.sum(h.n, rateBuckets)
+		all[name] = Rates{float64(calls) / seconds, float64(together) / seconds}
 	}
 	return all
 }

@@ -68,7 +68,7 @@ export function layout(t, states) {
     const id = `s:${s.server}`;
     box.set(s.server, id);
     const tone = s.failing ? 'failing' : s.rate ? (s.error_rate > 0.1 ? 'failing' : '') : 'cold';
-    nodes.push({ id, column: 3, name: s.server, rate: s.rate, tone, href: to('servers', s.server), note: s.failing ? 'failing' : [speed(s.rate), s.error_rate ? `${percent(s.error_rate)} errors` : ''].filter(Boolean).join(' · '), said: `Server ${s.server}: ${state.get(s.server)?.state ?? ''}, ${number(s.rate)} calls/s, ${percent(s.error_rate ?? 0)} errors in the last minute${usedBy(s.server)}` });
+    nodes.push({ id, column: 3, name: s.server, rate: s.rate, tone, href: to('servers', s.server), note: s.failing ? 'failing' : [speed(s.rate), s.error_rate ? `${percent(s.error_rate)} failed` : ''].filter(Boolean).join(' · '), said: `Server ${s.server}: ${state.get(s.server)?.state ?? ''}, ${number(s.rate)} calls/s, ${percent(s.error_rate ?? 0)} failed in the last 5 minutes${usedBy(s.server)}` });
   }
   if (quiet.length) {
     const bad = quiet.filter((s) => s.failing).length;
