@@ -60,12 +60,12 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await heading('Last calls');
     assert.deepEqual(asked, [], 'to look asks no server');
     page.off('request', note);
-    await button('List tools').click();
     const other = await callElsewhere('odd', 'erase', async (tab) => {
       await tab.getByLabel(/^path/).fill('a.txt');
       await tab.getByRole('button', { name: 'Call', exact: true }).click();
       await tab.getByRole('dialog').getByRole('button', { name: 'Call it' }).click();
     });
+    await page.getByRole('region', { name: 'Clients' }).getByRole('row', { name: /^mcp-bridge-console .*\/odd\/mcp/ }).first().waitFor();
     const tools = page.getByRole('region', { name: 'Tools', exact: true });
     await tools.getByRole('row', { name: /^erase Destructive/ }).waitFor();
     assert.match(await tools.getByRole('row', { name: /^shapes/ }).locator('.chip').getAttribute('title') ?? '', /default of MCP/, 'a tool without hints counts as destructive');
@@ -175,6 +175,13 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     assert.equal(await refused.first().getByRole('button').getAttribute('aria-expanded'), 'true');
     await refused.first().click();
     await refused.nth(folded).waitFor({ state: 'detached' });
+    await page.goto(`${o.locked}/ui/#/servers/broken`);
+    await see('No client has listed its tools yet.');
+    await button('List tools').waitFor();
+    await page.getByRole('region', { name: 'Last failures' }).getByRole('row').last().getByText(/Circuit open ×\d+/).waitFor();
+    await page.getByRole('region', { name: 'Last failures' }).getByRole('link', { name: 'Refused calls' }).click();
+    await rows().first().waitFor();
+    assert.equal(await page.getByLabel('Filter').inputValue(), 'server:broken status:circuit_open');
     await button('Sign out').click();
     await page.getByLabel('key').waitFor();
   });
