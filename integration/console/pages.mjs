@@ -17,6 +17,13 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     return other;
   }
 
+  /** Calls a tool as a client of 2026-07-28. @param {string} base @param {string} server @param {string} name @returns {Promise<string>} what came back */
+  async function callAs(base, server, name) {
+    const _meta = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28', 'io.modelcontextprotocol/clientInfo': { name: 'visitor', version: '1' }, 'io.modelcontextprotocol/clientCapabilities': {} };
+    const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream', Authorization: `Bearer ${o.key}`, 'MCP-Protocol-Version': '2026-07-28', 'Mcp-Method': 'tools/call', 'Mcp-Name': name };
+    return (await fetch(`${base}/${server}/mcp`, { method: 'POST', headers, body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: {}, _meta } }) })).text();
+  }
+
   /** Does what a button of a server's page does, after a yes. @param {string} name */
   async function act(name) {
     await button(name).click();
@@ -65,7 +72,8 @@ export async function pages({ step, o, open, context, page, see, heading, field,
       await tab.getByRole('button', { name: 'Call', exact: true }).click();
       await tab.getByRole('dialog').getByRole('button', { name: 'Call it' }).click();
     });
-    await page.getByRole('region', { name: 'Clients' }).getByRole('row', { name: /^mcp-bridge-console .*\/odd\/mcp/ }).first().waitFor();
+    await callAs(o.base, 'odd', 'scribble');
+    await page.getByRole('region', { name: 'Clients' }).getByRole('row', { name: /^visitor 1 – \/odd\/mcp / }).waitFor();
     const tools = page.getByRole('region', { name: 'Tools', exact: true });
     await tools.getByRole('row', { name: /^erase Destructive/ }).waitFor();
     assert.match(await tools.getByRole('row', { name: /^shapes/ }).locator('.chip').getAttribute('title') ?? '', /default of MCP/, 'a tool without hints counts as destructive');
@@ -154,33 +162,34 @@ export async function pages({ step, o, open, context, page, see, heading, field,
   });
 
   await step('failures of before somebody looked, and calls that an open circuit breaker refused', async () => {
-    const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'find', arguments: {}, _meta: { 'io.modelcontextprotocol/protocolVersion': '2026-07-28', 'io.modelcontextprotocol/clientInfo': { name: 'early', version: '1' }, 'io.modelcontextprotocol/clientCapabilities': {} } } };
-    const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream', Authorization: `Bearer ${o.key}`, 'MCP-Protocol-Version': '2026-07-28', 'Mcp-Method': 'tools/call', 'Mcp-Name': 'find' };
-    for (let refused = 0; refused < 3;) { // nobody looks at this bridge yet
-      const answer = await (await fetch(`${o.locked}/broken/mcp`, { method: 'POST', headers, body: JSON.stringify(call) })).text();
-      refused = answer.includes('"circuit_open"') ? refused + 1 : 0;
-    }
+    const force = async (/** @type {string} */ state) => assert.equal((await fetch(`${o.locked}/ui/api/v1/servers/broken/breaker`, { method: 'POST', headers: { Authorization: `Bearer ${o.key}`, 'Content-Type': 'application/json' }, body: JSON.stringify({ state }) })).status, 200);
+    assert.match(await callAs(o.locked, 'broken', 'find'), /"upstream_unavailable"/); // nobody looks at this bridge yet
+    await force('open');
+    for (let i = 0; i < 3; i++) assert.match(await callAs(o.locked, 'broken', 'find'), /"circuit_open"/);
+    await force('auto');
     meant.push(/status of 401/);
     await page.goto(`${o.locked}/ui/#/calls`);
     await page.getByLabel('key').fill(o.key);
     await page.keyboard.press('Enter');
     await page.locator('.long tr.since', { hasText: /^Since \d\d:\d\d:\d\d all calls are recorded\. Earlier, only failures\.$/ }).waitFor();
-    await page.locator('.summary', { hasText: /[1-9]\d* earlier failures/ }).waitFor();
-    const refused = page.locator('.long tr.since ~ tr').filter({ hasText: 'Circuit open' });
-    await refused.first().getByText(/Circuit open ×\d+/).waitFor();
-    const folded = await refused.count();
-    await refused.first().getByRole('button').focus();
+    await page.locator('.summary', { hasText: /4 earlier failures/ }).waitFor();
+    const early = page.locator('.long tr.since ~ tr:not([aria-hidden])');
+    await early.nth(1).getByText('Unavailable').waitFor();
+    const refused = early.first();
+    await refused.getByText('Circuit open ×3').waitFor();
+    await refused.getByRole('button').focus();
     await page.keyboard.press('Enter');
-    await refused.nth(folded + 2).waitFor();
-    assert.equal(await refused.first().getByRole('button').getAttribute('aria-expanded'), 'true');
-    await refused.first().click();
-    await refused.nth(folded).waitFor({ state: 'detached' });
+    await early.nth(4).getByText('Unavailable').waitFor();
+    assert.equal(await refused.getByRole('button').getAttribute('aria-expanded'), 'true');
+    await refused.click();
+    await early.nth(2).waitFor({ state: 'detached' });
     await page.goto(`${o.locked}/ui/#/servers/broken`);
     await see('No client has listed its tools yet.');
     await button('List tools').waitFor();
-    await page.getByRole('region', { name: 'Last failures' }).getByRole('row').last().getByText(/Circuit open ×\d+/).waitFor();
+    await page.getByRole('region', { name: 'Last failures' }).getByRole('row', { name: /Refused calls.*Circuit open ×3$/ }).waitFor();
+    assert.match(await page.getByRole('region', { name: 'Last failures' }).getByRole('row').nth(1).textContent() ?? '', /Unavailable$/, 'the cause is first');
     await page.getByRole('region', { name: 'Last failures' }).getByRole('link', { name: 'Refused calls' }).click();
-    await rows().first().waitFor();
+    await page.locator('.summary', { hasText: /3 earlier failures/ }).waitFor();
     assert.equal(await page.getByLabel('Filter').inputValue(), 'server:broken status:circuit_open');
     await button('Sign out').click();
     await page.getByLabel('key').waitFor();
