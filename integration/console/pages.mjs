@@ -17,6 +17,13 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     return other;
   }
 
+  /** Calls a tool as a client of 2026-07-28. @param {string} base @param {string} server @param {string} name @returns {Promise<string>} what came back */
+  async function callAs(base, server, name) {
+    const _meta = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28', 'io.modelcontextprotocol/clientInfo': { name: 'visitor', version: '1' }, 'io.modelcontextprotocol/clientCapabilities': {} };
+    const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream', Authorization: `Bearer ${o.key}`, 'MCP-Protocol-Version': '2026-07-28', 'Mcp-Method': 'tools/call', 'Mcp-Name': name };
+    return (await fetch(`${base}/${server}/mcp`, { method: 'POST', headers, body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: {}, _meta } }) })).text();
+  }
+
   /** Does what a button of a server's page does, after a yes. @param {string} name */
   async function act(name) {
     await button(name).click();
@@ -34,6 +41,7 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await act('Force open');
     await page.locator('.facts', { hasText: 'forced open by' }).waitFor();
     assert.equal(await button('Force open').getAttribute('aria-pressed'), 'true');
+    await see('Open refuses calls; closed lets them pass.');
     const times = await page.locator('main time').evaluateAll((all) => all.map((e) => [e.getAttribute('datetime'), e.getAttribute('title')]));
     assert.ok(times.length > 0 && times.every(([at, title]) => at && at === title && Date.parse(at) > 0), `each time has its instant: ${JSON.stringify(times)}`);
     await button('Automatic').click();
@@ -47,14 +55,25 @@ export async function pages({ step, o, open, context, page, see, heading, field,
   });
 
   await step('the tools of a server, how they are used, and its last calls', async () => {
+    /** @type {string[]} */
+    const asked = [];
+    const note = (/** @type {any} */ r) => { if (/\/ui\/mcp\//.test(r.url())) asked.push(r.postData() ?? ''); };
+    page.on('request', note);
+    const cached = page.waitForResponse(/\/servers\/odd\/tools$/);
     await go('#/servers/odd');
     await heading('odd');
     await page.locator('.side .state', { hasText: 'Live' }).waitFor();
+    await cached;
+    await heading('Last calls');
+    assert.deepEqual(asked, [], 'to look asks no server');
+    page.off('request', note);
     const other = await callElsewhere('odd', 'erase', async (tab) => {
       await tab.getByLabel(/^path/).fill('a.txt');
       await tab.getByRole('button', { name: 'Call', exact: true }).click();
       await tab.getByRole('dialog').getByRole('button', { name: 'Call it' }).click();
     });
+    await callAs(o.base, 'odd', 'scribble');
+    await page.getByRole('region', { name: 'Clients' }).getByRole('row', { name: /^visitor 1 – \/odd\/mcp / }).waitFor();
     const tools = page.getByRole('region', { name: 'Tools', exact: true });
     await tools.getByRole('row', { name: /^erase Destructive/ }).waitFor();
     assert.match(await tools.getByRole('row', { name: /^shapes/ }).locator('.chip').getAttribute('title') ?? '', /default of MCP/, 'a tool without hints counts as destructive');
@@ -142,7 +161,42 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await rows().first().waitFor();
   });
 
+  await step('failures of before somebody looked, and calls that an open circuit breaker refused', async () => {
+    const force = async (/** @type {string} */ state) => assert.equal((await fetch(`${o.locked}/ui/api/v1/servers/broken/breaker`, { method: 'POST', headers: { Authorization: `Bearer ${o.key}`, 'Content-Type': 'application/json' }, body: JSON.stringify({ state }) })).status, 200);
+    assert.match(await callAs(o.locked, 'broken', 'find'), /"upstream_unavailable"/); // nobody looks at this bridge yet
+    await force('open');
+    for (let i = 0; i < 3; i++) assert.match(await callAs(o.locked, 'broken', 'find'), /"circuit_open"/);
+    await force('auto');
+    meant.push(/status of 401/);
+    await page.goto(`${o.locked}/ui/#/calls`);
+    await page.getByLabel('key').fill(o.key);
+    await page.keyboard.press('Enter');
+    await page.locator('.long tr.since', { hasText: /^Since \d\d:\d\d:\d\d all calls are recorded\. Earlier, only failures\.$/ }).waitFor();
+    await page.locator('.summary', { hasText: /4 earlier failures/ }).waitFor();
+    const early = page.locator('.long tr.since ~ tr:not([aria-hidden])');
+    await early.nth(1).getByText('Unavailable').waitFor();
+    const refused = early.first();
+    await refused.getByText('Circuit open ×3').waitFor();
+    await refused.getByRole('button').focus();
+    await page.keyboard.press('Enter');
+    await early.nth(4).getByText('Unavailable').waitFor();
+    assert.equal(await refused.getByRole('button').getAttribute('aria-expanded'), 'true');
+    await refused.click();
+    await early.nth(2).waitFor({ state: 'detached' });
+    await page.goto(`${o.locked}/ui/#/servers/broken`);
+    await see('No client has listed its tools yet.');
+    await button('List tools').waitFor();
+    await page.getByRole('region', { name: 'Last failures' }).getByRole('row', { name: /Refused calls.*Circuit open ×3$/ }).waitFor();
+    assert.match(await page.getByRole('region', { name: 'Last failures' }).getByRole('row').nth(1).textContent() ?? '', /Unavailable$/, 'the cause is first');
+    await page.getByRole('region', { name: 'Last failures' }).getByRole('link', { name: 'Refused calls' }).click();
+    await page.locator('.summary', { hasText: /3 earlier failures/ }).waitFor();
+    assert.equal(await page.getByLabel('Filter').inputValue(), 'server:broken status:circuit_open');
+    await button('Sign out').click();
+    await page.getByLabel('key').waitFor();
+  });
+
   await step('rows by keyboard, and the columns that a narrow window has', async () => {
+    await go('#/calls');
     await (await callElsewhere('odd', 'scribble')).close();
     await rows().nth(1).getByRole('button').waitFor();
     await rows().first().getByRole('button').focus();

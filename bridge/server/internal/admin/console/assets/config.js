@@ -97,7 +97,7 @@ class Configuration extends Page {
     const words = this.#words.toLowerCase();
     const rows = this.#values?.filter((v) => !(this.#changed && v.from === 'default') && `${v.key} ${v.value}`.toLowerCase().includes(words));
     if (!rows) return html`<p role="status">Loading…</p>`;
-    return rows.length ? table('settings', ['Setting', 'Value', 'From'], rows.map((v) => html`<tr key=${v.key}><td><code>${v.key}</code></td><td class=${v.from === 'default' ? 'quiet' : ''}>${v.value}</td><td>${from(v)}</td></tr>`)) : html`<p class="quiet">No setting matches.</p>`;
+    return rows.length ? table('settings', ['Setting', 'Value', 'From'], rows.map((v) => html`<tr key=${v.key}><td><code>${v.key.split(/(?<=[._])/).map((/** @type {string} */ s) => [s, html`<wbr />`])}</code></td><td class=${v.from === 'default' ? 'quiet' : ''}>${v.value}</td><td>${from(v)}</td></tr>`)) : html`<p class="quiet">No setting matches.</p>`;
   }
 }
 

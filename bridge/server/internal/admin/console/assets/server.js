@@ -32,10 +32,12 @@ class ServerPage extends Page {
   #charts = [];
   /** How its tools are used, by name. @type {Map<string, any>} */
   #uses = new Map();
-  /** The clients that use it; undefined if that is not known. @type {any[]|undefined} */
+  /** The clients that use it. @type {any[]|undefined} */
   #clients = undefined;
   /** Its tools; undefined before anybody has listed them. @type {any[]|undefined} */
   #tools = undefined;
+  /** How many tools it has: the bridge keeps the first of many. */
+  #total = 0;
   /** @type {any} */
   #untold = undefined;
   #listing = false;
@@ -79,9 +81,8 @@ class ServerPage extends Page {
       }),
       every(5000, async () => {
         if (this.store.paused) return;
-        /** @type {any[]} */
-        const all = (await get('topology')).clients;
-        this.#clients = all.some((c) => c.servers) ? all.flatMap((c) => (c.servers ?? []).filter((/** @type {any} */ s) => s.server === this.name).map((/** @type {any} */ s) => ({ ...c, ...s }))) : undefined;
+        const { clients } = await get('topology');
+        this.#clients = clients.flatMap((/** @type {any} */ c) => c.servers.filter((/** @type {any} */ s) => s.server === this.name).map((/** @type {any} */ s) => ({ ...c, ...s })));
         this.update();
       }),
     ];
@@ -100,8 +101,8 @@ class ServerPage extends Page {
       this.#at = performance.now();
       this.#error = undefined;
       if (!this.#tools && this.store.me?.look) {
-        const { tools } = await get(`servers/${part(this.name)}/tools`).catch(() => ({})); // what the bridge has: to look starts no process
-        this.#tools ??= tools ?? undefined;
+        const { tools, total } = await get(`servers/${part(this.name)}/tools`).catch(() => ({})); // what the bridge has: to look starts no process
+        if (tools && !this.#tools) [this.#tools, this.#total] = [tools, total];
       }
     } catch (e) {
       this.#error = e;
@@ -118,6 +119,7 @@ class ServerPage extends Page {
     try {
       await client.open();
       this.#tools = client.server.capabilities?.tools ? await client.list('tools/list', 'tools') : [];
+      this.#total = 0;
       this.#untold = undefined;
     } catch (e) {
       this.#untold = e;
@@ -192,22 +194,23 @@ class ServerPage extends Page {
     const all = this.#clients?.toSorted((a, b) => b.rate - a.rate || b.calls - a.calls);
     if (!all) return '';
     return html`<h2>Clients <span class="quiet">${all.length}</span></h2>
-      ${all.length ? table('Clients', ['Client', 'Principal', 'Address', 'Calls/s', 'Calls'], all.slice(0, someClients).map((c) => html`<tr><th scope="row">${c.client}</th><td>${c.principal ?? '–'}</td><td>${c.address}</td><td class="n">${number(c.rate)}</td><td class="n">${number(c.calls)}</td></tr>`)) : html`<p class="quiet">No client calls it.</p>`}
+      ${all.length ? table('Clients', ['Client', 'Principal', 'Address', 'Calls/s', 'Calls'], all.slice(0, someClients).map((c) => html`<tr><th scope="row">${c.client}</th><td>${c.principal ?? '–'}</td><td>${c.address}</td><td class="n">${number(c.rate)}</td><td class="n">${number(c.calls)}</td></tr>`)) : html`<p class="quiet">No client has called it in the last 15 minutes.</p>`}
       ${all.length > someClients ? html`<p class="quiet">${all.length - someClients} more call it less often.</p>` : ''}`;
   }
 
   /** @param {string} name */
   #toolTable(name) {
     const tools = this.#tools;
-    if (!tools) return html`<h2>Tools</h2>${this.#listing ? html`<p role="status">Loading…</p>` : html`${fault(this.#untold)}<p class="quiet">${this.#untold || !this.store.me?.look ? '' : 'No client has listed its tools yet. '}<button type="button" class="small" @click=${() => this.#list()}>List tools</button></p>`}`;
-    return html`<h2>Tools <span class="quiet">${tools.length}</span></h2>${fault(this.#untold)}
+    const list = html`<button type="button" class="small" @click=${() => this.#list()}>List tools</button>`;
+    if (!tools) return html`<h2>Tools</h2>${this.#listing ? html`<p role="status">Loading…</p>` : html`${fault(this.#untold)}<p class="quiet">${this.#untold || !this.store.me?.look ? '' : 'No client has listed its tools yet. '}${list}</p>`}`;
+    return html`<h2>Tools <span class="quiet">${this.#total || tools.length}</span></h2>${fault(this.#untold)}
       ${tools.length ? table('Tools', ['Tool', '', 'Calls in 5 min', 'Errors', 'Mean time', ''], tools.slice(0, this.#mostTools).map((t) => {
         const u = this.#uses.get(t.name) ?? {};
         const errors = (u.errors ?? 0) + (u.tool_errors ?? 0);
         return html`<tr key=${t.name}><th scope="row">${t.title ?? t.annotations?.title ?? t.name}${(t.title ?? t.annotations?.title ?? t.name) === t.name ? '' : html` <code class="quiet">${t.name}</code>`}</th>
           <td>${chips(t)}</td><td class="n">${u.calls ?? 0}</td><td class="n ${errors ? 'bad' : ''}">${errors}</td><td class="n">${u.calls ? duration(u.mean_ms) : '–'}</td><td class="whole"><a href=${to('try', name, 'tools', t.name)}>Open in Try</a></td></tr>`;
       })) : html`<p class="quiet">It has no tools.</p>`}
-      ${tools.length > this.#mostTools ? html`<button type="button" @click=${() => { this.#mostTools += 200; this.update(); }}>Show more</button>` : ''}`;
+      ${tools.length > this.#mostTools ? html`<button type="button" @click=${() => { this.#mostTools += 200; this.update(); }}>Show more</button>` : this.#total > tools.length ? html`<p class="quiet">The bridge keeps the first ${tools.length} tools. ${list}</p>` : ''}`;
   }
 
   /** Its last calls, and those that failed: what an open circuit breaker refused is one row, so that the causes are in sight. @param {string} name */
