@@ -15,8 +15,8 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
-
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
@@ -39,7 +39,8 @@ type Row struct {
 	ID        string    `json:"id"`
 	Server    string    `json:"server,omitempty"` // empty if no server got it
 	Method    string    `json:"method"`
-	Name      string    `json:"name,omitempty"` // of the tool, prompt or resource
+	Name      string    `json:"name,omitempty"`   // of the tool, prompt or resource
+	Client    string    `json:"client,omitempty"` // of a failure: its session may be gone
 	Principal string    `json:"principal,omitempty"`
 	Session   string    `json:"session,omitempty"` // as in logs; empty for a stateless client
 	Revision  string    `json:"revision,omitempty"`
@@ -107,7 +108,6 @@ type Calls struct {
 	under    map[key]*call
 	recent   logs.Ring[*Row]
 	failures map[string]*logs.Ring[*Row]
-	times    map[string]*times // by server
 }
 
 // carriers counts the observers with access to arguments and results.
@@ -240,7 +240,7 @@ func (c *Calls) off() {
 	c.on.Store(false)
 	c.carriers.on.Store(false)
 	c.empty()
-	c.under, c.recent, c.timer, c.since, c.times = map[key]*call{}, logs.NewRing[*Row](maxRecent), nil, time.Time{}, nil
+	c.under, c.recent, c.timer, c.since = map[key]*call{}, logs.NewRing[*Row](maxRecent), nil, time.Time{}
 }
 
 // Close stops the observation for good.
@@ -435,6 +435,11 @@ func (c *Calls) Take(p *report.Report) {
 		Server: p.Server, Method: clip(p.Request.Method), Name: clip(p.Request.GivenName()), Principal: p.Principal, Session: p.Session,
 		Revision: p.Revision, Speaks: p.Speaks, Began: p.Began, Outcome: p.Outcome.String(), Code: p.Code, In: p.Request.Len(),
 	}
+	if failed && p.From != nil {
+		if name := health.Client(p.From); name != health.Unnamed {
+			row.Client = name
+		}
+	}
 	row.took(p.Took)
 	if p.Answer != nil {
 		row.Out = p.Answer.Len()
@@ -469,7 +474,6 @@ func (c *Calls) Take(p *report.Report) {
 	}
 	if on {
 		c.recent.Add(row)
-		c.took(row, p.Outcome)
 	}
 	if failed {
 		c.fail(row)

@@ -49,7 +49,7 @@ func newRig(t testing.TB, do func(context.Context, *bridge.Request) (*jsonrpc.Me
 // call makes a call as the gateway does.
 func (r *rig) call(ctx context.Context, principal, tool string) (*jsonrpc.Message, error) {
 	m := bridgetest.Parse(r.t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`"}}`)
-	from := &bridge.Caller{Principal: principal, Revision: "2025-11-25"}
+	from := &bridge.Caller{Principal: principal, Revision: "2025-11-25", Params: []byte(`{"clientInfo":{"name":"app","version":"1.0"}}`)}
 	came := r.reports.Arrive(new(report.Arrival), "", "", "1f0c9a7e", nil, "", nil)
 	a, err := r.up.Call(ctx, &bridge.Request{Message: m, From: from, Back: bridge.Nobody{}, Call: came.Call()})
 	return a, r.reports.Conclude(came, "one", from, m, a, err)
@@ -313,72 +313,9 @@ func TestShow(t *testing.T) {
 		if len(got.Failures) != 2 || len(got.Recent) != 2 || asked == 0 || got.Failures[0].ID != "3" || got.Failures[1].ID != "2" {
 			t.Errorf("%d of %d failures and %d calls: %+v", len(got.Failures), asked, len(got.Recent), got.Failures)
 		}
-		if one := r.c.Find("2"); one == nil || one.Name != "mine" || r.c.Find("99") != nil {
+		if one := r.c.Find("2"); one == nil || one.Name != "mine" || one.Client != "app 1.0" || r.c.Find("99") != nil {
 			t.Errorf("found %+v", one)
 		}
-	})
-}
-
-// Durations are known of answered calls during observation, for at most 15 minutes.
-func TestTimes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var took time.Duration
-		var fails error
-		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
-			time.Sleep(took)
-			return jsonrpc.NewResult(nil, []byte(`{}`)), fails
-		})
-		call := func(d time.Duration) {
-			took = d
-			_, _ = r.call(t.Context(), "dev", "x")
-		}
-		is := func(when string, p50, p95, p99 float64, known bool) {
-			t.Helper()
-			if got, ok := r.c.Times("one"); ok != known || ok && got != (Times{p50, p95, p99}) {
-				t.Errorf("%s: %v, %t; want %v, %v, %v, %t", when, got, ok, p50, p95, p99, known)
-			}
-		}
-		call(time.Second)
-		is("nobody looks", 0, 0, 0, false)
-		done := r.c.Look(nil, false, none)
-		is("no call yet", 0, 0, 0, false)
-		call(7 * time.Millisecond)
-		is("one call", 7, 7, 7, true)
-		for n := range 99 { // 8 ms, and 1 to 99
-			call(time.Duration(n+1) * time.Millisecond)
-		}
-		is("100 calls", 49, 94, 98, true)
-		fails = bridge.ErrLost
-		for range 50 {
-			call(time.Hour / 1000)
-		}
-		fails = nil
-		is("calls without an answer", 49, 94, 98, true)
-		for _, method := range []string{"initialize", "tools/list", "subscriptions/listen"} {
-			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`)
-			for range 50 {
-				r.c.Take(&report.Report{Server: "one", Request: m, Took: time.Hour})
-			}
-		}
-		m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)
-		for range 50 {
-			r.c.Take(&report.Report{Server: "one", Request: m, Took: time.Microsecond, Outcome: bridge.ErrorAnswer})
-		}
-		is("what the bridge may have answered", 49, 94, 98, true)
-		if _, ok := r.c.Times("two"); ok {
-			t.Error("of a server that nobody has called")
-		}
-		for range 3 * maxTimed {
-			call(2 * time.Millisecond)
-		}
-		is("the last of many", 2, 2, 2, true)
-		time.Sleep(timedFor + recount)
-		is("long after", 0, 0, 0, false)
-		call(4 * time.Millisecond)
-		is("again", 4, 4, 4, true)
-		done()
-		time.Sleep(2 * linger)
-		is("nobody looks any more", 0, 0, 0, false)
 	})
 }
 

@@ -32,12 +32,12 @@ const clients = new WeakMap();
 
 /**
  * The name of a client: as it says itself, else its principal.
- * @param {import('./store.js').State} state @param {{session?: string, principal?: string}} of
+ * @param {import('./store.js').State} state @param {{client?: string, session?: string, principal?: string}} of
  */
 export function clientOf(state, of) {
   const rows = state.sessions?.sessions;
   if (rows && !clients.has(rows)) clients.set(rows, new Map(rows.map((/** @type {any} */ s) => [s.id, s.client])));
-  return (of.session && rows && clients.get(rows)?.get(of.session)) || of.principal || of.session || 'a stateless client';
+  return of.client || (of.session && rows && clients.get(rows)?.get(of.session)) || of.principal || of.session || 'a stateless client';
 }
 
 /** A fact of a list of facts; nothing if it is not known. @param {string} term @param {any} value */
