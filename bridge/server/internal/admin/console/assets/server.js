@@ -222,9 +222,9 @@ class ServerPage extends Page {
     const open = failed.filter(refused);
     const those = `${to('calls')}?filter=${part(`server:${name} status:circuit_open`)}`;
     const heads = ['Time', 'Tool', 'Client', 'Duration', 'Outcome'];
-    const row = (/** @type {any} */ c) => (c.id === 'since' ? html`<tr key="since"><td class="quiet" colspan=${heads.length}>${recorded(since)}</td></tr>`
-      : c.run ? html`<tr key=${c.id}><td>${time(c.began)}</td><td><a href=${those}>${c.method ? bare(c) : 'Refused calls'}</a></td><td></td><td></td><td>${outcome(c.outcome, c.run.length)}</td></tr>`
-        : html`<tr key=${c.id}><td>${time(c.began)}</td><td><a href=${`${to('calls')}?call=${c.id}`} title=${c.name}>${bare(c)}</a>${c.error ? html`<div class="reason">${c.error}</div>` : ''}</td><td><span class="cut">${clientOf(state, c)}</span></td><td class="n">${duration(c.took_ms)}</td><td>${outcome(c.outcome)}</td></tr>`);
+    const row = (/** @type {any} */ c) => (c.id === 'since' ? html`<tr key="since"><td class="quiet" colspan="4">${recorded(since)}</td><td class="fill"></td></tr>`
+      : c.run ? html`<tr key=${c.id}><td>${time(c.began)}</td><td><a href=${those}>${c.method ? bare(c) : 'Refused calls'}</a></td><td></td><td colspan="2">${outcome(c.outcome, c.run.length)}</td></tr>`
+        : html`<tr key=${c.id}><td>${time(c.began)}</td><td><a href=${`${to('calls')}?call=${c.id}`} title=${c.name}>${bare(c)}</a></td><td><span class="cut">${clientOf(state, c)}</span></td><td class="n">${duration(c.took_ms)}</td><td>${outcome(c.outcome)}</td></tr>${c.error ? html`<tr key=${`why ${c.id}`} class="why"><td></td><td colspan="3"><div class="reason">${c.error}</div></td><td class="fill"></td></tr>` : ''}`);
     const causes = [...failed.filter((c) => !refused(c)).slice(0, someRows), ...(open.length ? [{ id: 'refused', began: open[0].began, outcome: open[0].outcome, run: open }] : [])];
     return html`<div class="pair"><section><h2>Last calls</h2>${all.length ? table('Last calls', heads, callRows(all, since).slice(0, someRows).map(row)) : html`<p class="quiet">No calls yet.</p>`}</section>
       <section><h2>Last failures</h2>${causes.length ? table('Last failures', heads, causes.map(row)) : html`<p class="quiet">No call failed.</p>`}</section></div>`;
