@@ -25,6 +25,15 @@ import { bytes, clock, duration, number } from './text.js';
  */
 export const timeChart = (options) => html`<time-chart key=${options.title} .options=${options}></time-chart>`;
 
+/**
+ * The axis of time of charts: two minutes for a bridge that has just begun, up to 15.
+ * @param {number} step @param {number} to @param {any[]|undefined} column of values @param {Mark[]} marks
+ */
+export function axis(step, to, column, marks) {
+  const points = Math.max(24, Math.min(180, column?.length ?? 0));
+  return { step, to, points, marks: marks.filter((m) => m.at > to - points * step) };
+}
+
 /** A value for people. @param {number|null|undefined} v @param {string} unit */
 export function written(v, unit) {
   if (v === null || v === undefined) return '–';

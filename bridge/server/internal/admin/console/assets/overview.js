@@ -1,6 +1,6 @@
 // The first page: is it the bridge, or a server? Who calls what, and how it went in the last minutes.
 import { get } from './api.js';
-import { markLegend, timeChart, spark } from './chart.js';
+import { axis, markLegend, timeChart, spark } from './chart.js';
 import { html } from './dom.js';
 import { badness, byServer, merge, sentence, shares, sum, users } from './figures.js';
 import { passes, refused, terms } from './filter.js';
@@ -85,8 +85,7 @@ class Overview extends Page {
     this.#of = new Map(series.servers.map((/** @type {any} */ s) => [s.server, s]));
     const { step, to, marks, total: t } = series;
     const limit = t.limits?.calls ?? series.limits?.calls;
-    const points = Math.max(24, Math.min(180, t.calls?.length ?? 0)); // a bridge that has just begun has charts of two minutes
-    const common = { step, to, points, marks: marks.filter((/** @type {any} */ m) => m.at > to - points * step) };
+    const common = axis(step, to, t.calls, marks);
     this.#charts = [
       { ...common, title: 'Calls a second', unit: '/s', stacked: true, series: byServer(series, this.#colours) },
       { ...common, title: 'Errors', note: 'of the last 30 s', unit: '%', stacked: true, series: [{ name: 'Failed', values: shares(t.errors, t.calls), colour: 'bad' }, { name: 'Tool error', values: shares(t.tool_errors, t.calls), colour: 'warn' }] },

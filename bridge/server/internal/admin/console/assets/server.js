@@ -1,6 +1,6 @@
 // A server: how it fares, its tools, calls, connections and settings, and what operators do with it.
 import { get, part, post, root } from './api.js';
-import { timeChart } from './chart.js';
+import { axis, markLegend, timeChart } from './chart.js';
 import { sure } from './dialog.js';
 import { html } from './dom.js';
 import { shares } from './figures.js';
@@ -62,12 +62,12 @@ class ServerPage extends Page {
         if (!(answer.to > 0)) return; // the bridge has only just begun
         this.#series = answer;
         const { step, to: until, marks, limits, ...c } = this.#series;
-        const common = { step, to: until, marks };
+        const common = axis(step, until, c.calls, marks);
         const rate = (/** @type {number[]} */ column = []) => column.map((n) => n / (step / 1000));
         this.#charts = [
           { ...common, title: 'Calls', unit: '/s', series: [{ name: 'Calls', values: rate(c.calls), colour: 's1' }] },
-          { ...common, title: 'Errors', unit: '%', stacked: true, series: [{ name: 'Failed', values: shares(c.errors, c.calls), colour: 'bad' }, { name: 'Tool error', values: shares(c.tool_errors, c.calls), colour: 'warn' }] },
-          { ...common, title: 'Response time', unit: 'ms', series: [{ name: 'p50', values: c.p50 ?? [], colour: 's2' }, { name: 'p95', values: c.p95 ?? [], colour: 's1' }, { name: 'p99', values: c.p99 ?? [], colour: 's7' }] },
+          { ...common, title: 'Errors', note: 'of the last 30 s', unit: '%', stacked: true, series: [{ name: 'Failed', values: shares(c.errors, c.calls), colour: 'bad' }, { name: 'Tool error', values: shares(c.tool_errors, c.calls), colour: 'warn' }] },
+          { ...common, title: 'Response time', unit: 'ms', series: [{ name: 'p50', values: c.p50 ?? [], colour: 's2' }, { name: 'p95', values: c.p95 ?? [], colour: 's1' }, { name: 'p99', values: c.p99 ?? [], colour: 's3' }] },
           { ...common, title: 'Calls in flight', unit: '', max: limits?.calls, series: [{ name: 'In flight', values: c.in_flight ?? [], colour: 's5' }] },
           ...(c.memory?.some(Boolean) ? [{ ...common, title: 'Memory', unit: 'bytes', series: [{ name: 'Memory', values: c.memory, colour: 's4' }] }] : []),
         ];
@@ -140,7 +140,7 @@ class ServerPage extends Page {
       ${this.#error ? fault(this.#error) : ''}
       ${s.reason ? html`<div class="fault"><p>${s.reason}</p></div>` : ''}
       ${this.#actions(name, s)}
-      ${this.#charts.length ? html`<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>` : ''}
+      ${this.#charts.length ? html`<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>${markLegend(this.#charts[0].marks ?? [])}` : ''}
       ${this.#facts(s)}
       ${this.#clientTable()}
       ${this.#toolTable(name)}
