@@ -33,3 +33,20 @@ test('a table shows as many rows as are in sight', () => {
   table.view();
   assert.equal(shown, 60, '50 in sight, and 10 below');
 });
+
+test('the arrow keys pass over rows without a button', () => {
+  const table = new Table();
+  const rows = [true, false, true].map((has) => ({ button: has && { focus() { focused = this; } }, querySelector() { return this.button || null; } }));
+  rows.forEach((row, i) => Object.assign(row, { previousElementSibling: rows[i - 1] ?? null, nextElementSibling: rows[i + 1] ?? null }));
+  let focused;
+  let taken = 0;
+  const press = (key, row) => table.view().attrs.find(([name]) => name === '@keydown')[1]({ key, target: { closest: () => row }, preventDefault() { taken++; } });
+  press('ArrowDown', rows[0]);
+  assert.equal(focused, rows[2].button);
+  press('ArrowUp', rows[2]);
+  assert.equal(focused, rows[0].button);
+  press('ArrowUp', rows[0]);
+  press('Enter', rows[0]);
+  press('ArrowDown', null);
+  assert.equal(taken, 2, 'other keys, and those at the ends, are left alone');
+});
