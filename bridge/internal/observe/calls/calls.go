@@ -25,7 +25,7 @@ import (
 const (
 	maxRecent   = 256  // calls that have ended
 	maxFailures = 64   // of one server
-	maxServers  = 1024 // with failures
+	maxServers  = 1024 // with failures; one that refused calls too counts twice
 	maxUnder    = 4096 // calls in flight; further ones appear only after they end
 	maxMarks    = 32   // of one call
 	maxText     = 200  // bytes of a name or a message
@@ -107,7 +107,14 @@ type Calls struct {
 	last     uint64
 	under    map[key]*call
 	recent   logs.Ring[*Row]
-	failures map[string]*logs.Ring[*Row]
+	failures map[failures]*logs.Ring[*Row]
+}
+
+// failures identifies failures that are stored together: those of a server, without and with the calls that its open
+// circuit breaker refused. There are many of the latter, so they would displace their causes.
+type failures struct {
+	server  string
+	refused bool
 }
 
 // carriers counts the observers with access to arguments and results.
@@ -126,7 +133,7 @@ type key struct {
 
 // New returns a Calls without observers.
 func New() *Calls {
-	return &Calls{Traffic: &Traffic{}, under: map[key]*call{}, failures: map[string]*logs.Ring[*Row]{}, recent: logs.NewRing[*Row](maxRecent)}
+	return &Calls{Traffic: &Traffic{}, under: map[key]*call{}, failures: map[failures]*logs.Ring[*Row]{}, recent: logs.NewRing[*Row](maxRecent)}
 }
 
 // Look observes calls until done is called, and a minute longer. w receives their events; nil is for a single
@@ -203,9 +210,9 @@ func (c *Calls) empty() {
 	}
 	c.carriers.kept = false
 	c.recent = emptied(c.recent, maxRecent)
-	for name, of := range c.failures {
+	for k, of := range c.failures {
 		r := emptied(*of, maxFailures)
-		c.failures[name] = &r
+		c.failures[k] = &r
 	}
 }
 
@@ -511,17 +518,18 @@ func (c *Calls) carried(p *report.Report) *Carried {
 
 // fail stores a failure. The caller holds c.mu.
 func (c *Calls) fail(row *Row) {
-	of := c.failures[row.Server]
+	k := failures{row.Server, row.Outcome == bridge.CircuitOpen.String()}
+	of := c.failures[k]
 	if of == nil {
-		for name := range c.failures {
+		for old := range c.failures {
 			if len(c.failures) < maxServers {
 				break
 			}
-			delete(c.failures, name) // of servers that come and go
+			delete(c.failures, old) // of servers that come and go
 		}
 		r := logs.NewRing[*Row](maxFailures)
 		of = &r
-		c.failures[row.Server] = of
+		c.failures[k] = of
 	}
 	of.Add(row)
 }

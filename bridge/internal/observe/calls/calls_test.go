@@ -331,6 +331,13 @@ func TestBounds(t *testing.T) {
 		if len(got.Recent) != maxRecent || len(got.Failures) != maxFailures || len(got.Recent[0].Name) != maxText {
 			t.Errorf("%d, %d, %d", len(got.Recent), len(got.Failures), len(got.Recent[0].Name))
 		}
+		for range 2 * maxFailures {
+			p := report.Report{Server: "one", Outcome: bridge.CircuitOpen, Err: bridge.ErrOpen, Request: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)}
+			r.c.Take(&p)
+		}
+		if got := r.c.Show(10*maxRecent, everything); len(got.Failures) != 2*maxFailures {
+			t.Errorf("%d failures: those that were refused displace their causes", len(got.Failures))
+		}
 		for n := range maxServers + 10 {
 			p := report.Report{Server: fmt.Sprint(n), Outcome: bridge.Lost, Err: bridge.ErrLost, Request: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)}
 			r.c.Take(&p)

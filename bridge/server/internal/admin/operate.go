@@ -87,6 +87,10 @@ func (o *Operator) Sessions(c *Caller, limit int) *SessionRows {
 	return out
 }
 
+// unfailed are the outcomes that are no failure for status=failed. An open circuit breaker refuses many calls, which
+// would displace their causes.
+var unfailed = []string{"", bridge.Answered.String(), bridge.Cancelled.String(), bridge.CircuitOpen.String()}
+
 // showCalls shows calls. Calls are recorded for a minute from now on.
 func (o *Operator) showCalls(c *Call) (any, error) {
 	limit, err := c.Number("limit", DefaultRows, MostRows)
@@ -97,7 +101,7 @@ func (o *Operator) showCalls(c *Call) (any, error) {
 	server, session, principal, status := c.Query.Get("server"), c.Query.Get("session"), c.Query.Get("principal"), c.Query.Get("status")
 	is := func(want, has string) bool { return want == "" || want == has }
 	return o.Calls.Show(limit, func(r *calls.Row) bool {
-		failed := r.Outcome != "" && r.Outcome != bridge.Answered.String()
+		failed := !slices.Contains(unfailed, r.Outcome)
 		return c.Sees(r.Principal) && is(server, r.Server) && is(session, r.Session) && is(principal, r.Principal) && (is(status, r.Outcome) || status == "failed" && failed)
 	}), nil
 }

@@ -17,8 +17,9 @@ import (
 type Value struct {
 	// Key is the key in the file or below a server, such as session_idle or limits.calls.
 	Key string `json:"key"`
-	// Value is a number, a time, a switch or a word. A list has its number of entries, and a
-	// larger structure "set". A text that may be a secret is ***, and an unset value "none".
+	// Value is a number, a time, a switch or a word. A short list has its texts, or the names of its
+	// entries; a longer one their number. A larger structure has "set". A text that may be a secret is
+	// ***, and an unset value "none".
 	Value string `json:"value"`
 	// From is one of the constants below.
 	From string `json:"from"`
@@ -170,12 +171,54 @@ func (v *values) shown(key string, value reflect.Value) string {
 		return "none"
 	}
 	if kind := value.Kind(); kind == reflect.Slice && value.Type().Elem().Kind() != reflect.Uint8 || kind == reflect.Map {
+		if short := v.listed(key, value); short != "" {
+			return short
+		}
 		if n := value.Len(); n != 1 {
 			return fmt.Sprintf("%d entries", n)
 		}
 		return "1 entry"
 	}
 	return "set"
+}
+
+// maxListed bounds the text of a list, in bytes.
+const maxListed = 100
+
+// listed returns the entries of a short list, without secrets: texts, or the names of structures and of the keys of a
+// map. It returns nothing for other lists, for arguments of programs, and for those that have
+// variables or what may be a secret.
+func (v *values) listed(key string, value reflect.Value) string {
+	keys := strings.Split(key, ".")
+	last := keys[len(keys)-1]
+	if at, _ := v.c.Origin(v.server, key); len(at.Variables) > 0 || slices.Contains(commandKeys, last) {
+		return ""
+	}
+	var all []string
+	if value.Kind() == reflect.Map {
+		for _, k := range value.MapKeys() {
+			all = append(all, k.String())
+		}
+		slices.Sort(all)
+	} else {
+		for _, one := range value.Seq2() {
+			if one.Kind() == reflect.Struct {
+				one = one.FieldByName("Name")
+			}
+			if one.Kind() != reflect.String || one.String() == "" {
+				return ""
+			}
+			text := shown(v.c.Redact(one.String()), last, slices.ContainsFunc(keys, isSecret))
+			if text == hidden {
+				return ""
+			}
+			all = append(all, text)
+		}
+	}
+	if short := strings.Join(all, ", "); len(short) <= maxListed {
+		return short
+	}
+	return ""
 }
 
 // ValuesShown has the settings in effect of the file, or of a server.

@@ -50,8 +50,8 @@ export function ticks(top, unit) {
   const base = unit === 'bytes' ? 1024 ** Math.floor(Math.log(Math.max(top, 1)) / Math.log(1024)) : 1;
   const size = top / base / 3;
   const power = 10 ** Math.floor(Math.log10(size));
-  const whole = (/** @type {number} */ n) => unit !== '' || n % 1 === 0;
-  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((s) => s >= size * 0.75 && whole(s)) ?? Math.max(1, Math.round(power));
+  const exact = (/** @type {number} */ n) => (unit === '' ? n % 1 === 0 : n / power !== 2.5 || power >= 1); // 0.25 would be written as 0.3
+  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((s) => s >= size * 0.75 && exact(s)) ?? Math.max(1, Math.round(power));
   const all = [];
   for (let i = 0; i * step <= (top / base) * 1.001; i++) all.push(i * step * base);
   return all;

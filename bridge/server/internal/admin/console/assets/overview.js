@@ -3,7 +3,7 @@ import { get } from './api.js';
 import { axis, markLegend, timeChart, spark } from './chart.js';
 import { html } from './dom.js';
 import { badness, byServer, merge, sentence, shares, sum, users } from './figures.js';
-import { passes, refused, terms } from './filter.js';
+import { passes, terms } from './filter.js';
 import { bare, clientOf, outcome } from './names.js';
 import { every, Page, to } from './page.js';
 import { age, badge, icon, table, time } from './parts.js';
@@ -64,10 +64,8 @@ class Overview extends Page {
       }),
       every(10000, async () => {
         if (this.store.me?.look) this.#tools = (await get('tools')).tools.slice(0, 5);
-        const answer = await get('calls?status=failed&limit=100');
-        const all = [...new Map([...(answer.failures ?? []), ...(answer.recent ?? [])].map((c) => [c.id, c])).values()];
-        this.#failures = all.filter((c) => !refused(c)).slice(0, 10);
-        this.#refused = all.filter(refused);
+        this.#failures = (await get('calls?status=failed&limit=10')).failures;
+        this.#refused = (await get('calls?status=circuit_open')).failures;
         this.update();
       }),
     ];
@@ -149,8 +147,8 @@ class Overview extends Page {
       ${tile('Failed', t ? percent(part(t.errors)) : undefined, 'in 5 min')}
       ${tile('Tool errors', t ? percent(part(t.tool_errors)) : undefined, 'in 5 min')}
       ${tile('Response p95', t ? duration(t.recent?.p95) : undefined, 'in 5 min')}
-      ${tile('In flight', b.calls, limit ? `of ${number(limit)}` : '')}
-      ${tile('Sessions', b.sessions)}
+      ${tile('In flight', b.calls, limit ? `of ${number(limit)}` : 'now')}
+      ${tile('Sessions', b.sessions, 'now')}
       ${tile('Uptime', p.started_at && age(p.started_at))}
     </dl>`;
   }
@@ -167,7 +165,7 @@ class Overview extends Page {
     const shown = rows.slice(0, this.#most);
     /** @param {string} name @param {string} key @param {string} [title] */
     const head = (name, key, title) => ({ name, key, title });
-    const heads = [head('Server', 'name'), head('State', 'state'), head('Calls a second', 'calls'), head('Failed', 'errors', 'Share of the calls of the last 5 minutes, without tool errors'), head('p50 / p95', 'time', 'Response time, last 5 minutes'), head('In flight', 'flight'), head('Clients', 'clients', 'Clients that called in the last 15 minutes, the busiest first'), head('Tools', 'tools', 'Tools, and about how many tokens their list takes'), head('Last error', 'error')];
+    const heads = [head('Server', 'name'), head('State', 'state'), head('Calls a second', 'calls'), head('Failed', 'errors', 'Share of the calls of the last 5 minutes, without tool errors'), head('p50 / p95', 'time', 'Response time, last 5 minutes'), head('Clients', 'clients', 'Clients that called in the last 15 minutes, the busiest first'), head('Tools', 'tools', 'Tools, and about how many tokens their list takes'), head('Last error', 'error')];
     const turn = (/** @type {string} */ key) => this.ask('sort', sort === key ? `-${key}` : sort === `-${key}` ? '' : key);
     return html`<div class="head servers"><h2>Servers <span class="quiet">${rows.length === all.length ? all.length : `${rows.length} of ${all.length}`}</span></h2>${all.length > 3 ? this.filterLine('state:failing') : ''}</div>
       ${all.length ? html`<div class="wide" role="region" tabindex="0" aria-label="Servers"><table class="rows" aria-live="off"><thead><tr>${heads.map((h) => html`<th scope="col" key=${h.key} class=${counts.includes(h.key) ? 'n' : ''} aria-sort=${sort.replace('-', '') !== h.key ? undefined : (sort[0] === '-') === texts.includes(h.key) ? 'descending' : 'ascending'}><button type="button" title=${h.title} @click=${() => turn(h.key)}>${h.name}${sort.replace('-', '') !== h.key ? '' : (sort[0] === '-') === texts.includes(h.key) ? ' ↓' : ' ↑'}</button></th>`)}</tr></thead>
@@ -203,10 +201,9 @@ class Overview extends Page {
     const row = html`<tr key=${s.name}>
       <th scope="row"><a href=${to('servers', s.name)}>${s.name}</a><div class="hint">${speaks(s)}</div></th>
       <td class="how">${badge(s.drained ? 'drained' : s.state)}${s.circuit_breaker && s.circuit_breaker !== 'closed' ? html`<div>${breaker(s)}</div>` : s.forced?.breaker ? html`<div>${breaker(s)}</div>` : ''}</td>
-      <td class="whole pulse">${f?.calls ? spark(`Calls of ${s.name}`, thin(f.calls)) : ''} <span class="n">${this.#series ? number(this.speed(s)) : '–'}</span></td>
+      <td class="whole pulse">${f?.calls ? spark(`Calls of ${s.name}`, thin(f.calls)) : ''} <span class="n">${this.#series ? number(this.speed(s)) : '–'}</span>${s.calls || s.queued ? html`<div class="hint">${s.calls} in flight${s.queued ? `, ${s.queued} queued` : ''}</div>` : ''}</td>
       <td class="n"><span class=${share && share > 0.05 ? 'bad' : ''}>${percent(share)}</span></td>
       <td class="n">${times(s)}</td>
-      <td class="n">${s.calls}${s.queued ? html`<span class="quiet"> +${s.queued} queued</span>` : ''}</td>
       <td class="n who">${who.length ? html`<span title=${who.join(', ')}>${this.clients(s)}<div class="hint">${who[0]}</div></span>` : html`<span class="quiet">–</span>`}</td>
       <td class="n">${s.tools === undefined ? '–' : html`<span>${s.tools}${s.list_tokens ? html`<div class="hint">${short(s.list_tokens)} tokens</div>` : ''}</span>`}</td>
       <td class="error">${error ? html`<details><summary>${s.last_error_at ?? s.since ? html`<span class="quiet">${time(s.last_error_at ?? s.since)}</span>` : ''} ${error}</summary></details>` : html`<span class="quiet">–</span>`}</td>
@@ -228,11 +225,11 @@ const short = (n) => (n < 1000 ? String(n) : `${number(n / 1000)}k`);
 /** The order of the table of servers: texts upwards, figures downwards. @type {Record<string, (s: any, page: Overview) => any>} */
 const orders = {
   name: (s) => s.name, state: (s) => `${badness(s)} ${s.state}`, calls: (s, page) => -page.speed(s), errors: (s, page) => -(page.errors(s) ?? -1), time: (s) => -(s.p95_ms ?? -1),
-  flight: (s) => -s.calls, clients: (s, page) => -page.clients(s), tools: (s) => -(s.tools ?? -1), error: (s) => -(Date.parse(s.last_error_at ?? '') || 0),
+  clients: (s, page) => -page.clients(s), tools: (s) => -(s.tools ?? -1), error: (s) => -(Date.parse(s.last_error_at ?? '') || 0),
 };
 
 const texts = ['name', 'state'];
-const counts = ['errors', 'time', 'flight', 'clients', 'tools'];
+const counts = ['errors', 'time', 'clients', 'tools'];
 
 /** @param {any} a @param {any} b */
 const compare = (a, b) => (typeof a === 'string' ? a.localeCompare(b) : a - b);
