@@ -2,10 +2,13 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -117,7 +120,7 @@ func (s *Session) finish(err error) bool {
 		return false
 	}
 	s.ending = true
-	onEnd := s.onEnd
+	onEnd, used := s.onEnd, s.used
 	questions, pending := s.questions, s.pending
 	s.questions, s.onEnd, s.pending = nil, nil, nil
 	s.mu.Unlock()
@@ -135,6 +138,13 @@ func (s *Session) finish(err error) bool {
 		level = slog.LevelInfo
 	}
 	s.log.Log(context.Background(), level, "session ended", append(s.who(), "reason", err)...)
+	if s.b.sessionEnded != nil && (used || s.greeted.Load()) && !errors.Is(err, ErrMoved) {
+		network := bridge.TCP
+		if s.wire == WireStdio {
+			network = bridge.Pipe
+		}
+		s.b.sessionEnded(report.Session{Server: s.server, Revision: s.caller.Revision, Address: bridge.Address{Network: network}, Took: time.Since(s.began), Err: err})
+	}
 	for _, f := range onEnd {
 		f()
 	}

@@ -170,6 +170,9 @@ type Options struct {
 	// Sent is called with the outcome of each request on a connection to a server, as Watch. Its
 	// reports have nothing of a client. It may be nil.
 	Sent func(report.Report)
+	// SessionEnded is called with each session of a client that ended, and ConnectionEnded with each session with a
+	// server, as Watch. Both may be nil.
+	SessionEnded, ConnectionEnded func(report.Session)
 	// Calls records calls while an operator watches; it may be nil.
 	Calls *calls.Calls
 	// Client returns the address of the client that sent a request, by the address of the peer and the headers.
@@ -201,6 +204,8 @@ type Gateway struct {
 	offer             Offer
 	tracing           *tracing.Tracing // nil without
 	sent              func(report.Report)
+	sessionEnded      func(report.Session)
+	connectionEnded   func(report.Session)
 	ownParams         []byte // of initialize for connections that no single client owns (D3)
 	lanes             *lane.Total
 	laneShares        *limits.Shares // of these connections, by principal
@@ -260,6 +265,7 @@ func New(o Options) *Gateway {
 	b.calls, b.reports = o.Calls, report.New(o.Watch, b.bytes.Weigh, o.Front, o.Client)
 	b.listening, b.stopListening = context.WithCancel(context.Background())
 	b.tracing, b.sent = tracing.New(o.Traces, b.version, o.Client), o.Sent
+	b.sessionEnded, b.connectionEnded = o.SessionEnded, o.ConnectionEnded
 	b.ownParams = []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":` + rawjson.Quote(b.version) + `}}`)
 	b.force, b.hurry = context.WithCancel(context.Background())
 	if b.store == nil {

@@ -104,7 +104,7 @@ func newServer(b *Gateway, o ServerOptions) *server {
 	}
 	s.statelessCalls = s.stateless()
 	s.lane = lane.Options{
-		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: b.tracing, Address: o.Address, Sent: b.sent, Forward: o.Forward, Shared: s.share == ShareAll,
+		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: b.tracing, Address: o.Address, Sent: b.sent, Closed: b.connectionEnded, Forward: o.Forward, Shared: s.share == ShareAll,
 		Ahead: s.share != ShareCall && len(o.Forward) == 0 && (b.cluster.Places == nil || !o.Homed || !shared),
 		Idle:  max(o.Idle, 0), Handshake: handshake, Settings: new(atomic.Pointer[lane.Settings]),
 		Budget: lane.NewBudget(o.Name, 0, s.laneShares, total, s.pool.Yield), Health: s.health,

@@ -144,6 +144,8 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 	o.Client = s.access.ClientOf
 	if c.Meters != nil {
 		o.Sent = func(p report.Report) { s.metrics.Sent(&p) }
+		o.SessionEnded = func(p report.Session) { s.metrics.SessionEnded(&p) }
+		o.ConnectionEnded = func(p report.Session) { s.metrics.ConnectionEnded(&p) }
 	}
 	if s.instance != nil {
 		o.Cluster = bridge.Cluster{Instance: s.instance.id, Places: s.instance.homes, Owners: s.instance.kept.tasks, Secrets: c.Cluster.Keys()}

@@ -84,6 +84,8 @@ type conn struct {
 	asked atomic.Int64 // questions of the server that name no call
 	gone  error        // guarded by l.mu
 
+	opened time.Time
+
 	worked atomic.Bool // a call was answered
 
 	shared sharedSubscription
@@ -508,6 +510,12 @@ func (l *Lane) retire(c *conn) {
 	}
 	_ = c.up.Close(l.force) // the connection logs important errors
 	l.o.Budget.release(l.caller.Principal)
+	if s := c.up.Server(); l.o.Closed != nil && s != nil && !s.Modern() {
+		l.mu.Lock()
+		gone := c.gone
+		l.mu.Unlock()
+		l.o.Closed(report.Session{Server: l.o.Name, Revision: s.Revision, Address: l.o.Address, Took: time.Since(c.opened), Err: gone})
+	}
 }
 
 // retireSoon calls retire in the background. The caller holds l.mu.

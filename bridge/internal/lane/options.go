@@ -22,7 +22,9 @@ type Options struct {
 	Tracing *tracing.Tracing // may be nil
 	Address bridge.Address   // zero if unknown
 	// Sent receives the outcome of each request on a connection. It must not block, and may be nil.
-	Sent    func(report.Report)
+	Sent func(report.Report)
+	// Closed receives each connection with a session that closed. It must not block, and may be nil.
+	Closed  func(report.Session)
 	Forward []bridge.Forward // client headers that the server gets
 	// Shared means that different principals share a lane.
 	Shared bool

@@ -58,7 +58,7 @@ func (l *Lane) attempt() (*conn, error) {
 	ctx, cancel := deadline.WithTimeout(l.ctx, within, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnavailable,
 		Public: fmt.Sprintf("it did not finish its handshake within %v", l.o.Handshake)})
 	defer cancel()
-	c := &conn{l: l}
+	c := &conn{l: l, opened: time.Now()}
 	c.shared = sharedSubscription{c: c, subscribers: map[*subscriber]struct{}{}, topics: map[topic]int{}}
 	c.raw, err = l.connect(ctx, c)
 	release()

@@ -137,6 +137,23 @@ func TestMeters(t *testing.T) {
 						}
 					}
 				}
+				session := strings.Replace(name, "operation", "session", 1)
+				at = slices.IndexFunc(of.ScopeMetrics[0].Metrics, func(m *metricpb.Metric) bool { return m.Name == session })
+				if at < 0 {
+					t.Errorf("there is no %s", session)
+					continue
+				}
+				points := of.ScopeMetrics[0].Metrics[at].GetHistogram().DataPoints
+				delete(more, "gen_ai.operation.name")
+				if got := textsOf(points[0].Attributes); len(points) != 1 || points[0].Count != 1 || got["error.type"] != "" {
+					t.Errorf("%s has the values %v", session, points)
+				} else {
+					for key, value := range more {
+						if got[key] != value {
+							t.Errorf("%s: %s is %q, want %q", session, key, got[key], value)
+						}
+					}
+				}
 				if tools["echo"] != 1 || tools["other"] != 1 || len(tools) != 2 {
 					t.Errorf("%s has the tools %v", name, tools)
 				}

@@ -189,6 +189,15 @@ func (r *Reporter) Reject(session string, from *bridge.Caller, request, answer *
 	}
 }
 
+// Session is a session of a client, or with a server, that ended. Revision 2026-07-28 has none.
+type Session struct {
+	Server   string // empty for the address of all servers
+	Revision string
+	Address  bridge.Address // of the server; for a client's session, only the network
+	Took     time.Duration
+	Err      error // the reason, if it ended early
+}
+
 // Sent returns the report of a request that went to a server on a connection at began. why is the reason that there is no
 // answer.
 func Sent(server string, at bridge.Address, up bridge.Upstream, began time.Time, request, answer *jsonrpc.Message, why error) Report {

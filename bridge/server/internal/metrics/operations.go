@@ -15,11 +15,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// operations has the durations of requests for an OpenTelemetry collector, under the names of the semantic conventions
-// for MCP. The values of attributes are as bounded as those of labels.
+// operations has the durations of requests and sessions for an OpenTelemetry collector, under the names of the semantic
+// conventions for MCP. The values of attributes are as bounded as those of labels.
 type operations struct {
 	server metric.Float64Histogram // requests of clients, as the bridge answers them
 	client metric.Float64Histogram // requests of the bridge to servers
+
+	sessions    metric.Float64Histogram // of clients
+	connections metric.Float64Histogram // sessions with servers
 }
 
 // operationBuckets are in seconds, as the conventions say.
@@ -36,8 +39,10 @@ func (m *Metrics) Export(p metric.MeterProvider, version string) (err error) {
 		return h
 	}
 	o := &operations{
-		server: histogram("mcp.server.operation.duration", "How long requests of clients took, with any outcome."),
-		client: histogram("mcp.client.operation.duration", "How long requests to servers took, with any outcome."),
+		server:      histogram("mcp.server.operation.duration", "How long requests of clients took, with any outcome."),
+		client:      histogram("mcp.client.operation.duration", "How long requests to servers took, with any outcome."),
+		sessions:    histogram("mcp.server.session.duration", "How long sessions of clients were."),
+		connections: histogram("mcp.client.session.duration", "How long sessions with servers were."),
 	}
 	if err == nil {
 		m.exported = o
@@ -65,47 +70,77 @@ func (m *Metrics) Sent(p *report.Report) {
 	m.exported.sent(p, methodNames[method], tool)
 }
 
+// SessionEnded takes a session of a client that ended.
+func (m *Metrics) SessionEnded(s *report.Session) {
+	if m.exported != nil {
+		ended(m.exported.sessions, s)
+	}
+}
+
+// ConnectionEnded takes a session with a server that ended.
+func (m *Metrics) ConnectionEnded(s *report.Session) {
+	if m.exported != nil {
+		ended(m.exported.connections, s)
+	}
+}
+
+// ended records a session. The end by its client or by the bridge is no error.
+func ended(h metric.Float64Histogram, s *report.Session) {
+	all := peer(s.Server, s.Revision, s.Address)
+	if s.Err != nil {
+		if o := bridge.OutcomeOf(s.Err); o != bridge.Cancelled && o != bridge.Failed {
+			all = append(all, attribute.String("error.type", o.String()))
+		}
+	}
+	h.Record(context.Background(), s.Took.Seconds(), metric.WithAttributeSet(attribute.NewSet(all...)))
+}
+
 // received records a request of a client.
 func (o *operations) received(p *report.Report, server, method, tool string) {
-	all := attributes(p, server, method, tool, p.Revision, p.Network)
+	all := attributes(p, server, method, tool, p.Revision, bridge.Address{Network: p.Network})
 	o.server.Record(context.Background(), p.Took.Seconds(), metric.WithAttributeSet(attribute.NewSet(all...)))
 }
 
 // sent records a request to a server.
 func (o *operations) sent(p *report.Report, method, tool string) {
-	all := attributes(p, p.Server, method, tool, p.Speaks, p.Address.Network)
-	if p.Address.Host != "" {
-		all = append(all, attribute.String("server.address", p.Address.Host), attribute.Int("server.port", p.Address.Port))
-	}
+	all := attributes(p, p.Server, method, tool, p.Speaks, p.Address)
 	o.client.Record(context.Background(), p.Took.Seconds(), metric.WithAttributeSet(attribute.NewSet(all...)))
 }
 
 // attributes returns the attributes of a request. tool is empty for other methods.
-func attributes(p *report.Report, server, method, tool, revision, network string) []attribute.KeyValue {
-	all := append(make([]attribute.KeyValue, 0, 12), attribute.String("mcp.method.name", method))
-	add := func(key, value string) {
-		if value != "" {
-			all = append(all, attribute.String(key, value))
-		}
-	}
-	add("mcp_bridge.server", server)
-	if add("gen_ai.tool.name", tool); tool != "" {
-		add("gen_ai.operation.name", "execute_tool")
-	}
-	if slices.Contains(era.Supported(), revision) {
-		add("mcp.protocol.version", revision)
-	}
-	if add("network.transport", network); network == bridge.TCP {
-		add("network.protocol.name", "http")
+func attributes(p *report.Report, server, method, tool, revision string, at bridge.Address) []attribute.KeyValue {
+	all := append(peer(server, revision, at), attribute.String("mcp.method.name", method))
+	if tool != "" {
+		all = append(all, attribute.String("gen_ai.tool.name", tool), attribute.String("gen_ai.operation.name", "execute_tool"))
 	}
 	switch {
 	case p.Outcome == bridge.Answered:
 	case p.Code == 0:
-		add("error.type", p.Outcome.String())
+		all = append(all, attribute.String("error.type", p.Outcome.String()))
 	default:
 		code := errorCode(p.Code)
-		add("error.type", code)
-		add("rpc.response.status_code", code)
+		all = append(all, attribute.String("error.type", code), attribute.String("rpc.response.status_code", code))
+	}
+	return all
+}
+
+// peer returns the attributes of the other end, with room for more.
+func peer(server, revision string, at bridge.Address) []attribute.KeyValue {
+	all := make([]attribute.KeyValue, 0, 12)
+	if server != "" {
+		all = append(all, attribute.String("mcp_bridge.server", server))
+	}
+	if slices.Contains(era.Supported(), revision) {
+		all = append(all, attribute.String("mcp.protocol.version", revision))
+	}
+	if at.Network != "" {
+		all = append(all, attribute.String("network.transport", at.Network))
+	}
+	if at.Network == bridge.TCP {
+		all = append(all, attribute.String("network.protocol.name", "http"))
+	}
+	if at.Host != "" {
+		all = append(all, attribute.String("server.address", at.Host), attribute.Int("server.port", at.Port))
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,10 @@ func TestOperations(t *testing.T) {
 			m.Sent(&r)
 		}
 	}
+	for _, err := range []error{nil, bridge.ErrIdle, bridge.ErrShutdown, fmt.Errorf("deleted: %w", bridge.ErrEnded), &bridge.Error{Kind: bridge.ErrLost}} {
+		m.SessionEnded(&report.Session{Server: "one", Revision: "2025-11-25", Address: bridge.Address{Network: bridge.TCP}, Took: time.Minute, Err: err})
+		m.ConnectionEnded(&report.Session{Server: "one", Revision: "1999-01-01", Address: bridge.Address{Network: bridge.TCP, Host: "127.0.0.1", Port: 80}, Took: time.Minute, Err: err})
+	}
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
@@ -59,6 +64,14 @@ func TestOperations(t *testing.T) {
 	}
 	const door = "mcp.protocol.version=2025-11-25,mcp_bridge.server=one,network.protocol.name=http,network.transport=tcp"
 	const lane = "mcp.protocol.version=2026-07-28,mcp_bridge.server=one,network.transport=pipe"
+	const peer = "mcp_bridge.server=one,network.protocol.name=http,network.transport=tcp,server.address=127.0.0.1,server.port=80\n"
+	for name, want := range map[string]string{
+		"mcp.server.session.duration": "4 " + door + "\n1 error.type=lost," + door + "\n", "mcp.client.session.duration": "4 " + peer + "1 error.type=lost," + peer,
+	} {
+		if sorted(got[name]) != sorted(want) {
+			t.Errorf("%s:\n%swant\n%s", name, got[name], want)
+		}
+	}
 	for name, rest := range map[string]string{"mcp.server.operation.duration": door, "mcp.client.operation.duration": lane} {
 		want := []string{
 			"1 mcp.method.name=tools/list," + rest,
@@ -84,6 +97,13 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// sorted returns the lines of a text in order.
+func sorted(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
 // Without a provider, nothing is recorded.
 func TestOperationsOff(t *testing.T) {
 	m := New("v1")
@@ -91,6 +111,8 @@ func TestOperationsOff(t *testing.T) {
 	r := report.Report{Server: "one", Request: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`)}
 	m.Take(&r)
 	m.Sent(&r)
+	m.SessionEnded(&report.Session{Server: "one"})
+	m.ConnectionEnded(&report.Session{Server: "one"})
 }
 
 func BenchmarkOperations(b *testing.B) {
