@@ -67,16 +67,21 @@ var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)`)
 func originsOf(sec *strict.Section) map[string]Origin {
 	all := map[string]Origin{}
 	for key, m := range sec.Marks {
-		if key == "" || m.Line == 0 || strings.Contains(key, " item ") {
+		key, rest, item := strings.Cut(key, ": item ")
+		if key == "" || m.Line == 0 || strings.Contains(rest, ": ") {
 			continue
 		}
-		at := Origin{Line: m.Line}
+		key = strings.ReplaceAll(key, ": ", ".")
+		at := all[key] // items of a list add their variables to it
+		if !item {
+			at.Line = m.Line
+		}
 		for _, found := range variable.FindAllStringSubmatch(m.Shown, -1) {
 			if !slices.Contains(at.Variables, found[1]) {
 				at.Variables = append(at.Variables, found[1])
 			}
 		}
-		all[strings.ReplaceAll(key, ": ", ".")] = at
+		all[key] = at
 	}
 	return all
 }

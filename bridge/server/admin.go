@@ -27,7 +27,7 @@ func (s *Server) Reloads(r *reload.Reloader) {
 			if err := admin.Read(c.Body, &asked); err != nil {
 				return nil, err
 			}
-			if asked.DryRun {
+			if c.Harmless = asked.DryRun; asked.DryRun {
 				return r.Check()
 			}
 			return r.Reload()

@@ -516,9 +516,12 @@ func (c *Calls) carried(p *report.Report) *Carried {
 	return out
 }
 
+// refused reports whether an open circuit breaker refused the call.
+func (r *Row) refused() bool { return r.Outcome == bridge.CircuitOpen.String() }
+
 // fail stores a failure. The caller holds c.mu.
 func (c *Calls) fail(row *Row) {
-	k := failures{row.Server, row.Outcome == bridge.CircuitOpen.String()}
+	k := failures{row.Server, row.refused()}
 	of := c.failures[k]
 	if of == nil {
 		for old := range c.failures {
@@ -547,7 +550,8 @@ func clip(s string) string { return string([]byte(s[:min(len(s), maxText)])) } /
 
 // Shown holds the calls that an observer may see.
 type Shown struct {
-	// Since is the start of the observation. Calls in flight at that time are not shown; Before is their number.
+	// Since is the time from which on Recent has all calls: the start of the observation, or later if there are more calls.
+	// Calls in flight at the start are not shown; Before is their number.
 	Since    *time.Time `json:"since,omitempty"`
 	Before   int64      `json:"before,omitempty"`
 	Under    []*Row     `json:"under_way"`
@@ -604,22 +608,35 @@ func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 			out.Under = append(out.Under, one.shown())
 		}
 	}
+	seen := 0
 	for _, r := range all.recent {
-		if len(out.Recent) < most && fits(r) {
+		if len(out.Recent) == most {
+			break
+		}
+		if seen++; fits(r) {
 			out.Recent = append(out.Recent, r)
 		}
 	}
-	for _, r := range all.failures {
-		if fits(r) {
-			out.Failures = append(out.Failures, r)
-		}
+	if out.Since != nil && (seen == maxRecent || seen < len(all.recent)) { // there are others since
+		out.Since = &all.recent[seen-1].Began
 	}
 	newest := func(a, b *Row) int {
 		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(len(b.ID), len(a.ID)), cmp.Compare(b.ID, a.ID))
 	}
 	slices.SortFunc(out.Under, newest)
-	slices.SortFunc(out.Failures, newest)
-	out.Under, out.Failures = out.Under[:min(len(out.Under), most)], out.Failures[:min(len(out.Failures), most)]
+	slices.SortFunc(all.failures, newest)
+	var refused, others int // neither displaces the other
+	for _, r := range all.failures {
+		n := &others
+		if r.refused() {
+			n = &refused
+		}
+		if *n < most && fits(r) {
+			*n++
+			out.Failures = append(out.Failures, r)
+		}
+	}
+	out.Under = out.Under[:min(len(out.Under), most)]
 	return out
 }
 

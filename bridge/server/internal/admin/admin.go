@@ -67,6 +67,9 @@ type Call struct {
 	Context context.Context
 	Query   url.Values
 	Body    []byte // of a POST: JSON of at most MaxBody bytes
+	// Harmless is set for a POST that turned out to change nothing: it is not recorded.
+	Harmless bool
+
 	vars    map[string]string
 }
 
@@ -206,6 +209,7 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 		}
 	}
 	out, err := route.Do(call)
+	action = action && !call.Harmless
 	if err != nil {
 		if action {
 			a.record(c.Principal, path, "error")

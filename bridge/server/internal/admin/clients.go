@@ -23,8 +23,8 @@ const (
 	clientKept  = 180 // slots without a call
 
 	maxClients = 4096
-	maxOwn     = maxClients / 4 // clients of one principal; others count as Unnamed
 	maxUses    = 4 * maxClients // pairs of a client and a server, and sessions of such pairs
+	maxShown   = 512            // clients in an answer
 	maxNames   = 512            // callers whose names are kept
 	maxNamed   = 4 << 10        // bytes of Caller.Params for which the name is kept
 )
@@ -42,10 +42,40 @@ type Clients struct {
 	tick     time.Time  // when the current slot began
 	slot     int
 	names    map[string]string // of clients, by Caller.Params
-	own      map[string]int    // the number of clients, by principal
-	clients  *simplelru.LRU[client, *uses]
-	servers  *simplelru.LRU[serverOf, *uses]
-	sessions *simplelru.LRU[sessionOf, int] // the slot of the last call
+	clients  counts[client, *uses]
+	servers  counts[serverOf, *uses]
+	sessions counts[sessionOf, int] // the slot of the last call
+}
+
+// counts holds what was used last. One principal has at most a quarter of the places.
+type counts[K owned, V any] struct {
+	*simplelru.LRU[K, V]
+	most int
+	of   map[string]int // the number of places, by principal
+}
+
+type owned interface {
+	comparable
+	owner() string // a principal
+}
+
+func newCounts[K owned, V any](most int) counts[K, V] {
+	c := counts[K, V]{most: most, of: map[string]int{}}
+	c.LRU, _ = simplelru.NewLRU(most, func(k K, _ V) { // the size is positive
+		if c.of[k.owner()]--; c.of[k.owner()] == 0 {
+			delete(c.of, k.owner())
+		}
+	})
+	return c
+}
+
+// full reports whether a principal has no more places.
+func (c *counts[K, V]) full(principal string) bool { return c.of[principal] >= c.most/4 }
+
+// put adds an entry.
+func (c *counts[K, V]) put(k K, v V) {
+	c.of[k.owner()]++
+	c.Add(k, v)
 }
 
 // client identifies clients that are counted together.
@@ -54,17 +84,25 @@ type client struct {
 	address                    string // the server that their address names; empty for the address of all servers
 }
 
+func (c client) owner() string { return c.principal }
+
 // serverOf identifies the use of a server by a client.
 type serverOf struct {
-	client *uses
-	server string
+	principal string
+	client    *uses
+	server    string
 }
+
+func (s serverOf) owner() string { return s.principal }
 
 // sessionOf identifies the use of a server in a session.
 type sessionOf struct {
-	server *uses
-	id     string
+	principal string
+	server    *uses
+	id        string
 }
+
+func (s sessionOf) owner() string { return s.principal }
 
 // uses are calls.
 type uses struct {
@@ -94,15 +132,10 @@ func (u *uses) rate(slot int, seconds float64) float64 {
 
 // NewClients returns the counts of a bridge that begins now.
 func NewClients(now time.Time) *Clients {
-	c := &Clients{tick: now, names: map[string]string{}, own: map[string]int{}}
-	c.clients, _ = simplelru.NewLRU(maxClients, func(k client, _ *uses) { // all sizes are positive
-		if c.own[k.principal]--; c.own[k.principal] == 0 {
-			delete(c.own, k.principal)
-		}
-	})
-	c.servers, _ = simplelru.NewLRU[serverOf, *uses](maxUses, nil)
-	c.sessions, _ = simplelru.NewLRU[sessionOf, int](maxUses, nil)
-	return c
+	return &Clients{
+		tick: now, names: map[string]string{},
+		clients: newCounts[client, *uses](maxClients), servers: newCounts[serverOf, *uses](maxUses), sessions: newCounts[sessionOf, int](maxUses),
+	}
 }
 
 // Take counts a report. A request to several servers counts once, and for none of them: it is a list, which tells
@@ -112,9 +145,16 @@ func (c *Clients) Take(p *report.Report) {
 	if !ok || a == nil || a.Wire() == "" || p.From == nil || p.Part > 1 || p.Request.Method == era.Listen {
 		return
 	}
+	name := ""
+	if len(p.From.Params) > maxNamed { // to read it takes longer than others may wait
+		name = named(health.Client(p.From))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := client{c.name(p.From), p.Principal, a.Wire(), a.Address()}
+	if name == "" {
+		name = c.name(p.From)
+	}
+	k := client{name, p.Principal, a.Wire(), a.Address()}
 	if isConsole(k.name) {
 		return
 	}
@@ -123,29 +163,37 @@ func (c *Clients) Take(p *report.Report) {
 	if p.Server == "" || p.Part > 0 {
 		return
 	}
-	key := serverOf{of, p.Server}
+	key := serverOf{p.Principal, of, p.Server}
 	to, ok := c.servers.Get(key)
 	if !ok {
+		if c.servers.full(p.Principal) {
+			return
+		}
 		to = &uses{last: c.slot}
-		c.servers.Add(key, to)
+		c.servers.put(key, to)
 	}
 	to.add(c.slot)
-	if p.Session != "" {
-		c.sessions.Add(sessionOf{to, p.Session}, c.slot)
+	if p.Session == "" {
+		return
+	}
+	switch in := (sessionOf{p.Principal, to, p.Session}); {
+	case c.sessions.Contains(in):
+		c.sessions.Add(in, c.slot)
+	case !c.sessions.full(p.Principal):
+		c.sessions.put(in, c.slot)
 	}
 }
 
 // client returns the counts of a client. The caller holds c.mu.
 func (c *Clients) client(k client) *uses {
 	one, ok := c.clients.Get(k)
-	if !ok && c.own[k.principal] >= maxOwn {
+	if !ok && c.clients.full(k.principal) {
 		k.name = Unnamed
 		one, ok = c.clients.Get(k)
 	}
 	if !ok {
 		one = &uses{last: c.slot}
-		c.own[k.principal]++
-		c.clients.Add(k, one)
+		c.clients.put(k, one)
 	}
 	return one
 }
@@ -156,12 +204,10 @@ func (c *Clients) name(from *bridge.Caller) string {
 		return name
 	}
 	name := named(health.Client(from))
-	if len(from.Params) <= maxNamed {
-		if len(c.names) >= maxNames {
-			clear(c.names)
-		}
-		c.names[string(from.Params)] = name
+	if len(c.names) >= maxNames {
+		clear(c.names)
 	}
+	c.names[string(from.Params)] = name
 	return name
 }
 
@@ -181,9 +227,9 @@ func (c *Clients) Tick(now time.Time) {
 	c.slot++
 	c.tick = now
 	old := func(u *uses) bool { return c.slot-u.last > clientKept }
-	forget(c.clients, old)
-	forget(c.servers, old)
-	forget(c.sessions, func(last int) bool { return c.slot-last > clientKept })
+	forget(c.clients.LRU, old)
+	forget(c.servers.LRU, old)
+	forget(c.sessions.LRU, func(last int) bool { return c.slot-last > clientKept })
 }
 
 // forget removes the oldest entries while they are old.
@@ -224,10 +270,14 @@ func Address(server string) string {
 	return "/" + server + "/mcp"
 }
 
-// Groups returns the clients of the sessions, and those of the last 15 minutes whose principal sees accepts, the busiest
-// first. They have only those servers that shows accepts. clients is the number of clients of each of these servers:
+// Groups returns the clients of the sessions, and those of the last 15 minutes whose principal sees accepts: the busiest
+// of them, first. They have only those servers that shows accepts. clients is the number of clients of each of these servers:
 // sessions that called it and are open, and otherwise 1 for each element of all that called it.
 func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sessions []gateway.SessionStatus) (all []ClientUse, clients map[string]int) {
+	c.mu.Lock()
+	slot, tick := c.slot, c.tick
+	counted, served, called := copied(c.clients.LRU), copied(c.servers.LRU), c.sessions.Keys()
+	c.mu.Unlock() // calls wait for it
 	of := map[client]*ClientUse{}
 	group := func(k client) *ClientUse {
 		if of[k] == nil {
@@ -245,33 +295,27 @@ func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sess
 			one.Calls += s.Total
 		}
 	}
-	by, servers := map[*uses]*ClientUse{}, map[*uses]string{}
-	c.mu.Lock()
-	seconds := max(now.Sub(c.tick)+time.Duration(min(c.slot, clientSlots))*slotLength, time.Second).Seconds()
-	each(c.clients, func(k client, u *uses) {
-		if sees(k.principal) {
-			one := group(k)
-			one.Rate, one.Calls = u.rate(c.slot, seconds), max(one.Calls, u.total)
-			by[u] = one
+	seconds := max(now.Sub(tick)+time.Duration(min(slot, clientSlots))*slotLength, time.Second).Seconds()
+	by := map[*uses]*ClientUse{}
+	for _, e := range counted {
+		if sees(e.key.principal) {
+			one := group(e.key)
+			one.Rate, one.Calls = e.now.rate(slot, seconds), max(one.Calls, e.now.total)
+			by[e.uses] = one
 		}
-	})
-	each(c.servers, func(k serverOf, u *uses) {
-		if one := by[k.client]; one != nil && shows(k.server) {
-			one.Servers = append(one.Servers, ServerUse{k.server, u.rate(c.slot, seconds), u.total})
-			servers[u] = k.server
-		}
-	})
-	called := c.sessions.Keys()
-	c.mu.Unlock()
-	counted := map[*uses]int{} // the open sessions
+	}
+	used := map[*uses]int{} // the open sessions
 	for _, k := range called {
 		if open[k.id] {
-			counted[k.server]++
+			used[k.server]++
 		}
 	}
 	clients = map[string]int{}
-	for u, server := range servers {
-		clients[server] += max(1, counted[u])
+	for _, e := range served {
+		if one := by[e.key.client]; one != nil && shows(e.key.server) {
+			one.Servers = append(one.Servers, ServerUse{e.key.server, e.now.rate(slot, seconds), e.now.total})
+			clients[e.key.server] += max(1, used[e.uses])
+		}
 	}
 	all = []ClientUse{}
 	for _, one := range of {
@@ -284,13 +328,22 @@ func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sess
 		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Sessions, a.Sessions), cmp.Compare(b.Calls, a.Calls),
 			cmp.Compare(a.Client, b.Client), cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Transport, b.Transport), cmp.Compare(a.Address, b.Address))
 	})
-	return all, clients
+	return all[:min(len(all), maxShown)], clients
 }
 
-// each calls f for each entry, the oldest first.
-func each[K comparable, V any](all *simplelru.LRU[K, V], f func(K, V)) {
+// entry is a copy of counts, with their key and their identity.
+type entry[K comparable] struct {
+	key  K
+	uses *uses
+	now  uses
+}
+
+// copied returns copies of all counts.
+func copied[K comparable](all *simplelru.LRU[K, *uses]) []entry[K] {
 	values := all.Values()
+	out := make([]entry[K], len(values))
 	for i, k := range all.Keys() {
-		f(k, values[i])
+		out[i] = entry[K]{k, values[i], *values[i]}
 	}
+	return out
 }

@@ -32,51 +32,49 @@ func TestClientsNames(t *testing.T) {
 	now := time.Now()
 	c := NewClients(now)
 	call := func(principal, name string) { c.Take(reported(principal, name, "", "s")) }
-	calls := func(principal string) (names int, unnamed, calls uint64) {
+	const maxOwn = maxClients / 4
+	calls := func(principal string) (names, shown int, unnamed uint64) {
 		all, _ := c.Groups(now, func(p string) bool { return p == principal }, everything, nil)
 		for _, one := range all {
 			if one.Client == Unnamed {
 				unnamed = one.Calls
 			}
-			calls += one.Calls
 		}
-		return len(all), unnamed, calls
+		return c.clients.of[principal], len(all), unnamed
 	}
 	call("other", "a")
 	for i := range 3 * maxOwn {
 		call("rotates", fmt.Sprint("n", i))
 	}
 	call("rotates", "n0")
-	if names, unnamed, all := calls("rotates"); names != maxOwn+1 || unnamed != 2*maxOwn || all != 3*maxOwn+1 {
-		t.Errorf("%d names, %d calls without one, %d calls", names, unnamed, all)
+	if names, shown, unnamed := calls("rotates"); names != maxOwn+1 || shown != maxShown || unnamed != 2*maxOwn {
+		t.Errorf("%d names, %d of them shown, %d calls without one", names, shown, unnamed)
 	}
-	if names, unnamed, all := calls("other"); names != 1 || unnamed != 0 || all != 1 {
-		t.Errorf("another caller: %d names, %d calls without one, %d calls", names, unnamed, all)
+	if names, shown, unnamed := calls("other"); names != 1 || shown != 1 || unnamed != 0 {
+		t.Errorf("another caller: %d names, %d of them shown, %d calls without one", names, shown, unnamed)
 	}
 	for range clientKept + 1 {
 		c.Tick(now)
 	}
 	call("rotates", "late")
-	if names, unnamed, _ := calls("rotates"); names != 1 || unnamed != 0 {
+	if names, _, unnamed := calls("rotates"); names != 1 || unnamed != 0 {
 		t.Errorf("later: %d names, %d calls without one", names, unnamed)
 	}
 }
 
-// A client that calls very many servers takes the places of no others. A client that is still busy keeps its own.
+// A client that calls very many servers takes the places of no other principals' clients.
 func TestClientsServers(t *testing.T) {
 	now := time.Now()
 	c := NewClients(now)
+	c.Take(reported("", "quiet", "", "s"))
 	for i := range 2 * maxUses {
-		if i%maxOwn == 0 {
-			c.Take(reported("", "busy", "", "s"))
-		}
-		c.Take(reported("", "crawler", fmt.Sprint("id", i), fmt.Sprint("s", i)))
+		c.Take(reported("other", "crawler", fmt.Sprint("id", i), fmt.Sprint("s", i)))
 	}
 	all, clients := c.Groups(now, everything, everything, nil)
-	if len(all) != 2 || len(all[0].Servers) != maxUses-1 || all[0].Calls != 2*maxUses {
+	if len(all) != 2 || len(all[0].Servers) != maxUses/4 || all[0].Calls != 2*maxUses {
 		t.Fatalf("%d clients, the first of them with %d servers and %d calls", len(all), len(all[0].Servers), all[0].Calls)
 	}
-	if b := all[1]; len(b.Servers) != 1 || b.Servers[0].Calls != 2*maxUses/maxOwn || clients["s"] != 1 {
+	if b := all[1]; len(b.Servers) != 1 || b.Servers[0].Calls != 1 || clients["s"] != 1 {
 		t.Errorf("%+v, %d clients", b, clients["s"])
 	}
 }

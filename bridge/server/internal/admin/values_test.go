@@ -31,6 +31,7 @@ servers:
   web:
     http: https://example.com/s3cr3t0a8d7f6g5h4j/mcp
     breaker: { failures: 3 }
+allowed_origins: ["https://${HOST}"]
 `
 
 // asked returns the settings that somebody asks for, by key.
@@ -57,7 +58,7 @@ func asked(t *testing.T, c *config.Config, server string, pending ...string) map
 // flag that has set them, or as defaults; those too which what uses them fills in. Each key is
 // there, and no secret.
 func TestValues(t *testing.T) {
-	env := map[string]string{"PORT": "8123", "KEY": "s3cr3t-0123456789abcdef", "CALLS": "64"}
+	env := map[string]string{"PORT": "8123", "KEY": "s3cr3t-0123456789abcdef", "CALLS": "64", "HOST": "S3CR3T-host.example.com"}
 	c, err := config.Parse("bridge.yaml", []byte(valuesFile), func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +78,7 @@ func TestValues(t *testing.T) {
 		{own, Value{Key: "per_principal.rate", Value: "none", From: FromDefault}},
 		{own, Value{Key: "log_level", Value: "debug", From: FromFlag, Flag: "--log-level"}},
 		{own, Value{Key: "allowed_hosts", Value: "a.example.com, b.example.com", From: FromFile, Line: 8}},
+		{own, Value{Key: "allowed_origins", Value: "1 entry", From: FromFile, Line: 20, Variables: []string{"HOST"}}},
 		{own, Value{Key: "drain", Value: "10s", From: FromDefault, Waits: true}},
 		{own, Value{Key: "cluster.redis", Value: "none", From: FromDefault, Waits: true}},
 		{own, Value{Key: "max_message", Value: "16MiB", From: FromDefault}},

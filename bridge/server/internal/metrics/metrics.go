@@ -2,7 +2,6 @@
 package metrics
 
 import (
-	"encoding/json"
 	"maps"
 	"net/http"
 	"runtime"
@@ -78,9 +77,32 @@ type ToolList struct {
 
 // Tool is a tool in a list. The other members are left out: they may be large.
 type Tool struct {
-	Name        string          `json:"name"`
-	Title       string          `json:"title,omitempty"`
-	Annotations json.RawMessage `json:"annotations,omitempty"`
+	Name        string      `json:"name"`
+	Title       string      `json:"title,omitempty"`
+	Annotations Annotations `json:"annotations,omitzero"`
+}
+
+// Annotations are those of a tool that the protocol defines (2025-11-25, ToolAnnotations). Values of other types are left
+// out.
+type Annotations struct {
+	Title       string `json:"title,omitempty"`
+	ReadOnly    *bool  `json:"readOnlyHint,omitempty"`
+	Destructive *bool  `json:"destructiveHint,omitempty"`
+	Idempotent  *bool  `json:"idempotentHint,omitempty"`
+	OpenWorld   *bool  `json:"openWorldHint,omitempty"`
+}
+
+// annotationsOf reads the annotations of a tool.
+func annotationsOf(tool []byte) Annotations {
+	of := gjson.GetBytes(tool, "annotations")
+	hint := func(name string) *bool {
+		v := of.Get(name)
+		if !v.IsBool() {
+			return nil
+		}
+		return new(v.Bool())
+	}
+	return Annotations{strings.Clone(of.Get("title").Str), hint("readOnlyHint"), hint("destructiveHint"), hint("idempotentHint"), hint("openWorldHint")}
 }
 
 // maxKept bounds the bytes of ToolList.First.
@@ -88,14 +110,11 @@ const maxKept = 64 << 10
 
 // add adds a tool to the list.
 func (l *ToolList) add(item []byte, name string) {
-	title, annotations := gjson.GetBytes(item, "title"), gjson.GetBytes(item, "annotations")
-	size := l.kept + len(name) + len(title.Str) + len(annotations.Raw)
-	if whole := len(l.First) == l.Tools; whole && l.Tools < maxTools && size <= maxKept {
-		one := Tool{Name: name, Title: title.Str}
-		if annotations.IsObject() {
-			one.Annotations = json.RawMessage(annotations.Raw)
+	if whole := len(l.First) == l.Tools; whole && l.Tools < maxTools {
+		one := Tool{name, strings.Clone(gjson.GetBytes(item, "title").Str), annotationsOf(item)}
+		if size := l.kept + len(one.Name) + len(one.Title) + len(one.Annotations.Title); size <= maxKept {
+			l.First, l.kept = append(l.First, one), size
 		}
-		l.First, l.kept = append(l.First, one), size
 	}
 	l.Tools++
 }
@@ -274,7 +293,9 @@ func (m *Metrics) Take(p *report.Report) {
 	}
 	m.counter(s, method, p.Revision, p.Outcome).Inc()
 	if p.Request.Method != listen {
-		m.observer(s, method).Observe(p.Took.Seconds())
+		if p.Outcome != bridge.CircuitOpen { // otherwise a server that fails would look fast
+			m.observer(s, method).Observe(p.Took.Seconds())
+		}
 		if a, ok := p.Call.(*report.Arrival); ok && a != nil && a.Address() == "" {
 			s.together.Add(1)
 		}

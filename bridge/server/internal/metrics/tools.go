@@ -80,7 +80,7 @@ func (t *pastTools) since(h *History, s *serverMetrics) map[*toolMetrics]toolTot
 func (h *History) readTool(tool *toolMetrics) (t toolTotals) {
 	for outcome := range tool.calls {
 		c := tool.calls[outcome].Load()
-		if c == nil {
+		if c == nil || bridge.Outcome(outcome) == bridge.CircuitOpen { // those have no time
 			continue
 		}
 		t.add(bridge.Outcome(outcome), uint64(h.value(*c)))
