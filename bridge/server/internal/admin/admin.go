@@ -70,7 +70,7 @@ type Call struct {
 	// Harmless is set for a POST that turned out to change nothing: it is not recorded.
 	Harmless bool
 
-	vars    map[string]string
+	vars map[string]string
 }
 
 // Var returns the part of the path that stands for {name}.

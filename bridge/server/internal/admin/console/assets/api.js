@@ -66,8 +66,10 @@ const streams = 4;
  */
 async function place() {
   const locks = globalThis.navigator?.locks;
-  if (!locks || !globalThis.document) return () => {};
-  for (let n = 1; n <= streams; n++) {
+  const wire = /** @type {any} */ (globalThis.performance?.getEntriesByType?.('navigation')[0])?.nextHopProtocol;
+  if (!locks || !globalThis.document || /^h[23]/.test(wire)) return () => {};
+  for (let i = 0; i < 2 * streams; i++) { // twice: the place that this tab gave back a moment ago may count as taken at first
+    const n = (i % streams) + 1;
     /** @type {(() => void)|undefined} */
     const free = await new Promise((taken) => {
       locks.request(`stream ${n} of ${root}`, { ifAvailable: true }, (lock) => (lock ? new Promise((/** @type {any} */ done) => { taken(done); }) : taken(undefined))).catch(() => taken(() => {}));

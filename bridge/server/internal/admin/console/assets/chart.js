@@ -59,7 +59,7 @@ export function ticks(top, unit) {
 
 /** The kinds of marks: colour and words. @type {Record<string, [string, string]>} */
 const kinds = {
-  failing: ['bad', 'Failing'], breaker_open: ['bad', 'Circuit open'], restart: ['warn', 'Restart'], drain: ['warn', 'Drained'],
+  failing: ['bad', 'Failing'], breaker_open: ['s7', 'Circuit open'], restart: ['warn', 'Restart'], drain: ['warn', 'Drained'],
   reload: ['act', 'Configuration reloaded'], working: ['good', 'Working again'], breaker_closed: ['good', 'Circuit closed'], resume: ['good', 'Resumed'],
 };
 const toneOf = (/** @type {Mark} */ m) => `var(--${kinds[m.kind]?.[0] ?? 'quiet'})`;

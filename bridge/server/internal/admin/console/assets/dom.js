@@ -16,6 +16,8 @@ const token = /<\/([\w-]+)\s*>|<([\w-]+)((?:\s+[^\s=>/]+(?:=(?:"[^"]*"|[^\s">]+)
 const attribute = /([^\s=]+)(?:="([^"]*)"|=(\S+))?/g;
 /** @type {WeakMap<TemplateStringsArray, Template>} */
 const plans = new WeakMap();
+/** The templates that html made: another object, which may be a server's, is text. @type {WeakSet<Template>} */
+const made = new WeakSet();
 
 /** @param {TemplateStringsArray} strings @param {...any} values @returns {any} a Template; an array unless it is one element */
 export function html(strings, ...values) {
@@ -29,7 +31,9 @@ export function html(strings, ...values) {
     if (typeof node === 'string') return text(node);
     const attrs = node.attrs.map((/** @type {[string, any]} */ [name, value]) => [name, typeof value === 'string' ? text(value) : value]);
     const key = attrs.find((/** @type {any} */ a) => a[0] === 'key')?.[1];
-    return { tag: node.tag, attrs: attrs.filter((/** @type {any} */ a) => a[0] !== 'key'), children: node.children.map(fill), key };
+    const filled = { tag: node.tag, attrs: attrs.filter((/** @type {any} */ a) => a[0] !== 'key'), children: node.children.map(fill), key };
+    made.add(filled);
+    return filled;
   };
   const children = plan.children.map(fill);
   return children.length === 1 ? children[0] : children;
@@ -67,7 +71,7 @@ const kind = (part) => (typeof part === 'object' ? `${part.tag} ${part.key ?? ''
 
 /** Makes what is in a node be what the template says. @param {any} template @param {any} into */
 export function render(template, into) {
-  const parts = [template].flat(Infinity).filter((c) => c !== null && c !== undefined && c !== '' && typeof c !== 'boolean');
+  const parts = [template].flat(Infinity).filter((c) => c !== null && c !== undefined && c !== '' && typeof c !== 'boolean').map((c) => (typeof c === 'object' && !made.has(c) ? JSON.stringify(c) : c));
   const old = rendered.get(into) ?? { parts: [], nodes: [] };
   /** @type {Map<string, number[]>} the places of what was there, last first */
   const free = new Map();

@@ -82,7 +82,7 @@ const shared = 6;
 /** The share of one column in another in the last half minute, in percent. @param {any[]} part @param {any[]} whole */
 export const shares = (part = [], whole = []) => whole.map((_, i) => {
   const all = sum(whole.slice(0, i + 1), shared);
-  return all ? (100 * sum(part.slice(0, part.length - whole.length + i + 1), shared)) / all : 0;
+  return all ? (100 * sum(part.slice(0, Math.max(0, part.length - whole.length + i + 1)), shared)) / all : 0;
 });
 
 /** How bad the state of a server is: 0 failing, 1 degraded, 2 working. @param {any} s */
@@ -113,15 +113,14 @@ export function sentence(status) {
  * @returns {Map<string, {client: string, rate: number, calls: number}[]>}
  */
 export function users(topology) {
+  /** @type {Map<string, Map<string, any>>} by server, and by client */
   const all = new Map();
   for (const c of topology.clients) {
     for (const { server, rate, calls } of c.servers ?? []) {
-      const of = all.get(server) ?? [];
-      all.set(server, of);
-      const had = of.find((/** @type {any} */ o) => o.client === c.client);
-      if (had) { had.rate += rate; had.calls += calls; } else of.push({ client: c.client, rate, calls });
+      const of = all.get(server) ?? new Map();
+      const had = of.get(c.client);
+      all.set(server, of.set(c.client, { client: c.client, rate: rate + (had?.rate ?? 0), calls: calls + (had?.calls ?? 0) }));
     }
   }
-  for (const of of all.values()) of.sort((/** @type {any} */ a, /** @type {any} */ b) => b.rate - a.rate || b.calls - a.calls);
-  return all;
+  return new Map([...all].map(([server, of]) => [server, [...of.values()].sort((a, b) => b.rate - a.rate || b.calls - a.calls)]));
 }

@@ -58,13 +58,19 @@ class Overview extends Page {
       every(5000, async () => {
         if (this.store.paused) return;
         this.#topology = await get('topology');
-        this.#users = users(this.#topology);
+        this.#users = this.#topology.users = users(this.#topology);
         this.#clients = new Map(this.#topology.servers.map((/** @type {any} */ s) => [s.server, s.clients]));
         this.update();
       }),
       every(10000, async () => {
         if (this.store.me?.look) this.#tools = (await get('tools')).tools.slice(0, 5);
-        this.#failures = (await get('calls?status=failed&limit=10')).failures;
+        /** @type {Map<string, any>} the newest of each kind, with their number */
+        const kinds = new Map();
+        for (const c of (await get('calls?status=failed')).failures) {
+          const kind = [c.server, c.name ?? c.method, c.outcome].join('\n');
+          kinds.set(kind, { ...(kinds.get(kind) ?? c), times: 1 + (kinds.get(kind)?.times ?? 0) });
+        }
+        this.#failures = [...kinds.values()].slice(0, 10);
         this.#refused = (await get('calls?status=circuit_open')).failures;
         this.update();
       }),
@@ -99,6 +105,7 @@ class Overview extends Page {
     const b = s.bridge ?? {};
     const p = s.process ?? {};
     const { tone, text, names } = sentence(s);
+    const bad = s.servers.filter((/** @type {any} */ one) => one.state === 'failing');
     const more = [
       b.connections !== undefined && `${number(b.connections)}${p.max_connections ? ` of ${number(p.max_connections)}` : ''} connections`,
       b.subscriptions !== undefined && `${number(b.subscriptions)} subscriptions`,
@@ -112,16 +119,16 @@ class Overview extends Page {
         ${this.store.can('drain') ? html`<act-bar .label=${'More actions'} .actions=${s.drained
           ? [{ text: 'Resume', path: 'resume', tone: 'act', done: () => 'The bridge takes new clients again.' }]
           : [{ text: 'Drain bridge', path: 'drain', menu: true, tone: 'danger', done: () => '', confirm: 'Load balancers send no new clients here. Current clients are still served.' }]}></act-bar>` : ''}</div>
-      <p class="summary state-line ${tone}" role="status">${icon(tone === 'good' ? 'check' : 'alert')}<span>${text}${names.slice(0, 8).map((n, i) => [i ? ', ' : '', html`<a href=${to('servers', n)}>${n}</a>`])}${names.length > 8 ? ` and ${names.length - 8} more` : ''}</span></p>
+      <p class="summary state-line ${tone}" role="status">${icon(tone === 'good' ? 'check' : 'alert')}<span>${text}${names.slice(0, 8).map((n, i) => [i ? ', ' : '', html`<a href=${to('servers', n)}>${n}</a>`])}${names.length > 8 ? ` and ${names.length - 8} more` : ''}${bad.length === 1 && bad[0].reason ? html`<small>since ${time(bad[0].since)}: ${bad[0].reason}</small>` : ''}</span></p>
       ${this.#tiles(b, p)}
       ${this.#topology ? html`<section class="card picture" aria-label="Topology"><topology-view .topology=${this.#topology} .states=${this.#same(s.servers)}></topology-view></section>` : ''}
       ${narrow.matches ? [servers, charts] : [charts, servers]}
       ${this.#tools.length ? html`<h2>Slowest tools, last 5 minutes</h2>${table('Slowest tools', ['Tool', 'Server', 'Calls', 'Errors', 'Mean time'], this.#tools.map((t) => html`<tr key=${`${t.server} ${t.tool}`}>
         <td><a href=${`${to('calls')}?filter=${encodeURIComponent(`name:${t.tool} server:${t.server}`)}`}>${t.tool}</a></td><td>${t.server}</td><td class="n">${t.calls}</td><td class="n">${t.errors + t.tool_errors}</td><td class="n">${duration(t.mean_ms)}</td></tr>`))}` : ''}
       ${this.#failures.length ? html`<h2>Last failures</h2>${table('Last failures', ['Time', 'Client', 'Server', 'Call', 'Outcome', 'Duration'], this.#failures.map((c) => html`<tr key=${c.id}>
-        <td class="whole">${time(c.began)}</td><td>${clientOf(this.store.state, c)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${bare(c)}</a></td><td>${outcome(c.outcome)}</td><td class="n">${duration(c.took_ms)}</td>
+        <td class="whole">${time(c.began)}</td><td>${clientOf(this.store.state, c)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${bare(c)}</a></td><td>${outcome(c.outcome)}${c.times > 1 ? ` ×${c.times}` : ''}${c.error ? html`<div class="reason">${c.error}</div>` : ''}</td><td class="n">${duration(c.took_ms)}</td>
       </tr>`))}` : ''}
-      ${this.#refused.length ? html`<p class="hint">${count(this.#refused.length, 'more call')} refused by an open circuit breaker, last at ${time(this.#refused[0].began)}. <a href=${`${to('calls')}?filter=${encodeURIComponent('status:circuit')}`}>Show</a></p>` : ''}`;
+      ${this.#refused.length ? html`<p class="hint">${this.#refused.length < 64 ? '' : 'At least '}${count(this.#refused.length, 'more call')} refused by an open circuit breaker, last at ${time(this.#refused[0].began)}. <a href=${`${to('calls')}?filter=${encodeURIComponent('status:circuit')}`}>Show</a></p>` : ''}`;
   }
 
   /** The names and states of servers: the same array while they are. @param {any[]} servers */
@@ -192,7 +199,7 @@ class Overview extends Page {
   /** The row of a server: the same one while nothing of it has changed. @param {any} s */
   #row(s) {
     const f = this.#of.get(s.name);
-    const who = (this.#users.get(s.name) ?? []).map((u) => u.client);
+    const who = (this.#users.get(s.name) ?? []).slice(0, 20).map((u) => u.client);
     const shown = `${this.clients(s)} ${who.join()}`;
     const had = this.#rows.get(s.name);
     if (had && had.of[0] === s && had.of[1] === f && had.of[2] === shown) return had.row;

@@ -10,7 +10,7 @@ import { Client, modern } from './mcp.js';
 import { bare, chips, clientOf, fact, outcome, recorded } from './names.js';
 import { every, Page, to } from './page.js';
 import { age, badge, fault, table, time } from './parts.js';
-import { bytes, duration, number, share } from './text.js';
+import { bytes, clock, duration, number, share } from './text.js';
 
 /** Whom a connection serves. @type {Record<string, string>} */
 const users = { session: 'one session', principal: 'one principal', all: 'all clients', call: 'one call', stateless: 'a stateless client' };
@@ -193,8 +193,9 @@ class ServerPage extends Page {
   #clientTable() {
     const all = this.#clients?.toSorted((a, b) => b.rate - a.rate || b.calls - a.calls);
     if (!all) return '';
+    const named = all.some((c) => c.principal);
     return html`<h2>Clients <span class="quiet">${all.length}</span></h2>
-      ${all.length ? table('Clients', ['Client', 'Principal', 'Address', 'Calls/s', 'Calls'], all.slice(0, someClients).map((c) => html`<tr><th scope="row">${c.client}</th><td>${c.principal ?? '–'}</td><td>${c.address}</td><td class="n">${number(c.rate)}</td><td class="n">${number(c.calls)}</td></tr>`)) : html`<p class="quiet">No client has called it in the last 15 minutes.</p>`}
+      ${all.length ? table('Clients', ['Client', ...(named ? ['Principal'] : []), 'Address', 'Calls/s', 'Calls'], all.slice(0, someClients).map((c) => html`<tr><th scope="row">${c.client}</th>${named ? html`<td>${c.principal ?? '–'}</td>` : ''}<td>${c.address}</td><td class="n">${number(c.rate)}</td><td class="n">${number(c.calls)}</td></tr>`)) : html`<p class="quiet">No client has called it in the last 15 minutes.</p>`}
       ${all.length > someClients ? html`<p class="quiet">${all.length - someClients} more call it less often.</p>` : ''}`;
   }
 
@@ -233,7 +234,7 @@ class ServerPage extends Page {
   /** @param {string} name */
   #log(name) {
     if (!this.store.me?.act) return '';
-    const lines = this.store.state.lines.filter((l) => l.server === name).slice(-someRows);
+    const lines = this.store.state.lines.filter((l) => l.server === name).slice(-someRows).reverse();
     return html`<h2>Log <a class="more" href=${`${to('log')}?filter=server:${part(name)}`}>All lines</a></h2>${lines.length ? html`<ol class="lines card">${lines.map((l) => html`<li><span class="quiet">${time(l.at)}</span> <b class=${l.level}>${l.level}</b> ${l.msg} <span class="quiet">${attributes(l)}</span></li>`)}</ol>` : html`<p class="quiet">No lines of this server.</p>`}`;
   }
 
@@ -246,7 +247,7 @@ class ServerPage extends Page {
         <td title=${`connection ${c.id}`}>${c.pid ?? '–'}</td><td>${users[c.for] ?? c.for}${c.principal ? ` (${c.principal})` : ''}</td><td class="whole">${c.client ?? '–'}</td><td class="whole">${c.revision ?? '–'}</td><td class="whole">${age(c.opened)}</td><td class="n">${bytes(c.rss_bytes)}</td><td class="n">${this.#cpu(c)}</td><td class="n">${c.calls}</td>
         ${act ? html`<td>${c.stderr ? lastLines(c.stderr) : ''}</td>` : ''}
         ${may ? html`<td><button type="button" class="small" aria-label=${`Stop connection ${c.id}`} @click=${() => this.#stop(name, c.id)}>Stop</button></td>` : ''}
-      </tr>`)) : html`<p class="quiet">None is open: the next call opens one.</p>`}<p class="said" role="status">${this.#said}</p>`;
+      </tr>`)) : html`<p class="quiet">None is open${this.#detail.server.retry_at ? `: calls are refused until ${clock(this.#detail.server.retry_at)}` : ': the next call opens one'}.</p>`}<p class="said" role="status">${this.#said}</p>`;
   }
 
   /** @param {string} name @param {string} id */

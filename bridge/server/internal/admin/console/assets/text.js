@@ -57,14 +57,14 @@ export const share = (before, now, within) => `${within > 0 ? Math.max(0, Math.r
 export const ago = (at) => (at ? duration(Math.max(0, Date.now() - Date.parse(at))) : '–');
 
 /**
- * The time of day where the viewer is; with the date if that is not today.
+ * The time of day where the viewer is; with the date if that is more than half a day away.
  * @param {string|undefined} at
  */
 export function clock(at) {
   if (!at) return '–';
   const t = new Date(at);
   const time = t.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
-  return t.toDateString() === new Date().toDateString() ? time : `${t.toLocaleDateString()} ${time}`;
+  return Math.abs(Date.now() - t.getTime()) < 12 * 3600e3 ? time : `${t.toLocaleDateString(undefined, { day: 'numeric', month: 'short' })} ${time}`;
 }
 
 /**

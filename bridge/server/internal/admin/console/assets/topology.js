@@ -51,6 +51,7 @@ export function layout(t, states) {
   };
   const byRate = (/** @type {any[]} */ all) => [...all].sort((a, b) => (b.rate ?? 0) - (a.rate ?? 0));
   const state = new Map(states.map((s) => [s.name, s]));
+  const failing = (/** @type {string} */ name) => state.get(name)?.state === 'failing';
 
   // Servers: the failing ones first, the quiet ones as one box when there are many.
   const rates = new Map(t.servers.map((/** @type {any} */ s) => [s.server, s]));
@@ -61,8 +62,8 @@ export function layout(t, states) {
   /** @type {Map<string, string>} the box of each server */
   const box = new Map();
   const order = states.map((s) => s.name);
-  const used = users(t);
-  const usedBy = (/** @type {string} */ name) => few((used.get(name) ?? []).map((u) => `${u.client} (${speed(u.rate)})`), '. Used by ');
+  const used = t.users ?? users(t);
+  const usedBy = (/** @type {string} */ name) => few((used.get(name) ?? []).map((/** @type {any} */ u) => `${u.client} (${speed(u.rate)})`), '. Used by ');
   if (servers.length <= mostServers) shown.sort((a, b) => order.indexOf(a.server) - order.indexOf(b.server));
   for (const s of shown) {
     const id = `s:${s.server}`;
@@ -85,8 +86,8 @@ export function layout(t, states) {
     const id = `a:${a.path}`;
     door.set(a.path, id);
     const server = /^\/(.+)\/(mcp|sse)$/.exec(a.path)?.[1];
-    nodes.push({ id, column: 1, name: a.path, rate: a.rate, tone: a.rate ? '' : 'cold', href: server && state.has(server) ? to('servers', server) : to('try', '*'), note: `${server ? '' : 'all servers · '}${speed(a.rate)}`, said: `Address ${a.path}: ${number(a.rate)} calls/s` });
-    edge(id, 'b', a.rate);
+    nodes.push({ id, column: 1, name: a.path, rate: a.rate, tone: a.rate ? (server && failing(server) ? 'failing' : '') : 'cold', href: server && state.has(server) ? to('servers', server) : to('try', '*'), note: `${server ? '' : 'all servers · '}${speed(a.rate)}`, said: `Address ${a.path}: ${number(a.rate)} calls/s` });
+    edge(id, 'b', a.rate, a.rate && server && failing(server) ? 'failing' : '');
   }
   if (otherAddresses.length) {
     for (const a of otherAddresses) door.set(a.path, 'a*');
@@ -109,10 +110,12 @@ export function layout(t, states) {
   clients.forEach((c, i) => {
     const id = `c:${i}:${c.client}`;
     const kind = transports[c.transport] ?? c.transport;
-    nodes.push({ id, column: 0, name: c.client, rate: c.rate, tone: c.rate ? '' : 'cold', href: c.sessions ? `${to('sessions')}?filter=${encodeURIComponent(`client:"${c.client}"`)}` : to('calls'), note: `${c.sessions ? `${many(c.sessions, 'session')} · ` : ''}${speed(c.rate)}`, said: `${c.client}${c.principal ? ` as ${c.principal}` : ''}, ${kind}, at ${c.at.map((/** @type {any} */ a) => a.address).join(', ')}: ${c.sessions ? `${many(c.sessions, 'session')}, ` : ''}${number(c.rate)} calls/s, ${many(c.calls ?? 0, 'call')} in all${few(c.at.flatMap((/** @type {any} */ a) => a.servers ?? []).map((/** @type {any} */ s) => `${s.server} (${speed(s.rate)})`), '. Uses ')}` });
+    const busy = c.at.flatMap((/** @type {any} */ a) => a.servers ?? []).filter((/** @type {any} */ s) => s.rate);
+    const hurt = busy.length > 0 && busy.every((/** @type {any} */ s) => failing(s.server)); // it gets nothing but errors
+    nodes.push({ id, column: 0, name: c.client, rate: c.rate, tone: hurt ? 'failing' : c.rate ? '' : 'cold', href: c.sessions ? `${to('sessions')}?filter=${encodeURIComponent(`client:"${c.client}"`)}` : to('calls'), note: `${c.sessions ? `${many(c.sessions, 'session')} · ` : ''}${speed(c.rate)}`, said: `${c.client}${c.principal ? ` as ${c.principal}` : ''}, ${kind}, at ${c.at.map((/** @type {any} */ a) => a.address).join(', ')}: ${c.sessions ? `${many(c.sessions, 'session')}, ` : ''}${number(c.rate)} calls/s, ${many(c.calls ?? 0, 'call')} in all${few(c.at.flatMap((/** @type {any} */ a) => a.servers ?? []).map((/** @type {any} */ s) => `${s.server} (${speed(s.rate)})`), '. Uses ')}` });
     for (const a of c.at) {
       const at = door.get(a.address);
-      if (at) edge(id, at, a.rate);
+      if (at) edge(id, at, a.rate, hurt ? 'failing' : '');
       go(id, a);
     }
   });

@@ -30,6 +30,12 @@ test('what stands in a hole is text, never markup', () => {
   assert.equal(shown(html`<p title=${evil}></p>`), `<p title="${evil}"></p>`);
 });
 
+test('an object in a hole is text, although it looks like a template', () => {
+  const evil = { tag: 'act-bar', attrs: [['.actions', [{ path: 'drain' }]]], children: ['x'] };
+  for (const template of [html`<p>${evil}</p>`, html`<p>${[evil]}</p>`]) assert.match(shown(template), /^<p>\{"tag":"act-bar".*\}<\/p>$/);
+  assert.match(shown(evil), /^\{"tag":"act-bar"/);
+});
+
 test('hidden characters are shown', () => {
   assert.equal(shown(html`<p title=${'a\u202eb'}>${'c\u200bd'}</p>`), '<p title="a⟦U+202E⟧b">c⟦U+200B⟧d</p>');
 });

@@ -114,5 +114,5 @@ test('names of prototypes are no values', () => {
 test('a time of day has 24 hours', () => {
   const midnight = new Date();
   midnight.setHours(0, 5, 9);
-  assert.match(clock(midnight.toISOString()), /^00.05.09$/);
+  assert.match(clock(midnight.toISOString()), /00.05.09$/);
 });
