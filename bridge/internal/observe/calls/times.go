@@ -38,7 +38,7 @@ type timed struct {
 
 // took stores the duration of an answered call. Other methods say little about a server. The bridge answers
 // lists itself, initialize may start a program, and subscriptions last. The caller holds c.mu.
-func (c *Calls) took(r *Row, outcome bridge.Outcome) {
+func (c *Calls) took(r *Row, ended time.Time, outcome bridge.Outcome) {
 	if r.Server == "" || outcome != bridge.Answered && outcome != bridge.ToolFailed || !slices.Contains(timedMethods, r.Method) {
 		return
 	}
@@ -50,7 +50,7 @@ func (c *Calls) took(r *Row, outcome bridge.Outcome) {
 		of = &times{last: logs.NewRing[timed](maxTimed)}
 		c.times[r.Server] = of
 	}
-	of.last.Add(timed{time.Now(), *r.Took})
+	of.last.Add(timed{ended, *r.Took})
 	of.fresh = false
 }
 
