@@ -348,6 +348,7 @@ func (s *Session) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) *Ca
 		return c.reject(err)
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
+	c.arrival.Cancel = c.cancel
 	c.binding = s.bindings.Enter()
 	if err := s.enter(c); err != nil {
 		c.end()
@@ -417,6 +418,8 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 	case err == nil:
 		a.ID = c.id
 		return a, nil
+	case byOperator(c.ctx):
+		err = context.Cause(c.ctx)
 	case errors.Is(context.Cause(c.ctx), bridge.ErrCancelled):
 		return nil, bridge.ErrCancelled
 	}
@@ -428,6 +431,12 @@ func (c *Call) Do() (a *jsonrpc.Message, err error) {
 	}
 	s.b.callFailed(s.log, s.bindings.Current().Server == nil, c.m.Method, err, c.span)
 	return Refusal(c.id, err), err
+}
+
+// byOperator reports whether an operator cancelled the call with that context: its client waits for the cause.
+func byOperator(ctx context.Context) bool {
+	e, told := errors.AsType[*bridge.Error](context.Cause(ctx))
+	return told && e.Kind == bridge.ErrCancelled
 }
 
 // callFailed logs a call without an answer: one line a second at info, the others at debug. unnamed says that log does

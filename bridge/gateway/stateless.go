@@ -105,7 +105,9 @@ func (g *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 			defer c.Changes.End(false) // also after an error
 			defer context.AfterFunc(listening, func() { stop(bridge.ErrShutdown) })()
 		}
-		if c.Subscription != nil {
+		if c.Subscription == nil {
+			c.arrival.Cancel = stop
+		} else {
 			wants, _ := subscribe.ReadListen(m.Params)
 			c.revocable.Relists = func(server string, kinds ...list.Kind) {
 				if g.allowed(at, one.Server, principal) != nil {
@@ -138,7 +140,7 @@ func (g *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 		return a, nil
 	case errors.Is(context.Cause(ctx), bridge.ErrRevoked):
 		return Refusal(id, errRevoked), errRevoked
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && !byOperator(ctx):
 		return nil, bridge.ErrCancelled
 	}
 	g.callFailed(g.log, true, m.Method, err, span)

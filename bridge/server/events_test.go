@@ -148,6 +148,17 @@ func TestAdminEvents(t *testing.T) {
 		if !has(eventsOf(all), "call.end ", `"outcome":"cancelled"`) {
 			t.Error("its end is not told")
 		}
+		body, header := modernCall("tools/call", `"name":"wait","arguments":{},`) // without a session: likewise
+		x = r.Do("POST", "/one/mcp", body, append(header, "Mcp-Name", "wait", "X-API-Key", oneKey)...)
+		synctest.Wait()
+		shown.Under = nil
+		if err := json.Unmarshal(r.ask("GET", "/ui/api/v1/calls", "", "X-API-Key", sinKey).Body.Bytes(), &shown); err != nil || len(shown.Under) != 1 {
+			t.Fatalf("%v %+v", err, shown)
+		}
+		r.ask("POST", "/ui/api/v1/calls/"+shown.Under[0].ID+"/cancel", "{}", "X-API-Key", opsKey)
+		if a := x.Wait(); !strings.Contains(a.Body(), "an operator cancelled the call") {
+			t.Errorf("the client without a session is told: %s", a.Body())
+		}
 
 		// The session: likewise; and its own caller may end it.
 		for _, tc := range []struct {

@@ -247,6 +247,9 @@ func (c *Calls) off() {
 	c.on.Store(false)
 	c.carriers.on.Store(false)
 	c.empty()
+	for _, one := range c.under {
+		one.ended = true
+	}
 	c.under, c.recent, c.timer, c.since = map[key]*call{}, logs.NewRing[*Row](maxRecent), nil, time.Time{}
 }
 
@@ -324,21 +327,26 @@ func (c *Calls) Passed(server, session string, from *bridge.Caller, toServer boo
 type call struct {
 	bridge.Client
 	c       *Calls
-	key     key
+	of      bridge.Call
 	row     Row    // without marks
 	marks   []Mark // guarded by c.mu
+	ended   bool   // likewise: it is no longer in c.under
 	request bridge.Request
 	cancel  context.CancelCauseFunc
+	done    context.CancelCauseFunc // of the call's own context; nil if it has none
 
 	exchange *Exchange // nil without observers of messages
 }
 
 // begin adds a call. It returns nil if there are too many.
 func (c *Calls) begin(ctx context.Context, server string, q *bridge.Request) (*call, context.Context) {
-	one := &call{Client: q.Back, c: c, key: key{q.Call, server}, request: *q}
+	one := &call{Client: q.Back, c: c, of: q.Call, request: *q}
 	one.row = Row{Server: server, Method: clip(q.Method), Name: clip(q.GivenName()), Began: time.Now(), In: q.Len()}
 	if a, ok := q.Call.(*report.Arrival); ok {
 		one.row.Session = a.Session()
+		if !a.Part(q.Method) {
+			one.cancel = a.Cancel // a context of its own would cost half of what a page costs a call
+		}
 	}
 	if q.From != nil {
 		one.row.Principal, one.row.Revision = q.From.Principal, q.From.Revision
@@ -353,8 +361,11 @@ func (c *Calls) begin(ctx context.Context, server string, q *bridge.Request) (*c
 	}
 	c.last++
 	one.row.ID = strconv.FormatUint(c.last, 10)
-	ctx, one.cancel = context.WithCancelCause(ctx) // before others may call it
-	c.under[one.key] = one
+	if one.cancel == nil { // before others may call it
+		ctx, one.done = context.WithCancelCause(ctx)
+		one.cancel = one.done
+	}
+	c.under[one.key()] = one
 	c.mu.Unlock()
 	c.notify(func(w Watcher) { w.Begun(&one.row) })
 	return one, ctx
@@ -369,15 +380,26 @@ func (c *Calls) notify(f func(Watcher)) {
 	}
 }
 
+func (c *call) key() key { return key{c.of, c.row.Server} }
+
+// end removes the call from those in flight. The caller holds c.c.mu.
+func (c *call) end() {
+	c.ended = true
+	delete(c.c.under, c.key())
+}
+
 // left ends a call without a report, because its client had left before.
 func (c *call) left() {
-	c.cancel(nil)
+	if c.done != nil {
+		c.done(nil)
+	}
 	c.c.mu.Lock()
-	_, there := c.c.under[c.key]
-	delete(c.c.under, c.key)
-	marks := c.marks
+	ended, marks := c.ended, c.marks
+	if !ended {
+		c.end()
+	}
 	c.c.mu.Unlock()
-	if !there {
+	if ended {
 		return
 	}
 	row := c.row
@@ -398,12 +420,12 @@ func Millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 func (c *call) mark(what, text string) {
 	m := Mark{Millis(time.Since(c.row.Began)), what, clip(text)}
 	c.c.mu.Lock()
-	_, there := c.c.under[c.key]
-	if there && len(c.marks) < maxMarks {
+	ended := c.ended
+	if !ended && len(c.marks) < maxMarks {
 		c.marks = append(c.marks, m) // readers hold the shorter slice
 	}
 	c.c.mu.Unlock()
-	if there {
+	if !ended {
 		c.c.notify(func(w Watcher) { w.Marked(&c.row, m) })
 	}
 }
@@ -439,7 +461,7 @@ func (c *Calls) Take(p *report.Report) {
 		return
 	}
 	row := &Row{
-		Server: p.Server, Method: clip(p.Request.Method), Name: clip(p.Request.GivenName()), Principal: p.Principal, Session: p.Session,
+		Server: p.Server, Principal: p.Principal, Session: p.Session,
 		Revision: p.Revision, Speaks: p.Speaks, Began: p.Began, Outcome: p.Outcome.String(), Code: p.Code, In: p.Request.Len(),
 	}
 	if failed && p.From != nil {
@@ -471,13 +493,12 @@ func (c *Calls) Take(p *report.Report) {
 	default: // the observation has ended since
 		row.Carried = nil
 	}
-	k := key{p.Call, p.Server}
-	if one := c.under[k]; one != nil {
-		row.ID, row.Marks = one.row.ID, one.marks
-		delete(c.under, k)
+	if one := c.under[key{p.Call, p.Server}]; one != nil {
+		row.ID, row.Method, row.Name, row.Marks = one.row.ID, one.row.Method, one.row.Name, one.marks
+		one.end()
 	} else {
 		c.last++
-		row.ID = strconv.FormatUint(c.last, 10)
+		row.ID, row.Method, row.Name = strconv.FormatUint(c.last, 10), clip(p.Request.Method), clip(p.Request.GivenName())
 	}
 	if on {
 		c.recent.Add(row)

@@ -88,6 +88,10 @@ func New(report func(Report), weigh Weigh, front func(http.Header) string, clien
 
 // Arrival is a request of a client on its way to its servers.
 type Arrival struct {
+	// Cancel cancels the request, and the client gets the cause. It is set before the request goes on; nil if nothing
+	// but its context can cancel it.
+	Cancel context.CancelCauseFunc
+
 	address string // the server that its address names; empty for the address of all servers
 	wire    string
 	session string
@@ -291,15 +295,15 @@ func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	}
 	r.s.calls.Add(1)
 	defer r.s.calls.Add(-1)
-	if !came.part(q.Method) { // otherwise it goes to other servers, too
+	if !came.Part(q.Method) { // otherwise it goes to other servers, too
 		came.Found()
 	}
 	p := Report{Server: r.s.name, Session: came.session, Front: came.front, Client: came.client, Network: came.network, Trace: came.trace, Began: time.Now(), Request: q.Message, Call: came}
-	if came.part(q.Method) {
+	if came.Part(q.Method) {
 		p.Part = came.parts.Add(1)
 	}
 	a, err := r.Upstream.Call(ctx, q)
-	if err == nil && !came.part(q.Method) {
+	if err == nil && !came.Part(q.Method) {
 		came.weighed.Store(true)
 		if err = r.s.r.weigh(r.s.name, q.From, a); err != nil {
 			a = nil
@@ -318,8 +322,8 @@ func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	return a, err
 }
 
-// part reports whether the answer of one server is only a part of the client's answer.
-func (a *Arrival) part(method string) bool {
+// Part reports whether the answer of one server is only a part of the client's answer.
+func (a *Arrival) Part(method string) bool {
 	_, list := list.Of(method)
 	return list && a.meant.Load() != nil
 }

@@ -20,7 +20,8 @@ import (
 
 // Intervals of a stream of events.
 const (
-	flushEvery    = 100 * time.Millisecond // events: what does not fit the feed meanwhile is not encoded
+	flushEvery    = 100 * time.Millisecond // events
+	crowdedEvery  = time.Second            // events after some were dropped: nobody reads that many
 	stateEvery    = 500 * time.Millisecond // the state of servers, if it changed
 	processEvery  = 5 * time.Second        // the state of the process, in any case
 	sessionsEvery = 2 * time.Second        // sessions, and whether the caller may still look
@@ -282,9 +283,12 @@ func (s *stream) run(ctx context.Context) (ended bool) {
 		case <-rest.C:
 			wake = s.viewer.Wake()
 		case <-wake:
-			err = s.flush()
+			var dropped int
+			dropped, err = s.flush()
 			wake = nil
-			rest.Reset(flushEvery)
+			if rest.Reset(flushEvery); dropped > 0 {
+				rest.Reset(crowdedEvery)
+			}
 		case now := <-tick.C:
 			var more bool
 			if more, err = s.poll(now); !more {
@@ -341,7 +345,8 @@ func (s *stream) resume(last int) error {
 			return err
 		}
 	}
-	return s.flush()
+	_, err := s.flush()
+	return err
 }
 
 // snapshot writes the whole state.
@@ -354,6 +359,9 @@ func (s *stream) snapshot() error {
 	}
 	if s.query.has("calls") {
 		all.Calls = s.e.Calls.Show(DefaultRows, func(r *calls.Row) bool { return s.c.Sees(r.Principal) })
+		for _, r := range all.Calls.Under {
+			s.viewer.Shown(r.ID)
+		}
 	}
 	if s.query.has("sessions") {
 		s.sessions = s.e.Sessions(s.c, MostRows)
@@ -369,15 +377,14 @@ func (s *stream) snapshot() error {
 	return s.out.Flush()
 }
 
-// flush writes the events of the feed. Those that it can no longer write are numbered too: a reader
-// that resumes gets them, or the number of events that it missed.
-func (s *stream) flush() error {
+// flush writes the events of the feed, and returns how many were dropped. Those that it can no longer write are numbered
+// too: a reader that resumes gets them, or the number of events that it missed.
+func (s *stream) flush() (dropped int, err error) {
 	defer s.trim() // once for all of them
 	events, dropped := s.viewer.Take()
 	if dropped > 0 {
 		events = append(events, Event{Type: "dropped", Data: map[string]int{"count": dropped}})
 	}
-	var err error
 	for _, one := range events {
 		if err != nil {
 			s.record(one.Type, one.Data)
@@ -386,9 +393,9 @@ func (s *stream) flush() error {
 		}
 	}
 	if err != nil {
-		return err
+		return dropped, err
 	}
-	return s.out.Flush()
+	return dropped, s.out.Flush()
 }
 
 // poll writes the changes since the last poll. more is false if that ended the stream.

@@ -45,7 +45,7 @@ func TestPassBroken(t *testing.T) {
 		for n := range tc.events {
 			s.viewer.Put(Event{Type: "message", Data: n})
 		}
-		if err := s.flush(); err == nil {
+		if _, err := s.flush(); err == nil {
 			t.Fatal("all was written")
 		}
 		if s.number != tc.events {

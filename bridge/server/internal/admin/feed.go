@@ -31,39 +31,79 @@ type Feed struct {
 
 	mu      sync.Mutex // guards the rest
 	events  []Event
-	begun   map[string]int // by call: the index of its callBegin, until another event of it or of no call follows
+	begun   map[string]int  // by call: the index of its callBegin, until another event of it or of no call follows
+	active  map[string]bool // the calls that the page shows as active, or will
 	bytes   int
 	dropped int
 }
 
 // NewFeed returns an empty feed.
-func NewFeed() *Feed { return &Feed{wake: make(chan struct{}, 1), begun: map[string]int{}} }
+func NewFeed() *Feed {
+	return &Feed{wake: make(chan struct{}, 1), begun: map[string]int{}, active: map[string]bool{}}
+}
 
-// Put adds an event. It does not block. The end of a call replaces its begin, which it repeats.
+// Shown records that the page shows a call as active.
+func (f *Feed) Shown(call string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.active[call] = true
+}
+
+// Full reports whether there is no room until the next Take, and counts a dropped event if so: it need not be made.
+func (f *Feed) Full() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	full := f.full()
+	if full {
+		f.dropped++
+	}
+	return full
+}
+
+// full reports whether there is no room until the next Take. The caller holds f.mu.
+func (f *Feed) full() bool { return f.dropped > 0 || len(f.events) >= maxEvents }
+
+// Put adds an event. It does not block. The end of a call replaces its begin, which it repeats. For the ends of calls
+// that the page shows as active, there is as much room again: without its end, a call would stay so.
 func (f *Feed) Put(e Event) {
 	f.mu.Lock()
-	at, replaces := f.begun[e.Call]
-	delete(f.begun, e.Call)
-	if e.Call == "" { // it may be about a call, such as its messages: the end must not come before it
-		clear(f.begun)
-	}
-	switch {
-	case replaces && e.Type == callEnd:
-		f.bytes += e.Size - f.events[at].Size
-		f.events[at] = e
-	case len(f.events) >= maxEvents || f.bytes+e.Size > maxBytes:
-		f.dropped++
-	default:
-		if e.Type == callBegin {
-			f.begun[e.Call] = len(f.events)
-		}
-		f.events, f.bytes = append(f.events, e), f.bytes+e.Size
-	}
+	f.put(e)
 	f.mu.Unlock()
 	select {
 	case f.wake <- struct{}{}:
 	default:
 	}
+}
+
+// put adds an event. The caller holds f.mu.
+func (f *Feed) put(e Event) {
+	if e.Type == callEnd {
+		if at, replaces := f.begun[e.Call]; replaces {
+			delete(f.begun, e.Call)
+			delete(f.active, e.Call)
+			f.bytes += e.Size - f.events[at].Size
+			f.events[at] = e
+			return
+		}
+	}
+	drop := f.full() || f.bytes+e.Size > maxBytes
+	if e.Type == callEnd && f.active[e.Call] {
+		delete(f.active, e.Call)
+		drop = len(f.events) >= 2*maxEvents || f.bytes+e.Size > 2*maxBytes
+	}
+	if drop {
+		f.dropped++
+		return
+	}
+	switch e.Type {
+	case callBegin:
+		f.begun[e.Call], f.active[e.Call] = len(f.events), true
+	case callMark, callEnd:
+		delete(f.begun, e.Call)
+	default: // it may be about a call, such as its messages: the end must not come before it
+		clear(f.begun)
+	}
+	f.events, f.bytes = append(f.events, e), f.bytes+e.Size
 }
 
 // Wake returns a channel that receives when there may be events.

@@ -1,6 +1,9 @@
 package admin
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // A feed holds so many events and bytes, and counts what it drops (O-033).
 func TestFeed(t *testing.T) {
@@ -44,5 +47,47 @@ func TestFeedCalls(t *testing.T) {
 	f.Put(Event{Type: callEnd, Call: "4", Size: 50})
 	if events, dropped := f.Take(); len(events) != 2 || events[0].Type != callEnd || events[1].Type != callEnd || dropped != 0 {
 		t.Errorf("%+v, %d dropped", events, dropped)
+	}
+}
+
+// A full feed drops both events of a call, and keeps the end of one that the page shows as active (O-033).
+func TestFeedFull(t *testing.T) {
+	f := NewFeed()
+	f.Shown("0")
+	f.Put(Event{Type: callBegin, Call: "1"})
+	f.Take()
+	f.Put(Event{Type: callBegin, Call: "2"})
+	for range maxEvents - 1 {
+		if f.Full() {
+			t.Fatal("it is full")
+		}
+		f.Put(Event{Type: "message"}) // so that the end of 2 comes after it
+	}
+	if !f.Full() {
+		t.Fatal("it is not full")
+	}
+	for _, call := range []string{"3", "2", "1", "0"} {
+		if call == "3" {
+			f.Put(Event{Type: callBegin, Call: call})
+		}
+		f.Put(Event{Type: callEnd, Call: call})
+	}
+	events, dropped := f.Take()
+	got := ""
+	for _, e := range events[maxEvents:] {
+		got += e.Type + e.Call + " "
+	}
+	if want := "call.end2 call.end1 call.end0 "; got != want || dropped != 3 {
+		t.Errorf("%s, want %s; %d dropped", got, want, dropped)
+	}
+	if f.Full() || len(f.active) != 0 {
+		t.Errorf("%v", f.active)
+	}
+	for n := range 3 * maxEvents { // the room for ends is bounded, too
+		f.Shown(fmt.Sprint(n))
+		f.Put(Event{Type: callEnd, Call: fmt.Sprint(n)})
+	}
+	if events, dropped := f.Take(); len(events) != 2*maxEvents || dropped != maxEvents || len(f.active) != 0 {
+		t.Errorf("%d events, %d dropped", len(events), dropped)
 	}
 }

@@ -92,6 +92,9 @@ func (v *Viewer) Wants(server, session string) (it, payload bool) {
 	if !v.Caller.Look || v.Server != "" && v.Server != server || v.Session != "" && !strings.HasPrefix(session, v.Session) {
 		return false, false
 	}
+	if v.Full() {
+		return false, false
+	}
 	return true, v.Payloads()
 }
 
