@@ -73,7 +73,7 @@ export async function pages({ step, o, open, context, page, see, heading, field,
       await tab.getByRole('dialog').getByRole('button', { name: 'Call it' }).click();
     });
     await callAs(o.base, 'odd', 'scribble');
-    await page.getByRole('region', { name: 'Clients' }).getByRole('row', { name: /^visitor 1 – \/odd\/mcp / }).waitFor();
+    await page.getByRole('region', { name: 'Clients' }).getByRole('row', { name: /^visitor 1 \/odd\/mcp / }).waitFor();
     const tools = page.getByRole('region', { name: 'Tools', exact: true });
     await tools.getByRole('row', { name: /^erase Destructive/ }).waitFor();
     assert.match(await tools.getByRole('row', { name: /^shapes/ }).locator('.chip').getAttribute('title') ?? '', /default of MCP/, 'a tool without hints counts as destructive');

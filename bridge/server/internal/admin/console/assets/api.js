@@ -56,8 +56,8 @@ export const part = encodeURIComponent;
 
 const kinds = ['snapshot', 'resumed', 'status', 'call.begin', 'call.mark', 'call.end', 'sessions', 'log', 'message', 'dropped'];
 
-/** How many tabs of a browser have a stream at a time: over HTTP/1.1 it opens six connections to a bridge, and requests need some. */
-const streams = 4;
+/** How many tabs of a browser have a stream at a time: over HTTP/1.1 it opens six connections to a bridge, and calls need some. */
+const streams = 3;
 
 /**
  * Takes the place of a stream among all tabs. Without TLS a browser has locks for this machine's own addresses only:

@@ -49,7 +49,7 @@ class Traffic extends Page {
       <p class="summary" role="status">${count(n, 'message')} in ${count(rows.length, 'row')} since this page is open${dropped ? ` · ${count(dropped, 'event')} dropped` : ''}</p>
       <div class=${chosen ? 'master open' : 'master'} @keydown=${(/** @type {KeyboardEvent} */ e) => { if (e.key === 'Escape' && chosen) this.#open(0); }}>
         ${rows.length ? html`<row-table class="traffic" .name=${'messages'} .heads=${heads} .follow=${true} .rows=${rows} .same=${(/** @type {Exchange} */ e) => e.asked.n} .show=${(/** @type {Exchange} */ e) => this.#row(e)}></row-table>`
-          : html`<div class="empty"><h2>${all.length ? 'No message matches the filter' : 'No messages yet'}</h2><p>${all.length ? 'Change or clear it.' : store.live ? 'Messages between clients, the bridge and servers appear here as they pass.' : 'Waiting for live updates, with which messages come. A browser has four windows with them at a time.'}</p></div>`}
+          : html`<div class="empty"><h2>${all.length ? 'No message matches the filter' : 'No messages yet'}</h2><p>${all.length ? 'Change or clear it.' : store.live ? 'Messages between clients, the bridge and servers appear here as they pass.' : 'Waiting for live updates, with which messages come. A browser has three windows with them at a time.'}</p></div>`}
         ${chosen ? html`<aside class="panel" aria-label="the chosen message"><button type="button" class="small close" @click=${() => this.#open(0)}>Close</button>${this.#one(chosen)}</aside>` : ''}
       </div>`;
   }
