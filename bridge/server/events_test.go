@@ -157,7 +157,7 @@ func TestAdminEvents(t *testing.T) {
 		}
 		r.ask("POST", "/ui/api/v1/calls/"+shown.Under[0].ID+"/cancel", "{}", "X-API-Key", opsKey)
 		if a := x.Wait(); !strings.Contains(a.Body(), "an operator cancelled the call") {
-			t.Errorf("the client without a session is told: %s", a.Body())
+			t.Errorf("the client without a session got %s", a.Body())
 		}
 
 		// The session: likewise; and its own caller may end it.

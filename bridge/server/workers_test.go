@@ -377,8 +377,8 @@ func TestWorkerAttached(t *testing.T) {
 	}
 }
 
-// Who asks for /readyz without a key has the bridge ask nobody for it: whoever probes it
-// would decide how much Redis has to do.
+// The bridge asks Redis nothing for a caller of /readyz without a key: otherwise, strangers would decide how much Redis
+// has to do.
 func TestReadyAsksNobody(t *testing.T) {
 	t.Parallel()
 	v := &several{t: t, f: &wiretest.Server{}, store: redistest.Start(t), role: cluster.RoleAll, keys: []config.Access{{Name: "alice", Token: "the-key-of-alice-1"}}}

@@ -16,8 +16,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 )
 
-// Bounds of Clients. Their slots are as long as the interval between calls of Tick. Whatever is over a bound takes the
-// place of what was not used for the longest time.
+// Bounds of Clients. Their slots are as long as the interval between calls of Tick. Beyond a bound, the least recently used
+// makes way. One principal has at most a quarter of the places: its further clients count as Unnamed, its further uses and
+// sessions do not count.
 const (
 	clientSlots = 6   // of which rates are computed
 	clientKept  = 180 // slots without a call
@@ -32,8 +33,12 @@ const (
 // Unnamed is the name of a client that does not say its own.
 const Unnamed = "unnamed"
 
-// consoleName is the name of the console's page as a client: see mcp.js.
-const consoleName = "mcp-bridge-console"
+// The bridge's own names as a client: of the console's page (see mcp.js), and of "mcp-bridge run", which lists the tools of
+// its server once, on a pipe.
+const (
+	consoleName = "mcp-bridge-console"
+	runName     = "mcp-bridge"
+)
 
 // Clients counts the calls of each client to each server. A call costs 200 to 270 ns, and up to 300 ns with two
 // processors at once (BenchmarkClients). Its methods may be called concurrently.
@@ -139,7 +144,7 @@ func NewClients(now time.Time) *Clients {
 }
 
 // Take counts a report. A request to several servers counts once, and for none of them: it is a list, which tells
-// nothing of what the client uses. The page's own requests do not count.
+// nothing of what the client uses. The bridge's own requests do not count.
 func (c *Clients) Take(p *report.Report) {
 	a, ok := p.Call.(*report.Arrival)
 	if !ok || a == nil || a.Wire() == "" || p.From == nil || p.Part > 1 || p.Request.Method == era.Listen {
@@ -155,7 +160,7 @@ func (c *Clients) Take(p *report.Report) {
 		name = c.name(p.From)
 	}
 	k := client{name, p.Principal, a.Wire(), a.Address()}
-	if isConsole(k.name) {
+	if isOwn(name, p.Network == bridge.Pipe) {
 		return
 	}
 	of := c.client(k)
@@ -218,7 +223,10 @@ func named(client string) string {
 	return client
 }
 
-func isConsole(client string) bool { return strings.HasPrefix(client, consoleName+" ") }
+// isOwn reports whether the client of that name, on a pipe or not, is the bridge itself.
+func isOwn(name string, pipe bool) bool {
+	return strings.HasPrefix(name, consoleName+" ") || pipe && strings.HasPrefix(name, runName+" ")
+}
 
 // Tick begins another slot, and forgets what was not used for too long.
 func (c *Clients) Tick(now time.Time) {
@@ -288,7 +296,7 @@ func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sess
 	open := map[string]bool{}
 	for i := range sessions {
 		s := &sessions[i]
-		if k := (client{named(s.Client), s.Principal, s.Transport, s.Server}); !isConsole(k.name) {
+		if k := (client{named(s.Client), s.Principal, s.Transport, s.Server}); !isOwn(k.name, k.transport == gateway.WireStdio) {
 			open[s.ID] = true
 			one := group(k)
 			one.Sessions++

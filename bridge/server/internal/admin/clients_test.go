@@ -79,8 +79,8 @@ func TestClientsServers(t *testing.T) {
 	}
 }
 
-// The page's own requests are none of a client. The page has that name.
-func TestClientsConsole(t *testing.T) {
+// The bridge's own requests are none of a client: those of its page, and of "run" on a pipe.
+func TestClientsOwn(t *testing.T) {
 	text, err := os.ReadFile("console/assets/mcp.js")
 	if err != nil || !strings.Contains(string(text), "name: '"+consoleName+"'") {
 		t.Errorf("mcp.js does not have the name: %v", err)
@@ -88,8 +88,16 @@ func TestClientsConsole(t *testing.T) {
 	now := time.Now()
 	c := NewClients(now)
 	c.Take(reported("", consoleName, "id", "s"))
-	if all, clients := c.Groups(now, everything, everything, []gateway.SessionStatus{{ID: "id", Client: consoleName + " 1"}}); len(all) != 0 || len(clients) != 0 {
+	run := reported("", runName, "", "s")
+	run.Network = bridge.Pipe
+	c.Take(run)
+	own := []gateway.SessionStatus{{ID: "id", Client: consoleName + " 1"}, {ID: "run", Client: runName + " 1", Transport: gateway.WireStdio}}
+	if all, clients := c.Groups(now, everything, everything, own); len(all) != 0 || len(clients) != 0 {
 		t.Errorf("%+v, %v", all, clients)
+	}
+	run.Network = bridge.TCP
+	if c.Take(run); len(c.clients.Keys()) != 1 {
+		t.Error("the commands of another mcp-bridge are no client")
 	}
 }
 

@@ -126,7 +126,7 @@ class Overview extends Page {
       ${this.#tools.length ? html`<h2>Slowest tools, last 5 minutes</h2>${table('Slowest tools', ['Tool', 'Server', 'Calls', 'Errors', 'Mean time'], this.#tools.map((t) => html`<tr key=${`${t.server} ${t.tool}`}>
         <td><a href=${`${to('calls')}?filter=${encodeURIComponent(`name:${t.tool} server:${t.server}`)}`}>${t.tool}</a></td><td>${t.server}</td><td class="n">${t.calls}</td><td class="n">${t.errors + t.tool_errors}</td><td class="n">${duration(t.mean_ms)}</td></tr>`))}` : ''}
       ${this.#failures.length ? html`<h2>Last failures</h2>${table('Last failures', ['Time', 'Client', 'Server', 'Call', 'Outcome', 'Duration'], this.#failures.map((c) => html`<tr key=${c.id}>
-        <td class="whole">${time(c.began)}</td><td>${clientOf(this.store.state, c)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${bare(c)}</a></td><td>${outcome(c.outcome)}${c.times > 1 ? ` ×${c.times}` : ''}${c.error ? html`<div class="reason">${c.error}</div>` : ''}</td><td class="n">${duration(c.took_ms)}</td>
+        <td class="whole">${time(c.began)}</td><td>${clientOf(this.store.state, c)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${bare(c)}</a></td><td>${outcome(c.outcome, c.times > 1 ? c.times : 0)}${c.error ? html`<div class="reason">${c.error}</div>` : ''}</td><td class="n">${duration(c.took_ms)}</td>
       </tr>`))}` : ''}
       ${this.#refused.length ? html`<p class="hint">${this.#refused.length < 64 ? '' : 'At least '}${count(this.#refused.length, 'more call')} refused by an open circuit breaker, last at ${time(this.#refused[0].began)}. <a href=${`${to('calls')}?filter=${encodeURIComponent('status:circuit')}`}>Show</a></p>` : ''}`;
   }
