@@ -149,11 +149,13 @@ func (s *script) cancellation(t *testing.T) {
 	if !s.flavour.StopsOnCancel {
 		return
 	}
-	// The server logs each step, ten in a second. The next operation takes as
-	// long as several of them.
+	// The server logs each step, ten in a second. An operation takes as long as several of them. Steps before the
+	// cancellation may still be on their way during the first one.
 	p.setLevel(t, "debug")
+	operation := map[string]any{"duration": 0.5, "steps": 1}
+	p.text(t, s.flavour.Names["long"], operation)
 	fence := p.mark()
-	p.text(t, s.flavour.Names["long"], map[string]any{"duration": 0.5, "steps": 1})
+	p.text(t, s.flavour.Names["long"], operation)
 	if late := p.since(fence, logLine("of 100")); len(late) > 0 {
 		t.Errorf("steps of the cancelled operation: %v", late)
 	}
