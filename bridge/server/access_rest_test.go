@@ -45,7 +45,7 @@ func TestAccessSearch(t *testing.T) {
 		if err := c.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		s := New(&c, slog.New(slog.DiscardHandler))
+		s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 		defer s.Close(t.Context())
 		do := func(body string, header ...string) *httptest.ResponseRecorder {
 			q := from(peer, loopback, "POST", "/mcp", header...)
@@ -122,7 +122,7 @@ func TestAccessSearchReplaced(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s := New(&c, slog.New(slog.DiscardHandler))
+	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	defer s.Close(t.Context())
 	for _, tc := range []struct{ tool, arguments, calls string }{
 		{"deletePets", `{}`, "GET"},

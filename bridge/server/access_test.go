@@ -461,7 +461,7 @@ func TestAccessLogged(t *testing.T) {
 		c := config.Default()
 		c.Servers = []config.Server{config.DefaultServer("one", "")}
 		private(&c)
-		s := build(&c, slog.New(slog.NewTextHandler(&out, nil)), func(*Server, *config.Server) backend {
+		s := build(&c, slog.New(slog.NewTextHandler(&out, nil)), func(*server, *config.Server) backend {
 			return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
 		})
 		defer s.Close(t.Context())
@@ -489,7 +489,7 @@ func TestAccessHook(t *testing.T) {
 	c := config.Default()
 	c.Servers = []config.Server{config.DefaultServer("flows", "")}
 	private(&c)
-	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+	s := build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
 		r := backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" }}
 		r.hook = newHook(hookSecret, func(context.Context, []byte) (int, error) { return 3, nil })
 		return r

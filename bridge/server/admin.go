@@ -12,10 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
-// Reloads makes r reload the configuration while Serve runs, also at the request of operators over
-// HTTP. It is called before the first request. Only the commands of this module can use it: other
-// programs use Apply.
-func (s *Server) Reloads(r *reload.Reloader) {
+func (s *server) Reloads(r *reload.Reloader) {
 	r.Serve(s)
 	s.reloader = r
 	s.metrics.AddConfig(r.Counts)
@@ -38,7 +35,7 @@ func (s *Server) Reloads(r *reload.Reloader) {
 }
 
 // newAPI returns the API of operators.
-func (s *Server) newAPI() *admin.API {
+func (s *server) newAPI() *admin.API {
 	host := func(r *http.Request) string { return s.access.RequestedHost(r) }
 	a := admin.New(admin.Options{Log: s.log, Host: host, Acted: func(principal, action, outcome string) {
 		s.note(func(l *accesslog.Log) bool { return l.Action(principal, action, outcome) })
@@ -68,7 +65,7 @@ var (
 // caller returns the caller of a request to the API of operators, and its rights. Without access
 // rules, any program on this machine is an operator, because it may use every server too. A proxy is
 // no operator: it may act for any client.
-func (s *Server) caller(w http.ResponseWriter, r *http.Request, base string) (c admin.Caller, known bool, err error) {
+func (s *server) caller(w http.ResponseWriter, r *http.Request, base string) (c admin.Caller, known bool, err error) {
 	if !s.access.Keyed() {
 		if who := auth.Principal(r.Context()); who != "" { // the embedding program identifies its callers
 			if !admin.HasConsole(s.c()) {
@@ -114,14 +111,14 @@ func (s *Server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 }
 
 // pagePath returns the path of the console's cookie: see admin.Pages.
-func (s *Server) pagePath(r *http.Request, base string) (path string, secure bool) {
+func (s *server) pagePath(r *http.Request, base string) (path string, secure bool) {
 	secure = r.TLS != nil || s.access.Trusts(r.RemoteAddr) && r.Header.Get("X-Forwarded-Proto") == "https"
 	return s.outside(r) + base + "/ui", secure
 }
 
 // signIn answers a key with a cookie. Tokens of identity providers do not sign in: they expire before
 // the page is closed.
-func (s *Server) signIn(w http.ResponseWriter, r *http.Request, base string) {
+func (s *server) signIn(w http.ResponseWriter, r *http.Request, base string) {
 	var asked struct {
 		Key string `json:"key"`
 	}
@@ -155,7 +152,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, base string) {
 }
 
 // signOut ends a sign-in, and deletes its cookie.
-func (s *Server) signOut(w http.ResponseWriter, r *http.Request, base string) {
+func (s *server) signOut(w http.ResponseWriter, r *http.Request, base string) {
 	if !s.actions.Admits(w, r, "logout") {
 		return
 	}
@@ -165,7 +162,7 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request, base string) {
 
 // fromPage accepts the console's requests to an endpoint, with a key or its cookie. The caller calls
 // done when the request has been answered.
-func (s *Server) fromPage(w http.ResponseWriter, r *http.Request, base string, to access.Target) (known *http.Request, done func(), ok bool) {
+func (s *server) fromPage(w http.ResponseWriter, r *http.Request, base string, to access.Target) (known *http.Request, done func(), ok bool) {
 	done = func() {}
 	if !s.actions.Admits(w, r, "mcp") {
 		return r, done, false

@@ -143,7 +143,7 @@ func TestAdminArguments(t *testing.T) {
 		c.Viewers = append(c.Viewers, "far")
 		m := &listing{Modern: &wiretest.Modern{}}
 		r := &rig{t: t}
-		r.s = build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+		r.s = build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
 			return backend{Adapter: m, transport: func() string { return "stdio" }}
 		})
 		defer r.s.Close(context.Background())

@@ -31,7 +31,7 @@ func (t *table) index(name string) int {
 
 // tableOf makes the table of the servers, and the options of new or changed servers. All others
 // keep their adapters. It also reads the documents of HTTP APIs that are files: see mistakes.
-func (s *Server) tableOf(servers []config.Server, changed map[string]bool) (t *table, fresh []gateway.ServerOptions) {
+func (s *server) tableOf(servers []config.Server, changed map[string]bool) (t *table, fresh []gateway.ServerOptions) {
 	was := s.table.Load()
 	t = &table{servers: servers, backends: map[string]*backend{}}
 	for i := range servers {
@@ -82,25 +82,20 @@ func (t *table) documentFaults(c *config.Config, servers []gateway.ServerOptions
 }
 
 // transport returns the transport of a server; empty if it is unknown.
-func (s *Server) transport(name string) string {
+func (s *server) transport(name string) string {
 	if r := s.table.Load().backends[name]; r != nil {
 		return r.transport()
 	}
 	return ""
 }
 
-// Add adds a server. Its addresses exist at once, and clients of the aggregate are notified. The server
-// starts on demand.
-func (s *Server) Add(c config.Server) error {
+func (s *server) Add(c config.Server) error {
 	return s.change(c.Name, func(all []config.Server, place int) ([]config.Server, error) {
 		return append(all, c), nil // Validate refuses a name that exists
 	})
 }
 
-// Remove removes a server. New calls are refused. Calls in flight may end within the configuration's
-// Drain, then its sessions and connections end. Remove does not wait for that. The last server
-// cannot be removed.
-func (s *Server) Remove(name string) error {
+func (s *server) Remove(name string) error {
 	return s.change(name, func(all []config.Server, place int) ([]config.Server, error) {
 		if place < 0 {
 			return nil, fmt.Errorf("there is no server %q to remove", name)
@@ -109,10 +104,7 @@ func (s *Server) Remove(name string) error {
 	})
 }
 
-// Replace changes the settings of the server of c's name. Its sessions keep the old settings until they
-// end, also when they reopen a connection, except Timeout and MaxTimeout; Remove ends them too. New
-// sessions, stateless clients, and clients of all servers as one use the new settings at once.
-func (s *Server) Replace(c config.Server) error {
+func (s *server) Replace(c config.Server) error {
 	return s.change(c.Name, func(all []config.Server, place int) ([]config.Server, error) {
 		if place < 0 {
 			return nil, fmt.Errorf("there is no server %q to replace", c.Name)
@@ -124,7 +116,7 @@ func (s *Server) Replace(c config.Server) error {
 
 // change replaces the servers by the result of edit, which differs only in the server of that name.
 // Other servers are not affected. An error changes nothing.
-func (s *Server) change(name string, edit func(all []config.Server, place int) ([]config.Server, error)) error {
+func (s *server) change(name string, edit func(all []config.Server, place int) ([]config.Server, error)) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	c := *s.c()
@@ -146,7 +138,7 @@ func (s *Server) change(name string, edit func(all []config.Server, place int) (
 
 // exchange makes c the current configuration. now has its adapters, and change the options of servers
 // that are new or changed. The caller holds s.changing. An error changes nothing.
-func (s *Server) exchange(c *config.Config, now *table, change gateway.Change) error {
+func (s *server) exchange(c *config.Config, now *table, change gateway.Change) error {
 	was := s.table.Load()
 	before := &table{backends: map[string]*backend{}} // the servers that stay: removed ones are not found any more
 	gone := map[string]*backend{}
@@ -189,7 +181,7 @@ func (s *Server) exchange(c *config.Config, now *table, change gateway.Change) e
 
 // released records that a removed or replaced server of that name is no longer in use. The caller holds
 // s.changing.
-func (s *Server) released(name string) {
+func (s *server) released(name string) {
 	if s.leaving[name]--; s.leaving[name] == 0 {
 		delete(s.leaving, name)
 	}
@@ -197,7 +189,7 @@ func (s *Server) released(name string) {
 
 // setMetrics sets the servers of the metrics: the servers of t, and removed servers that are still in use.
 // The caller holds s.changing.
-func (s *Server) setMetrics(t *table) {
+func (s *server) setMetrics(t *table) {
 	names := t.names()
 	for name := range s.leaving {
 		if t.backends[name] == nil {

@@ -36,7 +36,7 @@ done`
 
 // site is a bridge to such servers, over HTTP.
 type site struct {
-	*Server
+	*server
 	url string
 	t   testing.TB
 }
@@ -50,7 +50,7 @@ func newSite(t testing.TB, servers ...config.Server) *site {
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{New(&c, slog.New(slog.DiscardHandler)), "", t}
+	s := &site{build(&c, slog.New(slog.DiscardHandler), (*server).reach), "", t}
 	srv := httptest.NewServer(s.Handler())
 	t.Cleanup(func() {
 		s.Close(context.Background())

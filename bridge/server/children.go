@@ -26,7 +26,7 @@ func totalMemory() int64 {
 }
 
 // watchMemory warns once if the child processes of servers use half of the memory, until ctx ends.
-func (s *Server) watchMemory(ctx context.Context, all int64, usage func() health.Used) {
+func (s *server) watchMemory(ctx context.Context, all int64, usage func() health.Used) {
 	if all == 0 || usage() == nil {
 		return
 	}
@@ -50,21 +50,21 @@ func (s *Server) watchMemory(ctx context.Context, all int64, usage func() health
 }
 
 // childMemory returns the memory of child processes, and the share of each server, the largest first.
-func (s *Server) childMemory(used health.Used) (sum int64, by string) {
-	type server struct {
+func (s *server) childMemory(used health.Used) (sum int64, by string) {
+	type share struct {
 		name string
 		n    int64
 	}
-	var all []server
+	var all []share
 	for _, name := range s.b.Servers() {
 		if _, _, open, _ := s.b.Operated(name); open != nil {
 			if n := open.Use(used).RSS; n > 0 {
 				sum += n
-				all = append(all, server{name, n})
+				all = append(all, share{name, n})
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b server) int { return cmp.Compare(b.n, a.n) })
+	slices.SortFunc(all, func(a, b share) int { return cmp.Compare(b.n, a.n) })
 	var words []string
 	for _, one := range all {
 		words = append(words, fmt.Sprintf("%s %d MiB", one.name, one.n>>20))

@@ -43,7 +43,7 @@ func TestWatchMemory(t *testing.T) {
 		c, pids := config.Default(), map[string]int{"files": 101, "browser": 102}
 		c.Servers = []config.Server{config.DefaultServer("files", ""), config.DefaultServer("browser", "")}
 		var log bytes.Buffer
-		s := build(&c, slog.New(slog.NewTextHandler(&log, nil)), func(_ *Server, one *config.Server) backend {
+		s := build(&c, slog.New(slog.NewTextHandler(&log, nil)), func(_ *server, one *config.Server) backend {
 			return backend{Adapter: &parent{&wiretest.Server{}, pids[one.Name]}, transport: func() string { return "stdio" }}
 		})
 		var looks, mib atomic.Int64

@@ -65,7 +65,7 @@ type backing struct {
 }
 
 // onRedis returns the backing in Redis. It does not connect yet.
-func (s *Server) onRedis(id string, life time.Duration) (*backing, error) {
+func (s *server) onRedis(id string, life time.Duration) (*backing, error) {
 	c := &s.c().Cluster
 	client, err := store.Connect(c.Redis, c.CAFile)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Server) onRedis(id string, life time.Duration) (*backing, error) {
 }
 
 // newInstance makes the instance that the configuration describes. It does not connect before begin.
-func (s *Server) newInstance() (*instance, error) {
+func (s *server) newInstance() (*instance, error) {
 	c := &s.c().Cluster
 	i := &instance{id: rand.Text(), c: c, log: s.log}
 	life := s.c().SessionIdle * 3 / 2
@@ -148,7 +148,7 @@ func hashOf(names []string) string {
 const between = 1 << 20
 
 // shared gives other instances access to the connections of this instance.
-type shared struct{ s *Server }
+type shared struct{ s *server }
 
 // Join implements placement.Gateway.
 func (s shared) Join(server string, from bridge.Caller, rest bridge.Client) (placement.SharedConnection, []bridge.Forward, error) {
@@ -229,7 +229,7 @@ func (i *instance) checkAddress(ctx context.Context, address string) error {
 // Other instances stop using connections and processes here as soon as they see that this instance
 // stops. They do not wait for the calls of its own sessions. Calls in flight of other instances may
 // take as long as its own calls: others is done when they have ended.
-func (i *instance) leave(ctx context.Context, s *Server) (others *sync.WaitGroup) {
+func (i *instance) leave(ctx context.Context, s *server) (others *sync.WaitGroup) {
 	i.node.Drain(ctx)
 	others = &sync.WaitGroup{}
 	for _, drain := range []func(context.Context){i.homes.Drain, i.workers.Drain} {

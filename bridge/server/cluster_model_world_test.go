@@ -57,7 +57,7 @@ const (
 type wholeOne struct {
 	w    *world
 	n    int
-	s    *Server
+	s    *server
 	f    *wiretest.Server // its child processes
 	site *wiretest.Site   // its clients
 	stop context.CancelFunc
@@ -97,9 +97,9 @@ func (w *world) start() *wholeOne {
 	w.whole = append(w.whole, o)
 	w.mu.Unlock()
 	c.Cluster.Listen, c.Cluster.Advertise = o.peer.at, o.peer.at
-	o.s = buildOn(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+	o.s = buildOn(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
 		return backend{Adapter: o.f, transport: func() string { return "stdio" }}
-	}, func(_ *Server, id string, _ time.Duration) (*backing, error) {
+	}, func(_ *server, id string, _ time.Duration) (*backing, error) {
 		v := &view{o, id}
 		return &backing{
 			sessions: v, registry: v, tasks: v, streams: copies{v}, offers: w.line, close: func() error { return nil },

@@ -37,7 +37,7 @@ type process struct {
 }
 
 // showStatus returns the state of the bridge, with the resources of child processes if requested.
-func (s *Server) showStatus(c *admin.Call) (any, error) {
+func (s *server) showStatus(c *admin.Call) (any, error) {
 	out := s.overview(&c.Caller)
 	if c.Look && c.Query.Get("memory") == "true" {
 		used := health.Usage()
@@ -52,7 +52,7 @@ func (s *Server) showStatus(c *admin.Call) (any, error) {
 }
 
 // overview returns the state of the bridge that the caller may see.
-func (s *Server) overview(c *admin.Caller) *overview {
+func (s *server) overview(c *admin.Caller) *overview {
 	out := &overview{readiness: s.readiness()}
 	if c.Act {
 		out.addStderr()
@@ -74,7 +74,7 @@ const bytesPerToken = 4
 
 // figure adds the figures of the console to the states of servers. lists adds those of their tools: the last list may
 // be that of a caller with other rights.
-func (s *Server) figure(servers []state, lists bool) {
+func (s *server) figure(servers []state, lists bool) {
 	recent := s.timeline.history.Recent()
 	for i := range servers {
 		one := &servers[i]
@@ -120,7 +120,7 @@ func (o *overview) Since(before admin.Overview, whole bool) any {
 }
 
 // showMetrics returns the metrics as JSON.
-func (s *Server) showMetrics(c *admin.Call) (any, error) {
+func (s *server) showMetrics(c *admin.Call) (any, error) {
 	sees := s.view(&c.Caller)
 	of := sees.Of
 	if sees.All {
@@ -137,7 +137,7 @@ func (s *Server) showMetrics(c *admin.Call) (any, error) {
 }
 
 // view returns of which servers the caller may see the state.
-func (s *Server) view(c *admin.Caller) access.View {
+func (s *server) view(c *admin.Caller) access.View {
 	if c.Look {
 		return access.View{All: true, Of: func(string) bool { return true }}
 	}
@@ -157,7 +157,7 @@ type detail struct {
 	Connections []health.ConnectionStatus `json:"connections,omitempty"`
 }
 
-func (s *Server) showServer(c *admin.Call) (any, error) {
+func (s *server) showServer(c *admin.Call) (any, error) {
 	name := c.Var("name")
 	st, err := s.stateOf(name)
 	if err != nil || !s.view(&c.Caller).Of(name) {
@@ -184,7 +184,7 @@ func (s *Server) showServer(c *admin.Call) (any, error) {
 }
 
 // stateOf returns the state of a server.
-func (s *Server) stateOf(name string) (*state, error) {
+func (s *server) stateOf(name string) (*state, error) {
 	all := s.b.Status()
 	i := slices.IndexFunc(all, func(st Status) bool { return st.Name == name })
 	if i < 0 {
@@ -203,7 +203,7 @@ type drained struct {
 
 // drain returns the action that drains or resumes the bridge. While it is drained, /readyz reports that
 // it is not ready, so that a load balancer sends no new clients. Current clients are still served.
-func (s *Server) drain(on bool) func(c *admin.Call) (any, error) {
+func (s *server) drain(on bool) func(c *admin.Call) (any, error) {
 	return func(c *admin.Call) (any, error) {
 		if err := admin.Empty(c); err != nil {
 			return nil, err

@@ -67,7 +67,7 @@ type library struct {
 	dir  string
 	api  *httptest.Server
 	log  *news
-	s    *Server
+	s    *server
 	site *httptest.Server
 	r    *reload.Reloader
 }
@@ -110,7 +110,7 @@ func (l *library) serve() {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.s = New(c, log)
+	l.s = build(c, log, (*server).reach)
 	l.t.Cleanup(func() { l.s.Close(context.Background()) })
 	l.s.Reloads(l.r)
 	l.site = httptest.NewServer(l.s.Handler())

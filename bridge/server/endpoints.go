@@ -115,7 +115,7 @@ func (t *tree) action(c *gin.Context) {
 }
 
 // serveMetrics serves the metrics that the caller may see.
-func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
+func (s *server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	sees := s.access.View(auth.Principal(r.Context()))
 	if sees.All {
 		sees.Of = nil

@@ -179,7 +179,7 @@ func exchange(t *testing.T, speaks, share string) {
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	b := build(&c, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), (*Server).reach)
+	b := build(&c, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), (*server).reach)
 	site := wiretest.NewSiteFrom(t, b.http)
 	var tokens []string
 	token := func(sub string, more ...authtest.Claims) []string {
@@ -383,7 +383,7 @@ func TestExchangeReopens(t *testing.T) {
 	users(e.Issuer)(&c)
 	c.OAuth[0].Transport, c.OAuth[0].ClockSkew = nil, time.Millisecond
 	c.PublicURL = here
-	b := build(&c, slog.New(slog.DiscardHandler), (*Server).reach)
+	b := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	site := wiretest.NewSiteFrom(t, b.http)
 	defer b.Close(context.Background())
 	token := func(life time.Duration) []string {

@@ -22,7 +22,7 @@ import (
 // listening is a Server on a real socket, with a server "ev" that has a webhook.
 type listening struct {
 	t       testing.TB
-	s       *Server
+	s       *server
 	address string
 	log     *lines
 }
@@ -54,7 +54,7 @@ func onSocket(t testing.TB, change func(*config.Config)) *listening {
 		change(&c)
 	}
 	log := &lines{}
-	s := build(&c, slog.New(slog.NewTextHandler(log, nil)), func(*Server, *config.Server) backend {
+	s := build(&c, slog.New(slog.NewTextHandler(log, nil)), func(*server, *config.Server) backend {
 		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" },
 			hook: newHook(hookSecret, func(context.Context, []byte) (int, error) { return 3, nil })}
 	})
@@ -193,7 +193,7 @@ func inMemory(t *testing.T, play func(t *testing.T, dial func() net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config.Default()
 		c.Servers = []config.Server{config.DefaultServer("ev", "")}
-		s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+		s := build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
 			return backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" },
 				hook: newHook(hookSecret, func(context.Context, []byte) (int, error) { return 3, nil })}
 		})

@@ -43,7 +43,7 @@ type several struct {
 
 // one is an instance of them.
 type one struct {
-	s    *Server
+	s    *server
 	base string
 	stop context.CancelFunc
 	done chan struct{}
@@ -82,13 +82,13 @@ func (s *several) until(what string, so func() bool) {
 func (s *several) add(change func(*config.Server)) {
 	s.t.Helper()
 	c := config.Default()
-	server := config.DefaultServer("files", "")
-	server.Stdio = &config.Stdio{Command: "in memory"}
-	change(&server)
-	c.Servers = append(c.Servers, server)
+	files := config.DefaultServer("files", "")
+	files.Stdio = &config.Stdio{Command: "in memory"}
+	change(&files)
+	c.Servers = append(c.Servers, files)
 	if s.other != "" {
 		c.Servers = append(c.Servers, config.DefaultServer(s.other, ""))
-		c.Servers[1].Stdio = server.Stdio
+		c.Servers[1].Stdio = files.Stdio
 	}
 	c.Cluster.Redis, c.Cluster.Secret, c.Cluster.Listen, c.Cluster.Advertise = "redis://"+s.store.Address, strings.Repeat("secret ", 6), "127.0.0.1:0", "127.0.0.1"
 	c.Cluster.Lease, c.Drain = 9*time.Second, 10*time.Minute // a beat of a starved process takes seconds
@@ -97,7 +97,7 @@ func (s *several) add(change func(*config.Server)) {
 	if s.conf != nil {
 		s.conf(&c)
 	}
-	o.s = build(&c, slog.New(slog.NewTextHandler(tlog{s.t}, &slog.HandlerOptions{Level: slog.LevelWarn})), func(own *Server, item *config.Server) backend {
+	o.s = build(&c, slog.New(slog.NewTextHandler(tlog{s.t}, &slog.HandlerOptions{Level: slog.LevelWarn})), func(own *server, item *config.Server) backend {
 		if s.conf != nil {
 			return own.reach(item)
 		}

@@ -47,7 +47,7 @@ const (
 )
 
 // hookOf returns the webhook of a server; nil if it has none.
-func (s *Server) hookOf(name string) *hook {
+func (s *server) hookOf(name string) *hook {
 	if r := s.table.Load().backends[name]; r != nil {
 		return r.hook
 	}
@@ -55,7 +55,7 @@ func (s *Server) hookOf(name string) *hook {
 }
 
 // hooks returns the webhooks of all servers that have one.
-func (s *Server) hooks() map[string]*hook {
+func (s *server) hooks() map[string]*hook {
 	all := map[string]*hook{}
 	for name, r := range s.table.Load().backends {
 		if r.hook != nil {
@@ -67,7 +67,7 @@ func (s *Server) hooks() map[string]*hook {
 
 // hook answers a request to a webhook. It parses the body only after the sender has proved that it
 // has the secret.
-func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *hook) {
+func (s *server) hook(w http.ResponseWriter, r *http.Request, name string, h *hook) {
 	signed := r.Header.Get(signature)
 	if signed == "" && !h.hasSecret(r.Header.Get("Authorization")) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -120,7 +120,7 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 
 // hookBody reads the body of a request. If the body is needed to authenticate the sender, memory and
 // time are limited.
-func (s *Server) hookBody(w http.ResponseWriter, r *http.Request, h *hook, signed string) (*httpio.Body, *httpio.Fault) {
+func (s *server) hookBody(w http.ResponseWriter, r *http.Request, h *hook, signed string) (*httpio.Body, *httpio.Fault) {
 	if signed == "" {
 		return httpio.ReadBody(s.b, w, r, rest.MaxCatalog)
 	}

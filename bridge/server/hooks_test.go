@@ -36,7 +36,7 @@ func TestHook(t *testing.T) {
 	var fails error
 	c := config.Default()
 	c.Servers = []config.Server{config.DefaultServer("flows", ""), config.DefaultServer("other", "")}
-	s := build(&c, slog.New(slog.NewTextHandler(&log, nil)), func(_ *Server, c *config.Server) backend {
+	s := build(&c, slog.New(slog.NewTextHandler(&log, nil)), func(_ *server, c *config.Server) backend {
 		r := backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" }}
 		if c.Name == "flows" {
 			r.hook = newHook(hookSecret, func(_ context.Context, body []byte) (int, error) {
@@ -122,7 +122,7 @@ func TestHookBringsTools(t *testing.T) {
 	flows := config.DefaultServer("flows", "")
 	flows.Rest = &rest.Config{BaseURL: "http://localhost:1", Catalog: rest.Catalog{Webhook: true, Secret: hookSecret}}
 	c.Servers = []config.Server{flows}
-	s := New(&c, slog.New(slog.DiscardHandler))
+	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	defer s.Close(t.Context())
 	site := httptest.NewServer(s.Handler())
 	defer site.Close()
@@ -158,7 +158,7 @@ func TestHookBringsTools(t *testing.T) {
 func TestHookRemoved(t *testing.T) {
 	c := config.Default()
 	c.Servers = []config.Server{config.DefaultServer("flows", "")}
-	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+	s := build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
 		return backend{Adapter: &wiretest.Server{}, hook: newHook(hookSecret, nil)}
 	})
 	defer s.Close(t.Context())

@@ -19,7 +19,7 @@ func TestModernClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, m := config.Default(), &wiretest.Modern{}
 		c.Servers = append(c.Servers, config.DefaultServer("one", ""))
-		s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+		s := build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
 			return backend{Adapter: m, transport: func() string { return "stdio" }}
 		})
 		site := wiretest.NewSiteFrom(t, s.http)

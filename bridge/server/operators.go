@@ -12,7 +12,7 @@ import (
 // listenForOperators opens the address of console_listen, if it is set. The bridge serves everything
 // there: the console is a client of the bridge, and browsers restrict the console's requests to its own
 // origin.
-func (s *Server) listenForOperators(ctx context.Context) (err error) {
+func (s *server) listenForOperators(ctx context.Context) (err error) {
 	at := s.c().ConsoleListen
 	if at == "" || s.operators != nil {
 		return nil
@@ -24,8 +24,7 @@ func (s *Server) listenForOperators(ctx context.Context) (err error) {
 	return nil
 }
 
-// ConsoleAddr returns the address of console_listen, after Listen or Serve opened it; nil otherwise.
-func (s *Server) ConsoleAddr() net.Addr {
+func (s *server) ConsoleAddr() net.Addr {
 	if s.operators == nil {
 		return nil
 	}
@@ -36,7 +35,7 @@ func (s *Server) ConsoleAddr() net.Addr {
 type atOperators struct{}
 
 // base returns the context of the requests to a listener.
-func (s *Server) base(l net.Listener) context.Context {
+func (s *server) base(l net.Listener) context.Context {
 	if s.operators != nil && l.Addr() == s.operators.Addr() {
 		return context.WithValue(context.Background(), atOperators{}, true)
 	}
@@ -44,13 +43,13 @@ func (s *Server) base(l net.Listener) context.Context {
 }
 
 // forOperators reports whether a request came in at an address for operators.
-func (s *Server) forOperators(r *http.Request) bool {
+func (s *server) forOperators(r *http.Request) bool {
 	return s.c().ConsoleListen == "" || r.Context().Value(atOperators{}) != nil
 }
 
 // ended waits until all listeners have ended, the first of them with err. It returns an error other than
 // http.ErrServerClosed, if one had it.
-func (s *Server) ended(err error, others <-chan error) error {
+func (s *server) ended(err error, others <-chan error) error {
 	if s.operators != nil {
 		if other := <-others; errors.Is(err, http.ErrServerClosed) {
 			err = other

@@ -77,7 +77,7 @@ func TestConsoleListen(t *testing.T) {
 				c.TLS = config.TLS{CertFile: filepath.Join(t.TempDir(), "tls.crt"), KeyFile: filepath.Join(t.TempDir(), "tls.key")}
 				transport.TLSClientConfig, scheme = &tls.Config{RootCAs: certified(t, c.TLS, 1)}, "https"
 			}
-			s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+			s := build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
 				return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
 			})
 			if s.ConsoleAddr() != nil {
@@ -186,7 +186,7 @@ func closed(t *testing.T, l net.Listener) {
 func TestConsoleListenRoom(t *testing.T) {
 	c := config.Default()
 	c.Listen, c.ConsoleListen, c.Drain, c.MaxConnections = "127.0.0.1:0", "127.0.0.1:0", 0, 4
-	s := New(&c, slog.New(slog.DiscardHandler))
+	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	l, err := s.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 	c := config.Default()
 	private(&c)
 	c.Listen, c.ConsoleListen, c.Drain, c.MaxConnections, c.Admin = "127.0.0.1:0", "127.0.0.1:0", 0, 4, []string{"alice"}
-	s := New(&c, slog.New(slog.DiscardHandler))
+	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	l, err := s.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -296,12 +296,12 @@ func TestConsoleListenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	fresh := func(change func(*config.Config)) *Server {
+	fresh := func(change func(*config.Config)) *server {
 		c := config.Default()
 		c.Listen, c.ConsoleListen, c.Drain = "127.0.0.1:0", "127.0.0.1:0", 0
 		c.Servers = []config.Server{config.DefaultServer("one", "")}
 		change(&c)
-		return build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend { return backend{Adapter: &wiretest.Server{}} })
+		return build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend { return backend{Adapter: &wiretest.Server{}} })
 	}
 	s := fresh(func(c *config.Config) { c.ConsoleListen = taken.Addr().String() })
 	if _, err := s.Listen(t.Context()); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "console_listen:") {

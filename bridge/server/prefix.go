@@ -8,7 +8,7 @@ import (
 
 // outside returns the prefix of the request's path as the client sees it: the parts that trusted proxies
 // and http.StripPrefix removed.
-func (s *Server) outside(r *http.Request) string {
+func (s *server) outside(r *http.Request) string {
 	prefix := strings.TrimRight(r.Header.Get("X-Forwarded-Prefix"), "/")
 	if !s.access.Trusts(r.RemoteAddr) || !cleanPrefix(prefix) {
 		prefix = ""

@@ -41,10 +41,10 @@ type backend struct {
 }
 
 // backendMaker makes the adapter of a configured server.
-type backendMaker func(*Server, *config.Server) backend
+type backendMaker func(*server, *config.Server) backend
 
 // reach makes the adapter of a server by its kind.
-func (s *Server) reach(c *config.Server) backend {
+func (s *server) reach(c *config.Server) backend {
 	switch {
 	case c.Adapter != nil:
 		return backend{Adapter: c.Adapter, transport: func() string { return "in-process" }}
@@ -58,7 +58,7 @@ func (s *Server) reach(c *config.Server) backend {
 	return unusableBackend(c, errors.New("there is no adapter for its kind"))
 }
 
-func (s *Server) child(c *config.Server) backend {
+func (s *server) child(c *config.Server) backend {
 	a := stdio.New(c.Name, *c.Stdio, s.limits(c))
 	if c.Place == config.PlaceWorkers && s.instance != nil {
 		return s.atWorkers(c, placement.Local{Adapter: a, MaxProcesses: c.MaxChildren, Check: a.Check})
@@ -67,7 +67,7 @@ func (s *Server) child(c *config.Server) backend {
 }
 
 // atWorkers makes the adapter of a server whose child processes run at workers. local starts one.
-func (s *Server) atWorkers(c *config.Server, local placement.Local) backend {
+func (s *server) atWorkers(c *config.Server, local placement.Local) backend {
 	return backend{
 		Adapter: s.instance.workers.Adapter(placement.WorkerServer{
 			Name: c.Name, Queue: queued(c), Wait: cmp.Or(c.Limits.Wait, limits.DefaultWait),
@@ -84,7 +84,7 @@ func queued(c *config.Server) int {
 }
 
 // placed returns the servers whose child processes run at workers.
-func (s *Server) placed() (names []string) {
+func (s *server) placed() (names []string) {
 	for name, r := range s.table.Load().backends {
 		if r.local != nil {
 			names = append(names, name)
@@ -95,7 +95,7 @@ func (s *Server) placed() (names []string) {
 }
 
 // local returns the settings with which a worker starts a server.
-func (s *Server) local(name string) (placement.Local, bool) {
+func (s *server) local(name string) (placement.Local, bool) {
 	if r := s.table.Load().backends[name]; r != nil && r.local != nil {
 		return *r.local, true
 	}
@@ -103,7 +103,7 @@ func (s *Server) local(name string) (placement.Local, bool) {
 }
 
 // api makes the adapter of an HTTP API.
-func (s *Server) api(c *config.Server) backend {
+func (s *server) api(c *config.Server) backend {
 	o := RestOptions(c, int(s.c().MaxMessage), s.log)
 	o.May = mayCall(s.access.Grants(), c.Tools.Rename)
 	a, err := rest.New(c.Name, *c.Rest, o)
@@ -152,7 +152,7 @@ func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Option
 
 // remote makes the adapter of a server over HTTP. Without a fixed transport, the path of its URL decides
 // which is tried first (protocol.md C2.9).
-func (s *Server) remote(c *config.Server) backend {
+func (s *server) remote(c *config.Server) backend {
 	r := *c.Remote()
 	o := s.limits(c)
 	tokens, err := authorize(c.Name, &r, s.log)
@@ -242,7 +242,7 @@ func unusableBackend(c *config.Server, err error) backend {
 
 // limits returns the limits of the server's connections, and the revisions that they use. These are the
 // modern era, another era, or all up to a legacy revision.
-func (s *Server) limits(c *config.Server) conn.Options {
+func (s *server) limits(c *config.Server) conn.Options {
 	o := conn.Options{Log: s.log, MaxMessage: int(s.c().MaxMessage), Timeouts: s.times.of(c), Era: conn.Era(c.Era), Revision: c.Revision}
 	if era.IsModern(c.Revision) {
 		o.Era, o.Revision = conn.EraModern, ""
@@ -251,7 +251,7 @@ func (s *Server) limits(c *config.Server) conn.Options {
 }
 
 // times has the timeouts of calls, by server. A change applies to open connections too, also to connections
-// of replaced servers. Server.changing guards it.
+// of replaced servers. server.changing guards it.
 type times map[string]*timing
 
 type timing struct {

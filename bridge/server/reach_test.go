@@ -79,7 +79,7 @@ func newFar(t *testing.T, transports map[string]string) *far {
 type near struct {
 	*wiretest.Site
 	t *testing.T
-	s *Server
+	s *server
 }
 
 func newNear(t *testing.T, servers ...config.Server) *near {
@@ -88,7 +88,7 @@ func newNear(t *testing.T, servers ...config.Server) *near {
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s := New(&c, slog.New(slog.DiscardHandler))
+	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	n := &near{wiretest.NewSiteFrom(t, s.http), t, s}
 	t.Cleanup(func() { s.Close(context.Background()) })
 	return n

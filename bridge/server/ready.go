@@ -137,7 +137,7 @@ type cacheState struct {
 const transportStdio = "stdio"
 
 // readiness returns the state of the bridge and of each server.
-func (s *Server) readiness() *readiness {
+func (s *server) readiness() *readiness {
 	t := s.b.Totals()
 	out := &readiness{Whole: &load{
 		Version: Version(), Sessions: t.Sessions, Together: t.Aggregate, Calls: t.Calls, Stateless: t.Stateless,
@@ -161,7 +161,7 @@ func (s *Server) readiness() *readiness {
 }
 
 // queues adds the state of workers. It reads the store, so it is called only for a caller that may see it.
-func (s *Server) queues(r *readiness) {
+func (s *server) queues(r *readiness) {
 	if s.instance != nil {
 		r.Cluster.Workers = s.instance.workerState(s.placed())
 	}
@@ -169,7 +169,7 @@ func (s *Server) queues(r *readiness) {
 
 // unready returns the reason that the bridge is not ready with its servers in these states, or "". If all servers must
 // work, it tries those whose next attempt is due: no client can, while a probe keeps all clients away.
-func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
+func (s *server) unready(servers []gateway.Status) (why string, draining bool) {
 	all := s.c().Ready == config.ReadyAll
 	var useless []string
 	for i := range servers {
@@ -194,7 +194,7 @@ func (s *Server) unready(servers []gateway.Status) (why string, draining bool) {
 }
 
 // state returns the state of a server.
-func (s *Server) state(st *gateway.Status) state {
+func (s *server) state(st *gateway.Status) state {
 	row := state{
 		Name: st.Name, State: st.State, Reason: st.Reason, Since: timeOrNil(st.Since), Transport: s.transport(st.Name),
 		Revision: st.Revision, Sessions: st.Sessions, Calls: st.Calls, Queued: st.Queued, Parked: st.Parked, Connections: st.Lanes,
@@ -240,7 +240,7 @@ func timeOrNil(t time.Time) *time.Time {
 }
 
 // ready answers /readyz: as JSON, or as a table for people.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request, base string) {
+func (s *server) ready(w http.ResponseWriter, r *http.Request, base string) {
 	all := s.readiness()
 	sees, acts, inside := s.access.StatusView(r, base)
 	if acts {

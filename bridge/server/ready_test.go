@@ -184,7 +184,7 @@ func TestReadyVisible(t *testing.T) {
 	const evil = "boom \x1b]0;PWNED\x07\u009b31m\u202egnp"
 	c := config.Default()
 	c.Servers = []config.Server{config.DefaultServer("one", "")}
-	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+	s := build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
 		return backend{Adapter: &wiretest.Server{}, check: func() error { return errors.New(evil) }, transport: func() string { return "stdio" }}
 	})
 	defer s.Close(t.Context())

@@ -13,9 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// Plan returns the changes that Apply would make, and when each takes effect. It changes nothing. It
-// fails if Apply would fail because of a document.
-func (s *Server) Plan(c *config.Config) ([]config.Change, error) {
+func (s *server) Plan(c *config.Config) ([]config.Change, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -37,13 +35,7 @@ func (s *Server) Plan(c *config.Config) ([]config.Change, error) {
 	return changes, nil
 }
 
-// Apply makes another configuration current, and returns the changes; docs/reload.md has the time when
-// each setting takes effect. Servers that are the same in both are not affected: none of their sessions,
-// connections or calls ends. Settings that need a restart stay as they were. An error changes nothing.
-//
-// The configuration is compared with the current one, which Add, Remove and Replace may have changed.
-// Traces and Meters stay as they are.
-func (s *Server) Apply(c *config.Config) ([]config.Change, error) {
+func (s *server) Apply(c *config.Config) ([]config.Change, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -92,7 +84,7 @@ type prepared struct {
 }
 
 // prepare makes the new parts that next needs. An error leaves nothing open.
-func (s *Server) prepare(was, next *config.Config, changes []config.Change) (*prepared, error) {
+func (s *server) prepare(was, next *config.Config, changes []config.Change) (*prepared, error) {
 	m := &prepared{}
 	if err := m.fill(s, was, next, changes); err != nil {
 		m.close()
@@ -101,7 +93,7 @@ func (s *Server) prepare(was, next *config.Config, changes []config.Change) (*pr
 	return m, nil
 }
 
-func (p *prepared) fill(s *Server, was, next *config.Config, changes []config.Change) (err error) {
+func (p *prepared) fill(s *server, was, next *config.Config, changes []config.Change) (err error) {
 	if next.TLS != was.TLS && s.cert != nil {
 		if p.pair, err = next.TLS.Pair(); err != nil {
 			return fmt.Errorf("tls: %w", err)

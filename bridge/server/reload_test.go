@@ -26,7 +26,7 @@ import (
 )
 
 // other returns a copy of the configuration that counts, as change makes it.
-func (s *Server) other(change func(*config.Config)) *config.Config {
+func (s *server) other(change func(*config.Config)) *config.Config {
 	c := *s.c()
 	c.Servers, c.Access = slices.Clone(c.Servers), slices.Clone(c.Access)
 	change(&c)
@@ -333,7 +333,7 @@ func newSiteOf(t testing.TB, change func(*config.Config), servers ...config.Serv
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s.Server = New(&c, slog.New(slog.DiscardHandler))
+	s.server = build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	srv := httptest.NewServer(s.Handler())
 	t.Cleanup(func() {
 		s.Close(context.Background())
@@ -588,7 +588,7 @@ func BenchmarkApply(b *testing.B) {
 		s.Stdio = &config.Stdio{Command: "true"}
 		c.Servers = append(c.Servers, s)
 	}
-	s := New(&c, slog.New(slog.DiscardHandler))
+	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	defer s.Close(context.Background())
 	n := 0
 	for b.Loop() {
@@ -625,7 +625,7 @@ func BenchmarkReload(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := New(c, slog.New(slog.DiscardHandler))
+	s := build(c, slog.New(slog.DiscardHandler), (*server).reach)
 	defer s.Close(context.Background())
 	r.Serve(s)
 	n := 0

@@ -70,7 +70,7 @@ func testREST(t *testing.T, share string) {
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	own := New(&c, slog.New(slog.DiscardHandler))
+	own := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	defer own.Close(context.Background())
 	site := httptest.NewServer(own.Handler())
 	defer site.Close()
@@ -138,7 +138,7 @@ func TestRESTFilter(t *testing.T) {
 		s := config.DefaultServer("things", config.ShareSession)
 		s.Rest, s.Tools = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}, rules
 		c.Servers = []config.Server{s}
-		own := New(&c, slog.New(slog.DiscardHandler))
+		own := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 		defer own.Close(context.Background())
 		site := httptest.NewServer(own.Handler())
 		defer site.Close()
@@ -205,7 +205,7 @@ paths:
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	own := New(&c, slog.New(slog.DiscardHandler))
+	own := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	defer own.Close(context.Background())
 	for _, test := range []struct{ key, id, arguments, want, asked string }{
 		{aliceKey, "put", `{"body":"rest://files/open/1"}`, "", "GET /open/1, PUT /put"},

@@ -21,7 +21,7 @@ import (
 type rig struct {
 	*wiretest.Site
 	t testing.TB
-	s *Server
+	s *server
 	f *wiretest.Server
 	// looks counts how often it was looked how a server fares that was not used yet.
 	looks atomic.Int64
@@ -41,7 +41,7 @@ func newRigLog(t testing.TB, log *slog.Logger, change func(*config.Config), name
 		change(&c)
 	}
 	r := &rig{t: t, f: &wiretest.Server{}}
-	r.s = build(&c, log, func(_ *Server, s *config.Server) backend {
+	r.s = build(&c, log, func(_ *server, s *config.Server) backend {
 		check := func() error {
 			r.looks.Add(1)
 			if s.Name == "broken" {

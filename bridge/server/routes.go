@@ -16,22 +16,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
-// Handler returns the HTTP surface, for a listener or a router of one's own. Its paths are below the
-// configuration's base_path. It works behind http.StripPrefix too: HTTP+SSE clients get the path that
-// they requested.
-func (s *Server) Handler() http.Handler { return s.HandlerAt(s.c().BasePath) }
+func (s *server) Handler() http.Handler { return s.HandlerAt(s.c().BasePath) }
 
-// HandlerAt is Handler with another base path, such as /tools: without a slash at its end, and without *.
-// The empty path is the root. It logs the documents that Listen would refuse: their servers do not
-// work, and the others do.
-func (s *Server) HandlerAt(base string) http.Handler { return s.loggedTreeAt(base) }
+func (s *server) HandlerAt(base string) http.Handler { return s.loggedTreeAt(base) }
 
-// Mount adds the HTTP surface to a gin engine, or below the path of one of its groups. Other routes of the
-// engine do not pass the bridge's checks of Origin, Host and keys. The group's path must have no
-// parameters. Mount panics, as gin does, if a route has a path of the bridge, such as /health and
-// /ready. An engine with HandleMethodNotAllowed panics in gin v1.12.0 for methods without routes: leave
-// it off. The configuration's base_path is not used. Mount logs faults like HandlerAt.
-func (s *Server) Mount(on gin.IRouter) {
+func (s *server) Mount(on gin.IRouter) {
 	at := on.Group("")
 	t := s.loggedTreeAt(strings.TrimSuffix(at.BasePath(), "/"))
 	serve, added := gin.WrapH(t), map[string]bool{}
@@ -45,7 +34,7 @@ func (s *Server) Mount(on gin.IRouter) {
 }
 
 // loggedTreeAt is treeAt for an embedding program. It logs the faults of the configuration.
-func (s *Server) loggedTreeAt(base string) *tree {
+func (s *server) loggedTreeAt(base string) *tree {
 	if faults, ok := errors.AsType[config.Faults](s.fault); ok {
 		for _, f := range faults {
 			s.log.Error("fault of the configuration", "err", f.String())
@@ -57,7 +46,7 @@ func (s *Server) loggedTreeAt(base string) *tree {
 
 // tree is the HTTP surface below a path: its routes and middleware.
 type tree struct {
-	s      *Server
+	s      *server
 	base   string
 	engine *gin.Engine
 	routes []route
@@ -81,7 +70,7 @@ const (
 )
 
 // treeAt makes the HTTP surface below a path.
-func (s *Server) treeAt(base string) *tree {
+func (s *server) treeAt(base string) *tree {
 	t := &tree{s: s, base: base}
 	quietly(t.build)
 	return t

@@ -38,7 +38,7 @@ func BenchmarkRoutes(b *testing.B) {
 	c := config.Default()
 	c.Servers = []config.Server{config.DefaultServer("one", ""), config.DefaultServer("many", "")}
 	private(&c)
-	s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+	s := build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
 		return backend{Adapter: instant{}, check: func() error { return nil }, transport: func() string { return "in-process" }}
 	})
 	defer s.Close(b.Context())
@@ -91,7 +91,7 @@ func BenchmarkWatched(b *testing.B) {
 			for way := range rounds {
 				c := config.Default()
 				c.Servers = []config.Server{config.DefaultServer("one", ""), config.DefaultServer("many", "")}
-				s := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+				s := build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
 					return backend{Adapter: instant{}, check: func() error { return nil }, transport: func() string { return "in-process" }}
 				})
 				defer s.Close(b.Context())

@@ -58,7 +58,7 @@ paths:
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s := build(&c, slog.New(slog.DiscardHandler), (*Server).reach)
+	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	site := wiretest.NewSiteFrom(t, s.http)
 	defer s.Close(context.Background())
 	const honest = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pets","arguments":{"X-Page":"2"}}}`

@@ -458,7 +458,7 @@ func identityBy(t *testing.T, share string) {
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s := build(&c, slog.New(slog.DiscardHandler), (*Server).reach)
+	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	site := wiretest.NewSiteFrom(t, s.http)
 	defer s.Close(context.Background())
 	token := func(sub string, claims authtest.Claims) []string {
@@ -524,7 +524,7 @@ func TestIdentityOfChildren(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	s := build(&c, slog.New(slog.DiscardHandler), (*Server).reach)
+	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	site := wiretest.NewSiteFrom(t, s.http)
 	defer s.Close(context.Background())
 	for want, who := range map[string][]string{

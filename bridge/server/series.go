@@ -44,7 +44,7 @@ func newTimeline(m *metrics.Metrics) *timeline {
 }
 
 // follow fills the timeline from now on, until close.
-func (s *Server) follow() {
+func (s *server) follow() {
 	t := s.timeline
 	t.once.Do(func() {
 		t.counts.Store(s.hasOperators())
@@ -70,7 +70,7 @@ func (t *timeline) close() {
 }
 
 // tick reads the state of the bridge.
-func (s *Server) tick(now time.Time) {
+func (s *server) tick(now time.Time) {
 	t := s.timeline
 	var used health.Used
 	if t.ticks%memoryTicks == 0 && t.processes {
@@ -107,7 +107,7 @@ func (s *Server) tick(now time.Time) {
 }
 
 // hasOperators reports whether the configuration lets anybody use the API of operators.
-func (s *Server) hasOperators() bool {
+func (s *server) hasOperators() bool {
 	c := s.c()
 	return admin.HasConsole(c) || len(c.Admin)+len(c.Viewers) > 0 || !s.access.Keyed() && config.Loopback(c.OperatorsListen())
 }
@@ -141,7 +141,7 @@ type serverSeries struct {
 }
 
 // showSeries returns the last minutes of all servers, or of one.
-func (s *Server) showSeries(c *admin.Call) (any, error) {
+func (s *server) showSeries(c *admin.Call) (any, error) {
 	var from time.Time
 	if text := c.Query.Get("from"); text != "" {
 		ms, err := strconv.ParseInt(text, 10, 64)
@@ -182,7 +182,7 @@ func (s *Server) showSeries(c *admin.Call) (any, error) {
 }
 
 // visible returns an error unless there is a server of that name that the caller may see.
-func (s *Server) visible(c *admin.Call, server string) error {
+func (s *server) visible(c *admin.Call, server string) error {
 	if s.table.Load().backends[server] == nil || !s.view(&c.Caller).Of(server) {
 		return admin.NotFound("server of that name")
 	}
@@ -199,7 +199,7 @@ type toolsAnswer struct {
 }
 
 // showTools returns the tools that were called in the last minutes.
-func (s *Server) showTools(c *admin.Call) (any, error) {
+func (s *server) showTools(c *admin.Call) (any, error) {
 	minutes, err := c.Number("minutes", defaultMinutes, metrics.Minutes)
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ type toolListAnswer struct {
 }
 
 // showToolList returns the tools of a server as a client last got them. It asks no server.
-func (s *Server) showToolList(c *admin.Call) (any, error) {
+func (s *server) showToolList(c *admin.Call) (any, error) {
 	name := c.Var("name")
 	if err := s.visible(c, name); err != nil {
 		return nil, err
@@ -261,7 +261,7 @@ type serverUse struct {
 }
 
 // showTopology returns who uses which servers at which addresses.
-func (s *Server) showTopology(c *admin.Call) (any, error) {
+func (s *server) showTopology(c *admin.Call) (any, error) {
 	t, sees := s.timeline, s.view(&c.Caller)
 	servers := slices.DeleteFunc(s.b.Servers(), func(name string) bool { return !sees.Of(name) })
 	shows := map[string]bool{}

@@ -48,12 +48,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// Server is a bridge and the HTTP server in front of it.
-type Server struct {
+// server is the bridge and the HTTP server of a Server.
+type server struct {
 	conf       atomic.Pointer[config.Config] // the current configuration; read only
 	log        *slog.Logger
 	reacher    backendMaker
-	newBacking func(s *Server, id string, life time.Duration) (*backing, error)
+	newBacking func(s *server, id string, life time.Duration) (*backing, error)
 	table      atomic.Pointer[table]
 	changing   sync.Mutex // held while conf and now are replaced
 	times      times
@@ -96,19 +96,15 @@ type operating struct {
 	drained  atomic.Pointer[drained] // the order of an operator; nil if there is none
 }
 
-// New builds everything that the configuration describes. It starts no server. Close ends the bridge, also
-// if Serve was never called. A server whose settings cannot be used does not affect the others.
-func New(c *config.Config, log *slog.Logger) *Server { return build(c, log, (*Server).reach) }
-
-func build(c *config.Config, log *slog.Logger, reach backendMaker) *Server {
-	return buildOn(c, log, reach, (*Server).onRedis)
+func build(c *config.Config, log *slog.Logger, reach backendMaker) *server {
+	return buildOn(c, log, reach, (*server).onRedis)
 }
 
 // buildOn is build with the backing of a cluster.
-func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(s *Server, id string, life time.Duration) (*backing, error)) *Server {
+func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(s *server, id string, life time.Duration) (*backing, error)) *server {
 	lines := logs.New()
 	log = slog.New(lines.Handler(log.Handler()))
-	s := &Server{
+	s := &server{
 		log:        log,
 		reacher:    reach,
 		newBacking: backs,
@@ -229,7 +225,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 }
 
 // newAccess makes the checks of callers.
-func (s *Server) newAccess() (*access.Access, error) {
+func (s *server) newAccess() (*access.Access, error) {
 	o := access.Options{
 		Config: s.c, Log: s.log,
 		Servers: func() []string { return s.b.Servers() },
@@ -252,10 +248,10 @@ func (s *Server) newAccess() (*access.Access, error) {
 }
 
 // c returns the current configuration. Nobody may change it.
-func (s *Server) c() *config.Config { return s.conf.Load() }
+func (s *server) c() *config.Config { return s.conf.Load() }
 
 // watch records the outcome of a request.
-func (s *Server) watch(p report.Report) {
+func (s *server) watch(p report.Report) {
 	s.metrics.Take(&p)
 	s.calls.Take(&p)
 	if s.timeline.counts.Load() {
@@ -266,7 +262,7 @@ func (s *Server) watch(p report.Report) {
 
 // note writes a line to the access log, if there is one. take reports false if that log is closed: the line
 // belongs to its replacement.
-func (s *Server) note(take func(*accesslog.Log) bool) {
+func (s *server) note(take func(*accesslog.Log) bool) {
 	for l := s.accessLog.Load(); l != nil && !take(l); {
 		next := s.accessLog.Load()
 		if next == l {
@@ -277,7 +273,7 @@ func (s *Server) note(take func(*accesslog.Log) bool) {
 }
 
 // measure adds the state of the bridge to the metrics.
-func (s *Server) measure() {
+func (s *server) measure() {
 	b := metrics.Bridge{
 		Totals: s.b.Totals, Status: s.b.Status,
 		Ready: func(all []gateway.Status) bool {
@@ -371,11 +367,9 @@ func Version() string {
 	return info.Main.Version
 }
 
-// Fault returns the error that prevents the bridge from serving the configuration, or nil. Listen and Serve return it.
-func (s *Server) Fault() error { return s.fault }
+func (s *server) Fault() error { return s.fault }
 
-// Activity returns the number of calls of clients that are in flight, and of all calls so far.
-func (s *Server) Activity() (now int, all uint64) { return s.b.Activity() }
+func (s *server) Activity() (now int, all uint64) { return s.b.Activity() }
 
 // Status is the state of a server.
 type Status = gateway.Status
@@ -383,14 +377,9 @@ type Status = gateway.Status
 // Whoami is the answer of GET /whoami: the caller that the bridge recognizes by a key or a token.
 type Whoami = access.Whoami
 
-// Status returns the state of each server, in the order of the configuration.
-func (s *Server) Status() []Status { return s.b.Status() }
+func (s *server) Status() []Status { return s.b.Status() }
 
-// ServeStdio serves one client on in and out, usually os.Stdin and os.Stdout, as desktop clients start
-// servers. Nothing else may be written to out. The empty name means all servers as one. It returns when
-// the client leaves, or ctx ends; Close ends the rest. A principal in ctx (WithPrincipal) is the
-// client's.
-func (s *Server) ServeStdio(ctx context.Context, server string, in io.Reader, out io.Writer) error {
+func (s *server) ServeStdio(ctx context.Context, server string, in io.Reader, out io.Writer) error {
 	return stdio.Serve(ctx, s.b, server, in, out, stdio.DownstreamOptions{Log: s.log, MaxMessage: int(s.c().MaxMessage), Principal: auth.Principal(ctx)})
 }
 
@@ -402,9 +391,7 @@ func WithPrincipal(ctx context.Context, name string) context.Context {
 	return auth.WithPrincipal(ctx, name)
 }
 
-// Listen opens the configured address, and console_listen if it is set, which Serve serves too. With TLS, a
-// certificate that cannot be used is an error.
-func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
+func (s *server) Listen(ctx context.Context) (net.Listener, error) {
 	if s.cert != nil {
 		if err := s.cert.load(); err != nil {
 			return nil, fmt.Errorf("tls: %w", err)
@@ -435,9 +422,7 @@ func cannotListen(at string, err error, other string) error {
 	return fmt.Errorf("cannot listen on %s: %w: choose another address with %s", at, err, other)
 }
 
-// Serve serves on l until ctx ends. Then it refuses new calls, waits for calls in flight as long as the
-// configuration allows, and stops everything.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+func (s *server) Serve(ctx context.Context, l net.Listener) error {
 	err := s.fault
 	if err == nil {
 		err = s.listenForOperators(ctx) // l may not come from Listen
@@ -507,7 +492,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // awaitJoined closes s.serving when clients are served: in a cluster, after this instance joined it.
-func (s *Server) awaitJoined(ctx context.Context) (wait *sync.WaitGroup, stop context.CancelFunc) {
+func (s *server) awaitJoined(ctx context.Context) (wait *sync.WaitGroup, stop context.CancelFunc) {
 	ctx, stop = context.WithCancel(ctx)
 	wait = &sync.WaitGroup{}
 	if s.instance == nil {
@@ -524,12 +509,10 @@ func (s *Server) awaitJoined(ctx context.Context) (wait *sync.WaitGroup, stop co
 	return wait, stop
 }
 
-// Serving returns a channel that is closed when Serve serves clients. In a cluster, this instance has joined
-// it by then: before that, clients are refused.
-func (s *Server) Serving() <-chan struct{} { return s.serving }
+func (s *server) Serving() <-chan struct{} { return s.serving }
 
 // finish accepts the connections of the backlog and no others, and waits for responses, at most for that time.
-func (s *Server) finish(most time.Duration, door *backlogListener) {
+func (s *server) finish(most time.Duration, door *backlogListener) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	door.Finish(ctx)
@@ -537,7 +520,7 @@ func (s *Server) finish(most time.Duration, door *backlogListener) {
 }
 
 // serve serves on l, with TLS if that is configured.
-func (s *Server) serve(l net.Listener) error {
+func (s *server) serve(l net.Listener) error {
 	if s.clients.most < s.c().MaxConnections && l != s.operators { // logged once
 		s.log.Debug("max_connections is lowered to half of the files that the process may open (ulimit -n)", "max_connections", s.clients.most)
 	}
@@ -564,8 +547,7 @@ const closeLimit = 2 * time.Second
 // connections. Each connection is closed with its answer.
 const lastRequests = time.Second
 
-// Close stops everything at once: sessions, children, connections.
-func (s *Server) Close(ctx context.Context) {
+func (s *server) Close(ctx context.Context) {
 	s.access.Stop()
 	s.timeline.close()
 	defer s.calls.Close()
@@ -599,7 +581,7 @@ func (s *Server) Close(ctx context.Context) {
 }
 
 // end closes an access log. It has its own time limit: clients may have used up the other.
-func (s *Server) end(l *accesslog.Log) {
+func (s *server) end(l *accesslog.Log) {
 	lines, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
 	l.Close(lines.Done())

@@ -60,7 +60,7 @@ func certified(t *testing.T, files config.TLS, serial int64) *x509.CertPool {
 
 // safe is a Server that serves HTTPS on a real address.
 type safe struct {
-	*Server
+	*server
 	addr  string
 	files config.TLS
 	trust *x509.CertPool
@@ -78,7 +78,7 @@ func newSafe(t *testing.T, log *slog.Logger, adapter backendMaker) *safe {
 	c.Servers = []config.Server{config.DefaultServer("one", "")}
 	private(&c)
 	s := &safe{files: c.TLS, trust: certified(t, c.TLS, 1), ended: make(chan error, 1)}
-	s.Server = build(&c, log, adapter)
+	s.server = build(&c, log, adapter)
 	s.http.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateHijacked {
 			s.left.Add(1)
@@ -124,7 +124,7 @@ func TestTLS(t *testing.T) {
 				t.Skipf("%s serves no HTTP/2: build with %s", runtime.Version(), toolchain.Fixed)
 			}
 			f := &wiretest.Server{}
-			s := newSafe(t, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+			s := newSafe(t, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
 				return backend{Adapter: f, transport: func() string { return "stdio" }}
 			})
 			client := s.client(t, h2)
@@ -218,7 +218,7 @@ func TestTLS(t *testing.T) {
 // A changed certificate is shown to who connects then, a bad pair to nobody.
 func TestTLSReload(t *testing.T) {
 	var out bytes.Buffer
-	s := newSafe(t, slog.New(slog.NewTextHandler(&out, nil)), func(*Server, *config.Server) backend {
+	s := newSafe(t, slog.New(slog.NewTextHandler(&out, nil)), func(*server, *config.Server) backend {
 		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
 	})
 	shown := func() int64 {
@@ -311,7 +311,7 @@ func TestTLSReload(t *testing.T) {
 
 // A bad pair at the start is an error that names the file.
 func TestTLSBad(t *testing.T) {
-	s := newSafe(t, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+	s := newSafe(t, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
 		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
 	})
 	s.end(t)
@@ -321,7 +321,7 @@ func TestTLSBad(t *testing.T) {
 	c := config.Default()
 	c.Listen, c.TLS = "127.0.0.1:0", s.files
 	c.Servers = []config.Server{config.DefaultServer("one", "")}
-	again := build(&c, slog.New(slog.DiscardHandler), func(*Server, *config.Server) backend {
+	again := build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
 		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
 	})
 	if _, err := again.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "tls: cert_file "+s.files.CertFile+": ") {

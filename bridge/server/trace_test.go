@@ -85,7 +85,7 @@ func TestTraceHeaders(t *testing.T) {
 				}
 				c.Servers = append(c.Servers, s)
 			}
-			own := New(&c, slog.New(slog.DiscardHandler))
+			own := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 			site := httptest.NewServer(own.Handler())
 			defer site.Close()
 			defer own.Close(context.Background())
