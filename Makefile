@@ -1,18 +1,24 @@
 # What is checked before a change goes in. CI runs the same, see .ci/run.
 
 GO        ?= go
-RACE      := $(if $(shell command -v $(firstword $(shell $(GO) env CC))),-race)
-# As many packages at a time as there are processors: with more, leases of clusters end.
-PACKAGES  := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+# RACE=1 adds the race detector.
+RACE      ?=
+DETECT    := $(if $(RACE),-race)
 # "make vet" is a step of its own.
-TESTFLAGS ?= $(RACE) -vet=off -timeout 30m -p $(PACKAGES)
+TESTFLAGS ?= $(DETECT) -vet=off -timeout 20m
 BENCHTIME ?= 1s
 FUZZTIME  ?= 5s
 
-# A test and the programs that it starts are compiled quickly, for the same cache: the
-# bridge with the race detector takes 147 s of processor time in place of 301 s. The tag
-# keeps 6 MB out of the program: gin has MessagePack, which nothing here needs.
+# A test and the programs that it starts are compiled quickly, for the same cache: it takes half of the
+# time. The tag keeps 6 MB out of the program: gin has MessagePack, which nothing here needs.
 QUICK     := GOGC=400 GOFLAGS="$(shell $(GO) env GOFLAGS) '-gcflags=all=-dwarf=false -l' -tags=nomsgpack"
+GOCACHE   := $(shell $(GO) env GOCACHE)
+
+# Packages with tests that start programs. Those tests are skipped in short mode.
+STARTS    := ./integration ./docs ./examples/... ./cmd/internal/cli ./deploy/dist ./deploy/systemd ./internal/cluster/redis ./internal/oauth/login ./bridge/server/internal/admin/console
+# The programs that tests start, but for those of which hardly any test needs one.
+SDK       := github.com/modelcontextprotocol/go-sdk/conformance
+PROGRAMS  := ./cmd/bridge ./examples/everything ./integration/behind ./integration/eraserver ./integration/eraclient $(SDK)/everything-server $(SDK)/everything-client
 
 # A Go command that is older than go.mod asks for gets that version.
 export GOTOOLCHAIN := auto
@@ -24,10 +30,21 @@ export GORACE ?= atexit_sleep_ms=0
 # The version of make dist: that of the last tag of git, unless it is given.
 VERSION   ?=
 
-.PHONY: help build dist check packages format tidy vet lint test alone soak bench fuzz shots
+.PHONY: help demo build dist check format tidy test vet lint integration packages soak fuzz bench programs shots
 
 help: ## list what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The flags are those of "make test", which finds all of this compiled. The lines of
+# "go build -v" are packages that were compiled just now. RUN has more flags of "mcp-bridge run".
+demo: ## the bridge in front of an example server, on http://127.0.0.1:8808/mcp
+	@echo 'Compiling the bridge and an example server, for a minute or two the first time.'
+	@export $(QUICK); all=$$($(GO) list -deps ./cmd/bridge ./examples/everything | wc -l) && mkdir -p bin && \
+	{ $(GO) build -v -o bin/mcp-bridge ./cmd/bridge && $(GO) build -v -o bin/everything ./examples/everything || echo 'FAILED'; } 2>&1 | \
+	awk -v all=$$all '/^FAILED$$/ { failed = 1; next } /^[a-zA-Z0-9_.\/-]+$$/ { printf "\r\033[K[%d/%d] %s", ++n, all, $$0; fflush(); next } { print "\n" $$0 } END { printf "\r\033[K"; exit failed }'
+	@echo 'Calling a tool of the example server through the bridge: get-sum a=2 b=3'
+	@bin/mcp-bridge call get-sum a=2 b=3 -- bin/everything stdio
+	@exec bin/mcp-bridge run $(RUN) -- bin/everything stdio
 
 build: ## the static binary, as bin/mcp-bridge
 	CGO_ENABLED=0 $(GO) build -tags nomsgpack -trimpath -ldflags "-s -w" -o bin/mcp-bridge ./cmd/bridge
@@ -35,11 +52,7 @@ build: ## the static binary, as bin/mcp-bridge
 dist: ## the archives of a release, in dist: the same bytes for the same commit
 	@$(GO) run ./deploy/dist -out dist $(if $(VERSION),-version $(VERSION))
 
-check: format tidy vet lint test alone ## all that must pass
-
-packages: ## the Helm chart and the image, whose tests are a module of their own
-	@echo '== deploy/check'
-	@tests=$$($(GO) tool -n gotestsum) && cd deploy/check && $(GO) mod tidy -diff && $(GO) vet ./... && $$tests --format pkgname -- -timeout 15m ./...
+check: format tidy test vet lint integration packages ## all that must pass; CI runs it with RACE=1
 
 format: ## names the files that gofmt would change
 	@echo '== gofmt'
@@ -50,43 +63,65 @@ tidy: ## go.mod and go.sum say what the code needs
 	@echo '== go mod tidy'
 	@$(GO) mod tidy -diff
 
+# At the end gotestsum lists each skipped test with its reason, which go test itself hides.
+GOTEST     = $(GO) build $(DETECT) -o "$(GOCACHE)/gotestsum$(DETECT)" gotest.tools/gotestsum && "$(GOCACHE)/gotestsum$(DETECT)" --format pkgname
+
+# bridge/server begins first: it takes the longest to compile.
+test: ## all packages, in memory; RACE=1 with the race detector
+	@echo '== go test -short $(TESTFLAGS) ./...'
+	@export $(QUICK); $(GOTEST) --hide-summary skipped -- -short $(TESTFLAGS) ./bridge/server ./...
+
 vet: ## go vet, with the flags of the tests, which find its packages compiled
 	@echo '== go vet'
-	@export $(QUICK); $(GO) vet $(RACE) ./...
+	@export $(QUICK); $(GO) vet $(DETECT) ./...
 
-# What it reads of other packages is compiled as for "make alone".
+# What it reads of other packages is compiled as for the tests.
 lint: ## staticcheck, in the version that go.mod names
 	@echo '== staticcheck'
-	@tool=$$($(GO) tool -n staticcheck) && export $(QUICK) && $$tool ./... && cd examples/adapter && $$tool ./...
+	@tool=$$($(GO) tool -n staticcheck) && export $(QUICK) && export GOFLAGS="$$GOFLAGS $(DETECT)" && $$tool ./... && cd examples/adapter && $$tool ./...
 
-# At the end gotestsum lists each skipped test with its reason, which go test
-# itself hides. integration takes the longest by far: it begins first, and beside it
-# server, whose tests mostly wait. integration builds the bridge: without the step
-# before, go would compile its packages twice at once. What tests start is built once
-# for all of them, in BRIDGE_TEST_PROGRAMS: see internal/programtest.
-test: ## all tests; with the race detector where there is a C compiler
-	@echo '== go test $(TESTFLAGS) ./...'
-	@$(if $(RACE),,echo 'There is no C compiler: the race detector is off.')
-	@export $(QUICK); programs=$$BRIDGE_TEST_PROGRAMS; \
-	if [ -z "$$programs" ]; then programs=$$(mktemp -d) && trap 'rm -rf "$$programs"' EXIT || exit 1; fi; \
-	$(GO) build $(RACE) ./bridge/server ./config ./cmd/internal/... && \
-	$(GO) build $(RACE) -o "$$programs/gotestsum" gotest.tools/gotestsum && \
-	BRIDGE_TEST_PROGRAMS=$$programs "$$programs/gotestsum" --format pkgname -- $(TESTFLAGS) ./integration ./bridge/server ./...
+# All files of folders, but for those that Go itself looks at.
+files      = find $(1) -name node_modules -prune -o -type f ! -name '*.go' -print0
+hash       = LC_ALL=C sort -z | xargs -0 cat | sha256sum | cut -c1-16
 
-alone: ## tests that compute for long in one goroutine, without the race detector
-	@echo '== go test, without the race detector'
-	@export $(QUICK); $(GO) test -vet=off -count 1 -timeout 30m $$(grep -rl --include='*_test.go' --exclude-dir=node_modules scaletest.Unraced . | xargs -n 1 dirname | sort -u)
+# The folder's name is a hash of the programs, and of what they read: while that is the same,
+# the go command has the results of the tests.
+programs: # builds what tests start, and prints the folder
+	@set -e; export $(QUICK); kept="$(GOCACHE)/programs"; mkdir -p "$$kept"; find "$$kept" -mindepth 1 -maxdepth 1 -mtime +1 -exec rm -rf {} +; \
+	new=$$(mktemp -d "$$kept/new.XXXXXX"); trap 'rm -rf "$$new"' EXIT; \
+	$(GO) build $(DETECT) -buildvcs=false -ldflags='-s -w' -o "$$new/$(if $(RACE),race,plain)/" $(PROGRAMS); \
+	dir="$$kept/$$({ $(call files,"$$new"); $(call files,integration examples); } | $(hash))"; \
+	[ -d "$$dir" ] || mv "$$new" "$$dir"; touch "$$dir"; echo "$$dir"
 
-# Memory is measured by itself: the collector of a starved process begins late.
-soak: ## all tests, in full: every pairing of clients, servers, transports and revisions, and more repetitions
-	@BRIDGE_TEST_MATRIX=all $(MAKE) test alone
+integration: ## one of each kind of dialogue between real programs
+	@echo '== tests that start programs'
+	@programs=$$($(MAKE) -s programs) && export BRIDGE_TEST_PROGRAMS="$$programs" $(QUICK) && $(GOTEST) -- $(TESTFLAGS) $(STARTS)
+
+# What the tests of the packages read. ALWAYS=1 runs them though they have passed before.
+PACKAGED  := deploy go.mod go.sum docs/install.md docs/observability.md docs/bridge.schema.json bridge/server/internal/metrics/testdata
+packages: ## the Helm chart and the image, whose tests are a module of their own
+	@echo '== deploy/check'
+	@set -e; passed="$(GOCACHE)/packages-$$({ $(call files,$(PACKAGED)); find deploy/check -name '*.go' -print0; } | $(hash))"; \
+	if [ -z "$(ALWAYS)" ] && [ -e "$$passed" ]; then echo 'Nothing of it has changed since these tests passed.'; exit; fi; \
+	export $(QUICK); $(GOTEST) --version; tests="$(GOCACHE)/gotestsum$(DETECT)"; \
+	cd deploy/check; $(GO) mod tidy -diff; $(GO) vet ./...; "$$tests" --format pkgname -- -vet=off -timeout 15m ./...; \
+	touch "$$passed"
+
+# The parts without the race detector are those that compute in one goroutine, and memory:
+# the collector of a starved process begins late.
+soak: ## everything in full, for an hour and more: all pairings and suites, large tests, fuzz, packages
+	@BRIDGE_TEST_MATRIX=all $(MAKE) test RACE= TESTFLAGS='$$(DETECT) -vet=off -timeout 60m'
+	@BRIDGE_TEST_MATRIX=all $(MAKE) test integration RACE=1 TESTFLAGS='$$(DETECT) -vet=off -timeout 60m'
 	@BRIDGE_TEST_MEMORY=1 $(GO) test -count 1 -timeout 30m -run '^TestMemory$$' ./integration
+	@$(MAKE) packages ALWAYS=1
+	@$(MAKE) fuzz FUZZTIME=300x
+	@$(MAKE) bench ONCE=1
 
 # The awk program turns go's lines, BenchmarkCall/WAY/SIZE, into rows.
 # ONCE=1 makes each call once, with the build of the tests: it shows no figures, only
 # that the benchmark works.
 bench: ## what a call through the bridge costs, beside a direct one
-	@$(if $(ONCE),export $(QUICK);) $(GO) test $(if $(ONCE),$(RACE)) -run '^$$' -bench '^BenchmarkCall$$' -benchtime $(if $(ONCE),1x,$(BENCHTIME)) ./bridge/server > bench.out || { cat bench.out; exit 1; }
+	@$(if $(ONCE),export $(QUICK);) $(GO) test $(if $(ONCE),$(DETECT)) -run '^$$' -bench '^BenchmarkCall$$' -benchtime $(if $(ONCE),1x,$(BENCHTIME)) ./bridge/server > bench.out || { cat bench.out; exit 1; }
 	@awk ' \
 		BEGIN { printf "%-6s %-12s %14s %10s %14s %12s\n", "size", "way", "ns/call", "x direct", "bytes/call", "allocs/call" } \
 		/^BenchmarkCall\// { \

@@ -10,6 +10,7 @@ import (
 // The example adapter is a separate module, like a third party's: "go test ./..." does not include it. Packages of this
 // module are compiled with the same flags, once.
 func TestAdapter(t *testing.T) {
+	scaletest.Integration(t)
 	vet, test := []string{"vet"}, []string{"test", "-vet=off", "-timeout=30m"}
 	if scaletest.Raced {
 		vet, test = append(vet, "-race"), append(test, "-race")

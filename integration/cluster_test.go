@@ -21,6 +21,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
+	"github.com/mcp-bridge/bridge/internal/programtest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
@@ -72,7 +73,7 @@ func startFleetOf(t *testing.T, n int, bridge string, servers map[string]any) *f
 func (f *fleet) balance(n int) {
 	t := f.t
 	t.Helper()
-	program := need(t, "nginx")
+	program := programtest.Need(t, "nginx")
 	conf, err := os.ReadFile("../examples/" + cmp.Or(f.example, "cluster") + "/nginx.conf")
 	if err != nil {
 		t.Fatal(err)

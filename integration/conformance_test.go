@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/bridge/internal/programtest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
@@ -304,6 +306,6 @@ func requireNode22(t *testing.T, path string) {
 	t.Helper()
 	out := runNode(t, "-p", "process.versions.node.split('.')[0] >= 22")
 	if string(out) != "true\n" {
-		missing(t, "node22", path+" is older than version 22")
+		programtest.Missing(t, "node22", errors.New(path+" is older than version 22"))
 	}
 }

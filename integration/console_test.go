@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/programtest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
@@ -29,8 +30,8 @@ var (
 func TestConsole(t *testing.T) {
 	scaletest.Large(t)
 	t.Parallel()
-	browser := need(t, "chromium")
-	need(t, "curl")
+	browser := programtest.Need(t, "chromium")
+	programtest.Need(t, "curl")
 	folder := t.TempDir()
 	servers := fmt.Sprintf(`session_idle: 31m
 reload: off
@@ -44,7 +45,7 @@ servers:
     stdio: { command: %[2]q, args: [%[3]q] }
   broken:
     stdio: { command: no-such-program }
-`, eraServerProgram(t), need(t, "node"), absolute(t, "console/server.mjs"))
+`, eraServerProgram(t), programtest.Need(t, "node"), absolute(t, "console/server.mjs"))
 	file := writeFile(t, folder, "bridge.yaml", servers)
 	locked := writeFile(t, folder, "locked.yaml", servers+"console: payloads\naccess:\n  - { name: ops, token: correct-horse-battery-staple }\nadmin: [ops]\n")
 	options := map[string]any{"file": file, "chromium": browser, "whole": whole, "key": "correct-horse-battery-staple", "failed": os.Getenv("BRIDGE_TEST_SHOTS")}
@@ -70,7 +71,7 @@ func TestShots(t *testing.T) {
 	if !*shots {
 		t.Skip("-shots makes the pictures of README.md and docs/console.md")
 	}
-	browser := need(t, "chromium")
+	browser := programtest.Need(t, "chromium")
 	pets := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if strings.HasSuffix(r.URL.Path, "/7") && time.Now().UnixNano()%9 == 0 {
@@ -88,7 +89,7 @@ func TestShots(t *testing.T) {
 			fails := time.Duration(*shotsFor * 0.7 * float64(time.Minute))
 			until = fmt.Sprintf(", %q", fmt.Sprint(time.Now().Add(fails).UnixMilli()))
 		}
-		fmt.Fprintf(&servers, "  %s:\n    stdio: { command: %q, args: [%q, %s%s] }\n", name, need(t, "node"), absolute(t, "console/demo.mjs"), name, until)
+		fmt.Fprintf(&servers, "  %s:\n    stdio: { command: %q, args: [%q, %s%s] }\n", name, programtest.Need(t, "node"), absolute(t, "console/demo.mjs"), name, until)
 	}
 	file := writeFile(t, t.TempDir(), "bridge.yaml", fmt.Sprintf(`listen: 127.0.0.1:0
 servers:

@@ -16,6 +16,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/oauth2"
+
+	"github.com/mcp-bridge/bridge/internal/programtest"
 )
 
 // fronted serves a server to those in the group eng of an identity provider, for which the
@@ -52,7 +54,7 @@ func fronted(t *testing.T, issuer string, scopes map[string]any) *process {
 func TestFrontPage(t *testing.T) {
 	t.Parallel()
 	onlyWhole(t)
-	chromium, port := need(t, "chromium"), freePort(t)
+	chromium, port := programtest.Need(t, "chromium"), freePort(t)
 	b := fronted(t, idp(t), map[string]any{"all": "mcp:use"})
 	if out := runNode(t, "page.mjs", chromium, b.base+"/files/mcp", fmt.Sprint(port)); !bytes.Contains(out, []byte("hello")) {
 		t.Errorf("the page shows %q", out)

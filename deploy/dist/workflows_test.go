@@ -46,7 +46,7 @@ func readWorkflow(t *testing.T, name string) (w workflow) {
 func TestWorkflows(t *testing.T) {
 	usage, _ := publish(t, "")
 	called := map[string]bool{}
-	for _, name := range []string{"ci.yml", "release.yml"} {
+	for _, name := range []string{"ci.yml", "nightly.yml", "release.yml"} {
 		w := readWorkflow(t, name)
 		if len(w.Permissions) != 1 || w.Permissions["contents"] != "read" {
 			t.Errorf("%s gives all jobs %v, want to read contents only", name, w.Permissions)

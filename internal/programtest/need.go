@@ -6,15 +6,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// Need skips a test whose program is not in PATH. The test fails instead if BRIDGE_TEST_REQUIRE names the program, or is
-// "all".
-func Need(t testing.TB, program string) {
+// Need returns the path of a program of the system. It skips a test whose program is not in PATH. The test fails instead
+// if BRIDGE_TEST_REQUIRE names the program, or is "all".
+func Need(t testing.TB, program string) string {
 	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
+	scaletest.Integration(t)
+	path, err := exec.LookPath(program)
+	if err != nil {
 		Missing(t, program, err)
 	}
+	return path
 }
 
 // Missing is Need for something that is missing for the reason why.

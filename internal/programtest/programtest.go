@@ -1,25 +1,27 @@
-// Package programtest provides programs for tests: programs of this module, and npm packages. Tests of
-// several packages run at the same time and need the same programs: each is built or installed once.
+// Package programtest provides programs for tests: programs of this module, programs of the system, and npm packages.
+// A test that asks for one belongs to "make integration": in short mode, as in "make test", the test is skipped.
 //
-// "make test" names a new, empty folder in BRIDGE_TEST_PROGRAMS, where all tests of that run build. Without the
-// variable, as with plain "go test", each package builds for itself. A program is never older than its
-// source: every test process calls the go command, which rebuilds only changed packages.
+// "make integration" builds the programs before the tests, into a folder whose name is a hash of their bytes, and sets
+// BRIDGE_TEST_PROGRAMS to it: the go command keeps the results of tests as long as the programs are the same.
+// A program that is not there, as with plain "go test", is built by each test process that asks for it.
 package programtest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/gofrs/flock"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// own makes the folder for the builds of this process if BRIDGE_TEST_PROGRAMS is not set.
+// own makes the folder for the builds of this process.
 var own = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "programs-")
 	ownDir = dir
@@ -41,80 +43,71 @@ func Main(m *testing.M) int {
 // builds holds a func() (string, error) for each program, by its path below the folder.
 var builds sync.Map
 
-// Build builds a program and returns its path. The package path is relative to the repository, such as
-// ./cmd/bridge. With race, the program has the race detector. TestMain must call Main.
+// Build returns the path of a program. The package path is relative to the repository, such as ./cmd/bridge. With race,
+// the program has the race detector. TestMain must call Main.
 func Build(t testing.TB, pkg string, race bool) string {
 	t.Helper()
-	name := filepath.Join(map[bool]string{false: "plain", true: "race"}[race], filepath.FromSlash(pkg))
-	build, _ := builds.LoadOrStore(name, sync.OnceValues(func() (string, error) {
-		dir, err := os.Getenv("BRIDGE_TEST_PROGRAMS"), error(nil)
-		if dir == "" {
-			if dir, err = own(); err != nil {
-				return "", err
+	scaletest.Integration(t)
+	name := filepath.Join(map[bool]string{false: "plain", true: "race"}[race], path.Base(pkg))
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	built, _ := builds.LoadOrStore(name, sync.OnceValues(func() (string, error) {
+		if dir := os.Getenv("BRIDGE_TEST_PROGRAMS"); dir != "" {
+			program := filepath.Join(dir, name)
+			if _, err := os.Stat(program); err == nil {
+				return program, nil
 			}
+		}
+		dir, err := own()
+		if err != nil {
+			return "", err
 		}
 		root, err := Root()
 		if err != nil {
 			return "", err
 		}
-		return build(root, filepath.Join(dir, name), pkg, race)
+		program := filepath.Join(dir, name)
+		return program, build(root, program, pkg, race)
 	}))
-	path, err := build.(func() (string, error))()
+	program, err := built.(func() (string, error))()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return program
 }
 
 // build builds a package of the module at root, as the file target.
-func build(root, target, pkg string, race bool) (string, error) {
-	if runtime.GOOS == "windows" {
-		target += ".exe"
-	}
-	unlock, err := lock(target + ".lock")
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	args := []string{"build", "-tags=nomsgpack", "-ldflags=-s -w", "-o", target} // debug information takes half of the time
+func build(root, target, pkg string, race bool) error {
+	args := []string{"build", "-tags=nomsgpack", "-ldflags=-s -w", "-buildvcs=false", "-o", target} // debug information takes half of the time
 	if race {
 		args = append(args, "-race")
 	}
 	cmd := exec.Command("go", append(args, pkg)...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%v: %w\n%s", cmd, err, out)
+		return fmt.Errorf("%v: %w\n%s", cmd, err, out)
 	}
-	return target, nil
+	return nil
 }
-
-// lock waits for the lock at path and takes it.
-func lock(path string) (unlock func(), err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, err
-	}
-	l := flock.New(path)
-	if err := l.Lock(); err != nil {
-		return nil, err
-	}
-	return func() { l.Unlock() }, nil
-}
-
-// ErrNotInstalled means that npm packages are missing and must not be installed.
-var ErrNotInstalled = errors.New("are not installed")
 
 // Packages returns the folder node_modules with all packages of the package-lock.json in a folder, such as
-// integration, relative to the repository. With install it installs missing packages. It waits for another
-// process that installs them.
-func Packages(folder string, install bool) (string, error) {
+// integration, relative to the repository. It installs missing packages, or waits for another process that does.
+func Packages(t testing.TB, folder string) string {
+	t.Helper()
+	npm := Need(t, "npm")
 	root, err := Root()
 	if err != nil {
-		return "", err
+		t.Fatal(err)
 	}
-	return packages(filepath.Join(root, filepath.FromSlash(folder)), install)
+	modules, err := packages(npm, filepath.Join(root, filepath.FromSlash(folder)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return modules
 }
 
-func packages(dir string, install bool) (string, error) {
+func packages(npm, dir string) (string, error) {
 	modules := filepath.Join(dir, "node_modules")
 	wanted, err := os.Stat(filepath.Join(dir, "package-lock.json"))
 	if err != nil {
@@ -127,18 +120,11 @@ func packages(dir string, install bool) (string, error) {
 	if complete() {
 		return modules, nil
 	}
-	if !install {
-		return "", ErrNotInstalled
-	}
-	npm, err := exec.LookPath("npm")
-	if err != nil {
+	lock := flock.New(filepath.Join(dir, ".npm.lock"))
+	if err := lock.Lock(); err != nil {
 		return "", err
 	}
-	unlock, err := lock(filepath.Join(dir, ".npm.lock"))
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
+	defer lock.Unlock()
 	if complete() { // another process has installed them
 		return modules, nil
 	}

@@ -1,4 +1,6 @@
-// Package scaletest sets the extent of a large test: the number of repetitions and the size of its input.
+// Package scaletest says which tests run, and their extent: the number of repetitions and the size of the input. "make
+// test" runs what needs nothing but memory, in short mode; "make integration" what starts programs; "make soak"
+// everything in full.
 package scaletest
 
 import (
@@ -12,12 +14,19 @@ import (
 // Whole is set if BRIDGE_TEST_MATRIX is "all", as "make soak" sets it: everything runs in full.
 var Whole = os.Getenv("BRIDGE_TEST_MATRIX") == "all"
 
-// Large skips a test that costs more than "make test" has time for. It runs if
-// BRIDGE_TEST_MATRIX is "part", as in CI, or "all".
+// Integration skips a test in short mode, as in "make test": the test starts programs, or compiles.
+func Integration(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip(`starts programs: "make integration" runs it`)
+	}
+}
+
+// Large skips a test that costs more than each change has time for.
 func Large(t testing.TB) {
 	t.Helper()
-	if !Whole && os.Getenv("BRIDGE_TEST_MATRIX") != "part" {
-		t.Skip("takes long: BRIDGE_TEST_MATRIX=part or all runs it")
+	if !Whole {
+		t.Skip(`takes long: "make soak" runs it`)
 	}
 }
 
@@ -30,7 +39,7 @@ func Of(part, whole int) int {
 }
 
 // Alone is for computations in a single goroutine: the race detector finds nothing there but takes ten times as
-// long. It returns part if the detector is on, else whole. "make alone" runs without the detector.
+// long. It returns part if the detector is on, else whole.
 func Alone(part, whole int) int {
 	if Raced {
 		return part
@@ -38,8 +47,7 @@ func Alone(part, whole int) int {
 	return whole
 }
 
-// Unraced skips a test with a long computation in a single goroutine if the race detector is on. "make alone"
-// runs it.
+// Unraced skips a test with a long computation in a single goroutine if the race detector is on. "make test" runs it.
 func Unraced(t testing.TB) {
 	t.Helper()
 	if Raced {

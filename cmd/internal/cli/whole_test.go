@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -238,18 +237,8 @@ func TestWholeTask(t *testing.T) {
 
 // The same with a server that was not made for it.
 func TestWholeTaskOfServerEverything(t *testing.T) {
-	_, err := exec.LookPath("node")
-	modules := ""
-	if err == nil {
-		modules, err = programtest.Packages("integration", true)
-	}
-	if err != nil {
-		required := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ",")
-		if slices.Contains(required, "node") || slices.Contains(required, "npm") || slices.Contains(required, "all") {
-			t.Fatalf("required by BRIDGE_TEST_REQUIRE: node and the packages of integration/package.json: %v", err)
-		}
-		t.Skipf("needs node and the packages of integration/package.json: %v", err)
-	}
+	programtest.Need(t, "node")
+	modules := programtest.Packages(t, "integration")
 	program := filepath.Join(modules, "@modelcontextprotocol", "server-everything", "dist", "index.js")
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })

@@ -11,11 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode"
 
+	"github.com/mcp-bridge/bridge/internal/programtest"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
@@ -207,28 +207,13 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-// node returns the program, or ends the test: as a failure if BRIDGE_TEST_REQUIRE
-// names it.
-func node(t *testing.T) string {
-	t.Helper()
-	path, err := exec.LookPath("node")
-	if err != nil {
-		required := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ",")
-		if slices.Contains(required, "node") || slices.Contains(required, "all") {
-			t.Fatalf("node is required by BRIDGE_TEST_REQUIRE: %v", err)
-		}
-		t.Skipf("needs node: %v", err)
-	}
-	return path
-}
-
 // The modules' own tests, by Node (O-001, O-020).
 func TestModules(t *testing.T) {
 	tests, err := filepath.Glob("testdata/*.test.mjs")
 	if err != nil || len(tests) < 4 {
 		t.Fatalf("found the tests %q: %v", tests, err)
 	}
-	if out, err := exec.Command(node(t), append([]string{"--test"}, tests...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(programtest.Need(t, "node"), append([]string{"--test"}, tests...)...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -248,7 +233,7 @@ func TestProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(node(t), "--check", name).CombinedOutput(); err != nil {
+	if out, err := exec.Command(programtest.Need(t, "node"), "--check", name).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -264,7 +249,7 @@ func TestHidden(t *testing.T) {
 			if (visible(s) !== s) found.push(c);
 		}
 		console.log(JSON.stringify(found));`
-	out, err := exec.Command(node(t), "--input-type=module", "-e", script).Output()
+	out, err := exec.Command(programtest.Need(t, "node"), "--input-type=module", "-e", script).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
