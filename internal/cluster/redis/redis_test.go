@@ -185,7 +185,7 @@ func TestBeatAnswers(t *testing.T) {
 	c, ctx := server.Client(), t.Context()
 	defer c.Close()
 	count := &counting{}
-	c.AddHook(count)
+	c.(goredis.UniversalClient).AddHook(count)
 	s := redis.New(c, options("A"))
 	for sessions := range 4 {
 		count.n.Store(0)
@@ -275,7 +275,7 @@ func TestConnectTries(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if n, most := int(c.PoolStats().TotalConns), 10*runtime.GOMAXPROCS(0); n > most {
+	if n, most := int(c.(goredis.UniversalClient).PoolStats().TotalConns), 10*runtime.GOMAXPROCS(0); n > most {
 		t.Errorf("%d connections, want at most %d", n, most)
 	}
 }

@@ -76,7 +76,7 @@ func ParseURL(text string) (*redis.UniversalOptions, error) {
 
 // Connect makes a client for an address. caFile, which may be empty, has the certificates of
 // authorities. It opens no connection yet.
-func Connect(address, caFile string) (redis.UniversalClient, error) {
+func Connect(address, caFile string) (Client, error) {
 	o, err := ParseURL(address)
 	if err != nil {
 		return nil, err

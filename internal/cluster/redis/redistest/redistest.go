@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
 )
 
 // Server is a store that a test has to itself.
@@ -84,6 +86,6 @@ func (s *Server) Kill() {
 }
 
 // Client returns a client, which the caller closes. It waits for answers for as long as it takes.
-func (s *Server) Client() redis.UniversalClient {
+func (s *Server) Client() store.Client {
 	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{s.Address}, ContextTimeoutEnabled: true, MaxRetries: 1, DialTimeout: time.Hour, ReadTimeout: -1, WriteTimeout: -1, PoolTimeout: time.Hour})
 }
