@@ -9,7 +9,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/cluster"
-	"github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -83,7 +82,7 @@ func (c *Cluster) check(all *breaches, listen string, works bool) {
 		return // checkIncomplete reports a section without redis
 	}
 	add := func(key, rule string) { all.with("cluster: "+key, "", rule) }
-	if _, err := redis.ParseURL(c.Redis); err != nil {
+	if _, err := cluster.ParseURL(c.Redis); err != nil {
 		add("redis", err.Error())
 	}
 	for i, secret := range c.Keys() {

@@ -36,6 +36,10 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	flag.Parse()
+	if testing.Short() {
+		fmt.Println(`starts programs: "make integration" runs it`)
+		return 0
+	}
 	limit := 24 * time.Hour
 	if f := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); f > 0 {
 		limit = f

@@ -18,7 +18,7 @@ import (
 type Cookies struct {
 	mu   sync.Mutex // guards the rest
 	jar  *cookiejar.Jar
-	kept *simplelru.LRU[string, func()] // removes a cookie from jar, by its name, domain and path
+	kept simplelru.LRUCache[string, func()] // removes a cookie from jar, by its name, domain and path
 }
 
 var _ http.CookieJar = (*Cookies)(nil)

@@ -208,7 +208,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	for _, f := range m.faults {
 		a.o.Log.Warn("the configuration no longer fits the document", "what", f.String())
 	}
-	source, err := a.c.newSource(m, a.name, &a.o, a.schemas)
+	source, err := newSource(&a.c, m, a.name, &a.o, a.schemas)
 	if err != nil {
 		return nil, err
 	}
@@ -487,7 +487,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 		return nil, err
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	source, err := c.newSource(m, name, &o, nil)
+	source, err := newSource(c, m, name, &o, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -356,7 +356,7 @@ func FuzzPublished(f *testing.F) {
 		if !gjson.ValidBytes(page) {
 			t.Fatalf("%q is listed as %s", text, page)
 		}
-		source, err := c.newSource(&material{}, "flows", &Options{Log: slog.New(slog.DiscardHandler)}, schemas)
+		source, err := newSource(&c, &material{}, "flows", &Options{Log: slog.New(slog.DiscardHandler)}, schemas)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -240,7 +240,7 @@ const maxAbout = 2000
 const maxTitle = 80
 
 // newSource makes the source that calls the API.
-func (c *Config) newSource(m *material, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {
+func newSource(c *Config, m *material, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {
 	options, err := c.wireOptions(m, name, o)
 	if err != nil {
 		return nil, err

@@ -26,9 +26,9 @@ type Tasks struct {
 	shared bridge.Owners // the store of all instances; nil with one instance
 	log    *slog.Logger
 
-	mu  sync.Mutex                                  // guards the rest
-	all map[string]*simplelru.LRU[string, struct{}] // ids of tasks, by principal
-	n   int                                         // of all principals
+	mu  sync.Mutex                                      // guards the rest
+	all map[string]simplelru.LRUCache[string, struct{}] // ids of tasks, by principal
+	n   int                                             // of all principals
 }
 
 // maxTasks bounds the stored tasks of a server. A task that is not stored belongs to no principal.
@@ -37,7 +37,7 @@ const maxTasks = 10_000
 // NewTasks returns the store for one server's tasks. shared is the store of all instances, or nil
 // with one instance.
 func NewTasks(server string, shared bridge.Owners, log *slog.Logger) *Tasks {
-	return &Tasks{server: server, shared: shared, log: log, all: map[string]*simplelru.LRU[string, struct{}]{}}
+	return &Tasks{server: server, shared: shared, log: log, all: map[string]simplelru.LRUCache[string, struct{}]{}}
 }
 
 // store stores the owner of a task, for all instances (S-042).

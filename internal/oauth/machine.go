@@ -54,10 +54,10 @@ type Machine struct {
 	ask    *discovery.Asker
 	tokens *tokenCache
 
-	mu         sync.Mutex                                // guards the fields below
-	challenge  discovery.Challenge                       // the server's last challenge
-	challenged bool                                      // the server has refused a request
-	subjects   *simplelru.LRU[string, *identity.Subject] // each principal's longest-lived subject
+	mu         sync.Mutex                                    // guards the fields below
+	challenge  discovery.Challenge                           // the server's last challenge
+	challenged bool                                          // the server has refused a request
+	subjects   simplelru.LRUCache[string, *identity.Subject] // each principal's longest-lived subject
 }
 
 // NewMachine returns a Machine. The caller closes it.

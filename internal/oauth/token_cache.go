@@ -40,7 +40,7 @@ type tokenCache struct {
 
 	mu     sync.Mutex // guards the fields below
 	closed bool
-	tokens *simplelru.LRU[string, *cachedToken]
+	tokens simplelru.LRUCache[string, *cachedToken]
 }
 
 // cachedToken is a cached token, or one being requested.

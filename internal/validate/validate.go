@@ -20,6 +20,7 @@ import (
 	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/tidwall/gjson"
 
@@ -33,7 +34,7 @@ const maxSchema = 4 << 20
 // so it happens when a tool is first called.
 type Cache struct {
 	seed maphash.Seed
-	lru  *lru.Cache[uint64, *entry]
+	lru  simplelru.LRUCache[uint64, *entry]
 }
 
 // entry is a schema that its first user compiles.

@@ -81,7 +81,7 @@ func (c *Circuit) begin(k kind) (Attempt, bool) {
 	if g.open {
 		return Attempt{}, false
 	}
-	done, err := g.Allow()
+	done, err := g.allow()
 	return Attempt{c: c, g: g, done: done, began: time.Now(), fails: g.fails, goods: g.goods}, err == nil
 }
 
@@ -126,7 +126,7 @@ func (a *Attempt) end(outcome error, late bool, why string) (pause time.Duration
 	// recorded as one that begins now.
 	if !g.open && time.Since(a.began) >= g.o.Window/parts {
 		a.done(errVoid)
-		a.done, _ = g.Allow()
+		a.done, _ = g.allow()
 	}
 	trips := c.trips
 	if a.done(outcome); c.trips == trips {
@@ -170,7 +170,7 @@ func (c *Circuit) try(k kind) (*Probe, bool) {
 	case c.probe != nil, c.forced.counts():
 		return c.probe, false
 	}
-	pass, err := g.Allow()
+	pass, err := g.allow()
 	if err != nil {
 		return nil, false
 	}

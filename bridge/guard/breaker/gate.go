@@ -12,7 +12,7 @@ import (
 // gate's pause never changes: another pause takes another gate. Circuit.mu guards the gate. The
 // lock is held whenever the gobreaker is used.
 type gate struct {
-	*gobreaker.TwoStepCircuitBreaker[any]
+	allow func() (done func(error), err error) // of the gobreaker
 	kind  kind
 	o     *Options  // with their defaults
 	open  bool      // only a probe passes
@@ -44,7 +44,7 @@ var (
 // gate returns a closed gate. The caller holds c.mu.
 func (c *Circuit) gate(k kind, pause time.Duration) *gate {
 	g := &gate{kind: k, o: c.o}
-	g.TwoStepCircuitBreaker = gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
+	g.allow = gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
 		Interval:     g.o.Window,
 		BucketPeriod: max(g.o.Window/parts, 1),
 		Timeout:      max(pause-1, 1), // the gobreaker ends it a nanosecond later
@@ -61,7 +61,7 @@ func (c *Circuit) gate(k kind, pause time.Duration) *gate {
 				c.tripped(k)
 			}
 		},
-	})
+	}).Allow
 	return g
 }
 
@@ -87,7 +87,7 @@ func (c *Circuit) openFor(k kind, pause time.Duration) {
 	g := c.gate(k, pause)
 	if g.open = true; pause > 0 {
 		g.row = g.o.Failures // a gobreaker opens only after a failure
-		done, _ := g.Allow()
+		done, _ := g.allow()
 		done(errBad)
 	}
 	c.gates[k], c.pause, c.again = g, pause, time.Now().Add(pause)

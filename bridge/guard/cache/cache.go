@@ -43,7 +43,7 @@ type Cache struct {
 	unfollow func() // ends the adapter's own announcements of changes; nil without
 
 	mu       sync.Mutex // guards the rest
-	entries  *simplelru.LRU[string, *entry]
+	entries  simplelru.LRUCache[string, *entry]
 	bytes    int64
 	fetches  map[string]*fetch   // fetches that further callers may join, by key
 	inFlight map[*fetch]struct{} // all whose answers may be stored

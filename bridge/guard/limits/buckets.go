@@ -17,7 +17,7 @@ type limiter struct {
 	refused atomic.Uint64
 
 	mu      sync.Mutex // guards the rest: a call takes a token of each bucket or none
-	buckets *simplelru.LRU[bucketKey, *rate.Limiter]
+	buckets simplelru.LRUCache[bucketKey, *rate.Limiter]
 }
 
 // bucketKey names the bucket of a principal and a rate.

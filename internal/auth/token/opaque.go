@@ -106,7 +106,7 @@ type asker struct {
 
 	mu      sync.Mutex // guards the fields below
 	flights map[[32]byte]*flight
-	refused *simplelru.LRU[[32]byte, refused]
+	refused simplelru.LRUCache[[32]byte, refused]
 }
 
 // flight is a question in flight.

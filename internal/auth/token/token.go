@@ -166,7 +166,7 @@ type Verifier struct {
 	opaque  *asker // introspects opaque tokens; nil if they are refused
 
 	mu    sync.Mutex // guards known
-	known *simplelru.LRU[[32]byte, *Token]
+	known simplelru.LRUCache[[32]byte, *Token]
 }
 
 // issuer is the state of an Issuer.

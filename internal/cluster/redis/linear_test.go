@@ -126,12 +126,7 @@ func TestLinear(t *testing.T) {
 	clients.Store(instances)
 	// The library tries again by itself what may have been done: that would be two
 	// operations.
-	o, err := redis.ParseURL("redis://" + server.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.MaxRetries = -1
-	c := goredis.NewUniversalClient(o)
+	c := goredis.NewUniversalClient(&goredis.UniversalOptions{Addrs: []string{server.Address}, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
 	defer c.Close()
 	up := make(chan struct{}) // closed while the server is up
 	close(up)

@@ -54,10 +54,18 @@ type Options struct {
 	Hooks func() []string
 }
 
+// Client is the part of the library's client that a Store uses. A package that names the whole of it
+// compiles some 1,500 functions of the library.
+type Client interface {
+	redis.Cmdable
+	Do(ctx context.Context, args ...any) *redis.Cmd
+	Close() error
+}
+
 // Store is the store of sessions and members, as one instance uses it.
 type Store struct {
 	o       Options
-	c       redis.UniversalClient
+	c       Client
 	records *seal.Shared
 	members *seal.Shared
 	streams *seal.Shared
@@ -74,7 +82,7 @@ var (
 )
 
 // New makes a Store over a client, which the caller closes.
-func New(c redis.UniversalClient, o Options) *Store {
+func New(c Client, o Options) *Store {
 	return &Store{o: o, c: c, records: seal.NewShared("cluster record", o.Secrets...), members: seal.NewShared("cluster member", o.Secrets...), streams: seal.NewShared("cluster stream", o.Secrets...)}
 }
 

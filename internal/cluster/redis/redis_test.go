@@ -3,7 +3,6 @@ package redis_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -185,7 +184,7 @@ func TestBeatAnswers(t *testing.T) {
 	c, ctx := server.Client(), t.Context()
 	defer c.Close()
 	count := &counting{}
-	c.AddHook(count)
+	c.(goredis.UniversalClient).AddHook(count)
 	s := redis.New(c, options("A"))
 	for sessions := range 4 {
 		count.n.Store(0)
@@ -275,7 +274,7 @@ func TestConnectTries(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if n, most := int(c.PoolStats().TotalConns), 10*runtime.GOMAXPROCS(0); n > most {
+	if n, most := int(c.(goredis.UniversalClient).PoolStats().TotalConns), 10*runtime.GOMAXPROCS(0); n > most {
 		t.Errorf("%d connections, want at most %d", n, most)
 	}
 }
@@ -286,24 +285,4 @@ func rights() []any {
 		all = append(all, r)
 	}
 	return all
-}
-
-func TestParseURL(t *testing.T) {
-	for _, tc := range []struct{ url, want string }{
-		{"redis://localhost", "[localhost:6379] 0   false false"},
-		{"redis://u:p%40@[::1]:7000/3", "[[::1]:7000] 3 u  false false"},
-		{"rediss://bridge:x@redis.example.com:6379/0", "[redis.example.com:6379] 0 bridge  true false"},
-		{"redis+sentinel://a,b:1/main/2", "[a:26379 b:1] 2  main false false"},
-		{"rediss+cluster://a,b", "[a:6379 b:6379] 0   true true"},
-		{"redis+cluster://a/1", ""}, {"redis://a,b", ""}, {"redis+sentinel://a", ""}, {"http://a", ""}, {"redis://", ""}, {"redis://a/x", ""}, {"redis://a:b@", ""}, {"redis+://a", ""}, {"redis://a?db=1", ""}, {"", ""},
-	} {
-		o, err := redis.ParseURL(tc.url)
-		got := ""
-		if err == nil {
-			got = fmt.Sprint(o.Addrs, " ", o.DB, " ", o.Username, " ", o.MasterName, " ", o.TLSConfig != nil, " ", o.IsClusterMode)
-		}
-		if got != tc.want {
-			t.Errorf("%s: %q, %v, want %q", tc.url, got, err, tc.want)
-		}
-	}
 }

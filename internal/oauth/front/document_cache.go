@@ -51,7 +51,7 @@ type documents[T any] struct {
 	log     *slog.Logger
 
 	mu       sync.Mutex // guards the rest; not held during a fetch
-	all      *simplelru.LRU[string, *document[T]]
+	all      simplelru.LRUCache[string, *document[T]]
 	inFlight map[string]int // fetches in flight per host and per network
 	running  []*fetch       // fetches in flight, oldest first
 }

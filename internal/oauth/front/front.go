@@ -125,11 +125,11 @@ type Front struct {
 
 	mu            sync.Mutex // guards the fields below
 	provider      *discovery.Issuer
-	providerErr   error                              // the error of the last fetch
-	providerUntil time.Time                          // when provider or providerErr expires
-	providerFetch chan struct{}                      // closed when the fetch in flight ends; nil without one
-	ended         *simplelru.LRU[string, struct{}]   // ended logins
-	used          *simplelru.LRU[[32]byte, struct{}] // state parameters that the provider has returned
+	providerErr   error                                  // the error of the last fetch
+	providerUntil time.Time                              // when provider or providerErr expires
+	providerFetch chan struct{}                          // closed when the fetch in flight ends; nil without one
+	ended         simplelru.LRUCache[string, struct{}]   // ended logins
+	used          simplelru.LRUCache[[32]byte, struct{}] // state parameters that the provider has returned
 }
 
 // New returns a front.

@@ -19,7 +19,7 @@ type limiter struct {
 	burst int
 
 	mu sync.Mutex // guards by
-	by *simplelru.LRU[string, *rate.Limiter]
+	by simplelru.LRUCache[string, *rate.Limiter]
 }
 
 // newLimiter returns a limiter that allows burst at once, then one every interval.

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/mcp-bridge/bridge/internal/backoff"
@@ -44,7 +43,7 @@ func kindOf(key string) string {
 // Memory is a Store in memory.
 type Memory struct {
 	mu      sync.Mutex // guards the rest
-	all     map[string]*simplelru.LRU[string, stored]
+	all     map[string]simplelru.LRUCache[string, stored]
 	ended   []ending // oldest first
 	dropped int      // number of entries that were dropped from ended
 }
@@ -61,7 +60,7 @@ type stored struct {
 }
 
 // NewMemory returns an empty Memory.
-func NewMemory() *Memory { return &Memory{all: map[string]*simplelru.LRU[string, stored]{}} }
+func NewMemory() *Memory { return &Memory{all: map[string]simplelru.LRUCache[string, stored]{}} }
 
 // Get implements Store.
 func (m *Memory) Get(_ context.Context, key string) ([]byte, error) {
@@ -71,7 +70,7 @@ func (m *Memory) Get(_ context.Context, key string) ([]byte, error) {
 }
 
 // kindValues returns the values of a key's kind. The caller holds m.mu.
-func (m *Memory) kindValues(key string) *simplelru.LRU[string, stored] {
+func (m *Memory) kindValues(key string) simplelru.LRUCache[string, stored] {
 	kind := kindOf(key)
 	values := m.all[kind]
 	if values == nil {
@@ -178,7 +177,7 @@ type endings struct {
 	known atomic.Bool // the store was read at least once
 	away  atomic.Bool // the last read failed
 	// owed are logins that ended here and whose end the store has not accepted.
-	owed *lru.Cache[string, struct{}]
+	owed simplelru.LRUCache[string, struct{}]
 }
 
 // Watch reads logins that end at other instances until ctx ends, and refuses their access tokens

@@ -20,7 +20,7 @@ import (
 // others, or none.
 type cache struct {
 	mu      sync.Mutex // guards all below
-	entries *simplelru.LRU[cacheKey, *cached]
+	entries simplelru.LRUCache[cacheKey, *cached]
 	bytes   int
 	limit   int
 }

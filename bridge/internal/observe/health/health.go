@@ -44,9 +44,9 @@ type Server struct {
 
 	opened, restarts, losses atomic.Uint64
 
-	mu        sync.Mutex                               // guards the rest
-	known     *bridge.Greeting                         // of the last handshake; nil before the first
-	greetings *simplelru.LRU[string, *bridge.Greeting] // the same, by principal
+	mu        sync.Mutex                                   // guards the rest
+	known     *bridge.Greeting                             // of the last handshake; nil before the first
+	greetings simplelru.LRUCache[string, *bridge.Greeting] // the same, by principal
 	waiters   map[*waiter]struct{}
 	probing   bool      // probe runs
 	served    bool      // a connection was opened

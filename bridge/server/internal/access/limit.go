@@ -22,7 +22,7 @@ type limit struct {
 	log *slog.Logger
 
 	mu sync.Mutex // guards by
-	by *simplelru.LRU[netip.Prefix, *addressState]
+	by simplelru.LRUCache[netip.Prefix, *addressState]
 }
 
 // addressState is the state of one address.

@@ -264,8 +264,8 @@ func (a *Access) insufficient(w http.ResponseWriter, r *http.Request, missing, w
 // scopeUpgrades logs callers that needed more scopes, and callers that came back with them (I-060).
 // The zero value is ready for use.
 type scopeUpgrades struct {
-	mu   sync.Mutex                       // guards the rest
-	open *simplelru.LRU[string, []string] // by principal, the scopes asked for
+	mu   sync.Mutex                           // guards the rest
+	open simplelru.LRUCache[string, []string] // by principal, the scopes asked for
 }
 
 // maxUpgrades bounds the callers in open.

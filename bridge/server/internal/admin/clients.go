@@ -54,7 +54,7 @@ type Clients struct {
 
 // counts holds what was used last. One principal has at most a quarter of the places.
 type counts[K owned, V any] struct {
-	*simplelru.LRU[K, V]
+	simplelru.LRUCache[K, V]
 	most int
 	of   map[string]int // the number of places, by principal
 }
@@ -66,7 +66,7 @@ type owned interface {
 
 func newCounts[K owned, V any](most int) counts[K, V] {
 	c := counts[K, V]{most: most, of: map[string]int{}}
-	c.LRU, _ = simplelru.NewLRU(most, func(k K, _ V) { // the size is positive
+	c.LRUCache, _ = simplelru.NewLRU(most, func(k K, _ V) { // the size is positive
 		if c.of[k.owner()]--; c.of[k.owner()] == 0 {
 			delete(c.of, k.owner())
 		}
@@ -235,13 +235,13 @@ func (c *Clients) Tick(now time.Time) {
 	c.slot++
 	c.tick = now
 	old := func(u *uses) bool { return c.slot-u.last > clientKept }
-	forget(c.clients.LRU, old)
-	forget(c.servers.LRU, old)
-	forget(c.sessions.LRU, func(last int) bool { return c.slot-last > clientKept })
+	forget(c.clients.LRUCache, old)
+	forget(c.servers.LRUCache, old)
+	forget(c.sessions.LRUCache, func(last int) bool { return c.slot-last > clientKept })
 }
 
 // forget removes the oldest entries while they are old.
-func forget[K comparable, V any](all *simplelru.LRU[K, V], old func(V) bool) {
+func forget[K comparable, V any](all simplelru.LRUCache[K, V], old func(V) bool) {
 	for _, v, ok := all.GetOldest(); ok && old(v); _, v, ok = all.GetOldest() {
 		all.RemoveOldest()
 	}
@@ -284,7 +284,7 @@ func Address(server string) string {
 func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sessions []gateway.SessionStatus) (all []ClientUse, clients map[string]int) {
 	c.mu.Lock()
 	slot, tick := c.slot, c.tick
-	counted, served, called := copied(c.clients.LRU), copied(c.servers.LRU), c.sessions.Keys()
+	counted, served, called := copied(c.clients.LRUCache), copied(c.servers.LRUCache), c.sessions.Keys()
 	c.mu.Unlock() // calls wait for it
 	of := map[client]*ClientUse{}
 	group := func(k client) *ClientUse {
@@ -347,7 +347,7 @@ type entry[K comparable] struct {
 }
 
 // copied returns copies of all counts.
-func copied[K comparable](all *simplelru.LRU[K, *uses]) []entry[K] {
+func copied[K comparable](all simplelru.LRUCache[K, *uses]) []entry[K] {
 	values := all.Values()
 	out := make([]entry[K], len(values))
 	for i, k := range all.Keys() {

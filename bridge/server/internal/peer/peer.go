@@ -21,6 +21,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/auth"
@@ -63,8 +64,8 @@ type Peers struct {
 	trust  *trust
 	node   *cluster.Node
 	http   *http.Server
-	moves  *lru.Cache[string, string] // owners of sessions, where the tag of the id is not the owner's
-	served chan struct{}              // closed when the listener ended
+	moves  simplelru.LRUCache[string, string] // owners of sessions, where the tag of the id is not the owner's
+	served chan struct{}                      // closed when the listener ended
 
 	connect time.Duration // timeout of connecting
 

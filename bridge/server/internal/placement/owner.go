@@ -13,6 +13,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
@@ -69,7 +70,7 @@ type SharedConnection interface {
 type Owners struct {
 	o       OwnerOptions
 	tunnels *TunnelSessions
-	known   *lru.Cache[string, string] // other owners, by store key
+	known   simplelru.LRUCache[string, string] // other owners, by store key
 	out     *outbound
 	wg      sync.WaitGroup
 

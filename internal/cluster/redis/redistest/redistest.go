@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/programtest"
 )
 
@@ -76,6 +77,6 @@ func (s *Server) Kill() {
 }
 
 // Client returns a client, which the caller closes. It waits for answers for as long as it takes.
-func (s *Server) Client() redis.UniversalClient {
+func (s *Server) Client() store.Client {
 	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{s.Address}, ContextTimeoutEnabled: true, MaxRetries: 1, DialTimeout: time.Hour, ReadTimeout: -1, WriteTimeout: -1, PoolTimeout: time.Hour})
 }

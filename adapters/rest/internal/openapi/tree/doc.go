@@ -10,6 +10,5 @@
 // to another text.
 //
 // The trees are our own. Libraries for OpenAPI refuse documents that are in use, take many times as
-// long, and lose order and lines. go.yaml.in/yaml/v3 parses YAML: v4, which reads the
-// configuration, takes half as long again for a document of 3 MB.
+// long, and lose order and lines.
 package tree

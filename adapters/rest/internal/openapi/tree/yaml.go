@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // yamlTree makes nodes of YAML. Aliases share their nodes, so a document that multiplies itself
@@ -32,6 +32,9 @@ func parseYAML(src []byte, file uint16, warn func(int32, string)) (root *Node, f
 	dec := yaml.NewDecoder(strings.NewReader(string(src)))
 	if err := dec.Decode(&doc); err == io.EOF {
 		return nil, false, errors.New("is empty")
+	} else if e := (*yaml.LoadError)(nil); errors.As(err, &e) && e.Mark.Line > 0 {
+		last := 1 + strings.Count(strings.TrimSuffix(string(src), "\n"), "\n") // the end has a line of its own for the library
+		return nil, false, errors.New(Short(fmt.Sprintf("line %d: %s", min(e.Mark.Line, last), e.Message)))
 	} else if err != nil {
 		return nil, false, errors.New(Short(strings.TrimPrefix(err.Error(), "yaml: ")))
 	}

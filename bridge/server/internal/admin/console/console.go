@@ -2,8 +2,9 @@
 // MCP endpoints below /ui/mcp. It has no rights beyond those of its caller.
 //
 // The folder assets has the sources: ES modules without a framework, two files of styles, one of
-// HTML. There is no build step. The bridge sends the modules as one file (see joined), and the styles
-// as one, both minified, so the page loads with three requests. The browser caches all files but the HTML until their content changes.
+// HTML. After a change, go generate makes of them what the bridge sends: the modules as one file, and the
+// styles as one, both minified, so the page loads with three requests. The browser caches all files but the
+// HTML until their content changes.
 package console
 
 import (
@@ -16,13 +17,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/tdewolff/minify/v2"
-	"github.com/tdewolff/minify/v2/css"
-	"github.com/tdewolff/minify/v2/js"
 )
 
-//go:embed assets
+//go:generate go run ./build
+
+//go:embed served assets/index.html assets/icon.svg
 var files embed.FS
 
 // policy allows only content of the bridge itself: no script, style or address that a server may
@@ -44,7 +43,6 @@ type page map[string]*asset
 // Handler serves the page. The path of a request is the part after the bridge's /ui: / is the page
 // itself. It needs no authentication: all content of the page is part of the public program.
 func Handler() http.Handler {
-	made := sync.OnceValues(build) // only if the page is used
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -57,12 +55,7 @@ func Handler() http.Handler {
 			http.Error(w, "this method is not served here", http.StatusMethodNotAllowed)
 			return
 		}
-		all, err := made()
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		found := all[r.URL.Path]
+		found := made()[r.URL.Path]
 		if found == nil {
 			http.Error(w, "the console has no such file", http.StatusNotFound)
 			return
@@ -118,43 +111,21 @@ func matches(has []string, tag string) bool {
 	return false
 }
 
-// build makes the page from its files.
-func build() (page, error) {
-	program, err := joined("app.js", func(name string) (string, error) {
-		text, err := files.ReadFile("assets/" + name)
-		return string(text), err
-	})
-	if err != nil {
-		return nil, err
-	}
-	small := minify.New()
-	small.AddFunc("text/javascript", js.Minify)
-	small.AddFunc("text/css", css.Minify)
-	short := func(kind, text string) []byte {
-		out, wrong := small.String(kind, text)
-		if wrong != nil {
-			err = wrong
-		}
-		return []byte(out)
-	}
+// made makes the page, once it is used.
+var made = sync.OnceValue(func() page {
 	read := func(name string) []byte {
-		text, wrong := files.ReadFile("assets/" + name)
-		if wrong != nil {
-			err = wrong
+		text, err := files.ReadFile(name)
+		if err != nil {
+			panic(err) // the name is wrong
 		}
 		return text
 	}
-	kept := map[string]*asset{
-		"app.js":    newAsset("text/javascript; charset=utf-8", short("text/javascript", program)),
-		"style.css": newAsset("text/css; charset=utf-8", short("text/css", string(append(read("style.css"), read("pages.css")...)))),
-		"icon.svg":  newAsset("image/svg+xml", read("icon.svg")),
-	}
-	shell := read("index.html")
-	if err != nil {
-		return nil, err
-	}
-	all := page{}
-	for name, a := range kept {
+	all, shell := page{}, read("assets/index.html")
+	for name, a := range map[string]*asset{
+		"app.js":    newAsset("text/javascript; charset=utf-8", read("served/app.js")),
+		"style.css": newAsset("text/css; charset=utf-8", read("served/style.css")),
+		"icon.svg":  newAsset("image/svg+xml", read("assets/icon.svg")),
+	} {
 		hash := fmt.Sprintf("%x", sha256.Sum256(a.text))[:16]
 		path := "assets/" + hash + "/" + name
 		a.tag = `"` + hash + `"`
@@ -162,8 +133,8 @@ func build() (page, error) {
 		shell = bytes.ReplaceAll(shell, []byte("ASSETS/"+name), []byte(path)) // relative: a proxy may serve the bridge under any prefix
 	}
 	all["/"] = newAsset("text/html; charset=utf-8", shell)
-	return all, nil
-}
+	return all
+})
 
 func newAsset(kind string, text []byte) *asset {
 	return &asset{kind: kind, text: text, zipped: sync.OnceValue(func() []byte {
