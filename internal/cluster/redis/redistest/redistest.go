@@ -4,14 +4,14 @@ package redistest
 import (
 	"context"
 	"net"
-	"os"
 	"os/exec"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/mcp-bridge/bridge/internal/porttest"
+	"github.com/mcp-bridge/bridge/internal/programtest"
 )
 
 // Server is a store that a test has to itself.
@@ -24,18 +24,11 @@ type Server struct {
 	ended   chan struct{} // closed when cmd has ended
 }
 
-// Start starts a server with more arguments. It ends with the test. A missing program
-// fails the test if BRIDGE_TEST_REQUIRE names it, and skips it otherwise.
+// Start starts a server with more arguments. It ends with the test.
 func Start(t testing.TB, more ...string) *Server {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		required := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ",")
-		if slices.Contains(required, "redis-server") || slices.Contains(required, "all") {
-			t.Fatalf("redis-server is required by BRIDGE_TEST_REQUIRE: %v", err)
-		}
-		t.Skipf("needs redis-server: %v", err)
-	}
-	s := &Server{Address: free(t), t: t, dir: t.TempDir(), more: more}
+	programtest.Need(t, "redis-server")
+	s := &Server{Address: porttest.Address(t), t: t, dir: t.TempDir(), more: more}
 	s.Run()
 	t.Cleanup(s.Kill)
 	return s
