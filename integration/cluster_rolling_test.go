@@ -70,8 +70,8 @@ func startRememberer(t *testing.T) *rememberer {
 	return m
 }
 
-// TestClusterRolling restarts all instances, one after the other, under calls: 200 a
-// second with the whole matrix, or 100 if the race detector is on in the instances. No call fails that is
+// TestClusterRolling restarts all instances, one after the other, under calls: 10 a second, and with the whole matrix
+// 200, or 100 if the race detector is on in the instances. No call fails that is
 // shorter than the time to drain, and no session ends: those with child processes, which
 // are started again, and those of a remote server. Sessions begin meanwhile, too (S-070).
 func TestClusterRolling(t *testing.T) {
@@ -85,7 +85,7 @@ func TestClusterRolling(t *testing.T) {
 	for i := range scaletest.Of(10, 40) {
 		all = append(all, f.begin(f.base+"/"+[]string{"child", "remote"}[i%2]))
 	}
-	rate := time.Duration(scaletest.Of(20, 200))
+	rate := time.Duration(scaletest.Of(10, 200))
 	if whole && scaletest.Raced {
 		rate = 100
 	}

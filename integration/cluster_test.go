@@ -28,7 +28,7 @@ const clusterSecret = "secret of the test secret of the test"
 
 // lease is that of the instances. A test that kills one waits for it to end, and on a busy machine no instance
 // that lives may miss it.
-const lease = 30 * time.Second
+const lease = 15 * time.Second
 
 // fleet is several instances of the bridge behind nginx, which sends each request to
 // the next one.
@@ -422,7 +422,7 @@ func TestClusterStopped(t *testing.T) {
 		select {
 		case <-stopped:
 			over = true
-		default:
+		case <-time.After(50 * time.Millisecond):
 		}
 		c.base = f.instances[1+n%2].base
 		f.call(c, "echo", map[string]any{"message": fmt.Sprint(n)})

@@ -44,7 +44,7 @@ func TestConformance(t *testing.T) {
 	expected := loadExpected(t)
 	for _, upstream := range conformanceUpstreams {
 		for _, test := range conformanceRevisions {
-			if !whole && (upstream != "http-sessions" || test.revision != legacy) {
+			if !whole && (upstream != "stdio" || test.revision != modern) {
 				continue
 			}
 			t.Run(upstream+"/"+test.revision, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestConformanceClient(t *testing.T) {
 			"http-invalid-tool-headers", "json-schema-ref-no-deref", "json-schema-2020-12-preservation",
 		}},
 	} {
-		if !whole && test.revision != modern {
+		if !whole && test.revision != legacy {
 			continue
 		}
 		t.Run(test.revision, func(t *testing.T) {

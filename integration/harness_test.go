@@ -53,7 +53,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	scaletest.Waits(scaletest.Of(4, 3))
+	scaletest.Waits(scaletest.Of(6, 3))
 	return programtest.Main(m)
 }
 
@@ -246,10 +246,8 @@ func (p *process) childless(t *testing.T) {
 // eventually asks a question about another process, which cannot announce its
 // answer, until the answer is right.
 func eventually[T any](ask func() (T, bool)) (T, bool) {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	end := time.After(left())
-	for {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 320*time.Millisecond) { // what takes long is not asked for all the time
 		v, ok := ask()
 		if ok {
 			return v, true
@@ -257,7 +255,7 @@ func eventually[T any](ask func() (T, bool)) (T, bool) {
 		select {
 		case <-end:
 			return v, false
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }
