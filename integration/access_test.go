@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // bearer shows a key with the requests of a client.
@@ -23,6 +25,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestAccess lets two callers, one of each era, use what each may, until the key
 // of one is taken away.
 func TestAccess(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	const alice, bob = "alice-0123456789abcdef", "bob-0123456789abcdef"
 	key := filepath.Join(t.TempDir(), "bob.key")

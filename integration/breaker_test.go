@@ -6,11 +6,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // TestProgramGone deletes the program of a server. Clients that try in vain to
 // get a process of it take nothing away from those that have one.
 func TestProgramGone(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "server")
 	if err := os.Link(fakeProgram(t), program); err != nil {
@@ -59,6 +62,7 @@ func TestProgramGone(t *testing.T) {
 // TestSharedProcessKilled kills the process that everybody shares again and
 // again. A client that calls all the time loses what is under way, and no more.
 func TestSharedProcessKilled(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	for _, share := range []string{"all", "principal"} {
 		b := startBridge(t, []string{"--share", share}, fakeProgram(t))

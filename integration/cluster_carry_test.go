@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/session"
 	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // kept waits until the store has of a session what it is asked for: records are written
@@ -29,6 +30,7 @@ func (f *fleet) kept(c *legacyClient, whole func(session.Record) bool) {
 // of a connection is to be the session's (S-034): that ends with 404 where a child process
 // was lost. The server is told of the end once, when the client says so.
 func TestClusterCarry(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	remote := startRememberer(t)
 	f := startFleetOf(t, 3, bridgeProgram(t), map[string]any{
@@ -61,24 +63,15 @@ func TestClusterCarry(t *testing.T) {
 	}
 	counts("2")
 	counts("3")
-	if res, body, err := child.post(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); err != nil || res.StatusCode != http.StatusNotFound {
+	if res, body, err := insist(child.request(t.Context(), http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)); err != nil || res.StatusCode != http.StatusNotFound {
 		t.Errorf("the session of a child that was lost = %v %s %v, want 404", res, body, err)
 	}
 	if began, ended := remote.sessions.Load(), remote.deleted.Load(); began != 2 || ended != 0 {
 		t.Errorf("the server has begun %d sessions and was told of the end of %d", began, ended)
 	}
 	for _, c := range []*legacyClient{soft, strict} {
-		r, err := http.NewRequestWithContext(t.Context(), "DELETE", c.base+"/mcp", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Mcp-Session-Id", c.session)
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res.Body.Close(); res.StatusCode != http.StatusNoContent {
-			t.Errorf("DELETE = %d", res.StatusCode)
+		if status := c.end(t); status != http.StatusNoContent {
+			t.Errorf("DELETE = %d", status)
 		}
 	}
 	if ended, ok := eventually(func() (int32, bool) { n := remote.deleted.Load(); return n, n == 2 }); !ok {

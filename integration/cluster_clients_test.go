@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // eraOf returns the server of a revision by the TypeScript SDK.
@@ -131,6 +132,7 @@ func (u *undertaker) sentOn() (all []int64) {
 // of the call, in the second one error (S-020, S-030, S-031): the session goes on, with its
 // level and its subscription. No call is executed twice (S-021).
 func TestClusterClients(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	remote := eraOf(legacy)
 	f := newFleet(t, map[string]any{"remote": remote.kind(t, "streamable")})

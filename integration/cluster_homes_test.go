@@ -2,13 +2,14 @@ package integration
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // stateless makes a call of a client of 2026-07-28 at an instance and returns its answer.
@@ -22,43 +23,22 @@ func (f *fleet) stateless(base, server, tool string) gjson.Result {
 	for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool} {
 		r.Header.Set(name, value)
 	}
-	return f.answered(r)
+	a, _ := f.only(r)
+	return a
 }
 
 // session makes a call of a session at an instance and returns its answer.
 func (f *fleet) session(base, server, id, body string) (gjson.Result, string) {
 	f.t.Helper()
-	r, err := http.NewRequestWithContext(f.t.Context(), "POST", base+"/"+server+"/mcp", strings.NewReader(body))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	if id != "" {
-		r.Header.Set("Mcp-Session-Id", id)
-	}
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	return f.only(res), res.Header.Get("Mcp-Session-Id")
+	c := &legacyClient{base: base + "/" + server, session: id}
+	a, res := f.only(c.request(f.t.Context(), http.MethodPost, body))
+	return a, res.Header.Get("Mcp-Session-Id")
 }
 
-func (f *fleet) answered(r *http.Request) gjson.Result {
+// only sends a request, and returns the one answer to it.
+func (f *fleet) only(r *http.Request) (gjson.Result, *http.Response) {
 	f.t.Helper()
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	return f.only(res)
-}
-
-// only returns the answer that a response has.
-func (f *fleet) only(res *http.Response) gjson.Result {
-	f.t.Helper()
-	body, err := io.ReadAll(res.Body)
+	res, body, err := insist(r)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -66,13 +46,14 @@ func (f *fleet) only(res *http.Response) gjson.Result {
 	if len(all) != 1 {
 		f.t.Fatalf("%d answers: %d %s", len(all), res.StatusCode, body)
 	}
-	return all[0]
+	return all[0], res
 }
 
 // TestClusterHomes plays clients of both eras through three instances, before servers
 // that each tell which process they are: shared connections are one process over all
 // instances, and when its home is killed, another one goes on (S-040).
 func TestClusterHomes(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	fake := map[string]any{"command": fakeProgram(t)}
 	f := startFleetOf(t, 3, bridgeProgram(t), map[string]any{

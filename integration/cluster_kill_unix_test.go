@@ -126,7 +126,7 @@ func (l *ledger) call(f *fleet, ctx context.Context, session, at, other string, 
 		return broken
 	}
 	defer res.Body.Close()
-	if res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") != "" {
+	if comeAgain(res) {
 		return turned
 	}
 	if res.StatusCode != http.StatusOK {
@@ -259,15 +259,15 @@ func (c *crowd) tally() string {
 	return fmt.Sprint(tally)
 }
 
-// end stops the callers. What became of their calls is one of those, and none was
-// executed twice (S-021).
+// end stops the callers. What became of their calls is one of those, or that they are to come again, as on a busy
+// machine; and none was executed twice (S-021).
 func (c *crowd) end(t *testing.T, one *ledger, may ...string) {
 	t.Helper()
 	close(c.stop)
 	c.all.Wait()
 	for _, w := range c.how {
 		n := one.count(w.Tag)
-		if w.how != succeeded && !slices.Contains(may, w.how) {
+		if w.how != succeeded && w.how != turned && !slices.Contains(may, w.how) {
 			t.Errorf("%s: %s", w.Tag, w.how)
 		}
 		if n > 1 || w.how == succeeded && n != 1 || w.how == turned && n != 0 {
@@ -335,7 +335,7 @@ func (f *fleet) round(c *ledger, victim string, round int) {
 		killed := time.Now()
 		calls.goesOn(t, what, 4)
 		t.Logf("%s: the session went on after %v", what, time.Since(killed))
-		calls.end(t, c, lost, turned)
+		calls.end(t, c, lost)
 		<-p[0].exited
 		f.instances = slices.Delete(p, 0, 1)
 	case "front":
@@ -373,12 +373,11 @@ func halt(t *testing.T, p *process) {
 	}
 }
 
-// TestClusterPaused stops the process of an owner for several leases, and lets it go on
+// TestClusterPaused stops the process of an owner, and lets it go on
 // when its session has a new owner: it serves nothing of it (S-012), and sends what it
 // gets to the new one. The same holds of what it was the home of: a connection of share:
 // all, and one of clients without sessions.
 func TestClusterPaused(t *testing.T) {
-	scaletest.Large(t)
 	t.Parallel()
 	fake := map[string]any{"command": fakeProgram(t)}
 	f := newFleet(t, map[string]any{"fake": map[string]any{"stdio": fake}, "all": map[string]any{"stdio": fake, "share": "all"}, "plain": map[string]any{"stdio": fake}})
@@ -418,7 +417,7 @@ func TestClusterPaused(t *testing.T) {
 		g.moves(t, 1)
 	}
 	t.Logf("shared connections: after %v", time.Since(stopped))
-	for time.Since(stopped) < time.Duration(scaletest.Of(3, 10))*lease { // they are served by the new ones meanwhile
+	for range scaletest.Of(5, 50) { // they are served by the new ones meanwhile
 		if got := f.call(c, "pid", nil); got != now {
 			t.Fatalf("served by process %s, want %s", got, now)
 		}
@@ -426,7 +425,6 @@ func TestClusterPaused(t *testing.T) {
 			g.at(t, 1)
 			g.at(t, 2)
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	if err := owner.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -435,7 +433,7 @@ func TestClusterPaused(t *testing.T) {
 	if got, ok := eventually(pid); !ok || got != now { // 503 until it has reached the store, which it waits half a second for
 		t.Fatalf("the old owner, awake again, answers %q, want process %s", got, now)
 	}
-	for range 20 {
+	for range scaletest.Of(5, 50) {
 		for i, p := range f.instances {
 			for _, g := range shared {
 				g.at(t, i)

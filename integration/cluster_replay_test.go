@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // TestClusterReplay kills the owner of a session amid a call whose stream its client reads.
 // The client goes on at another instance: it gets what it has missed, none of it twice,
 // one error for the call (S-031, S-032), and then the end.
 func TestClusterReplay(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	remote := startRememberer(t)
 	f := startFleetOf(t, 3, bridgeProgram(t), map[string]any{"remote": map[string]any{"http": map[string]any{"url": remote.URL}}})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // TestClusterRestored has Redis come back with a file that is older than what it had: since
@@ -17,7 +18,7 @@ import (
 // right again (S-030).
 func TestClusterRestored(t *testing.T) {
 	t.Parallel()
-	onlyWhole(t)
+	scaletest.Large(t)
 	c := startLedger(t)
 	f := newFleet(t, c.servers())
 	for range 3 {
@@ -48,7 +49,7 @@ func TestClusterRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh := f.begin(p[1].base)
-	if status := f.delete(ended, p[1].base); status != http.StatusNoContent {
+	if status := (&legacyClient{base: p[1].base, session: ended.session}).end(t); status != http.StatusNoContent {
 		t.Fatalf("DELETE = %d", status)
 	}
 	p[2].stop(t) // which gives its session away
@@ -91,7 +92,7 @@ func TestClusterRestored(t *testing.T) {
 	for _, i := range f.instances {
 		f.sees(i, 3)
 		if status, ok := eventually(func() (int, bool) { // for one lease it is 503
-			status := f.delete(ended, i.base)
+			status := (&legacyClient{base: i.base, session: ended.session}).end(t)
 			return status, status != http.StatusServiceUnavailable
 		}); !ok || status != http.StatusNotFound {
 			t.Errorf("the session that has ended = %d", status)
@@ -107,22 +108,6 @@ func TestClusterRestored(t *testing.T) {
 	killed := time.Now()
 	crowds[0].goesOn(t, "the owner is killed", 4)
 	t.Logf("the session went on after %v", time.Since(killed))
-	crowds[0].end(t, c, lost, turned)
+	crowds[0].end(t, c, lost)
 	<-p[0].exited
-}
-
-// delete ends a session at an instance, and returns the status.
-func (f *fleet) delete(c *legacyClient, base string) int {
-	f.t.Helper()
-	r, err := http.NewRequestWithContext(f.t.Context(), http.MethodDelete, base+f.server+"/mcp", nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	r.Header.Set("Mcp-Session-Id", c.session)
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	res.Body.Close()
-	return res.StatusCode
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // terse is a remote server with sessions that answers at once, and counts what it executes.
@@ -75,7 +76,7 @@ func many(n, atOnce int, f func(i int)) {
 // S-021, S-026, S-030). It says what a session takes in Redis, and how long all of that lasts.
 func TestClusterSessions(t *testing.T) {
 	t.Parallel()
-	onlyWhole(t)
+	scaletest.Large(t)
 	const sessions, atOnce = 10_000, 256
 	server := startTerse(t)
 	f := newFleet(t, map[string]any{"terse": map[string]any{"http": map[string]any{"url": server.URL}, "max_children": 2 * sessions}})

@@ -17,14 +17,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/oauth2"
 
+	"github.com/mcp-bridge/bridge/internal/porttest"
 	"github.com/mcp-bridge/bridge/internal/programtest"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // fronted serves a server to those in the group eng of an identity provider, for which the
 // bridge stands in: no client knows the provider.
 func fronted(t *testing.T, issuer string, scopes map[string]any) *process {
 	t.Helper()
-	port := freePort(t)
+	port := porttest.Reserve(t)
 	base := fmt.Sprintf("http://127.0.0.1:%d", port)
 	registration := post(t, issuer+"/reg", map[string]any{
 		"client_name": "the bridge", "redirect_uris": []string{base + "/oauth/callback"}, "application_type": "native",
@@ -53,10 +55,10 @@ func fronted(t *testing.T, issuer string, scopes map[string]any) *process {
 // it opens: in Chromium, whose rules for cookies, windows and requests across sites count.
 func TestFrontPage(t *testing.T) {
 	t.Parallel()
-	onlyWhole(t)
-	chromium, port := programtest.Need(t, "chromium"), freePort(t)
+	scaletest.Large(t)
+	chromium := programtest.Need(t, "chromium")
 	b := fronted(t, idp(t), map[string]any{"all": "mcp:use"})
-	if out := runNode(t, "page.mjs", chromium, b.base+"/files/mcp", fmt.Sprint(port)); !bytes.Contains(out, []byte("hello")) {
+	if out := runNode(t, "page.mjs", chromium, b.base+"/files/mcp"); !bytes.Contains(out, []byte("hello")) {
 		t.Errorf("the page shows %q", out)
 	}
 }
@@ -83,6 +85,7 @@ func post(t *testing.T, address string, body any) map[string]any {
 // TestFrontGo has the client of the Go SDK register at the bridge, sign its user in, who has
 // to agree first, and make calls. Then its token is renewed.
 func TestFrontGo(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	b := fronted(t, idp(t), map[string]any{"all": "mcp:use", "tools": map[string]any{"echo": "files:write"}})
 	for _, who := range []string{"eng-ann", "guest"} {
@@ -194,12 +197,13 @@ func TestFrontTypeScript(t *testing.T) {
 // TestConformanceFront runs the suite's scenarios for authorization servers against the
 // bridge, with a browser that does what it is told on the pages.
 func TestConformanceFront(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	requireNode22(t, node(t))
 	b := fronted(t, idp(t), map[string]any{"all": "mcp:use"})
 	for name, resource := range map[string]string{"for a server": b.base + "/files/mcp", "for the bridge": ""} {
 		t.Run(name, func(t *testing.T) {
-			port, results := freePort(t), t.TempDir()
+			port, results := porttest.Reserve(t), t.TempDir()
 			registration := post(t, b.base+"/register", map[string]any{"client_name": "conformance", "redirect_uris": []string{fmt.Sprintf("http://127.0.0.1:%d/callback", port)}})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

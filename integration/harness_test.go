@@ -3,6 +3,7 @@ package integration
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -56,7 +57,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	scaletest.Waits(scaletest.Of(4, 3))
+	scaletest.Waits(scaletest.Of(6, 3))
 	return programtest.Main(m)
 }
 
@@ -82,18 +83,9 @@ func builder(pkg string, race bool) func(t testing.TB) string {
 	}
 }
 
-// whole: every pairing of clients, servers, transports and revisions is played.
-// Otherwise a part stands for it, in which each pair of transports and each
-// pair of revisions is played once: the whole takes minutes.
+// whole: every pairing of clients, servers, transports and revisions is played. Otherwise a few stand for it, in which
+// each transport and each revision is played once on each side.
 var whole = scaletest.Whole
-
-// onlyWhole skips a test that belongs to the whole matrix.
-func onlyWhole(t *testing.T) {
-	t.Helper()
-	if !whole {
-		t.Skip("part of the whole matrix, which BRIDGE_TEST_MATRIX=all runs")
-	}
-}
 
 // node returns the path of a node to run the installed packages with. The
 // conformance suite wants version 22: where the packages bring it, as on Linux
@@ -129,7 +121,8 @@ type process struct {
 	family *family
 }
 
-var address = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/mcp`)
+// address is how programs say where they listen: ours with an address, the npm package with a port.
+var address = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/(?:mcp|sse)|(?:running|listening) on port (\d+)`)
 
 // startBridge runs the bridge in front of command and returns when it has said
 // where it listens. When the test ends, it must stop in good order.
@@ -166,7 +159,7 @@ func start(t testing.TB, cmd *exec.Cmd) *process {
 			p.output.add(line)
 			if m := address.FindStringSubmatch(line); m != nil {
 				select {
-				case found <- m[1]:
+				case found <- cmp.Or(m[1], "http://127.0.0.1:"+m[2]):
 				default:
 				}
 			}
@@ -243,10 +236,8 @@ func (p *process) childless(t *testing.T) {
 // eventually asks a question about another process, which cannot announce its
 // answer, until the answer is right.
 func eventually[T any](ask func() (T, bool)) (T, bool) {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	end := time.After(left())
-	for {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 320*time.Millisecond) { // what takes long is not asked for all the time
 		v, ok := ask()
 		if ok {
 			return v, true
@@ -254,7 +245,7 @@ func eventually[T any](ask func() (T, bool)) (T, bool) {
 		select {
 		case <-end:
 			return v, false
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // redirect is where the clients of these tests have browsers end. Nobody listens there.
@@ -146,6 +148,7 @@ func goSignIn(t *testing.T, open func(context.Context, string) (*url.URL, error)
 // have made, and use the bridge with its tokens: with JSON Web Tokens and with opaque ones.
 // A tool needs one scope more, for which it asks its user again.
 func TestIdentityGo(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	issuer := idp(t)
 	b := identified(t, issuer)
@@ -196,6 +199,7 @@ func TestIdentityGo(t *testing.T) {
 
 // TestIdentityTypeScript is the same by the client of the TypeScript SDK.
 func TestIdentityTypeScript(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	issuer := idp(t)
 	b := identified(t, issuer)

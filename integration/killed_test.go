@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // TestKilledUnderCall kills a server's process while a call that has no end is on
@@ -18,10 +20,7 @@ import (
 // and the next process has the call. No call is lost between the two.
 func TestKilledUnderCall(t *testing.T) {
 	t.Parallel()
-	rounds := 40
-	if testing.Short() {
-		rounds = 10
-	}
+	rounds := scaletest.Of(10, 40)
 	b := startBridge(t, nil, fakeProgram(t))
 	failed, again := 0, 0
 	for n := range rounds {

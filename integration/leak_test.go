@@ -18,10 +18,8 @@ import (
 // TestNothingLeaks opens many sessions and ends them in all the ways there
 // are. Afterwards the bridge has no more processes and files than before.
 func TestNothingLeaks(t *testing.T) {
-	sessions := scaletest.Of(300, 1000)
-	if testing.Short() {
-		sessions = 100
-	}
+	t.Parallel()
+	sessions := scaletest.Of(100, 1000)
 	b := startBridge(t, nil, fakeProgram(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -1,27 +1,27 @@
 package integration
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
+)
 
 // TestOfferLegacy plays the feature script by a client that knows both eras and connects as it does by itself: it asks for the
 // newer era first, and uses what only the older one has (ping, the level of the log). Before a bridge that offers the older
 // era, over HTTP and through "mcp-bridge connect", it finds what it finds at a legacy server without a bridge.
-// Unless the whole matrix is asked for, each way is played before one server.
 func TestOfferLegacy(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	for _, server := range references {
 		t.Run(server.name, func(t *testing.T) {
 			t.Parallel()
-			command := server.command(t, "stdio", 0)
+			command := server.command(t, "stdio")
 			where := map[string]target{}
-			if whole || server.name == "npm" {
-				b := startBridge(t, []string{"--offer", "legacy"}, command...)
-				where["http"] = target{transport: "streamable", url: b.base + "/mcp"}
-			}
-			if whole || server.name == "go" {
-				all := startBridge(t, nil, command...)
-				where["connect"] = target{transport: "stdio", command: []string{bridgeProgram(t), "connect", "--offer", "legacy", all.base + "/mcp"}}
-			}
-			if whole && server.name == "npm" { // that by the Go SDK is modern by itself
+			b := startBridge(t, []string{"--offer", "legacy"}, command...)
+			where["http"] = target{transport: "streamable", url: b.base + "/mcp"}
+			all := startBridge(t, nil, command...)
+			where["connect"] = target{transport: "stdio", command: []string{bridgeProgram(t), "connect", "--offer", "legacy", all.base + "/mcp"}}
+			if server.name == "npm" { // that by the Go SDK is modern by itself
 				where["direct"] = target{transport: "stdio", command: command, direct: true}
 			}
 			for name, where := range where {

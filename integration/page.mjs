@@ -2,14 +2,14 @@
 // user sign in in a window that it opens (a pop-up), all by fetch from its own origin. Then it
 // calls a tool.
 //
-//   node page.mjs CHROMIUM URL ORIGIN-PORT
+//   node page.mjs CHROMIUM URL
 //
 // The output is what the page shows in the end.
 
 import { createServer } from 'node:http';
 import { chromium } from 'playwright-core';
 
-const [program, url, port] = process.argv.slice(2);
+const [program, url] = process.argv.slice(2);
 
 /** What runs in the page. */
 async function client(url) {
@@ -67,14 +67,14 @@ const site = createServer((req, res) => {
   res.setHeader('Content-Type', 'text/html');
   res.end(req.url.startsWith('/callback?') ? back : page);
 });
-await new Promise((listening) => site.listen(Number(port), '127.0.0.1', listening));
+await new Promise((listening) => site.listen(0, '127.0.0.1', listening));
 
 const browser = await chromium.launch({ executablePath: program, args: ['--no-sandbox', '--headless=new', '--disable-dev-shm-usage', '--disable-gpu'] });
 try {
   const context = await browser.newContext();
-  context.setDefaultTimeout(60_000);
+  context.setDefaultTimeout(Number(process.env.BRIDGE_TEST_DEADLINE_MS));
   const tab = await context.newPage();
-  await tab.goto(`http://localhost:${port}/`);
+  await tab.goto(`http://localhost:${site.address().port}/`);
   const [popup] = await Promise.all([tab.waitForEvent('popup'), tab.getByRole('button', { name: 'Connect' }).click()]);
   await popup.getByRole('button', { name: 'Allow', exact: true }).click();
   await popup.locator('input[name=login]').fill('eng-ann');

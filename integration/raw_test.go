@@ -17,8 +17,8 @@ import (
 // TestInterleaved has 100 clients call at once, each with id 1 for everything,
 // and checks that each answer is the caller's own. Answers come out of order.
 func TestInterleaved(t *testing.T) {
-	const clients, workers = 100, 4
-	rounds := scaletest.Of(2, 25)
+	scaletest.Large(t)
+	const clients, workers, rounds = 100, 4, 25
 	for _, share := range []string{"session", "all"} {
 		t.Run(share, func(t *testing.T) {
 			b := startBridge(t, []string{"--share", share}, fakeProgram(t))
@@ -132,11 +132,14 @@ func TestKilledBridge(t *testing.T) {
 // along that ignores both the end of stdin and SIGTERM.
 func TestDeafChild(t *testing.T) {
 	t.Parallel()
-	b := startBridge(t, nil, fakeProgram(t), "-deaf", "-parent")
-	c := mustOpenRaw(t, b.base)
-	c.must(t, "echo", map[string]any{"message": "hello"})
-	if err := c.end(t.Context()); err != nil {
-		t.Fatal(err)
+	b := serveFile(t, configure(t, map[string]any{"stdio": map[string]any{"command": fakeProgram(t), "args": []string{"-deaf", "-parent"}}}))
+	// The first session may not find the process that is started ahead, the second does.
+	eventually(func() (struct{}, bool) { return struct{}{}, strings.Contains(b.output.String(), "child started") })
+	for _, c := range []*rawClient{mustOpenRaw(t, b.base), mustOpenRaw(t, b.base)} {
+		c.must(t, "echo", map[string]any{"message": "hello"})
+		if err := c.end(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b.childless(t)
 	mustOpenRaw(t, b.base).must(t, "echo", map[string]any{"message": "hello"}) // left for the end of the bridge
@@ -145,6 +148,7 @@ func TestDeafChild(t *testing.T) {
 // TestSizes sends what is just within the limit for one message, and more, in
 // both directions.
 func TestSizes(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	const limit = 16 << 20
 	b := startBridge(t, nil, fakeProgram(t))

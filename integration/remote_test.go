@@ -15,6 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mcp-bridge/bridge/internal/porttest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
@@ -72,12 +73,12 @@ func (p *peer) listTools(t *testing.T) []string {
 	return names
 }
 
-// TestManyServers puts 500 servers behind one address, or 200, of which 20 are dead,
+// TestManyServers puts 500 servers behind one address, of which 20 are dead,
 // each in one of four ways. All others are there, and a dead one joins when it
 // comes to life.
 func TestManyServers(t *testing.T) {
-	const dead = 20
-	servers := scaletest.Of(200, 500)
+	scaletest.Large(t)
+	const dead, servers = 20, 500
 	mux := http.NewServeMux()
 	for i := range servers {
 		mux.Handle(fmt.Sprintf("/%d", i), hostOf(fmt.Sprint("host", i)))
@@ -89,13 +90,13 @@ func TestManyServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	later := freePort(t)
+	later := porttest.Address(t)
 	named := map[string]any{}
 	for i := range servers {
 		kind := map[string]any{"http": map[string]any{"url": fmt.Sprintf("%s/%d", hosts.URL, i)}}
 		if i < dead {
 			kind = []map[string]any{
-				{"http": map[string]any{"url": fmt.Sprintf("http://127.0.0.1:%d/mcp", later)}},
+				{"http": map[string]any{"url": "http://" + later + "/mcp"}},
 				{"http": map[string]any{"url": "http://" + silent.Addr().String() + "/mcp"}},
 				{"http": map[string]any{"url": hosts.URL + "/broken"}},
 				{"stdio": map[string]any{"command": fakeProgram(t) + "-that-is-not-there"}},
@@ -135,7 +136,7 @@ func TestManyServers(t *testing.T) {
 		t.Errorf("/readyz: ready %t, %v", ready.Ready, states)
 	}
 	from := p.mark()
-	at(t, fmt.Sprint("127.0.0.1:", later), hostOf("late"))
+	at(t, later, hostOf("late"))
 	isChange := func(m message) bool { return m.method == "notifications/tools/list_changed" }
 	for { // five servers are at that address, and each announces itself
 		p.next(t, from, "the news of a server that is back", isChange)

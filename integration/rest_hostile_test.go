@@ -37,6 +37,7 @@ const hostileTools = `{
 // can do to an API, through the whole program, for a client of each era: all of
 // it is refused or bounded, and the server goes on.
 func TestRESTHostile(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	api := newHostileAPI(t)
 	server := func(timeout string) map[string]any {

@@ -37,6 +37,9 @@ func TestREST(t *testing.T) {
 		{transport: "streamable", url: b.base + "/mcp"},
 		{transport: "stdio", command: connectTo(t, file)},
 	} {
+		if !whole && where.transport != "streamable" {
+			continue
+		}
 		t.Run(where.transport, func(t *testing.T) {
 			t.Parallel()
 			var cells []eraCell

@@ -19,6 +19,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // N-84: the token that a client shows is in nothing that a whole run has written or sent: the
@@ -26,7 +28,7 @@ import (
 // with and reads, what a server over HTTP is sent, and what operators are shown.
 func TestTokenNowhere(t *testing.T) {
 	t.Parallel()
-	onlyWhole(t)
+	scaletest.Large(t)
 	folder, issuer := t.TempDir(), idp(t)
 	child := kindOf(t, references[0], "stdio")["stdio"].(map[string]any)
 	read, access := filepath.Join(folder, "child"), filepath.Join(folder, "access.log")

@@ -6,12 +6,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // TestStorm has a server say 30,000 times, as fast as it can, that its tools have
 // changed. Each client is told ten times a second at most, and not left with what
 // there was before the last time.
 func TestStorm(t *testing.T) {
+	scaletest.Large(t)
 	t.Parallel()
 	const every = 100 * time.Millisecond
 	changes := func(m message) bool { return m.method == "notifications/tools/list_changed" }

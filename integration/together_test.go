@@ -32,6 +32,9 @@ func TestTogether(t *testing.T) {
 		{transport: "sse", url: b.base + "/sse"},
 		{transport: "stdio", command: connectTo(t, file)},
 	} {
+		if !whole && where.transport != "streamable" {
+			continue
+		}
 		t.Run(where.transport, func(t *testing.T) {
 			t.Parallel()
 			together(t, where, loadFlavour(t, "go"), loadFlavour(t, "npm"))

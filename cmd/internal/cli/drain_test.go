@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/internal/porttest"
 )
 
 // A server, and the bridge itself, are drained and take calls again, for who may have it so.
@@ -16,7 +17,7 @@ func TestDrainCommand(t *testing.T) {
 	t.Setenv("OPS_KEY", "a-key-of-the-operators")
 	t.Setenv("DEV_KEY", "a-key-of-a-developer")
 	const text = "listen: 127.0.0.1:%d\nconsole: on\naccess:\n  - { name: ops, token: \"${OPS_KEY}\" }\n  - { name: dev, token: \"${DEV_KEY}\" }\nadmin: [ops]\nservers:\n  one: { stdio: { command: cat } }\n  two: { stdio: { command: cat } }\n"
-	config := file(t, "bridge.yaml", fmt.Sprintf(text, freePort(t)))
+	config := file(t, "bridge.yaml", fmt.Sprintf(text, porttest.Reserve(t)))
 	at := "http://" + served(t, config)
 	for _, tc := range []struct {
 		args           string

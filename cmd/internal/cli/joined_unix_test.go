@@ -7,12 +7,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
+	"github.com/mcp-bridge/bridge/internal/porttest"
 )
 
 // One of several instances is said to serve, on the terminal and to the service manager,
@@ -20,12 +20,7 @@ import (
 func TestServeJoins(t *testing.T) {
 	store := redistest.Start(t)
 	store.Kill()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := l.Addr().String()
-	l.Close()
+	at := porttest.Address(t)
 	config := file(t, "bridge.yaml", fmt.Sprintf("listen: %s\nreload: off\ncluster:\n  redis: redis://%s\n  secret: a secret of 32 characters or more\n  listen: 127.0.0.1:0\n  advertise: 127.0.0.1\nservers:\n  one: { stdio: { command: cat } }\n", at, store.Address))
 	manager := listenManager(t)
 	ctx, stop := context.WithCancel(t.Context())

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/internal/porttest"
 )
 
 // safe is a buffer for several goroutines.
@@ -205,7 +206,7 @@ func TestReloadOwn(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			text := tc.text
 			if strings.Contains(text, "%d") {
-				text = fmt.Sprintf(text, freePort(t))
+				text = fmt.Sprintf(text, porttest.Reserve(t))
 			}
 			c := file(t, "bridge.yaml", text+server)
 			if tc.serves {

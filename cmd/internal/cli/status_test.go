@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/internal/porttest"
 )
 
 // served serves a configuration until the test ends, and returns its address.
@@ -41,17 +41,6 @@ func served(t *testing.T, config string, more ...string) string {
 		t.Fatal(err)
 	}
 	return said.Listen
-}
-
-// freePort returns a port that nobody listens on.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // status says what /readyz does, by a URL and by the file; with and without a key, over
@@ -83,7 +72,7 @@ func TestStatus(t *testing.T) {
 		{"health", "listen: 127.0.0.1:%d\n", "", []string{"--health"}, 0, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c := file(t, "bridge.yaml", fmt.Sprintf(tc.text, freePort(t))+server)
+			c := file(t, "bridge.yaml", fmt.Sprintf(tc.text, porttest.Reserve(t))+server)
 			at := served(t, c)
 			args := append([]string{"status"}, tc.args...)
 			if before, behind, ok := strings.Cut(tc.url, "|"); ok {
@@ -118,7 +107,7 @@ func TestStatusBad(t *testing.T) {
 		t.Errorf("the key went to %s", r.Header.Get("Authorization"))
 	})
 	redirect := serve(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere, http.StatusFound) })
-	nobody := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	nobody := fmt.Sprintf("http://127.0.0.1:%d", porttest.Reserve(t))
 	for _, tc := range []struct {
 		args           []string
 		code           int
@@ -156,7 +145,7 @@ tls: { cert_file: %s/tls.crt, key_file: "${BRIDGE_CREDENTIALS}/tls.key" }
 access: [{ name: ops, token: "${BRIDGE_CALLER}" }]
 admin: [ops]
 servers: { one: { http: { url: "http://127.0.0.1:1/mcp", headers: { X-Key: "${BRIDGE_CALLER}" } } } }
-`, freePort(t), dir))
+`, porttest.Reserve(t), dir))
 	served(t, c)
 	for _, name := range []string{"BRIDGE_CREDENTIALS", "BRIDGE_CALLER"} {
 		if err := os.Unsetenv(name); err != nil { // Setenv restores it

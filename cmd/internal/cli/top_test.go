@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/internal/porttest"
 )
 
 // top and sessions show what is under way, to who may see it: by a URL and by the file, with
@@ -24,9 +25,9 @@ func TestTop(t *testing.T) {
 	t.Setenv("WRONG_KEY", "a-key-of-nobody-at-all")
 	const plain = "listen: 127.0.0.1:%d\nservers: { one: { http: { url: http://127.0.0.1:1/mcp } } }\n"
 	const keyed = "listen: 127.0.0.1:%d\naccess:\n  - { name: ops, token: \"${OPS_KEY}\" }\n  - { name: dev, token: \"${DEV_KEY}\" }\nadmin: [ops]\nservers: { one: { http: { url: http://127.0.0.1:1/mcp } } }\n"
-	open := file(t, "bridge.yaml", fmt.Sprintf(plain, freePort(t)))
-	closed := file(t, "bridge.yaml", fmt.Sprintf(keyed, freePort(t)))
-	apart := file(t, "bridge.yaml", "console_listen: "+fmt.Sprint(freePort(t))+"\n"+fmt.Sprintf(plain, freePort(t)))
+	open := file(t, "bridge.yaml", fmt.Sprintf(plain, porttest.Reserve(t)))
+	closed := file(t, "bridge.yaml", fmt.Sprintf(keyed, porttest.Reserve(t)))
+	apart := file(t, "bridge.yaml", "console_listen: "+fmt.Sprint(porttest.Reserve(t))+"\n"+fmt.Sprintf(plain, porttest.Reserve(t)))
 	a, b, c := served(t, open), served(t, closed), served(t, apart)
 	for _, at := range []struct{ address, key string }{{a, ""}, {b, "a-key-of-the-operators"}} { // a call that fails
 		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+at.address+"/one/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`))

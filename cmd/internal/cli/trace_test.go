@@ -29,6 +29,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/internal/porttest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
@@ -205,14 +206,8 @@ func TestTraces(t *testing.T) {
 func TestTracesCollectorDown(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := l.Addr().String()
-	l.Close()
 	r := newRemote(t, 0)
-	quietly(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + at, "OTEL_BSP_SCHEDULE_DELAY": "1", "OTEL_EXPORTER_OTLP_TIMEOUT": "20"})
+	quietly(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + porttest.Address(t), "OTEL_BSP_SCHEDULE_DELAY": "1", "OTEL_EXPORTER_OTLP_TIMEOUT": "20"})
 	k := start(t.Context(), t, "connect", r.URL+"/mcp")
 	k.ask(hello)
 	for range 50 {

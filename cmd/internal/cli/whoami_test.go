@@ -10,12 +10,13 @@ import (
 
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/porttest"
 )
 
 // whoami says what the bridge makes of a key or a token, and why it lets nobody in.
 func TestWhoami(t *testing.T) {
 	i := authtest.Serve(t)
-	port := freePort(t)
+	port := porttest.Reserve(t)
 	here := fmt.Sprintf("http://127.0.0.1:%d", port)
 	c := file(t, "bridge.yaml", fmt.Sprintf(`listen: 127.0.0.1:%d
 base_path: /tools

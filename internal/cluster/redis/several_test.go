@@ -112,7 +112,7 @@ func TestFailover(t *testing.T) {
 	})
 	store := redis.New(c, options("A"))
 	n := cluster.New(cluster.Options{
-		Self: cluster.Member{ID: "A"}, Store: store, Registry: store, Peers: nobody{}, Lease: 3 * time.Second, Life: time.Minute, MaxSessions: 10,
+		Self: cluster.Member{ID: "A"}, Store: store, Registry: store, Peers: nobody{}, Lease: 15 * time.Second, Life: time.Minute, MaxSessions: 10,
 		Log: slog.New(slog.DiscardHandler), Lost: func(key string) { t.Errorf("%s was lost", key) },
 	})
 	n.Start("127.0.0.1:1")

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
+	"github.com/mcp-bridge/bridge/internal/porttest"
 	"github.com/mcp-bridge/bridge/internal/programtest"
 )
 
@@ -28,7 +29,7 @@ type Server struct {
 func Start(t testing.TB, more ...string) *Server {
 	t.Helper()
 	programtest.Need(t, "redis-server")
-	s := &Server{Address: free(t), t: t, dir: t.TempDir(), more: more}
+	s := &Server{Address: porttest.Address(t), t: t, dir: t.TempDir(), more: more}
 	s.Run()
 	t.Cleanup(s.Kill)
 	return s

@@ -3,15 +3,17 @@ package redistest
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/mcp-bridge/bridge/internal/porttest"
 )
 
 // Main is the name of the master of Sentinel.
@@ -29,7 +31,7 @@ func Sentinel(t testing.TB) (master, replica, sentinel *Server) {
 	until(t, "the replica follows", func() bool {
 		return strings.Contains(r.Info(context.Background(), "replication").Val(), "master_link_status:up")
 	})
-	sentinel = &Server{Address: free(t), t: t, dir: t.TempDir()}
+	sentinel = &Server{Address: porttest.Address(t), t: t, dir: t.TempDir()}
 	_, at, _ := net.SplitHostPort(sentinel.Address)
 	file := filepath.Join(sentinel.dir, "sentinel.conf") // Sentinel rewrites this file
 	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %s 1\nsentinel down-after-milliseconds %s 1000\nsentinel failover-timeout %s 5000\n",
@@ -55,7 +57,7 @@ func Cluster(t testing.TB, n int) (all []*Server) {
 	const slots = 16384
 	var bus []string
 	for i := range n {
-		_, port, _ := net.SplitHostPort(free(t)) // the default cluster port is port+10000, which may be too high
+		port := strconv.Itoa(porttest.Reserve(t)) // the default cluster port is port+10000, which may be too high
 		s := Start(t, "--cluster-enabled", "yes", "--cluster-port", port)
 		all, bus = append(all, s), append(bus, port)
 		c := s.Client()
@@ -91,19 +93,4 @@ func until(t testing.TB, what string, is func() bool) {
 	for !is() {
 		time.Sleep(10 * time.Millisecond)
 	}
-}
-
-// free returns an unused address. Its port is below the ephemeral ports, so no other program gets it
-// before the server starts or restarts.
-func free(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		address := fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(12_000))
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	t.Fatal("no port between 20000 and 32000 is free")
-	return ""
 }

@@ -1,0 +1,29 @@
+package porttest
+
+import "syscall"
+
+// reserve binds a socket that never listens. Beside it others may listen on the port that say SO_REUSEADDR, as Go,
+// node, nginx and Redis do. Linux gives no such port to anybody who asks for any.
+func reserve() (port int, release func(), err error) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, nil, err
+	}
+	release = func() { _ = syscall.Close(fd) }
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
+	if err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return 0, nil, err
+	}
+	if err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return 0, nil, err
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		return 0, nil, err
+	}
+	return name.(*syscall.SockaddrInet4).Port, release, nil
+}
