@@ -258,3 +258,38 @@ func TestAdoptOnce(t *testing.T) {
 		t.Error("a session that was given away was not")
 	}
 }
+
+// Nobody waits for a session that is handed over, or taken over, for a client that is gone.
+func TestGone(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		looks := 0
+		p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
+			Has: func(string) bool {
+				looks++
+				return looks > 100
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: session.NewMemory(10).As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
+		p.Join(n)
+		n.Start("127.0.0.1:1")
+		defer n.Close(t.Context())
+		if err := n.Beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		key := session.Key("an id")
+		if taken {
+			p.adopting[key] = make(chan struct{})
+		} else if _, err := n.Put(t.Context(), session.Held{Record: session.Record{Key: key, Server: "files"}}); err != nil {
+			t.Fatal(err)
+		}
+		a := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(gone, "POST", "/files/mcp", nil)
+		if !p.Serve(a, r, "files", "an id", false, nil) || a.Code != http.StatusServiceUnavailable || looks > 1 {
+			t.Errorf("taken over: %t: answered %d after %d looks", taken, a.Code, looks)
+		}
+	}
+}
