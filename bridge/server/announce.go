@@ -10,13 +10,22 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/bridge/session"
-	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
 )
+
+// webhooks holds the number and the body of the last webhook of each server.
+type webhooks interface {
+	// Next returns the number of the next webhook of a server.
+	Next(ctx context.Context, server string) (int64, error)
+	// Put stores the body of a webhook, unless a later one is stored.
+	Put(ctx context.Context, server string, n int64, body []byte) error
+	// Get returns the last webhook of a server. The error is session.ErrNotFound if there is none.
+	Get(ctx context.Context, server string) (n int64, body []byte, err error)
+}
 
 // announcements passes a webhook, which reaches one instance, to all instances. Instances that start
 // later get it too (S-043).
 type announcements struct {
-	store   store.Hooks
+	store   webhooks
 	log     *slog.Logger
 	hooks   func() map[string]*hook // the webhooks of this instance
 	updates chan map[string]int64   // by server, the number in the store at the last heartbeat
@@ -35,7 +44,7 @@ type announced struct {
 	body   []byte
 }
 
-func newAnnouncements(s store.Hooks, hooks func() map[string]*hook, log *slog.Logger) *announcements {
+func newAnnouncements(s webhooks, hooks func() map[string]*hook, log *slog.Logger) *announcements {
 	a := &announcements{store: s, log: log, hooks: hooks, updates: make(chan map[string]int64, 1), turn: make(chan struct{}, 1), applied: map[string]announced{}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.wg.Go(a.follow)

@@ -57,7 +57,7 @@ type backing struct {
 	values   front.Store
 	streams  replay.Store
 	offers   queue.Queue
-	hooks    store.Hooks
+	hooks    webhooks
 	close    func() error
 	// listen opens the address for other instances. dial connects to them; nil means TCP.
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
@@ -60,12 +62,14 @@ func BenchmarkCluster(b *testing.B) {
 	}
 }
 
-// measured is instanceOf for a benchmark, which has the machine to itself: it need not wait.
+// measured returns the configuration of an instance in front of the echo server.
 func measured(tb testing.TB, store *redistest.Server) *config.Config {
 	tb.Helper()
-	c := instanceOf(tb, store)
-	c.Cluster.Lease = 3 * time.Second
-	return c
+	c := config.Default()
+	c.Servers = []config.Server{child(tb, "b")}
+	c.Cluster.Redis, c.Cluster.Secret = "redis://"+store.Address, strings.Repeat("secret of the test ", 3)
+	c.Cluster.Listen, c.Cluster.Lease = "127.0.0.1:0", 3*time.Second
+	return &c
 }
 
 // dialSeveral starts two instances and returns the same session at its owner, and at the
@@ -183,4 +187,27 @@ func BenchmarkTakeOver(b *testing.B) {
 	b.ReportMetric(float64(took.Microseconds())/1000/float64(n), "ms/takeover")
 	b.ReportMetric(float64(size), "Redis-B/session")
 	b.ReportMetric(0, "ns/op") // which counts starting and stopping
+}
+
+// until waits for something that another goroutine does.
+func until(tb testing.TB, what string, is func() bool) {
+	tb.Helper()
+	for !is() {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// readyz returns what an instance says of itself.
+func readyz(tb testing.TB, address string) gjson.Result {
+	tb.Helper()
+	res, err := http.Get("http://" + address + "/readyz")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return gjson.ParseBytes(text).Get("cluster")
 }

@@ -1,30 +1,29 @@
-package server_test
+package server
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // paged is a remote server of 2025-11-25 that has sessions, tasks, and tools on two pages.
-func paged(t *testing.T) *httptest.Server {
-	t.Helper()
+func paged() http.Handler {
 	var mu sync.Mutex
 	tasks := 0
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
@@ -66,78 +65,47 @@ func paged(t *testing.T) *httptest.Server {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.Get("id").Raw, result)
-	}))
-	t.Cleanup(s.Close)
-	return s
+	})
 }
 
-// fronts are some instances before such servers, for two callers with keys.
-type fronts struct {
-	t   *testing.T
-	all []string
-}
+// fronts are instances before such servers, for two callers with keys.
+type fronts struct{ *world }
 
-func keyOf(caller string) string { return "the-key-of-" + caller + "-1234567890" }
-
-func frontsOf(t *testing.T, store *redistest.Server, n int, servers ...string) *fronts {
-	f := &fronts{t: t}
-	to := paged(t)
+func frontsOf(w *world, n int, servers ...string) fronts {
+	to := wiretest.NewSite(w.t, paged())
 	for range n {
-		c := instanceOf(t, store)
-		c.Servers = nil
+		c := instanceIn()
 		for _, name := range servers {
 			s := config.DefaultServer(name, "")
-			s.HTTP = &remote.Config{URL: to.URL}
+			s.HTTP = &remote.Config{URL: "http://127.0.0.1", Dial: func(context.Context, string, string) (net.Conn, error) { return to.Dial(), nil }}
 			c.Servers = append(c.Servers, s)
 		}
-		c.Access = []config.Access{{Name: "alice", Token: keyOf("alice")}, {Name: "bob", Token: keyOf("bob")}}
-		c.PublicStatus = true
-		at, _ := serveAs(t, c, slog.New(slog.DiscardHandler))
-		f.all = append(f.all, at)
+		c.Access = []config.Access{{Name: "alice", Token: wholeKeys[0]}, {Name: "bob", Token: wholeKeys[1]}}
+		w.start(c, slog.New(slog.DiscardHandler), (*server).reach)
 	}
-	for _, at := range f.all {
-		until(t, "all see each other", func() bool { return readyz(t, at).Get("members.#").Int() == int64(n) })
-	}
-	return f
+	w.joined(n)
+	return fronts{w}
 }
 
 // post makes a request of a caller, and returns the session that it is of and the answer.
-func (f *fronts) post(caller, at, path, session, body string) (string, gjson.Result) {
-	f.t.Helper()
-	r, err := http.NewRequestWithContext(f.t.Context(), "POST", "http://"+at+path, strings.NewReader(body))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Authorization": "Bearer " + keyOf(caller), "Mcp-Session-Id": session} {
-		if value != "" {
-			r.Header.Set(name, value)
-		}
-	}
+func (f fronts) post(who, at int, path, session, body string) (string, gjson.Result) {
+	header := append(as(wholeKeys[who]), "Mcp-Session-Id", session)
 	if strings.Contains(body, "2026-07-28") {
-		r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
-		r.Header.Set("Mcp-Method", gjson.Get(body, "method").Str)
+		header = append(header, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", gjson.Get(body, "method").Str)
 	}
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
+	r := f.whole[at].site.Do("POST", path, body, header...).Wait()
+	for line := range strings.Lines(r.Body()) {
 		if m := gjson.Parse(strings.TrimPrefix(strings.TrimSpace(line), "data: ")); m.Get("id").Exists() {
-			return res.Header.Get("Mcp-Session-Id"), m
+			return r.Header("Mcp-Session-Id"), m
 		}
 	}
-	return res.Header.Get("Mcp-Session-Id"), gjson.ParseBytes(text)
+	return r.Header("Mcp-Session-Id"), gjson.Parse(r.Body())
 }
 
 // begin begins a session.
-func (f *fronts) begin(caller, at, path string) string {
+func (f fronts) begin(who, at int, path string) string {
 	f.t.Helper()
-	id, m := f.post(caller, at, path, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+	id, m := f.post(who, at, path, "", initialize)
 	if id == "" {
 		f.t.Fatalf("initialize = %s", m.Raw)
 	}
@@ -148,118 +116,74 @@ func (f *fronts) begin(caller, at, path string) string {
 // (S-042).
 func TestClusterTasks(t *testing.T) {
 	t.Parallel()
-	f := frontsOf(t, redistest.Start(t), 2, "jobs")
-	a, b := f.all[0], f.all[1]
-	ask := func(caller, at, method, params string) gjson.Result {
-		t.Helper()
-		_, m := f.post(caller, at, "/jobs/mcp", f.begin(caller, at, "/jobs/mcp"), fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
-		return m
-	}
-	for i, caller := range []string{"alice", "bob"} {
-		if m := ask(caller, a, "tools/call", `{"name":"first","arguments":{},"task":{}}`); m.Get("result.task.taskId").Str != fmt.Sprint("task-", i+1) {
-			t.Fatalf("a task: %s", m.Raw)
+	inWorld(t, func(t *testing.T, w *world) {
+		f := frontsOf(w, 2, "jobs")
+		ask := func(who, at int, method, params string) gjson.Result {
+			t.Helper()
+			_, m := f.post(who, at, "/jobs/mcp", f.begin(who, at, "/jobs/mcp"), fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))
+			return m
 		}
-	}
-	for _, at := range []string{b, a} {
-		if m := ask("alice", at, "tasks/get", `{"taskId":"task-1"}`); m.Get("result.status").Str != "working" {
-			t.Errorf("its own: %s", m.Raw)
+		for who := range 2 {
+			if m := ask(who, 0, "tools/call", `{"name":"first","arguments":{},"task":{}}`); m.Get("result.task.taskId").Str != fmt.Sprint("task-", who+1) {
+				t.Fatalf("a task: %s", m.Raw)
+			}
 		}
-		if m := ask("bob", at, "tasks/get", `{"taskId":"task-1"}`); m.Get("error.code").Int() != -32602 {
-			t.Errorf("another caller's: %s", m.Raw)
+		for _, at := range []int{1, 0} {
+			if m := ask(0, at, "tasks/get", `{"taskId":"task-1"}`); m.Get("result.status").Str != "working" {
+				t.Errorf("its own: %s", m.Raw)
+			}
+			if m := ask(1, at, "tasks/get", `{"taskId":"task-1"}`); m.Get("error.code").Int() != -32602 {
+				t.Errorf("another caller's: %s", m.Raw)
+			}
+			if m := ask(1, at, "tasks/list", `{}`); m.Get("result.tasks.#").Int() != 1 || m.Get("result.tasks.0.taskId").Str != "task-2" {
+				t.Errorf("the list: %s", m.Raw)
+			}
 		}
-		if m := ask("bob", at, "tasks/list", `{}`); m.Get("result.tasks.#").Int() != 1 || m.Get("result.tasks.0.taskId").Str != "task-2" {
-			t.Errorf("the list: %s", m.Raw)
-		}
-	}
+	})
 }
 
 // The next page of a list may be asked for at any instance (S-044): of one server, and of all
 // as one, by clients with and without sessions.
 func TestClusterCursors(t *testing.T) {
 	t.Parallel()
-	f := frontsOf(t, redistest.Start(t), 3, "x", "y")
-	for _, path := range []string{"/x/mcp", "/mcp"} {
-		for _, meta := range []string{"", `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`} {
-			session := ""
-			if meta == "" {
-				session = f.begin("alice", f.all[0], path)
-			}
-			var names []string
-			cursor := ""
-			for page := range 10 {
-				params := []string{}
-				if meta != "" {
-					params = append(params, meta)
+	inWorld(t, func(t *testing.T, w *world) {
+		f := frontsOf(w, 3, "x", "y")
+		for _, path := range []string{"/x/mcp", "/mcp"} {
+			for _, meta := range []string{"", `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`} {
+				session := ""
+				if meta == "" {
+					session = f.begin(0, 0, path)
 				}
-				if cursor != "" {
-					params = append(params, fmt.Sprintf(`"cursor":%q`, cursor))
+				var names []string
+				cursor := ""
+				for page := range 10 {
+					params := []string{}
+					if meta != "" {
+						params = append(params, meta)
+					}
+					if cursor != "" {
+						params = append(params, fmt.Sprintf(`"cursor":%q`, cursor))
+					}
+					_, m := f.post(0, page%3, path, session, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{`+strings.Join(params, ",")+`}}`)
+					if !m.Get("result.tools").Exists() {
+						t.Fatalf("page %d: %s", page, m.Raw)
+					}
+					for _, tool := range m.Get("result.tools").Array() {
+						names = append(names, tool.Get("name").Str)
+					}
+					if cursor = m.Get("result.nextCursor").Str; cursor == "" {
+						break
+					}
 				}
-				_, m := f.post("alice", f.all[page%3], path, session, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{`+strings.Join(params, ",")+`}}`)
-				if !m.Get("result.tools").Exists() {
-					t.Fatalf("page %d: %s", page, m.Raw)
+				slices.Sort(names)
+				want := "first second"
+				if path == "/mcp" {
+					want = "x__first x__second y__first y__second"
 				}
-				for _, tool := range m.Get("result.tools").Array() {
-					names = append(names, tool.Get("name").Str)
+				if got := strings.Join(names, " "); got != want {
+					t.Errorf("at %s, with a session: %t: %s, want %s", path, session != "", got, want)
 				}
-				if cursor = m.Get("result.nextCursor").Str; cursor == "" {
-					break
-				}
-			}
-			slices.Sort(names)
-			want := "first second"
-			if path == "/mcp" {
-				want = "x__first x__second y__first y__second"
-			}
-			if got := strings.Join(names, " "); got != want {
-				t.Errorf("at %s, with a session: %t: %s, want %s", path, session != "", got, want)
 			}
 		}
-	}
-}
-
-// A store that takes 200 ms for each answer is no reason to turn anybody away, and no call
-// waits for it (S-065).
-func TestClusterSlowStore(t *testing.T) {
-	t.Parallel()
-	slow := valveTo(t, redistest.Start(t).Address, 200*time.Millisecond)
-	store := &redistest.Server{Address: slow.address}
-	var all []string
-	for range 2 {
-		c := instanceOf(t, store)
-		c.Cluster.Lease *= 3 // a beat may take a sixth of it: 10 times as long as the store needs
-		at, _ := serveAs(t, c, slog.New(slog.DiscardHandler))
-		all = append(all, at)
-	}
-	for _, at := range all {
-		until(t, "both see each other", func() bool { return readyz(t, at).Get("members.#").Int() == 2 })
-	}
-	res, text := asks(t, all[0], "POST", handshake)
-	id := res.Header.Get("Mcp-Session-Id")
-	if res.StatusCode != http.StatusOK || id == "" {
-		t.Fatalf("initialize = %v %s", res.Status, text)
-	}
-	call := func(at string) {
-		t.Helper()
-		if res, text := asks(t, at, "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"b__echo","arguments":{"message":"m"}}}`, "Mcp-Session-Id", id); res.StatusCode != http.StatusOK || gjson.Get(text, "result").Raw == "" {
-			t.Fatalf("a call = %v %s", res.Status, text)
-		}
-	}
-	for _, at := range all {
-		call(at) // opens connections
-		for range 40 {
-			slow.hush() // a call that asks the store has no answer
-			call(at)
-			slow.speak()
-		}
-	}
-	for beats := map[string]bool{}; len(beats) < 6; <-time.After(200 * time.Millisecond) { // the last one of each, and two more
-		for _, at := range all {
-			call(at)
-			state := readyz(t, at)
-			if state.Get("state").Str != "sure" || state.Get("store_ms").Float() < 300 {
-				t.Fatalf("an instance says %s", state.Raw)
-			}
-			beats[at+state.Get("store_ms").Raw] = true // their durations differ by microseconds
-		}
-	}
+	})
 }

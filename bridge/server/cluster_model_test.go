@@ -3,6 +3,7 @@ package server
 import (
 	"flag"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
@@ -47,11 +49,10 @@ func TestWhole(t *testing.T) {
 // answer is 503 (S-027).
 func TestUnwritten(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		p := &wholePlay{w: w, made: map[string]int{}}
 		for range 3 {
-			w.start()
+			p.start()
 		}
 		time.Sleep(wholeLease)
 		owner, other := w.whole[0], w.whole[1]
@@ -80,12 +81,13 @@ func TestUnwritten(t *testing.T) {
 		}
 		p.settle()
 		p.finish()
-		w.end()
 		if p.fault != "" {
 			t.Error(p.fault)
 		}
 	})
 }
+
+var wholeKeys = []string{"the-key-of-alice-1234", "the-key-of-bob-123456"}
 
 // wholeClient is a client with a session.
 type wholeClient struct {
@@ -119,6 +121,7 @@ type wholeCall struct {
 // wholePlay is one game.
 type wholePlay struct {
 	w       *world
+	servers []*wiretest.Server // of each instance
 	clients []*wholeClient
 	calls   []*wholeCall
 	made    map[string]int // by tag, how often the servers were asked
@@ -131,7 +134,7 @@ func playWhole(t *testing.T, steps []int) string {
 	w := newWorld(t)
 	p := &wholePlay{w: w, made: map[string]int{}}
 	for range 3 {
-		w.start()
+		p.start()
 	}
 	time.Sleep(wholeLease)
 	for at, x := range steps {
@@ -160,6 +163,19 @@ func (w *world) left() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.records)
+}
+
+// start starts an instance with a child process of its own.
+func (w *wholePlay) start() *wholeOne {
+	c := instanceIn()
+	s := config.DefaultServer("files", "")
+	s.Stdio = &config.Stdio{Command: "in memory"}
+	c.Servers = append(c.Servers, s)
+	c.Access = []config.Access{{Name: "alice", Token: wholeKeys[0]}, {Name: "bob", Token: wholeKeys[1]}}
+	c.Drain = 4 * time.Second
+	f := &wiretest.Server{}
+	w.servers = append(w.servers, f)
+	return w.w.start(c, slog.New(slog.DiscardHandler), reaching(f))
 }
 
 func (w *wholePlay) wrong(format string, args ...any) {
@@ -253,7 +269,7 @@ func (w *wholePlay) step(what, x int) {
 	case 20:
 		// One that starts while others are cut off is not known to them: S-010 excepts it.
 		if len(all) < 4 && world.calm() {
-			world.start()
+			w.start()
 		}
 	case 21:
 		w.cut(at, refuses)
@@ -444,8 +460,8 @@ func (w *wholePlay) settle() {
 
 // look looks at what has come since.
 func (w *wholePlay) look() {
-	for _, o := range w.w.whole {
-		for _, text := range o.f.Got() {
+	for _, f := range w.servers {
+		for _, text := range f.Got() {
 			if tag := gjson.Get(text, "params.arguments.tag").Str; tag != "" {
 				if w.made[tag]++; w.made[tag] > 1 {
 					w.wrong("%s was made %d times", tag, w.made[tag])

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -24,7 +25,6 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
-	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
@@ -38,8 +38,11 @@ type exchanger struct {
 	life  int // of what it gives, in seconds
 }
 
-func newExchanger(t *testing.T) *exchanger {
-	e := &exchanger{Issuer: authtest.Serve(t), life: 3600}
+func newExchanger(t *testing.T) *exchanger { return exchanging(authtest.Serve(t)) }
+
+// exchanging makes an issuer one that exchanges tokens.
+func exchanging(i *authtest.Issuer) *exchanger {
+	e := &exchanger{Issuer: i, life: 3600}
 	e.Answer("/.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
 		oauthtest.JSON(w, http.StatusOK, map[string]any{"issuer": e.URL, "jwks_uri": e.URL + "/jwks", "token_endpoint": e.URL + "/token"})
 	})
@@ -85,13 +88,22 @@ func (e *exchanger) times() int {
 // crm is a server, and an API, that take tokens of their own: what one says is whose token it
 // was shown. It keeps all that it was sent.
 type crm struct {
-	*httptest.Server
+	*httptest.Server // nil if others serve it
+	http.Handler
 	mu    sync.Mutex // guards sent
 	sent  bytes.Buffer
 	shown []string // with each POST
 }
 
 func newCRM(t *testing.T, speaks string) *crm {
+	c := speaking(speaks)
+	c.Server = httptest.NewServer(c)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// speaking makes a server that nobody serves yet.
+func speaking(speaks string) *crm {
 	c := &crm{}
 	who := func(r *http.Request) *mcp.Server {
 		s := mcp.NewServer(&mcp.Implementation{Name: "crm", Version: "1"}, nil)
@@ -118,7 +130,7 @@ func newCRM(t *testing.T, speaks string) *crm {
 	default:
 		inner = mcp.NewStreamableHTTPHandler(who, nil)
 	}
-	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		c.mu.Lock()
@@ -132,8 +144,7 @@ func newCRM(t *testing.T, speaks string) *crm {
 			return
 		}
 		inner.ServeHTTP(w, r)
-	}))
-	t.Cleanup(c.Close)
+	})
 	return c
 }
 
@@ -298,69 +309,75 @@ func exchange(t *testing.T, speaks, share string) {
 // another instance, and a newer token anew (I-303). No token of a caller reaches the server.
 func TestClusterExchange(t *testing.T) {
 	t.Parallel()
-	e, far := newExchanger(t), newCRM(t, "stateless") // a session there would outlive its instance
-	v := &several{t: t, store: redistest.Start(t), conf: func(c *config.Config) {
-		users(e.Issuer)(c)
-		c.OAuth[0].Transport = nil
-		c.PublicURL = here
-	}}
-	for range 2 {
-		v.add(func(s *config.Server) {
-			s.Stdio, s.Era = nil, config.EraLegacy
-			s.HTTP = &config.Remote{URL: far.URL, OAuth: &config.RemoteOAuth{Exchange: oauth.ExchangeStandard, Issuer: e.URL, Client: &oauth.Client{ID: "bridge", Secret: "s3cret-of-the-bridge"}}}
-		})
-	}
-	v.joined(2)
-	var tokens []string
-	shows := map[string]string{}
-	fresh := func(sub string) {
-		shows[sub] = e.Token(here, authtest.Claims{"sub": sub, "groups": "eng", "jti": fmt.Sprint(len(tokens))})
-		tokens = append(tokens, shows[sub])
-	}
-	sessions := map[string]string{}
-	for n, sub := range []string{"ann", "bob"} {
-		fresh(sub)
-		v.shows = "Bearer " + shows[sub]
-		res, m := v.post(v.all[n].base, "", initialize)
-		if sessions[sub] = res.Header.Get("Mcp-Session-Id"); sessions[sub] == "" {
-			t.Fatalf("initialize of %s: %d %s", sub, res.StatusCode, m.Raw)
+	severally(t, 0, plain, func(t *testing.T, v *several) {
+		e, far := exchanging(authtest.New(t, "http://127.0.0.1:1")), speaking("stateless") // a session there would outlive its instance
+		sites := map[string]*wiretest.Site{"127.0.0.1:1": wiretest.NewSite(t, e), "127.0.0.1:2": wiretest.NewSite(t, far)}
+		v.conf = func(c *config.Config) {
+			users(e.Issuer)(c)
+			c.PublicURL = here
 		}
-	}
-	says := func() {
-		t.Helper()
-		for sub, id := range sessions {
+		for range 2 {
+			v.add(func(s *config.Server) {
+				s.Stdio, s.Era = nil, config.EraLegacy
+				s.HTTP = &config.Remote{
+					URL:   "http://127.0.0.1:2",
+					OAuth: &config.RemoteOAuth{Exchange: oauth.ExchangeStandard, Issuer: e.URL, Client: &oauth.Client{ID: "bridge", Secret: "s3cret-of-the-bridge"}},
+					Dial:  func(_ context.Context, _, address string) (net.Conn, error) { return sites[address].Dial(), nil },
+				}
+			})
+		}
+		v.joined(2)
+		var tokens []string
+		shows := map[string]string{}
+		fresh := func(sub string) {
+			shows[sub] = e.Token(here, authtest.Claims{"sub": sub, "groups": "eng", "jti": fmt.Sprint(len(tokens))})
+			tokens = append(tokens, shows[sub])
+		}
+		sessions := map[string]string{}
+		for n, sub := range []string{"ann", "bob"} {
+			fresh(sub)
 			v.shows = "Bearer " + shows[sub]
-			for n, o := range v.all {
-				if res, m := v.post(o.base, id, call("1", "who")); m.Get("result.content.0.text").Str != "of "+sub {
-					t.Errorf("%s at %d: %d %s", sub, n, res.StatusCode, m.Raw)
+			res, m := v.post(v.all[n], "", initialize)
+			if sessions[sub] = res.Header("Mcp-Session-Id"); sessions[sub] == "" {
+				t.Fatalf("initialize of %s: %d %s", sub, res.Status(), m.Raw)
+			}
+		}
+		says := func() {
+			t.Helper()
+			for sub, id := range sessions {
+				v.shows = "Bearer " + shows[sub]
+				for n, o := range v.all {
+					if res, m := v.post(o, id, call("1", "who")); m.Get("result.content.0.text").Str != "of "+sub {
+						t.Errorf("%s at %d: %d %s", sub, n, res.Status(), m.Raw)
+					}
 				}
 			}
 		}
-	}
-	says()
-	if n := e.times(); n != 2 {
-		t.Errorf("tokens were exchanged %d times, want once for each caller", n)
-	}
-	fresh("ann")
-	says()
-	e.mu.Lock()
-	if len(e.asked) != 1 || e.asked[0].Get("subject_token") != shows["ann"] {
-		t.Errorf("for a newer token, tokens were exchanged %d times", len(e.asked))
-	}
-	e.mu.Unlock()
-	v.shows = "Bearer " + shows["bob"]
-	for _, o := range v.all {
-		if res, m := v.post(o.base, sessions["ann"], call("1", "who")); res.StatusCode != http.StatusNotFound {
-			t.Errorf("bob in the session of ann: %d %s", res.StatusCode, m.Raw)
+		says()
+		if n := e.times(); n != 2 {
+			t.Errorf("tokens were exchanged %d times, want once for each caller", n)
 		}
-	}
-	far.mu.Lock()
-	defer far.mu.Unlock()
-	for _, raw := range tokens {
-		if sent := far.sent.String(); !strings.Contains(sent, "crm.ann.") || strings.Contains(sent, strings.Split(raw, ".")[2]) {
-			t.Error("N-84: the server has got a caller's token")
+		fresh("ann")
+		says()
+		e.mu.Lock()
+		if len(e.asked) != 1 || e.asked[0].Get("subject_token") != shows["ann"] {
+			t.Errorf("for a newer token, tokens were exchanged %d times", len(e.asked))
 		}
-	}
+		e.mu.Unlock()
+		v.shows = "Bearer " + shows["bob"]
+		for _, o := range v.all {
+			if res, m := v.post(o, sessions["ann"], call("1", "who")); res.Status() != http.StatusNotFound {
+				t.Errorf("bob in the session of ann: %d %s", res.Status(), m.Raw)
+			}
+		}
+		far.mu.Lock()
+		defer far.mu.Unlock()
+		for _, raw := range tokens {
+			if sent := far.sent.String(); !strings.Contains(sent, "crm.ann.") || strings.Contains(sent, strings.Split(raw, ".")[2]) {
+				t.Error("N-84: the server has got a caller's token")
+			}
+		}
+	})
 }
 
 // eventually waits for something that others do.

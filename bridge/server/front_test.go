@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"html"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,7 +16,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -25,9 +25,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
-	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // signsIn makes an issuer a provider at which ann of the group signs in. Only userinfo tells the group.
@@ -285,45 +285,44 @@ func TestFrontRestart(t *testing.T) {
 // Two instances are one front: what begins at one of them ends at the other, a code is good
 // once for both (S-045), and a login that ends at one of them has ended at both.
 func TestClusterFront(t *testing.T) {
-	store := redistest.Start(t)
-	i := authtest.Serve(t)
-	signsIn(t, i, "eng")
-	var both [2]*rig
-	for n := range both {
-		both[n] = newRig(t, func(c *config.Config) {
+	inWorld(t, func(t *testing.T, w *world) {
+		i := authtest.New(t, "https://idp.example.com")
+		signsIn(t, i, "eng")
+		var both [2]*rig
+		for n := range both {
+			c := instanceIn()
+			c.Servers = []config.Server{config.DefaultServer("one", "")}
 			users(i)(c)
-			c.OAuth[0].Transport = nil
 			c.PublicURL = here
 			c.OAuth[0].Front = &config.Front{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}}
-			c.Cluster.Redis, c.Cluster.Secret = "redis://"+store.Address, strings.Repeat("secret of the test ", 3)
-			c.Cluster.Listen = "127.0.0.1:0"
-		}, "one")
-	}
-	l := frontLogin(t, func(step int) *rig { return both[step%2] })
-	client, v, code := l.client, l.tokens, l.code
-	do := func(n int, method, path, kind, body string, header ...string) *httptest.ResponseRecorder {
-		return send(both[n], method, path, kind, body, header...)
-	}
-	if a := do(1, "GET", "/whoami", form, "", as(v.Get("access_token").Str)...); gjson.Get(a.Body.String(), "subject").Str != "ann" {
-		t.Errorf("the token at the other: %d %s", a.Code, a.Body)
-	}
-	again := func(n int, refresh string) gjson.Result {
-		return gjson.Parse(do(n, "POST", "/token", form, url.Values{"grant_type": {"refresh_token"}, "client_id": {client}, "refresh_token": {refresh}}.Encode()).Body.String())
-	}
-	next := again(1, v.Get("refresh_token").Str)
-	if next.Get("access_token").Str == "" {
-		t.Fatalf("renewed at the other: %s", next)
-	}
-	if a := do(1, "POST", "/token", form, code); gjson.Get(a.Body.String(), "error").Str != "invalid_grant" {
-		t.Errorf("the code at the other: %d %s", a.Code, a.Body)
-	}
-	if end := again(0, next.Get("refresh_token").Str); end.Get("error").Str != "invalid_grant" {
-		t.Errorf("what came of a code that was used twice: %s", end)
-	}
-	// The other instance hears of it soon.
-	for do(0, "GET", "/whoami", form, "", as(next.Get("access_token").Str)...).Code != 401 {
-		time.Sleep(20 * time.Millisecond)
-	}
+			o := w.start(c, slog.New(slog.DiscardHandler), reaching(&wiretest.Server{}))
+			both[n] = &rig{t: t, s: o.s}
+		}
+		l := frontLogin(t, func(step int) *rig { return both[step%2] })
+		client, v, code := l.client, l.tokens, l.code
+		do := func(n int, method, path, kind, body string, header ...string) *httptest.ResponseRecorder {
+			return send(both[n], method, path, kind, body, header...)
+		}
+		if a := do(1, "GET", "/whoami", form, "", as(v.Get("access_token").Str)...); gjson.Get(a.Body.String(), "subject").Str != "ann" {
+			t.Errorf("the token at the other: %d %s", a.Code, a.Body)
+		}
+		again := func(n int, refresh string) gjson.Result {
+			return gjson.Parse(do(n, "POST", "/token", form, url.Values{"grant_type": {"refresh_token"}, "client_id": {client}, "refresh_token": {refresh}}.Encode()).Body.String())
+		}
+		next := again(1, v.Get("refresh_token").Str)
+		if next.Get("access_token").Str == "" {
+			t.Fatalf("renewed at the other: %s", next)
+		}
+		if a := do(1, "POST", "/token", form, code); gjson.Get(a.Body.String(), "error").Str != "invalid_grant" {
+			t.Errorf("the code at the other: %d %s", a.Code, a.Body)
+		}
+		if end := again(0, next.Get("refresh_token").Str); end.Get("error").Str != "invalid_grant" {
+			t.Errorf("what came of a code that was used twice: %s", end)
+		}
+		w.until("the other instance hears of it", func() bool {
+			return do(0, "GET", "/whoami", form, "", as(next.Get("access_token").Str)...).Code == 401
+		})
+	})
 }
 
 // The front is put together with what keeps it safe: metadata of clients is not fetched from

@@ -3,9 +3,9 @@ package server
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,20 +15,19 @@ import (
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/cluster"
-	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
-	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
-// staffed starts an instance for each role, before one server in memory that workers reach.
-func staffed(t *testing.T, change func(*config.Server), roles ...string) *several {
+// staffed runs f in a bubble with an instance for each role, before one server in memory that workers reach.
+func staffed(t *testing.T, change func(*config.Server), roles []string, f func(t *testing.T, v *several)) {
 	t.Helper()
-	v := &several{t: t, f: &wiretest.Server{}, store: redistest.Start(t)}
-	for _, role := range roles {
-		v.role = role
-		v.add(change)
-	}
-	v.joined(len(roles))
-	return v
+	severally(t, 0, change, func(t *testing.T, v *several) {
+		for _, role := range roles {
+			v.role = role
+			v.add(change)
+		}
+		v.joined(len(roles))
+		f(t, v)
+	})
 }
 
 func plain(*config.Server) {}
@@ -40,87 +39,89 @@ func TestWorkers(t *testing.T) {
 	for _, share := range []string{"session", "principal", "all"} {
 		t.Run(share, func(t *testing.T) {
 			t.Parallel()
-			v := staffed(t, func(c *config.Server) { c.Share = share }, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
-			a, b := v.all[0], v.all[1]
-			res, m := v.post(a.base, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`)
-			if res.StatusCode != http.StatusOK {
-				t.Fatalf("initialize = %d %s", res.StatusCode, m.Raw)
-			}
-			id := res.Header.Get("Mcp-Session-Id")
-			v.post(b.base, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-			events, _ := v.stream("GET", b.base, id, "")
-			for n := range 6 {
-				if _, m := v.post(v.all[n%2].base, id, echo(n, "hello")); !strings.Contains(m.Raw, "hello") {
-					t.Errorf("echo = %s", m.Raw)
+			staffed(t, func(c *config.Server) { c.Share = share }, []string{cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker}, func(t *testing.T, v *several) {
+				a, b := v.all[0], v.all[1]
+				res, m := v.post(a, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+				if res.Status() != http.StatusOK {
+					t.Fatalf("initialize = %d %s", res.Status(), m.Raw)
 				}
-			}
-			v.post(a.base, id, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`)
-			v.f.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-			v.next(events, "tools/list_changed")
-			steps, _ := v.stream("POST", b.base, id, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"steps","arguments":{"n":3},"_meta":{"progressToken":"mine"}}}`)
-			for i := range 3 {
-				if e := v.next(steps, "notifications/progress"); e.Get("params.progressToken").Str != "mine" || e.Get("params.progress").Int() != int64(i+1) {
-					t.Errorf("progress %d: %s", i+1, e.Raw)
-				}
-			}
-			v.next(steps, `"steps"`)
-			logged, _ := v.stream("POST", b.base, id, `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"log","arguments":{}}}`)
-			v.next(merged(logged, events), "")
-			for i, at := range []*one{a, b} {
-				if share == "all" { // whom it asks is not known: it is refused
-					break
-				}
-				asked, _ := v.stream("POST", at.base, id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"ask","arguments":{}}}`, 10+i))
-				q := v.next(merged(asked, events), "sampling/createMessage")
-				v.post(v.all[1-i].base, id, `{"jsonrpc":"2.0","id":`+q.Get("id").Raw+`,"result":{"role":"assistant","content":{"type":"text","text":"yes"},"model":"m"}}`)
-				if e := v.next(asked, fmt.Sprintf(`"id":%d`, 10+i)); !strings.Contains(e.Raw, "yes") {
-					t.Errorf("the answer: %s", e.Raw)
-				}
-			}
-			waits, _ := v.stream("POST", a.base, id, `{"jsonrpc":"2.0","id":20,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
-			v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
-			v.post(b.base, id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":20,"reason":"enough"}}`)
-			v.until("the server hears of the cancellation", func() bool {
-				for _, got := range v.f.Got() {
-					if strings.Contains(got, "notifications/cancelled") && strings.Contains(got, "enough") {
-						return true
+				id := res.Header("Mcp-Session-Id")
+				v.post(b, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+				events := v.stream("GET", b, id, "")
+				for n := range 6 {
+					if _, m := v.post(v.all[n%2], id, echo(n, "hello")); !strings.Contains(m.Raw, "hello") {
+						t.Errorf("echo = %s", m.Raw)
 					}
 				}
-				return false
-			})
-			for range waits {
-				break // its stream ends, or says that it was cancelled
-			}
-			if n := v.f.Opened(); n != 1 {
-				t.Errorf("the server was connected to %d times", n)
-			}
-			for n := range 4 {
-				_, m := v.post(v.all[n%2].base, "", stateless(n, "tools/call", `,"name":"echo","arguments":{"text":"hello"}`))
-				for m.Get("error.data.bridge").Str == "overloaded" { // a starved instance answers the other one too late
-					t.Logf("a call is made again: %s", m.Raw)
-					time.Sleep(100 * time.Millisecond)
-					_, m = v.post(v.all[n%2].base, "", stateless(n, "tools/call", `,"name":"echo","arguments":{"text":"hello"}`))
+				v.post(a, id, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"debug"}}`)
+				v.f.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+				v.next("tools/list_changed", events)
+				steps := v.stream("POST", b, id, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"steps","arguments":{"n":3},"_meta":{"progressToken":"mine"}}}`)
+				for i := range 3 {
+					if e := v.next("notifications/progress", steps); e.Get("params.progressToken").Str != "mine" || e.Get("params.progress").Int() != int64(i+1) {
+						t.Errorf("progress %d: %s", i+1, e.Raw)
+					}
 				}
-				if m.Get("result.echo.text").Str != "hello" {
-					t.Errorf("echo without a session = %s", m.Raw)
+				v.next(`"steps"`, steps)
+				logged := v.stream("POST", b, id, `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"log","arguments":{}}}`)
+				v.next("", logged, events)
+				for i, at := range []*wholeOne{a, b} {
+					if share == "all" { // whom it asks is not known: it is refused
+						break
+					}
+					asked := v.stream("POST", at, id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"ask","arguments":{}}}`, 10+i))
+					q := v.next("sampling/createMessage", asked, events)
+					v.post(v.all[1-i], id, `{"jsonrpc":"2.0","id":`+q.Get("id").Raw+`,"result":{"role":"assistant","content":{"type":"text","text":"yes"},"model":"m"}}`)
+					if e := v.next(fmt.Sprintf(`"id":%d`, 10+i), asked); !strings.Contains(e.Raw, "yes") {
+						t.Errorf("the answer: %s", e.Raw)
+					}
 				}
-			}
-			if res, _ := v.post(v.all[2].base, "", echo(1, "x")); res.StatusCode != http.StatusServiceUnavailable {
-				t.Errorf("a worker answers a client with %d", res.StatusCode)
-			}
-			if share == "all" {
-				return
-			}
-			_, m = v.post(a.base, "", stateless(30, "tools/call", `,"name":"ask","arguments":{}`))
-			key := ""
-			m.Get("result.inputRequests").ForEach(func(k, _ gjson.Result) bool {
-				key = k.Str
-				return true
+				waits := v.stream("POST", a, id, `{"jsonrpc":"2.0","id":20,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
+				v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
+				v.post(b, id, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":20,"reason":"enough"}}`)
+				v.until("the server hears of the cancellation", func() bool {
+					for _, got := range v.f.Got() {
+						if strings.Contains(got, "notifications/cancelled") && strings.Contains(got, "enough") {
+							return true
+						}
+					}
+					return false
+				})
+				v.until("its stream ends, or says that it was cancelled", func() bool {
+					_, there := waits.next()
+					return there || waits.Over()
+				})
+				if n := v.f.Opened(); n != 1 {
+					t.Errorf("the server was connected to %d times", n)
+				}
+				for n := range 4 {
+					_, m := v.post(v.all[n%2], "", stateless(n, "tools/call", `,"name":"echo","arguments":{"text":"hello"}`))
+					for m.Get("error.data.bridge").Str == "overloaded" { // a starved instance answers the other one too late
+						t.Logf("a call is made again: %s", m.Raw)
+						time.Sleep(100 * time.Millisecond)
+						_, m = v.post(v.all[n%2], "", stateless(n, "tools/call", `,"name":"echo","arguments":{"text":"hello"}`))
+					}
+					if m.Get("result.echo.text").Str != "hello" {
+						t.Errorf("echo without a session = %s", m.Raw)
+					}
+				}
+				if res, _ := v.post(v.all[2], "", echo(1, "x")); res.Status() != http.StatusServiceUnavailable {
+					t.Errorf("a worker answers a client with %d", res.Status())
+				}
+				if share == "all" {
+					return
+				}
+				_, m = v.post(a, "", stateless(30, "tools/call", `,"name":"ask","arguments":{}`))
+				key := ""
+				m.Get("result.inputRequests").ForEach(func(k, _ gjson.Result) bool {
+					key = k.Str
+					return true
+				})
+				again := stateless(31, "tools/call", `,"name":"ask","arguments":{},"requestState":`+m.Get("result.requestState").Raw+`,"inputResponses":{"`+key+`":{"role":"assistant","content":{"type":"text","text":"yes"},"model":"m"}}`)
+				if _, m := v.post(b, "", again); m.Get("result.result.content.text").Str != "yes" {
+					t.Errorf("the answer without a session: %s", m.Raw)
+				}
 			})
-			again := stateless(31, "tools/call", `,"name":"ask","arguments":{},"requestState":`+m.Get("result.requestState").Raw+`,"inputResponses":{"`+key+`":{"role":"assistant","content":{"type":"text","text":"yes"},"model":"m"}}`)
-			if _, m := v.post(b.base, "", again); m.Get("result.result.content.text").Str != "yes" {
-				t.Errorf("the answer without a session: %s", m.Raw)
-			}
 		})
 	}
 }
@@ -129,44 +130,46 @@ func TestWorkers(t *testing.T) {
 // them the call came.
 func TestWorkersFailedTools(t *testing.T) {
 	t.Parallel()
-	v := staffed(t, plain, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
-	id := v.begin(v.all[0].base)
-	for n := range 2 {
-		v.post(v.all[n].base, id, call(fmt.Sprint(n), "fail"))
-		v.post(v.all[n].base, "", stateless(n, "tools/call", `,"name":"fail","arguments":{}`))
-	}
-	got := map[string]float64{}
-	for _, o := range v.all {
-		families, err := o.s.metrics.Values("mcp_bridge_calls_total", nil, false)
-		if err != nil {
-			t.Fatal(err)
+	staffed(t, plain, []string{cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker}, func(t *testing.T, v *several) {
+		id := v.begin(v.all[0])
+		for n := range 2 {
+			v.post(v.all[n], id, call(fmt.Sprint(n), "fail"))
+			v.post(v.all[n], "", stateless(n, "tools/call", `,"name":"fail","arguments":{}`))
 		}
-		for _, f := range families {
-			for _, one := range f.Values {
-				if one.Labels["method"] == "tools/call" {
-					got[one.Labels["server"]+" "+one.Labels["era"]+" "+one.Labels["outcome"]] += *one.Value
+		got := map[string]float64{}
+		for _, o := range v.all {
+			families, err := o.s.metrics.Values("mcp_bridge_calls_total", nil, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				for _, one := range f.Values {
+					if one.Labels["method"] == "tools/call" {
+						got[one.Labels["server"]+" "+one.Labels["era"]+" "+one.Labels["outcome"]] += *one.Value
+					}
 				}
 			}
 		}
-	}
-	if want := map[string]float64{"files legacy tool_error": 2, "files modern tool_error": 2}; !maps.Equal(got, want) {
-		t.Errorf("counted %v, want %v", got, want)
-	}
+		if want := map[string]float64{"files legacy tool_error": 2, "files modern tool_error": 2}; !maps.Equal(got, want) {
+			t.Errorf("counted %v, want %v", got, want)
+		}
+	})
 }
 
 // An instance with the role all is a worker for itself, too: also the only one.
 func TestWorkerAlone(t *testing.T) {
 	t.Parallel()
-	v := staffed(t, plain, cluster.RoleAll)
-	o := v.all[0]
-	id := v.begin(o.base)
-	if _, m := v.post(o.base, id, echo(1, "hello")); !strings.Contains(m.Raw, "hello") {
-		t.Errorf("echo = %s", m.Raw)
-	}
-	w := o.s.instance.workerState([]string{"files"})
-	if w.Running["files"] != 1 || len(w.Connections) != 1 || w.Queued["files"] != 0 || len(w.Waiting) != 0 {
-		t.Errorf("%+v", w)
-	}
+	staffed(t, plain, []string{cluster.RoleAll}, func(t *testing.T, v *several) {
+		o := v.all[0]
+		id := v.begin(o)
+		if _, m := v.post(o, id, echo(1, "hello")); !strings.Contains(m.Raw, "hello") {
+			t.Errorf("echo = %s", m.Raw)
+		}
+		w := o.s.instance.workerState([]string{"files"})
+		if w.Running["files"] != 1 || len(w.Connections) != 1 || w.Queued["files"] != 0 || len(w.Waiting) != 0 {
+			t.Errorf("%+v", w)
+		}
+	})
 }
 
 // The process of a session goes on at its worker when its owner stops, and the session with
@@ -174,100 +177,103 @@ func TestWorkerAlone(t *testing.T) {
 // one (S-051).
 func TestWorkerStops(t *testing.T) {
 	t.Parallel()
-	v := staffed(t, plain, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
-	a, b, old := v.all[0], v.all[1], v.all[2]
-	id := v.begin(a.base)
-	a.stop()
-	<-a.done
-	if _, m := v.post(b.base, id, echo(1, "hello")); !strings.Contains(m.Raw, "hello") {
-		t.Errorf("after the owner has stopped: %s", m.Raw)
-	}
-	if n := v.f.Opened(); n != 1 {
-		t.Errorf("the server was connected to %d times: the process did not go on", n)
-	}
-	v.role = cluster.RoleWorker
-	v.add(plain)
-	v.until("the front sees the next worker", func() bool { return len(b.s.instance.node.Members()) == 3 })
-	slow, _ := v.stream("POST", b.base, id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
-	v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
-	old.stop()
-	v.until("calls that come are held back", func() bool { return old.s.instance.workerState([]string{"files"}).Stopping })
-	var later sync.WaitGroup
-	for i := range 4 {
-		later.Go(func() {
-			if _, m := v.post(b.base, id, echo(10+i, "hello")); !strings.Contains(m.Raw, "hello") {
-				t.Errorf("a call that comes meanwhile: %s", m.Raw)
-			}
-		})
-	}
-	v.f.Answer(`{"done":true}`)
-	if e := v.next(slow, `"id":2`); !e.Get("result.done").Bool() {
-		t.Errorf("a call that was under way: %s", e.Raw)
-	}
-	later.Wait()
-	<-old.done
-	if _, m := v.post(b.base, id, echo(20, "hello")); !strings.Contains(m.Raw, "hello") {
-		t.Errorf("afterwards: %s", m.Raw)
-	}
-	if n := v.f.Opened(); n != 2 {
-		t.Errorf("the server was connected to %d times, want one at each worker", n)
-	}
+	staffed(t, plain, []string{cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker}, func(t *testing.T, v *several) {
+		a, b, old := v.all[0], v.all[1], v.all[2]
+		id := v.begin(a)
+		a.stop()
+		<-a.done
+		if _, m := v.post(b, id, echo(1, "hello")); !strings.Contains(m.Raw, "hello") {
+			t.Errorf("after the owner has stopped: %s", m.Raw)
+		}
+		if n := v.f.Opened(); n != 1 {
+			t.Errorf("the server was connected to %d times: the process did not go on", n)
+		}
+		v.role = cluster.RoleWorker
+		v.add(plain)
+		v.until("the front sees the next worker", func() bool { return len(b.s.instance.node.Members()) == 3 })
+		slow := v.stream("POST", b, id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
+		v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
+		old.stop()
+		v.until("calls that come are held back", func() bool { return old.s.instance.workerState([]string{"files"}).Stopping })
+		var later sync.WaitGroup
+		for i := range 4 {
+			later.Go(func() {
+				if _, m := v.post(b, id, echo(10+i, "hello")); !strings.Contains(m.Raw, "hello") {
+					t.Errorf("a call that comes meanwhile: %s", m.Raw)
+				}
+			})
+		}
+		v.f.Answer(`{"done":true}`)
+		if e := v.next(`"id":2`, slow); !e.Get("result.done").Bool() {
+			t.Errorf("a call that was under way: %s", e.Raw)
+		}
+		later.Wait()
+		<-old.done
+		if _, m := v.post(b, id, echo(20, "hello")); !strings.Contains(m.Raw, "hello") {
+			t.Errorf("afterwards: %s", m.Raw)
+		}
+		if n := v.f.Opened(); n != 2 {
+			t.Errorf("the server was connected to %d times, want one at each worker", n)
+		}
+	})
 }
 
 // An instance that stops holds back calls of others to its processes also while its own
 // sessions have calls, and all of them end well (S-070).
 func TestWorkerStopsBusy(t *testing.T) {
 	t.Parallel()
-	v := staffed(t, plain, cluster.RoleAll, cluster.RoleFront)
-	old, b := v.all[0], v.all[1]
-	own, id := v.begin(old.base), v.begin(b.base) // both have their processes at the only worker
-	v.role = cluster.RoleWorker
-	v.add(plain)
-	v.joined(3)
-	slow, _ := v.stream("POST", old.base, own, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
-	v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
-	old.stop()
-	v.until("calls that come are held back", func() bool { return old.s.instance.workerState([]string{"files"}).Stopping })
-	var later sync.WaitGroup
-	later.Go(func() {
-		if _, m := v.post(b.base, id, echo(3, "hello")); !strings.Contains(m.Raw, "hello") {
-			t.Errorf("a call that comes meanwhile: %s", m.Raw)
+	staffed(t, plain, []string{cluster.RoleAll, cluster.RoleFront}, func(t *testing.T, v *several) {
+		old, b := v.all[0], v.all[1]
+		own, id := v.begin(old), v.begin(b) // both have their processes at the only worker
+		v.role = cluster.RoleWorker
+		v.add(plain)
+		v.joined(3)
+		slow := v.stream("POST", old, own, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
+		v.until("the server has the call", func() bool { return v.f.Waiting() == 1 })
+		old.stop()
+		v.until("calls that come are held back", func() bool { return old.s.instance.workerState([]string{"files"}).Stopping })
+		var later sync.WaitGroup
+		later.Go(func() {
+			if _, m := v.post(b, id, echo(3, "hello")); !strings.Contains(m.Raw, "hello") {
+				t.Errorf("a call that comes meanwhile: %s", m.Raw)
+			}
+		})
+		v.f.Answer(`{"done":true}`)
+		if e := v.next(`"id":2`, slow); !e.Get("result.done").Bool() {
+			t.Errorf("the call of its own session: %s", e.Raw)
+		}
+		later.Wait()
+		<-old.done
+		if n := v.f.Opened(); n != 3 {
+			t.Errorf("the server was connected to %d times, want 3", n)
 		}
 	})
-	v.f.Answer(`{"done":true}`)
-	if e := v.next(slow, `"id":2`); !e.Get("result.done").Bool() {
-		t.Errorf("the call of its own session: %s", e.Raw)
-	}
-	later.Wait()
-	<-old.done
-	if n := v.f.Opened(); n != 3 {
-		t.Errorf("the server was connected to %d times, want 3", n)
-	}
 }
 
 // While Redis is away connections to workers go on, and new ones wait; it is emptied, and
 // those that wait are opened (S-060).
 func TestWorkersWithoutStore(t *testing.T) {
 	t.Parallel()
-	v := staffed(t, func(c *config.Server) { c.Limits.Wait = 40 * time.Second }, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
-	a, b := v.all[0], v.all[1]
-	id := v.begin(a.base)
-	v.store.Kill()
-	for n := range 20 {
-		if _, m := v.post(v.all[n%2].base, id, echo(n, "hello")); !strings.Contains(m.Raw, "hello") {
-			t.Errorf("without the store: %s", m.Raw)
+	staffed(t, func(c *config.Server) { c.Limits.Wait = 40 * time.Second }, []string{cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker}, func(t *testing.T, v *several) {
+		a, b := v.all[0], v.all[1]
+		id := v.begin(a)
+		v.refuse(v.all...)
+		for n := range 20 {
+			if _, m := v.post(v.all[n%2], id, echo(n, "hello")); !strings.Contains(m.Raw, "hello") {
+				t.Errorf("without the store: %s", m.Raw)
+			}
 		}
-	}
-	begun := make(chan string)
-	go func() { begun <- v.begin(b.base) }()
-	v.until("an opening waits", func() bool { return b.s.instance.workers.Status().Waiting["files"] == 1 })
-	v.store.Run()
-	next := <-begun
-	for _, id := range []string{id, next} {
-		if _, m := v.post(a.base, id, echo(30, "hello")); !strings.Contains(m.Raw, "hello") {
-			t.Errorf("afterwards: %s", m.Raw)
+		begun := v.send("POST", b, "", initialize)
+		v.until("an opening waits", func() bool { return b.s.instance.workers.Status().Waiting["files"] == 1 })
+		v.wipe(nil)
+		v.heal()
+		next := begun.Wait().Header("Mcp-Session-Id")
+		for _, id := range []string{id, next} {
+			if _, m := v.post(a, id, echo(30, "hello")); !strings.Contains(m.Raw, "hello") {
+				t.Errorf("afterwards: %s", m.Raw)
+			}
 		}
-	}
+	})
 }
 
 // A server that cannot be started at the worker is told as one that cannot be started here.
@@ -275,138 +281,89 @@ func TestWorkersWithoutStore(t *testing.T) {
 func TestWorkerFails(t *testing.T) {
 	t.Parallel()
 	fails := true
-	v := staffed(t, plain, cluster.RoleFront, cluster.RoleWorker)
-	v.f.Before = func(context.Context) error {
-		if fails {
-			return fmt.Errorf("no such program")
+	staffed(t, plain, []string{cluster.RoleFront, cluster.RoleWorker}, func(t *testing.T, v *several) {
+		v.f.Before = func(context.Context) error {
+			if fails {
+				return fmt.Errorf("no such program")
+			}
+			return nil
 		}
-		return nil
-	}
-	_, m := v.post(v.all[0].base, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
-	if m.Get("error").Raw == "" || strings.Contains(m.Raw, "worker") {
-		t.Errorf("initialize = %s", m.Raw)
-	}
-	fails = false
-	v.begin(v.all[0].base)
+		_, m := v.post(v.all[0], "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+		if m.Get("error").Raw == "" || strings.Contains(m.Raw, "worker") {
+			t.Errorf("initialize = %s", m.Raw)
+		}
+		fails = false
+		v.begin(v.all[0])
+	})
 }
 
 // Openings wait while all slots of the workers are taken, however few: the limits of their front count processes,
 // and it has none (S-052).
 func TestWorkersFull(t *testing.T) {
 	t.Parallel()
-	v := &several{t: t, f: &wiretest.Server{}, store: redistest.Start(t), slots: 1}
-	for _, role := range []string{cluster.RoleFront, cluster.RoleWorker} {
-		v.role = role
-		v.add(func(c *config.Server) { c.MaxChildren, c.Limits.Wait = 1, time.Hour })
-	}
-	v.joined(2)
-	front := v.all[0]
-	holder := v.begin(front.base)
-	const many = 4
-	done := make(chan error, many)
-	for range many {
-		go func() {
-			id, err := begins(front.base)
-			if err == nil {
-				err = ends(front.base, id)
-			}
-			done <- err
-		}()
-	}
-	v.until("all wait", func() bool {
-		return front.s.instance.workerState([]string{"files"}).Waiting["files"] == many || len(done) > 0
-	})
-	if err := ends(front.base, holder); err != nil {
-		t.Fatal(err)
-	}
-	for range many {
-		if err := <-done; err != nil {
-			t.Error(err)
+	severally(t, 0, plain, func(t *testing.T, v *several) {
+		v.slots = 1
+		for _, role := range []string{cluster.RoleFront, cluster.RoleWorker} {
+			v.role = role
+			v.add(func(c *config.Server) { c.MaxChildren, c.Limits.Wait = 1, time.Hour })
 		}
-	}
+		v.joined(2)
+		front := v.all[0]
+		holder := v.begin(front)
+		const many = 4
+		var all sync.WaitGroup
+		for range many {
+			all.Go(func() { v.close(front, v.begin(front)) })
+		}
+		v.until("all wait", func() bool { return front.s.instance.workerState([]string{"files"}).Waiting["files"] == many })
+		v.close(front, holder)
+		all.Wait()
+	})
 }
 
-// begins begins a session, and ends ends one.
-func begins(base string) (id string, err error) {
-	r, err := http.NewRequest("POST", base+"/files/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
-	if err != nil {
-		return "", err
+// close ends a session.
+func (s *several) close(at *wholeOne, session string) {
+	s.t.Helper()
+	if r := s.send("DELETE", at, session, "").Wait(); r.Status() >= 300 || r.Err() != nil {
+		s.t.Errorf("DELETE = %d %s %v", r.Status(), r.Body(), r.Err())
 	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && !strings.Contains(string(text), `"result"`) {
-		err = fmt.Errorf("initialize = %d %s", res.StatusCode, text)
-	}
-	return res.Header.Get("Mcp-Session-Id"), err
-}
-
-func ends(base, id string) error {
-	r, err := http.NewRequest("DELETE", base+"/files/mcp", nil)
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Mcp-Session-Id", id)
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	return res.Body.Close()
 }
 
 // A client that only listens where its session goes on has its process kept, too.
 func TestWorkerAttached(t *testing.T) {
 	t.Parallel()
-	v := staffed(t, plain, cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker)
-	a, b := v.all[0], v.all[1]
-	id := v.begin(a.base)
-	if _, m := v.post(a.base, id, echo(1, "hello")); !strings.Contains(m.Raw, "hello") {
-		t.Errorf("echo = %s", m.Raw)
-	}
-	a.stop()
-	<-a.done
-	v.stream("GET", b.base, id, "")
-	v.until("the next instance has the process", func() bool { return len(b.s.instance.workerState([]string{"files"}).Connections) == 1 })
-	if n := v.f.Opened(); n != 1 {
-		t.Errorf("the server was connected to %d times: the process did not go on", n)
-	}
+	staffed(t, plain, []string{cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker}, func(t *testing.T, v *several) {
+		a, b := v.all[0], v.all[1]
+		id := v.begin(a)
+		if _, m := v.post(a, id, echo(1, "hello")); !strings.Contains(m.Raw, "hello") {
+			t.Errorf("echo = %s", m.Raw)
+		}
+		a.stop()
+		<-a.done
+		v.stream("GET", b, id, "")
+		v.until("the next instance has the process", func() bool { return len(b.s.instance.workerState([]string{"files"}).Connections) == 1 })
+		if n := v.f.Opened(); n != 1 {
+			t.Errorf("the server was connected to %d times: the process did not go on", n)
+		}
+	})
 }
 
 // The bridge asks Redis nothing for a caller of /readyz without a key: otherwise, strangers would decide how much Redis
 // has to do.
 func TestReadyAsksNobody(t *testing.T) {
 	t.Parallel()
-	v := &several{t: t, f: &wiretest.Server{}, store: redistest.Start(t), role: cluster.RoleAll, keys: []config.Access{{Name: "alice", Token: "the-key-of-alice-1"}}}
-	v.add(plain)
-	c := v.store.Client()
-	defer c.Close()
-	probe := func(key string) bool {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), "GET", v.all[0].base+"/readyz", nil)
-		if err != nil {
-			t.Fatal(err)
+	const key = "the-key-of-alice-1"
+	severally(t, 0, plain, func(t *testing.T, v *several) {
+		v.role, v.keys = cluster.RoleAll, []config.Access{{Name: "alice", Token: key}}
+		o := v.add(plain)
+		for _, header := range [][]string{nil, as("a-wrong-key-of-alice"), as(key)} {
+			o.status(header...)
+			v.mu.Lock()
+			asked, may := v.asked["Lengths"] > 0, slices.Equal(header, as(key))
+			v.mu.Unlock()
+			if asked != may {
+				t.Errorf("with %q, the store is asked: %t", header, asked)
+			}
 		}
-		if key != "" {
-			r.Header.Set("Authorization", "Bearer "+key)
-		}
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = res.Body.Close()
-		stats, err := c.Info(t.Context(), "commandstats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Contains(stats, "cmdstat_xlen")
-	}
-	if probe("") || probe("a-wrong-key-of-alice") {
-		t.Error("a stranger has the store asked")
-	}
-	v.until("the store is asked for who may see it", func() bool { return probe("the-key-of-alice-1") }) // an ask may time out
+	})
 }

@@ -3,11 +3,13 @@ package cluster
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +21,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 const lease = 6 * time.Second
@@ -614,8 +617,8 @@ func TestClockSet(t *testing.T) {
 	})
 }
 
-// (S-060): without a store for anybody, each goes on, also with new sessions, and nothing
-// is taken over; one who is back ends that.
+// (S-060): without a store for anybody, each goes on, also with new sessions and after a moment without
+// the others, and nothing is taken over; one who is back ends that.
 func TestFrozen(t *testing.T) {
 	for apart := time.Duration(0); apart < lease/3; apart += lease / 24 { // their beats
 		in(t, func(t *testing.T, w *world) { frozen(t, w, apart) })
@@ -633,7 +636,8 @@ func frozen(t *testing.T, w *world, apart time.Duration) {
 	for _, id := range []string{"a", "b", "c"} {
 		w.set(w.cut, id, true)
 	}
-	for range 60 {
+	for second := range 60 {
+		w.set(w.deaf, "a", second == 30 || second == 31) // several beats fail in a lease
 		time.Sleep(time.Second)
 		if !a.Ready() && a.Await(t.Context(), "k") != nil {
 			t.Fatalf("a session is not served while beats are %s apart", apart)
@@ -921,6 +925,11 @@ func TestEndedBound(t *testing.T) {
 // thousands of runs, and never again. So each command, and each answer, is on its way for a time of
 // its own that is drawn, too.
 func TestOwnership(t *testing.T) {
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		if err := f.Value.Set(strconv.Itoa(scaletest.Of(20, 100))); err != nil {
+			t.Fatal(err)
+		}
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.IntRange(0, 1<<16-1), 40, 120).Draw(rt, "steps")
 		ways := rapid.Uint64().Draw(rt, "ways")

@@ -40,10 +40,13 @@ func (n *Node) probeOthers(err error) {
 		})
 	}
 	wg.Wait()
-	// An isolated instance may have lost sessions: only a successful beat ends that state.
-	if may := n.sure() || n.isFrozen(); may && store.Load() == 0 && 2*reached.Load() > int64(len(others)) {
+	// An isolated instance may have lost sessions: only a successful beat ends that state. So a frozen instance that
+	// reaches too few others for a moment stays frozen: those that answered before take nothing for a lease.
+	switch may := n.sure() || n.isFrozen(); {
+	case may && store.Load() == 0 && 2*reached.Load() > int64(len(others)):
 		n.frozenAt.Store(&asked)
-	} else if n.thaw() {
+	case store.Load() == 0 && n.isFrozen():
+	case n.thaw():
 		wake(n.beatNow)
 	}
 	n.logState(err)

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
@@ -100,77 +100,126 @@ func TestLeave(t *testing.T) {
 // A session of a caller that may not use its server any more, as one whose key was taken away, is
 // not taken over (S-083): for the client it does not exist, and the store is not touched.
 func TestBarred(t *testing.T) {
-	const id = "AAAAAAA"
-	barred, adopted := errors.New("its key was taken away"), 0
-	p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
-		Allowed: func(server, principal string) error {
-			if server != "files" || principal != "alice" {
-				t.Errorf("asked for %q at %q", principal, server)
-			}
-			return barred
-		},
-		Portable: func(*session.Record) bool { return true },
-		Adopt:    func(string, session.Held) error { adopted++; return nil },
-		Has:      func(string) bool { return adopted > 0 }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	records := session.NewMemory(10)
-	n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: records.As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
-	p.Join(n)
-	n.Start("127.0.0.1:1")
-	defer n.Close(t.Context())
-	if err := n.Beat(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	old := records.As("BBBBBBB")
-	h, err := old.Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files", Principal: "alice"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := old.Release(t.Context(), h); err != nil {
-		t.Fatal(err)
-	}
-	before, err := n.Find(t.Context(), h.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := func() bool {
-		r := httptest.NewRequestWithContext(auth.WithPrincipal(t.Context(), "alice"), "POST", "/files/mcp", nil)
-		return p.Serve(httptest.NewRecorder(), r, "files", "an id", false, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
-	}
-	if asked() || adopted != 0 {
-		t.Errorf("it was answered, or taken over %d times", adopted)
-	}
-	if after, err := n.Find(t.Context(), h.Key); err != nil || after.Owner != before.Owner || after.Epoch != before.Epoch {
-		t.Errorf("the store has %+v and %v, before %+v", after, err, before)
-	}
-	if barred = nil; asked() || adopted != 1 { // it is here now
-		t.Errorf("with its key, it was taken over %d times", adopted)
-	}
-}
-
-// A session that this instance cannot serve now, as it stops or has no room, is not lost: whoever can takes it
-// over (S-070).
-func TestAdoptRefused(t *testing.T) {
-	for _, refusal := range []error{bridge.ErrShutdown, &bridge.Error{Kind: bridge.ErrOverloaded, Public: "no room"}} {
+	synctest.Test(t, func(t *testing.T) {
 		const id = "AAAAAAA"
-		tries := 0
+		barred, adopted := errors.New("its key was taken away"), 0
 		p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
-			Allowed:  func(string, string) error { return nil },
-			Portable: func(*session.Record) bool { return true },
-			Adopt: func(string, session.Held) error {
-				if tries++; tries == 1 {
-					return refusal
+			Allowed: func(server, principal string) error {
+				if server != "files" || principal != "alice" {
+					t.Errorf("asked for %q at %q", principal, server)
 				}
-				return nil
+				return barred
 			},
-			Has: func(string) bool { return tries > 1 }})
+			Portable: func(*session.Record) bool { return true },
+			Adopt:    func(string, session.Held) error { adopted++; return nil },
+			Has:      func(string) bool { return adopted > 0 }})
 		if err != nil {
 			t.Fatal(err)
 		}
 		records := session.NewMemory(10)
 		n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: records.As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
+		p.Join(n)
+		n.Start("127.0.0.1:1")
+		defer n.Close(t.Context())
+		if err := n.Beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		old := records.As("BBBBBBB")
+		h, err := old.Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files", Principal: "alice"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := old.Release(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+		before, err := n.Find(t.Context(), h.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := func() bool {
+			r := httptest.NewRequestWithContext(auth.WithPrincipal(t.Context(), "alice"), "POST", "/files/mcp", nil)
+			return p.Serve(httptest.NewRecorder(), r, "files", "an id", false, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
+		}
+		if asked() || adopted != 0 {
+			t.Errorf("it was answered, or taken over %d times", adopted)
+		}
+		if after, err := n.Find(t.Context(), h.Key); err != nil || after.Owner != before.Owner || after.Epoch != before.Epoch {
+			t.Errorf("the store has %+v and %v, before %+v", after, err, before)
+		}
+		if barred = nil; asked() || adopted != 1 { // it is here now
+			t.Errorf("with its key, it was taken over %d times", adopted)
+		}
+	})
+}
+
+// A session that this instance cannot serve now, as it stops or has no room, is not lost: whoever can takes it
+// over (S-070).
+func TestAdoptRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, refusal := range []error{bridge.ErrShutdown, &bridge.Error{Kind: bridge.ErrOverloaded, Public: "no room"}} {
+			const id = "AAAAAAA"
+			tries := 0
+			p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
+				Allowed:  func(string, string) error { return nil },
+				Portable: func(*session.Record) bool { return true },
+				Adopt: func(string, session.Held) error {
+					if tries++; tries == 1 {
+						return refusal
+					}
+					return nil
+				},
+				Has: func(string) bool { return tries > 1 }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			records := session.NewMemory(10)
+			n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: records.As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
+			p.Join(n)
+			n.Start("127.0.0.1:1")
+			defer n.Close(t.Context())
+			if err := n.Beat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			old := records.As("BBBBBBB")
+			h, err := old.Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := old.Release(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+			seen, err := n.Find(t.Context(), h.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.adopt(t.Context(), "an id", seen); got.missing || got.taken || n.Holds(h.Key) {
+				t.Errorf("%v: adopt = %+v", refusal, got)
+			}
+			if after, err := n.Find(t.Context(), h.Key); err != nil || after.Owner != "" {
+				t.Errorf("%v: the store has %+v, %v", refusal, after, err)
+			}
+			r := httptest.NewRequestWithContext(t.Context(), "POST", "/files/mcp", nil)
+			if p.Serve(httptest.NewRecorder(), r, "files", "an id", false, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)) || tries != 2 {
+				t.Errorf("%v: the next request was answered, after %d tries", refusal, tries)
+			}
+		}
+	})
+}
+
+// Two requests that find the same session at the same time take it over once (S-013): the
+// second has looked before the first has taken it, and comes to take it after.
+func TestAdoptOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var adopted atomic.Int32
+		records := session.NewMemory(10)
+		p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
+			Portable: func(*session.Record) bool { return true },
+			Adopt:    func(string, session.Held) error { adopted.Add(1); return nil },
+			Has:      func(string) bool { return true }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: records.As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
 		p.Join(n)
 		n.Start("127.0.0.1:1")
 		defer n.Close(t.Context())
@@ -189,72 +238,60 @@ func TestAdoptRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.adopt(t.Context(), "an id", seen); got.missing || got.taken || n.Holds(h.Key) {
-			t.Errorf("%v: adopt = %+v", refusal, got)
+		for range 2 {
+			if got := p.adopt(t.Context(), "an id", seen); !got.taken {
+				t.Errorf("adopt = %+v", got)
+			}
 		}
-		if after, err := n.Find(t.Context(), h.Key); err != nil || after.Owner != "" {
-			t.Errorf("%v: the store has %+v, %v", refusal, after, err)
+		if adopted.Load() != 1 {
+			t.Errorf("it was taken over %d times", adopted.Load())
 		}
-		r := httptest.NewRequestWithContext(t.Context(), "POST", "/files/mcp", nil)
-		if p.Serve(httptest.NewRecorder(), r, "files", "an id", false, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)) || tries != 2 {
-			t.Errorf("%v: the next request was answered, after %d tries", refusal, tries)
+		// While the instance stops, a call waits until its session is given away; what a call
+		// in flight may need does not.
+		if p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)) || p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)) {
+			t.Error("a session that is here was given away")
 		}
-	}
+		looks := 0
+		p.o.Has = func(string) bool { looks++; return looks < 3 }
+		if !p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`)) {
+			t.Error("a session that was given away was not")
+		}
+	})
 }
 
-// Two requests that find the same session at the same time take it over once (S-013): the
-// second has looked before the first has taken it, and comes to take it after.
-func TestAdoptOnce(t *testing.T) {
-	var adopted atomic.Int32
-	records := session.NewMemory(10)
-	p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
-		Portable: func(*session.Record) bool { return true },
-		Adopt:    func(string, session.Held) error { adopted.Add(1); return nil },
-		Has:      func(string) bool { return true }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: records.As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
-	p.Join(n)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go p.Listen(l)
-	n.Start(l.Addr().String())
-	defer p.Close(t.Context())
-	defer n.Close(t.Context())
-	if err := n.Beat(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	old := records.As("BBBBBBB")
-	h, err := old.Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := old.Release(t.Context(), h); err != nil {
-		t.Fatal(err)
-	}
-	seen, err := n.Find(t.Context(), h.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if got := p.adopt(t.Context(), "an id", seen); !got.taken {
-			t.Errorf("adopt = %+v", got)
+// Nobody waits for a session that is handed over, or taken over, for a client that is gone.
+func TestGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, taken := range []bool{false, true} {
+			gone, leave := context.WithCancel(t.Context())
+			leave()
+			looks := 0
+			p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
+				Has: func(string) bool {
+					looks++
+					return looks > 100
+				}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: session.NewMemory(10).As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
+			p.Join(n)
+			n.Start("127.0.0.1:1")
+			defer n.Close(t.Context())
+			if err := n.Beat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			key := session.Key("an id")
+			if taken {
+				p.adopting[key] = make(chan struct{})
+			} else if _, err := n.Put(t.Context(), session.Held{Record: session.Record{Key: key, Server: "files"}}); err != nil {
+				t.Fatal(err)
+			}
+			a := httptest.NewRecorder()
+			r := httptest.NewRequestWithContext(gone, "POST", "/files/mcp", nil)
+			if !p.Serve(a, r, "files", "an id", false, nil) || a.Code != http.StatusServiceUnavailable || looks > 1 {
+				t.Errorf("taken over: %t: answered %d after %d looks", taken, a.Code, looks)
+			}
 		}
-	}
-	if adopted.Load() != 1 {
-		t.Errorf("it was taken over %d times", adopted.Load())
-	}
-	// While the instance stops, a call waits until its session is given away; what a call
-	// in flight may need does not.
-	if p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)) || p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)) {
-		t.Error("a session that is here was given away")
-	}
-	looks := 0
-	p.o.Has = func(string) bool { looks++; return looks < 3 }
-	if !p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`)) {
-		t.Error("a session that was given away was not")
-	}
+	})
 }

@@ -67,11 +67,10 @@ func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, pa
 			if p.o.Has(id) {
 				return false
 			}
-			if forwarded(r) || time.Now().After(patience) { // it is being handed over
+			if forwarded(r) || time.Now().After(patience) || backoff.For(r.Context(), 20*time.Millisecond) != nil { // it is being handed over
 				p.unavailable(w, r)
 				return true
 			}
-			_ = backoff.For(r.Context(), 20*time.Millisecond)
 			continue
 		}
 		to := hint
@@ -79,8 +78,11 @@ func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, pa
 		if to.ID == "" || forwarded(r) {
 			v := p.locate(r.Context(), server, id, key, auth.Principal(r.Context()))
 			switch {
-			case v.taken:
+			case v.taken && r.Context().Err() == nil:
 				continue
+			case v.taken: // the client is gone
+				p.unavailable(w, r)
+				return true
 			case forwarded(r): // a forwarded request is not forwarded again
 				w.WriteHeader(http.StatusMisdirectedRequest)
 				return true

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -195,33 +196,35 @@ func (a again) Take(ctx context.Context, seen session.Held) (session.Held, error
 // Two requests for a session find that its owner is dead. It is taken over once, also if
 // the second comes to that when the first is done (S-013).
 func TestAdoptedOnce(t *testing.T) {
-	const id = "AAAAAAA"
-	adopted := 0
-	p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler),
-		Portable: func(*session.Record) bool { return true }, Adopt: func(string, session.Held) error { adopted++; return nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	records := session.NewMemory(10)
-	n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: again{records.As(id), id}, Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: slog.New(slog.DiscardHandler)})
-	p.Join(n)
-	n.Start("127.0.0.1:1")
-	defer n.Close(t.Context())
-	if err := n.Beat(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	seen, err := records.As("old").Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("s")}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if got := p.adopt(t.Context(), "s", seen); !got.taken {
-			t.Errorf("adopt = %+v", got)
+	synctest.Test(t, func(t *testing.T) {
+		const id = "AAAAAAA"
+		adopted := 0
+		p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler),
+			Portable: func(*session.Record) bool { return true }, Adopt: func(string, session.Held) error { adopted++; return nil }})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if adopted != 1 {
-		t.Errorf("the session was taken over %d times", adopted)
-	}
+		records := session.NewMemory(10)
+		n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: again{records.As(id), id}, Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: slog.New(slog.DiscardHandler)})
+		p.Join(n)
+		n.Start("127.0.0.1:1")
+		defer n.Close(t.Context())
+		if err := n.Beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		seen, err := records.As("old").Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("s")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if got := p.adopt(t.Context(), "s", seen); !got.taken {
+				t.Errorf("adopt = %+v", got)
+			}
+		}
+		if adopted != 1 {
+			t.Errorf("the session was taken over %d times", adopted)
+		}
+	})
 }
 
 // What a front answers when the owner's response is not whole (S-020, S-024): each

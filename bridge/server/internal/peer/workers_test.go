@@ -21,17 +21,16 @@ import (
 
 // crew is what workers and fronts ask of an instance.
 type crew struct {
+	asked chan string   // to leave these instances
+	left  chan struct{} // Leave waits until it is closed
+
 	mu     sync.Mutex // guards the rest
 	handed []queue.Grant
 	lanes  []SlotClaim
-	asked  []string      // to leave these instances
-	left   chan struct{} // Leave waits until it is closed
 }
 
 func (c *crew) Leave(ctx context.Context, instance string) error {
-	c.mu.Lock()
-	c.asked = append(c.asked, instance)
-	c.mu.Unlock()
+	c.asked <- instance
 	<-c.left
 	return nil
 }
@@ -73,7 +72,7 @@ func (c *crew) ServeTunnel(w http.ResponseWriter, r *http.Request, t SlotClaim) 
 // What workers and fronts say to each other arrives as it was meant, from whom it is, and
 // what is none of it is refused.
 func TestWork(t *testing.T) {
-	c := &crew{left: make(chan struct{})}
+	c := &crew{asked: make(chan string, 2), left: make(chan struct{})}
 	p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler), Workers: func() Workers { return c }})
 	if err != nil {
 		t.Fatal(err)
@@ -170,10 +169,8 @@ func TestWork(t *testing.T) {
 			t.Error("an instance that answered has not left")
 		}
 	}()
-	for asked := 0; asked == 0; time.Sleep(time.Millisecond) {
-		c.mu.Lock()
-		asked = len(c.asked)
-		c.mu.Unlock()
+	if who := <-c.asked; who != "BBBBBBB" {
+		t.Errorf("asked to leave %q", who)
 	}
 	select {
 	case <-left:
@@ -182,9 +179,6 @@ func TestWork(t *testing.T) {
 	}
 	close(c.left)
 	<-left
-	if len(c.asked) != 1 || c.asked[0] != "BBBBBBB" {
-		t.Errorf("asked to leave %q", c.asked)
-	}
 	if b.AskLeave(ctx, nowhere, LeaveWorker) || b.AskLeave(ctx, a, "something else") {
 		t.Error("an unreachable instance, or one of an older version, has left")
 	}

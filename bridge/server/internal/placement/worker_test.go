@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
@@ -23,12 +24,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/cluster/queue"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // loop is the way of an instance to itself as a worker.
 type loop struct {
 	w    *Workers
-	url  string
+	site *wiretest.Site
 	told atomic.Int64
 	mute atomic.Int64 // so many times the worker cannot be asked
 }
@@ -53,9 +55,11 @@ func (l *loop) AskLeave(ctx context.Context, m cluster.Member, _ string) (left b
 	return l.w.Leave(ctx, m.ID) == nil
 }
 
-func (l *loop) WorkerTunnel(cluster.Member) remote.Config { return remote.Config{URL: l.url} }
+func (l *loop) WorkerTunnel(cluster.Member) remote.Config {
+	return remote.Config{URL: "http://127.0.0.1", Dial: func(context.Context, string, string) (net.Conn, error) { return l.site.Dial(), nil }}
+}
 
-// itself starts an instance that is a worker for itself. first may answer a request.
+// itself starts an instance, in a bubble, that is a worker for itself. first may answer a request.
 func itself(t *testing.T, a *process, first func(http.ResponseWriter) bool) *loop {
 	l := &loop{}
 	live, log := &registry{live: map[string]bool{}}, slog.New(slog.DiscardHandler)
@@ -64,20 +68,18 @@ func itself(t *testing.T, a *process, first func(http.ResponseWriter) bool) *loo
 		Node: node, ID: "WORKER1", Peers: l, Queue: queue.NewMemory(), Runs: true, Slots: 3, Placed: func() []string { return []string{"files"} },
 		Local: func(string) (Local, bool) { return Local{Adapter: a, MaxProcesses: 3}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
 	})
-	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	l.site = wiretest.NewSite(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if !first(rw) {
 			epoch, _ := strconv.ParseInt(r.Header.Get("Bridge-Epoch"), 10, 64)
 			l.w.ServeTunnel(rw, r.WithContext(auth.WithPrincipal(r.Context(), "")), peer.SlotClaim{Grant: r.Header.Get(peer.GrantHeader), Front: "WORKER1", Epoch: epoch})
 		}
 	}))
-	l.url = s.URL
 	node.Start("127.0.0.1:1")
 	<-node.Joined()
 	l.w.Begin()
 	t.Cleanup(func() {
 		l.w.Close(context.Background())
 		node.Close(context.Background())
-		s.Close()
 	})
 	return l
 }
@@ -98,82 +100,87 @@ func (l *loop) open(t *testing.T) bridge.Upstream {
 // Who takes a session over gets its process also if the worker cannot be asked at once, and
 // an opening is offered again then.
 func TestReclaim(t *testing.T) {
-	a := &process{}
-	l := itself(t, a, func(http.ResponseWriter) bool { return false })
-	l.mute.Store(1)
-	up := l.open(t)
-	if n := l.told.Load(); n != 2 {
-		t.Errorf("%d grants were given, want 2", n)
-	}
-	carry := up.(bridge.Resumable).ResumeData()
-	up.(bridge.Resumable).Detach()
-	_ = up.Close(context.Background())
-	l.mute.Store(2)
-	adapter := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: 30 * time.Second, Handshake: 30 * time.Second}).(bridge.Resumer)
-	next, err := adapter.Resume(t.Context(), caller, bridge.Nobody{}, carry, 1<<epochBits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer next.Close(context.Background())
-	if m, err := next.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller}); err != nil || m.Error != nil {
-		t.Errorf("a call: %v, %v", m, err)
-	}
-	if n := a.running.Load(); n != 1 {
-		t.Errorf("%d processes run", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		a := &process{}
+		l := itself(t, a, func(http.ResponseWriter) bool { return false })
+		l.mute.Store(1)
+		up := l.open(t)
+		if n := l.told.Load(); n != 2 {
+			t.Errorf("%d grants were given, want 2", n)
+		}
+		carry := up.(bridge.Resumable).ResumeData()
+		up.(bridge.Resumable).Detach()
+		_ = up.Close(context.Background())
+		l.mute.Store(2)
+		adapter := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: 30 * time.Second, Handshake: 30 * time.Second}).(bridge.Resumer)
+		next, err := adapter.Resume(t.Context(), caller, bridge.Nobody{}, carry, 1<<epochBits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer next.Close(context.Background())
+		if m, err := next.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller}); err != nil || m.Error != nil {
+			t.Errorf("a call: %v, %v", m, err)
+		}
+		if n := a.running.Load(); n != 1 {
+			t.Errorf("%d processes run", n)
+		}
+	})
 }
 
 // A worker that stops tells those who have connections to it, refuses their calls in a way that says that nothing
 // was done, and waits until they have left: so long nothing is lost (S-051).
 func TestWorkerIsLeft(t *testing.T) {
-	a := &process{hold: make(chan struct{})}
-	l := itself(t, a, func(http.ResponseWriter) bool { return false })
-	rest := &gone{lost: make(chan error, 2)} // the refusal of a call says so, too
-	up, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: time.Hour, Handshake: time.Hour}).Open(t.Context(), caller, rest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := func() error {
-		m, err := up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
-		m.Release()
-		return err
-	}
-	slow, drained := make(chan error), make(chan struct{})
-	go func() { slow <- ask() }()
-	for a.held.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	go func() {
-		defer close(drained)
-		l.w.Drain(context.Background())
-	}()
-	<-l.w.slots.tunnels.Stopping().Done()
-	later := make(chan error, 20)
-	for range cap(later) {
-		go func() { later <- ask() }()
-	}
-	close(a.hold)
-	if err := <-slow; err != nil {
-		t.Errorf("a call that was in flight: %v", err)
-	}
-	if err := <-rest.lost; !errors.Is(err, bridge.ErrLost) {
-		t.Errorf("the connection is lost: %v", err)
-	}
-	if err := ask(); !errors.Is(err, bridge.ErrUnsent) {
-		t.Errorf("a call after that: %v", err)
-	}
-	select {
-	case <-drained:
-		t.Error("the worker did not wait until it was left")
-	default:
-	}
-	_ = up.Close(context.Background())
-	for range cap(later) {
-		if err := <-later; err != nil && !errors.Is(err, bridge.ErrUnsent) {
-			t.Errorf("a call that came when the worker stopped: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		a := &process{hold: make(chan struct{})}
+		l := itself(t, a, func(http.ResponseWriter) bool { return false })
+		rest := &gone{lost: make(chan error, 2)} // the refusal of a call says so, too
+		up, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: time.Hour, Handshake: time.Hour}).Open(t.Context(), caller, rest)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	<-drained
+		ask := func() error {
+			m, err := up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
+			m.Release()
+			return err
+		}
+		slow, drained := make(chan error), make(chan struct{})
+		go func() { slow <- ask() }()
+		synctest.Wait()
+		if a.held.Load() != 1 {
+			t.Fatal("the process does not have the call")
+		}
+		go func() {
+			defer close(drained)
+			l.w.Drain(context.Background())
+		}()
+		<-l.w.slots.tunnels.Stopping().Done()
+		later := make(chan error, 20)
+		for range cap(later) {
+			go func() { later <- ask() }()
+		}
+		close(a.hold)
+		if err := <-slow; err != nil {
+			t.Errorf("a call that was in flight: %v", err)
+		}
+		if err := <-rest.lost; !errors.Is(err, bridge.ErrLost) {
+			t.Errorf("the connection is lost: %v", err)
+		}
+		if err := ask(); !errors.Is(err, bridge.ErrUnsent) {
+			t.Errorf("a call after that: %v", err)
+		}
+		select {
+		case <-drained:
+			t.Error("the worker did not wait until it was left")
+		default:
+		}
+		_ = up.Close(context.Background())
+		for range cap(later) {
+			if err := <-later; err != nil && !errors.Is(err, bridge.ErrUnsent) {
+				t.Errorf("a call that came when the worker stopped: %v", err)
+			}
+		}
+		<-drained
+	})
 }
 
 // A worker that cannot look who lives leaves a request to others: nobody has said that it is
@@ -192,114 +199,120 @@ func TestUnknownFront(t *testing.T) {
 
 // A process has its time for the handshake, however long the opening may wait for a worker.
 func TestHandshakeTime(t *testing.T) {
-	release := make(chan struct{})
-	l := itself(t, &process{}, func(http.ResponseWriter) bool {
-		<-release
-		return true
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		l := itself(t, &process{}, func(http.ResponseWriter) bool {
+			<-release
+			return true
+		})
+		defer close(release)
+		adapter := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: time.Hour, Handshake: 300 * time.Millisecond})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := adapter.Open(ctx, caller, bridge.Nobody{})
+			ended <- err
+		}()
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "handshake within") {
+			t.Errorf("a process that says nothing: %v", err)
+		}
 	})
-	defer close(release)
-	adapter := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: time.Hour, Handshake: 300 * time.Millisecond})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() {
-		_, err := adapter.Open(ctx, caller, bridge.Nobody{})
-		ended <- err
-	}()
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "handshake within") {
-		t.Errorf("a process that says nothing: %v", err)
-	}
 }
 
 // So it has when little is left of the time to wait, which something else has used.
 func TestHandshakeLate(t *testing.T) {
-	l := itself(t, &process{}, func(http.ResponseWriter) bool { return false })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	up, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: 24 * time.Hour, Handshake: time.Hour}).Open(ctx, caller, bridge.Nobody{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = up.Close(context.Background())
+	synctest.Test(t, func(t *testing.T) {
+		l := itself(t, &process{}, func(http.ResponseWriter) bool { return false })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		up, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: 24 * time.Hour, Handshake: time.Hour}).Open(ctx, caller, bridge.Nobody{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = up.Close(context.Background())
+	})
 }
 
 // An opening whose worker has ended when there is no time for another one says that, and not
 // what the queue would say.
 func TestNoTimeLeft(t *testing.T) {
-	t.Parallel()
-	const wait = 3 * time.Second
-	l := itself(t, &process{}, func(http.ResponseWriter) bool {
-		<-time.After(wait) // the time to wait for a worker is over then, not that for the handshake
-		panic(http.ErrAbortHandler)
+	synctest.Test(t, func(t *testing.T) {
+		const wait = 3 * time.Second
+		l := itself(t, &process{}, func(http.ResponseWriter) bool {
+			<-time.After(wait) // the time to wait for a worker is over then, not that for the handshake
+			panic(http.ErrAbortHandler)
+		})
+		_, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: wait, Handshake: time.Hour}).Open(t.Context(), caller, bridge.Nobody{})
+		if !errors.Is(err, bridge.ErrNoWorker) || !strings.Contains(err.Error(), "is gone or unreachable") {
+			t.Errorf("an opening whose worker has ended: %v", err)
+		}
+		if n := l.told.Load(); n != 1 {
+			t.Errorf("%d grants were given, want 1", n)
+		}
 	})
-	_, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: wait, Handshake: time.Hour}).Open(t.Context(), caller, bridge.Nobody{})
-	if !errors.Is(err, bridge.ErrNoWorker) || !strings.Contains(err.Error(), "is gone or unreachable") {
-		t.Errorf("an opening whose worker has ended: %v", err)
-	}
-	if n := l.told.Load(); n != 1 {
-		t.Errorf("%d grants were given, want 1", n)
-	}
 }
 
 // A process that fails at a worker counts as one that fails here. What it answers is its
 // answer, also if it is an instance of the bridge whose server has failed.
 func TestFailures(t *testing.T) {
-	a := &process{}
-	up := itself(t, a, func(http.ResponseWriter) bool { return false }).open(t)
-	ask := func() (*jsonrpc.Message, error) {
-		return up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
-	}
-	for _, k := range []error{bridge.ErrLost, bridge.ErrInvalid, bridge.ErrTimeout, bridge.ErrTooLarge} {
-		a.says = func() (*jsonrpc.Message, error) {
-			return nil, &bridge.Error{Server: "files", Kind: k, Public: "it did so"}
+	synctest.Test(t, func(t *testing.T) {
+		a := &process{}
+		up := itself(t, a, func(http.ResponseWriter) bool { return false }).open(t)
+		ask := func() (*jsonrpc.Message, error) {
+			return up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
 		}
-		e, ok := errors.AsType[*bridge.Error](func() error { _, err := ask(); return err }())
-		if !ok || e.Kind != k || e.Public != "it did so" || e.Server != "files" {
-			t.Errorf("a process that fails (%v) = %+v", k, e)
+		for _, k := range []error{bridge.ErrLost, bridge.ErrInvalid, bridge.ErrTimeout, bridge.ErrTooLarge} {
+			a.says = func() (*jsonrpc.Message, error) {
+				return nil, &bridge.Error{Server: "files", Kind: k, Public: "it did so"}
+			}
+			e, ok := errors.AsType[*bridge.Error](func() error { _, err := ask(); return err }())
+			if !ok || e.Kind != k || e.Public != "it did so" || e.Server != "files" {
+				t.Errorf("a process that fails (%v) = %+v", k, e)
+			}
 		}
-	}
-	for _, word := range []string{"upstream_lost", "upstream_timeout"} {
-		a.says = func() (*jsonrpc.Message, error) {
-			return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "its own server", []byte(`{"bridge":"`+word+`"}`)), nil
+		for _, word := range []string{"upstream_lost", "upstream_timeout"} {
+			a.says = func() (*jsonrpc.Message, error) {
+				return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "its own server", []byte(`{"bridge":"`+word+`"}`)), nil
+			}
+			if m, err := ask(); err != nil || !strings.Contains(string(m.Error), word) {
+				t.Errorf("a process that answers %s: %v, %v", word, m, err)
+			}
 		}
-		if m, err := ask(); err != nil || !strings.Contains(string(m.Error), word) {
-			t.Errorf("a process that answers %s: %v, %v", word, m, err)
-		}
-	}
+	})
 }
 
 // A connection that many share takes more calls at once than a client's session may have.
 func TestManyCalls(t *testing.T) {
-	const n = 200
-	a := &process{hold: make(chan struct{})}
-	up := itself(t, a, func(http.ResponseWriter) bool { return false }).open(t)
-	release := sync.OnceFunc(func() { close(a.hold) })
-	defer release()
-	ended := make(chan string, n)
-	for range n {
-		go func() {
-			m, err := up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
-			if err == nil && m.Error == nil {
-				ended <- ""
-			} else {
-				ended <- fmt.Sprint(m, err)
+	synctest.Test(t, func(t *testing.T) {
+		const n = 200
+		a := &process{hold: make(chan struct{})}
+		up := itself(t, a, func(http.ResponseWriter) bool { return false }).open(t)
+		release := sync.OnceFunc(func() { close(a.hold) })
+		defer release()
+		ended := make(chan string, n)
+		for range n {
+			go func() {
+				m, err := up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
+				if err == nil && m.Error == nil {
+					ended <- ""
+				} else {
+					ended <- fmt.Sprint(m, err)
+				}
+				m.Release()
+			}()
+		}
+		synctest.Wait()
+		if held := a.held.Load(); held != n {
+			t.Errorf("%d calls wait, want %d", held, n)
+		}
+		release()
+		for range n {
+			if said := <-ended; said != "" {
+				t.Errorf("a call: %s", said)
 			}
-			m.Release()
-		}()
-	}
-	for a.held.Load() < n { // a refused one ends the test
-		select {
-		case said := <-ended:
-			t.Fatalf("a call did not wait: %s", said)
-		case <-time.After(5 * time.Millisecond):
 		}
-	}
-	release()
-	for range n {
-		if said := <-ended; said != "" {
-			t.Errorf("a call: %s", said)
-		}
-	}
+	})
 }
 
 // An opening that a worker cannot finish is offered again: it has ended, it stops, or it
@@ -311,19 +324,21 @@ func TestOfferedAgain(t *testing.T) {
 		"no room": func(a *process, _ http.ResponseWriter) bool { a.fails = syscall.EAGAIN; return false },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &process{}
-			var requests atomic.Int64
-			l := itself(t, a, func(rw http.ResponseWriter) bool {
-				if requests.Add(1) == 1 {
-					return first(a, rw)
+			synctest.Test(t, func(t *testing.T) {
+				a := &process{}
+				var requests atomic.Int64
+				l := itself(t, a, func(rw http.ResponseWriter) bool {
+					if requests.Add(1) == 1 {
+						return first(a, rw)
+					}
+					a.fails = nil
+					return false
+				})
+				l.open(t)
+				if n := l.told.Load(); n != 2 {
+					t.Errorf("%d grants were given, want 2", n)
 				}
-				a.fails = nil
-				return false
 			})
-			l.open(t)
-			if n := l.told.Load(); n != 2 {
-				t.Errorf("%d grants were given, want 2", n)
-			}
 		})
 	}
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +12,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/cluster/queue"
+	"github.com/mcp-bridge/bridge/internal/oauth/front"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
@@ -25,23 +31,35 @@ import (
 type world struct {
 	t       *testing.T
 	streams *replay.Memory
-	line    *queue.Memory
+	logins  *front.Memory
 
 	mu       sync.Mutex // guards the rest
 	changed  chan struct{}
 	run      int // of the store
+	evicts   string
 	records  map[string]session.Held
 	members  map[string]member
+	tasks    map[string]bool // by server, task and principal
+	hooks    map[string]webhook
+	line     *queue.Memory
 	saved    map[string]session.Held // records as they were once
 	whole    []*wholeOne             // all that there were
 	apart    map[[2]int]fault        // between two instances
 	answered int                     // so many answers of the store are lost
+	asked    map[string]int          // how often the store was asked, by what
 }
 
 // member is an instance, as the store knows it.
 type member struct {
 	cluster.Member
-	until time.Time
+	until  time.Time
+	secret string
+}
+
+// webhook is the last one of a server, as the store knows it.
+type webhook struct {
+	next, number int64
+	body         []byte
 }
 
 // fault is what is wrong with a way.
@@ -55,14 +73,15 @@ const (
 
 // wholeOne is an instance.
 type wholeOne struct {
-	w    *world
-	n    int
-	s    *server
-	f    *wiretest.Server // its child processes
-	site *wiretest.Site   // its clients
-	stop context.CancelFunc
-	done chan struct{}
-	peer *peerPort
+	w      *world
+	n      int
+	s      *server
+	site   *wiretest.Site // its clients
+	stop   context.CancelFunc
+	done   chan struct{}
+	err    error // of Serve; set before done
+	peer   *peerPort
+	secret string
 
 	// Guarded by w.mu.
 	dead, leaves bool
@@ -74,50 +93,97 @@ type wholeOne struct {
 
 const wholeLease = 6 * time.Second
 
-var wholeKeys = []string{"the-key-of-alice-1234", "the-key-of-bob-123456"}
-
-func newWorld(t *testing.T) *world {
-	w := &world{t: t, streams: replay.NewMemory(), line: queue.NewMemory(), changed: make(chan struct{}), records: map[string]session.Held{}, members: map[string]member{}, apart: map[[2]int]fault{}}
-	w.saved = map[string]session.Held{}
-	return w
+// inWorld runs f in a bubble with a world, which ends with it.
+func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.end()
+		f(t, w)
+	})
 }
 
-// start starts an instance.
-func (w *world) start() *wholeOne {
+func newWorld(t *testing.T) *world {
+	return &world{
+		t:       t,
+		streams: replay.NewMemory(),
+		logins:  front.NewMemory(),
+		changed: make(chan struct{}),
+		records: map[string]session.Held{},
+		members: map[string]member{},
+		tasks:   map[string]bool{},
+		hooks:   map[string]webhook{},
+		line:    queue.NewMemory(),
+		saved:   map[string]session.Held{},
+		apart:   map[[2]int]fault{},
+		asked:   map[string]int{},
+	}
+}
+
+// instanceIn returns the configuration of an instance without servers.
+func instanceIn() *config.Config {
 	c := config.Default()
-	s := config.DefaultServer("files", "")
-	s.Stdio = &config.Stdio{Command: "in memory"}
-	c.Servers = append(c.Servers, s)
-	c.Access = []config.Access{{Name: "alice", Token: wholeKeys[0]}, {Name: "bob", Token: wholeKeys[1]}}
-	c.Cluster.Redis, c.Cluster.Secret, c.Cluster.Lease, c.Drain = "redis://in-memory", strings.Repeat("secret ", 6), wholeLease, 4*time.Second
-	o := &wholeOne{w: w, f: &wiretest.Server{}, site: wiretest.NewClients(w.t), done: make(chan struct{}), peer: newPeerPort(), conns: map[net.Conn]bool{}, ends: map[*link]bool{}}
+	c.Cluster.Redis, c.Cluster.Secret, c.Cluster.Lease = "redis://in-memory", strings.Repeat("secret ", 6), wholeLease
+	return &c
+}
+
+// build makes an instance that does not serve yet.
+func (w *world) build(c *config.Config, log *slog.Logger, reach backendMaker) *wholeOne {
+	o := &wholeOne{
+		w:      w,
+		site:   wiretest.NewClients(w.t),
+		stop:   func() {},
+		done:   make(chan struct{}),
+		peer:   newPeerPort(),
+		secret: c.Cluster.Secret,
+		conns:  map[net.Conn]bool{},
+		ends:   map[*link]bool{},
+	}
 	w.mu.Lock()
 	o.n = len(w.whole)
 	o.peer.at = fmt.Sprintf("instance-%d:8809", o.n)
 	w.whole = append(w.whole, o)
 	w.mu.Unlock()
-	c.Cluster.Listen, c.Cluster.Advertise = o.peer.at, o.peer.at
-	o.s = buildOn(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
-		return backend{Adapter: o.f, transport: func() string { return "stdio" }}
-	}, func(_ *server, id string, _ time.Duration) (*backing, error) {
-		v := &view{o, id}
+	c.Cluster.Listen, c.Cluster.Advertise = o.peer.at, cmp.Or(c.Cluster.Advertise, o.peer.at)
+	o.s = buildOn(c, log, reach, func(_ *server, id string, _ time.Duration) (*backing, error) {
+		v := &view{o: o, id: id}
 		return &backing{
-			sessions: v, registry: v, tasks: v, streams: copies{v}, offers: w.line, close: func() error { return nil },
+			sessions: v, registry: v, tasks: v, values: logins{v}, streams: copies{v}, offers: offers{v}, hooks: hooks{v}, close: func() error { return nil },
 			dial:   func(ctx context.Context, _, address string) (net.Conn, error) { return o.dial(ctx, address) },
 			listen: func(context.Context, string, time.Duration) (net.Listener, error) { return o.peer, nil },
 		}, nil
 	})
+	return o
+}
+
+// reaching makes backends of one server in memory.
+func reaching(f *wiretest.Server) backendMaker {
+	return func(*server, *config.Server) backend {
+		return backend{Adapter: f, transport: func() string { return "stdio" }}
+	}
+}
+
+// start starts an instance, and waits until it serves, or fails.
+func (w *world) start(c *config.Config, log *slog.Logger, reach backendMaker) *wholeOne {
+	o := w.build(c, log, reach)
 	ctx, cancel := context.WithCancel(context.Background())
 	o.stop = cancel
 	go func() {
 		defer close(o.done)
-		_ = o.s.Serve(ctx, door{o.site.Listener(), o})
+		o.err = o.s.Serve(ctx, door{o.site.Listener(), o})
 	}()
 	select {
 	case <-o.s.Serving():
+	case <-o.done:
 	case <-time.After(wholeLease): // while the store is away
 	}
 	return o
+}
+
+// status returns what an instance says of itself.
+func (w *wholeOne) status(header ...string) (int, gjson.Result) {
+	a := w.site.Do("GET", "/readyz", "", header...).Wait()
+	return a.Status(), gjson.Get(a.Body(), "cluster")
 }
 
 // kill ends an instance without a word: nothing of it reaches anybody from now on.
@@ -170,18 +236,65 @@ func (w *world) end() {
 	time.Sleep(time.Minute) // net/http lingers on some connections
 }
 
+// until waits for something that others do.
+func (w *world) until(what string, is func() bool) {
+	w.t.Helper()
+	for pause, begun := time.Millisecond, time.Now(); !is(); pause = min(2*pause, 100*time.Millisecond) {
+		if time.Since(begun) > 10*time.Minute {
+			w.t.Fatalf("it never comes to pass: %s", what)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// joined waits until all instances see n. Each looks at once, not at its next beat.
+func (w *world) joined(n int) {
+	w.t.Helper()
+	for _, o := range w.living() {
+		w.until("all see each other", func() bool {
+			_ = o.s.instance.node.Beat(w.t.Context())
+			return len(o.s.instance.node.Members()) == n
+		})
+	}
+}
+
 // heal takes all faults away.
 func (w *world) heal() {
+	w.join()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, o := range w.whole {
 		o.cut, o.slow = fine, 0
+	}
+	w.answered = 0
+	w.change()
+}
+
+// join has all instances reach each other.
+func (w *world) join() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range w.whole {
 		for c := range o.ends {
 			c.Hold(false)
 		}
 	}
 	clear(w.apart)
-	w.answered = 0
+	w.change()
+}
+
+// refuse has the store refuse instances.
+func (w *world) refuse(all ...*wholeOne) { w.lose(refuses, all) }
+
+// hush has the store not answer instances.
+func (w *world) hush(all ...*wholeOne) { w.lose(silent, all) }
+
+func (w *world) lose(f fault, all []*wholeOne) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range all {
+		o.cut = f
+	}
 	w.change()
 }
 
@@ -258,7 +371,10 @@ func (w *world) wipe(saved map[string]session.Held) {
 	w.records = map[string]session.Held{}
 	maps.Copy(w.records, saved)
 	if len(saved) == 0 {
-		w.members = map[string]member{}
+		clear(w.members)
+		clear(w.tasks)
+		clear(w.hooks)
+		w.line = queue.NewMemory()
 	}
 }
 
@@ -398,8 +514,9 @@ func (w *wholeOne) dial(ctx context.Context, address string) (net.Conn, error) {
 
 // view is the store, as an instance reaches it.
 type view struct {
-	o  *wholeOne
-	id string
+	o      *wholeOne
+	id     string
+	warned bool // of evicts
 }
 
 // do does something in the store, unless it is out of reach. An instance that hears nothing
@@ -546,11 +663,23 @@ func (v *view) Beat(ctx context.Context, m cluster.Member, life time.Duration) (
 	err := v.do(ctx, func(w *world) error {
 		now := time.Now()
 		old, there := w.members[m.ID]
-		seen = cluster.Seen{Run: fmt.Sprint(w.run), Absent: !there || !now.Before(old.until)}
-		w.members[m.ID] = member{m, now.Add(life)}
-		for _, k := range w.members {
-			if now.Before(k.until) {
+		seen = cluster.Seen{Run: fmt.Sprint(w.run), Absent: !there || !now.Before(old.until), Hooks: map[string]int64{}}
+		if !v.warned {
+			seen.Evicts, v.warned = w.evicts, true
+		}
+		w.members[m.ID] = member{m, now.Add(life), v.o.secret}
+		for id, k := range w.members {
+			switch {
+			case !now.Before(k.until):
+			case k.secret != v.o.secret:
+				seen.Sealed = append(seen.Sealed, id)
+			default:
 				seen.Members = append(seen.Members, k.Member)
+			}
+		}
+		for name, h := range w.hooks {
+			if h.body != nil {
+				seen.Hooks[name] = h.number
 			}
 		}
 		return nil
@@ -578,10 +707,150 @@ func (v *view) Leave(ctx context.Context, id string) error {
 	})
 }
 
-func (v *view) Note(context.Context, string, string, string) error { return nil }
+func (v *view) Note(ctx context.Context, server, task, principal string) error {
+	return v.do(ctx, func(w *world) error {
+		w.tasks[server+"\x00"+task+"\x00"+principal] = true
+		return nil
+	})
+}
 
-func (v *view) Noted(_ context.Context, _, _ string, tasks []string) ([]bool, error) {
-	return make([]bool, len(tasks)), nil
+func (v *view) Noted(ctx context.Context, server, principal string, tasks []string) ([]bool, error) {
+	noted := make([]bool, len(tasks))
+	return noted, v.do(ctx, func(w *world) error {
+		for i, id := range tasks {
+			noted[i] = w.tasks[server+"\x00"+id+"\x00"+principal]
+		}
+		return nil
+	})
+}
+
+// hooks are the webhooks, as an instance reaches them.
+type hooks struct{ v *view }
+
+func (h hooks) Next(ctx context.Context, server string) (n int64, err error) {
+	err = h.v.do(ctx, func(w *world) error {
+		k := w.hooks[server]
+		k.next++
+		n, w.hooks[server] = k.next, k
+		return nil
+	})
+	return n, err
+}
+
+func (h hooks) Put(ctx context.Context, server string, n int64, body []byte) error {
+	return h.v.do(ctx, func(w *world) error {
+		if k := w.hooks[server]; n >= k.number {
+			w.hooks[server] = webhook{max(k.next, n), n, bytes.Clone(body)}
+		}
+		return nil
+	})
+}
+
+func (h hooks) Get(ctx context.Context, server string) (n int64, body []byte, err error) {
+	err = h.v.do(ctx, func(w *world) error {
+		k := w.hooks[server]
+		if n, body = k.number, k.body; body == nil {
+			return session.ErrNotFound
+		}
+		return nil
+	})
+	return n, body, err
+}
+
+// offers is the queue of openings, as an instance reaches it.
+type offers struct{ v *view }
+
+func (o offers) at(ctx context.Context, what string, f func(m *queue.Memory) error) error {
+	return o.v.do(ctx, func(w *world) error {
+		w.asked[what]++
+		return f(w.line)
+	})
+}
+
+func (o offers) Add(ctx context.Context, server string, r queue.Request, most int) (entry string, err error) {
+	err = o.at(ctx, "Add", func(m *queue.Memory) (err error) {
+		entry, err = m.Add(ctx, server, r, most)
+		return err
+	})
+	return entry, err
+}
+
+// Take takes a request, which nobody has when the answer is lost.
+func (o offers) Take(ctx context.Context, servers []string, wait time.Duration) (all []queue.Taken, err error) {
+	var line *queue.Memory
+	if err := o.at(ctx, "Take", func(m *queue.Memory) error {
+		line = m
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if all, err = line.Take(ctx, servers, wait); len(all) > 0 {
+		err = o.at(ctx, "Take", func(*queue.Memory) error { return nil })
+	}
+	return all, err
+}
+
+func (o offers) Overdue(ctx context.Context, servers []string, after time.Duration, most int) (all []queue.Taken, err error) {
+	err = o.at(ctx, "Overdue", func(m *queue.Memory) (err error) {
+		all, err = m.Overdue(ctx, servers, after, most)
+		return err
+	})
+	return all, err
+}
+
+func (o offers) Return(ctx context.Context, t queue.Taken) error {
+	return o.at(ctx, "Return", func(m *queue.Memory) error { return m.Return(ctx, t) })
+}
+
+func (o offers) Has(ctx context.Context, server, name string) (has bool, err error) {
+	err = o.at(ctx, "Has", func(m *queue.Memory) (err error) {
+		has, err = m.Has(ctx, server, name)
+		return err
+	})
+	return has, err
+}
+
+func (o offers) Done(ctx context.Context, server, name string) error {
+	return o.at(ctx, "Done", func(m *queue.Memory) error { return m.Done(ctx, server, name) })
+}
+
+func (o offers) Lengths(ctx context.Context, servers []string) (all []int, err error) {
+	err = o.at(ctx, "Lengths", func(m *queue.Memory) (err error) {
+		all, err = m.Lengths(ctx, servers)
+		return err
+	})
+	return all, err
+}
+
+// logins are what front keeps, as an instance reaches it.
+type logins struct{ v *view }
+
+func (l logins) Get(ctx context.Context, key string) (value []byte, err error) {
+	err = l.v.do(ctx, func(w *world) (err error) {
+		value, err = w.logins.Get(ctx, key)
+		return err
+	})
+	return value, err
+}
+
+func (l logins) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (done bool, err error) {
+	err = l.v.do(ctx, func(w *world) (err error) {
+		done, err = w.logins.Swap(ctx, key, old, value, life)
+		return err
+	})
+	return done, err
+}
+
+func (l logins) End(ctx context.Context, id string, life time.Duration) error {
+	return l.v.do(ctx, func(w *world) error { return w.logins.End(ctx, id, life) })
+}
+
+func (l logins) Ended(ctx context.Context, mark string) (ids []string, next string, err error) {
+	err = l.v.do(ctx, func(w *world) (err error) {
+		ids, next, err = w.logins.Ended(ctx, mark)
+		return err
+	})
+	return ids, next, err
 }
 
 // copies are the streams, as an instance reaches them.
