@@ -30,7 +30,7 @@ export GORACE ?= atexit_sleep_ms=0
 # The version of make dist: that of the last tag of git, unless it is given.
 VERSION   ?=
 
-.PHONY: help demo build dist check format tidy test vet lint integration packages soak fuzz bench programs shots
+.PHONY: help demo build dist check format tidy test vet lint integration packages soak fuzz bench programs gotestsum shots
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,13 +63,16 @@ tidy: ## go.mod and go.sum say what the code needs
 	@echo '== go mod tidy'
 	@$(GO) mod tidy -diff
 
-# At the end gotestsum lists each skipped test with its reason, which go test itself hides.
-GOTEST     = $(GO) build $(DETECT) -o "$(GOCACHE)/gotestsum$(DETECT)" gotest.tools/gotestsum && "$(GOCACHE)/gotestsum$(DETECT)" --format pkgname
+# It lists each skipped test with its reason, which go test itself hides.
+GOTESTSUM := $(GOCACHE)/gotestsum$(DETECT)
+gotestsum: # built as the tests are, so that nothing is compiled for it alone
+	@export $(QUICK); $(GO) build $(DETECT) -o "$(GOTESTSUM)" gotest.tools/gotestsum
 
-# bridge/server begins first: it takes the longest to compile.
-test: ## all packages, in memory; RACE=1 with the race detector
+# bridge/server begins first: it takes the longest to compile. Some packages wait, so there
+# are more at once than processors.
+test: gotestsum ## all packages, in memory; RACE=1 with the race detector
 	@echo '== go test -short $(TESTFLAGS) ./...'
-	@export $(QUICK); $(GOTEST) --hide-summary skipped -- -short $(TESTFLAGS) ./bridge/server ./...
+	@export $(QUICK); "$(GOTESTSUM)" --format pkgname --hide-summary skipped -- -short -p 4 $(TESTFLAGS) ./bridge/server ./...
 
 vet: ## go vet, with the flags of the tests, which find its packages compiled
 	@echo '== go vet'
@@ -93,18 +96,17 @@ programs: # builds what tests start, and prints the folder
 	dir="$$kept/$$({ $(call files,"$$new"); $(call files,integration examples); } | $(hash))"; \
 	[ -d "$$dir" ] || mv "$$new" "$$dir"; touch "$$dir"; echo "$$dir"
 
-integration: ## one of each kind of dialogue between real programs
+integration: gotestsum ## one of each kind of dialogue between real programs
 	@echo '== tests that start programs'
-	@programs=$$($(MAKE) -s programs) && export BRIDGE_TEST_PROGRAMS="$$programs" $(QUICK) && $(GOTEST) -- $(TESTFLAGS) $(STARTS)
+	@programs=$$($(MAKE) -s programs) && export BRIDGE_TEST_PROGRAMS="$$programs" $(QUICK) && "$(GOTESTSUM)" --format pkgname -- -p 4 $(TESTFLAGS) $(STARTS)
 
 # What the tests of the packages read. ALWAYS=1 runs them though they have passed before.
 PACKAGED  := deploy go.mod go.sum docs/install.md docs/observability.md docs/bridge.schema.json bridge/server/internal/metrics/testdata
-packages: ## the Helm chart and the image, whose tests are a module of their own
+packages: gotestsum ## the Helm chart and the image, whose tests are a module of their own
 	@echo '== deploy/check'
 	@set -e; passed="$(GOCACHE)/packages-$$({ $(call files,$(PACKAGED)); find deploy/check -name '*.go' -print0; } | $(hash))"; \
 	if [ -z "$(ALWAYS)" ] && [ -e "$$passed" ]; then echo 'Nothing of it has changed since these tests passed.'; exit; fi; \
-	export $(QUICK); $(GOTEST) --version; tests="$(GOCACHE)/gotestsum$(DETECT)"; \
-	cd deploy/check; $(GO) mod tidy -diff; $(GO) vet ./...; "$$tests" --format pkgname -- -vet=off -timeout 15m ./...; \
+	export $(QUICK); cd deploy/check; $(GO) mod tidy -diff; $(GO) vet ./...; "$(GOTESTSUM)" --format pkgname -- -vet=off -timeout 15m ./...; \
 	touch "$$passed"
 
 # The parts without the race detector are those that compute in one goroutine, and memory:
