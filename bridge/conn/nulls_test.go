@@ -52,3 +52,25 @@ func TestHandshakeFills(t *testing.T) {
 		}
 	})
 }
+
+// A server of 2024-10-07 is one of 2024-11-05, also for its clients.
+func TestHandshakeFirstDraft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New("fake", &wireOf{}, &asker{}, Timeouts{})
+		done := make(chan string, 1)
+		go func() {
+			s, err := Handshake(t.Context(), c, &bridge.Caller{Params: []byte(`{"protocolVersion":"2025-11-25"}`)}, "")
+			if err != nil {
+				done <- err.Error()
+				return
+			}
+			done <- s.Revision + " " + string(s.Result)
+		}()
+		synctest.Wait()
+		deliver(t, c, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2024-10-07","capabilities":{},"serverInfo":{"name":"old","version":"1"}}}`)
+		want := `2024-11-05 {"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"old","version":"1"}}`
+		if got := <-done; got != want {
+			t.Errorf("greeting %s\nwant     %s", got, want)
+		}
+	})
+}

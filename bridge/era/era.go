@@ -23,6 +23,10 @@ const (
 	LatestModern = Rev20260728
 )
 
+// firstDraft is the revision before 2024-11-05. It differs in nothing that passes the bridge, which says 2024-11-05 in
+// its place: clients of today do not know it.
+const firstDraft = "2024-10-07"
+
 var (
 	modern = []string{Rev20260728}
 	legacy = []string{Rev20251125, Rev20250618, Rev20250326, Rev20241105}
@@ -37,8 +41,8 @@ func Supported() []string { return slices.Concat(modern, legacy) }
 // Legacy returns the legacy revisions, newest first.
 func Legacy() []string { return slices.Clone(legacy) }
 
-// IsLegacy reports whether rev is a supported legacy revision.
-func IsLegacy(rev string) bool { return slices.Contains(legacy, rev) }
+// IsLegacy reports whether rev is a legacy revision that the bridge speaks.
+func IsLegacy(rev string) bool { return rev == firstDraft || slices.Contains(legacy, rev) }
 
 // Name returns the era of a revision: "modern" or "legacy".
 func Name(rev string) string {
@@ -54,7 +58,10 @@ func IsModern(rev string) bool { return rev >= FirstModern && len(rev) == len(Fi
 // Negotiate returns the revision that answers a client's initialize. It is the client's if that is a supported
 // legacy one, else the latest legacy one.
 func Negotiate(asked string) string {
-	if IsLegacy(asked) {
+	switch {
+	case asked == firstDraft:
+		return Rev20241105
+	case IsLegacy(asked):
 		return asked
 	}
 	return LatestLegacy

@@ -20,7 +20,7 @@ func TestNegotiate(t *testing.T) {
 		{era.Rev20251125, era.Rev20251125, true, false},
 		{era.FirstModern, era.LatestLegacy, false, true},
 		{"2027-01-01", era.LatestLegacy, false, true},
-		{"2024-10-07", era.LatestLegacy, false, false},
+		{"2024-10-07", era.Rev20241105, true, false},
 		{"2025-11-26", era.LatestLegacy, false, false},
 		{"", era.LatestLegacy, false, false},
 		{"latest", era.LatestLegacy, false, false},

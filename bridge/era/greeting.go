@@ -62,11 +62,15 @@ func InitializeResult(discover []byte, revision, name string) []byte {
 
 // Greeted returns a legacy server's result of initialize with the members that clients require. asked is the
 // revision of the request, and name the name of a server that does not give one. A result that has none of these
-// members stays as it is.
+// members stays as it is. The revision 2024-10-07 becomes 2024-11-05.
 func Greeted(initialize []byte, asked, name string) []byte {
 	info, capabilities := rawjson.Get(initialize, "serverInfo"), rawjson.Get(initialize, "capabilities")
 	out := initialize
-	if _, ok := rawjson.Text(rawjson.Get(out, "protocolVersion")); !ok {
+	revision, ok := rawjson.Text(rawjson.Get(out, "protocolVersion"))
+	if revision == firstDraft {
+		out = rawjson.Set(out, "protocolVersion", []byte(rawjson.Quote(Rev20241105)))
+	}
+	if !ok {
 		if !rawjson.IsObject(info) && !rawjson.IsObject(capabilities) {
 			return initialize
 		}

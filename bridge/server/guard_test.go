@@ -19,7 +19,9 @@ const (
 // exposed are the settings of a bridge that more than this machine reaches.
 func exposed(c *config.Config) {
 	c.AllowedHosts = []string{"mcp.example.com", "pinned.example.com:8808"}
-	c.AllowedOrigins = []string{"https://app.example.com", "http://dev.example.com:3000"}
+	c.AllowedOrigins = []string{
+		"https://app.example.com", "http://dev.example.com:3000", "chrome-extension://listed", "vscode-webview://listed", "app://obsidian.md", "tauri://localhost",
+	}
 	c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 }
 
@@ -106,6 +108,14 @@ func TestOrigin(t *testing.T) {
 		{"https://mcp.example.com", "mcp.example.com", false, true},
 		{"http://192.0.2.1:8808", "192.0.2.1:8808", false, false},
 		{"http://\x7f", loopback, false, false},
+		{"chrome-extension://listed", "mcp.example.com", false, true},
+		{"vscode-webview://listed", "mcp.example.com", false, true},
+		{"app://obsidian.md", "mcp.example.com", false, true},
+		{"tauri://localhost", "mcp.example.com", false, true},
+		{"moz-extension://listed", "mcp.example.com", false, false},
+		{"app://localhost", "mcp.example.com", false, false},
+		{"tauri://mcp.example.com", "mcp.example.com", false, false},
+		{"tauri://localhost", loopback, false, true},
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS"} {
 			for _, path := range []string{"/mcp", "/one/mcp", "/messages", "/healthz", "/readyz", "/nowhere"} {

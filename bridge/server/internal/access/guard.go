@@ -199,19 +199,23 @@ func (g *guard) listed(host string) bool {
 	return slices.Contains(g.hosts, host) || slices.Contains(g.hosts, address.Hostname(host))
 }
 
-// originAllowed reports whether pages of an origin may call. Other pages of this machine may if
-// there are no access rules. A page of the requested host may if that name is surely ours. Such a name
+// originAllowed reports whether pages of an origin may call. Those of the list may: also browser extensions
+// and applications, whose origins have other schemes than http. Other pages of this machine may if there are no
+// access rules. A page of the requested host may if that name is surely ours. Such a name
 // is in allowed_hosts, a name of this machine, or an address, which no attacker's DNS can redirect.
 func (g *guard) originAllowed(origin, host string, loopback bool) bool {
 	if g.origins != nil && len(g.origins) == 0 {
 		return false
 	}
 	u, err := url.Parse(strings.ToLower(origin))
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if err != nil || u.Host == "" {
 		return false // also null
 	}
 	if slices.Contains(g.origins, address.OriginOf(u)) {
 		return true
+	}
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return false
 	}
 	if loopback && address.Local(u.Hostname()) && (!g.rules || u.Host == strings.ToLower(host)) {
 		return true

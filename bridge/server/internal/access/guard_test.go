@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// No Host and no Origin makes the guard panic, and what it allows is a web origin.
+// No Host and no Origin makes the guard panic, and what it allows without a list of others is a web origin.
 func FuzzGuard(f *testing.F) {
 	for _, s := range []string{"null", "http://localhost", "http://[::1]:80", "//", "http://[", "http://a:b", "http://%zz", "[::1", "::1", "[", ":"} {
 		f.Add(s, s)
