@@ -16,9 +16,8 @@ import (
 func TestInstances(t *testing.T) {
 	scaletest.Large(t)
 	most := map[string]int{ // in place of 700
-		"bridge/server":                    1200, // reaches all of the bridge, once
-		"bridge/server/internal/admin":     900,
-		"cmd/internal/cli":                 1900, // OpenTelemetry's SDK
+		"bridge/server":                    1000, // reaches all of the bridge, once
+		"cmd/internal/meters":              1900, // OpenTelemetry's SDK
 		"internal/cluster/redis":           1900, // go-redis
 		"internal/cluster/redis/redistest": 1900,
 	}
