@@ -32,7 +32,7 @@ const Rest = "notifications/roots/list_changed"
 func Intake(t *testing.T, a bridge.Adapter) {
 	b := gateway.New(gateway.Options{MaxBytes: 1 << 20, Log: slog.New(slog.DiscardHandler), Servers: []gateway.ServerOptions{{Name: "fake", Adapter: a}}})
 	defer b.Close(context.Background())
-	begin := func(id string) *gateway.Session {
+	begin := func(id string) gateway.Session {
 		s, _, err := b.Initialize(t.Context(), "fake", id, "", nil, Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`))
 		if err != nil {
 			t.Fatal(err)
@@ -44,7 +44,7 @@ func Intake(t *testing.T, a bridge.Adapter) {
 		answer *jsonrpc.Message
 		err    error
 	}
-	call := func(s *gateway.Session, tool string) chan outcome {
+	call := func(s gateway.Session, tool string) chan outcome {
 		done := make(chan outcome, 1)
 		m := Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`"}}`)
 		go func() {

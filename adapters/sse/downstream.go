@@ -47,7 +47,7 @@ type Elsewhere interface {
 
 // Downstream serves the clients of all servers.
 type Downstream struct {
-	b *gateway.Gateway
+	b gateway.Gateway
 	o Options
 
 	mu    sync.RWMutex // guards the rest
@@ -57,7 +57,7 @@ type Downstream struct {
 }
 
 // New returns a Downstream for the servers of b.
-func New(b *gateway.Gateway, o Options) *Downstream {
+func New(b gateway.Gateway, o Options) *Downstream {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.MaxMessage, o.MaxStreams = cmp.Or(max(o.MaxMessage, 0), 16<<20), cmp.Or(max(o.MaxStreams, 0), 10_000)
 	o.Heartbeat = cmp.Or(max(o.Heartbeat, 0), 20*time.Second)
@@ -87,7 +87,7 @@ type peer struct {
 	calls  gateway.Calls
 
 	mu      sync.Mutex // guards the rest
-	session *gateway.Session
+	session gateway.Session
 	begun   bool // initialize was received
 	over    bool // the stream has ended
 }
@@ -187,7 +187,7 @@ func (d *Downstream) Revoke(principal string) {
 	}
 }
 
-func (p *peer) current() *gateway.Session {
+func (p *peer) current() gateway.Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.session

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	*wiretest.Site
 	t testing.TB
-	b *gateway.Gateway
+	b gateway.Gateway
 	d *Downstream
 	s *wiretest.Server
 }

@@ -58,7 +58,7 @@ var errUnread = errors.New("the client does not read its answers")
 // which Gateway.Close awaits. Serve does not close in and out. Serve ends a waiting read by a
 // deadline if in supports SetReadDeadline. Otherwise, as with a terminal, the goroutine stays until
 // in has input, which is dropped. The same holds for out and a client that does not read.
-func Serve(ctx context.Context, b *gateway.Gateway, server string, in io.Reader, out io.Writer, o DownstreamOptions) error {
+func Serve(ctx context.Context, b gateway.Gateway, server string, in io.Reader, out io.Writer, o DownstreamOptions) error {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", server)
 	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), 16<<20)
 	p := &peer{b: b, server: server, modern: b.OffersModern(server), o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1), stateless: map[*statelessCall]struct{}{},
@@ -106,7 +106,7 @@ func begin(f func() error) *job {
 
 // peer is the client.
 type peer struct {
-	b        *gateway.Gateway
+	b        gateway.Gateway
 	server   string
 	modern   bool // the stateless era is offered
 	o        DownstreamOptions
@@ -121,7 +121,7 @@ type peer struct {
 	noRoom   bool           // the bridge had no room for more of the line; for read only
 
 	mu        sync.Mutex // guards the rest
-	session   *gateway.Session
+	session   gateway.Session
 	begun     bool      // initialize has come
 	open      bool      // messages go to the session
 	over      bool      // no further message is accepted
@@ -168,7 +168,7 @@ func (p *peer) forClient(a *jsonrpc.Message, err error) *jsonrpc.Message {
 	return gateway.FullRefusal(a.ID, err)
 }
 
-func (p *peer) current() *gateway.Session {
+func (p *peer) current() gateway.Session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.session

@@ -20,7 +20,7 @@ const onEach = "on each line"
 
 // text is a line that messages refer to, and the memory that is reserved for it.
 type text struct {
-	b    *gateway.Gateway
+	b    gateway.Gateway
 	buf  *jsonrpc.Buffer
 	n    int          // reserved
 	left atomic.Int32 // messages that refer to it
@@ -269,7 +269,7 @@ func tooLate(m *jsonrpc.Message) *jsonrpc.Message {
 }
 
 // pass gives a message to the session. A request was counted as a call.
-func (p *peer) pass(s *gateway.Session, a arrival) {
+func (p *peer) pass(s gateway.Session, a arrival) {
 	switch {
 	case a.m.IsRequest():
 		settle := func(r *jsonrpc.Message, err error) {
@@ -290,7 +290,7 @@ func (p *peer) pass(s *gateway.Session, a arrival) {
 
 // notify passes on a notification. Those for the server may have to wait, which must not delay the
 // reader.
-func (p *peer) notify(s *gateway.Session, a arrival) {
+func (p *peer) notify(s gateway.Session, a arrival) {
 	switch a.m.Method {
 	case "notifications/initialized", "notifications/cancelled": // for the session itself; a cancellation must not wait behind others
 		s.Notify(a.m, nil)
@@ -318,7 +318,7 @@ func (p *peer) notify(s *gateway.Session, a arrival) {
 }
 
 // deliver passes on the notifications in order.
-func (p *peer) deliver(s *gateway.Session) {
+func (p *peer) deliver(s gateway.Session) {
 	for {
 		p.mu.Lock()
 		if len(p.notes) == 0 {

@@ -25,7 +25,7 @@ import (
 // desk is a client at the two pipes of Serve.
 type desk struct {
 	t      testing.TB
-	b      *gateway.Gateway
+	b      gateway.Gateway
 	s      *wiretest.Server
 	in     net.Conn // what the client writes to
 	stop   context.CancelCauseFunc

@@ -53,7 +53,7 @@ const streamAfter = time.Second
 
 // Downstream serves the clients of all servers.
 type Downstream struct {
-	b *gateway.Gateway
+	b gateway.Gateway
 	o Options
 
 	wg sync.WaitGroup // of listening
@@ -66,7 +66,7 @@ type Downstream struct {
 }
 
 // New returns a Downstream for the servers of b.
-func New(b *gateway.Gateway, o Options) *Downstream {
+func New(b gateway.Gateway, o Options) *Downstream {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.MaxMessage, o.Heartbeat = cmp.Or(max(o.MaxMessage, 0), 16<<20), cmp.Or(max(o.Heartbeat, 0), 20*time.Second)
 	return &Downstream{b: b, o: o, peers: map[string]*peer{}, starting: map[string]*starting{}, listening: map[*statelessCall]func(){}}
@@ -358,7 +358,7 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 }
 
 // enter adds a session to the sessions that clients can use.
-func (d *Downstream) enter(p *peer, s *gateway.Session) {
+func (d *Downstream) enter(p *peer, s gateway.Session) {
 	p.Session = s
 	d.mu.Lock()
 	d.peers[p.id] = p

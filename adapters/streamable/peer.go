@@ -10,7 +10,7 @@ import (
 
 // peer is one session of this transport, with the streams that its client may resume.
 type peer struct {
-	*gateway.Session
+	gateway.Session
 	d     *Downstream
 	id    string
 	whose string // the principal

@@ -13,7 +13,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/lane/share"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
-	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
 )
@@ -29,7 +28,7 @@ type Settings struct {
 }
 
 // applySettings applies the settings, and returns the principals with changed grants.
-func (g *Gateway) applySettings(s *Settings) (changed map[string]bool) {
+func (g *gateway) applySettings(s *Settings) (changed map[string]bool) {
 	if s == nil {
 		return nil
 	}
@@ -45,7 +44,7 @@ func (g *Gateway) applySettings(s *Settings) (changed map[string]bool) {
 // regrant ends sessions and calls of principals at servers that they may no longer use,
 // and announces changed lists to their clients. Calls of the aggregate may continue for
 // drain; leave is as in retire.
-func (g *Gateway) regrant(now *table, changed map[string]bool, drain time.Duration, looking report.Rounds, leave func(context.Context, *aggregate.Server)) {
+func (g *gateway) regrant(now *table, changed map[string]bool, drain time.Duration, looking report.Rounds, leave func(context.Context, *aggregate.Server)) {
 	for _, s := range now.servers {
 		s.laneShares.Set(s.users()) // a new principal changes no grant
 		for principal := range changed {
@@ -58,7 +57,7 @@ func (g *Gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 		return
 	}
 	g.revoked.Relist(func(principal string) bool { return changed[principal] }, "", list.Tools)
-	for _, o := range g.open(func(o *Session) bool { return changed[o.caller.Principal] }) {
+	for _, o := range g.open(func(o *sitting) bool { return changed[o.caller.Principal] }) {
 		at := o.bindings.Current().Server
 		if err := g.allowed(at, "", o.caller.Principal); at != nil && err != nil {
 			o.End(err)
@@ -85,12 +84,9 @@ func (s *server) users() (n int) {
 	return n
 }
 
-// Revoke ends everything of a principal whose key was removed: sessions, streams,
-// calls in flight, parked calls and subscriptions. Until Restore, the principal can
-// begin nothing. Other principals are not affected.
-func (g *Gateway) Revoke(principal string) {
+func (g *gateway) Revoke(principal string) {
 	calls := g.revoked.Revoke(principal)
-	ended := g.open(func(s *Session) bool { return s.caller.Principal == principal })
+	ended := g.open(func(s *sitting) bool { return s.caller.Principal == principal })
 	for _, s := range ended {
 		s.End(errRevoked)
 	}
@@ -100,17 +96,14 @@ func (g *Gateway) Revoke(principal string) {
 	g.log.Info("sessions and calls of a caller ended: its key was removed", "principal", principal, "sessions", len(ended), "calls", calls)
 }
 
-// Restore admits a revoked principal again.
-func (g *Gateway) Restore(principal string) { g.revoked.Restore(principal) }
+func (g *gateway) Restore(principal string) { g.revoked.Restore(principal) }
 
-// Allowed returns nil if the principal may use the server of that name, which is as
-// in Initialize. Its error is ErrUnknownServer, or of the kind ErrDenied.
-func (g *Gateway) Allowed(server, principal string) error {
+func (g *gateway) Allowed(server, principal string) error {
 	return g.allowed(g.table.Load().at(server), server, principal)
 }
 
 // allowed is Allowed for a server that the table holds; s is nil for the aggregate.
-func (g *Gateway) allowed(s *server, name, principal string) error {
+func (g *gateway) allowed(s *server, name, principal string) error {
 	if err := g.revoked.Check(principal); err != nil {
 		return err
 	}
@@ -130,22 +123,19 @@ func (g *Gateway) allowed(s *server, name, principal string) error {
 	return &bridge.Error{Kind: bridge.ErrDenied, Public: "this caller may use no server"}
 }
 
-// Joined is the use of a shared connection by another instance's session. A server that is
-// removed or replaced waits for its calls.
-type Joined struct {
+// joined is a Joined. A server that is removed or replaced waits for its calls.
+type joined struct {
 	*share.View
 	s *server
 }
 
-// Call makes a call over the shared connection.
-func (j *Joined) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+// Call implements bridge.Upstream.
+func (j *joined) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	defer j.s.reports.CountOther()()
 	return j.View.Call(ctx, r)
 }
 
-// Join joins the shared connection to a server for a session of another instance, where the
-// guards for clients run. It also returns the server's forwarded headers.
-func (g *Gateway) Join(name string, from bridge.Caller, rest bridge.Client) (*Joined, []bridge.Forward, error) {
+func (g *gateway) Join(name string, from bridge.Caller, rest bridge.Client) (Joined, []bridge.Forward, error) {
 	s := g.table.Load().named[name]
 	if s == nil || s.share != SharePrincipal && s.share != ShareAll {
 		return nil, nil, bridge.ErrUnknownServer
@@ -154,12 +144,10 @@ func (g *Gateway) Join(name string, from bridge.Caller, rest bridge.Client) (*Jo
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Joined{v, s}, s.o.Forward, nil
+	return &joined{v, s}, s.o.Forward, nil
 }
 
-// CallPool makes the call of another instance's stateless client. A server that is removed or
-// replaced waits for it, unless it is a subscription.
-func (g *Gateway) CallPool(ctx context.Context, name string, r *bridge.Request) (*jsonrpc.Message, error) {
+func (g *gateway) CallPool(ctx context.Context, name string, r *bridge.Request) (*jsonrpc.Message, error) {
 	var arrival report.Arrival
 	g.reports.Look(&arrival)
 	defer arrival.Found()
@@ -174,18 +162,14 @@ func (g *Gateway) CallPool(ctx context.Context, name string, r *bridge.Request) 
 	return s.pool.Here(ctx, r)
 }
 
-// ReleaseShared closes the idle shared connection of a server's sessions with that key, which
-// share.Hubs makes, once another instance owns it.
-func (g *Gateway) ReleaseShared(name, key string) {
+func (g *gateway) ReleaseShared(name, key string) {
 	if s := g.table.Load().named[name]; s != nil && (s.share == SharePrincipal || s.share == ShareAll) {
 		s.shared.Leave(key)
 	}
 }
 
-// Pool returns the pool that serves a server's stateless clients; nil for an unknown server.
-func (g *Gateway) Pool(name string) *stateless.Pool {
+func (g *gateway) ReleasePool(name, key string) {
 	if s := g.table.Load().named[name]; s != nil {
-		return s.pool
+		s.pool.LeaveOwner(key)
 	}
-	return nil
 }

@@ -32,13 +32,13 @@ func TestRevoke(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready = make(chan struct{})
 		l := &ledger{}
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Watch: l.take,
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Watch: l.take,
 			Grants: map[string]filter.Grant{"p": {}, "q": {}}})
 		defer b.Close(context.Background())
 		const asks, hangs = `"name":"ask","arguments":{}`, `"name":"slow"`
 		var states []string
 		var guests []*visiting
-		var sessions []*Session
+		var sessions []*sitting
 		var calls []*pendingCall
 		for _, principal := range []string{"p", "q"} {
 			v := visitor{principal: principal}

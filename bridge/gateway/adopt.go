@@ -12,17 +12,13 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// Portable reports whether another instance can continue a session. That is impossible if a session
-// ends with its connection (restart: false), unless the connection moves too.
-func (g *Gateway) Portable(r *session.Record) bool {
+func (g *gateway) Portable(r *session.Record) bool {
 	return !slices.ContainsFunc(g.table.Load().servers, func(s *server) bool {
 		return (r.Server == "" || s.o.Name == r.Server) && s.ends() && r.Carry[s.o.Name] == nil
 	})
 }
 
-// Adopt continues a session of another instance; h is its record, taken over from there.
-// The first call opens the connection.
-func (g *Gateway) Adopt(h session.Held) (*Session, error) {
+func (g *gateway) adopt(h session.Held) (*sitting, error) {
 	if err := g.Allowed(h.Server, h.Principal); err != nil {
 		return nil, err
 	}
@@ -44,7 +40,7 @@ func (g *Gateway) Adopt(h session.Held) (*Session, error) {
 
 // resume restores the session's state on a fresh connection before the first call, m; m is
 // nil when no call caused it.
-func (s *Session) resume(ctx context.Context, w *binding[*server], m *jsonrpc.Message) error {
+func (s *sitting) resume(ctx context.Context, w *binding[*server], m *jsonrpc.Message) error {
 	if w.Handover.Done() {
 		return nil
 	}
@@ -63,7 +59,7 @@ func (s *Session) resume(ctx context.Context, w *binding[*server], m *jsonrpc.Me
 
 // restore resumes a session whose client only listens: at once, or when the operator ends
 // the server's drain.
-func (s *Session) restore(w *binding[*server]) {
+func (s *sitting) restore(w *binding[*server]) {
 	if !w.Current() || w.Handover.Waits(true) {
 		return
 	}
@@ -84,7 +80,7 @@ func (s *Session) restore(w *binding[*server]) {
 
 // repeat repeats, on the current binding, a request that set session state. The binding may have
 // been resumed before the state was recorded. repeat waits for the answer or the end of ctx.
-func (s *Session) repeat(ctx context.Context, m *jsonrpc.Message) {
+func (s *sitting) repeat(ctx context.Context, m *jsonrpc.Message) {
 	m = m.Clone()
 	awaitRun(ctx, s.Go, func() {
 		w := s.bindings.Enter()
@@ -96,7 +92,7 @@ func (s *Session) repeat(ctx context.Context, m *jsonrpc.Message) {
 }
 
 // record returns the session's record.
-func (s *Session) record() session.Record {
+func (s *sitting) record() session.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held.Record
@@ -104,7 +100,7 @@ func (s *Session) record() session.Record {
 
 // keep changes the record and saves it in a goroutine, since callers hold locks of their own. The end
 // of the session saves the record once more: see forget.
-func (s *Session) keep(change func(*session.Record)) {
+func (s *sitting) keep(change func(*session.Record)) {
 	s.mu.Lock()
 	change(&s.held.Record)
 	s.unsaved = true
@@ -123,7 +119,7 @@ func (s *Session) keep(change func(*session.Record)) {
 
 // save saves the record until it no longer changes meanwhile. Only one runs at a time, so that the store
 // gets the last state last.
-func (s *Session) save() {
+func (s *sitting) save() {
 	defer s.wg.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +139,7 @@ func (s *Session) save() {
 var ErrMoved = errors.New("the session goes on at another instance")
 
 // forget deletes the session's record, or releases it if another instance may continue.
-func (s *Session) forget() {
+func (s *sitting) forget() {
 	s.mu.Lock()
 	held := s.held
 	s.mu.Unlock()
@@ -157,18 +153,15 @@ func (s *Session) forget() {
 }
 
 // moves reports whether another instance may continue the session, which ended here.
-func (s *Session) moves() bool {
+func (s *sitting) moves() bool {
 	cause, r := context.Cause(s.ctx), s.record()
 	return (errors.Is(cause, ErrMoved) || errors.Is(cause, bridge.ErrShutdown)) && !r.Bound && s.b.Portable(&r)
 }
 
-// Move ends the session of that key here, because another instance owns it.
-func (g *Gateway) Move(key string) { g.move(func(s *Session) bool { return s.id == key }) }
+func (g *gateway) Move(key string) { g.move(func(s *sitting) bool { return s.id == key }) }
 
-// MoveIdle ends the sessions without calls in flight, so that other instances continue
-// them. It returns the number of sessions that were here.
-func (g *Gateway) MoveIdle() (left int) {
-	g.move(func(s *Session) bool {
+func (g *gateway) MoveIdle() (left int) {
+	g.move(func(s *sitting) bool {
 		left++
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -178,7 +171,7 @@ func (g *Gateway) MoveIdle() (left int) {
 }
 
 // move ends the selected sessions with ErrMoved.
-func (g *Gateway) move(which func(*Session) bool) {
+func (g *gateway) move(which func(*sitting) bool) {
 	for _, s := range g.open(which) {
 		s.End(ErrMoved)
 	}

@@ -38,7 +38,7 @@ func TestSavesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &slowKeeper{Memory: session.NewMemory(10), release: make(chan struct{})}
 		f := &fake{}
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Sessions: k})
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Sessions: k})
 		defer b.Close(context.Background())
 		s, _ := begin(t, b, "")
 		answered := 0
@@ -69,9 +69,9 @@ func TestReleasesLastState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &slowKeeper{Memory: session.NewMemory(10), release: make(chan struct{})}
 		f := &fake{}
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Sessions: k})
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Sessions: k})
 		defer b.Close(context.Background())
-		s, _, err := b.InitializePortable(t.Context(), "fake", "portable", "", nil,
+		s, _, err := b.initializePortable(t.Context(), "fake", "portable", "", nil,
 			bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ func hang(ctx context.Context, _ int) error {
 func TestMergeGreetsWithWhatIsKnown(t *testing.T) {
 	good, slow := shop("good", nil), shop("slow", nil)
 	slow.before = hang
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *gateway) {
 		enter(t, b)
 		began := time.Now()
 		enter(t, b)
@@ -44,9 +44,9 @@ func TestMergeNothingStays(t *testing.T) {
 	no := &fake{before: func(context.Context, int) error {
 		return &bridge.Error{Server: "x", Kind: bridge.ErrUnavailable, Public: "it could not be started"}
 	}}
-	all(t, []stock{{name: "a", prefix: "a__", f: no}, {name: "b", prefix: "b__", f: no}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "a", prefix: "a__", f: no}, {name: "b", prefix: "b__", f: no}}, func(t *testing.T, b *gateway) {
 		for i := range 2 {
-			_, a, err := b.Initialize(context.Background(), "", "x", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			_, a, err := b.initialize(context.Background(), "", "x", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 			if err == nil || !strings.Contains(bridgetest.Text(a), "it could not be started") {
 				t.Errorf("client %d: Initialize = %s, %v", i+1, bridgetest.Text(a), err)
 			}
@@ -72,7 +72,7 @@ func TestMergeLatePageCounts(t *testing.T) {
 		}
 		return m.Method == "tools/list"
 	}
-	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		time.Sleep(30 * time.Second)
@@ -89,7 +89,7 @@ func TestMergeLatePageCounts(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 	})
 	hangs = false
-	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		time.Sleep(30 * time.Second)
@@ -103,7 +103,7 @@ func TestMergeLatePageCounts(t *testing.T) {
 // While no server can be had, no list is empty.
 func TestMergeNoEmptyList(t *testing.T) {
 	one, two := shop("one", map[string]string{"tools/list": toolList("a")}), shop("two", map[string]string{"tools/list": toolList("b")})
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		for _, f := range []*fake{one, two} {
 			f.before = func(context.Context, int) error { return errors.New("no") }
@@ -139,7 +139,7 @@ func TestMergeSlowLaterPage(t *testing.T) {
 		}
 	}
 	good.serve, slow.serve = pages(0), pages(25*time.Second)
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		var got []string
 		for params := `{}`; ; {
@@ -171,7 +171,7 @@ func TestMergeLatePageGoesStale(t *testing.T) {
 	}
 	for _, changed := range []time.Duration{5 * time.Second, 30 * time.Second} { // before the page comes, and after
 		tool, pause = "old", 25*time.Second
-		all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *Gateway) {
+		all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *gateway) {
 			s, _, _ := enter(t, b)
 			same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 			time.Sleep(changed)
@@ -187,7 +187,7 @@ func TestMergeLatePageGoesStale(t *testing.T) {
 // A request is not read any more when its call has returned.
 func TestMergeCancelledListIsLeftAlone(t *testing.T) {
 	one, two := shop("one", nil), shop("two", nil)
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -206,7 +206,7 @@ func TestMergeReadsPastTheBad(t *testing.T) {
 	two := shop("two", map[string]string{"resources/list": `{"resources":[{"uri":"file:2"}]}`, "resources/templates/list": `{"resourceTemplates":[]}`})
 	mute := shop("mute", nil)
 	mute.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method != "initialize" }
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		do(t, s, "1", "resources/list", `{}`)
 		one.before = func(context.Context, int) error {
@@ -224,7 +224,7 @@ func TestMergeReadsPastTheBad(t *testing.T) {
 			t.Errorf("read: %s", got)
 		}
 	})
-	all(t, []stock{{name: "mute", f: mute}, {name: "two", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "mute", f: mute}, {name: "two", f: two}}, func(t *testing.T, b *gateway) {
 		two.before = nil
 		s, _, _ := enter(t, b)
 		for _, test := range []struct{ method, params string }{
@@ -248,7 +248,7 @@ func TestMergeReadsPastTheBad(t *testing.T) {
 // again, before anything else.
 func TestMergeSubscribesAnew(t *testing.T) {
 	one, two := shop("one", map[string]string{"resources/list": `{"resources":[{"uri":"a:1"},{"uri":"a:2"}]}`}), shop("two", nil)
-	all(t, []stock{{name: "one", prefix: "one__", f: one, o: ServerOptions{EndWithServer: true, Cache: cache.Options{Off: true}}}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one, o: ServerOptions{EndWithServer: true, Cache: cache.Options{Off: true}}}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:1"}`)
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:2"}`)
@@ -282,8 +282,8 @@ func TestMergeWaitsOnce(t *testing.T) {
 		}
 		return false
 	}
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Lists: time.Millisecond}}}}, func(t *testing.T, b *Gateway) {
-		list := func(s *Session) ([]string, time.Duration) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Lists: time.Millisecond}}}}, func(t *testing.T, b *gateway) {
+		list := func(s *sitting) ([]string, time.Duration) {
 			began := time.Now()
 			return names(t, do(t, s, "1", "tools/list", `{}`)), time.Since(began)
 		}
@@ -331,7 +331,7 @@ func TestMergeWaitsOnce(t *testing.T) {
 	// Without sessions.
 	delay.Store(int64(12 * time.Second))
 	tools.Store(&first)
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Lists: time.Millisecond}}}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Lists: time.Millisecond}}}}, func(t *testing.T, b *gateway) {
 		v := visitor{}.ask(t, b, `"l"`, era.Listen, `"notifications":{"toolsListChanged":true}`)
 		time.Sleep(time.Minute)
 		v.take()

@@ -81,7 +81,7 @@ const statelessMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-
 
 // callStateless makes a request of a client without a session to the server of that
 // name, and returns its answer, or the error.
-func callStateless(t *testing.T, b *Gateway, server, method, params string) string {
+func callStateless(t *testing.T, b *gateway, server, method, params string) string {
 	t.Helper()
 	a := callsStateless(t, b, t.Context(), server, method, params, &stream{})
 	if a == nil {
@@ -95,7 +95,7 @@ func callStateless(t *testing.T, b *Gateway, server, method, params string) stri
 	return text.String()
 }
 
-func callsStateless(t *testing.T, b *Gateway, ctx context.Context, server, method, params string, back bridge.Stream) *jsonrpc.Message {
+func callsStateless(t *testing.T, b *gateway, ctx context.Context, server, method, params string, back bridge.Stream) *jsonrpc.Message {
 	t.Helper()
 	if params != "" {
 		params += ","
@@ -114,9 +114,9 @@ func callsStateless(t *testing.T, b *Gateway, ctx context.Context, server, metho
 }
 
 // commonsOf makes a bridge to two modernFake servers.
-func commonsOf(t *testing.T, one, two *modernFake) *Gateway {
+func commonsOf(t *testing.T, one, two *modernFake) *gateway {
 	t.Helper()
-	return New(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
+	return newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
 		{Name: "one", Adapter: one, Prefix: "one__"}, {Name: "two", Adapter: two, Prefix: "two__"},
 	}})
 }
@@ -293,7 +293,7 @@ func TestCommonsListWithProgress(t *testing.T) {
 			}
 			return m.Method == "tools/list"
 		}}
-		b := New(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
+		b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
 			{Name: "one", Adapter: talks, Prefix: "one__"}, {Name: "two", Adapter: &fake{}, Prefix: "two__"},
 		}})
 		defer b.Close(context.Background())
@@ -309,7 +309,7 @@ func TestDiscoverIncomplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := modernShop("one", nil)
 		s.result = `{"supportedVersions":["2026-07-28"]}`
-		b := New(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "one", Adapter: s}}})
+		b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "one", Adapter: s}}})
 		defer b.Close(context.Background())
 		found := callStateless(t, b, "one", "server/discover", "")
 		for path, want := range map[string]string{"resultType": `"complete"`, "capabilities": "{}", "ttlMs": "0", "cacheScope": `"private"`, "supportedVersions.#": "5"} {

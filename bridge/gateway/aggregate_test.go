@@ -68,13 +68,13 @@ type stock struct {
 }
 
 // all runs f in a bubble with a bridge to several servers.
-func all(t *testing.T, servers []stock, f func(t *testing.T, b *Gateway)) {
+func all(t *testing.T, servers []stock, f func(t *testing.T, b *gateway)) {
 	t.Helper()
 	allLogged(t, slog.DiscardHandler, servers, f)
 }
 
 // allLogged is all, with a log.
-func allLogged(t *testing.T, log slog.Handler, servers []stock, f func(t *testing.T, b *Gateway)) {
+func allLogged(t *testing.T, log slog.Handler, servers []stock, f func(t *testing.T, b *gateway)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var o Options
@@ -83,7 +83,7 @@ func allLogged(t *testing.T, log slog.Handler, servers []stock, f func(t *testin
 			o.Servers = append(o.Servers, s.o)
 		}
 		o.Log, o.Version = slog.New(log), "9"
-		b := New(o)
+		b := newGateway(o)
 		f(t, b)
 		b.Close(context.Background())
 		if n := b.lanes.Open(); n != 0 {
@@ -93,9 +93,9 @@ func allLogged(t *testing.T, log slog.Handler, servers []stock, f func(t *testin
 }
 
 // enter starts a session with all servers as one.
-func enter(t *testing.T, b *Gateway) (*Session, *stream, string) {
+func enter(t *testing.T, b *gateway) (*sitting, *stream, string) {
 	t.Helper()
-	s, a, err := b.Initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+	s, a, err := b.initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 	if err != nil {
 		t.Fatalf("Initialize: %s, %v", bridgetest.Text(a), err)
 	}
@@ -139,7 +139,7 @@ func TestMerge(t *testing.T) {
 		"resources/list":           `{"resources":[{"uri":"both:1","name":"of two"},{"uri":"b:2","name":"y"}]}`,
 		"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"t2://{id}","name":"t"}]}`,
 	})
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
 		s, _, greeting := enter(t, b)
 		want := `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{},"x-one":{},"x-two":{}},` +
 			`"serverInfo":{"name":"mcp-bridge","version":"9"},"instructions":"one:\nask one\n\ntwo:\nask two"}`
@@ -203,7 +203,7 @@ func TestMerge(t *testing.T) {
 // those are started that something is wanted of.
 func TestMergeOnNeed(t *testing.T) {
 	one, two := shop("one", map[string]string{"tools/list": toolList("a")}), shop("two", nil)
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
 		first, _, _ := enter(t, b)
 		first.End(bridge.ErrEnded)
 		synctest.Wait()
@@ -270,7 +270,7 @@ func TestMergePages(t *testing.T) {
 		servers = append(servers, stock{name: s.name, prefix: s.name + "__", f: s.f})
 	}
 	log := &syncBuffer{}
-	allLogged(t, slog.NewTextHandler(log, nil), servers, func(t *testing.T, b *Gateway) {
+	allLogged(t, slog.NewTextHandler(log, nil), servers, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		count := map[string]int{}
 		cursor := `{}`
@@ -317,7 +317,7 @@ func TestMergeNoSuchList(t *testing.T) {
 		}
 		return f
 	}
-	all(t, []stock{{name: "one", f: poor("one")}, {name: "two", prefix: "two__", f: poor("two")}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", f: poor("one")}, {name: "two", prefix: "two__", f: poor("two")}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		from := &bridge.Caller{Revision: era.LatestModern, Capabilities: []byte("{}")}
 		for k := range list.Kinds {
@@ -354,7 +354,7 @@ func TestMergeAbsent(t *testing.T) {
 		}
 	}
 	log := &syncBuffer{}
-	allLogged(t, slog.NewTextHandler(log, nil), []stock{{name: "dead", prefix: "dead__", f: dead}, {name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *Gateway) {
+	allLogged(t, slog.NewTextHandler(log, nil), []stock{{name: "dead", prefix: "dead__", f: dead}, {name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *gateway) {
 		began := time.Now()
 		s, st, greeting := enter(t, b)
 		if took := time.Since(began); took != greetPatience {
@@ -422,7 +422,7 @@ func TestMergeStarting(t *testing.T) {
 						return context.Cause(ctx)
 					}
 				}
-				all(t, []stock{{name: "fast", prefix: "fast__", f: shop("fast", map[string]string{"tools/list": toolList("a")})}, {name: "slow", prefix: "slow__", f: slow, o: o}}, func(t *testing.T, b *Gateway) {
+				all(t, []stock{{name: "fast", prefix: "fast__", f: shop("fast", map[string]string{"tools/list": toolList("a")})}, {name: "slow", prefix: "slow__", f: slow, o: o}}, func(t *testing.T, b *gateway) {
 					for i := range 5 {
 						e := &Envelope{Header: http.Header{"X-Tok": {fmt.Sprint(i)}}}
 						var got string
@@ -431,7 +431,7 @@ func TestMergeStarting(t *testing.T) {
 							a, _ := b.Call(t.Context(), from.Request("tools/list", nil), Stateless{From: from, Back: &stream{}})
 							got = bridgetest.Text(a)
 						} else {
-							s, _, err := b.Initialize(t.Context(), "", fmt.Sprint("id", sessions.Add(1)), "", e, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+							s, _, err := b.initialize(t.Context(), "", fmt.Sprint("id", sessions.Add(1)), "", e, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 							if err != nil {
 								t.Fatal(err)
 							}
@@ -459,7 +459,7 @@ func TestMergeFirst(t *testing.T) {
 		servers = append(servers, stock{name: name, prefix: name + "__", f: f})
 	}
 	servers = append(servers, stock{name: "fast", prefix: "fast__", f: shop("fast", map[string]string{"tools/list": toolList("a")})})
-	all(t, servers, func(t *testing.T, b *Gateway) {
+	all(t, servers, func(t *testing.T, b *gateway) {
 		s, st, _ := enter(t, b)
 		same(t, "tools", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"one__a", "two__a", "fast__a"})
 		if got := st.take(); len(got) != 0 {
@@ -485,7 +485,7 @@ func TestMergeSlowList(t *testing.T) {
 		}()
 		return true
 	}
-	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "good", prefix: "good__", f: good}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "good", prefix: "good__", f: good}}, func(t *testing.T, b *gateway) {
 		s, st, _ := enter(t, b)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		same(t, "meanwhile", names(t, do(t, s, "2", "tools/list", `{}`)), []string{"good__a"})
@@ -500,7 +500,7 @@ func TestMergeSlowList(t *testing.T) {
 	})
 	// While nothing has come an empty list would be wrong.
 	asked = 0
-	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "dead", prefix: "dead__", f: &fake{before: func(context.Context, int) error { return errors.New("no") }}}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "dead", prefix: "dead__", f: &fake{before: func(context.Context, int) error { return errors.New("no") }}}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		same(t, "the only one", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"slow__s"})
 		done := make(chan string)
@@ -531,9 +531,9 @@ func TestMergeNothing(t *testing.T) {
 		}
 		return no(ctx, n)
 	}
-	all(t, []stock{{name: "a", prefix: "a__", f: back}, {name: "b", prefix: "b__", f: &fake{before: no}}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "a", prefix: "a__", f: back}, {name: "b", prefix: "b__", f: &fake{before: no}}}, func(t *testing.T, b *gateway) {
 		for i := range 3 {
-			_, a, err := b.Initialize(context.Background(), "", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			_, a, err := b.initialize(context.Background(), "", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 			if err == nil || !strings.Contains(bridgetest.Text(a), "it could not be started") {
 				t.Errorf("Initialize = %s, %v", bridgetest.Text(a), err)
 			}
@@ -562,7 +562,7 @@ func TestMergeUp(t *testing.T) {
 		return f
 	}
 	one, two := talk("one"), talk("two")
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
 		s, st, _ := enter(t, b)
 		backs := map[string]*stream{"one": {}, "two": {}}
 		for i, name := range []string{"one", "two"} {
@@ -618,7 +618,7 @@ func TestMergeUnannounced(t *testing.T) {
 	one, two := shop("one", map[string]string{"tools/list": toolList("a")}), shop("two", map[string]string{"prompts/list": `{"prompts":[{"name":"p"}]}`})
 	one.result = `{"protocolVersion":"2025-11-25","capabilities":{"logging":{}},"serverInfo":{"name":"one","version":"1"}}`
 	two.result = `{"protocolVersion":"2025-11-25","capabilities":{"prompts":{}},"serverInfo":{"name":"two","version":"1"}}`
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		same(t, "tools", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"one__a"})
 		same(t, "prompts", names(t, do(t, s, "2", "prompts/list", `{}`)), []string{"two__p"})
@@ -632,7 +632,7 @@ func TestMergeUnannounced(t *testing.T) {
 // A server that comes back as another one is met anew; the session goes on.
 func TestMergeComesBackOther(t *testing.T) {
 	one, two := shop("one", map[string]string{"tools/list": toolList("a")}), shop("two", map[string]string{"tools/list": toolList("b")})
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		do(t, s, "1", "tools/list", `{}`)
 		one.result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"one","version":"2"}}`
@@ -659,7 +659,7 @@ func TestMergeNames(t *testing.T) {
 	one := shop("one", map[string]string{"tools/list": toolList("do it/now", long, "same")})
 	two := shop("two", map[string]string{"tools/list": toolList("plain", "same")})
 	three := shop("three", map[string]string{"tools/list": toolList("same", "one__x")})
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", f: two}, {name: "three", f: three}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", f: two}, {name: "three", f: three}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		got := names(t, do(t, s, "1", "tools/list", `{}`))
 		want := []string{"one__do_it_now_deff334f", "one__longlonglonglonglonglonglonglonglonglonglonglonglo_fa1960ae", "one__same", "plain", "same", "three__same", "three__one__x"}
@@ -672,7 +672,7 @@ func TestMergeNames(t *testing.T) {
 			}
 		}
 	})
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", f: two}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		for name, by := range map[string]string{"one__longlonglonglonglonglonglonglonglonglonglonglonglo_fa1960ae": "one", "plain": "two"} {
 			if a := do(t, s, "1", "tools/call", `{"name":`+rawjson.Quote(name)+`}`); gjson.Get(a, "result.by").Str != by {
@@ -706,7 +706,7 @@ func TestMergeListsAtOnce(t *testing.T) {
 		}
 		servers = append(servers, stock{name: fmt.Sprint("s", i), prefix: fmt.Sprint("s", i, "__"), f: f})
 	}
-	all(t, servers, func(t *testing.T, b *Gateway) {
+	all(t, servers, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		began := time.Now()
 		list := names(t, do(t, s, "1", "tools/list", `{}`))
@@ -732,7 +732,7 @@ func TestMergeReadAroundLost(t *testing.T) {
 		}
 		return served(w, m)
 	}
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
 		s, _, _ := enter(t, b)
 		do(t, s, "1", "resources/list", `{}`)
 		if got := do(t, s, "2", "resources/read", `{"uri":"x:unlisted"}`); gjson.Get(got, "result.by").Str != "two" {
@@ -766,7 +766,7 @@ func TestStarts(t *testing.T) {
 		}}
 		servers = append(servers, stock{name: fmt.Sprint("s", i), prefix: fmt.Sprint("s", i, "__"), f: f})
 	}
-	all(t, servers, func(t *testing.T, b *Gateway) {
+	all(t, servers, func(t *testing.T, b *gateway) {
 		enter(t, b)
 		ready := 0
 		for _, st := range b.Status() {
@@ -793,9 +793,9 @@ func BenchmarkMerge(b *testing.B) {
 			for i := range n {
 				o.Servers = append(o.Servers, ServerOptions{Name: fmt.Sprint("s", i), Prefix: fmt.Sprint("s", i, "__"), Adapter: &instant{}})
 			}
-			br := New(o)
+			br := newGateway(o)
 			defer br.Close(b.Context())
-			s, _, err := br.Initialize(b.Context(), "", "x", "", nil, bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, _, err := br.initialize(b.Context(), "", "x", "", nil, bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -38,7 +38,7 @@ func TestBreakerTogether(t *testing.T) {
 		}
 		return nil
 	}
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
 		s, st, _ := enter(t, b)
 		for range 100 { // an hour, in which there are lists and calls
 			time.Sleep(36 * time.Second)
@@ -65,7 +65,7 @@ func TestBreakerTogether(t *testing.T) {
 // when one of these gives a sign of life.
 func TestBreakerAwait(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Idle: -1, Breaker: breaker.Options{Failures: 2}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Idle: -1, Breaker: breaker.Options{Failures: 2}}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		f.outcome = func(int) error { return failure(bridge.ErrUnavailable) }
 		f.mute.Store(true)
@@ -93,7 +93,7 @@ func TestBreakerAwait(t *testing.T) {
 func TestBreakerLasting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := modernShop("one", nil)
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 1, Slow: time.Second}}}})
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 1, Slow: time.Second}}}})
 		defer b.Close(context.Background())
 		ctx, stop := context.WithCancel(t.Context())
 		var back stream
@@ -128,7 +128,7 @@ func TestBreakerLasting(t *testing.T) {
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 1, Slow: time.Second}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 1, Slow: time.Second}}, func(t *testing.T, b *gateway) {
 		park := stateOf(t, visitor{}.call(t, b, "tools/call", `"name":"x"`))
 		time.Sleep(5 * time.Minute)
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+park+`"`), `"content":[]`)
@@ -144,7 +144,7 @@ func TestBreakerLasting(t *testing.T) {
 // server is left alone.
 func TestBreakerPulse(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Ping: time.Minute, Breaker: breaker.Options{Failures: 2, Pause: 10 * time.Minute}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Ping: time.Minute, Breaker: breaker.Options{Failures: 2, Pause: 10 * time.Minute}}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		f.outcome = func(int) error { return failure(bridge.ErrLost) }
 		for range 2 {
@@ -220,10 +220,10 @@ func flap(t *testing.T, share Share, seed uint64) {
 		}
 		return true
 	}
-	run(t, ServerOptions{Adapter: f, Share: share, Handshake: time.Minute, Restarts: 1000, Retry: retry.Options{Attempts: 3}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: share, Handshake: time.Minute, Restarts: 1000, Retry: retry.Options{Attempts: 3}}, func(t *testing.T, b *gateway) {
 		var n, answered atomic.Int64
 		var wg sync.WaitGroup
-		one := func(s *Session) {
+		one := func(s *sitting) {
 			time.Sleep(time.Duration(dice(3000)) * time.Millisecond)
 			n := n.Add(1)
 			method, args := "tools/call", fmt.Sprintf(`"name":"x","arguments":{"n":%d}`, n)
@@ -247,7 +247,7 @@ func flap(t *testing.T, share Share, seed uint64) {
 		}
 		for i := range 16 {
 			wg.Go(func() {
-				var s *Session
+				var s *sitting
 				for j := 0; j < 20 && s == nil && i%2 == 0; j++ {
 					s, _, _ = initializeAs(t, b, fmt.Sprint(i, "-", j), fmt.Sprint(i%4))
 				}

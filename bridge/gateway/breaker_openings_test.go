@@ -22,8 +22,8 @@ import (
 // open connection goes on using it, however often somebody else tries in vain.
 func TestBreakerFailingOpenings(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, b *Gateway) {
-		var good []*Session
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, b *gateway) {
+		var good []*sitting
 		for range 3 {
 			s, _ := begin(t, b, "")
 			good = append(good, s)
@@ -66,8 +66,8 @@ func TestBreakerFailingOpenings(t *testing.T) {
 // calls go on, whether or not another one can be opened.
 func TestBreakerFailingBoth(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
-		var all []*Session
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
+		var all []*sitting
 		for range 3 {
 			s, _ := begin(t, b, "")
 			all = append(all, s)
@@ -135,9 +135,9 @@ func TestBreakerProbesOpenings(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		hold = make(chan struct{})
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 3}}}, Log: slog.New(slog.DiscardHandler)})
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 3}}}, Log: slog.New(slog.DiscardHandler)})
 		defer b.Close(context.Background())
-		var all []*Session
+		var all []*sitting
 		for range 3 {
 			s, _ := begin(t, b, "")
 			all = append(all, s)
@@ -183,7 +183,7 @@ func TestBreakerProbesOpenings(t *testing.T) {
 func TestBreakerOwnLack(t *testing.T) {
 	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN} {
 		f := newFaulty(nil)
-		run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
 			s, _ := begin(t, b, "")
 			before := f.before
 			f.before = func(_ context.Context, _ int) error {

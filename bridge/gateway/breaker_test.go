@@ -68,7 +68,7 @@ func failure(kind error) *bridge.Error {
 
 func always(err error) func(int) error { return func(int) error { return err } }
 
-func state(b *Gateway) Status { return b.Status()[0] }
+func state(b *gateway) Status { return b.Status()[0] }
 
 // What counts as a failure, and what does not.
 func TestBreakerCounts(t *testing.T) {
@@ -100,7 +100,7 @@ func TestBreakerCounts(t *testing.T) {
 				}
 				return test.err
 			})
-			run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
 				s, _ := begin(t, b, "")
 				var got string
 				for range 10 {
@@ -118,7 +118,7 @@ func TestBreakerCounts(t *testing.T) {
 // What clients are told, and when the server is tried again.
 func TestBreakerRefusal(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrLost)))
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 2, Pause: 7 * time.Second}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 2, Pause: 7 * time.Second}}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		other, _ := begin(t, b, "p") // of a principal's
 		for range 2 {
@@ -160,7 +160,7 @@ func TestBreakerGatesOpenings(t *testing.T) {
 		t.Run(string(share), func(t *testing.T) {
 			f := newFaulty(nil)
 			f.closed.Store(true)
-			run(t, ServerOptions{Adapter: f, Share: share, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, Share: share, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
 				for i := 0; state(b).Breaker == "closed"; i++ {
 					if i > 20 {
 						t.Fatal("never opened")
@@ -195,8 +195,8 @@ func TestBreakerGatesOpenings(t *testing.T) {
 	}
 }
 
-func initializeAs(t testing.TB, b *Gateway, id, principal string) (*Session, string, error) {
-	s, a, err := b.Initialize(context.Background(), "fake", id, principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+func initializeAs(t testing.TB, b *gateway, id, principal string) (*sitting, string, error) {
+	s, a, err := b.initialize(context.Background(), "fake", id, principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 	return s, bridgetest.Text(a), err
 }
 
@@ -205,7 +205,7 @@ func initializeAs(t testing.TB, b *Gateway, id, principal string) (*Session, str
 func TestBreakerProbe(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrLost)))
 	f.times = conn.Timeouts{Idle: time.Minute}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		f.outcome = func(int) error { return failure(bridge.ErrLost) }
 		for range 5 {
@@ -282,7 +282,7 @@ func TestBreakerProbeOpens(t *testing.T) {
 		}
 		return refuse(ctx, n)
 	}
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
 		fail := func() {
 			t.Helper()
 			if _, a, err := initialize(t, b, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrUnavailable) {
@@ -356,7 +356,7 @@ func TestBreakerPercent(t *testing.T) {
 				}
 				return nil
 			})
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 				s, _ := begin(t, b, "")
 				time.Sleep(time.Minute) // its handshake does not count any more
 				for range 60 {
@@ -411,7 +411,7 @@ func TestBreakerSlow(t *testing.T) {
 				}
 				return true
 			}
-			run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3, Slow: test.slow}}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3, Slow: test.slow}}, func(t *testing.T, b *gateway) {
 				s, st := begin(t, b, "")
 				st.heard = func(line string) {
 					if strings.Contains(line, "roots/list") {
@@ -445,7 +445,7 @@ func TestBreakerCrashLoop(t *testing.T) {
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 1000, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Restarts: 1000, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
 		bad, _ := begin(t, b, "")
 		good, _ := begin(t, b, "")
 		for range 50 {
@@ -484,7 +484,7 @@ func TestBreakerOneLoss(t *testing.T) {
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		var wg sync.WaitGroup
 		for range 50 {
@@ -503,9 +503,9 @@ func TestBreakerRestart(t *testing.T) {
 	for _, n := range []int{15, 30} {
 		f := &fake{}
 		f.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "hang" }
-		run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
 			var calls []*pendingCall
-			var all []*Session
+			var all []*sitting
 			for range n {
 				s, _ := begin(t, b, "")
 				all = append(all, s)

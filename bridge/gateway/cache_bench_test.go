@@ -51,13 +51,13 @@ func BenchmarkCachedList(b *testing.B) {
 	}
 }
 
-func benched(b *testing.B, a bridge.Adapter) *Gateway {
-	br := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: a, Cache: cache.Options{Lists: maxFresh}}}, Log: slog.New(slog.DiscardHandler)})
+func benched(b *testing.B, a bridge.Adapter) *gateway {
+	br := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: a, Cache: cache.Options{Lists: maxFresh}}}, Log: slog.New(slog.DiscardHandler)})
 	b.Cleanup(func() { br.Close(context.Background()) })
 	return br
 }
 
-func benchList(b *testing.B, br *Gateway, list func() (*jsonrpc.Message, error)) {
+func benchList(b *testing.B, br *gateway, list func() (*jsonrpc.Message, error)) {
 	if _, err := list(); err != nil {
 		b.Fatal(err)
 	}

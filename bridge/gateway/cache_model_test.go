@@ -73,7 +73,7 @@ func TestCacheChangeIsSeenByTheNextList(t *testing.T) {
 		for seed := range uint64(30) {
 			server := &wavering{rng: rand.New(rand.NewPCG(seed, 0)), at: map[*fakeWire]int{}}
 			f := &fake{serve: server.serve}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *gateway) {
 				var wg sync.WaitGroup
 				for c := range 5 {
 					s, st := begin(t, b, "")
@@ -174,7 +174,7 @@ func (f *fickle) check(answer string, edition int64) {
 func TestCacheModernChangeIsSeenByTheNextList(t *testing.T) {
 	for seed := range uint64(30) {
 		server := &fickle{rng: rand.New(rand.NewPCG(seed, 0)), listens: map[string]bool{}}
-		run(t, ServerOptions{Adapter: &statelessFake{serve: server.serve}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: &statelessFake{serve: server.serve}}, func(t *testing.T, b *gateway) {
 			var wg sync.WaitGroup
 			for c := range 6 {
 				rng := rand.New(rand.NewPCG(seed, uint64(c+1)))
@@ -182,7 +182,7 @@ func TestCacheModernChangeIsSeenByTheNextList(t *testing.T) {
 				var st *stream
 				var ear *visiting
 				if c%2 == 0 {
-					var s *Session
+					var s *sitting
 					s, st, _ = beginAs(t, b, able("2025-11-25"))
 					list, bump = func() string { return do(t, s, "1", "tools/list", `{}`) }, func() { do(t, s, "2", "tools/call", `{"name":"bump"}`) }
 				} else {

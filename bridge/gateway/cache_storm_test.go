@@ -67,7 +67,7 @@ func TestCacheStorm(t *testing.T) {
 			server := &stormy{rng: rand.New(rand.NewPCG(seed, 1)), at: map[*fakeWire]int{}}
 			f := &fake{serve: server.serve, times: conn.Timeouts{Idle: 20 * time.Second}}
 			o := ServerOptions{Adapter: f, Share: share, Process: seed%2 == 0, Restarts: 1000, Breaker: breaker.Options{Off: seed%3 == 0}, Cache: cache.Options{Lists: time.Duration(seed%4) * time.Second, Bytes: 8 << 10}}
-			run(t, o, func(t *testing.T, b *Gateway) {
+			run(t, o, func(t *testing.T, b *gateway) {
 				var wg sync.WaitGroup
 				for c := range 8 {
 					principal := []string{"a", "b"}[c%2]
@@ -95,7 +95,7 @@ func TestCacheStorm(t *testing.T) {
 								check(v.answer)
 								continue
 							}
-							s, _, err := b.Initialize(context.Background(), "", fmt.Sprint("storm ", c, i), principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+							s, _, err := b.initialize(context.Background(), "", fmt.Sprint("storm ", c, i), principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 							if err != nil {
 								continue
 							}

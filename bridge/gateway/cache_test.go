@@ -111,7 +111,7 @@ func TestCacheOneFetchForAll(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll, ShareCall} {
 		l := newLister()
 		l.after = time.Second
-		run(t, ServerOptions{Adapter: l, Share: share, MaxLanes: clients + 1}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: l, Share: share, MaxLanes: clients + 1}, func(t *testing.T, b *gateway) {
 			var wg sync.WaitGroup
 			for range clients {
 				s, _ := begin(t, b, "")
@@ -128,7 +128,7 @@ func TestCacheOneFetchForAll(t *testing.T) {
 		})
 	}
 	modern, asked := hinted(`"tools":[{"name":"t%d"}],"ttlMs":1000,"cacheScope":"private"`)
-	run(t, ServerOptions{Adapter: modern}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: modern}, func(t *testing.T, b *gateway) {
 		var all []*visiting
 		for i := range clients {
 			all = append(all, visitor{}.ask(t, b, fmt.Sprint(i), "tools/list", ""))
@@ -147,7 +147,7 @@ func TestCacheOneFetchForAll(t *testing.T) {
 // they can do may make a difference to the server.
 func TestCacheEras(t *testing.T) {
 	f, asked := hinted(`"tools":[{"name":"t%d","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"public","x":1e400`)
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		for range 3 {
 			if a := do(t, s, "1", "tools/list", `{}`); a != `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t1","inputSchema":{"type":"object"}}],"x":1e400}}` {
@@ -167,7 +167,7 @@ func TestCacheEras(t *testing.T) {
 // changed. A legacy server's is not.
 func TestCacheRead(t *testing.T) {
 	f, asked := hinted(`"contents":[{"uri":"a:","text":"%d"}],"ttlMs":60000,"cacheScope":"private"`)
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		ear := visitor{}.ask(t, b, "9", era.Listen, `"notifications":{"resourceSubscriptions":["a:"]}`)
 		read := func() string { return visitor{}.call(t, b, "resources/read", `"uri":"a:"`) }
 		bridgetest.Contains(t, read(), `"text":"1"`)
@@ -186,7 +186,7 @@ func TestCacheRead(t *testing.T) {
 		<-ear.done
 	})
 	l := &fake{}
-	run(t, ServerOptions{Adapter: l}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		for range 3 {
 			do(t, s, "1", "resources/read", `{"uri":"a:"}`)
@@ -202,7 +202,7 @@ func TestCacheRead(t *testing.T) {
 func TestCacheDiscover(t *testing.T) {
 	f, _ := hinted(`"x":1`)
 	f.discover = strings.Replace(announced, `"ttlMs":60000`, `"ttlMs":120000`, 1)
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		first := visitor{}.call(t, b, "server/discover", "")
 		time.Sleep(time.Minute)
 		second := visitor{}.call(t, b, "server/discover", "")
@@ -219,7 +219,7 @@ func TestCacheDiscover(t *testing.T) {
 // and meanwhile what is kept is given out, for as long as the settings allow.
 func TestCacheStale(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Share: ShareAll, Process: true, Cache: cache.Options{Stale: 30 * time.Minute}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l, Share: ShareAll, Process: true, Cache: cache.Options{Stale: 30 * time.Minute}}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		v := visitor{}
 		do(t, s, "1", "tools/list", `{}`)
@@ -253,7 +253,7 @@ func TestCacheStale(t *testing.T) {
 // fresh any more.
 func TestCacheNoProcess(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Share: ShareAll}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l, Share: ShareAll}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		do(t, s, "1", "tools/list", `{}`)
 		time.Sleep(25 * time.Minute)
@@ -274,7 +274,7 @@ func TestCacheServerFails(t *testing.T) {
 	}
 	log := &syncBuffer{}
 	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: l}}, Log: slog.New(slog.NewTextHandler(log, nil))})
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: l}}, Log: slog.New(slog.NewTextHandler(log, nil))})
 		defer b.Close(context.Background())
 		s, st := begin(t, b, "")
 		do(t, s, "1", "tools/list", `{}`)
@@ -330,7 +330,7 @@ func (s *syncBuffer) String() string {
 // the server.
 func TestCacheReopened(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		other, _ := begin(t, b, "")
 		do(t, s, "1", "tools/list", `{}`)
@@ -345,7 +345,7 @@ func TestCacheReopened(t *testing.T) {
 // Off is off.
 func TestCacheOff(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Off: true}}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		for range 3 {
 			do(t, s, "1", "tools/list", `{}`)
@@ -360,7 +360,7 @@ func TestCacheOff(t *testing.T) {
 func TestCacheClose(t *testing.T) {
 	l := newLister()
 	l.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/list" }
-	run(t, ServerOptions{Adapter: l, Share: SharePrincipal}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
 		for range 3 {
 			s, _ := begin(t, b, "")
 			start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
@@ -390,7 +390,7 @@ func TestCacheBreakerOpen(t *testing.T) {
 	all(t, []stock{
 		{name: "bad", prefix: "bad__", f: bad.fake, o: ServerOptions{Breaker: breaker.Options{Failures: 1}}},
 		{name: "good", prefix: "good__", f: good.fake},
-	}, func(t *testing.T, b *Gateway) {
+	}, func(t *testing.T, b *gateway) {
 		list := func() []string { return names(t, visitor{}.call(t, b, "tools/list", "")) }
 		same(t, "at first", list(), []string{"bad__t1", "good__fine"})
 		dead = true
@@ -412,7 +412,7 @@ func TestCacheBreakerOpen(t *testing.T) {
 func TestCacheValidated(t *testing.T) {
 	l := newLister()
 	l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object","required":["a"]}}]}`
-	run(t, ServerOptions{Adapter: l, Validate: true}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l, Validate: true}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		for range 50 {
 			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `"isError":true`)
@@ -439,7 +439,7 @@ func TestCacheValidated(t *testing.T) {
 // any more is a reason to start one, for clients of both eras.
 func TestCacheShareCall(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Share: ShareCall, Process: true}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l, Share: ShareCall, Process: true}, func(t *testing.T, b *gateway) {
 		for i := range 3 {
 			bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), fmt.Sprintf(`"t%d"`, 2*i+1))
 			s, _ := begin(t, b, "")
@@ -461,7 +461,7 @@ func TestCacheClosedAndFailing(t *testing.T) {
 			}
 			return nil
 		}
-		run(t, ServerOptions{Adapter: l, Breaker: breaker.Options{Failures: 1}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: l, Breaker: breaker.Options{Failures: 1}}, func(t *testing.T, b *gateway) {
 			list := func(v visitor) { t.Helper(); bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`) }
 			list(v)
 			time.Sleep(25 * time.Minute)
@@ -506,7 +506,7 @@ func TestCacheCursorsAreNotShared(t *testing.T) {
 			}
 			return true
 		}}
-		run(t, ServerOptions{Adapter: f, Share: share, Cache: cache.Options{Lists: time.Minute}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f, Share: share, Cache: cache.Options{Lists: time.Minute}}, func(t *testing.T, b *gateway) {
 			var wg sync.WaitGroup
 			for i := range 3 {
 				s, _ := begin(t, b, "")
@@ -546,9 +546,9 @@ func TestCacheRefreshed(t *testing.T) {
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}}}, func(t *testing.T, b *gateway) {
 		h := http.Header{"X-Tenant": {"a"}}
-		s, _, err := b.Initialize(context.Background(), "", "refreshed", "", &Envelope{Header: h}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, _, err := b.initialize(context.Background(), "", "refreshed", "", &Envelope{Header: h}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -583,7 +583,7 @@ func TestCacheRetries(t *testing.T) {
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Retry: retry.Options{Tools: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Retry: retry.Options{Tools: true}}, func(t *testing.T, b *gateway) {
 		visitor{principal: "a"}.call(t, b, "tools/list", "")
 		visitor{principal: "b"}.call(t, b, "tools/list", "")
 		bridgetest.Contains(t, visitor{principal: "b"}.call(t, b, "tools/call", `"name":"t"`), `"content":[]`)
@@ -593,7 +593,7 @@ func TestCacheRetries(t *testing.T) {
 // A child process that was stopped for idleness is not started for a list.
 func TestCacheUnheardAsleep(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Idle: 10 * time.Second, Process: true}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: l, Idle: 10 * time.Second, Process: true}, func(t *testing.T, b *gateway) {
 		v := visitor{}
 		bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
 		time.Sleep(time.Minute)
@@ -624,7 +624,7 @@ func TestCacheAnnounced(t *testing.T) {
 	for _, share := range []Share{ShareSession, ShareCall} {
 		k := &knowing{lister: newLister()}
 		synctest.Test(t, func(t *testing.T) {
-			b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: k, Idle: 10 * time.Second, Share: share, Cache: cache.Options{Lists: time.Minute}}}, Log: slog.New(slog.DiscardHandler)})
+			b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: k, Idle: 10 * time.Second, Share: share, Cache: cache.Options{Lists: time.Minute}}}, Log: slog.New(slog.DiscardHandler)})
 			v := visitor{}
 			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
 			time.Sleep(30 * time.Second)

@@ -116,7 +116,7 @@ func TestChains(t *testing.T) {
 		{ShareCall, false, [3]string{session + perCall, visitor + legacy + guards, askedLess}},
 		{ShareCall, true, [3]string{session + perCall, visitor + modern + guards, visitor + modern + guards}},
 	} {
-		for server, outer := range map[string][2]string{"fake": {"Session > ", "Gateway > "}, "": {"Session > aggregate.session > ", "Gateway > aggregate.Stateless > aggregate.session > "}} {
+		for server, outer := range map[string][2]string{"fake": {"sitting > ", "gateway > "}, "": {"sitting > aggregate.session > ", "gateway > aggregate.Stateless > aggregate.session > "}} {
 			t.Run(fmt.Sprintf("%s/modern=%t/aggregate=%t", tc.share, tc.modern, server == ""), func(t *testing.T) {
 				want := []string{outer[0] + tc.want[0], outer[1] + tc.want[1], outer[1] + tc.want[2]}
 				if tc.want[2] == askedLess {
@@ -147,12 +147,12 @@ func chainsOf(t *testing.T, share Share, modern bool, server string) (saw []stri
 		}
 		other := o
 		other.Name, other.Prefix, other.Adapter = "other", "o__", &fake{}
-		b := New(Options{
+		b := newGateway(Options{
 			Servers: []ServerOptions{o, other}, Grants: map[string]filter.Grant{"p": {Allow: []string{"*"}}},
 			Watch: func(report.Report) {}, Calls: calls.New(), Log: slog.New(slog.DiscardHandler),
 		})
 		defer b.Close(context.Background())
-		s, no, err := b.Initialize(context.Background(), server, "id", "p", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, no, err := b.initialize(context.Background(), server, "id", "p", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatalf("%s, %v", bridgetest.Text(no), err)
 		}

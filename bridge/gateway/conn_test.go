@@ -25,7 +25,7 @@ func TestTooDeep(t *testing.T) {
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "p")
 		bridgetest.Contains(t, do(t, s, "7", "tools/call", tool("x")), `"id":7,`, `"bridge":"upstream_invalid"`, "its answer is nested too deep at byte", "1000 nested arrays and objects")
 	})

@@ -12,11 +12,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Done returns a channel that closes when the session begins to end.
-func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
+func (s *sitting) Done() <-chan struct{} { return s.ctx.Done() }
 
-// OnEnd calls f when the session ends, or at once if it already ended.
-func (s *Session) OnEnd(f func()) {
+func (s *sitting) OnEnd(f func()) {
 	s.mu.Lock()
 	if !s.ending {
 		s.onEnd = append(s.onEnd, f)
@@ -27,9 +25,7 @@ func (s *Session) OnEnd(f func()) {
 	f()
 }
 
-// Go runs f in a goroutine that the session's end awaits. It reports false when the session
-// or the gateway ended.
-func (s *Session) Go(f func()) bool {
+func (s *sitting) Go(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ending {
@@ -46,18 +42,17 @@ func (s *Session) Go(f func()) bool {
 	return ok
 }
 
-// Seen records a sign of life of the client.
-func (s *Session) Seen() {
+func (s *sitting) Seen() {
 	s.left.Store(false)
 	s.touch()
 }
 
 // touch restarts the session's idle time.
-func (s *Session) touch() { s.seen.Store(time.Now().UnixNano()) }
+func (s *sitting) touch() { s.seen.Store(time.Now().UnixNano()) }
 
 // idleFor returns how long the session is idle. An open stream or a call in flight
 // makes it busy.
-func (s *Session) idleFor(now time.Time) time.Duration {
+func (s *sitting) idleFor(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.callCount > 0 || len(s.streams) > 0 {
@@ -73,7 +68,7 @@ const unusedTTL = 5 * time.Minute
 // idleLimit returns how long the session may be idle. The shorter left is for a client that closed
 // its stream and sent nothing since: it probably left without DELETE. The shorter limit only counts
 // if a process runs for this session alone.
-func (s *Session) idleLimit(idle, left time.Duration) time.Duration {
+func (s *sitting) idleLimit(idle, left time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -86,7 +81,7 @@ func (s *Session) idleLimit(idle, left time.Duration) time.Duration {
 }
 
 // hasProcess reports whether a process may run for this session alone.
-func (s *Session) hasProcess() bool {
+func (s *sitting) hasProcess() bool {
 	own := func(at *server) bool { return at.o.Process && at.share == ShareSession }
 	if at := s.bindings.Current().Server; at != nil {
 		return own(at)
@@ -94,9 +89,7 @@ func (s *Session) hasProcess() bool {
 	return slices.ContainsFunc(s.b.table.Load().servers, own)
 }
 
-// End ends the session with the reason err, and returns at once. Its connection closes in
-// the background.
-func (s *Session) End(err error) {
+func (s *sitting) End(err error) {
 	if !s.finish(err) {
 		return
 	}
@@ -104,7 +97,7 @@ func (s *Session) End(err error) {
 }
 
 // close ends the session and returns when it is released.
-func (s *Session) close(ctx context.Context, err error) {
+func (s *sitting) close(ctx context.Context, err error) {
 	if s.finish(err) {
 		s.release(ctx)
 		return
@@ -113,7 +106,7 @@ func (s *Session) close(ctx context.Context, err error) {
 }
 
 // finish marks the session as ending, and reports whether this was the first call.
-func (s *Session) finish(err error) bool {
+func (s *sitting) finish(err error) bool {
 	s.mu.Lock()
 	if s.ending {
 		s.mu.Unlock()
@@ -153,7 +146,7 @@ func (s *Session) finish(err error) bool {
 
 // release closes the session's connection, awaits its goroutines, and removes the session.
 // The connection closes first, so that calls which wait for it return.
-func (s *Session) release(ctx context.Context) {
+func (s *sitting) release(ctx context.Context) {
 	s.bindings.Close(ctx)
 	s.wg.Wait()
 	s.forget()

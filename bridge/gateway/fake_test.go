@@ -304,17 +304,17 @@ func (s *stream) close() {
 
 // run runs f in a bubble with a bridge to one server, and checks that nothing
 // is left of it.
-func run(t *testing.T, o ServerOptions, f func(t *testing.T, b *Gateway)) {
+func run(t *testing.T, o ServerOptions, f func(t *testing.T, b *gateway)) {
 	t.Helper()
 	runLogged(t, slog.New(slog.DiscardHandler), o, f)
 }
 
 // runLogged is run with a log that is looked at.
-func runLogged(t *testing.T, log *slog.Logger, o ServerOptions, f func(t *testing.T, b *Gateway)) {
+func runLogged(t *testing.T, log *slog.Logger, o ServerOptions, f func(t *testing.T, b *gateway)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		o.Name = "fake"
-		b := New(Options{Servers: []ServerOptions{o}, Log: log})
+		b := newGateway(Options{Servers: []ServerOptions{o}, Log: log})
 		f(t, b)
 		b.Close(context.Background())
 		if n := b.lanes.Open(); n != 0 {
@@ -325,15 +325,15 @@ func runLogged(t *testing.T, log *slog.Logger, o ServerOptions, f func(t *testin
 
 var sessions atomic.Int64 // numbers the ids
 
-func initialize(t testing.TB, b *Gateway, principal, params string) (*Session, string, error) {
+func initialize(t testing.TB, b *gateway, principal, params string) (*sitting, string, error) {
 	t.Helper()
-	s, a, err := b.Initialize(context.Background(), "fake", fmt.Sprint("id", sessions.Add(1)), principal, nil,
+	s, a, err := b.initialize(context.Background(), "fake", fmt.Sprint("id", sessions.Add(1)), principal, nil,
 		bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+params+`}`))
 	return s, bridgetest.Text(a), err
 }
 
 // begin starts a session that is ready, with a stream open.
-func begin(t testing.TB, b *Gateway, principal string) (*Session, *stream) {
+func begin(t testing.TB, b *gateway, principal string) (*sitting, *stream) {
 	t.Helper()
 	s, a, err := initialize(t, b, principal, bridgetest.InitializeParams)
 	if err != nil {
@@ -346,7 +346,7 @@ func begin(t testing.TB, b *Gateway, principal string) (*Session, *stream) {
 }
 
 // do makes a request and returns the answer as text.
-func do(t testing.TB, s *Session, id, method, params string) string {
+func do(t testing.TB, s *sitting, id, method, params string) string {
 	t.Helper()
 	a, _ := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)), nil, nil)
 	return bridgetest.Text(a)
@@ -360,7 +360,7 @@ type pendingCall struct {
 	back   stream
 }
 
-func start(t testing.TB, s *Session, line string) *pendingCall {
+func start(t testing.TB, s *sitting, line string) *pendingCall {
 	t.Helper()
 	p := &pendingCall{done: make(chan struct{})}
 	m := bridgetest.Parse(t, line)
@@ -386,7 +386,7 @@ func (p *pendingCall) over() bool {
 }
 
 // below returns what makes a session's calls below all wrappers.
-func below(s *Session) bridge.Upstream {
+func below(s *sitting) bridge.Upstream {
 	up := s.bindings.Current().Chain
 	for {
 		inner := reflect.ValueOf(up).Elem().FieldByName("Upstream")

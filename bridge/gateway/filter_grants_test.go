@@ -29,7 +29,7 @@ var callers = map[string]filter.Grant{
 
 // ruled runs f in a bubble with a bridge to the servers one and two, of which
 // only callers may use something.
-func ruled(t *testing.T, f func(t *testing.T, b *Gateway)) {
+func ruled(t *testing.T, f func(t *testing.T, b *gateway)) {
 	t.Helper()
 	lists := func(more ...string) map[string]string {
 		return map[string]string{
@@ -40,7 +40,7 @@ func ruled(t *testing.T, f func(t *testing.T, b *Gateway)) {
 	}
 	one, two := shop("one", lists("read_one")), shop("two", lists("hidden", "hideous"))
 	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: callers, Servers: []ServerOptions{
+		b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: callers, Servers: []ServerOptions{
 			{Name: "one", Prefix: "one__", Adapter: one},
 			{Name: "two", Prefix: "two__", Adapter: two, Filter: filter.Options{Tools: filter.Rules{Rename: map[string]string{"hidden": "shown", "read_all": "all"}, Deny: []string{"hideous"}}}},
 		}})
@@ -51,7 +51,7 @@ func ruled(t *testing.T, f func(t *testing.T, b *Gateway)) {
 
 // asks returns what makes requests to a server on behalf of a principal, in
 // either era.
-func asks(t *testing.T, b *Gateway, principal, server string, modern bool) (ask func(method, params string) string, err error) {
+func asks(t *testing.T, b *gateway, principal, server string, modern bool) (ask func(method, params string) string, err error) {
 	t.Helper()
 	if modern {
 		return func(method, params string) string {
@@ -68,7 +68,7 @@ func asks(t *testing.T, b *Gateway, principal, server string, modern bool) (ask 
 			return bridgetest.Text(a)
 		}, nil
 	}
-	s, a, err := b.Initialize(context.Background(), server, "of "+principal+" at "+server, principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+	s, a, err := b.initialize(context.Background(), server, "of "+principal+" at "+server, principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 	if err != nil {
 		return func(string, string) string { return bridgetest.Text(a) }, err
 	}
@@ -84,7 +84,7 @@ func asks(t *testing.T, b *Gateway, principal, server string, modern bool) (ask 
 // What each principal may use, at a server's own address and at that of all, in
 // both eras.
 func TestGrants(t *testing.T) {
-	ruled(t, func(t *testing.T, b *Gateway) {
+	ruled(t, func(t *testing.T, b *gateway) {
 		for _, tc := range []struct {
 			principal, server string
 			tools             string // as they are listed; empty means that nothing may be used
@@ -139,7 +139,7 @@ func TestGrants(t *testing.T) {
 
 // A server that the principal may not use is in nothing that it is told.
 func TestGrantsNothingElse(t *testing.T) {
-	ruled(t, func(t *testing.T, b *Gateway) {
+	ruled(t, func(t *testing.T, b *gateway) {
 		full, _ := asks(t, b, "both", "", false) // somebody else has been there before
 		for _, method := range []string{"tools/list", "prompts/list", "resources/list"} {
 			if got := full(method, ""); !strings.Contains(got, "two__") && !strings.Contains(got, "x:hidden") {
@@ -168,7 +168,7 @@ func TestGrantsNothingElse(t *testing.T) {
 				}
 			}
 		}
-		s, a, err := b.Initialize(context.Background(), "", "greeted", "one", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, a, err := b.initialize(context.Background(), "", "greeted", "one", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil || strings.Contains(bridgetest.Text(a), "two") {
 			t.Errorf("initialize: %s, %v", bridgetest.Text(a), err)
 		}
@@ -181,7 +181,7 @@ func TestGrantsNothingElse(t *testing.T) {
 // outermost one, and what is in the way may stand below that.
 func TestGrantsNone(t *testing.T) {
 	one := shop("one", map[string]string{"tools/list": toolList("a")})
-	all(t, []stock{{name: "one", f: one}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{name: "one", f: one}}, func(t *testing.T, b *gateway) {
 		for _, principal := range []string{"", "anybody"} {
 			if err := b.Allowed("one", principal); err != nil {
 				t.Errorf("%q: %v", principal, err)
@@ -216,7 +216,7 @@ func TestGreetingOfOthers(t *testing.T) {
 	}
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall, ShareAll} {
 		synctest.Test(t, func(t *testing.T) {
-			b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
+			b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
 				{Name: "one", Prefix: "one__", Adapter: personal("one"), Share: share},
 				{Name: "two", Prefix: "two__", Adapter: personal("two"), Share: share},
 			}})
@@ -226,7 +226,7 @@ func TestGreetingOfOthers(t *testing.T) {
 				if share == ShareAll { // its operator says that it is the same for all
 					whose = "[]"
 				}
-				s, a, err := b.Initialize(context.Background(), "", string(share)+rand.Text(), principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+				s, a, err := b.initialize(context.Background(), "", string(share)+rand.Text(), principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -271,13 +271,13 @@ func TestTasksOfOthers(t *testing.T) {
 	}
 	for _, share := range []Share{ShareSession, ShareAll} {
 		synctest.Test(t, func(t *testing.T) {
-			b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
+			b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
 				{Name: "one", Adapter: server(), Share: share},
 			}})
 			defer b.Close(context.Background())
 			sessions := map[string]func(method, params string) string{}
 			for _, principal := range []string{"alice", "bob"} {
-				s, _, err := b.Initialize(context.Background(), "one", string(share)+rand.Text(), principal, nil,
+				s, _, err := b.initialize(context.Background(), "one", string(share)+rand.Text(), principal, nil,
 					bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 				if err != nil {
 					t.Fatal(err)
@@ -313,7 +313,7 @@ func TestTasksOfOthers(t *testing.T) {
 			}
 		})
 	}
-	b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: callers, Servers: []ServerOptions{{Name: "one", Adapter: server(), Process: true}}})
+	b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: callers, Servers: []ServerOptions{{Name: "one", Adapter: server(), Process: true}}})
 	if b.table.Load().at("one").tasks != nil {
 		t.Error("tasks of processes that sessions have for themselves are looked at")
 	}
@@ -325,7 +325,7 @@ func TestTasksOfOthers(t *testing.T) {
 func TestGrantsNoText(t *testing.T) {
 	one := shop("one", map[string]string{"tools/list": toolList("a", "b")})
 	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"some": {Deny: []string{"a"}}}, Servers: []ServerOptions{
+		b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"some": {Deny: []string{"a"}}}, Servers: []ServerOptions{
 			{Name: "one", Adapter: one, Filter: filter.Options{Prompts: filter.Rules{Deny: []string{"a"}}, Resources: filter.Rules{Deny: []string{"x:a"}}}},
 		}})
 		defer b.Close(context.Background())

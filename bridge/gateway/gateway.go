@@ -188,8 +188,8 @@ type Options struct {
 	Traces trace.TracerProvider
 }
 
-// Gateway connects sessions with servers.
-type Gateway struct {
+// gateway is a Gateway.
+type gateway struct {
 	log               *slog.Logger
 	table             atomic.Pointer[table] // of servers
 	grants            *filter.Grants        // nil without access rules
@@ -232,24 +232,23 @@ type Gateway struct {
 	applying sync.Mutex // held while the table changes
 
 	mu       sync.Mutex // guards the rest
-	sessions map[*Session]struct{}
+	sessions map[*sitting]struct{}
 	closed   bool
 }
 
 // maxCallsPerClient limits the calls of one client in flight, for the sake of the others (protocol.md F).
 const maxCallsPerClient = 128
 
-// New returns a running Gateway. Close ends it.
-func New(o Options) *Gateway {
+func newGateway(o Options) *gateway {
 	ctx, stop := context.WithCancel(context.Background())
-	b := &Gateway{
+	b := &gateway{
 		failures: rate.Sometimes{First: 1, Interval: time.Second},
 		log:      cmp.Or(o.Log, slog.Default()), store: o.Sessions, life: ctx, stop: stop, grants: filter.NewGrants(o.Grants),
 		version:  cmp.Or(o.Version, "dev"),
 		maxCalls: cmp.Or(o.MaxCalls, maxCallsPerClient), offer: cmp.Or(o.Offer, OfferAll),
 		workers:  newGoroutines(),
 		drains:   drain.New(o.Calls != nil),
-		sessions: map[*Session]struct{}{}, quota: limits.NewQuota(o.PerPrincipal),
+		sessions: map[*sitting]struct{}{}, quota: limits.NewQuota(o.PerPrincipal),
 	}
 	var err error
 	if b.seals, err = seal.New(o.Cluster.Secrets...); err != nil {
@@ -286,14 +285,9 @@ func New(o Options) *Gateway {
 	return b
 }
 
-// Room returns a principal's share of Options.MaxBytes; the empty name stands for
-// no particular principal.
-func (g *Gateway) Room(principal string) limits.Room { return g.bytes.Room(principal) }
+func (g *gateway) Room(principal string) limits.Room { return g.bytes.Room(principal) }
 
-// OffersModern reports whether the address of that server offers 2026-07-28; an
-// empty name means the aggregate, or the only server. Where it does not, the caller
-// treats a stateless request like one before initialize.
-func (g *Gateway) OffersModern(server string) bool {
+func (g *gateway) OffersModern(server string) bool {
 	offer := g.offer
 	if r := g.table.Load().at(server); r != nil {
 		offer = r.offer
@@ -301,20 +295,17 @@ func (g *Gateway) OffersModern(server string) bool {
 	return offer != OfferLegacy
 }
 
-// Drain refuses new calls, and waits for the calls in flight or the end of ctx.
-func (g *Gateway) Drain(ctx context.Context) error {
+func (g *gateway) Drain(ctx context.Context) error {
 	g.stopListening()
 	return g.inFlight.Drain(ctx)
 }
 
-// Draining reports whether Drain or Close was called.
-func (g *Gateway) Draining() bool { return g.inFlight.Draining() }
+func (g *gateway) Draining() bool { return g.inFlight.Draining() }
 
-// Activity returns the number of calls in flight, and of all calls so far.
-func (g *Gateway) Activity() (now int, all uint64) { return g.inFlight.Activity() }
+func (g *gateway) Activity() (now int, all uint64) { return g.inFlight.Activity() }
 
 // enter admits a call of any client. After a nil error, leave must be called.
-func (g *Gateway) enter(from *bridge.Caller, m *jsonrpc.Message) error {
+func (g *gateway) enter(from *bridge.Caller, m *jsonrpc.Message) error {
 	if err := g.inFlight.Enter(); err != nil {
 		return err
 	}
@@ -326,14 +317,12 @@ func (g *Gateway) enter(from *bridge.Caller, m *jsonrpc.Message) error {
 }
 
 // leave releases what enter took.
-func (g *Gateway) leave(from *bridge.Caller) {
+func (g *gateway) leave(from *bridge.Caller) {
 	g.quota.Leave(from)
 	g.inFlight.Leave()
 }
 
-// Close ends all sessions and connections, and returns when all their goroutines
-// ended. The end of ctx forces connections to close at once.
-func (g *Gateway) Close(ctx context.Context) {
+func (g *gateway) Close(ctx context.Context) {
 	g.inFlight.Shut()
 	g.stopListening()
 	stop := context.AfterFunc(ctx, g.hurry)
@@ -361,7 +350,7 @@ func (g *Gateway) Close(ctx context.Context) {
 }
 
 // run runs f in a goroutine that Close awaits. It reports false after Close.
-func (g *Gateway) run(f func()) bool {
+func (g *gateway) run(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -372,7 +361,7 @@ func (g *Gateway) run(f func()) bool {
 }
 
 // open returns the sessions for which which is true.
-func (g *Gateway) open(which func(*Session) bool) (all []*Session) {
+func (g *gateway) open(which func(*sitting) bool) (all []*sitting) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for s := range g.sessions {
@@ -388,7 +377,7 @@ func (g *Gateway) open(which func(*Session) bool) (all []*Session) {
 const sweepEvery = 30 * time.Second
 
 // sweep ends idle sessions until ctx ends.
-func (g *Gateway) sweep(ctx context.Context) {
+func (g *gateway) sweep(ctx context.Context) {
 	every := func() time.Duration {
 		return max(min(sweepEvery, time.Duration(min(g.idle.Load(), g.left.Load()))/4), 10*time.Millisecond)
 	}
@@ -400,7 +389,7 @@ func (g *Gateway) sweep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		all := g.open(func(*Session) bool { return true })
+		all := g.open(func(*sitting) bool { return true })
 		g.quota.Sweep(time.Now())
 		for _, r := range g.table.Load().servers {
 			r.rates.Sweep(time.Now())

@@ -30,7 +30,7 @@ func TestOffersModern(t *testing.T) {
 		if !tc.alone {
 			o.Servers = append(o.Servers, ServerOptions{Name: "two", Adapter: &fake{}})
 		}
-		b := New(o)
+		b := newGateway(o)
 		if got := b.OffersModern(tc.asked); got != tc.want {
 			t.Errorf("OffersModern(%q) = %v with %+v", tc.asked, got, tc)
 		}

@@ -23,7 +23,7 @@ func TestFared(t *testing.T) {
 		}
 		return w.Abort(number(m.ID), &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot be reached", Err: errors.New("refused")})
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		state := func() string { return b.Status()[0].State }
 		for _, want := range []string{"ready", "failing", "failing", "ready"} {
@@ -65,13 +65,13 @@ func TestFaredRejected(t *testing.T) {
 			f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
 				return m.Method == "tools/call" && w.Abort(number(m.ID), failure(test.kind))
 			}
-			run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Token", To: "Authorization"}}}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Token", To: "Authorization"}}}, func(t *testing.T, b *gateway) {
 				h := http.Header{}
 				if test.token != "" {
 					h.Set("X-Token", test.token)
 				}
 				first := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)
-				s, _, err := b.Initialize(context.Background(), "fake", "s", "", &Envelope{Header: h}, first)
+				s, _, err := b.initialize(context.Background(), "fake", "s", "", &Envelope{Header: h}, first)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -84,7 +84,7 @@ func TestFaredRejected(t *testing.T) {
 					return // a server to which no connection is made is of no use
 				}
 				opens = false
-				if _, _, err = b.Initialize(context.Background(), "fake", "s2", "", &Envelope{Header: h}, first); err == nil {
+				if _, _, err = b.initialize(context.Background(), "fake", "s2", "", &Envelope{Header: h}, first); err == nil {
 					t.Fatal("there is a connection")
 				}
 				if st := b.Status()[0]; st.State != test.want || st.Usable != (test.want == "ready") {
@@ -104,7 +104,7 @@ func TestDeclinedWorks(t *testing.T) {
 		works bool
 	}{{bridge.ErrRejected, true}, {bridge.ErrCredentials, false}, {bridge.ErrUnavailable, false}} {
 		f := newFaulty(always(failure(test.kind)))
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 			s, _ := begin(t, b, "")
 			do(t, s, "1", "tools/call", `{"name":"x"}`)
 			if st := state(b); st.Usable != test.works || (st.State == "ready") != test.works || (st.Failures == 0) != test.works {

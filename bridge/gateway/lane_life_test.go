@@ -19,7 +19,7 @@ import (
 // under way or a subscription exists.
 func TestLaneIdle(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f, Idle: time.Minute}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Idle: time.Minute}, func(t *testing.T, b *gateway) {
 		s, st := begin(t, b, "")
 		lanes := func(want int64, when string) {
 			t.Helper()
@@ -65,7 +65,7 @@ func TestLaneNotesBounded(t *testing.T) {
 		}
 		return nil
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		f.wire(1).die()
 		synctest.Wait()
@@ -81,7 +81,7 @@ func TestLaneNotesBounded(t *testing.T) {
 // A handshake that hangs is given up, and says so.
 func TestLaneHandshakeTimeout(t *testing.T) {
 	f := &fake{serve: silent("initialize")}
-	run(t, ServerOptions{Adapter: f, Handshake: 10 * time.Second}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Handshake: 10 * time.Second}, func(t *testing.T, b *gateway) {
 		at := time.Now()
 		_, a, err := initialize(t, b, "", bridgetest.InitializeParams)
 		if !errors.Is(err, bridge.ErrUnavailable) || time.Since(at) != 10*time.Second {
@@ -94,10 +94,10 @@ func TestLaneHandshakeTimeout(t *testing.T) {
 // A client that goes during initialize is no fault of the server's.
 func TestLaneClosedWhileOpening(t *testing.T) {
 	f := &fake{serve: silent("initialize")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		s, _, err := b.Initialize(ctx, "fake", "x", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, _, err := b.initialize(ctx, "fake", "x", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if s != nil || err == nil {
 			t.Errorf("Initialize = %v, %v", s, err)
 		}
@@ -116,7 +116,7 @@ func TestLaneClose(t *testing.T) {
 	}{{"opening", silent("initialize")}, {"call", silent("slow")}} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := New(Options{})
+				b := newGateway(Options{})
 				defer b.Close(context.Background())
 				l := bare(newServer(b, ServerOptions{Name: "fake", Adapter: &fake{serve: tc.serve}}), &bridge.Caller{Params: []byte(bridgetest.InitializeParams)})
 				done := make(chan error, 1)
@@ -159,7 +159,7 @@ func TestLaneCloseHurries(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall} {
 		t.Run(string(share), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{closes: polite}, Share: share}}})
+				b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{closes: polite}, Share: share}}})
 				s, _ := begin(t, b, "")
 				begin(t, b, "")
 				s.End(bridge.ErrEnded)
@@ -188,12 +188,12 @@ func TestLaneOpenings(t *testing.T) {
 			now.Add(-1)
 			return nil
 		}}
-		b := New(Options{Servers: []ServerOptions{{Name: "slow", Adapter: slow}, {Name: "fake", Adapter: &fake{}}}})
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "slow", Adapter: slow}, {Name: "fake", Adapter: &fake{}}}})
 		defer b.Close(context.Background())
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
-				_, a, err := b.Initialize(context.Background(), "slow", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+				_, a, err := b.initialize(context.Background(), "slow", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 				if err != nil {
 					t.Error(bridgetest.Text(a))
 				}
@@ -215,7 +215,7 @@ func TestLaneOpenings(t *testing.T) {
 // Connections are limited per server and in all; a refusal is no loss.
 func TestLaneLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{MaxLanes: 3, Servers: []ServerOptions{
+		b := newGateway(Options{MaxLanes: 3, Servers: []ServerOptions{
 			{Name: "fake", Adapter: &fake{}, MaxLanes: 2}, {Name: "other", Adapter: &fake{}}}})
 		defer b.Close(context.Background())
 		one, _ := begin(t, b, "")
@@ -226,7 +226,7 @@ func TestLaneLimits(t *testing.T) {
 		}
 		bridgetest.Contains(t, a, "the limit is 2")
 		for i, want := range []error{nil, bridge.ErrOverloaded} {
-			_, a, err := b.Initialize(context.Background(), "other", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			_, a, err := b.initialize(context.Background(), "other", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 			if !errors.Is(err, want) {
 				t.Errorf("session %d of the other server = %s, %v", i, bridgetest.Text(a), err)
 			}

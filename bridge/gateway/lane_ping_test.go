@@ -34,7 +34,7 @@ func TestPing(t *testing.T) {
 		}()
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Ping: time.Minute}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Ping: time.Minute}, func(t *testing.T, b *gateway) {
 		release = make(chan struct{}) // in the bubble
 		s, _ := begin(t, b, "")
 		time.Sleep(150 * time.Second)
@@ -62,7 +62,7 @@ func TestPing(t *testing.T) {
 func TestPingDead(t *testing.T) {
 	f := &fake{}
 	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Method == "ping" && w.n == 1 }
-	run(t, ServerOptions{Adapter: f, Ping: time.Minute}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Ping: time.Minute}, func(t *testing.T, b *gateway) {
 		s, st := begin(t, b, "")
 		do(t, s, "1", "tools/list", `{}`)
 		time.Sleep(150 * time.Second)
@@ -101,7 +101,7 @@ func TestUnsent(t *testing.T) {
 				w.rest.Gone(forgotten)
 				return true
 			}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 				s, st := begin(t, b, "")
 				do(t, s, "1", "logging/setLevel", `{"level":"debug"}`)
 				do(t, s, "2", "resources/subscribe", `{"uri":"a:b"}`)

@@ -113,7 +113,7 @@ func (k *keepsOne) asked() []string {
 }
 
 // hears has a client listen.
-func hears(t *testing.T, b *Gateway, id int, filter string) *visiting {
+func hears(t *testing.T, b *gateway, id int, filter string) *visiting {
 	t.Helper()
 	return visitor{}.ask(t, b, fmt.Sprint(id), era.Listen, `"notifications":{`+filter+`}`)
 }
@@ -142,7 +142,7 @@ const tellsTools = `"toolsListChanged":true`
 func TestJointOfSlowServer(t *testing.T) {
 	k := newKeepsOne()
 	k.lag = func() time.Duration { return 3 * time.Second }
-	run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *gateway) {
 		first := hears(t, b, 1, tellsTools)
 		synctest.Wait()
 		second := hears(t, b, 2, `"resourceSubscriptions":["x:a"]`)
@@ -176,7 +176,7 @@ func TestJoint(t *testing.T) {
 		if silent { // for the first time
 			endsIn = 5 * time.Second
 		}
-		run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *gateway) {
 			tell := func(v *visiting, id int, want string) {
 				t.Helper()
 				if got := told(t, v, id); got != want {
@@ -260,7 +260,7 @@ func TestJoint(t *testing.T) {
 func TestJointRefused(t *testing.T) {
 	k := newKeepsOne()
 	k.refuse = "x:no"
-	run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *gateway) {
 		bad := []*visiting{hears(t, b, 1, `"resourceSubscriptions":["x:no"]`), hears(t, b, 2, `"resourceSubscriptions":["x:no"],`+tellsTools)}
 		good := hears(t, b, 3, tellsTools)
 		if got := told(t, good, 3); !strings.HasPrefix(got, "subscriptions/acknowledged") {
@@ -291,7 +291,7 @@ func TestJointRefused(t *testing.T) {
 		}
 	})
 	k = newKeepsOne()
-	run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, b, era.Listen, `"notifications":[]`), `"code":-32602`, "params.notifications must be an object")
 		many := ""
 		for i := range maxInterests {
@@ -328,7 +328,7 @@ func TestJointRefused(t *testing.T) {
 // It hears of what it heard of before, and of what may have changed meanwhile.
 func TestJointOfSession(t *testing.T) {
 	k := newKeepsOne()
-	run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *gateway) {
 		s, st, _ := beginAs(t, b, able("2025-11-25"))
 		for i, uri := range []string{"x:a", "x:b"} {
 			bridgetest.Contains(t, do(t, s, fmt.Sprint(i), "resources/subscribe", `{"uri":"`+uri+`"}`), `"result":{}`)
@@ -358,7 +358,7 @@ func TestJointNeverDeaf(t *testing.T) {
 			return time.Duration(rng.IntN(4)) * 70 * time.Millisecond
 		}
 		k.silent = seed%4 == 0
-		run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *gateway) {
 			type client struct {
 				*visiting
 				id int

@@ -18,7 +18,7 @@ import (
 // One opening serves all who need it; nothing is opened before.
 func TestLaneOpensOnce(t *testing.T) {
 	f := &fake{before: func(context.Context, int) error { time.Sleep(time.Second); return nil }}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
 		if f.opened() != 0 {
 			t.Error("opened without a need")
 		}
@@ -43,7 +43,7 @@ func TestLaneOpensOnce(t *testing.T) {
 // the client learns that its lists may have changed (protocol.md D3, R-187).
 func TestLaneLoss(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, st := begin(t, b, "")
 		do(t, s, "1", "logging/setLevel", `{"level":"info","_meta":{"progressToken":7}}`)
 		do(t, s, "2", "resources/subscribe", `{"uri":"a:\u0031"}`)
@@ -107,7 +107,7 @@ func TestLaneBackOff(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		f.wire(1).die()
 		synctest.Wait()
@@ -134,7 +134,7 @@ func TestLaneBackOff(t *testing.T) {
 // answer.
 func TestLaneStable(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`) // a need without calls
 		for i, live := range []time.Duration{0, 0, 0, stable - time.Second, stable} {
@@ -158,7 +158,7 @@ func TestLaneStable(t *testing.T) {
 // Starts after a loss are limited per minute.
 func TestLaneRestartCap(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Restarts: 2}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Restarts: 2}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		for n := 1; n <= 2; n++ {
 			f.wire(n).die()
@@ -184,7 +184,7 @@ func TestLaneSubscriptionIsNeed(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *gateway) {
 		s, st := begin(t, b, "")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		f.wire(1).die()
@@ -236,7 +236,7 @@ func TestLaneEndsSession(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fake{serve: tc.serve}
-			run(t, ServerOptions{Adapter: f, EndWithServer: tc.end}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, EndWithServer: tc.end}, func(t *testing.T, b *gateway) {
 				s, _ := begin(t, b, "")
 				f.wire(1).die()
 				synctest.Wait()
@@ -268,7 +268,7 @@ func TestLaneGoneBeforeOpen(t *testing.T) {
 			synctest.Wait()
 		}
 	}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
 		_, a, err := initialize(t, b, "p", bridgetest.InitializeParams)
 		if !errors.Is(err, bridge.ErrLost) {
 			t.Errorf("Initialize = %s, %v", a, err)

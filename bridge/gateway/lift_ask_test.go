@@ -38,8 +38,8 @@ func TestLiftParallel(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll, ShareCall} {
 		t.Run(string(share), func(t *testing.T) {
 			f := &statelessFake{discover: silentServer, serve: asksFirst}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *Gateway) {
-				var all []*Session
+			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *gateway) {
+				var all []*sitting
 				var calls [][]*pendingCall
 				for i := range 2 {
 					s, _, _ := beginAs(t, b, able("2025-11-25"))
@@ -87,7 +87,7 @@ func TestLiftSessionEnds(t *testing.T) {
 					w.reply(m, `{"resultType":"input_required",`+answer+`}`)
 					return true
 				}}
-				run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Gateway) {
+				run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
 					s, _, _ := beginAs(t, b, able("2025-11-25"))
 					call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 					synctest.Wait()
@@ -118,7 +118,7 @@ func TestLiftNulls(t *testing.T) {
 			}
 			return true
 		}}
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 			s, st, _ := beginAs(t, b, able("2025-11-25"))
 			st.heard = func(line string) {
 				_ = s.Answer(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":`+gjson.Get(line, "id").Raw+`,"result":{"roots":[]}}`))
@@ -135,7 +135,7 @@ func TestLiftNulls(t *testing.T) {
 func TestLiftRace(t *testing.T) {
 	for round := range 60 {
 		f := &statelessFake{discover: silentServer, serve: asksFirst}
-		run(t, ServerOptions{Adapter: f, Share: []Share{ShareSession, ShareAll}[round%2]}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f, Share: []Share{ShareSession, ShareAll}[round%2]}, func(t *testing.T, b *gateway) {
 			s, _, _ := beginAs(t, b, able("2025-11-25"))
 			call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 			synctest.Wait()
@@ -172,7 +172,7 @@ func TestLiftLost(t *testing.T) {
 		}
 		return asksFirst(w, m)
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 		synctest.Wait()
@@ -194,7 +194,7 @@ func TestLiftLost(t *testing.T) {
 // attempt goes over the new connection.
 func TestLiftComesBack(t *testing.T) {
 	f := &statelessFake{discover: silentServer, serve: asksFirst}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 		f.wire(1).die()

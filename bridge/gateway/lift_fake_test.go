@@ -215,7 +215,7 @@ func able(revision string) string {
 }
 
 // beginAs starts a session that is ready, with a stream open.
-func beginAs(t testing.TB, b *Gateway, params string) (*Session, *stream, string) {
+func beginAs(t testing.TB, b *gateway, params string) (*sitting, *stream, string) {
 	t.Helper()
 	s, a, err := initialize(t, b, "", params)
 	if err != nil {

@@ -48,7 +48,7 @@ func TestLiftGrades(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fake{result: strings.Replace(everything, "2025-11-25", tc.server, 1), serve: silent(tc.method)}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 				s, _, _ := beginAs(t, b, able(tc.client))
 				call := start(t, s, `{"jsonrpc":"2.0","id":"c","method":"`+tc.method+`","params":`+tc.params+`}`)
 				w := f.wire(1)
@@ -91,7 +91,7 @@ func TestGradeEarlyQuestion(t *testing.T) {
 		w.queue <- func() { close(heard) }
 		<-heard
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		_, st, _ := beginAs(t, b, able("2025-06-18"))
 		same(t, "the client", st.take(), []string{`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`})
 		bridgetest.Contains(t, strings.Join(f.wire(1).received(), "\n"), `"id":1,"error":{"code":-32602`)

@@ -47,7 +47,7 @@ func TestListen(t *testing.T) {
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, st, _ := beginAs(t, b, able("2025-11-25"))
 		w := f.wire(1)
 		same(t, "filters", w.filters(), []string{`{` + bothLists + `}`})
@@ -123,7 +123,7 @@ func (s *statelessFake) wire1(t *testing.T) *statelessWire {
 // not of the subscription, whatever it says.
 func TestListenOnItsOwnStream(t *testing.T) {
 	f := &statelessFake{serve: func(*statelessWire, *jsonrpc.Message) bool { return true }}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, st, _ := beginAs(t, b, able("2025-11-25"))
 		call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 		w := f.wire(1)
@@ -161,7 +161,7 @@ func TestListenRefusesResource(t *testing.T) {
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		for range 2 {
 			bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), "-32602")
@@ -179,7 +179,7 @@ func TestListenRefusesResource(t *testing.T) {
 // resource to hear of, and not when there is none any more.
 func TestListenForResourcesOnly(t *testing.T) {
 	f := &statelessFake{discover: strings.Replace(silentServer, `"resources":{}`, `"resources":{"subscribe":true}`, 1), serve: completely("{}")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		if got := f.wire(1).filters(); len(got) > 0 {
 			t.Errorf("it was asked for %q", got)
@@ -200,12 +200,12 @@ func TestListenForResourcesOnly(t *testing.T) {
 func TestListenAgain(t *testing.T) {
 	changed := []string{`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, `{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`,
 		`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`}
-	ends := map[string]func(f *statelessFake, s *Session, m *jsonrpc.Message){
-		"with a result": func(f *statelessFake, _ *Session, m *jsonrpc.Message) {
+	ends := map[string]func(f *statelessFake, s *sitting, m *jsonrpc.Message){
+		"with a result": func(f *statelessFake, _ *sitting, m *jsonrpc.Message) {
 			f.wire(1).reply(m, `{"resultType":"complete"}`)
 		},
-		"with the connection": func(f *statelessFake, _ *Session, _ *jsonrpc.Message) { f.wire(1).die() },
-		"with the connection, which another call opens again": func(f *statelessFake, s *Session, _ *jsonrpc.Message) {
+		"with the connection": func(f *statelessFake, _ *sitting, _ *jsonrpc.Message) { f.wire(1).die() },
+		"with the connection, which another call opens again": func(f *statelessFake, s *sitting, _ *jsonrpc.Message) {
 			f.wire(1).die()
 			synctest.Wait()
 			_, _ = s.Call(parseRaw(`{"jsonrpc":"2.0","id":"again","method":"tools/list"}`), nil, nil)
@@ -222,7 +222,7 @@ func TestListenAgain(t *testing.T) {
 				}
 				return completely("{}")(w, m)
 			}}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 				s, st, _ := beginAs(t, b, able("2025-11-25"))
 				bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `"result":{}`)
 				open := f.wire(1).received(era.Listen)
@@ -263,7 +263,7 @@ func TestListenRefused(t *testing.T) {
 		w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32601,"message":"no"}}`)
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, st, _ := beginAs(t, b, able("2025-11-25"))
 		time.Sleep(time.Hour)
 		if n := len(f.wire(1).filters()); n != maxRefusals {
@@ -292,7 +292,7 @@ func TestListenLate(t *testing.T) {
 		}
 		return completely("{}")(w, m)
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		_, st, _ := beginAs(t, b, able("2025-11-25"))
 		time.Sleep(time.Minute)
 		same(t, "the client", st.take(), []string{`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, `{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`})
@@ -309,7 +309,7 @@ func TestListenErrorIsOneLine(t *testing.T) {
 		w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + ",\"error\":{\n\"code\":-32603,\n\"message\":\"no\"}}")
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		if got, want := do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `{"jsonrpc":"2.0","id":1,"error":{ "code":-32603, "message":"no"}}`; got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
@@ -328,7 +328,7 @@ func TestListenUnacknowledged(t *testing.T) {
 		first = first && m.Method != era.Listen
 		return completely("{}")(w, m)
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, st, _ := beginAs(t, b, able("2025-11-25"))
 		began := time.Now()
 		bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), "-32603", "acknowledge", "upstream_timeout")
@@ -354,7 +354,7 @@ func TestListenBackOff(t *testing.T) {
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		_, _, _ = beginAs(t, b, able("2025-11-25"))
 		time.Sleep(10 * time.Minute)
 		if n := len(f.wire(1).filters()); n < 14 || n > 30 {
@@ -373,7 +373,7 @@ func TestListenWhileBeginning(t *testing.T) {
 		}
 		return completely("{}")(w, m)
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		subscribe := func(uri string) *pendingCall {
 			return start(t, s, `{"jsonrpc":"2.0","id":"`+uri+`","method":"resources/subscribe","params":{"uri":"`+uri+`"}}`)
@@ -425,7 +425,7 @@ func TestListenWantedAgain(t *testing.T) {
 		}
 		return completely("{}")(w, m)
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `"result":{}`)
 		bridgetest.Contains(t, do(t, s, "2", "resources/unsubscribe", `{"uri":"x:a"}`), `"result":{}`)
@@ -457,7 +457,7 @@ func TestListenWantedTwice(t *testing.T) {
 		}
 		return completely("{}")(w, m)
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, st, _ := beginAs(t, b, able("2025-11-25"))
 		bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `"result":{}`)
 		refuse.Store(true)
@@ -491,7 +491,7 @@ func TestListenWantedByTwo(t *testing.T) {
 			}
 			return completely("{}")(w, m)
 		}}
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 			s, _, _ := beginAs(t, b, able("2025-11-25"))
 			subscribe := func(id string) *pendingCall {
 				return start(t, s, `{"jsonrpc":"2.0","id":`+id+`,"method":"resources/subscribe","params":{"uri":"x:a"}}`)
@@ -519,7 +519,7 @@ func TestListenWantedByTwo(t *testing.T) {
 // When all is quiet the server hears exactly what the client wants.
 func TestListenConverges(t *testing.T) {
 	f := &statelessFake{serve: completely("{}")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		want := map[string]bool{}
 		for i := range 60 {

@@ -86,7 +86,7 @@ func (w *whims) promise(uri string, is bool) {
 func TestListenNeverDeaf(t *testing.T) {
 	for seed := range uint64(200) {
 		server := &whims{rng: rand.New(rand.NewPCG(seed, 0)), open: map[string][]string{}, ended: map[string]bool{}, promised: map[string]bool{}}
-		run(t, ServerOptions{Adapter: &statelessFake{serve: server.serve}}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: &statelessFake{serve: server.serve}}, func(t *testing.T, b *gateway) {
 			s, _, _ := beginAs(t, b, able("2025-11-25"))
 			time.Sleep(time.Second)
 			var wg sync.WaitGroup

@@ -47,7 +47,7 @@ func TestLiftDialogues(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				d := &liftDialogue{t: t, f: &statelessFake{discover: silentServer}, names: map[string]string{}}
-				b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: d.f}}, Log: slog.New(slog.DiscardHandler)})
+				b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: d.f}}, Log: slog.New(slog.DiscardHandler)})
 				defer b.Close(context.Background())
 				d.b = b
 				for i, f := range a.Files {
@@ -63,9 +63,9 @@ func TestLiftDialogues(t *testing.T) {
 
 type liftDialogue struct {
 	t     *testing.T
-	b     *Gateway
+	b     *gateway
 	f     *statelessFake
-	s     *Session
+	s     *sitting
 	heard stream // all that the client gets
 	calls []*liftLeg
 	names map[string]string
@@ -118,7 +118,7 @@ func (l *liftDialogue) client(line string) {
 	m := bridgetest.Parse(l.t, line)
 	switch {
 	case m.Method == "initialize":
-		s, a, err := l.b.Initialize(context.Background(), "fake", "id", "", nil, m)
+		s, a, err := l.b.initialize(context.Background(), "fake", "id", "", nil, m)
 		if err != nil {
 			l.t.Fatal(err)
 		}

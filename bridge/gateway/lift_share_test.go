@@ -20,7 +20,7 @@ func TestListenShared(t *testing.T) {
 	for _, share := range []Share{SharePrincipal, ShareAll} {
 		t.Run(string(share), func(t *testing.T) {
 			f := &statelessFake{serve: completely("{}")}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *gateway) {
 				s, st, _ := beginAs(t, b, able("2025-11-25"))
 				other, others, _ := beginAs(t, b, able("2025-11-25"))
 				bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `"result":{}`)
@@ -54,7 +54,7 @@ func TestListenShared(t *testing.T) {
 	}
 	t.Run("call", func(t *testing.T) {
 		f := &statelessFake{serve: completely("{}")}
-		run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *gateway) {
 			s, _, a := beginAs(t, b, able("2025-11-25"))
 			bridgetest.Lacks(t, a, "listChanged", `"subscribe"`)
 			bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"result":{}`)
@@ -74,10 +74,10 @@ func TestListenMerged(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal} {
 		synctest.Test(t, func(t *testing.T) {
 			f, old := &statelessFake{serve: completely(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)}, &fake{}
-			b := New(Options{Servers: []ServerOptions{{Name: "new", Adapter: f, Share: share}, {Name: "old", Adapter: old}}, Log: slog.New(slog.DiscardHandler)})
+			b := newGateway(Options{Servers: []ServerOptions{{Name: "new", Adapter: f, Share: share}, {Name: "old", Adapter: old}}, Log: slog.New(slog.DiscardHandler)})
 			defer b.Close(context.Background())
 			for i := range 2 { // the second session is told what is known
-				s, a, err := b.Initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil,
+				s, a, err := b.initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil,
 					bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+able("2025-11-25")+`}`))
 				if err != nil {
 					t.Fatal(err)
@@ -108,7 +108,7 @@ func TestListenMerged(t *testing.T) {
 func TestListenRace(t *testing.T) {
 	for round := range 20 {
 		f := &statelessFake{serve: completely("{}")}
-		run(t, ServerOptions{Adapter: f, Share: []Share{ShareSession, SharePrincipal}[round%2]}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f, Share: []Share{ShareSession, SharePrincipal}[round%2]}, func(t *testing.T, b *gateway) {
 			s, _, _ := beginAs(t, b, able("2025-11-25"))
 			var wg sync.WaitGroup
 			for i := range 8 {

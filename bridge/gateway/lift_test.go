@@ -28,7 +28,7 @@ func TestLiftInitialize(t *testing.T) {
 			`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"unknown"}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			run(t, ServerOptions{Adapter: &statelessFake{discover: tc.discover}}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: &statelessFake{discover: tc.discover}}, func(t *testing.T, b *gateway) {
 				_, _, a := beginAs(t, b, able(tc.asked))
 				if want := `{"jsonrpc":"2.0","id":"init","result":` + tc.want + `}`; a != want {
 					t.Errorf("got  %s\nwant %s", a, want)
@@ -54,7 +54,7 @@ func TestLiftMeta(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &statelessFake{discover: silentServer, serve: completely("{}")}
-			run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *gateway) {
 				s, _, _ := beginAs(t, b, able("2025-11-25"))
 				a, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"`+tc.params+`}`), nil, nil)
 				if got := bridgetest.Text(a); got != `{"jsonrpc":"2.0","id":1,"result":{}}` {
@@ -116,7 +116,7 @@ func TestLiftAnswers(t *testing.T) {
 				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, m.ID, tc.answer))
 				return true
 			}}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 				s, _, _ := beginAs(t, b, able(tc.revision))
 				bridgetest.Contains(t, do(t, s, "1", tc.method, `{"uri":"x://y"}`), tc.want, `"id":1`)
 			})
@@ -144,7 +144,7 @@ func TestLiftMethods(t *testing.T) {
 		{"logging/setLevel", able("2025-11-25"), silentServer, false},
 	} {
 		f := &statelessFake{discover: tc.discover, serve: completely("{}")}
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 			s, _, _ := beginAs(t, b, tc.client)
 			before := len(f.wire(1).received(tc.method))
 			a := do(t, s, "1", tc.method, `{"uri":"x","level":"info"}`)
@@ -158,7 +158,7 @@ func TestLiftMethods(t *testing.T) {
 // D2.1: notifications of the client are between it and the bridge.
 func TestLiftNotifications(t *testing.T) {
 	f := &statelessFake{serve: completely("{}")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		f.wire(1).take()
 		for _, n := range []string{"notifications/roots/list_changed", "notifications/initialized", "notifications/vendor"} {
@@ -183,7 +183,7 @@ func TestLiftLevel(t *testing.T) {
 		w.reply(m, `{"resultType":"complete","content":[]}`)
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
 		s, _, _ := beginAs(t, b, able("2025-11-25"))
 		other, _, _ := beginAs(t, b, able("2025-11-25"))
 		bridgetest.Contains(t, do(t, s, "1", "logging/setLevel", `{"level":"loud"}`), "-32602")
@@ -234,7 +234,7 @@ func TestRunaway(t *testing.T) {
 				w.reply(m, `{"resultType":"input_required",`+tc.result+`}`)
 				return true
 			}}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 				s, st, _ := beginAs(t, b, able("2025-11-25"))
 				bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"t"}`), `"code":-32603`, tc.want)
 				if got := f.wire(1).received("tools/call"); len(got) != 1 || len(st.take()) > 0 {
@@ -251,7 +251,7 @@ func TestRunawayTime(t *testing.T) {
 		w.reply(m, `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://x.example"}}}}`)
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, st, _ := beginAs(t, b, able("2025-11-25"))
 		began := time.Now()
 		call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)

@@ -29,11 +29,11 @@ func grants(names ...string) map[string]filter.Grant {
 
 // limited runs f in a bubble with a bridge of these options, and checks that
 // nothing is left of its limits.
-func limited(t *testing.T, o Options, f func(t *testing.T, b *Gateway)) {
+func limited(t *testing.T, o Options, f func(t *testing.T, b *gateway)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		o.Log = slog.New(slog.DiscardHandler)
-		b := New(o)
+		b := newGateway(o)
 		f(t, b)
 		b.Close(context.Background())
 		for _, st := range b.Status() {
@@ -80,7 +80,7 @@ func TestRateRefusals(t *testing.T) {
 			if test.principal != "" {
 				o.Grants = grants(test.principal, "other")
 			}
-			limited(t, o, func(t *testing.T, b *Gateway) {
+			limited(t, o, func(t *testing.T, b *gateway) {
 				s, _ := begin(t, b, test.principal) // which counts at the door
 				last := len(test.calls) - 1
 				for _, name := range test.calls[:last] {
@@ -134,7 +134,7 @@ func TestRatesOfAllClients(t *testing.T) {
 	o := Options{Grants: grants("p"), Servers: []ServerOptions{
 		{Name: "fake", Prefix: "f__", Adapter: &fake{}, Limits: limits, Filter: rename}, {Name: "other", Prefix: "o__", Adapter: &fake{}},
 	}}
-	limited(t, o, func(t *testing.T, b *Gateway) {
+	limited(t, o, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "p")
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", tool("seen")), `"result"`)
 		from := &bridge.Caller{Principal: "p", Revision: era.LatestModern, Capabilities: []byte("{}"), Params: []byte(bridgetest.InitializeParams)}
@@ -156,7 +156,7 @@ func TestRatesOfAllClients(t *testing.T) {
 func TestDoor(t *testing.T) {
 	f := &fake{serve: func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == "slow" || m.Name() == "slow" }}
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Grants: grants("p", "q"), PerPrincipal: limits.PerPrincipal{Sessions: 2, Calls: 3}}
-	limited(t, o, func(t *testing.T, b *Gateway) {
+	limited(t, o, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "p")
 		second, _ := begin(t, b, "p")
 		_, a, err := initialize(t, b, "p", bridgetest.InitializeParams)

@@ -35,8 +35,8 @@ func TestPortions(t *testing.T) {
 				o := test.o
 				o.Servers[0].Name, o.Servers[0].Adapter = "fake", &fake{}
 				o.Grants, o.Log = test.grants, slog.New(slog.DiscardHandler)
-				b := New(o)
-				var all []*Session
+				b := newGateway(o)
+				var all []*sitting
 				for range test.want {
 					s, _ := begin(t, b, "p")
 					all = append(all, s)
@@ -69,7 +69,7 @@ func TestPortions(t *testing.T) {
 // Who is added has a share of the connections of each server at once.
 func TestPortionsAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, MaxLanes: 4}}, Grants: map[string]filter.Grant{"p": {}}, Log: slog.New(slog.DiscardHandler)})
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, MaxLanes: 4}}, Grants: map[string]filter.Grant{"p": {}}, Log: slog.New(slog.DiscardHandler)})
 		defer b.Close(context.Background())
 		if err := b.Apply(Change{Names: []string{"fake"}, Settings: &Settings{Grants: map[string]filter.Grant{"p": {}, "q": {}}}}); err != nil {
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func TestPortionsAdded(t *testing.T) {
 // they need, and nothing of others does.
 func TestPortionsYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, MaxLanes: 4}}, Grants: map[string]filter.Grant{"p": {}, "q": {}}, Log: slog.New(slog.DiscardHandler)})
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, MaxLanes: 4}}, Grants: map[string]filter.Grant{"p": {}, "q": {}}, Log: slog.New(slog.DiscardHandler)})
 		defer b.Close(context.Background())
 		call := func(principal string, n int) string {
 			return visitor{principal: principal, caps: fmt.Sprintf(`{"extensions":{"x/%d":{}}}`, n)}.call(t, b, "tools/call", `"name":"x"`)

@@ -58,7 +58,7 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall} {
 		t.Run(string(share), func(t *testing.T) {
 			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Share: share, Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
-			limited(t, o, func(t *testing.T, b *Gateway) {
+			limited(t, o, func(t *testing.T, b *gateway) {
 				s, st := begin(t, b, "")
 				other, _ := begin(t, b, "")
 				call := start(t, s, fmt.Sprintf(askTool, "elicitation/create"))
@@ -93,7 +93,7 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 	// A question that is refused at once lets nobody wait.
 	f := inquisitive()
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareAll, Limits: limits.Options{Calls: 1}}}}
-	limited(t, o, func(t *testing.T, b *Gateway) {
+	limited(t, o, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		slow := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)
 		synctest.Wait()
@@ -108,7 +108,7 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 // The same for a client without a session, whose call is parked.
 func TestParkedCallGivesPlaceBack(t *testing.T) {
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
-	limited(t, o, func(t *testing.T, b *Gateway) {
+	limited(t, o, func(t *testing.T, b *gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"ask","arguments":{}`), `"input_required"`)
 		if g := b.Status()[0]; g.Slots != 0 || g.Slotless != 1 {
 			t.Errorf("%d places, %d that ask, want none and 1", g.Slots, g.Slotless)
@@ -124,7 +124,7 @@ func TestListenHasNoPlace(t *testing.T) {
 	answer := p.serve
 	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || answer(w, m) }
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
-	limited(t, o, func(t *testing.T, b *Gateway) {
+	limited(t, o, func(t *testing.T, b *gateway) {
 		var all []*visiting
 		for range 3 {
 			all = append(all, visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`))
@@ -163,7 +163,7 @@ func TestLimitsIsolate(t *testing.T) {
 	o := Options{Servers: []ServerOptions{
 		{Name: "hanging", Adapter: hanging, Limits: limits.Options{Calls: 40, Queue: 40}}, {Name: "fake", Adapter: &fake{}},
 	}}
-	limited(t, o, func(t *testing.T, b *Gateway) {
+	limited(t, o, func(t *testing.T, b *gateway) {
 		began := time.Now()
 		var all []*visiting
 		for range 80 {
@@ -197,7 +197,7 @@ func TestLimitsIsolate(t *testing.T) {
 func TestQueueStartsNothing(t *testing.T) {
 	f := &fake{serve: silent("slow")}
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: limits.Options{Calls: 2}}}}
-	limited(t, o, func(t *testing.T, b *Gateway) {
+	limited(t, o, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "") // which starts one to know what it is
 		var all []*pendingCall
 		for i := range 5 {
@@ -236,7 +236,7 @@ func TestQueueStartsNothingCold(t *testing.T) {
 		return nil
 	}
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: limits.Options{Calls: 2, Queue: 100}}}}
-	limited(t, o, func(t *testing.T, b *Gateway) {
+	limited(t, o, func(t *testing.T, b *gateway) {
 		ask := func() *visiting { return visitor{caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"x"`) }
 		broken.Store(true)
 		began := time.Now()
@@ -296,8 +296,8 @@ func TestLimitsLeakNothing(t *testing.T) {
 			Name: "fake", Adapter: f, Share: share, Restarts: 1000, Breaker: breaker.Options{Off: true},
 			Limits: limits.Options{Calls: 4, Queue: 6, Wait: 50 * time.Millisecond, PerPrincipal: 4, Rate: limits.Rate{PerSecond: 100, Burst: 20}},
 		}}}
-		limited(t, o, func(t *testing.T, b *Gateway) {
-			var open []*Session
+		limited(t, o, func(t *testing.T, b *gateway) {
+			var open []*sitting
 			for i := range 6 {
 				s, _ := begin(t, b, fmt.Sprint("p", i%3))
 				open = append(open, s)
@@ -355,7 +355,7 @@ func TestListenNotAcknowledged(t *testing.T) {
 	answer := p.serve
 	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return mute && m.Method == era.Listen || answer(w, m) }
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Handshake: time.Minute, Limits: limits.Options{Calls: 1, Wait: time.Hour}}}}
-	limited(t, o, func(t *testing.T, b *Gateway) {
+	limited(t, o, func(t *testing.T, b *gateway) {
 		hear := func() *visiting {
 			return visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		}
@@ -412,7 +412,7 @@ func TestListenNotAcknowledgedByOne(t *testing.T) {
 		return answer(w, m)
 	}
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Handshake: 2 * time.Minute}, {Name: "other", Adapter: newPeer()}}}
-	limited(t, o, func(t *testing.T, b *Gateway) {
+	limited(t, o, func(t *testing.T, b *gateway) {
 		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -439,7 +439,7 @@ func TestAnswersUnderWay(t *testing.T) {
 		return m.Name() == "large"
 	}}
 	limited(t, Options{MaxBytes: 9 << 17, // an eighth is for requests only
-		Servers: []ServerOptions{{Name: "fake", Adapter: f}}}, func(t *testing.T, b *Gateway) {
+		Servers: []ServerOptions{{Name: "fake", Adapter: f}}}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		modern := visitor{caps: "{}"}
 		call := func(session bool) (*jsonrpc.Message, error) {

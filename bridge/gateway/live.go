@@ -31,9 +31,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Session is the session of one client.
-type Session struct {
-	b        *Gateway
+// sitting is a Session.
+type sitting struct {
+	b        *gateway
 	id       string
 	server   string // its name; empty means the aggregate
 	log      *slog.Logger
@@ -56,7 +56,7 @@ type Session struct {
 	used      bool       // a request came after the handshake
 	ending    bool
 	ended     chan struct{} // closed when the session is released
-	calls     *Call         // the newest call in flight
+	calls     *call         // the newest call in flight
 	callCount int
 	callTotal uint64               // calls so far
 	questions map[string]*question // by the bridge's raw id
@@ -69,10 +69,9 @@ type Session struct {
 	saving    bool         // save runs
 }
 
-// Call is one request of the client, in flight or refused. It is the bridge.Client for
-// the progress of the request.
-type Call struct {
-	s          *Session
+// call is a Call. It is the bridge.Client for the progress of the request.
+type call struct {
+	s          *sitting
 	binding    *binding[*server]
 	m          *jsonrpc.Message
 	with       Envelope
@@ -81,7 +80,7 @@ type Call struct {
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 	span       trace.Span // nil without tracing
-	prev, next *Call      // in the session's list
+	prev, next *call      // in the session's list
 	arrival    report.Arrival
 	answer     *jsonrpc.Message // of a refused call, or one that the bridge answers itself
 	err        error            // of a refused call
@@ -125,24 +124,15 @@ func (e *Envelope) open() Envelope {
 	return *e
 }
 
-// Initialize starts a session for the initialize request m to the server of that
-// name, and returns it with the answer. The empty name means the aggregate, or the
-// only server. id must not be guessable. If the handshake fails, the session ends
-// and the answer is the error. e is the request's envelope; it may be nil, also for
-// Call and Notify.
-//
-// The session ends with this process: see InitializePortable.
-func (g *Gateway) Initialize(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
+func (g *gateway) initialize(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*sitting, *jsonrpc.Message, error) {
 	return g.begin(ctx, server, id, principal, e, m, true)
 }
 
-// InitializePortable is Initialize for a session that another instance may continue by
-// Adopt. Its client must not depend on a stream of this instance.
-func (g *Gateway) InitializePortable(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*Session, *jsonrpc.Message, error) {
+func (g *gateway) initializePortable(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*sitting, *jsonrpc.Message, error) {
 	return g.begin(ctx, server, id, principal, e, m, false)
 }
 
-func (g *Gateway) begin(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message, bound bool) (*Session, *jsonrpc.Message, error) {
+func (g *gateway) begin(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message, bound bool) (*sitting, *jsonrpc.Message, error) {
 	mid := bytes.Clone(m.ID) // the answer outlives the request
 	key := session.Key(id)
 	if err := g.Allowed(server, principal); err != nil {
@@ -193,7 +183,7 @@ func (g *Gateway) begin(ctx context.Context, server, id, principal string, e *En
 }
 
 // who returns the attributes of the session's log lines: clientInfo and principal.
-func (s *Session) who() []any {
+func (s *sitting) who() []any {
 	who := []any{"client", health.Client(s.caller)}
 	if s.caller.Principal != "" {
 		who = append(who, "principal", s.caller.Principal)
@@ -202,8 +192,8 @@ func (s *Session) who() []any {
 }
 
 // newSession returns a session that is not yet registered.
-func (g *Gateway) newSession(key, server string, caller *bridge.Caller) *Session {
-	s := &Session{b: g, id: key, server: server, log: g.log, caller: caller, ended: make(chan struct{}), began: time.Now(), wire: WireStreamable}
+func (g *gateway) newSession(key, server string, caller *bridge.Caller) *sitting {
+	s := &sitting{b: g, id: key, server: server, log: g.log, caller: caller, ended: make(chan struct{}), began: time.Now(), wire: WireStreamable}
 	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: identity.Pack(caller.Header, identity.WithoutToken(caller.Identity))} // each request shows its token anew
 	if lease, ok := g.store.(session.Leased); ok {
 		caller.Handover = newStay(lease, key, s.keep, s.moves)
@@ -217,7 +207,7 @@ func (g *Gateway) newSession(key, server string, caller *bridge.Caller) *Session
 
 // forwarded returns a copy of the headers of h that some server forwards. It is nil without
 // h, or if no server forwards anything.
-func (g *Gateway) forwarded(h http.Header) http.Header {
+func (g *gateway) forwarded(h http.Header) http.Header {
 	t := g.table.Load()
 	if h == nil || !t.forwarding {
 		return nil
@@ -226,7 +216,7 @@ func (g *Gateway) forwarded(h http.Header) http.Header {
 }
 
 // add registers the session, within its principal's limit.
-func (g *Gateway) add(s *Session) error {
+func (g *gateway) add(s *sitting) error {
 	if err := g.quota.AddSession(s.caller); err != nil {
 		return err
 	}
@@ -238,7 +228,7 @@ func (g *Gateway) add(s *Session) error {
 }
 
 // enroll stores and registers the session.
-func (g *Gateway) enroll(s *Session) error {
+func (g *gateway) enroll(s *sitting) error {
 	adopted := s.held.Owner != ""
 	if !adopted { // otherwise it is stored already
 		held, err := g.store.Put(s.ctx, s.held)
@@ -277,7 +267,7 @@ func (g *Gateway) enroll(s *Session) error {
 
 // initialize opens the connection, and returns the client's answer. ctx is that of the
 // request, life that of the session.
-func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came *report.Arrival) (*jsonrpc.Message, error) {
+func (s *sitting) initialize(ctx, life context.Context, m *jsonrpc.Message, came *report.Arrival) (*jsonrpc.Message, error) {
 	if err := s.bindings.Connect(ctx, s.ctx); err != nil {
 		return nil, err
 	}
@@ -306,34 +296,26 @@ func (s *Session) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 }
 
 // chain makes the chain of a binding.
-func (s *Session) chain(w *binding[*server]) (bridge.Upstream, error) {
+func (s *sitting) chain(w *binding[*server]) (bridge.Upstream, error) {
 	if w.Server == nil {
 		return s.b.aggregate.Session(s.caller, receiver{s, w}), nil
 	}
 	return w.Server.session(s.caller, receiver{s, w})
 }
 
-// Server returns the name of the session's server; empty means the aggregate.
-func (s *Session) Server() string { return s.server }
+func (s *sitting) Server() string { return s.server }
 
-// Principal returns the owner of the session. No other principal may use the session, or detect
-// that it exists.
-func (s *Session) Principal() string { return s.caller.Principal }
+func (s *sitting) Principal() string { return s.caller.Principal }
 
-// Revision returns the revision agreed with the client.
-func (s *Session) Revision() string { return s.caller.Revision }
+func (s *sitting) Revision() string { return s.caller.Revision }
 
-// Call is Enter and Do.
-func (s *Session) Call(m *jsonrpc.Message, e *Envelope, back bridge.Stream) (*jsonrpc.Message, error) {
+func (s *sitting) Call(m *jsonrpc.Message, e *Envelope, back bridge.Stream) (*jsonrpc.Message, error) {
 	return s.Enter(m, e, back).Do()
 }
 
-// Enter registers the client's request m, so that a later cancellation finds it. e is its
-// envelope, or nil. back takes messages of the server before the answer. Then the caller
-// calls either Do or Go, once.
-func (s *Session) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) *Call {
+func (s *sitting) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) Call {
 	s.Seen()
-	c := &Call{s: s, m: m, with: e.open(), id: bytes.Clone(m.ID), back: back} // the answer outlives the request
+	c := &call{s: s, m: m, with: e.open(), id: bytes.Clone(m.ID), back: back} // the answer outlives the request
 	switch m.Method {
 	case "ping":
 		c.answer = jsonrpc.NewResult(c.id, []byte("{}"))
@@ -358,22 +340,20 @@ func (s *Session) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) *Ca
 }
 
 // reject refuses the call.
-func (c *Call) reject(err error) *Call {
+func (c *call) reject(err error) *call {
 	c.answer, c.err = c.s.b.reject(c.s.shortID(), c.s.caller, c.m, err), err
 	tracing.End(c.span, c.m.Method, nil, err)
 	return c
 }
 
 // end releases what Enter took.
-func (c *Call) end() {
+func (c *call) end() {
 	c.binding.Leave()
 	c.cancel(nil)
 	c.s.b.leave(c.s.caller)
 }
 
-// Go calls Do in a goroutine of the session, and done with its results. It reports false
-// when the session ended; then Do returns the reason.
-func (c *Call) Go(done func(*jsonrpc.Message, error)) bool {
+func (c *call) Go(done func(*jsonrpc.Message, error)) bool {
 	ok := c.s.Go(func() { done(c.Do()) })
 	if !ok && c.answer == nil {
 		c.s.leave(c)
@@ -383,10 +363,7 @@ func (c *Call) Go(done func(*jsonrpc.Message, error)) bool {
 	return ok
 }
 
-// Do makes the call and returns the answer with the client's id. For a failed call the
-// answer is an error message, and err the reason. There is no answer only if the client
-// cancelled the call.
-func (c *Call) Do() (a *jsonrpc.Message, err error) {
+func (c *call) Do() (a *jsonrpc.Message, err error) {
 	if c.answer != nil {
 		return c.answer, c.err
 	}
@@ -441,7 +418,7 @@ func byOperator(ctx context.Context) bool {
 
 // callFailed logs a call without an answer: one line a second at info, the others at debug. unnamed says that log does
 // not name the server, as for all servers as one: the error does.
-func (g *Gateway) callFailed(log *slog.Logger, unnamed bool, method string, err error, span trace.Span) {
+func (g *gateway) callFailed(log *slog.Logger, unnamed bool, method string, err error, span trace.Span) {
 	level := slog.LevelDebug
 	g.failures.Do(func() { level = slog.LevelInfo })
 	if e, ok := errors.AsType[*bridge.Error](err); ok && unnamed && e.Server != "" {
@@ -451,12 +428,12 @@ func (g *Gateway) callFailed(log *slog.Logger, unnamed bool, method string, err 
 }
 
 // reject reports a refused request, and returns its answer.
-func (g *Gateway) reject(session string, from *bridge.Caller, m *jsonrpc.Message, err error) *jsonrpc.Message {
+func (g *gateway) reject(session string, from *bridge.Caller, m *jsonrpc.Message, err error) *jsonrpc.Message {
 	g.reports.Reject(session, from, m, nil, err)
 	return Refusal(bytes.Clone(m.ID), err)
 }
 
-func (s *Session) enter(c *Call) error {
+func (s *sitting) enter(c *call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch at := c.binding.Server; {
@@ -480,7 +457,7 @@ func (s *Session) enter(c *Call) error {
 	return nil
 }
 
-func (s *Session) leave(c *Call) {
+func (s *sitting) leave(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.prev != nil {
@@ -495,8 +472,7 @@ func (s *Session) leave(c *Call) {
 	s.touch()
 }
 
-// Notify handles a notification of the client.
-func (s *Session) Notify(m *jsonrpc.Message, e *Envelope) {
+func (s *sitting) Notify(m *jsonrpc.Message, e *Envelope) {
 	s.Seen()
 	switch m.Method {
 	case "notifications/initialized":
@@ -533,10 +509,10 @@ func (s *Session) Notify(m *jsonrpc.Message, e *Envelope) {
 
 // cancelCall cancels the call that the notification names. If several have that id,
 // against the protocol, it cancels none.
-func (s *Session) cancelCall(n *jsonrpc.Message) {
+func (s *sitting) cancelCall(n *jsonrpc.Message) {
 	id := n.RequestID()
 	s.mu.Lock()
-	var found *Call
+	var found *call
 	for c := s.calls; c != nil; c = c.next {
 		if !bytes.Equal(c.id, id) {
 			continue
@@ -555,7 +531,7 @@ func (s *Session) cancelCall(n *jsonrpc.Message) {
 
 // Notify sends a notification about the call on the call's stream. If the stream does
 // not take it, progress and log messages are dropped; others go to a standing stream.
-func (c *Call) Notify(n *jsonrpc.Message) {
+func (c *call) Notify(n *jsonrpc.Message) {
 	if c.back != nil && c.back.Send(NotificationEvent(n)) {
 		return
 	}
@@ -565,15 +541,15 @@ func (c *Call) Notify(n *jsonrpc.Message) {
 }
 
 // Ask puts a question about this call to the client.
-func (c *Call) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (c *call) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return c.s.ask(q, reply, c)
 }
 
 // Gone does nothing: the call itself fails.
-func (c *Call) Gone(error) {}
+func (c *call) Gone(error) {}
 
 // shortID returns the session's short name in logs. It is not its id.
-func (s *Session) shortID() string { return shortID(s.id) }
+func (s *sitting) shortID() string { return shortID(s.id) }
 
 // shortID shortens a session key for logs and reports.
 func shortID(key string) string { return key[:min(len(key), 8)] }

@@ -41,7 +41,7 @@ type visiting struct {
 }
 
 // ask makes a request in a goroutine. params are without braces.
-func (v visitor) ask(t testing.TB, b *Gateway, id, method, params string) *visiting {
+func (v visitor) ask(t testing.TB, b *gateway, id, method, params string) *visiting {
 	t.Helper()
 	if params != "" {
 		params += ","
@@ -83,7 +83,7 @@ func (v *visiting) over() bool {
 }
 
 // call makes a request and waits for its answer.
-func (v visitor) call(t testing.TB, b *Gateway, method, params string) string {
+func (v visitor) call(t testing.TB, b *gateway, method, params string) string {
 	t.Helper()
 	visiting := v.ask(t, b, "1", method, params)
 	<-visiting.done
@@ -141,7 +141,7 @@ func TestLowerDialogues(t *testing.T) {
 
 type dialogue struct {
 	t      *testing.T
-	b      *Gateway
+	b      *gateway
 	f      *fake
 	visits map[string]*visiting
 	told   map[string]bool // its answer was looked at
@@ -174,7 +174,7 @@ func (d *dialogue) play(files []txtar.File) {
 	}
 	d.f = &fake{result: result, serve: d.serve}
 	o.Adapter = d.f
-	d.b = New(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler)})
+	d.b = newGateway(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler)})
 	for _, f := range files {
 		d.step(f.Name, strings.TrimSpace(string(f.Data)))
 		synctest.Wait()

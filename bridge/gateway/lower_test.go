@@ -73,7 +73,7 @@ func TestLowerResults(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fake{serve: says(map[string]string{tc.method: tc.result}), result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"fake","version":"1"}}`}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 				want := `{"jsonrpc":"2.0","id":1,"result":` + tc.want + `}`
 				for _, caps := range []string{ableVisitor, "{}"} { // with and without questions
 					if got := (visitor{caps: caps}).call(t, b, tc.method, tc.params); got != want {
@@ -88,7 +88,7 @@ func TestLowerResults(t *testing.T) {
 // A result that is no object cannot be made one.
 func TestLowerResultNoObject(t *testing.T) {
 	f := &fake{serve: says(map[string]string{"tools/call": "[1]"})}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"code":-32603`, "upstream_invalid")
 	})
 }
@@ -98,7 +98,7 @@ func TestLowerResultNoObject(t *testing.T) {
 // passed on.
 func TestLowerDiscover(t *testing.T) {
 	f := &fake{result: `{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true},"tasks":{},"experimental":{"e":{}},"x":1},"serverInfo":{"name":"old","version":"1"},"instructions":"i"}`}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		c := visitor{}
 		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":{"tools":{"listChanged":true},"experimental":{"e":{}},"x":1},` +
 			`"instructions":"i","ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"old","version":"1"}}}}`
@@ -137,7 +137,7 @@ func TestLowerUnannounced(t *testing.T) {
 			return says(map[string]string{"tools/list": `{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}`})(w, m)
 		},
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		for _, caps := range []string{ableVisitor, "{}"} {
 			c := visitor{caps: caps}
 			bridgetest.Contains(t, c.call(t, b, "server/discover", ""), `"capabilities":{}`)
@@ -159,7 +159,7 @@ func TestLowerTaskOnAnotherConnection(t *testing.T) {
 		"tools/call":   `{"task":{"taskId":"t","status":"completed"}}`,
 		"tasks/result": `{"content":[]}`,
 	}), result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"f","version":"1"}}`}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		visitor{}.call(t, b, "tools/list", "")
 		for i, caps := range []string{ableVisitor, "{}", ableVisitor} {
 			bridgetest.Contains(t, visitor{caps: caps}.call(t, b, "tools/call", `"name":"long"`), `"content":[]`)
@@ -180,7 +180,7 @@ func TestLowerTaskForEver(t *testing.T) {
 		"tools/call": `{"task":{"taskId":"t","status":"working"}}`,
 		"tasks/get":  `{"taskId":"t","status":"working"}`,
 	}), result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"f","version":"1"}}`}
-	run(t, ServerOptions{Adapter: f, MaxTask: time.Hour}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, MaxTask: time.Hour}, func(t *testing.T, b *gateway) {
 		visitor{}.call(t, b, "tools/list", "")
 		began := time.Now()
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"long"`), `"bridge":"upstream_timeout"`)
@@ -195,7 +195,7 @@ func TestLowerTaskForEver(t *testing.T) {
 // D6: extensions that both sides have are passed on, tasks never are (R-166).
 func TestLowerExtensions(t *testing.T) {
 	f := &fake{result: `{"protocolVersion":"2025-11-25","capabilities":{"extensions":{"x/y":{},"io.modelcontextprotocol/tasks":{}}},"serverInfo":{"name":"f","version":"1"}}`}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		bridgetest.Contains(t, visitor{caps: `{"extensions":{"x/z":{}}}`}.call(t, b, "x/call", ""), `"code":-32601`)
 		bridgetest.Contains(t, visitor{caps: `{"extensions":{"x/y":{}}}`}.call(t, b, "x/call", `"p":1`), `"resultType":"complete"`)
 		bridgetest.Contains(t, visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`}.call(t, b, "tasks/get", `"taskId":"1"`), `"code":-32601`)
@@ -213,7 +213,7 @@ func TestLowerErrors(t *testing.T) {
 		}
 		return ok
 	}, result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{},"prompts":{}},"serverInfo":{"name":"f","version":"1"}}`}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		for _, tc := range []struct{ method, params, sent, want string }{
 			{"resources/read", `"uri":"a:"`, `{"code":-32002,"message":"m"}`, `{"code":-32602,"message":"m","data":{"uri":"a:"}}`},
 			{"tools/call", `"name":"x"`, `{"code":-32002,"message":"m"}`, `"code":-32603`},
@@ -239,7 +239,7 @@ func TestLowerAnnotationGone(t *testing.T) {
 		}
 		return m.Method == "tools/list"
 	}}
-	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *gateway) {
 		call := func() string {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":"v"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
 			g, _ := NewStateless("", "", m)
@@ -259,7 +259,7 @@ func TestLowerAnnotationGone(t *testing.T) {
 // (R-091, R-092).
 func TestLowerCancel(t *testing.T) {
 	f := &fake{serve: silent("tools/call")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		for i, caps := range []string{"{}", ableVisitor} {
 			v := visitor{caps: caps}.ask(t, b, "1", "tools/call", `"name":"x"`)
 			synctest.Wait()
@@ -283,7 +283,7 @@ func TestLowerCancelAgainstParking(t *testing.T) {
 		}
 		return m.Method == "tools/call"
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		for range 50 {
 			v := visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`)
 			time.AfterFunc(parkWindow, func() { v.cancel(bridge.ErrCancelled) })
@@ -321,7 +321,7 @@ func TestLowerCancelAgainstAnswer(t *testing.T) {
 		}
 		return m.Method == "tools/call"
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		answered, gone := 0, 0
 		for i := range 100 {
 			name := fmt.Sprint("n", i)
@@ -348,7 +348,7 @@ func TestLowerCancelAgainstAnswer(t *testing.T) {
 }
 
 // park makes a call that is parked, and returns its requestState.
-func park(t testing.TB, b *Gateway, c visitor) string {
+func park(t testing.TB, b *gateway, c visitor) string {
 	t.Helper()
 	v := c.ask(t, b, "1", "tools/call", `"name":"x"`)
 	<-v.done
@@ -388,7 +388,7 @@ func TestParkedWrongGuess(t *testing.T) {
 		}
 		return m.IsRequest()
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		ours := visitor{meta: `,"dev.mcp-bridge/lane":"ours"`}
 		asks := ours.ask(t, b, "1", "tools/call", `"name":"asks"`)
 		synctest.Wait()
@@ -404,7 +404,7 @@ func TestParkedWrongGuess(t *testing.T) {
 // answer.
 func TestParkedTwoRetries(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		for range 20 {
 			state := park(t, b, visitor{})
 			var all []*visiting
@@ -439,7 +439,7 @@ func TestParkedTwoRetries(t *testing.T) {
 // A retry and the expiry at the same moment: one of them wins.
 func TestParkedRetryAgainstExpiry(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		for range 50 {
 			state := park(t, b, visitor{})
 			time.Sleep(parkTTL)
@@ -457,7 +457,7 @@ func TestParkedRetryAgainstExpiry(t *testing.T) {
 // D1.4.5: while a call is parked the bridge's own limits stand still.
 func TestParkedOutlivesTimeouts(t *testing.T) {
 	f := &fake{serve: asksRoots(), times: conn.Timeouts{Idle: time.Minute, Max: 2 * time.Minute}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		state := park(t, b, visitor{})
 		time.Sleep(parkTTL - time.Second)
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"resultType":"complete"`)
@@ -480,7 +480,7 @@ func TestParkedBound(t *testing.T) {
 			}}
 		}
 		var log bytes.Buffer
-		runLogged(t, slog.New(slog.NewTextHandler(&log, nil)), ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+		runLogged(t, slog.New(slog.NewTextHandler(&log, nil)), ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 			c := visitor{principal: "p"}
 			first := park(t, b, c)
 			for range maxParked - 1 {
@@ -525,7 +525,7 @@ func TestParkedQuestionsBound(t *testing.T) {
 		}
 		return m.Method == "tools/call"
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		answer := visitor{}.call(t, b, "tools/call", `"name":"x"`)
 		if n := strings.Count(answer, "roots/list"); n != bridge.MaxQuestions {
 			t.Errorf("%d questions", n)
@@ -534,7 +534,7 @@ func TestParkedQuestionsBound(t *testing.T) {
 			t.Errorf("%d questions refused", n)
 		}
 	})
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		visitor{}.call(t, b, "tools/list", "")
 		last := f.wire(f.opened())
 		if n := strings.Count(strings.Join(last.received(), ""), `"error"`); n != bridge.MaxQuestions {
@@ -556,7 +556,7 @@ func TestURLStateOfAnother(t *testing.T) {
 		}
 		return m.Method == "tools/call"
 	}}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *gateway) {
 		retry := `"name":"x","inputResponses":{"r1":{"action":"accept"}},"requestState":"` + park(t, b, visitor{principal: "ann"}) + `"`
 		bridgetest.Contains(t, visitor{principal: "bob"}.call(t, b, "tools/call", retry), "-32602")
 		bridgetest.Contains(t, visitor{principal: "ann"}.call(t, b, "tools/call", retry), "input_required")
@@ -569,7 +569,7 @@ func TestURLStateOfAnother(t *testing.T) {
 // it was given, and forgotten then.
 func TestParkedForgotten(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		state := park(t, b, visitor{})
 		retry := `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"` + state + `"`
 		first := visitor{}.call(t, b, "tools/call", retry)
@@ -596,7 +596,7 @@ func TestParkedForgotten(t *testing.T) {
 // to be told.
 func TestParkedAnswerWithoutConnection(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *gateway) {
 		state := park(t, b, visitor{})
 		f.wire(1).say(`{"jsonrpc":"2.0","id":2,"result":{"content":[],"late":1}}`)
 		synctest.Wait()
@@ -626,7 +626,7 @@ func TestParkedRetryOfLess(t *testing.T) {
 		return false
 	}}
 	for _, caps := range []string{`{"roots":{}}`, `{}`} {
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 			v := visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`)
 			<-v.done
 			bridgetest.Contains(t, v.answer, "roots/list", "sampling/createMessage")
@@ -653,7 +653,7 @@ func FuzzRequestState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at uint16, flip byte, other string) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &fake{serve: asksRoots()}
-			b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: s}}})
+			b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: s}}})
 			defer b.Close(context.Background())
 			state := []byte(park(t, b, visitor{}))
 			if flip == 0 {
@@ -676,8 +676,8 @@ func FuzzRequestState(f *testing.F) {
 // nothing of the call.
 func TestRequestStateOfAnother(t *testing.T) {
 	one, two := &fake{serve: asksRoots()}, &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: one}, func(t *testing.T, b *Gateway) {
-		other := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: two}}})
+	run(t, ServerOptions{Adapter: one}, func(t *testing.T, b *gateway) {
+		other := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: two}}})
 		defer other.Close(context.Background())
 		retry := `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"` + park(t, other, visitor{}) + `"`
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", retry), "-32602", "must reach the same instance")
@@ -698,7 +698,7 @@ func BenchmarkLower(b *testing.B) {
 	} {
 		b.Run(tc.name, func(b *testing.B) {
 			f := &fake{result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"completions":{}},"serverInfo":{"name":"f","version":"1"}}`}
-			br := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}})
+			br := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}})
 			defer br.Close(context.Background())
 			line := []byte(`{"jsonrpc":"2.0","id":1,"method":"` + tc.method + `","params":{"name":"x","arguments":{"a":"b"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + tc.caps + `}}}`)
 			b.ReportAllocs()
@@ -730,7 +730,7 @@ func TestLowerListenGivenUp(t *testing.T) {
 		}
 		return false
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		for _, leaves := range []time.Duration{time.Second, time.Minute} { // before the acknowledgement, and after it
 			v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"resourceSubscriptions":["slow:"]}`)
 			time.Sleep(leaves)

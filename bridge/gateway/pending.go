@@ -10,9 +10,7 @@ import (
 // pendingLimits limit the events that wait for a standing stream.
 var pendingLimits = replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 32 << 20}
 
-// Attach adds a standing stream until detach: it carries messages that belong to no
-// call. Pending events and questions go there at once.
-func (s *Session) Attach(st bridge.Stream) (detach func()) {
+func (s *sitting) Attach(st bridge.Stream) (detach func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := &attachment{st}
@@ -34,7 +32,7 @@ func (s *Session) Attach(st bridge.Stream) (detach func()) {
 type attachment struct{ bridge.Stream }
 
 // begin marks the client as ready and sends the pending events. The caller holds s.mu.
-func (s *Session) begin() {
+func (s *sitting) begin() {
 	if !s.ready {
 		s.ready = true
 		s.flush()
@@ -42,7 +40,7 @@ func (s *Session) begin() {
 }
 
 // flush moves pending events to the streams. The caller holds s.mu.
-func (s *Session) flush() {
+func (s *sitting) flush() {
 	if !s.ready || s.pending == nil || len(s.streams) == 0 {
 		return
 	}
@@ -72,7 +70,7 @@ func (s *Session) flush() {
 
 // placed records that a question went to a stream, or to the end of pending if to is nil.
 // The caller holds s.mu.
-func (s *Session) placed(q *question, to bridge.Stream) {
+func (s *sitting) placed(q *question, to bridge.Stream) {
 	q.to = to
 	if to == nil {
 		q.seq = s.pending.Last()
@@ -83,7 +81,7 @@ func (s *Session) placed(q *question, to bridge.Stream) {
 
 // standing sends an event on the newest standing stream that takes it, and returns that
 // stream or nil. The caller holds s.mu.
-func (s *Session) standing(e replay.Event) bridge.Stream {
+func (s *sitting) standing(e replay.Event) bridge.Stream {
 	if s.ready {
 		for _, st := range slices.Backward(s.streams) {
 			if st.Send(e) {
@@ -99,7 +97,7 @@ type attended interface{ Attended() bool }
 
 // ofCall sends a question on the newest call's stream that the client reads, and returns
 // that stream or nil. The question need not be about that call. The caller holds s.mu.
-func (s *Session) ofCall(e replay.Event) bridge.Stream {
+func (s *sitting) ofCall(e replay.Event) bridge.Stream {
 	for c := s.calls; c != nil; c = c.next {
 		if a, ok := c.back.(attended); ok && a.Attended() && c.back.Send(e) {
 			return c.back
@@ -110,7 +108,7 @@ func (s *Session) ofCall(e replay.Event) bridge.Stream {
 
 // put sends an event on a standing stream, or adds it to pending. It reports false when
 // pending is full. The caller holds s.mu.
-func (s *Session) put(e replay.Event) (to bridge.Stream, ok bool) {
+func (s *sitting) put(e replay.Event) (to bridge.Stream, ok bool) {
 	if to := s.standing(e); to != nil {
 		return to, true
 	}
@@ -121,16 +119,14 @@ func (s *Session) put(e replay.Event) (to bridge.Stream, ok bool) {
 }
 
 // onlyCall returns the call in flight if there is exactly one. The caller holds s.mu.
-func (s *Session) onlyCall() *Call {
+func (s *sitting) onlyCall() *call {
 	if s.callCount != 1 {
 		return nil
 	}
 	return s.calls
 }
 
-// NewLog returns the event log of a stream to a client of that principal, within
-// Options.MaxBytes. keeps: the client may resume the stream.
-func (g *Gateway) NewLog(principal string, l replay.Limits, keeps bool) *replay.Log {
+func (g *gateway) NewLog(principal string, l replay.Limits, keeps bool) *replay.Log {
 	l.Dropped, l.Room = &g.dropped, g.bytes.Room(principal).Outgoing()
 	if keeps {
 		l.History = g.bytes.History()

@@ -18,13 +18,13 @@ import (
 
 // receiver is the bridge.Client of a session's connection.
 type receiver struct {
-	s       *Session
+	s       *sitting
 	binding *binding[*server]
 }
 
 var (
 	_ bridge.Client = receiver{}
-	_ bridge.Client = (*Call)(nil)
+	_ bridge.Client = (*call)(nil)
 )
 
 // Notify sends a notification that names no call. A log message goes on the stream of
@@ -51,7 +51,7 @@ func (r receiver) Notify(n *jsonrpc.Message) {
 }
 
 // tell sends a notification of a change to the client.
-func (s *Session) tell(n *jsonrpc.Message) {
+func (s *sitting) tell(n *jsonrpc.Message) {
 	s.b.calls.Passed(s.server, s.shortID(), s.caller, false, nil, n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (r receiver) Gone(err error) {
 
 // ask puts a question to the client on the stream of its call. If that is impossible, ask takes a
 // standing stream, else the stream of another call, else the queue for a later stream.
-func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *Call) (withdraw func(why string)) {
+func (s *sitting) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *call) (withdraw func(why string)) {
 	mine := s.caller.Revision // lift translated a question of a modern server already
 	params, no := era.Question(q.Method, q.Params, mine, mine, s.caller.Capabilities, uuid.NewString)
 	if no != nil {
@@ -100,7 +100,7 @@ func (s *Session) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *C
 }
 
 // send sends the question, which fits the client's revision.
-func (s *Session) send(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *Call) (withdraw func(why string)) {
+func (s *sitting) send(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *call) (withdraw func(why string)) {
 	s.mu.Lock()
 	if s.ending || len(s.questions) >= bridge.MaxQuestions {
 		s.mu.Unlock()
@@ -150,7 +150,7 @@ func (s *Session) send(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 
 // take removes the question of that id and reports whether it was open, so that exactly one
 // party settles it.
-func (s *Session) take(id string, w *question) bool {
+func (s *sitting) take(id string, w *question) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.questions[id] != w {
@@ -162,7 +162,7 @@ func (s *Session) take(id string, w *question) bool {
 }
 
 // withdraw cancels a question at the client. It reports whether the question was open.
-func (s *Session) withdraw(id string, w *question, why string) bool {
+func (s *sitting) withdraw(id string, w *question, why string) bool {
 	if !s.take(id, w) {
 		return false
 	}
@@ -181,7 +181,7 @@ func (s *Session) withdraw(id string, w *question, why string) bool {
 }
 
 // expire withdraws a question after its time limit, and answers it with an error.
-func (s *Session) expire(id string, w *question) {
+func (s *sitting) expire(id string, w *question) {
 	s.mu.Lock()
 	unsent := w.to == nil
 	s.mu.Unlock()
@@ -195,9 +195,7 @@ func (s *Session) expire(id string, w *question) {
 	w.reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, why, nil))
 }
 
-// Answer delivers the client's answer to a question. An answer to no open question, perhaps
-// a late one, is errNobodyWaits.
-func (s *Session) Answer(m *jsonrpc.Message) error {
+func (s *sitting) Answer(m *jsonrpc.Message) error {
 	s.Seen()
 	s.b.calls.Passed(s.server, s.shortID(), s.caller, true, m.ID, m)
 	id := string(jsonrpc.Unquoted(m.ID)) // some clients return numbers as strings

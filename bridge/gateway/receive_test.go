@@ -33,7 +33,7 @@ func TestRefusal(t *testing.T) {
 		{`{"elicitation":{"form":{}}}`, "elicitation/create", `{"mode":"voice"}`, "-32602"},
 	} {
 		f := &fake{}
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 			s, a, err := initialize(t, b, "", `{"protocolVersion":"2025-11-25","capabilities":`+tc.caps+`,"clientInfo":{"name":"c","version":"1"}}`)
 			if err != nil {
 				t.Fatalf("Initialize = %s, %v", a, err)
@@ -54,7 +54,7 @@ func TestRefusal(t *testing.T) {
 // progress on the way, reach the server with its own.
 func TestQuestion(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, st := begin(t, b, "")
 		foreign, _ := begin(t, b, "")
 		w := f.wire(1)
@@ -100,7 +100,7 @@ func TestQuestion(t *testing.T) {
 // the open stream; progress goes nowhere else than its call's stream (R-155).
 func TestAttribution(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, st := begin(t, b, "")
 		w := f.wire(1)
 		say := func() {
@@ -137,7 +137,7 @@ func TestAttribution(t *testing.T) {
 // lost, but for progress and log messages: the open stream has it.
 func TestAttributionLeft(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, st := begin(t, b, "")
 		one := start(t, s, `{"jsonrpc":"2.0","id":"a","method":"slow","params":{"_meta":{"progressToken":"t"}}}`) // call 2
 		synctest.Wait()
@@ -166,7 +166,7 @@ func TestAttributionLeft(t *testing.T) {
 // given up before it was sent is not sent later.
 func TestQuestionExpires(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _, err := initialize(t, b, "", bridgetest.InitializeParams)
 		if err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func TestQuestionExpires(t *testing.T) {
 // the server.
 func TestQuestionLimit(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, st := begin(t, b, "")
 		w := f.wire(1)
 		for i := range bridge.MaxQuestions + 1 {
@@ -252,7 +252,7 @@ func TestQuestionLimit(t *testing.T) {
 // place of another that waits.
 func TestQuestionsWithoutRoom(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _, err := initialize(t, b, "", bridgetest.InitializeParams)
 		if err != nil {
 			t.Fatal(err)

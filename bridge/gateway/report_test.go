@@ -65,11 +65,11 @@ func (l *ledger) want(t *testing.T, what string, want ...string) {
 }
 
 // reported runs f in a bubble with a bridge to some servers.
-func reported(t *testing.T, servers []ServerOptions, f func(t *testing.T, b *Gateway, l *ledger)) {
+func reported(t *testing.T, servers []ServerOptions, f func(t *testing.T, b *gateway, l *ledger)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := &ledger{}
-		b := New(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Watch: l.take})
+		b := newGateway(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Watch: l.take})
 		f(t, b, l)
 		for _, r := range b.table.Load().servers {
 			if n := r.reports.Calls(); n != 0 {
@@ -107,7 +107,7 @@ func moody() *fake {
 // Each request of a client is reported once, with what became of it; what the
 // bridge asks by itself is not.
 func TestWatch(t *testing.T) {
-	reported(t, []ServerOptions{{Name: "fake", Adapter: moody()}}, func(t *testing.T, b *Gateway, l *ledger) {
+	reported(t, []ServerOptions{{Name: "fake", Adapter: moody()}}, func(t *testing.T, b *gateway, l *ledger) {
 		s, _ := begin(t, b, "p")
 		l.want(t, "initialize", `"fake" initialize: ok`)
 		tool := func(name string) string { return fmt.Sprintf(`{"name":%q,"arguments":{}}`, name) }
@@ -184,9 +184,9 @@ func TestWatchFailed(t *testing.T) {
 		w.answer(m, failed)
 		return true
 	}}
-	reported(t, []ServerOptions{{Name: "modern", Adapter: modern}, {Name: "legacy", Adapter: legacy}}, func(t *testing.T, b *Gateway, l *ledger) {
+	reported(t, []ServerOptions{{Name: "modern", Adapter: modern}, {Name: "legacy", Adapter: legacy}}, func(t *testing.T, b *gateway, l *ledger) {
 		for _, name := range []string{"modern", "legacy"} {
-			s, a, err := b.Initialize(context.Background(), name, "id-"+name, "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, a, err := b.initialize(context.Background(), name, "id-"+name, "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 			if err != nil {
 				t.Fatal(bridgetest.Text(a), err)
 			}
@@ -216,7 +216,7 @@ func canceled() context.Context {
 func TestWatchReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got report.Report
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: moody()}}, Log: slog.New(slog.DiscardHandler), Watch: func(p report.Report) { got = p }})
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: moody()}}, Log: slog.New(slog.DiscardHandler), Watch: func(p report.Report) { got = p }})
 		defer b.Close(context.Background())
 		s, _ := begin(t, b, "p")
 		do(t, s, "1", "tools/call", `{"name":"hang"}`)
@@ -246,7 +246,7 @@ func TestWatchParked(t *testing.T) {
 		}
 		return false
 	}}
-	reported(t, []ServerOptions{{Name: "fake", Adapter: f}}, func(t *testing.T, b *Gateway, l *ledger) {
+	reported(t, []ServerOptions{{Name: "fake", Adapter: f}}, func(t *testing.T, b *gateway, l *ledger) {
 		state := stateOf(t, visitor{}.call(t, b, "tools/call", `"name":"x"`))
 		l.want(t, "asked", `"fake" tools/call x: ok`)
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"content":[]`)
@@ -262,8 +262,8 @@ func TestWatchTogether(t *testing.T) {
 		return &bridge.Error{Server: "dead", Kind: bridge.ErrUnavailable, Public: "no such program"}
 	}}
 	servers := []ServerOptions{{Name: "one", Prefix: "one__", Adapter: one}, {Name: "two", Prefix: "two__", Adapter: two}, {Name: "dead", Prefix: "dead__", Adapter: dead, Breaker: breaker.Options{Failures: 100}}}
-	reported(t, servers, func(t *testing.T, b *Gateway, l *ledger) {
-		s, a, err := b.Initialize(context.Background(), "", "id", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+	reported(t, servers, func(t *testing.T, b *gateway, l *ledger) {
+		s, a, err := b.initialize(context.Background(), "", "id", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatal(bridgetest.Text(a), err)
 		}
@@ -326,9 +326,9 @@ func TestWatchNoRoom(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &ledger{}
-				b := New(Options{Servers: test.servers, Log: slog.New(slog.DiscardHandler), Watch: l.take, MaxBytes: 256 << 10})
+				b := newGateway(Options{Servers: test.servers, Log: slog.New(slog.DiscardHandler), Watch: l.take, MaxBytes: 256 << 10})
 				defer b.Close(context.Background())
-				s, a, err := b.Initialize(context.Background(), "", "id", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+				s, a, err := b.initialize(context.Background(), "", "id", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 				if err != nil {
 					t.Fatal(bridgetest.Text(a), err)
 				}

@@ -32,7 +32,7 @@ import (
 
 // server holds the settings of one server, its guards, its shared connections and its state.
 type server struct {
-	b              *Gateway
+	b              *gateway
 	o              ServerOptions
 	log            *slog.Logger
 	share          Share
@@ -66,7 +66,7 @@ type server struct {
 	leave          context.CancelCauseFunc
 }
 
-func newServer(b *Gateway, o ServerOptions) *server {
+func newServer(b *gateway, o ServerOptions) *server {
 	handshake := cmp.Or(o.Handshake, time.Minute)
 	s := &server{
 		b: b, o: o, log: b.log.With("server", o.Name),

@@ -33,7 +33,7 @@ func TestInitialize(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fake{result: strings.Replace(everything, "2025-11-25", tc.server, 1)}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 				s, a, err := initialize(t, b, "", `{"protocolVersion":"`+tc.asked+`","capabilities":{"x-vendor":{"n":12345678901234567890}},"clientInfo":{"name":"c","version":"1"},"extra":[1.50],"_meta":{"progressToken":"mine"}}`)
 				if err != nil {
 					t.Fatal(err)
@@ -80,7 +80,7 @@ func TestInitializeFails(t *testing.T) {
 		{"server answers nothing useful", bridgetest.InitializeParams, &fake{serve: answers(`{"jsonrpc":"2.0","id":1,"result":null}`)}, []string{"upstream_unavailable"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			run(t, ServerOptions{Adapter: tc.f}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: tc.f}, func(t *testing.T, b *gateway) {
 				s, a, err := initialize(t, b, "", tc.params)
 				if s != nil || err == nil {
 					t.Errorf("Initialize = %v, %v", s, err)
@@ -99,7 +99,7 @@ func TestInitializeFails(t *testing.T) {
 // ping and a second initialize are answered here (R-154, A2).
 func TestSessionLocalAnswers(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		if got := do(t, s, `"p"`, "ping", `{}`); got != `{"jsonrpc":"2.0","id":"p","result":{}}` {
 			t.Errorf("ping = %s", got)
@@ -115,7 +115,7 @@ func TestSessionLocalAnswers(t *testing.T) {
 // what it says while no stream is open, within bounds.
 func TestSessionPending(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _, err := initialize(t, b, "", bridgetest.InitializeParams)
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +162,7 @@ func TestSessionPending(t *testing.T) {
 // means none.
 func TestSessionCancel(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		number := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)
 		synctest.Wait()
@@ -195,7 +195,7 @@ func TestSessionCancel(t *testing.T) {
 func TestSessionLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{serve: silent("slow")}
-		b := New(Options{Sessions: session.NewMemory(2), Servers: []ServerOptions{{Name: "fake", Adapter: f}}})
+		b := newGateway(Options{Sessions: session.NewMemory(2), Servers: []ServerOptions{{Name: "fake", Adapter: f}}})
 		defer b.Close(context.Background())
 		s, _ := begin(t, b, "")
 		other, _ := begin(t, b, "")
@@ -226,7 +226,7 @@ func TestSessionLimits(t *testing.T) {
 // call under way and an open stream are use.
 func TestSessionIdle(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		unused, _, _ := initialize(t, b, "", bridgetest.InitializeParams)
 		idle, _, _ := initialize(t, b, "", bridgetest.InitializeParams)
 		do(t, idle, "1", "x", `{}`)
@@ -235,7 +235,7 @@ func TestSessionIdle(t *testing.T) {
 		listening, _ := begin(t, b, "")
 		alive := func(want ...bool) {
 			t.Helper()
-			for i, s := range []*Session{unused, idle, calling, listening} {
+			for i, s := range []*sitting{unused, idle, calling, listening} {
 				if got := s.ctx.Err() == nil; got != want[i] {
 					t.Errorf("session %d lives: %t, want %t", i, got, want[i])
 				}
@@ -271,8 +271,8 @@ func TestSessionLeft(t *testing.T) {
 	}{{"a process", true, ShareSession, true}, {"a shared process", true, SharePrincipal, false}, {"no process", false, ShareSession, false}} {
 		t.Run(test.name, func(t *testing.T) {
 			f := &fake{serve: silent("slow")}
-			run(t, ServerOptions{Adapter: f, Process: test.process, Share: test.share}, func(t *testing.T, b *Gateway) {
-				open := func() (*Session, func()) {
+			run(t, ServerOptions{Adapter: f, Process: test.process, Share: test.share}, func(t *testing.T, b *gateway) {
+				open := func() (*sitting, func()) {
 					s, _, _ := initialize(t, b, "", bridgetest.InitializeParams)
 					do(t, s, "1", "x", `{}`)
 					return s, s.Attach(&stream{})
@@ -293,13 +293,13 @@ func TestSessionLeft(t *testing.T) {
 				back.Seen()
 				back.Attach(&stream{})
 				synctest.Wait()
-				for i, s := range []*Session{left, again, back, calling, listening, silent} {
+				for i, s := range []*sitting{left, again, back, calling, listening, silent} {
 					if st := s.status(); st.Left != (i == 0) {
 						t.Errorf("session %d: its client has left: %t", i, st.Left)
 					}
 				}
 				time.Sleep(6 * time.Minute)
-				for i, s := range []*Session{left, again, back, calling, listening, silent} {
+				for i, s := range []*sitting{left, again, back, calling, listening, silent} {
 					if lives := s.ctx.Err() == nil; lives != (i > 0 || !test.sooner) {
 						t.Errorf("session %d lives: %t", i, lives)
 					}
@@ -314,7 +314,7 @@ func TestSessionLeft(t *testing.T) {
 // for another try.
 func TestDrainAndClose(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		slow := start(t, s, `{"jsonrpc":"2.0","id":7,"method":"slow"}`)
 		synctest.Wait()
@@ -363,7 +363,7 @@ func TestDrainAndClose(t *testing.T) {
 // to work on it yet.
 func TestCancelAtOnce(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		call := s.Enter(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x"}}`), nil, nil)
 		s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`), nil)
@@ -380,7 +380,7 @@ func TestCancelAtOnce(t *testing.T) {
 // that, is refused and leaves nothing behind.
 func TestCallEnded(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		call := s.Enter(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x"}}`), nil, nil)
 		if n, _ := b.Activity(); n != 1 {
@@ -404,7 +404,7 @@ func TestCallEnded(t *testing.T) {
 func TestSessionIdleSoon(t *testing.T) {
 	for _, idle := range []time.Duration{2 * time.Second, 5 * time.Second, time.Minute, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			b := New(Options{SessionIdle: idle, Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}}}, Log: slog.New(slog.DiscardHandler)})
+			b := newGateway(Options{SessionIdle: idle, Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}}}, Log: slog.New(slog.DiscardHandler)})
 			defer b.Close(context.Background())
 			time.Sleep(idle / 3)
 			s, _, err := initialize(t, b, "", bridgetest.InitializeParams)
@@ -427,7 +427,7 @@ func TestInitializeWithoutCapabilities(t *testing.T) {
 	for _, said := range []string{"", `"capabilities":null,`, `"capabilities":[],`} {
 		for _, share := range []Share{ShareCall, SharePrincipal, ShareAll} {
 			f := &fake{result: `{"protocolVersion":"2025-11-25",` + said + `"serverInfo":{"name":"fake","version":"1"}}`}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *gateway) {
 				_, got, err := initialize(t, b, "", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
 				if err != nil {
 					t.Fatal(err)

@@ -28,7 +28,7 @@ func TestShareLeavesWhileServerIsAway(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "p")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		f.wire(1).die()
@@ -54,7 +54,7 @@ func TestLaneSubscribedAtTheLast(t *testing.T) {
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		for range 20 {
 			f.opens, f.wires = nil, nil
 			s, _ := begin(t, b, "")
@@ -74,7 +74,7 @@ func TestLaneSubscribedAtTheLast(t *testing.T) {
 // Connections of principals that are gone for good are not kept in mind without
 // limit.
 func TestShareForgetsPrincipals(t *testing.T) {
-	run(t, ServerOptions{Adapter: &fake{}, Share: SharePrincipal, MaxLanes: 4}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: &fake{}, Share: SharePrincipal, MaxLanes: 4}, func(t *testing.T, b *gateway) {
 		stays, _ := begin(t, b, "stays")
 		for i := range 20 {
 			s, _ := begin(t, b, fmt.Sprint(i))

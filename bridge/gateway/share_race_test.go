@@ -19,7 +19,7 @@ import (
 // the subscribers that are left, and the lane of no other need.
 func TestShareSubscriptionRaces(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
 		stays, _ := begin(t, b, "p")
 		var wg sync.WaitGroup
 		for i := range 20 {
@@ -40,7 +40,7 @@ func TestShareSubscriptionRaces(t *testing.T) {
 		wg.Wait()
 		do(t, stays, "1", "resources/subscribe", `{"uri":"a:"}`)
 		b.mu.Lock()
-		var others []*Session
+		var others []*sitting
 		for s := range b.sessions {
 			if s != stays {
 				others = append(others, s)
@@ -72,7 +72,7 @@ func TestShareLeavesWhileSubscribing(t *testing.T) {
 		}
 		return m.Method == "resources/subscribe"
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "p")
 		v := below(s)
 		done := make(chan error, 1)
@@ -106,7 +106,7 @@ func TestShareLevelsTakeTurns(t *testing.T) {
 		})
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
 		one, _ := begin(t, b, "p")
 		two, _ := begin(t, b, "p")
 		first := start(t, one, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`)

@@ -57,13 +57,7 @@ func NewStateless(server, principal string, m *jsonrpc.Message) (*Stateless, *js
 // maxListenSize limits a subscriptions/listen request, which stays in memory while it lasts.
 const maxListenSize = 1 << 20
 
-// Call answers the request m of a stateless client, with the client's id. For a failed
-// call the answer is an error message, and the error the reason. The end of ctx cancels
-// the request; then there is no answer.
-//
-// A subscription lasts until ctx or the bridge ends it; its answer is the closing one
-// (2026-07-28, subscriptions).
-func (g *Gateway) Call(ctx context.Context, m *jsonrpc.Message, stateless Stateless) (*jsonrpc.Message, error) {
+func (g *gateway) Call(ctx context.Context, m *jsonrpc.Message, stateless Stateless) (*jsonrpc.Message, error) {
 	id := bytes.Clone(m.ID) // the answer outlives the request
 	c := &statelessCall{StatelessClient: StatelessClient{Back: stateless.Back}}
 	if m.Method != era.Listen { // which lasts, and ends with its server
@@ -86,7 +80,7 @@ func (g *Gateway) Call(ctx context.Context, m *jsonrpc.Message, stateless Statel
 }
 
 // admitted answers a request within its span.
-func (g *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateless, c *statelessCall, at *server, id []byte, span trace.Span) (*jsonrpc.Message, error) {
+func (g *gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateless, c *statelessCall, at *server, id []byte, span trace.Span) (*jsonrpc.Message, error) {
 	done, err := g.receive(one.From, m)
 	if err != nil {
 		return g.reject("", one.From, m, err), err
@@ -149,7 +143,7 @@ func (g *Gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 
 // receive admits a call of a stateless client; done ends it. A stop of the bridge does not
 // wait for subscriptions.
-func (g *Gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(), err error) {
+func (g *gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(), err error) {
 	if m.Method == era.Listen {
 		if g.inFlight.Draining() {
 			return nil, bridge.ErrShutdown

@@ -49,7 +49,7 @@ func asksWho() func(*fakeWire, *jsonrpc.Message) bool {
 // own question, a thousand times, and gives its own answer.
 func TestQuestionsGoToTheirClients(t *testing.T) {
 	f := &fake{serve: asksWho()}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		var clients sync.WaitGroup
 		for _, who := range []string{"ann", "bob"} {
 			clients.Go(func() {
@@ -86,7 +86,7 @@ func TestClaimReuses(t *testing.T) {
 		}
 		return m.Name() == "slow"
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		for range 20 {
 			visitor{}.call(t, b, "tools/call", `"name":"x"`)
 		}
@@ -124,7 +124,7 @@ func TestClaimWaitsInLine(t *testing.T) {
 		}
 		return m.Name() == "slow" || m.Name() == "never"
 	}}
-	run(t, ServerOptions{Adapter: f, MaxLanes: 2, Limits: limits.Options{Queue: 3}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, MaxLanes: 2, Limits: limits.Options{Queue: 3}}, func(t *testing.T, b *gateway) {
 		began := time.Now()
 		var all []*visiting
 		for range 5 {
@@ -180,7 +180,7 @@ func TestClaimBesideSessions(t *testing.T) {
 		}
 		return m.Name() == "slow"
 	}}
-	run(t, ServerOptions{Adapter: f, MaxLanes: 2}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, MaxLanes: 2}, func(t *testing.T, b *gateway) {
 		begin(t, b, "")
 		var all []*visiting
 		for range 5 {
@@ -204,7 +204,7 @@ func TestQuestionOfCancelledCall(t *testing.T) {
 			f := &fake{serve: func(_ *fakeWire, m *jsonrpc.Message) bool {
 				return m.Method == "tools/call" || deaf && m.Method == "ping"
 			}}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 				leave := func() {
 					v := visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`)
 					time.Sleep(claimPatience)
@@ -261,7 +261,7 @@ func TestConnectionOfCancelledCall(t *testing.T) {
 		}
 		return m.Method == "tools/call"
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		for range 3 {
 			v := visitor{}.ask(t, b, "1", "tools/call", `"name":"hang"`)
 			synctest.Wait()
@@ -286,7 +286,7 @@ func TestConnectionOfCancelledCall(t *testing.T) {
 // until the server has asked something beside its calls.
 func TestClaimOfTellingWire(t *testing.T) {
 	f := &fake{told: true, serve: silent("tools/call")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		one := visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`)
 		synctest.Wait()
 		two := visitor{}.ask(t, b, "2", "tools/call", `"name":"y"`)
@@ -324,7 +324,7 @@ func TestClaimOfTellingWire(t *testing.T) {
 // is put when it can only be about one call.
 func TestQuestionsWithSharePrincipal(t *testing.T) {
 	f := &fake{serve: silent("tools/call")}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
 		one := visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`)
 		synctest.Wait()
 		two := visitor{}.ask(t, b, "2", "tools/call", `"name":"y"`)
@@ -364,7 +364,7 @@ func TestQuestionBesideParkedCall(t *testing.T) {
 			return true
 		}}
 		f.result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"completions":{}},"serverInfo":{"name":"fake","version":"1"}}`
-		run(t, ServerOptions{Adapter: f, Share: c.share}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f, Share: c.share}, func(t *testing.T, b *gateway) {
 			v := visitor{meta: c.meta}
 			park(t, b, v)
 			began := time.Now()
@@ -379,7 +379,7 @@ func TestQuestionBesideParkedCall(t *testing.T) {
 // What changes on one of the connections is told to those who listen on another.
 func TestListenHearsAllConnections(t *testing.T) {
 	f := &fake{serve: silent("tools/call")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged")
 		var calls []*visiting

@@ -47,7 +47,7 @@ func capsOf(n int) string { return fmt.Sprintf(`{"experimental":{"e%d":{}}}`, n)
 // servers choose by the capabilities of a client what they show it.
 func TestPoolProfiles(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		visitor{caps: `{"sampling":{},"roots":{}}`}.call(t, b, "tools/call", `"name":"x"`)
 		visitor{caps: `{ "roots" : {"listChanged":true}, "sampling":{} }`}.call(t, b, "tools/call", `"name":"x"`)
 		visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}},"sampling":{},"roots":{}}`}.call(t, b, "tools/list", ``)
@@ -78,7 +78,7 @@ func TestPoolProfiles(t *testing.T) {
 // for longest makes room, but none that is in use.
 func TestPoolBound(t *testing.T) {
 	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" }}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		slow := visitor{caps: capsOf(0)}.ask(t, b, "1", "tools/call", `"name":"slow"`)
 		synctest.Wait()
 		for i := range maxProfiles {
@@ -115,7 +115,7 @@ func TestPoolBound(t *testing.T) {
 func TestPoolRoomIsRoom(t *testing.T) {
 	for _, share := range []Share{"", ShareCall} {
 		f := &fake{closes: func(context.Context, *fakeWire) { time.Sleep(time.Second) }}
-		run(t, ServerOptions{Adapter: f, MaxLanes: 2, Share: share}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f, MaxLanes: 2, Share: share}, func(t *testing.T, b *gateway) {
 			for i := range 6 {
 				bridgetest.Contains(t, visitor{caps: capsOf(i)}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
 				if n := b.lanes.Open(); n > 2 {
@@ -129,7 +129,7 @@ func TestPoolRoomIsRoom(t *testing.T) {
 // Sessions have connections to the server too: one of the pool's that nobody uses
 // makes room for them, and beside them.
 func TestPoolRoomBesideSessions(t *testing.T) {
-	run(t, ServerOptions{Adapter: &fake{}, MaxLanes: 2}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: &fake{}, MaxLanes: 2}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		for i := range 3 {
 			bridgetest.Contains(t, visitor{caps: capsOf(i)}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
@@ -144,7 +144,7 @@ func TestPoolRoomBesideSessions(t *testing.T) {
 // R-178: what clients say of themselves is kept with connections and sessions,
 // and not counted among the bytes under way.
 func TestIntroductionBound(t *testing.T) {
-	run(t, ServerOptions{Adapter: &fake{}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: &fake{}}, func(t *testing.T, b *gateway) {
 		icon := func(n int) string { return rawjson.Quote(strings.Repeat("x", n)) }
 		for _, c := range []visitor{
 			{caps: `{"experimental":{"e":` + icon(maxIntroduction) + `}}`},
@@ -154,7 +154,7 @@ func TestIntroductionBound(t *testing.T) {
 		}
 		bridgetest.Contains(t, visitor{caps: `{"experimental":{"e":` + icon(maxIntroduction/2) + `}}`}.call(t, b, "tools/list", ""), `"result"`)
 		begin := func(n int) string {
-			_, a, _ := b.Initialize(context.Background(), "", "s"+fmt.Sprint(n), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
+			_, a, _ := b.initialize(context.Background(), "", "s"+fmt.Sprint(n), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
 				`"capabilities":{},"clientInfo":{"name":"x","version":"1","icons":`+icon(n)+`}}}`))
 			return bridgetest.Text(a)
 		}
@@ -167,7 +167,7 @@ func TestIntroductionBound(t *testing.T) {
 // how, and other principals do not get there.
 func TestPoolLaneKey(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		lane := func(p, key string) string {
 			return visitor{principal: p, meta: `,"dev.mcp-bridge\/lane":` + key}.call(t, b, "tools/call", `"name":"x"`)
 		}
@@ -198,7 +198,7 @@ func TestPoolLaneKey(t *testing.T) {
 // and its requestState is good for it only.
 func TestPoolForwarded(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-User", To: "X-Who"}}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-User", To: "X-Who"}}}, func(t *testing.T, b *gateway) {
 		call := func(user, params string) string {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+params+`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+ableVisitor+`}}}`)
 			g, _ := NewStateless("", "", m)
@@ -221,7 +221,7 @@ func TestPoolForwarded(t *testing.T) {
 func TestPoolIdle(t *testing.T) {
 	for _, share := range []Share{"", SharePrincipal, ShareAll} {
 		f := &fake{serve: asksRoots()}
-		run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *gateway) {
 			p := b.table.Load().servers[0].pool
 			visitor{}.call(t, b, "tools/list", "")
 			time.Sleep(statelessIdle - time.Second)
@@ -254,7 +254,7 @@ func TestPoolIdle(t *testing.T) {
 // Negative means for ever.
 func TestPoolNeverIdle(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Idle: -1}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Idle: -1}, func(t *testing.T, b *gateway) {
 		visitor{}.call(t, b, "tools/list", "")
 		time.Sleep(24 * time.Hour)
 		if b.lanes.Open() != 1 {
@@ -267,7 +267,7 @@ func TestPoolNeverIdle(t *testing.T) {
 // promises nothing that would have to last.
 func TestPoolShareCall(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *gateway) {
 		bridgetest.Lacks(t, visitor{}.call(t, b, "server/discover", ""), "listChanged", `"subscribe"`)
 		synctest.Wait()
 		state := park(t, b, visitor{})
@@ -292,7 +292,7 @@ func TestPoolShareCall(t *testing.T) {
 // share: all has one connection for everybody, who cannot be asked anything.
 func TestPoolShareAll(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *gateway) {
 		for _, p := range []string{"p", "q"} {
 			bridgetest.Contains(t, visitor{principal: p}.call(t, b, "tools/call", `"name":"x"`), `"complete"`)
 		}
@@ -312,13 +312,13 @@ func TestShareAllIsOne(t *testing.T) {
 		time.Sleep(time.Second)
 		return nil
 	}}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *gateway) {
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
 				bridgetest.Contains(t, visitor{principal: fmt.Sprint("p", i%3)}.call(t, b, "tools/call", `"name":"x"`), `"complete"`)
 			})
-			s, a, err := b.Initialize(context.Background(), "fake", fmt.Sprint("all", i), fmt.Sprint("p", i%3), nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, a, err := b.initialize(context.Background(), "fake", fmt.Sprint("all", i), fmt.Sprint("p", i%3), nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 			if i == 0 && err != nil {
 				t.Fatal(bridgetest.Text(a), err)
 			}
@@ -358,7 +358,7 @@ func TestShareAllIsOne(t *testing.T) {
 // subscriptions end, and the next request finds the new one.
 func TestPoolServerComesBackAnother(t *testing.T) {
 	f := &fake{serve: asksRoots(), result: everything}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		state := park(t, b, visitor{})
 		v := visitor{}.ask(t, b, `"l"`, era.Listen, `"notifications":{"toolsListChanged":true}`)
 		v.take()
@@ -382,7 +382,7 @@ func TestPoolServerComesBackAnother(t *testing.T) {
 // coming back as another: its next call is served, and made once.
 func TestPoolServesAnother(t *testing.T) {
 	f := &fake{result: everything}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
 		f.result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"new","version":"2"}}`
 		f.wire(1).die()
@@ -401,7 +401,7 @@ func TestPoolServesAnother(t *testing.T) {
 // A server whose state dies with it is not opened again for subscriptions.
 func TestPoolEndWithServer(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, EndWithServer: true}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, EndWithServer: true}, func(t *testing.T, b *gateway) {
 		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		synctest.Wait()
 		f.wire(1).die()
@@ -420,7 +420,7 @@ func TestPoolListenGivesUp(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		synctest.Wait()
 		f.wire(1).die()
@@ -439,7 +439,7 @@ func TestPoolClose(t *testing.T) {
 		return m.Name() == "slow" || asksRoots()(w, m)
 	}}
 	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler)})
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler)})
 		park(t, b, visitor{})
 		slow := visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`)
 		still := visitor{caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"slow"`)
@@ -463,7 +463,7 @@ func TestPoolClose(t *testing.T) {
 // those of 2026-07-28.
 func TestPoolFiltered(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Filter: filter.Options{Resources: filter.Rules{Deny: []string{"secret:*"}}}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Filter: filter.Options{Resources: filter.Rules{Deny: []string{"secret:*"}}}}, func(t *testing.T, b *gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "resources/read", `"uri":"secret:1"`), `"code":-32602`, `"uri":"secret:1"`)
 		bridgetest.Contains(t, visitor{}.call(t, b, era.Complete, `"ref":{"type":"ref/resource","uri":"secret:x"}`), `"code":-32602`)
 		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"resourcesListChanged":true,"resourceSubscriptions":["secret:","open:"]}`)
@@ -479,7 +479,7 @@ func TestPoolFiltered(t *testing.T) {
 		<-v.done
 	})
 	names := &fake{serve: says(map[string]string{"tools/list": `{"tools":[{"name":"a"},{"name":"b"}],"x":1}`})}
-	run(t, ServerOptions{Adapter: names, Filter: filter.Options{Tools: filter.Rules{Deny: []string{"b"}, Rename: map[string]string{"a": "c"}}}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: names, Filter: filter.Options{Tools: filter.Rules{Deny: []string{"b"}, Rename: map[string]string{"a": "c"}}}}, func(t *testing.T, b *gateway) {
 		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + fakeInfo + `,"tools":[{"name":"c"}],"x":1}}`
 		if got := (visitor{}).call(t, b, "tools/list", ""); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

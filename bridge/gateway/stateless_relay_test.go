@@ -70,7 +70,7 @@ const statelessReserved = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2
 // clients; answers lack nothing that they must have (R-084).
 func TestRelay(t *testing.T) {
 	p := newPeer()
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
 		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","got":{"name":"x","requestState":"theirs","inputResponses":{},` + statelessReserved + `,"v":1}}}}`
 		for range 2 {
 			if got := (visitor{meta: `,"v":1`}).call(t, b, "tools/call", `"name":"x","requestState":"theirs","inputResponses":{}`); got != want {
@@ -93,7 +93,7 @@ func TestRelay(t *testing.T) {
 // good for that client's principal only.
 func TestRelayHandles(t *testing.T) {
 	p := newPeer()
-	run(t, ServerOptions{Adapter: p, Share: ShareAll}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: p, Share: ShareAll}, func(t *testing.T, b *gateway) {
 		ann, bob := visitor{principal: "ann"}, visitor{principal: "bob"}
 		answer := ann.call(t, b, "tools/call", `"name":"ask"`)
 		bridgetest.Lacks(t, answer, `"S/`)
@@ -159,7 +159,7 @@ func listenID(t *testing.T, w *fakeWire) string {
 // told what may have changed, and no second acknowledgement.
 func TestRelayListen(t *testing.T) {
 	p := newPeer()
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
 		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
 		bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged")
 		for i := range 3 {
@@ -205,7 +205,7 @@ func TestRelayListenUnasked(t *testing.T) {
 		w.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(m.Token()) + `,"progress":1}}`)
 		return true
 	}
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
 		v := visitor{meta: `,"progressToken":1`}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true,"taskIds":["T2"]}`)
 		time.Sleep(changeEvery) // so often it is told of the same change
 		synctest.Wait()
@@ -233,7 +233,7 @@ func TestRelayListenTakenBack(t *testing.T) {
 		p := newPeer()
 		rest := p.serve
 		p.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "mute" || rest(w, m) }
-		run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
 			v := visitor{}.ask(t, b, `"s"`, era.Listen, `"notifications":{"toolsListChanged":true}`)
 			call := visitor{}.ask(t, b, "1", "tools/call", `"name":"mute"`)
 			synctest.Wait()
@@ -270,7 +270,7 @@ func TestRelayThenLegacy(t *testing.T) {
 	p := newPeer()
 	old := &fake{}
 	both := &either{now: p}
-	run(t, ServerOptions{Adapter: both}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: both}, func(t *testing.T, b *gateway) {
 		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged")
 		state := stateOf(t, visitor{}.call(t, b, "tools/call", `"name":"ask"`))
@@ -312,7 +312,7 @@ func TestRelayErrors(t *testing.T) {
 			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":` + c.code + `,"message":"m"}}`)
 			return true
 		}
-		run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
 			bridgetest.Contains(t, visitor{}.call(t, b, c.method, c.params), `"id":1,"error":{`, c.want)
 		})
 	}
@@ -333,7 +333,7 @@ func TestRelayLogs(t *testing.T) {
 		}
 		return rest(w, m)
 	}
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
 		for _, c := range []struct {
 			meta string
 			want []string
@@ -370,7 +370,7 @@ func TestRelayDiscoverFails(t *testing.T) {
 			}
 			return rest(w, m)
 		}
-		run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Gateway) {
+		run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
 			bridgetest.Contains(t, visitor{}.call(t, b, "server/discover", ""), `"id":1,"result":{`, `"supportedVersions":["2026-07-28","2025-11-25",`, `"ttlMs":0`, `"cacheScope":"public"`, `"x":1`)
 			if asked != 2 {
 				t.Errorf("the server was asked %d times", asked)
@@ -390,7 +390,7 @@ func TestRelayWeeded(t *testing.T) {
 		}
 		return rest(w, m)
 	}
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
 		visitor{}.call(t, b, "tools/call", `"name":"x"`)
 		p.wire(1).server.Mirrors = true
 		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":1,"cacheScope":"private","tools":[{"name":"b"}]}}`

@@ -141,8 +141,7 @@ const (
 	WireStateless  = "stateless"
 )
 
-// Status returns the state of each server, in the order of Options.
-func (g *Gateway) Status() []Status {
+func (g *gateway) Status() []Status {
 	sessions := map[context.Context]int{} // by server.left, which all versions of a server share
 	g.mu.Lock()
 	for s := range g.sessions {
@@ -179,8 +178,7 @@ type Sample struct {
 	Open    *health.Connections // open connections
 }
 
-// Sample returns the sample of the server of that name. ok is false for an unknown name.
-func (g *Gateway) Sample(server string) (sample Sample, ok bool) {
+func (g *gateway) Sample(server string) (sample Sample, ok bool) {
 	s := g.table.Load().named[server]
 	if s == nil {
 		return Sample{}, false
@@ -188,8 +186,7 @@ func (g *Gateway) Sample(server string) (sample Sample, ok bool) {
 	return Sample{int(s.reports.Calls()), s.health.Status(), s.breaker.Status(), s.drained.Now(), s.conns}, true
 }
 
-// Totals returns the counts of all servers together.
-func (g *Gateway) Totals() Totals {
+func (g *gateway) Totals() Totals {
 	t := Totals{
 		Bytes: g.bytes.Used(), MaxBytes: g.bytes.Most(), Lanes: g.lanes.Open(), MaxLanes: g.lanes.Most(), Dropped: g.dropped.Load(),
 	}
@@ -208,20 +205,17 @@ func (g *Gateway) Totals() Totals {
 	return t
 }
 
-// Dropped is the counter of notifications that full queues dropped. Adapters add
-// their own.
-func (g *Gateway) Dropped() *atomic.Uint64 { return &g.dropped }
+func (g *gateway) Dropped() *atomic.Uint64 { return &g.dropped }
 
-// Sessions returns the state of the sessions whose principal whose accepts.
-func (g *Gateway) Sessions(whose func(principal string) bool) []SessionStatus {
+func (g *gateway) Sessions(whose func(principal string) bool) []SessionStatus {
 	var rows []SessionStatus
-	for _, s := range g.open(func(s *Session) bool { return whose(s.caller.Principal) }) {
+	for _, s := range g.open(func(s *sitting) bool { return whose(s.caller.Principal) }) {
 		rows = append(rows, s.status())
 	}
 	return rows
 }
 
-func (s *Session) status() SessionStatus {
+func (s *sitting) status() SessionStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return SessionStatus{
@@ -231,28 +225,22 @@ func (s *Session) status() SessionStatus {
 	}
 }
 
-// EndSession ends the principal's session of that SessionStatus.ID. It reports whether
-// there is one.
-func (g *Gateway) EndSession(id, principal string) bool {
-	all := g.open(func(s *Session) bool { return s.shortID() == id && s.caller.Principal == principal })
+func (g *gateway) EndSession(id, principal string) bool {
+	all := g.open(func(s *sitting) bool { return s.shortID() == id && s.caller.Principal == principal })
 	for _, s := range all {
 		s.End(&bridge.Error{Kind: bridge.ErrEnded, Public: "an operator ended the session"})
 	}
 	return len(all) > 0
 }
 
-// Operated returns the parts of a server that operators control. All are nil for an unknown
-// name; breaker and cache are nil when they are off.
-func (g *Gateway) Operated(server string) (*breaker.Breaker, *cache.Cache, *health.Connections, *drain.Server) {
+func (g *gateway) Operated(server string) (*breaker.Breaker, *cache.Cache, *health.Connections, *drain.Server) {
 	if s := g.table.Load().named[server]; s != nil {
 		return s.breaker, s.cache, s.conns, s.drained
 	}
 	return nil, nil, nil, nil
 }
 
-// Try tries a failing server in the background, unless another attempt runs. It reports false if it cannot: the
-// server gets headers or claims of callers, so only they can try it.
-func (g *Gateway) Try(server string) bool {
+func (g *gateway) Try(server string) bool {
 	s := g.table.Load().named[server]
 	if s == nil || len(s.o.Forward) > 0 {
 		return false
@@ -266,9 +254,7 @@ func (g *Gateway) Try(server string) bool {
 	return true
 }
 
-// Probe opens and closes a connection to the server of that name on behalf of a principal,
-// even if the circuit is open.
-func (g *Gateway) Probe(ctx context.Context, server, principal string) error {
+func (g *gateway) Probe(ctx context.Context, server, principal string) error {
 	s := g.table.Load().named[server]
 	if s == nil {
 		return bridge.ErrUnknownServer

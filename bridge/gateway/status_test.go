@@ -27,7 +27,7 @@ func TestStatusTally(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		if st := b.Status()[0]; st.Revision != "" || st.Opened != 0 || st.Last != "" {
 			t.Errorf("before anything has happened: %+v", st)
 		}
@@ -57,7 +57,7 @@ func TestStatusTally(t *testing.T) {
 // since, and also when it is its calls that fail and not its connection.
 func TestStatusLeftAlone(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrTimeout)))
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 2, Pause: time.Second}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 2, Pause: time.Second}}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		f.mute.Store(true)
 		f.closed.Store(true)
@@ -78,7 +78,7 @@ func TestStatusLeftAlone(t *testing.T) {
 func TestStatusFailing(t *testing.T) {
 	f := newFaulty(nil)
 	f.closed.Store(true)
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *gateway) {
 		initialize(t, b, "", bridgetest.InitializeParams)
 		began := time.Now()
 		for range 5 {
@@ -108,11 +108,11 @@ func TestTotals(t *testing.T) {
 			}
 			return m.Method == "tools/call"
 		}}
-		b := New(Options{Servers: []ServerOptions{{Name: "one", Prefix: "1", Adapter: ask}, {Name: "two", Prefix: "2", Adapter: moody()}}, Log: slog.New(slog.DiscardHandler)})
-		var s *Session
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "one", Prefix: "1", Adapter: ask}, {Name: "two", Prefix: "2", Adapter: moody()}}, Log: slog.New(slog.DiscardHandler)})
+		var s *sitting
 		for i, server := range []string{"", "two"} {
 			var err error
-			if s, _, err = b.Initialize(context.Background(), server, fmt.Sprint("id", i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)); err != nil {
+			if s, _, err = b.initialize(context.Background(), server, fmt.Sprint("id", i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -143,7 +143,7 @@ func TestTotals(t *testing.T) {
 // be had, is counted.
 func TestDropped(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, a, err := initialize(t, b, "", bridgetest.InitializeParams)
 		if err != nil {
 			t.Fatal(a, err)

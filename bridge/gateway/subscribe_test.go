@@ -175,9 +175,9 @@ func (c *changing) late() {
 // told of a change.
 type aware struct {
 	t    *testing.T
-	b    *Gateway
+	b    *gateway
 	name string // of the server; empty for all as one
-	s    *Session
+	s    *sitting
 	back *stream
 	v    *visiting
 	has  string // what it has listed last
@@ -186,7 +186,7 @@ type aware struct {
 
 // begins has a client begin that wants to hear of what changes, and list what
 // there is as soon as it may count on being told.
-func begins(t *testing.T, b *Gateway, name string, session bool, c *changing) *aware {
+func begins(t *testing.T, b *gateway, name string, session bool, c *changing) *aware {
 	t.Helper()
 	a := &aware{t: t, b: b, name: name}
 	filter := `"toolsListChanged":true`
@@ -194,7 +194,7 @@ func begins(t *testing.T, b *Gateway, name string, session bool, c *changing) *a
 		filter = `"resourceSubscriptions":["x:a"]`
 	}
 	if session {
-		s, first, err := b.Initialize(context.Background(), name, fmt.Sprint("id", sessions.Add(1)), "p", nil,
+		s, first, err := b.initialize(context.Background(), name, fmt.Sprint("id", sessions.Add(1)), "p", nil,
 			bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatal(err)
@@ -340,7 +340,7 @@ func changeBehindBeginning(t *testing.T, c *changing, share Share, session, merg
 		name = ""
 		o.Servers = append(o.Servers, ServerOptions{Name: "other", Adapter: &fake{}, Prefix: "other_"})
 	}
-	b := New(o)
+	b := newGateway(o)
 	defer b.Close(context.Background())
 	if others {
 		for _, session := range []bool{true, false} {
@@ -371,7 +371,7 @@ func TestChangeBeforeLateAcknowledgement(t *testing.T) {
 	for _, streams := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChanging(true, streams, "tools", "behind the list", 0) // the acknowledgement, too
-			b := New(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "fake", Adapter: c, Prefix: "fake_"}, {Name: "other", Adapter: &fake{}}}})
+			b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "fake", Adapter: c, Prefix: "fake_"}, {Name: "other", Adapter: &fake{}}}})
 			defer b.Close(context.Background())
 			c.arm()
 			a := &aware{t: t, b: b, v: visitor{principal: "p"}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)}
@@ -394,7 +394,7 @@ const changeEvery = 100 * time.Millisecond
 // the last.
 func TestChangesStorm(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *gateway) {
 		var streams []*stream
 		for range 5 {
 			s, st := begin(t, b, "p")

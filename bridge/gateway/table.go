@@ -31,8 +31,7 @@ func (t *table) at(name string) *server {
 	return t.named[name]
 }
 
-// Servers returns the names of the servers, in the order of Options.
-func (g *Gateway) Servers() []string {
+func (g *gateway) Servers() []string {
 	var names []string
 	for _, s := range g.table.Load().servers {
 		names = append(names, s.o.Name)
@@ -40,15 +39,13 @@ func (g *Gateway) Servers() []string {
 	return names
 }
 
-// StartAhead starts the servers that may start before the first client.
-func (g *Gateway) StartAhead() {
+func (g *gateway) StartAhead() {
 	for _, s := range g.table.Load().servers {
 		g.run(func() { s.lane.StartAhead(s.listening, g.force) })
 	}
 }
 
-// Forwards returns the client headers that some server forwards.
-func (g *Gateway) Forwards() []string { return g.table.Load().forwards }
+func (g *gateway) Forwards() []string { return g.table.Load().forwards }
 
 // Change describes the new state for Apply.
 type Change struct {
@@ -66,14 +63,7 @@ type Change struct {
 	Gone func(name string)
 }
 
-// Apply replaces the servers. A server that c does not name gets no new calls. Its sessions end
-// when its calls in flight have ended, or after Drain. Sessions at a changed server keep its former
-// Adapter and settings, unless Renew is set. Other sessions are not affected. Clients of the
-// aggregate get notifications of changed lists.
-//
-// Apply sees the calls in flight only with Options.Watch. A stopping gateway changes nothing and
-// returns ErrShutdown.
-func (g *Gateway) Apply(c Change) error {
+func (g *gateway) Apply(c Change) error {
 	g.applying.Lock()
 	defer g.applying.Unlock()
 	if g.life.Err() != nil || g.inFlight.Draining() {
@@ -121,7 +111,7 @@ func (g *Gateway) Apply(c Change) error {
 		}
 		if next != s {
 			var ways []*binding[*server]
-			for _, o := range g.open(func(o *Session) bool { return o.bindings.Current().Server == s }) {
+			for _, o := range g.open(func(o *sitting) bool { return o.bindings.Current().Server == s }) {
 				ways = append(ways, o.bindings.Current())
 			}
 			g.wg.Go(func() { g.retire(s, c, looking, leave, ways) })
@@ -135,11 +125,11 @@ func (g *Gateway) Apply(c Change) error {
 
 // tune applies options to a server, and to its former versions with open sessions. tell
 // notifies clients of changed lists.
-func (g *Gateway) tune(s *server, o ServerOptions) (tell func()) {
+func (g *gateway) tune(s *server, o ServerOptions) (tell func()) {
 	changed := s.set(o)
 	s.member.Prefix = o.Prefix
 	sees := func(principal string) bool { return len(changed) > 0 && g.allowed(s, o.Name, principal) == nil }
-	open := g.open(func(of *Session) bool { at := of.bindings.Current().Server; return at == nil || at.o.Name == o.Name })
+	open := g.open(func(of *sitting) bool { at := of.bindings.Current().Server; return at == nil || at.o.Name == o.Name })
 	for _, of := range open {
 		if at := of.bindings.Current().Server; at != nil && at != s {
 			at.set(o)
@@ -158,7 +148,7 @@ func (g *Gateway) tune(s *server, o ServerOptions) (tell func()) {
 // retire ends a server that was removed or replaced. leave ends its part in sessions of
 // the aggregate, and ways are the bindings of its sessions. looking are
 // the calls that may still find the server.
-func (g *Gateway) retire(s *server, c Change, looking report.Rounds, leave func(context.Context, *aggregate.Server), ways []*binding[*server]) {
+func (g *gateway) retire(s *server, c Change, looking report.Rounds, leave func(context.Context, *aggregate.Server), ways []*binding[*server]) {
 	s.stopListening()
 	begun := func() bool { return anyBusy(ways) } // calls that wait for a connection are not counted yet
 	s.reports.Drain(g.life, c.Drain, looking, begun)
@@ -175,8 +165,8 @@ func (g *Gateway) retire(s *server, c Change, looking report.Rounds, leave func(
 // renew moves the open sessions at former versions of a server to next, as after a lost connection.
 // A session that cannot outlive its connection ends when the server has no calls, at the latest
 // after drain.
-func (g *Gateway) renew(next *server, drain time.Duration, looking report.Rounds) {
-	for _, s := range g.open(func(s *Session) bool {
+func (g *gateway) renew(next *server, drain time.Duration, looking report.Rounds) {
+	for _, s := range g.open(func(s *sitting) bool {
 		at := s.bindings.Current().Server
 		return at != nil && at != next && at.o.Name == next.o.Name
 	}) {

@@ -57,7 +57,7 @@ func TestRenew(t *testing.T) {
 	answer := answersLater(before)
 	after, next := renewed("fake", "new", "b")
 	shifting(t, func(t *testing.T, b *shift) {
-		s, st := begin(t, b.Gateway, "")
+		s, st := begin(t, b.gateway, "")
 		bridgetest.Contains(t, do(t, s, "1", "logging/setLevel", `{"level":"error"}`), `"result"`)
 		bridgetest.Contains(t, do(t, s, "2", "resources/subscribe", `{"uri":"fake:1"}`), `"result"`)
 		under := start(t, s, laterCall)
@@ -100,7 +100,7 @@ func TestRenewDrain(t *testing.T) {
 	answersLater(before)
 	_, next := renewed("fake", "new", "b")
 	shifting(t, func(t *testing.T, b *shift) {
-		s, _ := begin(t, b.Gateway, "")
+		s, _ := begin(t, b.gateway, "")
 		under := start(t, s, laterCall)
 		synctest.Wait()
 		b.apply("fake", next)
@@ -127,10 +127,10 @@ func TestRenewOlder(t *testing.T) {
 		zero.mu.Unlock()
 		first.EndWithServer = end
 		shifting(t, func(t *testing.T, b *shift) {
-			old, _ := begin(t, b.Gateway, "")
+			old, _ := begin(t, b.gateway, "")
 			b.apply("fake", second)
 			time.Sleep(time.Second)
-			younger, _ := begin(t, b.Gateway, "")
+			younger, _ := begin(t, b.gateway, "")
 			under := start(t, old, laterCall)
 			synctest.Wait()
 			b.apply("fake", third)
@@ -166,7 +166,7 @@ func TestRenewOther(t *testing.T) {
 	other, next := renewed("fake", "new", "b")
 	other.result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"new","version":"1"}}`
 	shifting(t, func(t *testing.T, b *shift) {
-		s, _ := begin(t, b.Gateway, "")
+		s, _ := begin(t, b.gateway, "")
 		b.apply("fake", next)
 		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"b"}`), "initialize again")
 		select {
@@ -191,11 +191,11 @@ func renewUnderLoad(t *testing.T, how Share) {
 		o.Share, o.MaxLanes, o.Restarts = how, 10_000, 1_000_000
 		return o
 	}
-	b := &shift{Gateway: New(Options{Servers: []ServerOptions{next()}, Log: slog.New(slog.DiscardHandler), MaxLanes: 10_000, Watch: func(report.Report) {}})}
+	b := &shift{gateway: newGateway(Options{Servers: []ServerOptions{next()}, Log: slog.New(slog.DiscardHandler), MaxLanes: 10_000, Watch: func(report.Report) {}})}
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for i := range 40 {
-		s, _ := begin(t, b.Gateway, "")
+		s, _ := begin(t, b.gateway, "")
 		wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				time.Sleep(40 * time.Millisecond) // of the bubble, as below
@@ -205,7 +205,7 @@ func renewUnderLoad(t *testing.T, how Share) {
 				}
 				if i%4 == 0 && n%10 == 9 { // others begin
 					s.End(bridge.ErrEnded)
-					s, _ = begin(t, b.Gateway, "")
+					s, _ = begin(t, b.gateway, "")
 				}
 			}
 		})
@@ -230,7 +230,7 @@ func TestTablePrefix(t *testing.T) {
 		_, first := sells("fake", "a")
 		_, second := sells("two", "c")
 		shifting(t, func(t *testing.T, b *shift) {
-			s, st, _ := enter(t, b.Gateway)
+			s, st, _ := enter(t, b.gateway)
 			do(t, s, "1", "tools/list", "{}")
 			changes(st)
 			_, next := sells("fake", "a")
@@ -241,7 +241,7 @@ func TestTablePrefix(t *testing.T) {
 			}
 			for _, name := range []string{"fake__a", prefix + "a"} {
 				bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"`+name+`"}`), `"by":"fake"`)
-				bridgetest.Contains(t, callStateless(t, b.Gateway, "", "tools/call", `"name":"`+name+`"`), `"by":"fake"`)
+				bridgetest.Contains(t, callStateless(t, b.gateway, "", "tools/call", `"name":"`+name+`"`), `"by":"fake"`)
 			}
 			bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"two__c"}`), `"by":"two"`)
 			if a := do(t, s, "4", "tools/call", `{"name":"fake__b"}`); strings.Contains(a, `"name":"b"`) {
@@ -275,7 +275,7 @@ func TestTablePrefixLeaves(t *testing.T) {
 	slow.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/list" || serve(w, m) }
 	for _, name := range []string{"fake__a", "new.a", "other"} {
 		shifting(t, func(t *testing.T, b *shift) {
-			s, _, _ := enter(t, b.Gateway)
+			s, _, _ := enter(t, b.gateway)
 			b.apply("fake two", next)
 			call := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"`+name+`"}}`)
 			if time.Sleep(time.Second); call.over() {
@@ -296,8 +296,8 @@ func TestTablePrefixOfAnother(t *testing.T) {
 		first.Prefix = former
 		_, second := sells("two", "a")
 		synctest.Test(t, func(t *testing.T) {
-			b := &shift{Gateway: New(Options{Servers: []ServerOptions{first, second}, Log: slog.New(slog.DiscardHandler), Grants: callers, Watch: func(report.Report) {}})}
-			ask, _ := asks(t, b.Gateway, "one", "", false)
+			b := &shift{gateway: newGateway(Options{Servers: []ServerOptions{first, second}, Log: slog.New(slog.DiscardHandler), Grants: callers, Watch: func(report.Report) {}})}
+			ask, _ := asks(t, b.gateway, "one", "", false)
 			_, next := sells("one", "prod.a")
 			if former != "" {
 				_, next = sells("one", "a")

@@ -38,7 +38,7 @@ func TestRenewTwice(t *testing.T) {
 		startsIn(slow, tc.starts)
 		_, third := renewed("fake", "three", "b")
 		shifting(t, func(t *testing.T, b *shift) {
-			s, _ := begin(t, b.Gateway, "")
+			s, _ := begin(t, b.gateway, "")
 			b.apply("fake", second)
 			call := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"b"}}`)
 			if time.Sleep(3 * time.Second); call.over() {
@@ -70,7 +70,7 @@ func TestRenewMistake(t *testing.T) {
 	startsIn(mistake, 5*time.Second)
 	_, third := renewed("fake", "three", "b")
 	shifting(t, func(t *testing.T, b *shift) {
-		s, _ := begin(t, b.Gateway, "")
+		s, _ := begin(t, b.gateway, "")
 		b.apply("fake", second)
 		call := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"b"}}`)
 		time.Sleep(time.Second)
@@ -103,7 +103,7 @@ func TestRenewSetsCancelled(t *testing.T) {
 			return asked
 		}
 		old, fresh := hold(before), hold(after)
-		s, _ := begin(t, b.Gateway, "")
+		s, _ := begin(t, b.gateway, "")
 		sets := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"fake:2"}}`)
 		synctest.Wait()
 		b.apply("fake", next)
@@ -129,8 +129,8 @@ func TestRenewIdle(t *testing.T) {
 	answer := answersLater(before)
 	_, next := renewed("fake", "new", "b")
 	shifting(t, func(t *testing.T, b *shift) {
-		busy, _ := begin(t, b.Gateway, "")
-		_, _ = begin(t, b.Gateway, "")
+		busy, _ := begin(t, b.gateway, "")
+		_, _ = begin(t, b.gateway, "")
 		under := start(t, busy, laterCall)
 		synctest.Wait()
 		b.apply("fake", next)
@@ -160,7 +160,7 @@ func TestRenewSets(t *testing.T) {
 		before, first := sells("fake", "a")
 		after, next := renewed("fake", "new", "b")
 		shifting(t, func(t *testing.T, b *shift) {
-			s, _ := begin(t, b.Gateway, "")
+			s, _ := begin(t, b.gateway, "")
 			do(t, s, "1", "resources/subscribe", `{"uri":"fake:1"}`)
 			asked := make(chan *jsonrpc.Message, 1)
 			serve := before.serve
@@ -197,9 +197,9 @@ func TestRenewDrained(t *testing.T) {
 		after.wires, after.opens = nil, nil
 		after.mu.Unlock()
 		shifting(t, func(t *testing.T, b *shift) {
-			s, st := begin(t, b.Gateway, "")
+			s, st := begin(t, b.gateway, "")
 			do(t, s, "1", "resources/subscribe", `{"uri":"fake:1"}`)
-			ended, _ := begin(t, b.Gateway, "")
+			ended, _ := begin(t, b.gateway, "")
 			do(t, ended, "1", "resources/subscribe", `{"uri":"fake:1"}`)
 			order := b.drains.Of("fake")
 			order.Set(&drain.Order{By: "ops", Since: time.Now()})

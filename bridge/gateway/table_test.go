@@ -23,7 +23,7 @@ import (
 
 // shift has a gateway serve other servers in a test, and knows which have gone.
 type shift struct {
-	*Gateway
+	*gateway
 	mu   sync.Mutex // guards gone
 	gone []string
 }
@@ -47,7 +47,7 @@ func (s *shift) left() string {
 func shifting(t *testing.T, f func(t *testing.T, b *shift), servers ...ServerOptions) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &shift{Gateway: New(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}, Calls: calls.New()})}
+		b := &shift{gateway: newGateway(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}, Calls: calls.New()})}
 		f(t, b)
 		b.Close(context.Background())
 		if n := b.lanes.Open(); n != 0 {
@@ -73,13 +73,13 @@ func TestTableComesAndGoes(t *testing.T) {
 	two, second := sells("two", "b")
 	three, third := sells("three", "c")
 	shifting(t, func(t *testing.T, b *shift) {
-		s, st, _ := enter(t, b.Gateway)
+		s, st, _ := enter(t, b.gateway)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", "{}")), []string{"one__a", "two__b"})
 		ctx, stop := context.WithCancel(t.Context())
 		subscription := &stream{}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			callsStateless(t, b.Gateway, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true}`, subscription)
+			callsStateless(t, b.gateway, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true}`, subscription)
 		})
 		time.Sleep(time.Second)
 		changes(st)
@@ -95,7 +95,7 @@ func TestTableComesAndGoes(t *testing.T) {
 		}
 		same(t, "with three", names(t, do(t, s, "2", "tools/list", "{}")), []string{"one__a", "two__b", "three__c"})
 		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"three__c"}`), `"by":"three"`)
-		bridgetest.Contains(t, callStateless(t, b.Gateway, "", "tools/call", `"name":"three__c"`), `"by":"three"`)
+		bridgetest.Contains(t, callStateless(t, b.gateway, "", "tools/call", `"name":"three__c"`), `"by":"three"`)
 		opened := [2]int{one.opened(), three.opened()}
 
 		b.apply("one three")
@@ -136,13 +136,13 @@ func TestTableLeaves(t *testing.T) {
 	}
 	for _, ends := range []bool{true, false} {
 		shifting(t, func(t *testing.T, b *shift) {
-			s, _ := begin(t, b.Gateway, "")
-			both, _, _ := enter(t, b.Gateway)
+			s, _ := begin(t, b.gateway, "")
+			both, _, _ := enter(t, b.gateway)
 			own := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
 			as := start(t, both, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"fake__hang"}}`)
 			synctest.Wait()
 			b.apply("two")
-			if _, _, err := initialize(t, b.Gateway, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrUnknownServer) {
+			if _, _, err := initialize(t, b.gateway, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrUnknownServer) {
 				t.Errorf("a new session: %v", err)
 			}
 			time.Sleep(9 * time.Second)
@@ -188,8 +188,8 @@ func TestTableChanges(t *testing.T) {
 	changed.Filter.Tools.Rename = map[string]string{"b": "better"}
 	_, other := sells("two", "c")
 	shifting(t, func(t *testing.T, b *shift) {
-		s, _ := begin(t, b.Gateway, "")
-		both, told, _ := enter(t, b.Gateway)
+		s, _ := begin(t, b.gateway, "")
+		both, told, _ := enter(t, b.gateway)
 		same(t, "before", names(t, do(t, both, "1", "tools/list", "{}")), []string{"fake__a", "two__c"})
 		changes(told)
 		b.apply("fake two", changed)
@@ -198,9 +198,9 @@ func TestTableChanges(t *testing.T) {
 		}
 		same(t, "all as one", names(t, do(t, both, "2", "tools/list", "{}")), []string{"fake__better", "two__c"})
 		same(t, "the open session", names(t, do(t, s, "2", "tools/list", "{}")), []string{"a"})
-		fresh, _ := begin(t, b.Gateway, "")
+		fresh, _ := begin(t, b.gateway, "")
 		same(t, "a new session", names(t, do(t, fresh, "2", "tools/list", "{}")), []string{"better"})
-		bridgetest.Contains(t, callStateless(t, b.Gateway, "fake", "tools/list", ""), `"better"`)
+		bridgetest.Contains(t, callStateless(t, b.gateway, "fake", "tools/list", ""), `"better"`)
 
 		before.wire(1).die()
 		time.Sleep(time.Minute)
@@ -231,7 +231,7 @@ func TestTableSubscriptions(t *testing.T) {
 	now, next := has("fake")
 	two, other := has("two")
 	shifting(t, func(t *testing.T, b *shift) {
-		s, st, _ := enter(t, b.Gateway)
+		s, st, _ := enter(t, b.gateway)
 		do(t, s, "1", "resources/list", "{}")
 		for n, uri := range []string{"fake:1", "two:1"} {
 			bridgetest.Contains(t, do(t, s, fmt.Sprint(n+2), "resources/subscribe", `{"uri":"`+uri+`"}`), `"result"`)
@@ -260,13 +260,13 @@ func TestTableShape(t *testing.T) {
 	_, first := sells("one", "a")
 	_, second := sells("two", "b")
 	shifting(t, func(t *testing.T, b *shift) {
-		alone, _, _ := enter(t, b.Gateway)
+		alone, _, _ := enter(t, b.gateway)
 		b.apply("one two", second)
-		two, _, _ := enter(t, b.Gateway)
+		two, _, _ := enter(t, b.gateway)
 		same(t, "begun with one", names(t, do(t, alone, "1", "tools/list", "{}")), []string{"a"})
 		same(t, "begun with two", names(t, do(t, two, "1", "tools/list", "{}")), []string{"one__a", "two__b"})
 		b.apply("two")
-		again, _, _ := enter(t, b.Gateway)
+		again, _, _ := enter(t, b.gateway)
 		same(t, "begun with one again", names(t, do(t, again, "1", "tools/list", "{}")), []string{"b"})
 		same(t, "begun with two, one is left", names(t, do(t, two, "2", "tools/list", "{}")), []string{"two__b"})
 		if time.Sleep(2 * time.Second); b.Totals().Aggregate != 1 || b.Totals().Sessions != 2 {
@@ -285,7 +285,7 @@ func tableUnderLoad(t *testing.T) {
 	stays, first := sells("fake", "a")
 	first.Share = ShareAll
 	_, second := sells("two", "b")
-	b := &shift{Gateway: New(Options{Servers: []ServerOptions{first, second}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})}
+	b := &shift{gateway: newGateway(Options{Servers: []ServerOptions{first, second}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})}
 	const clients = 200
 	var wg sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
@@ -293,15 +293,15 @@ func tableUnderLoad(t *testing.T) {
 		var call func() string
 		switch i % 4 {
 		case 0:
-			s, _ := begin(t, b.Gateway, "")
+			s, _ := begin(t, b.gateway, "")
 			call = func() string { return do(t, s, "1", "tools/call", `{"name":"a"}`) }
 		case 1:
-			s, _, _ := enter(t, b.Gateway)
+			s, _, _ := enter(t, b.gateway)
 			call = func() string { return do(t, s, "1", "tools/call", `{"name":"fake__a"}`) }
 		case 2:
-			call = func() string { return callStateless(t, b.Gateway, "fake", "tools/call", `"name":"a"`) }
+			call = func() string { return callStateless(t, b.gateway, "fake", "tools/call", `"name":"a"`) }
 		case 3:
-			call = func() string { return callStateless(t, b.Gateway, "", "tools/call", `"name":"fake__a"`) }
+			call = func() string { return callStateless(t, b.gateway, "", "tools/call", `"name":"fake__a"`) }
 		}
 		wg.Go(func() {
 			for ; ctx.Err() == nil; time.Sleep(40 * time.Millisecond) { // of the bubble, as below
@@ -316,7 +316,7 @@ func tableUnderLoad(t *testing.T) {
 		_, two := sells("two", fmt.Sprint("b", i))
 		three, third := sells("three", "c")
 		b.apply("fake two three", two, third)
-		s, _, _ := enter(t, b.Gateway)
+		s, _, _ := enter(t, b.gateway)
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"three__c"}`), `"by":"three"`)
 		b.apply("fake two")
 		s.End(bridge.ErrEnded)
@@ -344,11 +344,11 @@ func tableUnderLoad(t *testing.T) {
 // are counted as its own. It comes back, and its new sessions are no part of that.
 func TestTableLeavesChanged(t *testing.T) {
 	_, other := sells("two", "c")
-	var began []*Session
+	var began []*sitting
 	_, first := sells("fake", "a0")
 	shifting(t, func(t *testing.T, b *shift) {
 		for i := range 3 {
-			s, _ := begin(t, b.Gateway, "")
+			s, _ := begin(t, b.gateway, "")
 			began = append(began, s)
 			_, next := sells("fake", fmt.Sprint("a", i+1))
 			b.apply("fake two", next)
@@ -363,7 +363,7 @@ func TestTableLeavesChanged(t *testing.T) {
 		b.apply("two")
 		_, again := sells("fake", "b")
 		b.apply("two fake", again)
-		s, _ := begin(t, b.Gateway, "")
+		s, _ := begin(t, b.gateway, "")
 		if time.Sleep(time.Second); b.left() != "fake fake fake fake" {
 			t.Errorf("gone: %q", b.left())
 		}
@@ -388,7 +388,7 @@ func TestTableRefuses(t *testing.T) {
 	one.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "hang" || serve(w, m) }
 	_, other := sells("two", "c")
 	shifting(t, func(t *testing.T, b *shift) {
-		s, _ := begin(t, b.Gateway, "")
+		s, _ := begin(t, b.gateway, "")
 		start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
 		synctest.Wait()
 		b.apply("two")
@@ -402,9 +402,9 @@ func TestTableChangedPool(t *testing.T) {
 	before, first := sells("fake", "a")
 	_, next := sells("fake", "b")
 	shifting(t, func(t *testing.T, b *shift) {
-		begin(t, b.Gateway, "")
+		begin(t, b.gateway, "")
 		n := before.open()
-		bridgetest.Contains(t, callStateless(t, b.Gateway, "fake", "tools/call", `"name":"a"`), `"by":"fake"`)
+		bridgetest.Contains(t, callStateless(t, b.gateway, "fake", "tools/call", `"name":"a"`), `"by":"fake"`)
 		if before.open() != n+1 {
 			t.Fatalf("%d connections, then %d", n, before.open())
 		}
@@ -426,7 +426,7 @@ func TestTableWaitsForCallsThatBegin(t *testing.T) {
 			_, third := sells("three", "c")
 			synctest.Test(t, func(t *testing.T) {
 				hold := make(chan struct{})
-				b := &shift{Gateway: New(Options{
+				b := &shift{gateway: newGateway(Options{
 					Servers: []ServerOptions{first, second, third}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}, Calls: calls.New(),
 					Front: func(http.Header) string { // it is asked when the call has looked which servers there are
 						<-hold
@@ -481,7 +481,7 @@ func TestTableWaitsForOtherInstances(t *testing.T) {
 					}()
 					return true
 				}}
-				b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: SharePrincipal}}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})
+				b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: SharePrincipal}}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})
 				defer b.Close(context.Background())
 				call := func() (*jsonrpc.Message, error) {
 					if !tunnel {

@@ -23,10 +23,10 @@ import (
 
 // tuning runs f in a bubble with a session at a server whose options tune has count. The
 // connection stays what it was.
-func tuning(t *testing.T, a *fake, o ServerOptions, f func(t *testing.T, b *Gateway, s *Session, tune func(func(o *ServerOptions)))) {
+func tuning(t *testing.T, a *fake, o ServerOptions, f func(t *testing.T, b *gateway, s *sitting, tune func(func(o *ServerOptions)))) {
 	t.Helper()
 	o.Adapter = a
-	run(t, o, func(t *testing.T, b *Gateway) {
+	run(t, o, func(t *testing.T, b *gateway) {
 		o.Name = "fake"
 		s, _ := begin(t, b, "")
 		f(t, b, s, func(change func(o *ServerOptions)) {
@@ -55,7 +55,7 @@ func TestTuneLimits(t *testing.T) {
 		}()
 		return true
 	}}
-	tuning(t, a, ServerOptions{Limits: limits.Options{Calls: 1, Rate: limits.Rate{PerSecond: 0.001, Burst: 2}}}, func(t *testing.T, b *Gateway, s *Session, tune func(func(*ServerOptions))) {
+	tuning(t, a, ServerOptions{Limits: limits.Options{Calls: 1, Rate: limits.Rate{PerSecond: 0.001, Burst: 2}}}, func(t *testing.T, b *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		release = make(chan struct{}) // in the bubble
 		const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
 		one, two := start(t, s, call), start(t, s, strings.Replace(call, "1,", "2,", 1))
@@ -89,7 +89,7 @@ func TestTuneRetry(t *testing.T) {
 		w.Abort(number(m.ID), failure(bridge.ErrTimeout))
 		return true
 	}}
-	tuning(t, a, ServerOptions{Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *Gateway, s *Session, tune func(func(*ServerOptions))) {
+	tuning(t, a, ServerOptions{Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		for _, tc := range []struct {
 			o    retry.Options
 			want int64
@@ -109,7 +109,7 @@ func TestTuneRetry(t *testing.T) {
 // breaker is switched off.
 func TestTuneBreaker(t *testing.T) {
 	f := newFaulty(func(int) error { return failure(bridge.ErrUnavailable) })
-	tuning(t, &f.fake, ServerOptions{Breaker: breaker.Options{Failures: 50}}, func(t *testing.T, b *Gateway, s *Session, tune func(func(*ServerOptions))) {
+	tuning(t, &f.fake, ServerOptions{Breaker: breaker.Options{Failures: 50}}, func(t *testing.T, b *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		fail := func(n int64) (reached int64) {
 			before := f.calls.Load()
 			for range n {
@@ -143,7 +143,7 @@ func TestTuneBreaker(t *testing.T) {
 // What is kept goes with other options, and nothing is kept when the cache is off.
 func TestTuneCache(t *testing.T) {
 	f := shop("fake", map[string]string{"tools/list": toolList("a")})
-	tuning(t, f, ServerOptions{Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, b *Gateway, s *Session, tune func(func(*ServerOptions))) {
+	tuning(t, f, ServerOptions{Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, b *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		lists := func() int {
 			before := len(f.all())
 			for range 3 {
@@ -182,7 +182,7 @@ func TestTuneCache(t *testing.T) {
 // Arguments are checked from now on, also by lists from before.
 func TestTuneValidate(t *testing.T) {
 	f := shop("fake", map[string]string{"tools/list": `{"tools":[{"name":"a","inputSchema":{"type":"object","required":["n"]}}]}`})
-	tuning(t, f, ServerOptions{}, func(t *testing.T, b *Gateway, s *Session, tune func(func(*ServerOptions))) {
+	tuning(t, f, ServerOptions{}, func(t *testing.T, b *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		do(t, s, "1", "tools/list", "{}")
 		bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"a"}`), `"by":"fake"`)
 		tune(func(o *ServerOptions) { o.Validate = true })
@@ -197,7 +197,7 @@ func TestTuneValidate(t *testing.T) {
 // when that is switched off.
 func TestTunePing(t *testing.T) {
 	f := &fake{}
-	tuning(t, f, ServerOptions{}, func(t *testing.T, b *Gateway, s *Session, tune func(func(*ServerOptions))) {
+	tuning(t, f, ServerOptions{}, func(t *testing.T, b *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		during := func(d time.Duration) int {
 			before := pings(f.wire(1))
 			time.Sleep(d)
@@ -240,7 +240,7 @@ func TestTunePing(t *testing.T) {
 func TestTunePingAgain(t *testing.T) {
 	f := &fake{}
 	o := ServerOptions{Adapter: f, Ping: time.Minute}
-	run(t, o, func(t *testing.T, b *Gateway) {
+	run(t, o, func(t *testing.T, b *gateway) {
 		o.Name = "fake"
 		s, _ := begin(t, b, "")
 		tune := func(every time.Duration, id string) {
@@ -266,7 +266,7 @@ func TestTuneFormer(t *testing.T) {
 	f := &fake{}
 	o := ServerOptions{Name: "fake", Adapter: f, MaxLanes: 1}
 	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})
+		b := newGateway(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})
 		s, _ := begin(t, b, "")
 		if _, a, err := initialize(t, b, "", bridgetest.InitializeParams); err == nil {
 			t.Fatalf("a second connection: %s", a)
@@ -301,14 +301,14 @@ func TestTuneFormer(t *testing.T) {
 func TestTuneFilter(t *testing.T) {
 	one := shop("one", map[string]string{"tools/list": toolList("read", "write"), "prompts/list": `{"prompts":[{"name":"greet"}]}`, "resources/list": `{"resources":[{"uri":"x:a","name":"a"}]}`})
 	two := shop("two", map[string]string{"tools/list": toolList("other")})
-	all(t, []stock{{"one", "one__", one, ServerOptions{}}, {"two", "two__", two, ServerOptions{}}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{"one", "one__", one, ServerOptions{}}, {"two", "two__", two, ServerOptions{}}}, func(t *testing.T, b *gateway) {
 		type client struct {
 			name, prefix string
 			ask          func(method, params string) string
 			told         func() []string
 		}
 		legacy := func(name, server, prefix string) client {
-			s, a, err := b.Initialize(t.Context(), server, "session "+name, "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, a, err := b.initialize(t.Context(), server, "session "+name, "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 			if err != nil {
 				t.Fatalf("%s: %s", name, bridgetest.Text(a))
 			}
@@ -394,7 +394,7 @@ func TestTuneFilter(t *testing.T) {
 // a resource that is hidden by now does not reach it, and what is on its way does.
 func TestTuneFilterOlder(t *testing.T) {
 	f := shop("one", map[string]string{"tools/list": toolList("read", "write")})
-	all(t, []stock{{"one", "", f, ServerOptions{}}}, func(t *testing.T, b *Gateway) {
+	all(t, []stock{{"one", "", f, ServerOptions{}}}, func(t *testing.T, b *gateway) {
 		s, st, _ := enter(t, b)
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"write"}`), `"by":"one"`)
 		o := ServerOptions{Name: "one", Adapter: f, Handshake: time.Second}

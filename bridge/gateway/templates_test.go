@@ -17,7 +17,7 @@ func TestNoTemplates(t *testing.T) {
 		}
 		return m.Method == "resources/templates/list"
 	}
-	run(t, ServerOptions{Adapter: &fake{serve: refuses}}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: &fake{serve: refuses}}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		bridgetest.Contains(t, do(t, s, "1", "resources/templates/list", `{}`), `{"jsonrpc":"2.0","id":1,"result":{"resourceTemplates":[]}}`)
 		bridgetest.Contains(t, visitor{}.call(t, b, "resources/templates/list", ""), `"resultType":"complete"`, `"resourceTemplates":[]`)
@@ -25,11 +25,11 @@ func TestNoTemplates(t *testing.T) {
 	modern := newPeer()
 	rest := modern.serve
 	modern.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return refuses(w, m) || rest(w, m) }
-	run(t, ServerOptions{Adapter: modern}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: modern}, func(t *testing.T, b *gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "resources/templates/list", ""), `"ttlMs":0`, `"resourceTemplates":[]`)
 	})
 	bare := &fake{serve: refuses, result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}`}
-	run(t, ServerOptions{Adapter: bare}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: bare}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		bridgetest.Contains(t, do(t, s, "1", "resources/templates/list", `{}`), `"code":-32601`)
 	})

@@ -38,11 +38,11 @@ type recorded struct{ *tracetest.SpanRecorder }
 
 // traced runs f in a bubble with a bridge to servers of these names that takes
 // part in tracing.
-func traced(t *testing.T, f func(t *testing.T, b *Gateway, spans recorded), servers ...ServerOptions) {
+func traced(t *testing.T, f func(t *testing.T, b *gateway, spans recorded), servers ...ServerOptions) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		spans := recorded{tracetest.NewSpanRecorder()}
-		b := New(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
+		b := newGateway(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
 		f(t, b, spans)
 		b.Close(context.Background())
 	})
@@ -139,7 +139,7 @@ func TestTraceContext(t *testing.T) {
 					if modernServer {
 						o.Adapter = stateless
 					}
-					traced(t, func(t *testing.T, b *Gateway, spans recorded) {
+					traced(t, func(t *testing.T, b *gateway, spans recorded) {
 						var a string
 						const arguments = `"name":"echo","arguments":{"n":12345678901234567890, "x" : 1.50}`
 						if modernClient {
@@ -204,7 +204,7 @@ func TestTraceContext(t *testing.T) {
 // byte, and headers stay here.
 func TestTraceOff(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *Gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		s, _ := begin(t, b, "")
 		const params = `{"_meta":{"traceparent" : "` + clientParent + `","tracestate":"a=1","baggage":"x=y"},"name":"echo"}`
 		if _, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+params+`}`), &Envelope{Header: http.Header{"Traceparent": {clientParent}}}, nil); err != nil {
@@ -237,7 +237,7 @@ func TestTraceSpans(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		spans := recorded{tracetest.NewSpanRecorder()}
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Address: bridge.Address{Network: bridge.TCP, Host: "tools.example.com", Port: 8443}}}, Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Address: bridge.Address{Network: bridge.TCP, Host: "tools.example.com", Port: 8443}}}, Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
 			Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
 		defer b.Close(context.Background())
 		s, _ := begin(t, b, "")
@@ -295,7 +295,7 @@ func TestTraceSpans(t *testing.T) {
 // their spans too.
 func TestTraceRefused(t *testing.T) {
 	f := &fake{serve: func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" }}
-	traced(t, func(t *testing.T, b *Gateway, spans recorded) {
+	traced(t, func(t *testing.T, b *gateway, spans recorded) {
 		s, _ := begin(t, b, "")
 		slow := start(t, s, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow"}}`)
 		synctest.Wait()
@@ -316,7 +316,7 @@ func TestTraceRefused(t *testing.T) {
 // the server learns of it.
 func TestTraceUnsampled(t *testing.T) {
 	f := &fake{}
-	traced(t, func(t *testing.T, b *Gateway, spans recorded) {
+	traced(t, func(t *testing.T, b *gateway, spans recorded) {
 		s, _ := begin(t, b, "")
 		do(t, s, "1", "tools/call", `{"name":"echo","_meta":{"traceparent":"00-`+clientTrace+`-`+clientSpan+`-00"}}`)
 		if n := len(spans.named("tools/call echo")); n != 0 {
@@ -338,7 +338,7 @@ func TestTraceConcurrent(t *testing.T) {
 		}
 		return m.Method == "tools/call"
 	}}
-	traced(t, func(t *testing.T, b *Gateway, spans recorded) {
+	traced(t, func(t *testing.T, b *gateway, spans recorded) {
 		s, _ := begin(t, b, "")
 		var wg sync.WaitGroup
 		for i := range n {
@@ -369,7 +369,7 @@ func TestTraceConcurrent(t *testing.T) {
 func TestTraceAggregate(t *testing.T) {
 	list := says(map[string]string{"tools/list": `{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`})
 	one, two := &fake{serve: list}, &fake{serve: list}
-	traced(t, func(t *testing.T, b *Gateway, spans recorded) {
+	traced(t, func(t *testing.T, b *gateway, spans recorded) {
 		a := visitor{meta: `,"traceparent":"` + clientParent + `"`}.call(t, b, "tools/list", "")
 		bridgetest.Contains(t, a, "one_a", "two_a")
 		asked := map[string]bool{}
@@ -409,7 +409,7 @@ func TestTraceQuestion(t *testing.T) {
 			w.say(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1.0,"_meta":{"traceparent":"` + theirs + `","k":1}}}`)
 			return true
 		}}
-		traced(t, func(t *testing.T, b *Gateway, spans recorded) {
+		traced(t, func(t *testing.T, b *gateway, spans recorded) {
 			s, _ := begin(t, b, "")
 			call := start(t, s, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"ask"}}`)
 			asked := last(call.back.take(), "sampling/createMessage")
@@ -453,7 +453,7 @@ func TestTraceUnsent(t *testing.T) {
 		}
 		return false
 	}}
-	traced(t, func(t *testing.T, b *Gateway, spans recorded) {
+	traced(t, func(t *testing.T, b *gateway, spans recorded) {
 		s, _ := begin(t, b, "")
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"echo"}`), `"result"`)
 		all := spans.named("tools/call echo")
@@ -467,7 +467,7 @@ func TestTraceUnsent(t *testing.T) {
 // client's request.
 func TestTraceOwn(t *testing.T) {
 	f := &fake{}
-	traced(t, func(t *testing.T, b *Gateway, spans recorded) {
+	traced(t, func(t *testing.T, b *gateway, spans recorded) {
 		s, _ := begin(t, b, "")
 		do(t, s, "1", "tools/list", `{}`)
 		spans.Reset()
@@ -487,7 +487,7 @@ func TestTraceOwn(t *testing.T) {
 // A handshake is made again and again, and carries no trace.
 func TestTraceHandshake(t *testing.T) {
 	f := &fake{}
-	traced(t, func(t *testing.T, b *Gateway, spans recorded) {
+	traced(t, func(t *testing.T, b *gateway, spans recorded) {
 		if _, a, err := initialize(t, b, "", strings.Replace(bridgetest.InitializeParams, `{`, `{"_meta":{"k":1,"traceparent":"`+clientParent+`"},`, 1)); err != nil {
 			t.Fatal(a)
 		}
@@ -502,7 +502,7 @@ func TestTraceHandshake(t *testing.T) {
 // their own where it came from.
 func TestTraceCache(t *testing.T) {
 	f := &fake{serve: says(map[string]string{"tools/list": `{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`})}
-	traced(t, func(t *testing.T, b *Gateway, spans recorded) {
+	traced(t, func(t *testing.T, b *gateway, spans recorded) {
 		s, _ := begin(t, b, "")
 		for i, want := range []string{"fetched for all who ask", "from the cache"} {
 			do(t, s, "1", "tools/list", `{"_meta":{"traceparent":"`+clientParent+`"}}`)
@@ -518,7 +518,7 @@ func TestTraceCache(t *testing.T) {
 // A program that embeds the bridge may have a span of its own around a call.
 func TestTraceEmbedded(t *testing.T) {
 	f := &fake{}
-	traced(t, func(t *testing.T, b *Gateway, spans recorded) {
+	traced(t, func(t *testing.T, b *gateway, spans recorded) {
 		outer := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
 		m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
 		g, _ := NewStateless("", "", m)
@@ -542,7 +542,7 @@ func BenchmarkTracing(b *testing.B) {
 		to   trace.TracerProvider
 	}{{"off", nil}, {"unsampled", never}, {"on", keep}} {
 		b.Run(tc.name, func(b *testing.B) {
-			br := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: still{}}}, Log: slog.New(slog.DiscardHandler), Traces: tc.to})
+			br := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: still{}}}, Log: slog.New(slog.DiscardHandler), Traces: tc.to})
 			defer br.Close(context.Background())
 			s, _ := begin(b, br, "")
 			m := bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{},"_meta":{"progressToken":1}}}`)
@@ -603,7 +603,7 @@ func (o onStart) OnStart(context.Context, sdktrace.ReadWriteSpan) { o.f() }
 // What is known of a client is complete before others find its session: whoever ends
 // it meanwhile reads that for the log.
 func TestTraceInitializeComplete(t *testing.T) {
-	var b *Gateway
+	var b *gateway
 	seen := 0
 	spans := onStart{tracetest.NewSpanRecorder(), func() {
 		b.mu.Lock()
@@ -614,7 +614,7 @@ func TestTraceInitializeComplete(t *testing.T) {
 		}
 	}}
 	f := &fake{}
-	b = New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
+	b = newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
 	defer b.Close(context.Background())
 	params := `{"_meta":{"traceparent":"` + clientParent + `"},` + bridgetest.InitializeParams[1:]
 	if _, a, err := initialize(t, b, "", params); err != nil || seen == 0 {
@@ -632,7 +632,7 @@ func TestCallFailedLine(t *testing.T) {
 		}
 		return false
 	}}
-	b := New(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	s, _ := begin(t, b, "")
 	do(t, s, "1", "long"+strings.Repeat("g", 1<<20), "{}")
 	b.Close(context.Background())
@@ -654,7 +654,7 @@ func TestCallFailedServer(t *testing.T) {
 	}
 	for _, tc := range []struct{ at, tool string }{{"", "fake__x"}, {"fake", "x"}} {
 		var log bytes.Buffer
-		b := New(Options{Servers: []ServerOptions{{Name: "fake", Prefix: "fake__", Adapter: dies()}, {Name: "other", Prefix: "other__", Adapter: dies()}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Prefix: "fake__", Adapter: dies()}, {Name: "other", Prefix: "other__", Adapter: dies()}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		s, _ := begin(t, b, tc.at)
 		do(t, s, "1", "tools/call", `{"name":"`+tc.tool+`"}`)
 		b.Close(context.Background())

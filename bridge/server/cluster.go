@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	wire "github.com/mcp-bridge/bridge/bridge/server/internal/peer"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
@@ -151,12 +152,8 @@ const between = 1 << 20
 type shared struct{ s *server }
 
 // Join implements placement.Gateway.
-func (s shared) Join(server string, from bridge.Caller, rest bridge.Client) (placement.SharedConnection, []bridge.Forward, error) {
-	j, forward, err := s.s.b.Join(server, from, rest)
-	if err != nil { // a nil *Joined must not become an interface
-		return nil, nil, err
-	}
-	return j, forward, nil
+func (s shared) Join(server string, from bridge.Caller, rest bridge.Client) (gateway.Joined, []bridge.Forward, error) {
+	return s.s.b.Join(server, from, rest)
 }
 
 // CallPool implements placement.Gateway.
@@ -166,9 +163,7 @@ func (s shared) CallPool(ctx context.Context, server string, r *bridge.Request) 
 
 // Release implements placement.Gateway.
 func (s shared) Release(server, key string) {
-	if p := s.s.b.Pool(server); p != nil {
-		p.LeaveOwner(key)
-	}
+	s.s.b.ReleasePool(server, key)
 	if of, ours := strings.CutPrefix(key, placement.SessionAffinity); ours || key == "" {
 		s.s.b.ReleaseShared(server, of)
 	}

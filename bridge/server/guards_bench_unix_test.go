@@ -146,7 +146,7 @@ func BenchmarkGuards(b *testing.B) {
 }
 
 // caller returns what makes a call to the server, by a client of an era.
-func caller(br *gateway.Gateway, era string) (func() error, error) {
+func caller(br gateway.Gateway, era string) (func() error, error) {
 	if era == "modern" {
 		line := []byte(callStateless("1", "tools/call", `"name":"echo","arguments":{}`))
 		return func() error {

@@ -58,7 +58,7 @@ type server struct {
 	changing   sync.Mutex // held while conf and now are replaced
 	times      times
 	leaving    map[string]int // by name, removed or replaced servers that are still in use; guarded by changing
-	b          *gateway.Gateway
+	b          gateway.Gateway
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
 	access     *access.Access // checks callers and their rights

@@ -4,28 +4,19 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	metricpb "go.opentelemetry.io/proto/otlp/metrics/v1"
-	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/meters"
 )
 
-// mostValues limits the combinations of attributes of one metric; the library counts all others as one. Its own limit of
-// 2,000 is too low for bridges with many servers and tools.
-const mostValues = 20_000
-
-// meters returns the meter provider that OpenTelemetry's environment variables describe; nil without them. The general
+// newMeters returns the meter provider that OpenTelemetry's environment variables describe; nil without them. The general
 // address of a collector is not enough: many take traces only. stop sends the last values.
-func meters(ctx context.Context, log *slog.Logger) (p metric.MeterProvider, stop func(), err error) {
+func newMeters(ctx context.Context, log *slog.Logger) (p metric.MeterProvider, stop func(), err error) {
 	if on, err := metricsOn(log); err != nil || !on {
 		return nil, func() {}, err
 	}
@@ -35,32 +26,33 @@ func meters(ctx context.Context, log *slog.Logger) (p metric.MeterProvider, stop
 			return nil, nil, wrongEnv(name, value, "a positive number of milliseconds")
 		}
 	}
-	e := &meterExporter{complaints: complaints{log: log, lost: "metrics lost"}}
+	var times meters.Temporality
 	preference, value := firstEnv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE")
 	switch strings.ToLower(value) {
 	case "", "cumulative":
-		e.times = sdkmetric.CumulativeTemporalitySelector
 	case "delta":
-		e.times = sdkmetric.DeltaTemporalitySelector
+		times = meters.Delta
 	case "lowmemory":
-		e.times = sdkmetric.LowMemoryTemporalitySelector
+		times = meters.LowMemory
 	default:
 		return nil, nil, wrongEnv(preference, value, "cumulative, delta or lowmemory")
 	}
-	if e.to, err = newCollector(ofMetrics); err != nil {
+	to, err := newCollector(ofMetrics)
+	if err != nil {
 		return nil, nil, err
 	}
 	r, err := self(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(e.complain))
-	sdk := sdkmetric.NewMeterProvider(sdkmetric.WithResource(r), sdkmetric.WithCardinalityLimit(mostValues), sdkmetric.WithReader(sdkmetric.NewPeriodicReader(e)))
-	return sdk, func() {
+	s := &metricSender{to, complaints{log: log, lost: "metrics lost"}}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(s.complain))
+	p, shutdown := meters.New(r, times, s)
+	return p, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), goodbyeLimit)
 		defer cancel()
-		if err := sdk.Shutdown(ctx); err != nil {
-			e.complain(err)
+		if err := shutdown(ctx); err != nil {
+			s.complain(err)
 		}
 	}, nil
 }
@@ -86,85 +78,15 @@ func metricsOn(log *slog.Logger) (bool, error) {
 	}
 }
 
-// meterExporter sends metrics. It logs failures at intervals, and returns none.
-type meterExporter struct {
+// metricSender is the collector of metrics. It logs failures at intervals.
+type metricSender struct {
+	*collector
 	complaints
-	to    *collector
-	times sdkmetric.TemporalitySelector
 }
 
-var _ sdkmetric.Exporter = (*meterExporter)(nil)
-
-// Temporality implements sdkmetric.Exporter.
-func (e *meterExporter) Temporality(k sdkmetric.InstrumentKind) metricdata.Temporality {
-	return e.times(k)
-}
-
-// Aggregation implements sdkmetric.Exporter.
-func (e *meterExporter) Aggregation(k sdkmetric.InstrumentKind) sdkmetric.Aggregation {
-	return sdkmetric.DefaultAggregationSelector(k)
-}
-
-// Export implements sdkmetric.Exporter.
-func (e *meterExporter) Export(ctx context.Context, all *metricdata.ResourceMetrics) error {
-	made := &metricpb.ResourceMetrics{Resource: &resourcepb.Resource{Attributes: valuesOf(all.Resource.Set())}, SchemaUrl: all.Resource.SchemaURL()}
-	for _, scope := range all.ScopeMetrics {
-		in := &metricpb.ScopeMetrics{Scope: &commonpb.InstrumentationScope{Name: scope.Scope.Name, Version: scope.Scope.Version}}
-		for _, m := range scope.Metrics {
-			if h, ok := m.Data.(metricdata.Histogram[float64]); ok { // there are no others
-				in.Metrics = append(in.Metrics, &metricpb.Metric{Name: m.Name, Description: m.Description, Unit: m.Unit, Data: &metricpb.Metric_Histogram{Histogram: histogramOf(h)}})
-			}
-		}
-		made.ScopeMetrics = append(made.ScopeMetrics, in)
+// Send implements meters.Collector.
+func (m *metricSender) Send(ctx context.Context, all *metricpb.MetricsData) {
+	if err := m.send(ctx, all); err != nil {
+		m.complain(err)
 	}
-	if len(made.ScopeMetrics) == 0 {
-		return nil
-	}
-	// MetricsData has the wire format of ExportMetricsServiceRequest.
-	if err := e.to.send(ctx, &metricpb.MetricsData{ResourceMetrics: []*metricpb.ResourceMetrics{made}}); err != nil {
-		e.complain(err)
-	}
-	return nil
-}
-
-// ForceFlush implements sdkmetric.Exporter.
-func (e *meterExporter) ForceFlush(context.Context) error { return nil }
-
-// Shutdown implements sdkmetric.Exporter.
-func (e *meterExporter) Shutdown(ctx context.Context) error { return e.to.Stop(ctx) }
-
-// histogramOf returns a histogram for the wire.
-func histogramOf(h metricdata.Histogram[float64]) *metricpb.Histogram {
-	made := &metricpb.Histogram{AggregationTemporality: metricpb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE}
-	if h.Temporality == metricdata.DeltaTemporality {
-		made.AggregationTemporality = metricpb.AggregationTemporality_AGGREGATION_TEMPORALITY_DELTA
-	}
-	for _, p := range h.DataPoints {
-		point := &metricpb.HistogramDataPoint{
-			Attributes: valuesOf(&p.Attributes), StartTimeUnixNano: nanoseconds(p.StartTime), TimeUnixNano: nanoseconds(p.Time),
-			Count: p.Count, Sum: &p.Sum, ExplicitBounds: slices.Clone(p.Bounds), BucketCounts: slices.Clone(p.BucketCounts),
-		}
-		if least, ok := p.Min.Value(); ok {
-			point.Min = &least
-		}
-		if most, ok := p.Max.Value(); ok {
-			point.Max = &most
-		}
-		made.DataPoints = append(made.DataPoints, point)
-	}
-	return made
-}
-
-func nanoseconds(t time.Time) uint64 { return uint64(max(t.UnixNano(), 0)) }
-
-// valuesOf returns attributes for the wire.
-func valuesOf(set *attribute.Set) (all []*commonpb.KeyValue) {
-	for _, a := range set.ToSlice() {
-		v := &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: a.Value.String()}}
-		if a.Value.Type() == attribute.INT64 {
-			v.Value = &commonpb.AnyValue_IntValue{IntValue: a.Value.AsInt64()}
-		}
-		all = append(all, &commonpb.KeyValue{Key: string(a.Key), Value: v})
-	}
-	return all
 }

@@ -183,7 +183,7 @@ func TestMetersCollectorDown(t *testing.T) {
 func TestMetersConsole(t *testing.T) {
 	quietly(t, map[string]string{"OTEL_METRICS_EXPORTER": "console", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://localhost:4318"})
 	var out strings.Builder
-	p, _, err := meters(t.Context(), slog.New(slog.NewTextHandler(&out, nil)))
+	p, _, err := newMeters(t.Context(), slog.New(slog.NewTextHandler(&out, nil)))
 	if p != nil || err != nil || !strings.Contains(out.String(), "OTEL_METRICS_EXPORTER") {
 		t.Errorf("got %v, %v, log %q", p, err, out.String())
 	}
@@ -205,7 +205,7 @@ func TestMetersRefused(t *testing.T) {
 			env := map[string]string{"OTEL_METRICS_EXPORTER": "otlp"}
 			env[name] = value
 			quietly(t, env)
-			_, _, err := meters(context.Background(), slog.New(slog.DiscardHandler))
+			_, _, err := newMeters(context.Background(), slog.New(slog.DiscardHandler))
 			if e, ok := errors.AsType[exit.Error](err); !ok || e.Code != exit.Usage || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("got %v, want %s", err, test.want)
 			}

@@ -347,7 +347,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 
 // telemetry gives a bridge what the environment asks for of traces and metrics. flush sends the last of them.
 func telemetry(ctx context.Context, c *config.Config, log *slog.Logger) (flush func(), err error) {
-	m, lastValues, err := meters(ctx, log) // the failures of traces without an exporter are logged last
+	m, lastValues, err := newMeters(ctx, log) // the failures of traces without an exporter are logged last
 	if err != nil {
 		return nil, err
 	}

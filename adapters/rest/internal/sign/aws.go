@@ -1,17 +1,17 @@
 package sign
 
 import (
+	"cmp"
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"maps"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
 // AWS signs requests by AWS Signature Version 4.
@@ -29,40 +29,97 @@ type AWS struct {
 func (a AWS) Signer() Signer {
 	// S3 takes paths unchanged, and requires the hash of the body among the headers.
 	s3 := strings.HasPrefix(a.Service, "s3")
-	return &awsSigner{a, s3, v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = s3 })}
+	return &awsSigner{a, s3, !s3}
 }
 
 type awsSigner struct {
 	AWS
-	s3     bool
-	signer *v4.Signer
+	s3    bool
+	twice bool // paths are escaped once more
 }
 
 // Sign implements Signer.
-func (a *awsSigner) Sign(ctx context.Context, r *http.Request, body []byte) error {
-	return a.signAt(ctx, r, body, time.Now())
+func (a *awsSigner) Sign(_ context.Context, r *http.Request, body []byte) error {
+	a.signAt(r, body, time.Now())
+	return nil
 }
 
-func (a *awsSigner) signAt(ctx context.Context, r *http.Request, body []byte, now time.Time) error {
-	sum := sha256.Sum256(body)
-	hash := hex.EncodeToString(sum[:])
+// signAt signs a request as the documentation says: it makes a canonical text of the request, and a text of its
+// hash, which a key of that day signs.
+func (a *awsSigner) signAt(r *http.Request, body []byte, now time.Time) {
+	moment := now.UTC().Format("20060102T150405Z")
+	day, hash := moment[:8], hexHash(body)
 	// Proxies may change other headers on the way, so these are not signed.
-	u := *r.URL
-	signed := &http.Request{Method: r.Method, URL: &u, Host: r.Host, Header: http.Header{}}
+	headers := map[string]string{"host": hostOf(r), "x-amz-date": moment}
 	for name, values := range r.Header {
 		if name == "Content-Type" || strings.HasPrefix(name, "X-Amz-") && name != "X-Amz-Date" && name != "X-Amz-Security-Token" {
-			signed.Header[name] = values
+			headers[strings.ToLower(name)] = trimmed(values)
 		}
 	}
+	r.Header["X-Amz-Date"] = []string{moment}
+	if a.SessionToken != "" {
+		r.Header["X-Amz-Security-Token"] = []string{a.SessionToken}
+		headers["x-amz-security-token"] = trimmed(r.Header["X-Amz-Security-Token"])
+	}
 	if a.s3 {
-		signed.Header.Set("X-Amz-Content-Sha256", hash)
+		r.Header["X-Amz-Content-Sha256"] = []string{hash}
+		headers["x-amz-content-sha256"] = hash
 	}
-	keys := aws.Credentials{AccessKeyID: a.AccessKey, SecretAccessKey: a.SecretKey, SessionToken: a.SessionToken}
-	if err := a.signer.SignHTTP(ctx, keys, signed, hash, a.Service, a.Region, now); err != nil {
-		return errors.New("the request cannot be signed")
+	path := cmp.Or(r.URL.EscapedPath(), "/")
+	if a.twice {
+		path = strings.ReplaceAll(escaped(path), "%2F", "/")
 	}
-	maps.Copy(r.Header, signed.Header)
-	return nil
+	var query []string
+	for name, values := range r.URL.Query() {
+		for _, value := range values {
+			query = append(query, escaped(name)+"\x00"+escaped(value)) // sorted by name first; = would be after -
+		}
+	}
+	slices.Sort(query)
+	names := slices.Sorted(maps.Keys(headers))
+	var lines strings.Builder
+	for _, name := range names {
+		lines.WriteString(name + ":" + headers[name] + "\n")
+	}
+	signed := strings.Join(names, ";")
+	canonical := strings.Join([]string{r.Method, path, strings.ReplaceAll(strings.Join(query, "&"), "\x00", "="), lines.String(), signed, hash}, "\n")
+	scope := strings.Join([]string{day, a.Region, a.Service, "aws4_request"}, "/")
+	key := []byte("AWS4" + a.SecretKey)
+	for _, part := range []string{day, a.Region, a.Service, "aws4_request", strings.Join([]string{"AWS4-HMAC-SHA256", moment, scope, hexHash([]byte(canonical))}, "\n")} {
+		h := hmac.New(sha256.New, key)
+		h.Write([]byte(part))
+		key = h.Sum(nil)
+	}
+	r.Header["Authorization"] = []string{"AWS4-HMAC-SHA256 Credential=" + a.AccessKey + "/" + scope + ", SignedHeaders=" + signed + ", Signature=" + hex.EncodeToString(key)}
+}
+
+// hostOf returns the host of a request, without the port that its scheme implies.
+func hostOf(r *http.Request) string {
+	u := url.URL{Scheme: r.URL.Scheme, Host: cmp.Or(r.Host, r.URL.Host)}
+	if port := u.Port(); u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
+		return u.Hostname()
+	}
+	return u.Host
+}
+
+// trimmed returns the values of a header, without repeated spaces.
+func trimmed(values []string) string {
+	values = slices.Clone(values)
+	for i, v := range values {
+		for strings.Contains(v, "  ") {
+			v = strings.ReplaceAll(v, "  ", " ")
+		}
+		values[i] = strings.TrimSpace(v)
+	}
+	return strings.Join(values, ",")
+}
+
+// escaped escapes all but letters, digits and -._~.
+func escaped(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
+
+func hexHash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // Close implements Signer.

@@ -19,7 +19,7 @@ import (
 
 // Operator shows and ends the sessions, calls and connections of a gateway.
 type Operator struct {
-	Bridge *gateway.Gateway
+	Bridge gateway.Gateway
 	Calls  *calls.Calls
 	Logs   *logs.Log
 	// State returns the state of a server.

@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 
@@ -51,19 +52,12 @@ type OwnerPeers interface {
 type Gateway interface {
 	// Join joins the connection to a server that sessions share. It also returns which headers of clients
 	// are forwarded to the server.
-	Join(server string, from bridge.Caller, rest bridge.Client) (SharedConnection, []bridge.Forward, error)
+	Join(server string, from bridge.Caller, rest bridge.Client) (gateway.Joined, []bridge.Forward, error)
 	// CallPool makes the request of a stateless client over a connection of this instance.
 	CallPool(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error)
 	// Release closes the connections of an affinity key as soon as they are unused. This instance no longer
 	// owns them, or is about to give them up. Release does not wait.
 	Release(server, key string)
-}
-
-// SharedConnection is one user of a shared connection.
-type SharedConnection interface {
-	bridge.Upstream
-	// Keep opens the connection and keeps it open until release is called.
-	Keep(ctx context.Context) (release func(), err error)
 }
 
 // Owners holds the shared connections that this instance owns, and the owners of other connections.

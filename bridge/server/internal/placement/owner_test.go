@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
 	"github.com/mcp-bridge/bridge/bridge/session"
@@ -241,7 +242,7 @@ func (i *instance) Call(_ context.Context, m cluster.Member, _, _ string, r *bri
 func (*instance) OwnerTunnel(cluster.Member) remote.Config { return remote.Config{} }
 
 // Join implements Gateway.
-func (*instance) Join(string, bridge.Caller, bridge.Client) (SharedConnection, []bridge.Forward, error) {
+func (*instance) Join(string, bridge.Caller, bridge.Client) (gateway.Joined, []bridge.Forward, error) {
 	return nil, nil, bridge.ErrUnknownServer
 }
 

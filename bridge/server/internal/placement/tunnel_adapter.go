@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
@@ -42,7 +43,7 @@ func (t *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest brid
 		done()
 		return nil, err
 	}
-	p := &sharedUpstream{SharedConnection: joint, greeting: joint.Server(), forward: forward}
+	p := &sharedUpstream{Joined: joint, greeting: joint.Server(), forward: forward}
 	moved := context.AfterFunc(c.lost, func() {
 		rest.Gone(&bridge.Error{Server: server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText})
 	})
@@ -56,7 +57,7 @@ func (t *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest brid
 
 // sharedUpstream is the use of a shared connection by one tunnel.
 type sharedUpstream struct {
-	SharedConnection
+	gateway.Joined
 	greeting *bridge.Greeting
 	forward  []bridge.Forward
 	end      func()
@@ -76,13 +77,13 @@ func (s *sharedUpstream) Attributes() bool { return true }
 // lane reads: names of the client, and claims.
 func (s *sharedUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	r.Header, r.Identity = s.forwarded(r.Header)
-	return s.SharedConnection.Call(ctx, r)
+	return s.Joined.Call(ctx, r)
 }
 
 // Notify sends a notification.
 func (s *sharedUpstream) Notify(ctx context.Context, r *bridge.Request) error {
 	r.Header, r.Identity = s.forwarded(r.Header)
-	return s.SharedConnection.Notify(ctx, r)
+	return s.Joined.Notify(ctx, r)
 }
 
 func (s *sharedUpstream) forwarded(h http.Header) (http.Header, *identity.Identity) {
@@ -105,7 +106,7 @@ func (s *sharedUpstream) forwarded(h http.Header) (http.Header, *identity.Identi
 
 // Close leaves the shared connection.
 func (s *sharedUpstream) Close(ctx context.Context) error {
-	err := s.SharedConnection.Close(ctx)
+	err := s.Joined.Close(ctx)
 	s.end()
 	return err
 }

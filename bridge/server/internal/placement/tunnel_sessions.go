@@ -40,7 +40,7 @@ type TunnelSessionOptions struct {
 // that the headers of a tunnel name. Guards and access rules act at the other instance, or behind the adapter.
 type TunnelSessions struct {
 	o        TunnelSessionOptions
-	gateway  *gateway.Gateway
+	gateway  gateway.Gateway
 	sessions *streamable.Downstream
 	calls    gateway.InFlight
 	stopping context.Context // ends when this instance begins to stop
