@@ -50,7 +50,7 @@ func TestWhole(t *testing.T) {
 func TestUnwritten(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
-		p := &wholePlay{w: w, made: map[string]int{}}
+		p := &wholePlay{w: w, made: map[string]int{}, said: map[string]bool{}}
 		for range 3 {
 			p.start()
 		}
@@ -113,7 +113,6 @@ type wholeCall struct {
 	reply     *wiretest.Reply
 	again     *wiretest.Reply // that resumes the stream
 	cancelled bool
-	answered  bool // of ask: its question
 	late      bool // it was made after the end of the session
 	judged    bool
 }
@@ -124,15 +123,16 @@ type wholePlay struct {
 	servers []*wiretest.Server // of each instance
 	clients []*wholeClient
 	calls   []*wholeCall
-	made    map[string]int // by tag, how often the servers were asked
-	unsure  time.Time      // until then two may have the same (S-010)
+	made    map[string]int  // by tag, how often the servers were asked
+	said    map[string]bool // by event, the questions that are answered
+	unsure  time.Time       // until then two may have the same (S-010)
 	fault   string
 	tags    int
 }
 
 func playWhole(t *testing.T, steps []int) string {
 	w := newWorld(t)
-	p := &wholePlay{w: w, made: map[string]int{}}
+	p := &wholePlay{w: w, made: map[string]int{}, said: map[string]bool{}}
 	for range 3 {
 		p.start()
 	}
@@ -238,8 +238,9 @@ func (w *wholePlay) step(what, x int) {
 			w.call(c, at, "ask", "")
 		}
 	case 12, 13:
-		if k := open(func(k *wholeCall) bool { return question(k) != "" && !k.answered }); k != nil {
-			w.answer(k, at)
+		if k := open(func(k *wholeCall) bool { q, ok := ownQuestion(k); return ok && !w.said[q.ID] }); k != nil {
+			q, _ := ownQuestion(k)
+			w.answer(k, q, "said "+k.tag, at)
 		}
 	case 14:
 		if k := open(func(k *wholeCall) bool { return !k.reply.Over() && k.tool != "ask" }); k != nil {
@@ -315,20 +316,31 @@ func (w *wholePlay) begin(x int, at *wholeOne) {
 	}
 }
 
-// question returns the id of the question that is asked during a call, raw.
-func question(k *wholeCall) string {
+// questions returns the events with questions that came with the response to a call. The server does not say which
+// call it asks during: with several under way, each may bring the questions of another.
+func questions(k *wholeCall) (all []wiretest.Event) {
 	for _, e := range k.reply.Events() {
 		if gjson.Get(e.Data, "method").Str == "sampling/createMessage" {
-			return gjson.Get(e.Data, "id").Raw
+			all = append(all, e)
 		}
 	}
-	return ""
+	return all
 }
 
-func (w *wholePlay) answer(k *wholeCall, at *wholeOne) {
-	r := w.do(k.of, at, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"role":"assistant","content":{"type":"text","text":%q},"model":"m"}}`, question(k), "said "+k.tag)).Wait()
+// ownQuestion returns the question of a call that asks, if it came with the response to it.
+func ownQuestion(k *wholeCall) (q wiretest.Event, ok bool) {
+	all := questions(k)
+	if k.tool != "ask" || len(all) == 0 {
+		return q, false
+	}
+	return all[0], true
+}
+
+// answer answers a question with a text.
+func (w *wholePlay) answer(k *wholeCall, q wiretest.Event, text string, at *wholeOne) {
+	r := w.do(k.of, at, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"role":"assistant","content":{"type":"text","text":%q},"model":"m"}}`, gjson.Get(q.Data, "id").Raw, text)).Wait()
 	w.status(k.of, at, r, "an answer")
-	k.answered = r.Status() == http.StatusAccepted // otherwise it may be told again
+	w.said[q.ID] = r.Status() == http.StatusAccepted // otherwise it may be told again
 }
 
 // resume comes back to the stream of a call that has broken off.
@@ -563,8 +575,10 @@ func (w *wholePlay) judge(k *wholeCall) {
 func (w *wholePlay) finish() {
 	at := w.w.living()[0]
 	for _, k := range w.calls {
-		if !k.reply.Over() && question(k) != "" && !k.answered {
-			w.answer(k, at)
+		for _, q := range questions(k) {
+			if !w.said[q.ID] {
+				w.answer(k, q, "said at the end", at)
+			}
 		}
 	}
 	time.Sleep(time.Minute)

@@ -127,12 +127,13 @@ func instanceIn() *config.Config {
 	return &c
 }
 
-// build makes an instance that does not serve yet.
-func (w *world) build(c *config.Config, log *slog.Logger, reach backendMaker) *wholeOne {
+// start starts an instance, and waits until it serves, or fails.
+func (w *world) start(c *config.Config, log *slog.Logger, reach backendMaker) *wholeOne {
+	ctx, cancel := context.WithCancel(context.Background())
 	o := &wholeOne{
 		w:      w,
 		site:   wiretest.NewClients(w.t),
-		stop:   func() {},
+		stop:   cancel,
 		done:   make(chan struct{}),
 		peer:   newPeerPort(),
 		secret: c.Cluster.Secret,
@@ -153,21 +154,6 @@ func (w *world) build(c *config.Config, log *slog.Logger, reach backendMaker) *w
 			listen: func(context.Context, string, time.Duration) (net.Listener, error) { return o.peer, nil },
 		}, nil
 	})
-	return o
-}
-
-// reaching makes backends of one server in memory.
-func reaching(f *wiretest.Server) backendMaker {
-	return func(*server, *config.Server) backend {
-		return backend{Adapter: f, transport: func() string { return "stdio" }}
-	}
-}
-
-// start starts an instance, and waits until it serves, or fails.
-func (w *world) start(c *config.Config, log *slog.Logger, reach backendMaker) *wholeOne {
-	o := w.build(c, log, reach)
-	ctx, cancel := context.WithCancel(context.Background())
-	o.stop = cancel
 	go func() {
 		defer close(o.done)
 		o.err = o.s.Serve(ctx, door{o.site.Listener(), o})
@@ -178,6 +164,13 @@ func (w *world) start(c *config.Config, log *slog.Logger, reach backendMaker) *w
 	case <-time.After(wholeLease): // while the store is away
 	}
 	return o
+}
+
+// reaching makes backends of one server in memory.
+func reaching(f *wiretest.Server) backendMaker {
+	return func(*server, *config.Server) backend {
+		return backend{Adapter: f, transport: func() string { return "stdio" }}
+	}
 }
 
 // status returns what an instance says of itself.

@@ -617,6 +617,46 @@ func TestClockSet(t *testing.T) {
 	})
 }
 
+// A store that comes back with an old file may know a session by a lower epoch than its owner: the owner goes on
+// by that, and the session's end reaches the store (S-061).
+func TestOlderEpoch(t *testing.T) {
+	in(t, func(t *testing.T, w *world) {
+		a := w.start("a")
+		time.Sleep(3 * lease)
+		h := w.put(a, "k")
+		epoch := func() int64 {
+			t.Helper()
+			found, err := a.Find(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return found.Epoch
+		}
+		w.set(w.cut, "a", true)
+		time.Sleep(2 * lease)
+		w.set(w.cut, "a", false)
+		time.Sleep(lease)
+		if epoch() <= h.Epoch {
+			t.Fatal("the session was not taken again after the lease")
+		}
+		w.mu.Lock()
+		w.records = session.NewMemory(10)
+		w.run++
+		_, err := w.records.As("a").Put(t.Context(), session.Held{Record: h.Record})
+		w.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lease)
+		if n := epoch(); n != h.Epoch || !a.Holds("k") {
+			t.Errorf("the store has epoch %d, want that of its file, %d", n, h.Epoch)
+		}
+		if err := a.Delete(t.Context(), h); err != nil || w.records.Len() != 0 {
+			t.Errorf("Delete = %v, and %d records are left", err, w.records.Len())
+		}
+	})
+}
+
 // (S-060): without a store for anybody, each goes on, also with new sessions and after a moment without
 // the others, and nothing is taken over; one who is back ends that.
 func TestFrozen(t *testing.T) {

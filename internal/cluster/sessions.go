@@ -465,15 +465,16 @@ func (n *Node) settle(e *entry) {
 		}
 		return
 	}
-	if !fenced && h.Epoch >= e.Epoch {
+	settled := err == nil && e.doubts == doubts
+	if settled || !fenced && h.Epoch >= e.Epoch { // an old file of the store has a lower epoch
 		e.Owner, e.Epoch = h.Owner, h.Epoch
 	}
 	switch {
-	case fenced, err == nil && e.doubts != doubts: // the entry changed, or the answer may be old: once more
-		wake(n.writeNow)
-	case err == nil:
+	case settled:
 		e.doubts, e.extended = 0, time.Now()
 		n.unblock(e)
+	case fenced, err == nil: // the entry changed, or the answer may be old: once more
+		wake(n.writeNow)
 	} // otherwise the next beat tries again
 }
 
