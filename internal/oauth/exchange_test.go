@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // exchanging returns settings with token exchange.
@@ -169,8 +170,9 @@ func TestOnBehalfOf(t *testing.T) {
 	}
 }
 
-// I-303: the cache is bounded.
+// I-303: the cache is bounded. All its tokens are exchanged, one after the other.
 func TestExchangeBounded(t *testing.T) {
+	scaletest.Unraced(t)
 	r := newRig(t)
 	r.issuer.Takes = func(string) bool { return true }
 	s := exchanging(oauth.ExchangeStandard)
