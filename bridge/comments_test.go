@@ -14,8 +14,8 @@ import (
 // TestComments checks that each exported name of the public packages has a comment. So must each exported field
 // of their structs, and of other structs that they alias. One comment may cover several fields, which it names.
 func TestComments(t *testing.T) {
-	checked := 0
-	structure := func(set *token.FileSet, name string, s *ast.StructType) {
+	checked, set := 0, token.NewFileSet()
+	structure := func(name string, s *ast.StructType) {
 		var shared string // the last comment, which may be about the fields below it
 		for _, f := range s.Fields.List {
 			if f.Doc != nil {
@@ -33,8 +33,11 @@ func TestComments(t *testing.T) {
 			}
 		}
 	}
-	parse := func(dir string) (*token.FileSet, []*ast.File) {
-		set := token.NewFileSet()
+	parsed := map[string][]*ast.File{} // a struct of some packages has many aliases
+	parse := func(dir string) []*ast.File {
+		if all, ok := parsed[dir]; ok {
+			return all
+		}
 		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s has no Go files (error %v)", dir, err)
@@ -50,7 +53,8 @@ func TestComments(t *testing.T) {
 			}
 			all = append(all, f)
 		}
-		return set, all
+		parsed[dir] = all
+		return all
 	}
 	// elsewhere checks the struct that an alias stands for.
 	elsewhere := func(f *ast.File, alias *ast.SelectorExpr) {
@@ -61,12 +65,11 @@ func TestComments(t *testing.T) {
 			if !ours || i.Name == nil && filepath.Base(path) != name || i.Name != nil && i.Name.Name != name {
 				continue
 			}
-			set, files := parse(filepath.FromSlash(dir))
-			for _, f := range files {
+			for _, f := range parse(filepath.FromSlash(dir)) {
 				ast.Inspect(f, func(n ast.Node) bool {
 					if s, ok := n.(*ast.TypeSpec); ok && s.Name.Name == alias.Sel.Name {
 						if s, ok := s.Type.(*ast.StructType); ok {
-							structure(set, name+"."+alias.Sel.Name, s)
+							structure(name+"."+alias.Sel.Name, s)
 						}
 					}
 					return true
@@ -75,8 +78,7 @@ func TestComments(t *testing.T) {
 		}
 	}
 	for _, dir := range []string{"bridge", "bridge/conn", "bridge/filter", "bridge/gateway", "bridge/jsonrpc", "bridge/replay", "bridge/server", "bridge/session", "config", "adapters/adaptertest", "adapters/inprocess", "adapters/remote", "adapters/rest", "adapters/sse", "adapters/stdio", "adapters/streamable"} {
-		set, files := parse(filepath.FromSlash(dir))
-		for _, f := range files {
+		for _, f := range parse(filepath.FromSlash(dir)) {
 			for _, d := range f.Decls {
 				switch d := d.(type) {
 				case *ast.FuncDecl:
@@ -107,7 +109,7 @@ func TestComments(t *testing.T) {
 							}
 							switch as := s.Type.(type) {
 							case *ast.StructType:
-								structure(set, s.Name.Name, as)
+								structure(s.Name.Name, as)
 							case *ast.SelectorExpr:
 								elsewhere(f, as)
 							}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,18 +14,30 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // Run runs the suite. start returns an adapter that connects to a [Server] of its own. Each server
 // that it starts must end with the test, by t.Cleanup.
 func Run(t *testing.T, start func(t *testing.T) bridge.Adapter) {
-	play(t, start, []part{
+	play(t, start, legacy(1<<20, 6))
+}
+
+// RunAgain runs the suite for another shape of a server whose wire has passed Run: with fewer calls at once,
+// and without the largest messages.
+func RunAgain(t *testing.T, start func(t *testing.T) bridge.Adapter) {
+	play(t, start, legacy(64<<10+1, 1))
+}
+
+// legacy returns the parts, with messages of that size, and so many calls of each of 100 clients.
+func legacy(largest, each int) []part {
+	return []part{
 		{"Handshake", handshake},
 		{"HandshakeThatFails", handshakeThatFails},
 		{"HandshakeThatHangs", handshakeThatHangs},
 		{"Ids", ids},
 		{"Payload", payload},
-		{"LargePayload", largePayload},
+		{"LargePayload", largePayload(largest)},
 		{"LineBreaks", lineBreaks},
 		{"Errors", errorAnswers},
 		{"Notifications", notifications},
@@ -36,10 +47,10 @@ func Run(t *testing.T, start func(t *testing.T) bridge.Adapter) {
 		{"Ping", ping},
 		{"Cancel", cancel},
 		{"StrayAnswers", strayAnswers},
-		{"Concurrent", concurrent},
+		{"Concurrent", concurrent(each)},
 		{"Lost", lostWire},
 		{"Close", closing},
-	})
+	}
 }
 
 // part is a part of the suite.
@@ -195,13 +206,15 @@ func payload(t *testing.T, a bridge.Adapter) {
 }
 
 // R-009: large messages pass, both ways.
-func largePayload(t *testing.T, a bridge.Adapter) {
-	up := Open(t, a, &Client{})
-	for _, size := range []int{4 << 10, 64<<10 - 1, 64 << 10, 64<<10 + 1, 1 << 20} {
-		text := strings.Repeat(`aé\n`, size/5) + strings.Repeat("x", size%5)
-		got := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"test/echo","params":{"text":"`+text+`"}}`).Result(t)
-		if !strings.Contains(got, `"text":"`+text+`"`) {
-			t.Errorf("%d bytes: another text came back (%d bytes in all)", len(text), len(got))
+func largePayload(largest int) func(*testing.T, bridge.Adapter) {
+	return func(t *testing.T, a bridge.Adapter) {
+		up := Open(t, a, &Client{})
+		for _, size := range []int{4 << 10, 64<<10 - 1, 64 << 10, largest} {
+			text := strings.Repeat(`aé\n`, size/5) + strings.Repeat("x", size%5)
+			got := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"test/echo","params":{"text":"`+text+`"}}`).Result(t)
+			if !strings.Contains(got, `"text":"`+text+`"`) {
+				t.Errorf("%d bytes: another text came back (%d bytes in all)", len(text), len(got))
+			}
 		}
 	}
 }
@@ -445,39 +458,36 @@ func strayAnswers(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// R-004: calls of 100 clients that all use the same ids. The whole matrix, in CI, makes 10,000
-// calls. Other runs make 600, because the tests of every transport repeat them.
-func concurrent(t *testing.T, a bridge.Adapter) {
-	each := 6
-	if os.Getenv("BRIDGE_TEST_MATRIX") == "all" {
-		each = 100
+// R-004: calls of 100 clients that all use the same ids. "make soak" makes 10,000 of them.
+func concurrent(each int) func(*testing.T, bridge.Adapter) {
+	return func(t *testing.T, a bridge.Adapter) {
+		up := Open(t, a, &Client{})
+		var all sync.WaitGroup
+		for client := range 100 {
+			all.Go(func() {
+				for n := range scaletest.Of(each, 100) {
+					token := ""
+					if n%10 == 0 {
+						token = fmt.Sprintf(`"_meta":{"progressToken":"%d-%d"},"say":[{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"$token","progress":%d}}],`, client, n, n)
+					}
+					back := &Client{}
+					mark := fmt.Sprintf(`"client":%d,"n":%d`, client, n)
+					m := Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s%s}}`, n, token, mark))
+					a, err := up.Call(t.Context(), &bridge.Request{Message: m, Back: back})
+					if err != nil || !strings.Contains(string(a.Result), mark) {
+						t.Errorf("client %d, call %d: %s, %v", client, n, Text(a), err)
+						return
+					}
+					a.Release()
+					if said := back.Said(); token != "" && (len(said) != 1 || !strings.Contains(said[0], fmt.Sprintf(`"%d-%d","progress":%d`, client, n, n))) {
+						t.Errorf("client %d, call %d: progress %q", client, n, said)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
 	}
-	up := Open(t, a, &Client{})
-	var all sync.WaitGroup
-	for client := range 100 {
-		all.Go(func() {
-			for n := range each {
-				token := ""
-				if n%10 == 0 {
-					token = fmt.Sprintf(`"_meta":{"progressToken":"%d-%d"},"say":[{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"$token","progress":%d}}],`, client, n, n)
-				}
-				back := &Client{}
-				mark := fmt.Sprintf(`"client":%d,"n":%d`, client, n)
-				m := Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{%s%s}}`, n, token, mark))
-				a, err := up.Call(t.Context(), &bridge.Request{Message: m, Back: back})
-				if err != nil || !strings.Contains(string(a.Result), mark) {
-					t.Errorf("client %d, call %d: %s, %v", client, n, Text(a), err)
-					return
-				}
-				a.Release()
-				if said := back.Said(); token != "" && (len(said) != 1 || !strings.Contains(said[0], fmt.Sprintf(`"%d-%d","progress":%d`, client, n, n))) {
-					t.Errorf("client %d, call %d: progress %q", client, n, said)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
 }
 
 // R-187: when the wire is lost, every pending call gets one error at once, questions are withdrawn,

@@ -15,19 +15,28 @@ import (
 // RunModern runs the parts of the suite for a modern server (2026-07-28). start returns an adapter
 // that connects to a [Server] of its own that is Modern.
 func RunModern(t *testing.T, start func(t *testing.T) bridge.Adapter) {
-	play(t, start, []part{
+	play(t, start, modern(1<<20, 6))
+}
+
+// RunModernAgain is RunModern as RunAgain is Run.
+func RunModernAgain(t *testing.T, start func(t *testing.T) bridge.Adapter) {
+	play(t, start, modern(64<<10+1, 1))
+}
+
+func modern(largest, each int) []part {
+	return []part{
 		{"Discovery", discovery},
 		{"Payload", payload},
-		{"LargePayload", largePayload},
+		{"LargePayload", largePayload(largest)},
 		{"LineBreaks", lineBreaks},
 		{"Errors", errorAnswers},
 		{"Progress", progress},
 		{"StrayAnswers", strayAnswers},
-		{"Concurrent", concurrent},
+		{"Concurrent", concurrent(each)},
 		{"Silence", silence},
 		{"Listen", listening},
 		{"Close", closingModern},
-	})
+	}
 }
 
 // ModernCaller is a caller with a client of 2026-07-28.

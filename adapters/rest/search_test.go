@@ -120,7 +120,7 @@ func TestSearchPages(t *testing.T) {
 
 // The pages of a long list have every tool once, and respect their size.
 func TestPages(t *testing.T) {
-	const n = 900
+	const n = 600
 	up := connect(t, adapter(t, Config{OpenAPI: file(t, many(n)), BaseURL: "http://localhost", Mode: ModeTools}, Options{}), &adaptertest.Client{})
 	cursor, pages, seen := "", 0, map[string]bool{}
 	for {
@@ -166,7 +166,7 @@ func TestOutputSchemasDoNotDecide(t *testing.T) {
 		n             int
 		mode          string
 		tools, output int
-	}{{10, "", 10, 10}, {50, "", 50, 0}, {50, ModeTools, 50, 50}, {50, ModeSearch, 4, 0}, {400, "", 4, 0}} {
+	}{{10, "", 10, 10}, {50, "", 50, 0}, {50, ModeTools, 50, 50}, {50, ModeSearch, 4, 0}, {300, "", 4, 0}} {
 		a := adapter(t, Config{OpenAPI: file(t, talkative(test.n)), BaseURL: "http://localhost", Mode: test.mode}, Options{})
 		tools := ask(t, connect(t, a, nil), "tools/list", "{}").Get("tools").Array()
 		output := 0

@@ -17,7 +17,7 @@ import (
 // answer that has no room is an error that says so; each call gets exactly one, and
 // other clients are served.
 func TestUnreadCounts(t *testing.T) {
-	const limit, size, calls = 8 << 20, 1 << 20, 20
+	const limit, size, calls = 2 << 20, 256 << 10, 20
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
 		conn := r.Dial()

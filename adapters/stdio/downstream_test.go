@@ -19,6 +19,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
@@ -119,7 +120,7 @@ func TestDownstreamIDs(t *testing.T) {
 // Lines of all sizes in both directions (R-009).
 func TestDownstreamSizes(t *testing.T) {
 	seated(t, "2025-06-18", func(t *testing.T, d *desk) {
-		for _, n := range []int{64 << 10, 1 << 20, 16 << 20} {
+		for _, n := range []int{64 << 10, scaletest.Of(1, 16) << 20} {
 			arg := `"` + strings.Repeat("x", n) + `"`
 			d.say(tool("1", "echo", arg))
 			if got := d.hear(); len(got) != 1 || got[0] != `{"jsonrpc":"2.0","id":1,"result":{"echo":`+arg+`}}` {
@@ -395,7 +396,7 @@ func TestDownstreamReadsLate(t *testing.T) {
 }
 
 func readsLate(t *testing.T, after time.Duration, want error) {
-	const calls = 30
+	calls := scaletest.Of(8, 30)
 	s := &wiretest.Server{}
 	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: s}}, Log: slog.New(slog.DiscardHandler)})
 	defer b.Close(context.Background())

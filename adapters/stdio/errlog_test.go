@@ -23,7 +23,7 @@ func TestErrorLog(t *testing.T) {
 	}{
 		{"a start with much to say", 80, 0, 900, 900},
 		{"steady", 80, 20 * time.Millisecond, 5000, 5000},
-		{"a flood", 80, 10 * time.Microsecond, 1_000_000, 1000 + 10*100},
+		{"a flood", 80, 10 * time.Microsecond, 100_000, 1000 + 100},
 		{"a flood of long lines", 8 << 10, time.Millisecond, 10_000, (1000 + 10*100) / 9},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

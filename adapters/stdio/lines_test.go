@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // pieces reads text in pieces whose sizes follow cuts, again and again.
@@ -236,7 +237,7 @@ func FuzzLines(f *testing.F) {
 
 // Characters that arrive byte by byte (supercorp-ai/supergateway#191).
 func TestBytewise(t *testing.T) {
-	plan := make([]byte, 256)
+	plan := make([]byte, scaletest.Alone(32, 256)) // 32 have all bits that are looked at
 	for i := range plan {
 		plan[i] = byte(i)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 func init() {
@@ -203,7 +204,7 @@ func TestStopDoesNotWaitForWhoLeftTheGroup(t *testing.T) {
 func TestManyChildren(t *testing.T) {
 	leaksNothing(t)
 	var all sync.WaitGroup
-	for i := range 200 {
+	for i := range scaletest.Of(60, 200) {
 		all.Go(func() {
 			c := sh("exec cat")
 			if i%4 == 0 {

@@ -18,7 +18,7 @@ import (
 )
 
 func TestModernSuite(t *testing.T) {
-	adaptertest.RunModern(t, func(t *testing.T) bridge.Adapter { return adapter(t, "modern server", conn.Options{}) })
+	adaptertest.RunModernAgain(t, func(t *testing.T) bridge.Adapter { return adapter(t, "modern server", conn.Options{}) })
 }
 
 func openModern(t *testing.T, rest bridge.Client) bridge.Upstream {

@@ -13,7 +13,7 @@ import (
 // when room is needed: clients that read get all their answers, however many there
 // are, and what has gone is said to be unknown.
 func TestHistoryMakesRoom(t *testing.T) {
-	const limit, size, sessions = 8 << 20, 2 << 20, 10
+	const limit, size, sessions = 2 << 20, 512 << 10, 10
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
 		text := `{"large":"` + strings.Repeat("x", size) + `"}`

@@ -21,6 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
@@ -237,7 +238,7 @@ func TestModernListenLeaves(t *testing.T) {
 // Answers of all sizes, as JSON and as a stream, with the digits and members that the server has sent (R-003, R-006).
 func TestModernLarge(t *testing.T) {
 	runModern(t, func(t *testing.T, h *modernRig) {
-		for _, n := range []int{0, copied, 64 << 10, 1 << 20, 8 << 20} {
+		for _, n := range []int{0, copied, 64 << 10, scaletest.Of(1, 8) << 20} {
 			a := h.send(modernCallBody("1", "large", fmt.Sprintf(`{"n":%d}`, n))).Wait()
 			if want := `"large":"` + strings.Repeat("x", n) + `"`; a.Header("Content-Type") != "application/json" || !strings.Contains(a.Body(), want) {
 				t.Errorf("large %d: %q, %d bytes", n, a.Header("Content-Type"), len(a.Body()))

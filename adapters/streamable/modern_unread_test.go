@@ -126,11 +126,11 @@ func TestModernUnread(t *testing.T) {
 	})
 	t.Run("progress", func(t *testing.T) {
 		runModern(t, func(t *testing.T, h *modernRig) {
-			conn := h.unread(modernCallBody("1", "flood", `{"n":400,"bytes":50000}`)) // 20 MB
+			conn := h.unread(modernCallBody("1", "flood", `{"n":150,"bytes":50000}`)) // 7.5 MB
 			synctest.Wait()
 			go func() { _ = conn.SetReadDeadline(time.Now().Add(5 * time.Second)) }()
 			text, _ := io.ReadAll(conn)
-			if len(text) > 10<<20 || !strings.Contains(string(text), `"progress":400,`) || !strings.Contains(string(text), `"id":1,"result"`) {
+			if len(text) > 6<<20 || !strings.Contains(string(text), `"progress":150,`) || !strings.Contains(string(text), `"id":1,"result"`) {
 				t.Errorf("%d bytes, ending in %q", len(text), text[max(0, len(text)-200):])
 			}
 			_ = conn.Close()

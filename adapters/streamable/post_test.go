@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
@@ -223,7 +224,7 @@ func TestSameIDs(t *testing.T) {
 func TestLarge(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		c := r.begin("2025-06-18")
-		for _, n := range []int{0, copied - 12, copied, copied + 1, 64 << 10, 1 << 20, 8 << 20} {
+		for _, n := range []int{0, copied - 12, copied, copied + 1, 64 << 10, scaletest.Of(1, 8) << 20} {
 			want := `{"large":"` + strings.Repeat("x", n) + `"}`
 			a := c.call("1", "large", fmt.Sprintf(`{"n":%d}`, n)).Wait()
 			if a.Body() != `{"jsonrpc":"2.0","id":1,"result":`+want+`}` {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
@@ -216,17 +217,18 @@ func TestManyQuestions(t *testing.T) {
 		get := c.get()
 		synctest.Wait()
 		pad := strings.Repeat("x", 256<<10)
-		for i := range 40 {
+		many := scaletest.Of(20, 40)
+		for i := range many {
 			r.s.Say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"sampling/createMessage","params":{"pad":%q}}`, i, pad))
 			synctest.Wait()
 			c.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, i+1)).Wait()
 		}
 		synctest.Wait()
-		if n := len(get.Events()); n != 40 {
-			t.Errorf("%d questions arrived, want 40", n)
+		if n := len(get.Events()); n != many {
+			t.Errorf("%d questions arrived, want %d", n, many)
 		}
-		if n := strings.Count(strings.Join(r.s.Got(), ""), `"result":{}`); n != 40 {
-			t.Errorf("%d answers arrived, want 40", n)
+		if n := strings.Count(strings.Join(r.s.Got(), ""), `"result":{}`); n != many {
+			t.Errorf("%d answers arrived, want %d", n, many)
 		}
 		get.Leave()
 		r.d.mu.RLock()

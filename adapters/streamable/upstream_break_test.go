@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // cuts is a server whose streams break after so many bytes. Each call says at
@@ -75,7 +76,7 @@ func TestUpstreamCutAtEveryByte(t *testing.T) {
 				cut(w, c.whole(id, last+1), max(at, len(c.event(id, last+1)))) // enough to get on
 			}
 			up, rest := c.connect(t, conn.Options{})
-			length := len(c.whole("1000", 0))
+			length, every := len(c.whole("1000", 0)), scaletest.Alone(5, 1)
 			places := make(chan int)
 			var all sync.WaitGroup
 			for range 20 {
@@ -99,13 +100,13 @@ func TestUpstreamCutAtEveryByte(t *testing.T) {
 					}
 				})
 			}
-			for at := range length + 1 {
+			for at := 0; at <= length; at += every {
 				places <- at
 			}
 			close(places)
 			all.Wait()
-			if n := c.of("POST tools/call"); n != length+1 {
-				t.Errorf("%d POSTs of %d calls", n, length+1)
+			if n := c.of("POST tools/call"); n != length/every+1 {
+				t.Errorf("%d POSTs of %d calls", n, length/every+1)
 			}
 			if gone := rest.Gones(); len(gone) > 0 {
 				t.Errorf("Gone(%v)", gone)

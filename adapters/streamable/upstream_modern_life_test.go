@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // wherever the stream of a call breaks, the call has one outcome,
@@ -35,7 +36,7 @@ func TestUpstreamModernCutAtEveryByte(t *testing.T) {
 				panic(http.ErrAbortHandler)
 			})
 			up, rest := c.visit(t, conn.Options{})
-			length := len(c.whole("1000", 0))
+			length, every := len(c.whole("1000", 0)), scaletest.Alone(5, 1)
 			places := make(chan int)
 			var all sync.WaitGroup
 			for range 20 {
@@ -55,13 +56,13 @@ func TestUpstreamModernCutAtEveryByte(t *testing.T) {
 					}
 				})
 			}
-			for at := range length + 1 {
+			for at := 0; at <= length; at += every {
 				places <- at
 			}
 			close(places)
 			all.Wait()
-			if n := c.of("POST tools/call"); n != length+1 {
-				t.Errorf("%d POSTs of %d calls", n, length+1)
+			if n := c.of("POST tools/call"); n != length/every+1 {
+				t.Errorf("%d POSTs of %d calls", n, length/every+1)
 			}
 			if gone := rest.Gones(); len(gone) > 0 {
 				t.Errorf("Gone(%v)", gone)

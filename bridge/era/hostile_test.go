@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // Hostile input costs no more than its length: nesting takes no stack, repeated members no copies.
 func TestHostile(t *testing.T) {
-	deep := strings.Repeat(`{"a":[`, 500_000) + strings.Repeat(`]}`, 500_000)
+	n := scaletest.Of(50_000, 500_000)
+	deep := strings.Repeat(`{"a":[`, n) + strings.Repeat(`]}`, n)
 	if _, ok := canonicalJSON([]byte(deep)); ok {
 		t.Error("what is too deep has a canonical form")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // wavering is a legacy server each of whose connections has a list of its own, which
@@ -70,7 +71,7 @@ func (w *wavering) check(answer string, wire, edition int64) {
 // client sees.
 func TestCacheChangeIsSeenByTheNextList(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll} {
-		for seed := range uint64(30) {
+		for seed := range uint64(scaletest.Of(10, 30)) {
 			server := &wavering{rng: rand.New(rand.NewPCG(seed, 0)), at: map[*fakeWire]int{}}
 			f := &fake{serve: server.serve}
 			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *gateway) {
@@ -172,7 +173,7 @@ func (f *fickle) check(answer string, edition int64) {
 // The same of a modern server, whose changes come over subscriptions, for clients
 // of both eras.
 func TestCacheModernChangeIsSeenByTheNextList(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(scaletest.Of(10, 30)) {
 		server := &fickle{rng: rand.New(rand.NewPCG(seed, 0)), listens: map[string]bool{}}
 		run(t, ServerOptions{Adapter: &statelessFake{serve: server.serve}}, func(t *testing.T, b *gateway) {
 			var wg sync.WaitGroup

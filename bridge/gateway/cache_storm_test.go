@@ -83,7 +83,7 @@ func TestCacheStorm(t *testing.T) {
 						return answer
 					}
 					wg.Go(func() {
-						for i := range 6 {
+						for i := range scaletest.Of(3, 6) {
 							time.Sleep(time.Duration(rng.IntN(10)) * time.Second)
 							if c >= 6 { // a client without a session
 								v := visitor{principal: principal}.ask(t, b, "1", "tools/list", "")

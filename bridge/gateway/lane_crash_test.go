@@ -93,7 +93,7 @@ func TestLaneCrashesOfAnother(t *testing.T) {
 							t.Log(got)
 						}
 					}
-					time.Sleep(time.Duration(scaletest.Of(200, 10)) * time.Millisecond)
+					time.Sleep(time.Duration(scaletest.Of(700, 10)) * time.Millisecond)
 				}
 				wg.Wait()
 				if refused > 0 || lost > crashes || crashes < min(20, int(tc.length/tc.every)-2) || ok < 100 {

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 const maxInterests = 2 * subscribe.MaxSubscriptions // of one subscription, as package lane has it
@@ -348,7 +349,7 @@ func TestJointOfSession(t *testing.T) {
 // Whatever clients come and go, and however slow the server is: who was
 // acknowledged hears of each later change, or that there may have been one.
 func TestJointNeverDeaf(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(scaletest.Of(28, 100)) {
 		k := newKeepsOne()
 		var mu sync.Mutex // guards rng
 		rng := rand.New(rand.NewPCG(seed, 0))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // whims is a modern server that takes its time to acknowledge subscriptions, and
@@ -84,7 +85,7 @@ func (w *whims) promise(uri string, is bool) {
 // there is no moment in which it does not hear of the resource, whatever it does
 // with others and however slow the server is.
 func TestListenNeverDeaf(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(scaletest.Of(50, 200)) {
 		server := &whims{rng: rand.New(rand.NewPCG(seed, 0)), open: map[string][]string{}, ended: map[string]bool{}, promised: map[string]bool{}}
 		run(t, ServerOptions{Adapter: &statelessFake{serve: server.serve}}, func(t *testing.T, b *gateway) {
 			s, _, _ := beginAs(t, b, able("2025-11-25"))

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // asksWho is a server that asks with each call of a tool what the tool is called,
@@ -46,14 +47,14 @@ func asksWho() func(*fakeWire, *jsonrpc.Message) bool {
 }
 
 // Two clients that are asked at the same time over one server: each is shown its
-// own question, a thousand times, and gives its own answer.
+// own question, again and again, and gives its own answer.
 func TestQuestionsGoToTheirClients(t *testing.T) {
 	f := &fake{serve: asksWho()}
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
 		var clients sync.WaitGroup
 		for _, who := range []string{"ann", "bob"} {
 			clients.Go(func() {
-				for i := range 1000 {
+				for i := range scaletest.Of(150, 1000) {
 					name := fmt.Sprint(who, i)
 					asked := visitor{}.call(t, b, "tools/call", `"name":"`+name+`"`)
 					if !strings.Contains(asked, `"message":"for `+name+`"`) {

@@ -315,7 +315,7 @@ func TestChangeBehindBeginning(t *testing.T) {
 							t.Run(fmt.Sprintf("%s/%s/share %s/session %t/merged %t/others %t", what, server.name, share, session, merged, others), func(t *testing.T) {
 								turn++
 								for i, m := range moments {
-									if turns := map[bool]int{false: 2, true: 6}[m.name == "steps"]; !scaletest.Whole && (i+turn)%turns > 0 {
+									if turns := map[bool]int{false: 4, true: 12}[m.name == "steps"]; !scaletest.Whole && (i+turn)%turns > 0 {
 										continue // there are many
 									}
 									t.Run(fmt.Sprint(m.name, m.steps), func(t *testing.T) {

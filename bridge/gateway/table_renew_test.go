@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // renewed makes the options of a server whose connections are made in another way, and
@@ -194,7 +195,7 @@ func renewUnderLoad(t *testing.T, how Share) {
 	b := &shift{gateway: newGateway(Options{Servers: []ServerOptions{next()}, Log: slog.New(slog.DiscardHandler), MaxLanes: 10_000, Watch: func(report.Report) {}})}
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	for i := range 40 {
+	for i := range scaletest.Of(16, 40) {
 		s, _ := begin(t, b.gateway, "")
 		wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // shift has a gateway serve other servers in a test, and knows which have gone.
@@ -286,7 +287,7 @@ func tableUnderLoad(t *testing.T) {
 	first.Share = ShareAll
 	_, second := sells("two", "b")
 	b := &shift{gateway: newGateway(Options{Servers: []ServerOptions{first, second}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})}
-	const clients = 200
+	clients := scaletest.Of(60, 200)
 	var wg sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	for i := range clients {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
@@ -172,7 +173,7 @@ func TestHookRemoved(t *testing.T) {
 		}
 	})
 	h := s.Handler()
-	for range 20000 {
+	for range scaletest.Of(2000, 20000) {
 		r := httptest.NewRequest("POST", "/hooks/flows", nil)
 		r.Host = "localhost"
 		r.Header.Set("Authorization", "Bearer "+hookSecret+"x")

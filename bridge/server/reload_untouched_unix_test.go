@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // keeps is a server that is a shell. What it knows is in its process: who it is, and that
@@ -142,7 +143,7 @@ func TestUntouched(t *testing.T) {
 			await("progress", func() bool { return progress.Load() > 0 })
 			others.Store(0)
 			lanes := s.Status()[0].Opened
-			for n := range 25 { // 100 reloads
+			for n := range scaletest.Of(5, 25) { // of four reloads
 				apply(all(tells("b", "1")), 1)
 				apply(all(tells("b", fmt.Sprint("2", n))), 1)
 				apply(all(), 1)

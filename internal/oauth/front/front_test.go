@@ -32,6 +32,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth"
 
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 const (
@@ -1863,7 +1864,7 @@ func TestRegistrations(t *testing.T) {
 	}
 	before := used()
 	var last string
-	for range 10_000 {
+	for range scaletest.Of(4000, 10_000) {
 		last = r.join(back)
 	}
 	if after := used(); after > before+1<<20 {

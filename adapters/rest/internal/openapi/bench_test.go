@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // largest is the usual number of things in large.
@@ -141,7 +139,7 @@ func BenchmarkTangled(b *testing.B) {
 
 // TestSharedAnswers: operations with the same answer share one schema.
 func TestSharedAnswers(t *testing.T) {
-	entities := scaletest.Alone(30, 100)
+	entities := much(30, 100)
 	doc, err := Load(t.Context(), Source{Location: "tangled.json", Data: tangled(entities)})
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +172,7 @@ func TestLargeMemory(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before := heap()
-	things := scaletest.Alone(145, largest)
+	things := much(145, largest)
 	src := large(things)
 	doc, err := Load(t.Context(), Source{Location: "large.json", Data: src})
 	if err != nil {

@@ -197,7 +197,7 @@ func TestBounds(t *testing.T) {
 	z := gzip.NewWriter(&bomb)
 	_, _ = z.Write([]byte(`["`))
 	zeros := bytes.Repeat([]byte("0"), 1<<20)
-	for range 64 {
+	for range scaletest.Of(4, 64) {
 		_, _ = z.Write(zeros)
 	}
 	_ = z.Close()
@@ -434,7 +434,7 @@ func FuzzCut(f *testing.F) {
 // Large answers are cut like small ones, without a walk through them.
 func TestCutLarge(t *testing.T) {
 	scaletest.Unraced(t)
-	items := scaletest.Alone(8000, 16000)
+	items := scaletest.Of(8000, 16000)
 	list := largeList(items)
 	var pairs strings.Builder
 	for i := range items {

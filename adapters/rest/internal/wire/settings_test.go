@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // TestFailure shows the message of error answers, whatever their status.
@@ -81,7 +82,7 @@ func TestSettingsBounded(t *testing.T) {
 
 // JSON that is nested too deep to be read safely is text, wherever it is examined.
 func TestSettingsDepth(t *testing.T) {
-	deep := strings.Repeat("[", defaultMaxBody-1)
+	deep := strings.Repeat("[", scaletest.Of(1<<20, defaultMaxBody-1))
 	rec := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/lines" {
 			w.Header().Set("Content-Type", "application/x-ndjson")

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // noLoad is the load of idle servers.
@@ -75,6 +76,7 @@ func TestHistoryTicks(t *testing.T) {
 
 // Percentiles are those of all servers together, also where one has very many calls.
 func TestHistoryPercentiles(t *testing.T) {
+	scaletest.Unraced(t)
 	if n := len(durationBuckets) + 1; n != len(times{}) {
 		t.Fatalf("%d classes of durations", n)
 	}
