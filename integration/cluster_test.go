@@ -126,7 +126,7 @@ func (f *fleet) add() *process {
 	file := configureNamed(f.t, with(map[string]any{
 		"listen": "127.0.0.1:0", "drain": "1m", "servers": f.servers, "cluster": cluster,
 	}, f.settings))
-	p := f.run(file, "127.0.0.1:0")
+	p := f.run(file, porttest.Address(f.t)) // where another one may take its place
 	f.instances = append(f.instances, p)
 	return p
 }
@@ -239,7 +239,7 @@ func send(r *http.Request) (*http.Response, []byte, error) {
 	return res, text, err
 }
 
-// comeAgain reports that nothing was done with a request, and that its client is to send it again. On a busy machine
+// comeAgain reports that nothing was done with a request, and that its client is to send it again: on a busy machine
 // an instance may hear too late from another one.
 func comeAgain(r *http.Response) bool {
 	return r.StatusCode == http.StatusServiceUnavailable && r.Header.Get("Retry-After") != ""
