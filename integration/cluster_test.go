@@ -245,14 +245,14 @@ func comeAgain(r *http.Response) bool {
 	return r.StatusCode == http.StatusServiceUnavailable && r.Header.Get("Retry-After") != ""
 }
 
-// insist sends a request until it is not to come again.
+// insist sends a request until it is not to come again, as its status or its error says.
 func insist(r *http.Request) (res *http.Response, text []byte, err error) {
 	eventually(func() (struct{}, bool) {
 		if r.GetBody != nil {
 			r.Body, _ = r.GetBody() // of a string: it never fails
 		}
 		res, text, err = send(r)
-		return struct{}{}, err != nil || !comeAgain(res)
+		return struct{}{}, err != nil || !comeAgain(res) && !bytes.Contains(text, []byte(`"retryAfterMs"`))
 	})
 	return res, text, err
 }
