@@ -127,7 +127,7 @@ func (f *fleet) add() *process {
 	file := configureNamed(f.t, with(map[string]any{
 		"listen": "127.0.0.1:0", "drain": "1m", "servers": f.servers, "cluster": cluster,
 	}, f.settings))
-	p := f.run(file, "127.0.0.1:0")
+	p := f.run(file, porttest.Address(f.t)) // where another one may take its place
 	f.instances = append(f.instances, p)
 	return p
 }
@@ -240,20 +240,20 @@ func send(r *http.Request) (*http.Response, []byte, error) {
 	return res, text, err
 }
 
-// comeAgain reports that nothing was done with a request, and that its client is to send it again. On a busy machine
+// comeAgain reports that nothing was done with a request, and that its client is to send it again: on a busy machine
 // an instance may hear too late from another one.
 func comeAgain(r *http.Response) bool {
 	return r.StatusCode == http.StatusServiceUnavailable && r.Header.Get("Retry-After") != ""
 }
 
-// insist sends a request until it is not to come again.
+// insist sends a request until it is not to come again, as its status or its error says.
 func insist(r *http.Request) (res *http.Response, text []byte, err error) {
 	eventually(func() (struct{}, bool) {
 		if r.GetBody != nil {
 			r.Body, _ = r.GetBody() // of a string: it never fails
 		}
 		res, text, err = send(r)
-		return struct{}{}, err != nil || !comeAgain(res)
+		return struct{}{}, err != nil || !comeAgain(res) && !bytes.Contains(text, []byte(`"retryAfterMs"`))
 	})
 	return res, text, err
 }

@@ -7,7 +7,7 @@
 // one revision each. The folder eras/ has the peers of the TypeScript SDKs, 1.x
 // and 2.x, and the script that all peers play. The folders eraserver and
 // eraclient have the peers of the Go SDK. The table in docs/eras.md holds the
-// results, which -update writes.
+// results of the whole matrix, which -update writes.
 //
 // The package has only tests. They build their programs with the go command,
 // and install the npm packages of package-lock.json on first use.

@@ -172,7 +172,7 @@ func TestRemoteRestarts(t *testing.T) {
 		})
 		return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil)
 	}
-	first := at(t, "127.0.0.1:0", host("first"))
+	first := at(t, porttest.Address(t), host("first")) // where others take its place
 	b := serveFile(t, configure(t, map[string]any{"http": map[string]any{"url": first.URL}}))
 	var peers []*peer
 	for _, where := range []target{{transport: "streamable", url: b.base + "/mcp"}, {transport: "sse", url: b.base + "/sse"}} {
