@@ -291,19 +291,19 @@ func TestInvalidMessages(t *testing.T) {
 	quiet(t)
 	rest := &adaptertest.Client{}
 	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), rest)
-	for i, c := range []struct{ name, line, want string }{
-		{"both", `{"jsonrpc":"2.0","id":%d,"result":{},"error":{"code":1,"message":"m"}}`, "not both"},
-		{"neither", `{"jsonrpc":"2.0","id":%d}`, "neither"},
-		{"no version", `{"id":%d,"result":{}}`, "jsonrpc must be"},
-		{"repeated", `{"jsonrpc":"2.0","id":%d,"result":{},"result":{}}`, "twice"},
-		{"error of another kind", `{"jsonrpc":"2.0","id":%d,"error":"text"}`, "must be an object"},
-	} {
-		line, err := json.Marshal(fmt.Sprintf(c.line, i+2) + "\n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := call(t, up, `{"then":"hang","print":[`+string(line)+`]}`)
-		if o.Err != nil || !strings.Contains(o.Answer, c.want) || !strings.Contains(o.Answer, "upstream_invalid") || !strings.Contains(o.Answer, "server fake") {
+	cases := []struct{ name, line, want string }{
+		{"both", `{"jsonrpc":"2.0","id":"$id","result":{},"error":{"code":1,"message":"m"}}`, "not both"},
+		{"neither", `{"jsonrpc":"2.0","id":"$id"}`, "neither"},
+		{"no version", `{"id":"$id","result":{}}`, "jsonrpc must be"},
+		{"repeated", `{"jsonrpc":"2.0","id":"$id","result":{},"result":{}}`, "twice"},
+		{"error of another kind", `{"jsonrpc":"2.0","id":"$id","error":"text"}`, "must be an object"},
+	}
+	var calls []<-chan adaptertest.Outcome // at once: each waits for a moment whether its answer comes after all
+	for _, c := range cases {
+		calls = append(calls, goCall(t, t.Context(), up, `{"then":"hang","say":[`+c.line+`]}`))
+	}
+	for i, c := range cases {
+		if o := <-calls[i]; o.Err != nil || !strings.Contains(o.Answer, c.want) || !strings.Contains(o.Answer, "upstream_invalid") || !strings.Contains(o.Answer, "server fake") {
 			t.Errorf("%s: the call ended with %q, %v, want an error with %q", c.name, o.Answer, o.Err, c.want)
 		}
 	}

@@ -1846,6 +1846,7 @@ func TestKept(t *testing.T) {
 
 // N-83: clients store their own registrations.
 func TestRegistrations(t *testing.T) {
+	scaletest.Unraced(t)
 	r := newRig(t, newIDP(t), func(o *Options) {
 		n := 0
 		o.From = func(*http.Request) netip.Addr {

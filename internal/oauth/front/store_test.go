@@ -19,6 +19,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // counting counts its requests.
@@ -324,7 +325,7 @@ func TestEnded(t *testing.T) {
 		}
 		others := func() {
 			t.Helper()
-			for i := range 20_001 {
+			for i := range scaletest.Alone(2000, 20_001) {
 				claims := fmt.Sprintf(`{"sid":"another %d","user":%q}`, i, gjson.GetBytes(body, "user").Str)
 				if _, over, err := r.userClaims(gjson.Parse(claims)); err != nil || over() {
 					t.Fatal(i, err)

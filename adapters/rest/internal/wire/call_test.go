@@ -352,17 +352,12 @@ func TestNetworkFaults(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	defer secure.Close()
 	for at, want := range map[string]string{
-		"http://" + closed.Addr().String():               "it refuses connections",
+		"http://127.0.0.1:1":                             "it refuses connections",
 		"http://" + l.Addr().String():                    "broke off or did not speak HTTP",
 		"https://" + l.Addr().String():                   "could not be reached",
 		secure.URL:                                       "its certificate is not valid for it",
