@@ -22,6 +22,7 @@ import (
 // TestSystems type-checks every package and its tests for the other systems of a release. It reads source only, which
 // is much faster than a build.
 func TestSystems(t *testing.T) {
+	scaletest.Large(t)
 	scaletest.Unraced(t)
 	root, err := programtest.Root()
 	if err != nil {

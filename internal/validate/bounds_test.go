@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// A value with a hundred thousand faults takes time in proportion: with the square of it, the test
+// A value with very many faults takes time in proportion: with the square of it, the test
 // would not end.
 func TestManyFaults(t *testing.T) {
 	scaletest.Unraced(t)
@@ -20,7 +20,7 @@ func TestManyFaults(t *testing.T) {
 		kinds = append(kinds, fmt.Sprintf(`{"const":"%d"}`, i))
 	}
 	schema := `{"properties":{"a":{"items":{"anyOf":[` + strings.Join(kinds, ",") + `]}}}}`
-	_, err := c.Check([]byte(schema), []byte(`{"a":["19"`+strings.Repeat(`,""`, scaletest.Alone(20_000, 100_000))+`]}`), true)
+	_, err := c.Check([]byte(schema), []byte(`{"a":["19"`+strings.Repeat(`,""`, scaletest.Of(20_000, 100_000))+`]}`), true)
 	if _, ok := errors.AsType[Faults](err); !ok {
 		t.Errorf("%v", err)
 	}
