@@ -77,10 +77,12 @@ func startRememberer(t *testing.T) *rememberer {
 func TestClusterRolling(t *testing.T) {
 	t.Parallel()
 	remote := startRememberer(t)
-	f := startFleetOf(t, 3, bridgeProgram(t), map[string]any{
+	f := newFleet(t, map[string]any{
 		"child":  map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}},
 		"remote": map[string]any{"http": map[string]any{"url": remote.URL}},
 	})
+	f.forgetful = true
+	f.balance(3)
 	var all []*legacyClient
 	for i := range scaletest.Of(10, 40) {
 		all = append(all, f.begin(f.base+"/"+[]string{"child", "remote"}[i%2]))

@@ -46,7 +46,7 @@ type fleet struct {
 	tags      map[string]*process
 	program   string // the bridge, as it was built; empty means with what finds races, if the tests have that
 	lease     time.Duration
-	forgetful bool // nginx keeps no connection to an instance that may have died, and skips none that has: it answers no POST with 502 for these reasons
+	forgetful bool // nginx keeps no connection to an instance that may have ended, and skips none that has: it answers no POST with 502 for these reasons
 }
 
 // newFleet returns a fleet without an instance yet.
