@@ -14,9 +14,14 @@ FUZZTIME  ?= 5s
 QUICK     := GOGC=400 GOFLAGS="$(shell $(GO) env GOFLAGS) '-gcflags=all=-dwarf=false -l' -tags=nomsgpack"
 GOCACHE   := $(shell $(GO) env GOCACHE)
 
-# Packages with tests that start programs. Those tests are skipped in short mode.
+# What "make test" runs, and in which mode. Some packages wait, so there are more at once than processors.
+# bridge/server begins first: it takes the longest to compile.
+PACKAGES  ?= ./bridge/server ./...
+SHORT     ?= -short
+# Packages with tests that start programs: those tests are skipped in short mode (TestStarts).
 STARTS    := ./integration ./docs ./examples/... ./cmd/internal/cli ./deploy/dist ./deploy/systemd ./internal/cluster/redis ./internal/oauth/login ./bridge/server/internal/admin/console
-# The programs that tests start, but for those of which hardly any test needs one.
+# The programs that tests start, but for those of which hardly any test needs one. Hundreds of fakeserver are
+# started, each without the race detector.
 SDK       := github.com/modelcontextprotocol/go-sdk/conformance
 PROGRAMS  := ./cmd/bridge ./examples/everything ./integration/behind ./integration/eraserver ./integration/eraclient $(SDK)/everything-server $(SDK)/everything-client
 
@@ -36,12 +41,17 @@ help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The flags are those of "make test", which finds all of this compiled. The lines of
-# "go build -v" are packages that were compiled just now. RUN has more flags of "mcp-bridge run".
+# "go build -v" are packages that were compiled just now. RUN has more flags of "mcp-bridge run". (An awk program
+# would print them late: the awk of Debian keeps what it prints.)
 demo: ## the bridge in front of an example server, on http://127.0.0.1:8808/mcp
 	@echo 'Compiling the bridge and an example server, for a minute or two the first time.'
 	@export $(QUICK); all=$$($(GO) list -deps ./cmd/bridge ./examples/everything | wc -l) && mkdir -p bin && \
 	{ $(GO) build -v -o bin/mcp-bridge ./cmd/bridge && $(GO) build -v -o bin/everything ./examples/everything || echo 'FAILED'; } 2>&1 | \
-	awk -v all=$$all '/^FAILED$$/ { failed = 1; next } /^[a-zA-Z0-9_.\/-]+$$/ { printf "\r\033[K[%d/%d] %s", ++n, all, $$0; fflush(); next } { print "\n" $$0 } END { printf "\r\033[K"; exit failed }'
+	{ while IFS= read -r line; do case $$line in \
+		FAILED) exit 1;; \
+		*[!a-zA-Z0-9_./-]*) printf '\n%s\n' "$$line";; \
+		*) n=$$((n+1)); printf '\r\033[K[%d/%d] %s' $$n $$all "$$line";; \
+	esac; done; printf '\r\033[K'; }
 	@echo 'Calling a tool of the example server through the bridge: get-sum a=2 b=3'
 	@bin/mcp-bridge call get-sum a=2 b=3 -- bin/everything stdio
 	@exec bin/mcp-bridge run $(RUN) -- bin/everything stdio
@@ -68,11 +78,9 @@ GOTESTSUM := $(GOCACHE)/gotestsum$(DETECT)
 gotestsum: # built as the tests are, so that nothing is compiled for it alone
 	@export $(QUICK); $(GO) build $(DETECT) -o "$(GOTESTSUM)" gotest.tools/gotestsum
 
-# bridge/server begins first: it takes the longest to compile. Some packages wait, so there
-# are more at once than processors.
 test: gotestsum ## all packages, in memory; RACE=1 with the race detector
-	@echo '== go test -short $(TESTFLAGS) ./...'
-	@export $(QUICK); "$(GOTESTSUM)" --format pkgname --hide-summary skipped -- -short -p 4 $(TESTFLAGS) ./bridge/server ./...
+	@echo '== go test $(SHORT) $(TESTFLAGS)'
+	@export $(QUICK); "$(GOTESTSUM)" --format pkgname --hide-summary skipped -- $(SHORT) -p 4 $(TESTFLAGS) $(PACKAGES)
 
 vet: ## go vet, with the flags of the tests, which find its packages compiled
 	@echo '== go vet'
@@ -83,36 +91,37 @@ lint: ## staticcheck, in the version that go.mod names
 	@echo '== staticcheck'
 	@tool=$$($(GO) tool -n staticcheck) && export $(QUICK) && export GOFLAGS="$$GOFLAGS $(DETECT)" && $$tool ./... && cd examples/adapter && $$tool ./...
 
-# All files of folders, but for those that Go itself looks at.
-files      = find $(1) -name node_modules -prune -o -type f ! -name '*.go' -print0
-hash       = LC_ALL=C sort -z | xargs -0 cat | sha256sum | cut -c1-16
+# A hash of the names and of the content of all files in folders.
+hash       = { find $(1) -name node_modules -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 -n 1 git hash-object --no-filters; \
+	find $(1) -name node_modules -prune -o -type f -print | LC_ALL=C sort; echo "$$BRIDGE_TEST_REQUIRE"; } | git hash-object --stdin
 
-# The folder's name is a hash of the programs, and of what they read: while that is the same,
-# the go command has the results of the tests.
+# The folder's name is a hash of the programs, of what they read, and of which other programs there are: while that
+# is the same, the go command has the results of the tests.
 programs: # builds what tests start, and prints the folder
 	@set -e; export $(QUICK); kept="$(GOCACHE)/programs"; mkdir -p "$$kept"; find "$$kept" -mindepth 1 -maxdepth 1 -mtime +1 -exec rm -rf {} +; \
-	new=$$(mktemp -d "$$kept/new.XXXXXX"); trap 'rm -rf "$$new"' EXIT; \
-	$(GO) build $(DETECT) -buildvcs=false -ldflags='-s -w' -o "$$new/$(if $(RACE),race,plain)/" $(PROGRAMS); \
-	dir="$$kept/$$({ $(call files,"$$new"); $(call files,integration examples); } | $(hash))"; \
-	[ -d "$$dir" ] || mv "$$new" "$$dir"; touch "$$dir"; echo "$$dir"
+	new=$$(mktemp -d "$$kept/new.XXXXXX"); trap 'rm -rf "$$new"' EXIT; build="$(GO) build -buildvcs=false -ldflags=-w"; \
+	$$build $(DETECT) -o "$$new/$(if $(RACE),race,plain)/" $(PROGRAMS); $$build -o "$$new/plain/" ./integration/fakeserver; \
+	for other in node redis-server nginx chromium dbus-run-session buildah rpm python3; do command -v $$other || echo no $$other; done > "$$new/others"; \
+	hash=$$( { cd "$$new"; $(call hash,.); cd "$(CURDIR)"; $(call hash,integration examples Makefile); } | git hash-object --stdin); \
+	[ -d "$$kept/$$hash" ] || mv "$$new" "$$kept/$$hash"; touch "$$kept/$$hash"; echo "$$kept/$$hash"
 
 integration: gotestsum ## one of each kind of dialogue between real programs
 	@echo '== tests that start programs'
-	@programs=$$($(MAKE) -s programs) && export BRIDGE_TEST_PROGRAMS="$$programs" $(QUICK) && "$(GOTESTSUM)" --format pkgname -- -p 4 $(TESTFLAGS) $(STARTS)
+	@programs=$$($(MAKE) -s --no-print-directory programs) && export BRIDGE_TEST_PROGRAMS="$$programs" $(QUICK) && "$(GOTESTSUM)" --format pkgname -- -p 4 $(TESTFLAGS) $(STARTS)
 
 # What the tests of the packages read. ALWAYS=1 runs them though they have passed before.
-PACKAGED  := deploy go.mod go.sum docs/install.md docs/observability.md docs/bridge.schema.json bridge/server/internal/metrics/testdata
+PACKAGED  := deploy config cmd examples go.mod go.sum docs/install.md docs/observability.md docs/bridge.schema.json bridge/server/internal/metrics/testdata
 packages: gotestsum ## the Helm chart and the image, whose tests are a module of their own
 	@echo '== deploy/check'
-	@set -e; passed="$(GOCACHE)/packages-$$({ $(call files,$(PACKAGED)); find deploy/check -name '*.go' -print0; } | $(hash))"; \
+	@set -e; passed="$(GOCACHE)/packages-$$($(call hash,$(PACKAGED)))"; \
 	if [ -z "$(ALWAYS)" ] && [ -e "$$passed" ]; then echo 'Nothing of it has changed since these tests passed.'; exit; fi; \
 	export $(QUICK); cd deploy/check; $(GO) mod tidy -diff; $(GO) vet ./...; "$(GOTESTSUM)" --format pkgname -- -vet=off -timeout 15m ./...; \
 	touch "$$passed"
 
-# The parts without the race detector are those that compute in one goroutine, and memory:
-# the collector of a starved process begins late.
+# Without the race detector run those that compute in one goroutine, and memory: the collector of a starved process
+# begins late.
 soak: ## everything in full, for an hour and more: all pairings and suites, large tests, fuzz, packages
-	@BRIDGE_TEST_MATRIX=all $(MAKE) test RACE= TESTFLAGS='$$(DETECT) -vet=off -timeout 60m'
+	@BRIDGE_TEST_MATRIX=all $(MAKE) test RACE= SHORT= PACKAGES="$$($(GO) list ./... | grep -v /integration$$)" TESTFLAGS='$$(DETECT) -vet=off -timeout 60m'
 	@BRIDGE_TEST_MATRIX=all $(MAKE) test integration RACE=1 TESTFLAGS='$$(DETECT) -vet=off -timeout 60m'
 	@BRIDGE_TEST_MEMORY=1 $(GO) test -count 1 -timeout 30m -run '^TestMemory$$' ./integration
 	@$(MAKE) packages ALWAYS=1

@@ -75,7 +75,7 @@ func TestWorkflows(t *testing.T) {
 	if ci := readWorkflow(t, "ci.yml").Jobs["check"].Steps; ci[len(ci)-1].Run != ".ci/run" {
 		t.Errorf("ci.yml ends with %q, want .ci/run", ci[len(ci)-1].Run)
 	}
-	if jobs := readWorkflow(t, "release.yml").Jobs; jobs["check"].Uses != "./.github/workflows/ci.yml" || jobs["release"].Needs != "check" {
+	if jobs := readWorkflow(t, "release.yml").Jobs; jobs["check"].Uses != "./.github/workflows/nightly.yml" || jobs["release"].Needs != "check" {
 		t.Errorf("a release does not need the checks: %+v", jobs)
 	}
 	if commands := strings.Count(usage, "deploy/publish.sh "); len(called) != commands {

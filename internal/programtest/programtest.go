@@ -54,6 +54,9 @@ func Build(t testing.TB, pkg string, race bool) string {
 	}
 	built, _ := builds.LoadOrStore(name, sync.OnceValues(func() (string, error) {
 		if dir := os.Getenv("BRIDGE_TEST_PROGRAMS"); dir != "" {
+			if _, err := os.Stat(dir); err != nil {
+				return "", fmt.Errorf("BRIDGE_TEST_PROGRAMS: %w", err)
+			}
 			program := filepath.Join(dir, name)
 			if _, err := os.Stat(program); err == nil {
 				return program, nil

@@ -5,7 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -101,4 +103,54 @@ echo '{}' > node_modules/.package-lock.json
 		t.Error(err)
 	}
 	installed(2)
+}
+
+// Each package with tests that are skipped in short mode is among those of "make integration".
+func TestStarts(t *testing.T) {
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(makefile), "\nSTARTS ")
+	line, _, _ = strings.Cut(line, "\n")
+	starts := strings.Fields(line)[1:]
+	asks := regexp.MustCompile(`\b(programtest\.(Build|Need|Packages)|redistest\.Start|scaletest\.Integration)\(`)
+	found := 0
+	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		switch name := filepath.Base(path); {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "node_modules" || name == "programtest" || path == filepath.Join(root, "deploy", "check")):
+			return filepath.SkipDir
+		case !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || !asks.Match(text) || !strings.Contains(string(text), "\nfunc Test") { // benchmarks are run by hand
+			return err
+		}
+		found++
+		folder, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		folder = "./" + filepath.ToSlash(folder)
+		if !slices.ContainsFunc(starts, func(s string) bool {
+			below, all := strings.CutSuffix(s, "/...")
+			return folder == s || all && (folder == below || strings.HasPrefix(folder, below+"/"))
+		}) {
+			t.Errorf("%s starts programs: add its package to STARTS in Makefile", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < 20 {
+		t.Errorf("%d files start programs: the test looks for the wrong thing", found)
+	}
 }

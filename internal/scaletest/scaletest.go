@@ -47,11 +47,12 @@ func Alone(part, whole int) int {
 	return whole
 }
 
-// Unraced skips a test with a long computation in a single goroutine if the race detector is on. "make test" runs it.
+// Unraced skips a test with a long computation in a single goroutine if the race detector is on. "make test" without
+// RACE runs it, and "make soak".
 func Unraced(t testing.TB) {
 	t.Helper()
 	if Raced {
-		t.Skip("computes in one goroutine, for long: runs without the race detector")
+		t.Skip("computes in one goroutine, for long: runs without the race detector, in \"make test\"")
 	}
 }
 
