@@ -152,7 +152,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	c.setMaskingAndCache(m.all, o)
 	c.resources(m, name)
 	if c.ReadOnly {
-		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !t.Annotations.ReadOnly })
+		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !t.Reads() })
 	}
 	if o.Shows != nil {
 		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !o.Shows(t.Name) })
