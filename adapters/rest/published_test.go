@@ -292,6 +292,31 @@ func TestCatalogBrought(t *testing.T) {
 	}
 }
 
+// The log says why a tool of a catalogue is missing, once for each change: its writer sees nothing else.
+func TestCatalogComplaints(t *testing.T) {
+	log := &said{}
+	c := Config{BaseURL: newAPI(t).URL, Catalog: Catalog{Webhook: true, Secret: secret}}
+	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))}) // from info
+	for i, test := range []struct {
+		more string
+		want int // lines so far
+	}{
+		{"", 0}, {`,{"name":"","request":"GET /x"}`, 1}, {`,{"name":"","request":"GET /x"}`, 1}, {`,{"name":"x","request":"GET,POST /x"}`, 2}, {"", 2}, {`,{"name":"","request":"GET /x"}`, 3},
+	} {
+		if _, err := a.Renew(t.Context(), fmt.Appendf(nil, `{"tools":[{"name":"one","request":"GET /one"}%s]}`, test.more)); err != nil {
+			t.Fatal(err)
+		}
+		if got := log.has("level=WARN"); got != test.want {
+			t.Errorf("catalogue %d: %d warnings, want %d:\n%s", i, got, test.want, &log.b)
+		}
+	}
+	for _, reason := range []string{"name is missing", "request must begin with one of"} {
+		if log.has(reason) == 0 {
+			t.Errorf("the log lacks %q", reason)
+		}
+	}
+}
+
 // Close does not hang during a webhook's request.
 func TestCatalogClosed(t *testing.T) {
 	t.Parallel()
