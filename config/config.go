@@ -52,9 +52,9 @@ type Config struct {
 	// TrustedProxies are the peers whose X-Forwarded-* headers count. Default: none.
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies" effect:"live"`
 	// MaxMessage bounds one message in bytes: request body, line, event, answer.
-	// Default 16MiB.
+	// Default 16MiB; see Fit.
 	MaxMessage Size `yaml:"max_message" effect:"restart"`
-	// MaxInFlight bounds all messages in flight together, in bytes. Default 512MiB.
+	// MaxInFlight bounds all messages in flight together, in bytes. Default 512MiB; see Fit.
 	MaxInFlight Size `yaml:"max_bytes_in_flight" effect:"restart"`
 	// MaxConnections bounds the open connections of clients. One address that is neither
 	// loopback nor a trusted proxy has at most a quarter of them. Default 20000, but never

@@ -32,6 +32,7 @@ type Adapter struct {
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 	wakeups chan *wakeup // wake-ups from webhooks
+	said    []string     // warnings about the last catalogue; one reading at a time uses it
 
 	mu         sync.Mutex // guards the rest
 	current    *use       // nil before the first reading
@@ -237,9 +238,18 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	if a.c.Remarks {
 		odd = slog.LevelWarn
 	}
+	var said []string
 	for _, w := range m.warnings {
-		a.o.Log.Log(a.life, odd, "in the document", "warning", w.String())
+		level, where := odd, "in the document"
+		if w.File == publishedFile {
+			said = append(said, w.Text)
+			if where = "in the catalogue"; !slices.Contains(a.said, w.Text) {
+				level = slog.LevelWarn
+			}
+		}
+		a.o.Log.Log(a.life, level, where, "warning", w.String())
 	}
+	a.said = said
 	a.o.Log.Info("tools made", "tools", len(e.tools), "bytes", e.size, "mode", e.mode, "output_schemas_left_out", e.outputsOmitted, "lost", len(m.lost), "warnings", len(m.warnings))
 	if len(m.lost) > 0 {
 		a.o.Log.Warn("operations of the document cannot be tools: mcp-bridge check says why; mend the document, or leave them out by expose", "operations", lostKeys(m.lost))

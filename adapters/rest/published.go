@@ -123,6 +123,9 @@ func (c *Config) addPublished(ctx context.Context, m *material, o *Options, fetc
 	return err
 }
 
+// publishedFile stands for the catalogue in warnings.
+const publishedFile = "catalogue"
+
 // published adds the tools of a catalogue to the others. It omits unusable ones, with a warning.
 func (c *Config) published(m *material, o *Options, data []byte) error {
 	tools, warnings, err := publication.Parse(data)
@@ -130,7 +133,7 @@ func (c *Config) published(m *material, o *Options, data []byte) error {
 		return err
 	}
 	warn := func(text string) {
-		m.warnings = append(m.warnings, openapi.Warning{File: "catalogue", Text: text})
+		m.warnings = append(m.warnings, openapi.Warning{File: publishedFile, Text: text})
 	}
 	for _, w := range warnings {
 		warn(w)

@@ -51,6 +51,10 @@ func TestPublishedRequests(t *testing.T) {
 		{"open", `"request":"POST /w/{id}","headers":{"X-Trace":"{t}"},"inputSchema":{"properties":{"id":{"type":"string"},"a":{},"t":{"type":"string"}},"required":["id"],"additionalProperties":true}`, `{"z":{"y":1.0},"id":"i","t":"q","a":12345678901234567890}`,
 			`POST /w/i X-Api-Key=top-secret-key X-Trace=q {"z":{"y":1.0},"a":12345678901234567890}`},
 		{"open and nothing else", `"request":"POST /w","inputSchema":{"additionalProperties":{"type":"string"}}`, `{"z":"1"}`, `POST /w X-Api-Key=top-secret-key {"z":"1"}`},
+		{"open query", `"request":"GET /w/{id}?fixed=1","headers":{"X-Trace":"{t}"},"inputSchema":{"properties":{"id":{"type":"string"},"t":{"type":"string"}},"required":["id"],"additionalProperties":true}`, `{"name":"A & b","id":"i","t":"q","n":1.50}`,
+			`GET /w/i?fixed=1&name=A%20%26%20b&n=1.50 X-Api-Key=top-secret-key X-Trace=q`},
+		{"open query and nothing else", `"request":"DELETE /w","inputSchema":{"additionalProperties":true}`, `{"a":true,":body":"x"}`, `DELETE /w?a=true&%3Abody=x X-Api-Key=top-secret-key`},
+		{"open query, unused", `"request":"GET /w","inputSchema":{"additionalProperties":true}`, `{}`, `GET /w X-Api-Key=top-secret-key`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c.Catalog.File = file(t, `[{"name":"t",`+test.tool+`}]`)
@@ -60,8 +64,12 @@ func TestPublishedRequests(t *testing.T) {
 			}
 		})
 	}
+	c.Catalog.File = file(t, `[{"name":"t","request":"GET /w?fixed=1","inputSchema":{"additionalProperties":true}}]`)
+	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "t", `{"fixed":2}`); !isError || !strings.Contains(text, "must not have a member called fixed") {
+		t.Errorf("an argument in place of what the catalogue has fixed: %s", text)
+	}
 	c.Catalog.File = file(t, `[{"name":"t","title":"T","description":"D","request":"GET /w","annotations":{"readOnlyHint":false,"openWorldHint":false},`+
-		`"inputSchema":{"$defs":{"n":{"type":"integer"}},"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"additionalProperties":true}}]`)
+		`"inputSchema":{"$defs":{"n":{"type":"integer"}},"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"additionalProperties":false}}]`)
 	up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
 	want := `[{"name":"t","title":"T","description":"D","inputSchema":{"$defs":{"n":{"type":"integer"}},"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"additionalProperties":false},` +
 		`"annotations":{"readOnlyHint":false,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false},"_meta":{"mcp-bridge/request":"GET /w"}}]`
@@ -281,6 +289,31 @@ func TestCatalogBrought(t *testing.T) {
 	a.Close()
 	if _, err := a.Renew(t.Context(), nil); !errors.Is(err, bridge.ErrUnavailable) {
 		t.Errorf("Renew of what is closed: %v", err)
+	}
+}
+
+// The log says why a tool of a catalogue is missing, once for each change: its writer sees nothing else.
+func TestCatalogComplaints(t *testing.T) {
+	log := &said{}
+	c := Config{BaseURL: newAPI(t).URL, Catalog: Catalog{Webhook: true, Secret: secret}}
+	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))}) // from info
+	for i, test := range []struct {
+		more string
+		want int // lines so far
+	}{
+		{"", 0}, {`,{"name":"","request":"GET /x"}`, 1}, {`,{"name":"","request":"GET /x"}`, 1}, {`,{"name":"x","request":"GET,POST /x"}`, 2}, {"", 2}, {`,{"name":"","request":"GET /x"}`, 3},
+	} {
+		if _, err := a.Renew(t.Context(), fmt.Appendf(nil, `{"tools":[{"name":"one","request":"GET /one"}%s]}`, test.more)); err != nil {
+			t.Fatal(err)
+		}
+		if got := log.has("level=WARN"); got != test.want {
+			t.Errorf("catalogue %d: %d warnings, want %d:\n%s", i, got, test.want, &log.b)
+		}
+	}
+	for _, reason := range []string{"name is missing", "request must begin with one of"} {
+		if log.has(reason) == 0 {
+			t.Errorf("the log lacks %q", reason)
+		}
 	}
 }
 

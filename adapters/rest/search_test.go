@@ -231,3 +231,32 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 }
+
+// A document or a catalogue cannot declare that an operation only reads: only the configuration can.
+func TestReadOnlyHints(t *testing.T) {
+	api := newAPI(t)
+	document := file(t, `{"openapi": "3.2.0", "paths": {
+		"/items": {
+			"get": {"operationId": "list"}, "head": {"operationId": "look"}, "options": {"operationId": "ask"},
+			"trace": {"operationId": "trace"}, "query": {"operationId": "query"},
+			"post": {"operationId": "find", "x-mcp": {"readOnlyHint": true}},
+			"delete": {"operationId": "drop", "x-mcp": {"annotations": {"readOnlyHint": true}}},
+			"put": {"operationId": "said", "x-mcp": {"readOnlyHint": true}}},
+		"/next": {"get": {"operationId": "next", "x-mcp": {"readOnlyHint": false}}},
+		"/wrote": {"get": {"operationId": "wrote"}}}}`)
+	c := Config{OpenAPI: document, BaseURL: api.URL, ReadOnly: true, Mode: ModeTools, Tools: []toolset.Entry{{Key: "said", Writes: is(false)}, {Key: "wrote", Writes: is(true)}},
+		Catalog: Catalog{File: file(t, `[{"name":"flow","request":"POST /flow","annotations":{"readOnlyHint":true}},{"name":"view","request":"GET /view"}]`)}}
+	if got, want := names(t, connect(t, adapter(t, c, Options{}), nil)), "list look ask said view"; got != want {
+		t.Errorf("tools = %s, want %s", got, want)
+	}
+	c.ReadOnly, c.Mode = false, ModeSearch
+	up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+	for _, name := range []string{"trace", "query", "find", "drop", "next", "wrote", "flow"} {
+		if text, isError := call(t, up, readTool, `{"id":"`+name+`"}`); !isError || !strings.Contains(text, "use call_operation") || api.count() > 0 {
+			t.Errorf("read_operation of %s: %s", name, text)
+		}
+	}
+	if text, isError := call(t, up, readTool, `{"id":"said"}`); isError {
+		t.Error(text)
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
 
 // No result and no dry run shows secrets in the requests of a catalogue.
@@ -104,5 +105,45 @@ func TestShortSecrets(t *testing.T) {
 		if err != nil || !strings.Contains(plan, test.want) {
 			t.Errorf("%s: %v\n%s\nwant %s", test.tool, err, plan, test.want)
 		}
+	}
+}
+
+// A credential reaches the operations of a document without security, and parameters of its place and
+// name; one that no operation gets is a warning.
+func TestCredentialsOfSilentDocuments(t *testing.T) {
+	const keys = "openapi: 3.1.0\ncomponents: { securitySchemes: { app: { type: apiKey, in: query, name: key }, b: { type: http, scheme: bearer } } }\npaths:\n  /cards: { get: { operationId: cards, parameters: [{ name: key, in: query, required: true, schema: { type: string } }]"
+	for _, test := range []struct {
+		name, end string
+		auth      Auth
+		schema    string // has an argument key
+		want      string // the request
+		warning   string
+	}{
+		{"bearer", " } }", Auth{Default: &wire.Credential{Bearer: "the-token"}}, `"key"`, "GET /cards?key=k Authorization=Bearer the-token", ""},
+		{"filled", ", security: [{ b: [] }] } }", Auth{Schemes: map[string]wire.Credential{"app": {Key: "key-12345"}, "b": {Bearer: "the-token"}}}, "", "GET /cards?key=key-12345 Authorization=Bearer the-token", ""},
+		{"nobody", ", security: [{ b: [] }] } }", Auth{}, `"key"`, "GET /cards?key=k", "1 of 1 operations need credentials"},
+		{"idle", ", security: [{ app: [] }] } }", Auth{Schemes: map[string]wire.Credential{"app": {Key: "key-12345"}, "b": {Bearer: "the-token"}}}, "", "GET /cards?key=key-12345", "auth: b: no operation gets the credential"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			api := newAPI(t)
+			c := Config{OpenAPI: file(t, keys+test.end+"\n"), BaseURL: api.URL, Auth: test.auth}
+			up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+			args := "{}"
+			if schema := ask(t, up, "tools/list", "{}").Get("tools.0.inputSchema.properties").Raw; strings.Contains(schema, `"key"`) != (test.schema != "") {
+				t.Errorf("arguments %s", schema)
+			} else if test.schema != "" {
+				args = `{"key":"k"}`
+			}
+			if text, isError := call(t, up, "cards", args); isError || api.last(t) != test.want {
+				t.Errorf("request %s\nwant    %s\n%s", api.last(t), test.want, text)
+			}
+			report, err := c.Inspect(t.Context(), "a", Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(report.Warnings) > 0 != (test.warning != "") || test.warning != "" && !strings.Contains(report.Warnings[0].String(), test.warning) {
+				t.Errorf("warnings %q", report.Warnings)
+			}
+		})
 	}
 }

@@ -149,10 +149,11 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	if text := c.wanted(m, o); text != "" {
 		m.warnings = append(m.warnings, openapi.Warning{File: filepath.Base(c.OpenAPI), Text: text})
 	}
+	c.warnIdle(m)
 	c.setMaskingAndCache(m.all, o)
 	c.resources(m, name)
 	if c.ReadOnly {
-		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !t.Annotations.ReadOnly })
+		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !t.Reads() })
 	}
 	if o.Shows != nil {
 		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !o.Shows(t.Name) })
@@ -176,6 +177,24 @@ func (c *Config) wanted(m *material, o *Options) string {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d operations need credentials, and none are set: add %s", n, len(m.all), way)
+}
+
+// warnIdle warns of configured credentials that no operation gets.
+func (c *Config) warnIdle(m *material) {
+	if m.reach == nil || len(m.all) == 0 {
+		return
+	}
+	var ops []*openapi.Operation
+	for _, t := range m.all {
+		ops = append(ops, t.Operation)
+	}
+	for _, name := range m.reach.Idle(ops) {
+		text := "auth: no operation gets the credential: none needs one"
+		if name != "" {
+			text = fmt.Sprintf("auth: %s: no operation gets the credential: none needs that scheme, or each gets another one first", name)
+		}
+		m.warnings = append(m.warnings, openapi.Warning{File: filepath.Base(c.OpenAPI), Text: text})
+	}
 }
 
 // documentError says why a document is unusable.

@@ -273,7 +273,7 @@ func (a *Adapter) resolveCall(e *edition, name string, args []byte, may func(str
 		if t = e.byName[gjson.GetBytes(args, "id").String()]; t == nil || may != nil && !may(t.Name) {
 			return nil, nil, textResult(e.finderFor(may).unknown(gjson.GetBytes(args, "id").String()), true)
 		}
-		if name == readTool && !t.Annotations.ReadOnly {
+		if name == readTool && !t.Reads() {
 			return nil, nil, textResult(fmt.Sprintf("%s may change something: use %s.", t.Name, callTool), true)
 		}
 		return t, []byte(gjson.GetBytes(args, "arguments").Raw), nil // missing arguments mean {}

@@ -384,6 +384,9 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 		return nil, nil, err
 	}
 	memory.Limit(log)
+	if c.Fitted() {
+		log.Info("max_bytes_in_flight is a quarter of the memory that the process may use", "bytes", int64(c.MaxInFlight))
+	}
 	lower := memory.RaiseFloor()
 	s = server.New(c, log)
 	if faults, ok := errors.AsType[config.Faults](s.Fault()); ok {

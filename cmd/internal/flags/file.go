@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/memory"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
@@ -41,6 +42,7 @@ func loaded(c *config.Config, err error) (*config.Config, error) {
 	case err != nil:
 		return nil, exit.Usagef("the configuration has faults:\n%w", err)
 	}
+	c.Fit(memory.Most())
 	return c, nil
 }
 

@@ -5,6 +5,8 @@ package memory
 import (
 	"context"
 	"log/slog"
+	"math"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -19,6 +21,22 @@ func Limit(log *slog.Logger) {
 	if err == nil && limit > 0 {
 		log.Debug("memory limit", "bytes", limit)
 	}
+}
+
+// Most returns the memory in bytes that the process may use: GOMEMLIMIT or the container's limit, the
+// smaller one. 0 means no limit.
+func Most() int64 {
+	most := int64(math.MaxInt64)
+	if os.Getenv("GOMEMLIMIT") != "" { // without it, Limit has set the collector's target
+		most = debug.SetMemoryLimit(-1)
+	}
+	if limit, err := memlimit.FromCgroup(); err == nil && limit > 0 && limit < uint64(most) {
+		most = int64(limit)
+	}
+	if most == math.MaxInt64 {
+		return 0
+	}
+	return most
 }
 
 const (

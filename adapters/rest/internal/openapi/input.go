@@ -87,16 +87,23 @@ func (t *Tool) fit(budget int, write func(*render)) *render {
 	}
 }
 
-// params returns the parameters that a caller gives: none for credentials, and none that are
-// withheld.
+// params returns the parameters that a caller gives: none for credentials that the operation uses, and
+// none that are withheld.
 func (t *Tool) params() []*Parameter {
 	return slices.DeleteFunc(slices.Clone(t.Operation.Parameters), func(p *Parameter) bool {
 		if p.In == InHeader && slices.ContainsFunc(t.opts.Withheld, func(name string) bool { return SameHeader(name, p.Name) }) {
 			return true
 		}
 		return slices.ContainsFunc(t.doc.Schemes, func(s *SecurityScheme) bool {
-			return s.Type == "apiKey" && s.In == p.In && (s.Param == p.Name || p.In == InHeader && SameHeader(s.Param, p.Name))
+			return s.Type == "apiKey" && s.In == p.In && (s.Param == p.Name || p.In == InHeader && SameHeader(s.Param, p.Name)) && t.Operation.uses(s)
 		})
+	})
+}
+
+// uses reports whether a scheme is part of an alternative of the operation's security.
+func (o *Operation) uses(s *SecurityScheme) bool {
+	return slices.ContainsFunc(o.Security, func(r Requirement) bool {
+		return slices.ContainsFunc(r, func(u SchemeUse) bool { return u.Name == s.Name })
 	})
 }
 

@@ -57,9 +57,9 @@ func (r *render) members(n *tree.Node, name, desc string) {
 	if !r.relaxed {
 		r.limits(n)
 	}
-	// Some clients log every unknown format in an output schema, each time they list tools. In an
-	// input schema, formats inform models.
-	if f := n.Get("format"); f.Is(tree.Text) && f.Text != "" && len(f.Text) < 40 && f.Text != "binary" && (!r.output || slices.Contains(formats, f.Text)) {
+	// Some clients log every unknown format in an output schema, each time they list tools, and
+	// refuse answers that are not of a known one. In an input schema, formats inform models.
+	if f := n.Get("format"); f.Is(tree.Text) && f.Text != "" && len(f.Text) < 40 && f.Text != "binary" && !r.relaxed && (!r.output || slices.Contains(formats, f.Text)) {
 		r.str("format", f.Text)
 	}
 	if !r.output {

@@ -60,8 +60,8 @@ type Operation struct {
 	Parameters []*Parameter
 	Body       *Body // nil without a body
 	Responses  []Response
-	// Security lists the alternatives in order; one is enough. Empty means that nothing is sent.
-	// The document's own security is filled in.
+	// Security lists the alternatives in order; one is enough. Empty means that nothing is needed,
+	// and nil that nothing is said. The document's own security is filled in.
 	Security []Requirement
 	// Servers are those of the operation or the path; empty if the document's apply.
 	Servers []Server

@@ -104,6 +104,7 @@ func TestPathTemplates(t *testing.T) {
 	}
 }
 
+// Parameters of schemes that the operation uses are no arguments; those of other schemes are.
 func TestCredentialsAreNoArguments(t *testing.T) {
 	tools, _ := make1(t, `
 openapi: 3.0.0
@@ -112,10 +113,13 @@ components:
     key: {type: apiKey, in: query, name: api_key}
     token: {type: apiKey, in: header, name: X-Token}
     sid: {type: apiKey, in: cookie, name: sid}
+    other: {type: apiKey, in: query, name: other}
 paths:
   /a:
     get:
+      security: [{key: []}, {token: [], sid: []}]
       parameters:
+        - {name: other, in: query, required: true, schema: {type: string}}
         - {name: api_key, in: query, required: true, schema: {type: string}}
         - {name: x-token, in: header, schema: {type: string}}
         - {name: sid, in: cookie, schema: {type: string}}
@@ -126,7 +130,7 @@ paths:
 	for _, a := range tools[0].Arguments {
 		got = append(got, string(a.Place)+" "+a.Name)
 	}
-	same(t, got, []string{"query sid", "header api_key"})
+	same(t, got, []string{"query other", "query sid", "header api_key"})
 }
 
 // Headers that only the connection sets are no arguments, even if the document requires them: the

@@ -27,8 +27,8 @@ type Options struct {
 	Budget int
 	// DescriptionLimit bounds descriptions of tools, in bytes: 1000 if 0.
 	DescriptionLimit int
-	// StrictOutput keeps output schemas as the document has them. Otherwise nothing is required and
-	// everything may be null: clients refuse answers that do not fit, and real answers often do
+	// StrictOutput keeps output schemas as the document has them. Otherwise nothing is required,
+	// everything may be null, and no text has a format: clients refuse answers that do not fit, and real answers often do
 	// not.
 	StrictOutput bool
 	NoOutput     bool // no output schemas at all

@@ -36,6 +36,16 @@ type Tool struct {
 	Settings wire.Settings
 }
 
+// Reads reports whether calls only read, by the method or by writes of the configuration. Hints of a
+// document or a catalogue can deny it, and never claim it: their authors decide nothing for the
+// operator.
+func (t *Tool) Reads() bool {
+	if t.Entry != nil && t.Entry.Writes != nil {
+		return !*t.Entry.Writes
+	}
+	return t.Annotations.ReadOnly && slices.Contains([]string{"GET", "HEAD", "OPTIONS"}, t.Operation.Method)
+}
+
 // Full returns the complete input schema.
 func (t *Tool) Full() []byte {
 	if !t.Stubbed {

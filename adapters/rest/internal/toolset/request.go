@@ -382,13 +382,13 @@ func annotations(method string, writes *bool) openapi.Annotations {
 	return a
 }
 
-// OpenTo lets a tool with an open schema send unnamed arguments in its body, with the arguments
-// that have no other place. A tool without a body gets a closed schema.
+// moreArg is the argument of a request whose members are the unnamed parameters of its query.
+const moreArg = queryArg + "arguments"
+
+// OpenTo lets a tool with an open schema send unnamed arguments: in its body, with the arguments
+// that have no other place, or in the query if its method has no body.
 func (t *Tool) OpenTo(e *Entry) {
-	if !Methods[t.Operation.Method] {
-		t.InputSchema = PutMember(t.InputSchema, "additionalProperties", []byte("false"))
-		return
-	}
+	inBody := Methods[t.Operation.Method]
 	elsewhere := map[string]bool{}
 	call := *t.Call
 	call.Arguments = nil
@@ -403,22 +403,35 @@ func (t *Tool) OpenTo(e *Entry) {
 			elsewhere[a.Name] = elsewhere[a.Name] || strings.Contains(header, "{"+a.Name+"}")
 		}
 	}
-	call.Arguments = append(call.Arguments, openapi.Argument{Name: BodyArg, Place: openapi.InBody})
-	call.Body = &openapi.MediaType{Type: "application/json"}
+	open := openapi.Argument{Name: BodyArg, Place: openapi.InBody}
+	if inBody {
+		call.Body = &openapi.MediaType{Type: "application/json"}
+	} else {
+		open = openapi.Argument{Name: moreArg, Place: openapi.InQuery, Parameter: &openapi.Parameter{In: openapi.InQuery, Style: "form", Explode: true}}
+	}
+	call.Arguments = append(call.Arguments, open)
 	before := t.Prepare
 	t.Call, t.Prepare = &call, func(args []byte) ([]byte, error) {
-		body := RewriteMembers(args, func(name string, value []byte) (string, []byte) {
+		more := RewriteMembers(args, func(name string, value []byte) (string, []byte) {
 			if elsewhere[name] {
 				return name, nil
 			}
 			return name, value
 		})
+		if !inBody { // only those with a place of their own stay beside the query
+			args = RewriteMembers(args, func(name string, value []byte) (string, []byte) {
+				if elsewhere[name] {
+					return name, value
+				}
+				return name, nil
+			})
+		}
 		if before != nil {
 			var err error
 			if args, err = before(args); err != nil {
 				return nil, err
 			}
 		}
-		return PutMember(args, BodyArg, body), nil
+		return PutMember(args, open.Name, more), nil
 	}
 }

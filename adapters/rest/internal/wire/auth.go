@@ -46,6 +46,7 @@ type Credential struct {
 
 // use is a credential with its place.
 type use struct {
+	scheme string        // of the document, whose name the configuration has; "" for the default
 	place  openapi.Place // header, query or cookie; "" for none (a certificate)
 	name   string
 	value  string   // the whole value of the header, parameter or cookie
@@ -66,18 +67,18 @@ type use struct {
 type keyring struct {
 	named   map[string]use
 	dflt    *use
-	schemes bool // the document has security schemes
+	schemes []string // the document's, by name
+	unsaid  bool     // none of its operations says which it needs
 }
 
 // newKeyring assigns the credentials to the schemes of the document.
 func (r *Reach) newKeyring() (*keyring, error) {
 	o := r.o
 	k := &keyring{named: map[string]use{}}
-	var names []string
 	if o.Document != nil {
-		k.schemes = len(o.Document.Schemes) > 0
+		k.unsaid = !slices.ContainsFunc(o.Document.Operations, func(op *openapi.Operation) bool { return len(op.Security) > 0 })
 		for _, scheme := range o.Document.Schemes {
-			names = append(names, scheme.Name)
+			k.schemes = append(k.schemes, scheme.Name)
 			if scheme.Type == "mutualTLS" && o.HTTP.CertFile != "" {
 				k.named[scheme.Name] = use{}
 			}
@@ -89,13 +90,14 @@ func (r *Reach) newKeyring() (*keyring, error) {
 			if err != nil {
 				return nil, fmt.Errorf("credentials for %s: %w", scheme.Name, err)
 			}
+			u.scheme = scheme.Name
 			k.named[scheme.Name] = u
 		}
 	}
 	for name := range o.Credentials {
-		if !slices.Contains(names, name) {
+		if !slices.Contains(k.schemes, name) {
 			err := fmt.Errorf("credentials for %s: the document has no security scheme of that name", name)
-			if near := validate.Nearest(name, names); near != "" {
+			if near := validate.Nearest(name, k.schemes); near != "" {
 				err = fmt.Errorf("%w; did you mean %s?", err, near)
 			}
 			return nil, err
@@ -203,8 +205,36 @@ func (k *keyring) each(f func(*use)) {
 	}
 }
 
-// forOperation returns the credentials for an operation: the first alternative of which all are configured.
+// forOperation returns the credentials for an operation: what it needs, and what its parameters are for.
 func (k *keyring) forOperation(op *openapi.Operation) []use {
+	uses := k.needed(op)
+	add := func(u use) {
+		if !slices.ContainsFunc(uses, func(own use) bool { return own.fills(u.place, u.name) }) {
+			uses = append(uses, u)
+		}
+	}
+	everything := len(uses) == 0 && op.Security == nil && k.unsaid
+	for _, name := range k.schemes {
+		u := k.named[name]
+		sent := u.place != "" || u.signs.AWS != nil || u.signs.Hook != nil
+		if sent && everything || slices.ContainsFunc(op.Parameters, func(p *openapi.Parameter) bool { return u.fills(p.In, p.Name) }) {
+			add(u)
+		}
+	}
+	if len(uses) == 0 && everything && k.dflt != nil {
+		add(*k.dflt)
+	}
+	return uses
+}
+
+// fills reports whether the credential has the place and the name of a parameter.
+func (u *use) fills(in openapi.Place, name string) bool {
+	return u.place == in && (u.name == name || in == openapi.InHeader && openapi.SameHeader(u.name, name))
+}
+
+// needed returns the first alternative of an operation's security of which all are configured, or else the
+// default.
+func (k *keyring) needed(op *openapi.Operation) []use {
 	for _, alternative := range op.Security {
 		var uses []use
 		whole := true
@@ -218,10 +248,26 @@ func (k *keyring) forOperation(op *openapi.Operation) []use {
 			return uses
 		}
 	}
-	if k.dflt == nil || k.schemes && len(op.Security) == 0 {
+	if k.dflt == nil || len(k.schemes) > 0 && len(op.Security) == 0 {
 		return nil // the operation needs none
 	}
 	return []use{*k.dflt}
+}
+
+// Idle returns the names of the configured credentials that none of the operations gets; that of the
+// default is empty.
+func (r *Reach) Idle(ops []*openapi.Operation) []string {
+	got := map[string]bool{}
+	for _, op := range ops {
+		for _, u := range r.keys.forOperation(op) {
+			got[u.scheme] = true
+		}
+	}
+	all := slices.Sorted(maps.Keys(r.o.Credentials))
+	if r.o.Default != nil {
+		all = append(all, "")
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return got[name] })
 }
 
 // Wanted says how to set credentials for an operation that needs some and has none; empty otherwise.

@@ -49,7 +49,7 @@ func needs(names ...string) openapi.Requirement {
 
 func TestCredentials(t *testing.T) {
 	srv := newRecorder(t, nil)
-	doc := &openapi.Document{Schemes: schemes}
+	doc := &openapi.Document{Schemes: schemes, Operations: []*openapi.Operation{{Security: []openapi.Requirement{needs("head")}}}}
 	all := map[string]Credential{
 		"head": {Key: "key-in-header"}, "query": {Key: "key&in=query"}, "cookie": {Key: "key;in cookie"},
 		"basic": {User: "ann", Password: "open:sesame"}, "bearer": {Bearer: "the-token"}, "oidc": {Bearer: "other-token"},
@@ -112,6 +112,45 @@ func TestCredentials(t *testing.T) {
 	inQuery := newSource(t, Options{BaseURL: srv.URL, Default: &Credential{Key: "k1234567", Query: "key"}})
 	if got := said(call(t, inQuery, &Call{Tool: tool("GET", "/x", parameter("query", "form", true)), Args: []byte(`{"c":{"key":"mine"}}`)})); !contains(got, "must not have a member called key") {
 		t.Errorf("an argument that speaks for the credential: %s", got)
+	}
+}
+
+// In a document whose operations do not say what they need, all get what is configured. Parameters
+// with the place and name of a credential get it too, whatever the operation needs.
+func TestCredentialsUnsaid(t *testing.T) {
+	key := &Credential{Key: "key-12345", Query: "k"}
+	unsaid, said := &openapi.Document{Schemes: schemes}, &openapi.Document{Schemes: schemes, Operations: []*openapi.Operation{{Security: []openapi.Requirement{needs("bearer")}}}}
+	for _, tc := range []struct {
+		name  string
+		doc   *openapi.Document
+		creds map[string]Credential
+		dflt  *Credential
+		tool  *openapi.Tool
+		want  string
+		idle  int
+	}{
+		{"default", unsaid, nil, &Credential{Bearer: "the-token"}, tool("GET", "/x"), "GET /x\nAuthorization: Bearer the-token", 0},
+		{"named", unsaid, map[string]Credential{"bearer": {Bearer: "the-token"}}, nil, tool("GET", "/x"), "GET /x\nAuthorization: Bearer the-token", 0},
+		{"several", unsaid, map[string]Credential{"bearer": {Bearer: "the-token"}, "basic": {User: "a", Password: "secret-word"}, "head": {Key: "key-12345"}}, nil, tool("GET", "/x"),
+			"GET /x\nAuthorization: Basic YTpzZWNyZXQtd29yZA==\nX-Api-Key: key-12345", 1},
+		{"none on purpose", unsaid, nil, key, tool("GET", "/x"), "GET /x", 1},
+		{"others say", said, nil, key, tool("GET", "/x"), "GET /x", 1},
+		{"parameter", said, map[string]Credential{"head": {Key: "key-12345"}}, nil, tool("GET", "/x", &openapi.Parameter{Name: "x-api-key", In: openapi.InHeader}), "GET /x\nX-Api-Key: key-12345", 0},
+		{"parameter, and only a default", said, nil, key, tool("GET", "/x", &openapi.Parameter{Name: "k", In: openapi.InQuery}), "GET /x", 1},
+	} {
+		srv := newRecorder(t, nil)
+		if tc.name == "none on purpose" {
+			tc.tool.Operation.Security = []openapi.Requirement{}
+		}
+		s := newSource(t, Options{Document: tc.doc, BaseURL: srv.URL, Credentials: tc.creds, Default: tc.dflt})
+		tc.tool.Arguments = nil
+		call(t, s, &Call{Tool: tc.tool})
+		if got := srv.requests()[0].lines(); got != tc.want {
+			t.Errorf("%s: %s\nwant %s", tc.name, got, tc.want)
+		}
+		if got := s.Reach().Idle([]*openapi.Operation{tc.tool.Operation}); len(got) != tc.idle {
+			t.Errorf("%s: idle are %q", tc.name, got)
+		}
 	}
 }
 

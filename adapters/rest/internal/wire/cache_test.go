@@ -34,7 +34,7 @@ func TestCacheCredentials(t *testing.T) {
 		w.Header().Set("Cache-Control", "max-age=3600")
 		_, _ = w.Write([]byte("for " + strings.ToUpper(r.Header.Get("X-Api-Key")+r.Header.Get("Authorization"))))
 	})
-	s := newSource(t, Options{Document: &openapi.Document{Schemes: schemes}, BaseURL: srv.URL, CacheBytes: 1 << 20, Credentials: map[string]Credential{
+	s := newSource(t, Options{Document: &openapi.Document{Schemes: schemes, Operations: []*openapi.Operation{secured("GET", needs("head")).Operation}}, BaseURL: srv.URL, CacheBytes: 1 << 20, Credentials: map[string]Credential{
 		"head": {Key: "key-in-header"}, "bearer": {Bearer: "token-1234"}, "oidc": {Bearer: "token-5678"},
 	}})
 	for range 2 {

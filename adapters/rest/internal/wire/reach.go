@@ -140,7 +140,7 @@ func (r *Reach) Fills(op *openapi.Operation, p *openapi.Parameter) string {
 		}
 	}
 	for _, u := range r.keys.forOperation(op) {
-		if u.place == p.In && (u.name == p.Name || p.In == openapi.InHeader && openapi.SameHeader(u.name, p.Name)) {
+		if u.fills(p.In, p.Name) {
 			return "auth"
 		}
 	}

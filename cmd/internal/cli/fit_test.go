@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/bridge/cmd/internal/flags"
+)
+
+// check warns of a size that does not fit the memory of the process; serve bounds one that is not set,
+// and says so.
+func TestFitsMemory(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", "256MiB") // the runtime has read it already
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(256 << 20))
+	const server = "listen: 127.0.0.1:0\nservers: { a: { http: https://example.com/mcp } }\n"
+	large := file(t, "large.yaml", "max_bytes_in_flight: 512MiB\n"+server)
+	if code, stdout, _ := in(t, "check", large); code != 0 || !strings.Contains(stdout, "warning: "+large+":1: max_bytes_in_flight is 512MiB") {
+		t.Errorf("check: %d\n%s", code, stdout)
+	}
+	for path, want := range map[string]string{
+		large:                        "set at most 64MiB",
+		file(t, "open.yaml", server): `msg="max_bytes_in_flight is a quarter of the memory that the process may use" bytes=67108864`,
+	} {
+		c, err := flags.Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		s, stop, err := begin(t.Context(), c, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close(t.Context())
+		stop()
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%s: the log lacks %q:\n%s", path, want, &log)
+		}
+	}
+}
