@@ -221,7 +221,7 @@ func (noWriter) Header() http.Header         { return http.Header{} }
 func (noWriter) WriteHeader(int)             {}
 func (noWriter) Write(b []byte) (int, error) { return len(b), nil }
 
-// noted is a writer that notes whether an answer has begun.
+// noted is a writer that notes whether an answer has begun. It passes on all that the writer below can.
 type noted struct {
 	http.ResponseWriter
 	begun bool
@@ -240,6 +240,14 @@ func (n *noted) WriteHeader(status int) {
 func (n *noted) Write(b []byte) (int, error) {
 	n.begun = true
 	return n.ResponseWriter.Write(b)
+}
+
+// Flush implements http.Flusher, for writers of programs around the bridge.
+func (n *noted) Flush() {
+	n.begun = true
+	if f, ok := n.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
 }
 
 // FlushError is for http.ResponseController.
