@@ -99,38 +99,49 @@ func startLogged(t *testing.T, command string) *logged {
 	return l
 }
 
+// works makes calls.
+func (l *logged) works(t *testing.T) {
+	t.Helper()
+	for range 3 {
+		if got := l.call("echo", 0); !strings.Contains(got, "hello") {
+			t.Errorf("echo: %s", got)
+		}
+	}
+}
+
+// stop ends the bridge as an operator does.
+func (l *logged) stop(t *testing.T) {
+	t.Helper()
+	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+}
+
 // A reader of stderr that does not read keeps no call waiting, nor the end of the bridge. When it reads again, it
 // learns how many lines it missed.
 func TestLogUnread(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"run", "serve", "connect"} {
-		t.Run(command, func(t *testing.T) {
-			t.Parallel()
-			l := startLogged(t, command)
-			l.call("complain", 10_000)
-			for range 3 {
-				if got := l.call("echo", 0); !strings.Contains(got, "hello") {
-					t.Errorf("echo: %s", got)
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, read again: %t", command, again), func(t *testing.T) {
+				t.Parallel()
+				l := startLogged(t, command)
+				l.call("complain", 10_000)
+				l.works(t)
+				log := bufio.NewReader(l.log)
+				for said := !again; !said; {
+					line, err := log.ReadString('\n')
+					if err != nil {
+						t.Fatalf("the log ends without the number of lines: %v", err)
+					}
+					said = strings.Contains(line, "lines of this log were left out")
 				}
-			}
-			log := bufio.NewReader(l.log)
-			for {
-				line, err := log.ReadString('\n')
-				if err != nil {
-					t.Fatalf("the log ends without the number of lines: %v", err)
-				}
-				if strings.Contains(line, "lines of this log were left out") {
-					break
-				}
-			}
-			l.call("complain", 10_000) // unread again
-			if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.cmd.Wait(); err != nil {
-				t.Errorf("after SIGTERM: %v", err)
-			}
-		})
+				l.stop(t)
+			})
+		}
 	}
 }
 
@@ -143,17 +154,8 @@ func TestLogClosed(t *testing.T) {
 			l := startLogged(t, command)
 			l.log.Close()
 			l.call("complain", 10)
-			for range 3 {
-				if got := l.call("echo", 0); !strings.Contains(got, "hello") {
-					t.Errorf("echo: %s", got)
-				}
-			}
-			if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.cmd.Wait(); err != nil {
-				t.Errorf("after SIGTERM: %v", err)
-			}
+			l.works(t)
+			l.stop(t)
 		})
 	}
 }
