@@ -269,6 +269,9 @@ func Merge(object, over []byte) []byte {
 		}
 		members[string(name)] = value
 	})
+	if len(names) > 0 && !IsObject(object) {
+		object = []byte("{}")
+	}
 	there := map[string]bool{}
 	object = Edit(object, func(name, old []byte) []byte {
 		n := string(name)
