@@ -140,7 +140,7 @@ func (c *compiled) internal(external string) (string, bool) {
 }
 
 // describe returns the item as clients see it, or nil if it is hidden.
-func (c *compiled) describe(item []byte, internal string) []byte {
+func (c *compiled) describe(ctx context.Context, item []byte, internal string) []byte {
 	name, ok := c.external(internal)
 	if !ok {
 		return nil
@@ -155,7 +155,7 @@ func (c *compiled) describe(item []byte, internal string) []byte {
 	if c.InlineRefs {
 		item = rawjson.Edit(item, func(name, value []byte) []byte {
 			if n := string(name); n == "inputSchema" || n == "outputSchema" {
-				return inlined(value)
+				return inlined(ctx, value)
 			}
 			return value
 		})
@@ -209,7 +209,7 @@ func (f *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	if k, ok := list.Of(r.Method); ok {
 		a, err := f.Upstream.Call(ctx, r)
 		if of := f.f.now.Load()[k]; err == nil && a.Error == nil && of != nil {
-			a = k.Edit(a, of.describe)
+			a = k.Edit(a, func(item []byte, internal string) []byte { return of.describe(ctx, item, internal) })
 		}
 		return a, err
 	}

@@ -2,35 +2,43 @@ package filter
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"strings"
 
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// maxInlined bounds a schema without references, in bytes: references to references multiply.
-const maxInlined = 256 << 10
-
-// maxNested bounds the nesting of a schema that is walked.
-const maxNested = 100
+const (
+	// maxInlined bounds a schema without references, in bytes: references to references multiply.
+	maxInlined = 256 << 10
+	// maxReferences bounds the references of a schema, also those that name nothing.
+	maxReferences = 64 << 10
+	// maxNested bounds the nesting of a schema that is walked, and the length of a reference, in names.
+	maxNested = 100
+)
 
 // inliner replaces the references within one schema by what they name.
 type inliner struct {
-	root []byte
-	open []string // the references that are being replaced
-	left bool     // a reference stays: it is recursive, names nothing, or leads out of the schema
-	size int      // bytes that were inlined
+	ctx     context.Context // ends when nobody wants the schema
+	root    []byte
+	objects map[*byte]map[string]json.RawMessage // members of objects that a reference leads through, by their first byte
+	open    []string                             // the references that are being replaced
+	left    bool                                 // a reference stays: it is recursive, names nothing, or leads out of the schema
+	size    int                                  // bytes that were inlined
+	refs    int                                  // references so far
 }
 
 // inlined returns a schema with each local $ref replaced by its definition, and without unused definitions. A schema
-// that would become too large stays as it is.
-func inlined(schema []byte) []byte {
+// that would become too large stays as it is, and so does each when ctx has ended.
+func inlined(ctx context.Context, schema []byte) []byte {
 	if !bytes.Contains(schema, []byte(`"$ref"`)) {
 		return schema
 	}
-	n := &inliner{root: schema}
+	n := &inliner{ctx: ctx, root: schema, objects: map[*byte]map[string]json.RawMessage{}}
 	out := n.schema(schema, 0)
 	switch {
-	case n.size > maxInlined:
+	case n.stopped():
 		return schema
 	case !n.left:
 		out = rawjson.Delete(out, "$defs", "definitions")
@@ -38,9 +46,14 @@ func inlined(schema []byte) []byte {
 	return out
 }
 
+// stopped reports whether the schema stays as it is.
+func (n *inliner) stopped() bool {
+	return n.size > maxInlined || n.refs > maxReferences || n.ctx.Err() != nil
+}
+
 // schema returns a schema, or an array of schemas, without references.
 func (n *inliner) schema(value []byte, depth int) []byte {
-	if depth > maxNested || n.size > maxInlined {
+	if depth > maxNested || n.stopped() {
 		n.left = true
 		return value
 	}
@@ -68,6 +81,7 @@ func (n *inliner) schema(value []byte, depth int) []byte {
 
 // replaced returns the schema that a reference names, with the members that stand beside the reference.
 func (n *inliner) replaced(value []byte, ref string, depth int) []byte {
+	n.refs++
 	target := n.target(ref)
 	for _, other := range n.open {
 		if other == ref {
@@ -86,9 +100,11 @@ func (n *inliner) replaced(value []byte, ref string, depth int) []byte {
 		return value // a chain that ends in no definition
 	}
 	beside := n.schema(rawjson.Delete(value, "$ref"), depth+1)
-	rawjson.Each(beside, func(name, member []byte) { out = rawjson.Set(out, string(name), member) })
-	return out
+	return rawjson.Merge(out, beside)
 }
+
+// unescape replaces the escapes of a JSON pointer.
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
 // target returns the part of the schema that a JSON pointer names, or nil.
 func (n *inliner) target(ref string) []byte {
@@ -96,8 +112,26 @@ func (n *inliner) target(ref string) []byte {
 	if pointer == ref || pointer != "" && pointer[0] != '/' {
 		return nil
 	}
-	for _, name := range strings.Split(pointer, "/")[1:] {
-		at = rawjson.Get(at, strings.NewReplacer("~1", "/", "~0", "~").Replace(name))
+	names := strings.Split(pointer, "/")[1:]
+	if len(names) > maxNested {
+		return nil
+	}
+	for _, name := range names {
+		at = n.member(at, unescape.Replace(name))
 	}
 	return at
+}
+
+// member is rawjson.Get for objects of root, each of which it reads once: a schema may have as many references as
+// definitions.
+func (n *inliner) member(object []byte, name string) []byte {
+	if !rawjson.IsObject(object) {
+		return nil
+	}
+	members, read := n.objects[&object[0]]
+	if !read {
+		members = rawjson.Members(object)
+		n.objects[&object[0]] = members
+	}
+	return members[name]
 }

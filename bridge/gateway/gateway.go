@@ -322,7 +322,28 @@ func (g *gateway) leave(from *bridge.Caller) {
 	g.inFlight.Leave()
 }
 
+// lastWait is how long Close waits for goroutines after it forced their connections to close.
+const lastWait = 10 * time.Second
+
 func (g *gateway) Close(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		g.close(ctx)
+	}()
+	select {
+	case <-done:
+		return
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+	case <-time.After(lastWait):
+		g.log.Error("goroutines of sessions or servers have not ended: they are not waited for", "waited", lastWait.String())
+	}
+}
+
+func (g *gateway) close(ctx context.Context) {
 	g.inFlight.Shut()
 	g.stopListening()
 	stop := context.AfterFunc(ctx, g.hurry)

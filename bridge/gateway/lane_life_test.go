@@ -176,6 +176,23 @@ func TestLaneCloseHurries(t *testing.T) {
 	}
 }
 
+// What ignores the end of Close's context does not keep the bridge from ending.
+func TestCloseGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{closes: func(context.Context, *fakeWire) { <-free }}}}})
+		begin(t, b, "")
+		at := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		b.Close(ctx)
+		if took := time.Since(at); took != time.Second+lastWait {
+			t.Errorf("Close took %v, want %v", took, time.Second+lastWait)
+		}
+		close(free)
+	})
+}
+
 // At most four connections to a server are opened at once, and a server that
 // hangs does not hold up another one.
 func TestLaneOpenings(t *testing.T) {

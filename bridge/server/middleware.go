@@ -17,15 +17,23 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// recovered ends a request whose handler panics.
+// recovered ends a request whose handler panics. An answer that has begun is broken off: the client must not take
+// half of it for the whole.
 func (t *tree) recovered(c *gin.Context) {
 	defer func() {
-		if fault := recover(); fault != nil {
-			w, r := of(c)
-			t.s.log.Error("panic in a handler", "path", r.URL.Path, "err", fmt.Sprint(fault))
-			w.WriteHeader(http.StatusInternalServerError)
-			c.Abort()
+		fault := recover()
+		if fault == nil {
+			return
 		}
+		w, r := of(c)
+		if fault != http.ErrAbortHandler {
+			t.s.log.Error("panic in a handler", "path", r.URL.Path, "err", fmt.Sprint(fault))
+		}
+		if n, ok := w.(*noted); fault == http.ErrAbortHandler || ok && n.begun {
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+		c.Abort()
 	}()
 	c.Next()
 }

@@ -209,7 +209,7 @@ func newEngine() *gin.Engine {
 
 // ServeHTTP implements http.Handler.
 func (t *tree) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	t.engine.ServeHTTP(noWriter{w}, unslashed(r))
+	t.engine.ServeHTTP(noWriter{&noted{ResponseWriter: w}}, unslashed(r))
 }
 
 // noWriter is the writer that gin gets. Handlers use the writer below it. That writer returns the errors of
@@ -220,6 +220,41 @@ type noWriter struct{ http.ResponseWriter }
 func (noWriter) Header() http.Header         { return http.Header{} }
 func (noWriter) WriteHeader(int)             {}
 func (noWriter) Write(b []byte) (int, error) { return len(b), nil }
+
+// noted is a writer that notes whether an answer has begun. It passes on all that the writer below can.
+type noted struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// Unwrap is for http.ResponseController.
+func (n *noted) Unwrap() http.ResponseWriter { return n.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (n *noted) WriteHeader(status int) {
+	n.begun = n.begun || status >= 200
+	n.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (n *noted) Write(b []byte) (int, error) {
+	n.begun = true
+	return n.ResponseWriter.Write(b)
+}
+
+// Flush implements http.Flusher, for writers of programs around the bridge.
+func (n *noted) Flush() {
+	n.begun = true
+	if f, ok := n.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// FlushError is for http.ResponseController.
+func (n *noted) FlushError() error {
+	n.begun = true
+	return http.NewResponseController(n.ResponseWriter).Flush()
+}
 
 // of returns the current request, and the writer of its answer.
 func of(c *gin.Context) (http.ResponseWriter, *http.Request) {

@@ -547,6 +547,18 @@ const closeLimit = 2 * time.Second
 // connections. Each connection is closed with its answer.
 const lastRequests = time.Second
 
+// patience is how long sessions and connections may take to close before they are forced to: children of sessions,
+// and then shared ones, may take the time that they are given.
+func (s *server) patience() time.Duration {
+	var most time.Duration
+	for _, one := range s.c().Servers {
+		if one.Stdio != nil {
+			most = max(most, one.Stdio.StopStdin+one.Stdio.StopTerm)
+		}
+	}
+	return 2*most + 30*time.Second
+}
+
 func (s *server) Close(ctx context.Context) {
 	s.access.Stop()
 	s.timeline.close()
@@ -555,7 +567,9 @@ func (s *server) Close(ctx context.Context) {
 	if s.instance != nil {
 		s.instance.homes.CloseTunnels(ctx)
 	}
-	s.b.Close(ctx)
+	within, cancel := context.WithTimeout(ctx, s.patience())
+	s.b.Close(within)
+	cancel()
 	s.sse.Close()
 	s.streamable.Close()
 	if s.instance != nil {

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
@@ -334,6 +335,50 @@ func TestPanic(t *testing.T) {
 		}
 		r.begin("/mcp")
 	})
+}
+
+// A panic after the first bytes breaks the answer off: its client does not take it for whole. A handler that breaks off
+// itself does so without a word.
+func TestPanicAmidAnswer(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		handler func(http.ResponseWriter)
+		logged  bool
+	}{
+		{"bytes", func(w http.ResponseWriter) {
+			_, _ = w.Write([]byte("half"))
+			panic("secret of a handler")
+		}, true},
+		{"a status", func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusOK)
+			panic("secret of a handler")
+		}, true},
+		{"a flush", func(w http.ResponseWriter) {
+			_ = http.NewResponseController(w).Flush()
+			panic("secret of a handler")
+		}, true},
+		{"on purpose", func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var log bytes.Buffer
+			s := &tree{s: &server{log: slog.New(slog.NewTextHandler(&log, nil))}}
+			quietly(func() { s.engine = newEngine() })
+			s.engine.Use(s.recovered)
+			s.engine.GET("/", func(c *gin.Context) {
+				w, _ := of(c)
+				test.handler(w)
+			})
+			defer func() {
+				if fault := recover(); fault != http.ErrAbortHandler {
+					t.Errorf("panic = %v, want %v", fault, http.ErrAbortHandler)
+				}
+				if logged := strings.Contains(log.String(), "panic in a handler"); logged != test.logged {
+					t.Errorf("log is %q", log.String())
+				}
+			}()
+			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		})
+	}
 }
 
 // Limits: headers. And who does not send them is cut off.

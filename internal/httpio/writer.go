@@ -2,6 +2,7 @@ package httpio
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 	"unsafe"
@@ -70,6 +71,12 @@ func innermost(w http.ResponseWriter) http.ResponseWriter {
 		}
 		w = u.Unwrap()
 	}
+}
+
+// MaxBytes is http.MaxBytesReader, which closes the connection behind a body that is too large, but does not look
+// below wrappers.
+func MaxBytes(w http.ResponseWriter, body io.ReadCloser, most int64) io.ReadCloser {
+	return http.MaxBytesReader(innermost(w), body, most)
 }
 
 // Event is one server-sent event; empty parts are left out.

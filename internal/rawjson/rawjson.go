@@ -259,6 +259,48 @@ func Set(object []byte, name string, value []byte) []byte {
 	return Append(out, '{', append([]byte(Quote(name)+":"), value...))
 }
 
+// Merge is Set for all members of another object.
+func Merge(object, over []byte) []byte {
+	var names []string
+	members := map[string][]byte{}
+	Each(over, func(name, value []byte) {
+		if _, repeated := members[string(name)]; !repeated {
+			names = append(names, string(name))
+		}
+		members[string(name)] = value
+	})
+	if len(names) > 0 && !IsObject(object) {
+		object = []byte("{}")
+	}
+	there := map[string]bool{}
+	object = Edit(object, func(name, old []byte) []byte {
+		n := string(name)
+		value, set := members[n]
+		switch {
+		case !set:
+			return old
+		case there[n]:
+			return nil
+		}
+		there[n] = true
+		return value
+	})
+	var more []byte
+	for _, name := range names {
+		if there[name] {
+			continue
+		}
+		if len(more) > 0 {
+			more = append(more, ',')
+		}
+		more = append(append(append(more, Quote(name)...), ':'), members[name]...)
+	}
+	if len(more) == 0 {
+		return object
+	}
+	return Append(object, '{', more)
+}
+
 // SetFirst is Set, but puts a new member first: readers of a long text find it early.
 func SetFirst(object []byte, name string, value []byte) []byte {
 	object, there := replaced(object, name, value)

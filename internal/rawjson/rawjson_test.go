@@ -131,3 +131,16 @@ func TestDeeper(t *testing.T) {
 		}
 	}
 }
+
+// Merge does what Set does for one member after the other.
+func TestMerge(t *testing.T) {
+	for _, object := range []string{`{}`, ` { } `, `{"a":1}`, `{"a":1,"b":{"c":2},"a":3}`, `{"\u0061":1,"b":2}`, `null`} {
+		for _, over := range []string{`{}`, `{"a":9}`, `{"b":8,"c":7}`, `{"c":1,"a":2,"c":3}`, `{"\"":1}`, `[]`} {
+			want := []byte(object)
+			Each([]byte(over), func(name, value []byte) { want = Set(want, string(name), value) })
+			if got := Merge([]byte(object), []byte(over)); string(got) != string(want) {
+				t.Errorf("Merge(%s, %s) = %s, want %s", object, over, got, want)
+			}
+		}
+	}
+}

@@ -45,7 +45,7 @@ func (s *Servers) Of(name string) *Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of[name] == nil {
-		s.of[name] = &Server{name: name, waiters: map[*func()]struct{}{}}
+		s.of[name] = &Server{name: name, waiters: waiters{}}
 	}
 	return s.of[name]
 }
@@ -58,40 +58,50 @@ type Server struct {
 
 	mu      sync.Mutex // guards the rest
 	timer   *time.Timer
-	waiters map[*func()]struct{}
+	waiters waiters
 }
 
 // Set puts an order in force, until its end. nil withdraws it.
-func (s *Server) Set(o *Order) {
+func (s *Server) Set(o *Order) { s.set(o).notify() }
+
+func (s *Server) set(o *Order) waiters {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.timer != nil {
 		s.timer.Stop()
 		s.timer = nil
 	}
 	s.order.Store(o)
 	if o == nil {
-		s.end()
-		return
+		return s.takeWaiters()
 	}
-	defer s.mu.Unlock()
 	if !o.Until.IsZero() {
-		s.timer = time.AfterFunc(time.Until(o.Until), func() {
-			s.mu.Lock()
-			if s.order.CompareAndSwap(o, nil) {
-				s.end()
-			} else {
-				s.mu.Unlock()
-			}
-		})
+		s.timer = time.AfterFunc(time.Until(o.Until), func() { s.expire(o).notify() })
 	}
+	return nil
 }
 
-// end calls the waiters. The caller holds s.mu, and over() unlocks it.
-func (s *Server) end() {
-	waiters := s.waiters
-	s.waiters = map[*func()]struct{}{}
-	s.mu.Unlock()
-	for told := range waiters {
+func (s *Server) expire(o *Order) waiters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.order.CompareAndSwap(o, nil) {
+		return nil
+	}
+	return s.takeWaiters()
+}
+
+// takeWaiters returns those who wait for the end of the order. The caller holds s.mu, and calls notify without it.
+func (s *Server) takeWaiters() waiters {
+	all := s.waiters
+	s.waiters = waiters{}
+	return all
+}
+
+// waiters are functions that are called when an order ends.
+type waiters map[*func()]struct{}
+
+func (w waiters) notify() {
+	for told := range w {
 		(*told)()
 	}
 }

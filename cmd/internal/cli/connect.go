@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -139,11 +136,6 @@ of that variable, which keeps it out of the list of processes.`,
 			if isTerminal(stderr) {
 				fmt.Fprintln(stderr, "mcp-bridge: waiting for a client on stdin. Clients start this command, not people. Ctrl-C ends it.")
 			}
-			// A closed stdout must not end the process before it stopped its servers:
-			// the write fails instead.
-			pipe := make(chan os.Signal, 1)
-			signal.Notify(pipe, syscall.SIGPIPE)
-			defer signal.Stop(pipe)
 			// The empty name means the aggregate, or the only server.
 			err = s.ServeStdio(cmd.Context(), "", cmd.InOrStdin(), stdout)
 			if cmd.Context().Err() != nil {

@@ -98,7 +98,7 @@ func start(ctx context.Context, t *testing.T, args ...string) *talk {
 		fromOut.Close()
 	})
 	go func() {
-		root := newRoot(out, &k.log)
+		root := newRoot(out, &k.log, out, &k.log)
 		root.SetArgs(args)
 		root.SetIn(in)
 		code := 0

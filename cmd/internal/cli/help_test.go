@@ -69,7 +69,7 @@ func TestHelp(t *testing.T) {
 			all(sub)
 		}
 	}
-	all(newRoot(io.Discard, io.Discard))
+	all(newRoot(io.Discard, io.Discard, io.Discard, io.Discard))
 }
 
 // The help of every command fits into 80 columns, and has each flag in a group, with a type for people. The
@@ -82,7 +82,7 @@ func TestHelpGroups(t *testing.T) {
 		}
 	}
 	pflags := regexp.MustCompile(`(?m)^ +(-\w, )?--[\w-]+ (string|strings|stringArray|stringSlice|duration|u?int\d*s?|float\d*|count|value)\b`)
-	root := newRoot(io.Discard, io.Discard)
+	root := newRoot(io.Discard, io.Discard, io.Discard, io.Discard)
 	_, whole, _ := in(t, "--help")
 	grouped, _, _ := strings.Cut(whole, "\nOther commands:\n")
 	for _, c := range append(root.Commands(), root) {
@@ -129,11 +129,11 @@ func TestHelpGroups(t *testing.T) {
 
 // The flags in the examples exist: each line is parsed, nothing is run.
 func TestExamplesParse(t *testing.T) {
-	for _, c := range newRoot(io.Discard, io.Discard).Commands() {
+	for _, c := range newRoot(io.Discard, io.Discard, io.Discard, io.Discard).Commands() {
 		for line := range strings.Lines(c.Example) {
 			for part := range strings.SplitSeq(line, "&&") {
 				args := strings.Fields(part)
-				fresh, rest, err := newRoot(io.Discard, io.Discard).Find(args[1:])
+				fresh, rest, err := newRoot(io.Discard, io.Discard, io.Discard, io.Discard).Find(args[1:])
 				if err == nil {
 					err = fresh.ParseFlags(rest)
 				}
@@ -276,7 +276,7 @@ func TestFlagsOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, n := newRoot(io.Discard, io.Discard), 0
+	root, n := newRoot(io.Discard, io.Discard, io.Discard, io.Discard), 0
 	for row := range strings.Lines(string(page)) {
 		theirs, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " | ")
 		for _, flag := range regexp.MustCompile("`--([A-Za-z0-9-]+)").FindAllStringSubmatch(theirs, -1) {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
 	"github.com/mcp-bridge/bridge/cmd/internal/inspect"
 	"github.com/mcp-bridge/bridge/cmd/internal/orphans"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 )
 
 func Main() {
@@ -37,7 +39,10 @@ func Main() {
 
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot(stdout, stderr)
+	served, log := terminal.NewOutput(stdout), terminal.NewOutput(stderr)
+	defer log.Close()
+	defer served.Close()
+	root := newRoot(stdout, stderr, served, log)
 	root.SetArgs(implied(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -50,12 +55,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		e = exit.Error{Code: exit.Failure, Err: err}
 	}
 	if e.Err != nil {
-		fmt.Fprintln(stderr, "mcp-bridge:", err)
+		fmt.Fprintln(root.ErrOrStderr(), "mcp-bridge:", err)
 	}
 	return e.Code
 }
 
-func newRoot(stdout, stderr io.Writer) *cobra.Command {
+// newRoot returns the program's command. served and log are stdout and stderr of commands that serve.
+func newRoot(stdout, stderr, served, log io.Writer) *cobra.Command {
 	var showVersion bool
 	root := &cobra.Command{
 		Use:   "mcp-bridge",
@@ -89,8 +95,16 @@ connect is the other way round: a stdio server in front of any other server.
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
 	var l flags.Log
 	l.Add(root)
+	serving := []*cobra.Command{newRun(&l, served, log), newServe(&l, served, log), newConnect(&l, stdout, log)}
+	for _, c := range serving {
+		c.PreRun = func(*cobra.Command, []string) {
+			root.SetErr(log)
+			// A write to a closed stdout or stderr fails; without this, it would end the process and its servers.
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+		}
+	}
 	addCommands(root, []commandGroup{
-		{"Serve", []*cobra.Command{newRun(&l, stdout, stderr), newServe(&l, stdout, stderr), newConnect(&l, stdout, stderr)}},
+		{"Serve", serving},
 		{"Try", inspect.Commands(inspect.Options{Log: &l, Stdout: stdout, Stderr: stderr})},
 		{"Configure", []*cobra.Command{newInit(stdout), newImport(stdout, stderr), newCheck(stdout), newSchema(stdout)}},
 		{"Operate", []*cobra.Command{newStatus(stdout), newTop(stdout), newSessions(stdout), newReload(stdout, stderr), newDrain(stdout), newResume(stdout), newWhoami(stdout)}},

@@ -34,7 +34,7 @@ func TestTopLive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			root := newRoot(tty.File, io.Discard)
+			root := newRoot(tty.File, io.Discard, tty.File, io.Discard)
 			root.SetIn(tty.File)
 			root.SetArgs([]string{"top", s.URL, "--every", "500ms"})
 			ended := make(chan error, 1)

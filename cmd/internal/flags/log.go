@@ -48,15 +48,27 @@ func (l *Log) Logger(w io.Writer) (*slog.Logger, error) {
 	if err := l.least.UnmarshalText([]byte(l.Level)); err != nil {
 		return nil, exit.Usagef("--log-level is %q: must be debug, info, warn or error", l.Level)
 	}
+	h, err := l.handler(w)
+	if err != nil {
+		return nil, err
+	}
+	log := slog.New(h)
+	if o, ok := w.(*terminal.Output); ok {
+		o.LogTo(log)
+	}
+	return log, nil
+}
+
+func (l *Log) handler(w io.Writer) (slog.Handler, error) {
 	o := &slog.HandlerOptions{Level: &l.least}
 	isTerminal, _ := terminal.Is(w)
 	switch { // slog's text form escapes control characters itself
 	case l.Format == "auto" && isTerminal:
-		return slog.New(NewConsole(w, &l.least, terminal.Colors())), nil
+		return NewConsole(w, &l.least, terminal.Colors()), nil
 	case l.Format == "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
+		return slog.NewTextHandler(w, o), nil
 	case l.Format == "json", l.Format == "auto":
-		return slog.New(slog.NewJSONHandler(sanitize.JSONWriter(w), o)), nil
+		return slog.NewJSONHandler(sanitize.JSONWriter(w), o), nil
 	}
 	return nil, exit.Usagef("--log-format is %q: must be auto, text or json", l.Format)
 }

@@ -15,6 +15,9 @@ import (
 
 // Is reports whether f is a terminal, and its number of columns.
 func Is(f any) (bool, int) {
+	if o, ok := f.(*Output); ok {
+		f = o.s.Writer
+	}
 	file, ok := f.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return false, 0

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
+	"github.com/mcp-bridge/bridge/internal/httpio"
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
@@ -152,7 +153,7 @@ func (f *Front) register(w http.ResponseWriter, r *http.Request) {
 		Grants    []string `json:"grant_types"`
 		Responses []string `json:"response_types"`
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<10))
+	data, err := io.ReadAll(httpio.MaxBytes(w, r.Body, 16<<10))
 	if err != nil || json.Unmarshal(data, &m) != nil {
 		fail(w, http.StatusBadRequest, bad, "the body must be a JSON object of at most 16 KiB, with client_name and redirect_uris")
 		return

@@ -256,7 +256,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 && c.SetReadDeadline(time.Now().Add(bodyWait)) == nil {
 		r.Body = &limited{r.Body, c}
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	r.Body = httpio.MaxBytes(w, r.Body, maxBody)
 	f.routes[r.URL.Path](w, r)
 }
 

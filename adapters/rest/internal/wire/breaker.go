@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 )
 
@@ -19,10 +21,11 @@ type breakers struct {
 	log *slog.Logger
 
 	mu     sync.Mutex // guards byHost
-	byHost map[string]*breaker.Circuit
+	byHost simplelru.LRUCache[string, *breaker.Circuit]
 }
 
-// maxHosts bounds the circuits: the document names the hosts.
+// maxHosts bounds the circuits: the document names the hosts. The one that was not used for the longest time is
+// forgotten first.
 const maxHosts = 64
 
 var (
@@ -32,7 +35,8 @@ var (
 )
 
 func newBreakers(o breaker.Options, log *slog.Logger) *breakers {
-	return &breakers{o: o, log: log, byHost: map[string]*breaker.Circuit{}}
+	byHost, _ := simplelru.NewLRU[string, *breaker.Circuit](maxHosts, nil) // the size is positive
+	return &breakers{o: o, log: log, byHost: byHost}
 }
 
 // allow asks the circuit of a host. The caller must call settle once with the outcome: nil, the
@@ -59,13 +63,10 @@ func (b *breakers) allow(host string) (settle func(error), err error) {
 func (b *breakers) circuit(host string) *breaker.Circuit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	one, ok := b.byHost[host]
+	one, ok := b.byHost.Get(host)
 	if !ok {
-		if len(b.byHost) >= maxHosts {
-			clear(b.byHost)
-		}
 		one = breaker.NewCircuit(b.o)
-		b.byHost[host] = one
+		b.byHost.Add(host, one)
 	}
 	return one
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -123,4 +124,29 @@ func TestBreakerTrial(t *testing.T) {
 			t.Errorf("after that: %s, %d requests", got, len(f.at))
 		}
 	})
+}
+
+// The host of one more circuit than there may be takes the place of the one that was not used for the longest time:
+// open circuits of others stay open.
+func TestBreakerHosts(t *testing.T) {
+	b := newBreakers(breaker.Options{Failures: 1}, slog.New(slog.DiscardHandler))
+	ask := func(host string, outcome error) bool {
+		settle, err := b.allow(host)
+		if err == nil {
+			settle(outcome)
+		}
+		return err == nil
+	}
+	ask("fails", errTimeout)
+	for i := range 3 * maxHosts {
+		if !ask(fmt.Sprint("host", i), nil) {
+			t.Errorf("host %d is held back", i)
+		}
+		if ask("fails", nil) {
+			t.Fatalf("after %d other hosts the circuit is forgotten", i+1)
+		}
+	}
+	if n := b.byHost.Len(); n != maxHosts {
+		t.Errorf("%d circuits, want %d", n, maxHosts)
+	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
 // faulty is a place that fails, or waits, as it is told.
@@ -54,8 +55,8 @@ func (f *faulty) set(room int) {
 // logTo makes an access log that writes to f, and its log.
 func logTo(f io.Writer) (*Log, *bytes.Buffer) {
 	var said bytes.Buffer
-	l := &Log{out: f, log: slog.New(slog.NewTextHandler(&said, nil)), full: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
-	go l.run()
+	t := &target{Writer: f, log: slog.New(slog.NewTextHandler(&said, nil))}
+	l := &Log{Writer: logs.NewWriter(t, logMost, logEvery), to: t}
 	return l, &said
 }
 
@@ -85,7 +86,7 @@ func TestAccessLogFull(t *testing.T) {
 		l.Take(p)
 		time.Sleep(2 * logEvery)
 		l.Close(nil)
-		if n := l.lost.Load(); n != 3 {
+		if n := l.Lost(); n != 3 {
 			t.Errorf("%d lines lost, want 3", n)
 		}
 		lines := strings.Split(strings.TrimSuffix(f.text.String(), "\n"), "\n")
@@ -112,14 +113,14 @@ func TestAccessLogStuck(t *testing.T) {
 			t.Error("a call has waited")
 		}
 		synctest.Wait()
-		if l.lost.Load() == 0 || len(l.queue) > logMost {
-			t.Errorf("%d lines lost, %d bytes queued", l.lost.Load(), len(l.queue))
+		if l.Lost() == 0 {
+			t.Errorf("no line is lost")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		l.Close(ctx.Done())
 		close(f.stuck)
-		<-l.done
+		l.Close(nil)
 	})
 }
 
@@ -144,8 +145,8 @@ func TestAccessLogConcurrently(t *testing.T) {
 			t.Fatalf("line %q", line)
 		}
 	}
-	if n != 8*500 || l.lost.Load() != 0 {
-		t.Errorf("%d lines, %d lost; want %d", n, l.lost.Load(), 8*500)
+	if n != 8*500 || l.Lost() != 0 {
+		t.Errorf("%d lines, %d lost; want %d", n, l.Lost(), 8*500)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/httpio"
 	"github.com/mcp-bridge/bridge/internal/logs"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
@@ -252,7 +253,7 @@ func Body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	// body it is removed: net/http would take its passing for the end of the connection.
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyWait))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	body, err := io.ReadAll(httpio.MaxBytes(w, r.Body, MaxBody))
 	var text json.RawMessage
 	if err == nil {
 		_ = rc.SetReadDeadline(time.Time{})

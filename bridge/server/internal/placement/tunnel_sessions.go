@@ -110,7 +110,7 @@ func (t *TunnelSessions) Serve(w http.ResponseWriter, r *http.Request) {
 		t.sessions.Serve("", w, r)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(t.o.MaxMessage)))
+	body, err := io.ReadAll(httpio.MaxBytes(w, r.Body, int64(t.o.MaxMessage)))
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return

@@ -1,0 +1,58 @@
+package terminal
+
+import (
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/logs"
+)
+
+const (
+	maxWaiting = 1 << 20         // bytes that wait for a reader
+	lastWait   = 2 * time.Second // for a reader at the end
+)
+
+// Output is stdout or stderr of a command that serves: whoever writes there never waits for a reader.
+// Lines that find no room are left out.
+type Output struct {
+	*logs.Writer
+	s *sink
+}
+
+// NewOutput returns an Output that writes to a file. Close must be called.
+func NewOutput(to io.Writer) *Output {
+	s := &sink{Writer: to}
+	return &Output{logs.NewWriter(s, maxWaiting, 0), s}
+}
+
+// LogTo sets the log that says how many lines were left out.
+func (o *Output) LogTo(log *slog.Logger) { o.s.log.Store(log) }
+
+// Close writes what is queued, if there is a reader.
+func (o *Output) Close() {
+	late := make(chan struct{})
+	defer time.AfterFunc(lastWait, func() { close(late) }).Stop()
+	o.Writer.Close(late)
+}
+
+type sink struct {
+	io.Writer
+	log atomic.Pointer[slog.Logger] // nil without a log
+}
+
+var _ logs.Sink = (*sink)(nil)
+
+// LeftOut implements logs.Sink.
+func (s *sink) LeftOut(lines uint64) {
+	if log := s.log.Load(); log != nil {
+		log.Warn("lines of this log were left out: its reader is too slow", "count", lines)
+	}
+}
+
+// Failed implements logs.Sink. There is no other place to say it.
+func (s *sink) Failed(error) {}
+
+// Follow implements logs.Sink.
+func (s *sink) Follow() bool { return false }
