@@ -418,14 +418,6 @@ func (t *Tool) OpenTo(e *Entry) {
 			}
 			return name, value
 		})
-		if !inBody { // only those with a place of their own stay beside the query
-			args = RewriteMembers(args, func(name string, value []byte) (string, []byte) {
-				if elsewhere[name] {
-					return name, value
-				}
-				return name, nil
-			})
-		}
 		if before != nil {
 			var err error
 			if args, err = before(args); err != nil {
