@@ -151,6 +151,10 @@ var userAgent = []string{"mcp-bridge"}
 // it (protocol.md D0.8). net/http does not recognize them in lower case, but servers do.
 var repeats = []string{"Idempotency-Key", "X-Idempotency-Key"}
 
+// Repeat makes net/http send r over another connection when a kept one ends before the response. The
+// server may have acted on r then.
+func Repeat(r *http.Request) { r.Header[repeats[0]] = nil } // a header without values is not sent
+
 // Do sends a request with a bounded answer.
 func (c *Client) Do(r *http.Request) (*http.Response, error) { return c.send(c.short, r) }
 

@@ -193,15 +193,19 @@ func serve(t testing.TB, f http.Handler, c remote.Config, o conn.Options) (*Upst
 // inMemory is serve for a bubble.
 func inMemory(t testing.TB, f http.Handler, o conn.Options) *Upstream {
 	t.Helper()
-	site := wiretest.NewSite(t, f)
+	return inMemoryFrom(t, &http.Server{Handler: f}, o)
+}
+
+func inMemoryFrom(t testing.TB, srv *http.Server, o conn.Options) *Upstream {
+	t.Helper()
+	site := wiretest.NewSiteFrom(t, srv)
 	o.Log = slog.New(slog.DiscardHandler)
-	u, err := NewUpstream("fake", remote.Config{URL: "http://fake/sse"}, o)
+	dial := func(context.Context, string, string) (net.Conn, error) { return site.Dial(), nil }
+	u, err := NewUpstream("fake", remote.Config{URL: "http://fake/sse", Proxy: "none", Dial: dial}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return site.Dial(), nil }}
-	u.do, u.stream = (&http.Client{Transport: tr}).Do, (&http.Client{Transport: tr}).Do
-	t.Cleanup(tr.CloseIdleConnections)
+	t.Cleanup(u.Close)
 	return u
 }
 

@@ -261,6 +261,9 @@ func (p *poster) request(ctx context.Context, one *post) *http.Request {
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "*/*")
 	one.Trace.Put(r.Header)
+	if conn.Repeatable(one.Method) {
+		remote.Repeat(r)
+	}
 	return r
 }
 

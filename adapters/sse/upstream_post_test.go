@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,6 +139,45 @@ func inBubble(t *testing.T, f *fakePeer, test func(t *testing.T, u *Upstream, up
 		}
 		test(t, u, up, rest)
 		_ = up.Close(t.Context())
+	})
+}
+
+// The handshake is sent again when a kept connection ends under it. A call is not (D0.8): the server may have acted on it.
+func TestUpstreamKeptEnds(t *testing.T) {
+	type onConnection struct{}
+	var seen []string // by POST, with "…" when there was no answer; POSTs come one after the other
+	ends := false     // the server reads each request on a kept connection and ends the connection
+	f := &fakePeer{post: func(_ http.ResponseWriter, r *http.Request, _ *stream, body []byte) bool {
+		method := adaptertest.Parse(t, string(body)).Method
+		if before := r.Context().Value(onConnection{}).(*atomic.Int32).Add(1) - 1; before > 0 && ends {
+			seen = append(seen, method+"…")
+			panic(http.ErrAbortHandler)
+		}
+		seen = append(seen, method)
+		return true
+	}}
+	synctest.Test(t, func(t *testing.T) {
+		u := inMemoryFrom(t, &http.Server{Handler: f, ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+			return context.WithValue(ctx, onConnection{}, new(atomic.Int32))
+		}}, conn.Options{})
+		open := func() bridge.Upstream {
+			up, err := u.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+			if err != nil {
+				t.Fatalf("Open = %v; the server got %q", err, seen)
+			}
+			synctest.Wait() // initialized was sent
+			return up
+		}
+		_ = open().Close(t.Context()) // its HTTP connection is kept
+		seen, ends = nil, true
+		up := open()
+		if o := call(t, up, `{}`); !errors.Is(o.Err, bridge.ErrLost) || errors.Is(o.Err, bridge.ErrUnsent) {
+			t.Errorf("the call ended with %q, %v, want ErrLost", o.Answer, o.Err)
+		}
+		_ = up.Close(t.Context())
+		if got, want := strings.Join(seen, " "), "initialize… initialize notifications/initialized… notifications/initialized m…"; got != want {
+			t.Errorf("the server got %s\nwant %s", got, want)
+		}
 	})
 }
 

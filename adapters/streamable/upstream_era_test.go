@@ -219,7 +219,6 @@ func TestUpstreamEraLegacyFirst(t *testing.T) {
 		{"undiscovered", notFound, notFound, "", "modern", append(both, "tools/list", "prompts/list", "resources/list")},
 		{"neither", respond(400, failure("$id", -32602, "too old")), respond(400, failure("$id", -32600, "no session")), "", "too old", both},
 		{"neither, at all", respond(405, ""), respond(405, ""), "", "refused to initialize (HTTP 405)", both},
-		{"neither, and broken", notFound, cutOff, "", "Method not found", both},
 		{"pinned to modern", nil, good(discovered), conn.EraModern, "modern", both[1:]},
 		{"401", respond(401, ""), nil, "", "Authorization", one},
 		{"429", respond(429, ""), nil, "", "HTTP 429", one},

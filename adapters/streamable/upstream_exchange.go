@@ -86,11 +86,11 @@ func (e *exchange) awaitSent(ctx context.Context) bool {
 	return e.written
 }
 
-// send sends the request. It never repeats a request of which a byte may have reached the server
-// (protocol.md D0.8).
+// send sends the request. Except for a handshake, it never repeats a request of which a byte may have
+// reached the server (protocol.md D0.8).
 func (e *exchange) send(by func(*http.Request) (*http.Response, error), request func(context.Context) *http.Request) (*http.Response, error) {
 	ctx := httptrace.WithClientTrace(e.ctx, &e.trace)
-	res, err := e.l.a.reach(e.ctx, by,
+	res, err := e.l.a.reach(e.ctx, by, e.method,
 		func() *http.Request { return request(ctx) },
 		func() bool { return e.l.Waits(e.call) })
 	e.mu.Lock()
@@ -245,15 +245,20 @@ func (u *Upstream) patience() time.Duration {
 	return most
 }
 
-// reach sends a request. It repeats it while nothing of it was sent and wanted reports true.
-func (u *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Response, error), request func() *http.Request, wanted func() bool) (*http.Response, error) {
+// reach sends a message of that method. It repeats it while nothing of it was sent and wanted reports
+// true. A message of the handshake is also repeated when a kept connection ended before the response.
+func (u *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Response, error), method string, request func() *http.Request, wanted func() bool) (*http.Response, error) {
 	most := u.patience()
 	began, wait := time.Now(), min(reachPause, most/2)
 	for {
 		if !wanted() {
 			return nil, errNobodyWaits
 		}
-		res, err := by(request())
+		r := request()
+		if conn.Repeatable(method) {
+			remote.Repeat(r)
+		}
+		res, err := by(r)
 		if err == nil || !remote.Unsent(err) || remote.TLSFault(err) || u.o.FailFast || time.Since(began)+wait > most || backoff.For(ctx, wait) != nil {
 			return res, err
 		}

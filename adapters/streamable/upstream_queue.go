@@ -145,7 +145,7 @@ func (w *wire) confirm(ctx context.Context, m conn.Outgoing) error {
 	under, cancel := deadline.WithTimeout(w.ctx, noteLimit, nil)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	res, err := w.a.reach(under, w.a.do, func() *http.Request { return w.request(under, http.MethodPost, m.Header, m.Identity, m.Line.B) }, func() bool { return true })
+	res, err := w.a.reach(under, w.a.do, m.Method, func() *http.Request { return w.request(under, http.MethodPost, m.Header, m.Identity, m.Line.B) }, func() bool { return true })
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:

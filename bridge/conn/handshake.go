@@ -33,6 +33,16 @@ func Handshake(ctx context.Context, c *Conn, from *bridge.Caller, most string) (
 	return s, c.Notify(ctx, &bridge.Request{Message: jsonrpc.NewNotification("notifications/initialized", nil), From: from})
 }
 
+// Repeatable reports whether a message of that method may be sent again after the server may have
+// acted on it. Those of a handshake may: a session that an unanswered initialize made is nobody's.
+func Repeatable(method string) bool {
+	switch method {
+	case "initialize", "notifications/initialized", "server/discover":
+		return true
+	}
+	return false
+}
+
 // greeting returns the declaration of a server of that revision.
 func greeting(revision string, result []byte) *bridge.Greeting {
 	s := &bridge.Greeting{Revision: revision, Capabilities: []byte(gjson.GetBytes(result, "capabilities").Raw), Result: result}
