@@ -128,6 +128,7 @@ func TestUpstreamKeptEndsForGood(t *testing.T) {
 				defer cancel()
 				e := &c.e
 				_, err := e.adapter(t).Open(ctx, c.from, &adaptertest.Client{})
+				synctest.Wait() // the server is done
 				if err == nil || !strings.Contains(err.Error(), c.want) || !slices.Equal(e.seen, c.seen) {
 					t.Errorf("Open = %v, want %q; the server got %q, want %q", err, c.want, e.seen, c.seen)
 				}
