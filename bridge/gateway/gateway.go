@@ -323,7 +323,7 @@ func (g *gateway) leave(from *bridge.Caller) {
 }
 
 // lastWait is how long Close waits for goroutines after it forced their connections to close.
-const lastWait = 10 * time.Second
+const lastWait = 2 * time.Second
 
 func (g *gateway) Close(ctx context.Context) {
 	done := make(chan struct{})

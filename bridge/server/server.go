@@ -556,7 +556,7 @@ func (s *server) patience() time.Duration {
 			most = max(most, one.Stdio.StopStdin+one.Stdio.StopTerm)
 		}
 	}
-	return 2*most + 30*time.Second
+	return 2*most + 5*time.Second
 }
 
 func (s *server) Close(ctx context.Context) {
@@ -564,16 +564,18 @@ func (s *server) Close(ctx context.Context) {
 	s.timeline.close()
 	defer s.calls.Close()
 	defer s.events.Close()
-	if s.instance != nil {
-		s.instance.homes.CloseTunnels(ctx)
-	}
 	within, cancel := context.WithTimeout(ctx, s.patience())
+	if s.instance != nil {
+		s.instance.homes.CloseTunnels(within)
+	}
 	s.b.Close(within)
 	cancel()
 	s.sse.Close()
 	s.streamable.Close()
-	if s.instance != nil {
-		s.instance.close(context.WithoutCancel(ctx))
+	if s.instance != nil { // others are told that it leaves, also when ctx has ended
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.patience())
+		s.instance.close(within)
+		cancel()
 	}
 	for _, r := range s.table.Load().backends {
 		if r.close != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
+	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 )
 
 const (
@@ -43,7 +44,8 @@ func traces(ctx context.Context, log *slog.Logger, w io.Writer) (p trace.TracerP
 	}
 	e := &exporter{complaints: complaints{log: log, lost: "spans lost"}}
 	if to == "console" {
-		e.SpanExporter, err = stdouttrace.New(stdouttrace.WithWriter(w))
+		e.out = terminal.NewOutput(w)
+		e.SpanExporter, err = stdouttrace.New(stdouttrace.WithWriter(e.out))
 	} else {
 		var c *collector
 		if c, err = newCollector(ofTraces); err == nil {
@@ -124,7 +126,8 @@ func sampling() error {
 type exporter struct {
 	sdktrace.SpanExporter
 	complaints
-	life   context.Context // ends after goodbyeLimit
+	out    *terminal.Output // of the exporter "console": spans find no room there if nobody reads; nil with another exporter
+	life   context.Context  // ends after goodbyeLimit
 	cancel context.CancelFunc
 }
 
@@ -149,6 +152,9 @@ func (e *exporter) goodbye(sdk *sdktrace.TracerProvider) {
 		e.complain(err)
 	}
 	e.cancel()
+	if e.out != nil {
+		e.out.Close()
+	}
 }
 
 // complaints logs the failures of an exporter.

@@ -102,6 +102,7 @@ func Target(file string, given bool, name ...string) (*config.Config, error) {
 func alone(s config.Server, warnings ...string) *config.Config {
 	c := config.Default()
 	c.Servers, c.Warnings = []config.Server{s}, append(s.Warnings(), warnings...)
+	c.Fit(memory.Most())
 	return &c
 }
 
