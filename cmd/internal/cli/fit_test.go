@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"io"
 	"log/slog"
 	"runtime/debug"
 	"strings"
@@ -36,6 +38,15 @@ func TestFitsMemory(t *testing.T) {
 		stop()
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("%s: the log lacks %q:\n%s", path, want, &log)
+		}
+	}
+	for _, args := range [][]string{{"run", "--listen", "127.0.0.1:0"}, {"connect"}} { // without a file
+		ctx, stop := context.WithCancel(t.Context())
+		log := &trigger{text: "max_bytes_in_flight is", f: stop}
+		run(ctx, append(args, "http://127.0.0.1:1/mcp"), io.Discard, log)
+		stop()
+		if !strings.Contains(log.all.String(), "67108864") {
+			t.Errorf("%s: the log lacks the size:\n%s", args[0], &log.all)
 		}
 	}
 }

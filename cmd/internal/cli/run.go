@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/internal/memory"
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth"
@@ -135,6 +136,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 				s.Name = name
 			}
 			c.Servers = []config.Server{s}
+			c.Fit(memory.Most())
 			if c.Listen, err = listen.Over(c.Listen); err != nil {
 				return err
 			}
