@@ -17,21 +17,31 @@ func (c *Config) Fit(memory int64) {
 	for _, one := range []struct {
 		key  string
 		size *Size
-	}{{"max_message", &c.MaxMessage}, {"max_bytes_in_flight", &c.MaxInFlight}} {
+		fit  Size // for a default
+	}{
+		{"max_message", &c.MaxMessage, room / 2}, // answers do not get all of max_bytes_in_flight, and one must not keep out all others
+		{"max_bytes_in_flight", &c.MaxInFlight, room},
+	} {
 		switch at, set := c.Origin("", one.key); {
-		case *one.size <= room:
+		case set && *one.size <= room:
 		case set:
 			c.Warnings = append(c.Warnings, fmt.Sprintf("%s:%d: %s is %s, more than a quarter of the %s of memory that the process may use: it may be killed under load: set at most %s, or allow more memory",
 				c.name, at.Line, one.key, *one.size, Size(memory), room))
 		default:
-			*one.size = room
+			*one.size = min(*one.size, one.fit)
 		}
 	}
 	c.MaxInFlight = max(c.MaxInFlight, c.MaxMessage)
 }
 
-// Fitted reports whether Fit has lowered the default of max_bytes_in_flight.
-func (c *Config) Fitted() bool {
+// Fitted says why Fit has lowered the default of max_bytes_in_flight; empty if it has not.
+func (c *Config) Fitted() string {
 	_, set := c.Origin("", "max_bytes_in_flight")
-	return !set && c.MaxInFlight < Default().MaxInFlight
+	switch {
+	case set || c.MaxInFlight >= Default().MaxInFlight:
+		return ""
+	case c.MaxInFlight == c.MaxMessage:
+		return "max_bytes_in_flight is not set, and the memory that the process may use is small: it is max_message, the least that it can be"
+	}
+	return "max_bytes_in_flight is a quarter of the memory that the process may use"
 }

@@ -23,6 +23,8 @@ const n8nAnswers = `[{ json: { data: [
 		activeVersion: { nodes: [{ type: 'n8n-nodes-base.webhook', name: 'Webhook', notes: 'What runs.', parameters: { path: 'runs' } }] } },
 	{ id: 'b2', name: 'Order', activeVersion: { nodes: [{ type: 'n8n-nodes-base.webhook', name: 'Webhook', notes: 'An order.', webhookId: '0d5b-11', parameters: { path: 'orders/:id/:part' } }] } },
 	{ id: 'b3', name: 'Typed', activeVersion: { nodes: [{ type: 'n8n-nodes-base.webhook', name: 'Webhook', notes: '{"inputSchema":{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}}', webhookId: '0d5b-12', parameters: { path: 'typed/:id' } }] } },
+	{ id: 'b6', name: 'Described', activeVersion: { nodes: [{ type: 'n8n-nodes-base.webhook', name: 'Webhook', notes: '{"inputSchema":{"type":"object","properties":{"id":{"type":"integer"},"day":{"type":"string"}},"required":["day"]}}', webhookId: '0d5b-13', parameters: { path: 'described/:id?' } }] } },
+	{ id: 'b7', name: 'Never saved', activeVersion: { nodes: [{ type: 'n8n-nodes-base.webhook', name: 'Webhook', notes: 'Has no address.', parameters: { path: 'orders/:id' } }] } },
 	{ id: 'b4', name: 'Both', activeVersion: { nodes: [
 		{ type: 'n8n-nodes-base.webhook', name: 'Read', notes: 'Reads.', parameters: { path: 'both' } },
 		{ type: 'n8n-nodes-base.webhook', name: '書く', notes: 'Writes.', parameters: { httpMethod: ['GET', 'POST'], path: 'both' } }] } },
@@ -35,6 +37,7 @@ const n8nCatalogue = `{"name":"add_two_numbers","title":"Add two numbers!","desc
 {"name":"drafted","title":"Drafted","description":"What runs.","inputSchema":{"type":"object","additionalProperties":true},"request":"GET /webhook/runs"}
 {"name":"order","title":"Order","description":"An order.","inputSchema":{"type":"object","additionalProperties":true,"properties":{"id":{"type":"string"},"part":{"type":"string"}},"required":["id","part"]},"request":"GET /webhook/0d5b-11/orders/{id}/{part}"}
 {"name":"typed","title":"Typed","inputSchema":{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]},"request":"GET /webhook/0d5b-12/typed/{id}"}
+{"name":"described","title":"Described","inputSchema":{"type":"object","properties":{"id":{"type":"integer"},"day":{"type":"string"}},"required":["day","id"]},"request":"GET /webhook/0d5b-13/described/{id}"}
 {"name":"both_read","title":"Both","description":"Reads.","inputSchema":{"type":"object","additionalProperties":true},"request":"GET /webhook/both"}
 {"name":"both_2","title":"Both","description":"Writes.","inputSchema":{"type":"object","additionalProperties":true},"request":"POST /webhook/both"}
 {"name":"workflow_b5","title":"計算","description":"Counts.","inputSchema":{"type":"object","additionalProperties":true},"request":"PUT /webhook/count"}`
@@ -87,7 +90,7 @@ func TestN8nCatalogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := c.Servers[0].Rest.Inspect(t.Context(), "flows", server.RestOptions(&c.Servers[0], int(c.MaxMessage), nil))
-	if err != nil || report.Tools != 8 || len(report.Warnings) > 0 {
+	if err != nil || report.Tools != 9 || len(report.Warnings) > 0 {
 		t.Errorf("the bridge makes %+v of it: %v", report, err)
 	}
 }

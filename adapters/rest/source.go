@@ -179,9 +179,10 @@ func (c *Config) wanted(m *material, o *Options) string {
 	return fmt.Sprintf("%d of %d operations need credentials, and none are set: add %s", n, len(m.all), way)
 }
 
-// warnIdle warns of configured credentials that no operation gets.
+// warnIdle warns of configured credentials that no operation gets. Without a document each tool gets the only one: see
+// Auth.secure.
 func (c *Config) warnIdle(m *material) {
-	if m.reach == nil || len(m.all) == 0 {
+	if m.reach == nil || m.doc == nil || len(m.all) == 0 {
 		return
 	}
 	var ops []*openapi.Operation

@@ -294,6 +294,7 @@ paths:
   /b: { get: { operationId: b, security: [{ key: [], id: [] }] } }
   /c: { get: { operationId: c, security: [{}, { key: [] }] } }
   /d: { get: { operationId: d } }
+  /e: { get: { operationId: e, security: [{ token: [] }], parameters: [{ name: id, in: query, schema: { type: string } }] } }
 `)
 	const way = "auth: { key: { value: KEY } } (--header 'X-Key: KEY'), or auth: { token: { bearer: TOKEN } } (--header 'Authorization: Bearer TOKEN')"
 	c := Config{OpenAPI: doc, BaseURL: api.URL}
@@ -301,7 +302,7 @@ paths:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(r.Warnings), "[api.yaml: 2 of 4 operations need credentials, and none are set: add "+way+"]"; got != want {
+	if got, want := fmt.Sprint(r.Warnings), "[api.yaml: 3 of 5 operations need credentials, and none are set: add "+way+"]"; got != want {
 		t.Errorf("warnings %s, want %s", got, want)
 	}
 	up := connectAs(t, adapter(t, c, Options{}), nil)
@@ -313,6 +314,10 @@ paths:
 		if got, _ := call(t, up, tool, "{}"); got != want {
 			t.Errorf("%s: %s\nwant %s", tool, got, want)
 		}
+	}
+	other := Config{OpenAPI: doc, BaseURL: api.URL, Auth: Auth{Schemes: map[string]wire.Credential{"id": {Key: "key-12345"}}}}
+	if got, _ := call(t, connectAs(t, adapter(t, other, Options{}), nil), "e", "{}"); !strings.Contains(got, "can set auth: { token: { bearer: TOKEN } }") {
+		t.Errorf("a parameter's credential, and none that the operation needs: %s", got)
 	}
 	for _, set := range []Config{{Headers: map[string]string{"X-Key": "k"}}, {Auth: Auth{Default: &wire.Credential{Bearer: "k"}}}} {
 		set.OpenAPI, set.BaseURL = c.OpenAPI, c.BaseURL

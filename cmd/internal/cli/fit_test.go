@@ -24,6 +24,7 @@ func TestFitsMemory(t *testing.T) {
 	for path, want := range map[string]string{
 		large:                        "set at most 64MiB",
 		file(t, "open.yaml", server): `msg="max_bytes_in_flight is a quarter of the memory that the process may use" bytes=67108864`,
+		file(t, "message.yaml", "max_message: 80MiB\n"+server): `it is max_message, the least that it can be" bytes=83886080`,
 	} {
 		c, err := flags.Load(path)
 		if err != nil {

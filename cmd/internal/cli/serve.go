@@ -384,8 +384,8 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 		return nil, nil, err
 	}
 	memory.Limit(log)
-	if c.Fitted() {
-		log.Info("max_bytes_in_flight is a quarter of the memory that the process may use", "bytes", int64(c.MaxInFlight))
+	if why := c.Fitted(); why != "" {
+		log.Info(why, "bytes", int64(c.MaxInFlight), "max_message", int64(c.MaxMessage))
 	}
 	lower := memory.RaiseFloor()
 	s = server.New(c, log)

@@ -67,8 +67,9 @@ type use struct {
 type keyring struct {
 	named   map[string]use
 	dflt    *use
-	schemes []string // the document's, by name
-	unsaid  bool     // none of its operations says which it needs
+	schemes []string             // the document's, by name
+	all     []*openapi.Operation // of the document
+	unsaid  bool                 // none of them says which it needs
 }
 
 // newKeyring assigns the credentials to the schemes of the document.
@@ -76,7 +77,8 @@ func (r *Reach) newKeyring() (*keyring, error) {
 	o := r.o
 	k := &keyring{named: map[string]use{}}
 	if o.Document != nil {
-		k.unsaid = !slices.ContainsFunc(o.Document.Operations, func(op *openapi.Operation) bool { return len(op.Security) > 0 })
+		k.all = o.Document.Operations
+		k.unsaid = !slices.ContainsFunc(k.all, func(op *openapi.Operation) bool { return len(op.Security) > 0 })
 		for _, scheme := range o.Document.Schemes {
 			k.schemes = append(k.schemes, scheme.Name)
 			if scheme.Type == "mutualTLS" && o.HTTP.CertFile != "" {
@@ -205,7 +207,8 @@ func (k *keyring) each(f func(*use)) {
 	}
 }
 
-// forOperation returns the credentials for an operation: what it needs, and what its parameters are for.
+// forOperation returns the credentials for an operation: what it needs, and what its parameters are for. Parameters of
+// other tools than the document's are arguments, which clients give.
 func (k *keyring) forOperation(op *openapi.Operation) []use {
 	uses := k.needed(op)
 	add := func(u use) {
@@ -217,7 +220,8 @@ func (k *keyring) forOperation(op *openapi.Operation) []use {
 	for _, name := range k.schemes {
 		u := k.named[name]
 		sent := u.place != "" || u.signs.AWS != nil || u.signs.Hook != nil
-		if sent && everything || slices.ContainsFunc(op.Parameters, func(p *openapi.Parameter) bool { return u.fills(p.In, p.Name) }) {
+		named := slices.ContainsFunc(op.Parameters, func(p *openapi.Parameter) bool { return u.fills(p.In, p.Name) })
+		if sent && everything || named && slices.Contains(k.all, op) {
 			add(u)
 		}
 	}
@@ -272,7 +276,7 @@ func (r *Reach) Idle(ops []*openapi.Operation) []string {
 
 // Wanted says how to set credentials for an operation that needs some and has none; empty otherwise.
 func (r *Reach) Wanted(op *openapi.Operation) string {
-	if r.o.Document == nil || len(op.Security) == 0 || len(r.keys.forOperation(op)) > 0 {
+	if r.o.Document == nil || len(op.Security) == 0 || len(r.keys.needed(op)) > 0 {
 		return ""
 	}
 	var ways []string

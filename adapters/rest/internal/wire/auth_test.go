@@ -113,13 +113,19 @@ func TestCredentials(t *testing.T) {
 	if got := said(call(t, inQuery, &Call{Tool: tool("GET", "/x", parameter("query", "form", true)), Args: []byte(`{"c":{"key":"mine"}}`)})); !contains(got, "must not have a member called key") {
 		t.Errorf("an argument that speaks for the credential: %s", got)
 	}
+	inAddress := newSource(t, Options{BaseURL: srv.URL + "/api?code=k1234567&tenant=7"})
+	if got := said(call(t, inAddress, &Call{Tool: tool("GET", "/x", parameter("query", "form", true)), Args: []byte(`{"c":{"tenant":"8"}}`)})); !contains(got, "must not have a member called tenant") || len(srv.requests()) > 0 {
+		t.Errorf("an argument that speaks for the API's address: %s", got)
+	}
 }
 
 // In a document whose operations do not say what they need, all get what is configured. Parameters
-// with the place and name of a credential get it too, whatever the operation needs.
+// of the document with the place and name of a credential get it too, whatever the operation needs.
 func TestCredentialsUnsaid(t *testing.T) {
 	key := &Credential{Key: "key-12345", Query: "k"}
 	unsaid, said := &openapi.Document{Schemes: schemes}, &openapi.Document{Schemes: schemes, Operations: []*openapi.Operation{{Security: []openapi.Requirement{needs("bearer")}}}}
+	named := tool("GET", "/x", &openapi.Parameter{Name: "x-api-key", In: openapi.InHeader})
+	said.Operations = append(said.Operations, named.Operation)
 	for _, tc := range []struct {
 		name  string
 		doc   *openapi.Document
@@ -135,7 +141,8 @@ func TestCredentialsUnsaid(t *testing.T) {
 			"GET /x\nAuthorization: Basic YTpzZWNyZXQtd29yZA==\nX-Api-Key: key-12345", 1},
 		{"none on purpose", unsaid, nil, key, tool("GET", "/x"), "GET /x", 1},
 		{"others say", said, nil, key, tool("GET", "/x"), "GET /x", 1},
-		{"parameter", said, map[string]Credential{"head": {Key: "key-12345"}}, nil, tool("GET", "/x", &openapi.Parameter{Name: "x-api-key", In: openapi.InHeader}), "GET /x\nX-Api-Key: key-12345", 0},
+		{"parameter", said, map[string]Credential{"head": {Key: "key-12345"}}, nil, named, "GET /x\nX-Api-Key: key-12345", 0},
+		{"parameter of another tool", said, map[string]Credential{"head": {Key: "key-12345"}}, nil, tool("GET", "/x", &openapi.Parameter{Name: "x-api-key", In: openapi.InHeader}), "GET /x", 1},
 		{"parameter, and only a default", said, nil, key, tool("GET", "/x", &openapi.Parameter{Name: "k", In: openapi.InQuery}), "GET /x", 1},
 	} {
 		srv := newRecorder(t, nil)

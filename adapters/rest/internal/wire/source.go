@@ -356,17 +356,21 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 			return nil, err
 		}
 	}
-	r, err := param.Assemble(c.Tool, args, param.Options{MaxFile: s.o.MaxFile, Taken: s.reach.keys.taken, Fetch: fetch})
+	op := c.Tool.Operation
+	o := param.Options{MaxFile: s.o.MaxFile, Taken: s.reach.keys.taken, Fetch: fetch}
+	at, unusable := s.reach.server(op)
+	if unusable == nil {
+		o.Query = at.RawQuery
+	}
+	r, err := param.Assemble(c.Tool, args, o)
 	if err != nil {
 		return nil, err
 	}
 	s.withhold(r.Header)
-	op := c.Tool.Operation
 	p := &Plan{op: op, Method: op.Method, Header: r.Header, Body: r.Body, path: r.Path, query: r.Query}
 	p.settings, p.mask, p.hidden = c.Settings, s.mask, s.hidden
-	at, err := s.reach.server(c.Tool.Operation)
-	if err != nil {
-		return p, param.Refuse("%s", err)
+	if unusable != nil {
+		return p, param.Refuse("%s", unusable)
 	}
 	p.base = at.RawQuery
 	if p.URL, err = param.Join(at.URL, p.path, p.query); err != nil {

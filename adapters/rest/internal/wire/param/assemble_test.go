@@ -11,12 +11,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// TestTaken: members of an exploded object stand for no other parameter, no fixed part of the query
-// and no credential.
+// TestTaken: members of an exploded object stand for no other parameter, no fixed part of the query,
+// no part of the server's own query and no credential.
 func TestTaken(t *testing.T) {
 	taken := param.Options{Taken: func(in openapi.Place, name string) bool {
 		return in == openapi.InQuery && name == "api_key" || in == openapi.InCookie && name == "session"
-	}}
+	}, Query: "code=K&own%2Dtenant=7"}
 	inQuery := tool("GET", "/x?action=list%20all&v=1", parameter("query", "form", true))
 	inQuery.Arguments = append(inQuery.Arguments, openapi.Argument{Name: "added", Parameter: &openapi.Parameter{Name: "tenant", In: openapi.InQuery}})
 	whole := tool("GET", "/x", &openapi.Parameter{Name: "c", In: "querystring", ContentType: httpio.Form})
@@ -31,11 +31,15 @@ func TestTaken(t *testing.T) {
 		{inQuery, `{"c":{"v":1}}`, "c: must not have a member called v"},
 		{inQuery, `{"c":{"tenant":1}}`, "c: must not have a member called tenant"},
 		{inQuery, `{"c":{"api_key":1}}`, "c: must not have a member called api_key"},
+		{inQuery, `{"c":{"code":1}}`, "c: must not have a member called code"},
+		{inQuery, `{"c":{"own-tenant":8}}`, "c: must not have a member called own-tenant"},
 		{inQuery, `{"c":{"session":1}}`, ""},
+		{inQuery, `{"c":{"":1}}`, ""},
 		{whole, `{"c":{"api_key":1}}`, "c: must not have a member called api_key"},
+		{whole, `{"c":{"code":1}}`, "c: must not have a member called code"},
 		{whole, `{"c":{"a":1}}`, ""},
 		{inCookie, `{"c":{"session":1}}`, "c: must not have a member called session"},
-		{inCookie, `{"c":{"api_key":1}}`, ""},
+		{inCookie, `{"c":{"api_key":1,"code":1}}`, ""},
 	} {
 		if _, err := param.Assemble(test.tool, []byte(test.args), taken); test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s %s: %v, want %q", test.tool.Operation.Path, test.args, err, test.want)

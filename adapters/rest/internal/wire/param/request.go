@@ -33,6 +33,8 @@ type Options struct {
 	// Taken reports whether an encoded name is that of a credential in a place. No argument may set
 	// it.
 	Taken func(in openapi.Place, name string) bool
+	// Query is the query of the server's own address. Members of arguments have none of its names.
+	Query string
 	// Fetch reads the file at an address. nil allows no addresses.
 	Fetch func(uri string) (*File, error)
 }
@@ -147,8 +149,9 @@ func (a *assembly) checkName(arg openapi.Argument, in openapi.Place, encoded str
 			}
 		}
 	}
-	if _, fixed, _ := strings.Cut(a.tool.Operation.Path, "?"); fixed != "" && in == openapi.InQuery {
-		for one := range strings.SplitSeq(fixed, "&") {
+	if in == openapi.InQuery {
+		_, fixed, _ := strings.Cut(a.tool.Operation.Path, "?")
+		for one := range strings.FieldsFuncSeq(fixed+"&"+a.o.Query, func(c rune) bool { return c == '&' }) {
 			name, _, _ := strings.Cut(one, "=")
 			if plain, err := url.QueryUnescape(name); err == nil {
 				name = plain
