@@ -1,8 +1,10 @@
 package rest
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,9 +12,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // The last good document of a URL is saved on disk with its references. The bridge uses it at the
@@ -106,43 +112,52 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// While a server does not answer, the saved document is used. Its own document is used soon after it answers.
+// A server that does not answer delays the use of the saved document by patience only, and its own document is used
+// soon after it answers.
 func TestKeptBeforeSilence(t *testing.T) {
 	t.Parallel()
-	silent := make(chan struct{})
-	var name atomic.Pointer[string]
-	var wait atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if wait.Load() {
-			select {
-			case <-silent:
-			case <-r.Context().Done():
-				return
+	synctest.Test(t, func(t *testing.T) {
+		silent := make(chan struct{})
+		var wait atomic.Bool
+		site := wiretest.NewSite(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			name := "first"
+			if wait.Load() {
+				name = "second"
+				select {
+				case <-silent:
+				case <-r.Context().Done():
+					return
+				}
 			}
+			fmt.Fprintf(w, "openapi: 3.1.0\npaths: { /a: { get: { operationId: %s } } }\n", name)
+		}))
+		c := Config{OpenAPI: "http://fake/api.yaml", BaseURL: "http://fake", KeepDir: t.TempDir()}
+		begin := func() *Adapter {
+			a := adapter(t, c, Options{})
+			near, err := remote.New(remote.Config{Proxy: "none", Dial: func(context.Context, string, string) (net.Conn, error) { return site.Dial(), nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.fetch.client, a.fetch.guarded, a.fetch.outside = near, near, near
+			return a
 		}
-		fmt.Fprintf(w, "openapi: 3.1.0\npaths: { /a: { get: { operationId: %s } } }\n", *name.Load())
-	}))
-	defer server.Close()
-	c := Config{OpenAPI: server.URL + "/api.yaml", BaseURL: "http://127.0.0.1:1", KeepDir: t.TempDir()}
-	first, second := "first", "second"
-	name.Store(&first)
-	a := adapter(t, c, Options{})
-	if got := names(t, connect(t, a, nil)); got != first {
-		t.Fatalf("tools %s", got)
-	}
-	a.Close()
-	wait.Store(true)
-	name.Store(&second)
-	client := &adaptertest.Client{}
-	up := connect(t, adapter(t, c, Options{}), client)
-	if got := names(t, up); got != first {
-		t.Errorf("tools %s", got)
-	}
-	close(silent)
-	client.WaitSaid(t, 1)
-	if got := names(t, up); got != second {
-		t.Errorf("tools %s", got)
-	}
+		a := begin()
+		if got := names(t, connect(t, a, nil)); got != "first" {
+			t.Fatalf("tools %s", got)
+		}
+		a.Close()
+		wait.Store(true)
+		began, client := time.Now(), &adaptertest.Client{}
+		up := connect(t, begin(), client)
+		if got, took := names(t, up), time.Since(began); got != "first" || took != patience {
+			t.Errorf("tools %s after %v, want those of the saved document after %v", got, took, patience)
+		}
+		close(silent)
+		client.WaitSaid(t, 1)
+		if got := names(t, up); got != "second" {
+			t.Errorf("tools %s", got)
+		}
+	})
 }
 
 // A temporarily unreadable reference of a document stays saved, with everything below it.
