@@ -30,7 +30,7 @@ type inliner struct {
 }
 
 // inlined returns a schema with each local $ref replaced by its definition, and without unused definitions. A schema
-// that would become too large stays as it is, and so does each when ctx has ended.
+// stays as it is if it would become too large, or if ctx has ended.
 func inlined(ctx context.Context, schema []byte) []byte {
 	if !bytes.Contains(schema, []byte(`"$ref"`)) {
 		return schema

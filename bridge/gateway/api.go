@@ -65,8 +65,8 @@ type Gateway interface {
 	// Activity returns the number of calls in flight, and of all calls so far.
 	Activity() (now int, all uint64)
 	// Close ends all sessions and connections, and returns when all their goroutines
-	// ended. The end of ctx forces connections to close at once, and Close then waits for
-	// so long at most, whatever a server's wrappers or adapters do.
+	// ended. The end of ctx forces connections to close at once: two seconds later Close
+	// returns, even if an adapter ignores that.
 	Close(ctx context.Context)
 	// Initialize starts a session for the initialize request m to the server of that
 	// name, and returns it with the answer. The empty name means the aggregate, or the

@@ -176,7 +176,7 @@ func TestLaneCloseHurries(t *testing.T) {
 	}
 }
 
-// What ignores the end of Close's context does not keep the bridge from ending.
+// Close returns although a connection does not close.
 func TestCloseGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})

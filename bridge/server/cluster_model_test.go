@@ -316,8 +316,8 @@ func (w *wholePlay) begin(x int, at *wholeOne) {
 	}
 }
 
-// questions returns the events with questions that came with the response to a call. The server does not say which
-// call it asks during: with several under way, each may bring the questions of another.
+// questions returns the events with questions that came with the response to a call. A legacy server does not name the
+// call that a question belongs to, so the question may come with the response to another call.
 func questions(k *wholeCall) (all []wiretest.Event) {
 	for _, e := range k.reply.Events() {
 		if gjson.Get(e.Data, "method").Str == "sampling/createMessage" {

@@ -12,7 +12,7 @@ import (
 // Sink is where the lines of a Writer go. One goroutine calls its methods, which may log.
 type Sink interface {
 	io.Writer
-	// Failed is told that lines cannot be written, once until they can: then err is nil.
+	// Failed reports the first error after lines were written, and nil when lines are written again.
 	Failed(err error)
 	// LeftOut is told how many lines were lost, when lines can be written.
 	LeftOut(lines uint64)
@@ -32,9 +32,10 @@ type Writer struct {
 	once  sync.Once     // closes stop
 	done  chan struct{} // closed when the queue is written
 
-	mu    sync.Mutex // guards the rest
-	queue []byte     // whole lines
-	ended bool       // lines are refused
+	mu      sync.Mutex    // guards the rest
+	queue   []byte        // whole lines
+	settled chan struct{} // closed when the queue so far is written; nil when nobody waits for that
+	ended   bool          // lines are refused
 
 	// The fields below belong to the goroutine that writes.
 	spare   []byte // the memory of the next queue
@@ -81,6 +82,22 @@ func (w *Writer) Write(lines []byte) (int, error) {
 		w.nudge()
 	}
 	return len(lines), nil
+}
+
+// Settle waits until the lines so far are written, or done is closed.
+func (w *Writer) Settle(done <-chan struct{}) {
+	w.mu.Lock()
+	if w.settled == nil {
+		w.settled = make(chan struct{})
+	}
+	settled := w.settled
+	w.mu.Unlock()
+	w.nudge()
+	select {
+	case <-settled:
+	case <-w.done:
+	case <-done:
+	}
 }
 
 func (w *Writer) nudge() {
@@ -134,8 +151,12 @@ func (w *Writer) run() {
 func (w *Writer) flush(last bool) {
 	w.mu.Lock()
 	lines := w.queue
-	w.queue, w.ended = w.spare[:0], last
+	settled := w.settled
+	w.queue, w.settled, w.ended = w.spare[:0], nil, last
 	w.mu.Unlock()
+	if settled != nil {
+		defer close(settled)
+	}
 	// The queue is empty: it has room for a line of LeftOut's, which follows the last one that was not lost.
 	if lost := w.lost.Load(); lost != w.told && !w.broken {
 		w.sink.LeftOut(lost - w.told)

@@ -123,3 +123,24 @@ func TestWriterKeepsAll(t *testing.T) {
 		}
 	})
 }
+
+// Settle returns when the lines so far are written. It waits for a place that is stuck until it is told to stop.
+func TestWriterSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace(100)
+		fmt.Fprintln(p.w, "first")
+		late := make(chan struct{})
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { close(late) })
+		if p.w.Settle(late); time.Since(began) != time.Second {
+			t.Errorf("Settle waited for %v", time.Since(began))
+		}
+		close(p.stuck)
+		fmt.Fprintln(p.w, "second")
+		if p.w.Settle(nil); p.text.String() != "first\nsecond\n" {
+			t.Errorf("after Settle: %q", p.text.String())
+		}
+		p.w.Close(nil)
+		p.w.Settle(nil) // nothing is to come
+	})
+}

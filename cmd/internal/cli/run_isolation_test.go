@@ -36,16 +36,20 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// It is said beside the addresses.
+// It is said after the addresses, which are what people look for first.
 func TestRunSaysIsolation(t *testing.T) {
 	var out bytes.Buffer
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	log := &trigger{text: "clients of 2026-07-28 have no sessions", f: stop}
+	before := ""
+	log := &trigger{text: "clients of 2026-07-28 have no sessions", f: func() {
+		before = out.String()
+		stop()
+	}}
 	if code := run(ctx, []string{"run", "--log-level", "debug", "--listen", "127.0.0.1:0", "http://127.0.0.1:1/mcp"}, &out, log); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if !strings.Contains(out.String(), "/mcp (Streamable HTTP)") {
-		t.Errorf("it prints %q, want the addresses", out.String())
+	if !strings.Contains(before, "/mcp (Streamable HTTP)") {
+		t.Errorf("before the remark: %q, want the addresses", before)
 	}
 }

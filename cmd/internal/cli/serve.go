@@ -438,6 +438,9 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Wr
 		if begun(serving, s, m) {
 			is, _ := terminal.Is(stdout)
 			announce(stdout, c, ln.Addr(), s.ConsoleAddr(), asJSON, is || again == nil)
+			if o, ok := stdout.(*terminal.Output); ok { // people look for the addresses first
+				o.Settle()
+			}
 			m.ready(func() string { return count(len(s.Status()), "server") + " on " + ln.Addr().String() })
 			if then != nil {
 				then(serving, s)

@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 )
 
-// unread is a file whose reader reads when it is told to.
+// unread is a file that takes nothing before read is closed.
 type unread struct {
 	bytes.Buffer
 	read chan struct{}

@@ -11,7 +11,7 @@ import (
 
 const (
 	maxWaiting = 1 << 20         // bytes that wait for a reader
-	lastWait   = 2 * time.Second // for a reader at the end
+	lastWait   = 2 * time.Second // for a reader, in Settle and Close
 )
 
 // Output is stdout or stderr of a command that serves: whoever writes there never waits for a reader.
@@ -30,11 +30,21 @@ func NewOutput(to io.Writer) *Output {
 // LogTo sets the log that says how many lines were left out.
 func (o *Output) LogTo(log *slog.Logger) { o.s.log.Store(log) }
 
-// Close writes what is queued, if there is a reader.
+// Settle writes what is queued, if there is a reader: what another Output gets afterwards stands below it.
+func (o *Output) Settle() {
+	within(o.Writer.Settle)
+}
+
+// Close is Settle for the last lines.
 func (o *Output) Close() {
+	within(func(late <-chan struct{}) { o.Writer.Close(late) })
+}
+
+// within calls wait with a channel that is closed after lastWait.
+func within(wait func(late <-chan struct{})) {
 	late := make(chan struct{})
 	defer time.AfterFunc(lastWait, func() { close(late) }).Stop()
-	o.Writer.Close(late)
+	wait(late)
 }
 
 type sink struct {
