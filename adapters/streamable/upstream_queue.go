@@ -23,7 +23,7 @@ type queue struct {
 // note is one message of the queue.
 type note struct {
 	conn.Outgoing
-	about *exchange // of the call that it cancels, or nil
+	about *exchange // of the call that it cancels; nil if it cancels none, or the exchange has ended
 }
 
 // drop discards a note. If it cancels a call, the server is not informed, but the exchange of that
@@ -44,10 +44,9 @@ func (n note) size() int { return len(n.Line.B) + noteRoom }
 func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 	n := note{Outgoing: m}
 	if m.Cancels != 0 {
-		if n.about = w.exchange(m.Cancels); n.about == nil {
-			m.Line.Free()
-			return nil // the call has just ended: there is nothing to cancel
-		}
+		// The exchange may have ended: nobody waited any more when its stream was to be resumed. The server
+		// is told all the same.
+		n.about = w.exchange(m.Cancels)
 	}
 	for {
 		w.mu.Lock()
