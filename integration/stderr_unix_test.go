@@ -4,12 +4,10 @@ package integration
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,15 +28,7 @@ func startLogged(t *testing.T, command string) *logged {
 	case "run":
 		args = []string{"run", "--listen", "127.0.0.1:0", "--", fakeProgram(t)}
 	case "serve":
-		file := filepath.Join(t.TempDir(), "bridge.json")
-		text, err := json.Marshal(map[string]any{"listen": "127.0.0.1:0", "servers": map[string]any{"fake": map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}}}})
-		if err == nil {
-			err = os.WriteFile(file, text, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		args = []string{"serve", file}
+		args = []string{"serve", configure(t, map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}})}
 	case "connect":
 		args = []string{"connect", "--", fakeProgram(t)}
 	}
