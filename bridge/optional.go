@@ -60,7 +60,7 @@ type Room interface {
 }
 
 // Handover is a session that another instance may resume, for the code that reaches servers. Its methods may be
-// called concurrently, and only Sure may block.
+// called concurrently, and only Confirm may block.
 type Handover interface {
 	// Confirm returns nil if a request of the session may be sent, because no other instance has resumed it. It may
 	// wait for that knowledge, and is the last check before each request.

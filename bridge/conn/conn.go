@@ -76,10 +76,13 @@ type Conn struct {
 	calls   map[int64]*call
 	asked   map[string]*asked // open questions of the server, by raw id
 	err     error             // why the connection has ended
-	resumed time.Time         // when time-outs last ended to stand still
-	asking  time.Time         // since when time-outs stand still, while they do
-	stood   time.Duration     // for how long they stood still in all before that
-	waiting int               // reasons for standing still: len(asked), and the reasons of Stand
+
+	// The clock of time-outs is paused while a question is open, or HoldTimeouts asks for it.
+	pausedAt  time.Time     // start of the latest pause
+	resumedAt time.Time     // end of the latest pause
+	paused    time.Duration // length of all pauses before pausedAt
+	pauses    int           // reasons for a pause now: len(asked), and those of HoldTimeouts
+
 	modern  bool              // the server is a modern one: it sends no requests, and nothing outside of calls
 }
 
@@ -120,7 +123,7 @@ type call struct {
 	answer chan *jsonrpc.Message // receives exactly one value: the answer, or nil if there is none
 	err    error                 // why there is no answer; nil means that the connection has ended
 	back   bridge.Client
-	stood  time.Duration // how long time-outs had stood still when the call began
+	paused time.Duration // length of the pauses before the call began
 	token  []byte        // of the client, raw
 	logs   bool          // the client requests log messages with it (2026-07-28, B12)
 	lasts  bool          // it is a subscription
@@ -173,7 +176,7 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	c.next++
 	n := c.next
 	c.calls[n] = w
-	w.stood = c.heldFor(time.Now())
+	w.paused = c.pausedFor(time.Now())
 	if modern {
 		w.logs = r.Logs || bytes.Contains(r.Meta(), []byte(era.KeyLogLevel))
 	}
@@ -230,11 +233,11 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 func (c *Conn) left(t Timeouts, w *call, began, now time.Time) (time.Duration, time.Duration) {
 	alive := time.Unix(0, w.alive.Load())
 	c.mu.Lock()
-	whole := began.Add(t.Max).Add(c.heldFor(now) - w.stood).Sub(now)
-	if c.waiting > 0 {
+	whole := began.Add(t.Max).Add(c.pausedFor(now) - w.paused).Sub(now)
+	if c.pauses > 0 {
 		alive, whole = now, max(whole, time.Second) // checking again soon is not necessary
-	} else if c.resumed.After(alive) {
-		alive = c.resumed
+	} else if c.resumedAt.After(alive) {
+		alive = c.resumedAt
 	}
 	c.mu.Unlock()
 	if t.Idle <= 0 {
@@ -250,12 +253,12 @@ func (c *Conn) left(t Timeouts, w *call, began, now time.Time) (time.Duration, t
 	return idle, t.Idle
 }
 
-// heldFor returns for how long in all the time-outs have stood still. The caller holds c.mu.
-func (c *Conn) heldFor(now time.Time) time.Duration {
-	if c.waiting > 0 {
-		return c.stood + now.Sub(c.asking)
+// pausedFor returns the length of all pauses of the clock of time-outs. The caller holds c.mu.
+func (c *Conn) pausedFor(now time.Time) time.Duration {
+	if c.pauses > 0 {
+		return c.paused + now.Sub(c.pausedAt)
 	}
-	return c.stood
+	return c.paused
 }
 
 // unsent returns the error of a message that was not sent because the connection has ended. The
@@ -425,7 +428,7 @@ func (c *Conn) Fail(err error) bool {
 			withdraw = append(withdraw, a.withdraw)
 		}
 	}
-	c.calls, c.asked, c.waiting = map[int64]*call{}, nil, 0
+	c.calls, c.asked, c.pauses = map[int64]*call{}, nil, 0
 	c.mu.Unlock()
 	for _, w := range calls {
 		w.answer <- nil

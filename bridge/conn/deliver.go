@@ -280,17 +280,17 @@ func (c *Conn) HoldTimeouts() (end func()) {
 
 // holdClocks adds a reason for time-outs to stand still; resumeClocks removes one. The caller holds c.mu.
 func (c *Conn) holdClocks() {
-	if c.waiting == 0 {
-		c.asking = time.Now()
+	if c.pauses == 0 {
+		c.pausedAt = time.Now()
 	}
-	c.waiting++
+	c.pauses++
 }
 
 func (c *Conn) resumeClocks() {
-	c.resumed = time.Now()
-	c.stood = c.heldFor(c.resumed)
-	c.asking = c.resumed
-	c.waiting--
+	c.resumedAt = time.Now()
+	c.paused = c.pausedFor(c.resumedAt)
+	c.pausedAt = c.resumedAt
+	c.pauses--
 }
 
 // withdraw withdraws a question that the server has cancelled, for the reason why.

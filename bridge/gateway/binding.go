@@ -12,7 +12,7 @@ import (
 // A binding is the chain of wrappers that a session's calls use, until a reload replaces it.
 type binding[S any] struct {
 	Server   S               // the server
-	Chain    bridge.Upstream // nil until Reach
+	Chain    bridge.Upstream // nil until Connect
 	Handover *handover       // nil unless the state of an earlier connection must be restored
 	all      *bindings[S]
 	calls    atomic.Int64 // calls that entered
@@ -27,11 +27,11 @@ type bindings[S any] struct {
 	later func(shut func(ctx context.Context))
 	now   atomic.Pointer[binding[S]]
 
-	mu    sync.Mutex // guards the rest, and Up until it is set
+	mu    sync.Mutex // guards ended, and Chain of each binding until it is set
 	ended bool
 }
 
-// Init sets the first binding, to the server at; Reach makes its chain. make returns a chain
+// Init sets the first binding, to the server at; Connect makes its chain. make returns a chain
 // and opens nothing. end ends the session. later runs shut for a former binding, or drops it,
 // and then End shuts. end and later must not block.
 func (b *bindings[S]) Init(at S, make func(*binding[S]) (bridge.Upstream, error), end func(error), later func(shut func(ctx context.Context))) {
@@ -57,7 +57,7 @@ func (b *bindings[S]) Enter() *binding[S] {
 		if w.Current() {
 			return w
 		}
-		w.Leave() // Renew replaced it, and may have counted no calls
+		w.Leave() // Replace may have seen no calls and closed it
 	}
 }
 
@@ -140,7 +140,7 @@ func (b *bindings[S]) Replace(ctx context.Context, at S) *binding[S] {
 	return w
 }
 
-// Close closes the current chain. Afterwards Reach and Renew change nothing.
+// Close closes the current chain. Afterwards Connect and Replace change nothing.
 func (b *bindings[S]) Close(ctx context.Context) {
 	b.mu.Lock()
 	b.ended = true

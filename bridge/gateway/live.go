@@ -401,7 +401,7 @@ func (c *call) Do() (a *jsonrpc.Message, err error) {
 		return nil, bridge.ErrCancelled
 	}
 	if cause := context.Cause(s.ctx); cause != nil {
-		if errors.Is(cause, bridge.ErrShutdown) && errors.Is(err, bridge.ErrLost) { // to say only that it is stopping would be to ask for another try
+		if errors.Is(cause, bridge.ErrShutdown) && errors.Is(err, bridge.ErrLost) { // ErrShutdown alone would tell the client to retry a call that may have run
 			cause = &bridge.Error{Server: s.server, Kind: bridge.ErrLost, Public: bridge.Stopped}
 		}
 		err = cause

@@ -62,7 +62,7 @@ type server struct {
 	member         *aggregate.Server
 	listening      context.Context // ends when the server is removed; ends subscriptions
 	stopListening  context.CancelFunc
-	left           context.Context // its cause says why no server of this name is served any more
+	left           context.Context // ends when the server is removed; its cause is the error for its clients
 	leave          context.CancelCauseFunc
 }
 

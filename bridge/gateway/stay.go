@@ -26,7 +26,7 @@ type stay struct {
 
 var _ bridge.Handover = (*stay)(nil)
 
-// newStay returns the Stay of a session. keep changes its record, and moves reports whether
+// newStay returns the stay of a session. keep changes its record, and moves reports whether
 // another instance may continue it.
 func newStay(lease session.Leased, key string, keep func(change func(*session.Record)), moves func() bool) *stay {
 	return &stay{lease: lease, key: key, keep: keep, moves: moves}

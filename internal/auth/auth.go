@@ -1,4 +1,4 @@
-// Package auth authenticates callers: a [Door] returns the principal of a request's key or token.
+// Package auth authenticates callers: an [Authenticator] returns the principal of a request's key or token.
 //
 // A key is sent as Authorization: Bearer KEY or as X-API-Key: KEY, never in a URL, which ends up in
 // logs. The time of a lookup reveals nothing about keys: it compares hashes, salted with a random key
@@ -85,7 +85,7 @@ func New(keys []Key, log *slog.Logger) *Keys {
 	return k
 }
 
-// Set replaces the keys. It calls the function of Heed for principals that lose or get a key.
+// Set replaces the keys. It calls the function of OnChange for principals that lose or get a key.
 func (k *Keys) Set(keys []Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -87,7 +87,7 @@ type Authenticator struct {
 // ErrDenied means that no rule admits the user. Another token would not help.
 var ErrDenied = errors.New("no access rule admits this user")
 
-// NewAuthenticator returns a Door for keys, and for users that the rules admit by tokens of the issuers.
+// NewAuthenticator returns an Authenticator for keys, and for users that the rules admit by tokens of the issuers.
 // Without issuers it accepts keys only.
 func NewAuthenticator(keys *Keys, issuers []token.Issuer, rules []Rule, log *slog.Logger) *Authenticator {
 	d := &Authenticator{Keys: keys, rules: rules, log: log, counts: map[token.Result]*atomic.Uint64{}}

@@ -95,7 +95,7 @@ type beatRound struct {
 type entry struct {
 	session.Held
 	dirty    bool          // its record must be saved
-	doubts   int           // number of possible changes of the store's answer; 0 when it is settled
+	doubts   int           // writes whose result is unknown; 0 when the state of the store is known
 	blocked  chan struct{} // not nil while its requests wait; then closed
 	lost     bool          // another instance owns it; Options.Lost is being called
 	extended time.Time     // when the life of its record was extended

@@ -42,7 +42,7 @@ func NewCircuit(o Options) *Circuit {
 	return c
 }
 
-// at returns the gate for a kind of attempt: that of calls if it is open, otherwise the kind's own.
+// at returns the gate that decides about a kind of attempt: an open gate for calls also stops openings.
 // The caller holds c.mu.
 func (c *Circuit) at(k kind) *gate {
 	if g := c.gates[calls]; g.open {

@@ -114,9 +114,8 @@ func (s *Server) Now() *Order {
 	return s.order.Load()
 }
 
-// Await calls the function told once, when the order in force ends, unless stop is called before. Without an order,
-// Await calls the function otherwise.
-func (s *Server) Await(told func(), otherwise func() (stop func())) (stop func()) {
+// Await calls notify once, when the drain ends. stop cancels that. Without a drain, Await returns otherwise().
+func (s *Server) Await(notify func(), otherwise func() (stop func())) (stop func()) {
 	if s == nil {
 		return otherwise()
 	}
@@ -126,7 +125,7 @@ func (s *Server) Await(told func(), otherwise func() (stop func())) (stop func()
 		return otherwise()
 	}
 	defer s.mu.Unlock()
-	key := &told
+	key := &notify
 	s.waiters[key] = struct{}{}
 	return func() {
 		s.mu.Lock()

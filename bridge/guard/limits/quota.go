@@ -134,7 +134,7 @@ func (q *Quota) Listen(from *bridge.Caller, m *jsonrpc.Message) error {
 // Unlisten ends what Listen began.
 func (q *Quota) Unlisten(from *bridge.Caller) { q.change(from.Principal, listensOf, -1, 0) }
 
-// AddSession admits a session. Every success needs a Depart.
+// AddSession admits a session. Every success needs a RemoveSession.
 func (q *Quota) AddSession(from *bridge.Caller) error {
 	most := q.now.Load().Sessions
 	if from.Principal == "" || q.change(from.Principal, sessionsOf, 1, most) {
@@ -143,7 +143,7 @@ func (q *Quota) AddSession(from *bridge.Caller) error {
 	return full(&q.refused.sessions, "one caller may have %d sessions open (per_principal: sessions); end those that are not used", most)
 }
 
-// RemoveSession ends what Stay began.
+// RemoveSession ends what AddSession began.
 func (q *Quota) RemoveSession(from *bridge.Caller) {
 	if from.Principal != "" {
 		q.change(from.Principal, sessionsOf, -1, 0)

@@ -198,7 +198,7 @@ func (l *listCall) ask(ctx context.Context, m *member) error {
 
 // overdue records that a server has not answered in time.
 func (l *listCall) overdue(m *member) {
-	if p := l.parts[m]; l.from == nil && p.earlier == nil { // earlier awaits its page; a further one is requested anew
+	if p := l.parts[m]; l.from == nil && p.earlier == nil { // an earlier request waits for this page already; the page of a cursor is requested again
 		p.late = m.awaitPage(l.k)
 		m.catalog.slow.overdue(l.k, p.took())
 	}

@@ -465,7 +465,7 @@ func (l *Lane) leave() {
 	}
 }
 
-// keep changes the number of users that need the connection open.
+// addUser adds n to the users that need the connection open.
 func (l *Lane) addUser(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -107,12 +107,12 @@ type Calls struct {
 	last     uint64
 	under    map[key]*call
 	recent   logs.Ring[*Row]
-	failures map[failures]*logs.Ring[*Row]
+	failures map[failureKey]*logs.Ring[*Row]
 }
 
-// failures identifies failures that are stored together: those of a server, without and with the calls that its open
-// circuit breaker refused. There are many of the latter, so they would displace their causes.
-type failures struct {
+// failureKey selects a list of failures: each server has one for real failures, and one for refusals by its open circuit
+// breaker, so that refusals do not push their causes out.
+type failureKey struct {
 	server  string
 	refused bool
 }
@@ -133,7 +133,7 @@ type key struct {
 
 // New returns a Calls without observers.
 func New() *Calls {
-	return &Calls{Traffic: &Traffic{}, under: map[key]*call{}, failures: map[failures]*logs.Ring[*Row]{}, recent: logs.NewRing[*Row](maxRecent)}
+	return &Calls{Traffic: &Traffic{}, under: map[key]*call{}, failures: map[failureKey]*logs.Ring[*Row]{}, recent: logs.NewRing[*Row](maxRecent)}
 }
 
 // Look observes calls until done is called, and a minute longer. w receives their events; nil is for a single
@@ -542,7 +542,7 @@ func (r *Row) refused() bool { return r.Outcome == bridge.CircuitOpen.String() }
 
 // fail stores a failure. The caller holds c.mu.
 func (c *Calls) fail(row *Row) {
-	k := failures{row.Server, row.refused()}
+	k := failureKey{row.Server, row.refused()}
 	of := c.failures[k]
 	if of == nil {
 		for old := range c.failures {

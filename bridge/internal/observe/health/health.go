@@ -40,7 +40,7 @@ type Options struct {
 type Server struct {
 	o            Options
 	failing      atomic.Bool  // failure is not nil
-	noRoomLogged atomic.Int64 // when Lacked last logged; Unix nanoseconds
+	noRoomLogged atomic.Int64 // when a connection without room was last logged; Unix nanoseconds
 
 	opened, restarts, losses atomic.Uint64
 

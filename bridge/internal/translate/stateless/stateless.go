@@ -41,7 +41,7 @@ type Options struct {
 	Forward []bridge.Forward
 	Queue   Queue
 	Shares  Shares
-	// Places finds the instance of a connection, if the server is Homed; nil means this one. Process means that
+	// Places finds the instance of a connection, if the server is Owned; nil means this one. Process means that
 	// each connection has a process, so that connections to a modern server have an owner, too.
 	Places  bridge.Places
 	Owned   bool

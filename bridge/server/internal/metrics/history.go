@@ -295,8 +295,8 @@ func (h *History) span(from time.Time) Span {
 	return s
 }
 
-// Series returns the buckets that end after from: of all servers together for which of returns true, and of each of them,
-// the busiest first. The columns of a server with zeros only are nil. whole adds the requests that no server got.
+// Series returns the buckets that end after from: the sum of the servers that of selects, and each of them, the busiest
+// first. The columns of a server with zeros only are nil. whole adds the requests that no server got to the sum.
 func (h *History) Series(from time.Time, of func(server string) bool, whole bool) (s Span, total Columns, servers []Columns) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

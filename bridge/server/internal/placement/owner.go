@@ -558,7 +558,7 @@ func (c *claim) checkLease(ctx context.Context) error {
 	return nil
 }
 
-// leaseStay is the Stay of requests of stateless clients at the owner.
+// leaseStay is the bridge.Handover of requests of stateless clients at the owner.
 type leaseStay struct{ c *claim }
 
 var _ bridge.Handover = leaseStay{}
