@@ -71,11 +71,11 @@ type Conn struct {
 	times  Timeouts
 	tap    bridge.Tap // nil if messages are never observed
 
-	mu      sync.Mutex // guards the rest
-	next    int64
-	calls   map[int64]*call
-	asked   map[string]*asked // open questions of the server, by raw id
-	err     error             // why the connection has ended
+	mu    sync.Mutex // guards the rest
+	next  int64
+	calls map[int64]*call
+	asked map[string]*asked // open questions of the server, by raw id
+	err   error             // why the connection has ended
 
 	// The clock of time-outs is paused while a question is open, or HoldTimeouts asks for it.
 	pausedAt  time.Time     // start of the latest pause
@@ -83,7 +83,7 @@ type Conn struct {
 	paused    time.Duration // length of all pauses before pausedAt
 	pauses    int           // reasons for a pause now: len(asked), and those of HoldTimeouts
 
-	modern  bool              // the server is a modern one: it sends no requests, and nothing outside of calls
+	modern bool // the server is a modern one: it sends no requests, and nothing outside of calls
 }
 
 // Timeouts bound a call.

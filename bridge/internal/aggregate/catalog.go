@@ -126,7 +126,7 @@ func (c *catalog) listed(k list.Kind) bool {
 }
 
 // matches reports whether a resource fits one of the server's templates. It uses the regular expression, whose
-// time is linear in the length of the client's URI. The library's Match is quadratic.
+// time is linear in the length of the client's URI. The library's own search is quadratic.
 func (c *catalog) matches(uri string) bool {
 	if len(uri) > maxMatched {
 		return false
