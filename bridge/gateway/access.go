@@ -164,7 +164,7 @@ func (g *gateway) CallPool(ctx context.Context, name string, r *bridge.Request) 
 
 func (g *gateway) ReleaseShared(name, key string) {
 	if s := g.table.Load().named[name]; s != nil && (s.share == SharePrincipal || s.share == ShareAll) {
-		s.shared.Leave(key)
+		s.shared.Leave(bridge.ConnectionKey(key))
 	}
 }
 

@@ -37,11 +37,11 @@ type Hubs struct {
 	wg sync.WaitGroup // awaits lanes that are closing
 
 	mu   sync.Mutex // guards hubs
-	hubs map[string]*hub
+	hubs map[bridge.ConnectionKey]*hub
 }
 
 // New returns the shared lanes of a server, of which none is open yet.
-func New(o Options) *Hubs { return &Hubs{o: o, hubs: map[string]*hub{}} }
+func New(o Options) *Hubs { return &Hubs{o: o, hubs: map[bridge.ConnectionKey]*hub{}} }
 
 // MaxHubs bounds the shared lanes of one principal at one server.
 const MaxHubs = 8
@@ -50,14 +50,8 @@ const MaxHubs = 8
 // stateless clients. Such clients also get completed elicitations that no view asked for, and Gone when their
 // connection stays lost for long.
 func (h *Hubs) Join(from bridge.Caller, to bridge.Client, stateless bool) (*View, error) {
-	capabilities := era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")) // tasks are relayed 1:1 only (D3)
+	key, capabilities := bridge.SessionKey(&from, h.o.Forward)
 	from.Params = rawjson.Set(from.Params, "capabilities", capabilities)
-	key := from.Principal + "\x00" + from.Revision + "\x00" + string(capabilities)
-	for _, f := range bridge.Lasting(h.o.Forward) {
-		for _, value := range from.Header[f.To] {
-			key += "\x00" + f.To + ":" + value
-		}
-	}
 	if h.o.All {
 		// Clients of both eras share it. The first one decides in which era the bridge tries the server first,
 		// if that is unknown.
@@ -96,7 +90,7 @@ func (h *Hubs) count(which func(*hub) bool) (n int) {
 }
 
 // Leave starts to close the hub of that key, unless a session uses it.
-func (h *Hubs) Leave(key string) {
+func (h *Hubs) Leave(key bridge.ConnectionKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if one := h.hubs[key]; one != nil {
@@ -124,7 +118,7 @@ func (h *Hubs) evict(which func(*hub) bool) bool {
 func (h *Hubs) Close(ctx context.Context) {
 	h.mu.Lock()
 	hubs := h.hubs
-	h.hubs = map[string]*hub{}
+	h.hubs = map[bridge.ConnectionKey]*hub{}
 	h.mu.Unlock()
 	for _, one := range hubs {
 		h.wg.Go(func() { _ = one.lane.Close(ctx) })

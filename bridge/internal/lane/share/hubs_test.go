@@ -77,7 +77,7 @@ func TestHubsLeave(t *testing.T) {
 		if len(s.hubs) != 2 {
 			t.Fatalf("%d lanes", len(s.hubs))
 		}
-		var key string
+		var key bridge.ConnectionKey
 		for k, h := range s.hubs {
 			if h == a.h {
 				key = k

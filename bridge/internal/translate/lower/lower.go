@@ -50,10 +50,8 @@ type Options struct {
 	Alone    bool                 // a call whose client can be asked gets a connection of its own
 	Instance string               // of the bridge
 	Seals    *seal.Key
-	Rewrites *list.Rewrites // of the server's lists
-	// Identity returns the identity of a request's client toward the server. A requestState is valid for one
-	// identity only.
-	Identity func(*bridge.Request) string
+	Rewrites *list.Rewrites   // of the server's lists
+	Forward  []bridge.Forward // a requestState is valid only for clients of one bridge.IdentityKey
 	// Following returns ctx as a part of the trace of a call, which it outlives.
 	Following func(ctx, call context.Context) context.Context
 	// Refusal returns the error of a call that exceeds a limit.

@@ -53,7 +53,6 @@ func play(t *testing.T, revision, capabilities string, of lower.Clients) *stage 
 	s.s = lower.New(lower.Options{
 		Name: "fake", Log: slog.New(slog.DiscardHandler), MaxTask: func() time.Duration { return time.Minute },
 		Lasting: true, Alone: true, Instance: "here", Seals: key, Rewrites: &list.Rewrites{},
-		Identity:  func(r *bridge.Request) string { return r.From.Principal },
 		Following: func(ctx, _ context.Context) context.Context { return ctx },
 		Refusal:   func(format string, args ...any) error { return fmt.Errorf(format, args...) },
 	})

@@ -143,7 +143,7 @@ const (
 // sealed returns the sealed state for the client of r. It sets the common fields.
 func (s *Server) sealed(r *bridge.Request, state state) string {
 	state.Version, state.Instance, state.Server = stateVersion, s.o.Instance, s.o.Name
-	state.Whose, state.Issued = seal.Fingerprint(s.o.Identity(r)), time.Now().Unix()
+	state.Whose, state.Issued = seal.Fingerprint(string(bridge.IdentityKey(r.From, s.o.Forward))), time.Now().Unix()
 	raw, err := json.Marshal(state)
 	if err != nil {
 		panic(err) // strings and numbers always have a JSON form
@@ -168,7 +168,7 @@ func (s *Server) opened(token string) *state {
 //
 func (s *Server) mismatch(state *state, r *bridge.Request) *jsonrpc.Message {
 	switch {
-	case state.Whose != seal.Fingerprint(s.o.Identity(r)), state.Server != s.o.Name, state.Method != r.Method:
+	case state.Whose != seal.Fingerprint(string(bridge.IdentityKey(r.From, s.o.Forward))), state.Server != s.o.Name, state.Method != r.Method:
 		return jsonrpc.InvalidParams("this requestState belongs to another request")
 	case time.Now().Unix() > state.Expires:
 		return jsonrpc.InvalidParams("this requestState has expired")

@@ -65,7 +65,7 @@ func (p *Pool) resume(ctx context.Context, r *bridge.Request, at string) (*jsonr
 func (p *Pool) toOwner(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	alike := "" // "" if it shares the connection of sessions
 	if p.o.Sharing != Everybody {
-		alike = apart + p.identify(r)
+		alike = apart + string(bridge.IdentityKey(r.From, p.o.Forward))
 	}
 	return p.o.Places.Home(p.o.Legacy.Name, alike, here{p}).Call(ctx, r)
 }
@@ -98,7 +98,7 @@ func (p *Pool) LeaveOwner(alike string) {
 	defer p.mu.Unlock()
 	for _, all := range p.slots {
 		for _, l := range all {
-			if l.identity.key == key {
+			if string(l.identity.key) == key {
 				defer p.drop(l)
 			}
 		}

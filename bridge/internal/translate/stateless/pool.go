@@ -34,11 +34,11 @@ type Pool struct {
 
 	mu         sync.Mutex // guards the rest
 	all        map[*slot]struct{}
-	slots      map[string][]*slot   // connections that requests find, by key, the oldest first
-	queue      clist.List           // *claim: calls that wait for an exclusive connection, in order
-	identities map[string]*identity // by their key
-	profiles   map[string]profile   // by the client's spelling of the capabilities
-	uses       uint64               // counts uses, for their order
+	slots      map[string][]*slot                 // connections that requests find, by key, the oldest first
+	queue      clist.List                         // *claim: calls that wait for an exclusive connection, in order
+	identities map[bridge.ConnectionKey]*identity // by their key
+	profiles   map[string]profile                 // by the client's spelling of the capabilities
+	uses       uint64                             // counts uses, for their order
 	closed     bool
 }
 
@@ -70,7 +70,7 @@ var _ lower.Slot = (*slot)(nil)
 // identity stands for clients that may share connections: those of one principal with the same forwarded
 // headers.
 type identity struct {
-	key   string
+	key   bridge.ConnectionKey
 	tools list.TaskTools
 
 	mu      sync.Mutex       // guards the rest
@@ -92,10 +92,10 @@ const (
 func New(o Options) *Pool {
 	o.Idle = cmp.Or(o.Idle, usualIdle)
 	p := &Pool{
-		o: o, all: map[*slot]struct{}{}, slots: map[string][]*slot{}, identities: map[string]*identity{}, profiles: map[string]profile{},
+		o: o, all: map[*slot]struct{}{}, slots: map[string][]*slot{}, identities: map[bridge.ConnectionKey]*identity{}, profiles: map[string]profile{},
 	}
 	o.Legacy.Lasting, o.Legacy.Alone = o.Sharing != EachCall, o.Sharing == Apart
-	o.Legacy.Identity, o.Legacy.Refusal = p.identify, o.Queue.Refusal
+	o.Legacy.Forward, o.Legacy.Refusal = o.Forward, o.Queue.Refusal
 	p.o.Legacy, p.legacy = o.Legacy, lower.New(o.Legacy)
 	return p
 }
@@ -122,18 +122,6 @@ func (p *Pool) Status() Status {
 
 // Revoke ends a principal's parked calls with that cause.
 func (p *Pool) Revoke(principal string, why error) { p.legacy.Revoke(principal, why) }
-
-// identify returns the identity of a request's client toward the server: the principal and the forwarded
-// headers.
-func (p *Pool) identify(r *bridge.Request) string {
-	key := r.From.Principal
-	for _, f := range bridge.Lasting(p.o.Forward) {
-		for _, value := range f.Values(r.From.Header, r.From.Identity) {
-			key += "\x00" + f.To + ":" + value
-		}
-	}
-	return key
-}
 
 // Server returns nil: each client gets a greeting of its own.
 func (p *Pool) Server() *bridge.Greeting { return nil }
@@ -205,7 +193,7 @@ func (p *Pool) make(ctx context.Context, r *bridge.Request, again *lower.Round, 
 
 // isLegacy reports whether the server is known to be a legacy one for the client of a request.
 func (p *Pool) isLegacy(r *bridge.Request) bool {
-	key := p.identify(r)
+	key := bridge.IdentityKey(r.From, p.o.Forward)
 	if p.o.Sharing == Everybody {
 		key = ""
 	}
@@ -372,7 +360,7 @@ var unasked = map[string]bool{
 // slot returns the connection for a request, in use until leave.
 func (p *Pool) slot(ctx context.Context, c *claim) (*slot, error) {
 	r := c.r
-	from, key, lane := r.From, p.identify(r), c.lane
+	from, key, lane := r.From, bridge.IdentityKey(r.From, p.o.Forward), c.lane
 	if p.o.Sharing == Everybody {
 		key, from = "", &bridge.Caller{Revision: era.LatestModern, Capabilities: []byte("{}")}
 		lane = ""
@@ -388,7 +376,7 @@ func (p *Pool) slot(ctx context.Context, c *claim) (*slot, error) {
 
 // seek returns the connection for a request of that identity. It returns nothing if the request must wait for an
 // exclusive one. The caller holds p.mu.
-func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, error) {
+func (p *Pool) seek(c *claim, from *bridge.Caller, key bridge.ConnectionKey, lane string) (*slot, error) {
 	r := c.r
 	if p.closed {
 		return nil, bridge.ErrShutdown
@@ -400,7 +388,7 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key, lane string) (*slot, err
 		p.enter(l, r)
 		return l, nil
 	}
-	group := id.key
+	group := string(id.key)
 	if lane != "" && !server.Modern() {
 		group += "\x00\x01" + lane
 	}
@@ -475,7 +463,7 @@ func (p *Pool) enter(l *slot, r *bridge.Request) {
 }
 
 // identity returns the identity of that key. The caller holds p.mu.
-func (p *Pool) identity(key string) *identity {
+func (p *Pool) identity(key bridge.ConnectionKey) *identity {
 	c := p.identities[key]
 	if c == nil {
 		for other := range p.identities {

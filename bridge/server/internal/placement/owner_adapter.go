@@ -6,13 +6,11 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/backoff"
-	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // Shared implements bridge.Places.
@@ -50,13 +48,8 @@ func (o *ownerAdapter) affinityKey(from *bridge.Caller) string {
 	if o.all {
 		return ""
 	}
-	affinity := SessionAffinity + from.Principal + "\x00" + from.Revision + "\x00" + string(era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks")))
-	for _, f := range bridge.Lasting(o.forward) {
-		for _, value := range from.Header[f.To] {
-			affinity += "\x00" + f.To + ":" + value
-		}
-	}
-	return affinity
+	key, _ := bridge.SessionKey(from, o.forward)
+	return SessionAffinity + string(key)
 }
 
 // Open implements bridge.Adapter. It waits while the owner is about to stop, or may be dead.
