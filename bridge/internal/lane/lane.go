@@ -151,7 +151,7 @@ func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	case r.Method == "resources/unsubscribe" && l.forget(r.URI()):
 		return jsonrpc.NewResult(nil, []byte("{}")), nil
 	}
-	l.forward(r)
+	r = l.forwarded(r)
 	m, err := l.call(ctx, r)
 	if errors.Is(err, bridge.ErrUnsent) && ctx.Err() == nil {
 		m, err = l.call(ctx, r) // the server cannot have acted on it (D0.8, R-050)
@@ -159,13 +159,19 @@ func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return m, err
 }
 
-// forward keeps only the parts of a request that the allow-list forwards. It stores a token for the next opening.
-func (l *Lane) forward(r *bridge.Request) {
-	if r.Header, r.Identity = bridge.Forwarded(r.Header, r.Identity, l.o.Forward); r.Identity != nil {
+// forwarded returns the request with only those headers and claims that the allow-list forwards. It stores a token for the
+// next opening.
+func (l *Lane) forwarded(r *bridge.Request) *bridge.Request {
+	if r.Header == nil && r.Identity == nil {
+		return r
+	}
+	own := *r
+	if own.Header, own.Identity = bridge.Forwarded(r.Header, r.Identity, l.o.Forward); own.Identity != nil {
 		l.mu.Lock()
-		l.latest = r.Identity
+		l.latest = own.Identity
 		l.mu.Unlock()
 	}
+	return &own
 }
 
 // from returns the caller for a new connection.
@@ -329,7 +335,7 @@ const (
 
 // Notify sends a notification. If there is no connection, it opens one in the background.
 func (l *Lane) Notify(ctx context.Context, r *bridge.Request) error {
-	l.forward(r)
+	r = l.forwarded(r)
 	l.mu.Lock()
 	if c := l.conn; c != nil {
 		l.mu.Unlock()
