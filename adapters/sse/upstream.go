@@ -210,7 +210,7 @@ func (c *connection) read(events *httpio.Reader) error {
 			c.u.o.Log.Warn("message dropped", "why", in.Why(c.u.o.MaxMessage), "id", string(e.Oversized.ID()))
 			c.AnswerNotKept(&in, e.Oversized.ID(), c.u.o.MaxMessage)
 		case e.Data != nil:
-			texts.Parse(e.Data, e.Data.B, &in, c.Deliver)
+			texts.Parse(e.Data, e.Data.B, &in, texts.Deliver)
 		}
 	}
 }

@@ -308,7 +308,7 @@ func (c *child) output(r io.Reader, limit int) *pump {
 			buf.Free()
 			return
 		}
-		texts.Parse(buf, line, &in, c.Deliver)
+		texts.Parse(buf, line, &in, texts.Deliver)
 	}
 	p.end = func() {
 		in.Drop() // the room of an incomplete line

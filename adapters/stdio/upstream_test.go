@@ -296,7 +296,7 @@ func TestInvalidMessages(t *testing.T) {
 		{"neither", `{"jsonrpc":"2.0","id":"$id"}`, "neither"},
 		{"no version", `{"id":"$id","result":{}}`, "jsonrpc must be"},
 		{"repeated", `{"jsonrpc":"2.0","id":"$id","result":{},"result":{}}`, "twice"},
-		{"error of another kind", `{"jsonrpc":"2.0","id":"$id","error":"text"}`, "must be an object"},
+		{"an error of null", `{"jsonrpc":"2.0","id":"$id","error":null}`, "must be an object"},
 	}
 	var calls []<-chan adaptertest.Outcome // at once: each waits for a moment whether its answer comes after all
 	for _, c := range cases {

@@ -77,7 +77,7 @@ func (l *legacyCall) response(res *http.Response) {
 
 // whole takes a response that is one JSON body.
 func (l *legacyCall) whole(res *http.Response) {
-	l.w.Abort(l.call, l.single(res)) // no effect on a settled call
+	l.lose(l.single(res))
 }
 
 // awaitElsewhere waits for the answer to a call that the server has only accepted. That is against the
@@ -158,7 +158,7 @@ func (l *legacyCall) follow(res *http.Response) {
 			return
 		}
 		if l.last == "" {
-			w.Abort(l.call, w.a.name.Lost("the stream of its answer broke", broken(err)))
+			l.lose(w.a.name.Lost("the stream of its answer broke", broken(err)))
 			return
 		}
 		_, revision := w.identity()

@@ -139,7 +139,7 @@ func (m *modernCall) response(res *http.Response) {
 		if m.method == discover && err == nil {
 			m.abortDiscover("its answer to server/discover has no answer in it")
 		} else if !m.answered {
-			w.Abort(m.call, w.a.name.Lost("the stream of its answer broke", err))
+			m.lose(w.a.name.Lost("the stream of its answer broke", err))
 		}
 	case kind == httpio.JSON:
 		fault := m.single(res)
@@ -148,7 +148,7 @@ func (m *modernCall) response(res *http.Response) {
 		case m.method == discover:
 			m.abortDiscover("its answer to server/discover is no answer to it")
 		default:
-			w.Abort(m.call, fault) // no effect on a settled call
+			m.lose(fault)
 		}
 	case m.method == discover:
 		abort(res)
