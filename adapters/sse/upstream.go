@@ -237,7 +237,7 @@ func (c *connection) giveUp(why *bridge.Error) {
 func (c *connection) end(cause error) {
 	why := c.why.Load()
 	if why == nil {
-		why = c.u.name.Lost("its stream has ended", cause)
+		why = remote.Broken(c.u.name, "its stream has ended", cause)
 	}
 	news, gone := c.life.End(why)
 	if !news {

@@ -182,7 +182,7 @@ func (e *exchange) single(res *http.Response) *bridge.Error {
 		e.l.AnswerNotKept(&in, e.id, a.o.MaxMessage)
 		return nil
 	case err != nil:
-		e.l.Abort(e.call, a.name.Lost("the connection to it broke", err))
+		e.l.Abort(e.call, remote.Broken(a.name, "the connection to it broke", err))
 		return nil
 	}
 	e.whole = !jsonrpc.IsBatch(buf.B)

@@ -158,7 +158,7 @@ func (l *legacyCall) follow(res *http.Response) {
 			return
 		}
 		if l.last == "" {
-			l.lose(w.a.name.Lost("the stream of its answer broke", broken(err)))
+			l.lose(remote.Broken(w.a.name, "the stream of its answer broke", broken(err)))
 			return
 		}
 		_, revision := w.identity()

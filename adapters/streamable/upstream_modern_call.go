@@ -139,7 +139,7 @@ func (m *modernCall) response(res *http.Response) {
 		if m.method == discover && err == nil {
 			m.abortDiscover("its answer to server/discover has no answer in it")
 		} else if !m.answered {
-			m.lose(w.a.name.Lost("the stream of its answer broke", err))
+			m.lose(remote.Broken(w.a.name, "the stream of its answer broke", err))
 		}
 	case kind == httpio.JSON:
 		fault := m.single(res)
