@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -153,7 +154,8 @@ func (u *Upstream) refused(res *http.Response) error {
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusBadRequest, http.StatusNotAcceptable, http.StatusUnsupportedMediaType:
 		return u.name.Rejected(fmt.Sprintf("it has no stream of events at this address (HTTP %d): is the address right?", res.StatusCode), remote.ErrOtherTransport)
 	}
-	return u.refusal(res)
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	return u.refusal(res, body)
 }
 
 // endpoint waits for the event that names the address for POSTs, and resolves it against the

@@ -41,7 +41,7 @@ func (c *connection) posted(p *post, res *http.Response) {
 		c.forget(p, status)
 	case mine && status != http.StatusUnauthorized && status != http.StatusForbidden && c.answered(p, body, &in):
 	default:
-		c.settle(p, c.u.refusal(res))
+		c.settle(p, c.u.refusal(res, body))
 	}
 }
 
@@ -111,10 +111,10 @@ func (c *connection) forget(p *post, status int) {
 	c.giveUp(why)
 }
 
-// refusal is the error of a request with this response. After a fault of the server or a gateway,
+// refusal is the error of a request with this response and the beginning of its body. After a fault of the server or a gateway,
 // it is unknown whether the server acted on it.
-func (u *Upstream) refusal(res *http.Response) *bridge.Error {
+func (u *Upstream) refusal(res *http.Response, body []byte) *bridge.Error {
 	after, asked := remote.RetryAfter(res.Header)
 	harmless := res.Request.Method != http.MethodPost || res.StatusCode == http.StatusNotImplemented
-	return u.name.Refused(res.StatusCode, remote.Credentials(res.Request), after, asked, harmless, func(what string) string { return fmt.Sprintf("%s (HTTP %d)", what, res.StatusCode) })
+	return u.name.Refused(res.StatusCode, remote.Credentials(res.Request), after, asked, harmless, remote.Words(res, body))
 }

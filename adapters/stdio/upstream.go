@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,6 +130,7 @@ type child struct {
 	read   chan struct{} // closed after the child's output was read
 	logged chan struct{} // closed after the child's log was read
 	tail   tail          // last lines of the log
+	noise  []string      // first lines of the output that are no message; set before read is closed
 	wg     sync.WaitGroup
 
 	life conn.Life
@@ -154,8 +157,9 @@ func (c *child) unopened(err error) error {
 	return c.a.name.Ended(c.life.Over(), err)
 }
 
-// withStderr returns err with the last lines of the child's standard error, and the variables that it
-// may have missed. It adds nothing if the child answered: the answer says more.
+// withStderr returns err with the last lines of the child's standard error, the variables that it may
+// have missed, and what it printed that is no message. It adds nothing if the child answered: the answer
+// says more. The child must have been closed.
 func (c *child) withStderr(err error) error {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if !ok || errors.Is(err, bridge.ErrNoHandshake) || errors.Is(err, bridge.ErrRejected) {
@@ -163,8 +167,16 @@ func (c *child) withStderr(err error) error {
 	}
 	quoted := *e
 	quoted.Stderr = c.tail.String()
-	quoted.Err = errors.Join(e.Err, heldBack(c.held, quoted.Stderr))
+	quoted.Err = errors.Join(e.Err, heldBack(c.held, quoted.Stderr), misprinted(c.noise))
 	return &quoted
+}
+
+// misprinted returns what the operator should know about lines of the output that are no message; nil without any.
+func misprinted(lines []string) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	return fmt.Errorf("its standard output has lines that are not MCP messages; a message is one JSON text on one line, without headers:\n  %s", strings.Join(lines, "\n  "))
 }
 
 // unreadWhy is the error of a child that cannot be written to.
@@ -313,6 +325,7 @@ func (c *child) output(r io.Reader, limit int) *pump {
 	p.end = func() {
 		in.Drop() // the room of an incomplete line
 		texts.Warn()
+		c.noise = texts.Printed
 		c.finish()
 		close(c.read)
 	}

@@ -53,6 +53,9 @@ type Parser struct {
 	// be secret.
 	Quotes bool
 
+	// Printed has the first parts of the input that are no message, cleaned and cut.
+	Printed []string
+
 	bad    int    // parts since the last warning
 	first  string // the first of them
 	warned time.Time
@@ -138,8 +141,11 @@ func (p *Parser) keeps(m *jsonrpc.Message, size int, in *Intake) bool {
 // warnEvery is the time between two warnings.
 const warnEvery = time.Minute
 
-// maxQuoted is how much of a text is logged.
-const maxQuoted = 200
+// maxQuoted is how much of a text is logged. maxPrinted is how many texts are stored.
+const (
+	maxQuoted  = 200
+	maxPrinted = 5
+)
 
 func (p *Parser) invalid(text []byte, err error) {
 	if p.Conn.Invalid(text, err) || p.Warning == "" { // the error of the call describes a malformed answer
@@ -148,6 +154,9 @@ func (p *Parser) invalid(text []byte, err error) {
 	}
 	quoted := sanitize.Text(sanitize.Short(string(text[:min(len(text), maxQuoted+utf8.UTFMax)]), maxQuoted))
 	p.Log.Debug("not a message", "text", quoted, "err", err)
+	if len(p.Printed) < maxPrinted {
+		p.Printed = append(p.Printed, quoted)
+	}
 	if p.bad == 0 {
 		p.first = quoted
 	}
