@@ -147,7 +147,7 @@ func (u *Upstream) unreached(err error) *bridge.Error {
 func (u *Upstream) refused(res *http.Response) error {
 	switch res.StatusCode {
 	case http.StatusOK:
-		if httpio.MediaType(res.Header) == httpio.Events {
+		if httpio.Kind(res.Header) == httpio.Events {
 			return nil
 		}
 		return u.name.Unavailable("its response is not a stream of events: is the address right?", remote.ErrOtherTransport)

@@ -22,7 +22,7 @@ const maxReply = 64 << 10
 func (c *connection) posted(p *post, res *http.Response) {
 	defer res.Body.Close()
 	ok := res.StatusCode >= 200 && res.StatusCode < 300
-	mine := p.Call != 0 && httpio.MediaType(res.Header) == httpio.JSON
+	mine := p.Call != 0 && remote.Kind(res) == httpio.JSON
 	limit := maxReply
 	if ok && mine {
 		limit = c.u.o.MaxMessage + conn.EnvelopeRoom

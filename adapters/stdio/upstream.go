@@ -297,7 +297,6 @@ const exitGrace = 250 * time.Millisecond
 func (c *child) output(r io.Reader, limit int) *pump {
 	texts := &conn.Parser{Options: c.a.o, Conn: c.Conn, Quotes: true, Unit: "lines",
 		Warning: "ignored lines on the server's standard output that are not MCP messages: it should log to standard error"}
-	first := true
 	in := c.Intake()
 	p := &pump{lines: newLineReader(r, limit, func() io.Writer {
 		in.Size(0)
@@ -311,16 +310,11 @@ func (c *child) output(r io.Reader, limit int) *pump {
 			c.AnswerNotKept(&in, big.ID(), c.a.o.MaxMessage)
 			return
 		}
-		line := buf.B
-		if first {
-			first = false
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
-		}
-		if len(bytes.TrimSpace(line)) == 0 {
+		if len(jsonrpc.Bare(buf.B)) == 0 {
 			buf.Free()
 			return
 		}
-		texts.Parse(buf, line, &in, texts.Deliver)
+		texts.Parse(buf, buf.B, &in, texts.Deliver)
 	}
 	p.end = func() {
 		in.Drop() // the room of an incomplete line

@@ -164,7 +164,7 @@ func (f forms) late() <-chan time.Time {
 
 // post handles one message, or a batch from a client of 2025-03-26.
 func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request) {
-	if httpio.MediaType(r.Header) != httpio.JSON {
+	if httpio.Kind(r.Header) != httpio.JSON {
 		refuse(w, http.StatusUnsupportedMediaType, nil, jsonrpc.CodeInvalidRequest, "Content-Type must be application/json")
 		return
 	}

@@ -57,7 +57,7 @@ func (l *legacyCall) response(res *http.Response) {
 		w.Abort(l.call, w.a.name.Unavailable("it gave a session id that is too long or has characters that an id cannot have", nil))
 		return
 	}
-	switch kind := httpio.MediaType(res.Header); {
+	switch kind := remote.Kind(res); {
 	case res.StatusCode/100 != 2:
 		l.refused(w.a.readRefusal(res))
 	case kind == httpio.Events:
@@ -205,10 +205,10 @@ func (l *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
 		r := w.request(l.ctx, http.MethodGet, l.header, l.identity, nil)
 		r.Header["Last-Event-Id"] = []string{l.last}
 		res, err := w.a.do(r)
-		if err == nil && res.StatusCode == http.StatusOK && httpio.MediaType(res.Header) == httpio.Events {
+		if err == nil && res.StatusCode == http.StatusOK && httpio.Kind(res.Header) == httpio.Events {
 			return res
 		}
-		if err == nil && res.StatusCode == http.StatusOK && httpio.MediaType(res.Header) == httpio.JSON {
+		if err == nil && res.StatusCode == http.StatusOK && httpio.Kind(res.Header) == httpio.JSON {
 			l.whole(res)
 			return nil
 		}

@@ -131,7 +131,7 @@ func (m *modernCall) repeatable() bool {
 
 func (m *modernCall) response(res *http.Response) {
 	w := m.w
-	switch kind := httpio.MediaType(res.Header); {
+	switch kind := remote.Kind(res); {
 	case res.StatusCode/100 != 2:
 		m.refused(w.a.readRefusal(res))
 	case kind == httpio.Events:

@@ -131,7 +131,7 @@ func (s *standalone) attempt(ctx context.Context) (res *http.Response, again boo
 	case err != nil:
 		s.fails++
 		return nil, true
-	case res.StatusCode/100 != 2 || httpio.MediaType(res.Header) != httpio.Events:
+	case res.StatusCode/100 != 2 || httpio.Kind(res.Header) != httpio.Events:
 		return nil, s.refused(res)
 	}
 	s.opened = true

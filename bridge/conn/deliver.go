@@ -142,7 +142,7 @@ const brokenGrace = time.Second
 // answer.
 func (c *Conn) Invalid(text []byte, err error) (answer bool) {
 	var f jsonrpc.Finder // distinguishes answers from requests, whose ids are independent
-	_, _ = f.Write(text)
+	_, _ = f.Write(jsonrpc.Bare(text))
 	bad, invalid := errors.AsType[*jsonrpc.InvalidError](err)
 	versioned := invalid && gjson.GetBytes(text, "jsonrpc").Exists()
 	if id := f.ID(); id != nil && (f.Answers() || versioned) {

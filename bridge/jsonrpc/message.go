@@ -342,8 +342,8 @@ func (i *InvalidError) Code() int {
 	return CodeInvalidRequest
 }
 
-// Parse reads one message. The message refers to b, which must not change while the message is used. The error
-// is a *SyntaxError or an *InvalidError.
+// Parse reads one message, with or without what Bare leaves out. The message refers to b, which must not change while
+// the message is used. The error is a *SyntaxError or an *InvalidError.
 func Parse(b []byte) (*Message, error) {
 	m, _, err := parse(b)
 	return m, err
@@ -351,6 +351,23 @@ func Parse(b []byte) (*Message, error) {
 
 // parse is Parse. wide reports whether a string has bytes beyond ASCII, so that the text may not be UTF-8.
 func parse(b []byte) (m *Message, wide bool, err error) {
+	m, wide, err = parseBare(b)
+	if _, broken := errors.AsType[*SyntaxError](err); !broken {
+		return m, wide, err
+	}
+	bare := Bare(b)
+	if len(bare) == len(b) {
+		return nil, false, err
+	}
+	m, wide, err = parseBare(bare)
+	if syntax, broken := errors.AsType[*SyntaxError](err); broken {
+		syntax.Offset += offset(b, bare)
+	}
+	return m, wide, err
+}
+
+// parseBare is parse of a text with nothing but white space around the message.
+func parseBare(b []byte) (m *Message, wide bool, err error) {
 	m = new(Message)
 	s := scanner{b: b, m: m}
 	i := s.space(0)
