@@ -33,6 +33,8 @@ func (c *connection) posted(p *post, res *http.Response) {
 	switch status := res.StatusCode; {
 	case ok && mine && (len(body) > limit || errors.Is(err, errNoRoom)): // only an answer is so large
 		c.AnswerNotKept(&in, strconv.AppendInt(nil, p.Call, 10), c.u.o.MaxMessage)
+	case ok && mine && isCoding(err):
+		c.settle(p, remote.Broken(c.u.name, "", err))
 	case ok:
 		if mine {
 			c.answered(p, body, &in)
@@ -43,6 +45,12 @@ func (c *connection) posted(p *post, res *http.Response) {
 	default:
 		c.settle(p, c.u.refusal(res, body))
 	}
+}
+
+// isCoding reports whether a body is other than its Content-Encoding says.
+func isCoding(err error) bool {
+	_, is := errors.AsType[remote.CodingError](err)
+	return is
 }
 
 // within is a body that is read while there is memory for it.

@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type exchange struct {
 	lingerTimer *time.Timer
 	stray       *jsonrpc.Message // the first error without an id, if an answer may follow it
 	strayTimer  *time.Timer      // ends the wait for that answer
+	fault       error            // of the first part of the response that is no message
 
 	trace  httptrace.ClientTrace
 	writes atomic.Int32 // writes in progress: the HTTP client reads line
@@ -160,8 +162,12 @@ func (e *exchange) isAnswer(m *jsonrpc.Message) bool {
 	return false
 }
 
-// lose settles a call without an answer, if it is not settled: with an error that named no request, or with why.
+// lose settles a call without an answer, if it is not settled: with an error that named no request, with the fault of
+// the response, or with why.
 func (e *exchange) lose(why *bridge.Error) {
+	if e.fault != nil {
+		why = e.l.a.name.Invalid("its answer is "+e.fault.Error(), nil)
+	}
 	if m := e.stray; m != nil && e.l.Waits(e.call) {
 		e.stray, e.adopted = nil, true
 		e.deliver(m)
@@ -186,10 +192,7 @@ func (e *exchange) single(res *http.Response) *bridge.Error {
 		return nil
 	}
 	e.whole = !jsonrpc.IsBatch(buf.B)
-	fault := e.l.messages(buf, &in, e.deliver)
-	if fault != nil {
-		return a.name.Invalid("its answer is "+fault.Error(), nil)
-	}
+	e.fault = e.l.messages(buf, &in, e.deliver)
 	return a.name.Invalid("its response has no answer to the request", nil)
 }
 
@@ -237,7 +240,7 @@ func (e *exchange) event(ev *httpio.Received, in *conn.Intake) {
 	case ev.Oversized != nil:
 		e.l.a.o.Log.Warn("message dropped", "why", in.Why(e.l.a.o.MaxMessage))
 	case ev.Data != nil && ev.Type == "message":
-		e.l.messages(ev.Data, in, e.deliver)
+		e.fault = cmp.Or(e.fault, e.l.messages(ev.Data, in, e.deliver))
 	default:
 		ev.Data.Free()
 	}

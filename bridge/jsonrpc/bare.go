@@ -21,7 +21,7 @@ func Bare(b []byte) []byte {
 		return b
 	}
 	end := bytes.LastIndexByte(b, '}') + 1
-	for end < len(b) && (b[end] == ']' || b[end] <= ' ') { // of a batch
+	for end < len(b) && (b[end] == ']' || b[end] == ' ' || b[end] == '\n' || b[end] == '\r') { // of a batch
 		end++
 	}
 	for rest, n := b[end:], 0; len(rest) > 0; rest = rest[n:] {

@@ -7,7 +7,6 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/internal/rawjson"
-	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // These are the error codes of JSON-RPC 2.0 and MCP.
@@ -65,7 +64,9 @@ func wellFormed(raw []byte) []byte {
 	case raw[0] == '"':
 		words = text(raw)
 	default:
-		words = sanitize.Short(string(rawjson.Compact(raw)), maxWords)
+		if words = string(rawjson.Compact(raw)); len(words) > maxWords {
+			words = strings.ToValidUTF8(words[:maxWords], "") + "…"
+		}
 	}
 	if !object {
 		return NewError(nil, int(n), words, nil).Error

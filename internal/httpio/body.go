@@ -123,7 +123,7 @@ func (b *Body) of(w http.ResponseWriter, r *http.Request, limit int, within time
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		w.Header().Set("Accept-Encoding", "identity") // RFC 9110, section 15.5.16
-		f := &Fault{Status: http.StatusUnsupportedMediaType, Text: "the body has a Content-Encoding: send it without compression"}
+		f := &Fault{Status: http.StatusUnsupportedMediaType, Text: fmt.Sprintf("the body has the Content-Encoding %.40q: send it without", coding)}
 		f.expect(r)
 		return nil, f
 	}
