@@ -13,9 +13,7 @@ import (
 // JSON without a type, or as text/plain: its first character shows it.
 func Kind(res *http.Response) string {
 	kind := httpio.Kind(res.Header)
-	switch kind {
-	case "", "text/plain", httpio.Bytes:
-	default:
+	if res.StatusCode != http.StatusOK || kind != "" && kind != "text/plain" && kind != httpio.Bytes {
 		return kind
 	}
 	head := make([]byte, 512)

@@ -167,16 +167,14 @@ func (c *child) withStderr(err error) error {
 	}
 	quoted := *e
 	quoted.Stderr = c.tail.String()
-	quoted.Err = errors.Join(e.Err, heldBack(c.held, quoted.Stderr), misprinted(c.noise))
-	return &quoted
-}
-
-// misprinted returns what the operator should know about lines of the output that are no message; nil without any.
-func misprinted(lines []string) error {
-	if len(lines) == 0 {
-		return nil
+	quoted.Err = errors.Join(e.Err, heldBack(c.held, quoted.Stderr))
+	if len(c.noise) > 0 && c.life.Over() == nil { // otherwise its end is the reason
+		quoted.Public += "; its standard output has lines that are not MCP messages"
 	}
-	return fmt.Errorf("its standard output has lines that are not MCP messages; a message is one JSON text on one line, without headers:\n  %s", strings.Join(lines, "\n  "))
+	if len(c.noise) > 0 {
+		quoted.Err = errors.Join(quoted.Err, fmt.Errorf("a message is one JSON text on one line, without headers; it printed:\n  %s", strings.Join(c.noise, "\n  ")))
+	}
+	return &quoted
 }
 
 // unreadWhy is the error of a child that cannot be written to.

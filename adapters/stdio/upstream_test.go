@@ -424,8 +424,8 @@ func (s stopper) Write(b []byte) (int, error) {
 // The error of a handshake that was not finished has what the server printed in place of messages.
 func TestOpenMisprinted(t *testing.T) {
 	for mode, want := range map[string]string{
-		"indented": "a message is one JSON text on one line, without headers:\n  {\n",
-		"headers":  "a message is one JSON text on one line, without headers:\n  Content-Length: 37",
+		"indented": "without headers; it printed:\n  {\n",
+		"headers":  "without headers; it printed:\n  Content-Length: 37\n",
 	} {
 		t.Run(mode, func(t *testing.T) {
 			quiet(t)
@@ -434,7 +434,7 @@ func TestOpenMisprinted(t *testing.T) {
 				cancel(&bridge.Error{Kind: bridge.ErrUnavailable, Public: "it did not finish its handshake within 30s"})
 			}}
 			_, err := adapter(t, mode, conn.Options{Log: slog.New(slog.NewTextHandler(stop, nil))}).Open(ctx, adaptertest.Caller(""), &adaptertest.Client{})
-			if err == nil || !strings.Contains(err.Error(), "it did not finish its handshake within 30s") || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\x1b") {
+			if err == nil || !strings.Contains(err.Error(), "it did not finish its handshake within 30s; its standard output has lines that are not MCP messages: ") || !strings.Contains(err.Error()+"\n", want) || strings.Contains(err.Error(), "\x1b") {
 				t.Errorf("Open: %v, want %q", err, want)
 			}
 		})

@@ -50,7 +50,7 @@ func (m *modernCall) run() {
 	}
 	m.post()
 	if m.again { // the server refused the call before it acted on it
-		m.again, m.answered, m.bare = false, false, true
+		m.again, m.answered, m.bare, m.fault = false, false, true, nil
 		m.post()
 	}
 	m.free()

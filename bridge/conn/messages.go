@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -120,8 +121,13 @@ func (p *Parser) Deliver(m *jsonrpc.Message) {
 		p.Conn.unlessAnswered(m.ID, m)
 		return
 	}
+	p.Unclaimed(m)
+}
+
+// Unclaimed logs an error that no call can get, because it has no id. It releases m.
+func (o Options) Unclaimed(m *jsonrpc.Message) {
 	said := gjson.GetBytes(m.Error, "message").Str
-	p.Log.Warn("the server reports an error without the id of a request: no call can get it", "err", sanitize.Text(sanitize.Short(said, maxQuoted)))
+	o.Log.Warn("the server reports an error without the id of a request: no call can get it", "err", sanitize.Text(sanitize.Short(said, maxQuoted)))
 	m.Release()
 }
 
@@ -152,6 +158,7 @@ func (p *Parser) invalid(text []byte, err error) {
 		p.Log.Debug("not a message", "err", err)
 		return
 	}
+	text = bytes.TrimRight(text, "\r")
 	quoted := sanitize.Text(sanitize.Short(string(text[:min(len(text), maxQuoted+utf8.UTFMax)]), maxQuoted))
 	p.Log.Debug("not a message", "text", quoted, "err", err)
 	if len(p.Printed) < maxPrinted {

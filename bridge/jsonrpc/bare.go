@@ -21,8 +21,10 @@ func Bare(b []byte) []byte {
 		return b
 	}
 	end := bytes.LastIndexByte(b, '}') + 1
-	for end < len(b) && (b[end] == ']' || b[end] == ' ' || b[end] == '\n' || b[end] == '\r') { // of a batch
-		end++
+	for i := end; i < len(b) && (b[i] == ']' || b[i] == ' ' || b[i] == '\n' || b[i] == '\r'); i++ {
+		if b[i] == ']' { // of a batch
+			end = i + 1
+		}
 	}
 	for rest, n := b[end:], 0; len(rest) > 0; rest = rest[n:] {
 		if n = meaningless(rest); n == 0 {

@@ -352,8 +352,11 @@ func Parse(b []byte) (*Message, error) {
 // parse is Parse. wide reports whether a string has bytes beyond ASCII, so that the text may not be UTF-8.
 func parse(b []byte) (m *Message, wide bool, err error) {
 	m, wide, err = parseBare(b)
+	if err == nil {
+		return m, wide, nil
+	}
 	if _, broken := errors.AsType[*SyntaxError](err); !broken {
-		return m, wide, err
+		return nil, false, err
 	}
 	bare := Bare(b)
 	if len(bare) == len(b) {

@@ -19,10 +19,11 @@ const (
 // Kind returns JSON or Events if Content-Type is a name of them that peers use, otherwise MediaType. Browsers ask
 // before they send any of these names to another origin; they send text/plain without asking.
 func Kind(h http.Header) string {
+	if t := h.Get("Content-Type"); t == JSON || t == Events {
+		return t
+	}
 	t := MediaType(h)
-	switch {
-	case t == JSON || t == Events:
-	case IsJSON(t) || IsLines(t):
+	if IsJSON(t) || IsLines(t) {
 		return JSON
 	}
 	switch t {
