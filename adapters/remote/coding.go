@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"compress/flate"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -17,16 +18,19 @@ var accepted = []string{"gzip"}
 // plain asks for no compression.
 var plain = []string{"identity"}
 
-// CodingError is an unsupported Content-Encoding of an answer. The server may have acted on the
-// request. A client may see the text.
+// CodingError is the fault of an answer whose Content-Encoding is unsupported, or not that of its body. The server
+// may have acted on the request. A client may see the text.
 type CodingError string
 
-// Error names the coding.
-func (c CodingError) Error() string {
-	if !httpguts.ValidHeaderFieldName(string(c)) || len(c) > 40 { // it is a token, too
-		return "its answer has a Content-Encoding that the bridge did not ask for: it reads only gzip"
+// Error returns the text.
+func (c CodingError) Error() string { return string(c) }
+
+// unsupported is the error of an answer with a coding that is not in accepted.
+func unsupported(coding string) error {
+	if !httpguts.ValidHeaderFieldName(coding) || len(coding) > 40 { // it is a token, too
+		return CodingError("its answer has a Content-Encoding that the bridge did not ask for: it reads only gzip")
 	}
-	return fmt.Sprintf("its answer has the Content-Encoding %s, which the bridge did not ask for: it reads only gzip", string(c))
+	return CodingError(fmt.Sprintf("its answer has the Content-Encoding %s, which the bridge did not ask for: it reads only gzip", coding))
 }
 
 // decoded returns a response with its body decompressed. If the status is no success, the body is
@@ -37,10 +41,10 @@ func decoded(res *http.Response) (*http.Response, error) {
 	case coding == "" || coding == "identity" || res.Body == nil || res.Body == http.NoBody:
 		return res, nil
 	case coding == "gzip" || coding == "x-gzip":
-		res.Body = &unzipped{body: res.Body}
+		res.Body = &unzipped{body: body{ReadCloser: res.Body}}
 	case res.StatusCode/100 == 2 && res.StatusCode != http.StatusAccepted && res.StatusCode != http.StatusNoContent:
 		_ = res.Body.Close()
-		return nil, CodingError(coding)
+		return nil, unsupported(coding)
 	default:
 		_ = res.Body.Close()
 		res.Body = http.NoBody
@@ -54,21 +58,38 @@ func decoded(res *http.Response) (*http.Response, error) {
 // unzipped is a body that is decompressed while it is read. It begins with the first Read: a stream
 // may be silent for long, and an answer without content has no gzip.
 type unzipped struct {
-	body io.ReadCloser
+	body body
 	z    *gzip.Reader
 	err  error
+}
+
+// body is the body of a response that records its end.
+type body struct {
+	io.ReadCloser
+	ended bool // whole, as HTTP counts
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ended = b.ended || err == io.EOF
+	return n, err
 }
 
 // Read implements io.Reader.
 func (u *unzipped) Read(p []byte) (n int, err error) {
 	if u.z == nil && u.err == nil {
-		u.z, u.err = gzip.NewReader(u.body)
+		u.z, u.err = gzip.NewReader(&u.body)
 	}
 	if u.err == nil {
 		n, u.err = u.z.Read(p)
 	}
-	if errors.Is(u.err, gzip.ErrHeader) || errors.Is(u.err, gzip.ErrChecksum) {
-		u.err = errors.New("its answer is not gzip, although it says so")
+	_, corrupt := errors.AsType[flate.CorruptInputError](u.err)
+	switch {
+	case corrupt, errors.Is(u.err, gzip.ErrHeader), errors.Is(u.err, gzip.ErrChecksum):
+		u.err = CodingError("its answer is not gzip, although it says so")
+	case errors.Is(u.err, io.ErrUnexpectedEOF) && u.body.ended: // otherwise the connection broke
+		u.err = CodingError("its answer is gzip that is cut")
 	}
 	return n, u.err
 }

@@ -18,6 +18,14 @@ func read(t testing.TB, res *http.Response) string {
 	return string(all)
 }
 
+func zipped(text string) string {
+	var b strings.Builder
+	z := gzip.NewWriter(&b)
+	_, _ = io.WriteString(z, text)
+	_ = z.Close()
+	return b.String()
+}
+
 // Answers in gzip are read, whether they were asked for or not. The error names any other
 // coding.
 func TestCodings(t *testing.T) {
@@ -38,6 +46,9 @@ func TestCodings(t *testing.T) {
 		{"br", 503, false, "…", ""},
 		{"br", 202, false, "", ""},
 		{"gzip", 200, false, "no gzip at all", "it is not gzip"},
+		{"gzip", 200, false, zipped("text")[:20], "gzip that is cut"},
+		{"gzip", 200, false, "\x1f\x8b", "gzip that is cut"},
+		{"gzip", 200, false, zipped("")[:10] + "\xff\xff\xff\xff", "it is not gzip"},
 	} {
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			if tc.coding != "" {

@@ -14,16 +14,22 @@ func Failure(server conn.Name, err error) *bridge.Error {
 	if none := noToken(server, err); none != nil {
 		return none
 	}
-	if coding, ok := errors.AsType[CodingError](err); ok {
-		return server.Invalid(coding.Error(), nil)
-	}
 	if redirect, ok := errors.AsType[RedirectError](err); ok {
 		return server.Unavailable(redirect.Error(), nil)
 	}
 	if Unsent(err) {
 		return server.Unavailable("it cannot be reached", err)
 	}
-	return server.Lost("the connection to it broke", err)
+	return Broken(server, "the connection to it broke", err)
+}
+
+// Broken returns the error of a request whose response broke off with err, which what describes. The
+// body may also be other than its Content-Encoding says.
+func Broken(server conn.Name, what string, err error) *bridge.Error {
+	if coding, ok := errors.AsType[CodingError](err); ok {
+		return server.Invalid(coding.Error(), nil)
+	}
+	return server.Lost(what, err)
 }
 
 // noToken returns the error of a request that was not sent because there is no token for the

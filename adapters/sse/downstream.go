@@ -252,7 +252,7 @@ const lastAnswers = 2 * time.Second
 
 // Message handles a message that a client POSTs to its endpoint.
 func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Request) {
-	if httpio.MediaType(r.Header) != httpio.JSON {
+	if httpio.Kind(r.Header) != httpio.JSON {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
 		return
 	}
@@ -318,7 +318,7 @@ func (p *peer) refuse(text []byte, err error) {
 		return
 	}
 	var f jsonrpc.Finder // distinguishes answers from requests, whose ids are independent
-	_, _ = f.Write(text)
+	_, _ = f.Write(jsonrpc.Bare(text))
 	s := p.current()
 	if f.ID() != nil && s != nil && s.Answer(jsonrpc.NewError(invalid.ID, jsonrpc.CodeInternal, "the client's answer could not be used: "+invalid.Error(), nil)) == nil {
 		return

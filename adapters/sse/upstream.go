@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -146,14 +147,15 @@ func (u *Upstream) unreached(err error) *bridge.Error {
 func (u *Upstream) refused(res *http.Response) error {
 	switch res.StatusCode {
 	case http.StatusOK:
-		if httpio.MediaType(res.Header) == httpio.Events {
+		if httpio.Kind(res.Header) == httpio.Events {
 			return nil
 		}
 		return u.name.Unavailable("its response is not a stream of events: is the address right?", remote.ErrOtherTransport)
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusBadRequest, http.StatusNotAcceptable, http.StatusUnsupportedMediaType:
 		return u.name.Rejected(fmt.Sprintf("it has no stream of events at this address (HTTP %d): is the address right?", res.StatusCode), remote.ErrOtherTransport)
 	}
-	return u.refusal(res)
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	return u.refusal(res, body)
 }
 
 // endpoint waits for the event that names the address for POSTs, and resolves it against the
@@ -210,7 +212,7 @@ func (c *connection) read(events *httpio.Reader) error {
 			c.u.o.Log.Warn("message dropped", "why", in.Why(c.u.o.MaxMessage), "id", string(e.Oversized.ID()))
 			c.AnswerNotKept(&in, e.Oversized.ID(), c.u.o.MaxMessage)
 		case e.Data != nil:
-			texts.Parse(e.Data, e.Data.B, &in, c.Deliver)
+			texts.Parse(e.Data, e.Data.B, &in, texts.Deliver)
 		}
 	}
 }
@@ -237,7 +239,7 @@ func (c *connection) giveUp(why *bridge.Error) {
 func (c *connection) end(cause error) {
 	why := c.why.Load()
 	if why == nil {
-		why = c.u.name.Lost("its stream has ended", cause)
+		why = remote.Broken(c.u.name, "its stream has ended", cause)
 	}
 	news, gone := c.life.End(why)
 	if !news {

@@ -22,7 +22,7 @@ const maxReply = 64 << 10
 func (c *connection) posted(p *post, res *http.Response) {
 	defer res.Body.Close()
 	ok := res.StatusCode >= 200 && res.StatusCode < 300
-	mine := p.Call != 0 && httpio.MediaType(res.Header) == httpio.JSON
+	mine := p.Call != 0 && remote.Kind(res) == httpio.JSON
 	limit := maxReply
 	if ok && mine {
 		limit = c.u.o.MaxMessage + conn.EnvelopeRoom
@@ -33,6 +33,8 @@ func (c *connection) posted(p *post, res *http.Response) {
 	switch status := res.StatusCode; {
 	case ok && mine && (len(body) > limit || errors.Is(err, errNoRoom)): // only an answer is so large
 		c.AnswerNotKept(&in, strconv.AppendInt(nil, p.Call, 10), c.u.o.MaxMessage)
+	case ok && mine && isCoding(err):
+		c.settle(p, remote.Broken(c.u.name, "", err))
 	case ok:
 		if mine {
 			c.answered(p, body, &in)
@@ -41,8 +43,14 @@ func (c *connection) posted(p *post, res *http.Response) {
 		c.forget(p, status)
 	case mine && status != http.StatusUnauthorized && status != http.StatusForbidden && c.answered(p, body, &in):
 	default:
-		c.settle(p, c.u.refusal(res))
+		c.settle(p, c.u.refusal(res, body))
 	}
+}
+
+// isCoding reports whether a body is other than its Content-Encoding says.
+func isCoding(err error) bool {
+	_, is := errors.AsType[remote.CodingError](err)
+	return is
 }
 
 // within is a body that is read while there is memory for it.
@@ -111,10 +119,10 @@ func (c *connection) forget(p *post, status int) {
 	c.giveUp(why)
 }
 
-// refusal is the error of a request with this response. After a fault of the server or a gateway,
+// refusal is the error of a request with this response and the beginning of its body. After a fault of the server or a gateway,
 // it is unknown whether the server acted on it.
-func (u *Upstream) refusal(res *http.Response) *bridge.Error {
+func (u *Upstream) refusal(res *http.Response, body []byte) *bridge.Error {
 	after, asked := remote.RetryAfter(res.Header)
 	harmless := res.Request.Method != http.MethodPost || res.StatusCode == http.StatusNotImplemented
-	return u.name.Refused(res.StatusCode, remote.Credentials(res.Request), after, asked, harmless, func(what string) string { return fmt.Sprintf("%s (HTTP %d)", what, res.StatusCode) })
+	return u.name.Refused(res.StatusCode, remote.Credentials(res.Request), after, asked, harmless, remote.Words(res, body))
 }

@@ -1,7 +1,6 @@
 package stdio
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +38,7 @@ func (p *peer) read(in io.Reader) error {
 	l := newLineReader(in, p.o.MaxMessage+conn.EnvelopeRoom, p.dropLine)
 	l.room = p.room
 	defer func() { p.b.Room("").Return(p.reserved) }() // the room of an incomplete line
-	for first := true; ; first = false {
+	for {
 		if !p.pause() {
 			return bridge.ErrEnded
 		}
@@ -59,11 +58,7 @@ func (p *peer) read(in io.Reader) error {
 		t := &text{b: p.b, buf: buf, n: p.reserved}
 		p.reserved = 0
 		t.left.Store(1)
-		line := buf.B
-		if first {
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
-		}
-		p.line(line, t)
+		p.line(buf.B, t)
 	}
 }
 
@@ -98,7 +93,7 @@ func (p *peer) dropLine() io.Writer {
 
 // line handles the messages of a line.
 func (p *peer) line(line []byte, t *text) {
-	if len(bytes.TrimSpace(line)) == 0 {
+	if len(jsonrpc.Bare(line)) == 0 {
 		t.free()
 		return
 	}
@@ -124,7 +119,7 @@ func (p *peer) refuse(line []byte, err error) {
 		return
 	}
 	var f jsonrpc.Finder
-	_, _ = f.Write(line)
+	_, _ = f.Write(jsonrpc.Bare(line))
 	o := f.Outlines()[0]
 	if o.ID != nil || invalid.ID != nil {
 		o.ID = invalid.ID // the parsed id; null becomes none, and is answered all the same

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,6 +130,7 @@ type child struct {
 	read   chan struct{} // closed after the child's output was read
 	logged chan struct{} // closed after the child's log was read
 	tail   tail          // last lines of the log
+	noise  []string      // first lines of the output that are no message; set before read is closed
 	wg     sync.WaitGroup
 
 	life conn.Life
@@ -154,8 +157,9 @@ func (c *child) unopened(err error) error {
 	return c.a.name.Ended(c.life.Over(), err)
 }
 
-// withStderr returns err with the last lines of the child's standard error, and the variables that it
-// may have missed. It adds nothing if the child answered: the answer says more.
+// withStderr returns err with the last lines of the child's standard error, the variables that it may
+// have missed, and what it printed that is no message. It adds nothing if the child answered: the answer
+// says more. The child must have been closed.
 func (c *child) withStderr(err error) error {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if !ok || errors.Is(err, bridge.ErrNoHandshake) || errors.Is(err, bridge.ErrRejected) {
@@ -164,6 +168,12 @@ func (c *child) withStderr(err error) error {
 	quoted := *e
 	quoted.Stderr = c.tail.String()
 	quoted.Err = errors.Join(e.Err, heldBack(c.held, quoted.Stderr))
+	if len(c.noise) > 0 && c.life.Over() == nil { // otherwise its end is the reason
+		quoted.Public += "; its standard output has lines that are not MCP messages"
+	}
+	if len(c.noise) > 0 {
+		quoted.Err = errors.Join(quoted.Err, fmt.Errorf("a message is one JSON text on one line, without headers; it printed:\n  %s", strings.Join(c.noise, "\n  ")))
+	}
 	return &quoted
 }
 
@@ -285,7 +295,6 @@ const exitGrace = 250 * time.Millisecond
 func (c *child) output(r io.Reader, limit int) *pump {
 	texts := &conn.Parser{Options: c.a.o, Conn: c.Conn, Quotes: true, Unit: "lines",
 		Warning: "ignored lines on the server's standard output that are not MCP messages: it should log to standard error"}
-	first := true
 	in := c.Intake()
 	p := &pump{lines: newLineReader(r, limit, func() io.Writer {
 		in.Size(0)
@@ -299,20 +308,16 @@ func (c *child) output(r io.Reader, limit int) *pump {
 			c.AnswerNotKept(&in, big.ID(), c.a.o.MaxMessage)
 			return
 		}
-		line := buf.B
-		if first {
-			first = false
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
-		}
-		if len(bytes.TrimSpace(line)) == 0 {
+		if len(jsonrpc.Bare(buf.B)) == 0 {
 			buf.Free()
 			return
 		}
-		texts.Parse(buf, line, &in, c.Deliver)
+		texts.Parse(buf, buf.B, &in, texts.Deliver)
 	}
 	p.end = func() {
 		in.Drop() // the room of an incomplete line
 		texts.Warn()
+		c.noise = texts.Printed
 		c.finish()
 		close(c.read)
 	}

@@ -33,6 +33,14 @@ func init() {
 	children["deaf"] = func() { deaf(false) }
 	children["deaf and asking"] = func() { deaf(true) }
 	children["ends during the handshake"] = func() { _, _ = bufio.NewReader(os.Stdin).ReadBytes('\n'); os.Exit(3) }
+	children["indented"] = func() {
+		fmt.Print("{\n  \"jsonrpc\": \"2.0\",\n  \"id\": 1,\n  \"result\": {}\n}\n\x1b[1mready\n")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}
+	children["headers"] = func() {
+		fmt.Print("Content-Length: 37\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}
 	children["silent"] = func() { _, _ = io.Copy(io.Discard, os.Stdin) }
 }
 
@@ -296,7 +304,7 @@ func TestInvalidMessages(t *testing.T) {
 		{"neither", `{"jsonrpc":"2.0","id":"$id"}`, "neither"},
 		{"no version", `{"id":"$id","result":{}}`, "jsonrpc must be"},
 		{"repeated", `{"jsonrpc":"2.0","id":"$id","result":{},"result":{}}`, "twice"},
-		{"error of another kind", `{"jsonrpc":"2.0","id":"$id","error":"text"}`, "must be an object"},
+		{"an error of null", `{"jsonrpc":"2.0","id":"$id","error":null}`, "must be an object"},
 	}
 	var calls []<-chan adaptertest.Outcome // at once: each waits for a moment whether its answer comes after all
 	for _, c := range cases {
@@ -401,6 +409,36 @@ func TestOpenFails(t *testing.T) {
 			t.Error("Check has nothing against it")
 		}
 	})
+}
+
+// stopper ends a handshake when a warning is logged.
+type stopper struct{ stop func() }
+
+func (s stopper) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("level=WARN")) {
+		s.stop()
+	}
+	return len(b), nil
+}
+
+// The error of a handshake that was not finished has what the server printed in place of messages.
+func TestOpenMisprinted(t *testing.T) {
+	for mode, want := range map[string]string{
+		"indented": "without headers; it printed:\n  {\n",
+		"headers":  "without headers; it printed:\n  Content-Length: 37\n",
+	} {
+		t.Run(mode, func(t *testing.T) {
+			quiet(t)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			stop := stopper{func() {
+				cancel(&bridge.Error{Kind: bridge.ErrUnavailable, Public: "it did not finish its handshake within 30s"})
+			}}
+			_, err := adapter(t, mode, conn.Options{Log: slog.New(slog.NewTextHandler(stop, nil))}).Open(ctx, adaptertest.Caller(""), &adaptertest.Client{})
+			if err == nil || !strings.Contains(err.Error(), "it did not finish its handshake within 30s; its standard output has lines that are not MCP messages: ") || !strings.Contains(err.Error()+"\n", want) || strings.Contains(err.Error(), "\x1b") {
+				t.Errorf("Open: %v, want %q", err, want)
+			}
+		})
+	}
 }
 
 // A server that hangs in initialize is ended in steps, and gone when

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -79,12 +80,27 @@ const (
 	resumeHeader  = "Last-Event-Id"
 )
 
+// contradictory returns the name of a header that comes with different values. What stands before the
+// bridge may read another one than the bridge does.
+func contradictory(h http.Header) string {
+	for _, name := range [...]string{sessionHeader, versionHeader} {
+		if v := h[name]; len(v) > 1 && slices.ContainsFunc(v, func(other string) bool { return other != v[0] }) {
+			return name
+		}
+	}
+	return ""
+}
+
 // HasSession reports whether the request names a session of this transport.
 func HasSession(r *http.Request) bool { return r.Header.Get(sessionHeader) != "" }
 
 // Serve answers one request to the server of that name. Origin, Host and the caller were checked;
 // auth.Principal returns the caller from the request's context.
 func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request) {
+	if name := contradictory(r.Header); name != "" && !(namesModern(r.Header) && d.b.OffersModern(server)) { // modern requests have rules of their own
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the header "+name+" appears twice, with different values: send one")
+		return
+	}
 	switch r.Method {
 	case http.MethodPost:
 		d.post(server, w, r)
@@ -148,7 +164,7 @@ func (f forms) late() <-chan time.Time {
 
 // post handles one message, or a batch from a client of 2025-03-26.
 func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request) {
-	if httpio.MediaType(r.Header) != httpio.JSON {
+	if httpio.Kind(r.Header) != httpio.JSON {
 		refuse(w, http.StatusUnsupportedMediaType, nil, jsonrpc.CodeInvalidRequest, "Content-Type must be application/json")
 		return
 	}

@@ -57,6 +57,11 @@ func TestStatus(t *testing.T) {
 		{"repeated member", "POST", `{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}`, nil, 400, "-32600"},
 		{"array (R-044)", "POST", "[" + ping + "]", nil, 400, "-32600"},
 		{"no session (R-028)", "POST", ping, []string{"Mcp-Session-Id", ""}, 400, `"id":7,"error":{"code":-32600`},
+		{"the session twice", "POST", ping, []string{"Mcp-Session-Id", "$id\n$id"}, 200, `"id":7`},
+		{"two sessions", "POST", ping, []string{"Mcp-Session-Id", "$id\n" + unknown}, 400, "the header Mcp-Session-Id appears twice"},
+		{"two sessions, get", "GET", "", []string{"Mcp-Session-Id", "$id\n" + unknown}, 400, "the header Mcp-Session-Id appears twice"},
+		{"two sessions, delete", "DELETE", "", []string{"Mcp-Session-Id", "$id\n" + unknown}, 400, "the header Mcp-Session-Id appears twice"},
+		{"two revisions", "POST", ping, []string{"Mcp-Protocol-Version", "2025-11-25\n2025-06-18"}, 400, "the header Mcp-Protocol-Version appears twice"},
 		{"unknown session (R-027)", "POST", ping, []string{"Mcp-Session-Id", unknown}, 404, `"id":7`},
 		{"unknown session, notification", "POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, []string{"Mcp-Session-Id", unknown}, 404, `{"jsonrpc":"2.0","error"`},
 		{"unknown session, initialize (C3)", "POST", fmt.Sprintf(initialize, "2025-11-25"), []string{"Mcp-Session-Id", unknown}, 200, `"id":0,"result":{"protocolVersion"`},
@@ -85,7 +90,7 @@ func TestStatus(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		for _, test := range tests {
 			c := r.begin("2025-11-25")
-			a := c.Do(test.method, "/mcp", test.body, append([]string{"Mcp-Session-Id", c.id}, test.header...)...).Wait()
+			a := c.Do(test.method, "/mcp", test.body, append([]string{"Mcp-Session-Id", c.id}, strings.Split(strings.ReplaceAll(strings.Join(test.header, "\x00"), "$id", c.id), "\x00")...)...).Wait()
 			if a.Status() != test.status || !strings.Contains(a.Body(), test.want) || test.want == "" && a.Body() != "" {
 				t.Errorf("%s: %d %q, want %d with %q", test.name, a.Status(), a.Body(), test.status, test.want)
 			}

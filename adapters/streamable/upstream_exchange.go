@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,11 @@ type exchange struct {
 	deliver     func(*jsonrpc.Message) // takes the messages of the response
 	answered    bool
 	adopted     bool // the answer had no id
+	whole       bool // the response is one message
 	lingerTimer *time.Timer
+	stray       *jsonrpc.Message // the first error without an id, if an answer may follow it
+	strayTimer  *time.Timer      // ends the wait for that answer
+	fault       error            // of the first part of the response that is no message
 
 	trace  httptrace.ClientTrace
 	writes atomic.Int32 // writes in progress: the HTTP client reads line
@@ -124,21 +129,50 @@ func (e *exchange) end() {
 	if e.lingerTimer != nil {
 		e.lingerTimer.Stop()
 	}
+	if e.strayTimer != nil {
+		e.strayTimer.Stop()
+	}
 	e.stop()
 	e.mark(&e.over)
-	e.l.Abort(e.call, e.l.a.name.Lost("it did not answer", nil)) // no effect on a settled call
+	e.lose(e.l.a.name.Lost("it did not answer", nil))
+	e.stray.Release()
 	e.l.ended(e.call)
 }
 
-// isAnswer reports whether m answers the call; otherwise it releases m. Ids are the bridge's own, and
-// no server has a reason to answer one call in the response to another.
+// isAnswer reports whether m answers the call; otherwise it owns m. Ids are the bridge's own, and no
+// server has a reason to answer one call in the response to another. So an error without an id can
+// only be about this request. In a stream or a batch an answer may follow it, which counts more.
 func (e *exchange) isAnswer(m *jsonrpc.Message) bool {
+	switch {
+	case m.ID == nil && e.whole:
+		m.ID, e.adopted = e.id, true
+	case m.ID == nil && e.stray == nil:
+		m.ID, e.stray = e.id, m
+		e.strayTimer = time.AfterFunc(linger, e.stop)
+		return false
+	}
 	if string(m.ID) == string(e.id) {
+		if e.strayTimer != nil {
+			e.strayTimer.Stop()
+		}
 		return true
 	}
 	e.l.a.o.Log.Debug("dropped an answer to another request")
 	m.Release()
 	return false
+}
+
+// lose settles a call without an answer, if it is not settled: with an error that named no request, with the fault of
+// the response, or with why.
+func (e *exchange) lose(why *bridge.Error) {
+	if e.fault != nil {
+		why = e.l.a.name.Invalid("its answer is "+e.fault.Error(), nil)
+	}
+	if m := e.stray; m != nil && e.l.Waits(e.call) {
+		e.stray, e.adopted = nil, true
+		e.deliver(m)
+	}
+	e.l.Abort(e.call, why) // no effect on a settled call
 }
 
 // single takes a response that is one JSON body. 2025-03-26 allows other messages before the
@@ -154,19 +188,11 @@ func (e *exchange) single(res *http.Response) *bridge.Error {
 		e.l.AnswerNotKept(&in, e.id, a.o.MaxMessage)
 		return nil
 	case err != nil:
-		e.l.Abort(e.call, a.name.Lost("the connection to it broke", err))
+		e.l.Abort(e.call, remote.Broken(a.name, "the connection to it broke", err))
 		return nil
 	}
-	batch := jsonrpc.IsBatch(buf.B)
-	fault := e.l.messages(buf, &in, func(m *jsonrpc.Message) {
-		if m.IsResponse() && m.ID == nil && !batch {
-			m.ID, e.adopted = e.id, true // an error without id can only be about this request
-		}
-		e.deliver(m)
-	})
-	if fault != nil {
-		return a.name.Invalid("its answer is "+fault.Error(), nil)
-	}
+	e.whole = !jsonrpc.IsBatch(buf.B)
+	e.fault = e.l.messages(buf, &in, e.deliver)
 	return a.name.Invalid("its response has no answer to the request", nil)
 }
 
@@ -208,13 +234,13 @@ func (e *exchange) read(res *http.Response, seen func(httpio.Received)) error {
 
 func (e *exchange) event(ev *httpio.Received, in *conn.Intake) {
 	switch {
-	case ev.Oversized != nil && string(jsonrpc.Unquoted(ev.Oversized.ID())) == string(e.id):
+	case ev.Oversized != nil && string(jsonrpc.Integer(ev.Oversized.ID())) == string(e.id):
 		e.answered = true
 		e.l.AnswerNotKept(in, e.id, e.l.a.o.MaxMessage)
 	case ev.Oversized != nil:
 		e.l.a.o.Log.Warn("message dropped", "why", in.Why(e.l.a.o.MaxMessage))
 	case ev.Data != nil && ev.Type == "message":
-		e.l.messages(ev.Data, in, e.deliver)
+		e.fault = cmp.Or(e.fault, e.l.messages(ev.Data, in, e.deliver))
 	default:
 		ev.Data.Free()
 	}

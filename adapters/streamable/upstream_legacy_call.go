@@ -57,7 +57,7 @@ func (l *legacyCall) response(res *http.Response) {
 		w.Abort(l.call, w.a.name.Unavailable("it gave a session id that is too long or has characters that an id cannot have", nil))
 		return
 	}
-	switch kind := httpio.MediaType(res.Header); {
+	switch kind := remote.Kind(res); {
 	case res.StatusCode/100 != 2:
 		l.refused(w.a.readRefusal(res))
 	case kind == httpio.Events:
@@ -77,7 +77,7 @@ func (l *legacyCall) response(res *http.Response) {
 
 // whole takes a response that is one JSON body.
 func (l *legacyCall) whole(res *http.Response) {
-	l.w.Abort(l.call, l.single(res)) // no effect on a settled call
+	l.lose(l.single(res))
 }
 
 // awaitElsewhere waits for the answer to a call that the server has only accepted. That is against the
@@ -158,7 +158,7 @@ func (l *legacyCall) follow(res *http.Response) {
 			return
 		}
 		if l.last == "" {
-			w.Abort(l.call, w.a.name.Lost("the stream of its answer broke", broken(err)))
+			l.lose(remote.Broken(w.a.name, "the stream of its answer broke", broken(err)))
 			return
 		}
 		_, revision := w.identity()
@@ -205,10 +205,10 @@ func (l *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
 		r := w.request(l.ctx, http.MethodGet, l.header, l.identity, nil)
 		r.Header["Last-Event-Id"] = []string{l.last}
 		res, err := w.a.do(r)
-		if err == nil && res.StatusCode == http.StatusOK && httpio.MediaType(res.Header) == httpio.Events {
+		if err == nil && res.StatusCode == http.StatusOK && httpio.Kind(res.Header) == httpio.Events {
 			return res
 		}
-		if err == nil && res.StatusCode == http.StatusOK && httpio.MediaType(res.Header) == httpio.JSON {
+		if err == nil && res.StatusCode == http.StatusOK && httpio.Kind(res.Header) == httpio.JSON {
 			l.whole(res)
 			return nil
 		}

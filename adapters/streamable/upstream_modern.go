@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -100,7 +101,7 @@ func (s *stateless) fault() fault {
 func (s *stateless) setFault(status int, raw []byte) {
 	f := fault{status: status}
 	if raw != nil {
-		f.code, f.text = gjson.GetBytes(raw, "code").Int(), printable(gjson.GetBytes(raw, "message").Str)
+		f.code, f.text = gjson.GetBytes(raw, "code").Int(), remote.Printable(gjson.GetBytes(raw, "message").Str)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,7 +50,7 @@ func (m *modernCall) run() {
 	}
 	m.post()
 	if m.again { // the server refused the call before it acted on it
-		m.again, m.answered, m.bare = false, false, true
+		m.again, m.answered, m.bare, m.fault = false, false, true, nil
 		m.post()
 	}
 	m.free()
@@ -131,7 +131,7 @@ func (m *modernCall) repeatable() bool {
 
 func (m *modernCall) response(res *http.Response) {
 	w := m.w
-	switch kind := httpio.MediaType(res.Header); {
+	switch kind := remote.Kind(res); {
 	case res.StatusCode/100 != 2:
 		m.refused(w.a.readRefusal(res))
 	case kind == httpio.Events:
@@ -139,7 +139,7 @@ func (m *modernCall) response(res *http.Response) {
 		if m.method == discover && err == nil {
 			m.abortDiscover("its answer to server/discover has no answer in it")
 		} else if !m.answered {
-			w.Abort(m.call, w.a.name.Lost("the stream of its answer broke", err))
+			m.lose(remote.Broken(w.a.name, "the stream of its answer broke", err))
 		}
 	case kind == httpio.JSON:
 		fault := m.single(res)
@@ -148,7 +148,7 @@ func (m *modernCall) response(res *http.Response) {
 		case m.method == discover:
 			m.abortDiscover("its answer to server/discover is no answer to it")
 		default:
-			w.Abort(m.call, fault) // no effect on a settled call
+			m.lose(fault)
 		}
 	case m.method == discover:
 		abort(res)

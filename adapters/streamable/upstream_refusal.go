@@ -6,14 +6,13 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
-	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // refusal is a response whose status is not a success.
@@ -24,6 +23,7 @@ type refusal struct {
 	asked   bool             // it has one
 	message *jsonrpc.Message // the JSON-RPC error that it carries, or nil
 	text    string           // the message of that error, or the beginning of another body
+	words   string           // that a client may get
 }
 
 // maxRefusal is how much of the body of a refusal is read.
@@ -39,7 +39,11 @@ func (u *Upstream) readRefusal(res *http.Response) *refusal {
 	}
 	if m, err := u.o.Read(body); err == nil && m.Error != nil {
 		r.message, r.text = m, gjson.GetBytes(m.Error, "message").Str
-	} else if m := gjson.GetBytes(body, "error.message"); gjson.ValidBytes(body) && m.Type == gjson.String {
+		r.words = remote.Printable(r.text)
+		return r
+	}
+	r.words = remote.Words(res, body)
+	if m := gjson.GetBytes(body, "error.message"); gjson.ValidBytes(body) && m.Type == gjson.String {
 		r.text = m.Str // almost JSON-RPC: an invalid id, or no version
 	} else {
 		r.text = string(body[:min(len(body), 1<<10)])
@@ -142,28 +146,8 @@ func otherTransport(status int) error {
 	return fmt.Errorf("HTTP %d: %w", status, remote.ErrOtherTransport)
 }
 
-// maxQuoted bounds how much of a server's message a client gets.
-const maxQuoted = 300
-
-// describe adds the status to a text, and the message of a JSON-RPC error. Other bodies are error pages
-// and dumps, which are not meant for clients.
-func (r *refusal) describe(what string) string {
-	what = fmt.Sprintf("%s (HTTP %d)", what, r.status)
-	if r.message == nil || r.text == "" {
-		return what
-	}
-	return what + ": " + printable(r.text)
-}
-
-// printable returns the part of a server's message that a client may get.
-func printable(text string) string {
-	return sanitize.Short(strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) {
-			return ' '
-		}
-		return c
-	}, text), maxQuoted)
-}
+// describe adds the status to a text, and the server's words.
+func (r *refusal) describe(what string) string { return conn.Said(what, r.status, r.words) }
 
 // verdict returns the error of a message that was refused. If the session is forgotten, it ends the
 // connection.
@@ -181,5 +165,5 @@ func (r *refusal) credentials() bool {
 
 // refused returns the error of a request that was refused without an answer.
 func (u *Upstream) refused(r *refusal) *bridge.Error {
-	return u.name.Refused(r.status, r.shown, r.after, r.asked, false, r.describe)
+	return u.name.Refused(r.status, r.shown, r.after, r.asked, false, r.words)
 }

@@ -131,7 +131,7 @@ func (s *standalone) attempt(ctx context.Context) (res *http.Response, again boo
 	case err != nil:
 		s.fails++
 		return nil, true
-	case res.StatusCode/100 != 2 || httpio.MediaType(res.Header) != httpio.Events:
+	case res.StatusCode/100 != 2 || httpio.Kind(res.Header) != httpio.Events:
 		return nil, s.refused(res)
 	}
 	s.opened = true
@@ -229,8 +229,12 @@ func (s *standalone) event(ev *httpio.Received, in *conn.Intake) bool {
 // but some servers have only one stream. Then the response of the answer's own POST is not needed
 // any more. deliver owns m.
 func (s *standalone) deliver(m *jsonrpc.Message) {
-	if !m.IsResponse() {
+	switch {
+	case !m.IsResponse():
 		s.w.receive(0, m)
+		return
+	case m.ID == nil: // each call has a response of its own
+		s.w.a.o.Unclaimed(m)
 		return
 	}
 	call, err := strconv.ParseInt(string(m.ID), 10, 64)

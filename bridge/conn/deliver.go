@@ -21,12 +21,8 @@ func (c *Conn) Deliver(m *jsonrpc.Message) { c.DeliverOn(0, m) }
 func (c *Conn) DeliverOn(on int64, m *jsonrpc.Message) {
 	c.show(false, m.ID, m)
 	if m.IsResponse() {
-		n, err := number(m.ID)
-		if w, ok := c.take(n); err == nil && ok {
-			w.answer <- m
-			return
-		}
-		m.Release() // late, or of no call
+		n, _ := number(m.ID) // 0, which is no call's, if it is not one of ours
+		c.answer(n, m)       // late, or of no call
 		return
 	}
 	defer m.Release()
@@ -130,7 +126,9 @@ func (c *Conn) onlyLogged() (only *call) {
 // Unanswerable settles the call of that raw id with an error: its answer is too large. It ignores
 // an id of no call.
 func (c *Conn) Unanswerable(id []byte, public string) {
-	c.settleError(id, public, "upstream_too_large")
+	if n, err := number(id); err == nil {
+		c.answer(n, c.fault(public, "upstream_too_large"))
+	}
 }
 
 // brokenGrace is how long the answer to a call may come after a malformed one. Some servers also
@@ -144,11 +142,11 @@ const brokenGrace = time.Second
 // answer.
 func (c *Conn) Invalid(text []byte, err error) (answer bool) {
 	var f jsonrpc.Finder // distinguishes answers from requests, whose ids are independent
-	_, _ = f.Write(text)
+	_, _ = f.Write(jsonrpc.Bare(text))
 	bad, invalid := errors.AsType[*jsonrpc.InvalidError](err)
 	versioned := invalid && gjson.GetBytes(text, "jsonrpc").Exists()
 	if id := f.ID(); id != nil && (f.Answers() || versioned) {
-		c.broken(bytes.Clone(id), err)
+		c.unlessAnswered(id, c.fault("its answer is "+err.Error(), "upstream_invalid"))
 		return true
 	}
 	c.mu.Lock()
@@ -160,9 +158,9 @@ func (c *Conn) Invalid(text []byte, err error) (answer bool) {
 	return false
 }
 
-// broken settles the call of that raw id with an error, unless its answer comes within brokenGrace.
-// Only the first malformed answer counts.
-func (c *Conn) broken(id []byte, err error) {
+// unlessAnswered settles the call of that raw id with m, an error about its answer, unless its
+// answer comes within brokenGrace. Only the first error counts.
+func (c *Conn) unlessAnswered(id []byte, m *jsonrpc.Message) {
 	n, _ := number(id)
 	c.mu.Lock()
 	w := c.calls[n]
@@ -171,26 +169,30 @@ func (c *Conn) broken(id []byte, err error) {
 		w.broken = true
 	}
 	c.mu.Unlock()
-	if first {
-		time.AfterFunc(brokenGrace, func() { c.settleError(id, "its answer is "+err.Error(), "upstream_invalid") })
+	if !first {
+		m.Release()
+		return
 	}
+	time.AfterFunc(brokenGrace, func() { c.answer(n, m) })
 }
 
 // number returns the number of a raw id or token of ours. Some servers return numbers as text.
 func number(raw []byte) (int64, error) {
-	return strconv.ParseInt(string(jsonrpc.Unquoted(raw)), 10, 64)
+	return strconv.ParseInt(string(jsonrpc.Integer(raw)), 10, 64)
 }
 
-// settleError settles the call of that raw id with an error.
-func (c *Conn) settleError(id []byte, public, kind string) {
-	n, err := number(id)
-	if err != nil {
+// answer settles the call of that number with m, which it owns, unless it is settled.
+func (c *Conn) answer(n int64, m *jsonrpc.Message) {
+	if w, ok := c.take(n); ok {
+		w.answer <- m
 		return
 	}
-	if w, ok := c.take(n); ok {
-		data := []byte(`{"bridge":"` + kind + `"}`)
-		w.answer <- jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+c.server+": "+public, data)
-	}
+	m.Release()
+}
+
+// fault returns the error of a call whose answer cannot be used.
+func (c *Conn) fault(public, kind string) *jsonrpc.Message {
+	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+c.server+": "+public, []byte(`{"bridge":"`+kind+`"}`))
 }
 
 func (c *Conn) progress(m *jsonrpc.Message) {

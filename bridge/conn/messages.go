@@ -1,12 +1,15 @@
 package conn
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
@@ -16,8 +19,8 @@ import (
 type oddities struct{ encoding, ids sync.Once }
 
 // Read parses one message of the server. It replaces bytes that are not UTF-8 by U+FFFD. It
-// replaces a text id of an answer by the number that was sent, as the official SDKs do. The message
-// refers to text, unless text had such bytes.
+// replaces the id of an answer in another form, such as "7" or 7.0, by the number that was sent, as
+// the official SDKs do. The message refers to text, unless text had such bytes.
 func (o Options) Read(text []byte) (*jsonrpc.Message, error) {
 	m, repaired, err := jsonrpc.ParseRepaired(text)
 	if err != nil {
@@ -28,11 +31,11 @@ func (o Options) Read(text []byte) (*jsonrpc.Message, error) {
 			o.Log.Warn("the server sends bytes that are not UTF-8: clients get U+FFFD in their place")
 		})
 	}
-	if m.IsResponse() && len(m.ID) > 0 && m.ID[0] == '"' {
-		if id := jsonrpc.Unquoted(m.ID); len(id) < len(m.ID) {
+	if m.IsResponse() {
+		if id := jsonrpc.Integer(m.ID); string(id) != string(m.ID) {
 			m.ID = id
 			o.odd.ids.Do(func() {
-				o.Log.Warn("the server returns ids as text: the bridge takes them for the numbers that were sent")
+				o.Log.Warn("the server returns ids as text, or as numbers like 7.0: the bridge takes them for the numbers that were sent")
 			})
 		}
 	}
@@ -50,6 +53,9 @@ type Parser struct {
 	// Quotes adds the beginning of the first such part to the warning. Input from another host may
 	// be secret.
 	Quotes bool
+
+	// Printed has the first parts of the input that are no message, cleaned and cut.
+	Printed []string
 
 	bad    int    // parts since the last warning
 	first  string // the first of them
@@ -102,6 +108,29 @@ func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *Intake, deliver fun
 	return fault
 }
 
+// Deliver delivers a message of a wire on which only the id says whose answer it is. An error
+// without an id is about a request that the server could not read (JSON-RPC 2.0, section 5). So it
+// answers the only call that waits, unless that call gets its own answer soon; the log has others.
+// "Method not found" is about a notification: the server could read it.
+func (p *Parser) Deliver(m *jsonrpc.Message) {
+	if m.ID != nil || !m.IsResponse() {
+		p.Conn.Deliver(m)
+		return
+	}
+	if m.ID = p.Conn.Only(); m.ID != nil && gjson.GetBytes(m.Error, "code").Int() != jsonrpc.CodeMethodNotFound {
+		p.Conn.unlessAnswered(m.ID, m)
+		return
+	}
+	p.Unclaimed(m)
+}
+
+// Unclaimed logs an error that no call can get, because it has no id. It releases m.
+func (o Options) Unclaimed(m *jsonrpc.Message) {
+	said := gjson.GetBytes(m.Error, "message").Str
+	o.Log.Warn("the server reports an error without the id of a request: no call can get it", "err", sanitize.Text(sanitize.Short(said, maxQuoted)))
+	m.Release()
+}
+
 // keeps reports whether there is memory for a message that needs size bytes with those before it.
 // Its text had it, but U+FFFD has three bytes. It releases a message that is not kept.
 func (p *Parser) keeps(m *jsonrpc.Message, size int, in *Intake) bool {
@@ -118,16 +147,23 @@ func (p *Parser) keeps(m *jsonrpc.Message, size int, in *Intake) bool {
 // warnEvery is the time between two warnings.
 const warnEvery = time.Minute
 
-// maxQuoted is how much of a text is logged.
-const maxQuoted = 200
+// maxQuoted is how much of a text is logged. maxPrinted is how many texts are stored.
+const (
+	maxQuoted  = 200
+	maxPrinted = 5
+)
 
 func (p *Parser) invalid(text []byte, err error) {
 	if p.Conn.Invalid(text, err) || p.Warning == "" { // the error of the call describes a malformed answer
 		p.Log.Debug("not a message", "err", err)
 		return
 	}
+	text = bytes.TrimRight(text, "\r")
 	quoted := sanitize.Text(sanitize.Short(string(text[:min(len(text), maxQuoted+utf8.UTFMax)]), maxQuoted))
 	p.Log.Debug("not a message", "text", quoted, "err", err)
+	if len(p.Printed) < maxPrinted {
+		p.Printed = append(p.Printed, quoted)
+	}
 	if p.bad == 0 {
 		p.first = quoted
 	}

@@ -82,19 +82,24 @@ func (n Name) Unsent(why string, err error) *bridge.Error {
 
 // Refused is the error of a request that a server refused over HTTP with that status, without an
 // answer. shown is the header with the credentials of the request; empty without one. asked
-// reports whether the response has a Retry-After, and after is its value. said completes a text about
-// the server. A failed request may have had an effect, unless harmless is set.
-func (n Name) Refused(status int, shown string, after time.Duration, asked, harmless bool, said func(what string) string) *bridge.Error {
+// reports whether the response has a Retry-After, and after is its value. words are the server's; empty
+// without any. A failed request may have had an effect, unless harmless is set.
+func (n Name) Refused(status int, shown string, after time.Duration, asked, harmless bool, words string) *bridge.Error {
 	var e *bridge.Error
+	said := func(what string) string { return Said(what, status, words) }
+	says := ""
+	if words != "" {
+		says = "; it says: " + words
+	}
 	switch {
 	case status == http.StatusUnauthorized && shown != "":
 		return n.Error(bridge.ErrCredentials, "it refuses the credentials in the header "+shown+" (HTTP 401): check them", nil)
 	case status == http.StatusForbidden && shown != "":
-		return n.Error(bridge.ErrCredentials, "it does not let the caller in whose credentials are in the header "+shown+" (HTTP 403): check them", nil)
+		return n.Error(bridge.ErrCredentials, "it does not let the caller in whose credentials are in the header "+shown+" (HTTP 403): check them"+says, nil)
 	case status == http.StatusUnauthorized:
 		return n.Error(bridge.ErrCredentials, "it wants credentials (HTTP 401): configure headers for it, such as Authorization", nil)
 	case status == http.StatusForbidden:
-		return n.Error(bridge.ErrCredentials, "it does not let this caller in (HTTP 403): configure headers for it, such as Authorization", nil)
+		return n.Error(bridge.ErrCredentials, "it does not let this caller in (HTTP 403): configure headers for it, such as Authorization"+says, nil)
 	case status == http.StatusTooManyRequests: // the server works, and limits this client
 		e = n.Rejected(said("it is overloaded or limits its clients"), nil)
 	case status == http.StatusServiceUnavailable:
@@ -114,6 +119,15 @@ func (n Name) Refused(status int, shown string, after time.Duration, asked, harm
 		e.Public += fmt.Sprintf("; try again in %d s", int(after.Seconds()))
 	}
 	return e
+}
+
+// Said completes a text about a refusal with its status, and the server's words, if any.
+func Said(what string, status int, words string) string {
+	what = fmt.Sprintf("%s (HTTP %d)", what, status)
+	if words == "" {
+		return what
+	}
+	return what + ": " + words
 }
 
 // Closed is the error of calls that were in flight when their connection was closed.

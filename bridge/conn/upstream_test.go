@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
@@ -168,7 +169,7 @@ func (a *answering) Send(_ context.Context, m conn.Outgoing) error {
 	for _, line := range a.lines {
 		buf := jsonrpc.NewBuffer(len(line))
 		buf.B = append(buf.B, line...)
-		_ = a.p.Parse(buf, buf.B, &in, a.p.Conn.Deliver)
+		_ = a.p.Parse(buf, buf.B, &in, a.p.Deliver)
 	}
 	return nil
 }
@@ -185,6 +186,22 @@ func TestParserOdd(t *testing.T) {
 	}{
 		{"the id as a text", []string{`{"jsonrpc":"2.0","id":"1","result":{"ok":true}}`, `{"jsonrpc":"2.0","id":"2","result":{}}`}, answer, "ids as text"},
 		{"an error with its id as a text", []string{`{"jsonrpc":"2.0","id":"1","error":{"code":1,"message":"m"}}`}, `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}`, "ids as text"},
+		{"the id as 1.0", []string{`{"jsonrpc":"2.0","id":1.0,"result":{"ok":true}}`}, answer, "ids as text"},
+		{"the id as 1e0", []string{`{"jsonrpc":"2.0","id":"1e0","result":{"ok":true}}`}, answer, "ids as text"},
+		{"the id as 1.5", []string{`{"jsonrpc":"2.0","id":1.5,"result":{"other":true}}`, answer}, answer, ""},
+		{"an error that is a text", []string{`{"jsonrpc":"2.0","id":1,"error":"no \"such\" channel"}`}, `"id":1,"error":{"code":-32603,"message":"no \"such\" channel"}}`, ""},
+		{"its code a text", []string{`{"jsonrpc":"2.0","id":1,"error":{"code":"-32001","message":"m","data":[1]}}`}, `"error":{"code":-32001,"message":"m","data":[1]}}`, ""},
+		{"its code a fraction", []string{`{"jsonrpc":"2.0","id":1,"error":{"code":-32001.0,"message":"m"}}`}, `"error":{"code":-32001,"message":"m"}}`, ""},
+		{"its code a word", []string{`{"jsonrpc":"2.0","id":1,"error":{"code":"ENOENT","message":"no file","more":1}}`}, `"error":{"code":-32603,"message":"ENOENT: no file","more":1}}`, ""},
+		{"no code", []string{`{"jsonrpc":"2.0","id":1,"error":{"message":"m"}}`}, `"error":{"message":"m","code":-32603}}`, ""},
+		{"its message null", []string{`{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":null,"data":"why"}}`}, `"error":{"code":-32000,"message":"{\"code\":-32000,\"message\":null,\"data\":\"why\"}","data":"why"}}`, ""},
+		{"no message", []string{`{"jsonrpc":"2.0","id":1,"error":{"code":7}}`}, `"error":{"code":7,"message":"{\"code\":7}"}}`, ""},
+		{"a result of null beside it", []string{`{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":7,"message":"m"}}`}, `"id":1,"error":{"code":7,"message":"m"}}`, ""},
+		{"neither, both null", []string{`{"jsonrpc":"2.0","id":1,"result":null,"error":null}`}, `"result":null`, ""},
+		{"an error with the id null", []string{`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}`}, `"id":1,"error":{"code":-32700,"message":"what?"}}`, ""},
+		{"an error without an id", []string{`{"jsonrpc":"2.0","error":"too large"}`}, `"message":"too large"`, ""},
+		{"one, and then the answer", []string{`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"what?"}}`, answer}, answer, ""},
+		{"an unknown notification", []string{`{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}`, answer}, answer, "without the id of a request"},
 		{"another id", []string{`{"jsonrpc":"2.0","id":"one","result":{}}`, answer}, answer, ""},
 		{"a log line in JSON with the id", []string{`{"id":1,"title":"My shop"}`, answer}, answer, `first="{\"id\":1,\"title\"`},
 		{"one with a method", []string{`{"id":1,"method":"GET","path":"/"}`, answer}, answer, "lines=1"},
@@ -224,6 +241,30 @@ func TestParserOdd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// With several calls in flight an error without an id is nobody's, and the log has it.
+func TestParserNobody(t *testing.T) {
+	var log bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		a := &answering{}
+		a.p = parser(conn.New("fake", a, bridge.Nobody{}, conn.Timeouts{}), &log)
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if m, err := a.p.Conn.Call(ctx, &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":7,"method":"ping"}`)}); !errors.Is(err, context.Canceled) {
+					t.Errorf("the call ended with %v, %v", m, err)
+				}
+			})
+		}
+		synctest.Wait()
+		a.p.Deliver(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}`))
+		time.Sleep(time.Minute)
+		stop()
+		wg.Wait()
+	})
+	bridgetest.Contains(t, log.String(), "level=WARN", "without the id of a request", `err=what?`)
 }
 
 // Bytes that are not UTF-8 take three times their room, which has the limit of all others,

@@ -486,7 +486,7 @@ func (s *sitting) Notify(m *jsonrpc.Message, e *Envelope) {
 		return
 	case "notifications/progress":
 		s.mu.Lock()
-		q := s.questions[string(jsonrpc.Unquoted(m.Token()))]
+		q := s.questions[string(jsonrpc.Integer(m.Token()))]
 		s.mu.Unlock()
 		if q == nil || q.token == nil {
 			return // it belongs to no open question

@@ -198,7 +198,7 @@ func (s *sitting) expire(id string, w *question) {
 func (s *sitting) Answer(m *jsonrpc.Message) error {
 	s.Seen()
 	s.b.calls.Passed(s.server, s.shortID(), s.caller, true, m.ID, m)
-	id := string(jsonrpc.Unquoted(m.ID)) // some clients return numbers as strings
+	id := string(jsonrpc.Integer(m.ID)) // some clients return numbers as strings
 	s.mu.Lock()
 	w := s.questions[id]
 	s.mu.Unlock()

@@ -5,8 +5,11 @@ func IsBatch(b []byte) bool {
 	for _, c := range b {
 		switch c {
 		case ' ', '\t', '\n', '\r':
-		default:
+		case '{', '[':
 			return c == '['
+		default:
+			b = Bare(b)
+			return len(b) > 0 && b[0] == '['
 		}
 	}
 	return false
@@ -15,6 +18,7 @@ func IsBatch(b []byte) bool {
 // Split returns the elements of an array, each a text to Parse. The error is a *SyntaxError if the text is not
 // JSON.
 func Split(b []byte) ([][]byte, error) {
+	b = Bare(b)
 	s := scanner{b: b}
 	i := s.space(0)
 	end := s.value(i, 0, other)

@@ -2,6 +2,9 @@ package jsonrpc
 
 import (
 	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
@@ -33,6 +36,42 @@ func NewError(id []byte, code int, message string, data []byte) *Message {
 		e = append(append(e, `,"data":`...), data...)
 	}
 	return &Message{ID: id, Error: append(e, '}')}
+}
+
+// maxWords bounds the message that is made of an error without one, in bytes.
+const maxWords = 300
+
+// wellFormed returns the error of an answer as JSON-RPC 2.0, section 5.1 wants it: an object with an integer code and
+// a text as its message. Some clients drop other errors, and their callers wait. A usual error is returned unchanged.
+// Otherwise the code is the peer's, if it can be read, and the message has the peer's words.
+func wellFormed(raw []byte) []byte {
+	code, message := gjson.GetBytes(raw, "code"), gjson.GetBytes(raw, "message")
+	object := raw[0] == '{'
+	n, ok := whole(code.String())
+	ok = ok && object && (code.Type == gjson.Number || code.Type == gjson.String)
+	named := object && message.Type == gjson.String
+	if ok && named && code.Type == gjson.Number && !strings.ContainsAny(code.Raw, ".eE") {
+		return raw
+	}
+	if !ok {
+		n = CodeInternal
+	}
+	words := message.Str
+	switch {
+	case named && code.Type == gjson.String && !ok && code.Str != "":
+		words = code.Str + ": " + words
+	case named:
+	case raw[0] == '"':
+		words = text(raw)
+	default:
+		if words = string(rawjson.Compact(raw)); len(words) > maxWords {
+			words = strings.ToValidUTF8(words[:maxWords], "") + "…"
+		}
+	}
+	if !object {
+		return NewError(nil, int(n), words, nil).Error
+	}
+	return rawjson.Set(rawjson.Set(raw, "code", strconv.AppendInt(nil, n, 10)), "message", rawjson.AppendString(nil, words))
 }
 
 // InvalidParams returns the error response for invalid params, without an id.

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/tidwall/gjson"
 )
 
 func TestParse(t *testing.T) {
@@ -198,6 +200,7 @@ var seeds = []string{
 	`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{"progressToken":5},"uri":"u"}}`,
 	`{"jsonrpc":"2.0","id":"x","result":{"a":[true,false,null,-1.5e+7,"\u00e9\n"]}}`,
 	`{"jsonrpc":"2.0","error":{"code":-32700,"message":"m"},"id":null}`,
+	`{"jsonrpc":"2.0","id":7,"error":{"code":"1.0","message":null,"data":"d"}}`, `{"jsonrpc":"2.0","id":7,"result":null,"error":"text"}`, "\ufeff\x1b[0m[{}]\x1b[0m",
 	"[{},\n1]", `"\ud800"`, "\"\xff\"", `{"a":01}`, `{"a":1.}`, `{"a":-}`, `{"id":1,"id":2}`, `[1,]`, `{"a":1,}`,
 }
 
@@ -212,6 +215,9 @@ func FuzzParse(f *testing.F) {
 		syntax, notJSON := errors.AsType[*SyntaxError](err)
 		if notJSON && syntax.What == "nested too deep" {
 			return
+		}
+		if !json.Valid(b) {
+			b = Bare(b)
 		}
 		if json.Valid(b) == notJSON {
 			t.Fatalf("Parse(%q) = %v, json.Valid = %v", b, err, json.Valid(b))
@@ -243,6 +249,15 @@ func FuzzParse(f *testing.F) {
 			var x, y bytes.Buffer
 			if in[k] == nil || string(in[k]) == "null" && out[k] == nil {
 				continue
+			}
+			if k == "error" { // which may have become one
+				code := gjson.GetBytes(out[k], "code")
+				if code.Type != gjson.Number || strings.ContainsAny(code.Raw, ".eE") || gjson.GetBytes(out[k], "message").Type != gjson.String {
+					t.Fatalf("the error %q became %q", in[k], out[k])
+				}
+				if string(wellFormed(in[k])) != string(in[k]) {
+					continue
+				}
 			}
 			if json.Compact(&x, in[k]) != nil || json.Compact(&y, out[k]) != nil || x.String() != y.String() {
 				t.Fatalf("%s: %q became %q", k, in[k], out[k])

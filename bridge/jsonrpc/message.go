@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -341,8 +342,8 @@ func (i *InvalidError) Code() int {
 	return CodeInvalidRequest
 }
 
-// Parse reads one message. The message refers to b, which must not change while the message is used. The error
-// is a *SyntaxError or an *InvalidError.
+// Parse reads one message, with or without what Bare leaves out. The message refers to b, which must not change while
+// the message is used. The error is a *SyntaxError or an *InvalidError.
 func Parse(b []byte) (*Message, error) {
 	m, _, err := parse(b)
 	return m, err
@@ -350,6 +351,26 @@ func Parse(b []byte) (*Message, error) {
 
 // parse is Parse. wide reports whether a string has bytes beyond ASCII, so that the text may not be UTF-8.
 func parse(b []byte) (m *Message, wide bool, err error) {
+	m, wide, err = parseBare(b)
+	if err == nil {
+		return m, wide, nil
+	}
+	if _, broken := errors.AsType[*SyntaxError](err); !broken {
+		return nil, false, err
+	}
+	bare := Bare(b)
+	if len(bare) == len(b) {
+		return nil, false, err
+	}
+	m, wide, err = parseBare(bare)
+	if syntax, broken := errors.AsType[*SyntaxError](err); broken {
+		syntax.Offset += offset(b, bare)
+	}
+	return m, wide, err
+}
+
+// parseBare is parse of a text with nothing but white space around the message.
+func parseBare(b []byte) (m *Message, wide bool, err error) {
 	m = new(Message)
 	s := scanner{b: b, m: m}
 	i := s.space(0)
@@ -430,13 +451,37 @@ func ParseRepaired(b []byte) (m *Message, repaired bool, err error) {
 	return m, true, err
 }
 
-// Unquoted returns a raw id without the quotes that some peers put around a number. It returns others unchanged.
-func Unquoted(id []byte) []byte {
-	n := len(id)
-	if n < 3 || n > len(`"9223372036854775807"`) || id[0] != '"' || id[1] == '0' && n > 3 || bytes.ContainsFunc(id[1:n-1], func(r rune) bool { return r < '0' || r > '9' }) {
+// Integer returns a raw id or token of ours, which is a positive integer, as the bridge wrote it: some peers return
+// "7", 7.0 or 7e0 in its place. It returns others unchanged.
+func Integer(id []byte) []byte {
+	text := id
+	if n := len(id); n > 2 && id[0] == '"' {
+		text = id[1 : n-1]
+	}
+	digits := 0
+	for digits < len(text) && '0' <= text[digits] && text[digits] <= '9' {
+		digits++
+	}
+	switch {
+	case digits == 0 || digits > len("9223372036854775807") || text[0] == '0' && digits > 1:
+		return id
+	case digits == len(text):
+		return text
+	}
+	n, ok := whole(string(text))
+	if !ok {
 		return id
 	}
-	return id[1 : n-1]
+	return strconv.AppendInt(nil, n, 10)
+}
+
+// whole returns the value of a decimal number that is an integer, such as 7.0. All programs know integers up to 2⁵³.
+func whole(number string) (int64, bool) {
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 || strings.Trim(number, "+-.0123456789eE") != "" {
+		return 0, false
+	}
+	return int64(f), true
 }
 
 // notUTF8 returns the error of a message with that id. It omits an id that is not UTF-8.
@@ -487,8 +532,11 @@ func (m *Message) check(s *scanner) string {
 	if string(m.Params) == "null" { // some peers write null for an absent member
 		m.Params = nil
 	}
-	if string(m.Error) == "null" && m.Result != nil {
+	switch {
+	case string(m.Error) == "null" && m.Result != nil:
 		m.Error = nil
+	case string(m.Result) == "null" && m.Error != nil:
+		m.Result = nil
 	}
 	switch {
 	case s.dup != "":
@@ -507,8 +555,11 @@ func (m *Message) check(s *scanner) string {
 		return "it has neither a method nor a result nor an error"
 	case m.method == nil && m.Result != nil && m.Error != nil:
 		return "an answer has a result or an error, not both"
-	case m.method == nil && m.Error != nil && m.Error[0] != '{':
+	case string(m.Error) == "null":
 		return "error must be an object"
+	}
+	if m.Error != nil {
+		m.Error = wellFormed(m.Error)
 	}
 	if m.method != nil {
 		m.Method = method(m.method[1 : len(m.method)-1])

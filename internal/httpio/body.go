@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -119,6 +120,12 @@ func ReadUncountedBody(w http.ResponseWriter, r *http.Request, limit int, within
 func (b *Body) of(w http.ResponseWriter, r *http.Request, limit int, within time.Duration) (*Body, *Fault) {
 	if r.ContentLength > int64(limit+envelopeRoom) {
 		return nil, tooLarge(r, limit)
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		w.Header().Set("Accept-Encoding", "identity") // RFC 9110, section 15.5.16
+		f := &Fault{Status: http.StatusUnsupportedMediaType, Text: fmt.Sprintf("the body has the Content-Encoding %.40q: send it without", coding)}
+		f.expect(r)
+		return nil, f
 	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(within))

@@ -16,13 +16,35 @@ const (
 	Bytes  = "application/octet-stream"
 )
 
+// Kind returns JSON or Events if Content-Type is a name of them that peers use, otherwise MediaType. Browsers ask
+// before they send any of these names to another origin; they send text/plain without asking.
+func Kind(h http.Header) string {
+	if t := h.Get("Content-Type"); t == JSON || t == Events {
+		return t
+	}
+	t := MediaType(h)
+	if IsJSON(t) || IsLines(t) {
+		return JSON
+	}
+	switch t {
+	case "application/json-rpc", "application/jsonrpc", "application/jsonrequest", "application/x-json", "text/x-json":
+		return JSON
+	case "application/event-stream", "text/eventstream", "text/x-event-stream":
+		return Events
+	}
+	return t
+}
+
 // MediaType returns the media type in Content-Type: see BaseType.
 func MediaType(h http.Header) string { return BaseType(h.Get("Content-Type")) }
 
-// BaseType returns a media type without its parameters, in small letters.
+// BaseType returns a media type without its parameters, in small letters. Of several in one header, which proxies
+// join, it returns the first.
 func BaseType(s string) string {
-	t, _, _ := strings.Cut(s, ";")
-	return strings.ToLower(strings.TrimSpace(t))
+	if end := strings.IndexAny(s, ";,"); end >= 0 {
+		s = s[:end]
+	}
+	return strings.ToLower(strings.Trim(s, " \t\"'"))
 }
 
 // IsJSON reports whether a media type is JSON.

@@ -46,6 +46,7 @@ type Reader struct {
 	text  []byte  // the line, or the part of it before its data
 	lines int     // of data in this event
 	size  int     // of its data
+	quiet int     // bytes that are not data, since the last event with data
 	over  *jsonrpc.Finder
 	data  *jsonrpc.Buffer
 }
@@ -60,10 +61,15 @@ const (
 	// maxOver bounds the data of an event that is larger than the limit, in multiples of the limit.
 	// Up to there it is read, since the id of the message may come last.
 	maxOver = 4
+	// minQuiet is the least bound on bytes without data between events, which is the limit otherwise. Such bytes may
+	// come compressed, some thousand times smaller.
+	minQuiet = 64 << 10
 )
 
 // ErrEndless means that the data of an event is far larger than the limit, without an end.
 var ErrEndless = errors.New("event stream: an event is far larger than the limit")
+
+var errQuiet = errors.New("event stream: too many bytes without an event")
 
 var dataField = []byte("data")
 
@@ -97,6 +103,9 @@ func (r *Reader) Next() (Received, error) {
 				continue
 			}
 			e.Data, e.Oversized = r.data, r.over
+			if r.size > 0 {
+				r.quiet = 0
+			}
 			if e.Data != nil && len(e.Data.B) == 0 {
 				e.Data.Free()
 				e.Data = nil
@@ -142,9 +151,14 @@ func (r *Reader) line() (field, value []byte, err error) {
 		if isData {
 			r.add(part)
 		} else {
-			isData = r.begin(part, end)
+			if isData = r.begin(part, end); !isData {
+				r.quiet += len(part) + 1
+			}
 		}
 		switch {
+		case r.quiet > max(r.limit, minQuiet):
+			r.err = errQuiet
+			return nil, nil, r.err
 		case r.size/maxOver > r.limit:
 			r.err = ErrEndless
 			return nil, nil, r.err

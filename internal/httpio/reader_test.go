@@ -206,6 +206,32 @@ func TestReaderLongField(t *testing.T) {
 	}
 }
 
+// Bytes without an event have a bound, from one event to the next: a little gzip makes many of them.
+func TestReaderQuiet(t *testing.T) {
+	const limit = 100 << 10
+	for _, more := range []string{"\n", "\r\n", ": ping\n\n", "event: x\n\n", "id: 1\n\n", "retry: 1\n\n", "unknown\n", "data:\n\n"} {
+		half := strings.Repeat(more, limit/2/len(more))
+		var got []string
+		in := &counted{r: io.MultiReader(strings.NewReader(half+"data: 1\n\n"+half+"data: 2\n\n"), &endless{event: []byte(more)})}
+		r := NewReader(in, limit)
+		for {
+			e, err := r.Next()
+			if err != nil {
+				if !errors.Is(err, errQuiet) || in.n > 10*limit {
+					t.Errorf("%q: %v after %d bytes, want %v", more, err, in.n, errQuiet)
+				}
+				break
+			}
+			if e.Data != nil {
+				got = append(got, string(e.Data.B))
+			}
+		}
+		if !same(got, []string{"1", "2"}) {
+			t.Errorf("%q: the events are %q", more, got)
+		}
+	}
+}
+
 // The error of the reader below comes through, after a retry that came before it.
 func TestReaderError(t *testing.T) {
 	broken := errors.New("broken")

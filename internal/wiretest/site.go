@@ -132,7 +132,7 @@ type Reply struct {
 }
 
 // Do makes a request and reads the response in the background. header has pairs of a name and a
-// value; an empty value removes a default. A POST is of JSON and accepts everything.
+// value; an empty value removes a default, and each line of a value is a header. A POST is of JSON and accepts everything.
 func (s *Site) Do(method, path, body string, header ...string) *Reply {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -156,7 +156,7 @@ func (s *Site) Do(method, path, body string, header ...string) *Reply {
 		case strings.EqualFold(name, "Transfer-Encoding"):
 			req.ContentLength = -1
 		default:
-			req.Header.Set(name, value)
+			req.Header[http.CanonicalHeaderKey(name)] = strings.Split(value, "\n")
 		}
 	}
 	r := &Reply{cancel: cancel, done: make(chan struct{})}

@@ -291,7 +291,7 @@ func TestGzip(t *testing.T) {
 	for _, tc := range []struct{ name, encoding, body, want string }{
 		{"gzip", "gzip", zipped.String(), `{"a":1}`},
 		{"nothing, gzipped", "gzip", "", "200 OK"},
-		{"broken", "gzip", "nonsense", "got no answer: the API broke off"},
+		{"broken", "gzip", "nonsense", "cannot be read: its answer is gzip that is cut"},
 		{"unasked", "br", "x", "cannot be read: its answer has the Content-Encoding br"},
 	} {
 		srv := answering(t, 200, "application/json", tc.body, "Content-Encoding", tc.encoding)
