@@ -9,33 +9,41 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// body reads a requestBody.
-func (r *reader) body(at *tree.Node) *Body {
+// body reads a requestBody: nil for none. It reports whether a body that there is can be read.
+func (r *reader) body(at *tree.Node) (b *Body, ok bool) {
 	n := r.derefOptional(at)
-	if n == nil || n.Kind != tree.Object {
-		r.warn(at, "the body cannot be read: left out")
-		return nil
+	if at == nil || n.Is(tree.Null) {
+		return nil, true
 	}
-	b := &Body{Description: n.Scalar("description"), Required: n.Flag("required"), Content: r.content(n.Get("content"))}
+	content := r.derefOptional(n.Get("content"))
+	if !n.Is(tree.Object) || n.Get("content") != nil && content == nil {
+		return nil, false
+	}
+	b = &Body{Description: n.Scalar("description"), Required: n.Flag("required"), Content: r.content(content)}
 	if d := at.Scalar("description"); d != "" {
 		b.Description = d
 	}
 	if len(b.Content) == 0 {
-		return nil
+		return nil, !slices.ContainsFunc(content.Members(), isMediaType)
 	}
-	return b
+	return b, true
 }
 
-// content reads a map of media types.
+func isMediaType(m tree.Member) bool { return !strings.HasPrefix(m.Name, "x-") && m.Name != "$ref" }
+
+// content reads a map of media types. It leaves out those that are references to nothing.
 func (r *reader) content(at *tree.Node) []*MediaType {
 	n := r.derefOptional(at)
 	var out []*MediaType
 	for i := range n.Members() {
 		m := &n.Members()[i]
-		if strings.HasPrefix(m.Name, "x-") || m.Name == "$ref" || !r.spend(1) {
+		if !isMediaType(*m) || !r.spend(1) {
 			continue
 		}
 		entry := r.derefOptional(&m.Node)
+		if entry == nil {
+			continue // deref reports it
+		}
 		mt := &MediaType{Type: m.Name, schema: entry.Get("schema")}
 		if mt.schema == nil && entry.Get("itemSchema") != nil {
 			mt.schema, mt.items = entry.Get("itemSchema"), true

@@ -14,7 +14,12 @@ import (
 // that.
 const maxParameters = 1000
 
-var template = regexp.MustCompile(`\{([^{}]*)\}`)
+var (
+	template = regexp.MustCompile(`\{([^{}]*)\}`)
+	// slashed are the names in templates whose values have slashes: {+path}, {path+}, {path*}, {path...},
+	// {name=projects/*}, {name=**}, {path:path} and {path:.*}.
+	slashed = regexp.MustCompile(`^[+*]|^[^:=]*([+*]|\.\.\.)$|=.*(/|\*\*)|:(path|\.[*+])$`)
+)
 
 // parameters reads an operation's parameters and, in Swagger 2.0, its body. The list is nil if the
 // operation is unusable.
@@ -22,7 +27,13 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 	list := []*Parameter{}
 	var form []*tree.Node
 	var body *tree.Node
-	for _, from := range []*tree.Node{r.derefOptional(common.params), r.derefOptional(n.Get("parameters"))} {
+	dead := false
+	for _, written := range []*tree.Node{common.params, n.Get("parameters")} {
+		from := r.derefOptional(written)
+		if written != nil && from == nil {
+			r.warn(written, "%s is left out: its parameters cannot be read", op.Key())
+			return nil, nil
+		}
 		if from != nil && from.Kind != tree.Array {
 			r.warn(from, "%s: parameters is %s, not a list", op.Key(), from.Kind)
 			continue
@@ -39,7 +50,9 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 			at := &from.Members()[i].Node
 			p := r.derefOptional(at)
 			if p == nil {
-				continue // deref reports it
+				r.warn(at, "%s is left out: a parameter of it cannot be read", op.Key())
+				dead = true
+				continue
 			}
 			switch in := p.Str("in"); {
 			case r.swagger && in == "body":
@@ -70,6 +83,9 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 			}
 		}
 	}
+	if dead {
+		return nil, nil
+	}
 	if strings.Count(op.Path, "{") > maxParameters {
 		r.warn(n, "%s is left out: its path is too long", tree.Short(op.Key()))
 		return nil, nil
@@ -91,8 +107,9 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Pa
 	for _, m := range template.FindAllStringSubmatch(op.Path, -1) {
 		name := m[1]
 		if !has(name) {
-			// {+path}, {path*} and {id:[0-9]+} are from other template languages.
-			plain, _, _ := strings.Cut(strings.Trim(name, "+*"), ":")
+			// {+path}, {path*}, {id:[0-9]+} and {name=projects/*} are from other template languages.
+			plain, _, _ := strings.Cut(strings.Trim(name, "+*."), ":")
+			plain, _, _ = strings.Cut(plain, "=")
 			if plain = strings.TrimSpace(plain); plain == "" {
 				continue
 			}
@@ -104,6 +121,11 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Pa
 			name = plain
 		}
 		in[name] = true
+		if slashed.MatchString(m[1]) {
+			for _, p := range list {
+				p.AllowReserved = p.AllowReserved || p.In == InPath && p.Name == name
+			}
+		}
 	}
 	return slices.DeleteFunc(list, func(p *Parameter) bool {
 		if p.In == InPath && !in[p.Name] {
@@ -116,7 +138,6 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Pa
 
 // parameter reads a parameter outside of a body. It returns nil for one that cannot or must not be
 // sent.
-// must not be sent.
 func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 	p := &Parameter{Name: n.Scalar("name"), In: Place(n.Str("in")), Description: n.Scalar("description"),
 		Required: n.Flag("required"), Deprecated: n.Flag("deprecated"), AllowReserved: n.Flag("allowReserved"), at: place{n.File, n.Line}}
@@ -148,6 +169,10 @@ func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 			return nil
 		}
 	}
+	if op.Redirects(p.In, p.Name) {
+		r.warn(at, "%s: %s %s is left out: with it, many servers do something else than what the operation is", op.Key(), p.In, tree.Short(p.Name))
+		return nil
+	}
 	p.Style = styles[0]
 	if r.swagger {
 		r.collection(p, n)
@@ -176,6 +201,22 @@ func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 	}
 	p.Type, p.Value = r.typeOf(p.schema), r.valueOf(p.schema)
 	return p
+}
+
+// Redirects reports whether a parameter can make an operation that only reads another one: servers take the method or
+// the path from it.
+func (o *Operation) Redirects(in Place, name string) bool {
+	if !AnnotationsOf(o.Method).ReadOnly {
+		return false
+	}
+	switch in {
+	case InHeader:
+		return slices.ContainsFunc([]string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-URL", "X-Rewrite-URL"},
+			func(other string) bool { return SameHeader(other, name) })
+	case InQuery:
+		return name == "_method"
+	}
+	return false
 }
 
 // OfConnection reports whether a header belongs to the connection or the body. Arguments and

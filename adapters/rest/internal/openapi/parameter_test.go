@@ -31,7 +31,9 @@ func TestParameters(t *testing.T) {
 		{head3, "{name: a, in: nowhere}", "", `parameter "a" is in "nowhere"`},
 		{head3, "{in: query}", "", "without a name"},
 		{head3, "{name: other, in: path, required: true, schema: {type: string}}", "", "the path has no {other}"},
-		{head3, "{$ref: '#/components/parameters/none'}", "", "there is nothing at"},
+		{head3, "{name: x_http_method, in: header}", "", "GET /a/{id}: header x_http_method is left out"},
+		{head3, "{name: X-Original-URL, in: header}", "", "GET /a/{id}: header X-Original-URL is left out"},
+		{head3, "{name: _method, in: query}", "", "GET /a/{id}: query _method is left out"},
 		{head2, "{name: a, in: query, type: array, items: {type: string}}", "query a form explode=false reserved=false arraycsv", ""},
 		{head2, "{name: a, in: query, type: array, collectionFormat: multi}", "query a form explode=true reserved=false arraymulti", ""},
 		{head2, "{name: a, in: query, type: array, collectionFormat: pipes}", "query a pipeDelimited explode=false reserved=false arraypipes", ""},
@@ -77,12 +79,60 @@ paths:
 	same(t, string(tools[0].InputSchema), `{"type":"object","properties":{"x":{"type":"string","description":"of the path"},"q":{"type":"integer"},"r":{"type":"boolean"}},"required":["x"],"additionalProperties":false}`)
 }
 
+// Headers that name another method stay where the method may change something anyway.
+func TestMethodOverridesOfWrites(t *testing.T) {
+	tools, warnings := make1(t, "openapi: 3.0.0\npaths: {/a: {post: {parameters: [{name: X-HTTP-Method-Override, in: header}, {name: _method, in: query}]}}}\n", Options{})
+	same(t, len(tools[0].Arguments), 2)
+	same(t, len(warnings), 0)
+}
+
+// What an operation sends must be there: a dead reference costs the operation. One in a schema or an answer costs only
+// that.
+func TestDeadReferencesOfRequests(t *testing.T) {
+	const dead = "{$ref: '#/components/none/x'}"
+	for _, c := range []struct {
+		name, item string
+		lost       bool
+	}{
+		{"a parameter", "post: {parameters: [" + dead + "]}", true},
+		{"the parameters", "post: {parameters: " + dead + "}", true},
+		{"a parameter of the path", "parameters: [" + dead + "], post: {}", true},
+		{"the body", "post: {requestBody: " + dead + "}", true},
+		{"the types of the body", "post: {requestBody: {content: " + dead + "}}", true},
+		{"the only type of the body", "post: {requestBody: {content: {application/json: " + dead + "}}}", true},
+		{"a body that is no object", "post: {requestBody: text}", true},
+		{"one type of the body", "post: {requestBody: {content: {text/plain: " + dead + ", application/json: {}}}}", false},
+		{"no body", "post: {requestBody: }", false},
+		{"a body without types", "post: {requestBody: {content: {}}}", false},
+		{"a schema", "post: {requestBody: {content: {application/json: {schema: " + dead + "}}}}", false},
+		{"an answer", "post: {responses: {200: " + dead + "}}", false},
+	} {
+		doc := load(t, "openapi: 3.2.0\npaths: {/a: {"+c.item+"}}\n")
+		if got := len(doc.Lost) == 1 && len(doc.Operations) == 0; got != c.lost {
+			t.Errorf("%s: lost %v, served %v; want lost %v", c.name, doc.Lost, doc.Operations, c.lost)
+		}
+		if c.lost {
+			var all []string
+			for _, w := range doc.Warnings {
+				all = append(all, w.String())
+			}
+			warned(t, all, "doc.yaml:2: POST /a is left out: ")
+		}
+	}
+}
+
 func TestPathTemplates(t *testing.T) {
 	for path, want := range map[string]string{
 		"/a/{b}/{c}":          "/a/{b}/{c} b c",
 		"/a/{b}:act":          "/a/{b}:act b",
-		"/files/{+path}":      "/files/{path} path",
-		"/files/{path*}":      "/files/{path} path",
+		"/files/{+path}":      "/files/{path} path/",
+		"/files/{path*}":      "/files/{path} path/",
+		"/files/{path+}":      "/files/{path} path/",
+		"/files/{path...}":    "/files/{path} path/",
+		"/files/{path:path}":  "/files/{path} path/",
+		"/files/{path:.*}":    "/files/{path} path/",
+		"/v1/{name=a/*/b/*}":  "/v1/{name} name/",
+		"/v1/{name=*}":        "/v1/{name} name",
 		"/n/{id:[0-9]+}":      "/n/{id} id",
 		"/rpc#one":            "/rpc",
 		"/responses?beta=yes": "/responses?beta=yes",
@@ -93,7 +143,9 @@ func TestPathTemplates(t *testing.T) {
 		op := doc.Operations[0]
 		got := op.Path
 		for _, p := range op.Parameters {
-			got += " " + p.Name
+			if got += " " + p.Name; p.AllowReserved {
+				got += "/"
+			}
 		}
 		if got != want {
 			t.Errorf("%s: got %s, want %s", path, got, want)

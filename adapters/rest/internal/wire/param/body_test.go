@@ -23,6 +23,9 @@ func TestBodies(t *testing.T) {
 	flat := tool("PATCH", "/x")
 	flat.Body = &openapi.MediaType{Type: "application/json"}
 	flat.Arguments = append(flat.Arguments, openapi.Argument{Name: "user_name", Place: "body", Field: "user name"}, openapi.Argument{Name: "b", Place: "body", Field: "b"})
+	must := tool("PATCH", "/x")
+	must.Body, must.Operation.Body = flat.Body, &openapi.Body{Required: true}
+	must.Arguments = append(must.Arguments, openapi.Argument{Name: "b", Place: "body", Field: "b"})
 	keys := body(openapi.MediaType{Type: "application/json"})
 	keys.Keys = map[string]string{"a_b": "a/b"}
 	runGolden(t, []golden{
@@ -35,6 +38,8 @@ func TestBodies(t *testing.T) {
 		{name: "no body", tool: body(openapi.MediaType{Type: "application/json"}), args: `{}`, want: "POST /x"},
 		{name: "names that were changed", tool: keys, args: `{"body":{"a_b":[{"a_b":1}],"c":"a_b"}}`, want: head("application/json", `{"a/b":[{"a/b":1}],"c":"a_b"}`)},
 		{name: "flattened, in the order of the document", tool: flat, args: `{"b":[1, 2],"user_name":"x"}`, want: "PATCH /x\nContent-Type: application/json\n\n" + `{"user name":"x","b":[1, 2]}`},
+		{name: "flattened, without a field", tool: flat, args: `{}`, want: "PATCH /x"},
+		{name: "flattened and required, without a field", tool: must, args: `{}`, want: "PATCH /x\nContent-Type: application/json\n\n{}"},
 		{name: "lines", tool: body(openapi.MediaType{Type: "application/x-ndjson"}), args: "{\"body\":[{\"a\":\n1},2]}", want: head("application/x-ndjson", "{\"a\":1}\n2\n")},
 		{name: "text", tool: body(openapi.MediaType{Type: "text/plain"}), args: `{"body":"a\nb"}`, want: head("text/plain", "a\nb")},
 		{name: "text that is a number", tool: body(openapi.MediaType{Type: "text/plain"}), args: `{"body":1e2}`, want: head("text/plain", "100")},

@@ -161,7 +161,7 @@ func (a *assembly) checkName(arg openapi.Argument, in openapi.Place, encoded str
 			}
 		}
 	}
-	if a.o.Taken != nil && a.o.Taken(in, encoded) {
+	if a.tool.Operation.Redirects(in, encoded) || a.o.Taken != nil && a.o.Taken(in, encoded) {
 		return Refuse("%s: must not have a member called %s", arg.Name, encoded)
 	}
 	return nil
