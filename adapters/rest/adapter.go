@@ -475,7 +475,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	if address.IsHTTP(c.OpenAPI) {
 		_, err := c.readOverlays()
 		report := &Report{Unread: true}
-		if c.BaseURL == "" && len(c.Trusted) == 0 {
+		if c.BaseURL == "" && len(c.origins()) == 0 {
 			report.Advice = "; if it is on the internet, servers that it names in a private network or on this machine need base_url or trusted"
 		}
 		return report, err

@@ -111,7 +111,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		if err != nil {
 			return nil, err
 		}
-		doc, err := openapi.Load(ctx, openapi.Source{Location: c.OpenAPI, Data: c.Document, Fetcher: fetch, Overlays: overlays})
+		doc, err := openapi.Load(ctx, openapi.Source{Location: c.OpenAPI, Data: c.Document, Fetcher: fetch, Overlays: overlays, Folders: c.folders()})
 		if err != nil {
 			return nil, &documentError{err}
 		}
@@ -281,7 +281,7 @@ func (c *Config) wireOptions(m *material, name string, o *Options) (*wire.Option
 	answer := min(c.maxAnswer(), most/4)
 	return &wire.Options{
 		Name: name, Document: m.doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
-		Credentials: auth.Schemes, Default: auth.Default, Trusted: c.Trusted, Forward: o.Forward, Withheld: o.Identity,
+		Credentials: auth.Schemes, Default: auth.Default, Trusted: c.origins(), Forward: o.Forward, Withheld: o.Identity,
 		Timeout: o.Timeout, MaxTimeout: o.MaxTimeout, Retries: toolset.Retries(c.Attempts), Rate: c.Limits.Rate, Concurrent: c.Limits.Concurrent,
 		Breaker: o.Breaker, CacheBytes: c.cacheBytes(), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File), Log: o.Log,
 	}, nil

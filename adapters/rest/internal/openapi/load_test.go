@@ -172,7 +172,7 @@ func TestSeveralFiles(t *testing.T) {
 	for _, w := range append(doc.Warnings, more...) {
 		warnings = append(warnings, w.String())
 	}
-	warned(t, warnings, `main.yaml:4: $ref "../outside.json": is outside of the folder`)
+	warned(t, warnings, `main.yaml:4: $ref "../outside.json": is outside of the document's folder: add its own folder, or one above that, to trusted`)
 	warned(t, warnings, `main.yaml:5: $ref "link.json": `) // a link that leads out
 	same(t, len(warnings), 2)
 	for _, f := range []string{"api/main.yaml", "api/paths/a.yaml", "api/parts/p.json", "api/parts/s s.yaml", "api/parts/owner.json"} {
@@ -189,7 +189,7 @@ func TestSeveralFiles(t *testing.T) {
 		t.Error(err)
 	}
 	// With higher bounds, all of it is read.
-	doc, err = Load(t.Context(), Source{Location: main, Root: dir})
+	doc, err = Load(t.Context(), Source{Location: main, Folders: []string{dir}})
 	if err != nil || len(doc.Warnings) > 0 {
 		t.Errorf("%v %v", err, doc.Warnings)
 	}
