@@ -89,6 +89,10 @@ func (d *decoder) credential(x *strict.Slot, n *yaml.Node) (*rest.Credential, bo
 	if _, ok := d.whole(x, n, &k); !ok {
 		return nil, false
 	}
+	if len(k.Bearer) > 7 && strings.EqualFold(k.Bearer[:7], "Bearer ") { // no token has a space
+		k.Bearer = strings.TrimSpace(k.Bearer[7:])
+		d.Warn(x.Line, "%s%s: bearer begins with Bearer, which the bridge adds itself: write the token alone", x.Section.Where, x.Label)
+	}
 	kinds, places := 0, 0
 	for _, set := range []bool{k.Key != "", k.User != "" || k.Password != "", k.Bearer != "", k.Client != nil || k.Login, k.AWS != nil, k.Hook != nil} {
 		if set {

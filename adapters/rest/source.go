@@ -94,6 +94,7 @@ type material struct {
 	tools     []*toolset.Tool
 	resources []*resource
 	all       []*toolset.Tool // includes the tools that clients do not see
+	names     []string        // of the tools that Options.Shows chooses from
 	texts     []string        // paths and URLs of all that was read
 	warnings  []openapi.Warning
 	lost      []*openapi.Operation // exposed but unusable
@@ -154,6 +155,9 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	c.resources(m, name)
 	if c.ReadOnly {
 		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !t.Reads() })
+	}
+	for _, t := range m.tools {
+		m.names = append(m.names, t.Name)
 	}
 	if o.Shows != nil {
 		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !o.Shows(t.Name) })
