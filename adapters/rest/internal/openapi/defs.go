@@ -209,7 +209,7 @@ func (r *renames) shown(own string) string {
 	if s, ok := r.toShown[own]; ok {
 		return s
 	}
-	s := cut64(plainName(own, true))
+	s := argumentName(own)
 	if r.hashed || s == "" {
 		s = tail(s, own, 64)
 	}

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -90,11 +91,68 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 		r.warn(n, "%s is left out: its path is too long", tree.Short(op.Key()))
 		return nil, nil
 	}
-	list = r.matchPath(list, op, n)
+	list = r.matchPath(r.matchQuery(list, op, n), op, n)
 	if r.swagger {
 		return list, r.swaggerBody(n, op, body, form)
 	}
 	return list, nil
+}
+
+var queryTemplate = regexp.MustCompile(`\{[?&]([^{}]*)\}`)
+
+// matchQuery makes parameters of {?a,b} in a path. What the path's own query sets is no parameter; what the query only
+// names, as ?a or ?a={a}, is one.
+func (r *reader) matchQuery(list []*Parameter, op *Operation, n *tree.Node) []*Parameter {
+	index := func(name string) int {
+		return slices.IndexFunc(list, func(p *Parameter) bool { return p.In == InQuery && p.Name == name })
+	}
+	for _, m := range queryTemplate.FindAllStringSubmatch(op.Path, -1) {
+		op.Path = strings.Replace(op.Path, m[0], "", 1)
+		for name := range strings.SplitSeq(m[1], ",") {
+			name, exploded := strings.CutSuffix(strings.TrimSpace(name), "*")
+			if name, _, _ = strings.Cut(name, ":"); name == "" || index(name) >= 0 {
+				continue
+			}
+			r.warn(n, "%s: {?%s} is not declared as a parameter: taken as a string", op.Key(), tree.Short(name))
+			list = append(list, &Parameter{Name: name, In: InQuery, Style: "form", Explode: exploded, Type: "string"})
+		}
+	}
+	path, query, has := strings.Cut(op.Path, "?")
+	if !has {
+		return list
+	}
+	var fixed []string
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		switch at := index(name); {
+		case at >= 0 && (value == "" || template.FindString(value) == value): // the parameter sends it
+		case value != "" && template.FindString(value) == value:
+			list = r.queryValue(list, op, n, name, strings.Trim(value, "{}"))
+		case at < 0:
+			fixed = append(fixed, pair)
+		default:
+			r.warn(n, "%s: the path sets %s: the parameter is left out", op.Key(), tree.Short(name))
+			list = slices.Delete(list, at, at+1)
+			fixed = append(fixed, pair)
+		}
+	}
+	if op.Path = path; len(fixed) > 0 {
+		op.Path += "?" + strings.Join(fixed, "&")
+	}
+	return list
+}
+
+// queryValue makes a parameter of ?name={value} in a path, from the one that is called value if there is one.
+func (r *reader) queryValue(list []*Parameter, op *Operation, n *tree.Node, name, value string) []*Parameter {
+	path, _, _ := strings.Cut(op.Path, "?")
+	for _, p := range list {
+		if p.Name == value && (p.In == InQuery || p.In == InPath && !strings.Contains(path, "{"+value+"}")) {
+			p.Name, p.In, p.Style = name, InQuery, "form"
+			return list
+		}
+	}
+	r.warn(n, "%s: {%s} is not declared as a parameter: taken as a string", op.Key(), tree.Short(value))
+	return append(list, &Parameter{Name: name, In: InQuery, Required: true, Style: "form", Type: "string"})
 }
 
 // matchPath makes sure that every name in the path has a parameter, and every path parameter a name
@@ -293,13 +351,18 @@ func inlineSchema(n *tree.Node) *tree.Node {
 // valueOf returns the value in a schema as text, or nothing.
 func (l *loader) valueOf(n *tree.Node) string {
 	n = l.derefOptional(n)
-	if c := n.Scalar("const"); c != "" {
-		return c
+	types, _ := typesOf(n)
+	as := func(v *tree.Node) string {
+		if v = asType(v, types); v == nil {
+			return ""
+		}
+		return v.Text
 	}
-	if e := n.Get("enum"); len(e.Members()) == 1 && e.Members()[0].Node.Kind != tree.Object {
-		return e.Members()[0].Node.Text
+	only := ""
+	if e := n.Get("enum").Members(); len(e) == 1 {
+		only = as(&e[0].Node)
 	}
-	return n.Scalar("default")
+	return cmp.Or(as(n.Get("const")), only, as(n.Get("default")))
 }
 
 // typeOf returns the only type in a schema, or nothing.

@@ -124,7 +124,7 @@ paths:
     post:
       requestBody: {content: {application/json: {schema: {properties: {'@id': {}, deep: {properties: {'a b': {}, 'ключ': {}}}}}}}}
 `, Options{})
-	same(t, tools[0].Keys, map[string]string{"_id": "@id", "a_b": "a b", "____": "ключ"})
+	same(t, tools[0].Keys, map[string]string{"_id": "@id", "a_b": "a b", "arg_1de36a32": "ключ"})
 }
 
 func TestOutputs(t *testing.T) {

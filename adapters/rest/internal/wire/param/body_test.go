@@ -62,6 +62,8 @@ func TestBodies(t *testing.T) {
 		{name: "form with a file", tool: form(&openapi.Field{Name: "f", File: true}), args: `{"body":{"f":{"data":"YSZi"}}}`, want: head(httpio.Form, "f=a%26b")},
 		{name: "form exploded object in a multipart", tool: body(openapi.MediaType{Type: "multipart/form-data", Fields: []*openapi.Field{{Name: "o", Styled: true, Style: "form", Explode: true}, {Name: "admin"}}}), args: `{"body":{"o":{"admin":1}}}`, refused: "must not have a member called admin"},
 		{name: "a line break in a multipart's name", tool: body(openapi.MediaType{Type: "multipart/form-data", Fields: []*openapi.Field{{Name: "o", Styled: true, Style: "deepObject", Explode: true}}}), args: `{"body":{"o":{"a\r\n":1}}}`, refused: "control character"},
+		{name: "an object in place of parts", tool: body(openapi.MediaType{Type: "multipart/mixed", Items: []*openapi.Field{{}}}), args: `{"body":{}}`, refused: "body: must be an array"},
+		{name: "a part that is no file", tool: body(openapi.MediaType{Type: "multipart/mixed", Items: []*openapi.Field{{}, {File: true}}}), args: `{"body":["a", 5]}`, refused: "body[1]: "},
 		{name: "text by a wildcard", tool: body(openapi.MediaType{Type: "text/*"}), args: `{"body":"a"}`, want: head("text/plain; charset=utf-8", "a")},
 		{name: "a data URI with a type of its own", tool: body(openapi.MediaType{Type: "*/*", File: true}), args: `{"body":{"data":"data:image/gif;base64,R0lG","type":"image/webp"}}`, want: head("image/webp", "GIF")},
 		{name: "a data URI with parameters only", tool: body(openapi.MediaType{Type: "*/*", File: true}), args: `{"body":"data:;charset=utf-8,a"}`, want: head("text/plain;charset=utf-8", "a")},
@@ -167,5 +169,30 @@ func TestMultipart(t *testing.T) {
 			t.Error("the same call is another request the second time")
 		}
 		first = q.Body
+	}
+}
+
+// TestParts writes a body whose parts have no names.
+func TestParts(t *testing.T) {
+	up := with(tool("POST", "/x"), &openapi.MediaType{Type: "multipart/mixed", Items: []*openapi.Field{{Type: "object"}, {File: true, ContentType: "image/png"}, {ContentType: "text/plain"}}})
+	r, err := param.Assemble(up, []byte(`{"body":[{"a":1.50},{"data":"iVBO"},"x","y"]}`), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/mixed" {
+		t.Fatal(kind, err)
+	}
+	var got []string
+	for parts := multipart.NewReader(bytes.NewReader(r.Body), params["boundary"]); ; {
+		p, err := parts.NextPart()
+		if err != nil {
+			break
+		}
+		text, _ := io.ReadAll(p)
+		got = append(got, p.Header.Get("Content-Disposition")+p.Header.Get("Content-Type")+" "+string(text))
+	}
+	if want := `application/json {"a":1.50}|image/png ` + "\x89PN" + `|text/plain x|text/plain y`; strings.Join(got, "|") != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

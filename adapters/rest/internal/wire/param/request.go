@@ -215,7 +215,10 @@ func (a *assembly) inHeader(arg openapi.Argument, v gjson.Result) error {
 func (a *assembly) inCookie(arg openapi.Argument, v gjson.Result) error {
 	p := arg.Parameter
 	keep := Unreserved
-	if p.Style == "cookie" || p.AllowReserved {
+	switch {
+	case p.Style == "cookie": // OpenAPI 3.2: sent as given, if a cookie can have it
+		keep = encodedCookie
+	case p.AllowReserved:
 		keep = CookieOctets
 	}
 	if p.ContentType != "" {
