@@ -102,3 +102,20 @@ func TestHeadersOfDocument(t *testing.T) {
 		t.Errorf("with a password: %v", err)
 	}
 }
+
+// An operation whose own server has no address is lost, as check says. Values of variables count, declared or not.
+func TestUnserved(t *testing.T) {
+	path := file(t, "openapi: 3.0.0\nservers: [{url: 'https://{r}.example.com'}]\npaths:\n  /a: {get: {operationId: a}}\n  /b: {get: {operationId: b, servers: [{url: 'https://{s}.example.com'}]}}\n")
+	c := Config{OpenAPI: path, Variables: map[string]string{"r": "eu"}}
+	report, err := c.Inspect(t.Context(), "api", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(report.Tools, report.Lost, report.Warnings); got != "1 [GET /b] [api.yaml:5: GET /b is left out: the server's address has a variable without a value in the document: set variables: { s: … }, or base_url]" {
+		t.Errorf("the report is %s", got)
+	}
+	c.Variables["s"] = "us"
+	if report, err := c.Inspect(t.Context(), "api", Options{}); err != nil || report.Tools != 2 || len(report.Lost) > 0 {
+		t.Errorf("with both values: %+v, %v", report, err)
+	}
+}

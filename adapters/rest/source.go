@@ -134,6 +134,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		m.reach, _ = wire.NewReach(options) // newSource reports the error
 	}
 	m.tools, m.faults = c.combine(m.doc, imported, m.reach)
+	m.dropUnserved()
 	if m.doc != nil {
 		for _, f := range toolset.ExposeFaults(m.doc, rules) {
 			if address.IsHTTP(c.OpenAPI) { // its owner may remove operations at any time
@@ -163,6 +164,22 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !o.Shows(t.Name) })
 	}
 	return m, nil
+}
+
+// dropUnserved drops operations whose own servers have no address.
+func (m *material) dropUnserved() {
+	if m.reach == nil {
+		return
+	}
+	m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool {
+		op := t.Operation
+		err := m.reach.Unserved(op)
+		if err != nil {
+			m.lost = append(m.lost, op)
+			m.warnings = append(m.warnings, openapi.Warning{File: op.File, Line: op.Line, Text: fmt.Sprintf("%s is left out: %v", op.Key(), err)})
+		}
+		return err != nil
+	})
 }
 
 // wanted says that operations need credentials, and that nothing in the configuration could be one.

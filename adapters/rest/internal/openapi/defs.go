@@ -128,7 +128,7 @@ func (l *loader) reaches(from, to *tree.Node, all bool) bool {
 			continue
 		}
 		seen[n] = true
-		if n.Get("$ref").Is(tree.Text) {
+		if l.refOf(n) != nil {
 			todo = append(todo, l.deref(n))
 			continue
 		}

@@ -58,7 +58,8 @@ type file struct {
 	location string
 	root     *tree.Node // nil if it is unreadable
 	external bool       // it refers to other files
-	anchors  map[string]*tree.Node
+	names    *nameTable // nil until a reference needs it
+	ids      bool       // a schema may have an id of its own
 }
 
 // loader reads texts and resolves references between them.
@@ -94,6 +95,7 @@ type loader struct {
 type target struct {
 	file uint16
 	ref  string
+	in   *resource
 }
 
 // Load reads a document. The error says why there is none; all other faults are among the
@@ -222,6 +224,7 @@ func (l *loader) parse(location string, data []byte) (*file, error) {
 	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n\ufeff"), []byte("<")) {
 		return f, errors.New("is HTML or XML, not an OpenAPI document: use the JSON or YAML document behind the page")
 	}
+	f.ids = bytes.Contains(data, []byte("$id"))
 	var err error
 	f.root, f.external, err = tree.Parse(data, i, warn)
 	return f, err

@@ -66,6 +66,24 @@ components: {securitySchemes: {a: {type: apiKey}, b: {type: wrong}, c: {type: ht
 	}
 }
 
+// What a document uses and does not declare is said.
+func TestUndeclared(t *testing.T) {
+	for text, want := range map[string]string{
+		"openapi: 3.1.0\nwebhooks: {}\n":                                                                          "doc.yaml:1: the document has no operations: nothing of it becomes a tool",
+		"openapi: 3.1.0\npaths: {}\n":                                                                             "doc.yaml:2: the document has no operations: nothing of it becomes a tool",
+		"openapi: 3.1.0\npaths: {/a: {get: {security: [{key: []}]}}}\n":                                           `doc.yaml:2: security needs the scheme "key", which the document does not declare`,
+		"openapi: 3.1.0\nsecurity: [{key: []}]\npaths: {/a: {get: {}}}\n":                                         `doc.yaml:2: security needs the scheme "key", which the document does not declare`,
+		"openapi: 3.1.0\npaths: {'/a/{}': {get: {}}, /b: {get: {}}}\n":                                            "doc.yaml:2: GET /a/{} is left out: a part of its path has no name",
+		"openapi: 3.1.0\nservers: [{url: 'https://{r}.x.example', variables: {r: {}}}]\npaths: {/a: {get: {}}}\n": `doc.yaml:2: variable "r" of a server has no default`,
+	} {
+		_, warnings := make1(t, text, Options{})
+		warned(t, warnings, want)
+		same(t, len(warnings), 1)
+	}
+	doc := load(t, "openapi: 3.1.0\nservers: [{url: 'https://{r}.x.example', variables: {r: {enum: [eu, us]}}}]\npaths: {/a: {get: {}}}\n")
+	same(t, doc.Servers[0].Variables[0].Default, "eu")
+}
+
 func TestNoDocument(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                        "is empty",

@@ -169,7 +169,8 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Pa
 			plain, _, _ := strings.Cut(strings.Trim(name, "+*."), ":")
 			plain, _, _ = strings.Cut(plain, "=")
 			if plain = strings.TrimSpace(plain); plain == "" {
-				continue
+				r.warn(n, "%s is left out: a part of its path has no name", op.Key())
+				return nil
 			}
 			op.Path = strings.ReplaceAll(op.Path, m[0], "{"+plain+"}")
 			if !has(plain) {
