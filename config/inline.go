@@ -2,6 +2,7 @@ package config
 
 import (
 	"path/filepath"
+	"slices"
 
 	"go.yaml.in/yaml/v4"
 
@@ -13,6 +14,10 @@ import (
 func (d *decoder) document(x *strict.Slot, n *yaml.Node, into *string) bool {
 	if len(strict.Resolve(n).Content) == 0 {
 		return d.Mistyped(x, n, "a file, a URL, or a document")
+	}
+	if list, ok := d.Quiet().Entries("", n); ok && slices.ContainsFunc(list, func(e strict.Entry) bool { return e.Key == "url" || e.Key == "file" }) {
+		d.Fault(x.Line, "%s%s has a key that no document has: write the file or the URL itself, and headers for it in openapi_headers", x.Section.Where, x.Label)
+		return false
 	}
 	if *into = d.File; d.dir != "" {
 		*into = filepath.Join(d.dir, filepath.Base(d.File))

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -87,6 +88,10 @@ func (d *decoder) credential(x *strict.Slot, n *yaml.Node) (*rest.Credential, bo
 	var k rest.Credential
 	if _, ok := d.whole(x, n, &k); !ok {
 		return nil, false
+	}
+	if len(k.Bearer) > 7 && strings.EqualFold(k.Bearer[:7], "Bearer ") { // no token has a space
+		k.Bearer = strings.TrimSpace(k.Bearer[7:])
+		d.Warn(x.Line, "%s%s: bearer begins with Bearer, which the bridge adds itself: write the token alone", x.Section.Where, x.Label)
 	}
 	kinds, places := 0, 0
 	for _, set := range []bool{k.Key != "", k.User != "" || k.Password != "", k.Bearer != "", k.Client != nil || k.Login, k.AWS != nil, k.Hook != nil} {
@@ -218,6 +223,12 @@ func (s *Server) restRemarks() (all breaches) {
 			break
 		}
 	}
+	for name := range c.OpenAPIHeaders {
+		if isCredential(name) && unencrypted(c.OpenAPI) {
+			all.add("rest: openapi", "is not encrypted: anybody on the network path can read the credentials in openapi_headers; use https if the server has it")
+			break
+		}
+	}
 	return all
 }
 
@@ -248,7 +259,7 @@ func (d *decoder) noteSent(x *strict.Slot, whole string, values []string) {
 	switch {
 	case x.Label == "base_url", x.Label == "request": // only the query of an address
 		_, whole, _ = strings.Cut(whole, "?")
-	case strings.HasPrefix(x.Label, "headers: "), strings.HasPrefix(x.Label, "query: "),
+	case strings.HasPrefix(x.Label, "headers: "), strings.HasPrefix(x.Label, "openapi_headers: "), strings.HasPrefix(x.Label, "query: "),
 		strings.Contains(x.Section.Where, ": args: ") && (x.Label == "value" || strings.HasPrefix(x.Label, "value: ")):
 	default:
 		return
@@ -285,6 +296,15 @@ func (d *decoder) resolveRest(sec *strict.Section, c *rest.Config) {
 	for _, hook := range hooks(&c.Auth) {
 		if len(hook.Command) > 0 && strings.ContainsAny(hook.Command[0], `/\`) { // otherwise it is in PATH
 			hook.Command[0] = d.absolute(hook.Command[0])
+		}
+	}
+	for i, item := range c.Trusted {
+		if !strings.HasPrefix(item, ".") && !filepath.IsAbs(item) { // an origin
+			continue
+		}
+		c.Trusted[i] = d.absolute(item)
+		if info, err := os.Stat(c.Trusted[i]); err != nil || !info.IsDir() {
+			d.Warn(sec.Marks["trusted"].Line, "%strusted: item %d: there is no such folder", sec.Where, i+1)
 		}
 	}
 	d.resolveText(sec, "catalog: file", &c.Catalog.File)

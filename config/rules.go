@@ -108,7 +108,7 @@ func ruleOf(in reflect.Type, key string) func(any) (any, error) {
 	switch {
 	case key == "env":
 		return normal(checkVariable)
-	case key == "headers":
+	case key == "headers", key == "openapi_headers":
 		return normal(checkHeader)
 	case is(reflect.TypeFor[Config]()):
 		return ruleFor(key)

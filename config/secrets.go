@@ -40,7 +40,7 @@ func (d *decoder) noteSecret(x *strict.Slot, text string) {
 			return
 		}
 		d.Warn(x.Line, "%s%s looks like a secret, and everybody on this machine can see the arguments of programs: if the server takes it from a variable, set that in env, as ${NAME}", x.Section.Where, x.Label)
-	case "env", "headers":
+	case "env", "headers", "openapi_headers":
 		if !sanitize.LooksSecret(item, text) {
 			return
 		}

@@ -77,9 +77,10 @@ func quoted(words []string) []string {
 	return all
 }
 
-// unbraced matches a variable of a shell, and atHome the home folder of a shell.
+// unbraced matches a variable of a shell, bare one that is the whole text, and atHome the home folder of a shell.
 var (
 	unbraced = regexp.MustCompile(`(^|[^$])\$[A-Z_][A-Z0-9_]*\b`)
+	bare     = regexp.MustCompile(`^\$[A-Z_][A-Z0-9_]*$`)
 	atHome   = regexp.MustCompile(`^~(/|\\|$)`)
 )
 
@@ -105,7 +106,8 @@ func (d *decoder) checkLiteral(x *strict.Slot, text string) error {
 		return errors.New(braces)
 	case home && strings.HasPrefix(x.Label, "args: item "):
 		d.Warn(x.Line, "%s%s begins with ~, which reaches the server unchanged, since there is no shell: write ${HOME} for the home folder", x.Section.Where, x.Label)
-	case variable && (strings.HasPrefix(x.Label, "args: item ") || strings.HasPrefix(x.Label, "env: ") || strings.HasPrefix(x.Label, "headers: ")):
+	case bare.MatchString(text), // in a password, it may be a part of the text
+		variable && slices.ContainsFunc([]string{"args: item ", "env: ", "headers: ", "openapi_headers: "}, func(key string) bool { return strings.HasPrefix(x.Label, key) }):
 		d.Warn(x.Line, "%s%s has a $NAME without braces, which stays unchanged: to take it from the environment, write ${NAME}", x.Section.Where, x.Label)
 	}
 	return nil

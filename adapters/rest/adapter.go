@@ -443,6 +443,8 @@ type Report struct {
 	// Tools is how many tools there are, and Size the bytes of a list of all of them. Listed is how
 	// many tools clients see in their list.
 	Tools, Size, Listed int
+	// Names are those of the tools that Options.Shows chooses from; nil if they are not all known.
+	Names []string
 	// Resources is how many operations are resources instead of tools.
 	Resources int
 	// OutputsOmitted is how many bytes of output schemas were omitted to shorten the list.
@@ -475,7 +477,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	if address.IsHTTP(c.OpenAPI) {
 		_, err := c.readOverlays()
 		report := &Report{Unread: true}
-		if c.BaseURL == "" && len(c.Trusted) == 0 {
+		if c.BaseURL == "" && len(c.origins()) == 0 {
 			report.Advice = "; if it is on the internet, servers that it names in a private network or on this machine need base_url or trusted"
 		}
 		return report, err
@@ -508,6 +510,9 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*toolset.Tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
 	}
 	report.Lost = lostKeys(m.lost)
+	if !elsewhere {
+		report.Names = append(m.names, searchTool, describeTool, readTool, callTool)
+	}
 	for _, r := range m.resources {
 		report.tools, report.uris[r.Tool] = append(report.tools, r.Tool), r.uri
 	}

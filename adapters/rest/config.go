@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ import (
 type Config struct {
 	// OpenAPI is the path or URL of the API's document.
 	OpenAPI string `yaml:"openapi"`
+	// OpenAPIHeaders are sent where OpenAPI is read from if it is a URL, and to no other origin. The API does not get them.
+	OpenAPIHeaders map[string]string `yaml:"openapi_headers"`
 	// Document is the document itself, if the configuration contains it. OpenAPI is then its path,
 	// from which references resolve.
 	Document []byte `yaml:"-"`
@@ -53,7 +56,7 @@ type Config struct {
 	// document.
 	Remarks bool `yaml:"-"`
 	// Trusted are further origins that may get credentials and headers, and to which the document
-	// may refer.
+	// may refer; and folders to whose files a document in a file may refer.
 	Trusted []string `yaml:"trusted"`
 	// Expose chooses operations; see openapi.ParseRules. Empty means all.
 	Expose []string `yaml:"expose"`
@@ -158,7 +161,7 @@ func (c *Config) Validate() error {
 	}
 	if address.IsHTTP(c.OpenAPI) {
 		if u, err := url.Parse(c.OpenAPI); err != nil || u.Host == "" || u.User != nil {
-			add("openapi must be a file or a URL, such as https://api.example.com/openapi.json, without a password")
+			add("openapi must be a file or a URL, such as https://api.example.com/openapi.json, without a password: openapi_headers is for credentials of the document")
 		}
 	}
 	if c.OpenAPI == "" && c.BaseURL == "" {
@@ -179,9 +182,18 @@ func (c *Config) Validate() error {
 		add("keep_dir is of no use without a URL in openapi: it saves documents that may be unreachable later")
 	}
 	for i, t := range c.Trusted {
-		if u, err := url.Parse(t); !isBase(t) || err != nil || t != u.Scheme+"://"+u.Host {
-			add("trusted: item %d: must be an origin such as https://uploads.example.com", i+1)
+		switch u, err := url.Parse(t); {
+		case isFolder(t) && (c.OpenAPI == "" || address.IsHTTP(c.OpenAPI)):
+			add("trusted: item %d: a folder is of no use without a document in a file: only that may refer to files", i+1)
+		case !isFolder(t) && (!isBase(t) || err != nil || t != u.Scheme+"://"+u.Host):
+			add("trusted: item %d: must be an origin such as https://uploads.example.com, or a folder such as ../schemas", i+1)
 		}
+	}
+	if len(c.OpenAPIHeaders) > 0 && !address.IsHTTP(c.OpenAPI) {
+		add("openapi_headers is of no use without a URL in openapi: the headers are sent where the document is read")
+	}
+	for _, fault := range headerFaults(c.OpenAPIHeaders) {
+		add("openapi_%s", fault)
 	}
 	for _, fault := range headerFaults(c.Headers) {
 		add("%s", fault)
@@ -278,6 +290,16 @@ func (c *Config) SignIn() *remote.Config {
 func isBase(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https")
+}
+
+// isFolder reports whether an item of Trusted is a folder.
+func isFolder(item string) bool { return strings.HasPrefix(item, ".") || filepath.IsAbs(item) }
+
+// origins and folders return the items of Trusted of their kind.
+func (c *Config) origins() []string { return slices.DeleteFunc(slices.Clone(c.Trusted), isFolder) }
+
+func (c *Config) folders() []string {
+	return slices.DeleteFunc(slices.Clone(c.Trusted), func(item string) bool { return !isFolder(item) })
 }
 
 // http returns the settings of connections.

@@ -30,11 +30,12 @@ const (
 // fetcher reads documents from URLs, and detects changes.
 type fetcher struct {
 	client  *remote.Client
-	guarded *remote.Client // for URLs that others than the operator may have named
-	outside *remote.Client // for URLs that the author of a public document named
-	main    string         // the URL of the document; empty if there is none
-	from    []*url.URL     // origins that may be read from; that of main is first
-	own     *Catalog       // its URL may be read too, with its headers
+	guarded *remote.Client    // for URLs that others than the operator may have named
+	outside *remote.Client    // for URLs that the author of a public document named
+	main    string            // the URL of the document; empty if there is none
+	from    []*url.URL        // origins that may be read from; that of main is first
+	own     *Catalog          // its URL may be read too, with its headers
+	headers map[string]string // for the origin of main
 
 	mu     sync.Mutex // guards the fields below
 	seen   map[string]version
@@ -57,7 +58,7 @@ func (c *Config) newFetcher() (*fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fetcher{client: client, guarded: client, own: &c.Catalog, seen: map[string]version{}, public: map[string]bool{}}
+	f := &fetcher{client: client, guarded: client, own: &c.Catalog, headers: c.OpenAPIHeaders, seen: map[string]version{}, public: map[string]bool{}}
 	if u, err := url.Parse(c.OpenAPI); err == nil && !wire.Blocked(u) {
 		guarded := c.http()
 		guarded.Refuses = remote.LinkLocal
@@ -70,7 +71,7 @@ func (c *Config) newFetcher() (*fetcher, error) {
 	if f.outside, err = remote.New(outside); err != nil {
 		return nil, err
 	}
-	origins := c.Trusted
+	origins := c.origins()
 	if address.IsHTTP(c.OpenAPI) {
 		f.main, origins = c.OpenAPI, append([]string{c.OpenAPI}, origins...)
 	}
@@ -134,14 +135,22 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 	if err != nil || u.Host == "" {
 		return nil, old, errors.New("is not a URL")
 	}
+	if u.User != nil {
+		return nil, old, errors.New("has a user or a password in it: remove them, and set openapi_headers: { Authorization: … } in a configuration file")
+	}
 	var headers map[string]string
 	client := f.guarded
-	if address == f.own.URL {
+	beside := f.main != "" && remote.SameOrigin(u, f.from[0])
+	switch {
+	case address == f.own.URL:
 		client, headers = f.client, f.own.Headers
-	} else if !f.allowed(u) {
+	case !f.allowed(u):
 		return nil, old, fmt.Errorf("%s://%s is not the document's server: add it to trusted to allow reading it", u.Scheme, u.Host)
-	} else if address != f.main && remote.SameOrigin(u, f.from[0]) && f.Public(f.main) {
-		client = f.outside
+	case beside:
+		headers = f.headers
+		if address != f.main && f.Public(f.main) {
+			client = f.outside
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
 	defer cancel()
@@ -169,6 +178,9 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 	}
 	if res.StatusCode == http.StatusNotModified && old != (version{}) {
 		return nil, old, nil
+	}
+	if refused := res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden; refused && beside && len(headers) == 0 {
+		return nil, old, fmt.Errorf("the server answered %s: if it wants a credential, set it in openapi_headers", res.Status)
 	}
 	if res.StatusCode != http.StatusOK {
 		return nil, old, fmt.Errorf("the server answered %s", res.Status)

@@ -94,6 +94,7 @@ type material struct {
 	tools     []*toolset.Tool
 	resources []*resource
 	all       []*toolset.Tool // includes the tools that clients do not see
+	names     []string        // of the tools that Options.Shows chooses from
 	texts     []string        // paths and URLs of all that was read
 	warnings  []openapi.Warning
 	lost      []*openapi.Operation // exposed but unusable
@@ -111,7 +112,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		if err != nil {
 			return nil, err
 		}
-		doc, err := openapi.Load(ctx, openapi.Source{Location: c.OpenAPI, Data: c.Document, Fetcher: fetch, Overlays: overlays})
+		doc, err := openapi.Load(ctx, openapi.Source{Location: c.OpenAPI, Data: c.Document, Fetcher: fetch, Overlays: overlays, Folders: c.folders()})
 		if err != nil {
 			return nil, &documentError{err}
 		}
@@ -133,6 +134,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		m.reach, _ = wire.NewReach(options) // newSource reports the error
 	}
 	m.tools, m.faults = c.combine(m.doc, imported, m.reach)
+	m.dropUnserved()
 	if m.doc != nil {
 		for _, f := range toolset.ExposeFaults(m.doc, rules) {
 			if address.IsHTTP(c.OpenAPI) { // its owner may remove operations at any time
@@ -155,10 +157,29 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	if c.ReadOnly {
 		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !t.Reads() })
 	}
+	for _, t := range m.tools {
+		m.names = append(m.names, t.Name)
+	}
 	if o.Shows != nil {
 		m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool { return !o.Shows(t.Name) })
 	}
 	return m, nil
+}
+
+// dropUnserved drops operations whose own servers have no address.
+func (m *material) dropUnserved() {
+	if m.reach == nil {
+		return
+	}
+	m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool {
+		op := t.Operation
+		err := m.reach.Unserved(op)
+		if err != nil {
+			m.lost = append(m.lost, op)
+			m.warnings = append(m.warnings, openapi.Warning{File: op.File, Line: op.Line, Text: fmt.Sprintf("%s is left out: %v", op.Key(), err)})
+		}
+		return err != nil
+	})
 }
 
 // wanted says that operations need credentials, and that nothing in the configuration could be one.
@@ -281,7 +302,7 @@ func (c *Config) wireOptions(m *material, name string, o *Options) (*wire.Option
 	answer := min(c.maxAnswer(), most/4)
 	return &wire.Options{
 		Name: name, Document: m.doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
-		Credentials: auth.Schemes, Default: auth.Default, Trusted: c.Trusted, Forward: o.Forward, Withheld: o.Identity,
+		Credentials: auth.Schemes, Default: auth.Default, Trusted: c.origins(), Forward: o.Forward, Withheld: o.Identity,
 		Timeout: o.Timeout, MaxTimeout: o.MaxTimeout, Retries: toolset.Retries(c.Attempts), Rate: c.Limits.Rate, Concurrent: c.Limits.Concurrent,
 		Breaker: o.Breaker, CacheBytes: c.cacheBytes(), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File), Log: o.Log,
 	}, nil

@@ -94,6 +94,7 @@ func TestOwnTools(t *testing.T) {
 			request: `POST /r X-Trace=12345678901234567.25 {"x":"12345678901234567.25, 1.50, 1200"}`,
 		},
 		{name: "checked first", tool: toolset.Entry{Request: "POST /r", Args: args(t, "n integer"), Body: json.RawMessage(`{"x":"{n}"}`)}, args: `{"n":"many"}`, text: "n"},
+		{name: "numbers for texts", tool: toolset.Entry{Request: "POST /r/{s}{?q}", Args: args(t, "s string", "q string"), Body: json.RawMessage(`{"x":"{s}"}`)}, args: `{"s":5,"q":1.50}`, request: `POST /r/5?q=1.50 {"x":"5"}`},
 		{name: "coerced first", tool: toolset.Entry{Request: "POST /r", Args: args(t, "n integer"), Body: json.RawMessage(`{"x":"{n}"}`)}, args: `{"n":"5"}`, request: `POST /r {"x":5}`},
 		{name: "body of one", tool: toolset.Entry{Request: "PUT /r", Args: args(t, "all [integer]"), Body: json.RawMessage(`"{all}"`)}, hints: "false true true", args: `{"all":[1,2]}`, request: `PUT /r [1,2]`},
 		{name: "harmless POST", tool: toolset.Entry{Request: "POST /query", Args: args(t, "q string"), Writes: &no}, hints: "true false true", args: `{"q":"x"}`, request: `POST /query {"q":"x"}`},

@@ -190,7 +190,7 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	if err != nil {
 		return nil, u.lostError(ctx, err)
 	}
-	return jsonrpc.NewResult(nil, oneLine(result)), nil
+	return jsonrpc.NewToolResult(nil, result, wire.IsError(result)), nil
 }
 
 // bound returns the context of a call, which also ends with the connection.

@@ -2,6 +2,8 @@ package filter
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/list"
@@ -60,6 +62,20 @@ func (r *Rules) Shows(name string) bool {
 
 // Passes reports whether Allow and Deny show the item of the server's name, which is no URI.
 func (r *Rules) Passes(name string) bool { return passes(r.Allow, r.Deny, name) }
+
+// Idle returns the patterns and names that are about none of the server's items, after their key: "deny.read_*".
+func (r *Rules) Idle(items []string) (all []string) {
+	for key, patterns := range map[string][]string{"allow": r.Allow, "deny": r.Deny, "rename": slices.Collect(maps.Keys(r.Rename)), "override": slices.Collect(maps.Keys(r.Override))} {
+		for _, p := range patterns {
+			is := func(item string) bool { return item == p || (key == "allow" || key == "deny") && glob.Match(p, item) }
+			if !slices.ContainsFunc(items, is) {
+				all = append(all, key+"."+p)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
 
 // Covers reports whether the grant includes the server of that name.
 func (g Grant) Covers(server string) bool { return passes(g.Servers, nil, server) }

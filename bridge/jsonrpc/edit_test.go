@@ -92,6 +92,9 @@ func TestIsError(t *testing.T) {
 	if err != nil || !escaped.IsError() {
 		t.Errorf("a name with an escape: %v, %v", escaped, err)
 	}
+	if m := NewToolResult(nil, []byte(`{"content":[],"isError":true}`), true); !m.IsError() || NewToolResult(nil, m.Result, false).IsError() {
+		t.Error("NewToolResult does not record whether the result has isError")
+	}
 	if e, err := Parse([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","isError":true}}`)); err != nil || e.IsError() {
 		t.Errorf("an error: %+v, %v", e, err)
 	}

@@ -80,6 +80,12 @@ func InvalidParams(message string) *Message { return NewError(nil, CodeInvalidPa
 // NewResult returns a response. result is raw JSON on one line.
 func NewResult(id, result []byte) *Message { return &Message{ID: id, Result: result} }
 
+// NewToolResult is NewResult for a call of a tool. isError reports whether the result has isError: true, so that IsError
+// does not search a large one.
+func NewToolResult(id, result []byte, isError bool) *Message {
+	return &Message{ID: id, Result: result, isError: isError, judged: true}
+}
+
 // NewNotification returns a notification. params is a raw JSON object on one line, or nil.
 func NewNotification(method string, params []byte) *Message {
 	return &Message{Method: method, Params: params}

@@ -43,6 +43,7 @@ type Message struct {
 	found           Found  // members of the result
 	doubtful        bool   // see Doubtful
 	isError         bool   // see IsError
+	judged          bool   // isError is known without Parse
 	nulls           bool   // see HasNulls
 	lines           bool   // there are line breaks between tokens
 	buf             *Buffer
@@ -77,10 +78,10 @@ func (m *Message) GivenName() string { return text(m.name) }
 // would take it for that member. So access checks on these members must reject such a request.
 func (m *Message) Doubtful() bool { return m.doubtful }
 
-// IsError reports whether the result has isError: true, like that of a failed tool. Parse records it; other
-// results are scanned.
+// IsError reports whether the result has isError: true, like that of a failed tool. Parse and NewToolResult record it;
+// other results are scanned.
 func (m *Message) IsError() bool {
-	if m.version != nil {
+	if m.version != nil || m.judged {
 		return m.isError
 	}
 	return bytes.Contains(m.Result, []byte(`"isError"`)) && gjson.GetBytes(m.Result, "isError").Type == gjson.True

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,7 @@ import (
 const (
 	echoVariable = "BRIDGE_BENCH_ECHO"
 	echoHTTP     = "http"
+	echoLarge    = "large" // with large answers, and an MCP server beside it
 )
 
 // BenchmarkCall measures one call after the other whose arguments, of the size
@@ -109,6 +111,8 @@ func TestEchoServer(t *testing.T) {
 		return
 	case echoHTTP:
 		serve = echoAPI
+	case echoLarge:
+		serve = func(r io.Reader, w io.Writer) error { return serveAPI(r, w, serveLarge()) }
 	}
 	if err := serve(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -151,20 +155,25 @@ func echo(r io.Reader, w io.Writer) error {
 }
 
 // echoAPI is an HTTP API whose only operation answers with the message that it
-// gets. It writes its address, and ends with its input.
+// gets.
 func echoAPI(r io.Reader, w io.Writer) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return serveAPI(r, w, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body)
-	})}
+	}))
+}
+
+// serveAPI serves HTTP. It writes its address, and ends with its input.
+func serveAPI(r io.Reader, w io.Writer, h http.Handler) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	s := &http.Server{Handler: h}
 	if _, err := fmt.Fprintln(w, l.Addr()); err != nil {
 		return err
 	}
@@ -176,6 +185,50 @@ func echoAPI(r io.Reader, w io.Writer) error {
 		return serving
 	}
 	return err
+}
+
+// largeAnswers are bodies of 1 MB, by their paths: a text, and a list of objects.
+func largeAnswers() map[string]string {
+	var list strings.Builder
+	for i := range 16000 {
+		fmt.Fprintf(&list, `,{"id":%d,"name":"item number %d","tags":["a","b"],"open":true}`, i, i)
+	}
+	return map[string]string{
+		"/text": `{"text":"` + strings.Repeat(`The quick brown fox.\n`, 48000) + `"}`,
+		"/list": "[" + list.String()[1:] + "]",
+	}
+}
+
+// serveLarge serves the answers as they are, and at /mcp as the texts of tools of these names.
+func serveLarge() http.Handler {
+	mux := http.NewServeMux()
+	results := map[string][]byte{}
+	for path, body := range largeAnswers() {
+		text, _ := json.Marshal(body) // a string always encodes
+		results[path[1:]] = fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}]}`, text)
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, body)
+		})
+	}
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ Name string }
+		}
+		if err := json.NewDecoder(r.Body).Decode(&m); err != nil || m.ID == nil {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		result := results[m.Params.Name]
+		if m.Method == "initialize" {
+			result = []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"large","version":"1"}}`)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+	})
+	return mux
 }
 
 // echoCommand is how the server is started. A process that is the server

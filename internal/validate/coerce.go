@@ -2,6 +2,7 @@ package validate
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,7 +14,10 @@ import (
 )
 
 // edits are corrected values: JSON by path.
-type edits struct{ at map[string]string }
+type edits struct {
+	at    map[string]string
+	texts func(name string) bool // as in corrections
+}
 
 func key(place []string) string {
 	var b strings.Builder
@@ -23,7 +27,8 @@ func key(place []string) string {
 	return b.String()
 }
 
-// coerce corrects strings in v that clearly mean a required number, boolean, null, array or object.
+// coerce corrects strings in v that clearly mean a required number, boolean, null, array or object, and numbers and
+// booleans that are sent as text.
 // It reports whether it changed anything.
 func (e *edits) coerce(v *any, wrong *jsonschema.ValidationError) bool {
 	changed := false
@@ -36,12 +41,18 @@ func (e *edits) coerce(v *any, wrong *jsonschema.ValidationError) bool {
 		if !ok {
 			return
 		}
-		s, ok := at(*v, w.InstanceLocation).(string)
-		if !ok {
-			return
+		var raw string
+		var to any
+		switch is := at(*v, w.InstanceLocation).(type) {
+		case string:
+			raw, to, ok = parseAs(strings.TrimSpace(is), want.Want)
+		case json.Number, bool:
+			text := fmt.Sprint(is)
+			_, number := is.(json.Number)
+			ok = e.isText(w.InstanceLocation, want.Want) && !(number && strings.ContainsAny(text, "eE")) // 1e3 would be sent as 1000
+			raw, to = strconv.Quote(text), text
 		}
-		raw, to, ok := parseAs(strings.TrimSpace(s), want.Want)
-		if !ok {
+		if !ok || raw == "" {
 			return
 		}
 		put(v, w.InstanceLocation, to)
@@ -53,6 +64,11 @@ func (e *edits) coerce(v *any, wrong *jsonschema.ValidationError) bool {
 	}
 	walk(wrong)
 	return changed
+}
+
+// isText reports whether a value may become a string: an argument that is sent as text, or an item or a member of one.
+func (e *edits) isText(place, want []string) bool {
+	return e.texts != nil && (len(place) == 1 || len(place) == 2) && slices.Contains(want, "string") && e.texts(place[0])
 }
 
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)

@@ -25,6 +25,7 @@ type finding struct {
 	path  []string
 	types []string // the types that the value should have
 	enum  []any    // the values that it should be one of
+	may   []any    // those, or the constant that it should be
 	fixed bool     // a constant differs, which distinguishes alternatives
 }
 
@@ -85,11 +86,11 @@ func (e *explainer) findings(w *jsonschema.ValidationError) []finding {
 		return []finding{f}
 	case *kind.Enum:
 		f := e.at(w, "must be "+oneOf(k.Want)+", not "+show(at(e.value, w.InstanceLocation)))
-		f.enum = k.Want
+		f.enum, f.may = k.Want, k.Want
 		return []finding{f}
 	case *kind.Const:
 		f := e.at(w, "must be "+show(k.Want)+", not "+show(at(e.value, w.InstanceLocation)))
-		f.fixed = true
+		f.fixed, f.may = true, []any{k.Want}
 		return []finding{f}
 	}
 	return []finding{e.at(w, e.describe(w))}
@@ -180,6 +181,9 @@ func (e *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 			near = append(near, found)
 		}
 	}
+	if f, ok := e.tag(near); ok {
+		return []finding{f}
+	}
 	if len(near) > 0 {
 		best := slices.MinFunc(near, func(a, b []finding) int { return distance(a) - distance(b) })
 		if len(near) > 1 && distance(best) >= distant {
@@ -200,6 +204,31 @@ func (e *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 	f := e.at(w, "must be "+strings.Join(may, " or ")+", not "+show(at(e.value, w.InstanceLocation)))
 	f.types, f.enum = wants, enum
 	return []finding{f}
+}
+
+// tag returns the finding that a member has no value that any of the alternatives allows. This is mostly the member that
+// tells them apart.
+func (e *explainer) tag(near [][]finding) (finding, bool) {
+	if len(near) < 2 {
+		return finding{}, false
+	}
+	for _, f := range near[0] {
+		var may []any
+		for _, found := range near {
+			i := slices.IndexFunc(found, func(other finding) bool { return other.may != nil && slices.Equal(other.path, f.path) })
+			if i < 0 {
+				may = nil
+				break
+			}
+			may = append(may, found[i].may...)
+		}
+		if may != nil {
+			f.Text = "must be " + oneOf(may) + ", not " + show(at(e.value, f.path))
+			f.enum, f.may = may, may
+			return f, true
+		}
+	}
+	return finding{}, false
 }
 
 // distant is the distance of an alternative whose constant differs.

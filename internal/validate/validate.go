@@ -119,23 +119,35 @@ func (f Faults) Error() string {
 // The error is of type Faults or *SchemaError. With a *SchemaError Check returns args unchanged, so
 // that a caller may send them unchecked.
 func (c *Cache) Check(schema, args []byte, closed bool) ([]byte, error) {
-	return c.check(schema, args, closed, true)
+	return c.check(schema, args, closed, corrections{on: true})
+}
+
+// CheckTexts is Check for a request that sends some arguments as text: in these, a number is accepted where a string is
+// required, and becomes one.
+func (c *Cache) CheckTexts(schema, args []byte, closed bool, texts func(name string) bool) ([]byte, error) {
+	return c.check(schema, args, closed, corrections{true, texts})
+}
+
+// corrections are the types that may be corrected.
+type corrections struct {
+	on    bool
+	texts func(name string) bool // arguments in which numbers may become strings; nil for none
 }
 
 // Verify checks args like Check without closed, but corrects nothing. The error is of type Faults
 // or *SchemaError.
 func (c *Cache) Verify(schema, args []byte) error {
-	_, err := c.check(schema, args, false, false)
+	_, err := c.check(schema, args, false, corrections{})
 	return err
 }
 
 // VerifyNamed is Verify with closed: arguments that the schema does not name are wrong.
 func (c *Cache) VerifyNamed(schema, args []byte) error {
-	_, err := c.check(schema, args, true, false)
+	_, err := c.check(schema, args, true, corrections{})
 	return err
 }
 
-func (c *Cache) check(schema, args []byte, closed, correct bool) ([]byte, error) {
+func (c *Cache) check(schema, args []byte, closed bool, correct corrections) ([]byte, error) {
 	if len(bytes.TrimSpace(args)) == 0 {
 		args = []byte("{}")
 	}
@@ -250,13 +262,13 @@ func (e *entry) validate(v any, size int) (err error) {
 // budget is the largest number of steps for a check of size bytes.
 func budget(size int) int { return maxSteps + byteSteps*size }
 
-func (e *entry) check(v any, args []byte, closed, correct bool) ([]byte, error) {
-	var edits edits
+func (e *entry) check(v any, args []byte, closed bool, correct corrections) ([]byte, error) {
+	edits := edits{texts: correct.texts}
 	err := e.validate(v, len(args))
 	// A correction may reveal more: a string that becomes an object may hold strings again.
 	for range 4 {
 		wrong, ok := errors.AsType[*jsonschema.ValidationError](err)
-		if !ok || !correct || !edits.coerce(&v, wrong) {
+		if !ok || !correct.on || !edits.coerce(&v, wrong) {
 			break
 		}
 		err = e.validate(v, len(args))

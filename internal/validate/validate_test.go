@@ -79,7 +79,7 @@ func TestFaults(t *testing.T) {
 		{`{"limit":5,"firstName":"x"}`, "firstName: there is no such argument; did you mean first-name?"},
 		{`{"limit":5,"zzzzzzzz":3}`, "zzzzzzzz: there is no such argument; there are limit, price"},
 		{`{"limit":5,"animal":{"kind":"dog"}}`, "animal.barks: is missing"},
-		{`{"limit":5,"animal":{"kind":"cow"}}`, `fits none of the 2 alternatives`},
+		{`{"limit":5,"animal":{"kind":"cow"}}`, `animal.kind: must be one of "cat", "dog", not "cow"`},
 		{`{"limit":5,"animal":7}`, "animal: must be an object, not 7"},
 		{`{"limit":5,"tree":{"next":{"next":{"n":"x"}}}}`, `tree.next.next.n: must be an integer, not "x"`},
 		{`{"limit":5,"limit":6}`, "limit: is given twice"},
@@ -286,5 +286,34 @@ func TestLargeNumbers(t *testing.T) {
 	c := NewCache(4)
 	for range 100 {
 		_, _ = c.Check([]byte(pets), []byte(`{"limit":1e1100,"price":1e-1100}`), true)
+	}
+}
+
+// Numbers are texts in arguments that a request sends as text, and nowhere else.
+func TestCheckTexts(t *testing.T) {
+	const schema = `{"properties":{"id":{"type":"string","enum":["5","6"]},"on":{"type":["string","null"]},"ids":{"type":"array","items":{"type":"string"}},"deep":{"type":"object","properties":{"a":{"type":"object","properties":{"b":{"type":"string"}}}}},"body":{"type":"string"},"n":{"type":"string"}}}`
+	c := NewCache(1)
+	texts := func(name string) bool { return name != "body" }
+	for _, test := range []struct{ args, want string }{
+		{`{"id":5}`, `{"id":"5"}`},
+		{`{"on":true,"n":-1.50}`, `{"on":"true","n":"-1.50"}`},
+		{`{"n":12345678901234567890}`, `{"n":"12345678901234567890"}`},
+		{`{"ids":[1,"2"]}`, `{"ids":["1","2"]}`},
+		{`{"id":7}`, `the arguments are wrong: id: must be one of "5", "6", not "7"`},
+		{`{"n":1e3}`, `the arguments are wrong: n: must be a string, not 1e3`},
+		{`{"n":{}}`, `the arguments are wrong: n: must be a string, not an object`},
+		{`{"deep":{"a":{"b":1}}}`, `the arguments are wrong: deep.a.b: must be a string, not 1`},
+		{`{"body":5}`, `the arguments are wrong: body: must be a string, not 5`},
+	} {
+		got, err := c.CheckTexts([]byte(schema), []byte(test.args), false, texts)
+		if err != nil {
+			got = []byte(err.Error())
+		}
+		if string(got) != test.want {
+			t.Errorf("CheckTexts(%s) = %s, want %s", test.args, got, test.want)
+		}
+	}
+	if _, err := c.Check([]byte(schema), []byte(`{"id":5}`), false); err == nil {
+		t.Error("Check takes a number for a text")
 	}
 }

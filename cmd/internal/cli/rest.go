@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
+	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
 // examine reports the results of the HTTP APIs of a file. A fault of one of them is reported with its
@@ -35,6 +36,7 @@ func examine(ctx context.Context, file, tools string, c *config.Config, faults c
 		for _, w := range report.Warnings {
 			warnings = append(warnings, w.String())
 		}
+		warnings = append(warnings, idle(filepath.Base(file), c, s, report.Names)...)
 		if n := len(report.Lost); n > 0 {
 			lost = errors.Join(lost, fmt.Errorf("server %q: rest: %s cannot be used, as the warnings say: %s; mend the document, or leave them out by expose",
 				s.Name, count(n, "operation"), some(report.Lost, 10)))
@@ -54,6 +56,23 @@ func examine(ctx context.Context, file, tools string, c *config.Config, faults c
 		return nil, nil, nil, exit.Usagef("no tool of an HTTP API is called %q, and no operation or key of one that mcp-bridge check has read", tools)
 	}
 	return warnings, sums, lost, nil
+}
+
+// idle warns of what chooses and changes tools, and is about none of the API's.
+func idle(file string, c *config.Config, s *config.Server, names []string) (warnings []string) {
+	if len(names) == 0 {
+		return nil
+	}
+	for _, one := range s.Tools.Idle(names) {
+		key, said, _ := strings.Cut(one, ".")
+		at, _ := c.Origin(s.Name, "tools."+key)
+		text := fmt.Sprintf("%s:%d: server %q: tools: %s: %q is about no tool", file, at.Line, s.Name, key, said)
+		if near := validate.Nearest(said, names); near != "" {
+			text += ": did you mean " + near + "?"
+		}
+		warnings = append(warnings, text)
+	}
+	return warnings
 }
 
 // some lists the first of names.

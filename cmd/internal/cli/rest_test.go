@@ -58,6 +58,26 @@ func TestCheckLost(t *testing.T) {
 	}
 }
 
+// Patterns and names of the server that are about none of the API's tools are reported, with the line of their key.
+func TestCheckIdleNames(t *testing.T) {
+	path := pets(t, "https://pets.example.com/v1", "    tools:\n      deny: [getPte, \"bro*\"]\n      rename: { brokn: whole }\n      allow: [\"*\", none_*, call_operation]\n")
+	code, stdout, stderr := in(t, "check", "-c", path)
+	var got []string
+	for line := range strings.Lines(stdout) {
+		if _, text, ok := strings.Cut(line, "bridge.yaml:"); ok && strings.Contains(line, "about no tool") {
+			got = append(got, text)
+		}
+	}
+	want := []string{
+		`10: server "pets": tools: allow: "none_*" is about no tool` + "\n",
+		`8: server "pets": tools: deny: "getPte" is about no tool: did you mean getPet?` + "\n",
+		`9: server "pets": tools: rename: "brokn" is about no tool: did you mean broken?` + "\n",
+	}
+	if code != 0 || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("exit code %d, warnings\n%s\nwant\n%s\nstdout\n%s\nstderr\n%s", code, got, want, stdout, stderr)
+	}
+}
+
 // What check refuses because of a document, serve and connect refuse in the same words.
 func TestServeMistakes(t *testing.T) {
 	const base = "      base_url: https://pets.example.com/v1\n"

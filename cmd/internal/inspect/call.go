@@ -40,6 +40,7 @@ tool's schema:
 
   key=value    a string, number, boolean, null, or JSON for lists and objects;
                several for one list append to it
+  a.b=value    the member b of the argument a
   key=@FILE    the text of a file
   key:=JSON    JSON as it is, whatever the schema says
 

@@ -7,40 +7,55 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
+	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// body reads a requestBody.
-func (r *reader) body(at *tree.Node) *Body {
+// body reads a requestBody: nil for none. It reports whether a body that there is can be read.
+func (r *reader) body(at *tree.Node) (b *Body, ok bool) {
 	n := r.derefOptional(at)
-	if n == nil || n.Kind != tree.Object {
-		r.warn(at, "the body cannot be read: left out")
-		return nil
+	if at == nil || n.Is(tree.Null) {
+		return nil, true
 	}
-	b := &Body{Description: n.Scalar("description"), Required: n.Flag("required"), Content: r.content(n.Get("content"))}
+	content := r.derefOptional(n.Get("content"))
+	if !n.Is(tree.Object) || n.Get("content") != nil && content == nil {
+		return nil, false
+	}
+	b = &Body{Description: n.Scalar("description"), Required: n.Flag("required"), Content: r.content(content)}
 	if d := at.Scalar("description"); d != "" {
 		b.Description = d
 	}
 	if len(b.Content) == 0 {
-		return nil
+		return nil, !slices.ContainsFunc(content.Members(), isMediaType)
 	}
-	return b
+	return b, true
 }
 
-// content reads a map of media types.
+func isMediaType(m tree.Member) bool { return !strings.HasPrefix(m.Name, "x-") && m.Name != "$ref" }
+
+// content reads a map of media types. It leaves out those that are references to nothing.
 func (r *reader) content(at *tree.Node) []*MediaType {
 	n := r.derefOptional(at)
 	var out []*MediaType
 	for i := range n.Members() {
 		m := &n.Members()[i]
-		if strings.HasPrefix(m.Name, "x-") || m.Name == "$ref" || !r.spend(1) {
+		if !isMediaType(*m) || !r.spend(1) {
 			continue
 		}
 		entry := r.derefOptional(&m.Node)
+		if entry == nil {
+			continue // deref reports it
+		}
 		mt := &MediaType{Type: m.Name, schema: entry.Get("schema")}
-		if mt.schema == nil && entry.Get("itemSchema") != nil {
-			mt.schema, mt.items = entry.Get("itemSchema"), true
+		if item := entry.Get("itemSchema"); mt.schema == nil && item != nil {
+			mt.schema, mt.items = item, true
+			if httpio.IsLines(mt.Type) || isMultipart(mt.Type) { // a caller gives all items at once
+				mt.schema = entry.Object([]tree.Member{{Name: "type", Node: tree.Node{Kind: tree.Text, Text: "array", Line: item.Line, File: item.File}}, {Name: "items", Node: *item}})
+			}
 		}
 		r.shape(mt, entry.Get("encoding"), nil)
+		if isMultipart(mt.Type) && r.typeOf(mt.schema) == "array" {
+			r.positions(mt, entry)
+		}
 		out = append(out, mt)
 	}
 	return out
@@ -173,6 +188,29 @@ func (r *reader) shape(mt *MediaType, encoding *tree.Node, formats map[string]st
 	})
 }
 
+// positions reads the parts of a multipart body that have no names (OpenAPI 3.2).
+func (r *reader) positions(mt *MediaType, entry *tree.Node) {
+	schema := r.derefOptional(mt.schema)
+	first, encoded := schema.Get("prefixItems").Members(), r.derefOptional(entry.Get("prefixEncoding")).Members()
+	add := func(s, encoding *tree.Node) {
+		f := &Field{Type: r.typeOf(s)}
+		f.File, _ = r.fileField(s, 0)
+		r.encode(f, r.derefOptional(encoding))
+		mt.Items = append(mt.Items, f)
+	}
+	for i := 0; i < max(len(first), len(encoded)) && r.spend(1); i++ {
+		s, encoding := schema.Get("items"), (*tree.Node)(nil)
+		if i < len(first) {
+			s = &first[i].Node
+		}
+		if i < len(encoded) {
+			encoding = &encoded[i].Node
+		}
+		add(s, encoding)
+	}
+	add(schema.Get("items"), entry.Get("itemEncoding"))
+}
+
 func (r *reader) encode(f *Field, e *tree.Node) {
 	if e == nil {
 		return
@@ -196,6 +234,9 @@ func (r *reader) encode(f *Field, e *tree.Node) {
 			continue
 		}
 		s := h.Get("schema")
+		if r.valueOf(s) == "" && h.Flag("required") {
+			r.warn(&m.Node, "header %s of a part has no value in its schema, and no argument: it is not sent", tree.Short(m.Name))
+		}
 		f.Headers = append(f.Headers, &Parameter{Name: m.Name, In: InHeader, Description: h.Scalar("description"),
 			Required: h.Flag("required"), Style: "simple", Explode: h.Flag("explode"), Type: r.typeOf(s), Value: r.valueOf(s), schema: s})
 	}

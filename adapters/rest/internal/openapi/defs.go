@@ -128,7 +128,7 @@ func (l *loader) reaches(from, to *tree.Node, all bool) bool {
 			continue
 		}
 		seen[n] = true
-		if n.Get("$ref").Is(tree.Text) {
+		if l.refOf(n) != nil {
 			todo = append(todo, l.deref(n))
 			continue
 		}
@@ -209,7 +209,7 @@ func (r *renames) shown(own string) string {
 	if s, ok := r.toShown[own]; ok {
 		return s
 	}
-	s := cut64(plainName(own, true))
+	s := argumentName(own)
 	if r.hashed || s == "" {
 		s = tail(s, own, 64)
 	}

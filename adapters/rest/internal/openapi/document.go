@@ -44,6 +44,7 @@ func (l *loader) document(doc *Document, root *tree.Node) error {
 	}
 	r := &reader{loader: l, swagger: swagger, seen: map[string]bool{}, left: maxParts}
 	r.schemes(doc, root)
+	r.doc = doc
 	if swagger {
 		doc.Servers = r.hosts(root)
 		r.consumes, r.produces = root.Strings("consumes"), root.Strings("produces")
@@ -61,6 +62,9 @@ func (l *loader) document(doc *Document, root *tree.Node) error {
 		if !strings.HasPrefix(m.Name, "x-") {
 			r.path(doc, m.Name, &m.Node)
 		}
+	}
+	if len(doc.Operations)+len(doc.Lost) == 0 {
+		l.warn(cmp.Or(root.Get("paths"), root), "the document has no operations: nothing of it becomes a tool")
 	}
 	return nil
 }
@@ -86,6 +90,7 @@ func (l *loader) public(n *tree.Node) bool {
 // reader turns the parts of a document into the model.
 type reader struct {
 	*loader
+	doc                *Document
 	swagger            bool
 	consumes, produces []string // of the document, Swagger 2.0
 	security           []Requirement
@@ -128,8 +133,15 @@ func (r *reader) servers(n *tree.Node) []Server {
 			v := r.derefOptional(&m.Node)
 			server.Remote = server.Remote || r.remote(&m.Node) || r.remote(v)
 			server.Public = server.Public || r.public(&m.Node) || r.public(v)
-			server.Variables = append(server.Variables, Variable{Name: m.Name, Default: v.Scalar("default"),
-				Enum: v.Strings("enum"), Description: v.Scalar("description")})
+			one := Variable{Name: m.Name, Default: v.Scalar("default"), Enum: v.Strings("enum"), Description: v.Scalar("description")}
+			if v.Get("default") == nil {
+				r.warn(&m.Node, "variable %q of a server has no default", tree.Short(m.Name))
+				if len(one.Enum) == 0 {
+					continue // it has no value: as if it were not declared
+				}
+				one.Default = one.Enum[0]
+			}
+			server.Variables = append(server.Variables, one)
 		}
 		out = append(out, server)
 	}
@@ -259,6 +271,9 @@ func (r *reader) requirements(n *tree.Node) []Requirement {
 		req := Requirement{}
 		for j := range item.Members() {
 			m := &item.Members()[j]
+			if !slices.ContainsFunc(r.doc.Schemes, func(s *SecurityScheme) bool { return s.Name == m.Name }) {
+				r.warn(&m.Node, "security needs the scheme %q, which the document does not declare", tree.Short(m.Name))
+			}
 			req = append(req, SchemeUse{Name: m.Name, Scopes: item.Strings(m.Name)})
 		}
 		out = append(out, req)

@@ -91,7 +91,7 @@ func hostile() map[string]string {
 		}
 		b.WriteString(`{"$ref":"#/components/parameters/p"}]}}`)
 	}
-	b.WriteString(`},"components":{"parameters":{"p":{"$ref":"#/components/parameters/p"}}}}`)
+	b.WriteString(`,"/ok":{"get":{}}},"components":{"parameters":{"p":{"$ref":"#/components/parameters/p"}}}}`)
 	out["many broken references"] = b.String()
 	b.Reset()
 	wide := much(200, 2000)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
+	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
 // input writes the input schema within a budget, and its arguments. It first tries everything, then
@@ -195,7 +196,7 @@ func (t *Tool) bodySchema(w *render, b *Body) {
 			s = &tree.Node{Kind: tree.Object}
 		}
 		w.argument("body", s, desc, b.Required, false, form)
-	case isText(m.Type):
+	case isText(m.Type) && !(m.items && httpio.IsLines(m.Type)):
 		// The model writes content other than JSON as text, whatever its schema is.
 		w.key("body")
 		w.b = append(w.b, '{')
@@ -269,14 +270,14 @@ func (t *Tool) flat(w *render, params []*Parameter) *flatBody {
 		if w.l.marked(&m.Node, "readOnly") {
 			continue
 		}
-		shown := cut64(plainName(m.Name, true))
+		shown := argumentName(m.Name)
 		if shown == "" || shown == "body" || slices.Contains(f.shown, shown) {
 			return nil
 		}
 		f.own, f.shown = append(f.own, m.Name), append(f.shown, shown)
 	}
 	for _, p := range params {
-		if slices.Contains(f.shown, cut64(plainName(p.Name, true))) {
+		if slices.Contains(f.shown, argumentName(p.Name)) {
 			return nil
 		}
 	}

@@ -138,7 +138,7 @@ func (r *render) text(n *tree.Node, name, desc string) string {
 // enum writes enum and const, each value once.
 func (r *render) enum(n *tree.Node, types []string, nullable bool) {
 	if c := n.Get("const"); c != nil && !r.relaxed {
-		r.value("const", c, 4000)
+		r.value("const", cmp.Or(asType(c, types), c), 4000)
 	}
 	list := n.Get("enum")
 	if !list.Is(tree.Array) || len(list.Members()) == 0 {
@@ -236,8 +236,8 @@ func (r *render) examples(n *tree.Node) {
 func (r *render) items(n *tree.Node, types []string) {
 	items := n.Get("items")
 	files := r.files
-	if files == form {
-		r.files = noPart
+	if files == form { // parts without names
+		r.files = inPart
 	}
 	prefix := n.Get("prefixItems")
 	if items.Is(tree.Array) { // a tuple, as before JSON Schema 2020-12

@@ -34,9 +34,8 @@ type Source struct {
 	Data     []byte // the document itself, or nil; it must not change
 	// Fetcher reads URLs, including those of references. nil refuses them.
 	Fetcher Fetcher
-	// Root is the folder that references to other files must stay in: the document's own if empty.
-	// "/" allows all.
-	Root string
+	// Folders are those that references to other files may lead to, beside the document's own.
+	Folders []string
 	// MaxBytes bounds the document and all that it refers to; 64 MiB if 0. A larger document cannot
 	// be loaded.
 	MaxBytes int64
@@ -59,7 +58,8 @@ type file struct {
 	location string
 	root     *tree.Node // nil if it is unreadable
 	external bool       // it refers to other files
-	anchors  map[string]*tree.Node
+	names    *nameTable // nil until a reference needs it
+	ids      bool       // a schema may have an id of its own
 }
 
 // loader reads texts and resolves references between them.
@@ -70,8 +70,8 @@ type loader struct {
 	exceeded error // the bound that the document exceeds
 	files    []*file
 	byLoc    map[string]uint16
-	siblings bool     // members beside a $ref count: OpenAPI 3.1 and later
-	dir      *os.Root // Root, opened at the first reference to a file
+	siblings bool                // members beside a $ref count: OpenAPI 3.1 and later
+	dirs     map[string]*os.Root // folders of files, opened at the first reference to one
 
 	mu       sync.Mutex // guards the fields below, which Tools fills later too
 	targets  map[target]*tree.Node
@@ -95,6 +95,7 @@ type loader struct {
 type target struct {
 	file uint16
 	ref  string
+	in   *resource
 }
 
 // Load reads a document. The error says why there is none; all other faults are among the
@@ -108,7 +109,7 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 		}
 		src.Location = abs
 	}
-	l := &loader{ctx: ctx, src: src, left: src.MaxBytes, byLoc: map[string]uint16{},
+	l := &loader{ctx: ctx, src: src, left: src.MaxBytes, byLoc: map[string]uint16{}, dirs: map[string]*os.Root{},
 		targets: map[target]*tree.Node{}, problems: map[target]*failure{}, round: 1, labels: map[*tree.Node]string{}, loops: map[hop]bool{}, counts: map[*tree.Node]int{}, patterns: map[string]bool{}, defs: map[defKey]*def{}, names: map[string]bool{}, warned: map[string]bool{}}
 	doc := &Document{Location: src.Location, load: l}
 	l.report = func(w Warning) { doc.Warnings = append(doc.Warnings, w) }
@@ -171,8 +172,8 @@ func (l *loader) release() {
 	l.ctx = nil
 	l.known, l.warned = l.warned, map[string]bool{}
 	l.src.Data = nil
-	if l.dir != nil {
-		l.dir.Close()
+	for _, dir := range l.dirs {
+		dir.Close()
 	}
 }
 
@@ -223,6 +224,7 @@ func (l *loader) parse(location string, data []byte) (*file, error) {
 	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n\ufeff"), []byte("<")) {
 		return f, errors.New("is HTML or XML, not an OpenAPI document: use the JSON or YAML document behind the page")
 	}
+	f.ids = bytes.Contains(data, []byte("$id"))
 	var err error
 	f.root, f.external, err = tree.Parse(data, i, warn)
 	return f, err
@@ -251,26 +253,31 @@ func (l *loader) read(location string, main bool) ([]byte, error) {
 		}
 		return l.readAll(info, func() (*os.File, error) { return os.Open(location) })
 	}
-	root := cmp.Or(l.src.Root, filepath.Dir(l.src.Location))
-	if l.dir == nil {
-		var err error
-		if l.dir, err = os.OpenRoot(root); err != nil {
-			return nil, reason(err)
+	why := errors.New("is outside of the document's folder: add its own folder, or one above that, to trusted")
+	for _, folder := range append([]string{filepath.Dir(l.src.Location)}, l.src.Folders...) {
+		abs, err := filepath.Abs(folder)
+		if err != nil {
+			return nil, err
 		}
+		rel, err := filepath.Rel(abs, location)
+		if err != nil || !filepath.IsLocal(rel) {
+			continue
+		}
+		dir := l.dirs[abs]
+		if dir == nil {
+			if dir, err = os.OpenRoot(abs); err != nil {
+				return nil, reason(err)
+			}
+			l.dirs[abs] = dir
+		}
+		info, err := dir.Stat(rel)
+		if err != nil { // a link may lead out of this folder, and not out of another
+			why = reason(err)
+			continue
+		}
+		return l.readAll(info, func() (*os.File, error) { return dir.Open(rel) })
 	}
-	abs, err := filepath.Abs(root)
-	if err != nil {
-		return nil, err
-	}
-	rel, err := filepath.Rel(abs, location)
-	if err != nil || !filepath.IsLocal(rel) {
-		return nil, errors.New("is outside of the folder that references may use")
-	}
-	info, err := l.dir.Stat(rel)
-	if err != nil {
-		return nil, reason(err)
-	}
-	return l.readAll(info, func() (*os.File, error) { return l.dir.Open(rel) })
+	return nil, why
 }
 
 // reason omits the path, which the message already has.

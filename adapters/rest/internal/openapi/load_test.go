@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/overlay"
 )
 
 // A bad operation costs only itself and a warning with its line.
@@ -62,6 +64,24 @@ components: {securitySchemes: {a: {type: apiKey}, b: {type: wrong}, c: {type: ht
 	} {
 		warned(t, warnings, want)
 	}
+}
+
+// What a document uses and does not declare is said.
+func TestUndeclared(t *testing.T) {
+	for text, want := range map[string]string{
+		"openapi: 3.1.0\nwebhooks: {}\n":                                                                          "doc.yaml:1: the document has no operations: nothing of it becomes a tool",
+		"openapi: 3.1.0\npaths: {}\n":                                                                             "doc.yaml:2: the document has no operations: nothing of it becomes a tool",
+		"openapi: 3.1.0\npaths: {/a: {get: {security: [{key: []}]}}}\n":                                           `doc.yaml:2: security needs the scheme "key", which the document does not declare`,
+		"openapi: 3.1.0\nsecurity: [{key: []}]\npaths: {/a: {get: {}}}\n":                                         `doc.yaml:2: security needs the scheme "key", which the document does not declare`,
+		"openapi: 3.1.0\npaths: {'/a/{}': {get: {}}, /b: {get: {}}}\n":                                            "doc.yaml:2: GET /a/{} is left out: a part of its path has no name",
+		"openapi: 3.1.0\nservers: [{url: 'https://{r}.x.example', variables: {r: {}}}]\npaths: {/a: {get: {}}}\n": `doc.yaml:2: variable "r" of a server has no default`,
+	} {
+		_, warnings := make1(t, text, Options{})
+		warned(t, warnings, want)
+		same(t, len(warnings), 1)
+	}
+	doc := load(t, "openapi: 3.1.0\nservers: [{url: 'https://{r}.x.example', variables: {r: {enum: [eu, us]}}}]\npaths: {/a: {get: {}}}\n")
+	same(t, doc.Servers[0].Variables[0].Default, "eu")
 }
 
 func TestNoDocument(t *testing.T) {
@@ -170,7 +190,7 @@ func TestSeveralFiles(t *testing.T) {
 	for _, w := range append(doc.Warnings, more...) {
 		warnings = append(warnings, w.String())
 	}
-	warned(t, warnings, `main.yaml:4: $ref "../outside.json": is outside of the folder`)
+	warned(t, warnings, `main.yaml:4: $ref "../outside.json": is outside of the document's folder: add its own folder, or one above that, to trusted`)
 	warned(t, warnings, `main.yaml:5: $ref "link.json": `) // a link that leads out
 	same(t, len(warnings), 2)
 	for _, f := range []string{"api/main.yaml", "api/paths/a.yaml", "api/parts/p.json", "api/parts/s s.yaml", "api/parts/owner.json"} {
@@ -187,7 +207,7 @@ func TestSeveralFiles(t *testing.T) {
 		t.Error(err)
 	}
 	// With higher bounds, all of it is read.
-	doc, err = Load(t.Context(), Source{Location: main, Root: dir})
+	doc, err = Load(t.Context(), Source{Location: main, Folders: []string{dir}})
 	if err != nil || len(doc.Warnings) > 0 {
 		t.Errorf("%v %v", err, doc.Warnings)
 	}
@@ -249,7 +269,7 @@ func (f fetcher) Public(url string) bool { return strings.Contains(url, "example
 
 func TestURLs(t *testing.T) {
 	f := fetcher{
-		"https://x.example/v1/api.yaml?key=secret": "openapi: 3.0.0\npaths:\n  /a: {get: {parameters: [{$ref: '../p.yaml#/p'}, {$ref: 'missing.yaml#/p'}, {$ref: 'file:///etc/passwd'}]}}\n",
+		"https://x.example/v1/api.yaml?key=secret": "openapi: 3.0.0\npaths:\n  /ok: {get: {parameters: [{$ref: '../p.yaml#/p'}]}}\n  /a: {get: {parameters: [{$ref: 'missing.yaml#/p'}, {$ref: 'file:///etc/passwd'}]}}\n",
 		"https://x.example/p.yaml":                 "p: {name: p, in: query, schema: {type: string}}\n",
 	}
 	doc, err := Load(t.Context(), Source{Location: "https://x.example/v1/api.yaml?key=secret", Fetcher: f})
@@ -257,9 +277,11 @@ func TestURLs(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, len(doc.Operations[0].Parameters), 1)
+	lost := Warning{File: "https://x.example/v1/api.yaml", Line: 4, Text: "GET /a is left out: a parameter of it cannot be read"}
 	same(t, doc.Warnings, []Warning{
-		{File: "https://x.example/v1/api.yaml", Line: 3, Text: `$ref "missing.yaml#/p": 404 Not Found`},
-		{File: "https://x.example/v1/api.yaml", Line: 3, Text: `$ref "file:///etc/passwd": leads nowhere from a URL`},
+		{File: "https://x.example/v1/api.yaml", Line: 4, Text: `$ref "missing.yaml#/p": 404 Not Found`},
+		lost,
+		{File: "https://x.example/v1/api.yaml", Line: 4, Text: `$ref "file:///etc/passwd": leads nowhere from a URL`},
 	})
 	same(t, doc.Files[:2], []string{"https://x.example/v1/api.yaml?key=secret", "https://x.example/p.yaml"})
 }
@@ -315,6 +337,20 @@ paths:
 	same(t, doc.Schemes[1].Flows, []Flow{{Kind: "clientCredentials", TokenURL: "/t", Scopes: []string{"a"}}})
 }
 
+// An overlay lets plain names in paths have slashes, as docs/rest.md has it.
+func TestOverlayAllowsSlashes(t *testing.T) {
+	o, err := overlay.Parse("fix.yaml", []byte("overlay: 1.0.0\ninfo: {title: T, version: 1}\nactions: [{target: \"$.paths.*.*.parameters[?@.in == 'path']\", update: {allowReserved: true}}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := Load(t.Context(), Source{Overlays: []*overlay.Overlay{o}, Data: []byte("openapi: 3.0.0\npaths: {'/v1/{name}': {parameters: [], get: {parameters: [{name: name, in: path}, {name: q, in: query}]}}}\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := doc.Operations[0].Parameters
+	same(t, []bool{p[0].AllowReserved, p[1].AllowReserved}, []bool{true, false})
+}
+
 // An inline text has no folder to read from.
 func TestInline(t *testing.T) {
 	const text = "openapi: 3.2.0\npaths: {/a: {get: {parameters: [{$ref: 'go.mod#/a'}]}}}\n"
@@ -322,7 +358,8 @@ func TestInline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, doc.Warnings, []Warning{{File: "the document", Line: 2, Text: `$ref "go.mod#/a": a document without a place of its own cannot refer to files`}})
+	same(t, doc.Warnings, []Warning{{File: "the document", Line: 2, Text: `$ref "go.mod#/a": a document without a place of its own cannot refer to files`},
+		{File: "the document", Line: 2, Text: "GET /a is left out: a parameter of it cannot be read"}})
 	same(t, len(doc.Files), 0)
 	// Its location names the folder.
 	doc, err = Load(t.Context(), Source{Data: []byte("$self: https://x.example/d/api\n" + text), Fetcher: fetcher{"https://x.example/d/go.mod": "a: {name: a, in: query}"}})

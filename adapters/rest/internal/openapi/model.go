@@ -158,9 +158,12 @@ type MediaType struct {
 	// Fields are the properties of the schema in order, for types with parts (multipart/*,
 	// application/x-www-form-urlencoded); nil for others. Arguments may have other fields too.
 	Fields []*Field
+	// Items are the parts of a multipart body that is an array, by position; the last one is for all that follow. nil for
+	// other bodies.
+	Items []*Field
 
 	schema *tree.Node
-	items  bool // schema describes one item of a stream (itemSchema)
+	items  bool // the document describes one item of a stream (itemSchema)
 }
 
 // Field is one part of a form.

@@ -100,6 +100,16 @@ func fromPath(op *Operation) string {
 	return strings.Join(append([]string{strings.ToLower(plainName(op.Method, false))}, words...), "_")
 }
 
+// argumentName returns the name of an argument or a member as models see it. A name in another script, of which nothing is
+// left, becomes its hash, which is the same whatever stands beside it.
+func argumentName(own string) string {
+	name := plainName(own, true)
+	if name != own && strings.Trim(name, "_.-") == "" {
+		return "arg_" + hash(own)
+	}
+	return cut64(name)
+}
+
 // nameArguments names the arguments of all parameters. body is reserved. If several parameters have
 // the same name, the one of the path keeps the name. The others get their place appended. Then
 // equal names get numbers.
@@ -111,7 +121,7 @@ func nameArguments(params []*Parameter, reserved ...string) []string {
 	}
 	exact := map[string]bool{}
 	for i, p := range params {
-		names[i] = cut64(plainName(cmp.Or(p.Name, string(p.In)), true))
+		names[i] = argumentName(cmp.Or(p.Name, string(p.In)))
 		// Among the parameters of one place, the one whose name needs no change keeps it.
 		if key := string(p.In) + " " + names[i]; names[i] != p.Name || !exact[key] {
 			exact[key] = exact[key] || names[i] == p.Name

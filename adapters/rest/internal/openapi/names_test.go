@@ -52,6 +52,7 @@ func TestArgumentNames(t *testing.T) {
 		{[]string{"query a[]", "query a{}", "query a()"}, []string{"a__", "a___query", "a___query_2"}},
 		{[]string{"query filter[name]", "query $top", "header x.y"}, []string{"filter_name_", "_top", "x.y"}},
 		{[]string{"query id", "header id", "path id", "query id_query"}, []string{"id_query_2", "id_header", "id", "id_query"}},
+		{[]string{"query 名前", "query ключ", "header 名前", "query _"}, []string{"arg_" + hash("名前") + "_query", "arg_" + hash("ключ"), "arg_" + hash("名前") + "_header", "_"}},
 		{[]string{"query " + long}, []string{long[:55] + "_" + hash(long)}},
 	} {
 		var params []*Parameter

@@ -126,8 +126,12 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *t
 	if op.Parameters, body = r.parameters(common, n, op); op.Parameters == nil {
 		return
 	}
-	if b := n.Get("requestBody"); b != nil && !r.swagger {
-		body = r.body(b)
+	if b := n.Get("requestBody"); !r.swagger {
+		var ok bool
+		if body, ok = r.body(b); !ok {
+			r.warn(b, "%s is left out: its body cannot be read", op.Key())
+			return
+		}
 	}
 	op.Body = body
 	op.Responses = r.responses(n)

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,7 +15,12 @@ import (
 // that.
 const maxParameters = 1000
 
-var template = regexp.MustCompile(`\{([^{}]*)\}`)
+var (
+	template = regexp.MustCompile(`\{([^{}]*)\}`)
+	// slashed are the names in templates whose values have slashes: {+path}, {path+}, {path*}, {path...},
+	// {name=projects/*}, {name=**}, {path:path} and {path:.*}.
+	slashed = regexp.MustCompile(`^[+*]|^[^:=]*([+*]|\.\.\.)$|=.*(/|\*\*)|:(path|\.[*+])$`)
+)
 
 // parameters reads an operation's parameters and, in Swagger 2.0, its body. The list is nil if the
 // operation is unusable.
@@ -22,7 +28,13 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 	list := []*Parameter{}
 	var form []*tree.Node
 	var body *tree.Node
-	for _, from := range []*tree.Node{r.derefOptional(common.params), r.derefOptional(n.Get("parameters"))} {
+	dead := false
+	for _, written := range []*tree.Node{common.params, n.Get("parameters")} {
+		from := r.derefOptional(written)
+		if written != nil && from == nil {
+			r.warn(written, "%s is left out: its parameters cannot be read", op.Key())
+			return nil, nil
+		}
 		if from != nil && from.Kind != tree.Array {
 			r.warn(from, "%s: parameters is %s, not a list", op.Key(), from.Kind)
 			continue
@@ -39,7 +51,9 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 			at := &from.Members()[i].Node
 			p := r.derefOptional(at)
 			if p == nil {
-				continue // deref reports it
+				r.warn(at, "%s is left out: a parameter of it cannot be read", op.Key())
+				dead = true
+				continue
 			}
 			switch in := p.Str("in"); {
 			case r.swagger && in == "body":
@@ -70,15 +84,75 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 			}
 		}
 	}
+	if dead {
+		return nil, nil
+	}
 	if strings.Count(op.Path, "{") > maxParameters {
 		r.warn(n, "%s is left out: its path is too long", tree.Short(op.Key()))
 		return nil, nil
 	}
-	list = r.matchPath(list, op, n)
+	list = r.matchPath(r.matchQuery(list, op, n), op, n)
 	if r.swagger {
 		return list, r.swaggerBody(n, op, body, form)
 	}
 	return list, nil
+}
+
+var queryTemplate = regexp.MustCompile(`\{[?&]([^{}]*)\}`)
+
+// matchQuery makes parameters of {?a,b} in a path. What the path's own query sets is no parameter; what the query only
+// names, as ?a or ?a={a}, is one.
+func (r *reader) matchQuery(list []*Parameter, op *Operation, n *tree.Node) []*Parameter {
+	index := func(name string) int {
+		return slices.IndexFunc(list, func(p *Parameter) bool { return p.In == InQuery && p.Name == name })
+	}
+	for _, m := range queryTemplate.FindAllStringSubmatch(op.Path, -1) {
+		op.Path = strings.Replace(op.Path, m[0], "", 1)
+		for name := range strings.SplitSeq(m[1], ",") {
+			name, exploded := strings.CutSuffix(strings.TrimSpace(name), "*")
+			if name, _, _ = strings.Cut(name, ":"); name == "" || index(name) >= 0 {
+				continue
+			}
+			r.warn(n, "%s: {?%s} is not declared as a parameter: taken as a string", op.Key(), tree.Short(name))
+			list = append(list, &Parameter{Name: name, In: InQuery, Style: "form", Explode: exploded, Type: "string"})
+		}
+	}
+	path, query, has := strings.Cut(op.Path, "?")
+	if !has {
+		return list
+	}
+	var fixed []string
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		switch at := index(name); {
+		case at >= 0 && (value == "" || template.FindString(value) == value): // the parameter sends it
+		case value != "" && template.FindString(value) == value:
+			list = r.queryValue(list, op, n, name, strings.Trim(value, "{}"))
+		case at < 0:
+			fixed = append(fixed, pair)
+		default:
+			r.warn(n, "%s: the path sets %s: the parameter is left out", op.Key(), tree.Short(name))
+			list = slices.Delete(list, at, at+1)
+			fixed = append(fixed, pair)
+		}
+	}
+	if op.Path = path; len(fixed) > 0 {
+		op.Path += "?" + strings.Join(fixed, "&")
+	}
+	return list
+}
+
+// queryValue makes a parameter of ?name={value} in a path, from the one that is called value if there is one.
+func (r *reader) queryValue(list []*Parameter, op *Operation, n *tree.Node, name, value string) []*Parameter {
+	path, _, _ := strings.Cut(op.Path, "?")
+	for _, p := range list {
+		if p.Name == value && (p.In == InQuery || p.In == InPath && !strings.Contains(path, "{"+value+"}")) {
+			p.Name, p.In, p.Style = name, InQuery, "form"
+			return list
+		}
+	}
+	r.warn(n, "%s: {%s} is not declared as a parameter: taken as a string", op.Key(), tree.Short(value))
+	return append(list, &Parameter{Name: name, In: InQuery, Required: true, Style: "form", Type: "string"})
 }
 
 // matchPath makes sure that every name in the path has a parameter, and every path parameter a name
@@ -91,10 +165,12 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Pa
 	for _, m := range template.FindAllStringSubmatch(op.Path, -1) {
 		name := m[1]
 		if !has(name) {
-			// {+path}, {path*} and {id:[0-9]+} are from other template languages.
-			plain, _, _ := strings.Cut(strings.Trim(name, "+*"), ":")
+			// {+path}, {path*}, {id:[0-9]+} and {name=projects/*} are from other template languages.
+			plain, _, _ := strings.Cut(strings.Trim(name, "+*."), ":")
+			plain, _, _ = strings.Cut(plain, "=")
 			if plain = strings.TrimSpace(plain); plain == "" {
-				continue
+				r.warn(n, "%s is left out: a part of its path has no name", op.Key())
+				return nil
 			}
 			op.Path = strings.ReplaceAll(op.Path, m[0], "{"+plain+"}")
 			if !has(plain) {
@@ -104,6 +180,11 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Pa
 			name = plain
 		}
 		in[name] = true
+		if slashed.MatchString(m[1]) {
+			for _, p := range list {
+				p.AllowReserved = p.AllowReserved || p.In == InPath && p.Name == name
+			}
+		}
 	}
 	return slices.DeleteFunc(list, func(p *Parameter) bool {
 		if p.In == InPath && !in[p.Name] {
@@ -116,7 +197,6 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Pa
 
 // parameter reads a parameter outside of a body. It returns nil for one that cannot or must not be
 // sent.
-// must not be sent.
 func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 	p := &Parameter{Name: n.Scalar("name"), In: Place(n.Str("in")), Description: n.Scalar("description"),
 		Required: n.Flag("required"), Deprecated: n.Flag("deprecated"), AllowReserved: n.Flag("allowReserved"), at: place{n.File, n.Line}}
@@ -148,6 +228,10 @@ func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 			return nil
 		}
 	}
+	if op.Redirects(p.In, p.Name) {
+		r.warn(at, "%s: %s %s is left out: with it, many servers do something else than what the operation is", op.Key(), p.In, tree.Short(p.Name))
+		return nil
+	}
 	p.Style = styles[0]
 	if r.swagger {
 		r.collection(p, n)
@@ -176,6 +260,22 @@ func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 	}
 	p.Type, p.Value = r.typeOf(p.schema), r.valueOf(p.schema)
 	return p
+}
+
+// Redirects reports whether a parameter can make an operation that only reads another one: servers take the method or
+// the path from it.
+func (o *Operation) Redirects(in Place, name string) bool {
+	if !AnnotationsOf(o.Method).ReadOnly {
+		return false
+	}
+	switch in {
+	case InHeader:
+		return slices.ContainsFunc([]string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-URL", "X-Rewrite-URL"},
+			func(other string) bool { return SameHeader(other, name) })
+	case InQuery:
+		return name == "_method"
+	}
+	return false
 }
 
 // OfConnection reports whether a header belongs to the connection or the body. Arguments and
@@ -252,13 +352,18 @@ func inlineSchema(n *tree.Node) *tree.Node {
 // valueOf returns the value in a schema as text, or nothing.
 func (l *loader) valueOf(n *tree.Node) string {
 	n = l.derefOptional(n)
-	if c := n.Scalar("const"); c != "" {
-		return c
+	types, _ := typesOf(n)
+	as := func(v *tree.Node) string {
+		if v = asType(v, types); v == nil {
+			return ""
+		}
+		return v.Text
 	}
-	if e := n.Get("enum"); len(e.Members()) == 1 && e.Members()[0].Node.Kind != tree.Object {
-		return e.Members()[0].Node.Text
+	only := ""
+	if e := n.Get("enum").Members(); len(e) == 1 {
+		only = as(&e[0].Node)
 	}
-	return n.Scalar("default")
+	return cmp.Or(as(n.Get("const")), only, as(n.Get("default")))
 }
 
 // typeOf returns the only type in a schema, or nothing.

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -31,7 +32,9 @@ func TestParameters(t *testing.T) {
 		{head3, "{name: a, in: nowhere}", "", `parameter "a" is in "nowhere"`},
 		{head3, "{in: query}", "", "without a name"},
 		{head3, "{name: other, in: path, required: true, schema: {type: string}}", "", "the path has no {other}"},
-		{head3, "{$ref: '#/components/parameters/none'}", "", "there is nothing at"},
+		{head3, "{name: x_http_method, in: header}", "", "GET /a/{id}: header x_http_method is left out"},
+		{head3, "{name: X-Original-URL, in: header}", "", "GET /a/{id}: header X-Original-URL is left out"},
+		{head3, "{name: _method, in: query}", "", "GET /a/{id}: query _method is left out"},
 		{head2, "{name: a, in: query, type: array, items: {type: string}}", "query a form explode=false reserved=false arraycsv", ""},
 		{head2, "{name: a, in: query, type: array, collectionFormat: multi}", "query a form explode=true reserved=false arraymulti", ""},
 		{head2, "{name: a, in: query, type: array, collectionFormat: pipes}", "query a pipeDelimited explode=false reserved=false arraypipes", ""},
@@ -77,12 +80,60 @@ paths:
 	same(t, string(tools[0].InputSchema), `{"type":"object","properties":{"x":{"type":"string","description":"of the path"},"q":{"type":"integer"},"r":{"type":"boolean"}},"required":["x"],"additionalProperties":false}`)
 }
 
+// Headers that name another method stay where the method may change something anyway.
+func TestMethodOverridesOfWrites(t *testing.T) {
+	tools, warnings := make1(t, "openapi: 3.0.0\npaths: {/a: {post: {parameters: [{name: X-HTTP-Method-Override, in: header}, {name: _method, in: query}]}}}\n", Options{})
+	same(t, len(tools[0].Arguments), 2)
+	same(t, len(warnings), 0)
+}
+
+// What an operation sends must be there: a dead reference costs the operation. One in a schema or an answer costs only
+// that.
+func TestDeadReferencesOfRequests(t *testing.T) {
+	const dead = "{$ref: '#/components/none/x'}"
+	for _, c := range []struct {
+		name, item string
+		lost       bool
+	}{
+		{"a parameter", "post: {parameters: [" + dead + "]}", true},
+		{"the parameters", "post: {parameters: " + dead + "}", true},
+		{"a parameter of the path", "parameters: [" + dead + "], post: {}", true},
+		{"the body", "post: {requestBody: " + dead + "}", true},
+		{"the types of the body", "post: {requestBody: {content: " + dead + "}}", true},
+		{"the only type of the body", "post: {requestBody: {content: {application/json: " + dead + "}}}", true},
+		{"a body that is no object", "post: {requestBody: text}", true},
+		{"one type of the body", "post: {requestBody: {content: {text/plain: " + dead + ", application/json: {}}}}", false},
+		{"no body", "post: {requestBody: }", false},
+		{"a body without types", "post: {requestBody: {content: {}}}", false},
+		{"a schema", "post: {requestBody: {content: {application/json: {schema: " + dead + "}}}}", false},
+		{"an answer", "post: {responses: {200: " + dead + "}}", false},
+	} {
+		doc := load(t, "openapi: 3.2.0\npaths: {/a: {"+c.item+"}}\n")
+		if got := len(doc.Lost) == 1 && len(doc.Operations) == 0; got != c.lost {
+			t.Errorf("%s: lost %v, served %v; want lost %v", c.name, doc.Lost, doc.Operations, c.lost)
+		}
+		if c.lost {
+			var all []string
+			for _, w := range doc.Warnings {
+				all = append(all, w.String())
+			}
+			warned(t, all, "doc.yaml:2: POST /a is left out: ")
+		}
+	}
+}
+
 func TestPathTemplates(t *testing.T) {
 	for path, want := range map[string]string{
 		"/a/{b}/{c}":          "/a/{b}/{c} b c",
 		"/a/{b}:act":          "/a/{b}:act b",
-		"/files/{+path}":      "/files/{path} path",
-		"/files/{path*}":      "/files/{path} path",
+		"/files/{+path}":      "/files/{path} path/",
+		"/files/{path*}":      "/files/{path} path/",
+		"/files/{path+}":      "/files/{path} path/",
+		"/files/{path...}":    "/files/{path} path/",
+		"/files/{path:path}":  "/files/{path} path/",
+		"/files/{path:.*}":    "/files/{path} path/",
+		"/v1/{name=a/*/b/*}":  "/v1/{name} name/",
+		"/v1/{name=*}":        "/v1/{name} name",
 		"/n/{id:[0-9]+}":      "/n/{id} id",
 		"/rpc#one":            "/rpc",
 		"/responses?beta=yes": "/responses?beta=yes",
@@ -93,7 +144,9 @@ func TestPathTemplates(t *testing.T) {
 		op := doc.Operations[0]
 		got := op.Path
 		for _, p := range op.Parameters {
-			got += " " + p.Name
+			if got += " " + p.Name; p.AllowReserved {
+				got += "/"
+			}
 		}
 		if got != want {
 			t.Errorf("%s: got %s, want %s", path, got, want)
@@ -102,6 +155,85 @@ func TestPathTemplates(t *testing.T) {
 			t.Errorf("key of %s is %s", path, op.Key())
 		}
 	}
+}
+
+// What the query of a path sets is no argument, and what it only names is one.
+func TestPathQueries(t *testing.T) {
+	for path, want := range map[string]string{
+		"/p{?a,b*}":        "/p: query a, query b*",
+		"/p{?a}{&c:3}":     "/p: query a, query c",
+		"/q?mode=a":        "/q?mode=a: ",
+		"/q?mode=&x=1":     "/q?x=1: query mode",
+		"/q?mode={mode}":   "/q: query mode",
+		"/q?mode":          "/q: query mode",
+		"/q?other=1":       "/q?other=1: query mode",
+		"/q?other={other}": "/q: query mode, query other",
+		"/q?m={mode}":      "/q: query m",
+		"/q?mode={other}":  "/q: query mode",
+	} {
+		param := "mode"
+		if strings.HasPrefix(path, "/p") {
+			param = "a"
+		}
+		doc := load(t, "openapi: 3.0.0\npaths: {'"+path+"': {get: {parameters: [{name: "+param+", in: query, schema: {type: string}}]}}}\n")
+		op := doc.Operations[0]
+		var all []string
+		for _, p := range op.Parameters {
+			if s := string(p.In) + " " + p.Name; p.Explode && p.at.line == 0 { // not of the document
+				all = append(all, s+"*")
+			} else {
+				all = append(all, s)
+			}
+		}
+		slices.Sort(all)
+		got := op.Path + ": " + strings.Join(all, ", ")
+		if got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+}
+
+// Texts of YAML that look like numbers stay as they are where the type is a string.
+func TestTextsLikeNumbers(t *testing.T) {
+	tools, _ := make1(t, `
+openapi: 3.1.0
+paths:
+  /a:
+    get:
+      parameters:
+        - {name: a, in: query, schema: {type: string, enum: [01, 02, +1, 1_0, True, 1.50], default: 01}}
+        - {name: b, in: query, schema: {type: integer, enum: [01, 2]}}
+        - {name: c, in: query, schema: {type: string, const: 007}}
+`, Options{})
+	same(t, string(tools[0].InputSchema), `{"type":"object","properties":{"a":{"type":"string","enum":["01","02","+1","1_0","True","1.50"],"default":"01"},"b":{"type":"integer","enum":[1,2]},"c":{"type":"string","const":"007"}},"additionalProperties":false}`)
+	same(t, tools[0].Operation.Parameters[2].Value, "007")
+}
+
+// Lines of JSON, and parts without names, are given as a list.
+func TestSequences(t *testing.T) {
+	tools, warnings := make1(t, `
+openapi: 3.2.0
+paths:
+  /lines: {post: {requestBody: {required: true, content: {application/jsonl: {itemSchema: {type: object, properties: {a: {type: integer}}}}}}}}
+  /parts:
+    post:
+      requestBody:
+        content:
+          multipart/mixed:
+            schema: {type: array, prefixItems: [{type: object}, {type: string, format: binary}], items: {type: string}}
+            prefixEncoding: [{}, {contentType: image/png}]
+            itemEncoding: {contentType: text/plain}
+  /stream: {post: {requestBody: {content: {multipart/mixed: {itemSchema: {type: string}, itemEncoding: {headers: {X-N: {required: true, schema: {type: integer}}}}}}}}}
+`, Options{})
+	same(t, string(tools[0].InputSchema), `{"type":"object","properties":{"body":{"type":"array","items":{"type":"object","properties":{"a":{"type":"integer"}}}}},"required":["body"],"additionalProperties":false}`)
+	var parts []string
+	for _, f := range tools[1].Body.Items {
+		parts = append(parts, fmt.Sprint(f.Type, " ", f.File, " ", f.ContentType))
+	}
+	same(t, parts, []string{"object false ", "string true image/png", "string false text/plain"})
+	same(t, strings.Contains(string(tools[1].InputSchema), `"$ref":"#/$defs/File"`), true)
+	same(t, len(tools[2].Body.Items), 1)
+	warned(t, warnings, "header X-N of a part has no value in its schema, and no argument: it is not sent")
 }
 
 // Parameters of schemes that the operation uses are no arguments; those of other schemes are.

@@ -17,8 +17,8 @@ const maxChain = 100
 func (l *loader) deref(n *tree.Node) *tree.Node {
 	first := n
 	for range maxChain {
-		ref := n.Get("$ref")
-		if !ref.Is(tree.Text) {
+		ref := l.refOf(n)
+		if ref == nil {
 			return n
 		}
 		next := l.follow(ref)
@@ -31,6 +31,22 @@ func (l *loader) deref(n *tree.Node) *tree.Node {
 	return nil
 }
 
+// refOf returns the reference at n: its $ref, or a $dynamicRef that can mean one place only; nil for none.
+func (l *loader) refOf(n *tree.Node) *tree.Node {
+	if ref := n.Get("$ref"); ref.Is(tree.Text) {
+		return ref
+	}
+	ref := n.Get("$dynamicRef")
+	if !ref.Is(tree.Text) {
+		return nil
+	}
+	if _, name, _ := strings.Cut(ref.Text, "#"); l.files[ref.File].table().dynamic[name] > 1 {
+		l.warn(ref, "$dynamicRef %q can mean several schemas: every value is allowed", tree.Short(ref.Text))
+		return nil
+	}
+	return ref
+}
+
 // failure says why a reference cannot be resolved, and when it was reported.
 type failure struct {
 	why  string
@@ -39,11 +55,14 @@ type failure struct {
 
 // follow resolves one reference, or returns nil after a warning.
 func (l *loader) follow(ref *tree.Node) *tree.Node {
-	key := target{ref.File, ref.Text}
+	key := target{file: ref.File, ref: ref.Text}
+	if f := l.files[ref.File]; f.ids {
+		key.in = f.table().within[ref]
+	}
 	n, ok := l.targets[key]
 	if !ok {
 		var problem string
-		if n, problem = l.locate(ref.File, ref.Text); n == nil {
+		if n, problem = l.locate(key); n == nil {
 			l.problems[key] = &failure{why: problem}
 		}
 		l.targets[key] = n
@@ -75,14 +94,23 @@ func label(ref string) string {
 	return ref
 }
 
-func (l *loader) locate(from uint16, ref string) (n *tree.Node, problem string) {
-	name, fragment, _ := strings.Cut(ref, "#")
-	f := l.files[from]
+func (l *loader) locate(at target) (n *tree.Node, problem string) {
+	name, fragment, _ := strings.Cut(at.ref, "#")
+	f := l.files[at.file]
+	if in := at.in; in != nil && name == "" { // many documents mean their own root all the same
+		if n, problem = l.fragment(f, in.root, fragment); n != nil {
+			return n, problem
+		}
+	}
 	if name != "" {
-		if known := l.anchor(f, name); known != nil { // an $id of this document
+		known := f.table().found[name]
+		if in := at.in; in != nil && f.table().found[in.resolve(name)] != nil {
+			known = f.table().found[in.resolve(name)]
+		}
+		if known != nil { // an $id of this document
 			return l.fragment(l.files[known.File], known, fragment)
 		}
-		if n := l.byName(f, ref); n != nil {
+		if n := l.byName(f, at.ref); n != nil {
 			return n, ""
 		}
 		if f, problem = l.fileOf(f, name); problem != "" {
@@ -102,7 +130,11 @@ func (l *loader) fragment(f *file, n *tree.Node, fragment string) (*tree.Node, s
 	}
 	rest, isPointer := strings.CutPrefix(fragment, "/")
 	if !isPointer {
-		if at := l.anchor(f, "#"+fragment); at != nil {
+		names := f.table()
+		if own := names.ids[n]; own != nil && names.found[own.base+"#"+fragment] != nil {
+			return names.found[own.base+"#"+fragment], ""
+		}
+		if at := names.found["#"+fragment]; at != nil {
 			return at, ""
 		}
 		if !strings.Contains(fragment, "/") {
@@ -211,14 +243,40 @@ func join(base, name string) (where, problem string) {
 	return filepath.Join(filepath.Dir(base), name), ""
 }
 
-// anchor finds an $anchor, $dynamicAnchor (as "#name") or $id.
-func (l *loader) anchor(f *file, name string) *tree.Node {
-	if f.anchors == nil {
-		f.anchors = map[string]*tree.Node{}
-		left := 1 << 22
-		gatherAnchors(f.root, f.anchors, map[*tree.Kids]bool{}, &left)
+// nameTable has the names that schemas of a file give themselves.
+type nameTable struct {
+	found   map[string]*tree.Node    // by $anchor or $dynamicAnchor, as "#name" and as "ID#name", and by $id
+	ids     map[*tree.Node]*resource // schemas with an $id
+	within  map[*tree.Node]*resource // references in these schemas, by the node of their text
+	dynamic map[string]int           // how many schemas have a $dynamicAnchor of that name
+}
+
+// resource is a schema with an $id: references in it start from there.
+type resource struct {
+	root *tree.Node
+	base string // its $id, resolved
+}
+
+// resolve resolves a reference or an $id within the resource; r may be nil.
+func (r *resource) resolve(name string) string {
+	if r == nil {
+		return name
 	}
-	return f.anchors[name]
+	if u, err := url.Parse(r.base); err == nil {
+		if to, err := u.Parse(name); err == nil {
+			return to.String()
+		}
+	}
+	return name
+}
+
+func (f *file) table() *nameTable {
+	if f.names == nil {
+		f.names = &nameTable{map[string]*tree.Node{}, map[*tree.Node]*resource{}, map[*tree.Node]*resource{}, map[string]int{}}
+		left := 1 << 22
+		f.names.gather(f.root, nil, map[*tree.Kids]bool{}, &left)
+	}
+	return f.names
 }
 
 // enters reports whether there are new nodes below n. Only a shared tree can be met twice.
@@ -233,21 +291,33 @@ func enters(n *tree.Node, seen map[*tree.Kids]bool, left *int) bool {
 	return true
 }
 
-func gatherAnchors(n *tree.Node, found map[string]*tree.Node, seen map[*tree.Kids]bool, left *int) {
+func (t *nameTable) gather(n *tree.Node, in *resource, seen map[*tree.Kids]bool, left *int) {
 	if !enters(n, seen, left) {
 		return
+	}
+	if id := n.Get("$id"); id.Is(tree.Text) {
+		in = &resource{n, strings.TrimSuffix(in.resolve(id.Text), "#")}
+		t.found[id.Text], t.found[in.base], t.ids[n] = n, n, in
 	}
 	for i := range n.Members() {
 		m := &n.Members()[i]
 		if n.Kind == tree.Object && m.Node.Kind == tree.Text {
 			switch m.Name {
 			case "$anchor", "$dynamicAnchor":
-				found["#"+m.Node.Text] = n
-			case "$id":
-				found[m.Node.Text] = n
+				t.found["#"+m.Node.Text] = n
+				if in != nil {
+					t.found[in.base+"#"+m.Node.Text] = n
+				}
+				if m.Name == "$dynamicAnchor" {
+					t.dynamic[m.Node.Text]++
+				}
+			case "$ref", "$dynamicRef":
+				if in != nil {
+					t.within[&m.Node] = in
+				}
 			}
 		}
-		gatherAnchors(&m.Node, found, seen, left)
+		t.gather(&m.Node, in, seen, left)
 	}
 }
 

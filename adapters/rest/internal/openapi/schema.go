@@ -140,7 +140,7 @@ func (r *render) inner(n *tree.Node, name, desc string) {
 		}
 	case n.Kind != tree.Object:
 		r.l.warn(n, "%s in place of a schema: every value is allowed", n.Kind)
-	case n.Get("$ref").Is(tree.Text):
+	case r.l.refOf(n) != nil:
 		r.ref(n, name, desc)
 	case r.files == inPart && isBinary(n):
 		r.file(cmp.Or(desc, n.Scalar("description")))

@@ -116,6 +116,29 @@ func TestAnchors(t *testing.T) {
 	same(t, got, `{"type":"object","properties":{"a":{"type":"string"},"b":{"$ref":"#/$defs/b"},"c":{"type":"number"}}} {"b":{"type":"object","properties":{"d":{"type":"number"}}}}`)
 }
 
+// References in a schema with an $id start from there, and from the document's root where that leads to nothing.
+func TestSchemasWithIDs(t *testing.T) {
+	got, warnings := schemaOf(t, "openapi: 3.1.0", "{properties: {a: {$ref: '#/components/schemas/A'}, b: {$ref: '#/components/schemas/B'}}}",
+		`A: {$id: 'https://x.example/s/a', properties: {p: {$ref: '#/$defs/in'}, q: {$ref: '#name'}, r: {$ref: b}, s: {$ref: 'b#name'}, t: {$ref: '#/components/schemas/C'}, u: {$ref: '#'}}, $defs: {in: {type: integer}, n: {$anchor: name, type: boolean}}},
+		B: {$id: 'https://x.example/s/b', properties: {p: {$ref: '#/$defs/in'}, q: {$ref: '#name'}}, $defs: {in: {type: string}, n: {$anchor: name, type: number}}},
+		C: {type: 'null'}`)
+	same(t, warnings, []string(nil))
+	same(t, got, `{"type":"object","properties":{"a":{"$ref":"#/$defs/A"},"b":{"$ref":"#/$defs/b"}}} `+
+		`{"A":{"type":"object","properties":{"p":{"type":"integer"},"q":{"type":"boolean"},"r":{"$ref":"#/$defs/b"},"s":{"type":"number"},"t":{"type":"null"},"u":{"$ref":"#/$defs/A"}}},`+
+		`"b":{"type":"object","properties":{"p":{"type":"string"},"q":{"type":"number"}}}}`)
+}
+
+// A $dynamicRef is followed if it can mean one schema only.
+func TestDynamicReferences(t *testing.T) {
+	got, warnings := schemaOf(t, "openapi: 3.1.0", "{$ref: '#/components/schemas/Tree'}", "Tree: {$dynamicAnchor: node, properties: {v: {type: integer}, next: {$dynamicRef: '#node'}}}")
+	same(t, warnings, []string(nil))
+	same(t, got, `{"type":"object","properties":{"v":{"type":"integer"},"next":{"$ref":"#/$defs/Tree"}}} {"Tree":{"type":"object","properties":{"v":{"type":"integer"},"next":{"$ref":"#/$defs/Tree"}}}}`)
+	got, warnings = schemaOf(t, "openapi: 3.1.0", "{$ref: '#/components/schemas/Pets'}",
+		"Page: {$id: page, properties: {items: {type: array, items: {$dynamicRef: '#T'}}}, $defs: {T: {$dynamicAnchor: T, not: {}}}}, Pets: {$id: pets, $ref: page, $defs: {T: {$dynamicAnchor: T, type: string}}}")
+	warned(t, warnings, `$dynamicRef "#T" can mean several schemas: every value is allowed`)
+	same(t, got, `{"type":"object","properties":{"items":{"type":"array","items":{}}}}`)
+}
+
 func TestKeysLeadBack(t *testing.T) {
 	tools, _ := make1(t, `
 openapi: 3.0.0
@@ -124,7 +147,7 @@ paths:
     post:
       requestBody: {content: {application/json: {schema: {properties: {'@id': {}, deep: {properties: {'a b': {}, 'ключ': {}}}}}}}}
 `, Options{})
-	same(t, tools[0].Keys, map[string]string{"_id": "@id", "a_b": "a b", "____": "ключ"})
+	same(t, tools[0].Keys, map[string]string{"_id": "@id", "a_b": "a b", "arg_1de36a32": "ключ"})
 }
 
 func TestOutputs(t *testing.T) {

@@ -92,7 +92,10 @@ func asType(v *tree.Node, types []string) *tree.Node {
 			return v
 		}
 		n := *v
-		n.Kind = k
+		n.Kind, n.Kids = k, nil
+		if k == tree.Text {
+			n.Text = v.Written()
+		}
 		return &n
 	}
 	plain := v.Kind == tree.Text || v.Kind == tree.Number || v.Kind == tree.Boolean

@@ -24,10 +24,16 @@ func statusText(status int) string {
 	return strings.TrimSuffix(fmt.Sprint(status, " ", http.StatusText(status)), " ")
 }
 
+// errorEnd is the end of a CallToolResult with isError.
+const errorEnd = `],"isError":true}`
+
 // errorResult makes a CallToolResult with isError.
 func errorResult(text []byte) []byte {
-	return append(appendText([]byte(`{"content":[`), text), `],"isError":true}`...)
+	return append(appendText([]byte(`{"content":[`), text), errorEnd...)
 }
+
+// IsError reports whether a result of Call has isError. It looks at the end only, since results may be large.
+func IsError(result []byte) bool { return bytes.HasSuffix(result, []byte(errorEnd)) }
 
 // appendText appends a text block.
 func appendText(dst, text []byte) []byte {

@@ -9,7 +9,9 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -267,7 +269,7 @@ func TestReadAll(t *testing.T) {
 	for _, size := range []int{0, 1, unknownRoom, announcedRoom, len(all)} {
 		for _, announced := range []int{-1, 0, size / 2, size - 1, size, size + 1, 2 * size} {
 			for _, most := range []int{1, max(size/2, 1), max(size, 1), size + 1, 4 * len(all)} {
-				got, err := readAll(iotest.HalfReader(bytes.NewReader(all[:size])), announced, most)
+				got, err := readAll(iotest.HalfReader(bytes.NewReader(all[:size])), make([]byte, 3, 700), announced, most)
 				if want := all[:min(size, most)]; err != nil || !bytes.Equal(got, want) {
 					t.Errorf("%d bytes, %d announced, at most %d: %d bytes, %v", size, announced, most, len(got), err)
 				}
@@ -278,8 +280,44 @@ func TestReadAll(t *testing.T) {
 		}
 	}
 	broken := io.MultiReader(bytes.NewReader(all), iotest.ErrReader(io.ErrUnexpectedEOF))
-	if got, err := readAll(broken, len(all), 2*len(all)); err != io.ErrUnexpectedEOF {
+	if got, err := readAll(broken, nil, len(all), 2*len(all)); err != io.ErrUnexpectedEOF {
 		t.Errorf("an answer that breaks off: %d bytes, %v", len(got), err)
+	}
+}
+
+// Answers that are read at the same time are read into buffers of their own, which are used again.
+func TestBuffersOfAnswers(t *testing.T) {
+	srv := newRecorder(t, nil)
+	srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		n, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+		_, _ = w.Write([]byte("[" + strings.TrimSuffix(strings.Repeat(strconv.Itoa(n)+",", 100*n), ",") + "]"))
+	})
+	s := newSource(t, Options{BaseURL: srv.URL})
+	var all sync.WaitGroup
+	for n := 1; n <= 20; n++ {
+		all.Go(func() {
+			for range 5 {
+				got, err := s.Call(t.Context(), &Call{Tool: benchTool(), Args: fmt.Appendf(nil, `{"c":"x","limit":%d}`, n)})
+				text := gjson.GetBytes(got, "content.0.text").Str
+				if err != nil || IsError(got) || len(gjson.Parse(text).Array()) != 100*n || strings.Trim(text, "[],"+strconv.Itoa(n)) != "" {
+					t.Errorf("%d: %.100s, %v", n, got, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestIsError(t *testing.T) {
+	for result, want := range map[string]bool{
+		string(errorResult([]byte("x"))):                                   true,
+		`{"content":[],"structuredContent":{"content":[],"isError":true}}`: false,
+		`{"content":[]}`: false,
+	} {
+		if IsError([]byte(result)) != want {
+			t.Errorf("IsError(%s) is %t", result, !want)
+		}
 	}
 }
 

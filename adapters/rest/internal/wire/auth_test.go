@@ -258,7 +258,7 @@ func TestServers(t *testing.T) {
 			o: Options{Variables: map[string]string{"region": "us"}}, path: "/x", want: "https://us.example.com:8443/v2/x"},
 		{name: "a variable that may not be", server: openapi.Server{URL: "https://{region}.example.com", Variables: []openapi.Variable{v("region", "eu", "eu", "us")}},
 			o: Options{Variables: map[string]string{"region": "evil.example.org/"}}, path: "/x", err: "must be one of eu, us"},
-		{name: "a variable that nobody explains", server: openapi.Server{URL: "https://{x}.example.com"}, path: "/x", err: "does not declare: {x}"},
+		{name: "a variable that nobody explains", server: openapi.Server{URL: "https://{x}.example.com"}, path: "/x", err: "a variable without a value in the document: set variables: { x: … }, or base_url"},
 		{name: "relative", location: "https://docs.example.com/api/openapi.yaml", server: openapi.Server{URL: "../v1"}, path: "/x", want: "https://docs.example.com/v1/x"},
 		{name: "relative to the root", location: "https://docs.example.com/api/openapi.yaml", server: openapi.Server{URL: "/v1"}, path: "/x", want: "https://docs.example.com/v1/x"},
 		{name: "relative to a file", location: "/etc/openapi.yaml", server: openapi.Server{URL: "/v1"}, path: "/x", err: "is relative"},

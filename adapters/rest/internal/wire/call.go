@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Call makes a call and returns its CallToolResult as JSON. Faults are results with isError, for
+// Call makes a call and returns its CallToolResult as JSON on one line. Faults are results with isError, for
 // the model. Call returns an error only after ctx ends or the source is closed: then no caller
 // waits for a result.
 func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
@@ -20,7 +20,11 @@ func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
 	if err != nil || result != nil {
 		return result, err
 	}
-	return s.result(c, p, a), nil
+	result = s.result(c, p, a)
+	if s.cache == nil {
+		a.free()
+	}
+	return result, nil
 }
 
 // perform makes a call. It returns the answer, or a result that describes the fault, or both when

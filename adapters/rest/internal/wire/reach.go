@@ -76,6 +76,15 @@ func (r *Reach) server(op *openapi.Operation) (endpoint, error) {
 	return r.home, nil
 }
 
+// Unserved returns why an operation with servers of its own cannot be called; nil if it can.
+func (r *Reach) Unserved(op *openapi.Operation) error {
+	if len(op.Servers) == 0 {
+		return nil
+	}
+	_, err := r.server(op)
+	return err
+}
+
 // Nowhere returns why no operation of the document has a server; nil if one has.
 func (r *Reach) Nowhere() error {
 	if r.o.Document == nil || r.home.URL != nil {

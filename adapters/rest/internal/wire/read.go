@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"sync"
 
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
@@ -16,6 +17,7 @@ type answer struct {
 	// more: the answer was too large, or broke off; why says which.
 	more bool
 	why  string
+	buf  *[]byte // of body, for free; nil if it is not from bodies
 	// streamed: the body is the joined parts of a stream.
 	streamed bool
 }
@@ -41,8 +43,11 @@ func (s *Source) read(ctx context.Context, res *http.Response, progress func(int
 			return a, nil
 		}
 	}
-	b, err := readAll(res.Body, int(min(res.ContentLength, int64(s.o.MaxBody))), s.o.MaxBody+1)
+	a.buf = bodies.Get().(*[]byte)
+	b, err := readAll(res.Body, *a.buf, int(min(res.ContentLength, int64(s.o.MaxBody))), s.o.MaxBody+1)
+	*a.buf = b
 	if err != nil {
+		a.free()
 		return nil, err
 	}
 	if len(b) > s.o.MaxBody {
@@ -52,6 +57,18 @@ func (s *Source) read(ctx context.Context, res *http.Response, progress func(int
 	return a, nil
 }
 
+// bodies are buffers for bodies. Most APIs do not announce lengths, and a new buffer for each answer would grow, be copied
+// and be cleared many times.
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// free gives the body's buffer back. The body must not be used afterwards.
+func (a *answer) free() {
+	if a.buf != nil && cap(*a.buf) <= announcedRoom {
+		bodies.Put(a.buf)
+	}
+	a.buf, a.body = nil, nil
+}
+
 const (
 	// announcedRoom is how much of an announced length is allocated at once: a sender can announce
 	// any length.
@@ -59,14 +76,17 @@ const (
 	unknownRoom   = 4 << 10
 )
 
-// readAll reads to the end, or most bytes. announced is the probable length, or negative. The
-// buffer never outgrows most, and grows to the announced length in few steps: each one copies.
-func readAll(r io.Reader, announced, most int) ([]byte, error) {
+// readAll reads to the end, or most bytes, into buf if that is large enough. announced is the probable length, or negative.
+// The buffer never outgrows most, and grows to the announced length in few steps: each one copies.
+func readAll(r io.Reader, buf []byte, announced, most int) ([]byte, error) {
 	room := unknownRoom
 	if announced >= 0 {
 		room = min(announced, announcedRoom) + 1 // the read that finds the end needs room, too
 	}
-	b := make([]byte, 0, min(room, most))
+	b := buf[:0:min(cap(buf), most)]
+	if cap(b) < min(room, most) {
+		b = make([]byte, 0, min(room, most))
+	}
 	for {
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -74,7 +94,7 @@ func readAll(r io.Reader, announced, most int) ([]byte, error) {
 		case err == io.EOF, err == nil && len(b) == most:
 			return b, nil
 		case err != nil:
-			return nil, err
+			return b, err
 		case len(b) == cap(b):
 			room = 2 * cap(b)
 			if announced >= cap(b) {

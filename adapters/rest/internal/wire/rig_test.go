@@ -131,8 +131,11 @@ func call(t testing.TB, s *Source, c *Call) gjson.Result {
 	if err != nil {
 		t.Fatalf("Call: %v", err)
 	}
-	if !gjson.ValidBytes(b) {
-		t.Fatalf("the result is not JSON: %.300q", b)
+	if !gjson.ValidBytes(b) || bytes.ContainsAny(b, "\r\n") {
+		t.Fatalf("the result is not JSON on one line: %.300q", b)
+	}
+	if IsError(b) != gjson.GetBytes(b, "isError").Bool() {
+		t.Errorf("IsError does not see whether the result is one of an error: %.300q", b)
 	}
 	r := gjson.ParseBytes(b)
 	if n := len(r.Get("content").Array()); n == 0 {

@@ -98,8 +98,13 @@ func expand(s openapi.Server, values map[string]string) (text string, filled boo
 		}
 		text = strings.ReplaceAll(text, "{"+v.Name+"}", value)
 	}
+	for name, value := range values { // those that the document does not declare
+		filled = filled || strings.Contains(text, "{"+name+"}")
+		text = strings.ReplaceAll(text, "{"+name+"}", value)
+	}
 	if i := strings.IndexByte(text, '{'); i >= 0 {
-		return "", false, fmt.Errorf("the server's address has a variable that the document does not declare: %s", text[i:])
+		name, _, _ := strings.Cut(text[i+1:], "}")
+		return "", false, fmt.Errorf("the server's address has a variable without a value in the document: set variables: { %s: … }, or base_url", name)
 	}
 	return text, filled, nil
 }

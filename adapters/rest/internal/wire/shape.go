@@ -71,7 +71,11 @@ func (s *Source) jsonResult(c *Call, body []byte, a *answer) []byte {
 		notes = append(notes, k.notes...)
 		notes = append(notes, advice(c))
 	}
-	out := appendText(beginResult(quotedSize(body)+len(body)), body)
+	room := quotedSize(body)
+	if c.Tool.OutputSchema != nil || len(value) > 0 && value[0] == '{' { // there is structured content
+		room += len(value)
+	}
+	out := appendText(beginResult(room), body)
 	if len(notes) > 0 {
 		out = appendText(append(out, ','), []byte(strings.Join(notes, "\n")))
 	}

@@ -320,7 +320,12 @@ func (s *Source) Plan(c *Call) (*Plan, error) {
 // check checks arguments. Where clients see changed names, models may also use the document's own
 // names, which they have from elsewhere.
 func (s *Source) check(t *openapi.Tool, schema, args []byte) ([]byte, error) {
-	checked, err := s.schemas.Check(schema, args, len(t.InputSchema) > 0)
+	texts := func(name string) bool { // whose requests are the same for 5 and "5"
+		return slices.ContainsFunc(t.Arguments, func(a openapi.Argument) bool {
+			return a.Name == name && a.Parameter != nil && a.Parameter.ContentType == ""
+		})
+	}
+	checked, err := s.schemas.CheckTexts(schema, args, len(t.InputSchema) > 0, texts)
 	faults, wrong := errors.AsType[validate.Faults](err)
 	if !wrong {
 		return checked, err
@@ -329,7 +334,7 @@ func (s *Source) check(t *openapi.Tool, schema, args []byte) ([]byte, error) {
 	if !changed {
 		return checked, err
 	}
-	again, err := s.schemas.Check(schema, own, len(t.InputSchema) > 0)
+	again, err := s.schemas.CheckTexts(schema, own, len(t.InputSchema) > 0, texts)
 	if others, wrong := errors.AsType[validate.Faults](err); wrong && len(others) >= len(faults) {
 		return checked, faults
 	}

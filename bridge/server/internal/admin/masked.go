@@ -16,7 +16,7 @@ import (
 )
 
 // hiddenKeys are the keys below which only names and references are shown.
-var hiddenKeys = []string{"env", "headers", "query", "auth", "body", "claims", "secret"}
+var hiddenKeys = []string{"env", "headers", "openapi_headers", "query", "auth", "body", "claims", "secret"}
 
 // commandKeys are the keys of a program and its arguments.
 var commandKeys = []string{"command", "stdio", "args"}

@@ -81,23 +81,35 @@ func Object(value string, stdin io.Reader) (json.RawMessage, error) {
 }
 
 // Build returns the arguments of a tool as a JSON object. The schema decides the
-// types; numbers keep their digits.
-func (s Schema) Build(all []Pair) (json.RawMessage, error) {
+// types; numbers keep their digits. ARGUMENT.MEMBER is a member of an argument, as in the Table.
+func (s Schema) Build(all []Pair) (json.RawMessage, error) { return s.build("", s.Arguments(), all) }
+
+// build returns an object with these members. of stands before their names in errors.
+func (s Schema) build(of string, members []Argument, all []Pair) (json.RawMessage, error) {
 	known := map[string]Argument{}
-	for _, a := range s.Arguments() {
+	for _, a := range members {
 		known[a.Name] = a
 	}
 	var keys []string
 	values := map[string]string{}
 	lists := map[string][]string{} // items so far, by argument
+	inner := map[string][]Pair{}   // members of arguments
 	for _, p := range all {
+		if own, member, ok := s.split(p.Key, known); ok {
+			if inner[own] == nil {
+				keys = append(keys, own)
+			}
+			p.Key = member
+			inner[own] = append(inner[own], p)
+			continue
+		}
 		p.Key = shown(p.Key, known)
 		value, item, err := s.value(known[p.Key], p)
 		if err != nil {
-			return nil, exit.Usagef("%s: %v", p.Key, err)
+			return nil, exit.Usagef("%s%s: %v", of, p.Key, err)
 		}
 		if _, twice := values[p.Key]; twice && (!item || lists[p.Key] == nil) {
-			return nil, exit.Usagef("%s is given twice, and is no list", p.Key)
+			return nil, exit.Usagef("%s%s is given twice, and is no list", of, p.Key)
 		} else if !twice {
 			keys = append(keys, p.Key)
 		}
@@ -107,6 +119,16 @@ func (s Schema) Build(all []Pair) (json.RawMessage, error) {
 		}
 		values[p.Key] = value
 	}
+	for own, members := range inner {
+		if _, twice := values[own]; twice {
+			return nil, exit.Usagef("%s%s is given whole and by its members", of, own)
+		}
+		whole, err := s.build(of+own+".", s.members(known[own].Schema), members)
+		if err != nil {
+			return nil, err
+		}
+		values[own] = string(whole)
+	}
 	var b strings.Builder
 	for i, key := range keys {
 		if i > 0 {
@@ -115,6 +137,15 @@ func (s Schema) Build(all []Pair) (json.RawMessage, error) {
 		b.WriteString(Quote(key) + ":" + values[key])
 	}
 	return json.RawMessage("{" + b.String() + "}"), nil
+}
+
+// split divides the name of a member of an argument that is an object.
+func (s Schema) split(key string, known map[string]Argument) (own, member string, ok bool) {
+	own, member, ok = strings.Cut(key, ".")
+	if _, whole := known[shown(key, known)]; !ok || whole || len(s.members(known[own].Schema)) == 0 {
+		return "", "", false
+	}
+	return own, member, true
 }
 
 // shown returns the name of an argument whose true name is key: the bridge writes _ for characters

@@ -24,6 +24,7 @@ const loose = `{
     "list": {"type": "array", "items": {"type": "integer"}},
     "names": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}], "default": null},
     "map": {"type": "object"},
+    "deep": {"type": "object", "properties": {"s": {"type": "string"}, "in": {"type": "object", "properties": {"list": {"type": "array", "items": {"type": "integer"}}, "on": {"type": "boolean"}}}}},
     "any": {},
     "either": {"type": ["integer", "string"]},
     "maybe": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
@@ -74,6 +75,11 @@ func TestBuild(t *testing.T) {
 		{args: `map={"a":1.0}`, want: `{"map":{"a":1.0}}`},
 		{args: `map=a`, fault: "object"},
 		{args: `map=[]`, fault: "object"},
+		{args: "deep.s=5 text=x deep.in.list=1 deep.in.list=2 deep.in.on=true", want: `{"deep":{"s":"5","in":{"list":[1,2],"on":true}},"text":"x"}`},
+		{args: "deep.x.y=1", want: `{"deep":{"x.y":1}}`},
+		{args: `deep.s=5 deep={}`, fault: "deep is given whole and by its members"},
+		{args: "deep.in.on=yes", fault: `deep.in.on: "yes" is not of the type boolean`},
+		{args: "text.s=5", want: `{"text.s":5}`},
 		{args: `any={"a":1}`, want: `{"any":{"a":1}}`},
 		{args: `any=hello`, want: `{"any":"hello"}`},
 		{args: `other=1`, want: `{"other":1}`},
@@ -141,6 +147,9 @@ none         null
 list         integer[]
 names        string[]                  null
 map          object
+deep         object
+deep.s       string
+deep.in      object
 any          any
 either       integer|string
 maybe        integer

@@ -30,7 +30,7 @@ type Node struct {
 	File uint16 // the number that Parse was given
 	Kind Kind
 	Text string // a string without its escapes; a number or boolean as in JSON
-	Kids *Kids  // of an array or object; nil if it is empty
+	Kids *Kids  // of an array or object; nil if it is empty. Of a scalar that YAML writes otherwise than JSON, too
 }
 
 // Kids are the members of an object or the items of an array. YAML aliases share them, so walkers
@@ -38,6 +38,7 @@ type Node struct {
 type Kids struct {
 	list  []Member
 	index map[string]int32 // of the members of a large object, by name
+	said  string           // of a scalar: see Node.Written
 	marks uint64           // of all names; they make lookups of missing names fast, which are the most frequent
 }
 
@@ -141,6 +142,14 @@ func (n *Node) Get(name string) *Node {
 		return &n.Kids.list[i].Node
 	}
 	return nil
+}
+
+// Written returns the text of a scalar as the document has it: YAML's 01 is the number 1.
+func (n *Node) Written() string {
+	if n.Kids != nil && n.Kids.said != "" {
+		return n.Kids.said
+	}
+	return n.Text
 }
 
 // HasAny reports whether an object may have members of these names. Only false is certain.

@@ -1,12 +1,22 @@
 package tree
 
-import "bytes"
+import (
+	"bytes"
+	"fmt"
+	"unicode/utf8"
+)
 
 // Parse reads a text into a tree, as JSON or YAML by its content. far reports whether the text
 // refers to others. Every node gets the number of the file. Parse calls warn for omitted parts.
 // data must not change afterwards: texts are slices of it.
 func Parse(data []byte, file uint16, warn func(line int32, text string)) (root *Node, far bool, err error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	defer func() {
+		if err != nil && !utf8.Valid(data) {
+			read := bytes.IndexRune(data, utf8.RuneError) // also the first byte that is no UTF-8
+			err = fmt.Errorf("line %d: has a character that is not UTF-8: save the document as UTF-8", 1+bytes.Count(data[:read], []byte("\n")))
+		}
+	}()
 	start := bytes.TrimLeft(data, " \t\r\n")
 	if len(start) == 0 || start[0] != '{' && start[0] != '[' {
 		return parseYAML(data, file, warn)

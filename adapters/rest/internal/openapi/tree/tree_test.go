@@ -54,6 +54,7 @@ func TestParseFaults(t *testing.T) {
 		"{\"a\": 1,\n\"b\" 2}":   "line 2: a colon is expected",
 		"a: 1\nb: [":             "line 2: did not find expected node content",
 		`{"a": tru, "b": "\u00"`: "line 1: a value is expected",
+		"a: 1\nb: caf\xe9\n":     "line 2: has a character that is not UTF-8: save the document as UTF-8",
 	} {
 		if root, _, err := tree.Parse([]byte(text), 0, func(int32, string) {}); err == nil || err.Error() != want || root != nil {
 			t.Errorf("Parse(%q) = %v, %v, want %q", text, root, err, want)

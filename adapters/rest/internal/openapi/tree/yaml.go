@@ -73,7 +73,9 @@ func (y *yamlTree) node(one *yaml.Node, depth int) Node {
 		n.Kind = Object
 		n.Kids = y.mapping(one, depth)
 	case yaml.ScalarNode:
-		n.Kind, n.Text = yamlScalar(one)
+		if n.Kind, n.Text = yamlScalar(one); (n.Kind == Number || n.Kind == Boolean) && n.Text != one.Value {
+			n.Kids = &Kids{said: one.Value}
+		}
 	}
 	return n
 }

@@ -197,6 +197,7 @@ func TestJoin(t *testing.T) {
 		{"http://h/v1/", "/x/", "a=1", "http://h/v1/x/?a=1"},
 		{"http://h/a%2Fb?key=k", "x%2Fy", "a=1", "http://h/a%2Fb/x%2Fy?key=k&a=1"},
 		{"http://h?key=k", "/x", "", "http://h/x?key=k"},
+		{"http://h/v1/", "//x", "", "http://h/v1//x"},
 		{"http://h", "/%zz", "", ""},
 		{"http://h", "/a b", "", ""},
 	} {

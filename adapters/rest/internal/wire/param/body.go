@@ -11,9 +11,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// bodyValue returns the body argument, or an object of the flattened fields.
+// bodyValue returns the body argument, or an object of the flattened fields. A required body is sent without fields,
+// too.
 func (a *assembly) bodyValue() (name string, v gjson.Result, ok bool) {
 	var flat []byte
+	flattened := false
 	for _, arg := range a.tool.Arguments {
 		if arg.Place != openapi.InBody {
 			continue
@@ -22,19 +24,19 @@ func (a *assembly) bodyValue() (name string, v gjson.Result, ok bool) {
 		if arg.Field == "" {
 			return arg.Name, one, has
 		}
+		flattened = true
 		if !has {
 			continue
 		}
-		if flat == nil {
-			flat = []byte{'{'}
-		} else {
-			flat = append(flat, ',')
-		}
-		flat = append(append(rawjson.AppendString(flat, arg.Field), ':'), one.Raw...)
+		flat = append(append(rawjson.AppendString(append(flat, ','), arg.Field), ':'), one.Raw...)
 	}
 	if flat == nil {
-		return "", gjson.Result{}, false
+		if b := a.tool.Operation.Body; !flattened || b == nil || !b.Required {
+			return "", gjson.Result{}, false
+		}
+		flat = []byte{','}
 	}
+	flat[0] = '{'
 	return "body", gjson.ParseBytes(append(flat, '}')), true
 }
 

@@ -23,6 +23,9 @@ func TestBodies(t *testing.T) {
 	flat := tool("PATCH", "/x")
 	flat.Body = &openapi.MediaType{Type: "application/json"}
 	flat.Arguments = append(flat.Arguments, openapi.Argument{Name: "user_name", Place: "body", Field: "user name"}, openapi.Argument{Name: "b", Place: "body", Field: "b"})
+	must := tool("PATCH", "/x")
+	must.Body, must.Operation.Body = flat.Body, &openapi.Body{Required: true}
+	must.Arguments = append(must.Arguments, openapi.Argument{Name: "b", Place: "body", Field: "b"})
 	keys := body(openapi.MediaType{Type: "application/json"})
 	keys.Keys = map[string]string{"a_b": "a/b"}
 	runGolden(t, []golden{
@@ -35,6 +38,8 @@ func TestBodies(t *testing.T) {
 		{name: "no body", tool: body(openapi.MediaType{Type: "application/json"}), args: `{}`, want: "POST /x"},
 		{name: "names that were changed", tool: keys, args: `{"body":{"a_b":[{"a_b":1}],"c":"a_b"}}`, want: head("application/json", `{"a/b":[{"a/b":1}],"c":"a_b"}`)},
 		{name: "flattened, in the order of the document", tool: flat, args: `{"b":[1, 2],"user_name":"x"}`, want: "PATCH /x\nContent-Type: application/json\n\n" + `{"user name":"x","b":[1, 2]}`},
+		{name: "flattened, without a field", tool: flat, args: `{}`, want: "PATCH /x"},
+		{name: "flattened and required, without a field", tool: must, args: `{}`, want: "PATCH /x\nContent-Type: application/json\n\n{}"},
 		{name: "lines", tool: body(openapi.MediaType{Type: "application/x-ndjson"}), args: "{\"body\":[{\"a\":\n1},2]}", want: head("application/x-ndjson", "{\"a\":1}\n2\n")},
 		{name: "text", tool: body(openapi.MediaType{Type: "text/plain"}), args: `{"body":"a\nb"}`, want: head("text/plain", "a\nb")},
 		{name: "text that is a number", tool: body(openapi.MediaType{Type: "text/plain"}), args: `{"body":1e2}`, want: head("text/plain", "100")},
@@ -57,6 +62,8 @@ func TestBodies(t *testing.T) {
 		{name: "form with a file", tool: form(&openapi.Field{Name: "f", File: true}), args: `{"body":{"f":{"data":"YSZi"}}}`, want: head(httpio.Form, "f=a%26b")},
 		{name: "form exploded object in a multipart", tool: body(openapi.MediaType{Type: "multipart/form-data", Fields: []*openapi.Field{{Name: "o", Styled: true, Style: "form", Explode: true}, {Name: "admin"}}}), args: `{"body":{"o":{"admin":1}}}`, refused: "must not have a member called admin"},
 		{name: "a line break in a multipart's name", tool: body(openapi.MediaType{Type: "multipart/form-data", Fields: []*openapi.Field{{Name: "o", Styled: true, Style: "deepObject", Explode: true}}}), args: `{"body":{"o":{"a\r\n":1}}}`, refused: "control character"},
+		{name: "an object in place of parts", tool: body(openapi.MediaType{Type: "multipart/mixed", Items: []*openapi.Field{{}}}), args: `{"body":{}}`, refused: "body: must be an array"},
+		{name: "a part that is no file", tool: body(openapi.MediaType{Type: "multipart/mixed", Items: []*openapi.Field{{}, {File: true}}}), args: `{"body":["a", 5]}`, refused: "body[1]: "},
 		{name: "text by a wildcard", tool: body(openapi.MediaType{Type: "text/*"}), args: `{"body":"a"}`, want: head("text/plain; charset=utf-8", "a")},
 		{name: "a data URI with a type of its own", tool: body(openapi.MediaType{Type: "*/*", File: true}), args: `{"body":{"data":"data:image/gif;base64,R0lG","type":"image/webp"}}`, want: head("image/webp", "GIF")},
 		{name: "a data URI with parameters only", tool: body(openapi.MediaType{Type: "*/*", File: true}), args: `{"body":"data:;charset=utf-8,a"}`, want: head("text/plain;charset=utf-8", "a")},
@@ -162,5 +169,30 @@ func TestMultipart(t *testing.T) {
 			t.Error("the same call is another request the second time")
 		}
 		first = q.Body
+	}
+}
+
+// TestParts writes a body whose parts have no names.
+func TestParts(t *testing.T) {
+	up := with(tool("POST", "/x"), &openapi.MediaType{Type: "multipart/mixed", Items: []*openapi.Field{{Type: "object"}, {File: true, ContentType: "image/png"}, {ContentType: "text/plain"}}})
+	r, err := param.Assemble(up, []byte(`{"body":[{"a":1.50},{"data":"iVBO"},"x","y"]}`), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/mixed" {
+		t.Fatal(kind, err)
+	}
+	var got []string
+	for parts := multipart.NewReader(bytes.NewReader(r.Body), params["boundary"]); ; {
+		p, err := parts.NextPart()
+		if err != nil {
+			break
+		}
+		text, _ := io.ReadAll(p)
+		got = append(got, p.Header.Get("Content-Disposition")+p.Header.Get("Content-Type")+" "+string(text))
+	}
+	if want := `application/json {"a":1.50}|image/png ` + "\x89PN" + `|text/plain x|text/plain y`; strings.Join(got, "|") != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

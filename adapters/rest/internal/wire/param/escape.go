@@ -37,6 +37,8 @@ var (
 	everything = all()
 	// CookieOctets are those of RFC 6265.
 	CookieOctets = newSet("!#$&'()*+/:<=>?@[]^`{|}")
+	// encodedCookie are those of a value that the caller has encoded.
+	encodedCookie = newSet("!#$&'()*+/:<=>?@[]^`{|}%")
 )
 
 func all() *Set {

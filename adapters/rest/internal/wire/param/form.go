@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"mime/multipart"
 	"net/textproto"
 	"slices"
@@ -102,12 +103,25 @@ func (a *assembly) formField(arg string, e entry) ([]pair, error) {
 	return s.pairs()
 }
 
-// multipart writes a body in parts.
-func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) ([]byte, error) {
+// allParts returns the parts of a body: those of its members, or those of its items, which have no names.
+func (a *assembly) allParts(arg string, m *openapi.MediaType, v gjson.Result) (all []part, err error) {
+	if m.Items != nil {
+		if !v.IsArray() {
+			return nil, Refuse("%s: must be an array", arg)
+		}
+		for i, one := range v.Array() {
+			p, err := a.part(fmt.Sprintf("%s[%d]", arg, i), "", m.Items[min(i, len(m.Items)-1)], one)
+			if err != nil {
+				return nil, err
+			}
+			p.header.Del("Content-Disposition")
+			all = append(all, p)
+		}
+		return all, nil
+	}
 	if !v.IsObject() {
 		return nil, Refuse("%s: must be an object", arg)
 	}
-	var parts []part
 	for _, e := range entries(v, m.Fields) {
 		if strings.ContainsFunc(e.name, isControl) {
 			return nil, Refuse("%s: a name has a line break or another control character", arg)
@@ -116,7 +130,16 @@ func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) (
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, more...)
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
+// multipart writes a body in parts.
+func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) ([]byte, error) {
+	parts, err := a.allParts(arg, m, v)
+	if err != nil {
+		return nil, err
 	}
 	// The content determines the boundary: equal calls make equal requests.
 	sum := sha256.New()

@@ -129,7 +129,7 @@ func hasNUL(value string) bool {
 
 // Join appends a path to a base, with one slash between them.
 func Join(base *url.URL, path, query string) (*url.URL, error) {
-	raw := strings.TrimRight(base.EscapedPath(), "/") + "/" + strings.TrimLeft(path, "/")
+	raw := strings.TrimRight(base.EscapedPath(), "/") + "/" + strings.TrimPrefix(path, "/")
 	plain, err := url.PathUnescape(raw)
 	if err != nil {
 		return nil, Refuse("the path is not valid")

@@ -161,7 +161,7 @@ func (a *assembly) checkName(arg openapi.Argument, in openapi.Place, encoded str
 			}
 		}
 	}
-	if a.o.Taken != nil && a.o.Taken(in, encoded) {
+	if a.tool.Operation.Redirects(in, encoded) || a.o.Taken != nil && a.o.Taken(in, encoded) {
 		return Refuse("%s: must not have a member called %s", arg.Name, encoded)
 	}
 	return nil
@@ -215,7 +215,10 @@ func (a *assembly) inHeader(arg openapi.Argument, v gjson.Result) error {
 func (a *assembly) inCookie(arg openapi.Argument, v gjson.Result) error {
 	p := arg.Parameter
 	keep := Unreserved
-	if p.Style == "cookie" || p.AllowReserved {
+	switch {
+	case p.Style == "cookie": // OpenAPI 3.2: sent as given, if a cookie can have it
+		keep = encodedCookie
+	case p.AllowReserved:
 		keep = CookieOctets
 	}
 	if p.ContentType != "" {

@@ -121,6 +121,7 @@ func TestValues(t *testing.T) {
 			args: "{\"C\":{\"a\":\n[1, 2]}}", want: "GET /x\nC: {\"a\":[1,2]}"},
 		{name: "content in a cookie", tool: tool("GET", "/x", &openapi.Parameter{Name: "C", In: "cookie", ContentType: "application/json"}),
 			args: `{"C":{"a":1}}`, want: "GET /x\nCookie: C=%7B%22a%22%3A1%7D"},
+		{name: "a cookie as given", tool: tool("GET", "/x", parameter("cookie", "cookie", true)), args: `{"c":"a%20b=c d"}`, want: "GET /x\nCookie: c=a%20b=c%20d"},
 		{name: "the whole query", tool: tool("GET", "/x", &openapi.Parameter{Name: "c", In: "querystring", ContentType: httpio.Form}),
 			args: `{"c":{"a":[1,2],"b c":"d&e"}}`, want: "GET /x?a=1&a=2&b%20c=d%26e"},
 		{name: "the whole query as JSON", tool: tool("GET", "/x", &openapi.Parameter{Name: "c", In: "querystring", ContentType: "application/json"}),

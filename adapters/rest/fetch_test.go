@@ -1,0 +1,121 @@
+package rest
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A document in a file may refer to files in the folders of trusted, and to no others.
+func TestTrustedFolder(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"api/main.yaml":       "openapi: 3.0.0\nservers: [{url: https://api.example.com}]\npaths: {/a: {get: {parameters: [{$ref: ../common/p.yaml}]}}}\n",
+		"common/p.yaml":       "{name: p, in: query, schema: {$ref: types/t.yaml}}\n",
+		"common/types/t.yaml": "type: integer\n",
+	} {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		trusted []string
+		want    string // lost operations and warnings
+	}{
+		{nil, `[GET /a] [main.yaml:3: $ref "../common/p.yaml": is outside of the document's folder: add its own folder, or one above that, to trusted main.yaml:3: GET /a is left out: a parameter of it cannot be read]`},
+		{[]string{filepath.Join(dir, "common"), "https://uploads.example.com"}, "[] []"},
+		{[]string{dir}, "[] []"},
+		{[]string{filepath.Join(dir, "common", "types")}, `[GET /a] [main.yaml:3: $ref "../common/p.yaml": is outside of the document's folder: add its own folder, or one above that, to trusted main.yaml:3: GET /a is left out: a parameter of it cannot be read]`},
+	} {
+		c := Config{OpenAPI: filepath.Join(dir, "api", "main.yaml"), Trusted: test.trusted}
+		if err := c.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		report, err := c.Inspect(t.Context(), "api", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(report.Lost, " ", report.Warnings); got != test.want {
+			t.Errorf("trusted %q:\n got %s\nwant %s", test.trusted, got, test.want)
+		}
+	}
+}
+
+// openapi_headers go where the document is read, to the parts at its origin, and nowhere else: not to trusted origins, not
+// to where a redirect leads, and not to the API.
+func TestHeadersOfDocument(t *testing.T) {
+	var mu sync.Mutex
+	var got []string // paths with a key
+	var other string // an origin that is trusted
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Key") == "s3cret-of-docs" {
+			mu.Lock()
+			got = append(got, r.Host+r.URL.Path)
+			mu.Unlock()
+		} else if strings.HasPrefix(r.URL.Path, "/docs/") {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		switch r.URL.Path {
+		case "/docs/api.yaml":
+			fmt.Fprintf(w, "openapi: 3.1.0\npaths: {/a: {get: {operationId: a}}, /p: {$ref: p.yaml}, /q: {$ref: '%s/q.yaml'}, /r: {$ref: away.yaml}}\n", other)
+		case "/docs/p.yaml", "/q.yaml":
+			fmt.Fprintf(w, "get: {operationId: %c}\n", r.URL.Path[len(r.URL.Path)-6])
+		case "/docs/away.yaml":
+			http.Redirect(w, r, other+"/q.yaml", http.StatusFound)
+		}
+	}
+	docs, trusted := httptest.NewServer(http.HandlerFunc(serve)), httptest.NewServer(http.HandlerFunc(serve))
+	defer docs.Close()
+	defer trusted.Close()
+	other = trusted.URL
+	c := Config{OpenAPI: docs.URL + "/docs/api.yaml", BaseURL: docs.URL, Trusted: []string{trusted.URL}, OpenAPIHeaders: map[string]string{"X-Key": "s3cret-of-docs"}}
+	up := connect(t, adapter(t, c, Options{}), nil)
+	if tools := names(t, up); tools != "a p q" {
+		t.Errorf("the tools are %s", tools)
+	}
+	call(t, up, "a", "{}")
+	host := strings.TrimPrefix(docs.URL, "http://")
+	if want := fmt.Sprint([]string{host + "/docs/api.yaml", host + "/docs/p.yaml", host + "/docs/away.yaml"}); fmt.Sprint(got) != want {
+		t.Errorf("the key went to %v, want %s", got, want)
+	}
+
+	c.OpenAPIHeaders = nil
+	log := &said{}
+	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if _, err := a.read(true, nil); err == nil || !strings.Contains(err.Error(), "answered 401 Unauthorized: if it wants a credential, set it in openapi_headers") {
+		t.Errorf("without a key: %v", err)
+	}
+	// A password in the URL is not sent, not even to find out what is there.
+	c.OpenAPI = strings.Replace(c.OpenAPI, "//", "//me:s3cret-of-docs@", 1)
+	if _, err := c.DetectURL(t.Context()); err == nil || !strings.Contains(err.Error(), "openapi_headers") || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("with a password: %v", err)
+	}
+}
+
+// An operation whose own server has no address is lost, as check says. Values of variables count, declared or not.
+func TestUnserved(t *testing.T) {
+	path := file(t, "openapi: 3.0.0\nservers: [{url: 'https://{r}.example.com'}]\npaths:\n  /a: {get: {operationId: a}}\n  /b: {get: {operationId: b, servers: [{url: 'https://{s}.example.com'}]}}\n")
+	c := Config{OpenAPI: path, Variables: map[string]string{"r": "eu"}}
+	report, err := c.Inspect(t.Context(), "api", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(report.Tools, report.Lost, report.Warnings); got != "1 [GET /b] [api.yaml:5: GET /b is left out: the server's address has a variable without a value in the document: set variables: { s: … }, or base_url]" {
+		t.Errorf("the report is %s", got)
+	}
+	c.Variables["s"] = "us"
+	if report, err := c.Inspect(t.Context(), "api", Options{}); err != nil || report.Tools != 2 || len(report.Lost) > 0 {
+		t.Errorf("with both values: %+v, %v", report, err)
+	}
+}
