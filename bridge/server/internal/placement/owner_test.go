@@ -38,6 +38,7 @@ type world struct {
 	beats map[string]cluster.Member
 	nodes map[string]*cluster.Node
 	away  map[string]bool // reaches nobody, as a process that is stopped
+	late  string          // the store still gives this instance no answer
 	store error           // not nil while the store is away
 	homes map[string]*Owners
 	old   atomic.Bool // instances are of a version that does not leave others
@@ -106,13 +107,20 @@ func (w *world) answers(err error) {
 	w.store = err
 }
 
+// back has the store answer all but one instance.
+func (w *world) back(late string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.store, w.late = nil, late
+}
+
 // view is the store, and the others, as one instance reaches them.
 type view struct{ i *instance }
 
 func (v view) fault() error {
 	v.i.w.mu.Lock()
 	defer v.i.w.mu.Unlock()
-	if v.i.w.away[v.i.id] {
+	if v.i.w.away[v.i.id] || v.i.w.late == v.i.id {
 		return session.ErrUnavailable
 	}
 	return v.i.w.store
@@ -528,6 +536,37 @@ func TestStoreAway(t *testing.T) {
 		open()
 		a.w.answers(nil)
 		call()
+	})
+}
+
+// When the store comes back, it answers one instance before the other. The other one knows by then that sessions may be
+// taken over: its calls, and those of clients elsewhere, wait until the store answers it, too (S-060).
+func TestStoreComesBack(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		const affinity = "stateless\x00"
+		if !b.Owns(t.Context(), "files", affinity) {
+			t.Fatal("not the owner")
+		}
+		b.w.answers(session.ErrUnavailable)
+		time.Sleep(2 * lease)
+		waits, under := make(chan struct{}), make(chan error)
+		go func() {
+			_, err := b.Home("files", affinity, waiter{b, waits}).Call(t.Context(), request(t, "tools/call"))
+			under <- err
+		}()
+		synctest.Wait()
+		b.w.back(b.id)
+		for b.o.Node.State() != cluster.Isolated {
+			time.Sleep(lease / 100)
+		}
+		close(waits)
+		time.AfterFunc(lease/4, func() { b.w.back("") })
+		if m, err := b.Home("files", affinity, local{b}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"here"` {
+			t.Errorf("a call that comes then: %s, %v", bridgetest.Text(m), err)
+		}
+		if err := <-under; err != nil {
+			t.Errorf("a call that is about to be sent then: %v", err)
+		}
 	})
 }
 
