@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -51,6 +52,7 @@ type instance struct {
 	id    string
 	calls func(m cluster.Member) error // to another instance
 	asked atomic.Int64                 // times that this one has asked another whether it is the owner
+	told  atomic.Bool                  // others answer that; otherwise they say no
 
 	mu     sync.Mutex        // guards the rest
 	left   []string          // owners that this one is not any more
@@ -223,8 +225,14 @@ func (v view) Hello(_ context.Context, to cluster.Member, h cluster.Hello) (clus
 func (view) Disconnect(string) {}
 
 // AskOwner implements Peers.
-func (i *instance) AskOwner(context.Context, cluster.Member, string, string) error {
+func (i *instance) AskOwner(ctx context.Context, m cluster.Member, server, affinity string) error {
 	i.asked.Add(1)
+	i.w.mu.Lock()
+	h := i.w.homes[m.ID]
+	i.w.mu.Unlock()
+	if i.told.Load() && h.Owns(ctx, server, affinity) {
+		return nil
+	}
 	return peer.ErrElsewhere
 }
 
@@ -536,6 +544,49 @@ func TestStoreAway(t *testing.T) {
 		open()
 		a.w.answers(nil)
 		call()
+	})
+}
+
+// While no instance reaches the store, one that does not know the owner asks the others, once for all calls that wait.
+// Where there is no owner, calls end after a while, also if two instances ask each other (S-060).
+func TestStoreAwayUnknownOwner(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		const affinity = "stateless\x00alice"
+		if !a.Owns(t.Context(), "files", affinity) {
+			t.Fatal("not the owner")
+		}
+		a.told.Store(true)
+		b.told.Store(true)
+		a.w.answers(session.ErrUnavailable)
+		time.Sleep(lease)
+		const many = 100
+		done := make(chan string, many)
+		for range many {
+			go func() {
+				m, err := b.Home("files", affinity, local{b}).Call(t.Context(), request(t, "tools/call"))
+				done <- fmt.Sprintf("%s, %v", bridgetest.Text(m), err)
+			}()
+		}
+		for range many {
+			if said := <-done; !strings.Contains(said, `"at a"`) {
+				t.Errorf("a call whose owner was not known: %s", said)
+			}
+		}
+		if n := b.asked.Load(); n > many/10 {
+			t.Errorf("the owner was asked for %d times", n)
+		}
+		began, ended := time.Now(), make(chan error)
+		for _, i := range []*instance{a, b} {
+			go func() {
+				_, err := i.Home("files", "stateless\x00bob", local{i}).Call(t.Context(), request(t, "tools/call"))
+				ended <- err
+			}()
+		}
+		for range 2 {
+			if err := <-ended; !errors.Is(err, bridge.ErrOverloaded) || time.Since(began) > 2*lease {
+				t.Errorf("a call without an owner: %v after %v", err, time.Since(began))
+			}
+		}
 	})
 }
 
