@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -69,7 +70,7 @@ func (s *Server) checkForwards(all *breaches) {
 	for i, f := range s.Forward {
 		rule := headerRule(f.To)
 		if s.Stdio != nil {
-			rule = variableRule(f.To)
+			rule = cmp.Or(variableRule(f.To), s.valueRule(f.To))
 		}
 		name := strings.ToUpper(f.To)
 		if f.To != "" && names[name] && rule == "" {
@@ -121,4 +122,28 @@ func variableRule(to string) string {
 		return `becomes a variable by which a client could change what the server runs: choose another one after "as"`
 	}
 	return ""
+}
+
+// valuePrefixes and valueEnds are what the names of variables have that are for a value of the caller: no program takes
+// code or its configuration from them.
+var (
+	valuePrefixes = []string{"X_", "MCP_"}
+	valueEnds     = []string{"TOKEN", "KEY", "SECRET", "PASSWORD", "TENANT", "_PWD", "_USER", "_EMAIL", "_ID"}
+)
+
+// valueRule refuses variables that some program may read for something else, unless the operator has said in env that
+// the server reads them: nobody can list what all programs read (R-179).
+func (s *Server) valueRule(to string) string {
+	name := strings.ToUpper(to)
+	for own := range s.Stdio.Env {
+		if strings.EqualFold(own, name) {
+			return ""
+		}
+	}
+	if slices.ContainsFunc(valuePrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) ||
+		slices.ContainsFunc(valueEnds, func(e string) bool { return strings.HasSuffix(name, e) }) {
+		return ""
+	}
+	return "becomes a variable that some program may read for what it runs: choose a name that begins with " + strings.Join(valuePrefixes, " or ") +
+		" or ends with " + strings.Join(valueEnds, ", ") + "; or give it a value in the server's env, too"
 }

@@ -2,6 +2,23 @@ package config
 
 import "testing"
 
+// Without a word of the operator, a client sets only variables that are for a value: nobody can list those that programs
+// read for something else.
+func TestValueRule(t *testing.T) {
+	s := Server{Stdio: &Stdio{Env: map[string]string{"AWS_REGION": "eu-central-1", "MANPAGER": "less"}}}
+	for name, good := range map[string]bool{
+		"QT_PLUGIN_PATH": false, "GTK_PATH": false, "GST_PLUGIN_PATH": false, "COR_PROFILER": false, "CORECLR_PROFILER": false, "MAKEFLAGS": false, "SUDO_ASKPASS": false,
+		"WGETRC": false, "CURL_HOME": false, "COMPOSER_HOME": false, "TERMINFO": false, "LOCPATH": false, "NLSPATH": false, "PSModulePath": false, "TCLLIBPATH": false,
+		"PWD": false, "USER": false, "GOOGLE_CLOUD_PROJECT": false,
+		"X_LOG_LEVEL": true, "MCP_USER": true, "GITHUB_PERSONAL_ACCESS_TOKEN": true, "api_token": true, "MYSQL_PWD": true, "PGPASSWORD": true, "TENANT": true, "AZURE_CLIENT_ID": true,
+		"AWS_REGION": true, "aws_region": true, "MANPAGER": true,
+	} {
+		if rule := s.valueRule(name); (rule == "") != good {
+			t.Errorf("valueRule(%q) = %q, want it allowed: %t", name, rule, good)
+		}
+	}
+}
+
 // No client may set a variable that runs code or chooses credentials.
 func TestVariableRule(t *testing.T) {
 	for name, good := range map[string]bool{

@@ -43,7 +43,7 @@ func TestValidateRemote(t *testing.T) {
 	far.Ping = time.Millisecond
 	far.Prompts = filter.Rules{Deny: []string{"", "gone"}, Rename: map[string]string{"gone": "x", "a": "y", "b": "y"}}
 	far.Prefix = "same"
-	child.Forward = []bridge.Forward{{From: "X-B", To: "LD_PRELOAD"}, {From: "X-B", To: "B"}, {From: "X-C", To: "B"}}
+	child.Forward = []bridge.Forward{{From: "X-B", To: "LD_PRELOAD"}, {From: "X-B", To: "X_B"}, {From: "X-C", To: "X_B"}}
 	child.Share, child.Prefix = ShareAll, "same"
 	old := DefaultServer("old", "")
 	old.SSE = &remote.Config{URL: "http://localhost/sse", Transport: "streamable"}

@@ -168,6 +168,12 @@ func (g *gateway) ReleaseShared(name, key string) {
 	}
 }
 
+func (g *gateway) CloseUnused() {
+	for _, s := range g.table.Load().named {
+		s.pool.CloseUnused()
+	}
+}
+
 func (g *gateway) ReleasePool(name, key string) {
 	if s := g.table.Load().named[name]; s != nil {
 		s.pool.LeaveOwner(key)

@@ -40,6 +40,8 @@ type Gateway interface {
 	ReleaseShared(name, key string)
 	// ReleasePool is ReleaseShared for the pool that serves the server's stateless clients.
 	ReleasePool(name, key string)
+	// CloseUnused closes the connections of stateless clients that no request uses.
+	CloseUnused()
 	// Portable reports whether another instance can continue a session. That is impossible if a session
 	// ends with its connection (restart: false), unless the connection moves too.
 	Portable(r *session.Record) bool

@@ -110,6 +110,29 @@ func TestPoolBound(t *testing.T) {
 	})
 }
 
+// CloseUnused closes what no request uses, and nothing else, also where connections never close as idle.
+func TestPoolCloseUnused(t *testing.T) {
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" }}
+	run(t, ServerOptions{Adapter: f, Idle: -1}, func(t *testing.T, b *gateway) {
+		slow := visitor{caps: capsOf(0)}.ask(t, b, "1", "tools/call", `"name":"slow"`)
+		visitor{caps: capsOf(1)}.call(t, b, "tools/list", ``)
+		synctest.Wait()
+		b.CloseUnused()
+		synctest.Wait()
+		if n := b.lanes.Open(); n != 1 || slow.over() {
+			t.Errorf("%d connections are open, want that of the call", n)
+		}
+		slow.cancel(bridge.ErrCancelled)
+		<-slow.done
+		b.CloseUnused()
+		synctest.Wait()
+		if n := b.lanes.Open(); n != 0 {
+			t.Errorf("%d connections are open", n)
+		}
+		bridgetest.Contains(t, visitor{caps: capsOf(1)}.call(t, b, "tools/list", ``), `"result"`)
+	})
+}
+
 // A connection that makes room for another has left when that is opened, however
 // long its end takes.
 func TestPoolRoomIsRoom(t *testing.T) {

@@ -30,6 +30,7 @@ type bridging interface {
 	ConsoleAddr() net.Addr
 	Status() []Status
 	Activity() (now int, all uint64)
+	CloseUnused()
 	Add(c config.Server) error
 	Remove(name string) error
 	Replace(c config.Server) error
@@ -93,6 +94,10 @@ func (s *Server) Status() []Status { return s.b.Status() }
 
 // Activity returns the number of calls of clients that are in flight, and of all calls so far.
 func (s *Server) Activity() (now int, all uint64) { return s.b.Activity() }
+
+// CloseUnused closes the connections to servers that were opened for clients without sessions, and that no request
+// uses. The next such request opens one again.
+func (s *Server) CloseUnused() { s.b.CloseUnused() }
 
 // Add adds a server. Its addresses exist at once, and clients of the aggregate are notified. The server
 // starts on demand.

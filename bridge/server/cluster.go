@@ -121,7 +121,7 @@ func (s *server) newInstance() (*instance, error) {
 		},
 		Hooked:       i.hooks.update,
 		StoreEmptied: func() { i.workers.RequestAgain() },
-		Free:         func() int { return i.workers.Free() },
+		Room:         func() (int, map[string]int) { return i.workers.Free(), i.workers.Running() },
 		Servers:      func() string { return hashOf(s.table.Load().names()) },
 	})
 	i.peers.Join(i.node)

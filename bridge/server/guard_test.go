@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -216,11 +217,14 @@ func TestForwardedHost(t *testing.T) {
 
 // Browsers may call from allowed origins, and read what they need.
 func TestCORS(t *testing.T) {
-	r := newRig(t, exposed, "one")
+	r := newRig(t, func(c *config.Config) {
+		exposed(c)
+		c.Servers[0].Forward = []bridge.Forward{{From: "X-Tenant", To: "X-Customer"}}
+	}, "one")
 	const origin = "https://app.example.com"
-	for _, path := range []string{"/mcp", "/sse", "/messages", "/one/mcp"} {
+	for _, path := range []string{"/mcp", "/sse", "/messages", "/one/mcp", "/one/sse", "/one/messages"} {
 		w := r.answer(from(peer, public, "OPTIONS", path, "Host", "mcp.example.com", "Origin", origin,
-			"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "mcp-param-region,mcp-session-id, x-other,Mcp-Param-Bad\r\nX: y,mcp-param-"))
+			"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "mcp-param-region,mcp-session-id, x-tenant, x-other,Mcp-Param-Bad\r\nX: y,mcp-param-"))
 		h := w.Header()
 		if w.Code != http.StatusNoContent || h.Get("Access-Control-Allow-Origin") != origin || !strings.Contains(h.Get("Vary"), "Origin") {
 			t.Errorf("preflight of %s = %d %v", path, w.Code, h)
@@ -230,7 +234,7 @@ func TestCORS(t *testing.T) {
 				t.Errorf("preflight of %s allows methods %q", path, h.Get("Access-Control-Allow-Methods"))
 			}
 		}
-		for _, name := range []string{"Content-Type", "Accept", "Authorization", "MCP-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name", "Last-Event-ID", "mcp-param-region"} {
+		for _, name := range []string{"Content-Type", "Accept", "Authorization", "MCP-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name", "Last-Event-ID", "mcp-param-region", "x-tenant", "traceparent", "tracestate", "baggage"} {
 			if !strings.Contains(h.Get("Access-Control-Allow-Headers"), name) {
 				t.Errorf("preflight of %s does not allow %s", path, name)
 			}

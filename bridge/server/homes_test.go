@@ -66,7 +66,7 @@ func (s *several) add(change func(*config.Server)) *wholeOne {
 			return own.reach(item)
 		}
 		if s.role != "" {
-			return own.atWorkers(item, placement.Local{Adapter: s.f, MaxProcesses: 100})
+			return own.atWorkers(item, placement.Local{Adapter: s.f, MaxProcesses: item.MaxChildren})
 		}
 		return reaching(s.f)(own, item)
 	})

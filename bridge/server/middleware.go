@@ -30,6 +30,8 @@ func (t *tree) recovered(c *gin.Context) {
 			t.s.log.Error("panic in a handler", "path", r.URL.Path, "err", fmt.Sprint(fault))
 		}
 		if n, ok := w.(*noted); fault == http.ErrAbortHandler || ok && n.begun {
+			// In a program around the bridge, gin.Recovery takes the panic for the end of the request.
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
 			panic(http.ErrAbortHandler)
 		}
 		w.WriteHeader(http.StatusInternalServerError)

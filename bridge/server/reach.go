@@ -70,7 +70,7 @@ func (s *server) child(c *config.Server) backend {
 func (s *server) atWorkers(c *config.Server, local placement.Local) backend {
 	return backend{
 		Adapter: s.instance.workers.Adapter(placement.WorkerServer{
-			Name: c.Name, Queue: queued(c), Wait: cmp.Or(c.Limits.Wait, limits.DefaultWait),
+			Name: c.Name, MaxProcesses: c.MaxChildren, Queue: queued(c), Wait: cmp.Or(c.Limits.Wait, limits.DefaultWait),
 			Handshake: c.HandshakeTimeout, Timeouts: s.limits(c).Timeouts,
 		}),
 		transport: func() string { return "worker" },

@@ -369,6 +369,8 @@ func Version() string {
 
 func (s *server) Fault() error { return s.fault }
 
+func (s *server) CloseUnused() { s.b.CloseUnused() }
+
 func (s *server) Activity() (now int, all uint64) { return s.b.Activity() }
 
 // Status is the state of a server.

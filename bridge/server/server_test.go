@@ -381,6 +381,43 @@ func TestPanicAmidAnswer(t *testing.T) {
 	}
 }
 
+// So it does in a program whose gin.Recovery takes such a panic for the end of the request, over HTTP/1.1 and HTTP/2.
+func TestPanicBehindRecovery(t *testing.T) {
+	s := &tree{s: &server{log: slog.New(slog.DiscardHandler)}}
+	var outer *gin.Engine
+	quietly(func() {
+		s.engine, outer = newEngine(), gin.New()
+		s.engine.Use(s.recovered)
+		s.engine.GET("/", func(c *gin.Context) {
+			w, _ := of(c)
+			_, _ = w.Write([]byte("half"))
+			if c.Query("flush") != "" {
+				_ = http.NewResponseController(w).Flush()
+			}
+			panic("a fault")
+		})
+		outer.Use(gin.RecoveryWithWriter(io.Discard))
+		outer.GET("/", gin.WrapH(s))
+	})
+	for _, two := range []bool{false, true} {
+		server := httptest.NewUnstartedServer(outer)
+		server.EnableHTTP2 = two
+		server.StartTLS()
+		for _, query := range []string{"", "?flush=1"} {
+			res, err := server.Client().Get(server.URL + "/" + query)
+			if err != nil {
+				continue // nothing of the answer came
+			}
+			body, err := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			if err == nil {
+				t.Errorf("HTTP/%d%s: %q is taken for the whole answer", res.ProtoMajor, query, body)
+			}
+		}
+		server.Close()
+	}
+}
+
 // Limits: headers. And who does not send them is cut off.
 func TestHeaders(t *testing.T) {
 	run(t, nil, []string{"one"}, func(t *testing.T, r *rig) {

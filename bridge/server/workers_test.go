@@ -321,6 +321,45 @@ func TestWorkersFull(t *testing.T) {
 	})
 }
 
+// When all places of a server at the workers are taken, as many openings wait as the queue has places for, however many
+// slots are free for other servers: the next one is refused at once (S-052).
+func TestWorkersQueue(t *testing.T) {
+	t.Parallel()
+	change := func(c *config.Server) { c.MaxChildren, c.Limits.Queue, c.Limits.Wait = 2, 3, time.Hour }
+	staffed(t, change, []string{cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker, cluster.RoleWorker}, func(t *testing.T, v *several) {
+		var held []string
+		for n := range 4 {
+			held = append(held, v.begin(v.all[n%2]))
+		}
+		v.until("the fronts know that the workers are full", func() bool {
+			for _, o := range v.all[:2] {
+				running := 0
+				for _, m := range o.s.instance.node.Members() {
+					running += m.Running["files"]
+				}
+				if running != 4 {
+					return false
+				}
+			}
+			return true
+		})
+		var all sync.WaitGroup
+		for n := range 3 {
+			all.Go(func() { v.close(v.all[n%2], v.begin(v.all[n%2])) })
+		}
+		v.until("as many wait as may", func() bool { return v.all[0].s.instance.workerState([]string{"files"}).Queued["files"] == 3 })
+		begun := time.Now()
+		res, m := v.post(v.all[0], "", initialize)
+		if took := time.Since(begun); m.Get("error.data.bridge").Str != "overloaded" || took > time.Minute {
+			t.Errorf("one too many: %d %s after %v", res.Status(), m.Raw, took)
+		}
+		for n, id := range held {
+			v.close(v.all[n%2], id)
+		}
+		all.Wait()
+	})
+}
+
 // close ends a session.
 func (s *several) close(at *wholeOne, session string) {
 	s.t.Helper()

@@ -170,6 +170,31 @@ func TestNPMMissing(t *testing.T) {
 	}
 }
 
+// If the program may not be executed, the script says so, also with a Node.js that would become it.
+func TestNPMNotExecutable(t *testing.T) {
+	programtest.Need(t, "node")
+	if runtime.GOOS == "windows" {
+		t.Skip("whether a program may be executed is in its name")
+	}
+	dir := t.TempDir()
+	name, text, err := npmMain(root, "1.2.3", time.Unix(1_700_000_001, 0))
+	save(t, dir, name, text, err)
+	for file, f := range unpacked(t, name, text) {
+		save(t, dir, filepath.Base(file), f.data, nil)
+	}
+	bin := filepath.Join(dir, "node_modules", filepath.FromSlash(npmPackage(host)), "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	save(t, bin, "mcp-bridge", []byte("#!/bin/sh\n"), nil)
+	save(t, dir, "execve.js", []byte(`process.execve = () => process.abort(); // as that of Node.js does`), nil)
+	for _, args := range [][]string{{"mcp-bridge.js"}, {"-r", "./execve.js", "mcp-bridge.js"}} {
+		if out, code := outcome(t, dir, nil, "node", args...); code != 1 || !strings.Contains(out, "may not be executed") || !strings.Contains(out, "chmod +x") {
+			t.Errorf("node %v prints %q and ends with %d", args, out, code)
+		}
+	}
+}
+
 // pip installs the wheel without a network, and puts the program into the environment's folder of programs.
 func TestWheel(t *testing.T) {
 	scaletest.Large(t)

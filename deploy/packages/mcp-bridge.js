@@ -2,6 +2,7 @@
 // Runs the program of the package for this platform, which npm installs as an optional dependency.
 "use strict";
 const { spawn } = require("node:child_process");
+const fs = require("node:fs");
 
 const platform = `${process.platform}-${process.arch}`;
 const name = `@mcp-bridge/${platform}`;
@@ -20,6 +21,11 @@ try {
     fail(`there is no package for ${platform}, only for ${packages.map((p) => p.split("/")[1]).join(", ")}. Build it from source: https://github.com/mcp-bridge/bridge`);
   }
   fail(`the package ${name} is not installed. Install mcp-bridge again without --omit=optional, --no-optional, or a node_modules folder of another machine`);
+}
+try {
+  fs.accessSync(program, fs.constants.X_OK); // execve would abort Node.js without a message
+} catch {
+  fail(`${program} may not be executed: run chmod +x on it, or install mcp-bridge again on a file system that allows programs`);
 }
 const args = process.argv.slice(2);
 

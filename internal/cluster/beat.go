@@ -74,8 +74,8 @@ func (n *Node) beat() error {
 	if n.o.Servers != nil {
 		self.Servers = n.o.Servers()
 	}
-	if n.o.Free != nil {
-		self.Free = n.o.Free()
+	if n.o.Room != nil {
+		self.Free, self.Running = n.o.Room()
 	}
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(n.ctx, max(opTimeout, n.o.Lease/6)) // a slow store still counts as reached (S-065)

@@ -22,6 +22,8 @@ type Member struct {
 	Servers  string // a hash of the names of its servers
 	Role     string `json:",omitempty"` // one of the roles below; empty is RoleAll
 	Free     int    `json:",omitempty"` // number of further child processes that it could run for others
+	// Running has the number of child processes that it runs for others, by server.
+	Running map[string]int `json:",omitempty"`
 }
 
 // Roles of an instance.

@@ -35,8 +35,9 @@ type Options struct {
 	// StoreEmptied is called when the store may have lost the data of this instance. It must not block. It may
 	// be nil.
 	StoreEmptied func()
-	// Free returns the number of further child processes that this instance could run for others. It may be nil.
-	Free func() int
+	// Room returns the number of further child processes that this instance could run for others, and by server the
+	// number of those that run. It may be nil.
+	Room func() (free int, running map[string]int)
 	// Servers returns a hash of the names of the current servers of this instance.
 	Servers func() string
 }

@@ -63,11 +63,17 @@ func (n *Node) thaw() bool {
 	return true
 }
 
-// hasThawed reports whether the instance was frozen a moment ago. Its sessions must not be taken over before it
-// had time to reach the store itself.
-func (n *Node) hasThawed() bool {
+// hasThawed reports whether the instance was frozen a moment ago.
+func (n *Node) hasThawed() bool { return n.thawLeft() > 0 }
+
+// thawLeft returns how much is left of the time in which an instance that was frozen has to reach the store itself. Its
+// sessions must not be taken over before.
+func (n *Node) thawLeft() time.Duration {
 	at := n.thawedAt.Load()
-	return at != nil && time.Since(*at) < n.o.Lease/3
+	if at == nil {
+		return 0
+	}
+	return n.o.Lease/3 - time.Since(*at)
 }
 
 // logState logs a change of the state.
@@ -119,16 +125,16 @@ func (n *Node) fresh(at *time.Time) bool {
 // Ready reports whether requests of sessions here may begin. Each request calls it, so it reads only atomics.
 func (n *Node) Ready() bool { return (n.sure() || n.isFrozen()) && n.blocked.Load() == 0 }
 
-// Await waits until requests of the session may begin, for half a second at most. The error is ErrUnavailable.
-// An empty key stands for no session in particular.
+// Await waits until requests of the session may begin, for half a second at most, or as long as an instance that was
+// frozen has to reach the store. The error is ErrUnavailable. An empty key stands for no session in particular.
 func (n *Node) Await(ctx context.Context, key string) error {
 	if n.Ready() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	ctx, cancel := context.WithTimeout(ctx, max(opTimeout, n.thawLeft()))
 	defer cancel()
-	if !n.sure() && !n.isFrozen() {
-		if err := n.Beat(ctx); err != nil && !n.isFrozen() {
+	for !n.sure() && !n.isFrozen() {
+		if err := n.Beat(ctx); err != nil && !n.isFrozen() && (!n.hasThawed() || ctx.Err() != nil || n.ctx.Err() != nil) {
 			return session.ErrUnavailable
 		}
 	}

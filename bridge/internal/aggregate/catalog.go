@@ -3,6 +3,7 @@ package aggregate
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/spelling"
 )
 
 // catalog holds the lists of one server for one principal, after filters and renames, by external name. All sessions of
@@ -24,9 +26,10 @@ type catalog struct {
 
 // listing is one list of a server.
 type listing struct {
-	whole bool              // all pages were read at least once
-	names map[string]string // own name or URI, by external name
-	match []template        // the list's templates, in its order
+	whole   bool                // all pages were read at least once
+	names   map[string]string   // own name or URI, by external name
+	spelled map[string]struct{} // the canonical spellings of URIs that are written in another one
+	match   []template          // the list's templates, in its order
 }
 
 type template struct {
@@ -43,15 +46,20 @@ const (
 // learn stores a page of a list. expose returns an item's external name. first and last mark the first and the
 // last page.
 func (c *catalog) learn(k list.Kind, page []byte, expose func(key string) string, first, last bool) {
-	fresh := map[string]string{}
+	fresh, spelled := map[string]string{}, map[string]struct{}{}
 	var match []template
 	k.Each(page, func(_ []byte, key string) {
 		if len(fresh) >= maxCatalog {
 			return
 		}
 		fresh[expose(key)] = key
+		if k == list.Resources {
+			if canonical := spelling.Canonical(key); canonical != key {
+				spelled[canonical] = struct{}{}
+			}
+		}
 		if k == list.Templates && len(key) <= maxTemplate {
-			if t, err := uritemplate.New(key); err == nil {
+			if t, err := uritemplate.New(spelling.CanonicalTemplate(key)); err == nil {
 				match = append(match, template{key, t})
 			}
 		}
@@ -61,10 +69,10 @@ func (c *catalog) learn(k list.Kind, page []byte, expose func(key string) string
 	l := &c.each[k]
 	switch {
 	case first && last:
-		*l = listing{whole: true, names: fresh, match: match}
+		*l = listing{whole: true, names: fresh, spelled: spelled, match: match}
 		return
 	case l.names == nil || len(l.names)+len(fresh) > maxCatalog:
-		*l = listing{names: map[string]string{}}
+		*l = listing{names: map[string]string{}, spelled: map[string]struct{}{}}
 	}
 	for external, own := range fresh {
 		if _, known := l.names[external]; !known && k == list.Templates {
@@ -76,6 +84,7 @@ func (c *catalog) learn(k list.Kind, page []byte, expose func(key string) string
 		}
 		l.names[external] = own
 	}
+	maps.Copy(l.spelled, spelled)
 	l.whole = l.whole || last
 }
 
@@ -103,6 +112,16 @@ func (c *catalog) internal(k list.Kind, external string) (string, bool) {
 	return own, ok
 }
 
+// lists reports whether the server lists a resource, in any spelling of its URI.
+func (c *catalog) lists(canonical string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := &c.each[list.Resources]
+	_, plain := l.names[canonical]
+	_, spelled := l.spelled[canonical]
+	return plain || spelled
+}
+
 // behind returns the own name whose external name would be external if the server had that prefix.
 func (c *catalog) behind(k list.Kind, prefix, external string) (string, bool) {
 	if !strings.HasPrefix(external, prefix) && !hashed(external) {
@@ -127,14 +146,14 @@ func (c *catalog) listed(k list.Kind) bool {
 
 // matches reports whether a resource fits one of the server's templates. It uses the regular expression, whose
 // time is linear in the length of the client's URI. The library's own search is quadratic.
-func (c *catalog) matches(uri string) bool {
-	if len(uri) > maxMatched {
+func (c *catalog) matches(canonical string) bool {
+	if len(canonical) > maxMatched {
 		return false
 	}
 	c.mu.Lock()
 	match := c.each[list.Templates].match
 	c.mu.Unlock()
-	return slices.ContainsFunc(match, func(t template) bool { return t.t.Regexp().MatchString(uri) })
+	return slices.ContainsFunc(match, func(t template) bool { return t.t.Regexp().MatchString(canonical) })
 }
 
 // hasScheme reports whether the server lists a URI with the scheme of uri.
@@ -147,7 +166,7 @@ func (c *catalog) hasScheme(uri string) bool {
 	defer c.mu.Unlock()
 	for _, k := range []list.Kind{list.Resources, list.Templates} {
 		for external := range c.each[k].names {
-			if s, _, ok := strings.Cut(external, ":"); ok && s == scheme {
+			if s, _, ok := strings.Cut(external, ":"); ok && strings.EqualFold(s, scheme) {
 				return true
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // actor is one server of an aggregate, which the test plays. All sessions and stateless clients share its Upstream.
@@ -317,6 +318,35 @@ func TestResources(t *testing.T) {
 	bridgetest.Contains(t, s.call("resources/read", `{"uri":"a:unlisted"}`), `"by":"two"`)
 	bridgetest.Contains(t, s.call("resources/read", `{"uri":"t:6"}`), `error: unavailable`)
 	s.end()
+}
+
+// The server that lists a resource gets its URI in any spelling that a client's URL type makes of it, as the client wrote
+// it; so does the one whose template expands to it.
+func TestSpellings(t *testing.T) {
+	for _, session := range []bool{true, false} {
+		broad := newActor(t, "broad", era.Rev20251125, caps, map[string]string{
+			"resources/list": `{"resources":[]}`, "resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"file:///{+path}"}]}`, "resources/read": `{"by":"broad"}`,
+		})
+		exact := newActor(t, "exact", era.Rev20251125, caps, map[string]string{
+			"resources/list":           `{"resources":[{"uri":"file:///Straße/a b.txt"},{"uri":"file:///enc%2foded/%7Eme"},{"uri":"HTTP://Example.com:80"},{"uri":"note:x y"}]}`,
+			"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"Note://café/{name}"},{"uriTemplate":"doc://my docs/{name}{?q*}"},{"uriTemplate":"http://Docs.example.com{/path*}"}]}`,
+			"resources/read":           `{"by":"exact"}`,
+		})
+		s := play(t, session, broad, exact)
+		s.call("resources/list", `{}`)
+		s.call("resources/templates/list", `{}`)
+		for uri, by := range map[string]string{
+			"file:///Straße/a b.txt": "exact", "file:///Stra%C3%9Fe/a%20b.txt": "exact", "FILE:///Stra%c3%9fe/./a%20b.txt": "exact",
+			"file:///enc%2Foded/~me": "exact", "file:///enc/oded/~me": "broad", "http://example.com/": "exact", "note:x%20y": "exact",
+			"note://caf%C3%A9/1": "exact", "note://café/ü": "exact", "doc://my%20docs/a%20b?q=1": "exact", "http://Docs.example.com/a/b": "exact",
+			"file:///other": "broad",
+		} {
+			bridgetest.Contains(t, s.call("resources/read", `{"uri":`+rawjson.Quote(uri)+`}`), `"by":"`+by+`"`)
+		}
+		bridgetest.Contains(t, exact.lines(), `Stra%C3%9Fe/a%20b.txt`)
+		bridgetest.Contains(t, s.call("resources/read", `{"uri":"NOTE:unlisted"}`), `"by":"exact"`)
+		s.end()
+	}
 }
 
 // Two servers with the same user interface: a warning says once that the tools of one show that of the other.

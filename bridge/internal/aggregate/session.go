@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/spelling"
 )
 
 // session is an Upstream that offers all servers as one. It serves one session, or the stateless clients of one
@@ -350,8 +351,8 @@ func (s *session) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Mes
 	return m.call(ctx, &inner)
 }
 
-// owner returns the server of a resource: the first that lists it, else the first with a template that matches.
-// It returns nil if there is none.
+// owner returns the server of a resource: the first that lists it, else the first that lists it in another spelling, else
+// the first with a template that matches. It returns nil if there is none.
 func (s *session) owner(ctx context.Context, k list.Kind, uri string) *member {
 	look := func() *member {
 		for _, kind := range []list.Kind{k, list.Resources} {
@@ -361,9 +362,12 @@ func (s *session) owner(ctx context.Context, k list.Kind, uri string) *member {
 				}
 			}
 		}
-		for _, m := range s.members() {
-			if m.catalog.matches(uri) {
-				return m
+		canonical := spelling.Canonical(uri)
+		for _, has := range []func(*catalog, string) bool{(*catalog).lists, (*catalog).matches} {
+			for _, m := range s.members() {
+				if has(m.catalog, canonical) {
+					return m
+				}
 			}
 		}
 		return nil

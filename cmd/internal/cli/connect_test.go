@@ -26,7 +26,8 @@ import (
 // remoteServer is a server that speaks Streamable HTTP, with one tool, echo.
 type remoteServer struct {
 	*httptest.Server
-	status int // of every answer; 0 means that it works
+	status int    // of every answer; 0 means that it works
+	ended  func() // called at a DELETE; may be nil
 
 	mu   sync.Mutex // guards got
 	got  []string   // the methods: of JSON-RPC, or DELETE
@@ -49,6 +50,9 @@ func (r *remoteServer) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	r.got, r.auth = append(r.got, method), append(r.auth, q.Header.Get("Authorization"))
 	r.mu.Unlock()
+	if method == http.MethodDelete && r.ended != nil {
+		r.ended()
+	}
 	result := ""
 	switch {
 	case r.status != 0:

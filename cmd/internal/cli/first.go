@@ -21,8 +21,9 @@ import (
 )
 
 // first lists the tools of the only server once, and logs their number or the error. So the user
-// sees a fault before the first client does.
+// sees a fault before the first client does. Nothing of the first look stays open.
 func first(ctx context.Context, s *server.Server, c *config.Config, log *slog.Logger) {
+	defer s.CloseUnused()
 	if len(c.Access) > 0 { // act as the caller of --token-env
 		ctx = server.WithPrincipal(ctx, c.Access[0].Name)
 	}

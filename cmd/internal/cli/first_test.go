@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -73,12 +74,14 @@ func TestRunFirstRemote(t *testing.T) {
 		stop()
 	}
 	r := newRemote(t, 0)
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	if code := run(ctx, []string{"run", "--listen", "127.0.0.1:0", "--name", "r", r.URL + "/mcp"}, io.Discard, &trigger{text: `"msg":"r: 1 tool"`, f: stop}); code != 0 {
-		t.Errorf("exit code %d", code)
+	r.ended = stop // the session ends before run does
+	log := &trigger{text: `"msg":"r: 1 tool"`, f: func() {}}
+	if code := run(ctx, []string{"run", "--listen", "127.0.0.1:0", "--name", "r", r.URL + "/mcp"}, io.Discard, log); code != 0 || !strings.Contains(log.all.String(), log.text) {
+		t.Errorf("exit code %d\n%s", code, log.all.String())
 	}
-	if got, _ := r.seen(); !slices.Contains(got, "DELETE") {
-		t.Errorf("the server got %q, want its session ended", got)
+	if got, _ := r.seen(); !slices.Contains(got, "DELETE") || ctx.Err() != context.Canceled {
+		t.Errorf("the server got %q while run served (%v), want its session ended", got, ctx.Err())
 	}
 }

@@ -307,8 +307,11 @@ func TestVersion(t *testing.T) {
 	if code != 0 || stderr != "" {
 		t.Errorf("exit code %d, stderr %q, want 0 and nothing", code, stderr)
 	}
-	if want := runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH + "\n"; !strings.HasPrefix(stdout, "mcp-bridge ") || !strings.HasSuffix(stdout, want) {
+	if want := runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH; !strings.HasPrefix(stdout, "mcp-bridge ") || !strings.Contains(stdout, want) {
 		t.Errorf("stdout = %q, want bridge, its version and %q", stdout, want)
+	}
+	if good, bad := version("go1.26.9"), version("go1.26.8"); strings.Contains(good, "HTTP/2") || !strings.Contains(bad, " go1.26.8 ") || !strings.Contains(bad, "without HTTP/2 (GO-2026-6617): build it with Go 1.26.9") {
+		t.Errorf("version = %q and, of a Go whose HTTP/2 clients can crash, %q", good, bad)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -85,7 +86,7 @@ connect is the other way round: a stdio server in front of any other server.
 			if !showVersion {
 				return c.Help()
 			}
-			_, err := fmt.Fprintln(stdout, version())
+			_, err := fmt.Fprintln(stdout, version(runtime.Version()))
 			return err
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-bridge/bridge/bridge/server"
+	"github.com/mcp-bridge/bridge/internal/toolchain"
 )
 
 func newVersion(stdout io.Writer) *cobra.Command {
@@ -18,12 +19,17 @@ func newVersion(stdout io.Writer) *cobra.Command {
 		Example: "  mcp-bridge version",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(stdout, version())
+			_, err := fmt.Fprintln(stdout, version(runtime.Version()))
 			return err
 		},
 	}
 }
 
-func version() string {
-	return strings.Join([]string{"mcp-bridge", server.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}, " ")
+// version returns what the program is, by the version of Go that built it.
+func version(goVersion string) string {
+	line := strings.Join([]string{"mcp-bridge", server.Version(), goVersion, runtime.GOOS + "/" + runtime.GOARCH}, " ")
+	if toolchain.Vulnerable(goVersion) {
+		line += ", without HTTP/2 (GO-2026-6617): build it with " + toolchain.Fixed
+	}
+	return line
 }

@@ -57,7 +57,7 @@ var _ logs.Sink = (*sink)(nil)
 // LeftOut implements logs.Sink.
 func (s *sink) LeftOut(lines uint64) {
 	if log := s.log.Load(); log != nil {
-		log.Warn("lines of this log were left out: its reader is too slow", "count", lines)
+		log.Warn("lines of this log were left out: its reader is too slow, or its disk is full", "count", lines)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +108,7 @@ func TestOlder(t *testing.T) {
 		t.Errorf("a session: %+v, %v", h, err)
 	}
 	seen, err := s.Beat(ctx, cluster.Member{ID: "new"}, time.Minute)
-	if err != nil || len(seen.Members) != 2 || seen.Members[1] != (cluster.Member{ID: "old", Address: "10.0.0.1:8809", Version: "v0.9.0", Draining: true, Sessions: 3, Servers: "hash"}) || seen.Hooks["flows"] != 7 {
+	if err != nil || len(seen.Members) != 2 || !reflect.DeepEqual(seen.Members[1], cluster.Member{ID: "old", Address: "10.0.0.1:8809", Version: "v0.9.0", Draining: true, Sessions: 3, Servers: "hash"}) || seen.Hooks["flows"] != 7 {
 		t.Errorf("members: %+v, %v", seen, err)
 	}
 	if taken, err := s.Streams().Take(ctx, "k", "pX", 0, 2<<32); err != nil || len(taken.Events) != 1 || string(taken.Events[0].Data) != `{"n":1}` || len(taken.Open) != 1 {

@@ -70,10 +70,10 @@ type Store struct {
 	members *seal.Shared
 	streams *seal.Shared
 
-	mu   sync.Mutex     // guards the rest
-	self string         // the last value of the own key
-	is   cluster.Member // which self seals
-	runs string         // run ids of the masters at the last beat
+	mu   sync.Mutex // guards the rest
+	self string     // the last value of the own key
+	is   string     // the member that self seals, as JSON
+	runs string     // run ids of the masters at the last beat
 }
 
 var (
@@ -269,9 +269,10 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 	if err != nil {
 		return cluster.Seen{}, unavailable("beat", err)
 	}
+	text, _ := json.Marshal(m) // nothing in it can fail
 	s.mu.Lock()
 	written := s.self
-	if s.is != m {
+	if s.is != string(text) {
 		written = ""
 	}
 	same := s.runs == runs
@@ -288,7 +289,6 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 	seen := cluster.Seen{Run: runs, Absent: own.Err() != nil, Evicts: evicts}
 	write := seen.Absent || own.Val() != written
 	if write {
-		text, _ := json.Marshal(m) // nothing in it can fail
 		written = string(s.members.Seal(s.member(m.ID), text))
 	}
 	keys := []string{s.member(m.ID)}
@@ -318,7 +318,7 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 	}
 	if write && set.Err() == nil {
 		s.mu.Lock()
-		s.self, s.is = written, m
+		s.self, s.is = written, string(text)
 		s.mu.Unlock()
 	}
 	for name, c := range hooks {

@@ -3,6 +3,7 @@ package redis_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -102,7 +103,7 @@ func TestRegistry(t *testing.T) {
 			t.Fatalf("Beat = %+v, %v, want absent: %t and %v", seen, err, absent, want)
 		}
 		for i, m := range seen.Members {
-			if m != is[want[i]] {
+			if !reflect.DeepEqual(m, is[want[i]]) {
 				t.Errorf("member %+v, want %+v", m, is[want[i]])
 			}
 		}

@@ -96,6 +96,19 @@ func (p *Pool) Yield(principal string, own bool) bool {
 	return true
 }
 
+// CloseUnused drops the connections that no request uses.
+func (p *Pool) CloseUnused() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, all := range p.slots {
+		for _, l := range all {
+			if l.users == 0 {
+				defer p.drop(l)
+			}
+		}
+	}
+}
+
 // oldest returns the least recently used connection that which accepts, or nil if all are in use. The caller
 // holds p.mu.
 func (p *Pool) oldest(which func(*slot) bool) (l *slot) {

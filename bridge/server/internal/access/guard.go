@@ -28,6 +28,7 @@ type guard struct {
 	proxies []netip.Prefix // trusted: their X-Forwarded headers are used
 	keyed   bool           // everything worth reading needs a key, which no page of another site has
 	rules   bool           // access rules exist: a page of this machine may belong to any of its users
+	forward []string       // headers that servers get, in canonical form
 
 	log      *slog.Logger
 	refusals *logs.Limiter // of lines about refused requests
@@ -35,13 +36,27 @@ type guard struct {
 
 // newGuard returns the guard of a configuration.
 func newGuard(c *config.Config, log *slog.Logger) *guard {
-	return &guard{log: log, refusals: new(logs.Limiter), origins: c.AllowedOrigins, hosts: c.AllowedHosts, proxies: c.TrustedProxies, keyed: len(c.Access) > 0 && !c.PublicStatus, rules: len(c.Access) > 0}
+	g := &guard{
+		origins:  c.AllowedOrigins,
+		hosts:    c.AllowedHosts,
+		proxies:  c.TrustedProxies,
+		keyed:    len(c.Access) > 0 && !c.PublicStatus,
+		rules:    len(c.Access) > 0,
+		log:      log,
+		refusals: new(logs.Limiter),
+	}
+	for _, s := range c.Servers {
+		for _, f := range s.Forward {
+			g.forward = append(g.forward, f.From)
+		}
+	}
+	return g
 }
 
-// Values of the CORS headers.
+// Values of the CORS headers. OpenTelemetry adds the last three of corsHeaders to the requests of a page by itself.
 const (
 	corsMethods = "GET, POST, DELETE, OPTIONS"
-	corsHeaders = "Content-Type, Accept, Authorization, X-API-Key, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"
+	corsHeaders = "Content-Type, Accept, Authorization, X-API-Key, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID, traceparent, tracestate, baggage"
 	corsExposed = "Mcp-Session-Id, WWW-Authenticate, Retry-After"
 	corsMaxAge  = "7200"
 )
@@ -96,7 +111,7 @@ func (g *guard) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Access-Control-Expose-Headers", corsExposed)
 	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 		h.Set("Access-Control-Allow-Methods", corsMethods)
-		h.Set("Access-Control-Allow-Headers", corsHeaders+paramHeaders(r.Header["Access-Control-Request-Headers"]))
+		h.Set("Access-Control-Allow-Headers", corsHeaders+g.furtherHeaders(r.Header["Access-Control-Request-Headers"]))
 		h.Set("Access-Control-Max-Age", corsMaxAge)
 		w.WriteHeader(http.StatusNoContent)
 		return false
@@ -104,23 +119,28 @@ func (g *guard) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// maxParamHeaders bounds the Mcp-Param headers of one preflight.
-const maxParamHeaders = 64
+// maxFurtherHeaders bounds the further headers of one preflight.
+const maxFurtherHeaders = 64
 
-// paramHeaders returns the Mcp-Param headers that a preflight requests, as the rest of a list. The
-// tools define these headers, so the bridge cannot list them ahead (2026-07-28, B8).
-func paramHeaders(wanted []string) string {
+// furtherHeaders returns those of the headers that a preflight requests which a server may get, as the rest of a list:
+// headers of forward, and Mcp-Param headers. The tools define the latter, so the bridge cannot list them ahead
+// (2026-07-28, B8).
+func (g *guard) furtherHeaders(wanted []string) string {
 	list, n := "", 0
 	for _, line := range wanted {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.TrimSpace(name)
-			if n < maxParamHeaders && len(name) > len(era.HeaderParam) && strings.EqualFold(name[:len(era.HeaderParam)], era.HeaderParam) && httpguts.ValidHeaderFieldName(name) {
+			if n < maxFurtherHeaders && httpguts.ValidHeaderFieldName(name) && (isParam(name) || slices.Contains(g.forward, http.CanonicalHeaderKey(name))) {
 				list += ", " + name
 				n++
 			}
 		}
 	}
 	return list
+}
+
+func isParam(header string) bool {
+	return len(header) > len(era.HeaderParam) && strings.EqualFold(header[:len(era.HeaderParam)], era.HeaderParam)
 }
 
 // deny refuses a request because of a header's value, and logs it for the operator. It returns

@@ -145,8 +145,9 @@ func NewOwners(o OwnerOptions) *Owners {
 }
 
 // acquire counts one use of a connection until done, and claims the connection first if it has no owner. It
-// returns the owner, and no claim, when another instance owns it.
-func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time.Duration) (at cluster.Member, c *claim, done func(), err error) {
+// returns the owner, and no claim, when another instance owns it. With ask, it asks the others for the owner while no
+// instance reaches the store.
+func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time.Duration, ask bool) (at cluster.Member, c *claim, done func(), err error) {
 	its := connectionKey{server, affinity}
 	key := its.storeKey()
 	for {
@@ -185,6 +186,9 @@ func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time
 		o.pending[key] = b
 		o.mu.Unlock()
 		at, mine, err := o.o.Node.Claim(ctx, key, server, func() error { return o.makeRoom(b, its) })
+		if ask && errors.Is(err, session.ErrUnavailable) && o.o.Node.State() == cluster.Frozen {
+			at, err = o.askOthers(ctx, its)
+		}
 		o.mu.Lock()
 		b.at, b.err = at, err
 		if mine {
@@ -200,6 +204,34 @@ func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time
 	}
 }
 
+// askTimeout limits the questions of askOthers.
+const askTimeout = time.Second
+
+// askOthers asks the other instances whether they own a connection, while no instance reaches the store. Then none can
+// become the owner: the one that is was it before.
+func (o *Owners) askOthers(ctx context.Context, its connectionKey) (cluster.Member, error) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	others := o.o.Node.Others()
+	owners := make(chan cluster.Member, len(others))
+	for _, m := range others {
+		wg.Go(func() {
+			if o.o.Peers.AskOwner(ctx, m, its.server, its.affinity) != nil {
+				m = cluster.Member{}
+			}
+			owners <- m
+		})
+	}
+	for range others {
+		if m := <-owners; m.ID != "" {
+			return m, nil
+		}
+	}
+	return cluster.Member{}, session.ErrUnavailable
+}
+
 // locate is acquire with a memory. An owner that is remembered stands for the answer of the store while the store
 // gives none, and if first is set, before the store is asked.
 func (o *Owners) locate(ctx context.Context, its connectionKey, keep time.Duration, first bool) (at cluster.Member, c *claim, done func(), err error) {
@@ -209,7 +241,7 @@ func (o *Owners) locate(ctx context.Context, its connectionKey, keep time.Durati
 	if ok && first {
 		return m, nil, nil, nil
 	}
-	at, c, done, err = o.acquire(ctx, its.server, its.affinity, keep)
+	at, c, done, err = o.acquire(ctx, its.server, its.affinity, keep, true)
 	switch {
 	case errors.Is(err, session.ErrUnavailable) && ok:
 		return m, nil, nil, nil
@@ -352,6 +384,12 @@ func (o *Owners) Leave(ctx context.Context, instance string) error {
 	return o.out.leave(ctx, instance, o.o.Node)
 }
 
+func (o *Owners) holds(its connectionKey) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.claims[its.storeKey()] != nil
+}
+
 // Owned returns the number of shared connections that this instance owns.
 func (o *Owners) Owned() int {
 	o.mu.Lock()
@@ -440,7 +478,10 @@ func (o *Owners) Owns(ctx context.Context, server, affinity string) bool {
 	if o.tunnels.Stopping().Err() != nil {
 		return false
 	}
-	_, c, done, err := o.acquire(ctx, server, affinity, tunnelLinger)
+	if o.o.Node.State() == cluster.Frozen && !o.holds(connectionKey{server, affinity}) { // two that ask each other do not wait for each other
+		return false
+	}
+	_, c, done, err := o.acquire(ctx, server, affinity, tunnelLinger, false)
 	if err != nil || c == nil {
 		return false
 	}
@@ -630,7 +671,7 @@ func (o *Owners) Call(ctx context.Context, server, affinity string, r *bridge.Re
 	if affinity == parked {
 		return here(ctx, r)
 	}
-	_, c, done, err := o.acquire(ctx, server, affinity, statelessLinger)
+	_, c, done, err := o.acquire(ctx, server, affinity, statelessLinger, false)
 	if err != nil || c == nil {
 		return nil, peer.ErrElsewhere
 	}

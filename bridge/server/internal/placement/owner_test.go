@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -38,6 +39,7 @@ type world struct {
 	beats map[string]cluster.Member
 	nodes map[string]*cluster.Node
 	away  map[string]bool // reaches nobody, as a process that is stopped
+	late  string          // the store still gives this instance no answer
 	store error           // not nil while the store is away
 	homes map[string]*Owners
 	old   atomic.Bool // instances are of a version that does not leave others
@@ -50,6 +52,7 @@ type instance struct {
 	id    string
 	calls func(m cluster.Member) error // to another instance
 	asked atomic.Int64                 // times that this one has asked another whether it is the owner
+	told  atomic.Bool                  // others answer that; otherwise they say no
 
 	mu     sync.Mutex        // guards the rest
 	left   []string          // owners that this one is not any more
@@ -106,13 +109,20 @@ func (w *world) answers(err error) {
 	w.store = err
 }
 
+// back has the store answer all but one instance.
+func (w *world) back(late string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.store, w.late = nil, late
+}
+
 // view is the store, and the others, as one instance reaches them.
 type view struct{ i *instance }
 
 func (v view) fault() error {
 	v.i.w.mu.Lock()
 	defer v.i.w.mu.Unlock()
-	if v.i.w.away[v.i.id] {
+	if v.i.w.away[v.i.id] || v.i.w.late == v.i.id {
 		return session.ErrUnavailable
 	}
 	return v.i.w.store
@@ -215,8 +225,14 @@ func (v view) Hello(_ context.Context, to cluster.Member, h cluster.Hello) (clus
 func (view) Disconnect(string) {}
 
 // AskOwner implements Peers.
-func (i *instance) AskOwner(context.Context, cluster.Member, string, string) error {
+func (i *instance) AskOwner(ctx context.Context, m cluster.Member, server, affinity string) error {
 	i.asked.Add(1)
+	i.w.mu.Lock()
+	h := i.w.homes[m.ID]
+	i.w.mu.Unlock()
+	if i.told.Load() && h.Owns(ctx, server, affinity) {
+		return nil
+	}
 	return peer.ErrElsewhere
 }
 
@@ -528,6 +544,80 @@ func TestStoreAway(t *testing.T) {
 		open()
 		a.w.answers(nil)
 		call()
+	})
+}
+
+// While no instance reaches the store, one that does not know the owner asks the others, once for all calls that wait.
+// Where there is no owner, calls end after a while, also if two instances ask each other (S-060).
+func TestStoreAwayUnknownOwner(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		const affinity = "stateless\x00alice"
+		if !a.Owns(t.Context(), "files", affinity) {
+			t.Fatal("not the owner")
+		}
+		a.told.Store(true)
+		b.told.Store(true)
+		a.w.answers(session.ErrUnavailable)
+		time.Sleep(lease)
+		const many = 100
+		done := make(chan string, many)
+		for range many {
+			go func() {
+				m, err := b.Home("files", affinity, local{b}).Call(t.Context(), request(t, "tools/call"))
+				done <- fmt.Sprintf("%s, %v", bridgetest.Text(m), err)
+			}()
+		}
+		for range many {
+			if said := <-done; !strings.Contains(said, `"at a"`) {
+				t.Errorf("a call whose owner was not known: %s", said)
+			}
+		}
+		if n := b.asked.Load(); n > many/10 {
+			t.Errorf("the owner was asked for %d times", n)
+		}
+		began, ended := time.Now(), make(chan error)
+		for _, i := range []*instance{a, b} {
+			go func() {
+				_, err := i.Home("files", "stateless\x00bob", local{i}).Call(t.Context(), request(t, "tools/call"))
+				ended <- err
+			}()
+		}
+		for range 2 {
+			if err := <-ended; !errors.Is(err, bridge.ErrOverloaded) || time.Since(began) > 2*lease {
+				t.Errorf("a call without an owner: %v after %v", err, time.Since(began))
+			}
+		}
+	})
+}
+
+// When the store comes back, it answers one instance before the other. The other one knows by then that sessions may be
+// taken over: its calls, and those of clients elsewhere, wait until the store answers it, too (S-060).
+func TestStoreComesBack(t *testing.T) {
+	in(t, func(t *testing.T, a, b *instance) {
+		const affinity = "stateless\x00"
+		if !b.Owns(t.Context(), "files", affinity) {
+			t.Fatal("not the owner")
+		}
+		b.w.answers(session.ErrUnavailable)
+		time.Sleep(2 * lease)
+		waits, under := make(chan struct{}), make(chan error)
+		go func() {
+			_, err := b.Home("files", affinity, waiter{b, waits}).Call(t.Context(), request(t, "tools/call"))
+			under <- err
+		}()
+		synctest.Wait()
+		b.w.back(b.id)
+		for b.o.Node.State() != cluster.Isolated {
+			time.Sleep(lease / 100)
+		}
+		close(waits)
+		time.AfterFunc(lease/4, func() { b.w.back("") })
+		if m, err := b.Home("files", affinity, local{b}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"here"` {
+			t.Errorf("a call that comes then: %s, %v", bridgetest.Text(m), err)
+		}
+		if err := <-under; err != nil {
+			t.Errorf("a call that is about to be sent then: %v", err)
+		}
 	})
 }
 

@@ -23,7 +23,7 @@ func (t *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest brid
 	h := (*Owners)(t)
 	server, _ := peer.Decode(from.Header.Get(peer.ServerHeader))
 	affinity, _ := peer.Decode(from.Header.Get(peer.AffinityHeader))
-	_, c, done, err := h.acquire(ctx, server, affinity, tunnelLinger)
+	_, c, done, err := h.acquire(ctx, server, affinity, tunnelLinger, false)
 	if err == nil && c == nil {
 		err = peer.ErrElsewhere
 	}

@@ -112,6 +112,9 @@ func (w *Workers) Free() int {
 	return w.slots.free()
 }
 
+// Running returns the number of child processes here for others, by server.
+func (w *Workers) Running() map[string]int { return w.slots.running() }
+
 // Drain waits until no call of another instance is in flight, and stops the child processes. It asks the
 // instances that used them to leave, and waits for their answers. New requests wait at their instances for another
 // worker. The end of ctx cuts each wait short.
@@ -170,11 +173,11 @@ func (w *Workers) countTunnel(worker string, n int) {
 	}
 }
 
-// freeSlots returns the number of living workers, and of their free slots at their last beats.
-func (w *Workers) freeSlots() (workers, free int) {
+// room returns the number of living workers, and of the processes of a server that they could start by their last beats.
+func (w *Workers) room(s *WorkerServer) (workers, free int) {
 	for _, m := range w.o.Node.Members() {
 		if m.Runs() && !m.Draining {
-			workers, free = workers+1, free+m.Free
+			workers, free = workers+1, free+max(0, min(m.Free, s.MaxProcesses-m.Running[s.Name]))
 		}
 	}
 	return workers, free
@@ -183,7 +186,7 @@ func (w *Workers) freeSlots() (workers, free int) {
 // noWorker returns the error of a connection that no worker opened.
 func (w *Workers) noWorker(s *WorkerServer, most int, err error) error {
 	e := &bridge.Error{Server: s.Name, Kind: bridge.ErrNoWorker, Err: err, After: time.Second}
-	switch workers, _ := w.freeSlots(); {
+	switch workers, _ := w.room(s); {
 	case errors.Is(err, session.ErrFull):
 		e.Public = bridge.OverLimit("too many of its connections wait for a worker", most)
 	case errors.Is(err, session.ErrUnavailable):

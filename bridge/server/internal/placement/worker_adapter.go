@@ -23,7 +23,9 @@ import (
 // WorkerServer is a server with place: workers.
 type WorkerServer struct {
 	Name string
-	// Queue bounds the requests that wait beyond the free slots of workers. Wait limits each wait.
+	// MaxProcesses is the number of its processes at one worker.
+	MaxProcesses int
+	// Queue bounds the requests that wait beyond the processes that the workers could start. Wait limits each wait.
 	Queue int
 	Wait  time.Duration
 	// Handshake limits the handshake of the process, once a worker has the request.
@@ -53,7 +55,7 @@ func (w *workerAdapter) Open(ctx context.Context, from *bridge.Caller, rest brid
 	waiting, cancel := context.WithTimeout(ctx, w.s.Wait)
 	defer cancel()
 	for {
-		_, free := w.w.freeSlots()
+		_, free := w.w.room(&w.s)
 		most := w.s.Queue + free
 		t, err := w.w.front.Wait(waiting, w.s.Name, most)
 		if err != nil && ctx.Err() != nil {
