@@ -2,6 +2,7 @@ package imports
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/tidwall/jsonc"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -72,11 +74,18 @@ func (i *Import) Add(from string, data []byte) error {
 			i.inputs[variable(text(o["id"]))] = text(o["description"])
 		}
 	}
-	gemini := ofGemini(from, root)
+	gemini, proxy := ofGemini(from, root), orEmpty(root["mcpProxy"])
 	for _, t := range found {
-		t.tokens = texts(orEmpty(orEmpty(root["mcpProxy"])["options"])["authTokens"])
-		if gemini {
-			t.servers, t.timeout = braced(t.servers).(object), time.Millisecond
+		t.tokens = texts(each(orEmpty(proxy["options"])["authTokens"], braced))
+		switch {
+		case gemini:
+			t.spell, t.timeout = braced, time.Millisecond
+		case len(proxy) > 0:
+			t.spell = braced
+		}
+		t.servers = each(t.servers, spelled).(object)
+		if t.spell != nil {
+			t.servers = each(t.servers, t.spell).(object)
 		}
 		for _, name := range slices.Sorted(maps.Keys(t.servers)) {
 			before := len(i.servers)
@@ -138,8 +147,11 @@ func tables(root object) []table {
 		}
 		if all := servers(at); len(all) > 0 {
 			found = append(found, table{servers: all})
-			if path[0] == "extensions" {
-				found[len(found)-1].timeout = time.Second
+			switch t := &found[len(found)-1]; {
+			case path[0] == "extensions":
+				t.timeout, t.goose = time.Second, true
+			case len(path) == 1 && path[0] == "mcp" && ofCrush(all):
+				t.spell, t.timeout = shell, time.Second
 			}
 		}
 	}
@@ -196,7 +208,7 @@ var aliases = map[string][]string{
 	"deny":     {"disabledTools", "disabled_tools", "excludeTools"},
 	// Other code reads these keys, or they have no meaning here.
 	"": {
-		"name", "description", "disabled", "enabled", "options", "headerToEnv", "env_http_headers", "bearer_token_env_var", "bearerToken", "env_keys",
+		"name", "description", "disabled", "enabled", "options", "headerToEnv", "env_http_headers", "bearer_token_env_var", "bearerToken", "bearer_token", "apiKey", "env_keys", "env_vars",
 		"autoApprove", "alwaysAllow", "icon", "trust", "version", "gallery", "dev", "source", "bundled", "display_name", "requestOptions",
 		"timeout", "tool_timeout_sec", "startup_timeout_sec",
 	},
@@ -288,7 +300,7 @@ func (i *Import) fill(s *server, o object, t table) string {
 	kind := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(text(get("type"))))
 	switch {
 	case slices.Contains([]string{"ws", "websocket", "builtin", "platform", "poci"}, kind):
-		return "its type is " + kind
+		return "its type is " + kind + ", which mcp-bridge does not speak"
 	case len(words) > 0 && (address == "" || kind == "stdio" || kind == "local"):
 		s.kind = "stdio"
 	case kind == "sse" || kind == "" && config.EndsInSSE(address):
@@ -303,20 +315,40 @@ func (i *Import) fill(s *server, o object, t table) string {
 		for _, name := range texts(o["env_keys"]) {
 			s.env[name] = "${" + name + "}"
 		}
+		for _, v := range items(o["env_vars"]) {
+			s.envPass = append(s.envPass, cmp.Or(text(v), text(orEmpty(v)["name"])))
+		}
 	} else {
 		s.url = i.address(s, address)
 		request, _ := o["requestOptions"].(object)
 		s.headers = i.table(s, request["headers"], variable(s.name)+"_")
-		maps.Copy(s.headers, i.table(s, get("headers"), variable(s.name)+"_"))
+		headers := get("headers")
+		if t.goose {
+			headers = each(headers, braced)
+		}
+		maps.Copy(s.headers, i.table(s, headers, variable(s.name)+"_"))
 		for header, name := range object(orEmpty(o["env_http_headers"])) {
 			s.headers[header] = "${" + text(name) + "}"
 		}
 		if name := text(o["bearer_token_env_var"]); name != "" {
 			s.headers["Authorization"] = "Bearer ${" + name + "}"
 		}
-		if token := text(o["bearerToken"]); token != "" {
-			s.headers["Authorization"] = "Bearer " + i.secret(s, variable(s.name)+"_TOKEN", token)
+		for _, key := range []string{"bearerToken", "bearer_token", "apiKey"} {
+			if token := text(o[key]); token != "" {
+				maps.Copy(s.headers, i.table(s, object{"Authorization": "Bearer " + token}, variable(s.name)+"_"))
+			}
 		}
+		for _, key := range slices.Sorted(maps.Keys(request)) {
+			if key != "headers" {
+				s.notes = append(s.notes, "requestOptions: "+key+" is not taken over")
+			}
+		}
+	}
+	for _, name := range texts(o["env_keys"]) {
+		s.need(name, "a secret that Goose keeps")
+	}
+	if s.why != "" {
+		return s.why
 	}
 	if why := s.restrict(o); why != "" {
 		return why
@@ -372,6 +404,12 @@ func (s *server) restrict(o object) string {
 		if o[key] == nil || key == "available_tools" && empty(o[key]) { // all, in Goose
 			continue
 		}
+		if each, ok := o[key].(object); ok && key == "tools" {
+			if why := s.single(each); why != "" {
+				return why
+			}
+			continue
+		}
 		list, ok := names(o[key])
 		if !ok {
 			return key + " is no list of names"
@@ -384,6 +422,34 @@ func (s *server) restrict(o object) string {
 	}
 	return ""
 }
+
+// single reads settings of single tools, by name. Whether the user is asked before a call is a matter
+// of the client in front of the bridge.
+func (s *server) single(tools object) string {
+	for _, name := range slices.Sorted(maps.Keys(tools)) {
+		settings, ok := tools[name].(object)
+		if !ok {
+			return "tools is no list of names"
+		}
+		for _, key := range slices.Sorted(maps.Keys(settings)) {
+			on, is := settings[key].(bool)
+			switch {
+			case is && (key == "enabled" || key == "disabled"):
+				if on == (key == "disabled") {
+					s.deny = append(s.deny, name)
+				}
+			case mayRestrict(key, settings[key]) && !asks(key):
+				return "tools: " + name + ": " + key + " may be a restriction or a credential, and is not known here"
+			case !empty(settings[key]):
+				s.notes = append(s.notes, "tools: "+name+": "+key+" is not taken over")
+			}
+		}
+	}
+	return ""
+}
+
+// asks reports whether a key says when the user of the client is asked before a call.
+func asks(key string) bool { return strings.HasSuffix(similar.Fold(key), "approvalmode") }
 
 // permit sets the allowed tools.
 func (s *server) permit(list []string) string {
@@ -441,15 +507,26 @@ func (s *server) options(o object, tokens *[]string) string {
 	return ""
 }
 
+// fetched are keys by which a client fetches a credential, and what to do in their place.
+var fetched = map[string]string{
+	"oauth":            signIn,
+	"oauth_resource":   signIn,
+	"auth":             signIn,
+	"authProviderType": signIn,
+	"headersHelper":    "is a command that makes its headers: write the server yourself, with what the command prints under http: { url: …, headers: … }",
+}
+
+const signIn = "has another form here: write the server yourself, with http: { url: …, oauth: { login: true } }, and run mcp-bridge login NAME"
+
 // others handles keys without a counterpart.
 func (s *server) others(o object) string {
 	known := slices.Concat(slices.Collect(maps.Values(aliases))...)
 	for _, key := range slices.Sorted(maps.Keys(o)) {
 		switch {
 		case slices.Contains(known, key):
-		case key == "oauth" && !empty(o[key]):
-			return "oauth has another form here: write the server yourself, with http: { url: …, oauth: { login: true } }, and run mcp-bridge login NAME"
-		case mayRestrict(key, o[key]):
+		case fetched[key] != "" && !empty(o[key]):
+			return key + " " + fetched[key]
+		case mayRestrict(key, o[key]) && !asks(key):
 			return key + " may be a restriction or a credential, and is not known here"
 		case empty(o[key]):
 		default:
@@ -511,33 +588,6 @@ func texts(v any) []string {
 		all = append(all, text(item))
 	}
 	return all
-}
-
-// foreign are the references that files of clients may have.
-var foreign = regexp.MustCompile(`\$\{([^{}]*)\}`)
-
-// reference converts the references in a text to the bridge's form.
-func (i *Import) reference(s *server, value string) string {
-	return foreign.ReplaceAllStringFunc(value, func(whole string) string {
-		inner := whole[2 : len(whole)-1]
-		name, fallback, has := strings.Cut(strings.TrimPrefix(inner, "env:"), ":-")
-		switch {
-		case strings.HasPrefix(inner, "input:"):
-			name = variable(strings.TrimPrefix(inner, "input:"))
-			s.need(name, i.inputs[name])
-			return "${" + name + "}"
-		case name == "userHome":
-			return "${HOME}"
-		case name == "workspaceFolder" || name == "workspaceRoot":
-			s.need("WORKSPACE_FOLDER", "the folder that the editor would fill in")
-			return "${WORKSPACE_FOLDER}"
-		case !plainName.MatchString(name):
-			return "$" + whole // literal
-		case has:
-			return "${" + name + ":-" + fallback + "}"
-		}
-		return "${" + name + "}"
-	})
 }
 
 var plainName = regexp.MustCompile(`^[A-Za-z_]\w*$`)

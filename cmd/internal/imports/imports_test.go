@@ -39,8 +39,9 @@ func TestAdd(t *testing.T) {
 			if err := im.Add(filepath.Base(file), data); err != nil {
 				t.Fatal(err)
 			}
+			variables := strings.Join(im.Variables(), " ") // the command asks for them first
 			text := string(im.YAML())
-			got := text + "# notes:\n# " + strings.Join(im.Notes, "\n# ") + "\n# variables: " + strings.Join(im.Variables(), " ") + "\n"
+			got := text + "# notes:\n# " + strings.Join(im.Notes, "\n# ") + "\n# variables: " + variables + "\n"
 			if strings.Contains(got, "s3cr3t") {
 				t.Errorf("a secret is shown:\n%s", got)
 			}
@@ -96,6 +97,18 @@ func TestSecrets(t *testing.T) {
 		if !strings.Contains(string(im.YAML()), secret) {
 			t.Errorf("Inline has no %s:\n%s", secret, im.YAML())
 		}
+	}
+}
+
+// The file of variables has the keys of callers, too.
+func TestEnvCallers(t *testing.T) {
+	var im imports.Import
+	if err := im.Add("f", []byte(`{ "mcpProxy": { "options": { "authTokens": ["s3cr3t-default-token"] } }, "mcpServers": { "a": { "command": "npx" } } }`)); err != nil {
+		t.Fatal(err)
+	}
+	const want = "# client-1: a secret, whose value is in the file\nCLIENT_1_TOKEN=s3cr3t-default-token\n"
+	if got := string(im.Env()); got != want {
+		t.Errorf("the variables are\n%s\nwant\n%s", got, want)
 	}
 }
 
