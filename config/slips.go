@@ -123,25 +123,3 @@ func (d *decoder) flagKeys(list []strict.Entry) []strict.Entry {
 		return true
 	})
 }
-
-// foreignFile returns a hint for a file that has the keys of another program and no servers of ours.
-// For all other files it returns nothing.
-func (d *decoder) foreignFile(list []strict.Entry) (line int, hint string) {
-	for _, e := range list {
-		if e.Key == "openapi" || e.Key == "swagger" {
-			return e.Line, fmt.Sprintf("this is an OpenAPI document: serve it with 'mcp-bridge run %s'", d.File)
-		}
-		name := map[string]string{
-			"binds": "agentgateway", "context_servers": "Zed", "extensions": "Goose", "mcp": "opencode or Crush", "mcp_servers": "Codex",
-		}[e.Key]
-		switch {
-		case e.Key == "servers":
-			return 0, ""
-		case name == "agentgateway":
-			line, hint = e.Line, "this looks like a file of agentgateway, which mcp-bridge does not read: name its servers under servers"
-		case name != "":
-			line, hint = e.Line, fmt.Sprintf("this looks like a file of %s: mcp-bridge import %s makes a configuration of it", name, d.File)
-		}
-	}
-	return line, hint
-}

@@ -124,39 +124,29 @@ func decode(data []byte) (root object, err error) {
 	return nil, errors.New("neither JSON nor YAML nor TOML with keys")
 }
 
-// places lists the keys under which programs store servers.
-var places = [][]string{
-	{"mcpServers"},      // Claude, Cursor, Windsurf, Gemini, Cline, mcpo, TBXark and others
-	{"servers"},         // VS Code, JetBrains
-	{"mcp", "servers"},  // VS Code, older
-	{"context_servers"}, // Zed
-	{"extensions"},      // Goose
-	{"mcp_servers"},     // Codex
-	{"mcp"},             // opencode, Crush
-}
-
 // tables returns the tables of servers in a file. Claude Code has one more for each
 // project.
 func tables(root object) []table {
 	var found []table
-	for _, path := range places {
+	for _, place := range config.Places {
 		at := any(root)
-		for _, key := range path {
+		for _, key := range place.Path {
 			o, _ := at.(object)
 			at = o[key]
 		}
-		if all := servers(at); len(all) > 0 {
+		all := servers(at)
+		if place.Program == "Docker's MCP gateway" {
+			all = catalog(root)
+		}
+		if len(all) > 0 {
 			found = append(found, table{servers: all})
 			switch t := &found[len(found)-1]; {
-			case path[0] == "extensions":
+			case place.Program == "Goose":
 				t.timeout, t.goose = time.Second, true
-			case len(path) == 1 && path[0] == "mcp" && ofCrush(all):
+			case place.Program == "Crush" && ofCrush(all):
 				t.spell, t.timeout = shell, time.Second
 			}
 		}
-	}
-	if all := catalog(root); len(all) > 0 {
-		found = append(found, table{servers: all})
 	}
 	projects, _ := root["projects"].(object)
 	for _, path := range slices.Sorted(maps.Keys(projects)) {
@@ -184,7 +174,7 @@ func servers(v any) object {
 	}
 	reachable := func(v any) bool {
 		o, _ := v.(object)
-		return slices.ContainsFunc(slices.Concat(aliases["command"], aliases["url"]), func(key string) bool { return o[key] != nil })
+		return slices.ContainsFunc(slices.Concat(config.Aliases["command"], config.Aliases["url"]), func(key string) bool { return o[key] != nil })
 	}
 	for _, v := range table {
 		if reachable(v) {
@@ -194,24 +184,10 @@ func servers(v any) object {
 	return nil
 }
 
-// aliases lists the names of keys in other programs' files.
-var aliases = map[string][]string{
-	"command":  {"command", "cmd"},
-	"url":      {"url", "httpUrl", "serverUrl", "uri"},
-	"args":     {"args"},
-	"env":      {"env", "environment", "envs"},
-	"env_file": {"envFile", "env_file"},
-	"cwd":      {"cwd"},
-	"headers":  {"headers", "http_headers"},
-	"type":     {"type", "transport", "transportType"},
-	"allow":    {"tools", "includeTools", "enabledTools", "enabled_tools", "allowedTools", "available_tools"},
-	"deny":     {"disabledTools", "disabled_tools", "excludeTools"},
-	// Other code reads these keys, or they have no meaning here.
-	"": {
-		"name", "description", "disabled", "enabled", "options", "headerToEnv", "env_http_headers", "bearer_token_env_var", "bearerToken", "bearer_token", "apiKey", "env_keys", "env_vars",
-		"autoApprove", "alwaysAllow", "icon", "trust", "version", "gallery", "dev", "source", "bundled", "display_name", "requestOptions",
-		"timeout", "tool_timeout_sec", "startup_timeout_sec",
-	},
+// read are keys that have no counterpart, and that other code here reads.
+var read = []string{
+	"disabled", "enabled", "options", "headerToEnv", "env_http_headers", "bearer_token_env_var", "bearerToken", "bearer_token", "apiKey", "env_keys", "env_vars",
+	"source", "bundled", "display_name", "requestOptions", "timeout", "tool_timeout_sec", "startup_timeout_sec",
 }
 
 // add adds one server.
@@ -281,7 +257,7 @@ func (i *Import) fill(s *server, o object, t table) string {
 		}
 	}
 	get := func(what string) (v any) {
-		for _, key := range aliases[what] {
+		for _, key := range config.Aliases[what] {
 			if o[key] != nil {
 				v = o[key]
 			}
@@ -297,13 +273,14 @@ func (i *Import) fill(s *server, o object, t table) string {
 	if len(words) == 0 && address == "" {
 		return "it has neither a command nor a url"
 	}
-	kind := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(text(get("type"))))
+	word := text(get("type"))
+	kind := config.TransportOf(word)
 	switch {
-	case slices.Contains([]string{"ws", "websocket", "builtin", "platform", "poci"}, kind):
-		return "its type is " + kind + ", which mcp-bridge does not speak"
-	case len(words) > 0 && (address == "" || kind == "stdio" || kind == "local"):
+	case slices.Contains([]string{"ws", "websocket", "builtin", "platform", "poci"}, strings.ToLower(word)):
+		return "its type is " + word + ", which mcp-bridge does not speak"
+	case len(words) > 0 && (address == "" || kind == "stdio"):
 		s.kind = "stdio"
-	case kind == "sse" || kind == "" && config.EndsInSSE(address):
+	case kind == "sse" || word == "" && config.EndsInSSE(address):
 		s.kind = "sse"
 	default:
 		s.kind = "http"
@@ -400,7 +377,7 @@ func (s *server) restrict(o object) string {
 		}
 		s.off = s.off || ok && on == (key == "disabled")
 	}
-	for _, key := range slices.Concat(aliases["allow"], aliases["deny"]) {
+	for _, key := range slices.Concat(config.Aliases["allow"], config.Aliases["deny"]) {
 		if o[key] == nil || key == "available_tools" && empty(o[key]) { // all, in Goose
 			continue
 		}
@@ -414,7 +391,7 @@ func (s *server) restrict(o object) string {
 		if !ok {
 			return key + " is no list of names"
 		}
-		if slices.Contains(aliases["deny"], key) {
+		if slices.Contains(config.Aliases["deny"], key) {
 			s.deny = append(s.deny, list...)
 		} else if why := s.permit(list); why != "" {
 			return why
@@ -520,7 +497,7 @@ const signIn = "has another form here: write the server yourself, with http: { u
 
 // others handles keys without a counterpart.
 func (s *server) others(o object) string {
-	known := slices.Concat(slices.Collect(maps.Values(aliases))...)
+	known := slices.Concat(append(slices.Collect(maps.Values(config.Aliases)), read)...)
 	for _, key := range slices.Sorted(maps.Keys(o)) {
 		switch {
 		case slices.Contains(known, key):

@@ -134,6 +134,41 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
+// check and serve say of each form that they do not serve whose it is, and that it can be imported.
+func TestHints(t *testing.T) {
+	programs := map[string]string{
+		"codex": "Codex", "continue": "Continue", "crush": "Crush", "docker": "Docker's MCP gateway", "goose": "Goose", "opencode": "opencode", "unused": "opencode",
+		"projects": "Claude Code", "zed": "Zed",
+	}
+	seen := map[string]bool{}
+	for _, file := range samples(t) {
+		name := filepath.Base(file)
+		kind := regexp.MustCompile(`^[a-z]+`).FindString(name)
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = config.Parse(name, data, everything)
+		if program := programs[kind]; program == "" {
+			if err != nil && strings.Contains(err.Error(), "there are no servers") {
+				t.Errorf("%s: %v", name, err)
+			}
+		} else if want := "this looks like a file of " + program + ": mcp-bridge import " + name + " makes a configuration of it"; err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want only %q", name, err, want)
+		}
+		seen[kind] = true
+	}
+	for kind := range programs {
+		if !seen[kind] {
+			t.Errorf("testdata has no file of %s", kind)
+		}
+	}
+	vscode := `{ "mcp": { "servers": { "a": { "type": "stdio", "command": "npx" } } } }`
+	if _, err := config.Parse("settings.json", []byte(vscode), everything); err == nil || !strings.Contains(err.Error(), "a file of VS Code: mcp-bridge import settings.json") {
+		t.Errorf("settings of VS Code: %v", err)
+	}
+}
+
 // What a file means by its times and by $NAME depends on the program that has it.
 func TestForms(t *testing.T) {
 	const entry = `{ "mcpServers": { "a": { "command": "npx", "args": ["$HOME"], "timeout": 90000 } } }`
