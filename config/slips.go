@@ -92,7 +92,9 @@ func OfShell(text string) (home, variable bool) {
 // checkLiteral looks for parts of a text that only a shell would replace. They are a fault in a
 // path and a warning elsewhere. Messages do not show the values, which may be secrets.
 func (d *decoder) checkLiteral(x *strict.Slot, text string) error {
+	before := d.argument
 	d.noteSecret(x, text)
+	d.warnSpelling(x, before, text)
 	home, variable := OfShell(text)
 	const braces = "$NAME has no meaning here: write ${NAME}, with braces"
 	label, _, _ := strings.Cut(x.Label, ": item ")
@@ -109,6 +111,48 @@ func (d *decoder) checkLiteral(x *strict.Slot, text string) error {
 		d.Warn(x.Line, "%s%s has a $NAME without braces, which stays unchanged: to take it from the environment, write ${NAME}", x.Section.Where, x.Label)
 	}
 	return nil
+}
+
+// spellings are what other programs, a shell, or patterns of another kind replace or take apart, and the
+// bridge takes as it is. in lists the keys whose texts they are looked for in.
+var spellings = []struct {
+	form *regexp.Regexp
+	in   []string
+	say  string
+}{
+	{regexp.MustCompile(`(^|[^$])\{(env|file):[^{}]+\}`), given, "has {env:…} or {file:…}, which stays unchanged: to take it from the environment, write ${NAME}"},
+	{regexp.MustCompile(`%[A-Z_][A-Z0-9_]{2,}%`), given, "has a %NAME%, which stays unchanged: to take it from the environment, write ${NAME}"},
+	{regexp.MustCompile(`<[A-Za-z][\w -]*>$`), given, "ends with a text in < >, which stays unchanged: if it stands for a value, put the value in"},
+	{regexp.MustCompile(`\$\([^()]+\)`), given, "has a $(command), which is not run, since there is no shell: start the program by sh, -c"},
+	{regexp.MustCompile(`^(\|\|?|&&?|;|[12]?>>?|<|[12]?>&[12])$`), []string{"args"}, "is an operator of a shell, and the program gets it as an argument, since there is no shell: start the program by sh, -c"},
+	{regexp.MustCompile(`[^$]\$[A-Z_][A-Z0-9_]*`), addresses, "has a $NAME without braces, which stays unchanged: to take it from the environment, write ${NAME}"},
+	{regexp.MustCompile(`^\^|\$$|^\.\*$|[\[\](){}|\\,]`), []string{"allow", "deny"}, "has what would mean something in a regular expression or a list: here * and ? have a meaning, and nothing else"},
+	{regexp.MustCompile(`^\^|\$$|^\.\*$`), []string{"users", "claims"}, "looks like a regular expression: here * and ? have a meaning, and nothing else"},
+	{regexp.MustCompile(`^[\^$]|\.\*`), []string{"env_pass"}, "is the name of no variable: write the name, or a pattern such as AWS_*"},
+}
+
+// filledIn matches ${NAME} and ${NAME:-default}.
+var filledIn = regexp.MustCompile(`\$?\$\{[^{}]*\}`)
+
+var (
+	given     = []string{"args", "env", "headers"}
+	addresses = []string{"url", "base_url", "openapi", "proxy", "redis", "advertise", "issuer", "jwks", "token_url", "resource", "public_url", "redirect_uri"}
+)
+
+// warnSpelling warns of a text with one of the spellings. before is the argument in front of it: a text
+// behind -c or -e is a program.
+func (d *decoder) warnSpelling(x *strict.Slot, before, text string) {
+	label, _, _ := strings.Cut(x.Label, ": ")
+	if before == "-c" || before == "-e" || strings.HasSuffix(x.Section.Where, "resources: ") {
+		return
+	}
+	text = filledIn.ReplaceAllString(text, "")
+	for _, s := range spellings {
+		if slices.Contains(s.in, label) && s.form.MatchString(text) {
+			d.Warn(x.Line, "%s%s %s", x.Section.Where, x.Label, s.say)
+			return
+		}
+	}
 }
 
 // flagKeys refuses keys that are flags of the command, or of other programs. It returns the other
