@@ -136,6 +136,7 @@ func (d *decoder) config(root *yaml.Node) *Config {
 	}
 	d.checkIncomplete(top, &c)
 	d.prefixes(&c)
+	d.warnPatterns(&c)
 	if _, set := top.Marks["servers"]; !set && desktop == nil {
 		d.Fault(top.Line, "there are no servers: name at least one, %s", example)
 	} else if set && !top.Marks["servers"].Bad && len(c.Servers) == 0 {

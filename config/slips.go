@@ -3,11 +3,14 @@ package config
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -126,10 +129,15 @@ var spellings = []struct {
 	{regexp.MustCompile(`\$\([^()]+\)`), given, "has a $(command), which is not run, since there is no shell: start the program by sh, -c"},
 	{regexp.MustCompile(`^(\|\|?|&&?|;|[12]?>>?|<|[12]?>&[12])$`), []string{"args"}, "is an operator of a shell, and the program gets it as an argument, since there is no shell: start the program by sh, -c"},
 	{regexp.MustCompile(`[^$]\$[A-Z_][A-Z0-9_]*`), addresses, "has a $NAME without braces, which stays unchanged: to take it from the environment, write ${NAME}"},
-	{regexp.MustCompile(`^\^|\$$|^\.\*$|[\[\](){}|\\,]`), []string{"allow", "deny"}, "has what would mean something in a regular expression or a list: here * and ? have a meaning, and nothing else"},
+	{expression, []string{"allow", "deny"}, noExpression},
 	{regexp.MustCompile(`^\^|\$$|^\.\*$`), []string{"users", "claims"}, "looks like a regular expression: here * and ? have a meaning, and nothing else"},
 	{regexp.MustCompile(`^[\^$]|\.\*`), []string{"env_pass"}, "is the name of no variable: write the name, or a pattern such as AWS_*"},
 }
+
+// expression matches what means something in a regular expression or a list, and is in no name.
+var expression = regexp.MustCompile(`^\^|\$$|^\.\*$|[\[\](){}|\\,]`)
+
+const noExpression = "has what would mean something in a regular expression or a list: here * and ? have a meaning, and nothing else"
 
 // filledIn matches ${NAME} and ${NAME:-default}.
 var filledIn = regexp.MustCompile(`\$?\$\{[^{}]*\}`)
@@ -151,6 +159,57 @@ func (d *decoder) warnSpelling(x *strict.Slot, before, text string) {
 		if slices.Contains(s.in, label) && s.form.MatchString(text) {
 			d.Warn(x.Line, "%s%s %s", x.Section.Where, x.Label, s.say)
 			return
+		}
+	}
+}
+
+// warnPatterns warns of patterns that match nothing: names with the prefix that only /mcp puts in front,
+// and resources that are no URIs. It looks at the keys of tables, too, which warnSpelling does not see.
+func (d *decoder) warnPatterns(c *Config) {
+	for i, sec := range d.sections {
+		s := &c.Servers[i]
+		warn := func(key, say string) {
+			m, _ := sec.At(key)
+			d.Warn(m.Line, "%s%s %s", sec.Where, key, say)
+		}
+		items := func(key string, patterns []string) map[string]string {
+			all := map[string]string{}
+			for i, p := range patterns {
+				all[fmt.Sprintf("%s: item %d", key, i+1)] = p
+			}
+			return all
+		}
+		tables := map[string]string{}
+		keys := func(key string, names iter.Seq[string]) {
+			for name := range names {
+				tables[key+": "+name] = name
+			}
+		}
+		keys("limits: tools", maps.Keys(s.Limits.Tools))
+		keys("scopes: tools", maps.Keys(s.Scopes.Tools))
+		keys("scopes: prompts", maps.Keys(s.Scopes.Prompts))
+		for _, key := range slices.Sorted(maps.Keys(tables)) {
+			if expression.MatchString(tables[key]) {
+				warn(key, noExpression)
+			}
+		}
+		for what, f := range map[string]*filter.Rules{"tools": &s.Tools, "prompts": &s.Prompts} {
+			maps.Copy(tables, items(what+": allow", f.Allow))
+			maps.Copy(tables, items(what+": deny", f.Deny))
+			keys(what+": rename", maps.Keys(f.Rename))
+			keys(what+": override", maps.Keys(f.Override))
+		}
+		for _, key := range slices.Sorted(maps.Keys(tables)) {
+			if s.Prefix != "" && strings.HasPrefix(tables[key], s.Prefix) {
+				warn(key, fmt.Sprintf("begins with the prefix %q, which names have only at /mcp: write the server's own name", s.Prefix))
+			}
+		}
+		uris := items("resources: allow", s.Resources.Allow)
+		maps.Copy(uris, items("resources: deny", s.Resources.Deny))
+		for _, key := range slices.Sorted(maps.Keys(uris)) {
+			if pattern := uris[key]; !strings.Contains(pattern, ":") && !strings.ContainsAny(pattern[:min(1, len(pattern))], "*?{") {
+				warn(key, "has no scheme, and URIs begin with one: write the whole URI, as in file:///srv/*")
+			}
 		}
 	}
 }

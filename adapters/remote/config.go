@@ -98,7 +98,7 @@ func (c *Config) Validate() error {
 	}
 	if c.Proxy != "" && c.Proxy != "none" {
 		u, err := url.Parse(c.Proxy)
-		if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
+		if err != nil || u.Host == "" || strings.Trim(u.Path, "/")+u.RawQuery != "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
 			errs = append(errs, errors.New("proxy must be none, or a URL such as http://proxy.example.com:3128"))
 		}
 	}
