@@ -106,18 +106,25 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 	}
 	for _, e := range keys {
 		shown := strict.Shown(e.Value)
-		if strict.Kind(e.Value) == strict.Null {
-			continue // some programs write null for a key that is not set
+		ours, known := aliasOf(e.Key)
+		written := isCollection(e.Value) && (ours == "args" || ours == "env" || ours == "headers")
+		if strict.Kind(e.Value) == strict.Null || written && isEmpty(e.Value) {
+			continue // some programs write null, or an empty list, for a key that is not set
+		}
+		switch {
+		case ours == "type":
+			continue
+		case ours == "":
+			d.Warn(e.Line, "%s%s is ignored: it means nothing to mcp-bridge", sec.Where, e.Key)
+			continue
+		case ours == "allow", ours == "deny", !known:
+		case slices.ContainsFunc(own, func(o strict.Entry) bool { return o.Key == ours }):
+			d.Fault(e.Line, "%s%s says the same as another key: keep one of %s", sec.Where, e.Key, strings.Join(Aliases[ours], ", "))
+			continue
+		default:
+			e.Key = ours
 		}
 		switch e.Key {
-		case "type", "transport", "transportType":
-			continue
-		case "url", "httpUrl", "serverUrl":
-			e.Key = "url"
-			if slices.ContainsFunc(own, func(o strict.Entry) bool { return o.Key == "url" }) {
-				d.Fault(e.Line, "%shas several addresses: keep one of url, httpUrl and serverUrl", sec.Where)
-				continue
-			}
 		case "disabled", "enabled":
 			if shown == "true" && e.Key == "disabled" || shown == "false" && e.Key == "enabled" {
 				return kind, nil, e.Key + " is " + shown
@@ -130,16 +137,11 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 			// Some clients use seconds, some milliseconds.
 			d.Warn(e.Line, "%stimeout is ignored, because clients disagree about its unit: to set one, write the server in bridge's own form", sec.Where)
 			continue
-		case "autoApprove", "alwaysAllow", "description", "icon", "name", "trust", "version", "gallery", "dev":
-			d.Warn(e.Line, "%s%s is ignored: it means nothing to mcp-bridge", sec.Where, e.Key)
-			continue
 		case "options":
 			inner, _ := d.Quiet().Entries("", e.Value)
 			if slices.ContainsFunc(inner, func(o strict.Entry) bool { return o.Key == "disabled" && strict.Shown(o.Value) == "true" }) {
 				return kind, nil, "options: disabled is true"
 			}
-		case "envFile":
-			e.Key = "env_file"
 		}
 		if e.Key == "tools" && strict.Kind(e.Value) == strict.List { // names, or "*"
 			own = append(own, e)
@@ -158,22 +160,16 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 func (d *decoder) desktopKind(keys []strict.Entry) (kind, why string) {
 	var address, command *strict.Entry
 	for _, e := range keys {
-		if strict.Kind(e.Value) == strict.Null {
+		if isEmpty(e.Value) {
 			continue
 		}
-		switch e.Key {
-		case "type", "transport", "transportType":
-			switch shown := strict.Shown(e.Value); shown {
-			case `"stdio"`, `"local"`:
-				return "stdio", ""
-			case `"http"`, `"streamable-http"`, `"streamableHttp"`, `"streamable_http"`:
-				return "http", ""
-			case `"sse"`:
-				return "sse", ""
-			default:
-				return "", "its " + e.Key + " is " + shown + ": expected stdio, http or sse"
+		switch ours, _ := aliasOf(e.Key); ours {
+		case "type":
+			if kind = TransportOf(strict.Resolve(e.Value).Value); kind == "" {
+				return "", "its " + e.Key + " is " + strict.Shown(e.Value) + ": expected stdio, http or sse"
 			}
-		case "url", "httpUrl", "serverUrl":
+			return kind, ""
+		case "url":
 			address = &e
 		case "command":
 			command = &e

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/internal/address"
+	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -69,28 +71,59 @@ func checkFilter(all *breaches, what string, f filter.Rules) {
 	if f.InlineRefs && what != "tools" {
 		add("inline_refs", "is for tools: only they have schemas")
 	}
-	hidden := func(name string) bool { return slices.Contains(f.Deny, name) }
+	useless := func(name string) string {
+		switch {
+		case slices.Contains(f.Deny, name), what != "resources" && !f.Passes(name) && len(f.Allow) == 0:
+			return "has no effect: deny hides it"
+		case what == "resources": // URIs have several spellings
+			return ""
+		case !f.Passes(name):
+			return "has no effect: allow and deny hide it"
+		case strings.ContainsAny(name, "*?"):
+			return "must be a name: patterns are for allow and deny"
+		}
+		return ""
+	}
 	from := map[string]string{} // old names by new ones
 	for _, name := range slices.Sorted(maps.Keys(f.Rename)) {
 		to := f.Rename[name]
 		other, taken := from[to]
 		switch {
-		case hidden(name):
-			add("rename: "+name, "has no effect: deny hides it")
 		case to == "":
 			add("rename: "+name, "must not become empty: to hide it, use deny")
 		case what == "tools" && !isPlain(to, 64):
 			add("rename: "+name, "must become 1 to 64 letters, digits, '_', '.' and '-': clients refuse other names of tools")
 		case taken && what != "resources": // the names of resources are only for display
 			add("rename: "+name, "becomes the same as %q: choose another name", strict.Clip(other))
+		case useless(name) != "":
+			add("rename: "+name, "%s", useless(name))
 		}
 		from[to] = name
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Override)) {
-		if hidden(name) {
-			add("override: "+name, "has no effect: deny hides it")
+		if rule := useless(name); rule != "" {
+			add("override: "+name, "%s", rule)
+		}
+		for _, key := range slices.Sorted(maps.Keys(f.Override[name].Annotations)) {
+			if rule := annotationRule(key, f.Override[name].Annotations[key]); what == "tools" && rule != "" {
+				add("override: "+name+": annotations: "+key, "%s", rule)
+			}
 		}
 	}
+}
+
+// hints are the annotations of tools that are true or false. Clients refuse a list with one of another type.
+var hints = []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
+
+// annotationRule returns the rule that an annotation breaks, or "". Annotations of other names are passed on.
+func annotationRule(key string, value json.RawMessage) string {
+	if slices.Contains(hints, key) && !slices.Contains([]string{"true", "false", "null"}, string(value)) {
+		return "must be true, false or null"
+	}
+	if i := slices.IndexFunc(hints, func(h string) bool { return h != key && similar.Fold(h) == similar.Fold(key) }); i >= 0 {
+		return "must be written " + hints[i] + ": clients know no other"
+	}
+	return ""
 }
 
 // isPlain reports whether s has at most that many bytes, and only characters that every client

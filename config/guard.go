@@ -48,8 +48,7 @@ type Access struct {
 	Operator bool `yaml:"operator"`
 }
 
-// Choice filters tools by the names that clients see. Patterns are those of Rules: * stands for
-// any text, and \* for a star.
+// Choice filters tools by the names that clients see. Patterns are those of Rules.
 type Choice struct {
 	// Allow lists the allowed tools. Default: all.
 	Allow []string `yaml:"allow,some"`
@@ -216,6 +215,9 @@ func (d *decoder) checkIncomplete(top *strict.Section, c *Config) {
 	const alone = "needs access: without it everybody is one caller"
 	if m, set := top.Marks["per_principal"]; set && !m.Bad {
 		d.Warn(m.Line, "per_principal %s", alone)
+	}
+	if m := top.Marks["public_status"]; c.PublicStatus && !m.Bad {
+		d.Warn(m.Line, "public_status needs access: without it everybody sees the status anyway")
 	}
 	for i, s := range c.Servers {
 		if m, _ := d.sections[i].At("limits: per_principal"); s.Limits.PerPrincipal > 0 {

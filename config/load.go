@@ -64,8 +64,10 @@ func readFile(path string) ([]byte, error) { return files.Read(path, strict.MaxF
 // parse reads a configuration. If it has faults, parse returns them and the servers without any.
 func (d *decoder) parse(data []byte) (*Config, error) {
 	c := new(Config)
-	if root, ok := d.Tree(data); ok {
-		c = d.config(root)
+	if !d.foreignText(data) {
+		if root, ok := d.Tree(data); ok {
+			c = d.config(root)
+		}
 	}
 	c.name = d.File
 	if len(d.Secrets) > 0 {
@@ -115,12 +117,12 @@ func (d *decoder) config(root *yaml.Node) *Config {
 			return &c
 		}
 	}
-	list, desktop := d.desktop(list)
-	list = d.flagKeys(list)
-	if line, hint := d.foreignFile(list); hint != "" && desktop == nil {
+	if line, hint := d.foreignFile(list); hint != "" {
 		d.Fault(line, "%s", hint)
 		return &c
 	}
+	list, desktop := d.desktop(list)
+	list = d.flagKeys(list)
 	d.Fields(top, list, reflect.ValueOf(&c).Elem())
 	if desktop != nil {
 		d.desktopServers(*desktop, &c)
@@ -134,6 +136,7 @@ func (d *decoder) config(root *yaml.Node) *Config {
 	}
 	d.checkIncomplete(top, &c)
 	d.prefixes(&c)
+	d.warnPatterns(&c)
 	if _, set := top.Marks["servers"]; !set && desktop == nil {
 		d.Fault(top.Line, "there are no servers: name at least one, %s", example)
 	} else if set && !top.Marks["servers"].Bad && len(c.Servers) == 0 {

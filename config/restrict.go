@@ -27,13 +27,14 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 	sec.Marks = map[string]strict.Mark{}
 	var rest []strict.Entry
 	for _, e := range keys {
-		switch e.Key {
-		case "tools", "includeTools", "enabledTools", "enabled_tools", "allowedTools", "available_tools":
+		ours, _ := aliasOf(e.Key)
+		switch ours {
+		case "allow":
 			if e.Key == "available_tools" && isEmpty(e.Value) {
 				continue // all tools, in Goose
 			}
 			d.allow(sec, e, s, names(e, "tools: allow"))
-		case "disabledTools", "disabled_tools", "excludeTools":
+		case "deny":
 			s.Tools.Deny = append(s.Tools.Deny, names(e, "tools: deny")...)
 		case "headerToEnv":
 			table := map[string]string{}

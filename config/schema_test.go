@@ -239,7 +239,7 @@ func (s *schema) loose(t reflect.Type, key string) object {
 var unseen = []string{
 	"cluster-advertise.bad.yaml", "cluster-apart.bad.yaml", "cluster-secret.bad.yaml", "cluster-store.bad.yaml", "cluster-wildcard.bad.yaml",
 	"workers-alone.bad.yaml", "workers-idle.bad.yaml",
-	"files.bad.yaml", "front.bad.yaml", "front-url.bad.yaml", "front-keys.bad.yaml", "exchange-front.bad.yaml", "admin-alone.bad.yaml", "console-alone.bad.yaml", "console-listen.bad.yaml", "console-listen-open.bad.yaml", "console-streams.bad.yaml", "viewers-alone.bad.yaml", "in-flight.bad.yaml", "introspection-cache.bad.yaml", "latin1.bad.yaml", "oauth-alone.bad.yaml", "oauth-hosts.bad.yaml", "oauth-metadata.bad.yaml", "oauth-missing.bad.yaml", "oauth-proxy.bad.yaml", "off.bad.yaml", "same-prefix.bad.yaml", "scopes-keys.bad.yaml", "scopes.bad.yaml", "tokens.bad.yaml", "variables.bad.yaml",
+	"files.bad.yaml", "front.bad.yaml", "front-url.bad.yaml", "front-keys.bad.yaml", "exchange-front.bad.yaml", "admin-alone.bad.yaml", "console-alone.bad.yaml", "console-listen.bad.yaml", "console-listen-open.bad.yaml", "console-streams.bad.yaml", "viewers-alone.bad.yaml", "in-flight.bad.yaml", "introspection-cache.bad.yaml", "latin1.bad.yaml", "oauth-alone.bad.yaml", "oauth-hosts.bad.yaml", "oauth-metadata.bad.yaml", "oauth-missing.bad.yaml", "oauth-proxy.bad.yaml", "off.bad.yaml", "same-prefix.bad.yaml", "scopes-keys.bad.yaml", "scopes.bad.yaml", "tokens.bad.yaml", "useless.bad.yaml", "variables.bad.yaml",
 	// Files of other programs, which the schema accepts.
 	"desktop-left-out.bad.json", "desktop-none.bad.json", "desktop-remote.bad.json", "desktop.bad.json", "inputs.bad.jsonc", "lists.bad.json", "restrictions.bad.json",
 }

@@ -3,11 +3,14 @@ package config
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -93,7 +96,9 @@ func OfShell(text string) (home, variable bool) {
 // checkLiteral looks for parts of a text that only a shell would replace. They are a fault in a
 // path and a warning elsewhere. Messages do not show the values, which may be secrets.
 func (d *decoder) checkLiteral(x *strict.Slot, text string) error {
+	before := d.argument
 	d.noteSecret(x, text)
+	d.warnSpelling(x, before, text)
 	home, variable := OfShell(text)
 	const braces = "$NAME has no meaning here: write ${NAME}, with braces"
 	label, _, _ := strings.Cut(x.Label, ": item ")
@@ -113,6 +118,104 @@ func (d *decoder) checkLiteral(x *strict.Slot, text string) error {
 	return nil
 }
 
+// spellings are what other programs, a shell, or patterns of another kind replace or take apart, and the
+// bridge takes as it is. in lists the keys whose texts they are looked for in.
+var spellings = []struct {
+	form *regexp.Regexp
+	in   []string
+	say  string
+}{
+	{regexp.MustCompile(`(^|[^$])\{(env|file):[^{}]+\}`), given, "has {env:…} or {file:…}, which stays unchanged: to take it from the environment, write ${NAME}"},
+	{regexp.MustCompile(`%[A-Z_][A-Z0-9_]{2,}%`), given, "has a %NAME%, which stays unchanged: to take it from the environment, write ${NAME}"},
+	{regexp.MustCompile(`<[A-Za-z][\w -]*>$`), given, "ends with a text in < >, which stays unchanged: if it stands for a value, put the value in"},
+	{regexp.MustCompile(`\$\([^()]+\)`), given, "has a $(command), which is not run, since there is no shell: start the program by sh, -c"},
+	{regexp.MustCompile(`^(\|\|?|&&?|;|[12]?>>?|<|[12]?>&[12])$`), []string{"args"}, "is an operator of a shell, and the program gets it as an argument, since there is no shell: start the program by sh, -c"},
+	{regexp.MustCompile(`[^$]\$[A-Z_][A-Z0-9_]*`), addresses, "has a $NAME without braces, which stays unchanged: to take it from the environment, write ${NAME}"},
+	{expression, []string{"allow", "deny"}, noExpression},
+	{regexp.MustCompile(`^\^|\$$|^\.\*$`), []string{"users", "claims"}, "looks like a regular expression: here * and ? have a meaning, and nothing else"},
+	{regexp.MustCompile(`^[\^$]|\.\*`), []string{"env_pass"}, "is the name of no variable: write the name, or a pattern such as AWS_*"},
+}
+
+// expression matches what means something in a regular expression or a list, and is in no name.
+var expression = regexp.MustCompile(`^\^|\$$|^\.\*$|[\[\](){}|\\,]`)
+
+const noExpression = "has what would mean something in a regular expression or a list: here * and ? have a meaning, and nothing else"
+
+// filledIn matches ${NAME} and ${NAME:-default}.
+var filledIn = regexp.MustCompile(`\$?\$\{[^{}]*\}`)
+
+var (
+	given     = []string{"args", "env", "headers"}
+	addresses = []string{"url", "base_url", "openapi", "proxy", "redis", "advertise", "issuer", "jwks", "token_url", "resource", "public_url", "redirect_uri"}
+)
+
+// warnSpelling warns of a text with one of the spellings. before is the argument in front of it: a text
+// behind -c or -e is a program.
+func (d *decoder) warnSpelling(x *strict.Slot, before, text string) {
+	label, _, _ := strings.Cut(x.Label, ": ")
+	if before == "-c" || before == "-e" || strings.HasSuffix(x.Section.Where, "resources: ") {
+		return
+	}
+	text = filledIn.ReplaceAllString(text, "")
+	for _, s := range spellings {
+		if slices.Contains(s.in, label) && s.form.MatchString(text) {
+			d.Warn(x.Line, "%s%s %s", x.Section.Where, x.Label, s.say)
+			return
+		}
+	}
+}
+
+// warnPatterns warns of patterns that match nothing: names with the prefix that only /mcp puts in front,
+// and resources that are no URIs. It looks at the keys of tables, too, which warnSpelling does not see.
+func (d *decoder) warnPatterns(c *Config) {
+	for i, sec := range d.sections {
+		s := &c.Servers[i]
+		warn := func(key, say string) {
+			m, _ := sec.At(key)
+			d.Warn(m.Line, "%s%s %s", sec.Where, key, say)
+		}
+		items := func(key string, patterns []string) map[string]string {
+			all := map[string]string{}
+			for i, p := range patterns {
+				all[fmt.Sprintf("%s: item %d", key, i+1)] = p
+			}
+			return all
+		}
+		tables := map[string]string{}
+		keys := func(key string, names iter.Seq[string]) {
+			for name := range names {
+				tables[key+": "+name] = name
+			}
+		}
+		keys("limits: tools", maps.Keys(s.Limits.Tools))
+		keys("scopes: tools", maps.Keys(s.Scopes.Tools))
+		keys("scopes: prompts", maps.Keys(s.Scopes.Prompts))
+		for _, key := range slices.Sorted(maps.Keys(tables)) {
+			if expression.MatchString(tables[key]) {
+				warn(key, noExpression)
+			}
+		}
+		for what, f := range map[string]*filter.Rules{"tools": &s.Tools, "prompts": &s.Prompts} {
+			maps.Copy(tables, items(what+": allow", f.Allow))
+			maps.Copy(tables, items(what+": deny", f.Deny))
+			keys(what+": rename", maps.Keys(f.Rename))
+			keys(what+": override", maps.Keys(f.Override))
+		}
+		for _, key := range slices.Sorted(maps.Keys(tables)) {
+			if s.Prefix != "" && strings.HasPrefix(tables[key], s.Prefix) {
+				warn(key, fmt.Sprintf("begins with the prefix %q, which names have only at /mcp: write the server's own name", s.Prefix))
+			}
+		}
+		uris := items("resources: allow", s.Resources.Allow)
+		maps.Copy(uris, items("resources: deny", s.Resources.Deny))
+		for _, key := range slices.Sorted(maps.Keys(uris)) {
+			if pattern := uris[key]; !strings.Contains(pattern, ":") && !strings.ContainsAny(pattern[:min(1, len(pattern))], "*?{") {
+				warn(key, "has no scheme, and URIs begin with one: write the whole URI, as in file:///srv/*")
+			}
+		}
+	}
+}
+
 // flagKeys refuses keys that are flags of the command, or of other programs. It returns the other
 // keys.
 func (d *decoder) flagKeys(list []strict.Entry) []strict.Entry {
@@ -124,26 +227,4 @@ func (d *decoder) flagKeys(list []strict.Entry) []strict.Entry {
 		d.Fault(e.Line, "unknown key %q: %s", strict.Clip(e.Key), say)
 		return true
 	})
-}
-
-// foreignFile returns a hint for a file that has the keys of another program and no servers of ours.
-// For all other files it returns nothing.
-func (d *decoder) foreignFile(list []strict.Entry) (line int, hint string) {
-	for _, e := range list {
-		if e.Key == "openapi" || e.Key == "swagger" {
-			return e.Line, fmt.Sprintf("this is an OpenAPI document: serve it with 'mcp-bridge run %s'", d.File)
-		}
-		name := map[string]string{
-			"binds": "agentgateway", "context_servers": "Zed", "extensions": "Goose", "mcp": "opencode or Crush", "mcp_servers": "Codex",
-		}[e.Key]
-		switch {
-		case e.Key == "servers":
-			return 0, ""
-		case name == "agentgateway":
-			line, hint = e.Line, "this looks like a file of agentgateway, which mcp-bridge does not read: name its servers under servers"
-		case name != "":
-			line, hint = e.Line, fmt.Sprintf("this looks like a file of %s: mcp-bridge import %s makes a configuration of it", name, d.File)
-		}
-	}
-	return line, hint
 }

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -97,7 +98,7 @@ func (c *Config) Validate() error {
 	}
 	if c.Proxy != "" && c.Proxy != "none" {
 		u, err := url.Parse(c.Proxy)
-		if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
+		if err != nil || u.Host == "" || strings.Trim(u.Path, "/")+u.RawQuery != "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
 			errs = append(errs, errors.New("proxy must be none, or a URL such as http://proxy.example.com:3128"))
 		}
 	}
@@ -135,12 +136,21 @@ func checkURL(s string) error {
 		return errors.New("is missing: give the address of the server's MCP endpoint, such as https://tools.example.com/mcp")
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("must be the address of an MCP endpoint, such as https://tools.example.com/mcp")
+	case strings.ContainsAny(s, " {}<>\"|\\^`"):
+		return errors.New("has a space, a brace or another character that no address has: write the address itself, or %20 and the like")
+	case u.Port() != "" && !isPort(u.Port()):
+		return errors.New("has a port above 65535")
 	case u.User != nil:
 		return errors.New("must not hold a password: use headers: { Authorization: … }")
 	case u.Fragment != "":
 		return errors.New("must not have a #fragment")
 	}
 	return nil
+}
+
+func isPort(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 16)
+	return err == nil
 }
 
 // Reserved reports whether only the transport or the connection may set a header (protocol.md

@@ -56,9 +56,13 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 		}
 		return up, nil
 	}
+	before := ""
+	if a.works.Load() > 0 {
+		before = "it answered before, and may be starting: " // n8n answers 404 until its webhooks are there
+	}
 	return nil, &bridge.Error{
 		Server: a.Server, Kind: bridge.ErrUnavailable,
-		Public: one.Title + ": " + forClient(err) + "; " + other.Title + ": " + forClient(also),
+		Public: before + one.Title + ": " + forClient(err) + "; " + other.Title + ": " + forClient(also),
 		Err:    joined(forLog(err), forLog(also)),
 	}
 }

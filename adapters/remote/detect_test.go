@@ -67,6 +67,11 @@ func TestEither(t *testing.T) {
 			[]string{"server a: Streamable HTTP: it does not speak this (HTTP 405); HTTP+SSE: it does not speak this (HTTP 405)"},
 		},
 		{
+			"neither works, where one did", []error{nil, other}, []error{other},
+			[]string{"new", "new", "old"}, []string{"streamable", "streamable"},
+			[]string{"", "server a: it answered before, and may be starting: Streamable HTTP: it does not"},
+		},
+		{
 			"the other fails otherwise", []error{other}, []error{down},
 			[]string{"new", "old"}, []string{""}, []string{"Streamable HTTP: it does not speak this (HTTP 405); HTTP+SSE: it is down: connection refused"},
 		},

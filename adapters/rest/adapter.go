@@ -460,7 +460,7 @@ type Report struct {
 	Unread bool
 	// Advice names the settings to change then; empty for none.
 	Advice string
-	// CatalogUnread: the catalogue was not read either, or a webhook sends it.
+	// CatalogUnread: the catalogue was not read either, does not exist yet, or a webhook sends it.
 	CatalogUnread bool
 
 	tools   []*toolset.Tool // includes resources
@@ -482,8 +482,10 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 		}
 		return report, err
 	}
-	elsewhere := c.Catalog.exists() && c.Catalog.File == ""
+	elsewhere := c.Catalog.exists() && (c.Catalog.File == "" || c.Catalog.missing())
+	waited := ""
 	if elsewhere {
+		waited = c.Catalog.File
 		known := *c
 		known.Catalog = Catalog{}
 		c = &known
@@ -504,6 +506,9 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 		return nil, err
 	}
 	source.Close()
+	if waited != "" {
+		m.warnings = append(m.warnings, openapi.Warning{File: publishedFile, Text: "mcp-bridge waits for " + waited + ", which does not exist yet"})
+	}
 	list := c.catalog(m, name)
 	report := &Report{
 		Tools: len(list.tools), Size: list.size, OutputsOmitted: list.outputsOmitted, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, CatalogUnread: elsewhere,

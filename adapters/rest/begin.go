@@ -3,7 +3,6 @@ package rest
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/address"
@@ -31,12 +30,10 @@ func (a *Adapter) Begin(before *Adapter) error {
 	}
 	if !address.IsHTTP(a.c.OpenAPI) && a.c.Catalog.URL == "" {
 		err := a.firstRead(a.life)
-		if a.c.Catalog.File != "" && errors.Is(err, fs.ErrNotExist) {
-			if _, missing := os.Stat(a.c.Catalog.File); missing != nil { // its writer may start later
-				a.borrow(before)
-				a.wg.Go(a.retryRead)
-				return nil
-			}
+		if errors.Is(err, fs.ErrNotExist) && a.c.Catalog.missing() {
+			a.borrow(before)
+			a.wg.Go(a.retryRead)
+			return nil
 		}
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"slices"
@@ -76,6 +77,12 @@ func (c *Catalog) faults() []string {
 		add("secret is of no use without webhook: true")
 	}
 	return all
+}
+
+// missing reports whether the file does not exist: its writer may start later.
+func (c *Catalog) missing() bool {
+	_, err := os.Stat(c.File)
+	return c.File != "" && errors.Is(err, fs.ErrNotExist)
 }
 
 // fetch reads the catalogue. Without a location it is empty.

@@ -365,6 +365,10 @@ func TestInspectCatalog(t *testing.T) {
 	if r, err = c.Inspect(t.Context(), "flows", Options{}); err != nil || !r.CatalogUnread || r.Unread {
 		t.Errorf("Inspect = %+v, %v", r, err)
 	}
+	c.Catalog = Catalog{File: "/nowhere/tools.json"} // a start waits for this file
+	if r, err = c.Inspect(t.Context(), "flows", Options{}); err != nil || !r.CatalogUnread || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0].Text, "waits for /nowhere/tools.json") {
+		t.Errorf("Inspect of a missing file = %+v, %v", r, err)
+	}
 	c.Catalog = Catalog{File: file(t, strings.Repeat(" ", publication.MaxBytes+1))}
 	if _, err = c.Inspect(t.Context(), "flows", Options{}); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("a large one: %v", err)

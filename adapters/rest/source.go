@@ -217,6 +217,35 @@ func (c *Config) warnIdle(m *material) {
 		}
 		m.warnings = append(m.warnings, openapi.Warning{File: filepath.Base(c.OpenAPI), Text: text})
 	}
+	c.warnVariables(m, ops)
+}
+
+// warnVariables warns of configured variables that are in no address of the API.
+func (c *Config) warnVariables(m *material, ops []*openapi.Operation) {
+	declared := map[string]bool{}
+	note := func(servers []openapi.Server) {
+		for _, s := range servers[:min(1, len(servers))] { // the others are not used
+			for _, v := range s.Variables {
+				declared[v.Name] = true
+			}
+		}
+	}
+	note(m.doc.Servers)
+	for _, op := range ops {
+		if op != nil {
+			note(op.Servers)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Variables)) {
+		text := "variables: " + name + ": the addresses of the document have no such variable"
+		switch {
+		case c.BaseURL != "":
+			text = "variables: " + name + " has no effect: base_url says where the API is"
+		case declared[name]:
+			continue
+		}
+		m.warnings = append(m.warnings, openapi.Warning{File: filepath.Base(c.OpenAPI), Text: text})
+	}
 }
 
 // documentError says why a document is unusable.

@@ -445,8 +445,10 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 		p.listen(st, w, r, seq, false)
 	case ok && st != nil && seq == st.log.Last() && st.log.Finished():
 		// The client of the TypeScript SDK resumes here when the answer that it has is an error. A
-		// stream without events would make it resume for ever.
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "nothing follows this Last-Event-ID: the stream has ended with it")
+		// stream without events would make it resume for ever, and every status but 405 is an error
+		// that it reports, and tries again.
+		w.Header().Set("Allow", "POST, DELETE, OPTIONS")
+		refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "nothing follows this Last-Event-ID: the stream has ended with it")
 	case ok && st != nil && seq <= st.log.Last() && !st.lost(seq):
 		st.respond(w, r, reading{after: seq})
 	case ok && strings.HasPrefix(name, getPrefix):

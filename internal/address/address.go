@@ -92,6 +92,9 @@ func Origin(s string) (string, error) {
 		return "", errors.New(`"null" is the origin of any sandboxed page or local file: it cannot be allowed`)
 	}
 	u, err := url.Parse(s)
+	if err == nil && (u.Scheme == "ws" || u.Scheme == "wss") {
+		return "", errors.New("no page has such an origin: write http or https in place of ws and wss")
+	}
 	if err != nil || u.Scheme == "" || !IsHost(u.Host) {
 		return "", errors.New("expected SCHEME://HOST or SCHEME://HOST:PORT, such as https://app.example.com")
 	}

@@ -340,6 +340,9 @@ func duration(s string, wrong error, off bool) (any, error) {
 
 func network(s string, wrong error) (any, error) {
 	if p, err := netip.ParsePrefix(s); err == nil {
+		if p.Addr().Is4In6() && p.Bits() >= 96 { // an address of a peer is never of this form
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
 		return p.Masked(), nil
 	}
 	a, err := netip.ParseAddr(s)

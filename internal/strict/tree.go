@@ -76,7 +76,7 @@ func (d *Decoder) syntax(data []byte, err error) {
 	case offset < len(data) && strings.IndexByte("@`%", data[offset]) >= 0:
 		message = fmt.Sprintf("not valid YAML: no text begins with %c; put the text in quotes", data[offset])
 	case tomlHead.Match(bytes.TrimSpace(data)):
-		message += "; this looks like TOML: if it is a file of Codex, " + d.Program + " import makes a configuration of it"
+		message += "; this looks like TOML: write YAML or JSON"
 	case bytes.Contains(source, []byte("${")) && bytes.ContainsAny(source, "[{"):
 		message += "; put text with ${…} in quotes when it is within { } or [ ]"
 	}

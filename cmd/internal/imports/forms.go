@@ -1,12 +1,9 @@
 package imports
 
 import (
-	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -15,6 +12,8 @@ type table struct {
 	servers object
 	tokens  []string      // let clients in if a server names none
 	timeout time.Duration // unit of the key timeout; 0 if unknown
+	goose   bool
+	spell   func(string) string // brings placeholders of that program into the form ${…}; nil for none
 }
 
 // ofGemini reports whether a file belongs to Gemini's command line or a fork of it, by its
@@ -37,39 +36,14 @@ func ofGemini(from string, root object) bool {
 	return false
 }
 
-var (
-	dollars = regexp.MustCompile(`\$+[A-Z_][A-Z0-9_]*\b`)
-	dollar  = regexp.MustCompile(`^(Bearer )?\$([A-Za-z_]\w*)$`)
-)
-
-// braced replaces $NAME by ${NAME} in all strings of a value: where it is the whole string,
-// or NAME is in capitals. Gemini expands others only if the variable exists.
-func braced(v any) any {
-	switch v := v.(type) {
-	case string:
-		if m := dollar.FindStringSubmatch(v); m != nil {
-			return m[1] + "${" + m[2] + "}"
+// ofCrush reports whether the servers under the key mcp belong to Crush: opencode has other types.
+func ofCrush(servers object) bool {
+	for _, v := range servers {
+		if slices.Contains([]string{"stdio", "http", "sse"}, text(orEmpty(v)["type"])) {
+			return true
 		}
-		return dollars.ReplaceAllStringFunc(v, func(ref string) string {
-			if strings.HasPrefix(ref, "$$") {
-				return ref
-			}
-			return "${" + ref[1:] + "}"
-		})
-	case []any:
-		all := slices.Clone(v)
-		for i := range all {
-			all[i] = braced(all[i])
-		}
-		return all
-	case object:
-		all := maps.Clone(v)
-		for key := range all {
-			all[key] = braced(all[key])
-		}
-		return all
 	}
-	return v
+	return false
 }
 
 // longest is the longest imported timeout: a year.

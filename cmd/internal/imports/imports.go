@@ -2,6 +2,7 @@ package imports
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/tidwall/jsonc"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -72,11 +74,18 @@ func (i *Import) Add(from string, data []byte) error {
 			i.inputs[variable(text(o["id"]))] = text(o["description"])
 		}
 	}
-	gemini := ofGemini(from, root)
+	gemini, proxy := ofGemini(from, root), orEmpty(root["mcpProxy"])
 	for _, t := range found {
-		t.tokens = texts(orEmpty(orEmpty(root["mcpProxy"])["options"])["authTokens"])
-		if gemini {
-			t.servers, t.timeout = braced(t.servers).(object), time.Millisecond
+		t.tokens = texts(each(orEmpty(proxy["options"])["authTokens"], braced))
+		switch {
+		case gemini:
+			t.spell, t.timeout = braced, time.Millisecond
+		case len(proxy) > 0:
+			t.spell = braced
+		}
+		t.servers = each(t.servers, spelled).(object)
+		if t.spell != nil {
+			t.servers = each(t.servers, t.spell).(object)
 		}
 		for _, name := range slices.Sorted(maps.Keys(t.servers)) {
 			before := len(i.servers)
@@ -115,36 +124,29 @@ func decode(data []byte) (root object, err error) {
 	return nil, errors.New("neither JSON nor YAML nor TOML with keys")
 }
 
-// places lists the keys under which programs store servers.
-var places = [][]string{
-	{"mcpServers"},      // Claude, Cursor, Windsurf, Gemini, Cline, mcpo, TBXark and others
-	{"servers"},         // VS Code, JetBrains
-	{"mcp", "servers"},  // VS Code, older
-	{"context_servers"}, // Zed
-	{"extensions"},      // Goose
-	{"mcp_servers"},     // Codex
-	{"mcp"},             // opencode, Crush
-}
-
 // tables returns the tables of servers in a file. Claude Code has one more for each
 // project.
 func tables(root object) []table {
 	var found []table
-	for _, path := range places {
+	for _, place := range config.Places {
 		at := any(root)
-		for _, key := range path {
+		for _, key := range place.Path {
 			o, _ := at.(object)
 			at = o[key]
 		}
-		if all := servers(at); len(all) > 0 {
+		all := servers(at)
+		if place.Program == "Docker's MCP gateway" {
+			all = catalog(root)
+		}
+		if len(all) > 0 {
 			found = append(found, table{servers: all})
-			if path[0] == "extensions" {
-				found[len(found)-1].timeout = time.Second
+			switch t := &found[len(found)-1]; {
+			case place.Program == "Goose":
+				t.timeout, t.goose = time.Second, true
+			case place.Program == "Crush" && ofCrush(all):
+				t.spell, t.timeout = shell, time.Second
 			}
 		}
-	}
-	if all := catalog(root); len(all) > 0 {
-		found = append(found, table{servers: all})
 	}
 	projects, _ := root["projects"].(object)
 	for _, path := range slices.Sorted(maps.Keys(projects)) {
@@ -172,7 +174,7 @@ func servers(v any) object {
 	}
 	reachable := func(v any) bool {
 		o, _ := v.(object)
-		return slices.ContainsFunc(slices.Concat(aliases["command"], aliases["url"]), func(key string) bool { return o[key] != nil })
+		return slices.ContainsFunc(slices.Concat(config.Aliases["command"], config.Aliases["url"]), func(key string) bool { return o[key] != nil })
 	}
 	for _, v := range table {
 		if reachable(v) {
@@ -182,24 +184,10 @@ func servers(v any) object {
 	return nil
 }
 
-// aliases lists the names of keys in other programs' files.
-var aliases = map[string][]string{
-	"command":  {"command", "cmd"},
-	"url":      {"url", "httpUrl", "serverUrl", "uri"},
-	"args":     {"args"},
-	"env":      {"env", "environment", "envs"},
-	"env_file": {"envFile", "env_file"},
-	"cwd":      {"cwd"},
-	"headers":  {"headers", "http_headers"},
-	"type":     {"type", "transport", "transportType"},
-	"allow":    {"tools", "includeTools", "enabledTools", "enabled_tools", "allowedTools", "available_tools"},
-	"deny":     {"disabledTools", "disabled_tools", "excludeTools"},
-	// Other code reads these keys, or they have no meaning here.
-	"": {
-		"name", "description", "disabled", "enabled", "options", "headerToEnv", "env_http_headers", "bearer_token_env_var", "bearerToken", "env_keys",
-		"autoApprove", "alwaysAllow", "icon", "trust", "version", "gallery", "dev", "source", "bundled", "display_name", "requestOptions",
-		"timeout", "tool_timeout_sec", "startup_timeout_sec",
-	},
+// read are keys that have no counterpart, and that other code here reads.
+var read = []string{
+	"disabled", "enabled", "options", "headerToEnv", "env_http_headers", "bearer_token_env_var", "bearerToken", "bearer_token", "apiKey", "env_keys", "env_vars",
+	"source", "bundled", "display_name", "requestOptions", "timeout", "tool_timeout_sec", "startup_timeout_sec",
 }
 
 // add adds one server.
@@ -269,7 +257,7 @@ func (i *Import) fill(s *server, o object, t table) string {
 		}
 	}
 	get := func(what string) (v any) {
-		for _, key := range aliases[what] {
+		for _, key := range config.Aliases[what] {
 			if o[key] != nil {
 				v = o[key]
 			}
@@ -285,13 +273,14 @@ func (i *Import) fill(s *server, o object, t table) string {
 	if len(words) == 0 && address == "" {
 		return "it has neither a command nor a url"
 	}
-	kind := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(text(get("type"))))
+	word := text(get("type"))
+	kind := config.TransportOf(word)
 	switch {
-	case slices.Contains([]string{"ws", "websocket", "builtin", "platform", "poci"}, kind):
-		return "its type is " + kind
-	case len(words) > 0 && (address == "" || kind == "stdio" || kind == "local"):
+	case slices.Contains([]string{"ws", "websocket", "builtin", "platform", "poci"}, strings.ToLower(word)):
+		return "its type is " + word + ", which mcp-bridge does not speak"
+	case len(words) > 0 && (address == "" || kind == "stdio"):
 		s.kind = "stdio"
-	case kind == "sse" || kind == "" && config.EndsInSSE(address):
+	case kind == "sse" || word == "" && config.EndsInSSE(address):
 		s.kind = "sse"
 	default:
 		s.kind = "http"
@@ -303,20 +292,40 @@ func (i *Import) fill(s *server, o object, t table) string {
 		for _, name := range texts(o["env_keys"]) {
 			s.env[name] = "${" + name + "}"
 		}
+		for _, v := range items(o["env_vars"]) {
+			s.envPass = append(s.envPass, cmp.Or(text(v), text(orEmpty(v)["name"])))
+		}
 	} else {
 		s.url = i.address(s, address)
 		request, _ := o["requestOptions"].(object)
 		s.headers = i.table(s, request["headers"], variable(s.name)+"_")
-		maps.Copy(s.headers, i.table(s, get("headers"), variable(s.name)+"_"))
+		headers := get("headers")
+		if t.goose {
+			headers = each(headers, braced)
+		}
+		maps.Copy(s.headers, i.table(s, headers, variable(s.name)+"_"))
 		for header, name := range object(orEmpty(o["env_http_headers"])) {
 			s.headers[header] = "${" + text(name) + "}"
 		}
 		if name := text(o["bearer_token_env_var"]); name != "" {
 			s.headers["Authorization"] = "Bearer ${" + name + "}"
 		}
-		if token := text(o["bearerToken"]); token != "" {
-			s.headers["Authorization"] = "Bearer " + i.secret(s, variable(s.name)+"_TOKEN", token)
+		for _, key := range []string{"bearerToken", "bearer_token", "apiKey"} {
+			if token := text(o[key]); token != "" {
+				maps.Copy(s.headers, i.table(s, object{"Authorization": "Bearer " + token}, variable(s.name)+"_"))
+			}
 		}
+		for _, key := range slices.Sorted(maps.Keys(request)) {
+			if key != "headers" {
+				s.notes = append(s.notes, "requestOptions: "+key+" is not taken over")
+			}
+		}
+	}
+	for _, name := range texts(o["env_keys"]) {
+		s.need(name, "a secret that Goose keeps")
+	}
+	if s.why != "" {
+		return s.why
 	}
 	if why := s.restrict(o); why != "" {
 		return why
@@ -368,15 +377,21 @@ func (s *server) restrict(o object) string {
 		}
 		s.off = s.off || ok && on == (key == "disabled")
 	}
-	for _, key := range slices.Concat(aliases["allow"], aliases["deny"]) {
+	for _, key := range slices.Concat(config.Aliases["allow"], config.Aliases["deny"]) {
 		if o[key] == nil || key == "available_tools" && empty(o[key]) { // all, in Goose
+			continue
+		}
+		if each, ok := o[key].(object); ok && key == "tools" {
+			if why := s.single(each); why != "" {
+				return why
+			}
 			continue
 		}
 		list, ok := names(o[key])
 		if !ok {
 			return key + " is no list of names"
 		}
-		if slices.Contains(aliases["deny"], key) {
+		if slices.Contains(config.Aliases["deny"], key) {
 			s.deny = append(s.deny, list...)
 		} else if why := s.permit(list); why != "" {
 			return why
@@ -384,6 +399,34 @@ func (s *server) restrict(o object) string {
 	}
 	return ""
 }
+
+// single reads settings of single tools, by name. Whether the user is asked before a call is a matter
+// of the client in front of the bridge.
+func (s *server) single(tools object) string {
+	for _, name := range slices.Sorted(maps.Keys(tools)) {
+		settings, ok := tools[name].(object)
+		if !ok {
+			return "tools is no list of names"
+		}
+		for _, key := range slices.Sorted(maps.Keys(settings)) {
+			on, is := settings[key].(bool)
+			switch {
+			case is && (key == "enabled" || key == "disabled"):
+				if on == (key == "disabled") {
+					s.deny = append(s.deny, name)
+				}
+			case mayRestrict(key, settings[key]) && !asks(key):
+				return "tools: " + name + ": " + key + " may be a restriction or a credential, and is not known here"
+			case !empty(settings[key]):
+				s.notes = append(s.notes, "tools: "+name+": "+key+" is not taken over")
+			}
+		}
+	}
+	return ""
+}
+
+// asks reports whether a key says when the user of the client is asked before a call.
+func asks(key string) bool { return strings.HasSuffix(similar.Fold(key), "approvalmode") }
 
 // permit sets the allowed tools.
 func (s *server) permit(list []string) string {
@@ -441,15 +484,26 @@ func (s *server) options(o object, tokens *[]string) string {
 	return ""
 }
 
+// fetched are keys by which a client fetches a credential, and what to do in their place.
+var fetched = map[string]string{
+	"oauth":            signIn,
+	"oauth_resource":   signIn,
+	"auth":             signIn,
+	"authProviderType": signIn,
+	"headersHelper":    "is a command that makes its headers: write the server yourself, with what the command prints under http: { url: …, headers: … }",
+}
+
+const signIn = "has another form here: write the server yourself, with http: { url: …, oauth: { login: true } }, and run mcp-bridge login NAME"
+
 // others handles keys without a counterpart.
 func (s *server) others(o object) string {
-	known := slices.Concat(slices.Collect(maps.Values(aliases))...)
+	known := slices.Concat(append(slices.Collect(maps.Values(config.Aliases)), read)...)
 	for _, key := range slices.Sorted(maps.Keys(o)) {
 		switch {
 		case slices.Contains(known, key):
-		case key == "oauth" && !empty(o[key]):
-			return "oauth has another form here: write the server yourself, with http: { url: …, oauth: { login: true } }, and run mcp-bridge login NAME"
-		case mayRestrict(key, o[key]):
+		case fetched[key] != "" && !empty(o[key]):
+			return key + " " + fetched[key]
+		case mayRestrict(key, o[key]) && !asks(key):
 			return key + " may be a restriction or a credential, and is not known here"
 		case empty(o[key]):
 		default:
@@ -511,33 +565,6 @@ func texts(v any) []string {
 		all = append(all, text(item))
 	}
 	return all
-}
-
-// foreign are the references that files of clients may have.
-var foreign = regexp.MustCompile(`\$\{([^{}]*)\}`)
-
-// reference converts the references in a text to the bridge's form.
-func (i *Import) reference(s *server, value string) string {
-	return foreign.ReplaceAllStringFunc(value, func(whole string) string {
-		inner := whole[2 : len(whole)-1]
-		name, fallback, has := strings.Cut(strings.TrimPrefix(inner, "env:"), ":-")
-		switch {
-		case strings.HasPrefix(inner, "input:"):
-			name = variable(strings.TrimPrefix(inner, "input:"))
-			s.need(name, i.inputs[name])
-			return "${" + name + "}"
-		case name == "userHome":
-			return "${HOME}"
-		case name == "workspaceFolder" || name == "workspaceRoot":
-			s.need("WORKSPACE_FOLDER", "the folder that the editor would fill in")
-			return "${WORKSPACE_FOLDER}"
-		case !plainName.MatchString(name):
-			return "$" + whole // literal
-		case has:
-			return "${" + name + ":-" + fallback + "}"
-		}
-		return "${" + name + "}"
-	})
 }
 
 var plainName = regexp.MustCompile(`^[A-Za-z_]\w*$`)

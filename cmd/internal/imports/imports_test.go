@@ -39,8 +39,9 @@ func TestAdd(t *testing.T) {
 			if err := im.Add(filepath.Base(file), data); err != nil {
 				t.Fatal(err)
 			}
+			variables := strings.Join(im.Variables(), " ") // the command asks for them first
 			text := string(im.YAML())
-			got := text + "# notes:\n# " + strings.Join(im.Notes, "\n# ") + "\n# variables: " + strings.Join(im.Variables(), " ") + "\n"
+			got := text + "# notes:\n# " + strings.Join(im.Notes, "\n# ") + "\n# variables: " + variables + "\n"
 			if strings.Contains(got, "s3cr3t") {
 				t.Errorf("a secret is shown:\n%s", got)
 			}
@@ -99,6 +100,18 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
+// The file of variables has the keys of callers, too.
+func TestEnvCallers(t *testing.T) {
+	var im imports.Import
+	if err := im.Add("f", []byte(`{ "mcpProxy": { "options": { "authTokens": ["s3cr3t-default-token"] } }, "mcpServers": { "a": { "command": "npx" } } }`)); err != nil {
+		t.Fatal(err)
+	}
+	const want = "# client-1: a secret, whose value is in the file\nCLIENT_1_TOKEN=s3cr3t-default-token\n"
+	if got := string(im.Env()); got != want {
+		t.Errorf("the variables are\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestAddRefuses(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"empty", "", "neither JSON nor YAML nor TOML"},
@@ -118,6 +131,41 @@ func TestAddRefuses(t *testing.T) {
 		if err := im.Add("f", []byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: error %v, want one with %q", test.name, err, test.want)
 		}
+	}
+}
+
+// check and serve say of each form that they do not serve whose it is, and that it can be imported.
+func TestHints(t *testing.T) {
+	programs := map[string]string{
+		"codex": "Codex", "continue": "Continue", "crush": "Crush", "docker": "Docker's MCP gateway", "goose": "Goose", "opencode": "opencode", "unused": "opencode",
+		"projects": "Claude Code", "zed": "Zed",
+	}
+	seen := map[string]bool{}
+	for _, file := range samples(t) {
+		name := filepath.Base(file)
+		kind := regexp.MustCompile(`^[a-z]+`).FindString(name)
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = config.Parse(name, data, everything)
+		if program := programs[kind]; program == "" {
+			if err != nil && strings.Contains(err.Error(), "there are no servers") {
+				t.Errorf("%s: %v", name, err)
+			}
+		} else if want := "this looks like a file of " + program + ": mcp-bridge import " + name + " makes a configuration of it"; err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want only %q", name, err, want)
+		}
+		seen[kind] = true
+	}
+	for kind := range programs {
+		if !seen[kind] {
+			t.Errorf("testdata has no file of %s", kind)
+		}
+	}
+	vscode := `{ "mcp": { "servers": { "a": { "type": "stdio", "command": "npx" } } } }`
+	if _, err := config.Parse("settings.json", []byte(vscode), everything); err == nil || !strings.Contains(err.Error(), "a file of VS Code: mcp-bridge import settings.json") {
+		t.Errorf("settings of VS Code: %v", err)
 	}
 }
 

@@ -113,7 +113,7 @@ func (i *Import) Fault() error {
 func (i *Import) Env() []byte {
 	var b bytes.Buffer
 	for _, name := range i.Variables() {
-		for _, s := range i.servers {
+		for _, s := range i.needed() {
 			for _, n := range s.needs {
 				if n.name == name {
 					fmt.Fprintf(&b, "# %s: %s\n", s.name, comment(n.what))

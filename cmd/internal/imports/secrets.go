@@ -25,8 +25,9 @@ func looksSecret(name, value string) bool {
 
 // secret replaces a secret by a reference to a variable. The variable gets that name if it is unused.
 func (i *Import) secret(s *server, name, value string) string {
+	inside := i.reference(s, value)
 	if i.Inline {
-		return i.reference(s, value)
+		return inside
 	}
 	if i.taken(name, value) {
 		name = variable(s.name) + "_" + name
@@ -38,7 +39,11 @@ func (i *Import) secret(s *server, name, value string) string {
 		name = fmt.Sprint(base, "_", n)
 	}
 	i.values[name] = value
-	s.need(name, "a secret, whose value is in the file")
+	what := "a secret, whose value is in the file"
+	if foreign.MatchString(value) {
+		what += ": fill in what stands there as ${…}"
+	}
+	s.need(name, what)
 	return "${" + name + "}"
 }
 
@@ -114,7 +119,7 @@ func (i *Import) argument(s *server, arg string) string {
 
 // admit adds an access rule for a token and a server.
 func (i *Import) admit(s *server, token string) {
-	if len(token) < 16 {
+	if len(token) < 16 && !foreign.MatchString(token) {
 		s.notes = append(s.notes, "the token of its clients has fewer than 16 characters: choose a longer one")
 	}
 	if count := slices.IndexFunc(i.tokens, func(a access) bool { return a.token == token }); count >= 0 {

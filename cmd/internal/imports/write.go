@@ -23,6 +23,7 @@ type server struct {
 	command            string
 	args               []string
 	env                map[string]string
+	envPass            []string
 	envFile, cwd       string
 	url                string
 	headers            map[string]string
@@ -31,6 +32,7 @@ type server struct {
 	forward            []string
 	login              bool
 	timeout, handshake time.Duration
+	why                string // a placeholder cannot be filled in
 }
 
 type need struct{ name, what string }
@@ -54,10 +56,8 @@ func (i *Import) Names() []string {
 func (i *Import) YAML() []byte {
 	var b bytes.Buffer
 	var access bytes.Buffer
-	for count, a := range i.tokens {
-		s := &server{name: fmt.Sprintf("client-%d", count+1)}
-		token := i.secret(s, fmt.Sprintf("CLIENT_%d_TOKEN", count+1), a.token)
-		fmt.Fprintf(&access, "  - { name: %s, token: %s, servers: %s }\n", s.name, scalar(token), list(a.servers))
+	for _, c := range i.callers() {
+		fmt.Fprintf(&access, "  - { name: %s, token: %s, servers: %s }\n", c.name, scalar(c.token), list(c.servers))
 	}
 	if access.Len() > 0 {
 		b.WriteString("access:\n" + access.String())
@@ -76,14 +76,45 @@ func (i *Import) YAML() []byte {
 	return b.Bytes()
 }
 
+// caller is a rule of the new file for the holder of a token.
+type caller struct {
+	server  // for its name and needs
+	token   string
+	servers []string
+}
+
+// callers returns the rules for the tokens. The variables for them are among those of the import from
+// then on, and the same after each call.
+func (i *Import) callers() []caller {
+	var all []caller
+	for count, a := range i.tokens {
+		c := caller{server: server{name: fmt.Sprintf("client-%d", count+1)}, servers: a.servers}
+		if c.token = i.reference(&c.server, a.token); foreign.ReplaceAllString(a.token, "") != "" {
+			c.token = i.secret(&c.server, fmt.Sprintf("CLIENT_%d_TOKEN", count+1), a.token)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// needed returns the variables to set, with the names of the servers and callers that need them.
+func (i *Import) needed() []server {
+	all := slices.Clone(i.servers)
+	for _, c := range i.callers() {
+		all = append(all, c.server)
+	}
+	return all
+}
+
 // Variables returns the variables to set before the file is used.
 func (i *Import) Variables() []string {
-	names := slices.Collect(maps.Keys(i.values))
-	for _, s := range i.servers {
+	var names []string
+	for _, s := range i.needed() {
 		for _, n := range s.needs {
 			names = append(names, n.name)
 		}
 	}
+	names = slices.AppendSeq(names, maps.Keys(i.values))
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -123,6 +154,9 @@ func (s *server) write(b *bytes.Buffer) {
 		fmt.Fprintf(b, "      args: %s\n", list(s.args))
 	}
 	table("env", s.env)
+	if len(s.envPass) > 0 {
+		fmt.Fprintf(b, "      env_pass: %s\n", list(s.envPass))
+	}
 	put("env_file", s.envFile)
 	put("cwd", s.cwd)
 	put("url", s.url)
