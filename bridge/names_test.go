@@ -16,11 +16,11 @@ import (
 // properNames are the words with a capital letter that comments use within a sentence, and that no Go code defines: products,
 // protocols, headers, media types, units, and names in other languages' code.
 var properNames = words(`
-	APIs Accept Angeles Authorization Basic Bearer Binary CallToolResult Cancellation Cat Claude Cline Cloud Cluster Code ConfigMap
-	Connect Content Core Crush Cursor Debian Demo Discovery Dog ElicitResult English Entra ETag ETags
+	APIs Accept Angeles Authorization Basic Bearer Binary CallToolResult Cancellation Cat Claude Cline Cloud Cluster Code Codex ConfigMap
+	Connect Content Continue Core Crush Cursor Debian Demo Discovery Dog ElicitResult English Entra ETag ETags
 	ExportMetricsServiceRequest ExportTraceServiceRequest Fedora GETs Gemini GiB Go Goose Homebrew IDs IPv4 IPv6 Initialization
 	IPAddress JSONPath Java JavaScript JetBrains KiB Lifecycle Linux MiB Microsoft Negotiate Node OAuth OpenAPI OpenID OpenTelemetry
-	Overlays POSTs Pet Pod Prometheus PyPI Python Redelivery Redis ResourceContents Results Resumability Resumption Routing Rust SDKs
+	Overlays POSTs Pet Pod Prometheus PyPI Python Recovery Redelivery Redis ResourceContents Results Resumability Resumption Routing Rust SDKs
 	Schema Schemas Scoop Sending Sentinels Signature Streamable Subscriptions Swagger TBXark TypeScript Tokens ToolAnnotations Traceparent Tracestate Type URIs URLElicitationRequiredError
 	URLs Unix Valkey Vary Version Versioning Web Windows Windsurf Yarn
 `)

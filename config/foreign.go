@@ -17,8 +17,8 @@ import (
 
 // A Place is where a program's file has its servers.
 type Place struct {
-	Path    []string
-	Program string // empty: the bridge serves such a file
+	Path    []string // of keys, from the top of the file to the servers
+	Program string   // empty: the bridge serves such a file
 }
 
 // Places lists the places of servers that 'mcp-bridge import' looks at.

@@ -98,7 +98,7 @@ func OfShell(text string) (home, variable bool) {
 func (d *decoder) checkLiteral(x *strict.Slot, text string) error {
 	before := d.argument
 	d.noteSecret(x, text)
-	d.warnSpelling(x, before, text)
+	warned := d.warnSpelling(x, before, text)
 	home, variable := OfShell(text)
 	const braces = "$NAME has no meaning here: write ${NAME}, with braces"
 	label, _, _ := strings.Cut(x.Label, ": item ")
@@ -111,6 +111,7 @@ func (d *decoder) checkLiteral(x *strict.Slot, text string) error {
 		return errors.New(braces)
 	case home && strings.HasPrefix(x.Label, "args: item "):
 		d.Warn(x.Line, "%s%s begins with ~, which reaches the server unchanged, since there is no shell: write ${HOME} for the home folder", x.Section.Where, x.Label)
+	case warned:
 	case bare.MatchString(text), // in a password, it may be a part of the text
 		variable && slices.ContainsFunc([]string{"args: item ", "env: ", "headers: ", "openapi_headers: "}, func(key string) bool { return strings.HasPrefix(x.Label, key) }):
 		d.Warn(x.Line, "%s%s has a $NAME without braces, which stays unchanged: to take it from the environment, write ${NAME}", x.Section.Where, x.Label)
@@ -149,20 +150,21 @@ var (
 	addresses = []string{"url", "base_url", "openapi", "proxy", "redis", "advertise", "issuer", "jwks", "token_url", "resource", "public_url", "redirect_uri"}
 )
 
-// warnSpelling warns of a text with one of the spellings. before is the argument in front of it: a text
-// behind -c or -e is a program.
-func (d *decoder) warnSpelling(x *strict.Slot, before, text string) {
+// warnSpelling warns of a text with one of the spellings, and reports whether it did. before is the argument in
+// front of the text: what stands behind -c or -e is a program.
+func (d *decoder) warnSpelling(x *strict.Slot, before, text string) bool {
 	label, _, _ := strings.Cut(x.Label, ": ")
 	if before == "-c" || before == "-e" || strings.HasSuffix(x.Section.Where, "resources: ") {
-		return
+		return false
 	}
 	text = filledIn.ReplaceAllString(text, "")
 	for _, s := range spellings {
 		if slices.Contains(s.in, label) && s.form.MatchString(text) {
 			d.Warn(x.Line, "%s%s %s", x.Section.Where, x.Label, s.say)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // warnPatterns warns of patterns that match nothing: names with the prefix that only /mcp puts in front,
