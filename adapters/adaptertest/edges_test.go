@@ -90,7 +90,7 @@ var edges = []edge{
 		odd:   "text before it",
 		text:  around("ready: ", ""),
 		cells: [6]string{invalid, invalid, invalid, "-32700", "400", "400"},
-		says:  "not JSON: a value is expected at byte 0",
+		says:  "not JSON: text before the message at byte 0",
 	},
 	{
 		odd:   "text behind it",

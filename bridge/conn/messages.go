@@ -117,6 +117,7 @@ func (p *Parser) Deliver(m *jsonrpc.Message) {
 		p.Conn.Deliver(m)
 		return
 	}
+	p.Conn.show(false, nil, m)
 	if m.ID = p.Conn.Only(); m.ID != nil && gjson.GetBytes(m.Error, "code").Int() != jsonrpc.CodeMethodNotFound {
 		p.Conn.unlessAnswered(m.ID, m)
 		return

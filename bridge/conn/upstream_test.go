@@ -215,7 +215,7 @@ func TestParserOdd(t *testing.T) {
 		{"a line of a log before it on its line", []string{`{"level":"info"}` + answer}, answer, "lines=1"},
 		{"-Infinity", []string{`{"jsonrpc":"2.0","id":1,"result":{"n":-Infinity}}`}, `its answer is not JSON: -Infinity at byte 38`, ""},
 		{"a trailing comma", []string{`{"jsonrpc":"2.0","id":1,"result":{"n":1,}}`}, `its answer is not JSON: a member's name is expected at byte 40`, ""},
-		{"text before it", []string{`DEBUG: ` + answer}, `its answer is not JSON: a value is expected at byte 0`, ""},
+		{"text before it", []string{`DEBUG: ` + answer}, `its answer is not JSON: text before the message at byte 0`, ""},
 		{"text behind it", []string{answer + ` DEBUG`}, answer, "first=DEBUG"},
 		{"two on a line", []string{`{"jsonrpc":"2.0","method":"notifications/message","params":{}}` + answer}, answer, ""},
 		{"a line that is cut", []string{`{"jsonrpc":"2.0","id":1,"result":{"n":`}, `its answer is not JSON: unexpected end at byte 38`, ""},

@@ -360,12 +360,16 @@ func parse(b []byte) (m *Message, wide bool, err error) {
 		return nil, false, err
 	}
 	bare := Bare(b)
-	if len(bare) == len(b) {
-		return nil, false, err
+	if len(bare) < len(b) {
+		m, wide, err = parseBare(bare)
 	}
-	m, wide, err = parseBare(bare)
 	if syntax, broken := errors.AsType[*SyntaxError](err); broken {
-		syntax.Offset += offset(b, bare)
+		if syntax.Offset == 0 && bytes.Contains(bare, []byte(`{"jsonrpc"`)) {
+			syntax.What = "text before the message"
+		}
+		if len(bare) < len(b) {
+			syntax.Offset += offset(b, bare)
+		}
 	}
 	return m, wide, err
 }
