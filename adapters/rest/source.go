@@ -166,6 +166,9 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	return m, nil
 }
 
+// empty reports whether the document has no operations. A lost one may return.
+func (m *material) empty() bool { return m.doc != nil && len(m.doc.Operations)+len(m.doc.Lost) == 0 }
+
 // dropUnserved drops operations whose own servers have no address.
 func (m *material) dropUnserved() {
 	if m.reach == nil {
