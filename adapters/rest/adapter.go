@@ -187,7 +187,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	}
 	m, err := a.c.read(a.life, a.name, &a.o, live, brought)
 	_, unusable := errors.AsType[*documentError](err)
-	empty := err == nil && m.doc != nil && len(m.doc.Operations)+len(m.doc.Lost) == 0 // a lost one may return
+	empty := err == nil && m.empty()
 	switch {
 	case first && (unusable || empty):
 		saved, why := a.readAgain(cmp.Or(err, errEmpty), brought)
@@ -454,6 +454,8 @@ type Report struct {
 	// Lost are exposed operations that cannot be tools: as METHOD path, or as a path if its
 	// operations are unknown. Warnings say why.
 	Lost []string
+	// Empty: the document has no operations.
+	Empty bool
 	// Warnings are about the document.
 	Warnings []openapi.Warning
 	// Unread: the document is at a URL, and was not read.
@@ -514,7 +516,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 		Tools: len(list.tools), Size: list.size, OutputsOmitted: list.outputsOmitted, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, CatalogUnread: elsewhere,
 		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*toolset.Tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
 	}
-	report.Lost = lostKeys(m.lost)
+	report.Lost, report.Empty = lostKeys(m.lost), m.empty()
 	if !elsewhere {
 		report.Names = append(m.names, searchTool, describeTool, readTool, callTool)
 	}

@@ -166,6 +166,9 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	return m, nil
 }
 
+// empty reports whether the document has no operations. A lost one may return.
+func (m *material) empty() bool { return m.doc != nil && len(m.doc.Operations)+len(m.doc.Lost) == 0 }
+
 // dropUnserved drops operations whose own servers have no address.
 func (m *material) dropUnserved() {
 	if m.reach == nil {
@@ -222,12 +225,10 @@ func (c *Config) warnIdle(m *material) {
 
 // warnVariables warns of configured variables that are in no address of the API.
 func (c *Config) warnVariables(m *material, ops []*openapi.Operation) {
-	declared := map[string]bool{}
+	var used strings.Builder // the addresses, which may have variables that the document does not declare
 	note := func(servers []openapi.Server) {
 		for _, s := range servers[:min(1, len(servers))] { // the others are not used
-			for _, v := range s.Variables {
-				declared[v.Name] = true
-			}
+			used.WriteString(s.URL)
 		}
 	}
 	note(m.doc.Servers)
@@ -241,7 +242,7 @@ func (c *Config) warnVariables(m *material, ops []*openapi.Operation) {
 		switch {
 		case c.BaseURL != "":
 			text = "variables: " + name + " has no effect: base_url says where the API is"
-		case declared[name]:
+		case strings.Contains(used.String(), "{"+name+"}"):
 			continue
 		}
 		m.warnings = append(m.warnings, openapi.Warning{File: filepath.Base(c.OpenAPI), Text: text})

@@ -41,6 +41,9 @@ func examine(ctx context.Context, file, tools string, c *config.Config, faults c
 			lost = errors.Join(lost, fmt.Errorf("server %q: rest: %s cannot be used, as the warnings say: %s; mend the document, or leave them out by expose",
 				s.Name, count(n, "operation"), some(report.Lost, 10)))
 		}
+		if report.Empty {
+			lost = errors.Join(lost, fmt.Errorf("server %q: rest: the document has no operations: name another one in openapi, or leave it out", s.Name))
+		}
 		sums[s.Name] = restSum(report)
 		if tools != "" {
 			for _, one := range report.Explain(filepath.Base(file), func(name string) bool { return glob.Match(tools, name) }, c.Redact) {

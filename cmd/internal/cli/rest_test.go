@@ -58,9 +58,21 @@ func TestCheckLost(t *testing.T) {
 	}
 }
 
+// A document without operations is not good.
+func TestCheckEmpty(t *testing.T) {
+	path := pets(t, "https://pets.example.com/v1", "")
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "pets.yaml"), []byte("openapi: 3.1.0\ncomponents: { securitySchemes: { key: { type: apiKey, in: query, name: token } } }\npaths: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := in(t, "check", "-c", path)
+	if code != exit.Usage || !strings.Contains(stderr, `server "pets": rest: the document has no operations`) || strings.Contains(stdout, "is good") {
+		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
+	}
+}
+
 // Patterns and names of the server that are about none of the API's tools are reported, with the line of their key.
 func TestCheckIdleNames(t *testing.T) {
-	path := pets(t, "https://pets.example.com/v1", "    tools:\n      deny: [getPte, \"bro*\"]\n      rename: { brokn: whole }\n      allow: [\"*\", none_*, call_operation]\n")
+	path := pets(t, "https://pets.example.com/v1", "    tools:\n      deny: [getPte, \"getPet*\"]\n      rename: { brokn: whole }\n      allow: [\"*\", none_*, call_operation]\n")
 	code, stdout, stderr := in(t, "check", "-c", path)
 	var got []string
 	for line := range strings.Lines(stdout) {

@@ -142,7 +142,7 @@ func (s Schema) build(of string, members []Argument, all []Pair) (json.RawMessag
 // split divides the name of a member of an argument that is an object.
 func (s Schema) split(key string, known map[string]Argument) (own, member string, ok bool) {
 	own, member, ok = strings.Cut(key, ".")
-	if _, whole := known[shown(key, known)]; !ok || whole || len(s.members(known[own].Schema)) == 0 {
+	if _, whole := known[shown(key, known)]; !ok || whole || !slices.Contains(s.kinds(known[own].Schema), "object") {
 		return "", "", false
 	}
 	return own, member, true

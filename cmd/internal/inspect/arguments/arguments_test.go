@@ -77,6 +77,7 @@ func TestBuild(t *testing.T) {
 		{args: `map=[]`, fault: "object"},
 		{args: "deep.s=5 text=x deep.in.list=1 deep.in.list=2 deep.in.on=true", want: `{"deep":{"s":"5","in":{"list":[1,2],"on":true}},"text":"x"}`},
 		{args: "deep.x.y=1", want: `{"deep":{"x.y":1}}`},
+		{args: "map.a=5 map.b=x", want: `{"map":{"a":5,"b":"x"}}`},
 		{args: `deep.s=5 deep={}`, fault: "deep is given whole and by its members"},
 		{args: "deep.in.on=yes", fault: `deep.in.on: "yes" is not of the type boolean`},
 		{args: "text.s=5", want: `{"text.s":5}`},
