@@ -222,12 +222,10 @@ func (c *Config) warnIdle(m *material) {
 
 // warnVariables warns of configured variables that are in no address of the API.
 func (c *Config) warnVariables(m *material, ops []*openapi.Operation) {
-	declared := map[string]bool{}
+	addresses := ""
 	note := func(servers []openapi.Server) {
-		for _, s := range servers[:min(1, len(servers))] { // the others are not used
-			for _, v := range s.Variables {
-				declared[v.Name] = true
-			}
+		if len(servers) > 0 { // the others are not used
+			addresses += servers[0].URL + " "
 		}
 	}
 	note(m.doc.Servers)
@@ -241,7 +239,7 @@ func (c *Config) warnVariables(m *material, ops []*openapi.Operation) {
 		switch {
 		case c.BaseURL != "":
 			text = "variables: " + name + " has no effect: base_url says where the API is"
-		case declared[name]:
+		case strings.Contains(addresses, "{"+name+"}"):
 			continue
 		}
 		m.warnings = append(m.warnings, openapi.Warning{File: filepath.Base(c.OpenAPI), Text: text})
