@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 )
@@ -44,6 +45,31 @@ func TestExample(t *testing.T) {
 		if len(agents) != 1 || len(queries) != 1 || len(servers) != 1 || queries[0].Spec.Target.Name != agents[0].Metadata.Name || agents[0].Spec.Tools[0].Name != servers[0].Metadata.Name+"-calculate" {
 			t.Errorf("%s: ARK gets %+v, %+v and %+v", method, servers, agents, queries)
 		}
+	}
+	// n8n 2 writes only where this variable says.
+	const folder = "N8N_RESTRICT_FILE_ACCESS_TO"
+	for more, want := range map[string]string{
+		"":                                      "/tmp/tools",
+		"mcp: { discovery: { method: hooks } }": "",
+		"mcp: { enabled: false }":               "",
+		"n8n: { env: [{ name: " + folder + ", value: /tmp/tools;/data }] }": "/tmp/tools;/data",
+	} {
+		got := ""
+		for _, d := range all[apps.Deployment](n8n(t, more)) {
+			for _, v := range d.Spec.Template.Spec.Containers[0].Env {
+				if v.Name == folder {
+					got += v.Value
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("with %q, %s is %q, want %q", more, folder, got, want)
+		}
+	}
+	// The header for webhooks that want a key, as the README has it.
+	rendered := fmt.Sprint(all[core.ConfigMap](n8n(t, "mcp: { config: { servers: { n8n-tools: { rest: { headers: { X-Webhook-Key: k } } } } } }"))[0].Data)
+	if !strings.Contains(rendered, "X-Webhook-Key: k") || !strings.Contains(rendered, "base_url: http://localhost:5678") {
+		t.Errorf("a header beside the rest: %s", rendered)
 	}
 	if made := n8n(t, "mcp: { enabled: false }"); len(all[core.ConfigMap](made)) != 0 || len(all[core.Service](made)) != 1 {
 		t.Errorf("without the bridge there are %d objects of it", len(all[core.ConfigMap](made)))
