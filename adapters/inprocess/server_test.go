@@ -187,7 +187,7 @@ func TestQuestions(t *testing.T) {
 	for _, c := range []struct{ tool, method, answer, want string }{
 		{"sample", "sampling/createMessage", `"result":{"role":"assistant","model":"m","content":{"type":"text","text":"noon"}}`, "m: noon"},
 		{"sample", "sampling/createMessage", `"error":{"code":-1,"message":"user said no","data":{"n":1}}`, "user said no"},
-		{"sample", "sampling/createMessage", `"error":{"code":"odd"}`, "the client's error is malformed"},
+		{"sample", "sampling/createMessage", `"error":{"code":"odd"}`, "odd"},
 		{"elicit", "elicitation/create", `"result":{"action":"accept","content":{"zone":"UTC"}}`, "accept UTC"},
 		{"roots", "roots/list", `"result":{"roots":[{"uri":"file:///srv"}]}`, "file:///srv"},
 	} {

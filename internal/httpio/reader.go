@@ -69,7 +69,8 @@ const (
 // ErrEndless means that the data of an event is far larger than the limit, without an end.
 var ErrEndless = errors.New("event stream: an event is far larger than the limit")
 
-var errQuiet = errors.New("event stream: too many bytes without an event")
+// ErrQuiet means that too much came without an event.
+var ErrQuiet = errors.New("event stream: too many bytes without an event")
 
 var dataField = []byte("data")
 
@@ -157,7 +158,7 @@ func (r *Reader) line() (field, value []byte, err error) {
 		}
 		switch {
 		case r.quiet > max(r.limit, minQuiet):
-			r.err = errQuiet
+			r.err = ErrQuiet
 			return nil, nil, r.err
 		case r.size/maxOver > r.limit:
 			r.err = ErrEndless

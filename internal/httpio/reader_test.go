@@ -217,8 +217,8 @@ func TestReaderQuiet(t *testing.T) {
 		for {
 			e, err := r.Next()
 			if err != nil {
-				if !errors.Is(err, errQuiet) || in.n > 10*limit {
-					t.Errorf("%q: %v after %d bytes, want %v", more, err, in.n, errQuiet)
+				if !errors.Is(err, ErrQuiet) || in.n > 10*limit {
+					t.Errorf("%q: %v after %d bytes, want %v", more, err, in.n, ErrQuiet)
 				}
 				break
 			}

@@ -50,7 +50,7 @@ func (j *joiner) add(part []byte) bool {
 func (j *joiner) end(ctx context.Context, err error) {
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
-	case errors.Is(err, errTooMuch):
+	case errors.Is(err, errTooMuch), errors.Is(err, httpio.ErrQuiet):
 		j.a.more, j.a.why = true, tooLarge
 	case ctx.Err() != nil:
 		j.a.more, j.a.why = true, "had not ended in time"
