@@ -15,7 +15,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 

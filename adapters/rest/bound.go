@@ -8,7 +8,6 @@ import (
 	"time"
 
 	publication "github.com/mcp-bridge/bridge/adapters/rest/internal/catalog"
-
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )

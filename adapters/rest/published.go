@@ -14,11 +14,10 @@ import (
 	"github.com/tidwall/gjson"
 
 	publication "github.com/mcp-bridge/bridge/adapters/rest/internal/catalog"
-	"github.com/mcp-bridge/bridge/internal/address"
-
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/internal/address"
 )
 
 // Catalog names a catalogue, which publishes tools that change while the bridge runs; package

@@ -16,9 +16,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	publication "github.com/mcp-bridge/bridge/adapters/rest/internal/catalog"
-
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	publication "github.com/mcp-bridge/bridge/adapters/rest/internal/catalog"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/bridge"

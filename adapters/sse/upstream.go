@@ -13,12 +13,10 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/httpio"
-
 	"github.com/mcp-bridge/bridge/bridge/conn"
-
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/deadline"
+	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
 // Upstream is the adapter for one server over HTTP+SSE, which has only legacy revisions, whatever

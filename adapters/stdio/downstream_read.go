@@ -10,7 +10,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
-
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 

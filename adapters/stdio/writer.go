@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/conn"
-
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 

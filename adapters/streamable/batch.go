@@ -7,9 +7,8 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
-	"github.com/mcp-bridge/bridge/internal/httpio"
-
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
 // inEach completes gateway.NoBatches. It names the place of a single message.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/mcp-bridge/bridge/bridge/conn"
-
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 

@@ -16,10 +16,9 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-	"github.com/mcp-bridge/bridge/internal/wiretest"
-
 	"github.com/mcp-bridge/bridge/internal/backoff"
 	"github.com/mcp-bridge/bridge/internal/deadline"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // bubble runs f with an adapter to a script in memory, where time is fake.

@@ -7,11 +7,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/httpio"
-
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
 // standalone is the stream for messages of the server that belong to no call. Servers may have none

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/mcp-bridge/bridge/bridge"
-
 	"github.com/mcp-bridge/bridge/bridge/guard/drain"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/session"

@@ -8,7 +8,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
-
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 )
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	wire "github.com/mcp-bridge/bridge/bridge/server/internal/peer"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
@@ -29,8 +30,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster/queue"
 	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
-
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // instance is this process as a member of a cluster.

@@ -5,10 +5,9 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
-	"github.com/mcp-bridge/bridge/bridge"
-
 	"github.com/mcp-bridge/bridge/adapters/sse"
 	"github.com/mcp-bridge/bridge/adapters/streamable"
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )

@@ -10,11 +10,11 @@ import (
 	"os/signal"
 	"syscall"
 
+	"example.com/adapter/socket"
+
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/config"
-
-	"example.com/adapter/socket"
 )
 
 func main() {

@@ -24,7 +24,6 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
-
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
-
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
 

@@ -41,7 +41,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
-
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 

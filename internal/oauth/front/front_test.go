@@ -30,7 +30,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/oauth"
-
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )

@@ -6,11 +6,10 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
-	"github.com/mcp-bridge/bridge/internal/cluster"
-
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
 	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
 // Shared implements bridge.Places.

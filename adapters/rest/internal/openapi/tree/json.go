@@ -1,14 +1,13 @@
 package tree
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"unicode/utf8"
 	"unsafe"
-
-	"encoding/json"
 )
 
 // MaxDepth bounds the nesting of documents. Deeper parts are omitted.
