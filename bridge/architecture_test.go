@@ -35,13 +35,13 @@ func product(t *testing.T) map[string]*listed {
 	}
 	packages := map[string]*listed{}
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
-		var p listed
-		if err := d.Decode(&p); err != nil {
+		var l listed
+		if err := d.Decode(&l); err != nil {
 			t.Fatal(err)
 		}
-		at := strings.TrimPrefix(p.ImportPath, module+"/")
+		at := strings.TrimPrefix(l.ImportPath, module+"/")
 		if in, _ := place(at); in >= 0 && !strings.HasSuffix(at, "test") {
-			packages[at] = &p
+			packages[at] = &l
 		}
 	}
 	return packages
@@ -77,12 +77,12 @@ func boxes(packages map[string]*listed) map[string]int {
 // another one.
 func edges(packages map[string]*listed) map[string][]string {
 	drawn, direct := boxes(packages), map[string]map[string]bool{}
-	for at, p := range packages {
+	for at, l := range packages {
 		from := box(at)
 		if direct[from] == nil {
 			direct[from] = map[string]bool{}
 		}
-		for _, imported := range p.Imports {
+		for _, imported := range l.Imports {
 			to := strings.TrimPrefix(imported, module+"/")
 			if _, ours := drawn[box(to)]; ours && packages[to] != nil && box(to) != from {
 				direct[from][box(to)] = true

@@ -76,11 +76,11 @@ type Upstream interface {
 // Client is the downstream party for a connection's reader. Its methods are called in the order of the wire, and
 // must not block. Messages are valid during the call.
 type Client interface {
-	Notify(n *jsonrpc.Message)
+	Notify(m *jsonrpc.Message)
 	// Ask passes on a question of the server. reply is called exactly once, from any goroutine and perhaps
 	// before Ask returns, unless withdraw was called first. Its argument is valid during the call. withdraw may
 	// be nil. Its argument is the server's reason, if it gave one.
-	Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func(why string))
+	Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func(why string))
 	// Gone reports that the connection ended by itself, and why.
 	Gone(err error)
 }

@@ -142,10 +142,10 @@ func Exhausted(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EAGAIN)
 }
 
-// TakenBack returns the error of a call that the client's notification n cancels. It is ErrCancelled, with the
+// TakenBack returns the error of a call that the client's notification m cancels. It is ErrCancelled, with the
 // client's reason for the server.
-func TakenBack(n *jsonrpc.Message) error {
-	if why := CancelReason(n); why != "" {
+func TakenBack(m *jsonrpc.Message) error {
+	if why := CancelReason(m); why != "" {
 		return &takenBack{why}
 	}
 	return ErrCancelled
@@ -165,8 +165,8 @@ func (*takenBack) Unwrap() error { return ErrCancelled }
 const MaxReason = 1 << 10
 
 // CancelReason returns the reason in notifications/cancelled, or "".
-func CancelReason(n *jsonrpc.Message) string {
-	given := gjson.GetBytes(n.Params, "reason")
+func CancelReason(m *jsonrpc.Message) string {
+	given := gjson.GetBytes(m.Params, "reason")
 	if given.Type != gjson.String || len(given.Str) <= MaxReason {
 		return given.Str
 	}

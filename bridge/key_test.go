@@ -38,10 +38,10 @@ func TestConnectionKey(t *testing.T) {
 		{"no header", func(c *bridge.Caller) { c.Header = nil }, true, true},
 	} {
 		one, other := caller(func(*bridge.Caller) {}), caller(test.change)
-		a, _ := bridge.SessionKey(one, forward)
+		c, _ := bridge.SessionKey(one, forward)
 		b, _ := bridge.SessionKey(other, forward)
-		if (a != b) != test.session {
-			t.Errorf("%s: keys of sessions %q and %q", test.name, a, b)
+		if (c != b) != test.session {
+			t.Errorf("%s: keys of sessions %q and %q", test.name, c, b)
 		}
 		if a, b := bridge.IdentityKey(one, forward), bridge.IdentityKey(other, forward); (a != b) != test.without {
 			t.Errorf("%s: keys of clients without sessions %q and %q", test.name, a, b)

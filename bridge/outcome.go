@@ -41,11 +41,11 @@ func (o Outcome) String() string {
 
 // OutcomeOfAnswer returns the outcome of a request that was answered. Results of tools answer tools/call, and
 // tasks/result for a call that ran as a task.
-func OutcomeOfAnswer(method string, a *jsonrpc.Message) Outcome {
+func OutcomeOfAnswer(method string, m *jsonrpc.Message) Outcome {
 	switch {
-	case a.Error != nil:
+	case m.Error != nil:
 		return ErrorAnswer
-	case (method == "tools/call" || method == "tasks/result") && a.IsError():
+	case (method == "tools/call" || method == "tasks/result") && m.IsError():
 		return ToolFailed
 	}
 	return Answered

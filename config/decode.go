@@ -56,32 +56,32 @@ func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
 }
 
 // specialValue reads the values that have a form of their own. known is false for all others.
-func (d *decoder) specialValue(x *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
+func (d *decoder) specialValue(s *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
 	switch into := into.(type) {
 	case *string:
-		x.Loose = x.Loose || (x.Label == "listen" || x.Label == "console_listen") && x.Section.Where == "" // a port alone is a number
+		s.Loose = s.Loose || (s.Label == "listen" || s.Label == "console_listen") && s.Section.Where == "" // a port alone is a number
 	case *[]Server:
-		return d.servers(x, n, into), true
+		return d.servers(s, n, into), true
 	case *Words:
-		return d.words(x, n, into), true
+		return d.words(s, n, into), true
 	case *filter.Rules:
-		return d.filter(x, n, into), true
+		return d.filter(s, n, into), true
 	case *filter.Override:
-		return d.override(x, n, into), true
+		return d.override(s, n, into), true
 	case **stdio.Config:
 		if strict.Kind(n) == strict.String {
-			return d.shortCommand(x, strict.Resolve(n).Value, into), true
+			return d.shortCommand(s, strict.Resolve(n).Value, into), true
 		}
 	case **remote.Config:
 		if strict.Kind(n) == strict.String { // http: URL
-			sec := &strict.Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
+			sec := &strict.Section{Where: s.Section.Where + s.Label + ": ", Line: s.Line}
 			*into = &remote.Config{}
-			d.Struct(sec, []strict.Entry{{Key: "url", Line: x.Line, Value: n}}, *into)
-			x.Section.Adopt(x.Label, sec)
+			d.Struct(sec, []strict.Entry{{Key: "url", Line: s.Line, Value: n}}, *into)
+			s.Section.Adopt(s.Label, sec)
 			return true, true
 		}
 	}
-	return d.restValue(x, n, into)
+	return d.restValue(s, n, into)
 }
 
 // check validates the settings, and checks the files that they name.
@@ -104,46 +104,46 @@ func (d *decoder) check(sec *strict.Section, v any) {
 func textOf(t reflect.Type) (expected string, parse func(strict.Text) (any, error)) {
 	switch {
 	case t == reflect.TypeFor[bridge.Forward]():
-		return "the name of a header, such as X-Tenant", func(v strict.Text) (any, error) { return parseForward(v.Value) }
+		return "the name of a header, such as X-Tenant", func(t strict.Text) (any, error) { return parseForward(t.Value) }
 	case t == reflect.TypeFor[limits.Rate]():
-		return "a rate such as 10/s or 600/m", func(v strict.Text) (any, error) { return limits.ParseRate(v.Value) }
+		return "a rate such as 10/s or 600/m", func(t strict.Text) (any, error) { return limits.ParseRate(t.Value) }
 	case t == reflect.TypeFor[attempts]():
 		const expected = "how often the request is made, 1 to 10, or off"
-		return expected, func(v strict.Text) (any, error) {
-			n, err := strconv.Atoi(v.Value)
+		return expected, func(t strict.Text) (any, error) {
+			n, err := strconv.Atoi(t.Value)
 			switch {
-			case isOff(v):
+			case isOff(t):
 				return attempts(1), nil
-			case err != nil || n < 1 || n > 10 || v.Kind == strict.String && !v.Expanded:
+			case err != nil || n < 1 || n > 10 || t.Kind == strict.String && !t.Expanded:
 				return nil, errors.New("expected " + expected)
 			}
 			return attempts(n), nil
 		}
 	case t == reflect.TypeFor[onOff]():
-		return "off or on", func(v strict.Text) (any, error) {
-			if !isOff(v) && !isOn(v) {
+		return "off or on", func(t strict.Text) (any, error) {
+			if !isOff(t) && !isOn(t) {
 				return nil, errors.New("expected off or on")
 			}
-			return onOff(isOn(v)), nil
+			return onOff(isOn(t)), nil
 		}
 	case t == reflect.TypeFor[caching]():
 		const expected = "true, off, or how long answers are kept that do not say it themselves, such as 60s"
-		return expected, func(v strict.Text) (any, error) {
-			age, err := time.ParseDuration(v.Value)
+		return expected, func(t strict.Text) (any, error) {
+			age, err := time.ParseDuration(t.Value)
 			switch {
-			case isOff(v) || isOn(v):
-				return caching{on: isOn(v)}, nil
+			case isOff(t) || isOn(t):
+				return caching{on: isOn(t)}, nil
 			case err != nil || age <= 0:
 				return nil, errors.New("expected " + expected)
 			}
 			return caching{true, age}, nil
 		}
 	case t.Kind() == reflect.Int64 && t != reflect.TypeFor[time.Duration]():
-		return "a number of bytes such as 16777216 or 16MiB", func(v strict.Text) (any, error) {
-			if v.Kind != strict.Int {
-				return ParseSize(v.Value)
+		return "a number of bytes such as 16777216 or 16MiB", func(t strict.Text) (any, error) {
+			if t.Kind != strict.Int {
+				return ParseSize(t.Value)
 			}
-			n, err := strconv.ParseInt(strings.ReplaceAll(v.Value, "_", ""), 0, 64) // 0x1000 and 1_000 are numbers too
+			n, err := strconv.ParseInt(strings.ReplaceAll(t.Value, "_", ""), 0, 64) // 0x1000 and 1_000 are numbers too
 			if err != nil || n < 0 {
 				return nil, errors.New("expected a number of bytes such as 16777216 or 16MiB")
 			}
@@ -153,12 +153,12 @@ func textOf(t reflect.Type) (expected string, parse func(strict.Text) (any, erro
 	return "", nil
 }
 
-func isOn(v strict.Text) bool {
-	return v.Value == "on" || v.Kind == strict.Bool && strings.EqualFold(v.Value, "true")
+func isOn(t strict.Text) bool {
+	return t.Value == "on" || t.Kind == strict.Bool && strings.EqualFold(t.Value, "true")
 }
 
-func isOff(v strict.Text) bool {
-	return v.Value == "off" || v.Kind == strict.Bool && strings.EqualFold(v.Value, "false")
+func isOff(t strict.Text) bool {
+	return t.Value == "off" || t.Kind == strict.Bool && strings.EqualFold(t.Value, "false")
 }
 
 // otherKeys returns the keys of a struct that are read without a field.

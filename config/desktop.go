@@ -47,8 +47,8 @@ func (d *decoder) isDesktop(n *yaml.Node) bool {
 	}
 	for _, e := range list {
 		keys, _ := quiet.Entries("", e.Value)
-		typed := slices.ContainsFunc(keys, func(k strict.Entry) bool { return k.Key == "type" })
-		ours := slices.ContainsFunc(keys, func(k strict.Entry) bool { return slices.Contains(strict.Keys(reflect.TypeFor[Server]()), k.Key) })
+		typed := slices.ContainsFunc(keys, func(e strict.Entry) bool { return e.Key == "type" })
+		ours := slices.ContainsFunc(keys, func(e strict.Entry) bool { return slices.Contains(strict.Keys(reflect.TypeFor[Server]()), e.Key) })
 		if !typed || ours {
 			return false
 		}
@@ -118,7 +118,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 			d.Warn(e.Line, "%s%s is ignored: it means nothing to mcp-bridge", sec.Where, e.Key)
 			continue
 		case ours == "allow", ours == "deny", !known:
-		case slices.ContainsFunc(own, func(o strict.Entry) bool { return o.Key == ours }):
+		case slices.ContainsFunc(own, func(e strict.Entry) bool { return e.Key == ours }):
 			d.Fault(e.Line, "%s%s says the same as another key: keep one of %s", sec.Where, e.Key, strings.Join(Aliases[ours], ", "))
 			continue
 		default:
@@ -139,7 +139,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 			continue
 		case "options":
 			inner, _ := d.Quiet().Entries("", e.Value)
-			if slices.ContainsFunc(inner, func(o strict.Entry) bool { return o.Key == "disabled" && strict.Shown(o.Value) == "true" }) {
+			if slices.ContainsFunc(inner, func(e strict.Entry) bool { return e.Key == "disabled" && strict.Shown(e.Value) == "true" }) {
 				return kind, nil, "options: disabled is true"
 			}
 		}

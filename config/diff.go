@@ -361,7 +361,7 @@ func (d *diff) server(path string, was, now *Server) {
 		n := len(d.all)
 		for _, f := range keyedFields(a.Type()) {
 			effect := f.effect
-			if f.key == "forward" && slices.ContainsFunc(was.Forward, func(h bridge.Forward) bool { return !slices.Contains(now.Forward, h) }) {
+			if f.key == "forward" && slices.ContainsFunc(was.Forward, func(f bridge.Forward) bool { return !slices.Contains(now.Forward, f) }) {
 				effect = EffectRenew
 			}
 			if effect == EffectLive && nextOnly(f.key, was, now) {

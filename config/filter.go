@@ -31,17 +31,17 @@ type overrideKeys struct {
 }
 
 // filter reads the filter of a server's tools, prompts or resources.
-func (d *decoder) filter(x *strict.Slot, n *yaml.Node, into *filter.Rules) bool {
+func (d *decoder) filter(s *strict.Slot, n *yaml.Node, into *filter.Rules) bool {
 	var keys filterKeys
-	_, ok := d.Inner(x, n, &keys)
+	_, ok := d.Inner(s, n, &keys)
 	*into = filter.Rules(keys)
 	return ok
 }
 
 // override reads the changes of the description of one of them.
-func (d *decoder) override(x *strict.Slot, n *yaml.Node, into *filter.Override) bool {
+func (d *decoder) override(s *strict.Slot, n *yaml.Node, into *filter.Override) bool {
 	var keys overrideKeys
-	sec, ok := d.Inner(x, n, &keys)
+	sec, ok := d.Inner(s, n, &keys)
 	if !ok {
 		return false
 	}
@@ -56,28 +56,28 @@ func (d *decoder) override(x *strict.Slot, n *yaml.Node, into *filter.Override) 
 }
 
 // checkFilter adds the broken rules of a filter; the argument what is tools, prompts or resources.
-func checkFilter(all *breaches, what string, f filter.Rules) {
+func checkFilter(all *breaches, what string, r filter.Rules) {
 	add := func(key, rule string, args ...any) { all.add(what+": "+key, rule, args...) }
 	for _, list := range []struct {
 		key      string
 		patterns []string
-	}{{"allow", f.Allow}, {"deny", f.Deny}} {
+	}{{"allow", r.Allow}, {"deny", r.Deny}} {
 		for i, pattern := range list.patterns {
 			if pattern == "" {
 				add(fmt.Sprintf("%s: item %d", list.key, i+1), "is empty: write a name, or a pattern such as get_*")
 			}
 		}
 	}
-	if f.InlineRefs && what != "tools" {
+	if r.InlineRefs && what != "tools" {
 		add("inline_refs", "is for tools: only they have schemas")
 	}
 	useless := func(name string) string {
 		switch {
-		case slices.Contains(f.Deny, name), what != "resources" && !f.Passes(name) && len(f.Allow) == 0:
+		case slices.Contains(r.Deny, name), what != "resources" && !r.Passes(name) && len(r.Allow) == 0:
 			return "has no effect: deny hides it"
 		case what == "resources": // URIs have several spellings
 			return ""
-		case !f.Passes(name):
+		case !r.Passes(name):
 			return "has no effect: allow and deny hide it"
 		case strings.ContainsAny(name, "*?"):
 			return "must be a name: patterns are for allow and deny"
@@ -85,8 +85,8 @@ func checkFilter(all *breaches, what string, f filter.Rules) {
 		return ""
 	}
 	from := map[string]string{} // old names by new ones
-	for _, name := range slices.Sorted(maps.Keys(f.Rename)) {
-		to := f.Rename[name]
+	for _, name := range slices.Sorted(maps.Keys(r.Rename)) {
+		to := r.Rename[name]
 		other, taken := from[to]
 		switch {
 		case to == "":
@@ -100,12 +100,12 @@ func checkFilter(all *breaches, what string, f filter.Rules) {
 		}
 		from[to] = name
 	}
-	for _, name := range slices.Sorted(maps.Keys(f.Override)) {
+	for _, name := range slices.Sorted(maps.Keys(r.Override)) {
 		if rule := useless(name); rule != "" {
 			add("override: "+name, "%s", rule)
 		}
-		for _, key := range slices.Sorted(maps.Keys(f.Override[name].Annotations)) {
-			if rule := annotationRule(key, f.Override[name].Annotations[key]); what == "tools" && rule != "" {
+		for _, key := range slices.Sorted(maps.Keys(r.Override[name].Annotations)) {
+			if rule := annotationRule(key, r.Override[name].Annotations[key]); what == "tools" && rule != "" {
 				add("override: "+name+": annotations: "+key, "%s", rule)
 			}
 		}

@@ -45,8 +45,8 @@ func (s *Server) Forwards() []bridge.Forward {
 
 // Exchanges reports whether the bridge exchanges the tokens of callers for tokens of the server.
 func (s *Server) Exchanges() bool {
-	r := s.Remote()
-	return r != nil && r.OAuth != nil && r.OAuth.Exchange != "" || s.Rest != nil && s.Rest.Auth.Exchanges()
+	c := s.Remote()
+	return c != nil && c.OAuth != nil && c.OAuth.Exchange != "" || s.Rest != nil && s.Rest.Auth.Exchanges()
 }
 
 // credentials are the headers of credentials.
@@ -100,8 +100,8 @@ func (c *Config) checkIdentity(all *breaches, s *Server) {
 	for _, f := range s.Forward {
 		taken[strings.ToUpper(f.To)] = true
 	}
-	if r := s.Remote(); r != nil {
-		for name := range r.Headers {
+	if c := s.Remote(); c != nil {
+		for name := range c.Headers {
 			taken[strings.ToUpper(name)] = true
 		}
 	}

@@ -11,12 +11,12 @@ import (
 
 // document stores a document that is written in the file, with the line numbers of the file. It
 // sets into to the file, which references in the document start from.
-func (d *decoder) document(x *strict.Slot, n *yaml.Node, into *string) bool {
+func (d *decoder) document(s *strict.Slot, n *yaml.Node, into *string) bool {
 	if len(strict.Resolve(n).Content) == 0 {
-		return d.Mistyped(x, n, "a file, a URL, or a document")
+		return d.Mistyped(s, n, "a file, a URL, or a document")
 	}
 	if list, ok := d.Quiet().Entries("", n); ok && slices.ContainsFunc(list, func(e strict.Entry) bool { return e.Key == "url" || e.Key == "file" }) {
-		d.Fault(x.Line, "%s%s has a key that no document has: write the file or the URL itself, and headers for it in openapi_headers", x.Section.Where, x.Label)
+		d.Fault(s.Line, "%s%s has a key that no document has: write the file or the URL itself, and headers for it in openapi_headers", s.Section.Where, s.Label)
 		return false
 	}
 	if *into = d.File; d.dir != "" {

@@ -80,8 +80,8 @@ func (d *decoder) parse(data []byte) (*Config, error) {
 		d.checkReadable(d.File)
 		c.digestFiles()
 	}
-	for _, w := range d.Warnings.Sorted() {
-		c.Warnings = append(c.Warnings, w.String())
+	for _, f := range d.Warnings.Sorted() {
+		c.Warnings = append(c.Warnings, f.String())
 	}
 	if faulty {
 		return c, d.Faults.Sorted()
@@ -182,13 +182,13 @@ func (d *decoder) breach(sec *strict.Section, b breach) {
 }
 
 // servers reads the mapping of names to servers.
-func (d *decoder) servers(x *strict.Slot, n *yaml.Node, into *[]Server) bool {
+func (d *decoder) servers(s *strict.Slot, n *yaml.Node, into *[]Server) bool {
 	if strict.Kind(n) == strict.Null {
 		return true // handled like an empty mapping, which has a better message
 	}
 	list, ok := d.Entries("servers: ", n)
 	if !ok {
-		return d.Mistyped(x, n, "a mapping of names to servers")
+		return d.Mistyped(s, n, "a mapping of names to servers")
 	}
 	for _, e := range list {
 		if err := checkName(e.Key); err != nil {
@@ -213,7 +213,7 @@ func (d *decoder) servers(x *strict.Slot, n *yaml.Node, into *[]Server) bool {
 		d.sections = append(d.sections, sec)
 	}
 	if len(*into) == 0 && len(d.off) == len(list) && len(list) > 0 {
-		d.Fault(x.Line, "no server is served: each has enabled: false")
+		d.Fault(s.Line, "no server is served: each has enabled: false")
 	}
 	return len(*into) > 0 || len(list) == 0
 }
@@ -261,9 +261,9 @@ func (d *decoder) finish(sec *strict.Section, s *Server) {
 	for _, b := range s.breaches() {
 		d.breach(sec, b)
 	}
-	for _, r := range s.remarks() {
-		m, _ := sec.At(r.key)
-		d.Warn(m.Line, "%s%s %s", sec.Where, r.key, r.rule)
+	for _, b := range s.remarks() {
+		m, _ := sec.At(b.key)
+		d.Warn(m.Line, "%s%s %s", sec.Where, b.key, b.rule)
 	}
 }
 

@@ -58,13 +58,13 @@ type OAuth struct {
 type Words []string
 
 // words reads one text or a list of texts.
-func (d *decoder) words(x *strict.Slot, n *yaml.Node, into *Words) bool {
+func (d *decoder) words(s *strict.Slot, n *yaml.Node, into *Words) bool {
 	if strict.Kind(n) == strict.List {
-		return d.Value(x, n, reflect.ValueOf((*[]string)(into)).Elem())
+		return d.Value(s, n, reflect.ValueOf((*[]string)(into)).Elem())
 	}
 	var one string
-	x.Loose = true
-	ok := d.Value(x, n, reflect.ValueOf(&one).Elem())
+	s.Loose = true
+	ok := d.Value(s, n, reflect.ValueOf(&one).Elem())
 	*into = Words{one}
 	return ok
 }

@@ -25,7 +25,7 @@ func (s *Server) settingFiles() []settingFile {
 	case s.Rest != nil:
 		add("rest", s.Rest.CAFile, s.Rest.CertFile, s.Rest.KeyFile)
 	}
-	return slices.DeleteFunc(all, func(p settingFile) bool { return p.path == "" })
+	return slices.DeleteFunc(all, func(s settingFile) bool { return s.path == "" })
 }
 
 // Files returns more files that the bridge watches for changes: environment files and
@@ -48,12 +48,12 @@ func (c *Config) Files() []string {
 // digestFiles stores digests of the files of all servers for Diff.
 func (c *Config) digestFiles() {
 	for i := range c.Servers {
-		for _, p := range c.Servers[i].settingFiles() {
+		for _, s := range c.Servers[i].settingFiles() {
 			if c.files == nil {
 				c.files = map[string]string{}
 			}
-			if _, known := c.files[p.path]; !known {
-				c.files[p.path] = Digest(p.path)
+			if _, known := c.files[s.path]; !known {
+				c.files[s.path] = Digest(s.path)
 			}
 		}
 	}

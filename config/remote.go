@@ -57,8 +57,8 @@ func (s *Server) checkRemote(all *breaches) {
 // Warnings returns remarks about valid settings of the server, each beginning with its key.
 func (s *Server) Warnings() []string {
 	var all []string
-	for _, r := range s.remarks() {
-		all = append(all, r.key+" "+r.rule)
+	for _, b := range s.remarks() {
+		all = append(all, b.key+" "+b.rule)
 	}
 	return all
 }
@@ -118,8 +118,8 @@ type keyFile interface {
 }
 
 // resolveKey checks the file of a key.
-func (d *decoder) resolveKey(sec *strict.Section, c keyFile) {
-	if setting, remark, fault := c.Look(d.absolute); fault != nil {
+func (d *decoder) resolveKey(sec *strict.Section, k keyFile) {
+	if setting, remark, fault := k.Look(d.absolute); fault != nil {
 		d.unusable(sec, setting, d.Redact(fault.Error()))
 	} else if remark != "" {
 		d.Warn(sec.Marks[setting].Line, "%s%s is %s: %s", sec.Where, setting, sec.Marks[setting].Shown, remark)

@@ -31,50 +31,50 @@ var inDefault = []string{"client", "aws", "hook"}
 var notZeroInRest = map[string]bool{"attempts": true, "refresh": true, "answer": true, "body": true, "file": true, "concurrent": true}
 
 // restValue reads the values that only the kind rest has. known is false for all others.
-func (d *decoder) restValue(x *strict.Slot, n *yaml.Node, v any) (ok, known bool) {
+func (d *decoder) restValue(s *strict.Slot, n *yaml.Node, v any) (ok, known bool) {
 	switch into := v.(type) {
 	case *string:
-		if x.Label == "openapi" && strict.Kind(n) == strict.Map {
-			return d.document(x, n, into), true
+		if s.Label == "openapi" && strict.Kind(n) == strict.Map {
+			return d.document(s, n, into), true
 		}
 	case *rest.Auth:
-		return d.auth(x, n, into), true
+		return d.auth(s, n, into), true
 	case *[]string: // a match takes a text for a list of one
-		if strict.Kind(n) == strict.String && strings.HasSuffix(x.Section.Where, ": match: ") {
-			got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
+		if strict.Kind(n) == strict.String && strings.HasSuffix(s.Section.Where, ": match: ") {
+			got, ok := d.Scalar(s, n, reflect.TypeFor[string]())
 			*into = []string{got.Value}
 			return ok, true
 		}
 	case *[]rest.Rule:
-		return d.restRules(x, n, into), true
+		return d.restRules(s, n, into), true
 	case *[]rest.Tool:
-		return d.restTools(x, n, into), true
+		return d.restTools(s, n, into), true
 	case *[]rest.Arg:
-		return d.restArgs(x, n, into), true
+		return d.restArgs(s, n, into), true
 	case *failure:
-		return d.failure(x, n, into), true
+		return d.failure(s, n, into), true
 	}
 	return false, false
 }
 
 // auth reads credentials: one for all, or credentials of security schemes by name.
-func (d *decoder) auth(x *strict.Slot, n *yaml.Node, into *rest.Auth) bool {
-	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
+func (d *decoder) auth(s *strict.Slot, n *yaml.Node, into *rest.Auth) bool {
+	list, ok := d.Entries(s.Section.Where+s.Label+": ", n)
 	if !ok {
-		return d.Mistyped(x, n, "a mapping such as { bearer: ${TOKEN} } or { SCHEME: { value: ${KEY} } }")
+		return d.Mistyped(s, n, "a mapping such as { bearer: ${TOKEN} } or { SCHEME: { value: ${KEY} } }")
 	}
 	schemes := len(list) > 0
 	for _, e := range list {
 		schemes = schemes && strict.Kind(e.Value) == strict.Map && (!slices.Contains(inDefault, e.Key) || len(list) > 1)
 	}
 	if !schemes {
-		c, ok := d.credential(x, n)
+		c, ok := d.credential(s, n)
 		into.Default = c
 		return ok
 	}
 	into.Schemes = map[string]rest.Credential{}
 	for _, e := range list {
-		at := &strict.Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line}
+		at := &strict.Slot{Section: s.Section, Label: s.Label + ": " + e.Key, Line: e.Line}
 		c, good := d.credential(at, e.Value)
 		if ok = good && ok; good {
 			into.Schemes[e.Key] = *c
@@ -84,22 +84,22 @@ func (d *decoder) auth(x *strict.Slot, n *yaml.Node, into *rest.Auth) bool {
 }
 
 // credential reads one credential.
-func (d *decoder) credential(x *strict.Slot, n *yaml.Node) (*rest.Credential, bool) {
-	var k rest.Credential
-	if _, ok := d.whole(x, n, &k); !ok {
+func (d *decoder) credential(s *strict.Slot, n *yaml.Node) (*rest.Credential, bool) {
+	var c rest.Credential
+	if _, ok := d.whole(s, n, &c); !ok {
 		return nil, false
 	}
-	if len(k.Bearer) > 7 && strings.EqualFold(k.Bearer[:7], "Bearer ") { // no token has a space
-		k.Bearer = strings.TrimSpace(k.Bearer[7:])
-		d.Warn(x.Line, "%s%s: bearer begins with Bearer, which the bridge adds itself: write the token alone", x.Section.Where, x.Label)
+	if len(c.Bearer) > 7 && strings.EqualFold(c.Bearer[:7], "Bearer ") { // no token has a space
+		c.Bearer = strings.TrimSpace(c.Bearer[7:])
+		d.Warn(s.Line, "%s%s: bearer begins with Bearer, which the bridge adds itself: write the token alone", s.Section.Where, s.Label)
 	}
 	kinds, places := 0, 0
-	for _, set := range []bool{k.Key != "", k.User != "" || k.Password != "", k.Bearer != "", k.Client != nil || k.Login, k.AWS != nil, k.Hook != nil} {
+	for _, set := range []bool{c.Key != "", c.User != "" || c.Password != "", c.Bearer != "", c.Client != nil || c.Login, c.AWS != nil, c.Hook != nil} {
 		if set {
 			kinds++
 		}
 	}
-	for _, place := range []string{k.Header, k.Query, k.Cookie} {
+	for _, place := range []string{c.Header, c.Query, c.Cookie} {
 		if place != "" {
 			places++
 		}
@@ -108,24 +108,24 @@ func (d *decoder) credential(x *strict.Slot, n *yaml.Node) (*rest.Credential, bo
 	switch {
 	case kinds != 1:
 		wrong = "needs one of value, bearer, user and password, client, login, aws, and hook"
-	case places > 1 || places > 0 && k.Key == "":
+	case places > 1 || places > 0 && c.Key == "":
 		wrong = "needs one of header, query and cookie beside value, and with nothing else"
-	case k.AWS != nil:
-		wrong = d.awsFromEnvironment(k.AWS)
-	case k.Hook != nil:
-		wrong = hookFault(k.Hook)
+	case c.AWS != nil:
+		wrong = d.awsFromEnvironment(c.AWS)
+	case c.Hook != nil:
+		wrong = hookFault(c.Hook)
 	}
-	if wrong == "" && k.Exchange != "" && k.Client == nil {
+	if wrong == "" && c.Exchange != "" && c.Client == nil {
 		wrong = "needs a client with exchange"
 	}
-	if err := k.CheckTokens(); wrong == "" && err != nil {
+	if err := c.CheckTokens(); wrong == "" && err != nil {
 		wrong, _, _ = strings.Cut(err.Error(), "\n")
 	}
 	if wrong != "" {
-		d.Fault(x.Line, "%s%s: %s", x.Section.Where, x.Label, wrong)
+		d.Fault(s.Line, "%s%s: %s", s.Section.Where, s.Label, wrong)
 		return nil, false
 	}
-	return &k, true
+	return &c, true
 }
 
 // awsFromEnvironment fills in missing values from the variables of AWS's own tools. It returns the
@@ -184,9 +184,9 @@ func (s *Server) checkRest(all *breaches) {
 		all.with("era", "revision", "has no effect with rest: the bridge itself is the server, for all clients; leave it out")
 	}
 	const tooLong = "must not be longer than max_timeout, which is 1h unless it is set"
-	for _, t := range s.Rest.Tools {
-		if t.Timeout > s.MaxTimeout {
-			all.with("rest: tools: "+t.Key+": timeout", "max_timeout", tooLong)
+	for _, e := range s.Rest.Tools {
+		if e.Timeout > s.MaxTimeout {
+			all.with("rest: tools: "+e.Key+": timeout", "max_timeout", tooLong)
 		}
 	}
 	for i := range s.Rest.Rules {
@@ -252,21 +252,21 @@ func unencrypted(at string) bool {
 type sent struct{ where, value string }
 
 // noteSent stores values from the environment in headers, queries or arguments of an HTTP API.
-func (d *decoder) noteSent(x *strict.Slot, whole string, values []string) {
-	if len(values) == 0 || !strings.Contains(x.Section.Where, ": rest: ") {
+func (d *decoder) noteSent(s *strict.Slot, whole string, values []string) {
+	if len(values) == 0 || !strings.Contains(s.Section.Where, ": rest: ") {
 		return
 	}
 	switch {
-	case x.Label == "base_url", x.Label == "request": // only the query of an address
+	case s.Label == "base_url", s.Label == "request": // only the query of an address
 		_, whole, _ = strings.Cut(whole, "?")
-	case strings.HasPrefix(x.Label, "headers: "), strings.HasPrefix(x.Label, "openapi_headers: "), strings.HasPrefix(x.Label, "query: "),
-		strings.Contains(x.Section.Where, ": args: ") && (x.Label == "value" || strings.HasPrefix(x.Label, "value: ")):
+	case strings.HasPrefix(s.Label, "headers: "), strings.HasPrefix(s.Label, "openapi_headers: "), strings.HasPrefix(s.Label, "query: "),
+		strings.Contains(s.Section.Where, ": args: ") && (s.Label == "value" || strings.HasPrefix(s.Label, "value: ")):
 	default:
 		return
 	}
 	for _, v := range values {
 		if strings.Contains(whole, v) {
-			d.sent = append(d.sent, sent{x.Section.Where, v})
+			d.sent = append(d.sent, sent{s.Section.Where, v})
 		}
 	}
 }

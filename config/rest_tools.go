@@ -79,34 +79,34 @@ type argKeys struct {
 }
 
 // failure reads the paths of error texts in answers.
-func (d *decoder) failure(x *strict.Slot, n *yaml.Node, into *failure) bool {
+func (d *decoder) failure(s *strict.Slot, n *yaml.Node, into *failure) bool {
 	if strict.Kind(n) == strict.Map {
-		if _, ok := d.whole(x, n, into); !ok {
+		if _, ok := d.whole(s, n, into); !ok {
 			return false
 		}
 		if into.When == "" && into.Text == "" {
-			d.Fault(x.Line, "%s%s needs text or when, which are gjson paths", x.Section.Where, x.Label)
+			d.Fault(s.Line, "%s%s needs text or when, which are gjson paths", s.Section.Where, s.Label)
 			return false
 		}
 		return true
 	}
-	got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
+	got, ok := d.Scalar(s, n, reflect.TypeFor[string]())
 	into.Text = got.Value
 	return ok
 }
 
 // whole reads a mapping like Inner. It is false also for a fault of one of the keys.
-func (d *decoder) whole(x *strict.Slot, n *yaml.Node, into any) (*strict.Section, bool) {
+func (d *decoder) whole(s *strict.Slot, n *yaml.Node, into any) (*strict.Section, bool) {
 	before := len(d.Faults)
-	sec, ok := d.Inner(x, n, into)
+	sec, ok := d.Inner(s, n, into)
 	return sec, ok && len(d.Faults) == before
 }
 
 // restTools reads the tools of an API, with their own faults.
-func (d *decoder) restTools(x *strict.Slot, n *yaml.Node, into *[]rest.Tool) bool {
-	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
+func (d *decoder) restTools(s *strict.Slot, n *yaml.Node, into *[]rest.Tool) bool {
+	list, ok := d.Entries(s.Section.Where+s.Label+": ", n)
 	if !ok {
-		return d.Mistyped(x, n, "a mapping of operations, or of names of tools, such as { getPet: { about: … } }")
+		return d.Mistyped(s, n, "a mapping of operations, or of names of tools, such as { getPet: { about: … } }")
 	}
 	for _, e := range list {
 		t := rest.Tool{Key: e.Key, Line: e.Line}
@@ -116,7 +116,7 @@ func (d *decoder) restTools(x *strict.Slot, n *yaml.Node, into *[]rest.Tool) boo
 			continue
 		}
 		var k toolKeys
-		at := &strict.Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line}
+		at := &strict.Slot{Section: s.Section, Label: s.Label + ": " + e.Key, Line: e.Line}
 		sec, good := d.whole(at, e.Value, &k)
 		if !good {
 			ok = false
@@ -127,7 +127,7 @@ func (d *decoder) restTools(x *strict.Slot, n *yaml.Node, into *[]rest.Tool) boo
 		t.Query = json.RawMessage(k.Query)
 		settings(&t, sec, &ruleKeys{As: k.As, Output: k.Output, Timeout: k.Timeout, Retry: k.Retry, Cache: k.Cache, Limits: k.Limits, Error: k.Error, Writes: k.Writes})
 		for _, f := range t.Check() {
-			d.Fault(f.Line, "%s%s", x.Section.Where, f)
+			d.Fault(f.Line, "%s%s", s.Section.Where, f)
 			ok = false
 		}
 		*into = append(*into, t)
@@ -136,18 +136,18 @@ func (d *decoder) restTools(x *strict.Slot, n *yaml.Node, into *[]rest.Tool) boo
 }
 
 // settings copies the settings of calls, which tools and rules share.
-func settings(t *rest.Tool, sec *strict.Section, k *ruleKeys) {
-	t.As, t.Limits = k.As, k.Limits
-	t.Error, t.ErrorIf = k.Error.Text, k.Error.When
-	t.Timeout, t.Attempts, t.KeepFor = k.Timeout, int(k.Retry), k.Cache.age
+func settings(t *rest.Tool, sec *strict.Section, r *ruleKeys) {
+	t.As, t.Limits = r.As, r.Limits
+	t.Error, t.ErrorIf = r.Error.Text, r.Error.When
+	t.Timeout, t.Attempts, t.KeepFor = r.Timeout, int(r.Retry), r.Cache.age
 	if _, set := sec.Marks["writes"]; set {
-		t.Writes = &k.Writes
+		t.Writes = &r.Writes
 	}
 	if _, set := sec.Marks["cache"]; set {
-		t.Cache = &k.Cache.on
+		t.Cache = &r.Cache.on
 	}
 	if _, set := sec.Marks["output"]; set {
-		t.Output = (*bool)(&k.Output)
+		t.Output = (*bool)(&r.Output)
 	}
 	t.Lines = map[string]int{}
 	for key, m := range sec.Marks {
@@ -156,14 +156,14 @@ func settings(t *rest.Tool, sec *strict.Section, k *ruleKeys) {
 }
 
 // restRules reads rules about many operations, with their own faults.
-func (d *decoder) restRules(x *strict.Slot, n *yaml.Node, into *[]rest.Rule) bool {
+func (d *decoder) restRules(s *strict.Slot, n *yaml.Node, into *[]rest.Rule) bool {
 	if strict.Kind(n) != strict.List {
-		return d.Mistyped(x, n, "a list of rules, such as [{ match: { tag: pets }, timeout: 5s }]")
+		return d.Mistyped(s, n, "a list of rules, such as [{ match: { tag: pets }, timeout: 5s }]")
 	}
 	good := true
 	for i, item := range strict.Resolve(n).Content {
 		var k ruleKeys
-		at := &strict.Slot{Section: x.Section, Label: fmt.Sprintf("%s: item %d", x.Label, i+1), Line: item.Line}
+		at := &strict.Slot{Section: s.Section, Label: fmt.Sprintf("%s: item %d", s.Label, i+1), Line: item.Line}
 		if keys := strict.Resolve(item).Content; strict.Kind(item) == strict.Map && len(keys) > 0 {
 			at.Line = keys[0].Line
 		}
@@ -178,7 +178,7 @@ func (d *decoder) restRules(x *strict.Slot, n *yaml.Node, into *[]rest.Rule) boo
 	}
 	if good {
 		for _, f := range rest.RuleFaults(*into) {
-			d.Fault(f.Line, "%s%s", x.Section.Where, f)
+			d.Fault(f.Line, "%s%s", s.Section.Where, f)
 			good = false
 		}
 	}
@@ -186,15 +186,15 @@ func (d *decoder) restRules(x *strict.Slot, n *yaml.Node, into *[]rest.Rule) boo
 }
 
 // restArgs reads the arguments of a tool.
-func (d *decoder) restArgs(x *strict.Slot, n *yaml.Node, into *[]rest.Arg) bool {
-	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
+func (d *decoder) restArgs(s *strict.Slot, n *yaml.Node, into *[]rest.Arg) bool {
+	list, ok := d.Entries(s.Section.Where+s.Label+": ", n)
 	if !ok {
-		return d.Mistyped(x, n, "a mapping of arguments to types, such as { city: string }")
+		return d.Mistyped(s, n, "a mapping of arguments to types, such as { city: string }")
 	}
 	for _, e := range list {
 		a := rest.Arg{Line: e.Line}
 		a.Name, a.Optional = strings.CutSuffix(e.Key, "?")
-		at := &strict.Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line, Loose: true}
+		at := &strict.Slot{Section: s.Section, Label: s.Label + ": " + e.Key, Line: e.Line, Loose: true}
 		good := true
 		switch items := strict.Resolve(e.Value).Content; strict.Kind(e.Value) {
 		case strict.Map:
@@ -217,14 +217,14 @@ func (d *decoder) restArgs(x *strict.Slot, n *yaml.Node, into *[]rest.Arg) bool 
 }
 
 // argType reads the short form of a type between before and after.
-func (d *decoder) argType(x *strict.Slot, n *yaml.Node, before, after string, a *rest.Arg) bool {
-	got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
+func (d *decoder) argType(s *strict.Slot, n *yaml.Node, before, after string, a *rest.Arg) bool {
+	got, ok := d.Scalar(s, n, reflect.TypeFor[string]())
 	if !ok {
 		return false
 	}
 	schema, def, err := rest.ParseArg(before + got.Value + after)
 	if err != nil {
-		d.Fault(x.Line, "%s%s: %s", x.Section.Where, x.Label, d.Redact(err.Error()))
+		d.Fault(s.Line, "%s%s: %s", s.Section.Where, s.Label, d.Redact(err.Error()))
 		return false
 	}
 	a.Schema = schema
@@ -235,8 +235,8 @@ func (d *decoder) argType(x *strict.Slot, n *yaml.Node, before, after string, a 
 }
 
 // restArg reads the long form of an argument: our keys, and JSON Schema.
-func (d *decoder) restArg(x *strict.Slot, n *yaml.Node, a *rest.Arg) bool {
-	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
+func (d *decoder) restArg(s *strict.Slot, n *yaml.Node, a *rest.Arg) bool {
+	list, ok := d.Entries(s.Section.Where+s.Label+": ", n)
 	if !ok {
 		return false
 	}
@@ -250,7 +250,7 @@ func (d *decoder) restArg(x *strict.Slot, n *yaml.Node, a *rest.Arg) bool {
 			schema = append(schema, e)
 		}
 	}
-	sec := &strict.Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
+	sec := &strict.Section{Where: s.Section.Where + s.Label + ": ", Line: s.Line}
 	before := len(d.Faults)
 	d.Fields(sec, own, reflect.ValueOf(&k).Elem())
 	a.As, a.About = k.As, k.About

@@ -20,8 +20,8 @@ import (
 // keys. tokens are the keys for servers without their own.
 func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Server, c *Config, tokens []string) []strict.Entry {
 	names := func(e strict.Entry, label string) (list []string) {
-		x := &strict.Slot{Section: sec, Label: label, Line: e.Line, Some: label == "tools: allow"}
-		d.Value(x, e.Value, reflect.ValueOf(&list).Elem())
+		s := &strict.Slot{Section: sec, Label: label, Line: e.Line, Some: label == "tools: allow"}
+		d.Value(s, e.Value, reflect.ValueOf(&list).Elem())
 		return list
 	}
 	sec.Marks = map[string]strict.Mark{}
@@ -87,7 +87,7 @@ func (d *decoder) proxyTokens() []string {
 		return nil
 	}
 	list, _ := d.Entries("mcpProxy: ", d.proxy.Value)
-	var o proxyOptions
+	var p proxyOptions
 	for _, e := range list {
 		if e.Key != "options" {
 			what := "it means nothing to mcp-bridge"
@@ -100,33 +100,33 @@ func (d *decoder) proxyTokens() []string {
 			d.Warn(e.Line, "mcpProxy: %s is ignored: %s", strict.Clip(e.Key), what)
 			continue
 		}
-		x := &strict.Slot{Section: &strict.Section{Where: "mcpProxy: ", Marks: map[string]strict.Mark{}}, Label: e.Key, Line: e.Line}
-		d.Inner(x, e.Value, &o)
-		if len(o.ToolFilter.List) > 0 {
+		s := &strict.Slot{Section: &strict.Section{Where: "mcpProxy: ", Marks: map[string]strict.Mark{}}, Label: e.Key, Line: e.Line}
+		d.Inner(s, e.Value, &p)
+		if len(p.ToolFilter.List) > 0 {
 			d.Fault(e.Line, "mcpProxy: options: toolFilter: set it for each server")
 		}
 	}
-	return o.AuthTokens
+	return p.AuthTokens
 }
 
 // options reads the key options of TBXark's mcp-proxy and returns the tokens in it.
 func (d *decoder) options(sec *strict.Section, e strict.Entry, s *Server) []string {
-	var o proxyOptions
-	d.Inner(&strict.Slot{Section: sec, Label: e.Key, Line: e.Line}, e.Value, &o)
-	switch o.ToolFilter.Mode {
+	var p proxyOptions
+	d.Inner(&strict.Slot{Section: sec, Label: e.Key, Line: e.Line}, e.Value, &p)
+	switch p.ToolFilter.Mode {
 	case "allow":
-		d.allow(sec, e, s, o.ToolFilter.List)
-		if len(o.ToolFilter.List) == 0 {
+		d.allow(sec, e, s, p.ToolFilter.List)
+		if len(p.ToolFilter.List) == 0 {
 			d.Fault(e.Line, "%soptions: toolFilter: list is empty: list the tools that are allowed", sec.Where)
 		}
 	case "block":
-		s.Tools.Deny = append(s.Tools.Deny, o.ToolFilter.List...)
+		s.Tools.Deny = append(s.Tools.Deny, p.ToolFilter.List...)
 	default:
-		if o.ToolFilter.Mode != "" || len(o.ToolFilter.List) > 0 {
+		if p.ToolFilter.Mode != "" || len(p.ToolFilter.List) > 0 {
 			d.Fault(e.Line, "%soptions: toolFilter: mode must be allow or block", sec.Where)
 		}
 	}
-	return o.AuthTokens
+	return p.AuthTokens
 }
 
 // proxyOptions are the options of a server of TBXark's mcp-proxy.
@@ -176,9 +176,9 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 		return true
 	case where == "" && e.Key == "mcp": // Gemini
 		inner, _ := d.Quiet().Entries("", e.Value)
-		if !slices.ContainsFunc(inner, func(o strict.Entry) bool {
-			v := o.Value
-			return o.Key == "allowed" && (isCollection(v) || !isEmpty(v)) || o.Key == "excluded" && !isEmpty(v)
+		if !slices.ContainsFunc(inner, func(e strict.Entry) bool {
+			v := e.Value
+			return e.Key == "allowed" && (isCollection(v) || !isEmpty(v)) || e.Key == "excluded" && !isEmpty(v)
 		}) {
 			return false
 		}

@@ -18,19 +18,19 @@ var secretKeys = []string{"token", "secret", "secrets", "password", "bearer", "s
 var flagValue = regexp.MustCompile(`^-{0,2}([A-Za-z_][\w.-]*)(?:=|:\s*)(.*)$`)
 
 // noteSecret looks for secrets that are written in the file, without a variable.
-func (d *decoder) noteSecret(x *strict.Slot, text string) {
+func (d *decoder) noteSecret(s *strict.Slot, text string) {
 	before := d.argument
-	if d.argument = ""; strings.HasPrefix(x.Label, "args: item ") {
+	if d.argument = ""; strings.HasPrefix(s.Label, "args: item ") {
 		d.argument = text
 	}
 	if strings.Contains(text, "${") || text == "" {
 		return
 	}
-	label, item, _ := strings.Cut(x.Label, ": ")
+	label, item, _ := strings.Cut(s.Label, ": ")
 	switch label {
 	case "args":
 		name, value := strings.TrimLeft(before, "-"), text
-		if name == before || strings.HasPrefix(text, "-") || x.Label == "args: item 1" {
+		if name == before || strings.HasPrefix(text, "-") || s.Label == "args: item 1" {
 			name = ""
 		}
 		if p := flagValue.FindStringSubmatch(text); p != nil {
@@ -39,7 +39,7 @@ func (d *decoder) noteSecret(x *strict.Slot, text string) {
 		if !sanitize.LooksSecret("", text) && !secretArgument(name, value) {
 			return
 		}
-		d.Warn(x.Line, "%s%s looks like a secret, and everybody on this machine can see the arguments of programs: if the server takes it from a variable, set that in env, as ${NAME}", x.Section.Where, x.Label)
+		d.Warn(s.Line, "%s%s looks like a secret, and everybody on this machine can see the arguments of programs: if the server takes it from a variable, set that in env, as ${NAME}", s.Section.Where, s.Label)
 	case "env", "headers", "openapi_headers":
 		if !sanitize.LooksSecret(item, text) {
 			return
@@ -50,7 +50,7 @@ func (d *decoder) noteSecret(x *strict.Slot, text string) {
 		}
 	}
 	if d.secret == nil {
-		d.secret = x
+		d.secret = s
 	}
 }
 

@@ -20,10 +20,10 @@ import (
 
 // shortCommand reads a command line in place of the keys of stdio. It splits the line at spaces,
 // and refuses characters that are special for a shell.
-func (d *decoder) shortCommand(x *strict.Slot, line string, into **stdio.Config) bool {
+func (d *decoder) shortCommand(s *strict.Slot, line string, into **stdio.Config) bool {
 	words := strings.Fields(line)
 	if i := strings.IndexAny(line, "|;&$<>*?~\"'`(){}[]\\#!\n"); i >= 0 {
-		d.Fault(x.Line, "%s%s has %q, which only a shell could read: write { command: PROGRAM, args: [ARG, …] }, or give the line to a shell: { command: sh, args: [\"-c\", LINE] }", x.Section.Where, x.Label, line[i:i+1])
+		d.Fault(s.Line, "%s%s has %q, which only a shell could read: write { command: PROGRAM, args: [ARG, …] }, or give the line to a shell: { command: sh, args: [\"-c\", LINE] }", s.Section.Where, s.Label, line[i:i+1])
 		return false
 	}
 	*into = &stdio.Config{}
@@ -31,9 +31,9 @@ func (d *decoder) shortCommand(x *strict.Slot, line string, into **stdio.Config)
 		**into = stdio.Config{Command: words[0], Args: words[1:]}
 	}
 	shown := fmt.Sprintf("%q", strict.Clip((*into).Command))
-	sec := &strict.Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line, Marks: map[string]strict.Mark{"command": {Line: x.Line, Shown: shown}}}
+	sec := &strict.Section{Where: s.Section.Where + s.Label + ": ", Line: s.Line, Marks: map[string]strict.Mark{"command": {Line: s.Line, Shown: shown}}}
 	d.check(sec, *into)
-	x.Section.Adopt(x.Label, sec)
+	s.Section.Adopt(s.Label, sec)
 	return true
 }
 
@@ -95,13 +95,13 @@ func OfShell(text string) (home, variable bool) {
 
 // checkLiteral looks for parts of a text that only a shell would replace. They are a fault in a
 // path and a warning elsewhere. Messages do not show the values, which may be secrets.
-func (d *decoder) checkLiteral(x *strict.Slot, text string) error {
+func (d *decoder) checkLiteral(s *strict.Slot, text string) error {
 	before := d.argument
-	d.noteSecret(x, text)
-	warned := d.warnSpelling(x, before, text)
+	d.noteSecret(s, text)
+	warned := d.warnSpelling(s, before, text)
 	home, variable := OfShell(text)
 	const braces = "$NAME has no meaning here: write ${NAME}, with braces"
-	label, _, _ := strings.Cut(x.Label, ": item ")
+	label, _, _ := strings.Cut(s.Label, ": item ")
 	switch {
 	case !home && !variable:
 	case slices.Contains([]string{"command", "cwd", "env_file", "ca_file", "cert_file", "key_file", "key_files", "token_file", "state_dir", "keep_dir"}, label):
@@ -109,12 +109,12 @@ func (d *decoder) checkLiteral(x *strict.Slot, text string) error {
 			return errors.New("~ has no meaning here: write ${HOME} for the home folder")
 		}
 		return errors.New(braces)
-	case home && strings.HasPrefix(x.Label, "args: item "):
-		d.Warn(x.Line, "%s%s begins with ~, which reaches the server unchanged, since there is no shell: write ${HOME} for the home folder", x.Section.Where, x.Label)
+	case home && strings.HasPrefix(s.Label, "args: item "):
+		d.Warn(s.Line, "%s%s begins with ~, which reaches the server unchanged, since there is no shell: write ${HOME} for the home folder", s.Section.Where, s.Label)
 	case warned:
 	case bare.MatchString(text), // in a password, it may be a part of the text
-		variable && slices.ContainsFunc([]string{"args: item ", "env: ", "headers: ", "openapi_headers: "}, func(key string) bool { return strings.HasPrefix(x.Label, key) }):
-		d.Warn(x.Line, "%s%s has a $NAME without braces, which stays unchanged: to take it from the environment, write ${NAME}", x.Section.Where, x.Label)
+		variable && slices.ContainsFunc([]string{"args: item ", "env: ", "headers: ", "openapi_headers: "}, func(key string) bool { return strings.HasPrefix(s.Label, key) }):
+		d.Warn(s.Line, "%s%s has a $NAME without braces, which stays unchanged: to take it from the environment, write ${NAME}", s.Section.Where, s.Label)
 	}
 	return nil
 }
@@ -197,11 +197,11 @@ func (d *decoder) warnPatterns(c *Config) {
 				warn(key, noExpression)
 			}
 		}
-		for what, f := range map[string]*filter.Rules{"tools": &s.Tools, "prompts": &s.Prompts} {
-			maps.Copy(tables, items(what+": allow", f.Allow))
-			maps.Copy(tables, items(what+": deny", f.Deny))
-			keys(what+": rename", maps.Keys(f.Rename))
-			keys(what+": override", maps.Keys(f.Override))
+		for what, r := range map[string]*filter.Rules{"tools": &s.Tools, "prompts": &s.Prompts} {
+			maps.Copy(tables, items(what+": allow", r.Allow))
+			maps.Copy(tables, items(what+": deny", r.Deny))
+			keys(what+": rename", maps.Keys(r.Rename))
+			keys(what+": override", maps.Keys(r.Override))
 		}
 		for _, key := range slices.Sorted(maps.Keys(tables)) {
 			if s.Prefix != "" && strings.HasPrefix(tables[key], s.Prefix) {

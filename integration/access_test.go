@@ -32,7 +32,7 @@ func TestAccess(t *testing.T) {
 	if err := os.WriteFile(key, []byte(bob+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := serveFile(t, configureNamed(t, map[string]any{
+	p := serveFile(t, configureNamed(t, map[string]any{
 		"access": []map[string]any{
 			{"name": "alice", "token": alice},
 			{"name": "bob", "token_file": key, "servers": []string{"local"}, "tools": map[string]any{"deny": []string{"echo"}}},
@@ -41,7 +41,7 @@ func TestAccess(t *testing.T) {
 	}))
 	join := func(path, key, revision string) (*mcp.ClientSession, error) {
 		client := mcp.NewClient(&mcp.Implementation{Name: "access", Version: "1"}, nil)
-		s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: b.base + path, HTTPClient: &http.Client{Transport: bearer{key}}}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+		s, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: p.base + path, HTTPClient: &http.Client{Transport: bearer{key}}}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 		if err == nil {
 			t.Cleanup(func() { _ = s.Close() }) // that of bob cannot say goodbye any more
 		}
@@ -98,8 +98,8 @@ func TestAccess(t *testing.T) {
 		t.Errorf("alice, who is not concerned: %v", err)
 	}
 	for _, secret := range []string{alice, bob, fresh} {
-		if strings.Contains(b.output.String(), secret) {
-			t.Errorf("the output of the bridge has a key:\n%s", b.output)
+		if strings.Contains(p.output.String(), secret) {
+			t.Errorf("the output of the bridge has a key:\n%s", p.output)
 		}
 	}
 }

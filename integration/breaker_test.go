@@ -19,17 +19,17 @@ func TestProgramGone(t *testing.T) {
 	if err := os.Link(fakeProgram(t), program); err != nil {
 		t.Skip("no hard links here:", err)
 	}
-	b := startBridge(t, nil, program)
+	p := startBridge(t, nil, program)
 	var good []*rawClient
 	for range 3 {
-		good = append(good, mustOpenRaw(t, b.base))
+		good = append(good, mustOpenRaw(t, p.base))
 	}
 	if err := os.Remove(program); err != nil {
 		t.Fatal(err)
 	}
 	left, n := 0, 0
 	for ; n < 30; n++ {
-		r, err := (&rawClient{url: b.base + "/mcp"}).post(t.Context(), []byte(rawInitialize))
+		r, err := (&rawClient{url: p.base + "/mcp"}).post(t.Context(), []byte(rawInitialize))
 		if err != nil || r.answer.Error == nil {
 			t.Fatalf("initialize: %v %v", r, err)
 		}
@@ -37,8 +37,8 @@ func TestProgramGone(t *testing.T) {
 			left++
 		}
 		var calls sync.WaitGroup
-		for _, c := range good {
-			calls.Go(func() { c.must(t, "echo", map[string]any{"message": "a"}) })
+		for _, r := range good {
+			calls.Go(func() { r.must(t, "echo", map[string]any{"message": "a"}) })
 		}
 		calls.Wait()
 	}
@@ -49,9 +49,9 @@ func TestProgramGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok := eventually(func() (error, bool) {
-		c, err := openRaw(t.Context(), b.base)
+		r, err := openRaw(t.Context(), p.base)
 		if err == nil {
-			err = c.end(t.Context())
+			err = r.end(t.Context())
 		}
 		return err, err == nil
 	}); !ok {
@@ -65,8 +65,8 @@ func TestSharedProcessKilled(t *testing.T) {
 	scaletest.Large(t)
 	t.Parallel()
 	for _, share := range []string{"all", "principal"} {
-		b := startBridge(t, []string{"--share", share}, fakeProgram(t))
-		bad, good := mustOpenRaw(t, b.base), mustOpenRaw(t, b.base)
+		p := startBridge(t, []string{"--share", share}, fakeProgram(t))
+		bad, good := mustOpenRaw(t, p.base), mustOpenRaw(t, p.base)
 		const kills = 10
 		done := make(chan struct{})
 		go func() {

@@ -12,13 +12,13 @@ import (
 
 // kept waits until the store has of a session what it is asked for: records are written
 // soon after they change.
-func (f *fleet) kept(c *legacyClient, whole func(session.Record) bool) {
+func (f *fleet) kept(l *legacyClient, whole func(session.Record) bool) {
 	f.t.Helper()
 	client := f.store.Client()
 	defer client.Close()
 	s := store.New(client, store.Options{Prefix: "bridge", Owner: "test", Secrets: []string{clusterSecret}, Life: time.Hour})
 	if h, ok := eventually(func() (session.Held, bool) {
-		h, err := s.Find(f.t.Context(), session.Key(c.session))
+		h, err := s.Find(f.t.Context(), session.Key(l.session))
 		return h, err == nil && whole(h.Record)
 	}); !ok {
 		f.t.Fatalf("the store has %+v of the session", h.Record)
@@ -42,24 +42,24 @@ func TestClusterCarry(t *testing.T) {
 	soft, strict, child := f.begin(owner.base+"/remote"), f.begin(owner.base+"/strict"), f.begin(owner.base+"/child")
 	counts := func(want string) {
 		t.Helper()
-		for name, c := range map[string]*legacyClient{"remote": soft, "strict": strict} {
-			if fault := c.tries(`{"name":"count","arguments":{}}`, want); fault != "" {
+		for name, l := range map[string]*legacyClient{"remote": soft, "strict": strict} {
+			if fault := l.tries(`{"name":"count","arguments":{}}`, want); fault != "" {
 				t.Errorf("%s: %s", name, fault)
 			}
 		}
 	}
 	counts("1")
 	f.call(child, "echo", map[string]any{"message": "x"})
-	for _, c := range []*legacyClient{soft, strict} {
-		f.kept(c, func(r session.Record) bool { return len(r.Carry) == 1 })
+	for _, l := range []*legacyClient{soft, strict} {
+		f.kept(l, func(r session.Record) bool { return len(r.Carry) == 1 })
 	}
 	owner.cmd.Process.Kill()
 	<-owner.exited
 	for _, p := range f.instances[1:] { // until then a call could be sent on a connection that ends under it
 		f.seesOnly(p, 2)
 	}
-	for i, c := range []*legacyClient{soft, strict, child} {
-		c.base = f.base + []string{"/remote", "/strict", "/child"}[i]
+	for i, l := range []*legacyClient{soft, strict, child} {
+		l.base = f.base + []string{"/remote", "/strict", "/child"}[i]
 	}
 	counts("2")
 	counts("3")
@@ -69,8 +69,8 @@ func TestClusterCarry(t *testing.T) {
 	if began, ended := remote.sessions.Load(), remote.deleted.Load(); began != 2 || ended != 0 {
 		t.Errorf("the server has begun %d sessions and was told of the end of %d", began, ended)
 	}
-	for _, c := range []*legacyClient{soft, strict} {
-		if status := c.end(t); status != http.StatusNoContent {
+	for _, l := range []*legacyClient{soft, strict} {
+		if status := l.end(t); status != http.StatusNoContent {
 			t.Errorf("DELETE = %d", status)
 		}
 	}

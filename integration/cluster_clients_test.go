@@ -18,9 +18,9 @@ import (
 
 // eraOf returns the server of a revision by the TypeScript SDK.
 func eraOf(revision string) eraServer {
-	for _, s := range eraServers() {
-		if s.revision == revision && s.sdk != "go" {
-			return s
+	for _, e := range eraServers() {
+		if e.revision == revision && e.sdk != "go" {
+			return e
 		}
 	}
 	panic("no server of " + revision)
@@ -62,20 +62,20 @@ type undertaker struct {
 func (u *undertaker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	c := &legacyClient{session: r.URL.Query().Get("session")}
+	l := &legacyClient{session: r.URL.Query().Get("session")}
 	what := strings.TrimPrefix(r.URL.Path, "/")
 	switch what {
 	case "mark":
 		u.restart() // where a check has failed
 		u.marked = u.sentOn()
 	case "kept":
-		u.f.kept(c, func(r session.Record) bool {
+		u.f.kept(l, func(r session.Record) bool {
 			return len(r.Level) > 0 && len(r.Subs) == 1 && len(r.Carry) == 1
 		})
 	case "restart":
 		u.restart()
 	default:
-		if u.dead = u.chosen(what, c); u.dead < 0 {
+		if u.dead = u.chosen(what, l); u.dead < 0 {
 			for range rand.IntN(3) { // so that not every call comes to the same instance
 				if res, err := http.Get(u.f.base + "/healthz"); err == nil {
 					_ = res.Body.Close()
@@ -106,7 +106,7 @@ func (u *undertaker) restart() {
 }
 
 // chosen returns the instance to kill, or -1.
-func (u *undertaker) chosen(what string, c *legacyClient) int {
+func (u *undertaker) chosen(what string, l *legacyClient) int {
 	if what == "front" {
 		for i, n := range u.sentOn() {
 			if n > u.marked[i] {
@@ -115,7 +115,7 @@ func (u *undertaker) chosen(what string, c *legacyClient) int {
 		}
 		return -1
 	}
-	return slices.Index(u.f.instances, u.f.owner(c))
+	return slices.Index(u.f.instances, u.f.owner(l))
 }
 
 // sentOn returns how many requests each instance has sent on to another one.

@@ -30,8 +30,8 @@ func (f *fleet) stateless(base, server, tool string) gjson.Result {
 // session makes a call of a session at an instance and returns its answer.
 func (f *fleet) session(base, server, id, body string) (gjson.Result, string) {
 	f.t.Helper()
-	c := &legacyClient{base: base + "/" + server, session: id}
-	a, res := f.only(c.request(f.t.Context(), http.MethodPost, body))
+	l := &legacyClient{base: base + "/" + server, session: id}
+	a, res := f.only(l.request(f.t.Context(), http.MethodPost, body))
 	return a, res.Header.Get("Mcp-Session-Id")
 }
 

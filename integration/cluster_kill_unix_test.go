@@ -49,12 +49,12 @@ type work struct {
 
 func startLedger(t *testing.T) *ledger {
 	t.Helper()
-	c := &ledger{ran: map[string]int{}}
+	l := &ledger{ran: map[string]int{}}
 	s := mcp.NewServer(&mcp.Implementation{Name: "counter", Version: "1"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "work"}, func(ctx context.Context, r *mcp.CallToolRequest, w work) (*mcp.CallToolResult, any, error) {
-		c.mu.Lock()
-		c.ran[w.Tag]++
-		c.mu.Unlock()
+		l.mu.Lock()
+		l.ran[w.Tag]++
+		l.mu.Unlock()
 		for i := range 3 {
 			if token := r.Params.GetProgressToken(); token != nil {
 				_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(i + 1)}) // who has asked may be gone
@@ -76,8 +76,8 @@ func startLedger(t *testing.T) *ledger {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	c.url = server.URL
-	return c
+	l.url = server.URL
+	return l
 }
 
 func (l *ledger) count(tag string) int {
@@ -210,7 +210,7 @@ type crowd struct {
 var crowds atomic.Int32
 
 // crowd starts n callers. Their questions are answered at other.
-func (f *fleet) crowd(c *ledger, n int, session, at, other string) *crowd {
+func (f *fleet) crowd(l *ledger, n int, session, at, other string) *crowd {
 	g := &crowd{name: fmt.Sprint("crowd ", crowds.Add(1)), stop: make(chan struct{})}
 	for range n {
 		g.all.Go(func() {
@@ -223,7 +223,7 @@ func (f *fleet) crowd(c *ledger, n int, session, at, other string) *crowd {
 				k := g.begun.Add(1)
 				w := work{Tag: fmt.Sprint(g.name, " call ", k), Ask: k%3 == 0, MS: mathrand.IntN(30)}
 				ctx, cancel := context.WithCancel(f.t.Context())
-				how := c.call(f, ctx, session, at, other, w)
+				how := l.call(f, ctx, session, at, other, w)
 				cancel()
 				g.mu.Lock()
 				g.how = append(g.how, worked{w, how})
@@ -293,20 +293,20 @@ func TestClusterRounds(t *testing.T) {
 	for part := range scaletest.Of(1, 2) {
 		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
 			t.Parallel()
-			c := startLedger(t)
-			f := newFleet(t, c.servers())
+			l := startLedger(t)
+			f := newFleet(t, l.servers())
 			for range 3 {
 				f.add()
 			}
 			for round := range scaletest.Of(3, 25) {
-				f.round(c, []string{"owner", "redis", "front", "redis"}[round%4], round)
+				f.round(l, []string{"owner", "redis", "front", "redis"}[round%4], round)
 			}
 		})
 	}
 }
 
 // round kills one thing amid calls.
-func (f *fleet) round(c *ledger, victim string, round int) {
+func (f *fleet) round(l *ledger, victim string, round int) {
 	t, p := f.t, f.instances
 	for _, i := range p {
 		f.sees(i, 3)
@@ -319,8 +319,8 @@ func (f *fleet) round(c *ledger, victim string, round int) {
 		safe = p[1]
 	}
 	what := fmt.Sprint("round ", round, ": ", victim)
-	calls := f.crowd(c, 4, mine.session, at.base, p[2].base)
-	bystander := f.crowd(c, 2, others.session, safe.base, p[2].base)
+	calls := f.crowd(l, 4, mine.session, at.base, p[2].base)
+	bystander := f.crowd(l, 2, others.session, safe.base, p[2].base)
 	calls.goesOn(t, what, 4)
 	bystander.goesOn(t, what, 2)
 	time.Sleep(time.Duration(mathrand.IntN(40)) * time.Millisecond) // any moment of a call is as good
@@ -331,8 +331,8 @@ func (f *fleet) round(c *ledger, victim string, round int) {
 		f.store.Run()
 		calls.goesOn(t, what, 8)
 		bystander.goesOn(t, what, 2)
-		calls.end(t, c)
-		bystander.end(t, c)
+		calls.end(t, l)
+		bystander.end(t, l)
 		for _, i := range p {
 			f.sees(i, 3)
 		}
@@ -342,14 +342,14 @@ func (f *fleet) round(c *ledger, victim string, round int) {
 		killed := time.Now()
 		calls.goesOn(t, what, 4)
 		t.Logf("%s: the session went on after %v", what, time.Since(killed))
-		calls.end(t, c, lost)
+		calls.end(t, l, lost)
 		<-p[0].exited
 		f.instances = slices.Delete(p, 0, 1)
 	case "front":
 		p[1].cmd.Process.Kill()
 		calls.all.Wait() // all their connections break
-		calls.end(t, c, lost, broken)
-		how := c.call(f, t.Context(), mine.session, p[2].base, p[0].base, work{Tag: what + " by another", Ask: true})
+		calls.end(t, l, lost, broken)
+		how := l.call(f, t.Context(), mine.session, p[2].base, p[0].base, work{Tag: what + " by another", Ask: true})
 		if how != succeeded {
 			t.Errorf("%s: by another instance: %s", what, how)
 		}
@@ -357,7 +357,7 @@ func (f *fleet) round(c *ledger, victim string, round int) {
 		f.instances = slices.Delete(p, 1, 2)
 	}
 	bystander.goesOn(t, what, 2)
-	bystander.end(t, c)
+	bystander.end(t, l)
 	f.add()
 }
 
@@ -396,8 +396,8 @@ func TestClusterPaused(t *testing.T) {
 		f.sees(p, 3)
 	}
 	owner, other := f.instances[0], f.instances[1]
-	c := f.begin(owner.base)
-	old := f.call(c, "pid", nil)
+	l := f.begin(owner.base)
+	old := f.call(l, "pid", nil)
 	shared := []*guest{f.guest("all", true), f.guest("plain", false)}
 	for _, g := range shared {
 		for i := range f.instances { // the first of them becomes the home
@@ -405,10 +405,10 @@ func TestClusterPaused(t *testing.T) {
 		}
 	}
 	halt(t, owner)
-	c.base = other.base + f.server
+	l.base = other.base + f.server
 	stopped := time.Now()
 	pid := func() (string, bool) {
-		_, body, err := c.post(t.Context(), `{"jsonrpc":"2.0","id":"p","method":"tools/call","params":{"name":"pid","arguments":{}}}`)
+		_, body, err := l.post(t.Context(), `{"jsonrpc":"2.0","id":"p","method":"tools/call","params":{"name":"pid","arguments":{}}}`)
 		all := answers(body, `"p"`)
 		if err != nil || len(all) != 1 {
 			return string(body), false
@@ -425,7 +425,7 @@ func TestClusterPaused(t *testing.T) {
 	}
 	t.Logf("shared connections: after %v", time.Since(stopped))
 	for range scaletest.Of(5, 50) { // they are served by the new ones meanwhile
-		if got := f.call(c, "pid", nil); got != now {
+		if got := f.call(l, "pid", nil); got != now {
 			t.Fatalf("served by process %s, want %s", got, now)
 		}
 		for _, g := range shared {
@@ -436,7 +436,7 @@ func TestClusterPaused(t *testing.T) {
 	if err := owner.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	c.base = owner.base + f.server
+	l.base = owner.base + f.server
 	if got, ok := eventually(pid); !ok || got != now { // 503 until it has reached the store, which it waits half a second for
 		t.Fatalf("the old owner, awake again, answers %q, want process %s", got, now)
 	}
@@ -445,8 +445,8 @@ func TestClusterPaused(t *testing.T) {
 			for _, g := range shared {
 				g.at(t, i)
 			}
-			c.base = p.base + f.server
-			if got := f.call(c, "pid", nil); got != now {
+			l.base = p.base + f.server
+			if got := f.call(l, "pid", nil); got != now {
 				t.Fatalf("served by process %s of the old owner, want %s", got, now)
 			}
 		}
@@ -530,8 +530,8 @@ func (g *guest) at(t *testing.T, i int) {
 func TestClusterStore(t *testing.T) {
 	scaletest.Large(t)
 	t.Parallel()
-	c := startLedger(t)
-	f := newFleet(t, c.servers())
+	l := startLedger(t)
+	f := newFleet(t, l.servers())
 	for range 3 {
 		f.add()
 	}
@@ -543,7 +543,7 @@ func TestClusterStore(t *testing.T) {
 	defer redis.Close()
 	ctx := t.Context()
 	session := f.begin(p[0].base).session
-	calls := f.crowd(c, 3, session, p[1].base, p[2].base)
+	calls := f.crowd(l, 3, session, p[1].base, p[2].base)
 	kept := func() (string, bool) { // until all is there again
 		keys, err := redis.Keys(ctx, "*").Result()
 		members, records := 0, 0
@@ -605,7 +605,7 @@ func TestClusterStore(t *testing.T) {
 	for _, i := range p {
 		f.sees(i, 3)
 	}
-	calls.end(t, c)
+	calls.end(t, l)
 	stranger(t, gjson.Get(f.sees(p[0], 3), "cluster.members.0.address").Str)
 }
 

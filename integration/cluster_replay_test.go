@@ -21,16 +21,16 @@ func TestClusterReplay(t *testing.T) {
 	t.Parallel()
 	remote := startRememberer(t)
 	f := startFleetOf(t, 3, bridgeProgram(t), map[string]any{"remote": map[string]any{"http": map[string]any{"url": remote.URL}}})
-	c := f.begin(f.instances[0].base + "/remote")
-	res := c.open(t, http.MethodPost, "", `{"jsonrpc":"2.0","id":"long","method":"tools/call","params":{"name":"sleep","arguments":{"message":"x","ms":20000},"_meta":{"progressToken":"p"}}}`)
+	l := f.begin(f.instances[0].base + "/remote")
+	res := l.open(t, http.MethodPost, "", `{"jsonrpc":"2.0","id":"long","method":"tools/call","params":{"name":"sleep","arguments":{"message":"x","ms":20000},"_meta":{"progressToken":"p"}}}`)
 	in := bufio.NewReader(res.Body)
 	first := eventID(t, in)
 	eventID(t, in)
 	third := eventID(t, in) // by now the second is copied: they are 2 s apart
 	f.instances[0].cmd.Process.Kill()
 	res.Body.Close()
-	c.base = f.instances[1].base + "/remote"
-	again := c.open(t, http.MethodGet, first, "")
+	l.base = f.instances[1].base + "/remote"
+	again := l.open(t, http.MethodGet, first, "")
 	body, err := io.ReadAll(again.Body)
 	again.Body.Close()
 	if err != nil || again.StatusCode != http.StatusOK {
@@ -58,18 +58,18 @@ func TestClusterReplay(t *testing.T) {
 		}
 	}
 	// Once more, at the third instance: the same, and behind the last nothing.
-	c.base = f.instances[2].base + "/remote"
-	again = c.open(t, http.MethodGet, first, "")
+	l.base = f.instances[2].base + "/remote"
+	again = l.open(t, http.MethodGet, first, "")
 	if more, err := io.ReadAll(again.Body); err != nil || len(answers(more, `"long"`)) != 1 {
 		t.Errorf("once more = %v %s, %v", again, more, err)
 	}
 	again.Body.Close()
-	again = c.open(t, http.MethodGet, last, "")
+	again = l.open(t, http.MethodGet, last, "")
 	if more, _ := io.ReadAll(again.Body); again.StatusCode != http.StatusBadRequest {
 		t.Errorf("behind the end = %d %s, want 400", again.StatusCode, more)
 	}
 	again.Body.Close()
-	if fault := c.tries(`{"name":"echo","arguments":{"message":"on"}}`, "on"); fault != "" {
+	if fault := l.tries(`{"name":"echo","arguments":{"message":"on"}}`, "on"); fault != "" {
 		t.Errorf("the session does not go on: %s", fault)
 	}
 }

@@ -19,8 +19,8 @@ import (
 func TestClusterRestored(t *testing.T) {
 	t.Parallel()
 	scaletest.Large(t)
-	c := startLedger(t)
-	f := newFleet(t, c.servers())
+	l := startLedger(t)
+	f := newFleet(t, l.servers())
 	for range 3 {
 		f.add()
 	}
@@ -35,7 +35,7 @@ func TestClusterRestored(t *testing.T) {
 	stays, ended, moved := f.begin(p[0].base), f.begin(p[0].base), f.begin(p[2].base)
 	for _, s := range []*legacyClient{stays, ended, moved} {
 		f.kept(s, whatever)
-		if how := c.call(f, ctx, s.session, p[1].base, p[0].base, work{Tag: "before " + s.session}); how != succeeded {
+		if how := l.call(f, ctx, s.session, p[1].base, p[0].base, work{Tag: "before " + s.session}); how != succeeded {
 			t.Fatal(how)
 		}
 	}
@@ -53,23 +53,23 @@ func TestClusterRestored(t *testing.T) {
 		t.Fatalf("DELETE = %d", status)
 	}
 	p[2].stop(t) // which gives its session away
-	if how := c.call(f, ctx, moved.session, p[1].base, p[0].base, work{Tag: "moved"}); how != succeeded {
+	if how := l.call(f, ctx, moved.session, p[1].base, p[0].base, work{Tag: "moved"}); how != succeeded {
 		t.Fatal(how)
 	}
 	f.instances = p[:2:2]
 	third := f.add()
-	for _, i := range f.instances {
-		f.sees(i, 3)
+	for _, p := range f.instances {
+		f.sees(p, 3)
 	}
 	f.seesOnly(p[0], 3)
 	var crowds []*crowd
 	for _, s := range []*legacyClient{stays, fresh, moved} {
-		crowds = append(crowds, f.crowd(c, 2, s.session, third.base, p[1].base))
+		crowds = append(crowds, f.crowd(l, 2, s.session, third.base, p[1].base))
 	}
 	all := func(what string, more int32) {
 		t.Helper()
-		for _, g := range crowds {
-			g.goesOn(t, what, more)
+		for _, c := range crowds {
+			c.goesOn(t, what, more)
 		}
 	}
 	all("begun", 3)
@@ -89,10 +89,10 @@ func TestClusterRestored(t *testing.T) {
 	}); !ok {
 		t.Errorf("the session that has ended has %d records", n)
 	}
-	for _, i := range f.instances {
-		f.sees(i, 3)
+	for _, p := range f.instances {
+		f.sees(p, 3)
 		if status, ok := eventually(func() (int, bool) { // for one lease it is 503
-			status := (&legacyClient{base: i.base, session: ended.session}).end(t)
+			status := (&legacyClient{base: p.base, session: ended.session}).end(t)
 			return status, status != http.StatusServiceUnavailable
 		}); !ok || status != http.StatusNotFound {
 			t.Errorf("the session that has ended = %d", status)
@@ -102,12 +102,12 @@ func TestClusterRestored(t *testing.T) {
 		f.kept(s, whatever)
 	}
 	for _, g := range crowds[1:] {
-		g.end(t, c)
+		g.end(t, l)
 	}
 	p[0].cmd.Process.Kill()
 	killed := time.Now()
 	crowds[0].goesOn(t, "the owner is killed", 4)
 	t.Logf("the session went on after %v", time.Since(killed))
-	crowds[0].end(t, c, lost)
+	crowds[0].end(t, l, lost)
 	<-p[0].exited
 }

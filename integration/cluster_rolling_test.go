@@ -107,16 +107,16 @@ func TestClusterRolling(t *testing.T) {
 				return
 			}
 			under.Go(func() {
-				c := all[n%len(all)]
+				l := all[n%len(all)]
 				var fault string
 				switch {
 				case n%100 == 0: // somebody new
-					fault = c.begins()
+					fault = l.begins()
 					begun.Add(1)
 				case n%10 == 1: // it is under way while sessions are given away
-					fault = c.tries(fmt.Sprintf(`{"name":"sleep","arguments":{"message":"m%d","ms":700}}`, n), fmt.Sprint("m", n))
+					fault = l.tries(fmt.Sprintf(`{"name":"sleep","arguments":{"message":"m%d","ms":700}}`, n), fmt.Sprint("m", n))
 				default:
-					fault = c.tries(fmt.Sprintf(`{"name":"echo","arguments":{"message":"m%d"}}`, n), fmt.Sprint("m", n))
+					fault = l.tries(fmt.Sprintf(`{"name":"echo","arguments":{"message":"m%d"}}`, n), fmt.Sprint("m", n))
 				}
 				if calls.Add(1); fault != "" {
 					select {
@@ -141,8 +141,8 @@ func TestClusterRolling(t *testing.T) {
 		}
 	}
 	again := int64(0)
-	for _, c := range all {
-		again += c.again.Load()
+	for _, l := range all {
+		again += l.again.Load()
 	}
 	t.Logf("%d calls, %d of them of new sessions, %d were to come again, %d failed", calls.Load(), begun.Load(), again, failed)
 	if again > calls.Load()/4 {
@@ -151,8 +151,8 @@ func TestClusterRolling(t *testing.T) {
 	if began, ended := remote.sessions.Load(), remote.deleted.Load(); ended != 0 || int64(began) > int64(len(all)/2)+begun.Load() {
 		t.Errorf("the remote server has begun %d sessions for %d clients, and was told of the end of %d", began, len(all)/2, ended)
 	}
-	for _, c := range all {
-		if fault := c.tries(`{"name":"echo","arguments":{"message":"after"}}`, "after"); fault != "" {
+	for _, l := range all {
+		if fault := l.tries(`{"name":"echo","arguments":{"message":"after"}}`, "after"); fault != "" {
 			t.Errorf("afterwards: %s", fault)
 		}
 	}

@@ -197,20 +197,20 @@ type legacyClient struct {
 // begin begins a session at an address.
 func (f *fleet) begin(base string) *legacyClient {
 	f.t.Helper()
-	c := &legacyClient{base: base + f.server}
-	res, body, err := insist(c.request(f.t.Context(), http.MethodPost, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{}},"clientInfo":{"name":"raw","version":"1"}}}`))
+	l := &legacyClient{base: base + f.server}
+	res, body, err := insist(l.request(f.t.Context(), http.MethodPost, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{}},"clientInfo":{"name":"raw","version":"1"}}}`))
 	if err != nil || res.StatusCode != http.StatusOK {
 		f.t.Fatalf("initialize = %v %s %v", res, body, err)
 	}
-	c.session = res.Header.Get("Mcp-Session-Id")
-	if f.owner(c) == nil {
-		f.t.Fatalf("the id %q has the tag of no instance", c.session)
+	l.session = res.Header.Get("Mcp-Session-Id")
+	if f.owner(l) == nil {
+		f.t.Fatalf("the id %q has the tag of no instance", l.session)
 	}
-	return c
+	return l
 }
 
 // owner returns the instance where the session began.
-func (f *fleet) owner(c *legacyClient) *process { return f.tags[c.session[:6]] }
+func (f *fleet) owner(l *legacyClient) *process { return f.tags[l.session[:6]] }
 
 func (l *legacyClient) request(ctx context.Context, method, body string) *http.Request {
 	r, err := http.NewRequestWithContext(ctx, method, l.base+"/mcp", strings.NewReader(body))
@@ -280,11 +280,11 @@ func answers(body []byte, id string) (all []gjson.Result) {
 }
 
 // call makes a call that has to succeed, and returns the text of its result.
-func (f *fleet) call(c *legacyClient, tool string, args map[string]any) string {
+func (f *fleet) call(l *legacyClient, tool string, args map[string]any) string {
 	f.t.Helper()
-	id := c.next.Add(1)
+	id := l.next.Add(1)
 	params, _ := json.Marshal(map[string]any{"name": tool, "arguments": args})
-	res, body, err := insist(c.request(f.t.Context(), http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, id, params)))
+	res, body, err := insist(l.request(f.t.Context(), http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, id, params)))
 	if err != nil {
 		f.t.Fatalf("%s: %v", tool, err)
 	}
@@ -351,14 +351,14 @@ func TestClusterKilled(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, map[string]any{"fake": map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}}})
 	f.balance(3)
-	c := f.begin(f.instances[0].base)
-	c.base = f.instances[1].base
-	f.call(c, "echo", map[string]any{"message": "before"})
+	l := f.begin(f.instances[0].base)
+	l.base = f.instances[1].base
+	f.call(l, "echo", map[string]any{"message": "before"})
 	const atOnce = 20
 	var calls sync.WaitGroup
 	for i := range atOnce {
 		calls.Go(func() {
-			at := &legacyClient{base: f.instances[1+i%2].base, session: c.session}
+			at := &legacyClient{base: f.instances[1+i%2].base, session: l.session}
 			token := ""
 			if i%4 < 2 { // half of them are streams when the owner goes
 				token = fmt.Sprintf(`,"_meta":{"progressToken":%d}`, i)
@@ -378,9 +378,9 @@ func TestClusterKilled(t *testing.T) {
 	f.instances[0].cmd.Process.Kill()
 	killed := time.Now()
 	calls.Wait() // one that is sent before the others have seen the end would be lost, too
-	f.call(c, "echo", map[string]any{"message": "after"})
+	f.call(l, "echo", map[string]any{"message": "after"})
 	t.Logf("the session went on after %v", time.Since(killed))
-	other := &legacyClient{base: f.instances[2].base, session: c.session}
+	other := &legacyClient{base: f.instances[2].base, session: l.session}
 	f.call(other, "echo", map[string]any{"message": "by the other"})
 	taken := int64(0)
 	for _, p := range f.instances[1:] {
@@ -401,10 +401,10 @@ func TestClusterStopped(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, map[string]any{"fake": map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}}})
 	f.balance(3)
-	c := f.begin(f.instances[0].base)
+	l := f.begin(f.instances[0].base)
 	long := make(chan string, 1)
 	go func() {
-		at := &legacyClient{base: f.instances[1].base, session: c.session}
+		at := &legacyClient{base: f.instances[1].base, session: l.session}
 		_, body, err := insist(at.request(t.Context(), http.MethodPost, `{"jsonrpc":"2.0","id":"long","method":"tools/call","params":{"name":"sleep","arguments":{"message":"x","ms":2000}}}`))
 		all := answers(body, `"long"`)
 		if err != nil || len(all) != 1 || !all[0].Get("result").Exists() {
@@ -412,7 +412,7 @@ func TestClusterStopped(t *testing.T) {
 		}
 		close(long)
 	}()
-	f.call(c, "echo", map[string]any{"message": "first"})
+	f.call(l, "echo", map[string]any{"message": "first"})
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -425,16 +425,16 @@ func TestClusterStopped(t *testing.T) {
 			over = true
 		case <-time.After(50 * time.Millisecond):
 		}
-		c.base = f.instances[1+n%2].base
-		f.call(c, "echo", map[string]any{"message": fmt.Sprint(n)})
+		l.base = f.instances[1+n%2].base
+		f.call(l, "echo", map[string]any{"message": fmt.Sprint(n)})
 	}
 	if fault := <-long; fault != "" {
 		t.Errorf("the call that was under way: %s", fault)
 	}
 	t.Logf("%d calls while the owner stopped", n)
-	c.base = f.base // nginx goes on to the next instance where it cannot connect
+	l.base = f.base // nginx goes on to the next instance where it cannot connect
 	for range 6 {
-		f.call(c, "echo", map[string]any{"message": "by nginx"})
+		f.call(l, "echo", map[string]any{"message": "by nginx"})
 	}
 }
 

@@ -54,9 +54,9 @@ func (f *fleet) worker() *process {
 	f.instances = f.instances[:len(f.instances)-1] // clients do not use it
 	f.role = front
 	tag := gjson.Get(f.sees(p, len(f.instances)+1), "cluster.instance").Str
-	for _, i := range f.instances {
+	for _, p := range f.instances {
 		if state, ok := eventually(func() (string, bool) {
-			state := f.sees(i, 1)
+			state := f.sees(p, 1)
 			return state, gjson.Get(state, `cluster.members.#(instance="`+tag+`").free`).Int() > 0
 		}); !ok {
 			f.t.Fatalf("no front sees the worker: %s", state)
@@ -105,10 +105,10 @@ func TestClusterWorkers(t *testing.T) {
 			}
 		}
 	})
-	c := f.begin(f.base)
-	before := f.call(c, "pid", nil)
+	l := f.begin(f.base)
+	before := f.call(l, "pid", nil)
 	for range 6 {
-		same(t, "the process of a session", f.call(c, "pid", nil), before)
+		same(t, "the process of a session", f.call(l, "pid", nil), before)
 	}
 	t.Run("no session", func(t *testing.T) {
 		for _, server := range []string{"fake", "shared", "once"} {
@@ -129,11 +129,11 @@ func TestClusterWorkers(t *testing.T) {
 		}
 	}
 	var its *process
-	for _, w := range workers {
-		if slices.ContainsFunc(w.family.look(), func(name string) bool { return strings.HasPrefix(name, before+" ") }) {
-			its = w
+	for _, p := range workers {
+		if slices.ContainsFunc(p.family.look(), func(name string) bool { return strings.HasPrefix(name, before+" ") }) {
+			its = p
 		}
-		res, err := http.Post(w.base+"/fake/mcp", "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
+		res, err := http.Post(p.base+"/fake/mcp", "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestClusterWorkers(t *testing.T) {
 	<-its.exited
 	its.allGone(t)
 	if after, ok := eventually(func() (string, bool) { // a call that is sent before the end is noticed is lost
-		a, _ := f.session(f.base, "fake", c.session, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pid","arguments":{}}}`)
+		a, _ := f.session(f.base, "fake", l.session, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pid","arguments":{}}}`)
 		pid := a.Get("result.content.0.text").Str
 		return a.Raw, pid != "" && pid != before
 	}); !ok {
@@ -168,21 +168,21 @@ func TestWorkerRounds(t *testing.T) {
 	for part := range scaletest.Of(1, 2) {
 		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
 			t.Parallel()
-			c := &ledger{file: filepath.Join(t.TempDir(), "ledger")}
-			f := newFleet(t, map[string]any{"counter": atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t), "args": []string{"-ledger", c.file}}})})
+			l := &ledger{file: filepath.Join(t.TempDir(), "ledger")}
+			f := newFleet(t, map[string]any{"counter": atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t), "args": []string{"-ledger", l.file}}})})
 			f.role, f.lease = "front", linger/3 // another front takes a session over before the worker gives it up
 			for range 3 {
 				f.add()
 			}
 			staff := []*process{f.worker(), f.worker()}
 			for round := range scaletest.Of(4, 24) {
-				staff = f.workerRound(c, staff, []string{"worker", "owner", "front", "stopped worker"}[round%4], round)
+				staff = f.workerRound(l, staff, []string{"worker", "owner", "front", "stopped worker"}[round%4], round)
 			}
 		})
 	}
 }
 
-func (f *fleet) workerRound(c *ledger, staff []*process, victim string, round int) []*process {
+func (f *fleet) workerRound(l *ledger, staff []*process, victim string, round int) []*process {
 	t, p := f.t, f.instances
 	for _, i := range p {
 		f.sees(i, len(p)+len(staff))
@@ -194,7 +194,7 @@ func (f *fleet) workerRound(c *ledger, staff []*process, victim string, round in
 	mine.base = p[2].base
 	before, its := f.call(mine, "pid", nil), f.busy(p[0])
 	ear := listens(t, mine.session, p[2].base)
-	calls := f.crowd(c, 4, mine.session, at.base, p[2].base)
+	calls := f.crowd(l, 4, mine.session, at.base, p[2].base)
 	calls.goesOn(t, what, 4)
 	time.Sleep(time.Duration(mathrand.IntN(40)) * time.Millisecond) // any moment of a call is as good
 	want := "another"
@@ -203,8 +203,8 @@ func (f *fleet) workerRound(c *ledger, staff []*process, victim string, round in
 		its.cmd.Process.Kill()
 		<-its.exited
 		calls.goesOn(t, what, 4)
-		calls.end(t, c, lost)
-		staff = append(slices.DeleteFunc(slices.Clone(staff), func(w *process) bool { return w == its }), f.worker())
+		calls.end(t, l, lost)
+		staff = append(slices.DeleteFunc(slices.Clone(staff), func(p *process) bool { return p == its }), f.worker())
 	case "stopped worker":
 		halt(t, its)
 		calls.goesOn(t, what, 4)
@@ -212,7 +212,7 @@ func (f *fleet) workerRound(c *ledger, staff []*process, victim string, round in
 			t.Fatal(err)
 		}
 		calls.goesOn(t, what, 4)
-		calls.end(t, c, lost)
+		calls.end(t, l, lost)
 		for _, i := range p {
 			f.sees(i, len(p)+len(staff))
 		}
@@ -224,13 +224,13 @@ func (f *fleet) workerRound(c *ledger, staff []*process, victim string, round in
 		if want = "the same"; time.Since(killed) > linger/2 { // on a busy machine the worker may have given it up
 			want = "any"
 		}
-		calls.end(t, c, lost)
+		calls.end(t, l, lost)
 		f.instances = slices.Delete(p, 0, 1)
 		f.add()
 	case "front":
 		at.cmd.Process.Kill()
 		calls.all.Wait() // all their connections break
-		calls.end(t, c, lost, broken)
+		calls.end(t, l, lost, broken)
 		<-at.exited
 		f.instances, want = slices.Delete(p, 1, 2), "the same"
 		f.add()
@@ -297,15 +297,15 @@ func TestWorkerOrphans(t *testing.T) {
 	f, workers := staff(t, 1, 1, map[string]any{
 		"fake": atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}, "limits": map[string]any{"wait": "2s"}}),
 	})
-	w := workers[0]
+	p := workers[0]
 	var all []*legacyClient
 	for range 5 {
-		c := f.begin(f.base)
-		f.call(c, "echo", map[string]any{"message": "x"})
-		all = append(all, c)
+		l := f.begin(f.base)
+		f.call(l, "echo", map[string]any{"message": "x"})
+		all = append(all, l)
 	}
 	running := func() (string, int64) {
-		state := f.sees(w, 1)
+		state := f.sees(p, 1)
 		return state, gjson.Get(state, "cluster.workers.running.fake").Int()
 	}
 	if state, n := running(); n != 5 {
@@ -329,13 +329,13 @@ func TestWorkerOrphans(t *testing.T) {
 	if took := time.Since(killed); took < linger/2 {
 		t.Errorf("they have ended after %v: no other front could have taken them over", took)
 	}
-	w.childless(t)
+	p.childless(t)
 	f.instances = nil
 	front := f.add()
 	c := f.begin(front.base)
 	f.call(c, "echo", map[string]any{"message": "x"})
-	w.stop(t)
-	w.allGone(t)
+	p.stop(t)
+	p.allGone(t)
 	var calls sync.WaitGroup
 	for i := range 3 {
 		calls.Go(func() {
@@ -383,8 +383,8 @@ func TestWorkersExample(t *testing.T) {
 	}
 	front, worker := as("front"), as("worker")
 	f.sees(front, 2)
-	c := f.begin(front.base)
-	if got := f.call(c, "echo", map[string]any{"message": "hello"}); !strings.Contains(got, "hello") {
+	l := f.begin(front.base)
+	if got := f.call(l, "echo", map[string]any{"message": "hello"}); !strings.Contains(got, "hello") {
 		t.Errorf("echo = %q", got)
 	}
 	if f.busy(front) != worker {

@@ -20,11 +20,11 @@ func TestModernClientLegacyServer(t *testing.T) {
 	record := filepath.Join(t.TempDir(), "lines")
 	command := []string{node(t), absolute(t, "eras/record.mjs"), record, node(t), modulePath(t, "@modelcontextprotocol/server-everything/dist/index.js"), "stdio"}
 	file := configure(t, map[string]any{"stdio": map[string]any{"command": command[0], "args": command[1:]}})
-	b := serveFile(t, file)
+	p := serveFile(t, file)
 	cell := eraCell{SDK: "ts2", Client: modern, Server: legacy, By: "ts1", Upstream: "stdio", Script: "npm.mjs"}
 	for _, where := range []target{
 		{transport: "stdio", direct: true, command: command},
-		{transport: "streamable", url: b.base + "/mcp"},
+		{transport: "streamable", url: p.base + "/mcp"},
 		{transport: "stdio", command: connectTo(t, file)},
 	} {
 		cell := cell
@@ -60,7 +60,7 @@ func TestModernClientLegacyServer(t *testing.T) {
 func TestLegacyClientModernServer(t *testing.T) {
 	t.Parallel()
 	all := eraServers()
-	server := all[slices.IndexFunc(all, func(s eraServer) bool { return s.sdk == "ts2" })]
+	server := all[slices.IndexFunc(all, func(e eraServer) bool { return e.sdk == "ts2" })]
 	for _, upstream := range transportsOf(server.revision) {
 		if !whole && upstream != "stdio" {
 			continue
@@ -68,10 +68,10 @@ func TestLegacyClientModernServer(t *testing.T) {
 		t.Run(upstream, func(t *testing.T) {
 			t.Parallel()
 			file := configure(t, server.kind(t, upstream))
-			b := serveFile(t, file)
+			p := serveFile(t, file)
 			cell := eraCell{SDK: "ts1", Client: legacy, Server: modern, By: server.sdk, Upstream: upstream, Transport: "stdio", Command: connectTo(t, file)}
 			other := cell
-			other.Transport, other.URL, other.Command = "streamable", b.base+"/mcp", nil
+			other.Transport, other.URL, other.Command = "streamable", p.base+"/mcp", nil
 			cells := []eraCell{cell, other}
 			if !whole {
 				cells = cells[1:]
@@ -111,7 +111,7 @@ func TestTogetherEras(t *testing.T) {
 	t.Parallel()
 	all := eraServers()
 	one := func(revision, sdk string) eraServer {
-		return all[slices.IndexFunc(all, func(s eraServer) bool { return s.revision == revision && s.sdk == sdk })]
+		return all[slices.IndexFunc(all, func(e eraServer) bool { return e.revision == revision && e.sdk == sdk })]
 	}
 	for _, upstream := range []string{"stdio", "streamable"} {
 		t.Run(upstream, func(t *testing.T) {
@@ -120,11 +120,11 @@ func TestTogetherEras(t *testing.T) {
 				"old": one("2025-06-18", "ts1").kind(t, upstream),
 				"new": one(modern, "ts2").kind(t, upstream),
 			}})
-			b := serveFile(t, file)
+			p := serveFile(t, file)
 			var cells []eraCell
 			for _, client := range []struct{ sdk, revision string }{{"ts2", modern}, {"go", modern}, {"ts1", legacy}, {"ts1", "2025-06-18"}} {
 				cell := eraCell{SDK: client.sdk, Client: client.revision, Server: modern, By: "ts2", Upstream: upstream, Script: "together.mjs"}
-				cell.Transport, cell.URL = "streamable", b.base+"/mcp"
+				cell.Transport, cell.URL = "streamable", p.base+"/mcp"
 				cells = append(cells, cell)
 				cell.Transport, cell.URL, cell.Command = "stdio", "", connectTo(t, file)
 				cells = append(cells, cell)

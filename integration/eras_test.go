@@ -123,16 +123,16 @@ func TestEras(t *testing.T) {
 				t.Run(fmt.Sprintf("%s-%s/%s", server.revision, server.sdk, upstream), func(t *testing.T) {
 					t.Parallel()
 					file := configure(t, server.kind(t, upstream))
-					b := start(t, exec.Command(bridgeProgram(t), "serve", "-c", file))
-					t.Cleanup(func() { b.stop(t) })
+					p := start(t, exec.Command(bridgeProgram(t), "serve", "-c", file))
+					t.Cleanup(func() { p.stop(t) })
 					for n := range cells {
 						switch cell := &cells[n]; cell.Transport {
 						case "stdio":
 							cell.Command = []string{bridgeProgram(t), "connect", "-c", file}
 						case "sse":
-							cell.URL = b.base + "/sse"
+							cell.URL = p.base + "/sse"
 						case "streamable":
-							cell.URL = b.base + "/mcp"
+							cell.URL = p.base + "/mcp"
 						}
 					}
 					playCells(t, cells, seen)

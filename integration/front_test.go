@@ -57,8 +57,8 @@ func TestFrontPage(t *testing.T) {
 	t.Parallel()
 	scaletest.Large(t)
 	chromium := programtest.Need(t, "chromium")
-	b := fronted(t, idp(t), map[string]any{"all": "mcp:use"})
-	if out := runNode(t, "page.mjs", chromium, b.base+"/files/mcp"); !bytes.Contains(out, []byte("hello")) {
+	p := fronted(t, idp(t), map[string]any{"all": "mcp:use"})
+	if out := runNode(t, "page.mjs", chromium, p.base+"/files/mcp"); !bytes.Contains(out, []byte("hello")) {
 		t.Errorf("the page shows %q", out)
 	}
 }
@@ -87,7 +87,7 @@ func post(t *testing.T, address string, body any) map[string]any {
 func TestFrontGo(t *testing.T) {
 	scaletest.Large(t)
 	t.Parallel()
-	b := fronted(t, idp(t), map[string]any{"all": "mcp:use", "tools": map[string]any{"echo": "files:write"}})
+	p := fronted(t, idp(t), map[string]any{"all": "mcp:use", "tools": map[string]any{"echo": "files:write"}})
 	for _, who := range []string{"eng-ann", "guest"} {
 		t.Run(who, func(t *testing.T) {
 			user := newBrowser(who)
@@ -95,7 +95,7 @@ func TestFrontGo(t *testing.T) {
 			client := mcp.NewClient(&mcp.Implementation{Name: "front", Version: "1"}, nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			s, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: b.base + "/files/mcp", OAuthHandler: h}, nil)
+			s, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: p.base + "/files/mcp", OAuthHandler: h}, nil)
 			if who == "guest" {
 				if err == nil {
 					t.Fatal("a guest is let in")
@@ -124,18 +124,18 @@ func TestFrontGo(t *testing.T) {
 			if err != nil || before.RefreshToken == "" {
 				t.Fatalf("no refresh token: %v", err)
 			}
-			renewed(t, b, user, before)
+			renewed(t, p, user, before)
 		})
 	}
 }
 
 // renewed has a token renewed as a client of its own does, and makes a request with it.
-func renewed(t *testing.T, b *process, user *browser, had *oauth2.Token) {
+func renewed(t *testing.T, p *process, user *browser, had *oauth2.Token) {
 	t.Helper()
-	registration := post(t, b.base+"/register", map[string]any{"client_name": "another", "redirect_uris": []string{redirect}})
+	registration := post(t, p.base+"/register", map[string]any{"client_name": "another", "redirect_uris": []string{redirect}})
 	id, _ := registration["client_id"].(string)
 	token := func(form url.Values) (status int, answer map[string]any) {
-		a, err := http.PostForm(b.base+"/token", form)
+		a, err := http.PostForm(p.base+"/token", form)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,11 +148,11 @@ func renewed(t *testing.T, b *process, user *browser, had *oauth2.Token) {
 	if status, answer := token(url.Values{"grant_type": {"refresh_token"}, "client_id": {id}, "refresh_token": {had.RefreshToken}}); status != 400 || answer["error"] != "invalid_grant" {
 		t.Errorf("the token of another client is renewed: %d %v", status, answer)
 	}
-	config := oauth2.Config{ClientID: id, RedirectURL: redirect, Endpoint: oauth2.Endpoint{AuthURL: b.base + "/authorize", TokenURL: b.base + "/token", AuthStyle: oauth2.AuthStyleInParams}}
+	config := oauth2.Config{ClientID: id, RedirectURL: redirect, Endpoint: oauth2.Endpoint{AuthURL: p.base + "/authorize", TokenURL: p.base + "/token", AuthStyle: oauth2.AuthStyleInParams}}
 	verifier := oauth2.GenerateVerifier()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ended, err := user.open(ctx, config.AuthCodeURL("a state", oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("resource", b.base+"/files/mcp")))
+	ended, err := user.open(ctx, config.AuthCodeURL("a state", oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("resource", p.base+"/files/mcp")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,14 +161,14 @@ func renewed(t *testing.T, b *process, user *browser, had *oauth2.Token) {
 		t.Fatal(err)
 	}
 	for n := range 3 { // the provider's is another one each time, too
-		status, answer := token(url.Values{"grant_type": {"refresh_token"}, "client_id": {id}, "refresh_token": {first.RefreshToken}, "resource": {b.base + "/files/mcp"}})
+		status, answer := token(url.Values{"grant_type": {"refresh_token"}, "client_id": {id}, "refresh_token": {first.RefreshToken}, "resource": {p.base + "/files/mcp"}})
 		if status != 200 {
 			t.Fatalf("renewal %d: %d %v", n, status, answer)
 		}
 		first.AccessToken, _ = answer["access_token"].(string)
 		first.RefreshToken, _ = answer["refresh_token"].(string)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+"/whoami?for=/files/mcp", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+"/whoami?for=/files/mcp", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,8 +188,8 @@ func renewed(t *testing.T, b *process, user *browser, had *oauth2.Token) {
 // (modelcontextprotocol/typescript-sdk#2255).
 func TestFrontTypeScript(t *testing.T) {
 	t.Parallel()
-	b := fronted(t, idp(t), map[string]any{"all": "mcp:use"})
-	if !signsInByScript(t, b.base+"/files/mcp", 1) {
+	p := fronted(t, idp(t), map[string]any{"all": "mcp:use"})
+	if !signsInByScript(t, p.base+"/files/mcp", 1) {
 		t.Error("there was no token to be renewed")
 	}
 }
@@ -200,14 +200,14 @@ func TestConformanceFront(t *testing.T) {
 	scaletest.Large(t)
 	t.Parallel()
 	requireNode22(t, node(t))
-	b := fronted(t, idp(t), map[string]any{"all": "mcp:use"})
-	for name, resource := range map[string]string{"for a server": b.base + "/files/mcp", "for the bridge": ""} {
+	p := fronted(t, idp(t), map[string]any{"all": "mcp:use"})
+	for name, resource := range map[string]string{"for a server": p.base + "/files/mcp", "for the bridge": ""} {
 		t.Run(name, func(t *testing.T) {
 			port, results := porttest.Reserve(t), t.TempDir()
-			registration := post(t, b.base+"/register", map[string]any{"client_name": "conformance", "redirect_uris": []string{fmt.Sprintf("http://127.0.0.1:%d/callback", port)}})
+			registration := post(t, p.base+"/register", map[string]any{"client_name": "conformance", "redirect_uris": []string{fmt.Sprintf("http://127.0.0.1:%d/callback", port)}})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			args := []string{modulePath(t, "@modelcontextprotocol/conformance/dist/index.js"), "authorization", "--url", b.base, "--client-id", fmt.Sprint(registration["client_id"]), "--port", fmt.Sprint(port), "--output-dir", results}
+			args := []string{modulePath(t, "@modelcontextprotocol/conformance/dist/index.js"), "authorization", "--url", p.base, "--client-id", fmt.Sprint(registration["client_id"]), "--port", fmt.Sprint(port), "--output-dir", results}
 			if resource != "" {
 				args = append(args, "--resource", resource)
 			}
@@ -226,7 +226,7 @@ func TestConformanceFront(t *testing.T) {
 			user := newBrowser("eng-ann")
 			for lines := bufio.NewScanner(out); lines.Scan(); {
 				all.WriteString(lines.Text() + "\n")
-				if !strings.HasPrefix(lines.Text(), b.base+"/authorize?") {
+				if !strings.HasPrefix(lines.Text(), p.base+"/authorize?") {
 					continue
 				}
 				ended, err := user.open(ctx, lines.Text())

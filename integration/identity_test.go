@@ -151,7 +151,7 @@ func TestIdentityGo(t *testing.T) {
 	scaletest.Large(t)
 	t.Parallel()
 	issuer := idp(t)
-	b := identified(t, issuer)
+	p := identified(t, issuer)
 	for _, name := range []string{"files", "opaque"} {
 		for _, who := range []string{"eng-ann", "guest"} {
 			t.Run(name+" "+who, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestIdentityGo(t *testing.T) {
 				client := mcp.NewClient(&mcp.Implementation{Name: "identity", Version: "1"}, nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				s, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: b.base + "/" + name + "/mcp", OAuthHandler: h}, nil)
+				s, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: p.base + "/" + name + "/mcp", OAuthHandler: h}, nil)
 				if who == "guest" {
 					if err == nil || !strings.Contains(err.Error(), "Forbidden") && !strings.Contains(err.Error(), "403") && !strings.Contains(err.Error(), "no access rule") {
 						t.Fatalf("a guest is let in: %v", err)
@@ -202,10 +202,10 @@ func TestIdentityTypeScript(t *testing.T) {
 	scaletest.Large(t)
 	t.Parallel()
 	issuer := idp(t)
-	b := identified(t, issuer)
+	p := identified(t, issuer)
 	for _, name := range []string{"files", "opaque"} {
 		t.Run(name, func(t *testing.T) {
-			signsInByScript(t, b.base+"/"+name+"/mcp", 2)
+			signsInByScript(t, p.base+"/"+name+"/mcp", 2)
 		})
 	}
 }

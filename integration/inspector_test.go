@@ -38,11 +38,11 @@ func TestInspector(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := serve(t)
+			p := serve(t)
 			inspect := func(user *browser, kept, want string, code, opens int, args ...string) {
 				t.Helper()
-				r := inspection{program: program, kept: kept, address: b.base + "/files/mcp", args: args}
-				out, all, got, opened := r.run(t, user)
+				i := inspection{program: program, kept: kept, address: p.base + "/files/mcp", args: args}
+				out, all, got, opened := i.run(t, user)
 				if !strings.Contains(out+all, want) || got != code || opened != opens {
 					t.Errorf("%v: ended with %d after %d sign-ins, want %d after %d, with %q:\n%s", args, got, opened, code, opens, want, all)
 				}

@@ -21,10 +21,10 @@ import (
 func TestKilledUnderCall(t *testing.T) {
 	t.Parallel()
 	rounds := scaletest.Of(10, 40)
-	b := startBridge(t, nil, fakeProgram(t))
+	p := startBridge(t, nil, fakeProgram(t))
 	failed, again := 0, 0
 	for n := range rounds {
-		switch got := killedUnderCall(t, b.base, strconv.Itoa(n)); got {
+		switch got := killedUnderCall(t, p.base, strconv.Itoa(n)); got {
 		case "failed":
 			failed++
 		case "again":
@@ -39,18 +39,18 @@ func TestKilledUnderCall(t *testing.T) {
 func killedUnderCall(t *testing.T, base, name string) string {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s, err := openSSE(ctx, base)
+	r, err := openSSE(ctx, base)
 	if err != nil {
 		return err.Error()
 	}
-	defer s.stream.Close()
+	defer r.stream.Close()
 	lost := "" // what the call that has no end was answered
 	ask := func(tool, message string) (string, bool) {
-		if err := s.post(ctx, string(rawCall(tool, map[string]any{"message": message}))); err != nil {
+		if err := r.post(ctx, string(rawCall(tool, map[string]any{"message": message}))); err != nil {
 			return err.Error(), false
 		}
 		for {
-			e, err := s.next(ctx)
+			e, err := r.next(ctx)
 			if err != nil {
 				return err.Error(), false
 			}
@@ -77,7 +77,7 @@ func killedUnderCall(t *testing.T, base, name string) string {
 	})
 	call := strings.Replace(string(rawCall("hang", map[string]any{"message": name})), `"id":1`, `"id":"h"`, 1)
 	<-time.After(early)
-	err = s.post(ctx, call)
+	err = r.post(ctx, call)
 	both.Wait()
 	if err != nil {
 		return err.Error()
@@ -102,7 +102,7 @@ func killedUnderCall(t *testing.T, base, name string) string {
 	case strings.HasPrefix(got, "known=true"):
 		return "both: " + lost
 	case lost == "":
-		if lost, err = s.next(ctx); err != nil {
+		if lost, err = r.next(ctx); err != nil {
 			return fmt.Sprintf("no answer, and the new process has not got it: %v", err)
 		}
 	}

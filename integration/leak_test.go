@@ -20,26 +20,26 @@ import (
 func TestNothingLeaks(t *testing.T) {
 	t.Parallel()
 	sessions := scaletest.Of(100, 1000)
-	b := startBridge(t, nil, fakeProgram(t))
+	p := startBridge(t, nil, fakeProgram(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 
 	// The first use of everything may open what stays open.
 	for way := range len(ways) {
-		if err := ways[way](ctx, b.base); err != nil {
+		if err := ways[way](ctx, p.base); err != nil {
 			t.Fatalf("%d: %v", way, err)
 		}
 	}
 	rawHTTP.CloseIdleConnections()
-	b.childless(t)
-	files, goroutines := descriptors(b.cmd.Process.Pid), goroutines(t, b)
+	p.childless(t)
+	files, goroutines := descriptors(p.cmd.Process.Pid), goroutines(t, p)
 
 	work := make(chan int)
 	var workers sync.WaitGroup
 	for range 16 {
 		workers.Go(func() {
 			for n := range work {
-				if err := ways[n%len(ways)](ctx, b.base); err != nil {
+				if err := ways[n%len(ways)](ctx, p.base); err != nil {
 					t.Errorf("session %d: %v", n, err)
 				}
 			}
@@ -52,16 +52,16 @@ func TestNothingLeaks(t *testing.T) {
 	workers.Wait()
 
 	rawHTTP.CloseIdleConnections()
-	b.childless(t)
+	p.childless(t)
 	if now, ok := eventually(func() (int, bool) {
-		now := descriptors(b.cmd.Process.Pid)
+		now := descriptors(p.cmd.Process.Pid)
 		return now, now <= files+4 // the runtime may hold one more poller or so
 	}); !ok {
 		t.Errorf("%d open files after %d sessions, %d before", now, sessions, files)
 	}
 	if now, ok := eventually(func() (int, bool) {
 		rawHTTP.CloseIdleConnections()
-		now := goroutinesOf(b)
+		now := goroutinesOf(p)
 		return now, now <= goroutines+4
 	}); !ok {
 		t.Errorf("%d goroutines after %d sessions, %d before", now, sessions, goroutines)
@@ -71,17 +71,17 @@ func TestNothingLeaks(t *testing.T) {
 // ways are the ways in which a session can go.
 var ways = []func(ctx context.Context, base string) error{
 	func(ctx context.Context, base string) error { // in good order
-		c, err := openRaw(ctx, base)
+		r, err := openRaw(ctx, base)
 		if err != nil {
 			return err
 		}
-		if _, err := c.tool(ctx, "echo", map[string]any{"message": "a"}); err != nil {
+		if _, err := r.tool(ctx, "echo", map[string]any{"message": "a"}); err != nil {
 			return err
 		}
-		return c.end(ctx)
+		return r.end(ctx)
 	},
 	func(ctx context.Context, base string) error { // the client gives up waiting, then ends the session under the call
-		c, err := openRaw(ctx, base)
+		r, err := openRaw(ctx, base)
 		if err != nil {
 			return err
 		}
@@ -89,10 +89,10 @@ var ways = []func(ctx context.Context, base string) error{
 		defer done()
 		short, cancel := context.WithTimeout(own, time.Duration(rand.IntN(30))*time.Millisecond)
 		defer cancel()
-		if _, err := c.tool(short, "hang", map[string]any{"message": "a"}); err == nil {
+		if _, err := r.tool(short, "hang", map[string]any{"message": "a"}); err == nil {
 			return fmt.Errorf("a call that hangs was answered")
 		}
-		return c.end(ctx)
+		return r.end(ctx)
 	},
 	func(ctx context.Context, base string) error { // the server is killed
 		c, err := openRaw(ctx, base)
@@ -124,44 +124,44 @@ var ways = []func(ctx context.Context, base string) error{
 		return c.end(ctx)
 	},
 	func(ctx context.Context, base string) error { // the client disconnects
-		s, err := openSSE(ctx, base)
+		r, err := openSSE(ctx, base)
 		if err != nil {
 			return err
 		}
-		return s.stream.Close()
+		return r.stream.Close()
 	},
 	func(ctx context.Context, base string) error { // the client disconnects in the middle of a call
-		s, err := openSSE(ctx, base)
+		r, err := openSSE(ctx, base)
 		if err != nil {
 			return err
 		}
-		defer s.stream.Close()
-		return s.post(ctx, string(rawCall("hang", map[string]any{"message": "a"})))
+		defer r.stream.Close()
+		return r.post(ctx, string(rawCall("hang", map[string]any{"message": "a"})))
 	},
 	func(ctx context.Context, base string) error { // the client goes before it has heard anything
 		own, done := withOwnClient(ctx)
 		defer done()
 		short, cancel := context.WithTimeout(own, time.Duration(rand.IntN(10))*time.Millisecond)
 		defer cancel()
-		if s, err := openSSE(short, base); err == nil {
-			s.stream.Close()
+		if r, err := openSSE(short, base); err == nil {
+			r.stream.Close()
 		}
 		return nil
 	},
 }
 
 // goroutines is how many the bridge runs, as its metrics say.
-func goroutines(t *testing.T, b *process) int {
+func goroutines(t *testing.T, p *process) int {
 	t.Helper()
-	n := goroutinesOf(b)
+	n := goroutinesOf(p)
 	if n < 0 {
 		t.Log("the bridge does not say how many goroutines it has: not checked")
 	}
 	return n
 }
 
-func goroutinesOf(b *process) int {
-	resp, err := rawHTTP.Get(b.base + "/metrics")
+func goroutinesOf(p *process) int {
+	resp, err := rawHTTP.Get(p.base + "/metrics")
 	if err != nil {
 		return -1
 	}

@@ -65,14 +65,14 @@ func TestMatrix(t *testing.T) {
 					kind["idle_stop"] = "10s"
 				}
 				file := configure(t, kind)
-				b := serveFile(t, file)
+				p := serveFile(t, file)
 				t.Run("via", func(t *testing.T) { // returns when all have finished
-					playAll(t, b.base, connectTo(t, file), flavourOf(server, upstream, ""), func(client, downstream int) bool {
+					playAll(t, p.base, connectTo(t, file), flavourOf(server, upstream, ""), func(client, downstream int) bool {
 						return whole || downstream == (j+1)%len(transports) && client != i
 					})
 				})
 				if upstream == "stdio" {
-					b.childless(t)
+					p.childless(t)
 				}
 			})
 		}
@@ -81,10 +81,10 @@ func TestMatrix(t *testing.T) {
 	// embeds the bridge is the bridge.
 	t.Run("go/in-process", func(t *testing.T) {
 		t.Parallel()
-		b := start(t, exec.Command(everythingProgram(t), "bridged", "-page-size", "4", "-port", "0"))
-		t.Cleanup(func() { b.stop(t) })
+		p := start(t, exec.Command(everythingProgram(t), "bridged", "-page-size", "4", "-port", "0"))
+		t.Cleanup(func() { p.stop(t) })
 		t.Run("via", func(t *testing.T) {
-			playAll(t, b.base, []string{everythingProgram(t), "bridged-stdio", "-page-size", "4"}, "go", func(client, downstream int) bool {
+			playAll(t, p.base, []string{everythingProgram(t), "bridged-stdio", "-page-size", "4"}, "go", func(client, downstream int) bool {
 				return whole || downstream == 0 && client == 0
 			})
 		})
@@ -225,7 +225,7 @@ func connectTo(t *testing.T, file string) []string {
 func TestNginx(t *testing.T) {
 	t.Parallel()
 	program := programtest.Need(t, "nginx")
-	b := serveFile(t, configure(t, kindOf(t, references[0], "streamable")))
+	p := serveFile(t, configure(t, kindOf(t, references[0], "streamable")))
 	dir, port := t.TempDir(), porttest.Reserve(t)
 	file := filepath.Join(dir, "nginx.conf")
 	text := fmt.Sprintf(`
@@ -238,7 +238,7 @@ http {
 		listen 127.0.0.1:%[2]d;
 		location / { proxy_pass %[3]s; proxy_http_version 1.1; proxy_set_header Connection ""; }
 	}
-}`, dir, port, b.base)
+}`, dir, port, p.base)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

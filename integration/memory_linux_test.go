@@ -32,9 +32,9 @@ func TestMemory(t *testing.T) {
 		var all sync.WaitGroup
 		for range 10 {
 			all.Go(func() {
-				c := deafSSE(t, base)
+				d := deafSSE(t, base)
 				for id := range 20 {
-					c.call(t, id+1, 10e6)
+					d.call(t, id+1, 10e6)
 				}
 			})
 		}
@@ -44,10 +44,10 @@ func TestMemory(t *testing.T) {
 	fortyDeafPosts := func(t *testing.T, base string) {
 		var all sync.WaitGroup
 		for range 40 {
-			c := openAt(t, base)
+			r := openAt(t, base)
 			all.Go(func() {
 				text := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{"bytes":%d}}}`, int(10e6))
-				deafPost(t, c.url, "Mcp-Session-Id: "+c.session+"\r\nMCP-Protocol-Version: "+legacy+"\r\nAccept: application/json, text/event-stream\r\n", text)
+				deafPost(t, r.url, "Mcp-Session-Id: "+r.session+"\r\nMCP-Protocol-Version: "+legacy+"\r\nAccept: application/json, text/event-stream\r\n", text)
 			})
 		}
 		all.Wait()
@@ -58,10 +58,10 @@ func TestMemory(t *testing.T) {
 		load        func(t *testing.T, base string)
 	}{
 		{"all", "one HTTP+SSE client that does not read, 120 calls at once of 15 MB", func(t *testing.T, base string) {
-			c := deafSSE(t, base)
+			d := deafSSE(t, base)
 			var all sync.WaitGroup
 			for id := range 120 {
-				all.Go(func() { c.call(t, id+1, 15e6) })
+				all.Go(func() { d.call(t, id+1, 15e6) })
 			}
 			all.Wait()
 			settle()
@@ -167,11 +167,11 @@ func callFor(t *testing.T, c *rawClient, limit time.Duration, done chan struct{}
 
 func openAt(t *testing.T, at string) *rawClient {
 	t.Helper()
-	c, err := openRaw(t.Context(), at)
+	r, err := openRaw(t.Context(), at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return r
 }
 
 // dialDeaf makes a connection of which little is read ahead.
@@ -203,25 +203,25 @@ func deafSSE(t *testing.T, at string) *deafClient {
 	conn := dialDeaf(t, at)
 	path := at[strings.Index(at[len("http://"):], "/")+len("http://"):]
 	fmt.Fprintf(conn, "GET %s/sse HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", path)
-	c := &deafClient{}
+	d := &deafClient{}
 	lines := bufio.NewReaderSize(conn, 16)
-	for c.endpoint == "" {
+	for d.endpoint == "" {
 		line, err := lines.ReadString('\n')
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, rest, ok := strings.Cut(line, "data: "); ok {
-			c.endpoint = at[:len(at)-len(path)] + strings.TrimSpace(rest)
+			d.endpoint = at[:len(at)-len(path)] + strings.TrimSpace(rest)
 		}
 	}
-	c.post(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+legacy+`","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
+	d.post(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+legacy+`","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
 	for line := ""; !strings.Contains(line, `"serverInfo"`); {
 		var err error
 		if line, err = lines.ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return c
+	return d
 }
 
 func (d *deafClient) call(t *testing.T, id int, size int) {

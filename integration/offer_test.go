@@ -17,8 +17,8 @@ func TestOfferLegacy(t *testing.T) {
 			t.Parallel()
 			command := server.command(t, "stdio")
 			where := map[string]target{}
-			b := startBridge(t, []string{"--offer", "legacy"}, command...)
-			where["http"] = target{transport: "streamable", url: b.base + "/mcp"}
+			p := startBridge(t, []string{"--offer", "legacy"}, command...)
+			where["http"] = target{transport: "streamable", url: p.base + "/mcp"}
 			all := startBridge(t, nil, command...)
 			where["connect"] = target{transport: "stdio", command: []string{bridgeProgram(t), "connect", "--offer", "legacy", all.base + "/mcp"}}
 			if server.name == "npm" { // that by the Go SDK is modern by itself

@@ -24,16 +24,16 @@ import (
 func TestQuestionsOfOneServer(t *testing.T) {
 	t.Parallel()
 	rounds := scaletest.Of(20, 1000)
-	b := startBridge(t, nil, fakeProgram(t), "-ledger", filepath.Join(t.TempDir(), "ledger"))
+	p := startBridge(t, nil, fakeProgram(t), "-ledger", filepath.Join(t.TempDir(), "ledger"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	// A third is started where the machine is so busy that one is not free again 100 ms
 	// after its answer.
 	const first = `"fakeserver: 1 tool"` // of the bridge's own first use, which has a child of its own
-	if _, ok := eventually(func() (struct{}, bool) { return struct{}{}, strings.Contains(b.output.String(), first) }); !ok {
+	if _, ok := eventually(func() (struct{}, bool) { return struct{}{}, strings.Contains(p.output.String(), first) }); !ok {
 		t.Fatalf("the output lacks %s", first)
 	}
-	children := func() int { return strings.Count(b.output.String(), "child started") - 1 }
+	children := func() int { return strings.Count(p.output.String(), "child started") - 1 }
 	for i := range rounds {
 		var asked, answered [2]gjson.Result
 		var errs [2]error
@@ -46,7 +46,7 @@ func TestQuestionsOfOneServer(t *testing.T) {
 		}
 		tag := func(n int) string { return fmt.Sprintf("client %d round %d", n, i) }
 		both(func(n int) (gjson.Result, error) {
-			return workModern(ctx, b.base, map[string]any{"tag": tag(n), "ask": true}, nil)
+			return workModern(ctx, p.base, map[string]any{"tag": tag(n), "ask": true}, nil)
 		}, &asked)
 		for n, a := range asked {
 			questions := a.Get("result.inputRequests").Map()
@@ -55,7 +55,7 @@ func TestQuestionsOfOneServer(t *testing.T) {
 			}
 		}
 		both(func(n int) (gjson.Result, error) {
-			return workModern(ctx, b.base, map[string]any{"tag": tag(n), "ask": true}, map[string]any{
+			return workModern(ctx, p.base, map[string]any{"tag": tag(n), "ask": true}, map[string]any{
 				"requestState":   asked[n].Get("result.requestState").Str,
 				"inputResponses": map[string]any{"r1": map[string]any{"action": "accept", "content": map[string]any{"said": "said by " + tag(n)}}},
 			})
@@ -104,11 +104,11 @@ func workModern(ctx context.Context, base string, args, more map[string]any) (gj
 		text, err := io.ReadAll(res.Body)
 		return gjson.ParseBytes(text), err
 	}
-	for e, err := range rawEvents(res.Body) {
+	for r, err := range rawEvents(res.Body) {
 		if err != nil {
 			return gjson.Result{}, err
 		}
-		if m := gjson.Parse(e.data); m.Get("id").Exists() {
+		if m := gjson.Parse(r.data); m.Get("id").Exists() {
 			return m, nil
 		}
 	}

@@ -21,13 +21,13 @@ func TestInterleaved(t *testing.T) {
 	const clients, workers, rounds = 100, 4, 25
 	for _, share := range []string{"session", "all"} {
 		t.Run(share, func(t *testing.T) {
-			b := startBridge(t, []string{"--share", share}, fakeProgram(t))
+			p := startBridge(t, []string{"--share", share}, fakeProgram(t))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var all sync.WaitGroup
 			for n := range clients {
 				all.Go(func() {
-					c, err := openRaw(ctx, b.base)
+					c, err := openRaw(ctx, p.base)
 					if err != nil {
 						t.Errorf("client %d: %v", n, err)
 						return
@@ -56,7 +56,7 @@ func TestInterleaved(t *testing.T) {
 			}
 			all.Wait()
 			if share == "session" {
-				b.childless(t)
+				p.childless(t)
 			}
 		})
 	}
@@ -68,8 +68,8 @@ func TestKilledChild(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"kill", "crash"} {
 		t.Run(how, func(t *testing.T) {
-			b := startBridge(t, nil, fakeProgram(t))
-			c := mustOpenRaw(t, b.base)
+			p := startBridge(t, nil, fakeProgram(t))
+			c := mustOpenRaw(t, p.base)
 			pid, err := strconv.Atoi(c.must(t, "pid", nil))
 			if err != nil {
 				t.Fatal(err)
@@ -114,35 +114,35 @@ func TestKilledChild(t *testing.T) {
 // what they have started.
 func TestKilledBridge(t *testing.T) {
 	t.Parallel()
-	b := start(t, bridgeCommand(t, nil, fakeProgram(t), "-deaf", "-parent"))
+	p := start(t, bridgeCommand(t, nil, fakeProgram(t), "-deaf", "-parent"))
 	for range 3 {
-		mustOpenRaw(t, b.base).must(t, "echo", map[string]any{"message": "hello"})
+		mustOpenRaw(t, p.base).must(t, "echo", map[string]any{"message": "hello"})
 	}
-	if family := b.family.look(); len(family) < 6 {
+	if family := p.family.look(); len(family) < 6 {
 		t.Fatalf("%d processes below the bridge, want at least 6: %v", len(family), family)
 	}
-	if err := b.cmd.Process.Kill(); err != nil {
+	if err := p.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	<-b.exited
-	b.allGone(t)
+	<-p.exited
+	p.allGone(t)
 }
 
 // TestDeafChild checks that a session's end and the bridge's take a server
 // along that ignores both the end of stdin and SIGTERM.
 func TestDeafChild(t *testing.T) {
 	t.Parallel()
-	b := serveFile(t, configure(t, map[string]any{"stdio": map[string]any{"command": fakeProgram(t), "args": []string{"-deaf", "-parent"}}}))
+	p := serveFile(t, configure(t, map[string]any{"stdio": map[string]any{"command": fakeProgram(t), "args": []string{"-deaf", "-parent"}}}))
 	// The first session may not find the process that is started ahead, the second does.
-	eventually(func() (struct{}, bool) { return struct{}{}, strings.Contains(b.output.String(), "child started") })
-	for _, c := range []*rawClient{mustOpenRaw(t, b.base), mustOpenRaw(t, b.base)} {
-		c.must(t, "echo", map[string]any{"message": "hello"})
-		if err := c.end(t.Context()); err != nil {
+	eventually(func() (struct{}, bool) { return struct{}{}, strings.Contains(p.output.String(), "child started") })
+	for _, r := range []*rawClient{mustOpenRaw(t, p.base), mustOpenRaw(t, p.base)} {
+		r.must(t, "echo", map[string]any{"message": "hello"})
+		if err := r.end(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.childless(t)
-	mustOpenRaw(t, b.base).must(t, "echo", map[string]any{"message": "hello"}) // left for the end of the bridge
+	p.childless(t)
+	mustOpenRaw(t, p.base).must(t, "echo", map[string]any{"message": "hello"}) // left for the end of the bridge
 }
 
 // TestSizes sends what is just within the limit for one message, and more, in
@@ -151,8 +151,8 @@ func TestSizes(t *testing.T) {
 	scaletest.Large(t)
 	t.Parallel()
 	const limit = 16 << 20
-	b := startBridge(t, nil, fakeProgram(t))
-	c := mustOpenRaw(t, b.base)
+	p := startBridge(t, nil, fakeProgram(t))
+	c := mustOpenRaw(t, p.base)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 
@@ -192,8 +192,8 @@ func TestSizes(t *testing.T) {
 // id that the server knows, and that a disconnect is none.
 func TestCancelForwarded(t *testing.T) {
 	t.Parallel()
-	b := startBridge(t, nil, fakeProgram(t))
-	c := mustOpenRaw(t, b.base)
+	p := startBridge(t, nil, fakeProgram(t))
+	c := mustOpenRaw(t, p.base)
 	state := func(call string) (string, bool) {
 		got := c.must(t, "cancelled", map[string]any{"message": call})
 		return got, strings.HasPrefix(got, "known=true")
@@ -234,14 +234,14 @@ func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	cmd := bridgeCommand(t, nil, fakeProgram(t))
 	cmd.Env = append(cmd.Environ(), "BRIDGE_TEST_SECRET=hunter2")
-	b := start(t, cmd)
-	t.Cleanup(func() { b.stop(t) })
-	got := mustOpenRaw(t, b.base).must(t, "env", nil)
+	p := start(t, cmd)
+	t.Cleanup(func() { p.stop(t) })
+	got := mustOpenRaw(t, p.base).must(t, "env", nil)
 	if strings.Contains(got, "hunter2") {
 		t.Error("the server sees a variable of the bridge's own")
 	}
 	contains(t, "environment", got, "PATH=")
-	if strings.Contains(b.output.String(), "hunter2") {
+	if strings.Contains(p.output.String(), "hunter2") {
 		t.Error("the bridge has logged a variable's value")
 	}
 }

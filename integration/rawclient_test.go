@@ -131,7 +131,7 @@ type rawEvent struct{ name, data string }
 func rawEvents(body io.Reader) func(yield func(rawEvent, error) bool) {
 	return func(yield func(rawEvent, error) bool) {
 		lines := bufio.NewReaderSize(body, 1<<16)
-		var e rawEvent
+		var r rawEvent
 		for {
 			line, err := lines.ReadString('\n')
 			if err != nil {
@@ -142,14 +142,14 @@ func rawEvents(body io.Reader) func(yield func(rawEvent, error) bool) {
 			}
 			line = strings.TrimRight(line, "\r\n")
 			if v, ok := strings.CutPrefix(line, "data:"); ok {
-				e.data += strings.TrimPrefix(v, " ")
+				r.data += strings.TrimPrefix(v, " ")
 			} else if v, ok := strings.CutPrefix(line, "event:"); ok {
-				e.name = strings.TrimSpace(v)
+				r.name = strings.TrimSpace(v)
 			} else if line == "" {
-				if e.data != "" && !yield(e, nil) {
+				if r.data != "" && !yield(r, nil) {
 					return
 				}
-				e = rawEvent{}
+				r = rawEvent{}
 			}
 		}
 	}
@@ -187,11 +187,11 @@ func mustOpenRaw(t *testing.T, base string) *rawClient {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c, err := openRaw(ctx, base)
+	r, err := openRaw(ctx, base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return r
 }
 
 func rawCall(tool string, args map[string]any) []byte {
@@ -258,10 +258,10 @@ func openSSE(ctx context.Context, base string) (*rawSSE, error) {
 		resp.Body.Close()
 		return nil, fmt.Errorf("GET /sse: %s", resp.Status)
 	}
-	s := &rawSSE{stream: resp.Body, events: make(chan string, 16)}
+	r := &rawSSE{stream: resp.Body, events: make(chan string, 16)}
 	named := make(chan string, 1)
 	go func() { // ends with the stream
-		defer close(s.events)
+		defer close(r.events)
 		for e, err := range rawEvents(resp.Body) {
 			if err != nil {
 				return
@@ -270,7 +270,7 @@ func openSSE(ctx context.Context, base string) (*rawSSE, error) {
 				named <- e.data
 				continue
 			}
-			s.events <- e.data
+			r.events <- e.data
 		}
 	}()
 	select {
@@ -279,24 +279,24 @@ func openSSE(ctx context.Context, base string) (*rawSSE, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.endpoint = at.String()
+		r.endpoint = at.String()
 	case <-ctx.Done():
 		resp.Body.Close()
 		return nil, ctx.Err()
 	}
 	for _, m := range []string{rawInitialize, rawInitialized} {
-		if err := s.post(ctx, m); err != nil {
+		if err := r.post(ctx, m); err != nil {
 			resp.Body.Close()
 			return nil, err
 		}
 		if m == rawInitialize {
-			if _, err := s.next(ctx); err != nil {
+			if _, err := r.next(ctx); err != nil {
 				resp.Body.Close()
 				return nil, err
 			}
 		}
 	}
-	return s, nil
+	return r, nil
 }
 
 func (r *rawSSE) post(ctx context.Context, m string) error {

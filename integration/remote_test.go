@@ -237,11 +237,11 @@ func TestRemoteRestarts(t *testing.T) {
 func TestColdStart(t *testing.T) {
 	t.Parallel()
 	fetched := filepath.Join(t.TempDir(), "fetched")
-	b := startBridge(t, nil, "sh", "-c", `echo "fetching packages"; until [ -e "$1" ]; do sleep 0.1; done; exec "$0"`, fakeProgram(t), fetched)
+	p := startBridge(t, nil, "sh", "-c", `echo "fetching packages"; until [ -e "$1" ]; do sleep 0.1; done; exec "$0"`, fakeProgram(t), fetched)
 	var fetching sync.WaitGroup
 	fetching.Go(func() {
 		eventually(func() (struct{}, bool) {
-			return struct{}{}, strings.Contains(b.output.String(), "the server is still starting")
+			return struct{}{}, strings.Contains(p.output.String(), "the server is still starting")
 		})
 		if err := os.WriteFile(fetched, nil, 0o600); err != nil {
 			t.Error(err)
@@ -249,14 +249,14 @@ func TestColdStart(t *testing.T) {
 	})
 	defer fetching.Wait()
 	ctx := t.Context()
-	c, err := openRaw(ctx, b.base)
+	r, err := openRaw(ctx, p.base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.must(t, "echo", map[string]any{"message": "warm"}); got != "warm" {
+	if got := r.must(t, "echo", map[string]any{"message": "warm"}); got != "warm" {
 		t.Errorf("echo = %q", got)
 	}
-	if err := c.end(ctx); err != nil {
+	if err := r.end(ctx); err != nil {
 		t.Error(err)
 	}
 }

@@ -191,8 +191,8 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func newHostileAPI(t *testing.T) *hostileAPI {
 	t.Helper()
 	mux := http.NewServeMux()
-	a := &hostileAPI{counter: &counter{}, other: &counter{Handler: http.NotFoundHandler()}}
-	other := at(t, "127.0.0.1:0", a.other)
+	h := &hostileAPI{counter: &counter{}, other: &counter{Handler: http.NotFoundHandler()}}
+	other := at(t, "127.0.0.1:0", h.other)
 	mux.HandleFunc("/v1/redirect/{code}", func(w http.ResponseWriter, r *http.Request) {
 		code := 0
 		_, _ = fmt.Sscan(r.PathValue("code"), &code)
@@ -205,13 +205,13 @@ func newHostileAPI(t *testing.T) *hostileAPI {
 		answer(w, code, problemType, `{"title":"Nope"}`)
 	})
 	mux.HandleFunc("GET /v1/endless/{kind}", func(w http.ResponseWriter, r *http.Request) {
-		a.running.Add(1)
-		defer a.running.Add(-1)
+		h.running.Add(1)
+		defer h.running.Add(-1)
 		endless(w, r, r.PathValue("kind"))
 	})
 	mux.HandleFunc("GET /v1/hang/{how}", func(w http.ResponseWriter, r *http.Request) {
-		a.running.Add(1)
-		defer a.running.Add(-1)
+		h.running.Add(1)
+		defer h.running.Add(-1)
 		if r.PathValue("how") == "silent" {
 			<-r.Context().Done()
 			return
@@ -236,15 +236,15 @@ func newHostileAPI(t *testing.T) *hostileAPI {
 		_, _ = w.Write(bomb)
 	})
 	mux.HandleFunc("GET /v1/fine", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, jsonType, `{"fine":true}`) })
-	a.counter.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h.counter.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.RequestURI, "/v1/items/") || !strings.HasPrefix(r.RequestURI, "/v1/") { // before anyone makes it clean
 			answer(w, http.StatusOK, "text/plain", r.RequestURI)
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
-	a.URL = at(t, "127.0.0.1:0", a).URL
-	return a
+	h.URL = at(t, "127.0.0.1:0", h).URL
+	return h
 }
 
 // bombOf is 300 MB of JSON in 300 KB. Compressed texts one after the other are

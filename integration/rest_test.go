@@ -32,9 +32,9 @@ func TestREST(t *testing.T) {
 			"auth": map[string]any{"bearer": modelToken},
 		}},
 	}})
-	b := serveFile(t, file)
+	p := serveFile(t, file)
 	for _, where := range []target{
-		{transport: "streamable", url: b.base + "/mcp"},
+		{transport: "streamable", url: p.base + "/mcp"},
 		{transport: "stdio", command: connectTo(t, file)},
 	} {
 		if !whole && where.transport != "streamable" {

@@ -72,7 +72,7 @@ func TestTokenNowhere(t *testing.T) {
 	log := filepath.Join(folder, "log") // what the harness keeps of it is cut
 	cmd := exec.Command("sh", "-c", `exec "$0" serve -c "$1" 2>"$2"`, bridgeProgram(t), file, log)
 	cmd.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL)
-	b := start(t, cmd)
+	p := start(t, cmd)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -81,7 +81,7 @@ func TestTokenNowhere(t *testing.T) {
 	answers := ""
 	for _, name := range []string{"files", "far"} {
 		h := goSignIn(t, func(ctx context.Context, address string) (*url.URL, error) { return user.open(ctx, address) }, "authorization_code")
-		s, err := mcp.NewClient(&mcp.Implementation{Name: "shows a token", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: b.base + "/" + name + "/mcp", OAuthHandler: h}, nil)
+		s, err := mcp.NewClient(&mcp.Implementation{Name: "shows a token", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{Endpoint: p.base + "/" + name + "/mcp", OAuthHandler: h}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestTokenNowhere(t *testing.T) {
 		all = append(all, token.AccessToken)
 		for _, shown := range []string{token.AccessToken, token.AccessToken + "x"} { // the second is not valid
 			for _, path := range []string{"/" + name + "/mcp", "/other/mcp", "/readyz", "/metrics", "/whoami?for=/" + name + "/mcp"} {
-				r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+path, nil)
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -116,7 +116,7 @@ func TestTokenNowhere(t *testing.T) {
 			}
 		}
 	}
-	b.stop(t)
+	p.stop(t)
 
 	files := map[string]string{}
 	for what, name := range map[string]string{"the child": read, "the access log": access, "the log": log} {

@@ -82,9 +82,9 @@ func startLogged(t *testing.T, command string) *logged {
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, lines) }()
-	c := mustOpenRaw(t, base)
+	r := mustOpenRaw(t, base)
 	l.call = func(tool string, n int) string {
-		return c.must(t, tool, map[string]any{"message": "hello", "bytes": n})
+		return r.must(t, tool, map[string]any{"message": "hello", "bytes": n})
 	}
 	return l
 }

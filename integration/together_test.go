@@ -26,10 +26,10 @@ func TestTogether(t *testing.T) {
 			"tools": map[string]any{"deny": []string{"get-env"}, "rename": map[string]any{"get-sum": "add"}},
 		}),
 	}})
-	b := serveFile(t, file)
+	p := serveFile(t, file)
 	for _, where := range []target{
-		{transport: "streamable", url: b.base + "/mcp"},
-		{transport: "sse", url: b.base + "/sse"},
+		{transport: "streamable", url: p.base + "/mcp"},
+		{transport: "sse", url: p.base + "/sse"},
 		{transport: "stdio", command: connectTo(t, file)},
 	} {
 		if !whole && where.transport != "streamable" {

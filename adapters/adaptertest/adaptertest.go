@@ -61,11 +61,11 @@ type part struct {
 
 // play runs parts, each with its own adapter.
 func play(t *testing.T, start func(t *testing.T) bridge.Adapter, parts []part) {
-	for _, c := range parts {
-		t.Run(c.name, func(t *testing.T) {
+	for _, p := range parts {
+		t.Run(p.name, func(t *testing.T) {
 			ignore := goleak.IgnoreCurrent()
 			t.Cleanup(func() { goleak.VerifyNone(t, ignore) }) // it runs last
-			c.test(t, start(t))
+			p.test(t, start(t))
 		})
 	}
 }
@@ -74,15 +74,15 @@ func play(t *testing.T, start func(t *testing.T) bridge.Adapter, parts []part) {
 // result comes back unchanged, and initialized goes out before anything else.
 func handshake(t *testing.T, a bridge.Adapter) {
 	up := Open(t, a, &Client{})
-	s := up.Server()
-	if s.Revision != "2025-11-25" {
-		t.Errorf("Revision = %q, want %q", s.Revision, "2025-11-25")
+	g := up.Server()
+	if g.Revision != "2025-11-25" {
+		t.Errorf("Revision = %q, want %q", g.Revision, "2025-11-25")
 	}
-	if got := string(s.Result); got != initializeResult {
+	if got := string(g.Result); got != initializeResult {
 		t.Errorf("Result = %s\nwant     %s", got, initializeResult)
 	}
-	if want := `{"tools":{"listChanged":true},"logging":{},"x-new":{"n":12345678901234567890}}`; string(s.Capabilities) != want {
-		t.Errorf("Capabilities = %s, want %s", s.Capabilities, want)
+	if want := `{"tools":{"listChanged":true},"logging":{},"x-new":{"n":12345678901234567890}}`; string(g.Capabilities) != want {
+		t.Errorf("Capabilities = %s, want %s", g.Capabilities, want)
 	}
 	seen := Seen(t, up)
 	if len(seen) != 3 || !strings.Contains(seen[0], `"method":"initialize"`) || !strings.Contains(seen[0], string(Caller("").Params)) ||

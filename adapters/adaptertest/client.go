@@ -32,13 +32,13 @@ type Question struct {
 }
 
 // Notify implements bridge.Client.
-func (c *Client) Notify(n *jsonrpc.Message) {
-	c.change(func() { c.said = append(c.said, Text(n)) })
+func (c *Client) Notify(m *jsonrpc.Message) {
+	c.change(func() { c.said = append(c.said, Text(m)) })
 }
 
 // Ask implements bridge.Client.
-func (c *Client) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	line := Text(q)
+func (c *Client) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	line := Text(m)
 	c.change(func() { c.questions = append(c.questions, Question{line, reply}) })
 	return func(why string) { c.change(func() { c.withdrawn = append(c.withdrawn, line+" "+why) }) }
 }

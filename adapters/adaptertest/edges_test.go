@@ -419,23 +419,23 @@ func host(t *testing.T, h *hosted) remote.Config {
 func fromSSE(t *testing.T, _ int, e edge) (cell, text string) {
 	c := host(t, &hosted{edge: e})
 	c.URL += "/sse"
-	a, err := sse.NewUpstream("fake", c, conn.Options{Log: quiet})
+	u, err := sse.NewUpstream("fake", c, conn.Options{Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(a.Close)
-	return called(t, a, adaptertest.Caller(""))
+	t.Cleanup(u.Close)
+	return called(t, u, adaptertest.Caller(""))
 }
 
 func fromStreamable(t *testing.T, _ int, e edge) (cell, text string) {
 	for _, events := range []bool{false, true} {
 		got, why := eras(t, e, func(era conn.Era) bridge.Adapter {
-			a, err := streamable.NewUpstream("fake", host(t, &hosted{edge: e, events: events}), conn.Options{Log: quiet, Era: era})
+			u, err := streamable.NewUpstream("fake", host(t, &hosted{edge: e, events: events}), conn.Options{Log: quiet, Era: era})
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(a.Close)
-			return a
+			t.Cleanup(u.Close)
+			return u
 		})
 		if events && got != cell {
 			return got + " as events, and not as JSON", why
@@ -483,9 +483,9 @@ func (e edge) isTaken(heard string) bool {
 
 // published returns a bridge to one server.
 func published(t *testing.T) gateway.Gateway {
-	b := gateway.New(gateway.Options{Log: quiet, Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}})
-	t.Cleanup(func() { b.Close(context.Background()) })
-	return b
+	g := gateway.New(gateway.Options{Log: quiet, Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}})
+	t.Cleanup(func() { g.Close(context.Background()) })
+	return g
 }
 
 // bubble runs f in one.
@@ -496,11 +496,11 @@ func bubble(t *testing.T, f func(t *testing.T) (cell, text string)) (cell, text 
 
 func toStdio(t *testing.T, _ int, e edge) (cell, text string) {
 	return bubble(t, func(t *testing.T) (string, string) {
-		b := published(t)
+		g := published(t)
 		in, input := io.Pipe()
 		var out bytes.Buffer // written by Serve alone, and read when all is quiet
 		served := make(chan error)
-		go func() { served <- stdio.Serve(t.Context(), b, "fake", in, &out, stdio.DownstreamOptions{Log: quiet}) }()
+		go func() { served <- stdio.Serve(t.Context(), g, "fake", in, &out, stdio.DownstreamOptions{Log: quiet}) }()
 		say := func(lines ...string) {
 			for _, line := range lines {
 				_, _ = io.WriteString(input, line+"\n")

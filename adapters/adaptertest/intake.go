@@ -30,10 +30,10 @@ const Rest = "notifications/roots/list_changed"
 // Intake checks that received bytes count among the bytes in flight. A message without room is
 // refused, and reserved bytes are returned. Each session has a connection of its own.
 func Intake(t *testing.T, a bridge.Adapter) {
-	b := gateway.New(gateway.Options{MaxBytes: 1 << 20, Log: slog.New(slog.DiscardHandler), Servers: []gateway.ServerOptions{{Name: "fake", Adapter: a}}})
-	defer b.Close(context.Background())
+	g := gateway.New(gateway.Options{MaxBytes: 1 << 20, Log: slog.New(slog.DiscardHandler), Servers: []gateway.ServerOptions{{Name: "fake", Adapter: a}}})
+	defer g.Close(context.Background())
 	begin := func(id string) gateway.Session {
-		s, _, err := b.Initialize(t.Context(), "fake", id, "", nil, Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`))
+		s, _, err := g.Initialize(t.Context(), "fake", id, "", nil, Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func Intake(t *testing.T, a bridge.Adapter) {
 	}
 	bytes := func(least, most int64) {
 		t.Helper()
-		for n := b.Totals().Bytes; n < least || n > most; n = b.Totals().Bytes {
+		for n := g.Totals().Bytes; n < least || n > most; n = g.Totals().Bytes {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
@@ -68,7 +68,7 @@ func Intake(t *testing.T, a bridge.Adapter) {
 		!strings.Contains(text, "the answer does not fit into max_bytes_in_flight; the call was executed") {
 		t.Errorf("what had no room was answered with %.200s, %v", text, o.err)
 	}
-	if n := b.Totals().Refused["bytes"]; n != 1 {
+	if n := g.Totals().Refused["bytes"]; n != 1 {
 		t.Errorf("%d answers are counted as refused, want 1", n)
 	}
 	bytes(300<<10, 512<<10)

@@ -58,15 +58,15 @@ func discovery(t *testing.T, a bridge.Adapter) {
 	for _, from := range []*bridge.Caller{ModernCaller(), Caller("")} {
 		rest := &Client{}
 		up := OpenFor(t, a, from, rest)
-		s := up.Server()
-		if !s.Modern() || s.Revision != "2026-07-28" {
-			t.Errorf("Revision = %q, want 2026-07-28", s.Revision)
+		g := up.Server()
+		if !g.Modern() || g.Revision != "2026-07-28" {
+			t.Errorf("Revision = %q, want 2026-07-28", g.Revision)
 		}
-		if got := string(s.Result); got != discoverResult {
+		if got := string(g.Result); got != discoverResult {
 			t.Errorf("Result = %s\nwant     %s", got, discoverResult)
 		}
-		if want := `{"tools":{"listChanged":true},"x-new":{"n":12345678901234567890}}`; string(s.Capabilities) != want {
-			t.Errorf("Capabilities = %s, want %s", s.Capabilities, want)
+		if want := `{"tools":{"listChanged":true},"x-new":{"n":12345678901234567890}}`; string(g.Capabilities) != want {
+			t.Errorf("Capabilities = %s, want %s", g.Capabilities, want)
 		}
 		seen := Seen(t, up)
 		if line := find(seen, `"method":"server/discover"`, `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`,

@@ -90,10 +90,10 @@ func (s *Server) Receive(line []byte) {
 		s.seen = append(s.seen, line)
 	}
 	if r.ID == nil || r.Method == "" {
-		for id, w := range s.wait {
-			if strings.Contains(string(line), w.Await) {
+		for id, r := range s.wait {
+			if strings.Contains(string(line), r.Await) {
 				delete(s.wait, id)
-				s.finish(w)
+				s.finish(r)
 			}
 		}
 		return

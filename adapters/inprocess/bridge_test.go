@@ -45,18 +45,18 @@ func newInterviewer() *mcp.Server {
 // transport.
 func TestThroughBridge(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
-	b := gateway.New(gateway.Options{Log: quiet, Servers: []gateway.ServerOptions{
+	g := gateway.New(gateway.Options{Log: quiet, Servers: []gateway.ServerOptions{
 		{Name: "interviewer", Adapter: inprocess.Shared("interviewer", newInterviewer(), inprocess.Options{Log: quiet})},
 	}})
-	newer := streamable.New(b, streamable.Options{Log: quiet})
-	older := sse.New(b, sse.Options{Log: quiet})
+	newer := streamable.New(g, streamable.Options{Log: quiet})
+	older := sse.New(g, sse.Options{Log: quiet})
 	mux := http.NewServeMux()
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) { newer.Serve("interviewer", w, r) })
 	mux.HandleFunc("GET /sse", func(w http.ResponseWriter, r *http.Request) { older.Stream("interviewer", "/messages", w, r) })
 	mux.HandleFunc("POST /messages", func(w http.ResponseWriter, r *http.Request) { older.Message("interviewer", w, r) })
 	site := httptest.NewServer(mux)
 	t.Cleanup(func() {
-		b.Close(context.Background())
+		g.Close(context.Background())
 		older.Close()
 		site.Close()
 	})

@@ -51,19 +51,19 @@ func (g *guards) forget(key weak.Pointer[mcp.Server]) {
 // notifications.
 func guard(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {
-		u, ours := ctx.Value(upstreamKey{}).(*session)
+		s, ours := ctx.Value(upstreamKey{}).(*session)
 		if !ours {
 			return next(ctx, method, r)
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		stop := context.AfterFunc(u.ctx, func() { cancel(context.Cause(u.ctx)) })
+		stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
 		defer stop()
-		u.runs.begin(method)
-		defer u.runs.end(method)
+		s.runs.begin(method)
+		defer s.runs.end(method)
 		defer func() {
 			if fault := recover(); fault != nil {
-				u.a.o.Log.Error("panic in a handler", "method", method, "err", fmt.Sprint(fault), "stack", string(debug.Stack()))
+				s.a.o.Log.Error("panic in a handler", "method", method, "err", fmt.Sprint(fault), "stack", string(debug.Stack()))
 				result, err = nil, &sdk.Error{Code: sdk.CodeInternalError, Message: "internal error: the handler of this request panicked"}
 			}
 		}()

@@ -283,13 +283,13 @@ func TestKeepAlive(t *testing.T) {
 // server alive.
 func TestGuard(t *testing.T) {
 	s := newServer(nil, map[string]handler{"fine": func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
-		u, ours := ctx.Value(upstreamKey{}).(*session)
+		s, ours := ctx.Value(upstreamKey{}).(*session)
 		if !ours {
 			return "not guarded", nil
 		}
-		u.runs.mu.Lock()
-		defer u.runs.mu.Unlock()
-		return fmt.Sprint("guards: ", u.runs.by["tools/call"]), nil // each guard counts
+		s.runs.mu.Lock()
+		defer s.runs.mu.Unlock()
+		return fmt.Sprint("guards: ", s.runs.by["tools/call"]), nil // each guard counts
 	}})
 	a := Shared("clock", s, quiet(Options{}))
 	for range 3 {

@@ -331,9 +331,9 @@ func TestSessionsAreIsolated(t *testing.T) {
 				return
 			}
 			for want := 1; want <= 3; want++ {
-				r, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, tool("count", ""))})
-				if err != nil || !strings.Contains(string(r.Result), fmt.Sprintf(`"text":"%d"`, want)) {
-					t.Errorf("call %d: %s, %v", want, adaptertest.Text(r), err)
+				m, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, tool("count", ""))})
+				if err != nil || !strings.Contains(string(m.Result), fmt.Sprintf(`"text":"%d"`, want)) {
+					t.Errorf("call %d: %s, %v", want, adaptertest.Text(m), err)
 				}
 			}
 			if err := up.Close(t.Context()); err != nil {

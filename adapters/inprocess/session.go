@@ -74,18 +74,18 @@ func (c connection) Close() error {
 
 // Read implements mcp.Connection. Its context never ends: stopping the queue ends it.
 func (c connection) Read(context.Context) (sdk.Message, error) {
-	m, err := c.u.queue.Take()
+	o, err := c.u.queue.Take()
 	if err != nil {
 		return nil, err
 	}
-	return incoming(m)
+	return incoming(o)
 }
 
 // incoming converts a message of the queue to one of the SDK. This costs one pass over it, a
 // fraction of the SDK's own decoding. The payload refers to the line, which the garbage collector
 // frees: a handler may keep its arguments for any time.
-func incoming(m conn.Outgoing) (sdk.Message, error) {
-	p, err := jsonrpc.Parse(m.Line.B)
+func incoming(o conn.Outgoing) (sdk.Message, error) {
+	p, err := jsonrpc.Parse(o.Line.B)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func incoming(m conn.Outgoing) (sdk.Message, error) {
 		return r, nil
 	}
 	// Tools that were written for the SDK's HTTP server expect Extra.
-	return &sdk.Request{ID: id, Method: p.Method, Params: p.Params, Extra: &mcp.RequestExtra{Header: m.Header}}, nil
+	return &sdk.Request{ID: id, Method: p.Method, Params: p.Params, Extra: &mcp.RequestExtra{Header: o.Header}}, nil
 }
 
 // number converts a raw id to one of the SDK. Ids here are always small numbers: the counters of

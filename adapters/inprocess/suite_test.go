@@ -46,12 +46,12 @@ func fake(o Options, hold <-chan struct{}) *Adapter {
 				if n == 2 && hold != nil {
 					<-hold
 				}
-				m, err := u.queue.Take()
+				o, err := u.queue.Take()
 				if err != nil {
 					return err
 				}
-				s.Receive(m.Line.B)
-				m.Line.Free()
+				s.Receive(o.Line.B)
+				o.Line.Free()
 			}
 			return nil
 		}, nil
@@ -70,17 +70,17 @@ func TestServerThatDoesNotRead(t *testing.T) {
 		hold := make(chan struct{})
 		rest := &adaptertest.Client{}
 		a := fake(Options{MaxMessage: 1000}, hold)
-		var u *session
+		var s *session
 		join := a.join
-		a.join = func(up *session, from *bridge.Caller) (func() error, error) { u = up; return join(up, from) }
+		a.join = func(up *session, from *bridge.Caller) (func() error, error) { s = up; return join(up, from) }
 		up := adaptertest.Open(t, a, rest)
 		call := adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`)
 		synctest.Wait()
 		pings := 0
-		for u.Err() == nil && pings < 1000 {
+		for s.Err() == nil && pings < 1000 {
 			pings++
 			m := adaptertest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":"%d","method":"ping"}`, pings))
-			_ = u.deliver(m)
+			_ = s.deliver(m)
 		}
 		if pings < 20 || pings == 1000 {
 			t.Errorf("the connection ended after %d pings", pings)

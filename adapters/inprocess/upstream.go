@@ -39,7 +39,7 @@ type Adapter struct {
 	guards *guards
 	// join starts the server's half of a connection, which reads u.queue and writes to u.deliver.
 	// wait returns when it has ended.
-	join func(u *session, from *bridge.Caller) (wait func() error, err error)
+	join func(s *session, from *bridge.Caller) (wait func() error, err error)
 }
 
 var _ bridge.Adapter = (*Adapter)(nil)
@@ -73,25 +73,25 @@ func Shared(name string, s *mcp.Server, o Options) *Adapter {
 // Open starts a session and does the handshake with the server. The SDK's servers have sessions
 // whatever the era of the client.
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	u := &session{a: a, rest: rest, done: make(chan struct{})}
-	u.ctx, u.cancel = context.WithCancelCause(context.Background())
-	u.queue = conn.NewQueue(2*a.o.MaxMessage, u.unread)
-	u.Conn = conn.New(string(a.name), u.queue, rest, a.o.Timeouts)
-	wait, err := a.join(u, from)
+	s := &session{a: a, rest: rest, done: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.queue = conn.NewQueue(2*a.o.MaxMessage, s.unread)
+	s.Conn = conn.New(string(a.name), s.queue, rest, a.o.Timeouts)
+	wait, err := a.join(s, from)
 	if err != nil {
-		u.cancel(nil)
+		s.cancel(nil)
 		return nil, a.name.Unavailable("it could not be started", err)
 	}
-	go u.watch(wait) // Close awaits done
-	u.server, err = conn.Handshake(ctx, u.Conn, from, "")
+	go s.watch(wait) // Close awaits done
+	s.server, err = conn.Handshake(ctx, s.Conn, from, "")
 	if err == nil {
-		err = u.life.Opened()
+		err = s.life.Opened()
 	}
 	if err == nil {
-		return u, nil
+		return s, nil
 	}
-	_ = u.Close(context.Background())
-	return nil, a.name.Ended(u.life.Over(), err)
+	_ = s.Close(context.Background())
+	return nil, a.name.Ended(s.life.Over(), err)
 }
 
 // session is one session with the server, and the connection to it.

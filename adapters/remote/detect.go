@@ -69,8 +69,8 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 
 // Resume continues a connection of another instance, over the transport that can be continued.
 func (a *Adapter) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
-	for i, w := range a.Candidates {
-		if r, ok := w.Adapter.(bridge.Resumer); ok {
+	for i, c := range a.Candidates {
+		if r, ok := c.Adapter.(bridge.Resumer); ok {
 			up, err := r.Resume(ctx, from, rest, carry, above)
 			if err == nil {
 				a.works.Store(int32(i + 1))

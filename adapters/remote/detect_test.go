@@ -82,11 +82,11 @@ func TestEither(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var opened []string
-			e := &Adapter{Server: "a", Log: slog.New(slog.DiscardHandler), Candidates: [2]Candidate{
+			a := &Adapter{Server: "a", Log: slog.New(slog.DiscardHandler), Candidates: [2]Candidate{
 				{"streamable", "Streamable HTTP", &scripted{"new", test.new, &opened}}, {"sse", "HTTP+SSE", &scripted{"old", test.old, &opened}},
 			}}
 			for i, want := range test.errs {
-				_, err := e.Open(t.Context(), nil, nil)
+				_, err := a.Open(t.Context(), nil, nil)
 				if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 					t.Errorf("Open %d = %v, want %q", i+1, err, want)
 				}
@@ -96,7 +96,7 @@ func TestEither(t *testing.T) {
 				if _, ok := errors.AsType[*bridge.Error](err); err != nil && (!ok || !errors.Is(err, bridge.ErrUnavailable)) {
 					t.Errorf("Open %d = %T, want a *bridge.Error of the kind ErrUnavailable", i+1, err)
 				}
-				if got := e.Transport(); got != test.transports[i] {
+				if got := a.Transport(); got != test.transports[i] {
 					t.Errorf("after Open %d the transport is %q, want %q", i+1, got, test.transports[i])
 				}
 			}
@@ -113,8 +113,8 @@ func TestEitherLate(t *testing.T) {
 	cancel()
 	var opened []string
 	other := &bridge.Error{Server: "a", Kind: bridge.ErrUnavailable, Err: ErrOtherTransport}
-	e := &Adapter{Server: "a", Candidates: [2]Candidate{{Adapter: &scripted{"new", []error{other}, &opened}}, {Adapter: &scripted{"old", nil, &opened}}}}
-	if _, err := e.Open(ctx, nil, nil); !errors.Is(err, ErrOtherTransport) || len(opened) != 1 {
+	a := &Adapter{Server: "a", Candidates: [2]Candidate{{Adapter: &scripted{"new", []error{other}, &opened}}, {Adapter: &scripted{"old", nil, &opened}}}}
+	if _, err := a.Open(ctx, nil, nil); !errors.Is(err, ErrOtherTransport) || len(opened) != 1 {
 		t.Errorf("Open = %v after %v", err, opened)
 	}
 }
@@ -124,11 +124,11 @@ func TestEitherLog(t *testing.T) {
 	var log bytes.Buffer
 	var opened []string
 	other := &bridge.Error{Server: "a", Kind: bridge.ErrUnavailable, Err: ErrOtherTransport}
-	e := &Adapter{Server: "a", Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: [2]Candidate{
+	a := &Adapter{Server: "a", Log: slog.New(slog.NewTextHandler(&log, nil)), Candidates: [2]Candidate{
 		{Adapter: &scripted{"new", []error{other}, &opened}}, {"sse", "HTTP+SSE", &scripted{"old", []error{nil, nil}, &opened}},
 	}}
 	for range 2 {
-		if _, err := e.Open(t.Context(), nil, nil); err != nil {
+		if _, err := a.Open(t.Context(), nil, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

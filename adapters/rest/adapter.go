@@ -98,12 +98,12 @@ func (a *Adapter) Check() error {
 
 // Open implements bridge.Adapter.
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	e, err := a.acquire(ctx)
+	u, err := a.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer e.calls.Done()
-	return a.connect(e.edition, from, rest)
+	defer u.calls.Done()
+	return a.connect(u.edition, from, rest)
 }
 
 // acquire returns the API's current edition for a call, which ends with calls.Done.

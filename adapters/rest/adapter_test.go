@@ -18,14 +18,14 @@ import (
 // The adapter answers the handshake itself (R-018): the API gets no request.
 func TestHandshake(t *testing.T) {
 	api := newAPI(t)
-	s := connect(t, adapter(t, api.pets(), Options{}), &adaptertest.Client{}).Server()
-	if s.Revision != "2025-11-25" || s.Modern() || string(s.Capabilities) != `{"tools":{"listChanged":true}}` {
-		t.Errorf("Server() = %s with %s", s.Revision, s.Capabilities)
+	g := connect(t, adapter(t, api.pets(), Options{}), &adaptertest.Client{}).Server()
+	if g.Revision != "2025-11-25" || g.Modern() || string(g.Capabilities) != `{"tools":{"listChanged":true}}` {
+		t.Errorf("Server() = %s with %s", g.Revision, g.Capabilities)
 	}
 	want := `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},` +
 		`"serverInfo":{"name":"pets","title":"Pets","version":"1.2.3"},"instructions":"Everything about pets."}`
-	if string(s.Result) != want {
-		t.Errorf("Result = %s\nwant     %s", s.Result, want)
+	if string(g.Result) != want {
+		t.Errorf("Result = %s\nwant     %s", g.Result, want)
 	}
 	if api.count() > 0 {
 		t.Errorf("the API was asked %s", api.last(t))

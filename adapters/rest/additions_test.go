@@ -335,30 +335,30 @@ func TestToolSettings(t *testing.T) {
 	if text, _ := call(t, up, "missing", "{}"); text != "404 Not Found from GET /pets/404\nNo such pet" {
 		t.Errorf("missing: %s", text)
 	}
-	e, err := a.acquire(t.Context())
+	u, err := a.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.calls.Done()
-	if s := e.byName["find"].Settings; s.Retries != 3 || !s.Repeat {
+	defer u.calls.Done()
+	if s := u.byName["find"].Settings; s.Retries != 3 || !s.Repeat {
 		t.Errorf("find: %+v", s)
 	}
-	if s := e.byName["slow"].Settings; s.Retries != -1 || s.Repeat {
+	if s := u.byName["slow"].Settings; s.Retries != -1 || s.Repeat {
 		t.Errorf("slow: %+v", s)
 	}
-	if s := e.byName["again"].Settings; s.MaxAnswer != 4<<20 { // a quarter of a message
+	if s := u.byName["again"].Settings; s.MaxAnswer != 4<<20 { // a quarter of a message
 		t.Errorf("again: %+v", s)
 	}
 	// If the API has a cache, cache: off still applies.
 	c = api.pets()
 	c.Cache = 1 << 20
 	c.Tools = []toolset.Entry{{Key: "getPet", Cache: &no}}
-	e, err = adapter(t, c, Options{}).acquire(t.Context())
+	u, err = adapter(t, c, Options{}).acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.calls.Done()
-	if !e.byName["getPet"].Settings.Uncached || e.byName["listPets"].Settings.Uncached {
+	defer u.calls.Done()
+	if !u.byName["getPet"].Settings.Uncached || u.byName["listPets"].Settings.Uncached {
 		t.Error("the wrong answers are kept")
 	}
 }

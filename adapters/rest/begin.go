@@ -56,17 +56,17 @@ func (a *Adapter) borrow(before *Adapter) {
 		return
 	}
 	before.mu.Lock()
-	e := before.current
-	if before.closed || e == nil {
+	u := before.current
+	if before.closed || u == nil {
 		before.mu.Unlock()
 		return
 	}
-	e.mu.Lock()
-	e.users++
-	e.mu.Unlock()
+	u.mu.Lock()
+	u.users++
+	u.mu.Unlock()
 	before.mu.Unlock()
 	a.mu.Lock()
-	a.current = &use{edition: e.edition}
+	a.current = &use{edition: u.edition}
 	a.mu.Unlock()
 }
 

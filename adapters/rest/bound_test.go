@@ -132,10 +132,10 @@ func TestPublishedSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := ""
-	for _, x := range report.Explain("c.yaml", func(string) bool { return true }, func(s string) string { return s }) {
-		for _, l := range x.Lines {
+	for _, e := range report.Explain("c.yaml", func(string) bool { return true }, func(s string) string { return s }) {
+		for _, l := range e.Lines {
 			if l.From == "catalogue" && strings.Contains("timeout retry cache error when answer", l.What) {
-				got += x.Name + " " + l.What + ": " + l.Text + "\n"
+				got += e.Name + " " + l.What + ": " + l.Text + "\n"
 			}
 		}
 	}

@@ -153,7 +153,7 @@ func (c *Config) Sends(header string) bool {
 func (c *Config) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.OpenAPI == "" && !c.Catalog.exists() && !slices.ContainsFunc(c.Tools, func(t toolset.Entry) bool { return t.Request != "" }) {
+	if c.OpenAPI == "" && !c.Catalog.exists() && !slices.ContainsFunc(c.Tools, func(e toolset.Entry) bool { return e.Request != "" }) {
 		add("openapi is missing: set the API's document, a file or a URL; or add tools with a request under tools, or set a catalog")
 	}
 	for _, fault := range c.Catalog.faults() {

@@ -48,8 +48,8 @@ func (r *Report) Explain(file string, match func(name string) bool, redact func(
 			key = t.Entry.Key
 		}
 		if match(t.Name) || match(key) || match(t.Operation.ID) {
-			x := explainer{r: r, file: file, t: t, e: t.Entry, rules: rules, redact: redact}
-			all = append(all, Explained{t.Name, key, x.lines()})
+			e := explainer{r: r, file: file, t: t, e: t.Entry, rules: rules, redact: redact}
+			all = append(all, Explained{t.Name, key, e.lines()})
 		}
 	}
 	return all

@@ -143,7 +143,7 @@ func newFinder(tools []*toolset.Tool) *finder {
 		}
 		f.terms = append(f.terms, t)
 	}
-	slices.SortFunc(f.terms, func(a, b term) int { return strings.Compare(a.word, b.word) })
+	slices.SortFunc(f.terms, func(t, b term) int { return strings.Compare(t.word, b.word) })
 	return f
 }
 
@@ -313,7 +313,7 @@ func (f *finder) find(query, tag, method string) []*toolset.Tool {
 		}
 		hits = append(hits, h)
 	}
-	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(b.score, a.score) })
+	slices.SortStableFunc(hits, func(h, b hit) int { return cmp.Compare(b.score, h.score) })
 	out := make([]*toolset.Tool, len(hits))
 	for i, h := range hits {
 		out[i] = h.t

@@ -188,7 +188,7 @@ func (c *catalog) sameResources(other *catalog) bool {
 
 // same reports whether both have the same tools for clients.
 func (c *catalog) same(other *catalog) bool {
-	return slices.EqualFunc(c.items, other.items, func(a, b item) bool { return a.size == b.size && a.sum == b.sum })
+	return slices.EqualFunc(c.items, other.items, func(i, b item) bool { return i.size == b.size && i.sum == b.sum })
 }
 
 // combine applies the configuration to the tools of a document, which may be nil. A fault in the
@@ -250,7 +250,7 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 	faults = append(faults, common.Unused()...)
 	faults = append(faults, rules.Unused(doc)...)
 	left := slices.Collect(maps.Values(entries))
-	slices.SortFunc(left, func(a, b *toolset.Entry) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortFunc(left, func(e, b *toolset.Entry) int { return cmp.Compare(e.Line, b.Line) })
 	for _, e := range left {
 		if !e.Off {
 			faults = append(faults, e.Fault("has no effect: expose or the document hides the operation"))

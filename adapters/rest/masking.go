@@ -25,7 +25,7 @@ func (c *Config) setMaskingAndCache(tools []*toolset.Tool, o *Options) {
 
 // cacheBytes returns the size of the cache.
 func (c *Config) cacheBytes() int {
-	own := func(t *toolset.Entry) bool { return t.Cache != nil && *t.Cache }
+	own := func(e *toolset.Entry) bool { return e.Cache != nil && *e.Cache }
 	if c.Cache == 0 && slices.ContainsFunc(c.entries(), own) {
 		return ownCache
 	}

@@ -150,7 +150,7 @@ func plainBM25(tools []*toolset.Tool) func(query string) []*toolset.Tool {
 				out = append(out, t)
 			}
 		}
-		slices.SortStableFunc(out, func(a, b *toolset.Tool) int { return cmp.Compare(scores[b], scores[a]) })
+		slices.SortStableFunc(out, func(t, b *toolset.Tool) int { return cmp.Compare(scores[b], scores[t]) })
 		return out
 	}
 }

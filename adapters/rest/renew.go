@@ -43,14 +43,14 @@ func (c *CatalogError) Unwrap() error { return c.Err }
 // or URL. Renew returns how many tools there are. The error is ErrElsewhere or a *CatalogError if
 // body is unusable.
 func (a *Adapter) Renew(ctx context.Context, body []byte) (tools int, err error) {
-	l := &wakeup{done: make(chan struct{})}
+	w := &wakeup{done: make(chan struct{})}
 	if len(bytes.TrimSpace(body)) > 0 {
 		if a.c.Catalog.location() != "" {
 			return 0, ErrElsewhere
 		}
-		l.body = bytes.Clone(body)
+		w.body = bytes.Clone(body)
 		// The sender gets faults in the catalogue, but no others.
-		if err := a.c.published(&material{}, &a.o, l.body); err != nil {
+		if err := a.c.published(&material{}, &a.o, w.body); err != nil {
 			return 0, &CatalogError{err}
 		}
 	}
@@ -58,15 +58,15 @@ func (a *Adapter) Renew(ctx context.Context, body []byte) (tools int, err error)
 		return 0, err
 	}
 	select {
-	case a.wakeups <- l:
+	case a.wakeups <- w:
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	case <-a.life.Done():
 		return 0, a.unavailable("it was stopped", nil)
 	}
 	select {
-	case <-l.done:
-		return l.tools, l.err
+	case <-w.done:
+		return w.tools, w.err
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	case <-a.life.Done():

@@ -157,7 +157,7 @@ func (c *Config) resources(m *material, server string) {
 
 // hasResources reports whether some operations are resources.
 func (c *Config) hasResources() bool {
-	return slices.ContainsFunc(c.entries(), func(t *toolset.Entry) bool { return t.As == toolset.AsResource })
+	return slices.ContainsFunc(c.entries(), func(e *toolset.Entry) bool { return e.As == toolset.AsResource })
 }
 
 // item returns the entry of the resource, or of its template, in a list.
@@ -216,8 +216,8 @@ func (c *catalog) listResources(all []*resource) {
 	c.plain, c.templates = append(plain, "]}"...), append(templates, "]}"...)
 	// /pets/new is not /pets/{id}: the more specific path comes first.
 	c.resources = slices.Clone(all)
-	slices.SortStableFunc(c.resources, func(a, b *resource) int {
-		return cmp.Or(len(a.inPath)-len(b.inPath), b.fixed-a.fixed)
+	slices.SortStableFunc(c.resources, func(r, b *resource) int {
+		return cmp.Or(len(r.inPath)-len(b.inPath), b.fixed-r.fixed)
 	})
 }
 

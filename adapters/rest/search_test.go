@@ -216,9 +216,9 @@ func TestReadOnly(t *testing.T) {
 		c.Tools = []toolset.Entry{{Key: "deletePet", Writes: &no}, {Key: "own", Request: "POST /own"}}
 		up := connect(t, adapter(t, c, Options{}), nil)
 		for tool, wrong := range map[string]string{"addPet": "Unknown tool", "own": "Unknown tool", "getPet": "", "deletePet": ""} {
-			a := raw(t, up, "tools/call", `{"name":"`+tool+`","arguments":{"id":1}}`)
-			if text := string(a.Error); strings.Contains(text, "Unknown tool") != (wrong != "") {
-				t.Errorf("%s, %s: %s%s", mode, tool, a.Error, a.Result)
+			m := raw(t, up, "tools/call", `{"name":"`+tool+`","arguments":{"id":1}}`)
+			if text := string(m.Error); strings.Contains(text, "Unknown tool") != (wrong != "") {
+				t.Errorf("%s, %s: %s%s", mode, tool, m.Error, m.Result)
 			}
 		}
 		if mode == ModeSearch {

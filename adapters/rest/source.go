@@ -347,8 +347,8 @@ func (c *Config) maxAnswer() int { return cmp.Or(int(c.Limits.Answer), 100<<10) 
 // forDocument returns the credentials for a document. A value without a place is for the only scheme that names a
 // place.
 func (a Auth) forDocument(doc *openapi.Document) (Auth, error) {
-	d := a.Default
-	if d == nil || d.Key == "" || d.Header != "" || d.Query != "" || d.Cookie != "" {
+	c := a.Default
+	if c == nil || c.Key == "" || c.Header != "" || c.Query != "" || c.Cookie != "" {
 		return a, nil
 	}
 	var keys []string
@@ -367,7 +367,7 @@ func (a Auth) forDocument(doc *openapi.Document) (Auth, error) {
 		if out.Schemes == nil {
 			out.Schemes = map[string]wire.Credential{}
 		}
-		out.Schemes[keys[0]] = *d
+		out.Schemes[keys[0]] = *c
 		return out, nil
 	}
 	return a, fmt.Errorf("auth: the document has several API keys (%s): name the one that the value is for, such as auth: {%s: {value: …}}", strings.Join(keys, ", "), keys[0])

@@ -195,16 +195,16 @@ func TestFixedUnchecked(t *testing.T) {
 			{Name: "a", Value: json.RawMessage(`"fixed"`)}, arg(t, "b string"),
 		}},
 	}
-	e, err := adapter(t, c, Options{}).acquire(t.Context())
+	u, err := adapter(t, c, Options{}).acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.calls.Done()
+	defer u.calls.Done()
 	for _, test := range []struct{ tool, args, want string }{
 		{"listPets", `{"kind":"dog","limit":1,"most":2}`, `{"limit":2,"kind":"cat"}`},
 		{"own", `{"a":"x","b":"y",":body":{"evil":1},":header:X-Trace":"evil"}`, `{"b":"y","a":"fixed",":header:X-Trace":"y",":body":{"b":"y"}}`},
 	} {
-		if got, err := e.byName[test.tool].Prepare([]byte(test.args)); err != nil || string(got) != test.want {
+		if got, err := u.byName[test.tool].Prepare([]byte(test.args)); err != nil || string(got) != test.want {
 			t.Errorf("%s: %s, %v\nwant %s", test.tool, got, err, test.want)
 		}
 	}

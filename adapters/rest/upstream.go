@@ -297,13 +297,13 @@ const maxDescribed = 100 << 10
 
 // Tools returns all tools as JSON, whether they are listed or not.
 func (a *Adapter) Tools(ctx context.Context) ([]byte, error) {
-	e, err := a.acquire(ctx)
+	u, err := a.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer e.calls.Done()
+	defer u.calls.Done()
 	out := []byte{'['}
-	for i, t := range e.tools {
+	for i, t := range u.tools {
 		if i > 0 {
 			out = append(out, ',')
 		}
@@ -315,12 +315,12 @@ func (a *Adapter) Tools(ctx context.Context) ([]byte, error) {
 // Plan returns the request that a call would send as text, with secrets masked. It sends nothing,
 // but may read the document.
 func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, error) {
-	e, err := a.acquire(ctx)
+	u, err := a.acquire(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer e.calls.Done()
-	t, given, answer := a.resolveCall(e.edition, name, args, nil)
+	defer u.calls.Done()
+	t, given, answer := a.resolveCall(u.edition, name, args, nil)
 	switch {
 	case answer != nil && isSearch(name) && !IsCall(name):
 		return "", errors.New(name + " sends no request")
@@ -330,8 +330,8 @@ func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, e
 		return "", errors.New("there is no tool " + name)
 	}
 	call := callOf(t, given)
-	call.Resource = a.resourceReader(e.edition, callOf)
-	p, err := e.source.Plan(call)
+	call.Resource = a.resourceReader(u.edition, callOf)
+	p, err := u.source.Plan(call)
 	if err != nil {
 		return "", err
 	}

@@ -45,7 +45,7 @@ type Elsewhere interface {
 
 // Downstream serves the clients of all servers.
 type Downstream struct {
-	b gateway.Gateway
+	g gateway.Gateway
 	o Options
 
 	mu    sync.RWMutex // guards the rest
@@ -54,12 +54,12 @@ type Downstream struct {
 	most  int            // limit of each
 }
 
-// New returns a Downstream for the servers of b.
-func New(b gateway.Gateway, o Options) *Downstream {
+// New returns a Downstream for the servers of g.
+func New(g gateway.Gateway, o Options) *Downstream {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.MaxMessage, o.MaxStreams = cmp.Or(max(o.MaxMessage, 0), 16<<20), cmp.Or(max(o.MaxStreams, 0), 10_000)
 	o.Heartbeat = cmp.Or(max(o.Heartbeat, 0), 20*time.Second)
-	d := &Downstream{b: b, o: o, peers: map[string]*peer{}, each: map[string]int{}}
+	d := &Downstream{g: g, o: o, peers: map[string]*peer{}, each: map[string]int{}}
 	d.Limit(o.MaxEach)
 	return d
 }
@@ -114,12 +114,12 @@ func (p *peer) answer(m *jsonrpc.Message) {
 // the client sees it.
 func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *http.Request) {
 	whose := auth.Principal(r.Context())
-	if err := d.b.Allowed(server, whose); errors.Is(err, bridge.ErrDenied) {
+	if err := d.g.Allowed(server, whose); errors.Is(err, bridge.ErrDenied) {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
 	p := &peer{d: d, server: server, whose: whose, token: session.NewID(d.o.Tag), ended: make(chan struct{}),
-		out: d.b.NewLog(whose, gateway.ReplayLimits(d.o.MaxMessage), false)}
+		out: d.g.NewLog(whose, gateway.ReplayLimits(d.o.MaxMessage), false)}
 	defer p.out.Close()
 	p.ctx, p.cancel = context.WithCancelCause(r.Context())
 	defer p.cancel(nil)
@@ -129,7 +129,7 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 		return
 	}
 	defer p.close()
-	if err := d.b.Allowed(server, whose); errors.Is(err, bridge.ErrRevoked) { // Revoke may have been called before open
+	if err := d.g.Allowed(server, whose); errors.Is(err, bridge.ErrRevoked) { // Revoke may have been called before open
 		return
 	}
 	if err := p.serve(w, r, endpoint+"?sessionId="+p.token); err != nil {
@@ -143,7 +143,7 @@ func (d *Downstream) open(p *peer) (why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case len(d.peers) >= d.o.MaxStreams || d.b.Draining():
+	case len(d.peers) >= d.o.MaxStreams || d.g.Draining():
 		return "the bridge has too many clients, or is stopping; try again later"
 	case p.whose != "" && d.each[p.whose] >= d.most:
 		return fmt.Sprintf("one caller may have %d streams open (per_principal: sessions); end those that are not used", d.most)
@@ -259,7 +259,7 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 	p := d.peers[token]
 	d.mu.RUnlock()
 	if p == nil && d.o.Elsewhere != nil && session.Tag(token) != d.o.Tag {
-		body, fault := httpio.ReadBody(d.b, w, r, d.o.MaxMessage)
+		body, fault := httpio.ReadBody(d.g, w, r, d.o.MaxMessage)
 		if fault != nil {
 			fault.Answer(w, "text/plain; charset=utf-8", []byte(fault.Text+"\n"))
 			return
@@ -278,7 +278,7 @@ func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Reque
 		http.Error(w, "too many answers wait on your stream: read it first", http.StatusServiceUnavailable)
 		return
 	}
-	body, fault := httpio.ReadBody(d.b, w, r, d.o.MaxMessage)
+	body, fault := httpio.ReadBody(d.g, w, r, d.o.MaxMessage)
 	if fault != nil {
 		fault.Answer(w, "text/plain; charset=utf-8", []byte(fault.Text+"\n"))
 		return
@@ -386,8 +386,8 @@ func (p *peer) take(m *jsonrpc.Message, e gateway.Envelope, free func()) {
 	case m.IsRequest():
 		p.calls.Add(1)
 		call := s.Enter(m, &e, p)
-		settle := func(a *jsonrpc.Message, _ error) { // the answer has the error
-			p.answer(a)
+		settle := func(m *jsonrpc.Message, _ error) { // the answer has the error
+			p.answer(m)
 			p.calls.Add(-1)
 			free()
 		}
@@ -404,7 +404,7 @@ func (p *peer) take(m *jsonrpc.Message, e gateway.Envelope, free func()) {
 }
 
 func (p *peer) initialize(m *jsonrpc.Message, e gateway.Envelope) {
-	s, a, _ := p.d.b.Initialize(p.ctx, p.server, p.token, p.whose, &e, m) // the answer has the error
+	s, a, _ := p.d.g.Initialize(p.ctx, p.server, p.token, p.whose, &e, m) // the answer has the error
 	if s == nil {
 		p.mu.Lock()
 		p.begun = false // the client may try again

@@ -17,9 +17,9 @@ func TestBatchCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
 		free := func() bool { // reports that nothing is in flight
-			ok := r.b.Room("").Reserve(limit)
+			ok := r.g.Room("").Reserve(limit)
 			if ok {
-				r.b.Room("").Return(limit)
+				r.g.Room("").Return(limit)
 			}
 			return ok
 		}
@@ -68,8 +68,8 @@ func TestBatchRefused(t *testing.T) {
 			{"2025-06-18", "[" + ping + "]", "batches do not exist in revision 2025-06-18: send one message in each POST"},
 		} {
 			c := r.begin(test.revision)
-			if a := c.Do("POST", c.endpoint, test.batch).Wait(); a.Status() != 400 || strings.TrimSpace(a.Body()) != test.want {
-				t.Errorf("%.40s: %d %s, want 400 %s", test.batch, a.Status(), a.Body(), test.want)
+			if r := c.Do("POST", c.endpoint, test.batch).Wait(); r.Status() != 400 || strings.TrimSpace(r.Body()) != test.want {
+				t.Errorf("%.40s: %d %s, want 400 %s", test.batch, r.Status(), r.Body(), test.want)
 			}
 			c.Leave()
 		}

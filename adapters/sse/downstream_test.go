@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	*wiretest.Site
 	t testing.TB
-	b gateway.Gateway
+	g gateway.Gateway
 	d *Downstream
 	s *wiretest.Server
 }
@@ -34,23 +34,23 @@ func newRig(t testing.TB, s *wiretest.Server, bo gateway.Options, o Options) *ri
 	bo.Servers = []gateway.ServerOptions{{Name: "fake", Adapter: s}, {Name: "other", Adapter: s}}
 	bo.Log = slog.New(slog.DiscardHandler)
 	o.Log = bo.Log
-	r := &rig{t: t, b: gateway.New(bo), s: s}
-	r.d = New(r.b, o)
+	r := &rig{t: t, g: gateway.New(bo), s: s}
+	r.d = New(r.g, o)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /sse", func(w http.ResponseWriter, q *http.Request) { r.d.Stream("fake", "/messages", w, q) })
 	mux.HandleFunc("POST /messages", func(w http.ResponseWriter, q *http.Request) { r.d.Message("fake", w, q) })
 	mux.HandleFunc("POST /other/messages", func(w http.ResponseWriter, q *http.Request) { r.d.Message("other", w, q) })
 	r.Site = wiretest.NewSite(t, mux)
 	t.Cleanup(func() {
-		r.b.Close(context.Background())
+		r.g.Close(context.Background())
 		r.d.Close()
 		if synctest.Wait(); r.peers() > 0 {
 			t.Errorf("%d streams are left", r.peers())
 		}
-		if n := r.b.Totals().Bytes; n != 0 {
+		if n := r.g.Totals().Bytes; n != 0 {
 			t.Errorf("%d bytes are under way still", n)
 		}
-		if st := r.b.Status()[0]; st.Sessions > 0 || st.Lanes > 0 {
+		if st := r.g.Status()[0]; st.Sessions > 0 || st.Lanes > 0 {
 			t.Errorf("%d sessions and %d connections are left", st.Sessions, st.Lanes)
 		}
 	})
@@ -100,8 +100,8 @@ func (r *rig) begin(revision string) *client {
 
 func (c *client) post(body string, status int) {
 	c.t.Helper()
-	if a := c.Do("POST", c.endpoint, body).Wait(); a.Status() != status {
-		c.t.Errorf("POST %.100s = %d %s, want %d", body, a.Status(), a.Body(), status)
+	if r := c.Do("POST", c.endpoint, body).Wait(); r.Status() != status {
+		c.t.Errorf("POST %.100s = %d %s, want %d", body, r.Status(), r.Body(), status)
 	}
 	synctest.Wait()
 }
@@ -184,12 +184,12 @@ func TestStreamEndsSession(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		c := r.begin("2025-06-18")
 		c.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`, 202)
-		if st := r.b.Status()[0]; st.Sessions != 1 || st.Lanes != 1 {
+		if st := r.g.Status()[0]; st.Sessions != 1 || st.Lanes != 1 {
 			t.Errorf("status is %+v", st)
 		}
 		c.Leave()
 		synctest.Wait()
-		if st := r.b.Status()[0]; st.Sessions != 0 || st.Lanes != 0 {
+		if st := r.g.Status()[0]; st.Sessions != 0 || st.Lanes != 0 {
 			t.Errorf("after the stream: %+v", st)
 		}
 		c.post(`{"jsonrpc":"2.0","id":2,"method":"ping"}`, 404)
@@ -262,14 +262,14 @@ func TestInitializeAgain(t *testing.T) {
 // Two clients with the same ids (R-001, R-004).
 func TestSameIDs(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
-		a, b := r.begin("2024-11-05"), r.begin("2025-11-25")
+		c, b := r.begin("2024-11-05"), r.begin("2025-11-25")
 		for _, id := range []string{"1", `"1"`, "9007199254740993"} {
-			a.post(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"echo","arguments":"a"}}`, 202)
+			c.post(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"echo","arguments":"a"}}`, 202)
 			b.post(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"echo","arguments":"b"}}`, 202)
-			a.expect(`{"jsonrpc":"2.0","id":` + id + `,"result":{"echo":"a"}}`)
+			c.expect(`{"jsonrpc":"2.0","id":` + id + `,"result":{"echo":"a"}}`)
 			b.expect(`{"jsonrpc":"2.0","id":` + id + `,"result":{"echo":"b"}}`)
 		}
-		a.Leave()
+		c.Leave()
 		b.Leave()
 	})
 }
@@ -318,7 +318,7 @@ func TestDrain(t *testing.T) {
 		c, idle := r.begin("2025-06-18"), r.open()
 		c.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}`, 202)
 		drained := make(chan error, 1)
-		go func() { drained <- r.b.Drain(t.Context()) }()
+		go func() { drained <- r.g.Drain(t.Context()) }()
 		synctest.Wait()
 		for range 3 {
 			if a := r.Do("GET", "/sse", "").Wait(); a.Status() != 503 {
@@ -335,7 +335,7 @@ func TestDrain(t *testing.T) {
 		if err := <-drained; err != nil {
 			t.Errorf("Drain = %v", err)
 		}
-		r.b.Close(context.Background())
+		r.g.Close(context.Background())
 		c.Wait()
 		r.d.Close() // a stream without session has nothing else that ends it
 		idle.Wait()
@@ -422,7 +422,7 @@ func TestSessionEndsUnderCalls(t *testing.T) {
 		for id := range 3 {
 			c.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`, id), 202)
 		}
-		r.b.Close(context.Background())
+		r.g.Close(context.Background())
 		c.Wait() // the stream has ended
 		answered := map[string]int{}
 		for _, e := range c.Events() {

@@ -43,7 +43,7 @@ func TestUnreadCounts(t *testing.T) {
 			deaf.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"large","arguments":{"n":%d}}}`, id+1, size), 202)
 			synctest.Wait()
 		}
-		if n := r.b.Totals().Bytes; n < limit/2 || n > limit {
+		if n := r.g.Totals().Bytes; n < limit/2 || n > limit {
 			t.Errorf("%d bytes are under way with up to %d of answers that nobody reads, want some, and no more than %d", n, calls*size, limit)
 		}
 		other.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":7}}`, 202)
@@ -73,7 +73,7 @@ func TestUnreadCounts(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := r.b.Totals().Bytes; n != 0 {
+		if n := r.g.Totals().Bytes; n != 0 {
 			t.Errorf("%d bytes are under way when all is read", n)
 		}
 	})

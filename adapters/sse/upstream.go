@@ -134,8 +134,8 @@ func (u *Upstream) unreached(err error) *bridge.Error {
 	if e := remote.Failure(u.name, err); !errors.Is(e, bridge.ErrLost) {
 		return e
 	}
-	if e, ok := errors.AsType[remote.CodingError](err); ok {
-		return u.name.Unavailable(e.Error(), nil)
+	if c, ok := errors.AsType[remote.CodingError](err); ok {
+		return u.name.Unavailable(c.Error(), nil)
 	}
 	return u.name.Unavailable("it cannot be reached", err)
 }
@@ -160,22 +160,22 @@ func (u *Upstream) refused(res *http.Response) error {
 // address of the stream, at.
 func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error) {
 	for {
-		e, err := events.Next()
-		if e.Oversized != nil && err != nil {
+		r, err := events.Next()
+		if r.Oversized != nil && err != nil {
 			return nil, u.name.Unavailable("it names no usable endpoint", err)
 		}
 		if err != nil {
 			return nil, u.name.Unavailable("its stream ended before it named its endpoint", err)
 		}
-		if e.Type != "endpoint" {
-			e.Data.Free() // events before the endpoint are ignored
+		if r.Type != "endpoint" {
+			r.Data.Free() // events before the endpoint are ignored
 			continue
 		}
-		if e.Data == nil {
+		if r.Data == nil {
 			return nil, u.name.Unavailable("it names no usable endpoint", nil)
 		}
-		to, err := at.Parse(strings.TrimSpace(string(e.Data.B)))
-		e.Data.Free()
+		to, err := at.Parse(strings.TrimSpace(string(r.Data.B)))
+		r.Data.Free()
 		switch {
 		case err != nil: // err is not shown: it has the address, which names the session
 			return nil, u.name.Unavailable("it names no usable endpoint", nil)
@@ -196,21 +196,21 @@ func (c *connection) read(events *httpio.Reader) error {
 	defer in.Drop()
 	events.Room = in.Size
 	for ; ; in.Drop() {
-		e, err := events.Next()
+		r, err := events.Next()
 		switch {
 		case err != nil:
-			if e.Oversized != nil {
-				c.endless(&in, e.Oversized)
+			if r.Oversized != nil {
+				c.endless(&in, r.Oversized)
 			}
 			return err
-		case e.Type != "message":
+		case r.Type != "message":
 			c.u.o.Log.Debug("event ignored: it is not a message")
-			e.Data.Free()
-		case e.Oversized != nil:
-			c.u.o.Log.Warn("message dropped", "why", in.Why(c.u.o.MaxMessage), "id", string(e.Oversized.ID()))
-			c.AnswerNotKept(&in, e.Oversized.ID(), c.u.o.MaxMessage)
-		case e.Data != nil:
-			texts.Parse(e.Data, e.Data.B, &in, texts.Deliver)
+			r.Data.Free()
+		case r.Oversized != nil:
+			c.u.o.Log.Warn("message dropped", "why", in.Why(c.u.o.MaxMessage), "id", string(r.Oversized.ID()))
+			c.AnswerNotKept(&in, r.Oversized.ID(), c.u.o.MaxMessage)
+		case r.Data != nil:
+			texts.Parse(r.Data, r.Data.B, &in, texts.Deliver)
 		}
 	}
 }

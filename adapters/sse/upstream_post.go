@@ -66,13 +66,13 @@ type post struct {
 func (p *post) notification() bool { return p.Call == 0 && p.Method != "" }
 
 // Send implements conn.Sender. It does not wait for the server.
-func (p *poster) Send(ctx context.Context, m conn.Outgoing) error {
-	one := &post{Outgoing: m, done: make(chan struct{})}
-	size := len(m.Line.B)
+func (p *poster) Send(ctx context.Context, o conn.Outgoing) error {
+	one := &post{Outgoing: o, done: make(chan struct{})}
+	size := len(o.Line.B)
 	for {
 		p.mu.Lock()
 		count := len(p.queue) + len(p.under)
-		if p.err == nil && (p.wait.Overflows(m.Urgent) || m.Urgent && count > 2*maxPosts) {
+		if p.err == nil && (p.wait.Overflows(o.Urgent) || o.Urgent && count > 2*maxPosts) {
 			why := p.c.u.name.Lost("it does not accept messages", conn.ErrFull)
 			p.err = why
 			p.c.giveUp(why)
@@ -81,7 +81,7 @@ func (p *poster) Send(ctx context.Context, m conn.Outgoing) error {
 			defer p.mu.Unlock()
 			return p.c.u.name.Unsent("its connection has ended", p.err)
 		}
-		if (m.Urgent || count < maxPosts) && p.wait.Add(m.Urgent, size) {
+		if (o.Urgent || count < maxPosts) && p.wait.Add(o.Urgent, size) {
 			if !p.busy && one.Call != 0 {
 				p.begin(one)
 			} else {

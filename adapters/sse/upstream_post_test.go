@@ -470,12 +470,12 @@ func TestUpstreamFull(t *testing.T) {
 			calls = append(calls, goCall(ctx, t, up, big))
 		}
 		synctest.Wait()
-		o := up.(*connection).out
-		o.mu.Lock()
-		if n := len(o.under) + len(o.queue); n != 3 || o.wait.Bytes() > o.wait.Limit {
-			t.Errorf("%d POSTs of %d bytes in all, want 3 of less than %d", n, o.wait.Bytes(), o.wait.Limit)
+		p := up.(*connection).out
+		p.mu.Lock()
+		if n := len(p.under) + len(p.queue); n != 3 || p.wait.Bytes() > p.wait.Limit {
+			t.Errorf("%d POSTs of %d bytes in all, want 3 of less than %d", n, p.wait.Bytes(), p.wait.Limit)
 		}
-		o.mu.Unlock()
+		p.mu.Unlock()
 		cancel()
 		for _, c := range calls {
 			if got := <-c; !errors.Is(got.Err, context.Canceled) {
@@ -484,14 +484,14 @@ func TestUpstreamFull(t *testing.T) {
 		}
 		<-time.After(2 * answerLimit)
 		synctest.Wait()
-		o.mu.Lock()
-		if n := len(o.under) + len(o.queue); n != 0 || o.wait.Bytes() != 0 {
-			t.Errorf("%d POSTs of %d bytes are left", n, o.wait.Bytes())
+		p.mu.Lock()
+		if n := len(p.under) + len(p.queue); n != 0 || p.wait.Bytes() != 0 {
+			t.Errorf("%d POSTs of %d bytes are left", n, p.wait.Bytes())
 		}
-		o.mu.Unlock()
+		p.mu.Unlock()
 		call(t, up, `{}`).Result(t)
 		for range 2*maxPosts + 2 {
-			if err := o.Send(t.Context(), conn.Outgoing{Urgent: true, Method: "m", Line: newLine(`{"jsonrpc":"2.0","method":"m"}`)}); err != nil {
+			if err := p.Send(t.Context(), conn.Outgoing{Urgent: true, Method: "m", Line: newLine(`{"jsonrpc":"2.0","method":"m"}`)}); err != nil {
 				break
 			}
 		}

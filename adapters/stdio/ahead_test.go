@@ -12,7 +12,7 @@ import (
 )
 
 // startAhead starts a child before anybody connects, and returns what comes of it.
-func startAhead(t *testing.T, ctx context.Context, a *Adapter) (u *child, over <-chan error) {
+func startAhead(t *testing.T, ctx context.Context, a *Adapter) (c *child, over <-chan error) {
 	t.Helper()
 	came := make(chan error, 1)
 	go func() { came <- a.StartAhead(ctx, done()) }()
@@ -53,10 +53,10 @@ func TestStartAhead(t *testing.T) {
 func TestStartAheadInVain(t *testing.T) {
 	quiet(t)
 	ctx, stop := context.WithCancel(t.Context())
-	u, over := startAhead(t, ctx, adapter(t, "silent", conn.Options{}))
+	c, over := startAhead(t, ctx, adapter(t, "silent", conn.Options{}))
 	stop()
-	if err := <-over; err != nil || !u.p.hasExited() {
-		t.Errorf("%v, ended: %t", err, u.p.hasExited())
+	if err := <-over; err != nil || !c.p.hasExited() {
+		t.Errorf("%v, ended: %t", err, c.p.hasExited())
 	}
 	a := adapter(t, "fails", conn.Options{})
 	err := a.StartAhead(t.Context(), done())

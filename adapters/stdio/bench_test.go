@@ -62,11 +62,11 @@ func BenchmarkCall(b *testing.B) {
 			b.SetBytes(int64(2 * c.size))
 			b.ReportAllocs()
 			for b.Loop() {
-				a, err := up.Call(ctx, r)
+				m, err := up.Call(ctx, r)
 				if err != nil {
 					b.Fatal(err)
 				}
-				a.Release()
+				m.Release()
 			}
 		})
 	}

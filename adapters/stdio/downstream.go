@@ -57,11 +57,11 @@ var errUnread = errors.New("the client does not read its answers")
 // which Gateway.Close awaits. Serve does not close in and out. Serve ends a waiting read by a
 // deadline if in supports SetReadDeadline. Otherwise, as with a terminal, the goroutine stays until
 // in has input, which is dropped. The same holds for out and a client that does not read.
-func Serve(ctx context.Context, b gateway.Gateway, server string, in io.Reader, out io.Writer, o DownstreamOptions) error {
+func Serve(ctx context.Context, g gateway.Gateway, server string, in io.Reader, out io.Writer, o DownstreamOptions) error {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", server)
 	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), 16<<20)
-	p := &peer{b: b, server: server, modern: b.OffersModern(server), o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1), stateless: map[*statelessCall]struct{}{},
-		out: b.NewLog("", gateway.ReplayLimits(o.MaxMessage), false)}
+	p := &peer{g: g, server: server, modern: g.OffersModern(server), o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1), stateless: map[*statelessCall]struct{}{},
+		out: g.NewLog("", gateway.ReplayLimits(o.MaxMessage), false)}
 	defer p.out.Close()
 	// awaitEnd handles the end of ctx: goroutines that wait for p.ctx need the cause.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -105,7 +105,7 @@ func begin(f func() error) *job {
 
 // peer is the client.
 type peer struct {
-	b        gateway.Gateway
+	g        gateway.Gateway
 	server   string
 	modern   bool // the stateless era is offered
 	o        DownstreamOptions
@@ -159,12 +159,12 @@ func (p *peer) answer(m *jsonrpc.Message) {
 
 // forClient returns the answer a of a request that failed with err. A client without a principal started the bridge
 // itself. Then the answer also has the last lines of the server's standard error.
-func (p *peer) forClient(a *jsonrpc.Message, err error) *jsonrpc.Message {
+func (p *peer) forClient(m *jsonrpc.Message, err error) *jsonrpc.Message {
 	e, ok := errors.AsType[*bridge.Error](err)
-	if a == nil || !ok || e.Stderr == "" || p.o.Principal != "" {
-		return a
+	if m == nil || !ok || e.Stderr == "" || p.o.Principal != "" {
+		return m
 	}
-	return gateway.FullRefusal(a.ID, err)
+	return gateway.FullRefusal(m.ID, err)
 }
 
 func (p *peer) current() gateway.Session {
@@ -193,7 +193,7 @@ func (p *peer) awaitEnd(ctx context.Context, reading, writing *job) error {
 	case <-writing.done:
 		return fmt.Errorf("writing to the client: %w", writing.err)
 	case <-p.ended:
-		if p.b.Draining() {
+		if p.g.Draining() {
 			return bridge.ErrShutdown
 		}
 		return &bridge.Error{Server: p.server, Kind: bridge.ErrLost, Public: "it has ended, and its session with it"}
@@ -292,19 +292,19 @@ func (p *peer) pause() bool {
 }
 
 func (p *peer) initialize(first arrival) {
-	s, a, err := p.b.Initialize(p.ctx, p.server, session.NewID(""), p.o.Principal, nil, first.m)
+	s, m, err := p.g.Initialize(p.ctx, p.server, session.NewID(""), p.o.Principal, nil, first.m)
 	first.free()
 	if s == nil {
-		p.answer(p.forClient(a, err))
+		p.answer(p.forClient(m, err))
 		p.mu.Lock()
 		held := p.held
 		p.held, p.begun = nil, false // the client may try again
 		p.mu.Unlock()
-		for _, h := range held {
-			if h.m.IsRequest() {
-				p.answer(early(h.m))
+		for _, a := range held {
+			if a.m.IsRequest() {
+				p.answer(early(a.m))
 			}
-			h.free()
+			a.free()
 		}
 		return
 	}
@@ -312,15 +312,15 @@ func (p *peer) initialize(first arrival) {
 	p.session = s
 	p.mu.Unlock()
 	s.OnEnd(func() { close(p.ended) })
-	p.answer(a)
+	p.answer(m)
 	s.Attach(p)
 	for {
 		p.mu.Lock()
 		held := p.held
 		p.held = nil
 		p.open = len(held) == 0
-		for _, h := range held {
-			if h.m.IsRequest() {
+		for _, a := range held {
+			if a.m.IsRequest() {
 				p.calls.Add(1)
 			}
 		}
@@ -328,8 +328,8 @@ func (p *peer) initialize(first arrival) {
 		if len(held) == 0 {
 			return
 		}
-		for _, h := range held {
-			p.pass(s, h)
+		for _, a := range held {
+			p.pass(s, a)
 		}
 	}
 }

@@ -32,8 +32,8 @@ func FuzzDownstream(f *testing.F) {
 		f.Add([]byte(lines), []byte{3, 200}, false)
 	}
 	both := wiretest.Both{Legacy: &wiretest.Server{}, Modern: &wiretest.Modern{}}
-	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: both}}, Log: slog.New(slog.DiscardHandler)})
-	f.Cleanup(func() { b.Close(context.Background()) })
+	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: both}}, Log: slog.New(slog.DiscardHandler)})
+	f.Cleanup(func() { g.Close(context.Background()) })
 	f.Fuzz(func(t *testing.T, text, cuts []byte, shake bool) {
 		for _, slow := range []string{"ask", "wait", "late", "large", "quit", "steps", "cancelled", "linger", "flood", "fail", `\u`} {
 			if bytes.Contains(text, []byte(slow)) && len(text) < 60_000 && (slow != "steps" || len(text) > 300) {
@@ -45,7 +45,7 @@ func FuzzDownstream(f *testing.F) {
 			input = append([]byte(fmt.Sprintf(initialize, "2025-03-26")+"\n"+initialized+"\n"), text...)
 		}
 		out := &sink{}
-		if err := Serve(t.Context(), b, "fake", &pieces{text: bytes.Clone(input), cuts: cuts}, out, DownstreamOptions{MaxMessage: 1000, Log: slog.New(slog.DiscardHandler)}); err != nil && !errors.Is(err, errUnread) {
+		if err := Serve(t.Context(), g, "fake", &pieces{text: bytes.Clone(input), cuts: cuts}, out, DownstreamOptions{MaxMessage: 1000, Log: slog.New(slog.DiscardHandler)}); err != nil && !errors.Is(err, errUnread) {
 			t.Fatalf("Serve(%.300q) = %v", input, err)
 		}
 		answers := map[string]int{}

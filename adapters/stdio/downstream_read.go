@@ -18,7 +18,7 @@ const onEach = "on each line"
 
 // text is a line that messages refer to, and the memory that is reserved for it.
 type text struct {
-	b    gateway.Gateway
+	g    gateway.Gateway
 	buf  *jsonrpc.Buffer
 	n    int          // reserved
 	left atomic.Int32 // messages that refer to it
@@ -28,7 +28,7 @@ type text struct {
 func (t *text) free() {
 	if t.left.Add(-1) == 0 {
 		t.buf.Free()
-		t.b.Room("").Return(t.n)
+		t.g.Room("").Return(t.n)
 	}
 }
 
@@ -36,7 +36,7 @@ func (t *text) free() {
 func (p *peer) read(in io.Reader) error {
 	l := newLineReader(in, p.o.MaxMessage+conn.EnvelopeRoom, p.dropLine)
 	l.room = p.room
-	defer func() { p.b.Room("").Return(p.reserved) }() // the room of an incomplete line
+	defer func() { p.g.Room("").Return(p.reserved) }() // the room of an incomplete line
 	for {
 		if !p.pause() {
 			return bridge.ErrEnded
@@ -54,7 +54,7 @@ func (p *peer) read(in io.Reader) error {
 			p.refuseSize(big)
 			continue
 		}
-		t := &text{b: p.b, buf: buf, n: p.reserved}
+		t := &text{g: p.g, buf: buf, n: p.reserved}
 		p.reserved = 0
 		t.left.Store(1)
 		p.line(buf.B, t)
@@ -69,7 +69,7 @@ func (p *peer) isOver() bool {
 
 // room reserves memory for a line of size bytes, within the bridge's bound on bytes in flight.
 func (p *peer) room(size int) bool {
-	p.noRoom = !p.b.Room("").Reserve(size - p.reserved)
+	p.noRoom = !p.g.Room("").Reserve(size - p.reserved)
 	if !p.noRoom {
 		p.reserved = size
 	}
@@ -84,10 +84,10 @@ type droppedLine struct {
 
 // dropLine returns the writer for a line that is not kept.
 func (p *peer) dropLine() io.Writer {
-	p.b.Room("").Return(p.reserved)
-	s := &droppedLine{full: p.noRoom}
+	p.g.Room("").Return(p.reserved)
+	d := &droppedLine{full: p.noRoom}
 	p.reserved, p.noRoom = 0, false
-	return s
+	return d
 }
 
 // line handles the messages of a line.
@@ -129,13 +129,13 @@ func (p *peer) refuse(line []byte, err error) {
 }
 
 // refuseSize answers a line that was not kept (R-009).
-func (p *peer) refuseSize(s *droppedLine) {
+func (p *peer) refuseSize(d *droppedLine) {
 	code, message, data := jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message is larger than the limit of %d bytes", p.o.MaxMessage), []byte(nil)
-	if s.full {
+	if d.full {
 		code, message, data = jsonrpc.CodeInternal, "the bridge is overloaded: too many bytes are under way; try again later", []byte(`{"bridge":"overloaded"}`)
 	}
 	p.o.Log.Warn("line dropped", "err", message)
-	for _, o := range s.Outlines() {
+	for _, o := range d.Outlines() {
 		had := o.ID != nil
 		o.ID = o.Answerable()
 		p.settleUnusable(o, had, code, message, data)
@@ -266,8 +266,8 @@ func tooLate(m *jsonrpc.Message) *jsonrpc.Message {
 func (p *peer) pass(s gateway.Session, a arrival) {
 	switch {
 	case a.m.IsRequest():
-		settle := func(r *jsonrpc.Message, err error) {
-			p.answer(p.forClient(r, err))
+		settle := func(m *jsonrpc.Message, err error) {
+			p.answer(p.forClient(m, err))
 			a.free()
 			p.calls.Add(-1)
 		}
@@ -294,7 +294,7 @@ func (p *peer) notify(s gateway.Session, a arrival) {
 	p.mu.Lock()
 	if len(p.notes) >= maxHeld {
 		p.mu.Unlock()
-		p.b.Dropped().Add(1)
+		p.g.Dropped().Add(1)
 		p.o.Log.Warn("notification dropped: too many wait for the server", "method", a.m.Method)
 		a.free()
 		return

@@ -25,7 +25,7 @@ import (
 // desk is a client at the two pipes of Serve.
 type desk struct {
 	t      testing.TB
-	b      gateway.Gateway
+	g      gateway.Gateway
 	s      *wiretest.Server
 	in     net.Conn // what the client writes to
 	stop   context.CancelCauseFunc
@@ -52,7 +52,7 @@ func sitBy(t testing.TB, so gateway.ServerOptions, bo gateway.Options, o Downstr
 	bo.Servers = []gateway.ServerOptions{so}
 	bo.Log = slog.New(slog.DiscardHandler)
 	o.Log = bo.Log
-	d := &desk{t: t, b: gateway.New(bo), served: make(chan struct{})}
+	d := &desk{t: t, g: gateway.New(bo), served: make(chan struct{})}
 	in, theirIn := net.Pipe()
 	out, theirOut := net.Pipe()
 	d.in = in
@@ -61,7 +61,7 @@ func sitBy(t testing.TB, so gateway.ServerOptions, bo gateway.Options, o Downstr
 	heard := make(chan struct{})
 	go func() {
 		defer close(d.served)
-		d.err = Serve(ctx, d.b, "fake", theirIn, theirOut, o)
+		d.err = Serve(ctx, d.g, "fake", theirIn, theirOut, o)
 		_ = theirOut.Close()
 	}()
 	go func() {
@@ -85,15 +85,15 @@ func sitBy(t testing.TB, so gateway.ServerOptions, bo gateway.Options, o Downstr
 		<-d.served
 		<-heard
 		stop(nil)
-		d.b.Close(context.Background())
-		if st := d.b.Status()[0]; st.Sessions > 0 || st.Lanes > 0 {
+		d.g.Close(context.Background())
+		if st := d.g.Status()[0]; st.Sessions > 0 || st.Lanes > 0 {
 			t.Errorf("%d sessions and %d connections are left", st.Sessions, st.Lanes)
 		}
 		room := int(bo.MaxBytes)
 		if room == 0 {
 			room = 512 << 20
 		}
-		if !d.b.Room("").Reserve(room) {
+		if !d.g.Room("").Reserve(room) {
 			t.Error("bytes are reserved still")
 		}
 	})

@@ -89,13 +89,13 @@ func serveSDK() {
 // bridge: all that they can do with each other directly.
 func TestDownstreamSDK(t *testing.T) {
 	quiet(t)
-	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: adapter(t, "sdk server", conn.Options{})}}, Log: slog.New(slog.DiscardHandler)})
-	defer b.Close(context.Background())
+	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: adapter(t, "sdk server", conn.Options{})}}, Log: slog.New(slog.DiscardHandler)})
+	defer g.Close(context.Background())
 	theirIn, in := io.Pipe()
 	out, theirOut := io.Pipe()
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(context.Background(), b, "fake", theirIn, theirOut, DownstreamOptions{Log: slog.New(slog.DiscardHandler)})
+		served <- Serve(context.Background(), g, "fake", theirIn, theirOut, DownstreamOptions{Log: slog.New(slog.DiscardHandler)})
 		_ = theirOut.Close()
 	}()
 	progress := make(chan float64, 10)
@@ -160,9 +160,9 @@ func TestDownstreamSDK(t *testing.T) {
 // standard error.
 func serveDownstream() {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: log})
-	err := Serve(context.Background(), b, "fake", os.Stdin, os.Stdout, DownstreamOptions{Log: log})
-	b.Close(context.Background())
+	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: log})
+	err := Serve(context.Background(), g, "fake", os.Stdin, os.Stdout, DownstreamOptions{Log: log})
+	g.Close(context.Background())
 	if err != nil {
 		os.Exit(1)
 	}

@@ -81,7 +81,7 @@ func hasStateless(elements [][]byte) bool {
 
 // callStateless makes a call that belongs to no session.
 func (p *peer) callStateless(a arrival) {
-	g, no := gateway.NewStateless(p.server, p.o.Principal, a.m)
+	s, no := gateway.NewStateless(p.server, p.o.Principal, a.m)
 	if no != nil {
 		p.answer(no)
 		a.free()
@@ -91,7 +91,7 @@ func (p *peer) callStateless(a arrival) {
 	// ctx is not derived from p.ctx: the cause decides the text of the answer.
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(p.ctx))
 	v.stop = stop
-	g.Back, g.Keep = v, a.keep
+	s.Back, s.Keep = v, a.keep
 	p.mu.Lock()
 	switch {
 	case p.over:
@@ -103,7 +103,7 @@ func (p *peer) callStateless(a arrival) {
 		if !v.listens {
 			p.calls.Add(1) // a subscription lasts until it is ended: Serve does not wait for it
 		}
-		p.wg.Go(func() { v.call(ctx, a, *g) })
+		p.wg.Go(func() { v.call(ctx, a, *s) })
 	}
 	p.mu.Unlock()
 	if no != nil {
@@ -120,7 +120,7 @@ func (t *text) keep() (free func()) {
 }
 
 func (s *statelessCall) call(ctx context.Context, a arrival, g gateway.Stateless) {
-	m, err := s.p.b.Call(ctx, a.m, g)
+	m, err := s.p.g.Call(ctx, a.m, g)
 	m = s.p.forClient(m, err)
 	a.free()
 	s.p.mu.Lock()
@@ -153,20 +153,20 @@ func (s *statelessCall) answer(m *jsonrpc.Message, why error) {
 	closing := s.listens && m.Error == nil
 	s.p.answer(m)
 	if closing { // one page of the specification requires the result, and another one this
-		n := jsonrpc.NewCancelled(s.id, "the subscription has ended")
-		s.p.Send(replay.Event{Data: n.Append(nil, nil, nil), Must: true})
+		m := jsonrpc.NewCancelled(s.id, "the subscription has ended")
+		s.p.Send(replay.Event{Data: m.Append(nil, nil, nil), Must: true})
 	}
 }
 
 // takeBack cancels the call that a notification of the client names. It reports false when there is
 // none. If several calls have the id, which is against the protocol, none is cancelled.
-func (p *peer) takeBack(n *jsonrpc.Message) bool {
-	id := n.RequestID()
+func (p *peer) takeBack(m *jsonrpc.Message) bool {
+	id := m.RequestID()
 	p.mu.Lock()
 	var found []*statelessCall
-	for v := range p.stateless {
-		if bytes.Equal(v.id, id) {
-			found = append(found, v)
+	for s := range p.stateless {
+		if bytes.Equal(s.id, id) {
+			found = append(found, s)
 		}
 	}
 	if len(found) == 1 {
@@ -174,11 +174,11 @@ func (p *peer) takeBack(n *jsonrpc.Message) bool {
 	}
 	p.mu.Unlock()
 	if len(found) == 1 {
-		v := found[0]
-		v.mu.Lock()
-		v.over = true
-		v.mu.Unlock()
-		v.stop(bridge.TakenBack(n))
+		s := found[0]
+		s.mu.Lock()
+		s.over = true
+		s.mu.Unlock()
+		s.stop(bridge.TakenBack(m))
 	}
 	return len(found) > 0
 }
@@ -188,11 +188,11 @@ func (p *peer) takeBack(n *jsonrpc.Message) bool {
 func (p *peer) endStateless(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for v := range p.stateless {
-		if v.listens {
-			v.stop(bridge.ErrShutdown)
+	for s := range p.stateless {
+		if s.listens {
+			s.stop(bridge.ErrShutdown)
 		} else {
-			v.stop(reason)
+			s.stop(reason)
 		}
 	}
 }

@@ -44,7 +44,7 @@ type statelessClient struct {
 }
 
 // asStateless runs f in a bubble.
-func asStateless(t *testing.T, o DownstreamOptions, f func(t *testing.T, v *statelessClient)) {
+func asStateless(t *testing.T, o DownstreamOptions, f func(t *testing.T, s *statelessClient)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		both := wiretest.Both{Legacy: &wiretest.Server{}, Modern: &wiretest.Modern{}}
@@ -66,29 +66,29 @@ func result(id string) string {
 // Each message says of itself of which era it is; a client may speak both, one before, after and beside the other (C3,
 // R-079, R-095). Nothing is settled by the first.
 func TestStatelessBesideSession(t *testing.T) {
-	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
-		v.say(keyed("1", "server/discover", ""))
-		v.expect(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25",…`)
-		v.say(keyed(`"a"`, "tools/list", ""))
-		v.expect(result(`"a"`))
-		v.say(tool("1", "echo", "1"))
-		v.expect(fault("1", -32600)) // keyless, and no session yet
-		v.say(keyed("2", "initialize", ""), keyed("3", "ping", ""))
-		v.expect(fault("2", -32601), fault("3", -32601))
-		v.handshake("2025-11-25")
-		v.say(keyedTool("4", "wait", "{}"), tool("4", "wait", "{}"), tool("5", "echo", "2"))
-		v.expect(`{"jsonrpc":"2.0","id":5,"result":{"echo":2}}`)
-		v.s.Answer(`{"era":"old"}`)
-		v.expect(`{"jsonrpc":"2.0","id":4,"result":{"era":"old"}}`)
-		v.m.Answer(`{"resultType":"complete","era":"young"}`)
-		v.expect(`{"jsonrpc":"2.0","id":4,"result":{"resultType":"complete","era":"young"}}`)
-		v.say(strings.Replace(keyedTool("6", "echo", "3"), "protocol/", `protocol\/`, 1)) // as PHP writes it
-		v.expect(result("6"))
-		v.say("["+tool("7", "echo", "1")+","+keyed("8", "tools/list", "")+"]", keyedTool("9", "echo", "12345678901234567890"))
-		v.expect(fault("7", -32600), fault("8", -32600), `{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","content":[],"structuredContent":12345678901234567890…`)
-		v.say(strings.Replace(keyed("10", "x", ""), `"id":10,`, "", 1), `{"jsonrpc":"2.0","id":10,"result":{},"params":{`+statelessMeta+`}}`)
-		v.expect() // notifications and answers of the era are nothing (R-183)
-		if err := v.leave(); err != nil {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, s *statelessClient) {
+		s.say(keyed("1", "server/discover", ""))
+		s.expect(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25",…`)
+		s.say(keyed(`"a"`, "tools/list", ""))
+		s.expect(result(`"a"`))
+		s.say(tool("1", "echo", "1"))
+		s.expect(fault("1", -32600)) // keyless, and no session yet
+		s.say(keyed("2", "initialize", ""), keyed("3", "ping", ""))
+		s.expect(fault("2", -32601), fault("3", -32601))
+		s.handshake("2025-11-25")
+		s.say(keyedTool("4", "wait", "{}"), tool("4", "wait", "{}"), tool("5", "echo", "2"))
+		s.expect(`{"jsonrpc":"2.0","id":5,"result":{"echo":2}}`)
+		s.s.Answer(`{"era":"old"}`)
+		s.expect(`{"jsonrpc":"2.0","id":4,"result":{"era":"old"}}`)
+		s.m.Answer(`{"resultType":"complete","era":"young"}`)
+		s.expect(`{"jsonrpc":"2.0","id":4,"result":{"resultType":"complete","era":"young"}}`)
+		s.say(strings.Replace(keyedTool("6", "echo", "3"), "protocol/", `protocol\/`, 1)) // as PHP writes it
+		s.expect(result("6"))
+		s.say("["+tool("7", "echo", "1")+","+keyed("8", "tools/list", "")+"]", keyedTool("9", "echo", "12345678901234567890"))
+		s.expect(fault("7", -32600), fault("8", -32600), `{"jsonrpc":"2.0","id":9,"result":{"resultType":"complete","content":[],"structuredContent":12345678901234567890…`)
+		s.say(strings.Replace(keyed("10", "x", ""), `"id":10,`, "", 1), `{"jsonrpc":"2.0","id":10,"result":{},"params":{`+statelessMeta+`}}`)
+		s.expect() // notifications and answers of the era are nothing (R-183)
+		if err := s.leave(); err != nil {
 			t.Errorf("Serve = %v", err)
 		}
 	})
@@ -96,9 +96,9 @@ func TestStatelessBesideSession(t *testing.T) {
 
 // Messages before the answer to a request without a session come on lines of their own, in order.
 func TestStatelessProgress(t *testing.T) {
-	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
-		v.say(keyedTool("1", "steps", `{"n":2}`))
-		v.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1,…`,
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, s *statelessClient) {
+		s.say(keyedTool("1", "steps", `{"n":2}`))
+		s.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1,…`,
 			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":2,…`, result("1"))
 	})
 }
@@ -106,38 +106,38 @@ func TestStatelessProgress(t *testing.T) {
 // A cancellation takes back the request of that id that has no session, and otherwise the session's; nothing more is sent
 // (R-092, R-156).
 func TestStatelessCancelled(t *testing.T) {
-	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
-		v.handshake("2025-11-25")
-		v.say(keyedTool("1", "wait", "{}"), tool("1", "wait", "{}"), keyedTool(`"1"`, "wait", "{}"))
-		v.say(cancelled("1"))
-		if got := v.m.Cancelled(); !slices.Equal(got, []string{"tools/call wait: cancelled by the client"}) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, s *statelessClient) {
+		s.handshake("2025-11-25")
+		s.say(keyedTool("1", "wait", "{}"), tool("1", "wait", "{}"), keyedTool(`"1"`, "wait", "{}"))
+		s.say(cancelled("1"))
+		if got := s.m.Cancelled(); !slices.Equal(got, []string{"tools/call wait: cancelled by the client"}) {
 			t.Errorf("cancelled %q", got)
 		}
-		v.say(cancelled("1", statelessMeta)) // there is none any more, and it means no session's
-		v.s.Answer(`{"still":"there"}`)
-		v.expect(`{"jsonrpc":"2.0","id":1,"result":{"still":"there"}}`)
-		v.say(cancelled(`"1"`, statelessMeta))
-		if got := v.m.Cancelled(); len(got) != 1 {
+		s.say(cancelled("1", statelessMeta)) // there is none any more, and it means no session's
+		s.s.Answer(`{"still":"there"}`)
+		s.expect(`{"jsonrpc":"2.0","id":1,"result":{"still":"there"}}`)
+		s.say(cancelled(`"1"`, statelessMeta))
+		if got := s.m.Cancelled(); len(got) != 1 {
 			t.Errorf("cancelled %q", got)
 		}
-		v.expect()
-		v.say(tool("2", "wait", "{}"), cancelled("2"))
-		v.expect()
+		s.expect()
+		s.say(tool("2", "wait", "{}"), cancelled("2"))
+		s.expect()
 		// Two of the same id: the cancelled one is unknown.
-		v.say(keyedTool("3", "wait", "{}"), keyedTool("3", "wait", "{}"), cancelled("3"))
-		if got := v.m.Cancelled(); len(got) != 0 {
+		s.say(keyedTool("3", "wait", "{}"), keyedTool("3", "wait", "{}"), cancelled("3"))
+		if got := s.m.Cancelled(); len(got) != 0 {
 			t.Errorf("cancelled %q", got)
 		}
 		for range 3 { // the first two were taken back
-			v.m.Answer(complete)
+			s.m.Answer(complete)
 		}
-		for v.m.Answer(complete) {
+		for s.m.Answer(complete) {
 		}
-		v.expect(result("3"), result("3"))
-		v.say(keyedTool("4", "linger", "{}"))
-		v.hear()
-		v.say(cancelled("4"), keyedTool("4", "echo", "1")) // the id is free again at once
-		v.expect(result("4"))
+		s.expect(result("3"), result("3"))
+		s.say(keyedTool("4", "linger", "{}"))
+		s.hear()
+		s.say(cancelled("4"), keyedTool("4", "echo", "1")) // the id is free again at once
+		s.expect(result("4"))
 	})
 }
 
@@ -163,12 +163,12 @@ func TestStatelessOfLegacyServer(t *testing.T) {
 // Subscriptions share the output, each message with the id of its own; the client ends one by a cancellation, and hears
 // nothing more of it (R-142, R-143, R-146, R-092; B10).
 func TestStatelessListen(t *testing.T) {
-	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, s *statelessClient) {
 		const filter = `"notifications":{"toolsListChanged":true}`
-		v.say(keyed("1", "subscriptions/listen", filter), keyed(`"1"`, "subscriptions/listen", filter))
-		acks := v.hear()
-		v.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		changes := v.hear()
+		s.say(keyed("1", "subscriptions/listen", filter), keyed(`"1"`, "subscriptions/listen", filter))
+		acks := s.hear()
+		s.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		changes := s.hear()
 		for what, lines := range map[string][]string{"notifications/subscriptions/acknowledged": acks, "notifications/tools/list_changed": changes} {
 			var ids []string
 			for _, l := range lines {
@@ -182,14 +182,14 @@ func TestStatelessListen(t *testing.T) {
 				t.Errorf("%s of %q", what, ids)
 			}
 		}
-		v.say(cancelled("1"))
+		s.say(cancelled("1"))
 		time.Sleep(200 * time.Millisecond) // earlier changes are forgotten then
-		v.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		if got := v.hear(); len(got) != 1 || gjson.Get(got[0], "params."+subKey).Raw != `"1"` {
+		s.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		if got := s.hear(); len(got) != 1 || gjson.Get(got[0], "params."+subKey).Raw != `"1"` {
 			t.Errorf("after one is cancelled: %q", got)
 		}
 		began := time.Now()
-		if err := v.leave(); err != nil {
+		if err := s.leave(); err != nil {
 			t.Errorf("Serve = %v", err)
 		}
 		if took := time.Since(began); took > 0 { // R-013
@@ -200,23 +200,23 @@ func TestStatelessListen(t *testing.T) {
 
 // When the bridge ends a subscription, its result comes first, then a cancellation (R-145, B10).
 func TestStatelessTeardown(t *testing.T) {
-	for name, stop := range map[string]func(v *statelessClient){
-		"drain":  func(v *statelessClient) { _ = v.b.Drain(v.t.Context()) },
-		"signal": func(v *statelessClient) { v.stop(errStop) },
-		"EOF":    func(v *statelessClient) { _ = v.in.Close() },
+	for name, stop := range map[string]func(s *statelessClient){
+		"drain":  func(s *statelessClient) { _ = s.g.Drain(s.t.Context()) },
+		"signal": func(s *statelessClient) { s.stop(errStop) },
+		"EOF":    func(s *statelessClient) { _ = s.in.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
-				v.say(keyed(`"s"`, "subscriptions/listen", `"notifications":{}`))
-				v.hear()
-				stop(v)
-				v.expect(`{"jsonrpc":"2.0","id":"s","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"s"}}}`,
+			asStateless(t, DownstreamOptions{}, func(t *testing.T, s *statelessClient) {
+				s.say(keyed(`"s"`, "subscriptions/listen", `"notifications":{}`))
+				s.hear()
+				stop(s)
+				s.expect(`{"jsonrpc":"2.0","id":"s","result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":"s"}}}`,
 					`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s",…`)
 				if name == "drain" {
-					v.say(keyed("2", "subscriptions/listen", `"notifications":{}`))
-					v.expect(fault("2", -32603))
-					v.say(keyedTool("3", "echo", "1"))
-					v.expect(fault("3", -32603))
+					s.say(keyed("2", "subscriptions/listen", `"notifications":{}`))
+					s.expect(fault("2", -32603))
+					s.say(keyedTool("3", "echo", "1"))
+					s.expect(fault("3", -32603))
 				}
 			})
 		})
@@ -225,55 +225,55 @@ func TestStatelessTeardown(t *testing.T) {
 
 // The end of the input: calls in flight may take two seconds more, and each has an answer (R-013, R-184).
 func TestStatelessEOF(t *testing.T) {
-	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
-		v.say(keyedTool("1", "late", `{"after":"1s"}`), keyedTool("2", "late", `{"after":"5s"}`), keyedTool("3", "echo", "1"))
-		v.hear()
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, s *statelessClient) {
+		s.say(keyedTool("1", "late", `{"after":"1s"}`), keyedTool("2", "late", `{"after":"5s"}`), keyedTool("3", "echo", "1"))
+		s.hear()
 		began := time.Now()
-		if err := v.leave(); err != nil {
+		if err := s.leave(); err != nil {
 			t.Errorf("Serve = %v", err)
 		}
 		if took := time.Since(began); took != lingerEOF {
 			t.Errorf("Serve returned after %v", took)
 		}
-		v.expect(result("1"), fault("2", -32603))
-		if got := v.m.Cancelled(); len(got) != 1 {
+		s.expect(result("1"), fault("2", -32603))
+		if got := s.m.Cancelled(); len(got) != 1 {
 			t.Errorf("cancelled %q", got)
 		}
 	})
-	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) { // of a script, in one piece
-		v.write(keyed("1", "server/discover", "") + "\n" + keyedTool("2", "late", `{"after":"1s"}`))
-		if err := v.leave(); err != nil {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, s *statelessClient) { // of a script, in one piece
+		s.write(keyed("1", "server/discover", "") + "\n" + keyedTool("2", "late", `{"after":"1s"}`))
+		if err := s.leave(); err != nil {
 			t.Errorf("Serve = %v", err)
 		}
-		v.expect(`{"jsonrpc":"2.0","id":1,"result":…`, result("2"))
+		s.expect(`{"jsonrpc":"2.0","id":1,"result":…`, result("2"))
 	})
-	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) { // a signal does not wait
-		v.say(keyedTool("1", "wait", "{}"))
-		v.stop(errStop)
-		<-v.served
-		if !errors.Is(v.err, errStop) {
-			t.Errorf("Serve = %v", v.err)
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, s *statelessClient) { // a signal does not wait
+		s.say(keyedTool("1", "wait", "{}"))
+		s.stop(errStop)
+		<-s.served
+		if !errors.Is(s.err, errStop) {
+			t.Errorf("Serve = %v", s.err)
 		}
-		v.expect(fault("1", -32603))
+		s.expect(fault("1", -32603))
 	})
 }
 
 // Limits (R-178): requests in flight.
 func TestStatelessLimit(t *testing.T) {
-	asStateless(t, DownstreamOptions{}, func(t *testing.T, v *statelessClient) {
+	asStateless(t, DownstreamOptions{}, func(t *testing.T, s *statelessClient) {
 		var lines []string
 		for i := range maxStateless {
 			lines = append(lines, keyedTool(fmt.Sprint(i), "wait", "{}"))
 		}
-		v.say(lines...)
-		v.expect()
-		v.say(keyedTool(`"x"`, "echo", "1"))
-		v.expect(`{"jsonrpc":"2.0","id":"x","error":{"code":-32603,…`)
-		v.say(cancelled("0"), keyedTool(`"y"`, "echo", "1"))
-		v.expect(result(`"y"`))
-		for v.m.Answer(complete) {
+		s.say(lines...)
+		s.expect()
+		s.say(keyedTool(`"x"`, "echo", "1"))
+		s.expect(`{"jsonrpc":"2.0","id":"x","error":{"code":-32603,…`)
+		s.say(cancelled("0"), keyedTool(`"y"`, "echo", "1"))
+		s.expect(result(`"y"`))
+		for s.m.Answer(complete) {
 		}
-		if got := v.hear(); len(got) != maxStateless-1 {
+		if got := s.hear(); len(got) != maxStateless-1 {
 			t.Errorf("%d answers", len(got))
 		}
 	})
@@ -285,13 +285,13 @@ func TestStatelessUnread(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := &wiretest.Modern{}
-				b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
-				defer b.Close(context.Background())
+				g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
+				defer g.Close(context.Background())
 				theirIn, in := io.Pipe()
 				out, theirOut := io.Pipe()
 				served := make(chan error, 1)
 				go func() {
-					served <- Serve(context.Background(), b, "fake", theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10, Log: slog.New(slog.DiscardHandler)})
+					served <- Serve(context.Background(), g, "fake", theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10, Log: slog.New(slog.DiscardHandler)})
 					_ = theirOut.Close()
 				}()
 				_, _ = fmt.Fprintln(in, keyed("1", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["file:///"]}`))
@@ -331,13 +331,13 @@ func TestStatelessUnread(t *testing.T) {
 // A client of the official SDK talks in the stateless era over stdio.
 func TestStatelessSDK(t *testing.T) {
 	m := &wiretest.Modern{}
-	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
-	defer b.Close(context.Background())
+	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
+	defer g.Close(context.Background())
 	theirIn, in := io.Pipe()
 	out, theirOut := io.Pipe()
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(context.Background(), b, "fake", theirIn, theirOut, DownstreamOptions{Log: slog.New(slog.DiscardHandler)})
+		served <- Serve(context.Background(), g, "fake", theirIn, theirOut, DownstreamOptions{Log: slog.New(slog.DiscardHandler)})
 		_ = theirOut.Close()
 	}()
 	progress, changed := make(chan float64, 10), make(chan struct{}, 10)

@@ -167,13 +167,13 @@ func TestDownstreamOverload(t *testing.T) {
 		const all = 100 << 10
 		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{MaxBytes: all}, DownstreamOptions{})
 		d.handshake("2025-06-18")
-		if !d.b.Room("").Reserve(all - 1000) {
+		if !d.g.Room("").Reserve(all - 1000) {
 			t.Fatal("no room")
 		}
 		arg := `"` + strings.Repeat("x", 2000) + `"`
 		d.say(tool("1", "echo", arg))
 		d.expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is overloaded: too many bytes are under way; try again later","data":{"bridge":"overloaded"}}}`)
-		d.b.Room("").Return(all - 1000)
+		d.g.Room("").Return(all - 1000)
 		d.say(tool("1", "echo", arg))
 		d.expect(`{"jsonrpc":"2.0","id":1,"result":{"echo":` + arg + `}}`)
 		d.write(tool("2", "echo", arg)[:1500]) // whose end does not come; its room is checked at the end of the test
@@ -329,7 +329,7 @@ func TestDownstreamEnds(t *testing.T) {
 			d.stop(errStop)
 		}, nil, time.Second},
 		{"the context ends", func(d *desk) { d.stop(errStop) }, errStop, 0},
-		{"the bridge closes", func(d *desk) { d.b.Close(context.Background()) }, bridge.ErrShutdown, 0},
+		{"the bridge closes", func(d *desk) { d.g.Close(context.Background()) }, bridge.ErrShutdown, 0},
 		{"the server is gone", func(d *desk) { d.say(tool("4", "quit", "{}")) }, bridge.ErrLost, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -398,13 +398,13 @@ func TestDownstreamReadsLate(t *testing.T) {
 func readsLate(t *testing.T, after time.Duration, want error) {
 	calls := scaletest.Of(8, 30)
 	s := &wiretest.Server{}
-	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: s}}, Log: slog.New(slog.DiscardHandler)})
-	defer b.Close(context.Background())
+	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: s}}, Log: slog.New(slog.DiscardHandler)})
+	defer g.Close(context.Background())
 	in, theirIn := net.Pipe()
 	out, theirOut := net.Pipe()
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(t.Context(), b, "fake", theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10})
+		served <- Serve(t.Context(), g, "fake", theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10})
 	}() // 256 KiB may wait
 	var sent atomic.Int64
 	go func() {
@@ -460,12 +460,12 @@ func readsLate(t *testing.T, after time.Duration, want error) {
 // An output that breaks ends the session.
 func TestDownstreamOutputBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
-		defer b.Close(context.Background())
+		g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
+		defer g.Close(context.Background())
 		in, theirIn := net.Pipe()
 		out, theirOut := net.Pipe()
 		served := make(chan error, 1)
-		go func() { served <- Serve(t.Context(), b, "fake", theirIn, theirOut, DownstreamOptions{}) }()
+		go func() { served <- Serve(t.Context(), g, "fake", theirIn, theirOut, DownstreamOptions{}) }()
 		_ = out.Close()
 		_, _ = fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 		if err := <-served; !errors.Is(err, io.ErrClosedPipe) {
@@ -479,13 +479,13 @@ func TestDownstreamOutputBreaks(t *testing.T) {
 // comes afterwards is dropped, and ends the reading.
 func TestDownstreamStuckInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
-		defer b.Close(context.Background())
+		g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
+		defer g.Close(context.Background())
 		theirs, in := io.Pipe()
 		out := &sink{}
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
-		go func() { served <- Serve(ctx, b, "fake", theirs, out, DownstreamOptions{}) }()
+		go func() { served <- Serve(ctx, g, "fake", theirs, out, DownstreamOptions{}) }()
 		_, _ = fmt.Fprintf(in, initialize+"\n"+initialized+"\n", "2025-06-18")
 		synctest.Wait()
 		cancel()
@@ -503,8 +503,8 @@ func TestDownstreamStuckInput(t *testing.T) {
 // The same with files that can be interrupted: nothing at all is left, and they can still be used.
 func TestDownstreamFiles(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
-	defer b.Close(context.Background())
+	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
+	defer g.Close(context.Background())
 	theirs, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -519,7 +519,7 @@ func TestDownstreamFiles(t *testing.T) {
 	defer out.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, b, "fake", theirs, out, DownstreamOptions{}) }()
+	go func() { served <- Serve(ctx, g, "fake", theirs, out, DownstreamOptions{}) }()
 	_, _ = fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 	buf := make([]byte, 100)
 	if n, err := answers.Read(buf); err != nil || string(buf[:n]) != `{"jsonrpc":"2.0","id":1,"result":{}}`+"\n" {

@@ -71,9 +71,9 @@ func readLines(t testing.TB, r io.Reader, limit int) []line {
 	}
 }
 
-// receive has u take what r says, as if it were its child's output.
-func receive(u *child, r io.Reader, limit int) {
-	p := u.output(r, limit)
+// receive has c take what r says, as if it were its child's output.
+func receive(c *child, r io.Reader, limit int) {
+	p := c.output(r, limit)
 	for {
 		line, over, err := p.lines.next()
 		if err != nil {
@@ -160,8 +160,8 @@ func (nothing) Read([]byte) (int, error) { return 0, nil }
 // hole is a Sender that keeps the number of messages only.
 type hole struct{ n int }
 
-func (h *hole) Send(_ context.Context, m conn.Outgoing) error {
-	line := m.Line
+func (h *hole) Send(_ context.Context, o conn.Outgoing) error {
+	line := o.Line
 	h.n++
 	line.Free()
 	return nil
@@ -169,9 +169,9 @@ func (h *hole) Send(_ context.Context, m conn.Outgoing) error {
 
 // offline is a connection without a child: output is given to receive.
 func offline(rest bridge.Client) (*child, *hole) {
-	u, h := &child{a: New("fake", Config{}, conn.Options{Log: slog.New(slog.DiscardHandler)}), rest: rest}, &hole{}
-	u.Conn = conn.New("fake", h, rest, conn.Timeouts{})
-	return u, h
+	c, h := &child{a: New("fake", Config{}, conn.Options{Log: slog.New(slog.DiscardHandler)}), rest: rest}, &hole{}
+	c.Conn = conn.New("fake", h, rest, conn.Timeouts{})
+	return c, h
 }
 
 // output writes what a child might, as plan says, and returns the messages in
@@ -226,8 +226,8 @@ func FuzzLines(f *testing.F) {
 		plan = plan[:min(len(plan), 64)]
 		text, want := output(plan, limit)
 		rest := &adaptertest.Client{}
-		u, _ := offline(rest)
-		receive(u, &pieces{text: text, cuts: cuts}, limit)
+		c, _ := offline(rest)
+		receive(c, &pieces{text: text, cuts: cuts}, limit)
 		if got := rest.Said(); !slices.Equal(got, want) {
 			t.Errorf("messages = %.1000q\nwant       %.1000q", got, want)
 		}
@@ -245,8 +245,8 @@ func TestBytewise(t *testing.T) {
 		t.Fatal("the test's messages are not UTF-8")
 	}
 	rest := &adaptertest.Client{}
-	u, _ := offline(rest)
-	receive(u, iotest.OneByteReader(bytes.NewReader(text)), 32<<10)
+	c, _ := offline(rest)
+	receive(c, iotest.OneByteReader(bytes.NewReader(text)), 32<<10)
 	if got := rest.Said(); !slices.Equal(got, want) {
 		t.Errorf("%d messages came out, want the %d that were put in", len(got), len(want))
 	}
@@ -268,24 +268,24 @@ func FuzzMessage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte, long bool) {
 		rest, back := &adaptertest.Client{}, &adaptertest.Client{}
-		u, h := offline(rest)
+		c, h := offline(rest)
 		ctx, cancel := context.WithCancel(t.Context())
 		sent := make(chan struct{})
-		u.Conn = conn.New("fake", senderFunc(func(_ context.Context, line *jsonrpc.Buffer) error {
+		c.Conn = conn.New("fake", senderFunc(func(_ context.Context, line *jsonrpc.Buffer) error {
 			if h.n++; h.n == 1 {
 				close(sent)
 			}
 			line.Free()
 			return nil
 		}), rest, conn.Timeouts{})
-		call := adaptertest.Go(ctx, t, u, back, `{"jsonrpc":"2.0","id":"mine","method":"m","params":{"_meta":{"progressToken":"t"}}}`)
+		call := adaptertest.Go(ctx, t, c, back, `{"jsonrpc":"2.0","id":"mine","method":"m","params":{"_meta":{"progressToken":"t"}}}`)
 		<-sent
 		limit := 1 << 20
 		if long {
 			limit = len(text) / 2
 		}
-		receive(u, bytes.NewReader(text), limit)
-		receive(u, strings.NewReader(`{"jsonrpc":"2.0","method":"last"}`+"\n"), 1<<20)
+		receive(c, bytes.NewReader(text), limit)
+		receive(c, strings.NewReader(`{"jsonrpc":"2.0","method":"last"}`+"\n"), 1<<20)
 		if said := rest.Said(); len(said) == 0 || said[len(said)-1] != `{"jsonrpc":"2.0","method":"last"}` {
 			t.Errorf("after %q the connection does not work: %q", text, said)
 		}
@@ -296,4 +296,4 @@ func FuzzMessage(f *testing.F) {
 
 type senderFunc func(context.Context, *jsonrpc.Buffer) error
 
-func (s senderFunc) Send(ctx context.Context, m conn.Outgoing) error { return s(ctx, m.Line) }
+func (s senderFunc) Send(ctx context.Context, o conn.Outgoing) error { return s(ctx, o.Line) }

@@ -165,12 +165,12 @@ func (p *process) State() string {
 // ends, the next step is SIGKILL.
 //
 // If a process survives SIGKILL for [unkillable], Stop gives up and returns.
-func (p *process) Stop(ctx context.Context, t stopTimes) {
+func (p *process) Stop(ctx context.Context, s stopTimes) {
 	p.stdin.Close()
-	if !p.goneWithin(ctx, t.stdin) && ctx.Err() == nil {
+	if !p.goneWithin(ctx, s.stdin) && ctx.Err() == nil {
 		p.take(rungTerm)
 	}
-	if !p.goneWithin(ctx, t.term) {
+	if !p.goneWithin(ctx, s.term) {
 		p.take(rungKill)
 		// This is for a leader that cannot be reaped. The watcher gives up on the group earlier.
 		p.goneWithin(context.Background(), 2*unkillable)

@@ -56,58 +56,58 @@ type ahead struct {
 // StartAhead implements bridge.StartsAhead. It does no handshake. The first connection does,
 // because the handshake names the client to the server. Calls do not overlap.
 func (a *Adapter) StartAhead(ctx, force context.Context) error {
-	u, err := a.launch(nil)
+	c, err := a.launch(nil)
 	if err != nil {
 		return err
 	}
-	e := &ahead{u, make(chan struct{})}
+	e := &ahead{c, make(chan struct{})}
 	a.ahead.Store(e)
 	select {
 	case <-e.used:
 		return nil
-	case <-u.p.Exited():
+	case <-c.p.Exited():
 	case <-ctx.Done():
 	}
 	if !a.ahead.CompareAndSwap(e, nil) {
 		return nil // a connection has just begun to use it
 	}
-	u.attach(bridge.Nobody{})
+	c.attach(bridge.Nobody{})
 	if ctx.Err() == nil {
-		err = u.unopened(nil)
+		err = c.unopened(nil)
 	}
-	_ = u.Close(force)
-	return u.withStderr(err)
+	_ = c.Close(force)
+	return c.withStderr(err)
 }
 
 // start returns a child for a connection. It is the child that was started ahead, if that still
 // runs and the client has no variables of its own. Otherwise it is a new child.
-func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (u *child, err error) {
+func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (c *child, err error) {
 	own := variables(from.Header)
 	if e := a.ahead.Load(); e != nil && len(own) == 0 && !e.u.p.hasExited() && a.ahead.CompareAndSwap(e, nil) {
-		u = e.u
+		c = e.u
 		close(e.used)
-	} else if u, err = a.launch(own); err != nil {
+	} else if c, err = a.launch(own); err != nil {
 		return nil, err
 	}
-	u.attach(rest)
-	return u, nil
+	c.attach(rest)
+	return c, nil
 }
 
 // launch starts a child. Forwarded headers are in its environment, and win over Config.Env.
 func (a *Adapter) launch(forwarded map[string]string) (*child, error) {
-	u := &child{a: a, logged: make(chan struct{}), read: make(chan struct{})}
-	u.out = &writer{wait: conn.Backlog{Limit: 2 * a.o.MaxMessage}, fail: u.failWrites}
+	c := &child{a: a, logged: make(chan struct{}), read: make(chan struct{})}
+	c.out = &writer{wait: conn.Backlog{Limit: 2 * a.o.MaxMessage}, fail: c.failWrites}
 	var env []string
-	env, u.held = environment(a.c.EnvPass, a.c.Env, forwarded)
-	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: env, ended: u.leaderEnded})
+	env, c.held = environment(a.c.EnvPass, a.c.Env, forwarded)
+	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: env, ended: c.leaderEnded})
 	if err != nil {
 		return nil, a.name.Unavailable("it could not be started", err)
 	}
 	a.o.Log.Info("child started", "pid", p.Pid())
-	u.p = p
-	u.out.w = p.stdin
-	u.wg.Go(u.errors(p.stderr).run)
-	return u, nil
+	c.p = p
+	c.out.w = p.stdin
+	c.wg.Go(c.errors(p.stderr).run)
+	return c, nil
 }
 
 // attach makes rest the receiver of messages that belong to no call, and starts to read the output.
@@ -181,9 +181,9 @@ const unreadWhy = "it does not read its input"
 
 // Send implements conn.Sender. If the write fails because the child has just ended, the error says
 // so.
-func (c *child) Send(ctx context.Context, m conn.Outgoing) error {
-	err := c.out.Send(ctx, m)
-	if err != nil && !m.Urgent && c.isUnread() != nil && c.exits() {
+func (c *child) Send(ctx context.Context, o conn.Outgoing) error {
+	err := c.out.Send(ctx, o)
+	if err != nil && !o.Urgent && c.isUnread() != nil && c.exits() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.gone == nil { // one error for all sends: the circuit breaker counts it once

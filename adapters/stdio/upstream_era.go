@@ -40,13 +40,13 @@ const slowStart = 5 * time.Second
 
 // Open starts a child and does the handshake, or in the modern era server/discover.
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	u, err := a.start(from, rest)
+	c, err := a.start(from, rest)
 	if err != nil {
 		return nil, err
 	}
 	slow := time.AfterFunc(slowStart, func() { a.o.Log.Info("the server is still starting") })
 	defer slow.Stop()
-	o := &opening{a: a, ctx: ctx, from: from, rest: rest, u: u}
+	o := &opening{a: a, ctx: ctx, from: from, rest: rest, u: c}
 	switch first, other := a.eras.Order(from); {
 	case first == conn.EraLegacy:
 		err = o.legacyFirst(other)
@@ -80,9 +80,9 @@ func (o *opening) again() error {
 	if o.ctx.Err() != nil {
 		return context.Cause(o.ctx)
 	}
-	u, err := o.a.start(o.from, o.rest)
+	c, err := o.a.start(o.from, o.rest)
 	if err == nil {
-		o.u = u
+		o.u = c
 	}
 	return err
 }
@@ -111,14 +111,14 @@ func (o *opening) initialize(ctx context.Context) (c outcome) {
 }
 
 // isModern and isLegacy record the era of the server.
-func (o *opening) isModern(s *bridge.Greeting) error {
-	o.u.server = s
+func (o *opening) isModern(g *bridge.Greeting) error {
+	o.u.server = g
 	o.a.eras.Learn(conn.EraModern, true)
 	return nil
 }
 
-func (o *opening) isLegacy(s *bridge.Greeting) error {
-	o.u.server = s
+func (o *opening) isLegacy(g *bridge.Greeting) error {
+	o.u.server = g
 	o.a.eras.Learn(conn.EraLegacy, true)
 	return nil
 }
@@ -172,14 +172,14 @@ func (o *opening) probe() outcome {
 	defer stop()
 	discovered := make(chan outcome, 1)
 	go func() { discovered <- o.discover(ctx) }() // always awaited
-	p := o.awaitSilence()
-	defer p.Stop()
+	s := o.awaitSilence()
+	defer s.Stop()
 	for {
 		select {
-		case d := <-discovered:
-			return d
-		case <-p.C:
-			if p.over() {
+		case o := <-discovered:
+			return o
+		case <-s.C:
+			if s.over() {
 				stop()
 				return <-discovered
 			}
@@ -276,13 +276,13 @@ func (o *opening) askBoth() (d, i outcome, mute bool) {
 		greeted = true
 		wg.Go(func() { initialized <- o.initialize(ctx) })
 	}
-	p := o.awaitSilence()
-	defer p.Stop()
+	s := o.awaitSilence()
+	defer s.Stop()
 	for over := false; !over; {
 		select {
 		case d = <-discovered:
 			knows = true
-			p.Stop()
+			s.Stop()
 			switch {
 			case d.server != nil, d.verdict == conn.SaysOther, d.ended(), i.refused(), o.ctx.Err() != nil:
 				over = true
@@ -291,14 +291,14 @@ func (o *opening) askBoth() (d, i outcome, mute bool) {
 			}
 		case i = <-initialized:
 			if over = !i.refused() || knows; !over {
-				p.Reset(o.a.silence) // a modern server refuses it, and may answer server/discover last
+				s.Reset(o.a.silence) // a modern server refuses it, and may answer server/discover last
 			}
-		case <-p.C:
+		case <-s.C:
 			switch {
-			case !p.over():
+			case !s.over():
 			case !greeted:
 				greet()
-				p.Reset(o.a.silence)
+				s.Reset(o.a.silence)
 			default:
 				over, mute = true, true
 			}

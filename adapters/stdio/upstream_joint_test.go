@@ -104,12 +104,12 @@ func TestJointSDK(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		g, no := gateway.NewStateless("fake", "", m)
+		s, no := gateway.NewStateless("fake", "", m)
 		if no != nil {
 			return no, nil
 		}
-		g.Back = back
-		return b.Call(ctx, m, *g)
+		s.Back = back
+		return b.Call(ctx, m, *s)
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -119,8 +119,8 @@ func TestJointSDK(t *testing.T) {
 		h = make(heard, 1<<12)
 		ctx, stop := context.WithCancel(all)
 		wg.Go(func() {
-			if a, err := call(ctx, h, "subscriptions/listen", `"notifications":{`+filter+`}`); ctx.Err() == nil {
-				t.Errorf("a subscription to %s has ended: %v, %v", filter, a, err)
+			if m, err := call(ctx, h, "subscriptions/listen", `"notifications":{`+filter+`}`); ctx.Err() == nil {
+				t.Errorf("a subscription to %s has ended: %v, %v", filter, m, err)
 			}
 		})
 		if err := h.until(all, "notifications/subscriptions/acknowledged"); err != nil {
@@ -154,8 +154,8 @@ func TestJointSDK(t *testing.T) {
 					<-h
 				}
 			}
-			if a, err := call(all, make(heard, 16), "tools/call", `"name":"`+what+`","arguments":{}`); err != nil || a.Error != nil {
-				t.Fatalf("%s: %v, %v", what, a, err)
+			if m, err := call(all, make(heard, 16), "tools/call", `"name":"`+what+`","arguments":{}`); err != nil || m.Error != nil {
+				t.Fatalf("%s: %v, %v", what, m, err)
 			}
 			for i, f := range filters {
 				for _, tells := range f.tells {

@@ -38,12 +38,12 @@ type writer struct {
 type deadliner interface{ SetWriteDeadline(time.Time) error }
 
 // Send implements conn.Sender.
-func (w *writer) Send(ctx context.Context, m conn.Outgoing) error {
-	line := m.Line
+func (w *writer) Send(ctx context.Context, o conn.Outgoing) error {
+	line := o.Line
 	line.B = append(line.B, '\n')
 	for {
 		w.mu.Lock()
-		if w.err == nil && w.wait.Overflows(m.Urgent) {
+		if w.err == nil && w.wait.Overflows(o.Urgent) {
 			w.refuse(w.fail(conn.ErrFull))
 		}
 		if w.err != nil {
@@ -56,7 +56,7 @@ func (w *writer) Send(ctx context.Context, m conn.Outgoing) error {
 			w.mu.Unlock()
 			return nil
 		}
-		if w.wait.Add(m.Urgent, len(line.B)) {
+		if w.wait.Add(o.Urgent, len(line.B)) {
 			w.queue = append(w.queue, line)
 			if !w.busy {
 				w.busy = true

@@ -56,9 +56,9 @@ func buffer(text string) conn.Outgoing {
 
 // urgent is a message that is taken without room, too.
 func urgent(text string) conn.Outgoing {
-	m := buffer(text)
-	m.Urgent = true
-	return m
+	o := buffer(text)
+	o.Urgent = true
+	return o
 }
 
 // failing is the error that senders get from a writer whose pipe is broken.
@@ -119,9 +119,9 @@ func TestWriterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, s, told := newWriter(100)
 		ten := strings.Repeat("x", 9) // and a line break
-		send := func(ctx context.Context, m conn.Outgoing) chan error {
+		send := func(ctx context.Context, o conn.Outgoing) chan error {
 			ch := make(chan error, 1)
-			go func() { ch <- w.Send(ctx, m) }()
+			go func() { ch <- w.Send(ctx, o) }()
 			synctest.Wait()
 			return ch
 		}
@@ -269,9 +269,9 @@ func TestWriterThroughAPipe(t *testing.T) {
 		all.Go(func() {
 			for i := range each {
 				text := fmt.Sprintf("%d %d %s", s, i, strings.Repeat("x", i*37%6000))
-				m := buffer(text)
-				m.Urgent = i%5 == 0
-				if err := w.Send(t.Context(), m); err != nil {
+				o := buffer(text)
+				o.Urgent = i%5 == 0
+				if err := w.Send(t.Context(), o); err != nil {
 					t.Error(err)
 				}
 			}

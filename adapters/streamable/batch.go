@@ -18,7 +18,7 @@ const inEach = "in each POST"
 // It frees body when the last call has ended: calls may outlive their POST.
 func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body *httpio.Body, as forms) {
 	defer body.Free()
-	offered := d.b.OffersModern(server)
+	offered := d.g.OffersModern(server)
 	if offered && namesModern(r.Header) {
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, gateway.NoBatches(era.FirstModern, inEach))
 		return
@@ -53,8 +53,8 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 	}
 	st := newStream(p, postPrefix, len(calls)+len(faults))
 	st.as, st.batch = as, true
-	for _, f := range faults {
-		st.answer(f, nil)
+	for _, m := range faults {
+		st.answer(m, nil)
 	}
 	for _, m := range calls {
 		st.answering(m)

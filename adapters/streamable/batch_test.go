@@ -16,9 +16,9 @@ func TestBatchCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
 		free := func() bool { // reports that nothing is in flight
-			ok := r.b.Room("").Reserve(limit)
+			ok := r.g.Room("").Reserve(limit)
 			if ok {
-				r.b.Room("").Return(limit)
+				r.g.Room("").Return(limit)
 			}
 			return ok
 		}
@@ -29,8 +29,8 @@ func TestBatchCounts(t *testing.T) {
 		if free() {
 			t.Error("a call of a batch is under way and does not count")
 		}
-		if b := c.call("3", "wait", half).Wait(); b.Status() != 503 {
-			t.Errorf("what is too much beside it: %d %s, want 503", b.Status(), b.Body())
+		if r := c.call("3", "wait", half).Wait(); r.Status() != 503 {
+			t.Errorf("what is too much beside it: %d %s, want 503", r.Status(), r.Body())
 		}
 		r.s.Answer(`{"done":true}`)
 		if a.Wait(); !strings.Contains(a.Body(), `"id":2,"result":{"done":true}`) || !strings.Contains(a.Body(), `"id":1,"result":{}`) {
@@ -49,11 +49,11 @@ func TestBatchCancels(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{})
 		c := r.begin("2025-03-26")
 		const cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`
-		if a := c.post("[" + call("2", "wait", "1") + "," + cancelled + "]").Wait(); a.Status() != 202 || a.Body() != "" {
-			t.Errorf("the cancelled call was answered %d %s", a.Status(), a.Body())
+		if r := c.post("[" + call("2", "wait", "1") + "," + cancelled + "]").Wait(); r.Status() != 202 || r.Body() != "" {
+			t.Errorf("the cancelled call was answered %d %s", r.Status(), r.Body())
 		}
-		if a := c.post(`[{"jsonrpc":"2.0","id":3,"method":"ping"},` + call("2", "wait", "1") + "," + cancelled + "]").Wait(); a.Status() != 200 || a.Body() != `[{"jsonrpc":"2.0","id":3,"result":{}}]` {
-			t.Errorf("the batch was answered %d %s", a.Status(), a.Body())
+		if r := c.post(`[{"jsonrpc":"2.0","id":3,"method":"ping"},` + call("2", "wait", "1") + "," + cancelled + "]").Wait(); r.Status() != 200 || r.Body() != `[{"jsonrpc":"2.0","id":3,"result":{}}]` {
+			t.Errorf("the batch was answered %d %s", r.Status(), r.Body())
 		}
 	})
 }

@@ -53,7 +53,7 @@ const streamAfter = time.Second
 
 // Downstream serves the clients of all servers.
 type Downstream struct {
-	b gateway.Gateway
+	g gateway.Gateway
 	o Options
 
 	wg sync.WaitGroup // of listening
@@ -65,11 +65,11 @@ type Downstream struct {
 	closed    bool
 }
 
-// New returns a Downstream for the servers of b.
-func New(b gateway.Gateway, o Options) *Downstream {
+// New returns a Downstream for the servers of g.
+func New(g gateway.Gateway, o Options) *Downstream {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.MaxMessage, o.Heartbeat = cmp.Or(max(o.MaxMessage, 0), 16<<20), cmp.Or(max(o.Heartbeat, 0), 20*time.Second)
-	return &Downstream{b: b, o: o, peers: map[string]*peer{}, starting: map[string]*starting{}, listening: map[*statelessCall]func(){}}
+	return &Downstream{g: g, o: o, peers: map[string]*peer{}, starting: map[string]*starting{}, listening: map[*statelessCall]func(){}}
 }
 
 // Headers of the transport, in the canonical form of Go.
@@ -96,7 +96,7 @@ func HasSession(r *http.Request) bool { return r.Header.Get(sessionHeader) != ""
 // Serve answers one request to the server of that name. Origin, Host and the caller were checked;
 // auth.Principal returns the caller from the request's context.
 func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request) {
-	if name := contradictory(r.Header); name != "" && !(namesModern(r.Header) && d.b.OffersModern(server)) { // modern requests have rules of their own
+	if name := contradictory(r.Header); name != "" && !(namesModern(r.Header) && d.g.OffersModern(server)) { // modern requests have rules of their own
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the header "+name+" appears twice, with different values: send one")
 		return
 	}
@@ -104,7 +104,7 @@ func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request
 	case http.MethodPost:
 		d.post(server, w, r)
 	case http.MethodGet, http.MethodDelete:
-		if namesModern(r.Header) && d.b.OffersModern(server) { // R-080; a session id means nothing then
+		if namesModern(r.Header) && d.g.OffersModern(server) { // R-080; a session id means nothing then
 			w.Header().Set("Allow", "POST, OPTIONS")
 			refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "revision "+era.FirstModern+" and later have only POST")
 			return
@@ -172,7 +172,7 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 		refuse(w, http.StatusNotAcceptable, nil, jsonrpc.CodeInvalidRequest, "Accept must list application/json and text/event-stream")
 		return
 	}
-	body, fault := httpio.ReadBody(d.b, w, r, d.o.MaxMessage)
+	body, fault := httpio.ReadBody(d.g, w, r, d.o.MaxMessage)
 	if fault != nil {
 		code := jsonrpc.CodeInvalidRequest
 		if fault.Status == http.StatusServiceUnavailable {
@@ -185,7 +185,7 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 		body.Free()
 		return
 	}
-	if d.o.Elsewhere != nil && HasSession(r) && !begins(body.Bytes()) && !(namesModern(r.Header) && d.b.OffersModern(server)) && d.elsewhere(server, w, r, body.Bytes()) {
+	if d.o.Elsewhere != nil && HasSession(r) && !begins(body.Bytes()) && !(namesModern(r.Header) && d.g.OffersModern(server)) && d.elsewhere(server, w, r, body.Bytes()) {
 		body.Free()
 		return
 	}
@@ -214,7 +214,7 @@ func begins(body []byte) bool {
 // message handles a POST of one message. It frees body.
 func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpio.Body, as forms) {
 	if isModern(m, r.Header) {
-		if d.b.OffersModern(server) {
+		if d.g.OffersModern(server) {
 			d.modern(server, w, r, m, body, as)
 			return
 		}
@@ -352,7 +352,7 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 	go func() {
 		defer close(soon.done)
 		e := gateway.EnvelopeOf(r)
-		s, a, err := d.b.InitializePortable(r.Context(), server, p.id, p.whose, &e, m)
+		s, a, err := d.g.InitializePortable(r.Context(), server, p.id, p.whose, &e, m)
 		if s != nil {
 			d.enter(p, s)
 		}
@@ -390,7 +390,7 @@ func (d *Downstream) enter(p *peer, s gateway.Session) {
 // Adopt continues the session of that id, which another instance began. h is its record, which was
 // taken over.
 func (d *Downstream) Adopt(id string, h session.Held) error {
-	s, err := d.b.Adopt(h)
+	s, err := d.g.Adopt(h)
 	if err == nil {
 		d.enter(&peer{d: d, id: id, whose: h.Principal, epoch: h.Epoch}, s)
 	}

@@ -61,29 +61,29 @@ func FuzzPost(f *testing.F) {
 		if known {
 			req.Header[sessionHeader] = []string{c.id}
 		}
-		w := &once{ResponseRecorder: httptest.NewRecorder()}
-		r.d.Serve("fake", w, req)
-		if id := w.Header().Get("Mcp-Session-Id"); id != "" {
+		o := &once{ResponseRecorder: httptest.NewRecorder()}
+		r.d.Serve("fake", o, req)
+		if id := o.Header().Get("Mcp-Session-Id"); id != "" {
 			end := httptest.NewRequest("DELETE", "/mcp", nil)
 			end.Header[sessionHeader] = []string{id}
 			r.d.Serve("fake", httptest.NewRecorder(), end)
 		}
-		got := w.Body.Bytes()
-		if w.headers != 1 {
-			t.Fatalf("POST %q has %d answers", body, w.headers)
+		got := o.Body.Bytes()
+		if o.headers != 1 {
+			t.Fatalf("POST %q has %d answers", body, o.headers)
 		}
-		switch kind := w.Header().Get("Content-Type"); {
-		case w.Code == http.StatusAccepted && len(got) > 0:
+		switch kind := o.Header().Get("Content-Type"); {
+		case o.Code == http.StatusAccepted && len(got) > 0:
 			t.Fatalf("POST %q = 202 with %q", body, got)
 		case kind == "application/json" && !json.Valid(got):
-			t.Fatalf("POST %q = %d %q, which is not JSON", body, w.Code, got)
+			t.Fatalf("POST %q = %d %q, which is not JSON", body, o.Code, got)
 		}
 		m, err := jsonrpc.Parse([]byte(body))
-		if err != nil || !m.IsRequest() || w.Code == http.StatusUnsupportedMediaType || w.Code == http.StatusNotAcceptable {
+		if err != nil || !m.IsRequest() || o.Code == http.StatusUnsupportedMediaType || o.Code == http.StatusNotAcceptable {
 			return // those are refused before their body is read
 		}
 		if want := append([]byte(`"id":`), m.ID...); !bytes.Contains(got, want) {
-			t.Fatalf("POST %q = %d %q, without its id", body, w.Code, got)
+			t.Fatalf("POST %q = %d %q, without its id", body, o.Code, got)
 		}
 	})
 }
@@ -108,13 +108,13 @@ func FuzzLastEventID(f *testing.F) {
 		}
 		req := httptest.NewRequest("GET", "/mcp", nil)
 		req.Header[sessionHeader], req.Header[resumeHeader] = []string{mine.id}, []string{last}
-		w := &once{ResponseRecorder: httptest.NewRecorder()}
-		r.d.Serve("fake", w, req)
-		if w.headers != 1 || w.Code != http.StatusOK && w.Code != http.StatusBadRequest && w.Code != http.StatusMethodNotAllowed {
-			t.Errorf("GET behind %q = %d, %d answers", last, w.Code, w.headers)
+		o := &once{ResponseRecorder: httptest.NewRecorder()}
+		r.d.Serve("fake", o, req)
+		if o.headers != 1 || o.Code != http.StatusOK && o.Code != http.StatusBadRequest && o.Code != http.StatusMethodNotAllowed {
+			t.Errorf("GET behind %q = %d, %d answers", last, o.Code, o.headers)
 		}
-		if last == secret && w.Code == http.StatusOK {
-			t.Errorf("GET behind %q of another session = %q", last, w.Body)
+		if last == secret && o.Code == http.StatusOK {
+			t.Errorf("GET behind %q of another session = %q", last, o.Body)
 		}
 	})
 }

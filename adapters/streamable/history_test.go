@@ -34,15 +34,15 @@ func TestHistoryMakesRoom(t *testing.T) {
 			if a.Wait(); !strings.Contains(a.Body(), text) {
 				t.Errorf("session %d: the answer has not come", i)
 			}
-			if n := r.b.Totals().Bytes; n < size || n > limit {
+			if n := r.g.Totals().Bytes; n < size || n > limit {
 				t.Errorf("%d bytes are under way after %d answers, want at least one answer, and no more than %d", n, i+1, limit)
 			}
 			clients = append(clients, c)
 		}
 		resume := func(i, status int, with string) {
 			t.Helper()
-			if a := clients[i].get("Last-Event-ID", before[i]).Wait(); a.Status() != status || !strings.Contains(a.Body(), with) {
-				t.Errorf("session %d: %d, %.200q", i, a.Status(), a.Body())
+			if r := clients[i].get("Last-Event-ID", before[i]).Wait(); r.Status() != status || !strings.Contains(r.Body(), with) {
+				t.Errorf("session %d: %d, %.200q", i, r.Status(), r.Body())
 			}
 		}
 		resume(0, 400, "dropped for lack of room")
@@ -62,8 +62,8 @@ func TestHistoryMakesRoom(t *testing.T) {
 			r.s.Answer(text)
 			a.Wait()
 		}
-		if a := c.get("Last-Event-ID", id).Wait(); a.Status() != 200 || !strings.Contains(a.Body(), text) {
-			t.Errorf("what was not read yet has gone before what was: %d, %.200q", a.Status(), a.Body())
+		if r := c.get("Last-Event-ID", id).Wait(); r.Status() != 200 || !strings.Contains(r.Body(), text) {
+			t.Errorf("what was not read yet has gone before what was: %d, %.200q", r.Status(), r.Body())
 		}
 	})
 }

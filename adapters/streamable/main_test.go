@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	*wiretest.Site
 	t testing.TB
-	b gateway.Gateway
+	g gateway.Gateway
 	d *Downstream
 	s *wiretest.Server
 }
@@ -36,23 +36,23 @@ func newRig(t testing.TB, s *wiretest.Server, bo gateway.Options, o Options) *ri
 	return r
 }
 
-func publish(t testing.TB, s bridge.Adapter, bo gateway.Options, o Options) *rig {
+func publish(t testing.TB, a bridge.Adapter, bo gateway.Options, o Options) *rig {
 	var bounds limits.Options // of the first, if there are any
 	if len(bo.Servers) > 0 {
 		bounds = bo.Servers[0].Limits
 	}
 	off := breaker.Options{Off: true} // servers fail here as often as it takes
-	bo.Servers = []gateway.ServerOptions{{Name: "fake", Adapter: s, Limits: bounds, Breaker: off}, {Name: "other", Adapter: s, Breaker: off}}
+	bo.Servers = []gateway.ServerOptions{{Name: "fake", Adapter: a, Limits: bounds, Breaker: off}, {Name: "other", Adapter: a, Breaker: off}}
 	bo.Log = slog.New(slog.DiscardHandler)
 	o.Log = bo.Log
-	r := &rig{t: t, b: gateway.New(bo)}
-	r.d = New(r.b, o)
+	r := &rig{t: t, g: gateway.New(bo)}
+	r.d = New(r.g, o)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, q *http.Request) { r.d.Serve("fake", w, q) })
 	mux.HandleFunc("/other/mcp", func(w http.ResponseWriter, q *http.Request) { r.d.Serve("other", w, q) })
 	r.Site = wiretest.NewSite(t, mux)
 	t.Cleanup(func() {
-		r.b.Close(context.Background())
+		r.g.Close(context.Background())
 		r.d.Close()
 		r.d.mu.RLock()
 		defer r.d.mu.RUnlock()
@@ -62,7 +62,7 @@ func publish(t testing.TB, s bridge.Adapter, bo gateway.Options, o Options) *rig
 		if n := len(r.d.listening); n > 0 {
 			t.Errorf("%d subscriptions are left", n)
 		}
-		if !r.b.Room("").Reserve(int(512<<20)) && bo.MaxBytes == 0 {
+		if !r.g.Room("").Reserve(int(512<<20)) && bo.MaxBytes == 0 {
 			t.Error("bytes are reserved still")
 		}
 	})

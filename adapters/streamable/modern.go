@@ -52,7 +52,7 @@ func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Reques
 		body.Free()
 		return
 	}
-	g, no := admit(server, auth.Principal(r.Context()), r.Header, m)
+	s, no := admit(server, auth.Principal(r.Context()), r.Header, m)
 	if no != nil {
 		status := http.StatusBadRequest // protocol.md B6
 		if code(no) == jsonrpc.CodeMethodNotFound {
@@ -62,8 +62,8 @@ func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Reques
 		body.Free()
 		return
 	}
-	g.Header, g.Identity, g.Remote = r.Header, auth.IdentityOf(r.Context()), r.RemoteAddr
-	newStatelessCall(d, m, *g, body, as).reply(w, r)
+	s.Header, s.Identity, s.Remote = r.Header, auth.IdentityOf(r.Context()), r.RemoteAddr
+	newStatelessCall(d, m, *s, body, as).reply(w, r)
 }
 
 // maxHeader bounds the value of one header of the protocol (protocol.md F).
@@ -90,14 +90,14 @@ func admit(server, principal string, h http.Header, m *jsonrpc.Message) (*gatewa
 	if what := badVersion(h, m); what != "" {
 		return nil, mismatch(m, what)
 	}
-	g, no := gateway.NewStateless(server, principal, m)
+	s, no := gateway.NewStateless(server, principal, m)
 	if no != nil {
 		return nil, no
 	}
 	if what := badNames(h, m); what != "" {
 		return nil, mismatch(m, what)
 	}
-	return g, nil
+	return s, nil
 }
 
 func mismatch(m *jsonrpc.Message, what string) *jsonrpc.Message {

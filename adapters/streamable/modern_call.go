@@ -44,19 +44,19 @@ var _ bridge.Stream = (*statelessCall)(nil)
 var statelessLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: 2 * historyBytes}
 
 // newStatelessCall starts the call m, and frees body when the call has ended.
-func newStatelessCall(d *Downstream, m *jsonrpc.Message, g gateway.Stateless, body *httpio.Body, as forms) *statelessCall {
-	v := &statelessCall{d: d, method: m.Method, whose: g.From.Principal, as: as, wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newStatelessCall(d *Downstream, m *jsonrpc.Message, s gateway.Stateless, body *httpio.Body, as forms) *statelessCall {
+	v := &statelessCall{d: d, method: m.Method, whose: s.From.Principal, as: as, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	// The context is not the request's: a subscription leaves the HTTP server.
 	ctx, stop := context.WithCancelCause(context.Background())
 	v.stop = stop
-	g.Back, g.Keep = v, body.Keep
-	go v.call(ctx, m, g, body)
+	s.Back, s.Keep = v, body.Keep
+	go v.call(ctx, m, s, body)
 	return v
 }
 
 func (s *statelessCall) call(ctx context.Context, m *jsonrpc.Message, g gateway.Stateless, body *httpio.Body) {
 	defer close(s.done)
-	a, err := s.d.b.Call(ctx, m, g)
+	a, err := s.d.g.Call(ctx, m, g)
 	body.Free()
 	s.answer = answered{a, err}
 	s.mu.Lock()
@@ -72,7 +72,7 @@ func (s *statelessCall) Send(e replay.Event) bool {
 		return false
 	}
 	if s.events == nil {
-		s.events = s.d.b.NewLog(s.whose, statelessLimits, false)
+		s.events = s.d.g.NewLog(s.whose, statelessLimits, false)
 		e.Must = s.listens() // the acknowledgement comes first
 	}
 	if s.events.Append(e) != nil {
@@ -208,21 +208,21 @@ func (s *statelessCall) last(w *httpio.Writer) {
 
 // detach runs serve for a call whose connection has left the HTTP server. abort closes that
 // connection.
-func (d *Downstream) detach(v *statelessCall, abort, serve func()) {
+func (d *Downstream) detach(s *statelessCall, abort, serve func()) {
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
 		serve() // the bridge has just stopped, which ends the call
 		return
 	}
-	d.listening[v] = abort
+	d.listening[s] = abort
 	d.wg.Add(1)
 	d.mu.Unlock()
 	go func() {
 		defer d.wg.Done()
 		serve()
 		d.mu.Lock()
-		delete(d.listening, v)
+		delete(d.listening, s)
 		d.mu.Unlock()
 	}()
 }

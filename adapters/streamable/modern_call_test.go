@@ -27,12 +27,12 @@ import (
 
 // What is said before the answer makes a stream at once, without event ids; the answer ends it (R-093, R-155; B6).
 func TestModernStream(t *testing.T) {
-	runModern(t, func(t *testing.T, h *modernRig) {
-		a := h.send(modernCallBody(`"s"`, "steps", `{"n":3}`)).Wait()
-		if a.Status() != 200 || a.Header("Content-Type") != "text/event-stream" || a.Header("X-Accel-Buffering") != "no" {
-			t.Errorf("status %d, type %q, X-Accel-Buffering %q", a.Status(), a.Header("Content-Type"), a.Header("X-Accel-Buffering"))
+	runModern(t, func(t *testing.T, m *modernRig) {
+		r := m.send(modernCallBody(`"s"`, "steps", `{"n":3}`)).Wait()
+		if r.Status() != 200 || r.Header("Content-Type") != "text/event-stream" || r.Header("X-Accel-Buffering") != "no" {
+			t.Errorf("status %d, type %q, X-Accel-Buffering %q", r.Status(), r.Header("Content-Type"), r.Header("X-Accel-Buffering"))
 		}
-		e := a.Events()
+		e := r.Events()
 		if len(e) != 4 {
 			t.Fatalf("got %+v, want 3 reports and the answer", e)
 		}
@@ -44,7 +44,7 @@ func TestModernStream(t *testing.T) {
 		if !strings.HasPrefix(e[3].Data, `{"jsonrpc":"2.0","id":"s","result":{"resultType":"complete"`) || e[3].ID != "" {
 			t.Errorf("the answer = %+v", e[3])
 		}
-		if e := h.send(strings.Replace(modernCallBody("1", "log", "{}"), `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"info",`, 1)).Wait().Events(); len(e) != 2 || gjson.Get(e[0].Data, "method").Str != "notifications/message" {
+		if e := m.send(strings.Replace(modernCallBody("1", "log", "{}"), `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"info",`, 1)).Wait().Events(); len(e) != 2 || gjson.Get(e[0].Data, "method").Str != "notifications/message" {
 			t.Errorf("log = %+v", e)
 		}
 	})
@@ -53,28 +53,28 @@ func TestModernStream(t *testing.T) {
 // An answer that takes long: a stream after a second, with comments while nothing is said (R-093).
 func TestModernHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newModernRig(t, gateway.Options{}, Options{Heartbeat: 5 * time.Second})
+		m := newModernRig(t, gateway.Options{}, Options{Heartbeat: 5 * time.Second})
 		for _, body := range []string{modernCallBody("1", "wait", "{}"), modernBody("2", listen, `"notifications":{}`)} {
-			a := h.send(body)
+			r := m.send(body)
 			wiretest.Advance(1001 * time.Millisecond)
 			synctest.Wait()
-			if a.Status() != 200 || a.Header("Content-Type") != "text/event-stream" {
-				t.Fatalf("after a second: %d %q", a.Status(), a.Header("Content-Type"))
+			if r.Status() != 200 || r.Header("Content-Type") != "text/event-stream" {
+				t.Fatalf("after a second: %d %q", r.Status(), r.Header("Content-Type"))
 			}
-			a.Take()
+			r.Take()
 			for i := range 3 {
 				wiretest.Advance(5 * time.Second)
 				synctest.Wait()
-				if got := a.Take(); got != ": ping\n\n" {
+				if got := r.Take(); got != ": ping\n\n" {
 					t.Errorf("beat %d = %q", i, got)
 				}
 			}
-			if h.m.Answer(`{"resultType":"complete","content":[]}`) {
-				if e := a.Wait().Events(); len(e) != 1 || !strings.Contains(e[0].Data, `"id":1,"result"`) {
+			if m.m.Answer(`{"resultType":"complete","content":[]}`) {
+				if e := r.Wait().Events(); len(e) != 1 || !strings.Contains(e[0].Data, `"id":1,"result"`) {
 					t.Errorf("the answer = %+v", e)
 				}
 			}
-			a.Leave()
+			r.Leave()
 		}
 	})
 }
@@ -92,25 +92,25 @@ func TestModernCancel(t *testing.T) {
 		{"a subscription after hours", modernBody("1", listen, `"notifications":{}`), 5 * time.Hour, "subscriptions/listen: cancelled by the client"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			runModern(t, func(t *testing.T, h *modernRig) {
-				a := h.send(test.body)
+			runModern(t, func(t *testing.T, m *modernRig) {
+				r := m.send(test.body)
 				synctest.Wait()
 				wiretest.Advance(test.after)
-				if got := h.m.Cancelled(); len(got) > 0 {
+				if got := m.m.Cancelled(); len(got) > 0 {
 					t.Errorf("cancelled while the client is there: %q", got)
 				}
-				a.Leave()
+				r.Leave()
 				synctest.Wait()
-				if got := h.m.Cancelled(); !slices.Equal(got, []string{test.want}) {
+				if got := m.m.Cancelled(); !slices.Equal(got, []string{test.want}) {
 					t.Errorf("cancelled %q, want %q", got, test.want)
 				}
-				if n, _ := h.b.Activity(); n != 0 || h.m.Listens() != 0 {
-					t.Errorf("%d calls and %d subscriptions are left", n, h.m.Listens())
+				if n, _ := m.g.Activity(); n != 0 || m.m.Listens() != 0 {
+					t.Errorf("%d calls and %d subscriptions are left", n, m.m.Listens())
 				}
-				if !h.b.Room("").Reserve(512 << 20) { // of the body
+				if !m.g.Room("").Reserve(512 << 20) { // of the body
 					t.Error("bytes are reserved still")
 				}
-				h.b.Room("").Return(512 << 20)
+				m.g.Room("").Return(512 << 20)
 			})
 		})
 	}
@@ -118,12 +118,12 @@ func TestModernCancel(t *testing.T) {
 
 // A client that has ended its half of the connection has gone too: nothing is said to it any more (R-092).
 func TestModernHalfClosed(t *testing.T) {
-	h := newModernRig(t, gateway.Options{}, Options{})
+	m := newModernRig(t, gateway.Options{}, Options{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.d.Serve("fake", w, r) })}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.d.Serve("fake", w, r) })}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	defer func() { _ = srv.Close(); <-served }()
@@ -149,27 +149,27 @@ func TestModernHalfClosed(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
-	h.d.Close() // no subscription is left
-	if got := h.m.Cancelled(); len(got) != 2 {
+	m.d.Close() // no subscription is left
+	if got := m.m.Cancelled(); len(got) != 2 {
 		t.Errorf("cancelled %q, want both", got)
 	}
 }
 
 // A notification of the era cancels nothing, least of all what another client has under the same id (R-183).
 func TestModernCancelledNotification(t *testing.T) {
-	runModern(t, func(t *testing.T, h *modernRig) {
-		call := h.send(modernCallBody("1", "wait", "{}"))
+	runModern(t, func(t *testing.T, m *modernRig) {
+		call := m.send(modernCallBody("1", "wait", "{}"))
 		synctest.Wait()
 		note := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 		for _, body := range []string{note, strings.Replace(note, "1}", "1,"+modernMeta+"}", 1)} {
-			if a := h.Do("POST", "/mcp", body, versionHeader, "2026-07-28", "Mcp-Method", "notifications/cancelled").Wait(); a.Status() != 202 || a.Body() != "" {
-				t.Errorf("%s = %d %q", body, a.Status(), a.Body())
+			if r := m.Do("POST", "/mcp", body, versionHeader, "2026-07-28", "Mcp-Method", "notifications/cancelled").Wait(); r.Status() != 202 || r.Body() != "" {
+				t.Errorf("%s = %d %q", body, r.Status(), r.Body())
 			}
 		}
-		if got := h.m.Cancelled(); len(got) > 0 {
+		if got := m.m.Cancelled(); len(got) > 0 {
 			t.Errorf("cancelled %q", got)
 		}
-		h.m.Answer(`{"resultType":"complete"}`)
+		m.m.Answer(`{"resultType":"complete"}`)
 		if body := call.Wait().Body(); !strings.Contains(body, `"id":1,"result"`) {
 			t.Errorf("the call = %q", body)
 		}
@@ -179,19 +179,19 @@ func TestModernCancelledNotification(t *testing.T) {
 // A subscription: the acknowledgement first, everything with its id, and the closing result when the bridge stops
 // (R-142, R-143, R-145, R-146).
 func TestModernListen(t *testing.T) {
-	runModern(t, func(t *testing.T, h *modernRig) {
+	runModern(t, func(t *testing.T, m *modernRig) {
 		const filter = `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}`
 		ids := []string{"7", `"7"`, "12345678901234567890"}
 		var all []*wiretest.Reply
 		for _, id := range ids {
-			all = append(all, h.send(modernBody(id, listen, filter)))
+			all = append(all, m.send(modernBody(id, listen, filter)))
 		}
 		synctest.Wait()
 		wiretest.Advance(time.Hour)
-		h.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		h.m.Say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a","_meta":{"x":1}}}`)
+		m.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		m.m.Say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a","_meta":{"x":1}}}`)
 		synctest.Wait()
-		if err := h.b.Drain(t.Context()); err != nil { // which subscriptions do not hold up
+		if err := m.g.Drain(t.Context()); err != nil { // which subscriptions do not hold up
 			t.Errorf("Drain = %v", err)
 		}
 		for i, id := range ids {
@@ -209,24 +209,24 @@ func TestModernListen(t *testing.T) {
 				t.Errorf("%s: the closing result = %s", id, last)
 			}
 		}
-		if a := h.send(modernBody("8", listen, filter)).Wait(); a.Status() != 503 || !strings.Contains(a.Body(), `"id":8`) || a.Header("Retry-After") == "" {
-			t.Errorf("after that = %d %s", a.Status(), a.Body())
+		if r := m.send(modernBody("8", listen, filter)).Wait(); r.Status() != 503 || !strings.Contains(r.Body(), `"id":8`) || r.Header("Retry-After") == "" {
+			t.Errorf("after that = %d %s", r.Status(), r.Body())
 		}
-		if a := h.send(modernCallBody("9", "echo", "1")).Wait(); a.Status() != 503 || !strings.Contains(a.Body(), `"id":9`) || a.Header("Retry-After") == "" {
-			t.Errorf("a call after that = %d %s", a.Status(), a.Body())
+		if r := m.send(modernCallBody("9", "echo", "1")).Wait(); r.Status() != 503 || !strings.Contains(r.Body(), `"id":9`) || r.Header("Retry-After") == "" {
+			t.Errorf("a call after that = %d %s", r.Status(), r.Body())
 		}
 	})
 }
 
 // Subscriptions get only the events that they ask for, and do not disturb others when they end (R-150).
 func TestModernListenLeaves(t *testing.T) {
-	runModern(t, func(t *testing.T, h *modernRig) {
+	runModern(t, func(t *testing.T, m *modernRig) {
 		const filter = `"notifications":{"toolsListChanged":true}`
-		one, other := h.send(modernBody("1", listen, filter)), h.send(modernBody("1", listen, filter))
+		one, other := m.send(modernBody("1", listen, filter)), m.send(modernBody("1", listen, filter))
 		synctest.Wait()
 		one.Leave()
 		synctest.Wait()
-		h.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		m.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		synctest.Wait()
 		if e := other.Events(); len(e) != 2 || len(one.Events()) != 1 {
 			t.Errorf("the other has %+v", e)
@@ -237,17 +237,17 @@ func TestModernListenLeaves(t *testing.T) {
 
 // Answers of all sizes, as JSON and as a stream, with the digits and members that the server has sent (R-003, R-006).
 func TestModernLarge(t *testing.T) {
-	runModern(t, func(t *testing.T, h *modernRig) {
+	runModern(t, func(t *testing.T, m *modernRig) {
 		for _, n := range []int{0, copied, 64 << 10, scaletest.Of(1, 8) << 20} {
-			a := h.send(modernCallBody("1", "large", fmt.Sprintf(`{"n":%d}`, n))).Wait()
-			if want := `"large":"` + strings.Repeat("x", n) + `"`; a.Header("Content-Type") != "application/json" || !strings.Contains(a.Body(), want) {
-				t.Errorf("large %d: %q, %d bytes", n, a.Header("Content-Type"), len(a.Body()))
+			r := m.send(modernCallBody("1", "large", fmt.Sprintf(`{"n":%d}`, n))).Wait()
+			if want := `"large":"` + strings.Repeat("x", n) + `"`; r.Header("Content-Type") != "application/json" || !strings.Contains(r.Body(), want) {
+				t.Errorf("large %d: %q, %d bytes", n, r.Header("Content-Type"), len(r.Body()))
 			}
 			args := fmt.Sprintf(`{"n":12345678901234567890,"pad":"%s"}`, strings.Repeat("y", n))
-			if a := h.send(modernCallBody("1", "echo", args)).Wait(); !strings.Contains(a.Body(), args) {
+			if a := m.send(modernCallBody("1", "echo", args)).Wait(); !strings.Contains(a.Body(), args) {
 				t.Errorf("echo %d: %d %d bytes", n, a.Status(), len(a.Body()))
 			}
-			late := h.send(modernCallBody("1", "late", `{"after":"2s","pad":"`+strings.Repeat("z", n)+`"}`)).Wait()
+			late := m.send(modernCallBody("1", "late", `{"after":"2s","pad":"`+strings.Repeat("z", n)+`"}`)).Wait()
 			if e := late.Events(); len(e) != 1 || !strings.Contains(e[0].Data, `"late":true`) {
 				t.Errorf("late %d: %+v", n, e)
 			}
@@ -269,10 +269,10 @@ func TestModernLargeUncopied(t *testing.T) {
 			for h := range slices.Chunk(modernHeaders(body), 2) {
 				q.Header.Set(h[0], h[1])
 			}
-			w := &counted{header: http.Header{}}
-			r.d.Serve("fake", w, q)
-			if w.n < size || w.header.Get("Content-Length") != strconv.Itoa(w.n) {
-				t.Fatalf("%d bytes, announced as %s", w.n, w.header.Get("Content-Length"))
+			c := &counted{header: http.Header{}}
+			r.d.Serve("fake", c, q)
+			if c.n < size || c.header.Get("Content-Length") != strconv.Itoa(c.n) {
+				t.Fatalf("%d bytes, announced as %s", c.n, c.header.Get("Content-Length"))
 			}
 		}
 		ask()
@@ -306,9 +306,9 @@ func (c *counted) Write(b []byte) (int, error) {
 
 // A connection serves further requests after each kind of response, however late: no deadline is left on it.
 func TestModernKeepAlive(t *testing.T) {
-	runModern(t, func(t *testing.T, h *modernRig) {
+	runModern(t, func(t *testing.T, m *modernRig) {
 		client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1,
-			DialContext: func(context.Context, string, string) (net.Conn, error) { return h.Dial(), nil }}}
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return m.Dial(), nil }}}
 		defer client.CloseIdleConnections()
 		for _, body := range []string{modernCallBody("1", "echo", "1"), modernCallBody("1", "log", "{}"), modernCallBody("1", "large", `{"n":100000}`), modernBody("1", "ping", ""), modernCallBody("1", "echo", "1")} {
 			req, _ := http.NewRequest("POST", "http://127.0.0.1/mcp", strings.NewReader(body))
@@ -332,20 +332,20 @@ func TestModernKeepAlive(t *testing.T) {
 
 // What the bridge has no room for is refused with the request's id (R-178, R-184).
 func TestModernCounts(t *testing.T) {
-	runModern(t, func(t *testing.T, h *modernRig) {
+	runModern(t, func(t *testing.T, m *modernRig) {
 		var all []*wiretest.Reply
 		for range 600 { // more than one principal may have; without access rules there is none
-			all = append(all, h.send(modernCallBody("1", "wait", "{}")))
+			all = append(all, m.send(modernCallBody("1", "wait", "{}")))
 		}
 		for range 40 {
-			all = append(all, h.send(modernBody("1", listen, `"notifications":{}`)))
+			all = append(all, m.send(modernBody("1", listen, `"notifications":{}`)))
 		}
 		synctest.Wait()
-		if a := h.send(modernCallBody("2", "echo", "1")).Wait(); a.Status() != 200 {
-			t.Errorf("one more = %d %s", a.Status(), a.Body())
+		if r := m.send(modernCallBody("2", "echo", "1")).Wait(); r.Status() != 200 {
+			t.Errorf("one more = %d %s", r.Status(), r.Body())
 		}
-		for _, a := range all {
-			a.Leave()
+		for _, r := range all {
+			r.Leave()
 		}
 		synctest.Wait()
 	})
@@ -353,9 +353,9 @@ func TestModernCounts(t *testing.T) {
 
 // Clients of both eras at one URL, with the same ids at the same time (R-004, R-094).
 func TestBothEras(t *testing.T) {
-	runModern(t, func(t *testing.T, h *modernRig) {
-		c := h.begin("2025-11-25")
-		old, young, again := c.call("1", "echo", `{"era":"old"}`), h.send(modernCallBody("1", "echo", `{"era":"young"}`)), h.send(modernCallBody("1", "echo", `{"era":"other"}`))
+	runModern(t, func(t *testing.T, m *modernRig) {
+		c := m.begin("2025-11-25")
+		old, young, again := c.call("1", "echo", `{"era":"old"}`), m.send(modernCallBody("1", "echo", `{"era":"young"}`)), m.send(modernCallBody("1", "echo", `{"era":"other"}`))
 		if got := old.Wait().Body(); got != `{"jsonrpc":"2.0","id":1,"result":{"echo":{"era":"old"}}}` {
 			t.Errorf("old = %s", got)
 		}
@@ -370,9 +370,9 @@ func TestBothEras(t *testing.T) {
 
 // A body that a call still uses keeps its memory until the call ends (D1.4).
 func TestSharedBody(t *testing.T) {
-	runModern(t, func(t *testing.T, h *modernRig) {
+	runModern(t, func(t *testing.T, m *modernRig) {
 		kept := make(chan func(), 1)
-		keeper := &keeper{Modern: h.m, kept: kept}
+		keeper := &keeper{Modern: m.m, kept: kept}
 		r := publish(t, keeper, gateway.Options{MaxBytes: 1 << 20}, Options{})
 		body := modernCallBody("1", "echo", `"`+strings.Repeat("x", 700<<10)+`"`)
 		a := r.Do("POST", "/mcp", body, modernHeaders(body)...).Wait()
@@ -380,14 +380,14 @@ func TestSharedBody(t *testing.T) {
 			t.Fatalf("%d %s", a.Status(), a.Body())
 		}
 		free := <-kept
-		if r.b.Room("").Reserve(700 << 10) {
+		if r.g.Room("").Reserve(700 << 10) {
 			t.Error("the body is freed while it is kept")
 		}
 		free()
-		if !r.b.Room("").Reserve(1 << 20) {
+		if !r.g.Room("").Reserve(1 << 20) {
 			t.Error("the body is not freed")
 		}
-		r.b.Room("").Return(1 << 20)
+		r.g.Room("").Return(1 << 20)
 	})
 }
 

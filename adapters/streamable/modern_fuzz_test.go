@@ -60,15 +60,15 @@ func FuzzModernPost(f *testing.F) {
 			}
 		}
 		h.m.Got()
-		w := &once{ResponseRecorder: httptest.NewRecorder()}
-		h.d.Serve("fake", w, r)
-		got := w.Body.Bytes()
-		if w.headers != 1 || !json.Valid(got) || !bytes.Contains(got, []byte(`"id":"f"`)) || w.Header().Get(sessionHeader) != "" {
-			t.Fatalf("%s = %d answers, %d %q", body, w.headers, w.Code, got)
+		o := &once{ResponseRecorder: httptest.NewRecorder()}
+		h.d.Serve("fake", o, r)
+		got := o.Body.Bytes()
+		if o.headers != 1 || !json.Valid(got) || !bytes.Contains(got, []byte(`"id":"f"`)) || o.Header().Get(sessionHeader) != "" {
+			t.Fatalf("%s = %d answers, %d %q", body, o.headers, o.Code, got)
 		}
 		want := map[int64]int{0: 200, -32700: 400, -32600: 400, -32020: 400, -32021: 400, -32022: 400, -32601: 404}
-		if code := gjson.GetBytes(got, "error.code").Int(); code != -32602 && w.Code != want[code] {
-			t.Fatalf("%s = %d %s", body, w.Code, got)
+		if code := gjson.GetBytes(got, "error.code").Int(); code != -32602 && o.Code != want[code] {
+			t.Fatalf("%s = %d %s", body, o.Code, got)
 		}
 		if len(h.m.Got()) == 0 {
 			return

@@ -18,8 +18,8 @@ import (
 // A client of the official SDK talks in the stateless era: it discovers the server, subscribes, calls, gets progress, and
 // breaks calls off.
 func TestModernSDK(t *testing.T) {
-	h := newModernRig(t, gateway.Options{}, Options{})
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.d.Serve("fake", w, r) }))
+	m := newModernRig(t, gateway.Options{}, Options{})
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.d.Serve("fake", w, r) }))
 	defer site.Close()
 	progress, changed := make(chan float64, 10), make(chan struct{}, 10)
 	c := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
@@ -58,8 +58,8 @@ func TestModernSDK(t *testing.T) {
 	if _, err := call(t.Context(), "fail", map[string]any{"code": -32601, "message": "gone"}); err == nil { // 404
 		t.Error("no error for a method that is not there")
 	}
-	<-h.m.Subscribed()
-	h.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	<-m.m.Subscribed()
+	m.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	<-changed
 	ctx, cancel := context.WithCancel(t.Context())
 	waited := make(chan error, 1)
@@ -80,12 +80,12 @@ func TestModernSDK(t *testing.T) {
 // A client that can speak both eras falls back to a session when the server cannot be discovered, and not before it has
 // failed in a way that does not look like that (C4).
 func TestModernSDKFallsBack(t *testing.T) {
-	h := newModernRig(t, gateway.Options{}, Options{})
-	h.m.Faulty("lost", 0)
+	m := newModernRig(t, gateway.Options{}, Options{})
+	m.m.Faulty("lost", 0)
 	var status []int
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o := &once{ResponseRecorder: httptest.NewRecorder()}
-		h.d.Serve("fake", o, r)
+		m.d.Serve("fake", o, r)
 		for name, values := range o.Header() {
 			w.Header()[name] = values
 		}

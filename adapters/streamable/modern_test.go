@@ -22,7 +22,7 @@ type modernRig struct {
 }
 
 // runModern runs f in a bubble.
-func runModern(t *testing.T, f func(t *testing.T, h *modernRig)) {
+func runModern(t *testing.T, f func(t *testing.T, m *modernRig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, newModernRig(t, gateway.Options{}, Options{})) })
 }
@@ -123,20 +123,20 @@ func TestEraOfRequest(t *testing.T) {
 		{"accept without json", "POST", keyed, append([]string{"Accept", "text/event-stream"}, ok...), "", 200, `data: {"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","tools":[`},
 		{"listen without stream", "POST", strings.Replace(keyed, "tools/list", listen, 1), append([]string{"Accept", "application/json"}, ok...), "", 406, `"id":7,"error":{"code":-32600,"message":"Accept must list text/event-stream`},
 	}
-	runModern(t, func(t *testing.T, h *modernRig) {
+	runModern(t, func(t *testing.T, m *modernRig) {
 		for _, test := range tests {
 			header := test.header
 			if test.session != "" {
-				header = append([]string{sessionHeader, h.begin(test.session).id}, header...)
+				header = append([]string{sessionHeader, m.begin(test.session).id}, header...)
 			}
-			a := h.Do(test.method, "/mcp", test.body, header...).Wait()
-			if a.Status() != test.status || !strings.Contains(a.Body(), test.want) || test.want == "" && a.Body() != "" {
-				t.Errorf("%s: %d %q, want %d with %q", test.name, a.Status(), a.Body(), test.status, test.want)
+			r := m.Do(test.method, "/mcp", test.body, header...).Wait()
+			if r.Status() != test.status || !strings.Contains(r.Body(), test.want) || test.want == "" && r.Body() != "" {
+				t.Errorf("%s: %d %q, want %d with %q", test.name, r.Status(), r.Body(), test.status, test.want)
 			}
-			if made := a.Header("Mcp-Session-Id") != ""; made != strings.Contains(test.want, "protocolVersion") { // R-030
+			if made := r.Header("Mcp-Session-Id") != ""; made != strings.Contains(test.want, "protocolVersion") { // R-030
 				t.Errorf("%s: a session id: %t", test.name, made)
 			}
-			if allow := a.Header("Allow"); (test.status == 405) != (allow == "POST, OPTIONS") {
+			if allow := r.Header("Allow"); (test.status == 405) != (allow == "POST, OPTIONS") {
 				t.Errorf("%s: Allow is %q", test.name, allow)
 			}
 		}
@@ -213,22 +213,22 @@ func TestLadder(t *testing.T) {
 		{"a header too long (R-178)", good, []string{"Mcp-Param-X", strings.Repeat("x", maxHeader+1)}, 431, `"id":"x"`},
 		{"a header that is long", good, []string{"Mcp-Param-X", strings.Repeat("x", maxHeader)}, 200, `"structuredContent":1`},
 	}
-	runModern(t, func(t *testing.T, h *modernRig) {
+	runModern(t, func(t *testing.T, m *modernRig) {
 		for _, test := range tests {
-			h.m.Got()
-			a := h.send(test.body, test.header...).Wait()
-			if a.Status() != test.status || !strings.Contains(a.Body(), test.want) {
-				t.Errorf("%s: %d %q, want %d with %q", test.name, a.Status(), a.Body(), test.status, test.want)
+			m.m.Got()
+			r := m.send(test.body, test.header...).Wait()
+			if r.Status() != test.status || !strings.Contains(r.Body(), test.want) {
+				t.Errorf("%s: %d %q, want %d with %q", test.name, r.Status(), r.Body(), test.status, test.want)
 			}
-			if got := h.m.Got(); (len(got) > 0) != (test.status == 200) {
+			if got := m.m.Got(); (len(got) > 0) != (test.status == 200) {
 				t.Errorf("%s: the server got %q", test.name, got)
 			}
 		}
-		two := h.twice(good, "Mcp-Name", "echo", "other") // which of them would a proxy have read?
+		two := m.twice(good, "Mcp-Name", "echo", "other") // which of them would a proxy have read?
 		if !strings.HasPrefix(two, "HTTP/1.1 400") || !strings.Contains(two, "-32020") {
 			t.Errorf("two names: %q", two)
 		}
-		if got := h.twice(good, "Mcp-Name", "echo", "echo"); !strings.HasPrefix(got, "HTTP/1.1 200") {
+		if got := m.twice(good, "Mcp-Name", "echo", "echo"); !strings.HasPrefix(got, "HTTP/1.1 200") {
 			t.Errorf("a name twice: %q", got)
 		}
 	})
@@ -294,10 +294,10 @@ func TestModernAnswerStatus(t *testing.T) {
 	runModern(t, func(t *testing.T, h *modernRig) {
 		for _, test := range tests {
 			h.m.Faulty(test.faulty, 0)
-			a := h.send(test.body).Wait()
-			m, err := jsonrpc.Parse([]byte(a.Body()))
-			if a.Status() != test.status || !strings.Contains(a.Body(), test.want) || err != nil || string(m.ID) != "7" {
-				t.Errorf("%s: %d %q, want %d with %q and its id", test.name, a.Status(), a.Body(), test.status, test.want)
+			r := h.send(test.body).Wait()
+			m, err := jsonrpc.Parse([]byte(r.Body()))
+			if r.Status() != test.status || !strings.Contains(r.Body(), test.want) || err != nil || string(m.ID) != "7" {
+				t.Errorf("%s: %d %q, want %d with %q and its id", test.name, r.Status(), r.Body(), test.status, test.want)
 			}
 			after := ""
 			if test.status == 503 || test.status == 429 {
@@ -306,8 +306,8 @@ func TestModernAnswerStatus(t *testing.T) {
 					after = "5"
 				}
 			}
-			if a.Header("Retry-After") != after {
-				t.Errorf("%s: Retry-After is %q, want %q", test.name, a.Header("Retry-After"), after)
+			if r.Header("Retry-After") != after {
+				t.Errorf("%s: Retry-After is %q, want %q", test.name, r.Header("Retry-After"), after)
 			}
 		}
 		// All that was said before the code is known is that it takes long: discover waits for it.

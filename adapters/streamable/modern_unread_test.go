@@ -33,13 +33,13 @@ func TestModernUnread(t *testing.T) {
 	}
 	subscribe := modernBody("1", listen, `"notifications":{"resourceSubscriptions":["file:///"]}`)
 	t.Run("coalesced", func(t *testing.T) {
-		runModern(t, func(t *testing.T, h *modernRig) {
-			conn := h.unread(subscribe)
+		runModern(t, func(t *testing.T, m *modernRig) {
+			conn := m.unread(subscribe)
 			synctest.Wait()
 			for i := range 5000 {
-				h.m.Say(updated(fmt.Sprintf("file:///%d", i%300)))
+				m.m.Say(updated(fmt.Sprintf("file:///%d", i%300)))
 			}
-			go func() { wiretest.Advance(time.Second); h.b.Close(t.Context()) }()
+			go func() { wiretest.Advance(time.Second); m.g.Close(t.Context()) }()
 			text, _ := io.ReadAll(conn)
 			e := strings.Split(string(text), "\n\n")
 			if n := len(e); n < 300 || n > 700 || !strings.Contains(e[0], "acknowledged") || !strings.Contains(e[n-2], `"resultType":"complete"`) {
@@ -53,20 +53,20 @@ func TestModernUnread(t *testing.T) {
 		})
 	})
 	t.Run("tasks", func(t *testing.T) {
-		runModern(t, func(t *testing.T, h *modernRig) {
+		runModern(t, func(t *testing.T, m *modernRig) {
 			var ids []string
 			for i := range 250 {
 				ids = append(ids, fmt.Sprintf(`"t%d"`, i))
 			}
-			conn := h.unread(modernBody("1", listen, `"notifications":{"taskIds":[`+strings.Join(ids, ",")+`],"resourceSubscriptions":["file:///"]}`))
+			conn := m.unread(modernBody("1", listen, `"notifications":{"taskIds":[`+strings.Join(ids, ",")+`],"resourceSubscriptions":["file:///"]}`))
 			synctest.Wait()
 			for i := range 5000 {
-				h.m.Say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t%d","n":%d}}`, i%250, i))
+				m.m.Say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t%d","n":%d}}`, i%250, i))
 			}
 			for i := range 300 {
-				h.m.Say(updated(fmt.Sprintf("file:///%d", i)))
+				m.m.Say(updated(fmt.Sprintf("file:///%d", i)))
 			}
-			go func() { wiretest.Advance(time.Second); h.b.Close(t.Context()) }()
+			go func() { wiretest.Advance(time.Second); m.g.Close(t.Context()) }()
 			text, _ := io.ReadAll(conn)
 			if n := bytes.Count(text, []byte("\n\n")); n > 900 {
 				t.Errorf("%d events", n)
@@ -79,54 +79,54 @@ func TestModernUnread(t *testing.T) {
 		})
 	})
 	t.Run("too much", func(t *testing.T) {
-		runModern(t, func(t *testing.T, h *modernRig) {
-			conn := h.unread(subscribe)
+		runModern(t, func(t *testing.T, m *modernRig) {
+			conn := m.unread(subscribe)
 			defer conn.Close()
 			synctest.Wait()
 			for i := range 100 {
-				h.m.Say(updated(fmt.Sprintf("file:///%d", i) + strings.Repeat("x", 128<<10)))
+				m.m.Say(updated(fmt.Sprintf("file:///%d", i) + strings.Repeat("x", 128<<10)))
 			}
 			synctest.Wait()
-			if h.m.Listens() != 0 {
+			if m.m.Listens() != 0 {
 				t.Error("the subscription goes on though it misses what it waits for")
 			}
 			wiretest.Advance(time.Minute)
 			synctest.Wait()
-			h.d.mu.RLock()
-			defer h.d.mu.RUnlock()
-			if n := len(h.d.listening); n > 0 {
+			m.d.mu.RLock()
+			defer m.d.mu.RUnlock()
+			if n := len(m.d.listening); n > 0 {
 				t.Errorf("%d connections are left", n)
 			}
 		})
 	})
 	t.Run("for good", func(t *testing.T) {
-		runModern(t, func(t *testing.T, h *modernRig) {
-			conn := h.unread(subscribe)
+		runModern(t, func(t *testing.T, m *modernRig) {
+			conn := m.unread(subscribe)
 			defer conn.Close()
 			synctest.Wait()
 			wiretest.Advance(time.Minute) // a beat, and the time to write it
 			synctest.Wait()
-			if got := h.m.Cancelled(); len(got) != 1 {
+			if got := m.m.Cancelled(); len(got) != 1 {
 				t.Errorf("cancelled %q", got)
 			}
 		})
 	})
 	t.Run("at the end", func(t *testing.T) {
-		runModern(t, func(t *testing.T, h *modernRig) {
-			conn := h.unread(subscribe)
+		runModern(t, func(t *testing.T, m *modernRig) {
+			conn := m.unread(subscribe)
 			defer conn.Close()
 			synctest.Wait()
 			began := time.Now()
-			h.b.Close(t.Context())
-			h.d.Close()
+			m.g.Close(t.Context())
+			m.d.Close()
 			if took := time.Since(began); took > breakAfter {
 				t.Errorf("Close took %v", took)
 			}
 		})
 	})
 	t.Run("progress", func(t *testing.T) {
-		runModern(t, func(t *testing.T, h *modernRig) {
-			conn := h.unread(modernCallBody("1", "flood", `{"n":150,"bytes":50000}`)) // 7.5 MB
+		runModern(t, func(t *testing.T, m *modernRig) {
+			conn := m.unread(modernCallBody("1", "flood", `{"n":150,"bytes":50000}`)) // 7.5 MB
 			synctest.Wait()
 			go func() { _ = conn.SetReadDeadline(time.Now().Add(5 * time.Second)) }()
 			text, _ := io.ReadAll(conn)
@@ -137,8 +137,8 @@ func TestModernUnread(t *testing.T) {
 		})
 	})
 	t.Run("answer", func(t *testing.T) {
-		runModern(t, func(t *testing.T, h *modernRig) {
-			conn := h.unread(modernCallBody("1", "large", `{"n":262144}`))
+		runModern(t, func(t *testing.T, m *modernRig) {
+			conn := m.unread(modernCallBody("1", "large", `{"n":262144}`))
 			synctest.Wait()
 			wiretest.Advance(40 * time.Second)
 			if text, _ := io.ReadAll(conn); len(text) > 256<<10 {

@@ -82,9 +82,9 @@ func (p *peer) enter(s *stream) {
 		p.streams = append(p.streams, s)
 	}
 	p.mu.Unlock()
-	for _, o := range old {
-		o.log.DropCopy() // so that the store's bound for a session is that of this instance
-		o.drop()
+	for _, s := range old {
+		s.log.DropCopy() // so that the store's bound for a session is that of this instance
+		s.drop()
 	}
 }
 
@@ -94,8 +94,8 @@ func (p *peer) forget() {
 	old := p.streams
 	p.streams, p.over = nil, true
 	p.mu.Unlock()
-	for _, o := range old {
-		o.drop()
+	for _, s := range old {
+		s.drop()
 	}
 }
 

@@ -109,8 +109,8 @@ func TestOtherServer(t *testing.T) {
 	run(t, func(t *testing.T, r *rig) {
 		c := r.begin("2025-06-18")
 		for _, method := range []string{"POST", "GET", "DELETE"} {
-			if a := c.Do(method, "/other/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", c.id).Wait(); a.Status() != 404 {
-				t.Errorf("%s = %d, want 404", method, a.Status())
+			if r := c.Do(method, "/other/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", c.id).Wait(); r.Status() != 404 {
+				t.Errorf("%s = %d, want 404", method, r.Status())
 			}
 		}
 	})
@@ -170,8 +170,8 @@ func TestSlowInitialize(t *testing.T) {
 		}
 		a.Leave()
 		c := &client{rig: r, id: id}
-		if a := c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); a.Status() != 200 {
-			t.Errorf("ping = %d %s", a.Status(), a.Body())
+		if r := c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); r.Status() != 200 {
+			t.Errorf("ping = %d %s", r.Status(), r.Body())
 		}
 		// A client that leaves before the answer leaves nothing behind.
 		gone := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"))
@@ -231,12 +231,12 @@ func TestLarge(t *testing.T) {
 		c := r.begin("2025-06-18")
 		for _, n := range []int{0, copied - 12, copied, copied + 1, 64 << 10, scaletest.Of(1, 8) << 20} {
 			want := `{"large":"` + strings.Repeat("x", n) + `"}`
-			a := c.call("1", "large", fmt.Sprintf(`{"n":%d}`, n)).Wait()
-			if a.Body() != `{"jsonrpc":"2.0","id":1,"result":`+want+`}` {
-				t.Errorf("large %d: got %d bytes as JSON", n, len(a.Body()))
+			r := c.call("1", "large", fmt.Sprintf(`{"n":%d}`, n)).Wait()
+			if r.Body() != `{"jsonrpc":"2.0","id":1,"result":`+want+`}` {
+				t.Errorf("large %d: got %d bytes as JSON", n, len(r.Body()))
 			}
-			a = c.call("1", "steps", `{"n":1,"pad":"`+strings.Repeat("y", n)+`"}`).Wait()
-			if e := a.Events(); len(e) != 2 {
+			r = c.call("1", "steps", `{"n":1,"pad":"`+strings.Repeat("y", n)+`"}`).Wait()
+			if e := r.Events(); len(e) != 2 {
 				t.Errorf("large %d: got %d events, want 2", n, len(e))
 			}
 		}
@@ -251,8 +251,8 @@ func TestBodyLimit(t *testing.T) {
 		for _, test := range []struct{ size, status int }{{90 << 10, 200}, {300 << 10, 413}} {
 			body := call("1", "echo", `"`+strings.Repeat("x", test.size)+`"`)
 			for _, header := range [][]string{nil, {"Transfer-Encoding", "chunked"}} {
-				if a := c.post(body, header...).Wait(); a.Status() != test.status {
-					t.Errorf("%d bytes %v = %d, want %d", test.size, header, a.Status(), test.status)
+				if r := c.post(body, header...).Wait(); r.Status() != test.status {
+					t.Errorf("%d bytes %v = %d, want %d", test.size, header, r.Status(), test.status)
 				}
 			}
 		}
@@ -273,8 +273,8 @@ func TestBytesInFlight(t *testing.T) {
 			idle = append(idle, conn)
 		}
 		synctest.Wait()
-		if a := c.call("1", "echo", `"`+strings.Repeat("x", 1<<20)+`"`).Wait(); a.Status() != 200 {
-			t.Errorf("a call beside announcements = %d %s, want 200", a.Status(), a.Body())
+		if r := c.call("1", "echo", `"`+strings.Repeat("x", 1<<20)+`"`).Wait(); r.Status() != 200 {
+			t.Errorf("a call beside announcements = %d %s, want 200", r.Status(), r.Body())
 		}
 		for _, conn := range idle {
 			_ = conn.Close()
@@ -291,8 +291,8 @@ func TestBytesInFlight(t *testing.T) {
 		if first.Wait(); !strings.Contains(first.Body(), `"id":2,"result":{}`) {
 			t.Errorf("the first = %s", first.Body())
 		}
-		if a := c.call("4", "echo", `"`+body+`"`).Wait(); a.Status() != 200 {
-			t.Errorf("after that = %d, want 200", a.Status())
+		if r := c.call("4", "echo", `"`+body+`"`).Wait(); r.Status() != 200 {
+			t.Errorf("after that = %d, want 200", r.Status())
 		}
 	})
 }
@@ -324,8 +324,8 @@ func TestCountLimits(t *testing.T) {
 			for i := range n {
 				fmt.Fprintf(&b, `,{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
 			}
-			if a := c.post("[" + b.String()[1:] + "]").Wait(); a.Status() != status {
-				t.Errorf("batch of %d = %d, want %d", n, a.Status(), status)
+			if r := c.post("[" + b.String()[1:] + "]").Wait(); r.Status() != status {
+				t.Errorf("batch of %d = %d, want %d", n, r.Status(), status)
 			}
 		}
 	})
@@ -382,8 +382,8 @@ func TestSlowClients(t *testing.T) {
 			}
 			_ = conn.Close()
 		}
-		if a := c.call("2", "echo", "{}").Wait(); a.Status() != 200 {
-			t.Errorf("afterwards = %d", a.Status())
+		if r := c.call("2", "echo", "{}").Wait(); r.Status() != 200 {
+			t.Errorf("afterwards = %d", r.Status())
 		}
 	})
 }
@@ -420,21 +420,21 @@ func TestDrain(t *testing.T) {
 		under := c.call("1", "wait", "{}")
 		synctest.Wait()
 		drained := make(chan error, 1)
-		go func() { drained <- r.b.Drain(t.Context()) }()
+		go func() { drained <- r.g.Drain(t.Context()) }()
 		synctest.Wait()
 		for _, body := range []string{call(`"n"`, "echo", "{}"), fmt.Sprintf(initialize, "2025-11-25")} {
 			header := c.id
 			if strings.Contains(body, "initialize") {
 				header = ""
 			}
-			a := c.post(body, "Mcp-Session-Id", header).Wait()
-			m, err := jsonrpc.Parse([]byte(a.Body()))
-			if a.Status() != 503 || err != nil || m.ID == nil || m.Error == nil || a.Header("Retry-After") == "" {
-				t.Errorf("a new request = %d %s, want 503 with its id", a.Status(), a.Body())
+			r := c.post(body, "Mcp-Session-Id", header).Wait()
+			m, err := jsonrpc.Parse([]byte(r.Body()))
+			if r.Status() != 503 || err != nil || m.ID == nil || m.Error == nil || r.Header("Retry-After") == "" {
+				t.Errorf("a new request = %d %s, want 503 with its id", r.Status(), r.Body())
 			}
 		}
-		if a := c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); a.Status() != 200 {
-			t.Errorf("ping = %d", a.Status())
+		if r := c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); r.Status() != 200 {
+			t.Errorf("ping = %d", r.Status())
 		}
 		r.s.Answer(`{"done":1}`)
 		if body := under.Wait().Body(); !strings.Contains(body, `{"done":1}`) {
@@ -456,8 +456,8 @@ func TestEndAnswersCalls(t *testing.T) {
 					call, get := c.call("5", "wait", "{}"), c.get()
 					wiretest.Advance(wait)
 					synctest.Wait()
-					if a := c.Do("DELETE", "/mcp", "", "Mcp-Session-Id", c.id).Wait(); a.Status() != 204 {
-						t.Errorf("DELETE = %d", a.Status())
+					if r := c.Do("DELETE", "/mcp", "", "Mcp-Session-Id", c.id).Wait(); r.Status() != 204 {
+						t.Errorf("DELETE = %d", r.Status())
 					}
 					if body := call.Wait().Body(); !strings.Contains(body, `"id":5,"error"`) {
 						t.Errorf("the call ended with %q", body)
@@ -476,11 +476,11 @@ func TestIdle(t *testing.T) {
 		quiet, open := r.begin("2025-06-18"), r.begin("2025-06-18")
 		get := open.get()
 		wiretest.Advance(time.Hour)
-		if a := quiet.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); a.Status() != 404 {
-			t.Errorf("the quiet session = %d, want 404", a.Status())
+		if r := quiet.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); r.Status() != 404 {
+			t.Errorf("the quiet session = %d, want 404", r.Status())
 		}
-		if a := open.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); a.Status() != 200 {
-			t.Errorf("the session with a GET = %d, want 200", a.Status())
+		if r := open.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); r.Status() != 200 {
+			t.Errorf("the session with a GET = %d, want 200", r.Status())
 		}
 		get.Leave()
 	})
@@ -513,11 +513,11 @@ func TestAnswerAtTheTurn(t *testing.T) {
 		st.disconnected()
 		c := r.begin("2025-06-18")
 		for range 20 {
-			a := c.call("1", "late", `{"after":"1s"}`)
+			r := c.call("1", "late", `{"after":"1s"}`)
 			wiretest.Advance(time.Second)
 			synctest.Wait()
-			if !a.Over() || !strings.Contains(a.Body(), `"late":true`) {
-				t.Fatalf("after 1 s: over %t, %q", a.Over(), a.Body())
+			if !r.Over() || !strings.Contains(r.Body(), `"late":true`) {
+				t.Fatalf("after 1 s: over %t, %q", r.Over(), r.Body())
 			}
 		}
 	})

@@ -30,10 +30,10 @@ func as(d *Downstream) http.Handler {
 // What HTTP says of a call, or of a session, that is refused because of a limit, to clients of either era (protocol.md F, R-178).
 func TestRefusals(t *testing.T) {
 	const who = "X-Who"
-	hold := func(n int) func(h *modernRig) {
-		return func(h *modernRig) {
+	hold := func(n int) func(m *modernRig) {
+		return func(m *modernRig) {
 			for i := range n {
-				h.send(modernCallBody(fmt.Sprint(i), "wait", "{}"), who, "p")
+				m.send(modernCallBody(fmt.Sprint(i), "wait", "{}"), who, "p")
 			}
 			synctest.Wait()
 		}
@@ -43,7 +43,7 @@ func TestRefusals(t *testing.T) {
 		name           string
 		limits         limits.Options
 		each           limits.PerPrincipal
-		before         func(h *modernRig)
+		before         func(m *modernRig)
 		modern, legacy int // statuses of a call
 		after, word    string
 		text           string
@@ -56,36 +56,36 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newModernRig(t, gateway.Options{Servers: []gateway.ServerOptions{{Limits: test.limits}},
+				m := newModernRig(t, gateway.Options{Servers: []gateway.ServerOptions{{Limits: test.limits}},
 					Grants: map[string]filter.Grant{"p": {}, "q": {}}, PerPrincipal: test.each}, Options{})
-				h.Site = wiretest.NewSite(t, as(h.d))
-				began := h.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"), who, "p").Wait()
+				m.Site = wiretest.NewSite(t, as(m.d))
+				began := m.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"), who, "p").Wait()
 				if test.before != nil {
-					test.before(h)
-				} else if a := h.send(modernCallBody("1", "echo", "1"), who, "p").Wait(); a.Status() != 200 {
-					t.Fatalf("the first call = %d %s", a.Status(), a.Body())
+					test.before(m)
+				} else if r := m.send(modernCallBody("1", "echo", "1"), who, "p").Wait(); r.Status() != 200 {
+					t.Fatalf("the first call = %d %s", r.Status(), r.Body())
 				}
-				check := func(what string, a *wiretest.Reply, status int) {
+				check := func(what string, r *wiretest.Reply, status int) {
 					t.Helper()
-					a.Wait()
+					r.Wait()
 					after := test.after
 					if status == 200 {
 						after = ""
 					}
-					body := gjson.Parse(a.Body())
+					body := gjson.Parse(r.Body())
 					data := body.Get("error.data")
-					if a.Status() != status || a.Header("Retry-After") != after || body.Get("id").Raw != "7" || body.Get("error.code").Int() != -32603 || data.Get("bridge").Str != test.word ||
+					if r.Status() != status || r.Header("Retry-After") != after || body.Get("id").Raw != "7" || body.Get("error.code").Int() != -32603 || data.Get("bridge").Str != test.word ||
 						!data.Get("retryAfterMs").Exists() || data.Get("server").Str == "" == strings.HasPrefix(test.text, "server") || !strings.HasPrefix(body.Get("error.message").Str, test.text) {
-						t.Errorf("%s: %d, Retry-After %q, %s\nwant %d, %q, %s with %q", what, a.Status(), a.Header("Retry-After"), a.Body(), status, after, test.word, test.text)
+						t.Errorf("%s: %d, Retry-After %q, %s\nwant %d, %q, %s with %q", what, r.Status(), r.Header("Retry-After"), r.Body(), status, after, test.word, test.text)
 					}
 				}
-				check("modern", h.send(modernCallBody("7", "echo", "1"), who, "p"), test.modern)
-				check("legacy", h.Do("POST", "/mcp", call("7", "echo", "1"), sessionHeader, began.Header(sessionHeader), who, "p"), test.legacy)
-				if a := h.send(modernCallBody("7", "echo", "1"), who, "q").Wait(); (a.Status() == 200) != (test.name != "queue") {
-					t.Errorf("another principal's call = %d %s", a.Status(), a.Body())
+				check("modern", m.send(modernCallBody("7", "echo", "1"), who, "p"), test.modern)
+				check("legacy", m.Do("POST", "/mcp", call("7", "echo", "1"), sessionHeader, began.Header(sessionHeader), who, "p"), test.legacy)
+				if r := m.send(modernCallBody("7", "echo", "1"), who, "q").Wait(); (r.Status() == 200) != (test.name != "queue") {
+					t.Errorf("another principal's call = %d %s", r.Status(), r.Body())
 				}
 				for range 2 {
-					h.m.Answer(`{"resultType":"complete","content":[]}`)
+					m.m.Answer(`{"resultType":"complete","content":[]}`)
 					synctest.Wait()
 				}
 			})
@@ -98,29 +98,29 @@ func TestRefusals(t *testing.T) {
 func TestRefusedAtTheDoor(t *testing.T) {
 	const who = "X-Who"
 	synctest.Test(t, func(t *testing.T) {
-		h := newModernRig(t, gateway.Options{Grants: map[string]filter.Grant{"p": {}, "q": {}},
+		m := newModernRig(t, gateway.Options{Grants: map[string]filter.Grant{"p": {}, "q": {}},
 			PerPrincipal: limits.PerPrincipal{Sessions: 2, Rate: limits.Rate{PerSecond: 0.1, Burst: 3}}, Sessions: session.NewMemory(3)}, Options{})
-		h.Site = wiretest.NewSite(t, as(h.d))
+		m.Site = wiretest.NewSite(t, as(m.d))
 		begin := func(who string) *wiretest.Reply {
-			return h.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"), "X-Who", who).Wait()
+			return m.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"), "X-Who", who).Wait()
 		}
-		check := func(what string, a *wiretest.Reply, status int, after, text string) {
+		check := func(what string, r *wiretest.Reply, status int, after, text string) {
 			t.Helper()
-			if a.Wait(); a.Status() != status || a.Header("Retry-After") != after || !strings.Contains(a.Body(), text) || a.Header(sessionHeader) != "" || !gjson.Get(a.Body(), "id").Exists() {
-				t.Errorf("%s = %d, Retry-After %q, %s\nwant %d, %q, %s", what, a.Status(), a.Header("Retry-After"), a.Body(), status, after, text)
+			if r.Wait(); r.Status() != status || r.Header("Retry-After") != after || !strings.Contains(r.Body(), text) || r.Header(sessionHeader) != "" || !gjson.Get(r.Body(), "id").Exists() {
+				t.Errorf("%s = %d, Retry-After %q, %s\nwant %d, %q, %s", what, r.Status(), r.Header("Retry-After"), r.Body(), status, after, text)
 			}
 		}
 		for range 2 {
-			if a := begin("p"); a.Status() != 200 {
-				t.Fatalf("initialize = %d %s", a.Status(), a.Body())
+			if r := begin("p"); r.Status() != 200 {
+				t.Fatalf("initialize = %d %s", r.Status(), r.Body())
 			}
 		}
 		check("one session too many", begin("p"), 503, "1", "one caller may have 2 sessions open (per_principal: sessions)")
 		check("a session too soon", begin("p"), 429, "10", "the bridge may be called 6/m burst 3 by one caller (per_principal: rate); try again in 10 s")
-		check("discovery too soon", h.send(modernBody("7", discover, ""), who, "p"), 503, "10", `"bridge":"rate_limited"`)
-		check("a subscription too soon", h.send(modernBody("7", listen, `"notifications":{}`), who, "p"), 429, "10", `"bridge":"rate_limited"`)
-		if a := begin("q"); a.Status() != 200 {
-			t.Errorf("another's session = %d %s", a.Status(), a.Body())
+		check("discovery too soon", m.send(modernBody("7", discover, ""), who, "p"), 503, "10", `"bridge":"rate_limited"`)
+		check("a subscription too soon", m.send(modernBody("7", listen, `"notifications":{}`), who, "p"), 429, "10", `"bridge":"rate_limited"`)
+		if r := begin("q"); r.Status() != 200 {
+			t.Errorf("another's session = %d %s", r.Status(), r.Body())
 		}
 		check("one too many in all", begin("q"), 503, "5", "the bridge is at its limit of sessions (max_sessions)")
 	})

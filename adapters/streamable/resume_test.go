@@ -96,8 +96,8 @@ func TestForeignEvents(t *testing.T) {
 		r.s.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"secret":2}}`)
 		synctest.Wait()
 		for _, e := range post.Events() {
-			if a := mine.get("Last-Event-ID", e.ID).Wait(); a.Status() != 400 || strings.Contains(a.Body(), "progress") {
-				t.Errorf("behind %s: %d %s, want 400", e.ID, a.Status(), a.Body())
+			if r := mine.get("Last-Event-ID", e.ID).Wait(); r.Status() != 400 || strings.Contains(r.Body(), "progress") {
+				t.Errorf("behind %s: %d %s, want 400", e.ID, r.Status(), r.Body())
 			}
 		}
 		if len(get.Events()) != 1 {
@@ -113,8 +113,8 @@ func TestForeignEvents(t *testing.T) {
 		// Ids of the future do not exist either.
 		own := mine.call("1", "steps", `{"n":1}`).Wait().Events()[0].ID
 		name, _, _ := replay.ParseID(own)
-		if a := mine.get("Last-Event-ID", replay.ID(name, 99)).Wait(); a.Status() != 400 {
-			t.Errorf("behind an event that is to come: %d, want 400", a.Status())
+		if r := mine.get("Last-Event-ID", replay.ID(name, 99)).Wait(); r.Status() != 400 {
+			t.Errorf("behind an event that is to come: %d, want 400", r.Status())
 		}
 	})
 }
@@ -280,7 +280,7 @@ func TestEndUnderAStreamNobodyReads(t *testing.T) {
 		}
 		synctest.Wait()
 		began := time.Now()
-		r.b.Close(t.Context())
+		r.g.Close(t.Context())
 		if took := time.Since(began); took > 2*breakAfter {
 			t.Errorf("the end took %v", took)
 		}

@@ -48,7 +48,7 @@ func (p *peer) takeStream(ctx context.Context, name string, seq int64) (*stream,
 		return nil, err
 	}
 	st := newStream(p, name, 0)
-	st.log, st.expectsReader = p.d.b.NewLog(p.whose, historyLimits, true), false
+	st.log, st.expectsReader = p.d.g.NewLog(p.whose, historyLimits, true), false
 	if taken.Finished {
 		st.log.Restore(taken.Events, 0)
 	} else {

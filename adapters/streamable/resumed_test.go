@@ -61,8 +61,8 @@ func several(t *testing.T, f func(t *testing.T, i *instances)) {
 const said = `{"jsonrpc":"2.0","method":"notifications/message","params":{"n":1}}`
 
 // datas returns what the events say.
-func datas(a *wiretest.Reply) (all []string) {
-	for _, e := range a.Events() {
+func datas(r *wiretest.Reply) (all []string) {
+	for _, e := range r.Events() {
 		all = append(all, e.Data)
 	}
 	return all
@@ -74,12 +74,12 @@ func datas(a *wiretest.Reply) (all []string) {
 func TestStreamTaken(t *testing.T) {
 	for behind := range 4 {
 		several(t, func(t *testing.T, i *instances) {
-			a, b, c := i.start("a"), i.start("b"), i.start("c")
-			one := a.begin("2025-11-25")
+			r, b, c := i.start("a"), i.start("b"), i.start("c")
+			one := r.begin("2025-11-25")
 			call := one.call("7", "wait", "{}")
 			synctest.Wait()
 			for range 3 {
-				a.s.Say(said)
+				r.s.Say(said)
 			}
 			synctest.Wait()
 			events := call.Events() // the first has only an id
@@ -88,7 +88,7 @@ func TestStreamTaken(t *testing.T) {
 			}
 			two := i.adopt(b, "b", one.id)
 			resumed := two.get("Last-Event-ID", events[behind].ID).Wait()
-			a.s.Answer("{}") // a is not dead: it only thinks that it is the owner
+			r.s.Answer("{}") // a is not dead: it only thinks that it is the owner
 			synctest.Wait()
 			want := slices.Repeat([]string{said}, 3-behind)
 			got := datas(resumed)
@@ -111,13 +111,13 @@ func TestStreamTaken(t *testing.T) {
 // A stream that has ended is only replayed, and one for messages that belong to no call continues.
 func TestStreamTakenLives(t *testing.T) {
 	several(t, func(t *testing.T, i *instances) {
-		a, b := i.start("a"), i.start("b")
-		one := a.begin("2025-11-25")
+		r, b := i.start("a"), i.start("b")
+		one := r.begin("2025-11-25")
 		call := one.call("7", "steps", `{"n":3}`).Wait()
 		get := one.get()
 		synctest.Wait()
-		a.s.Say(said)
-		a.s.Say(said)
+		r.s.Say(said)
+		r.s.Say(said)
 		synctest.Wait()
 		two := i.adopt(b, "b", one.id)
 		events := call.Events()
@@ -146,8 +146,8 @@ func TestStreamTakenLives(t *testing.T) {
 // The store keeps as many streams of a session as its instance does.
 func TestCopiesOfSession(t *testing.T) {
 	several(t, func(t *testing.T, i *instances) {
-		a := i.start("a")
-		one := a.begin("2025-11-25")
+		r := i.start("a")
+		one := r.begin("2025-11-25")
 		var streams []string
 		for range keepStreams + 10 {
 			name, _, _ := replay.ParseID(one.call("7", "steps", `{"n":1}`).Wait().Events()[0].ID)
@@ -170,8 +170,8 @@ func TestCopiesOfSession(t *testing.T) {
 // what the client has seen more of.
 func TestStreamNotTaken(t *testing.T) {
 	several(t, func(t *testing.T, i *instances) {
-		a, b := i.start("a"), i.start("b")
-		mine, theirs := a.begin("2025-11-25"), a.begin("2025-11-25")
+		r, b := i.start("a"), i.start("b")
+		mine, theirs := r.begin("2025-11-25"), r.begin("2025-11-25")
 		call := theirs.call("7", "steps", `{"n":3,"secret":1}`).Wait()
 		synctest.Wait()
 		name, seq, _ := replay.ParseID(call.Events()[3].ID)
@@ -259,8 +259,8 @@ func TestStreamTakenAtOnce(t *testing.T) {
 			both.all.Add(2)
 			return both
 		}
-		a, b := i.start("a"), i.start("b")
-		one := a.begin("2025-11-25")
+		r, b := i.start("a"), i.start("b")
+		one := r.begin("2025-11-25")
 		call := one.call("7", "steps", `{"n":3}`).Wait()
 		synctest.Wait()
 		two := i.adopt(b, "b", one.id)

@@ -100,7 +100,7 @@ func (s *stream) begin() {
 		return
 	}
 	s.id += rand.Text()[:12]
-	s.log = s.p.d.b.NewLog(s.p.whose, historyLimits, true)
+	s.log = s.p.d.g.NewLog(s.p.whose, historyLimits, true)
 	s.copies()
 	for _, a := range s.answers {
 		s.keep(a)

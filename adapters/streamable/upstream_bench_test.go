@@ -111,8 +111,8 @@ func BenchmarkUpstreamCall(b *testing.B) {
 // BenchmarkUpstreamIdle measures the memory of an open connection whose standalone
 // stream is silent, net/http's part included. The server keeps next to nothing.
 func BenchmarkUpstreamIdle(b *testing.B) {
-	silent(b, conn.EraLegacy, func(a *Upstream) func() {
-		up, err := a.Open(b.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+	silent(b, conn.EraLegacy, func(u *Upstream) func() {
+		up, err := u.Open(b.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -124,9 +124,9 @@ func BenchmarkUpstreamIdle(b *testing.B) {
 // server says nothing.
 func BenchmarkUpstreamListen(b *testing.B) {
 	var up bridge.Upstream
-	silent(b, conn.EraModern, func(a *Upstream) func() {
+	silent(b, conn.EraModern, func(u *Upstream) func() {
 		if up == nil {
-			up = adaptertest.OpenModern(b, a, &adaptertest.Client{})
+			up = adaptertest.OpenModern(b, u, &adaptertest.Client{})
 		}
 		ctx, cancel := context.WithCancel(b.Context())
 		over := adaptertest.Go(ctx, b, up, nil, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}`)
@@ -152,15 +152,15 @@ func silent(b *testing.B, era conn.Era, open func(*Upstream) (end func())) {
 			sparely(c, streams)
 		}
 	}()
-	a := adapter(b, "http://"+l.Addr().String(), nil, conn.Options{Era: era})
+	u := adapter(b, "http://"+l.Addr().String(), nil, conn.Options{Era: era})
 	before := held()
 	ends := make([]func(), b.N)
 	kept := make([]net.Conn, b.N)
 	for i := range ends {
-		ends[i] = open(a)
+		ends[i] = open(u)
 		kept[i] = <-streams
 	}
-	a.Close()
+	u.Close()
 	b.ReportMetric(float64(held()-before)/float64(b.N), "held-B/conn")
 	for i, end := range ends {
 		kept[i].Close()
@@ -200,14 +200,14 @@ func sparely(c net.Conn, streams chan<- net.Conn) {
 		return
 	}
 	defer c.Close()
-	var m told
-	if json.Unmarshal([]byte(body), &m) != nil || m.ID == nil {
+	var t told
+	if json.Unmarshal([]byte(body), &t) != nil || t.ID == nil {
 		fmt.Fprint(c, "HTTP/1.1 202 Accepted\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 		return
 	}
-	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":`+agreed+`}`, m.ID, "2025-11-25")
-	if m.Method == discover {
-		answer = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":`+discovered+`}`, m.ID)
+	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":`+agreed+`}`, t.ID, "2025-11-25")
+	if t.Method == discover {
+		answer = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":`+discovered+`}`, t.ID)
 	}
 	fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(answer), answer)
 }

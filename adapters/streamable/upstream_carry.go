@@ -58,13 +58,13 @@ func (w *wire) Detach() {
 // Resume implements bridge.Resumer. The first request shows whether the server still has the
 // session.
 func (u *Upstream) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
-	var c portableState
-	if err := json.Unmarshal(carry, &c); err != nil {
+	var p portableState
+	if err := json.Unmarshal(carry, &p); err != nil {
 		return nil, u.name.Unavailable("the connection of another instance cannot be continued", err)
 	}
 	w := newWire(ctx, u, from, rest)
-	server, err := w.Conn.Resume(c.Server, above)
-	if err == nil && (c.Session == "" || !w.admit(c.Session)) {
+	server, err := w.Conn.Resume(p.Server, above)
+	if err == nil && (p.Session == "" || !w.admit(p.Session)) {
 		err = errors.New("invalid session id")
 	}
 	if err != nil {
@@ -73,7 +73,7 @@ func (u *Upstream) Resume(ctx context.Context, from *bridge.Caller, rest bridge.
 		return nil, u.name.Unavailable("the connection of another instance cannot be continued", err)
 	}
 	w.server = server
-	w.cookie.Restore(u.client.URL(), c.Cookies)
+	w.cookie.Restore(u.client.URL(), p.Cookies)
 	w.agree(server.Revision)
 	u.eras.Learn(conn.EraLegacy, true)
 	w.mu.Lock()

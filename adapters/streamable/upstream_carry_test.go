@@ -50,8 +50,8 @@ func TestUpstreamCarry(t *testing.T) {
 		seen = nil
 		return all
 	}
-	a := adapter(t, site.URL, nil, conn.Options{})
-	up, err := a.Open(t.Context(), sdkCaller(), &adaptertest.Client{})
+	u := adapter(t, site.URL, nil, conn.Options{})
+	up, err := u.Open(t.Context(), sdkCaller(), &adaptertest.Client{})
 	if err != nil {
 		t.Fatal(err)
 	}

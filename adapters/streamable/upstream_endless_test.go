@@ -99,9 +99,9 @@ func TestUpstreamStandingEndless(t *testing.T) {
 		backoff.For(r.Context(), time.Hour)
 	}
 	s.post = func(w http.ResponseWriter, _ *http.Request, id string) { plainly(w, id, `{}`) }
-	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-		a.o.MaxMessage, a.limit = 1<<20, 1<<20+conn.EnvelopeRoom
-		up := open(t, a, rest)
+	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+		u.o.MaxMessage, u.limit = 1<<20, 1<<20+conn.EnvelopeRoom
+		up := open(t, u, rest)
 		defer up.Close(context.Background())
 		synctest.Wait()
 		wiretest.Advance(5 * time.Second)

@@ -30,30 +30,30 @@ func (u *Upstream) legacyFirst(ctx context.Context, from *bridge.Caller, rest br
 	if !other || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoHandshake) && !errors.Is(err, remote.ErrOtherTransport) {
 		return nil, err
 	}
-	m, undiscovered, also := u.discover(ctx, from, rest)
+	s, undiscovered, also := u.discover(ctx, from, rest)
 	if also != nil && undiscovered && unknown {
-		m, also = u.list(ctx, from, rest)
+		s, also = u.list(ctx, from, rest)
 	}
 	if also != nil {
 		u.o.Log.Debug("the server is no modern one either", "err", also)
 		return nil, err
 	}
 	u.eras.Learn(conn.EraLegacy, false)
-	return m, nil
+	return s, nil
 }
 
 // modernFirst opens a connection by server/discover. A server that answers unlike a modern one is a
 // legacy server (protocol.md C2).
 func (u *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest bridge.Client, other bool) (bridge.Upstream, error) {
-	m, undiscovered, err := u.discover(ctx, from, rest)
+	s, undiscovered, err := u.discover(ctx, from, rest)
 	switch {
 	case err == nil:
-		return m, nil
+		return s, nil
 	case undiscovered && !other:
-		if m, err = u.list(ctx, from, rest); err != nil {
+		if s, err = u.list(ctx, from, rest); err != nil {
 			return nil, err
 		}
-		return m, nil
+		return s, nil
 	case !other || ctx.Err() != nil || !errors.Is(err, errNotModern):
 		return nil, err
 	}
@@ -65,12 +65,12 @@ func (u *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest br
 	if !undiscovered || !unknown || ctx.Err() != nil {
 		return nil, err
 	}
-	m, also := u.list(ctx, from, rest)
+	s, also := u.list(ctx, from, rest)
 	if also != nil {
 		return nil, err
 	}
 	u.eras.Learn(conn.EraLegacy, false)
-	return m, nil
+	return s, nil
 }
 
 // initialize opens a connection to a legacy server. unknown reports whether the server answered
@@ -98,12 +98,12 @@ var errNotModern = errors.New("no answer of a modern server")
 // that method does.
 func (u *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridge.Client) (m *stateless, undiscovered bool, err error) {
 	m = newStateless(ctx, u, from, rest)
-	s, v, err := conn.Discover(ctx, m.Conn, from)
+	g, v, err := conn.Discover(ctx, m.Conn, from)
 	if err == nil {
 		err = m.notModern(v)
 	}
 	if err == nil {
-		err = m.opened(s)
+		err = m.opened(g)
 	}
 	if err != nil {
 		_ = m.Close(context.Background()) // it does not wait for the server
@@ -117,12 +117,12 @@ func (u *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridg
 func (u *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Client) (*stateless, error) {
 	m := newStateless(ctx, u, from, rest)
 	m.undiscovered = true
-	s, err := conn.DiscoverByListing(ctx, m.Conn, from)
+	g, err := conn.DiscoverByListing(ctx, m.Conn, from)
 	switch {
-	case err == nil && s == nil:
+	case err == nil && g == nil:
 		err = u.name.Unavailable("it knows neither server/discover nor initialize, and lists nothing", nil)
 	case err == nil:
-		err = m.opened(s)
+		err = m.opened(g)
 	}
 	if err != nil {
 		_ = m.Close(context.Background())
@@ -133,14 +133,14 @@ func (u *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 
 // notModern returns why a verdict does not show a modern server, or nil.
 func (s *stateless) notModern(v conn.Verdict) error {
-	a := s.a
+	u := s.a
 	switch f := s.fault(); {
 	case v == conn.SaysModern:
 		return nil
 	case v == conn.SaysLegacy:
-		return a.name.Unavailable("it speaks legacy revisions of the protocol only", errNotModern)
+		return u.name.Unavailable("it speaks legacy revisions of the protocol only", errNotModern)
 	case f.modern(): // C2.3: a modern server refuses the request itself
-		return a.name.Unavailable("it finds fault with server/discover: "+f.text, nil)
+		return u.name.Unavailable("it finds fault with server/discover: "+f.text, nil)
 	}
-	return a.name.Unavailable("it does not speak revision "+era.LatestModern+" of the protocol", errNotModern)
+	return u.name.Unavailable("it does not speak revision "+era.LatestModern+" of the protocol", errNotModern)
 }

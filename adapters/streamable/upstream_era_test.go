@@ -153,20 +153,20 @@ func TestUpstreamEraModernFirst(t *testing.T) {
 		{"pinned to modern, undiscovered", notFound, nil, conn.EraModern, "modern", []string{"server/discover", "tools/list", "prompts/list", "resources/list"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newProbed(t, c.discover, c.begin, lists)
-			a := adapter(t, s.URL, nil, conn.Options{Era: c.era})
-			checkOpen(t, s, a, adaptertest.ModernCaller(), c.want, c.requests)
+			p := newProbed(t, c.discover, c.begin, lists)
+			u := adapter(t, p.URL, nil, conn.Options{Era: c.era})
+			checkOpen(t, p, u, adaptertest.ModernCaller(), c.want, c.requests)
 		})
 	}
 }
 
 // checkOpen opens a connection and compares what came of it, and of which
 // requests.
-func checkOpen(t *testing.T, s *probed, a *Upstream, from *bridge.Caller, want string, requests []string) {
+func checkOpen(t *testing.T, p *probed, u *Upstream, from *bridge.Caller, want string, requests []string) {
 	t.Helper()
-	before := len(s.lines())
+	before := len(p.lines())
 	rest := &adaptertest.Client{}
-	up, err := a.Open(t.Context(), from, rest)
+	up, err := u.Open(t.Context(), from, rest)
 	got := "legacy"
 	switch {
 	case err != nil:
@@ -186,7 +186,7 @@ func checkOpen(t *testing.T, s *probed, a *Upstream, from *bridge.Caller, want s
 	if err == nil && got != want {
 		t.Errorf("Open found a %s server, want %q", got, want)
 	}
-	if lines := s.lines()[before:]; !slices.Equal(lines, requests) {
+	if lines := p.lines()[before:]; !slices.Equal(lines, requests) {
 		t.Errorf("the server received %q, want %q", lines, requests)
 	}
 	if err == nil {
@@ -226,9 +226,9 @@ func TestUpstreamEraLegacyFirst(t *testing.T) {
 		{"broken", cutOff, nil, "", "broke", one},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newProbed(t, c.discover, c.begin, lists)
-			a := adapter(t, s.URL, nil, conn.Options{Era: c.era})
-			checkOpen(t, s, a, adaptertest.Caller(""), c.want, c.requests)
+			p := newProbed(t, c.discover, c.begin, lists)
+			u := adapter(t, p.URL, nil, conn.Options{Era: c.era})
+			checkOpen(t, p, u, adaptertest.Caller(""), c.want, c.requests)
 		})
 	}
 }
@@ -237,11 +237,11 @@ func TestUpstreamEraLegacyFirst(t *testing.T) {
 func TestUpstreamEraSilence(t *testing.T) {
 	why := errors.New("no patience")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	s := newProbed(t, func(_ http.ResponseWriter, r *http.Request, _ string) { cancel(why); <-r.Context().Done() }, nil, nil)
-	if _, err := adapter(t, s.URL, nil, conn.Options{}).Open(ctx, adaptertest.ModernCaller(), &adaptertest.Client{}); !errors.Is(err, why) {
+	p := newProbed(t, func(_ http.ResponseWriter, r *http.Request, _ string) { cancel(why); <-r.Context().Done() }, nil, nil)
+	if _, err := adapter(t, p.URL, nil, conn.Options{}).Open(ctx, adaptertest.ModernCaller(), &adaptertest.Client{}); !errors.Is(err, why) {
 		t.Errorf("Open: %v, want the context's cause", err)
 	}
-	if got := s.lines(); !slices.Equal(got, []string{"server/discover"}) {
+	if got := p.lines(); !slices.Equal(got, []string{"server/discover"}) {
 		t.Errorf("the server received %q", got)
 	}
 }
@@ -251,39 +251,39 @@ func TestUpstreamEraSilence(t *testing.T) {
 func TestUpstreamEraRemembered(t *testing.T) {
 	notFound := respond(404, failure("$id", -32601, "Method not found"))
 	begin := good(fmt.Sprintf(agreed, "2025-11-25"))
-	s := newProbed(t, notFound, nil, lists)
-	s.script.begin = func(w http.ResponseWriter, r *http.Request, id string) { s.begin(w, r, id) }
-	s.begin = begin
-	a := adapter(t, s.URL, nil, conn.Options{})
+	p := newProbed(t, notFound, nil, lists)
+	p.script.begin = func(w http.ResponseWriter, r *http.Request, id string) { p.begin(w, r, id) }
+	p.begin = begin
+	u := adapter(t, p.URL, nil, conn.Options{})
 	modern, client := adaptertest.ModernCaller(), adaptertest.Caller("")
 	shakes := []string{"initialize", "notifications/initialized"}
-	checkOpen(t, s, a, modern, "legacy", append([]string{"server/discover"}, shakes...))
-	checkOpen(t, s, a, modern, "legacy", shakes)
-	checkOpen(t, s, a, client, "legacy", shakes)
-	s.discover, s.begin = good(discovered), notFound // it is another one now
-	checkOpen(t, s, a, client, "modern", []string{"initialize", "server/discover"})
-	checkOpen(t, s, a, client, "modern", []string{"server/discover"})
-	checkOpen(t, s, a, modern, "modern", []string{"server/discover"})
-	s.discover, s.begin = respond(500, ""), begin // out of order: no evidence
-	checkOpen(t, s, a, client, "HTTP 500", []string{"server/discover"})
-	s.discover = notFound // and back again
-	checkOpen(t, s, a, client, "legacy", append([]string{"server/discover"}, shakes...))
-	checkOpen(t, s, a, modern, "legacy", shakes)
-	s.discover = good(discovered) // both
-	checkOpen(t, s, a, client, "legacy", shakes)
+	checkOpen(t, p, u, modern, "legacy", append([]string{"server/discover"}, shakes...))
+	checkOpen(t, p, u, modern, "legacy", shakes)
+	checkOpen(t, p, u, client, "legacy", shakes)
+	p.discover, p.begin = good(discovered), notFound // it is another one now
+	checkOpen(t, p, u, client, "modern", []string{"initialize", "server/discover"})
+	checkOpen(t, p, u, client, "modern", []string{"server/discover"})
+	checkOpen(t, p, u, modern, "modern", []string{"server/discover"})
+	p.discover, p.begin = respond(500, ""), begin // out of order: no evidence
+	checkOpen(t, p, u, client, "HTTP 500", []string{"server/discover"})
+	p.discover = notFound // and back again
+	checkOpen(t, p, u, client, "legacy", append([]string{"server/discover"}, shakes...))
+	checkOpen(t, p, u, modern, "legacy", shakes)
+	p.discover = good(discovered) // both
+	checkOpen(t, p, u, client, "legacy", shakes)
 }
 
 // The newest revision that a legacy server is offered.
 func TestUpstreamEraCap(t *testing.T) {
 	for _, most := range []string{"", "2025-03-26"} {
-		s := newProbed(t, respond(404, ""), nil, lists)
-		a := adapter(t, s.URL, nil, conn.Options{Revision: most})
-		checkOpen(t, s, a, adaptertest.ModernCaller(), "legacy", []string{"server/discover", "initialize", "notifications/initialized"})
+		p := newProbed(t, respond(404, ""), nil, lists)
+		u := adapter(t, p.URL, nil, conn.Options{Revision: most})
+		checkOpen(t, p, u, adaptertest.ModernCaller(), "legacy", []string{"server/discover", "initialize", "notifications/initialized"})
 		want := most
 		if want == "" {
 			want = "2025-11-25"
 		}
-		if body := s.wait(t, 1, "POST initialize")[0].body; !strings.Contains(body, `"protocolVersion":"`+want+`"`) {
+		if body := p.wait(t, 1, "POST initialize")[0].body; !strings.Contains(body, `"protocolVersion":"`+want+`"`) {
 			t.Errorf("with %q initialize is %s, want %s", most, body, want)
 		}
 	}

@@ -54,8 +54,8 @@ type exchange struct {
 	marked    conn.Signal
 }
 
-func (e *exchange) init(l *link, m conn.Outgoing, deliver func(*jsonrpc.Message)) {
-	e.l, e.call, e.id, e.method, e.header, e.identity, e.traced, e.line = l, m.Call, strconv.AppendInt(nil, m.Call, 10), m.Method, m.Header, m.Identity, m.Trace, m.Line
+func (e *exchange) init(l *link, o conn.Outgoing, deliver func(*jsonrpc.Message)) {
+	e.l, e.call, e.id, e.method, e.header, e.identity, e.traced, e.line = l, o.Call, strconv.AppendInt(nil, o.Call, 10), o.Method, o.Header, o.Identity, o.Trace, o.Line
 	e.deliver = deliver
 	e.ctx, e.stop = context.WithCancel(l.ctx)
 	e.trace.GotConn = func(httptrace.GotConnInfo) { e.writes.Add(1) }
@@ -178,21 +178,21 @@ func (e *exchange) lose(why *bridge.Error) {
 // answer, as a batch (A9). The error is for a call that is still without an answer; it is nil if
 // single has settled the call.
 func (e *exchange) single(res *http.Response) *bridge.Error {
-	a := e.l.a
+	u := e.l.a
 	in := e.l.Intake()
 	defer in.Drop()
-	buf, err := readBody(res, a.limit, &in)
+	buf, err := readBody(res, u.limit, &in)
 	switch {
 	case errors.Is(err, errNotKept):
-		e.l.AnswerNotKept(&in, e.id, a.o.MaxMessage)
+		e.l.AnswerNotKept(&in, e.id, u.o.MaxMessage)
 		return nil
 	case err != nil:
-		e.l.Abort(e.call, remote.Broken(a.name, "the connection to it broke", err))
+		e.l.Abort(e.call, remote.Broken(u.name, "the connection to it broke", err))
 		return nil
 	}
 	e.whole = !jsonrpc.IsBatch(buf.B)
 	e.fault = e.l.messages(buf, &in, e.deliver)
-	return a.name.Invalid("its response has no answer to the request", nil)
+	return u.name.Invalid("its response has no answer to the request", nil)
 }
 
 // linger is how long a stream is read after the answer: if it ends, the HTTP connection can be

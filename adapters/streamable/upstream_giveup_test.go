@@ -30,8 +30,8 @@ func TestUpstreamForgottenGivenUp(t *testing.T) {
 				events(w)
 				<-r.Context().Done()
 			}
-			bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-				up := open(t, a, rest)
+			bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+				up := open(t, u, rest)
 				if queued {
 					s.note = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 					if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"m"}`)}); err != nil {
@@ -78,16 +78,16 @@ func TestUpstreamForgottenGivenUp(t *testing.T) {
 // else for ever. The server has not got it whole, and need not hear of it.
 func TestUpstreamStuckRequest(t *testing.T) {
 	s := &script{session: "s"}
-	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-		do := a.do
-		a.do = func(r *http.Request) (*http.Response, error) {
+	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+		do := u.do
+		u.do = func(r *http.Request) (*http.Response, error) {
 			if r.Header.Get("X-Stuck") != "" && r.ContentLength > 0 { // the peer accepts connections, and does not read
 				<-r.Context().Done()
 				return nil, r.Context().Err()
 			}
 			return do(r)
 		}
-		up := open(t, a, rest)
+		up := open(t, u, rest)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
@@ -117,17 +117,17 @@ func TestUpstreamStuckRequest(t *testing.T) {
 func TestUpstreamUnreachableInTime(t *testing.T) {
 	for _, limits := range []conn.Timeouts{{}, {Idle: 5 * time.Minute}, {Idle: 3 * time.Second}, {Idle: time.Minute, Max: 2 * time.Second}, {Idle: 50 * time.Millisecond}} {
 		t.Run(fmt.Sprint(limits), func(t *testing.T) {
-			bubble(t, &script{session: "s"}, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-				a.o.Timeouts = limits
-				tries, do := 0, a.do
-				a.do = func(r *http.Request) (*http.Response, error) {
+			bubble(t, &script{session: "s"}, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+				u.o.Timeouts = limits
+				tries, do := 0, u.do
+				u.do = func(r *http.Request) (*http.Response, error) {
 					if r.Header.Get("X-Refused") == "" {
 						return do(r)
 					}
 					tries++
 					return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 				}
-				up := open(t, a, rest)
+				up := open(t, u, rest)
 				began := time.Now()
 				_, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask), Header: http.Header{"X-Refused": {"1"}}})
 				if !errors.Is(err, bridge.ErrUnavailable) || errors.Is(err, bridge.ErrTimeout) {

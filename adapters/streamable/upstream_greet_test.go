@@ -122,9 +122,9 @@ func TestUpstreamListensFirst(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := newAnnouncer(c.listens)
-			bubble(t, server.script, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
+			bubble(t, server.script, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
 				began := time.Now()
-				up := open(t, a, rest)
+				up := open(t, u, rest)
 				if took := time.Since(began); took != c.took {
 					t.Errorf("the opening took %v, want %v", took, c.took)
 				}
@@ -158,8 +158,8 @@ func TestUpstreamListensInVain(t *testing.T) {
 	for _, how := range []string{"stream", "hang", "400"} {
 		server := newAnnouncer(func(int, bool) string { return how })
 		server.script.note = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }
-		bubble(t, server.script, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-			if _, err := a.Open(t.Context(), adaptertest.Caller(""), rest); err == nil {
+		bubble(t, server.script, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+			if _, err := u.Open(t.Context(), adaptertest.Caller(""), rest); err == nil {
 				t.Fatal("opened, though the server refuses")
 			}
 			synctest.Wait()

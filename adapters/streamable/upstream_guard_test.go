@@ -54,15 +54,15 @@ func TestUpstreamGuarded(t *testing.T) {
 				limits.Idle = 300 * time.Millisecond // of a call; the handshake has none
 			}
 			u := adapter(t, s.URL, nil, conn.Options{Timeouts: limits})
-			b := gateway.New(gateway.Options{Log: slog.New(slog.DiscardHandler), Servers: []gateway.ServerOptions{
+			g := gateway.New(gateway.Options{Log: slog.New(slog.DiscardHandler), Servers: []gateway.ServerOptions{
 				{Name: "fake", Adapter: u, Breaker: breaker.Options{Failures: 3}},
 			}})
-			defer b.Close(context.Background())
+			defer g.Close(context.Background())
 			m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))
 			if err != nil {
 				t.Fatal(err)
 			}
-			session, _, err := b.Initialize(t.Context(), "fake", "id", "", nil, m)
+			session, _, err := g.Initialize(t.Context(), "fake", "id", "", nil, m)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +82,7 @@ func TestUpstreamGuarded(t *testing.T) {
 					posts++
 				}
 			}
-			st, want := b.Status()[0], 5
+			st, want := g.Status()[0], 5
 			if c.open {
 				want = 3
 			}

@@ -79,12 +79,12 @@ func adapter(t testing.TB, url string, headers map[string]string, o conn.Options
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	a, err := NewUpstream("fake", remote.Config{URL: url, Headers: headers, Proxy: "none"}, o)
+	u, err := NewUpstream("fake", remote.Config{URL: url, Headers: headers, Proxy: "none"}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(a.Close)
-	return a
+	t.Cleanup(u.Close)
+	return u
 }
 
 func (h *host) begin() (string, *hosted) {
@@ -136,11 +136,11 @@ func (h *hosted) send(about, line []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	st := h.streams[string(about)]
-	var m told
-	_ = json.Unmarshal(line, &m)
-	answer := m.Method == "" && bytes.Equal(m.ID, about)
+	var t told
+	_ = json.Unmarshal(line, &t)
+	answer := t.Method == "" && bytes.Equal(t.ID, about)
 	switch {
-	case st == nil, h.h.apart && (m.Method != "" && m.ID != nil || m.Method == "notifications/cancelled"):
+	case st == nil, h.h.apart && (t.Method != "" && t.ID != nil || t.Method == "notifications/cancelled"):
 		st = h.standalone
 	case h.h.json && st.answered:
 		return // whether it comes before or after the answer would be chance
@@ -160,13 +160,13 @@ func (h *hostStream) append(line []byte) {
 
 func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	var m told
-	_ = json.Unmarshal(body, &m)
+	var t told
+	_ = json.Unmarshal(body, &t)
 	id := r.Header.Get("Mcp-Session-Id")
 	h.mu.Lock()
 	s := h.sessions[id]
 	h.mu.Unlock()
-	if m.Method == "initialize" || h.modern && s == nil {
+	if t.Method == "initialize" || h.modern && s == nil {
 		id, s = h.begin()
 		if id != "" {
 			w.Header().Set("Mcp-Session-Id", id)
@@ -177,7 +177,7 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
-	case h.modern && (r.Method != http.MethodPost || m.ID == nil || m.Method == ""):
+	case h.modern && (r.Method != http.MethodPost || t.ID == nil || t.Method == ""):
 		h.t.Errorf("%s %s to a modern server", r.Method, body)
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	case r.Method == http.MethodGet:
@@ -185,14 +185,14 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodDelete:
 		s.die()
 	default:
-		s.post(w, r, body, m)
+		s.post(w, r, body, t)
 	}
 }
 
-func (h *hosted) post(w http.ResponseWriter, r *http.Request, body []byte, m told) {
-	if m.Method == "" || m.ID == nil {
+func (h *hosted) post(w http.ResponseWriter, r *http.Request, body []byte, t told) {
+	if t.Method == "" || t.ID == nil {
 		var id string
-		_ = json.Unmarshal(m.ID, &id)
+		_ = json.Unmarshal(t.ID, &id)
 		h.mu.Lock()
 		barrier := h.barriers[id]
 		delete(h.barriers, id)
@@ -210,14 +210,14 @@ func (h *hosted) post(w http.ResponseWriter, r *http.Request, body []byte, m tol
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	st := &hostStream{name: string(m.ID), changed: make(chan struct{})}
+	st := &hostStream{name: string(t.ID), changed: make(chan struct{})}
 	if h.h.ids && !h.h.json {
 		st.events = [][]byte{nil} // priming
 	}
 	h.mu.Lock()
 	h.streams[st.name] = st
 	h.mu.Unlock()
-	if m.Method == "test/await" {
+	if t.Method == "test/await" {
 		h.await(r, body)
 	}
 	h.Receive(body)

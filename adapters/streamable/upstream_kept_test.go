@@ -35,30 +35,30 @@ type onConnection struct{}
 
 func (e *ending) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	var m told
-	_ = json.Unmarshal(body, &m)
+	var t told
+	_ = json.Unmarshal(body, &t)
 	before := r.Context().Value(onConnection{}).(*atomic.Int32).Add(1) - 1
 	switch {
 	case r.Method == http.MethodGet:
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
-	case before > 0 || m.Method == e.fresh:
-		e.seen = append(e.seen, m.Method+"…")
+	case before > 0 || t.Method == e.fresh:
+		e.seen = append(e.seen, t.Method+"…")
 		if e.hang {
 			<-r.Context().Done()
 		}
 		panic(http.ErrAbortHandler)
 	}
-	e.seen = append(e.seen, m.Method)
+	e.seen = append(e.seen, t.Method)
 	switch {
-	case m.ID == nil:
+	case t.ID == nil:
 		w.WriteHeader(http.StatusAccepted)
-	case m.Method == "initialize" && !e.modern:
-		plainly(w, string(m.ID), strings.ReplaceAll(agreed, "%q", `"2025-11-25"`))
-	case m.Method == "server/discover" && e.modern:
-		plainly(w, string(m.ID), discovered)
+	case t.Method == "initialize" && !e.modern:
+		plainly(w, string(t.ID), strings.ReplaceAll(agreed, "%q", `"2025-11-25"`))
+	case t.Method == "server/discover" && e.modern:
+		plainly(w, string(t.ID), discovered)
 	default:
-		respond(http.StatusBadRequest, failure("$id", -32601, "Method not found"))(w, r, string(m.ID))
+		respond(http.StatusBadRequest, failure("$id", -32601, "Method not found"))(w, r, string(t.ID))
 	}
 }
 

@@ -132,8 +132,8 @@ func idempotent(method string) bool {
 func (w *wire) checkSession() {
 	ctx, cancel := context.WithTimeout(w.ctx, noteLimit)
 	defer cancel()
-	a, _ := w.Call(ctx, &bridge.Request{Message: &jsonrpc.Message{ID: []byte("0"), Method: "ping"}})
-	a.Release()
+	m, _ := w.Call(ctx, &bridge.Request{Message: &jsonrpc.Message{ID: []byte("0"), Method: "ping"}})
+	m.Release()
 }
 
 // Limits for streams that break before the answer, and are resumed at that point.

@@ -22,7 +22,7 @@ import (
 )
 
 // bubble runs f with an adapter to a script in memory, where time is fake.
-func bubble(t *testing.T, s *script, f func(t *testing.T, a *Upstream, rest *adaptertest.Client)) {
+func bubble(t *testing.T, s *script, f func(t *testing.T, u *Upstream, rest *adaptertest.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s.more = make(chan struct{})
@@ -30,9 +30,9 @@ func bubble(t *testing.T, s *script, f func(t *testing.T, a *Upstream, rest *ada
 		site := wiretest.NewSite(t, s)
 		c := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return site.Dial(), nil }}}
 		t.Cleanup(c.CloseIdleConnections)
-		a := adapter(t, "http://server.test/mcp", nil, conn.Options{Timeouts: conn.Timeouts{Idle: 5 * time.Minute}})
-		a.do, a.stream = c.Do, c.Do
-		f(t, a, &adaptertest.Client{})
+		u := adapter(t, "http://server.test/mcp", nil, conn.Options{Timeouts: conn.Timeouts{Idle: 5 * time.Minute}})
+		u.do, u.stream = c.Do, c.Do
+		f(t, u, &adaptertest.Client{})
 	})
 }
 
@@ -47,9 +47,9 @@ func (s *script) of(line string) (n int) {
 }
 
 // open opens a connection. The test closes it.
-func open(t *testing.T, a *Upstream, rest bridge.Client) bridge.Upstream {
+func open(t *testing.T, u *Upstream, rest bridge.Client) bridge.Upstream {
 	t.Helper()
-	up, err := a.Open(t.Context(), adaptertest.Caller(""), rest)
+	up, err := u.Open(t.Context(), adaptertest.Caller(""), rest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +62,8 @@ func TestUpstreamNoStandalone(t *testing.T) {
 	for status, want := range map[int]int{405: 1, 501: 1, 404: 2, 400: 2, 200: 2} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			s := &script{session: "s", get: func(w http.ResponseWriter, r *http.Request) { respond(status, "no")(w, r, "") }}
-			bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-				up := open(t, a, rest)
+			bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+				up := open(t, u, rest)
 				wiretest.Advance(time.Hour)
 				synctest.Wait()
 				if n := s.of("GET"); n != want {
@@ -83,10 +83,10 @@ func TestUpstreamNoStandalone(t *testing.T) {
 func TestUpstreamStandsStill(t *testing.T) {
 	const signIn = time.Hour
 	s := &script{session: "s", post: func(_ http.ResponseWriter, r *http.Request, _ string) { <-r.Context().Done() }}
-	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-		do := a.do
+	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+		do := u.do
 		var over atomic.Bool
-		a.do = func(r *http.Request) (*http.Response, error) {
+		u.do = func(r *http.Request) (*http.Response, error) {
 			if over.Load() {
 				return do(r)
 			}
@@ -101,7 +101,7 @@ func TestUpstreamStandsStill(t *testing.T) {
 		ctx, stop := deadline.WithTimeout(t.Context(), time.Minute, nil)
 		defer stop()
 		began := time.Now()
-		up, err := a.Open(ctx, adaptertest.Caller(""), rest)
+		up, err := u.Open(ctx, adaptertest.Caller(""), rest)
 		if took := time.Since(began); err != nil || took < 2*signIn || took > 2*signIn+time.Second { // initialize, and that it is initialized
 			t.Fatalf("Open = %v after %v", err, took)
 		}
@@ -141,8 +141,8 @@ func TestUpstreamStandingRate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &script{session: "s", get: c.get}
-			bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-				up := open(t, a, rest)
+			bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+				up := open(t, u, rest)
 				wiretest.Advance(time.Hour)
 				synctest.Wait()
 				if n := s.of("GET"); n < c.min || n > c.max {
@@ -178,8 +178,8 @@ func TestUpstreamStandingResumes(t *testing.T) {
 			w.WriteHeader(404) // R-050: it was open before
 		}
 	}
-	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-		up := open(t, a, rest)
+	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+		up := open(t, u, rest)
 		wiretest.Advance(time.Hour)
 		synctest.Wait()
 		if got := strings.Join(asked, ","); got != ",b,," {
@@ -237,9 +237,9 @@ func TestUpstreamResumePace(t *testing.T) {
 				gets++
 				c.get(w, id, gets)
 			}
-			bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
+			bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
 				s.revision = c.revision
-				up := open(t, a, rest)
+				up := open(t, u, rest)
 				began := time.Now()
 				m, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask)})
 				synctest.Wait()
@@ -272,8 +272,8 @@ func TestUpstreamColdStart(t *testing.T) {
 		wiretest.Advance(30 * time.Second)
 		plainly(w, id, fmt.Sprintf(agreed, "2025-06-18"))
 	}
-	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-		up := open(t, a, rest)
+	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+		up := open(t, u, rest)
 		m, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask)})
 		if err != nil || string(m.Result) != `{"late":true}` {
 			t.Errorf("the call ended with %s, %v", adaptertest.Text(m), err)
@@ -298,8 +298,8 @@ func TestUpstreamNever(t *testing.T) {
 		<-r.Context().Done()
 		given <- struct{}{}
 	}
-	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-		up := open(t, a, rest)
+	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+		up := open(t, u, rest)
 		_, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask)})
 		if !errors.Is(err, bridge.ErrTimeout) {
 			t.Errorf("the call ended with %v, want ErrTimeout", err)
@@ -332,8 +332,8 @@ func TestUpstreamLingers(t *testing.T) {
 		<-r.Context().Done()
 		closed = time.Now()
 	}
-	bubble(t, s, func(t *testing.T, a *Upstream, rest *adaptertest.Client) {
-		up := open(t, a, rest)
+	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+		up := open(t, u, rest)
 		m, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask)})
 		if err != nil || string(m.Result) != `{"n":1}` {
 			t.Errorf("the call ended with %s, %v, want the first answer", adaptertest.Text(m), err)

@@ -40,9 +40,9 @@ type link struct {
 
 // init initializes a link whose Conn sends by out. While a request waits for a sign-in, the
 // time-outs of ctx and of calls stand still.
-func (l *link) init(ctx context.Context, a *Upstream, from *bridge.Caller, rest bridge.Client, out conn.Sender) {
-	l.a, l.cookie, l.from, l.rest, l.calls = a, new(remote.Cookies), from, rest, map[int64]*exchange{}
-	l.Conn = conn.New(string(a.name), out, rest, a.o.Timeouts)
+func (l *link) init(ctx context.Context, u *Upstream, from *bridge.Caller, rest bridge.Client, out conn.Sender) {
+	l.a, l.cookie, l.from, l.rest, l.calls = u, new(remote.Cookies), from, rest, map[int64]*exchange{}
+	l.Conn = conn.New(string(u.name), out, rest, u.o.Timeouts)
 	l.ctx, l.stop = context.WithCancel(deadline.With(context.WithoutCancel(ctx), l.HoldTimeouts))
 }
 
@@ -56,15 +56,15 @@ func (l *link) request(ctx context.Context, method string, header http.Header, i
 func (l *link) Server() *bridge.Greeting { return l.server }
 
 // begin registers a call and runs it in a goroutine.
-func (l *link) begin(p *exchange, run func()) error {
+func (l *link) begin(e *exchange, run func()) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.unusable(); err != nil {
-		p.stop()
-		p.line.Free()
+		e.stop()
+		e.line.Free()
 		return err
 	}
-	l.calls[p.call] = p
+	l.calls[e.call] = e
 	l.wg.Go(run)
 	return nil
 }

@@ -38,8 +38,8 @@ func TestUpstreamRestart(t *testing.T) {
 			}
 			h, srv := start(l)
 			rest := &adaptertest.Client{}
-			a := adapter(t, "http://"+address, nil, conn.Options{})
-			up := adaptertest.Open(t, a, rest)
+			u := adapter(t, "http://"+address, nil, conn.Options{})
+			up := adaptertest.Open(t, u, rest)
 			adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`).Result(t)
 			var pending <-chan adaptertest.Outcome
 			if !between {
@@ -48,7 +48,7 @@ func TestUpstreamRestart(t *testing.T) {
 			}
 			_ = srv.Close()
 			h.forget()
-			a.Close() // no request must go to a connection whose end is not known yet: it would be lost
+			u.Close() // no request must go to a connection whose end is not known yet: it would be lost
 			if pending != nil {
 				if o := <-pending; !errors.Is(o.Err, bridge.ErrLost) || errors.Is(o.Err, bridge.ErrUnsent) {
 					t.Errorf("the call under way ended with %q, %v, want ErrLost", o.Answer, o.Err)
@@ -66,7 +66,7 @@ func TestUpstreamRestart(t *testing.T) {
 			if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrUnsent) {
 				t.Errorf("Gone(%v), want ErrUnsent", err)
 			}
-			next := adaptertest.Open(t, a, &adaptertest.Client{})
+			next := adaptertest.Open(t, u, &adaptertest.Client{})
 			adaptertest.Call(t.Context(), t, next, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`).Result(t)
 		})
 	}
@@ -178,9 +178,9 @@ func TestUpstreamSecrets(t *testing.T) {
 			w.WriteHeader(400)
 		}
 	}
-	a := adapter(t, s.URL+"/mcp?key=secret-query", map[string]string{"Authorization": "secret-header"}, conn.Options{Log: slog.New(h)})
+	u := adapter(t, s.URL+"/mcp?key=secret-query", map[string]string{"Authorization": "secret-header"}, conn.Options{Log: slog.New(h)})
 	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, a, rest)
+	up := adaptertest.Open(t, u, rest)
 	var texts []string
 	for range 4 {
 		o := adaptertest.Call(t.Context(), t, up, nil, ask)
@@ -193,7 +193,7 @@ func TestUpstreamSecrets(t *testing.T) {
 	texts = append(texts, rest.WaitGone(t).Error())
 	_ = up.Close(t.Context())
 	s.Close()
-	_, err := a.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+	_, err := u.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 	texts = append(texts, err.Error())
 	mu.Lock()
 	defer mu.Unlock()

@@ -38,10 +38,10 @@ var (
 	_ conn.Sender     = (*stateless)(nil)
 )
 
-func newStateless(ctx context.Context, a *Upstream, from *bridge.Caller, rest bridge.Client) *stateless {
-	w := &stateless{}
-	w.init(ctx, a, from, rest, w)
-	return w
+func newStateless(ctx context.Context, u *Upstream, from *bridge.Caller, rest bridge.Client) *stateless {
+	s := &stateless{}
+	s.init(ctx, u, from, rest, s)
+	return s
 }
 
 // opened records that Open succeeds.
@@ -57,15 +57,15 @@ func (s *stateless) opened(greeting *bridge.Greeting) error {
 // Send implements conn.Sender. A call gets a POST of its own. A cancellation ends that POST: the
 // closed stream cancels the call at the server. A modern server accepts nothing else
 //
-func (s *stateless) Send(_ context.Context, m conn.Outgoing) error {
-	if m.Call != 0 {
-		q := newModernCall(s, m)
+func (s *stateless) Send(_ context.Context, o conn.Outgoing) error {
+	if o.Call != 0 {
+		q := newModernCall(s, o)
 		return s.begin(&q.exchange, q.run)
 	}
-	m.Line.Free()
-	if m.Cancels != 0 {
-		if p := s.exchange(m.Cancels); p != nil {
-			p.stop()
+	o.Line.Free()
+	if o.Cancels != 0 {
+		if e := s.exchange(o.Cancels); e != nil {
+			e.stop()
 		}
 	}
 	return nil
@@ -120,17 +120,17 @@ func (s *stateless) stillModern(ctx context.Context) bool {
 		defer s.mu.Unlock()
 		return false
 	}
-	d := s.check
-	mine := d == nil
+	e := s.check
+	mine := e == nil
 	if mine {
-		d = &eraCheck{done: make(chan struct{})}
-		s.check = d
+		e = &eraCheck{done: make(chan struct{})}
+		s.check = e
 	}
 	s.mu.Unlock()
 	if !mine {
 		select {
-		case <-d.done:
-			return d.modern
+		case <-e.done:
+			return e.modern
 		case <-ctx.Done():
 			return true
 		}
@@ -141,12 +141,12 @@ func (s *stateless) stillModern(ctx context.Context) bool {
 	if err == nil {
 		err = s.notModern(v)
 	}
-	d.modern = v != conn.SaysOther && !errors.Is(err, errNotModern) || s.undiscovered && s.fault().undiscovered()
+	e.modern = v != conn.SaysOther && !errors.Is(err, errNotModern) || s.undiscovered && s.fault().undiscovered()
 	s.mu.Lock()
 	s.check = nil
 	s.mu.Unlock()
-	close(d.done)
-	return d.modern
+	close(e.done)
+	return e.modern
 }
 
 // changed ends the connection because the server is not a modern one any more. The next connection
@@ -156,15 +156,15 @@ func (s *stateless) changed(how string) *bridge.Error {
 	err := s.a.name.Unsent("it does not speak revision "+era.LatestModern+" of the protocol any more", errors.New(how))
 	var listens []*exchange
 	s.retire(err, func() {
-		for _, p := range s.calls {
-			if p.method == listen {
-				listens = append(listens, p)
+		for _, e := range s.calls {
+			if e.method == listen {
+				listens = append(listens, e)
 			}
 		}
 	}, func() { s.a.eras.Forget(conn.EraModern) })
-	for _, p := range listens {
-		s.Abort(p.call, s.a.name.Lost("another server answers at this address now", nil))
-		p.stop()
+	for _, e := range listens {
+		s.Abort(e.call, s.a.name.Lost("another server answers at this address now", nil))
+		e.stop()
 	}
 	return err
 }

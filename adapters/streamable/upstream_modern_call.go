@@ -32,13 +32,13 @@ type modernCall struct {
 	again  bool // the call is to be sent again with bare set
 }
 
-func newModernCall(w *stateless, m conn.Outgoing) *modernCall {
-	q := &modernCall{w: w, out: m}
+func newModernCall(s *stateless, o conn.Outgoing) *modernCall {
+	q := &modernCall{w: s, out: o}
 	q.out.Line, q.out.Header = nil, nil
-	q.init(&w.link, m, q.take)
-	w.mu.Lock()
-	q.early = !w.open
-	w.mu.Unlock()
+	q.init(&s.link, o, q.take)
+	s.mu.Lock()
+	q.early = !s.open
+	s.mu.Unlock()
 	return q
 }
 
@@ -58,7 +58,7 @@ func (m *modernCall) run() {
 
 // post sends the request once and takes the response.
 func (m *modernCall) post() {
-	w := m.w
+	s := m.w
 	res, err := m.dispatch()
 	if !m.repeatable() {
 		m.free()
@@ -66,7 +66,7 @@ func (m *modernCall) post() {
 	switch {
 	case errors.Is(err, errNobodyWaits):
 	case err != nil:
-		w.Abort(m.call, remote.Failure(w.a.name, err))
+		s.Abort(m.call, remote.Failure(s.a.name, err))
 	default:
 		m.status = res.StatusCode
 		m.response(res)
@@ -130,16 +130,16 @@ func (m *modernCall) repeatable() bool {
 }
 
 func (m *modernCall) response(res *http.Response) {
-	w := m.w
+	s := m.w
 	switch kind := remote.Kind(res); {
 	case res.StatusCode/100 != 2:
-		m.refused(w.a.readRefusal(res))
+		m.refused(s.a.readRefusal(res))
 	case kind == httpio.Events:
 		err := broken(m.read(res, nil))
 		if m.method == discover && err == nil {
 			m.abortDiscover("its answer to server/discover has no answer in it")
 		} else if !m.answered {
-			m.lose(remote.Broken(w.a.name, "the stream of its answer broke", err))
+			m.lose(remote.Broken(s.a.name, "the stream of its answer broke", err))
 		}
 	case kind == httpio.JSON:
 		fault := m.single(res)
@@ -166,41 +166,41 @@ func (m *modernCall) abortDiscover(what string) {
 
 // take takes a message from the response. It owns m.
 func (m *modernCall) take(message *jsonrpc.Message) {
-	w := m.w
+	s := m.w
 	switch {
 	case message.IsResponse() && !m.isAnswer(message):
 		return
 	case !message.IsResponse() && (message.ID != nil || m.early):
-		w.a.o.Log.Debug("dropped a message that a server must not send", "method", message.Method)
+		s.a.o.Log.Debug("dropped a message that a server must not send", "method", message.Method)
 		message.Release()
 		return
 	case !message.IsResponse():
-		w.DeliverOn(m.call, message)
+		s.DeliverOn(m.call, message)
 		return
 	}
 	m.answered = true
 	switch code := gjson.GetBytes(message.Error, "code").Int(); {
 	case message.Error == nil:
 	case m.method == discover && m.adopted:
-		w.setFault(m.status, nil)
+		s.setFault(m.status, nil)
 	case m.method == discover:
-		w.setFault(m.status, message.Error)
+		s.setFault(m.status, message.Error)
 	case code == jsonrpc.CodeHeaderMismatch && m.repeatable():
 		m.again = true
 		message.Release()
 		return
 	case code == jsonrpc.CodeUnsupportedVersion && !m.early && conn.Classify(message.Error) != conn.NoVerdict:
 		message.Release()
-		w.Abort(m.call, w.changed("it names other revisions"))
+		s.Abort(m.call, s.changed("it names other revisions"))
 		return
 	}
-	w.DeliverOn(m.call, message)
+	s.DeliverOn(m.call, message)
 }
 
 // refused takes a response that is no success. A JSON-RPC error in it is the answer, if a
 // modern server certainly made it.
 func (m *modernCall) refused(r *refusal) {
-	w := m.w
+	s := m.w
 	own := r.answers(m.id)
 	answer := own
 	if msg := r.message; msg != nil && msg.ID == nil && r.status/100 == 4 {
@@ -213,17 +213,17 @@ func (m *modernCall) refused(r *refusal) {
 	}
 	switch {
 	case r.credentials():
-		w.Abort(m.call, w.a.refused(r))
+		s.Abort(m.call, s.a.refused(r))
 	case m.method == discover && code != jsonrpc.CodeUnsupportedVersion && !r.showsEra():
-		w.Abort(m.call, w.a.refused(r))
+		s.Abort(m.call, s.a.refused(r))
 	case m.method == discover && !answer:
 		m.abortDiscover(r.describe("it refuses server/discover"))
-	case !m.early && m.method != discover && r.untypical(own, code) && !w.stillModern(m.ctx):
-		w.Abort(m.call, w.changed(r.String()))
+	case !m.early && m.method != discover && r.untypical(own, code) && !s.stillModern(m.ctx):
+		s.Abort(m.call, s.changed(r.String()))
 	case answer:
 		m.take(r.message)
 	default:
-		w.Abort(m.call, w.a.refused(r))
+		s.Abort(m.call, s.a.refused(r))
 	}
 }
 

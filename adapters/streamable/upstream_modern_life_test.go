@@ -174,7 +174,7 @@ func TestUpstreamModernUnreachable(t *testing.T) {
 // does not know it still.
 func TestUpstreamModernUndiscovered(t *testing.T) {
 	notFound := respond(404, failure("$id", -32601, "Method not found"))
-	s := newProbed(t, notFound, notFound, func(w http.ResponseWriter, r *http.Request, id string) {
+	p := newProbed(t, notFound, notFound, func(w http.ResponseWriter, r *http.Request, id string) {
 		if r.Header.Get("Mcp-Method") == "tools/call" {
 			w.WriteHeader(404)
 			return
@@ -182,14 +182,14 @@ func TestUpstreamModernUndiscovered(t *testing.T) {
 		lists(w, r, id)
 	})
 	rest := &adaptertest.Client{}
-	up := adaptertest.OpenModern(t, adapter(t, s.URL, nil, conn.Options{}), rest)
+	up := adaptertest.OpenModern(t, adapter(t, p.URL, nil, conn.Options{}), rest)
 	if got := string(up.Server().Capabilities); got != `{"tools":{}}` {
 		t.Errorf("Capabilities = %s, want what it lists", got)
 	}
 	if o := adaptertest.Call(t.Context(), t, up, nil, ask); !errors.Is(o.Err, bridge.ErrUnavailable) || errors.Is(o.Err, bridge.ErrUnsent) {
 		t.Errorf("the call ended with %q, %v, want ErrUnavailable", o.Answer, o.Err)
 	}
-	if n := s.of("POST server/discover"); n != 2 {
+	if n := p.of("POST server/discover"); n != 2 {
 		t.Errorf("%d times asked what the server is, want 2", n)
 	}
 	if gone := rest.Gones(); len(gone) > 0 {
@@ -209,9 +209,9 @@ func TestUpstreamModernRedirects(t *testing.T) {
 		}
 		http.Redirect(w, r, target.Load().(string), http.StatusTemporaryRedirect)
 	})
-	a := adapter(t, s.URL+"/mcp", map[string]string{"Authorization": "Bearer secret"}, conn.Options{Era: conn.EraModern})
+	u := adapter(t, s.URL+"/mcp", map[string]string{"Authorization": "Bearer secret"}, conn.Options{Era: conn.EraModern})
 	target.Store("/mcp/")
-	up := adaptertest.OpenModern(t, a, &adaptertest.Client{})
+	up := adaptertest.OpenModern(t, u, &adaptertest.Client{})
 	for _, method := range []string{"tools/call", "subscriptions/listen"} {
 		adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"name":"n"}}`).Result(t)
 		if h := s.wait(t, 1, "POST "+method)[0].header; h.Get("Mcp-Method") != method || h.Get("Authorization") == "" {

@@ -76,8 +76,8 @@ func TestUpstreamModernSDK(t *testing.T) {
 			k := &kept{Handler: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &c.o)}
 			site := httptest.NewServer(k)
 			t.Cleanup(site.Close)
-			a := adapter(t, site.URL, nil, conn.Options{})
-			up := adaptertest.OpenFor(t, a, c.from, &adaptertest.Client{})
+			u := adapter(t, site.URL, nil, conn.Options{})
+			up := adaptertest.OpenFor(t, u, c.from, &adaptertest.Client{})
 			if got := up.Server().Modern(); got != c.modern {
 				t.Fatalf("the server is taken for a modern one: %v", got)
 			}

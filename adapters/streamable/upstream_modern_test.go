@@ -68,11 +68,11 @@ func TestUpstreamModernHeaders(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newModern(t, echo)
-			a := adapter(t, s.URL+"/mcp?key=v", map[string]string{"X-Own": "own", "X-Both": "own", "Mcp-Name": "configured", "Mcp-Session-Id": "configured"}, conn.Options{})
+			u := adapter(t, s.URL+"/mcp?key=v", map[string]string{"X-Own": "own", "X-Both": "own", "Mcp-Name": "configured", "Mcp-Session-Id": "configured"}, conn.Options{})
 			from := adaptertest.ModernCaller()
 			from.Header = http.Header{"X-Both": {"first"}}
 			rest := &adaptertest.Client{}
-			up := adaptertest.OpenFor(t, a, from, rest)
+			up := adaptertest.OpenFor(t, u, from, rest)
 			m := &jsonrpc.Message{ID: []byte("1"), Method: c.method, Params: []byte(c.params)}
 			answer, err := up.Call(t.Context(), &bridge.Request{Message: m.Clone(),
 				Header: http.Header{"X-Both": {"second"}, "Last-Event-Id": {"forwarded"}}, Mirror: http.Header{"Mcp-Param-Seat": {"12A"}}})
@@ -274,8 +274,8 @@ func TestUpstreamModernChanged(t *testing.T) {
 				}
 			}
 			rest := &adaptertest.Client{}
-			a := adapter(t, s.URL, nil, conn.Options{})
-			up := adaptertest.OpenModern(t, a, rest)
+			u := adapter(t, s.URL, nil, conn.Options{})
+			up := adaptertest.OpenModern(t, u, rest)
 			slow, listener := &adaptertest.Client{}, &adaptertest.Client{}
 			answer := adaptertest.Go(t.Context(), t, up, slow, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)
 			heard := adaptertest.Go(t.Context(), t, up, listener, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}`)
@@ -306,7 +306,7 @@ func TestUpstreamModernChanged(t *testing.T) {
 			if gone := rest.Gones(); len(gone) != 1 {
 				t.Errorf("Gone was called %d times", len(gone))
 			}
-			if _, known := a.eras.Speaks(conn.EraModern); known {
+			if _, known := u.eras.Speaks(conn.EraModern); known {
 				t.Error("the verdict is remembered")
 			}
 		})

@@ -27,17 +27,17 @@ func TestUpstreamPolledCancel(t *testing.T) {
 		var cancelled atomic.Int32
 		site := wiretest.NewSite(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
-			var m told
-			_ = json.Unmarshal(body, &m)
+			var t told
+			_ = json.Unmarshal(body, &t)
 			switch {
 			case r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == "":
 				w.WriteHeader(http.StatusMethodNotAllowed)
-			case m.Method == "initialize":
-				plainly(w, string(m.ID), strings.ReplaceAll(agreed, "%q", `"2025-11-25"`))
-			case m.Method == "notifications/cancelled":
+			case t.Method == "initialize":
+				plainly(w, string(t.ID), strings.ReplaceAll(agreed, "%q", `"2025-11-25"`))
+			case t.Method == "notifications/cancelled":
 				cancelled.Add(1)
 				w.WriteHeader(http.StatusAccepted)
-			case r.Method == http.MethodPost && m.ID == nil, r.Method == http.MethodDelete:
+			case r.Method == http.MethodPost && t.ID == nil, r.Method == http.MethodDelete:
 				w.WriteHeader(http.StatusAccepted)
 			default: // a call, or the stream of one: ask again
 				w.Header().Set("Content-Type", "text/event-stream")

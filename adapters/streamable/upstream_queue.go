@@ -41,19 +41,19 @@ const noteRoom = 256
 func (n note) size() int { return len(n.Line.B) + noteRoom }
 
 // enqueue adds a message without an answer to the queue.
-func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
-	n := note{Outgoing: m}
-	if m.Cancels != 0 {
+func (w *wire) enqueue(ctx context.Context, o conn.Outgoing) error {
+	n := note{Outgoing: o}
+	if o.Cancels != 0 {
 		// The exchange may have ended: nobody waited any more when its stream was to be resumed. The server
 		// is told all the same.
-		n.about = w.exchange(m.Cancels)
+		n.about = w.exchange(o.Cancels)
 	}
 	for {
 		w.mu.Lock()
 		err := w.unusable()
-		if err == nil && w.wait.Overflows(m.Urgent) {
+		if err == nil && w.wait.Overflows(o.Urgent) {
 			w.mu.Unlock()
-			m.Line.Free()
+			o.Line.Free()
 			w.abandon("it sends requests and does not accept the answers", conn.ErrFull)
 			return conn.ErrFull
 		}
@@ -62,7 +62,7 @@ func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 			n.drop()
 			return err
 		}
-		if w.wait.Add(m.Urgent, n.size()) {
+		if w.wait.Add(o.Urgent, n.size()) {
 			w.notes = append(w.notes, n)
 			if !w.busy {
 				w.busy = true
@@ -72,7 +72,7 @@ func (w *wire) enqueue(ctx context.Context, m conn.Outgoing) error {
 			return nil
 		}
 		if err := w.wait.Await(ctx, &w.mu); err != nil {
-			m.Line.Free()
+			o.Line.Free()
 			return err
 		}
 	}
@@ -140,11 +140,11 @@ const noteLimit = 30 * time.Second
 // confirm sends a message without an answer and waits until the server accepts it. It repeats a
 // message that cannot have reached the server. The garbage collector frees its memory: the HTTP
 // client may still read it after the response.
-func (w *wire) confirm(ctx context.Context, m conn.Outgoing) error {
+func (w *wire) confirm(ctx context.Context, o conn.Outgoing) error {
 	under, cancel := deadline.WithTimeout(w.ctx, noteLimit, nil)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	res, err := w.a.reach(under, w.a.do, m.Method, func() *http.Request { return w.request(under, http.MethodPost, m.Header, m.Identity, m.Line.B) }, func() bool { return true })
+	res, err := w.a.reach(under, w.a.do, o.Method, func() *http.Request { return w.request(under, http.MethodPost, o.Header, o.Identity, o.Line.B) }, func() bool { return true })
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:

@@ -60,10 +60,10 @@ func newScript(t testing.TB, s *script) *script {
 
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	var m told
-	_ = json.Unmarshal(body, &m)
+	var t told
+	_ = json.Unmarshal(body, &t)
 	s.mu.Lock()
-	s.seen = append(s.seen, recorded{http: r.Method, method: m.Method, body: string(body), header: r.Header.Clone()})
+	s.seen = append(s.seen, recorded{http: r.Method, method: t.Method, body: string(body), header: r.Header.Clone()})
 	close(s.more)
 	s.more = make(chan struct{})
 	s.mu.Unlock()
@@ -73,19 +73,19 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.get(w, r)
 	case r.Method == http.MethodGet:
 		w.WriteHeader(http.StatusMethodNotAllowed)
-	case m.Method == "initialize" && s.begin != nil:
-		s.begin(w, r, string(m.ID))
-	case m.Method == "initialize":
+	case t.Method == "initialize" && s.begin != nil:
+		s.begin(w, r, string(t.ID))
+	case t.Method == "initialize":
 		if s.session != "" {
 			w.Header().Set("Mcp-Session-Id", s.session)
 		}
-		plainly(w, string(m.ID), fmt.Sprintf(agreed, s.revision))
-	case (m.ID == nil || m.Method == "") && s.note != nil:
+		plainly(w, string(t.ID), fmt.Sprintf(agreed, s.revision))
+	case (t.ID == nil || t.Method == "") && s.note != nil:
 		s.note(w, r)
-	case m.ID == nil || m.Method == "":
+	case t.ID == nil || t.Method == "":
 		w.WriteHeader(http.StatusAccepted)
 	default:
-		s.post(w, r, string(m.ID))
+		s.post(w, r, string(t.ID))
 	}
 }
 

@@ -96,8 +96,8 @@ func TestUpstreamSDK(t *testing.T) {
 			site := httptest.NewServer(handler)
 			t.Cleanup(site.Close)
 			rest := &adaptertest.Client{}
-			a := adapter(t, site.URL, nil, conn.Options{})
-			up, err := a.Open(t.Context(), sdkCaller(), rest)
+			u := adapter(t, site.URL, nil, conn.Options{})
+			up, err := u.Open(t.Context(), sdkCaller(), rest)
 			if err != nil {
 				t.Fatal(err)
 			}

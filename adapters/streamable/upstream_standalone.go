@@ -48,9 +48,9 @@ const (
 	maxHasty = 5 * time.Second
 )
 
-// finishHandshake sends m, which ends the handshake, and opens the standalone stream before it. Nothing may
-// overtake m.
-func (w *wire) finishHandshake(ctx context.Context, m conn.Outgoing) error {
+// finishHandshake sends o, which ends the handshake, and opens the standalone stream before it. Nothing may
+// overtake o.
+func (w *wire) finishHandshake(ctx context.Context, o conn.Outgoing) error {
 	w.mu.Lock()
 	err := w.unusable()
 	if err == nil {
@@ -58,11 +58,11 @@ func (w *wire) finishHandshake(ctx context.Context, m conn.Outgoing) error {
 	}
 	w.mu.Unlock()
 	if err != nil {
-		m.Line.Free()
+		o.Line.Free()
 		return err
 	}
 	w.inTime = w.waitBriefly(ctx, w.tried)
-	return w.confirm(ctx, m)
+	return w.confirm(ctx, o)
 }
 
 // waitBriefly waits for done, at most listenPatience. It reports whether done was closed.
@@ -241,7 +241,7 @@ func (s *standalone) deliver(m *jsonrpc.Message) {
 	if err != nil {
 		return
 	}
-	if p := s.w.exchange(call); p != nil {
-		p.answeredElsewhere()
+	if e := s.w.exchange(call); e != nil {
+		e.answeredElsewhere()
 	}
 }

@@ -17,11 +17,11 @@ import (
 func TestUpstreamSticky(t *testing.T) {
 	for _, era := range []conn.Era{conn.EraLegacy, conn.EraModern} {
 		t.Run(string(era), func(t *testing.T) {
-			s := newProbed(t, good(discovered), nil, good(`{"resultType":"complete","ok":1}`))
-			s.session = "s"
+			p := newProbed(t, good(discovered), nil, good(`{"resultType":"complete","ok":1}`))
+			p.session = "s"
 			pinned := make(chan string, 100)
-			h := s.Config.Handler
-			s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := p.Config.Handler
+			p.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				c, err := r.Cookie("AWSALB")
 				if err != nil {
 					http.SetCookie(w, &http.Cookie{Name: "AWSALB", Value: "node", Path: "/"})
@@ -31,10 +31,10 @@ func TestUpstreamSticky(t *testing.T) {
 				}
 				h.ServeHTTP(w, r)
 			})
-			a := adapter(t, s.URL, nil, conn.Options{Era: era})
+			u := adapter(t, p.URL, nil, conn.Options{Era: era})
 			for range 2 {
 				var got []string
-				up := adaptertest.Open(t, a, &adaptertest.Client{})
+				up := adaptertest.Open(t, u, &adaptertest.Client{})
 				if got := adaptertest.Call(t.Context(), t, up, nil, ask).Result(t); !strings.Contains(got, `"ok":1`) {
 					t.Errorf("the answer is %s", got)
 				}
@@ -70,8 +70,8 @@ func TestUpstreamCompressed(t *testing.T) {
 			"events": streamed("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"resultType\":\"complete\",\"ok\":1}}\n\n"),
 		} {
 			t.Run(string(era)+" "+name, func(t *testing.T) {
-				s := newProbed(t, zip(good(discovered)), nil, zip(answer))
-				up := adaptertest.Open(t, adapter(t, s.URL, nil, conn.Options{Era: era}), &adaptertest.Client{})
+				p := newProbed(t, zip(good(discovered)), nil, zip(answer))
+				up := adaptertest.Open(t, adapter(t, p.URL, nil, conn.Options{Era: era}), &adaptertest.Client{})
 				if got := adaptertest.Call(t.Context(), t, up, nil, ask).Result(t); !strings.Contains(got, `"ok":1`) {
 					t.Errorf("the answer is %s", got)
 				}

@@ -120,15 +120,15 @@ func TestUpstreamElsewhereFirst(t *testing.T) {
 			}
 		}
 		site := wiretest.NewSite(t, s)
-		a, err := NewUpstream("fake", remote.Config{URL: "http://127.0.0.1:8808/mcp", Proxy: "none", Dial: func(context.Context, string, string) (net.Conn, error) {
+		u, err := NewUpstream("fake", remote.Config{URL: "http://127.0.0.1:8808/mcp", Proxy: "none", Dial: func(context.Context, string, string) (net.Conn, error) {
 			dialled.Add(1)
 			return site.Dial(), nil
 		}}, conn.Options{Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer a.Close()
-		up := adaptertest.Open(t, a, &adaptertest.Client{})
+		defer u.Close()
+		up := adaptertest.Open(t, u, &adaptertest.Client{})
 		synctest.Wait()
 		before := dialled.Load()
 		for range 3 {
@@ -162,11 +162,11 @@ func TestUpstreamElsewhereFirst(t *testing.T) {
 func TestUpstreamUnreachable(t *testing.T) {
 	t.Parallel() // it waits for seconds
 	s := newScript(t, &script{post: echo})
-	a, rest := adapter(t, s.URL, nil, conn.Options{}), &adaptertest.Client{}
-	up := adaptertest.Open(t, a, rest)
+	u, rest := adapter(t, s.URL, nil, conn.Options{}), &adaptertest.Client{}
+	up := adaptertest.Open(t, u, rest)
 	s.wait(t, 1, "GET")
 	s.Close()
-	a.Close() // no request must go to a connection whose end is not known yet: it would be lost
+	u.Close() // no request must go to a connection whose end is not known yet: it would be lost
 	began := time.Now()
 	o := adaptertest.Call(t.Context(), t, up, nil, ask)
 	if !errors.Is(o.Err, bridge.ErrUnavailable) || !strings.Contains(o.Err.Error(), "cannot be reached") {

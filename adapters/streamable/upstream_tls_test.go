@@ -34,20 +34,20 @@ func (c *counting) Accept() (net.Conn, error) {
 func TestUpstreamCertificate(t *testing.T) {
 	site := httptest.NewUnstartedServer(http.NotFoundHandler())
 	site.Config.ErrorLog = log.New(io.Discard, "", 0)
-	l := &counting{Listener: site.Listener}
-	site.Listener = l
+	c := &counting{Listener: site.Listener}
+	site.Listener = c
 	site.StartTLS()
 	defer site.Close()
-	a, err := NewUpstream("fake", remote.Config{URL: site.URL, Proxy: "none"}, conn.Options{})
+	u, err := NewUpstream("fake", remote.Config{URL: site.URL, Proxy: "none"}, conn.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
-	_, err = a.Open(t.Context(), &bridge.Caller{Revision: "2025-11-25", Capabilities: []byte("{}"), Params: []byte("{}")}, &adaptertest.Client{})
+	defer u.Close()
+	_, err = u.Open(t.Context(), &bridge.Caller{Revision: "2025-11-25", Capabilities: []byte("{}"), Params: []byte("{}")}, &adaptertest.Client{})
 	if err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("Open = %v, want the fault of the certificate", err)
 	}
-	if n := l.n.Load(); n != 1 {
+	if n := c.n.Load(); n != 1 {
 		t.Errorf("it was tried %d times", n)
 	}
 }

@@ -38,28 +38,28 @@ var (
 	_ conn.Sender     = (*wire)(nil)
 )
 
-func newWire(ctx context.Context, a *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
-	w := &wire{queue: queue{wait: conn.Backlog{Limit: 2 * a.o.MaxMessage}}, greeting: greeting{tried: make(chan struct{}), taken: make(chan struct{}), retried: make(chan struct{})}}
-	w.init(ctx, a, from, rest, w)
+func newWire(ctx context.Context, u *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
+	w := &wire{queue: queue{wait: conn.Backlog{Limit: 2 * u.o.MaxMessage}}, greeting: greeting{tried: make(chan struct{}), taken: make(chan struct{}), retried: make(chan struct{})}}
+	w.init(ctx, u, from, rest, w)
 	w.listening, w.stopListening = context.WithCancel(context.Background())
 	return w
 }
 
 // Send implements conn.Sender. A call gets an exchange of its own; messages without an answer are
 // sent one after the other.
-func (w *wire) Send(ctx context.Context, m conn.Outgoing) error {
-	if m.Call != 0 {
-		e := &legacyCall{w: w, retry: defaultRetry}
-		e.init(&w.link, m, e.take)
-		return w.begin(&e.exchange, e.run)
+func (w *wire) Send(ctx context.Context, o conn.Outgoing) error {
+	if o.Call != 0 {
+		l := &legacyCall{w: w, retry: defaultRetry}
+		l.init(&w.link, o, l.take)
+		return w.begin(&l.exchange, l.run)
 	}
 	w.mu.Lock()
 	opening := !w.open && !w.closed
 	w.mu.Unlock()
-	if opening && m.Method == "notifications/initialized" {
-		return w.finishHandshake(ctx, m)
+	if opening && o.Method == "notifications/initialized" {
+		return w.finishHandshake(ctx, o)
 	}
-	return w.enqueue(ctx, m)
+	return w.enqueue(ctx, o)
 }
 
 // opened settles the race between the end of Open and the end of the session. It then waits a

@@ -25,10 +25,10 @@ func TestUpstreamHeaders(t *testing.T) {
 	} {
 		t.Run(c.revision, func(t *testing.T) {
 			s := newScript(t, &script{session: "s!~", revision: c.revision, post: echo})
-			a := adapter(t, s.URL+"/mcp?key=v", map[string]string{"X-Own": "own", "X-Both": "own"}, conn.Options{})
+			u := adapter(t, s.URL+"/mcp?key=v", map[string]string{"X-Own": "own", "X-Both": "own"}, conn.Options{})
 			caller := adaptertest.Caller("")
 			caller.Header = http.Header{"X-Both": {"first"}}
-			up, err := a.Open(t.Context(), caller, &adaptertest.Client{})
+			up, err := u.Open(t.Context(), caller, &adaptertest.Client{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,8 +241,8 @@ func TestUpstreamOrder(t *testing.T) {
 		}
 		_, id, _ := strings.Cut(r.body, `"requestId":`)
 		id, _, _ = strings.Cut(strings.TrimSuffix(id, "}}"), ",")
-		if !slices.ContainsFunc(s.requests()[:i], func(o recorded) bool {
-			return o.method == "tools/call" && strings.Contains(o.body, `"id":`+id+`,`)
+		if !slices.ContainsFunc(s.requests()[:i], func(r recorded) bool {
+			return r.method == "tools/call" && strings.Contains(r.body, `"id":`+id+`,`)
 		}) {
 			t.Errorf("%s arrived, but not its request before", r.body)
 		}

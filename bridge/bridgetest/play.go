@@ -72,8 +72,8 @@ func (u *Upstream) Server() *bridge.Greeting {
 func (u *Upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	u.record(r.Method + " " + string(r.Whole()))
 	if u.Serve != nil {
-		if a := u.Serve(r); a != nil {
-			return a, nil
+		if m := u.Serve(r); m != nil {
+			return m, nil
 		}
 	}
 	c := &Call{Request: r, Ctx: ctx, done: make(chan func() (*jsonrpc.Message, error), 1)}
@@ -141,15 +141,15 @@ type Call struct {
 // Answer ends the call with a result, which is raw JSON.
 func (c *Call) Answer(t testing.TB, result string) {
 	t.Helper()
-	a := Result(t, result)
-	c.done <- func() (*jsonrpc.Message, error) { return a, nil }
+	m := Result(t, result)
+	c.done <- func() (*jsonrpc.Message, error) { return m, nil }
 }
 
 // Refuse ends the call with a JSON-RPC error, which is raw JSON.
 func (c *Call) Refuse(t testing.TB, e string) {
 	t.Helper()
-	a := Parse(t, `{"jsonrpc":"2.0","id":1,"error":`+e+`}`)
-	c.done <- func() (*jsonrpc.Message, error) { return a, nil }
+	m := Parse(t, `{"jsonrpc":"2.0","id":1,"error":`+e+`}`)
+	c.done <- func() (*jsonrpc.Message, error) { return m, nil }
 }
 
 // Fail ends the call without an answer.
@@ -164,7 +164,7 @@ func Result(t testing.TB, result string) *jsonrpc.Message {
 // Client records the messages that a client gets.
 type Client struct {
 	// Reply answers a question; nil, or a nil answer, leaves it open.
-	Reply func(q *jsonrpc.Message) *jsonrpc.Message
+	Reply func(m *jsonrpc.Message) *jsonrpc.Message
 
 	mu  sync.Mutex // guards got
 	got []string
@@ -173,18 +173,18 @@ type Client struct {
 var _ bridge.Client = (*Client)(nil)
 
 // Notify implements bridge.Client.
-func (c *Client) Notify(n *jsonrpc.Message) { c.record(n.Method + " " + string(n.Whole())) }
+func (c *Client) Notify(m *jsonrpc.Message) { c.record(m.Method + " " + string(m.Whole())) }
 
 // Ask implements bridge.Client.
-func (c *Client) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	c.record("asked " + q.Method + " " + string(q.Whole()))
+func (c *Client) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	c.record("asked " + m.Method + " " + string(m.Whole()))
 	if c.Reply != nil {
-		if a := c.Reply(q); a != nil {
+		if a := c.Reply(m); a != nil {
 			reply(a)
 			return nil
 		}
 	}
-	return func(why string) { c.record("withdrawn " + q.Method + " " + why) }
+	return func(why string) { c.record("withdrawn " + m.Method + " " + why) }
 }
 
 // Gone implements bridge.Client.

@@ -31,7 +31,7 @@ import (
 type Sender interface {
 	// Send sends one message. When the queue is full it waits until there is room or ctx ends; it
 	// accepts an Urgent message at once.
-	Send(ctx context.Context, m Outgoing) error
+	Send(ctx context.Context, o Outgoing) error
 }
 
 // Outgoing is one message on its way to a server.
@@ -430,8 +430,8 @@ func (c *Conn) Fail(err error) bool {
 	}
 	c.calls, c.asked, c.pauses = map[int64]*call{}, nil, 0
 	c.mu.Unlock()
-	for _, w := range calls {
-		w.answer <- nil
+	for _, c := range calls {
+		c.answer <- nil
 	}
 	for _, f := range withdraw {
 		f("")

@@ -23,8 +23,8 @@ type wireOf struct {
 	fail  error
 }
 
-func (w *wireOf) Send(_ context.Context, m Outgoing) error {
-	line := m.Line
+func (w *wireOf) Send(_ context.Context, o Outgoing) error {
+	line := o.Line
 	defer line.Free()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,14 +53,14 @@ type asker struct {
 	at        func(reply func(*jsonrpc.Message)) // answers at once
 }
 
-func (a *asker) Notify(n *jsonrpc.Message) {
+func (a *asker) Notify(m *jsonrpc.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.said = append(a.said, bridgetest.Text(n))
+	a.said = append(a.said, bridgetest.Text(m))
 }
 
-func (a *asker) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	a.Notify(q)
+func (a *asker) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	a.Notify(m)
 	if a.at != nil {
 		a.at(reply)
 		return nil
@@ -317,11 +317,11 @@ func TestCancelReason(t *testing.T) {
 		{`{"requestId":1,"reason":"` + long + `"}`, long[:bridge.MaxReason]},
 		{`{"requestId":1,"reason":"x` + long + `"}`, "x" + long[:bridge.MaxReason-2]},
 	} {
-		n := bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":`+tc.params+`}`)
-		if got := bridge.CancelReason(n); got != tc.want {
+		m := bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":`+tc.params+`}`)
+		if got := bridge.CancelReason(m); got != tc.want {
 			t.Errorf("of %.60s: %q, want %q", tc.params, got, tc.want)
 		}
-		if err := bridge.TakenBack(n); !errors.Is(err, bridge.ErrCancelled) || err.Error() != bridge.ErrCancelled.Error() {
+		if err := bridge.TakenBack(m); !errors.Is(err, bridge.ErrCancelled) || err.Error() != bridge.ErrCancelled.Error() {
 			t.Errorf("of %.60s: %v", tc.params, err)
 		}
 	}

@@ -39,23 +39,23 @@ func Discover(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeti
 	ask := func() (*jsonrpc.Message, error) {
 		return c.Call(ctx, &bridge.Request{Message: from.Request("server/discover", nil), From: from, Handshake: true})
 	}
-	a, err := ask()
-	if err == nil && a.Error != nil && refusesOurs(a.Error) { // once more, with a revision that it names
-		a.Release()
-		a, err = ask()
+	m, err := ask()
+	if err == nil && m.Error != nil && refusesOurs(m.Error) { // once more, with a revision that it names
+		m.Release()
+		m, err = ask()
 	}
 	if err != nil {
 		return nil, NoVerdict, err
 	}
-	defer a.Release()
-	if a.Error != nil {
-		v := Classify(a.Error)
-		if refusesOurs(a.Error) {
+	defer m.Release()
+	if m.Error != nil {
+		v := Classify(m.Error)
+		if refusesOurs(m.Error) {
 			v = SaysOther // no initialize follows
 		}
-		return nil, v, c.foreign(v, gjson.GetBytes(a.Error, "data.supported"))
+		return nil, v, c.foreign(v, gjson.GetBytes(m.Error, "data.supported"))
 	}
-	result := rawjson.OneLine(a.Whole())
+	result := rawjson.OneLine(m.Whole())
 	supported := gjson.GetBytes(result, "supportedVersions")
 	if !supported.IsArray() {
 		return nil, NoVerdict, nil
@@ -129,14 +129,14 @@ func DiscoverByListing(ctx context.Context, c *Conn, from *bridge.Caller) (*brid
 	caps := []byte("{}")
 	found := false
 	for _, k := range []string{"tools", "prompts", "resources"} {
-		a, err := c.Call(ctx, &bridge.Request{Message: from.Request(k+"/list", nil), From: from, Handshake: true})
+		m, err := c.Call(ctx, &bridge.Request{Message: from.Request(k+"/list", nil), From: from, Handshake: true})
 		if err != nil {
 			return nil, err
 		}
-		if gjson.GetBytes(a.Result, k).IsArray() && gjson.GetBytes(a.Result, "resultType").Exists() {
+		if gjson.GetBytes(m.Result, k).IsArray() && gjson.GetBytes(m.Result, "resultType").Exists() {
 			caps, found = rawjson.Set(caps, k, []byte("{}")), true
 		}
-		a.Release()
+		m.Release()
 	}
 	if !found {
 		return nil, nil

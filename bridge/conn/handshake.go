@@ -17,20 +17,20 @@ import (
 // no limit. The error wraps ErrNoHandshake when the server may be a modern one.
 func Handshake(ctx context.Context, c *Conn, from *bridge.Caller, most string) (*bridge.Greeting, error) {
 	params := capped(from.Params, most)
-	a, err := c.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest("initialize", params), From: from, Handshake: true})
+	m, err := c.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest("initialize", params), From: from, Handshake: true})
 	if err != nil {
 		return nil, err
 	}
-	defer a.Release()
-	if a.Error != nil {
-		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrNoHandshake, Public: "it refused to initialize: " + gjson.GetBytes(a.Error, "message").String()}
+	defer m.Release()
+	if m.Error != nil {
+		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrNoHandshake, Public: "it refused to initialize: " + gjson.GetBytes(m.Error, "message").String()}
 	}
-	result := era.Greeted(rawjson.OneLine(a.Whole()), gjson.GetBytes(params, "protocolVersion").Str, c.server)
-	s := greeting(gjson.GetBytes(result, "protocolVersion").String(), result)
-	if !era.IsLegacy(s.Revision) {
-		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrNoHandshake, Public: fmt.Sprintf("it answered initialize with revision %.20q, which has no sessions or is unknown", s.Revision)}
+	result := era.Greeted(rawjson.OneLine(m.Whole()), gjson.GetBytes(params, "protocolVersion").Str, c.server)
+	g := greeting(gjson.GetBytes(result, "protocolVersion").String(), result)
+	if !era.IsLegacy(g.Revision) {
+		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrNoHandshake, Public: fmt.Sprintf("it answered initialize with revision %.20q, which has no sessions or is unknown", g.Revision)}
 	}
-	return s, c.Notify(ctx, &bridge.Request{Message: jsonrpc.NewNotification("notifications/initialized", nil), From: from})
+	return g, c.Notify(ctx, &bridge.Request{Message: jsonrpc.NewNotification("notifications/initialized", nil), From: from})
 }
 
 // Repeatable reports whether a message of that method may be sent again after the server may have
@@ -45,23 +45,23 @@ func Repeatable(method string) bool {
 
 // greeting returns the declaration of a server of that revision.
 func greeting(revision string, result []byte) *bridge.Greeting {
-	s := &bridge.Greeting{Revision: revision, Capabilities: []byte(gjson.GetBytes(result, "capabilities").Raw), Result: result}
-	if !rawjson.IsObject(s.Capabilities) {
-		s.Capabilities = []byte("{}")
+	g := &bridge.Greeting{Revision: revision, Capabilities: []byte(gjson.GetBytes(result, "capabilities").Raw), Result: result}
+	if !rawjson.IsObject(g.Capabilities) {
+		g.Capabilities = []byte("{}")
 	}
-	return s
+	return g
 }
 
 // Resume continues the connection of another process. result is the result of that process's
 // handshake, and Resume returns its greeting. Calls get numbers greater than above. Resume must be
 // called before the first call.
 func (c *Conn) Resume(result []byte, above int64) (*bridge.Greeting, error) {
-	s := greeting(gjson.GetBytes(result, "protocolVersion").String(), result)
-	if !era.IsLegacy(s.Revision) {
-		return nil, fmt.Errorf("revision %.20q has no handshake", s.Revision)
+	g := greeting(gjson.GetBytes(result, "protocolVersion").String(), result)
+	if !era.IsLegacy(g.Revision) {
+		return nil, fmt.Errorf("revision %.20q has no handshake", g.Revision)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next = above
-	return s, nil
+	return g, nil
 }

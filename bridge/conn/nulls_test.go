@@ -37,12 +37,12 @@ func TestHandshakeFills(t *testing.T) {
 		c := New("fake", w, &asker{}, Timeouts{})
 		done := make(chan string, 1)
 		go func() {
-			s, err := Handshake(t.Context(), c, &bridge.Caller{Params: []byte(`{"protocolVersion":"2025-06-18"}`)}, "")
+			g, err := Handshake(t.Context(), c, &bridge.Caller{Params: []byte(`{"protocolVersion":"2025-06-18"}`)}, "")
 			if err != nil {
 				done <- err.Error()
 				return
 			}
-			done <- s.Revision + " " + string(s.Result)
+			done <- g.Revision + " " + string(g.Result)
 		}()
 		synctest.Wait()
 		deliver(t, c, `{"jsonrpc":"2.0","id":1,"result":{"capabilities":{"tools":{},"prompts":null},"instructions":null}}`)
@@ -59,12 +59,12 @@ func TestHandshakeFirstDraft(t *testing.T) {
 		c := New("fake", &wireOf{}, &asker{}, Timeouts{})
 		done := make(chan string, 1)
 		go func() {
-			s, err := Handshake(t.Context(), c, &bridge.Caller{Params: []byte(`{"protocolVersion":"2025-11-25"}`)}, "")
+			g, err := Handshake(t.Context(), c, &bridge.Caller{Params: []byte(`{"protocolVersion":"2025-11-25"}`)}, "")
 			if err != nil {
 				done <- err.Error()
 				return
 			}
-			done <- s.Revision + " " + string(s.Result)
+			done <- g.Revision + " " + string(g.Result)
 		}()
 		synctest.Wait()
 		deliver(t, c, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2024-10-07","capabilities":{},"serverInfo":{"name":"old","version":"1"}}}`)

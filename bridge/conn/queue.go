@@ -69,28 +69,28 @@ var ErrFull = errors.New("it has too many messages that it has not read")
 func NewQueue(limit int, full func()) *Queue { return &Queue{wait: Backlog{Limit: limit}, full: full} }
 
 // Send implements Sender.
-func (q *Queue) Send(ctx context.Context, m Outgoing) error {
-	size := len(m.Line.B)
+func (q *Queue) Send(ctx context.Context, o Outgoing) error {
+	size := len(o.Line.B)
 	for {
 		q.mu.Lock()
 		if q.err != nil {
 			defer q.mu.Unlock()
-			m.Line.Free()
+			o.Line.Free()
 			return q.err
 		}
-		if q.wait.Overflows(m.Urgent) {
+		if q.wait.Overflows(o.Urgent) {
 			q.mu.Unlock()
 			q.full()
 			continue
 		}
-		if q.wait.Add(m.Urgent, size) {
-			q.lines = append(q.lines, m)
+		if q.wait.Add(o.Urgent, size) {
+			q.lines = append(q.lines, o)
 			q.some.Wake()
 			q.mu.Unlock()
 			return nil
 		}
 		if err := q.wait.Await(ctx, &q.mu); err != nil {
-			m.Line.Free()
+			o.Line.Free()
 			return err
 		}
 	}
@@ -106,12 +106,12 @@ func (q *Queue) Take() (Outgoing, error) {
 			return Outgoing{}, q.last
 		}
 		if len(q.lines) > 0 {
-			m := q.lines[0]
+			o := q.lines[0]
 			q.lines[0] = Outgoing{}
 			q.lines = q.lines[1:]
-			q.wait.Remove(len(m.Line.B))
+			q.wait.Remove(len(o.Line.B))
 			q.mu.Unlock()
-			return m, nil
+			return o, nil
 		}
 		_ = q.some.Await(context.Background(), &q.mu)
 	}

@@ -22,8 +22,8 @@ func TestQueue(t *testing.T) {
 		}
 		take := func(want int) {
 			t.Helper()
-			if m, err := q.Take(); err != nil || len(m.Line.B) != want {
-				t.Fatalf("Take() = %d bytes, %v, want %d", len(m.Line.B), err, want)
+			if o, err := q.Take(); err != nil || len(o.Line.B) != want {
+				t.Fatalf("Take() = %d bytes, %v, want %d", len(o.Line.B), err, want)
 			}
 		}
 		if err := send(t.Context(), 150); err != nil { // what is larger than the limit passes alone

@@ -162,8 +162,8 @@ type answering struct {
 	p     *conn.Parser
 }
 
-func (a *answering) Send(_ context.Context, m conn.Outgoing) error {
-	m.Line.Free()
+func (a *answering) Send(_ context.Context, o conn.Outgoing) error {
+	o.Line.Free()
 	in := a.p.Conn.Intake()
 	for _, line := range a.lines {
 		buf := jsonrpc.NewBuffer(len(line))

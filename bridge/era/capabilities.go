@@ -145,7 +145,7 @@ func canonical(value []byte, depth int) (out []byte, ok bool) {
 	}
 	// Members of the same name keep their order, because some peers take the first one and others
 	// the last.
-	slices.SortStableFunc(parts, func(a, b part) int { return bytes.Compare(a.name, b.name) })
+	slices.SortStableFunc(parts, func(p, b part) int { return bytes.Compare(p.name, b.name) })
 	out = append(out, open)
 	for i, p := range parts {
 		if i > 0 {

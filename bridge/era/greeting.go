@@ -106,8 +106,8 @@ const (
 )
 
 // ResultType returns the kind of a modern server's result. Without a kind it is complete (R-103).
-func ResultType(a *jsonrpc.Message) string {
-	raw := a.Found().Type.Of(a.Result)
+func ResultType(m *jsonrpc.Message) string {
+	raw := m.Found().Type.Of(m.Result)
 	switch string(raw) {
 	case "", `"complete"`:
 		return ResultComplete

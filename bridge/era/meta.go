@@ -59,11 +59,11 @@ func LogLevel(meta []byte) string {
 
 // Wanted reports whether the receiver of log messages from level on gets the notification. Other
 // notifications always pass.
-func Wanted(n *jsonrpc.Message, level string) bool {
-	if n.Method != "notifications/message" {
+func Wanted(m *jsonrpc.Message, level string) bool {
+	if m.Method != "notifications/message" {
 		return true
 	}
-	return level != "" && Severity(gjson.GetBytes(n.Params, "level").Str) >= Severity(level)
+	return level != "" && Severity(gjson.GetBytes(m.Params, "level").Str) >= Severity(level)
 }
 
 // Meta is the client data of a modern request (2026-07-28, per-request _meta). Capabilities and ClientInfo are

@@ -174,7 +174,7 @@ func without(all []field, names ...string) []field {
 }
 
 func sameFields(a, b []field) bool {
-	return slices.EqualFunc(a, b, func(x, y field) bool { return x.name == y.name && bytes.Equal(x.value, y.value) })
+	return slices.EqualFunc(a, b, func(f, y field) bool { return f.name == y.name && bytes.Equal(f.value, y.value) })
 }
 
 // FuzzInject checks that none of the client's reserved keys is left, and that the bridge's are there once. All

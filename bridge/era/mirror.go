@@ -44,12 +44,12 @@ func NewMirror(inputSchema []byte) (*Mirror, error) {
 		return nil, nil
 	}
 	var all []annotation
-	w := schemaWalk{b: inputSchema, depth: mirrorDepth, nodes: mirrorNodes, found: func(a annotation) { all = append(all, a) }}
-	if w.value(rawjson.Space(inputSchema, 0), 0, true) < 0 {
-		if w.err == nil {
-			w.err = errJSON
+	s := schemaWalk{b: inputSchema, depth: mirrorDepth, nodes: mirrorNodes, found: func(a annotation) { all = append(all, a) }}
+	if s.value(rawjson.Space(inputSchema, 0), 0, true) < 0 {
+		if s.err == nil {
+			s.err = errJSON
 		}
-		return nil, fmt.Errorf("inputSchema: %w", w.err)
+		return nil, fmt.Errorf("inputSchema: %w", s.err)
 	}
 	if len(all) == 0 {
 		return nil, nil

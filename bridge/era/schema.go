@@ -178,8 +178,8 @@ func StripMirror(inputSchema []byte) []byte {
 		return inputSchema
 	}
 	var all []jsonrpc.Span
-	w := schemaWalk{b: inputSchema, depth: 1000, nodes: len(inputSchema), found: func(a annotation) { all = append(all, a.place) }}
-	if w.value(rawjson.Space(inputSchema, 0), 0, true) < 0 || len(all) == 0 {
+	s := schemaWalk{b: inputSchema, depth: 1000, nodes: len(inputSchema), found: func(a annotation) { all = append(all, a.place) }}
+	if s.value(rawjson.Space(inputSchema, 0), 0, true) < 0 || len(all) == 0 {
 		return inputSchema
 	}
 	out, done := make([]byte, 0, len(inputSchema)), 0
@@ -193,7 +193,7 @@ func StripMirror(inputSchema []byte) []byte {
 // Cut appends the edits that remove members of objects in a text. Each includes the comma behind the members, or
 // the one before them if none follows.
 func Cut(edits []jsonrpc.Edit, text []byte, members []jsonrpc.Span) []jsonrpc.Edit {
-	slices.SortFunc(members, func(a, b jsonrpc.Span) int { return a.Key - b.Key })
+	slices.SortFunc(members, func(s, b jsonrpc.Span) int { return s.Key - b.Key })
 	for i := 0; i < len(members); {
 		from, to := members[i].Key, members[i].End
 		next := memberAfter(text, to)

@@ -49,8 +49,8 @@ func New(server string, o Options, grants *Grants) *Filter {
 // Set replaces the options for the next calls. It returns the kinds whose lists they change: clients
 // must be notified of these.
 func (f *Filter) Set(o Options) (changed []list.Kind) {
-	r := compile(o.Resources, true)
-	next := &rules{list.Tools: compile(o.Tools, false), list.Prompts: compile(o.Prompts, false), list.Resources: r, list.Templates: r}
+	c := compile(o.Resources, true)
+	next := &rules{list.Tools: compile(o.Tools, false), list.Prompts: compile(o.Prompts, false), list.Resources: c, list.Templates: c}
 	if *next == *none {
 		next = none
 	}
@@ -197,9 +197,9 @@ type filteredClient struct {
 }
 
 // Notify passes a notification on, unless it is about a hidden resource.
-func (f *filteredClient) Notify(n *jsonrpc.Message) {
-	if n.Method != "notifications/resources/updated" || f.f.now.Load()[list.Resources].passes(n.URI()) {
-		f.Client.Notify(n)
+func (f *filteredClient) Notify(m *jsonrpc.Message) {
+	if m.Method != "notifications/resources/updated" || f.f.now.Load()[list.Resources].passes(m.URI()) {
+		f.Client.Notify(m)
 	}
 }
 
@@ -207,11 +207,11 @@ func (f *filteredClient) Notify(n *jsonrpc.Message) {
 // So a client that is notified of new rules, and requests the list at once, gets it by these rules.
 func (f *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if k, ok := list.Of(r.Method); ok {
-		a, err := f.Upstream.Call(ctx, r)
-		if of := f.f.now.Load()[k]; err == nil && a.Error == nil && of != nil {
-			a = k.Edit(a, func(item []byte, internal string) []byte { return of.describe(ctx, item, internal) })
+		m, err := f.Upstream.Call(ctx, r)
+		if of := f.f.now.Load()[k]; err == nil && m.Error == nil && of != nil {
+			m = k.Edit(m, func(item []byte, internal string) []byte { return of.describe(ctx, item, internal) })
 		}
-		return a, err
+		return m, err
 	}
 	of := f.f.now.Load()
 	if r.Method == era.Listen {

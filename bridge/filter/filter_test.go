@@ -143,8 +143,8 @@ func TestNothing(t *testing.T) {
 	}
 	for _, method := range []string{"tools/list", "tools/call", "prompts/get", "resources/read", "completion/complete", "ping"} {
 		up := &same{want: &bridge.Request{Message: jsonrpc.NewRequest(method, []byte(`{"name":"a","uri":"x:a"}`)), From: &bridge.Caller{}}}
-		if a, err := f.Wrap(up).Call(t.Context(), up.want); err != nil || string(a.Result) != `{"tools":[{"name":"a"}]}` || up.got != 1 {
-			t.Errorf("%s: %v, %v, and the request came as it was %d times", method, a, err, up.got)
+		if m, err := f.Wrap(up).Call(t.Context(), up.want); err != nil || string(m.Result) != `{"tools":[{"name":"a"}]}` || up.got != 1 {
+			t.Errorf("%s: %v, %v, and the request came as it was %d times", method, m, err, up.got)
 		}
 	}
 	if !f.Serves("anybody") || !f.Shows(list.Tools, "a", "anybody") {

@@ -85,13 +85,13 @@ func (f *Filter) Serves(principal string) bool {
 // Call makes a call, unless the caller's grant does not cover it. With access rules, a list is private to its caller.
 // No cache between the bridge and the caller may store the list for others (I-059).
 func (g *granted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	a, err := g.call(ctx, r)
-	if _, lists := list.Of(r.Method); err == nil && lists && r.From.Modern() && a != nil && a.Result != nil {
-		if whole := a.Whole(); gjson.GetBytes(whole, "cacheScope").Str == "public" {
-			a = a.Replaced(rawjson.SetFirst(whole, "cacheScope", []byte(`"private"`)))
+	m, err := g.call(ctx, r)
+	if _, lists := list.Of(r.Method); err == nil && lists && r.From.Modern() && m != nil && m.Result != nil {
+		if whole := m.Whole(); gjson.GetBytes(whole, "cacheScope").Str == "public" {
+			m = m.Replaced(rawjson.SetFirst(whole, "cacheScope", []byte(`"private"`)))
 		}
 	}
-	return a, err
+	return m, err
 }
 
 func (g *granted) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
@@ -112,11 +112,11 @@ func (g *granted) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 }
 
 func (g *granted) list(ctx context.Context, r *bridge.Request, grant Grant) (*jsonrpc.Message, error) {
-	a, err := g.Upstream.Call(ctx, r)
-	if err != nil || a.Error != nil {
-		return a, err
+	m, err := g.Upstream.Call(ctx, r)
+	if err != nil || m.Error != nil {
+		return m, err
 	}
-	return list.Tools.Edit(a, func(item []byte, name string) []byte {
+	return list.Tools.Edit(m, func(item []byte, name string) []byte {
 		if !grant.Passes(name) {
 			return nil
 		}

@@ -28,11 +28,11 @@ func TestIdentityIsPrivate(t *testing.T) {
 		for _, who := range []string{"all", "some/https://idp.example.com#ann"} {
 			for _, method := range []string{"tools/list", "resources/list"} {
 				r := &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`), From: &bridge.Caller{Principal: who, Revision: era.LatestModern}}
-				a, err := up.Call(t.Context(), r)
+				m, err := up.Call(t.Context(), r)
 				if err != nil {
 					t.Fatal(err)
 				}
-				bridgetest.Contains(t, bridgetest.Text(a), `"cacheScope":"`+scope+`"`, `"name":"a"`, `"ttlMs":5000`)
+				bridgetest.Contains(t, bridgetest.Text(m), `"cacheScope":"`+scope+`"`, `"name":"a"`, `"ttlMs":5000`)
 			}
 		}
 	}

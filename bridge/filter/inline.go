@@ -35,12 +35,12 @@ func inlined(ctx context.Context, schema []byte) []byte {
 	if !bytes.Contains(schema, []byte(`"$ref"`)) {
 		return schema
 	}
-	n := &inliner{ctx: ctx, root: schema, objects: map[*byte]map[string]json.RawMessage{}}
-	out := n.schema(schema, 0)
+	i := &inliner{ctx: ctx, root: schema, objects: map[*byte]map[string]json.RawMessage{}}
+	out := i.schema(schema, 0)
 	switch {
-	case n.stopped():
+	case i.stopped():
 		return schema
-	case !n.left:
+	case !i.left:
 		out = rawjson.Delete(out, "$defs", "definitions")
 	}
 	return out

@@ -90,9 +90,9 @@ func TestInlinedStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	one := []byte(`{"items":{"$ref":"#/$defs/a"},"$defs":{"a":{}}}`)
-	n := &inliner{ctx: ctx, root: one}
-	if out := n.schema(one, 0); string(out) != string(one) || n.refs != 0 {
-		t.Errorf("after the call: %s, %d references", out, n.refs)
+	i := &inliner{ctx: ctx, root: one}
+	if out := i.schema(one, 0); string(out) != string(one) || i.refs != 0 {
+		t.Errorf("after the call: %s, %d references", out, i.refs)
 	}
 	if got := string(inlined(ctx, one)); got != string(one) {
 		t.Errorf("after the call: %s", got)

@@ -139,11 +139,11 @@ type owned struct {
 func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch {
 	case r.Method == "tasks/list":
-		a, err := o.Upstream.Call(ctx, r)
-		if err != nil || a.Error != nil {
-			return a, err
+		m, err := o.Upstream.Call(ctx, r)
+		if err != nil || m.Error != nil {
+			return m, err
 		}
-		return o.own(ctx, r.From.Principal, a)
+		return o.own(ctx, r.From.Principal, m)
 	case era.IsTask(r.Method):
 		params := rawjson.Members(r.Whole(), "taskId")
 		id := gjson.ParseBytes(params["taskId"])
@@ -175,8 +175,8 @@ func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 }
 
 // own removes the tasks of other principals from a list.
-func (o *owned) own(ctx context.Context, principal string, a *jsonrpc.Message) (*jsonrpc.Message, error) {
-	whole := a.Whole()
+func (o *owned) own(ctx context.Context, principal string, m *jsonrpc.Message) (*jsonrpc.Message, error) {
+	whole := m.Whole()
 	list := gjson.GetBytes(whole, "tasks")
 	var ids, mine []string
 	list.ForEach(func(_, task gjson.Result) bool {
@@ -185,7 +185,7 @@ func (o *owned) own(ctx context.Context, principal string, a *jsonrpc.Message) (
 	})
 	own, err := o.tasks.owned(ctx, principal, ids...)
 	if err != nil {
-		a.Release()
+		m.Release()
 		return nil, err
 	}
 	list.ForEach(func(_, task gjson.Result) bool {
@@ -194,5 +194,5 @@ func (o *owned) own(ctx context.Context, principal string, a *jsonrpc.Message) (
 		}
 		return true
 	})
-	return a.Replaced(rawjson.SetFirst(whole, "tasks", []byte("["+strings.Join(mine, ",")+"]"))), nil
+	return m.Replaced(rawjson.SetFirst(whole, "tasks", []byte("["+strings.Join(mine, ",")+"]"))), nil
 }

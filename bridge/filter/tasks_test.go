@@ -93,14 +93,14 @@ func (tasked) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, erro
 // A task is its principal's at each instance, and nobody else's at any (S-042).
 func TestTasksShared(t *testing.T) {
 	all := &owners{all: map[string]bool{}}
-	a, b := NewTasks("s", all, slog.New(slog.DiscardHandler)).Wrap(tasked{}), NewTasks("s", all, slog.New(slog.DiscardHandler)).Wrap(tasked{})
+	u, b := NewTasks("s", all, slog.New(slog.DiscardHandler)).Wrap(tasked{}), NewTasks("s", all, slog.New(slog.DiscardHandler)).Wrap(tasked{})
 	ask := func(up bridge.Upstream, principal, method, params string) (string, error) {
 		t.Helper()
 		m, err := up.Call(t.Context(), &bridge.Request{Message: bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)), From: &bridge.Caller{Principal: principal}})
 		return bridgetest.Text(m), err
 	}
 	for i, principal := range []string{"alice", "alice", "bob"} {
-		if got, err := ask(a, principal, "tools/call", fmt.Sprintf(`{"name":"x","arguments":{"id":"%d"},"task":{}}`, i+1)); err != nil {
+		if got, err := ask(u, principal, "tools/call", fmt.Sprintf(`{"name":"x","arguments":{"id":"%d"},"task":{}}`, i+1)); err != nil {
 			t.Fatal(got, err)
 		}
 	}
@@ -137,10 +137,10 @@ func TestTasksShared(t *testing.T) {
 			t.Errorf("%s of what is not known: %s, %v", method, got, err)
 		}
 	}
-	if got, err := ask(a, "carol", "tools/call", `{"name":"x","arguments":{"id":"4"},"task":{}}`); err != nil {
+	if got, err := ask(u, "carol", "tools/call", `{"name":"x","arguments":{"id":"4"},"task":{}}`); err != nil {
 		t.Errorf("a new task: %s, %v", got, err)
 	}
-	if got, err := ask(a, "carol", "tasks/get", `{"taskId":"4"}`); err != nil {
+	if got, err := ask(u, "carol", "tasks/get", `{"taskId":"4"}`); err != nil {
 		t.Errorf("of which this instance knows: %s, %v", got, err)
 	}
 }

@@ -56,12 +56,12 @@ func (g *gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 		return
 	}
 	g.revoked.Relist(func(principal string) bool { return changed[principal] }, "", list.Tools)
-	for _, o := range g.open(func(o *sitting) bool { return changed[o.caller.Principal] }) {
-		at := o.bindings.Current().Server
-		if err := g.allowed(at, "", o.caller.Principal); at != nil && err != nil {
-			o.End(err)
+	for _, s := range g.open(func(o *sitting) bool { return changed[o.caller.Principal] }) {
+		at := s.bindings.Current().Server
+		if err := g.allowed(at, "", s.caller.Principal); at != nil && err != nil {
+			s.End(err)
 		} else {
-			subscribe.NotifyChanged(o.changes, []list.Kind{list.Tools})
+			subscribe.NotifyChanged(s.changes, []list.Kind{list.Tools})
 		}
 	}
 	g.wg.Go(func() {
@@ -75,7 +75,7 @@ func (g *gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 
 // users counts the principals that may use the server.
 func (s *server) users() (n int) {
-	for principal := range s.b.grants.All() {
+	for principal := range s.g.grants.All() {
 		if s.filter.Serves(principal) {
 			n++
 		}
@@ -89,8 +89,8 @@ func (g *gateway) Revoke(principal string) {
 	for _, s := range ended {
 		s.End(errRevoked)
 	}
-	for _, r := range g.table.Load().servers {
-		r.pool.Revoke(principal, errRevoked)
+	for _, s := range g.table.Load().servers {
+		s.pool.Revoke(principal, errRevoked)
 	}
 	g.log.Info("sessions and calls of a caller ended: its key was removed", "principal", principal, "sessions", len(ended), "calls", calls)
 }

@@ -32,9 +32,9 @@ func TestRevoke(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready = make(chan struct{})
 		l := &ledger{}
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Watch: l.take,
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Watch: l.take,
 			Grants: map[string]filter.Grant{"p": {}, "q": {}}})
-		defer b.Close(context.Background())
+		defer g.Close(context.Background())
 		const asks, hangs = `"name":"ask","arguments":{}`, `"name":"slow"`
 		var states []string
 		var guests []*visiting
@@ -42,20 +42,20 @@ func TestRevoke(t *testing.T) {
 		var calls []*pendingCall
 		for _, principal := range []string{"p", "q"} {
 			v := visitor{principal: principal}
-			states = append(states, stateOf(t, v.call(t, b, "tools/call", asks)))
-			guests = append(guests, v.ask(t, b, "1", "tools/call", hangs))
-			s, _ := begin(t, b, principal)
+			states = append(states, stateOf(t, v.call(t, g, "tools/call", asks)))
+			guests = append(guests, v.ask(t, g, "1", "tools/call", hangs))
+			s, _ := begin(t, g, principal)
 			sessions = append(sessions, s)
 			calls = append(calls, start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`))
 		}
 		opened := make(chan error)
 		go func() {
-			_, _, err := initialize(t, b, "p", bridgetest.InitializeParams)
+			_, _, err := initialize(t, g, "p", bridgetest.InitializeParams)
 			opened <- err
 		}()
 		l.got()
 
-		b.Revoke("p")
+		g.Revoke("p")
 		if err := <-opened; !errors.Is(err, bridge.ErrRevoked) {
 			t.Errorf("a session that was being opened: %v", err)
 		}
@@ -69,23 +69,23 @@ func TestRevoke(t *testing.T) {
 		bridgetest.Contains(t, guests[0].answer, reason)
 		bridgetest.Contains(t, calls[0].answer, reason)
 		l.want(t, "revoked", `"fake" initialize: denied`, `"fake" tools/call slow: denied`, `"fake" tools/call slow: denied`)
-		if st := b.Status()[0]; st.Parked != 1 {
+		if st := g.Status()[0]; st.Parked != 1 {
 			t.Errorf("%d calls are parked, want 1", st.Parked)
 		}
 
-		bridgetest.Contains(t, visitor{principal: "p"}.call(t, b, "tools/call", hangs), reason)
-		if _, a, err := initialize(t, b, "p", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrRevoked) || !strings.Contains(a, reason) {
+		bridgetest.Contains(t, visitor{principal: "p"}.call(t, g, "tools/call", hangs), reason)
+		if _, a, err := initialize(t, g, "p", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrRevoked) || !strings.Contains(a, reason) {
 			t.Errorf("a new session: %s, %v", a, err)
 		}
 		bridgetest.Contains(t, do(t, sessions[1], "2", "tools/call", tool("x")), `"result"`)
 
-		b.Restore("p")
+		g.Restore("p")
 		close(ready)
 		retry := `"inputResponses":{"r1":{"action":"cancel"}},"requestState":"`
-		bridgetest.Contains(t, visitor{principal: "p"}.call(t, b, "tools/call", asks+","+retry+states[0]+`"`), `"error"`)
-		bridgetest.Contains(t, visitor{principal: "q"}.call(t, b, "tools/call", asks+","+retry+states[1]+`"`), `"content":[]`)
-		bridgetest.Contains(t, visitor{principal: "p"}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
-		if s, _ := begin(t, b, "p"); s.Principal() != "p" {
+		bridgetest.Contains(t, visitor{principal: "p"}.call(t, g, "tools/call", asks+","+retry+states[0]+`"`), `"error"`)
+		bridgetest.Contains(t, visitor{principal: "q"}.call(t, g, "tools/call", asks+","+retry+states[1]+`"`), `"content":[]`)
+		bridgetest.Contains(t, visitor{principal: "p"}.call(t, g, "tools/call", `"name":"x"`), `"result"`)
+		if s, _ := begin(t, g, "p"); s.Principal() != "p" {
 			t.Error("no session")
 		}
 		for i := range guests[1:] {
@@ -93,7 +93,7 @@ func TestRevoke(t *testing.T) {
 			<-guests[i+1].done
 		}
 		for _, principal := range []string{"p", "q"} {
-			if calls := b.revoked.Revoke(principal); calls != 0 {
+			if calls := g.revoked.Revoke(principal); calls != 0 {
 				t.Errorf("%d calls of %s are left", calls, principal)
 			}
 		}

@@ -39,18 +39,18 @@ func (g *gateway) adopt(h session.Held) (*sitting, error) {
 
 // resume restores the session's state on a fresh connection before the first call, m; m is
 // nil when no call caused it.
-func (s *sitting) resume(ctx context.Context, w *binding[*server], m *jsonrpc.Message) error {
-	if w.Handover.Done() {
+func (s *sitting) resume(ctx context.Context, b *binding[*server], m *jsonrpc.Message) error {
+	if b.Handover.Done() {
 		return nil
 	}
-	if w.Server != nil { // a refused call opens no connection
-		if err := w.Server.drained.Refuses(m, s.caller); err != nil {
+	if b.Server != nil { // a refused call opens no connection
+		if err := b.Server.drained.Refuses(m, s.caller); err != nil {
 			return err
 		}
 		ctx = drain.Passing(ctx)
 	}
-	err := w.Handover.Resume(ctx, w.Chain, s.caller, s.record, s.log, s.changes.Notify)
-	if errors.Is(err, bridge.ErrReplaced) && w.Current() { // a newer binding is not affected
+	err := b.Handover.Resume(ctx, b.Chain, s.caller, s.record, s.log, s.changes.Notify)
+	if errors.Is(err, bridge.ErrReplaced) && b.Current() { // a newer binding is not affected
 		s.End(err)
 	}
 	return err
@@ -58,20 +58,20 @@ func (s *sitting) resume(ctx context.Context, w *binding[*server], m *jsonrpc.Me
 
 // restore resumes a session whose client only listens: at once, or when the operator ends
 // the server's drain.
-func (s *sitting) restore(w *binding[*server]) {
-	if !w.Current() || w.Handover.Waits(true) {
+func (s *sitting) restore(b *binding[*server]) {
+	if !b.Current() || b.Handover.Waits(true) {
 		return
 	}
 	now := func() (stop func()) {
-		_ = s.resume(s.ctx, w, nil) // the next call returns the error
-		w.Handover.Waits(false)
+		_ = s.resume(s.ctx, b, nil) // the next call returns the error
+		b.Handover.Waits(false)
 		return nil
 	}
-	if w.Server == nil {
+	if b.Server == nil {
 		now()
-	} else if stop := w.Server.drained.Await(func() {
-		w.Handover.Waits(false)
-		s.Go(func() { s.restore(w) })
+	} else if stop := b.Server.drained.Await(func() {
+		b.Handover.Waits(false)
+		s.Go(func() { s.restore(b) })
 	}, now); stop != nil {
 		s.OnEnd(stop)
 	}
@@ -82,10 +82,10 @@ func (s *sitting) restore(w *binding[*server]) {
 func (s *sitting) repeat(ctx context.Context, m *jsonrpc.Message) {
 	m = m.Clone()
 	awaitRun(ctx, s.Go, func() {
-		w := s.bindings.Enter()
-		defer w.Leave()
-		if err := s.resume(s.ctx, w, nil); err == nil {
-			notifyServer(drain.Passing(s.ctx), w.Chain, s.caller, m.Method, m.Params, s.log)
+		b := s.bindings.Enter()
+		defer b.Leave()
+		if err := s.resume(s.ctx, b, nil); err == nil {
+			notifyServer(drain.Passing(s.ctx), b.Chain, s.caller, m.Method, m.Params, s.log)
 		}
 	})
 }
@@ -110,7 +110,7 @@ func (s *sitting) keep(change func(*session.Record)) {
 	}
 	s.mu.Unlock()
 	if begins {
-		if !s.b.workers.Run(s.save) {
+		if !s.g.workers.Run(s.save) {
 			s.wg.Done() // the gateway is closed
 		}
 	}
@@ -126,7 +126,7 @@ func (s *sitting) save() {
 		s.unsaved = false
 		held := s.held
 		s.mu.Unlock()
-		if err := s.b.store.Save(s.ctx, held); err != nil && s.ctx.Err() == nil && !errors.Is(err, session.ErrFenced) {
+		if err := s.g.store.Save(s.ctx, held); err != nil && s.ctx.Err() == nil && !errors.Is(err, session.ErrFenced) {
 			s.log.Warn("session store", "err", err)
 		}
 		s.mu.Lock()
@@ -142,19 +142,19 @@ func (s *sitting) forget() {
 	s.mu.Lock()
 	held := s.held
 	s.mu.Unlock()
-	end := s.b.store.Delete
+	end := s.g.store.Delete
 	if s.moves() {
-		end = s.b.store.Release
+		end = s.g.store.Release
 	}
 	if err := end(context.Background(), held); err != nil && !errors.Is(err, session.ErrFenced) {
-		s.b.log.Warn("session store", "err", err)
+		s.g.log.Warn("session store", "err", err)
 	}
 }
 
 // moves reports whether another instance may continue the session, which ended here.
 func (s *sitting) moves() bool {
 	cause, r := context.Cause(s.ctx), s.record()
-	return (errors.Is(cause, ErrMoved) || errors.Is(cause, bridge.ErrShutdown)) && !r.Bound && s.b.Portable(&r)
+	return (errors.Is(cause, ErrMoved) || errors.Is(cause, bridge.ErrShutdown)) && !r.Bound && s.g.Portable(&r)
 }
 
 func (g *gateway) Move(key string) { g.move(func(s *sitting) bool { return s.id == key }) }

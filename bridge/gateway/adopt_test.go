@@ -38,9 +38,9 @@ func TestSavesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &slowKeeper{Memory: session.NewMemory(10), release: make(chan struct{})}
 		f := &fake{}
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Sessions: k})
-		defer b.Close(context.Background())
-		s, _ := begin(t, b, "")
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Sessions: k})
+		defer g.Close(context.Background())
+		s, _ := begin(t, g, "")
 		answered := 0
 		for _, uri := range []string{"x:a", "x:b", "x:c"} {
 			go func() {
@@ -69,9 +69,9 @@ func TestReleasesLastState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &slowKeeper{Memory: session.NewMemory(10), release: make(chan struct{})}
 		f := &fake{}
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Sessions: k})
-		defer b.Close(context.Background())
-		s, _, err := b.initializePortable(t.Context(), "fake", "portable", "", nil,
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Sessions: k})
+		defer g.Close(context.Background())
+		s, _, err := g.initializePortable(t.Context(), "fake", "portable", "", nil,
 			bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestReleasesLastState(t *testing.T) {
 		synctest.Wait()
 		go do(t, s, "2", "resources/subscribe", `{"uri":"x:b"}`)
 		synctest.Wait()
-		b.Move(s.id)
+		g.Move(s.id)
 		close(k.release)
 		<-s.ended
 		h, err := k.Find(t.Context(), s.id)

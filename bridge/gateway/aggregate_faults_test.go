@@ -29,10 +29,10 @@ func hang(ctx context.Context, _ int) error {
 func TestMergeGreetsWithWhatIsKnown(t *testing.T) {
 	good, slow := shop("good", nil), shop("slow", nil)
 	slow.before = hang
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *gateway) {
-		enter(t, b)
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, g *gateway) {
+		enter(t, g)
 		began := time.Now()
-		enter(t, b)
+		enter(t, g)
 		if took := time.Since(began); took != greetPatience {
 			t.Errorf("the second client's initialize took %v, want %v", took, greetPatience)
 		}
@@ -44,11 +44,11 @@ func TestMergeNothingStays(t *testing.T) {
 	no := &fake{before: func(context.Context, int) error {
 		return &bridge.Error{Server: "x", Kind: bridge.ErrUnavailable, Public: "it could not be started"}
 	}}
-	all(t, []stock{{name: "a", prefix: "a__", f: no}, {name: "b", prefix: "b__", f: no}}, func(t *testing.T, b *gateway) {
+	all(t, []stock{{name: "a", prefix: "a__", f: no}, {name: "b", prefix: "b__", f: no}}, func(t *testing.T, g *gateway) {
 		for i := range 2 {
-			_, a, err := b.initialize(context.Background(), "", "x", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
-			if err == nil || !strings.Contains(bridgetest.Text(a), "it could not be started") {
-				t.Errorf("client %d: Initialize = %s, %v", i+1, bridgetest.Text(a), err)
+			_, m, err := g.initialize(context.Background(), "", "x", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			if err == nil || !strings.Contains(bridgetest.Text(m), "it could not be started") {
+				t.Errorf("client %d: Initialize = %s, %v", i+1, bridgetest.Text(m), err)
 			}
 			synctest.Wait()
 		}
@@ -60,20 +60,20 @@ func TestMergeNothingStays(t *testing.T) {
 func TestMergeLatePageCounts(t *testing.T) {
 	good, slow := shop("good", nil), shop("slow", nil)
 	var hangs bool
-	good.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	good.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/list" && !hangs {
-			w.answer(m, toolList("a"))
+			f.answer(m, toolList("a"))
 		}
 		return m.Method == "tools/list"
 	}
-	slow.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	slow.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/list" {
-			time.AfterFunc(25*time.Second, func() { w.answer(m, toolList("s")) })
+			time.AfterFunc(25*time.Second, func() { f.answer(m, toolList("s")) })
 		}
 		return m.Method == "tools/list"
 	}
-	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
@@ -89,8 +89,8 @@ func TestMergeLatePageCounts(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 	})
 	hangs = false
-	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		time.Sleep(30 * time.Second)
 		good.before = func(context.Context, int) error { return errors.New("no") }
@@ -103,8 +103,8 @@ func TestMergeLatePageCounts(t *testing.T) {
 // While no server can be had, no list is empty.
 func TestMergeNoEmptyList(t *testing.T) {
 	one, two := shop("one", map[string]string{"tools/list": toolList("a")}), shop("two", map[string]string{"tools/list": toolList("b")})
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		for _, f := range []*fake{one, two} {
 			f.before = func(context.Context, int) error { return errors.New("no") }
 			f.wire(1).die()
@@ -125,22 +125,22 @@ func TestMergeNoEmptyList(t *testing.T) {
 // cursor: nothing is missing in the end.
 func TestMergeSlowLaterPage(t *testing.T) {
 	good, slow := shop("good", nil), shop("slow", nil)
-	pages := func(pause time.Duration) func(w *fakeWire, m *jsonrpc.Message) bool {
-		return func(w *fakeWire, m *jsonrpc.Message) bool {
+	pages := func(pause time.Duration) func(f *fakeWire, m *jsonrpc.Message) bool {
+		return func(f *fakeWire, m *jsonrpc.Message) bool {
 			if m.Method != "tools/list" {
 				return false
 			}
 			if !strings.Contains(string(m.Params), "cursor") {
-				w.answer(m, `{"tools":[{"name":"first"}],"nextCursor":"2"}`)
+				f.answer(m, `{"tools":[{"name":"first"}],"nextCursor":"2"}`)
 			} else {
-				time.AfterFunc(pause, func() { w.answer(m, toolList("second")) })
+				time.AfterFunc(pause, func() { f.answer(m, toolList("second")) })
 			}
 			return true
 		}
 	}
 	good.serve, slow.serve = pages(0), pages(25*time.Second)
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		var got []string
 		for params := `{}`; ; {
 			a := do(t, s, "1", "tools/list", params)
@@ -162,17 +162,17 @@ func TestMergeSlowLaterPage(t *testing.T) {
 func TestMergeLatePageGoesStale(t *testing.T) {
 	good, slow := shop("good", map[string]string{"tools/list": toolList("a")}), shop("slow", nil)
 	tool, pause := "old", 25*time.Second
-	slow.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	slow.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/list" {
 			list := toolList(tool)
-			time.AfterFunc(pause, func() { w.answer(m, list) })
+			time.AfterFunc(pause, func() { f.answer(m, list) })
 		}
 		return m.Method == "tools/list"
 	}
 	for _, changed := range []time.Duration{5 * time.Second, 30 * time.Second} { // before the page comes, and after
 		tool, pause = "old", 25*time.Second
-		all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *gateway) {
-			s, _, _ := enter(t, b)
+		all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, g *gateway) {
+			s, _, _ := enter(t, g)
 			same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 			time.Sleep(changed)
 			synctest.Wait()
@@ -187,8 +187,8 @@ func TestMergeLatePageGoesStale(t *testing.T) {
 // A request is not read any more when its call has returned.
 func TestMergeCancelledListIsLeftAlone(t *testing.T) {
 	one, two := shop("one", nil), shop("two", nil)
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		for range 100 {
@@ -206,8 +206,8 @@ func TestMergeReadsPastTheBad(t *testing.T) {
 	two := shop("two", map[string]string{"resources/list": `{"resources":[{"uri":"file:2"}]}`, "resources/templates/list": `{"resourceTemplates":[]}`})
 	mute := shop("mute", nil)
 	mute.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method != "initialize" }
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		do(t, s, "1", "resources/list", `{}`)
 		one.before = func(context.Context, int) error {
 			return &bridge.Error{Server: "one", Kind: bridge.ErrUnavailable, Public: "it is gone"}
@@ -224,9 +224,9 @@ func TestMergeReadsPastTheBad(t *testing.T) {
 			t.Errorf("read: %s", got)
 		}
 	})
-	all(t, []stock{{name: "mute", f: mute}, {name: "two", f: two}}, func(t *testing.T, b *gateway) {
+	all(t, []stock{{name: "mute", f: mute}, {name: "two", f: two}}, func(t *testing.T, g *gateway) {
 		two.before = nil
-		s, _, _ := enter(t, b)
+		s, _, _ := enter(t, g)
 		for _, test := range []struct{ method, params string }{
 			{"resources/read", `{"uri":"file:2"}`},
 			{"resources/read", `{"uri":"file:unlisted"}`},
@@ -248,8 +248,8 @@ func TestMergeReadsPastTheBad(t *testing.T) {
 // again, before anything else.
 func TestMergeSubscribesAnew(t *testing.T) {
 	one, two := shop("one", map[string]string{"resources/list": `{"resources":[{"uri":"a:1"},{"uri":"a:2"}]}`}), shop("two", nil)
-	all(t, []stock{{name: "one", prefix: "one__", f: one, o: ServerOptions{EndWithServer: true, Cache: cache.Options{Off: true}}}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: one, o: ServerOptions{EndWithServer: true, Cache: cache.Options{Off: true}}}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:1"}`)
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:2"}`)
 		one.wire(1).die()
@@ -274,21 +274,21 @@ func TestMergeWaitsOnce(t *testing.T) {
 	tools.Store(&first)
 	delay.Store(int64(12 * time.Second))
 	changed := func(st *stream) int { return strings.Count(strings.Join(st.take(), ""), "tools/list_changed") }
-	slow.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	slow.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/list" {
 			a := *tools.Load()
-			time.AfterFunc(time.Duration(delay.Load()), func() { w.answer(m, a) })
+			time.AfterFunc(time.Duration(delay.Load()), func() { f.answer(m, a) })
 			return true
 		}
 		return false
 	}
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Lists: time.Millisecond}}}}, func(t *testing.T, b *gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Lists: time.Millisecond}}}}, func(t *testing.T, g *gateway) {
 		list := func(s *sitting) ([]string, time.Duration) {
 			began := time.Now()
 			return names(t, do(t, s, "1", "tools/list", `{}`)), time.Since(began)
 		}
 		for i := range 7 {
-			s, st, _ := enter(t, b)
+			s, st, _ := enter(t, g)
 			got, took := list(s)
 			switch {
 			case i == 0 && took != listPatience, i > 0 && took != slowPatience:
@@ -309,7 +309,7 @@ func TestMergeWaitsOnce(t *testing.T) {
 		}
 		second := toolList("s", "t")
 		tools.Store(&second)
-		s, st, _ := enter(t, b)
+		s, st, _ := enter(t, g)
 		got, took := list(s)
 		same(t, "what was known", got, []string{"good__a", "slow__s"})
 		time.Sleep(time.Minute)
@@ -319,11 +319,11 @@ func TestMergeWaitsOnce(t *testing.T) {
 		got, _ = list(s)
 		same(t, "what is new", got, []string{"good__a", "slow__s", "slow__t"})
 		delay.Store(0) // it is well again
-		s, _, _ = enter(t, b)
+		s, _, _ = enter(t, g)
 		list(s)
 		time.Sleep(time.Minute)
 		delay.Store(int64(time.Second))
-		s, _, _ = enter(t, b)
+		s, _, _ = enter(t, g)
 		if got, took := list(s); took != time.Second {
 			t.Errorf("a server that is well again was not waited for: %v, %q", took, got)
 		}
@@ -331,13 +331,13 @@ func TestMergeWaitsOnce(t *testing.T) {
 	// Without sessions.
 	delay.Store(int64(12 * time.Second))
 	tools.Store(&first)
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Lists: time.Millisecond}}}}, func(t *testing.T, b *gateway) {
-		v := visitor{}.ask(t, b, `"l"`, era.Listen, `"notifications":{"toolsListChanged":true}`)
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Lists: time.Millisecond}}}}, func(t *testing.T, g *gateway) {
+		v := visitor{}.ask(t, g, `"l"`, era.Listen, `"notifications":{"toolsListChanged":true}`)
 		time.Sleep(time.Minute)
 		v.take()
 		for i := range 3 {
 			began := time.Now()
-			got := names(t, visitor{}.call(t, b, "tools/list", ""))
+			got := names(t, visitor{}.call(t, g, "tools/list", ""))
 			if took := time.Since(began); i == 0 && took != listPatience || i > 0 && took > slowPatience { // the page that came late is there at once
 				t.Errorf("request %d took %v", i, took)
 			}

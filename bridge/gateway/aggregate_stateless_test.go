@@ -27,20 +27,20 @@ type modernFake struct {
 }
 
 func (m *modernFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	w := &fakeWire{f: m.fake, from: from, rest: rest, queue: make(chan func(), 1<<10), done: make(chan struct{})}
-	w.Conn = conn.New("fake", w, rest, m.times)
-	w.wg.Go(w.run)
+	f := &fakeWire{f: m.fake, from: from, rest: rest, queue: make(chan func(), 1<<10), done: make(chan struct{})}
+	f.Conn = conn.New("fake", f, rest, m.times)
+	f.wg.Go(f.run)
 	var verdict conn.Verdict
 	var err error
-	if w.server, verdict, err = conn.Discover(ctx, w.Conn, from); err != nil || verdict != conn.SaysModern {
-		_ = w.Close(ctx)
+	if f.server, verdict, err = conn.Discover(ctx, f.Conn, from); err != nil || verdict != conn.SaysModern {
+		_ = f.Close(ctx)
 		return nil, &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it is not what it was", Err: err}
 	}
 	m.mu.Lock()
-	m.wires = append(m.wires, w)
-	w.n = len(m.wires)
+	m.wires = append(m.wires, f)
+	f.n = len(m.wires)
 	m.mu.Unlock()
-	return w, nil
+	return f, nil
 }
 
 // modernShop is a server that lists what it is given, says what it was
@@ -48,27 +48,27 @@ func (m *modernFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.
 func modernShop(name string, lists map[string]string) *modernFake {
 	s := &modernFake{fake: &fake{}, result: `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},` +
 		`"prompts":{},"extensions":{"` + era.TasksExtension + `":{}}},"instructions":"ask ` + name + `","ttlMs":5,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"` + name + `","version":"1"}}}`}
-	s.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	s.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if list, ok := lists[m.Method]; ok {
-			w.answer(m, list)
+			f.answer(m, list)
 			return true
 		}
 		switch m.Method {
 		case "server/discover":
-			w.answer(m, s.result)
+			f.answer(m, s.result)
 		case era.Listen:
 			want := gjson.GetBytes(m.Params, "notifications").Raw
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, m.ID, want))
+			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, m.ID, want))
 		case "tools/call":
 			if strings.HasSuffix(m.Name(), "slow") {
-				w.answer(m, `{"resultType":"task","taskId":"t1","status":"working"}`)
+				f.answer(m, `{"resultType":"task","taskId":"t1","status":"working"}`)
 				return true
 			}
-			w.answer(m, fmt.Sprintf(`{"resultType":"complete","by":%q,"tool":%q,"meta":%s}`, name, m.Name(), m.Meta()))
+			f.answer(m, fmt.Sprintf(`{"resultType":"complete","by":%q,"tool":%q,"meta":%s}`, name, m.Name(), m.Meta()))
 		case "tasks/get":
-			w.answer(m, fmt.Sprintf(`{"resultType":"complete","taskId":%s,"by":%q}`, gjson.GetBytes(m.Params, "taskId").Raw, name))
+			f.answer(m, fmt.Sprintf(`{"resultType":"complete","taskId":%s,"by":%q}`, gjson.GetBytes(m.Params, "taskId").Raw, name))
 		case "resources/read":
-			w.answer(m, fmt.Sprintf(`{"resultType":"complete","by":%q,"contents":[],"ttlMs":0,"cacheScope":"private"}`, name))
+			f.answer(m, fmt.Sprintf(`{"resultType":"complete","by":%q,"contents":[],"ttlMs":0,"cacheScope":"private"}`, name))
 		default:
 			return false
 		}
@@ -81,13 +81,13 @@ const statelessMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-
 
 // callStateless makes a request of a client without a session to the server of that
 // name, and returns its answer, or the error.
-func callStateless(t *testing.T, b *gateway, server, method, params string) string {
+func callStateless(t *testing.T, g *gateway, server, method, params string) string {
 	t.Helper()
-	a := callsStateless(t, b, t.Context(), server, method, params, &stream{})
-	if a == nil {
+	m := callsStateless(t, g, t.Context(), server, method, params, &stream{})
+	if m == nil {
 		return ""
 	}
-	_, raw := a.Payload(nil)
+	_, raw := m.Payload(nil)
 	var text strings.Builder
 	for _, piece := range raw {
 		text.Write(piece)
@@ -101,12 +101,12 @@ func callsStateless(t *testing.T, b *gateway, ctx context.Context, server, metho
 		params += ","
 	}
 	m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"mine","method":"`+method+`","params":{`+params+statelessMeta+`}}`)
-	g, no := NewStateless(server, "", m)
+	s, no := NewStateless(server, "", m)
 	if no != nil {
 		return no
 	}
-	g.Back = back
-	a, _ := b.Call(ctx, m, *g)
+	s.Back = back
+	a, _ := b.Call(ctx, m, *s)
 	if a != nil && string(a.ID) != `"mine"` {
 		t.Errorf("the answer has id %s", a.ID)
 	}
@@ -132,10 +132,10 @@ func TestCommons(t *testing.T) {
 			}
 		}
 		one, two := modernShop("one", lists("one://r")), modernShop("two", lists("two://r"))
-		b := commonsOf(t, one, two)
-		defer b.Close(context.Background())
+		g := commonsOf(t, one, two)
+		defer g.Close(context.Background())
 
-		found := callStateless(t, b, "", "server/discover", "")
+		found := callStateless(t, g, "", "server/discover", "")
 		for path, want := range map[string]string{
 			"resultType": "complete", "supportedVersions.0": "2026-07-28", "capabilities.tools.listChanged": "true", "capabilities.resources.subscribe": "true",
 			"capabilities.extensions.io\\.modelcontextprotocol/tasks": "{}",
@@ -149,7 +149,7 @@ func TestCommons(t *testing.T) {
 			t.Errorf("instructions: %q", text)
 		}
 
-		list := callStateless(t, b, "", "tools/list", "")
+		list := callStateless(t, g, "", "tools/list", "")
 		if got := gjson.Get(list, "tools.#.name").Raw; got != `["one__a","two__a"]` {
 			t.Errorf("tools: %s", list)
 		}
@@ -157,28 +157,28 @@ func TestCommons(t *testing.T) {
 			gjson.Get(list, `_meta.io\.modelcontextprotocol/serverInfo.name`).Str != "mcp-bridge" || gjson.Get(list, "_meta.x").Int() != 1 {
 			t.Errorf("what stands around the tools (R-084, R-085): %s", list)
 		}
-		if got := callStateless(t, b, "", "tools/call", `"name":"two__a"`); gjson.Get(got, "by").Str != "two" || gjson.Get(got, "tool").Str != "a" {
+		if got := callStateless(t, g, "", "tools/call", `"name":"two__a"`); gjson.Get(got, "by").Str != "two" || gjson.Get(got, "tool").Str != "a" {
 			t.Errorf("tools/call: %s", got)
 		}
-		if got := callStateless(t, b, "", "resources/read", `"uri":"two://r"`); gjson.Get(got, "by").Str != "two" {
+		if got := callStateless(t, g, "", "resources/read", `"uri":"two://r"`); gjson.Get(got, "by").Str != "two" {
 			t.Errorf("resources/read: %s", got)
 		}
-		if got := callStateless(t, b, "", "resources/read", `"uri":"none://r"`); gjson.Get(got, "code").Int() != -32602 {
+		if got := callStateless(t, g, "", "resources/read", `"uri":"none://r"`); gjson.Get(got, "code").Int() != -32602 {
 			t.Errorf("a resource that is nobody's (R-090): %s", got)
 		}
-		if got := callStateless(t, b, "", "ping", ""); gjson.Get(got, "code").Int() != -32601 {
+		if got := callStateless(t, g, "", "ping", ""); gjson.Get(got, "code").Int() != -32601 {
 			t.Errorf("ping (R-079): %s", got)
 		}
 
-		task := callStateless(t, b, "", "tools/call", `"name":"one__slow"`)
+		task := callStateless(t, g, "", "tools/call", `"name":"one__slow"`)
 		id := gjson.Get(task, "taskId").Str
 		if id == "" || id == "t1" {
 			t.Fatalf("a task: %s", task)
 		}
-		if got := callStateless(t, b, "", "tasks/get", `"taskId":"`+id+`"`); gjson.Get(got, "by").Str != "one" || gjson.Get(got, "taskId").Str != id {
+		if got := callStateless(t, g, "", "tasks/get", `"taskId":"`+id+`"`); gjson.Get(got, "by").Str != "one" || gjson.Get(got, "taskId").Str != id {
 			t.Errorf("tasks/get: %s", got)
 		}
-		if got := callStateless(t, b, "", "tasks/get", `"taskId":"t1"`); gjson.Get(got, "code").Int() != -32602 {
+		if got := callStateless(t, g, "", "tasks/get", `"taskId":"t1"`); gjson.Get(got, "code").Int() != -32602 {
 			t.Errorf("a task that is nobody's: %s", got)
 		}
 	})
@@ -193,16 +193,16 @@ func TestCommonsListen(t *testing.T) {
 			return map[string]string{"resources/list": `{"resultType":"complete","resources":[{"uri":"` + uri + `","name":"r"}],"ttlMs":0,"cacheScope":"public"}`}
 		}
 		one, two := modernShop("one", lists("one://r")), modernShop("two", lists("two://r"))
-		b := commonsOf(t, one, two)
-		defer b.Close(context.Background())
-		callStateless(t, b, "", "server/discover", "")
+		g := commonsOf(t, one, two)
+		defer g.Close(context.Background())
+		callStateless(t, g, "", "server/discover", "")
 
 		var wg sync.WaitGroup
 		ctx, leave := context.WithCancel(context.Background())
 		heard := &stream{}
 		var last *jsonrpc.Message
 		wg.Go(func() {
-			last = callsStateless(t, b, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["two://r","none://r"]}`, heard)
+			last = callsStateless(t, g, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["two://r","none://r"]}`, heard)
 		})
 		got := heard.take()
 		const tag = `"_meta":{"io.modelcontextprotocol/subscriptionId":"mine"}`
@@ -210,15 +210,15 @@ func TestCommonsListen(t *testing.T) {
 			gjson.Get(got[0], "params.notifications").Raw != `{"toolsListChanged":true,"resourceSubscriptions":["two://r"]}` {
 			t.Fatalf("the acknowledgement: %q", got)
 		}
-		say := func(s *modernFake, method, params string) {
-			w := s.wire(len(s.wires))
+		say := func(m *modernFake, method, params string) {
+			f := m.wire(len(m.wires))
 			id := ""
-			for _, line := range w.log() {
+			for _, line := range f.log() {
 				if gjson.Get(line, "method").Str == era.Listen {
 					id = gjson.Get(line, "id").Raw
 				}
 			}
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, method, params, id))
+			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, method, params, id))
 		}
 		say(one, "notifications/tools/list_changed", "")
 		say(two, "notifications/resources/updated", `"uri":"two://r",`)
@@ -236,7 +236,7 @@ func TestCommonsListen(t *testing.T) {
 			t.Errorf("after a new start: %q", got)
 		}
 
-		go func() { _ = b.Drain(context.Background()) }()
+		go func() { _ = g.Drain(context.Background()) }()
 		wg.Wait()
 		if last == nil || !strings.Contains(string(last.Result), `"io.modelcontextprotocol/subscriptionId":"mine"`) {
 			t.Errorf("the end of it (R-145): %v", last)
@@ -249,9 +249,9 @@ func TestCommonsListen(t *testing.T) {
 // listens is not larger than it has to be.
 func TestListenTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := commonsOf(t, modernShop("one", nil), modernShop("two", nil))
-		defer b.Close(context.Background())
-		if got := callStateless(t, b, "", era.Listen, `"notifications":{},"x":"`+strings.Repeat("x", maxListenSize)+`"`); gjson.Get(got, "code").Int() != -32602 {
+		g := commonsOf(t, modernShop("one", nil), modernShop("two", nil))
+		defer g.Close(context.Background())
+		if got := callStateless(t, g, "", era.Listen, `"notifications":{},"x":"`+strings.Repeat("x", maxListenSize)+`"`); gjson.Get(got, "code").Int() != -32602 {
 			t.Errorf("answered %.200s", got)
 		}
 	})
@@ -262,17 +262,17 @@ func TestListenTooLarge(t *testing.T) {
 func TestCommonsTasksOfPrincipals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := modernShop("one", nil), modernShop("two", nil)
-		b := commonsOf(t, one, two)
-		defer b.Close(context.Background())
+		g := commonsOf(t, one, two)
+		defer g.Close(context.Background())
 		ann, bob := visitor{principal: "ann"}, visitor{principal: "bob"}
-		id := gjson.Get(ann.call(t, b, "tools/call", `"name":"one__slow"`), "result.taskId").Str
+		id := gjson.Get(ann.call(t, g, "tools/call", `"name":"one__slow"`), "result.taskId").Str
 		if !strings.HasPrefix(id, "one:") || id == "one:t1" {
 			t.Errorf("the task is %q", id)
 		}
-		bridgetest.Contains(t, ann.call(t, b, "tasks/get", `"taskId":"`+id+`"`), `"taskId":"`+id+`"`, `"by":"one"`)
-		bridgetest.Contains(t, bob.call(t, b, "tasks/get", `"taskId":"`+id+`"`), "-32602")
-		bridgetest.Contains(t, ann.call(t, b, "tasks/get", `"taskId":"one:t1"`), "-32602")
-		v := ann.ask(t, b, "7", era.Listen, `"notifications":{"taskIds":["`+id+`"]}`)
+		bridgetest.Contains(t, ann.call(t, g, "tasks/get", `"taskId":"`+id+`"`), `"taskId":"`+id+`"`, `"by":"one"`)
+		bridgetest.Contains(t, bob.call(t, g, "tasks/get", `"taskId":"`+id+`"`), "-32602")
+		bridgetest.Contains(t, ann.call(t, g, "tasks/get", `"taskId":"one:t1"`), "-32602")
+		v := ann.ask(t, g, "7", era.Listen, `"notifications":{"taskIds":["`+id+`"]}`)
 		bridgetest.Contains(t, strings.Join(v.take(), ""), `"taskIds":["`+id+`"]`)
 		v.cancel(nil)
 		<-v.done
@@ -283,22 +283,22 @@ func TestCommonsTasksOfPrincipals(t *testing.T) {
 // nobody's: the list is of all servers.
 func TestCommonsListWithProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		talks := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		talks := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 			if m.Method == "tools/list" {
 				if m.Token() != nil {
-					w.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(m.Token()) + `,"progress":1}}`)
+					f.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(m.Token()) + `,"progress":1}}`)
 				}
-				w.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"x"}}`)
-				w.answer(m, `{"tools":[{"name":"a","inputSchema":{}}]}`)
+				f.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"x"}}`)
+				f.answer(m, `{"tools":[{"name":"a","inputSchema":{}}]}`)
 			}
 			return m.Method == "tools/list"
 		}}
-		b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
+		g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
 			{Name: "one", Adapter: talks, Prefix: "one__"}, {Name: "two", Adapter: &fake{}, Prefix: "two__"},
 		}})
-		defer b.Close(context.Background())
+		defer g.Close(context.Background())
 		for _, meta := range []string{`,"progressToken":"t"`, `,"io.modelcontextprotocol/logLevel":"debug"`} {
-			bridgetest.Contains(t, visitor{meta: meta}.call(t, b, "tools/list", ""), `"one__a"`)
+			bridgetest.Contains(t, visitor{meta: meta}.call(t, g, "tools/list", ""), `"one__a"`)
 		}
 	})
 }
@@ -307,11 +307,11 @@ func TestCommonsListWithProgress(t *testing.T) {
 // filled in.
 func TestDiscoverIncomplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := modernShop("one", nil)
-		s.result = `{"supportedVersions":["2026-07-28"]}`
-		b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "one", Adapter: s}}})
-		defer b.Close(context.Background())
-		found := callStateless(t, b, "one", "server/discover", "")
+		m := modernShop("one", nil)
+		m.result = `{"supportedVersions":["2026-07-28"]}`
+		g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "one", Adapter: m}}})
+		defer g.Close(context.Background())
+		found := callStateless(t, g, "one", "server/discover", "")
 		for path, want := range map[string]string{"resultType": `"complete"`, "capabilities": "{}", "ttlMs": "0", "cacheScope": `"private"`, "supportedVersions.#": "5"} {
 			if got := gjson.Get(found, path).Raw; got != want && gjson.Get(found, path).String() != want {
 				t.Errorf("%s is %s, want %s", path, got, want)

@@ -31,18 +31,18 @@ import (
 func shop(name string, lists map[string]string) *fake {
 	f := &fake{result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{},"x-` + name + `":{}},` +
 		`"serverInfo":{"name":"` + name + `","version":"1"},"instructions":"ask ` + name + `"}`}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if list, ok := lists[m.Method]; ok {
-			w.answer(m, list)
+			f.answer(m, list)
 			return true
 		}
 		switch m.Method {
 		case "tools/call", "prompts/get", "resources/read", "completion/complete":
 			if m.Method == "resources/read" && lists["unreadable"] != "" {
-				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"no such thing"}}`, m.ID))
+				f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"no such thing"}}`, m.ID))
 				return true
 			}
-			w.answer(m, fmt.Sprintf(`{"by":%q,"params":%s}`, name, m.Append(nil, nil, nil)[len(`{"jsonrpc":"2.0","method":"","params":`)+len(m.Method):len(m.Append(nil, nil, nil))-1]))
+			f.answer(m, fmt.Sprintf(`{"by":%q,"params":%s}`, name, m.Append(nil, nil, nil)[len(`{"jsonrpc":"2.0","method":"","params":`)+len(m.Method):len(m.Append(nil, nil, nil))-1]))
 			return true
 		}
 		return false
@@ -68,13 +68,13 @@ type stock struct {
 }
 
 // all runs f in a bubble with a bridge to several servers.
-func all(t *testing.T, servers []stock, f func(t *testing.T, b *gateway)) {
+func all(t *testing.T, servers []stock, f func(t *testing.T, g *gateway)) {
 	t.Helper()
 	allLogged(t, slog.DiscardHandler, servers, f)
 }
 
 // allLogged is all, with a log.
-func allLogged(t *testing.T, log slog.Handler, servers []stock, f func(t *testing.T, b *gateway)) {
+func allLogged(t *testing.T, log slog.Handler, servers []stock, f func(t *testing.T, g *gateway)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var o Options
@@ -83,26 +83,26 @@ func allLogged(t *testing.T, log slog.Handler, servers []stock, f func(t *testin
 			o.Servers = append(o.Servers, s.o)
 		}
 		o.Log, o.Version = slog.New(log), "9"
-		b := newGateway(o)
-		f(t, b)
-		b.Close(context.Background())
-		if n := b.lanes.Open(); n != 0 {
+		g := newGateway(o)
+		f(t, g)
+		g.Close(context.Background())
+		if n := g.lanes.Open(); n != 0 {
 			t.Errorf("%d lanes are left", n)
 		}
 	})
 }
 
 // enter starts a session with all servers as one.
-func enter(t *testing.T, b *gateway) (*sitting, *stream, string) {
+func enter(t *testing.T, g *gateway) (*sitting, *stream, string) {
 	t.Helper()
-	s, a, err := b.initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+	s, m, err := g.initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 	if err != nil {
-		t.Fatalf("Initialize: %s, %v", bridgetest.Text(a), err)
+		t.Fatalf("Initialize: %s, %v", bridgetest.Text(m), err)
 	}
 	st := &stream{}
 	s.Attach(st)
 	s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
-	return s, st, string(a.Result)
+	return s, st, string(m.Result)
 }
 
 // names returns the names or URIs of what a list answer has.
@@ -139,8 +139,8 @@ func TestMerge(t *testing.T) {
 		"resources/list":           `{"resources":[{"uri":"both:1","name":"of two"},{"uri":"b:2","name":"y"}]}`,
 		"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"t2://{id}","name":"t"}]}`,
 	})
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
-		s, _, greeting := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
+		s, _, greeting := enter(t, g)
 		want := `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{},"x-one":{},"x-two":{}},` +
 			`"serverInfo":{"name":"mcp-bridge","version":"9"},"instructions":"one:\nask one\n\ntwo:\nask two"}`
 		if greeting != want {
@@ -203,11 +203,11 @@ func TestMerge(t *testing.T) {
 // those are started that something is wanted of.
 func TestMergeOnNeed(t *testing.T) {
 	one, two := shop("one", map[string]string{"tools/list": toolList("a")}), shop("two", nil)
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
-		first, _, _ := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
+		first, _, _ := enter(t, g)
 		first.End(bridge.ErrEnded)
 		synctest.Wait()
-		s, _, greeting := enter(t, b)
+		s, _, greeting := enter(t, g)
 		if one.opened() != 1 || two.opened() != 1 || !strings.Contains(greeting, "ask two") {
 			t.Errorf("the second client's initialize opened %d and %d connections and was answered %s", one.opened()-1, two.opened()-1, greeting)
 		}
@@ -233,7 +233,7 @@ func TestMergeOnNeed(t *testing.T) {
 func TestMergePages(t *testing.T) {
 	paged := func(name string, next map[string]string) *fake {
 		f := shop(name, nil)
-		f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 			if m.Method != "tools/list" {
 				return false
 			}
@@ -245,7 +245,7 @@ func TestMergePages(t *testing.T) {
 			if n, ok := next[at]; ok {
 				more = `,"nextCursor":` + rawjson.Quote(n)
 			}
-			w.answer(m, `{"tools":[{"name":`+rawjson.Quote(at)+`}]`+more+`}`)
+			f.answer(m, `{"tools":[{"name":`+rawjson.Quote(at)+`}]`+more+`}`)
 			return true
 		}
 		return f
@@ -256,9 +256,9 @@ func TestMergePages(t *testing.T) {
 	self := paged("self", map[string]string{"first": "x", "<x>": "x"})
 	deaf := shop("deaf", map[string]string{"tools/list": `{"tools":[{"name":"a"}],"nextCursor":"more"}`}) // it does not read cursors
 	fresh := shop("fresh", nil)
-	fresh.serve = func(w *fakeWire, m *jsonrpc.Message) bool { // nor does this one, which makes one each time
+	fresh.serve = func(f *fakeWire, m *jsonrpc.Message) bool { // nor does this one, which makes one each time
 		if m.Method == "tools/list" {
-			w.answer(m, `{"tools":[{"name":"a"}],"nextCursor":"`+rand.Text()+`"}`)
+			f.answer(m, `{"tools":[{"name":"a"}],"nextCursor":"`+rand.Text()+`"}`)
 		}
 		return m.Method == "tools/list"
 	}
@@ -270,8 +270,8 @@ func TestMergePages(t *testing.T) {
 		servers = append(servers, stock{name: s.name, prefix: s.name + "__", f: s.f})
 	}
 	log := &syncBuffer{}
-	allLogged(t, slog.NewTextHandler(log, nil), servers, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	allLogged(t, slog.NewTextHandler(log, nil), servers, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		count := map[string]int{}
 		cursor := `{}`
 		for page := 0; ; page++ {
@@ -308,24 +308,24 @@ func TestMergePages(t *testing.T) {
 func TestMergeNoSuchList(t *testing.T) {
 	poor := func(name string) *fake {
 		f := shop(name, nil)
-		f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 			_, is := list.Of(m.Method)
 			if is {
-				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID))
+				f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID))
 			}
 			return is
 		}
 		return f
 	}
-	all(t, []stock{{name: "one", f: poor("one")}, {name: "two", prefix: "two__", f: poor("two")}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "one", f: poor("one")}, {name: "two", prefix: "two__", f: poor("two")}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		from := &bridge.Caller{Revision: era.LatestModern, Capabilities: []byte("{}")}
 		for k := range list.Kinds {
 			if got, want := do(t, s, "1", k.Method(), `{}`), `{"jsonrpc":"2.0","id":1,"result":{"`+k.Member()+`":[]}}`; got != want {
 				t.Errorf("%s: %s, want %s", k.Method(), got, want)
 			}
-			a, _ := b.Call(t.Context(), from.Request(k.Method(), nil), Stateless{From: from, Back: &stream{}})
-			if got := bridgetest.Text(a); !strings.Contains(got, `"result":{"`+k.Member()+`":[],`) {
+			m, _ := g.Call(t.Context(), from.Request(k.Method(), nil), Stateless{From: from, Back: &stream{}})
+			if got := bridgetest.Text(m); !strings.Contains(got, `"result":{"`+k.Member()+`":[],`) {
 				t.Errorf("%s without a session: %s", k.Method(), got)
 			}
 		}
@@ -354,9 +354,9 @@ func TestMergeAbsent(t *testing.T) {
 		}
 	}
 	log := &syncBuffer{}
-	allLogged(t, slog.NewTextHandler(log, nil), []stock{{name: "dead", prefix: "dead__", f: dead}, {name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, b *gateway) {
+	allLogged(t, slog.NewTextHandler(log, nil), []stock{{name: "dead", prefix: "dead__", f: dead}, {name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow}}, func(t *testing.T, g *gateway) {
 		began := time.Now()
-		s, st, greeting := enter(t, b)
+		s, st, greeting := enter(t, g)
 		if took := time.Since(began); took != greetPatience {
 			t.Errorf("initialize took %v, want %v", took, greetPatience)
 		}
@@ -376,7 +376,7 @@ func TestMergeAbsent(t *testing.T) {
 		if got := do(t, s, "2", "tools/call", `{"name":"dead__d"}`); !strings.Contains(got, "could not be started") {
 			t.Errorf("a call to the dead server: %s", got)
 		}
-		if st := b.Status(); st[0].State != "failing" || st[1].State != "ready" || st[2].State != "starting" {
+		if st := g.Status(); st[0].State != "failing" || st[1].State != "ready" || st[2].State != "starting" {
 			t.Errorf("status: %+v", st)
 		}
 		st.take()
@@ -422,21 +422,21 @@ func TestMergeStarting(t *testing.T) {
 						return context.Cause(ctx)
 					}
 				}
-				all(t, []stock{{name: "fast", prefix: "fast__", f: shop("fast", map[string]string{"tools/list": toolList("a")})}, {name: "slow", prefix: "slow__", f: slow, o: o}}, func(t *testing.T, b *gateway) {
+				all(t, []stock{{name: "fast", prefix: "fast__", f: shop("fast", map[string]string{"tools/list": toolList("a")})}, {name: "slow", prefix: "slow__", f: slow, o: o}}, func(t *testing.T, g *gateway) {
 					for i := range 5 {
 						e := &Envelope{Header: http.Header{"X-Tok": {fmt.Sprint(i)}}}
 						var got string
 						if modern {
 							from := &bridge.Caller{Revision: era.LatestModern, Capabilities: []byte("{}"), Header: e.Header}
-							a, _ := b.Call(t.Context(), from.Request("tools/list", nil), Stateless{From: from, Back: &stream{}})
-							got = bridgetest.Text(a)
+							m, _ := g.Call(t.Context(), from.Request("tools/list", nil), Stateless{From: from, Back: &stream{}})
+							got = bridgetest.Text(m)
 						} else {
-							s, _, err := b.initialize(t.Context(), "", fmt.Sprint("id", sessions.Add(1)), "", e, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+							s, _, err := g.initialize(t.Context(), "", fmt.Sprint("id", sessions.Add(1)), "", e, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 							if err != nil {
 								t.Fatal(err)
 							}
-							a, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`), e, nil)
-							got = bridgetest.Text(a)
+							m, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`), e, nil)
+							got = bridgetest.Text(m)
 						}
 						same(t, fmt.Sprint("client ", i), names(t, got), []string{"fast__a", "slow__a"})
 						time.Sleep(1500 * time.Millisecond)
@@ -459,8 +459,8 @@ func TestMergeFirst(t *testing.T) {
 		servers = append(servers, stock{name: name, prefix: name + "__", f: f})
 	}
 	servers = append(servers, stock{name: "fast", prefix: "fast__", f: shop("fast", map[string]string{"tools/list": toolList("a")})})
-	all(t, servers, func(t *testing.T, b *gateway) {
-		s, st, _ := enter(t, b)
+	all(t, servers, func(t *testing.T, g *gateway) {
+		s, st, _ := enter(t, g)
 		same(t, "tools", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"one__a", "two__a", "fast__a"})
 		if got := st.take(); len(got) != 0 {
 			t.Errorf("the client was told %v", got)
@@ -473,7 +473,7 @@ func TestMergeSlowList(t *testing.T) {
 	good := shop("good", map[string]string{"tools/list": toolList("a")})
 	slow := shop("slow", nil)
 	asked := 0
-	slow.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	slow.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method != "tools/list" {
 			return false
 		}
@@ -481,12 +481,12 @@ func TestMergeSlowList(t *testing.T) {
 		id := string(m.ID)
 		go func() {
 			time.Sleep(25 * time.Second)
-			w.say(`{"jsonrpc":"2.0","id":` + id + `,"result":` + toolList("s") + `}`)
+			f.say(`{"jsonrpc":"2.0","id":` + id + `,"result":` + toolList("s") + `}`)
 		}()
 		return true
 	}
-	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "good", prefix: "good__", f: good}}, func(t *testing.T, b *gateway) {
-		s, st, _ := enter(t, b)
+	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "good", prefix: "good__", f: good}}, func(t *testing.T, g *gateway) {
+		s, st, _ := enter(t, g)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		same(t, "meanwhile", names(t, do(t, s, "2", "tools/list", `{}`)), []string{"good__a"})
 		time.Sleep(20 * time.Second)
@@ -500,8 +500,8 @@ func TestMergeSlowList(t *testing.T) {
 	})
 	// While nothing has come an empty list would be wrong.
 	asked = 0
-	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "dead", prefix: "dead__", f: &fake{before: func(context.Context, int) error { return errors.New("no") }}}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "dead", prefix: "dead__", f: &fake{before: func(context.Context, int) error { return errors.New("no") }}}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		same(t, "the only one", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"slow__s"})
 		done := make(chan string)
 		go func() { done <- do(t, s, "2", "tools/list", `{}`) }()
@@ -531,15 +531,15 @@ func TestMergeNothing(t *testing.T) {
 		}
 		return no(ctx, n)
 	}
-	all(t, []stock{{name: "a", prefix: "a__", f: back}, {name: "b", prefix: "b__", f: &fake{before: no}}}, func(t *testing.T, b *gateway) {
+	all(t, []stock{{name: "a", prefix: "a__", f: back}, {name: "b", prefix: "b__", f: &fake{before: no}}}, func(t *testing.T, g *gateway) {
 		for i := range 3 {
-			_, a, err := b.initialize(context.Background(), "", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
-			if err == nil || !strings.Contains(bridgetest.Text(a), "it could not be started") {
-				t.Errorf("Initialize = %s, %v", bridgetest.Text(a), err)
+			_, m, err := g.initialize(context.Background(), "", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			if err == nil || !strings.Contains(bridgetest.Text(m), "it could not be started") {
+				t.Errorf("Initialize = %s, %v", bridgetest.Text(m), err)
 			}
 		}
 		alive.Store(true)
-		s, _, _ := enter(t, b)
+		s, _, _ := enter(t, g)
 		same(t, "tools", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"a__x"})
 	})
 }
@@ -550,20 +550,20 @@ func TestMergeUp(t *testing.T) {
 	talk := func(name string) *fake {
 		f := shop(name, map[string]string{"resources/list": `{"resources":[{"uri":"` + name + `:1"}]}`})
 		serve := f.serve
-		f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 			if m.Method != "tools/call" {
-				return serve(w, m)
+				return serve(f, m)
 			}
-			w.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(m.Token()) + `,"progress":1,"by":"` + name + `"}}`)
-			w.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + name + `"}}`)
-			w.say(`{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"by":"` + name + `","_meta":{"progressToken":"t"}}}`)
+			f.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(m.Token()) + `,"progress":1,"by":"` + name + `"}}`)
+			f.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + name + `"}}`)
+			f.say(`{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"by":"` + name + `","_meta":{"progressToken":"t"}}}`)
 			return true // and leaves the call open
 		}
 		return f
 	}
 	one, two := talk("one"), talk("two")
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
-		s, st, _ := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
+		s, st, _ := enter(t, g)
 		backs := map[string]*stream{"one": {}, "two": {}}
 		for i, name := range []string{"one", "two"} {
 			m := bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s__x","_meta":{"progressToken":"p"}}}`, i, name))
@@ -618,11 +618,11 @@ func TestMergeUnannounced(t *testing.T) {
 	one, two := shop("one", map[string]string{"tools/list": toolList("a")}), shop("two", map[string]string{"prompts/list": `{"prompts":[{"name":"p"}]}`})
 	one.result = `{"protocolVersion":"2025-11-25","capabilities":{"logging":{}},"serverInfo":{"name":"one","version":"1"}}`
 	two.result = `{"protocolVersion":"2025-11-25","capabilities":{"prompts":{}},"serverInfo":{"name":"two","version":"1"}}`
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		same(t, "tools", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"one__a"})
 		same(t, "prompts", names(t, do(t, s, "2", "prompts/list", `{}`)), []string{"two__p"})
-		same(t, "tools without a session", names(t, visitor{}.call(t, b, "tools/list", "")), []string{"one__a"})
+		same(t, "tools without a session", names(t, visitor{}.call(t, g, "tools/list", "")), []string{"one__a"})
 		if got := strings.Join(two.wire(1).received(), "\n"); strings.Contains(got, "tools/list") {
 			t.Errorf("the server without tools got %s", got)
 		}
@@ -632,8 +632,8 @@ func TestMergeUnannounced(t *testing.T) {
 // A server that comes back as another one is met anew; the session goes on.
 func TestMergeComesBackOther(t *testing.T) {
 	one, two := shop("one", map[string]string{"tools/list": toolList("a")}), shop("two", map[string]string{"tools/list": toolList("b")})
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		do(t, s, "1", "tools/list", `{}`)
 		one.result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"one","version":"2"}}`
 		one.wire(1).die()
@@ -659,8 +659,8 @@ func TestMergeNames(t *testing.T) {
 	one := shop("one", map[string]string{"tools/list": toolList("do it/now", long, "same")})
 	two := shop("two", map[string]string{"tools/list": toolList("plain", "same")})
 	three := shop("three", map[string]string{"tools/list": toolList("same", "one__x")})
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", f: two}, {name: "three", f: three}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", f: two}, {name: "three", f: three}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		got := names(t, do(t, s, "1", "tools/list", `{}`))
 		want := []string{"one__do_it_now_deff334f", "one__longlonglonglonglonglonglonglonglonglonglonglonglo_fa1960ae", "one__same", "plain", "same", "three__same", "three__one__x"}
 		same(t, "tools", got, want)
@@ -672,8 +672,8 @@ func TestMergeNames(t *testing.T) {
 			}
 		}
 	})
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", f: two}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", f: two}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		for name, by := range map[string]string{"one__longlonglonglonglonglonglonglonglonglonglonglonglo_fa1960ae": "one", "plain": "two"} {
 			if a := do(t, s, "1", "tools/call", `{"name":`+rawjson.Quote(name)+`}`); gjson.Get(a, "result.by").Str != by {
 				t.Errorf("before any list, %s: %s", name, a)
@@ -692,7 +692,7 @@ func TestMergeListsAtOnce(t *testing.T) {
 			own = append(own, fmt.Sprint("tool", j))
 		}
 		f := shop("s", nil)
-		f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 			if m.Method != "tools/list" {
 				return false
 			}
@@ -700,14 +700,14 @@ func TestMergeListsAtOnce(t *testing.T) {
 			id := string(m.ID)
 			go func() {
 				time.Sleep(time.Second)
-				w.say(`{"jsonrpc":"2.0","id":` + id + `,"result":` + toolList(own...) + `}`)
+				f.say(`{"jsonrpc":"2.0","id":` + id + `,"result":` + toolList(own...) + `}`)
 			}()
 			return true
 		}
 		servers = append(servers, stock{name: fmt.Sprint("s", i), prefix: fmt.Sprint("s", i, "__"), f: f})
 	}
-	all(t, servers, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, servers, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		began := time.Now()
 		list := names(t, do(t, s, "1", "tools/list", `{}`))
 		if len(list) != 1000 || list[0] != "s0__tool0" || list[999] != "s19__tool49" {
@@ -725,15 +725,15 @@ func TestMergeReadAroundLost(t *testing.T) {
 	one := shop("one", map[string]string{"resources/list": `{"resources":[{"uri":"x:1","name":"a"}]}`})
 	two := shop("two", map[string]string{"resources/list": `{"resources":[{"uri":"x:2","name":"b"}]}`})
 	served := one.serve
-	one.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	one.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "resources/read" {
-			w.die()
+			f.die()
 			return true
 		}
-		return served(w, m)
+		return served(f, m)
 	}
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		do(t, s, "1", "resources/list", `{}`)
 		if got := do(t, s, "2", "resources/read", `{"uri":"x:unlisted"}`); gjson.Get(got, "result.by").Str != "two" {
 			t.Error(got)
@@ -766,10 +766,10 @@ func TestStarts(t *testing.T) {
 		}}
 		servers = append(servers, stock{name: fmt.Sprint("s", i), prefix: fmt.Sprint("s", i, "__"), f: f})
 	}
-	all(t, servers, func(t *testing.T, b *gateway) {
-		enter(t, b)
+	all(t, servers, func(t *testing.T, g *gateway) {
+		enter(t, g)
 		ready := 0
-		for _, st := range b.Status() {
+		for _, st := range g.Status() {
 			if st.State == "ready" {
 				ready++
 			}
@@ -814,11 +814,11 @@ func BenchmarkMerge(b *testing.B) {
 type instant struct{}
 
 func (*instant) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	w := &instantWire{}
-	w.Conn = conn.New("instant", w, rest, conn.Timeouts{})
-	s, err := conn.Handshake(ctx, w.Conn, from, "")
-	w.server = s
-	return w, err
+	i := &instantWire{}
+	i.Conn = conn.New("instant", i, rest, conn.Timeouts{})
+	g, err := conn.Handshake(ctx, i.Conn, from, "")
+	i.server = g
+	return i, err
 }
 
 type instantWire struct {
@@ -826,13 +826,13 @@ type instantWire struct {
 	server *bridge.Greeting
 }
 
-func (i *instantWire) Send(_ context.Context, m conn.Outgoing) error {
+func (i *instantWire) Send(_ context.Context, o conn.Outgoing) error {
 	result := `{}`
-	if m.Method == "initialize" {
+	if o.Method == "initialize" {
 		result = everything
 	}
-	if m.Line.Free(); m.Call > 0 {
-		a, err := jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":%s}`, m.Call, result))
+	if o.Line.Free(); o.Call > 0 {
+		a, err := jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":%s}`, o.Call, result))
 		if err != nil {
 			return err
 		}

@@ -175,7 +175,7 @@ type Call interface {
 	// Do makes the call and returns the answer with the client's id. For a failed call the
 	// answer is an error message, and err the reason. There is no answer only if the client
 	// cancelled the call.
-	Do() (a *jsonrpc.Message, err error)
+	Do() (m *jsonrpc.Message, err error)
 }
 
 // Joined is the use of a shared connection by another instance's session.
@@ -197,11 +197,11 @@ func (g *gateway) InitializePortable(ctx context.Context, server, id, principal 
 }
 
 // begun returns no Session, rather than one that holds nil.
-func begun(s *sitting, a *jsonrpc.Message, err error) (Session, *jsonrpc.Message, error) {
+func begun(s *sitting, m *jsonrpc.Message, err error) (Session, *jsonrpc.Message, error) {
 	if s == nil {
-		return nil, a, err
+		return nil, m, err
 	}
-	return s, a, err
+	return s, m, err
 }
 
 func (g *gateway) Adopt(h session.Held) (Session, error) {

@@ -80,7 +80,7 @@ func (b *binding[S]) shut(ctx context.Context) {
 
 // anyBusy reports whether one of the bindings has calls in flight.
 func anyBusy[S any](ways []*binding[S]) bool {
-	return slices.ContainsFunc(ways, func(w *binding[S]) bool { return w.calls.Load() > 0 })
+	return slices.ContainsFunc(ways, func(b *binding[S]) bool { return b.calls.Load() > 0 })
 }
 
 // Connect makes the chain of the current binding. life is the session's context; its cause is
@@ -168,9 +168,9 @@ func (b *binding[S]) End(ctx context.Context, err error) {
 // awaitBindings waits until none of the bindings is current, or left is closed. It reports
 // whether it waited.
 func awaitBindings[S any](ways []*binding[S], left <-chan struct{}) (waited bool) {
-	for _, w := range ways {
+	for _, b := range ways {
 		select {
-		case <-w.replaced:
+		case <-b.replaced:
 			continue
 		case <-left:
 			return waited
@@ -178,7 +178,7 @@ func awaitBindings[S any](ways []*binding[S], left <-chan struct{}) (waited bool
 		}
 		waited = true
 		select {
-		case <-w.replaced:
+		case <-b.replaced:
 		case <-left:
 			return waited
 		}
@@ -189,8 +189,8 @@ func awaitBindings[S any](ways []*binding[S], left <-chan struct{}) (waited bool
 // endBindings calls End of all bindings, and waits for them.
 func endBindings[S any](ctx context.Context, ways []*binding[S], err error) {
 	var wg sync.WaitGroup
-	for _, w := range ways {
-		wg.Go(func() { w.End(ctx, err) })
+	for _, b := range ways {
+		wg.Go(func() { b.End(ctx, err) })
 	}
 	wg.Wait()
 }

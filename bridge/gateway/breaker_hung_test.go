@@ -23,7 +23,7 @@ import (
 func hanging() (f *fake, hang *atomic.Bool) {
 	hang = &atomic.Bool{}
 	f = &fake{times: conn.Timeouts{Idle: time.Minute}}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return w.n == 1 && hang.Load() && m.IsRequest() }
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return f.n == 1 && hang.Load() && m.IsRequest() }
 	return f, hang
 }
 
@@ -33,8 +33,8 @@ func hanging() (f *fake, hang *atomic.Bool) {
 func TestBreakerHung(t *testing.T) {
 	for _, share := range []Share{SharePrincipal, ShareAll} {
 		f, hang := hanging()
-		run(t, ServerOptions{Adapter: f, Share: share, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
-			s, _ := begin(t, b, "")
+		run(t, ServerOptions{Adapter: f, Share: share, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+			s, _ := begin(t, g, "")
 			bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`), `"result"`)
 			hang.Store(true)
 			var got string
@@ -42,7 +42,7 @@ func TestBreakerHung(t *testing.T) {
 				got = do(t, s, "1", "tools/call", `{"name":"x"}`)
 			}
 			bridgetest.Contains(t, got, `"result"`)
-			if st := state(b); st.Breaker != "closed" || f.opened() > 3 || st.Lanes != 1 || !strings.Contains(strings.Join(f.wire(f.open()).received(), "\n"), "resources/subscribe") {
+			if st := state(g); st.Breaker != "closed" || f.opened() > 3 || st.Lanes != 1 || !strings.Contains(strings.Join(f.wire(f.open()).received(), "\n"), "resources/subscribe") {
 				t.Errorf("%s: %s; %d connections were opened, %d are open", share, st.Breaker, f.opened(), st.Lanes)
 			}
 		})
@@ -70,10 +70,10 @@ func TestBreakerHungUnderWay(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := &fake{times: conn.Timeouts{Idle: deadline}}
 			f.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/call" }
-			run(t, ServerOptions{Adapter: f, Share: test.share, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, b *gateway) {
+			run(t, ServerOptions{Adapter: f, Share: test.share, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, g *gateway) {
 				var all []*sitting
 				for range 10 {
-					s, _ := begin(t, b, "")
+					s, _ := begin(t, g, "")
 					all = append(all, s)
 				}
 				time.Sleep(time.Hour)
@@ -86,12 +86,12 @@ func TestBreakerHungUnderWay(t *testing.T) {
 					time.Sleep(test.every)
 				}
 				time.Sleep(deadline - time.Since(began) - time.Millisecond)
-				if st := state(b); st.Trips != 0 {
+				if st := state(g); st.Trips != 0 {
 					t.Fatal("left alone before anything was overdue")
 				}
 				within := cmp.Or(test.after, deadline)
 				time.Sleep(within + time.Millisecond)
-				if st := state(b); (st.Trips == 1) != (test.after > 0) {
+				if st := state(g); (st.Trips == 1) != (test.after > 0) {
 					t.Errorf("%v after the first deadline: left alone %d times", within, st.Trips)
 				}
 			})
@@ -106,8 +106,8 @@ func TestBreakerHungBefore(t *testing.T) {
 	var hang atomic.Bool
 	f := &fake{times: conn.Timeouts{Idle: deadline}}
 	f.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return hang.Load() && m.Method == "tools/call" }
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		hang.Store(true)
 		for n := range 6 {
 			start(t, s, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x"}}`, n))
@@ -116,7 +116,7 @@ func TestBreakerHungBefore(t *testing.T) {
 		hang.Store(false)
 		bridgetest.Contains(t, do(t, s, "10", "tools/call", `{"name":"x"}`), `"result"`)
 		time.Sleep(deadline)
-		if st := state(b); st.Trips != 0 || st.Slots != 0 {
+		if st := state(g); st.Trips != 0 || st.Slots != 0 {
 			t.Errorf("left alone %d times; %d calls are under way", st.Trips, st.Slots)
 		}
 		bridgetest.Contains(t, do(t, s, "11", "tools/call", `{"name":"x"}`), `"result"`)
@@ -127,14 +127,14 @@ func TestBreakerHungBefore(t *testing.T) {
 func TestBreakerHungOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, hang := hanging()
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 3}}}, Grants: map[string]filter.Grant{"a": {}, "b": {}}})
-		defer b.Close(context.Background())
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 3}}}, Grants: map[string]filter.Grant{"a": {}, "b": {}}})
+		defer g.Close(context.Background())
 		ask := func(principal string) string {
-			return visitor{principal: principal}.call(t, b, "tools/call", `"name":"x"`)
+			return visitor{principal: principal}.call(t, g, "tools/call", `"name":"x"`)
 		}
 		ask("a")
 		hang.Store(true)
-		for state(b).Trips == 0 {
+		for state(g).Trips == 0 {
 			ask("a")
 		}
 		time.Sleep(10 * time.Second)
@@ -154,35 +154,35 @@ func TestBreakerHungOfAnother(t *testing.T) {
 func TestBreakerBusy(t *testing.T) {
 	f := &fake{times: conn.Timeouts{Idle: time.Hour}}
 	var busy atomic.Bool
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch {
 		case m.Method == "tools/call" && m.Name() == "long":
 			busy.Store(true)
 			m = m.Clone()
-			w.wg.Go(func() {
+			f.wg.Go(func() {
 				select {
 				case <-time.After(10 * time.Minute):
 					busy.Store(false)
-					w.answer(m, `{"long":true}`)
-				case <-w.done:
+					f.answer(m, `{"long":true}`)
+				case <-f.done:
 				}
 			})
 			return true
 		case m.Method == "tools/call" && busy.Load():
-			w.Abort(idOf(m), failure(bridge.ErrTimeout))
+			f.Abort(idOf(m), failure(bridge.ErrTimeout))
 			return true
 		}
 		return busy.Load() && m.Method == "ping"
 	}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		long := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"long"}}`)
 		time.Sleep(time.Minute)
 		for range 8 * 60 {
 			do(t, s, "2", "tools/call", `{"name":"x"}`)
 			time.Sleep(time.Second)
 		}
-		if st := state(b); st.Breaker == "closed" || f.open() != 1 || st.Losses != 0 {
+		if st := state(g); st.Breaker == "closed" || f.open() != 1 || st.Losses != 0 {
 			t.Errorf("%s, %d connections, %d losses", st.Breaker, f.open(), st.Losses)
 		}
 		<-long.done

@@ -38,14 +38,14 @@ func TestBreakerTogether(t *testing.T) {
 		}
 		return nil
 	}
-	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, b *gateway) {
-		s, st, _ := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
+		s, st, _ := enter(t, g)
 		for range 100 { // an hour, in which there are lists and calls
 			time.Sleep(36 * time.Second)
 			same(t, "tools", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"one__a"})
 			do(t, s, "1", "tools/call", `{"name":"two__b"}`)
 		}
-		st2 := b.Status()[1]
+		st2 := g.Status()[1]
 		if n := two.opened(); st2.Breaker == "closed" || st2.Usable && time.Now().Before(st2.RetryAt) || n > 5+10+30+2 {
 			t.Errorf("%s; %d attempts in an hour", st2.Breaker, n)
 		}
@@ -55,7 +55,7 @@ func TestBreakerTogether(t *testing.T) {
 		bridgetest.Contains(t, strings.Join(st.take(), "\n"), "notifications/tools/list_changed")
 		same(t, "tools", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"one__a", "two__b"})
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"two__b"}`), `"by":"two"`)
-		if st2 := b.Status()[1]; st2.Breaker != "closed" || !st2.Usable {
+		if st2 := g.Status()[1]; st2.Breaker != "closed" || !st2.Usable {
 			t.Errorf("%+v", st2)
 		}
 	})
@@ -65,8 +65,8 @@ func TestBreakerTogether(t *testing.T) {
 // when one of these gives a sign of life.
 func TestBreakerAwait(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Idle: -1, Breaker: breaker.Options{Failures: 2}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Idle: -1, Breaker: breaker.Options{Failures: 2}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		f.outcome = func(int) error { return failure(bridge.ErrUnavailable) }
 		f.mute.Store(true)
 		f.closed.Store(true)
@@ -74,7 +74,7 @@ func TestBreakerAwait(t *testing.T) {
 			do(t, s, "1", "tools/call", `{"name":"x"}`)
 		}
 		var told atomic.Int64
-		stop := b.table.Load().servers[0].health.Await(s.caller, func() { told.Add(1) })
+		stop := g.table.Load().servers[0].health.Await(s.caller, func() { told.Add(1) })
 		defer stop()
 		time.Sleep(10 * time.Minute)
 		if n, p := told.Load(), f.pings.Load(); n != 0 || p < 4 || p > 10 {
@@ -82,8 +82,8 @@ func TestBreakerAwait(t *testing.T) {
 		}
 		f.mute.Store(false)
 		time.Sleep(3 * time.Minute)
-		if told.Load() != 1 || state(b).Breaker != "closed" || f.open() != 1 {
-			t.Errorf("told %d times; %s; %d connections", told.Load(), state(b).Breaker, f.opened())
+		if told.Load() != 1 || state(g).Breaker != "closed" || f.open() != 1 {
+			t.Errorf("told %d times; %s; %d connections", told.Load(), state(g).Breaker, f.opened())
 		}
 	})
 }
@@ -92,49 +92,49 @@ func TestBreakerAwait(t *testing.T) {
 // ends with its connection, and a call that waits for a person.
 func TestBreakerLasting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := modernShop("one", nil)
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 1, Slow: time.Second}}}})
-		defer b.Close(context.Background())
+		m := modernShop("one", nil)
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: m, Breaker: breaker.Options{Failures: 1, Slow: time.Second}}}})
+		defer g.Close(context.Background())
 		ctx, stop := context.WithCancel(t.Context())
 		var back stream
 		over := make(chan struct{})
 		go func() {
 			defer close(over)
-			callsStateless(t, b, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true}`, &back)
+			callsStateless(t, g, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true}`, &back)
 		}()
 		for range 3 {
 			time.Sleep(time.Minute)
-			f.wire(f.open()).die()
+			m.wire(m.open()).die()
 		}
 		time.Sleep(time.Minute)
-		if st := state(b); st.Trips != 0 || f.open() != 4 {
-			t.Errorf("left alone %d times; %d connections", st.Trips, f.open())
+		if st := state(g); st.Trips != 0 || m.open() != 4 {
+			t.Errorf("left alone %d times; %d connections", st.Trips, m.open())
 		}
 		stop()
 		<-over
-		if st := state(b); st.Trips != 0 {
+		if st := state(g); st.Trips != 0 {
 			t.Error("left alone when the subscription was ended")
 		}
 	})
 	f := &fake{}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch {
 		case m.Method == "tools/call":
-			w.say(`{"jsonrpc":"2.0","id":"q` + string(m.ID) + `","method":"roots/list"}`)
+			f.say(`{"jsonrpc":"2.0","id":"q` + string(m.ID) + `","method":"roots/list"}`)
 			return true
 		case m.IsResponse():
-			w.say(`{"jsonrpc":"2.0","id":` + strings.Trim(string(m.ID), `"q`) + `,"result":{"content":[]}}`)
+			f.say(`{"jsonrpc":"2.0","id":` + strings.Trim(string(m.ID), `"q`) + `,"result":{"content":[]}}`)
 			return true
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 1, Slow: time.Second}}, func(t *testing.T, b *gateway) {
-		park := stateOf(t, visitor{}.call(t, b, "tools/call", `"name":"x"`))
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 1, Slow: time.Second}}, func(t *testing.T, g *gateway) {
+		park := stateOf(t, visitor{}.call(t, g, "tools/call", `"name":"x"`))
 		time.Sleep(5 * time.Minute)
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+park+`"`), `"content":[]`)
-		stateOf(t, visitor{}.call(t, b, "tools/call", `"name":"x"`))
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+park+`"`), `"content":[]`)
+		stateOf(t, visitor{}.call(t, g, "tools/call", `"name":"x"`))
 		time.Sleep(20 * time.Minute) // nobody comes back
-		if st := state(b); st.Trips != 0 {
+		if st := state(g); st.Trips != 0 {
 			t.Error("left alone for the sake of people")
 		}
 	})
@@ -144,15 +144,15 @@ func TestBreakerLasting(t *testing.T) {
 // server is left alone.
 func TestBreakerPulse(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Ping: time.Minute, Breaker: breaker.Options{Failures: 2, Pause: 10 * time.Minute}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Ping: time.Minute, Breaker: breaker.Options{Failures: 2, Pause: 10 * time.Minute}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		f.outcome = func(int) error { return failure(bridge.ErrLost) }
 		for range 2 {
 			do(t, s, "1", "tools/call", `{"name":"x"}`)
 		}
 		time.Sleep(9 * time.Minute)
-		if p, l := f.pings.Load(), state(b).Losses; p != 0 || l != 0 || state(b).Breaker != "open" {
-			t.Errorf("%d pings, %d losses, %s", p, l, state(b).Breaker)
+		if p, l := f.pings.Load(), state(g).Losses; p != 0 || l != 0 || state(g).Breaker != "open" {
+			t.Errorf("%d pings, %d losses, %s", p, l, state(g).Breaker)
 		}
 	})
 }
@@ -194,7 +194,7 @@ func flap(t *testing.T, share Share, seed uint64) {
 		}
 		return nil
 	}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/call" {
 			mu.Lock()
 			seen[gjson.GetBytes(m.Params, "arguments.n").Int()]++
@@ -206,13 +206,13 @@ func flap(t *testing.T, share Share, seed uint64) {
 		id, _ := strconv.ParseInt(string(m.ID), 10, 64)
 		switch dice(8) {
 		case 0:
-			w.die()
+			f.die()
 		case 1:
-			w.Abort(id, failure(bridge.ErrLost))
+			f.Abort(id, failure(bridge.ErrLost))
 		case 2:
-			w.Abort(id, failure(bridge.ErrUnavailable))
+			f.Abort(id, failure(bridge.ErrUnavailable))
 		case 3:
-			w.Abort(id, &bridge.Error{Server: "fake", Kind: bridge.ErrRejected, Public: "later", After: time.Second})
+			f.Abort(id, &bridge.Error{Server: "fake", Kind: bridge.ErrRejected, Public: "later", After: time.Second})
 		case 4:
 			return true // never
 		default:
@@ -220,7 +220,7 @@ func flap(t *testing.T, share Share, seed uint64) {
 		}
 		return true
 	}
-	run(t, ServerOptions{Adapter: f, Share: share, Handshake: time.Minute, Restarts: 1000, Retry: retry.Options{Attempts: 3}}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Share: share, Handshake: time.Minute, Restarts: 1000, Retry: retry.Options{Attempts: 3}}, func(t *testing.T, g *gateway) {
 		var n, answered atomic.Int64
 		var wg sync.WaitGroup
 		one := func(s *sitting) {
@@ -231,7 +231,7 @@ func flap(t *testing.T, share Share, seed uint64) {
 				method, args = "resources/list", ""
 			}
 			if s == nil {
-				v := visitor{principal: fmt.Sprint(dice(2))}.ask(t, b, "1", method, args)
+				v := visitor{principal: fmt.Sprint(dice(2))}.ask(t, g, "1", method, args)
 				if dice(5) == 0 {
 					time.Sleep(time.Duration(dice(3000)) * time.Millisecond)
 					v.cancel(bridge.ErrCancelled)
@@ -249,7 +249,7 @@ func flap(t *testing.T, share Share, seed uint64) {
 			wg.Go(func() {
 				var s *sitting
 				for j := 0; j < 20 && s == nil && i%2 == 0; j++ {
-					s, _, _ = initializeAs(t, b, fmt.Sprint(i, "-", j), fmt.Sprint(i%4))
+					s, _, _ = initializeAs(t, g, fmt.Sprint(i, "-", j), fmt.Sprint(i%4))
 				}
 				for range 40 {
 					one(s)
@@ -270,11 +270,11 @@ func flap(t *testing.T, share Share, seed uint64) {
 		well.Store(true)
 		time.Sleep(5 * time.Minute)
 		for range 10 {
-			if got := (visitor{}).call(t, b, "tools/call", `"name":"x","arguments":{"n":0}`); !strings.Contains(got, `"resultType":"complete"`) {
+			if got := (visitor{}).call(t, g, "tools/call", `"name":"x","arguments":{"n":0}`); !strings.Contains(got, `"resultType":"complete"`) {
 				t.Errorf("when it works again: %s", got)
 			}
 		}
-		if st := state(b); st.Breaker != "closed" {
+		if st := state(g); st.Breaker != "closed" {
 			t.Errorf("%+v", st)
 		}
 	})

@@ -22,10 +22,10 @@ import (
 // open connection goes on using it, however often somebody else tries in vain.
 func TestBreakerFailingOpenings(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, g *gateway) {
 		var good []*sitting
 		for range 3 {
-			s, _ := begin(t, b, "")
+			s, _ := begin(t, g, "")
 			good = append(good, s)
 		}
 		f.closed.Store(true)
@@ -33,7 +33,7 @@ func TestBreakerFailingOpenings(t *testing.T) {
 		wg.Go(func() {
 			for range 20 * 40 { // 20 a second for 40 s
 				wg.Go(func() { // as long as a probe is waited for
-					if _, a, err := initializeAs(t, b, fmt.Sprint("x", time.Now().UnixNano()), ""); !errors.Is(err, bridge.ErrUnavailable) {
+					if _, a, err := initializeAs(t, g, fmt.Sprint("x", time.Now().UnixNano()), ""); !errors.Is(err, bridge.ErrUnavailable) {
 						t.Errorf("initialize: %s, %v", a, err)
 					}
 				})
@@ -47,15 +47,15 @@ func TestBreakerFailingOpenings(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		wg.Wait()
-		st := state(b)
+		st := state(g)
 		if n := f.opened(); st.Trips != 1 || st.Breaker != "open" || st.Usable || n > 3+5+4 {
 			t.Errorf("%s, opened %d times; %d attempts to open a connection", st.Breaker, st.Trips, n)
 		}
 		bridgetest.Contains(t, st.Reason, "it could not be started")
 		f.closed.Store(false)
 		time.Sleep(time.Minute)
-		begin(t, b, "")
-		if st := state(b); st.Breaker != "closed" || !st.Usable {
+		begin(t, g, "")
+		if st := state(g); st.Breaker != "closed" || !st.Usable {
 			t.Errorf("when it works again: %+v", st)
 		}
 	})
@@ -66,17 +66,17 @@ func TestBreakerFailingOpenings(t *testing.T) {
 // calls go on, whether or not another one can be opened.
 func TestBreakerFailingBoth(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
 		var all []*sitting
 		for range 3 {
-			s, _ := begin(t, b, "")
+			s, _ := begin(t, g, "")
 			all = append(all, s)
 		}
 		f.closed.Store(true)
 		for i := range 3 {
-			_, _, _ = initializeAs(t, b, fmt.Sprint("x", i), "")
+			_, _, _ = initializeAs(t, g, fmt.Sprint("x", i), "")
 		}
-		if st := state(b); st.Breaker != "open" {
+		if st := state(g); st.Breaker != "open" {
 			t.Fatalf("%+v", st)
 		}
 		f.outcome = func(int) error { return failure(bridge.ErrUnavailable) }
@@ -85,7 +85,7 @@ func TestBreakerFailingBoth(t *testing.T) {
 		}
 		calls := f.calls.Load()
 		bridgetest.Contains(t, do(t, all[0], "1", "tools/call", `{"name":"x"}`), "circuit_open")
-		if st := state(b); st.Trips != 2 || f.calls.Load() != calls {
+		if st := state(g); st.Trips != 2 || f.calls.Load() != calls {
 			t.Errorf("left alone %d times", st.Trips)
 		}
 		f.outcome = nil
@@ -94,7 +94,7 @@ func TestBreakerFailingBoth(t *testing.T) {
 			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"x"}`), `"result"`)
 		}
 		for i := range 5 {
-			_, _, _ = initializeAs(t, b, fmt.Sprint("y", i), "")
+			_, _, _ = initializeAs(t, g, fmt.Sprint("y", i), "")
 		}
 		for _, s := range all {
 			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"x"}`), `"result"`)
@@ -115,31 +115,31 @@ func TestBreakerProbesOpenings(t *testing.T) {
 		}
 		return nil
 	}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch {
 		case m.Method == "initialize" && slow.Load():
 			m = m.Clone()
-			w.wg.Go(func() {
+			f.wg.Go(func() {
 				select {
 				case <-hold:
-					w.answer(m, everything)
-				case <-w.done:
+					f.answer(m, everything)
+				case <-f.done:
 				}
 			})
 			return true
 		case m.Method == "tools/call" && bad.Load():
-			w.Abort(idOf(m), failure(bridge.ErrLost))
+			f.Abort(idOf(m), failure(bridge.ErrLost))
 			return true
 		}
 		return false
 	}
 	synctest.Test(t, func(t *testing.T) {
 		hold = make(chan struct{})
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 3}}}, Log: slog.New(slog.DiscardHandler)})
-		defer b.Close(context.Background())
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 3}}}, Log: slog.New(slog.DiscardHandler)})
+		defer g.Close(context.Background())
 		var all []*sitting
 		for range 3 {
-			s, _ := begin(t, b, "")
+			s, _ := begin(t, g, "")
 			all = append(all, s)
 		}
 		call := func(want string) {
@@ -150,7 +150,7 @@ func TestBreakerProbesOpenings(t *testing.T) {
 		}
 		closed.Store(true)
 		for i := range 3 {
-			_, _, _ = initializeAs(t, b, fmt.Sprint("x", i), "")
+			_, _, _ = initializeAs(t, g, fmt.Sprint("x", i), "")
 		}
 		n := f.opened()
 		closed.Store(false)
@@ -158,16 +158,16 @@ func TestBreakerProbesOpenings(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		var wg sync.WaitGroup
 		for i := range 20 {
-			wg.Go(func() { _, _, _ = initializeAs(t, b, fmt.Sprint("y", i), "") })
+			wg.Go(func() { _, _, _ = initializeAs(t, g, fmt.Sprint("y", i), "") })
 		}
 		synctest.Wait()
-		if got := f.opened() - n; got != 1 || state(b).Breaker != "half-open" {
-			t.Errorf("%d probes, %s", got, state(b).Breaker)
+		if got := f.opened() - n; got != 1 || state(g).Breaker != "half-open" {
+			t.Errorf("%d probes, %s", got, state(g).Breaker)
 		}
 		call(`"result"`)
 		bad.Store(true)
 		call("upstream_lost")
-		if st := state(b); st.Trips != 2 || st.Usable {
+		if st := state(g); st.Trips != 2 || st.Usable {
 			t.Errorf("%+v", st)
 		}
 		close(hold)
@@ -183,14 +183,14 @@ func TestBreakerProbesOpenings(t *testing.T) {
 func TestBreakerOwnLack(t *testing.T) {
 	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN} {
 		f := newFaulty(nil)
-		run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
-			s, _ := begin(t, b, "")
+		run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+			s, _ := begin(t, g, "")
 			before := f.before
 			f.before = func(_ context.Context, _ int) error {
 				return &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it could not be started", Err: fmt.Errorf("start: %w", lack)}
 			}
 			for i := range 20 {
-				_, a, err := initializeAs(t, b, fmt.Sprint("x", i), "")
+				_, a, err := initializeAs(t, g, fmt.Sprint("x", i), "")
 				bridgetest.Contains(t, a, `"bridge":"overloaded"`, "the bridge", "retryAfterMs")
 				if !errors.Is(err, bridge.ErrOverloaded) || !errors.Is(err, lack) {
 					t.Errorf("initialize: %v", err)
@@ -202,12 +202,12 @@ func TestBreakerOwnLack(t *testing.T) {
 			for range 20 {
 				do(t, s, "1", "tools/call", `{"name":"x"}`)
 			}
-			if st := state(b); st.Breaker != "closed" || !st.Usable || st.State != "ready" {
+			if st := state(g); st.Breaker != "closed" || !st.Usable || st.State != "ready" {
 				t.Errorf("%v: %+v", lack, st)
 			}
 			f.outcome, f.before = nil, before
 			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"x"}`), `"result"`)
-			begin(t, b, "")
+			begin(t, g, "")
 		})
 	}
 }

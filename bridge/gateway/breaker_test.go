@@ -68,7 +68,7 @@ func failure(kind error) *bridge.Error {
 
 func always(err error) func(int) error { return func(int) error { return err } }
 
-func state(b *gateway) Status { return b.Status()[0] }
+func state(g *gateway) Status { return g.Status()[0] }
 
 // What counts as a failure, and what does not.
 func TestBreakerCounts(t *testing.T) {
@@ -100,13 +100,13 @@ func TestBreakerCounts(t *testing.T) {
 				}
 				return test.err
 			})
-			run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
-				s, _ := begin(t, b, "")
+			run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+				s, _ := begin(t, g, "")
 				var got string
 				for range 10 {
 					got = do(t, s, "1", "tools/call", `{"name":"x"}`)
 				}
-				st := state(b)
+				st := state(g)
 				if open := st.Breaker == "open"; open != test.open || open != (st.Trips == 1) || open && f.calls.Load() != 3 {
 					t.Errorf("%s after %d calls, opened %d times; the last one got %s", st.Breaker, f.calls.Load(), st.Trips, got)
 				}
@@ -118,9 +118,9 @@ func TestBreakerCounts(t *testing.T) {
 // What clients are told, and when the server is tried again.
 func TestBreakerRefusal(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrLost)))
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 2, Pause: 7 * time.Second}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
-		other, _ := begin(t, b, "p") // of a principal's
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 2, Pause: 7 * time.Second}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
+		other, _ := begin(t, g, "p") // of a principal's
 		for range 2 {
 			f.outcome = always(&bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "HTTP 500: no row 7; whether it acted on the request is unknown"})
 			do(t, s, "1", "tools/call", `{"name":"x"}`)
@@ -133,7 +133,7 @@ func TestBreakerRefusal(t *testing.T) {
 		if time.Since(at) != 0 || f.calls.Load() != 2 {
 			t.Errorf("refused after %v; %d calls reached the server", time.Since(at), f.calls.Load())
 		}
-		if st := state(b); st.Usable || st.RetryAt != at.Add(6500*time.Millisecond) || st.State != "failing" || st.Since != at.Add(-500*time.Millisecond) ||
+		if st := state(g); st.Usable || st.RetryAt != at.Add(6500*time.Millisecond) || st.State != "failing" || st.Since != at.Add(-500*time.Millisecond) ||
 			st.Reason != "server fake: HTTP 500: no row 7" || st.Last != st.Reason || st.LastAt != st.Since {
 			t.Errorf("status %+v", st)
 		}
@@ -160,12 +160,12 @@ func TestBreakerGatesOpenings(t *testing.T) {
 		t.Run(string(share), func(t *testing.T) {
 			f := newFaulty(nil)
 			f.closed.Store(true)
-			run(t, ServerOptions{Adapter: f, Share: share, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
-				for i := 0; state(b).Breaker == "closed"; i++ {
+			run(t, ServerOptions{Adapter: f, Share: share, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+				for i := 0; state(g).Breaker == "closed"; i++ {
 					if i > 20 {
 						t.Fatal("never opened")
 					}
-					_, _, _ = initialize(t, b, fmt.Sprint("p", i), bridgetest.InitializeParams)
+					_, _, _ = initialize(t, g, fmt.Sprint("p", i), bridgetest.InitializeParams)
 				}
 				if n := f.opened(); n != 3 {
 					t.Errorf("opened after %d attempts", n)
@@ -175,12 +175,12 @@ func TestBreakerGatesOpenings(t *testing.T) {
 					wg.Go(func() {
 						switch {
 						case i%2 == 0:
-							_, a, err := initializeAs(t, b, fmt.Sprint("id", i), fmt.Sprint("p", i))
+							_, a, err := initializeAs(t, g, fmt.Sprint("id", i), fmt.Sprint("p", i))
 							if !errors.Is(err, bridge.ErrOpen) || !strings.Contains(a, "circuit_open") {
 								t.Errorf("initialize: %s, %v", a, err)
 							}
 						default:
-							if got := (visitor{principal: fmt.Sprint("p", i)}).call(t, b, "tools/call", `"name":"x"`); !strings.Contains(got, "circuit_open") {
+							if got := (visitor{principal: fmt.Sprint("p", i)}).call(t, g, "tools/call", `"name":"x"`); !strings.Contains(got, "circuit_open") {
 								t.Errorf("a client without a session: %s", got)
 							}
 						}
@@ -195,9 +195,9 @@ func TestBreakerGatesOpenings(t *testing.T) {
 	}
 }
 
-func initializeAs(t testing.TB, b *gateway, id, principal string) (*sitting, string, error) {
-	s, a, err := b.initialize(context.Background(), "fake", id, principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`))
-	return s, bridgetest.Text(a), err
+func initializeAs(t testing.TB, g *gateway, id, principal string) (*sitting, string, error) {
+	s, m, err := g.initialize(context.Background(), "fake", id, principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+	return s, bridgetest.Text(m), err
 }
 
 // When the pause is over there is one probe, which is no client's call,
@@ -205,8 +205,8 @@ func initializeAs(t testing.TB, b *gateway, id, principal string) (*sitting, str
 func TestBreakerProbe(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrLost)))
 	f.times = conn.Timeouts{Idle: time.Minute}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		f.outcome = func(int) error { return failure(bridge.ErrLost) }
 		for range 5 {
 			do(t, s, "1", "tools/call", `{"name":"x"}`)
@@ -230,7 +230,7 @@ func TestBreakerProbe(t *testing.T) {
 		}
 		for i, pause := range []time.Duration{5, 10, 20, 40, 80, 120, 120} {
 			if i > 0 {
-				at := state(b).RetryAt
+				at := state(g).RetryAt
 				if left := time.Until(at); left != pause*time.Second {
 					t.Fatalf("the pause before probe %d is %v, want %v s", i+1, left, int(pause))
 				}
@@ -254,7 +254,7 @@ func TestBreakerProbe(t *testing.T) {
 		for _, got := range together() {
 			bridgetest.Contains(t, got, `"result"`)
 		}
-		if p, st := f.pings.Load(), state(b); p != 8 || st.Breaker != "closed" || !st.Usable || st.State != "ready" {
+		if p, st := f.pings.Load(), state(g); p != 8 || st.Breaker != "closed" || !st.Usable || st.State != "ready" {
 			t.Errorf("%d pings, %+v", p, st)
 		}
 		// The pause begins anew after a success.
@@ -262,7 +262,7 @@ func TestBreakerProbe(t *testing.T) {
 		for range 5 {
 			do(t, s, "1", "tools/call", `{"name":"x"}`)
 		}
-		if left := time.Until(state(b).RetryAt); left != 5*time.Second || state(b).Trips != 2 {
+		if left := time.Until(state(g).RetryAt); left != 5*time.Second || state(g).Trips != 2 {
 			t.Errorf("the pause is %v", left)
 		}
 	})
@@ -282,10 +282,10 @@ func TestBreakerProbeOpens(t *testing.T) {
 		}
 		return refuse(ctx, n)
 	}
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
 		fail := func() {
 			t.Helper()
-			if _, a, err := initialize(t, b, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrUnavailable) {
+			if _, a, err := initialize(t, g, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrUnavailable) {
 				t.Fatal(a, err)
 			}
 		}
@@ -300,7 +300,7 @@ func TestBreakerProbeOpens(t *testing.T) {
 			if took := time.Since(at); took > probePatient || i > 1 && took != 0 {
 				t.Fatalf("caller %d waited %v", i, took)
 			}
-			if st := state(b); st.Breaker != "half-open" {
+			if st := state(g); st.Breaker != "half-open" {
 				t.Fatalf("%s", st.Breaker)
 			}
 			time.Sleep(time.Second)
@@ -309,15 +309,15 @@ func TestBreakerProbeOpens(t *testing.T) {
 			t.Errorf("%d connections were opened, want 3 and one probe", n)
 		}
 		time.Sleep(time.Minute) // the handshake's own limit
-		if st := state(b); st.Breaker != "open" {
+		if st := state(g); st.Breaker != "open" {
 			t.Fatalf("%s after the probe has timed out", st.Breaker)
 		}
 		slow.Store(false)
 		f.closed.Store(false)
 		time.Sleep(time.Minute)
-		s, _ := begin(t, b, "")
+		s, _ := begin(t, g, "")
 		synctest.Wait()
-		if n, open := f.opened(), state(b).Lanes; n != 6 || open != 1 {
+		if n, open := f.opened(), state(g).Lanes; n != 6 || open != 1 {
 			t.Errorf("%d connections were opened, %d are open; want the probe's closed", n, open)
 		}
 		s.End(bridge.ErrEnded)
@@ -328,9 +328,9 @@ func TestBreakerProbeOpens(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		slow.Store(true)
-		go func() { _, _, _ = initializeAs(t, b, "last", "") }()
+		go func() { _, _, _ = initializeAs(t, g, "last", "") }()
 		synctest.Wait() // the probe is under way when the bridge is closed
-		if st := state(b); st.Breaker != "half-open" {
+		if st := state(g); st.Breaker != "half-open" {
 			t.Errorf("%s", st.Breaker)
 		}
 	})
@@ -356,15 +356,15 @@ func TestBreakerPercent(t *testing.T) {
 				}
 				return nil
 			})
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-				s, _ := begin(t, b, "")
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+				s, _ := begin(t, g, "")
 				time.Sleep(time.Minute) // its handshake does not count any more
 				for range 60 {
 					do(t, s, "1", "tools/call", `{"name":"x"}`)
 					time.Sleep(test.gap)
 				}
-				if open := state(b).Breaker == "open"; open != (test.open > 0) || open && (f.calls.Load() < test.open || f.calls.Load() > test.open+3) {
-					t.Errorf("%s after %d calls", state(b).Breaker, f.calls.Load())
+				if open := state(g).Breaker == "open"; open != (test.open > 0) || open && (f.calls.Load() < test.open || f.calls.Load() > test.open+3) {
+					t.Errorf("%s after %d calls", state(g).Breaker, f.calls.Load())
 				}
 			})
 		})
@@ -392,27 +392,27 @@ func TestBreakerSlow(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := &fake{times: conn.Timeouts{Idle: 5 * time.Minute}}
-			f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+			f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 				if m.Method != "tools/call" {
 					return m.IsResponse()
 				}
 				if test.say != "" {
-					w.say(strings.NewReplacer("$token", string(m.Token()), "$id", string(m.ID)).Replace(test.say))
+					f.say(strings.NewReplacer("$token", string(m.Token()), "$id", string(m.ID)).Replace(test.say))
 				}
 				if !test.hang {
 					m = m.Clone()
-					w.wg.Go(func() {
+					f.wg.Go(func() {
 						select {
 						case <-time.After(20 * time.Second):
-							w.answer(m, "{}")
-						case <-w.done:
+							f.answer(m, "{}")
+						case <-f.done:
 						}
 					})
 				}
 				return true
 			}
-			run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3, Slow: test.slow}}, func(t *testing.T, b *gateway) {
-				s, st := begin(t, b, "")
+			run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3, Slow: test.slow}}, func(t *testing.T, g *gateway) {
+				s, st := begin(t, g, "")
 				st.heard = func(line string) {
 					if strings.Contains(line, "roots/list") {
 						m := bridgetest.Parse(t, line)
@@ -423,8 +423,8 @@ func TestBreakerSlow(t *testing.T) {
 					p := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":"t"}}}`)
 					<-p.done
 				}
-				if open := state(b).Breaker == "open"; open != test.open {
-					t.Errorf("%s, want open: %v", state(b).Breaker, test.open)
+				if open := state(g).Breaker == "open"; open != test.open {
+					t.Errorf("%s, want open: %v", state(g).Breaker, test.open)
 				}
 			})
 		})
@@ -436,18 +436,18 @@ func TestBreakerSlow(t *testing.T) {
 // new ones start.
 func TestBreakerCrashLoop(t *testing.T) {
 	f := &fake{}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/call" && m.Name() == "crash" {
-			if w.Pending() == 20 {
-				w.die()
+			if f.Pending() == 20 {
+				f.die()
 			}
 			return true
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 1000, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
-		bad, _ := begin(t, b, "")
-		good, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Restarts: 1000, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+		bad, _ := begin(t, g, "")
+		good, _ := begin(t, g, "")
 		for range 50 {
 			var wg sync.WaitGroup
 			for range 20 {
@@ -465,7 +465,7 @@ func TestBreakerCrashLoop(t *testing.T) {
 			wg.Wait()
 			time.Sleep(2 * time.Minute)
 		}
-		if st := state(b); st.Trips != 0 || f.opened() < 50 {
+		if st := state(g); st.Trips != 0 || f.opened() < 50 {
 			t.Errorf("left alone %d times; %d connections", st.Trips, f.opened())
 		}
 		bridgetest.Contains(t, do(t, good, "1", "tools/call", `{"name":"x"}`), `"result"`)
@@ -475,23 +475,23 @@ func TestBreakerCrashLoop(t *testing.T) {
 // A connection that many share and that ends under their calls is one failure.
 func TestBreakerOneLoss(t *testing.T) {
 	f := &fake{}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/call" {
-			if w.Pending() == 50 {
-				w.die()
+			if f.Pending() == 50 {
+				f.die()
 			}
 			return true
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() { bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"x"}`), "upstream_lost") })
 		}
 		wg.Wait()
-		if st := state(b); st.Trips != 0 {
+		if st := state(g); st.Trips != 0 {
 			t.Error("left alone after one loss")
 		}
 	})
@@ -503,11 +503,11 @@ func TestBreakerRestart(t *testing.T) {
 	for _, n := range []int{15, 30} {
 		f := &fake{}
 		f.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "hang" }
-		run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, b *gateway) {
+		run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
 			var calls []*pendingCall
 			var all []*sitting
 			for range n {
-				s, _ := begin(t, b, "")
+				s, _ := begin(t, g, "")
 				all = append(all, s)
 				calls = append(calls, start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`))
 			}
@@ -515,10 +515,10 @@ func TestBreakerRestart(t *testing.T) {
 			for i := range calls {
 				f.wire(i + 1).die()
 			}
-			for _, c := range calls {
-				<-c.done
+			for _, p := range calls {
+				<-p.done
 			}
-			if st := state(b); (st.Trips == 1) != (n >= 20) {
+			if st := state(g); (st.Trips == 1) != (n >= 20) {
 				t.Errorf("%d calls lost: left alone %d times", n, st.Trips)
 			}
 			if n < 20 {

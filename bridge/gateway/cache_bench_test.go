@@ -41,12 +41,12 @@ func BenchmarkCachedList(b *testing.B) {
 		b.Run("modern/"+server.name, func(b *testing.B) {
 			br := benched(b, server.adapter)
 			m := bridgetest.Parse(b, `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{`+statelessReserved+`}}}`)
-			g, no := NewStateless("", "", m)
+			s, no := NewStateless("", "", m)
 			if no != nil {
 				b.Fatal(bridgetest.Text(no))
 			}
-			g.Back = &stream{}
-			benchList(b, br, func() (*jsonrpc.Message, error) { return br.Call(b.Context(), m, *g) })
+			s.Back = &stream{}
+			benchList(b, br, func() (*jsonrpc.Message, error) { return br.Call(b.Context(), m, *s) })
 		})
 	}
 }
@@ -64,12 +64,12 @@ func benchList(b *testing.B, br *gateway, list func() (*jsonrpc.Message, error))
 	var out []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		a, err := list()
-		if err != nil || a.Error != nil {
-			b.Fatal(err, a)
+		m, err := list()
+		if err != nil || m.Error != nil {
+			b.Fatal(err, m)
 		}
-		out = a.Append(out[:0], a.ID, nil)
-		a.Release()
+		out = m.Append(out[:0], m.ID, nil)
+		m.Release()
 	}
 	if !strings.Contains(string(out), "tool_19") || !strings.HasPrefix(string(out), `{"jsonrpc":"2.0","id":7`) {
 		b.Fatalf("the answer is %s", out)

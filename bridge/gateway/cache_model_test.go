@@ -74,10 +74,10 @@ func TestCacheChangeIsSeenByTheNextList(t *testing.T) {
 		for seed := range uint64(scaletest.Of(10, 30)) {
 			server := &wavering{rng: rand.New(rand.NewPCG(seed, 0)), at: map[*fakeWire]int{}}
 			f := &fake{serve: server.serve}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *gateway) {
+			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
 				var wg sync.WaitGroup
 				for c := range 5 {
-					s, st := begin(t, b, "")
+					s, st := begin(t, g, "")
 					wire := int64(0)
 					if share == ShareSession {
 						wire = int64(c + 1)
@@ -138,24 +138,24 @@ type fickle struct {
 	lies    []string
 }
 
-func (f *fickle) serve(w *statelessWire, m *jsonrpc.Message) bool {
+func (f *fickle) serve(s *statelessWire, m *jsonrpc.Message) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch m.Method {
 	case era.Listen:
 		f.listens[string(m.ID)] = true
-		w.acknowledge(m)
+		s.acknowledge(m)
 	case "notifications/cancelled":
 		delete(f.listens, string(m.RequestID()))
 	case "tools/list":
 		list := fmt.Sprintf(`{"resultType":"complete","tools":[{"name":"e%d"}],"ttlMs":600000,"cacheScope":"public"}`, f.edition)
-		time.AfterFunc(time.Duration(f.rng.IntN(4))*10*time.Millisecond, func() { w.reply(m, list) })
+		time.AfterFunc(time.Duration(f.rng.IntN(4))*10*time.Millisecond, func() { s.reply(m, list) })
 	case "tools/call":
 		f.edition++
 		for id := range f.listens {
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s,"edition":%d}}}`, id, f.edition))
+			s.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s,"edition":%d}}}`, id, f.edition))
 		}
-		w.reply(m, `{"resultType":"complete","content":[]}`)
+		s.reply(m, `{"resultType":"complete","content":[]}`)
 	}
 	return true
 }
@@ -175,19 +175,19 @@ func (f *fickle) check(answer string, edition int64) {
 func TestCacheModernChangeIsSeenByTheNextList(t *testing.T) {
 	for seed := range uint64(scaletest.Of(10, 30)) {
 		server := &fickle{rng: rand.New(rand.NewPCG(seed, 0)), listens: map[string]bool{}}
-		run(t, ServerOptions{Adapter: &statelessFake{serve: server.serve}}, func(t *testing.T, b *gateway) {
+		run(t, ServerOptions{Adapter: &statelessFake{serve: server.serve}}, func(t *testing.T, g *gateway) {
 			var wg sync.WaitGroup
 			for c := range 6 {
 				rng := rand.New(rand.NewPCG(seed, uint64(c+1)))
-				list, bump := func() string { return visitor{}.call(t, b, "tools/list", "") }, func() { visitor{}.call(t, b, "tools/call", `"name":"bump"`) }
+				list, bump := func() string { return visitor{}.call(t, g, "tools/list", "") }, func() { visitor{}.call(t, g, "tools/call", `"name":"bump"`) }
 				var st *stream
 				var ear *visiting
 				if c%2 == 0 {
 					var s *sitting
-					s, st, _ = beginAs(t, b, able("2025-11-25"))
+					s, st, _ = beginAs(t, g, able("2025-11-25"))
 					list, bump = func() string { return do(t, s, "1", "tools/list", `{}`) }, func() { do(t, s, "2", "tools/call", `{"name":"bump"}`) }
 				} else {
-					ear = visitor{}.ask(t, b, "9", era.Listen, `"notifications":{"toolsListChanged":true}`)
+					ear = visitor{}.ask(t, g, "9", era.Listen, `"notifications":{"toolsListChanged":true}`)
 					st = &ear.stream
 				}
 				st.mu.Lock()

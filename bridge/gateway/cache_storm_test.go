@@ -28,7 +28,7 @@ type stormy struct {
 	at  map[*fakeWire]int
 }
 
-func (s *stormy) serve(w *fakeWire, m *jsonrpc.Message) bool {
+func (s *stormy) serve(f *fakeWire, m *jsonrpc.Message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !m.IsRequest() || m.Method == "initialize" {
@@ -37,22 +37,22 @@ func (s *stormy) serve(w *fakeWire, m *jsonrpc.Message) bool {
 	after := time.Duration(s.rng.IntN(5)) * 700 * time.Millisecond
 	switch {
 	case s.rng.IntN(12) == 0:
-		w.die()
+		f.die()
 	case s.rng.IntN(20) == 0: // never
 	case m.Method == "tools/call":
-		s.at[w]++
-		w.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		w.answer(m, fmt.Sprintf(`{"content":[],"edition":%d,"wire":%d}`, s.at[w], w.n))
+		s.at[f]++
+		f.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		f.answer(m, fmt.Sprintf(`{"content":[],"edition":%d,"wire":%d}`, s.at[f], f.n))
 	case s.rng.IntN(12) == 0:
 		time.AfterFunc(after, func() {
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"of %s"}}`, m.ID, w.from.Principal))
+			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"of %s"}}`, m.ID, f.from.Principal))
 		})
 	default:
-		list := fmt.Sprintf(`{"tools":[{"name":"%s.%d.%d"}]}`, w.from.Principal, w.n, s.at[w])
+		list := fmt.Sprintf(`{"tools":[{"name":"%s.%d.%d"}]}`, f.from.Principal, f.n, s.at[f])
 		if s.rng.IntN(8) == 0 {
-			list = strings.TrimSuffix(list, "}") + fmt.Sprintf(`,"nextCursor":"%d"}`, w.n)
+			list = strings.TrimSuffix(list, "}") + fmt.Sprintf(`,"nextCursor":"%d"}`, f.n)
 		}
-		time.AfterFunc(after, func() { w.answer(m, list) })
+		time.AfterFunc(after, func() { f.answer(m, list) })
 	}
 	return true
 }
@@ -67,7 +67,7 @@ func TestCacheStorm(t *testing.T) {
 			server := &stormy{rng: rand.New(rand.NewPCG(seed, 1)), at: map[*fakeWire]int{}}
 			f := &fake{serve: server.serve, times: conn.Timeouts{Idle: 20 * time.Second}}
 			o := ServerOptions{Adapter: f, Share: share, Process: seed%2 == 0, Restarts: 1000, Breaker: breaker.Options{Off: seed%3 == 0}, Cache: cache.Options{Lists: time.Duration(seed%4) * time.Second, Bytes: 8 << 10}}
-			run(t, o, func(t *testing.T, b *gateway) {
+			run(t, o, func(t *testing.T, g *gateway) {
 				var wg sync.WaitGroup
 				for c := range 8 {
 					principal := []string{"a", "b"}[c%2]
@@ -86,7 +86,7 @@ func TestCacheStorm(t *testing.T) {
 						for i := range scaletest.Of(3, 6) {
 							time.Sleep(time.Duration(rng.IntN(10)) * time.Second)
 							if c >= 6 { // a client without a session
-								v := visitor{principal: principal}.ask(t, b, "1", "tools/list", "")
+								v := visitor{principal: principal}.ask(t, g, "1", "tools/list", "")
 								if rng.IntN(3) == 0 {
 									time.Sleep(time.Second)
 									v.cancel(bridge.ErrCancelled)
@@ -95,7 +95,7 @@ func TestCacheStorm(t *testing.T) {
 								check(v.answer)
 								continue
 							}
-							s, _, err := b.initialize(context.Background(), "", fmt.Sprint("storm ", c, i), principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+							s, _, err := g.initialize(context.Background(), "", fmt.Sprint("storm ", c, i), principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 							if err != nil {
 								continue
 							}
@@ -131,7 +131,7 @@ func TestCacheStorm(t *testing.T) {
 				}
 				wg.Wait()
 				time.Sleep(maxFetch)
-				c := b.table.Load().servers[0].cache
+				c := g.table.Load().servers[0].cache
 				c.Source(&bridge.Caller{}).Replaced()
 				if st := c.Status(); st.Entries != 0 || st.Bytes != 0 {
 					t.Errorf("%s, seed %d: nothing is kept any more, and %+v", share, seed, st)

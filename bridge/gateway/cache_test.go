@@ -48,7 +48,7 @@ type lister struct {
 
 func newLister() *lister {
 	l := &lister{fake: &fake{}}
-	l.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	l.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if _, ok := list.Of(m.Method); !ok {
 			return false
 		}
@@ -56,10 +56,10 @@ func newLister() *lister {
 		defer l.mu.Unlock()
 		l.asked++
 		list := cmp.Or(l.list, fmt.Sprintf(`{"tools":[{"name":"t%d"}],"x":1.0}`, l.asked))
-		say := func() { w.answer(m, list) }
+		say := func() { f.answer(m, list) }
 		if l.fail != "" {
 			no := l.fail
-			say = func() { w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, m.ID, no)) }
+			say = func() { f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, m.ID, no)) }
 		}
 		if l.after == 0 {
 			say()
@@ -83,7 +83,7 @@ func (l *lister) times() int {
 func hinted(members string) (*statelessFake, func() int) {
 	var mu sync.Mutex
 	asked := 0
-	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	s := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		switch m.Method {
 		case era.Listen:
 			w.acknowledge(m)
@@ -97,7 +97,7 @@ func hinted(members string) (*statelessFake, func() int) {
 		}
 		return true
 	}}
-	return f, func() int {
+	return s, func() int {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
@@ -112,10 +112,10 @@ func TestCacheOneFetchForAll(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll, ShareCall} {
 		l := newLister()
 		l.after = time.Second
-		run(t, ServerOptions{Adapter: l, Share: share, MaxLanes: clients + 1}, func(t *testing.T, b *gateway) {
+		run(t, ServerOptions{Adapter: l, Share: share, MaxLanes: clients + 1}, func(t *testing.T, g *gateway) {
 			var wg sync.WaitGroup
 			for range clients {
-				s, _ := begin(t, b, "")
+				s, _ := begin(t, g, "")
 				wg.Go(func() {
 					if a := do(t, s, `"mine"`, "tools/list", `{}`); a != `{"jsonrpc":"2.0","id":"mine","result":{"tools":[{"name":"t1"}],"x":1.0}}` {
 						t.Errorf("got %s", a)
@@ -123,16 +123,16 @@ func TestCacheOneFetchForAll(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if n, st := l.times(), b.Status()[0].Cache; n != 1 || st.Joined != uint64(clients-1) || st.Misses != 1 {
+			if n, st := l.times(), g.Status()[0].Cache; n != 1 || st.Joined != uint64(clients-1) || st.Misses != 1 {
 				t.Errorf("%s: the server was asked %d times; %+v", share, n, st)
 			}
 		})
 	}
 	modern, asked := hinted(`"tools":[{"name":"t%d"}],"ttlMs":1000,"cacheScope":"private"`)
-	run(t, ServerOptions{Adapter: modern}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: modern}, func(t *testing.T, g *gateway) {
 		var all []*visiting
 		for i := range clients {
-			all = append(all, visitor{}.ask(t, b, fmt.Sprint(i), "tools/list", ""))
+			all = append(all, visitor{}.ask(t, g, fmt.Sprint(i), "tools/list", ""))
 		}
 		for i, v := range all {
 			<-v.done
@@ -148,13 +148,13 @@ func TestCacheOneFetchForAll(t *testing.T) {
 // they can do may make a difference to the server.
 func TestCacheEras(t *testing.T) {
 	f, asked := hinted(`"tools":[{"name":"t%d","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"public","x":1e400`)
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _, _ := beginAs(t, g, able("2025-11-25"))
 		for range 3 {
 			if a := do(t, s, "1", "tools/list", `{}`); a != `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t1","inputSchema":{"type":"object"}}],"x":1e400}}` {
 				t.Errorf("got %s", a)
 			}
-			if a := (visitor{}).call(t, b, "tools/list", ""); a != `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[{"name":"t2","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"public","x":1e400}}` {
+			if a := (visitor{}).call(t, g, "tools/list", ""); a != `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[{"name":"t2","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"public","x":1e400}}` {
 				t.Errorf("got %s", a)
 			}
 		}
@@ -168,16 +168,16 @@ func TestCacheEras(t *testing.T) {
 // changed. A legacy server's is not.
 func TestCacheRead(t *testing.T) {
 	f, asked := hinted(`"contents":[{"uri":"a:","text":"%d"}],"ttlMs":60000,"cacheScope":"private"`)
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		ear := visitor{}.ask(t, b, "9", era.Listen, `"notifications":{"resourceSubscriptions":["a:"]}`)
-		read := func() string { return visitor{}.call(t, b, "resources/read", `"uri":"a:"`) }
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		ear := visitor{}.ask(t, g, "9", era.Listen, `"notifications":{"resourceSubscriptions":["a:"]}`)
+		read := func() string { return visitor{}.call(t, g, "resources/read", `"uri":"a:"`) }
 		bridgetest.Contains(t, read(), `"text":"1"`)
 		bridgetest.Contains(t, read(), `"text":"1"`)
-		w := f.wire(1)
-		w.tell(w.received(era.Listen)[0].ID, "notifications/resources/updated", "b:")
+		s := f.wire(1)
+		s.tell(s.received(era.Listen)[0].ID, "notifications/resources/updated", "b:")
 		ear.take()
 		bridgetest.Contains(t, read(), `"text":"1"`)
-		w.tell(w.received(era.Listen)[0].ID, "notifications/resources/updated", "a:/part")
+		s.tell(s.received(era.Listen)[0].ID, "notifications/resources/updated", "a:/part")
 		bridgetest.Contains(t, strings.Join(ear.take(), ""), "a:/part")
 		bridgetest.Contains(t, read(), `"text":"2"`)
 		if n := asked(); n != 2 {
@@ -187,8 +187,8 @@ func TestCacheRead(t *testing.T) {
 		<-ear.done
 	})
 	l := &fake{}
-	run(t, ServerOptions{Adapter: l}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: l}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		for range 3 {
 			do(t, s, "1", "resources/read", `{"uri":"a:"}`)
 		}
@@ -201,16 +201,16 @@ func TestCacheRead(t *testing.T) {
 // What a modern server says of itself is kept too: nothing is opened or asked for
 // that.
 func TestCacheDiscover(t *testing.T) {
-	f, _ := hinted(`"x":1`)
-	f.discover = strings.Replace(announced, `"ttlMs":60000`, `"ttlMs":120000`, 1)
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		first := visitor{}.call(t, b, "server/discover", "")
+	s, _ := hinted(`"x":1`)
+	s.discover = strings.Replace(announced, `"ttlMs":60000`, `"ttlMs":120000`, 1)
+	run(t, ServerOptions{Adapter: s}, func(t *testing.T, g *gateway) {
+		first := visitor{}.call(t, g, "server/discover", "")
 		time.Sleep(time.Minute)
-		second := visitor{}.call(t, b, "server/discover", "")
+		second := visitor{}.call(t, g, "server/discover", "")
 		if want := strings.Replace(first, `"ttlMs":120000`, `"ttlMs":60000`, 1); second != want {
 			t.Errorf("got  %s\nwant %s", second, want)
 		}
-		if n := len(f.wire(1).received("server/discover")); n != 2 { // one is the handshake's
+		if n := len(s.wire(1).received("server/discover")); n != 2 { // one is the handshake's
 			t.Errorf("asked %d times", n)
 		}
 	})
@@ -220,23 +220,23 @@ func TestCacheDiscover(t *testing.T) {
 // and meanwhile what is kept is given out, for as long as the settings allow.
 func TestCacheStale(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Share: ShareAll, Process: true, Cache: cache.Options{Stale: 30 * time.Minute}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: l, Share: ShareAll, Process: true, Cache: cache.Options{Stale: 30 * time.Minute}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		v := visitor{}
 		do(t, s, "1", "tools/list", `{}`)
-		bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t`)
+		bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t`)
 		opened, asked := l.opened(), l.times()
 		time.Sleep(25 * time.Minute) // the idle time is ten
-		if n := b.lanes.Open(); n != 0 {
+		if n := g.lanes.Open(); n != 0 {
 			t.Fatalf("%d connections are open", n)
 		}
 		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t`)
-		bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t`, `"ttlMs":0`)
-		bridgetest.Contains(t, visitor{meta: `,"io.modelcontextprotocol/logLevel":"debug"`}.call(t, b, "tools/list", ""), `"t`)
+		bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t`, `"ttlMs":0`)
+		bridgetest.Contains(t, visitor{meta: `,"io.modelcontextprotocol/logLevel":"debug"`}.call(t, g, "tools/list", ""), `"t`)
 		if l.opened() != opened || l.times() != asked {
 			t.Errorf("the server was started, or asked, for a list")
 		}
-		if st := b.Status()[0]; !st.Cache.Stale || st.Cache.Served != 3 || st.Cache.Entries == 0 || st.Cache.Oldest < 25*time.Minute || st.Lanes != 0 {
+		if st := g.Status()[0]; !st.Cache.Stale || st.Cache.Served != 3 || st.Cache.Entries == 0 || st.Cache.Oldest < 25*time.Minute || st.Lanes != 0 {
 			t.Errorf("the status is %+v", st)
 		}
 		time.Sleep(6 * time.Minute)
@@ -244,7 +244,7 @@ func TestCacheStale(t *testing.T) {
 		if l.opened() == opened {
 			t.Error("what is too old was given out")
 		}
-		if st := b.Status()[0]; st.Cache.Stale {
+		if st := g.Status()[0]; st.Cache.Stale {
 			t.Errorf("the status is %+v", st)
 		}
 	})
@@ -254,8 +254,8 @@ func TestCacheStale(t *testing.T) {
 // fresh any more.
 func TestCacheNoProcess(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Share: ShareAll}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: l, Share: ShareAll}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		do(t, s, "1", "tools/list", `{}`)
 		time.Sleep(25 * time.Minute)
 		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t2"`)
@@ -275,9 +275,9 @@ func TestCacheServerFails(t *testing.T) {
 	}
 	log := &syncBuffer{}
 	synctest.Test(t, func(t *testing.T) {
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: l}}, Log: slog.New(slog.NewTextHandler(log, nil))})
-		defer b.Close(context.Background())
-		s, st := begin(t, b, "")
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: l}}, Log: slog.New(slog.NewTextHandler(log, nil))})
+		defer g.Close(context.Background())
+		s, st := begin(t, g, "")
 		do(t, s, "1", "tools/list", `{}`)
 		dead = true
 		l.wire(1).die()
@@ -298,7 +298,7 @@ func TestCacheServerFails(t *testing.T) {
 		time.Sleep(time.Second)
 		bridgetest.Contains(t, strings.Join(st.take(), ""), "tools/list_changed")
 		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t3"`) // what was asked before that was told is not kept
-		if b.Status()[0].Cache.Stale {
+		if g.Status()[0].Cache.Stale {
 			t.Error("it is stale still")
 		}
 		dead = true
@@ -331,9 +331,9 @@ func (s *syncBuffer) String() string {
 // the server.
 func TestCacheReopened(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
-		other, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
+		other, _ := begin(t, g, "")
 		do(t, s, "1", "tools/list", `{}`)
 		l.wire(1).die()
 		synctest.Wait()
@@ -346,13 +346,13 @@ func TestCacheReopened(t *testing.T) {
 // Off is off.
 func TestCacheOff(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Off: true}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Off: true}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		for range 3 {
 			do(t, s, "1", "tools/list", `{}`)
 		}
-		if n := l.times(); n != 3 || b.Status()[0].Cache != (cache.Status{}) {
-			t.Errorf("asked %d times, %+v", n, b.Status()[0].Cache)
+		if n := l.times(); n != 3 || g.Status()[0].Cache != (cache.Status{}) {
+			t.Errorf("asked %d times, %+v", n, g.Status()[0].Cache)
 		}
 	})
 }
@@ -360,15 +360,15 @@ func TestCacheOff(t *testing.T) {
 // A bridge that is closed waits for what it asks, and leaves nobody waiting.
 func TestCacheClose(t *testing.T) {
 	l := newLister()
-	l.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/list" }
-	run(t, ServerOptions{Adapter: l, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
+	l.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/list" }
+	run(t, ServerOptions{Adapter: l, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
 		for range 3 {
-			s, _ := begin(t, b, "")
+			s, _ := begin(t, g, "")
 			start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 		}
-		v := visitor{}.ask(t, b, "1", "tools/list", "")
+		v := visitor{}.ask(t, g, "1", "tools/list", "")
 		synctest.Wait()
-		b.Close(context.Background())
+		g.Close(context.Background())
 		<-v.done
 		if v.err == nil || errors.Is(v.err, context.Canceled) { // the client did not cancel it
 			t.Errorf("it was answered %s, for %v", v.answer, v.err)
@@ -391,18 +391,18 @@ func TestCacheBreakerOpen(t *testing.T) {
 	all(t, []stock{
 		{name: "bad", prefix: "bad__", f: bad.fake, o: ServerOptions{Breaker: breaker.Options{Failures: 1}}},
 		{name: "good", prefix: "good__", f: good.fake},
-	}, func(t *testing.T, b *gateway) {
-		list := func() []string { return names(t, visitor{}.call(t, b, "tools/list", "")) }
+	}, func(t *testing.T, g *gateway) {
+		list := func() []string { return names(t, visitor{}.call(t, g, "tools/list", "")) }
 		same(t, "at first", list(), []string{"bad__t1", "good__fine"})
 		dead = true
 		bad.wire(1).die()
 		synctest.Wait()
 		time.Sleep(2 * time.Minute)
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"bad__t1"`), `"error"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"bad__t1"`), `"error"`)
 		opened := bad.opened()
 		same(t, "then", list(), []string{"bad__t1", "good__fine"})
 		same(t, "then", list(), []string{"bad__t1", "good__fine"})
-		if st := b.Status()[0]; bad.opened() != opened || !st.Cache.Stale || st.Breaker != "open" {
+		if st := g.Status()[0]; bad.opened() != opened || !st.Cache.Stale || st.Breaker != "open" {
 			t.Errorf("it was opened %d times more; %+v", bad.opened()-opened, st)
 		}
 	})
@@ -413,8 +413,8 @@ func TestCacheBreakerOpen(t *testing.T) {
 func TestCacheValidated(t *testing.T) {
 	l := newLister()
 	l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object","required":["a"]}}]}`
-	run(t, ServerOptions{Adapter: l, Validate: true}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: l, Validate: true}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		for range 50 {
 			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `"isError":true`)
 		}
@@ -440,10 +440,10 @@ func TestCacheValidated(t *testing.T) {
 // any more is a reason to start one, for clients of both eras.
 func TestCacheShareCall(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Share: ShareCall, Process: true}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: l, Share: ShareCall, Process: true}, func(t *testing.T, g *gateway) {
 		for i := range 3 {
-			bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), fmt.Sprintf(`"t%d"`, 2*i+1))
-			s, _ := begin(t, b, "")
+			bridgetest.Contains(t, visitor{}.call(t, g, "tools/list", ""), fmt.Sprintf(`"t%d"`, 2*i+1))
+			s, _ := begin(t, g, "")
 			bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), fmt.Sprintf(`"t%d"`, 2*i+2)) // its client can do something else
 			time.Sleep(legacyFresh)
 		}
@@ -462,11 +462,11 @@ func TestCacheClosedAndFailing(t *testing.T) {
 			}
 			return nil
 		}
-		run(t, ServerOptions{Adapter: l, Breaker: breaker.Options{Failures: 1}}, func(t *testing.T, b *gateway) {
-			list := func(v visitor) { t.Helper(); bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`) }
+		run(t, ServerOptions{Adapter: l, Breaker: breaker.Options{Failures: 1}}, func(t *testing.T, g *gateway) {
+			list := func(v visitor) { t.Helper(); bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t1"`) }
 			list(v)
 			time.Sleep(25 * time.Minute)
-			if n := b.lanes.Open(); n != 0 {
+			if n := g.lanes.Open(); n != 0 {
 				t.Fatalf("%d connections are open", n)
 			}
 			dead = true
@@ -474,12 +474,12 @@ func TestCacheClosedAndFailing(t *testing.T) {
 			list(v)
 			other := v
 			other.meta += `,"dev.mcp-bridge/lane":"another"`
-			if st := b.Status()[0].Breaker; st != "open" {
+			if st := g.Status()[0].Breaker; st != "open" {
 				t.Errorf("the breaker is %s", st)
 			}
 			list(other) // of which none was ever open
-			bridgetest.Contains(t, v.call(t, b, "tools/call", `"name":"t1"`), `"error"`)
-			bridgetest.Contains(t, v.call(t, b, "tools/list", `"cursor":"c"`), `"error"`)
+			bridgetest.Contains(t, v.call(t, g, "tools/call", `"name":"t1"`), `"error"`)
+			bridgetest.Contains(t, v.call(t, g, "tools/list", `"cursor":"c"`), `"error"`)
 		})
 	}
 }
@@ -490,7 +490,7 @@ func TestCacheCursorsAreNotShared(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll} {
 		asked := 0
 		var mu sync.Mutex
-		f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 			if m.Method != "tools/list" {
 				return false
 			}
@@ -499,18 +499,18 @@ func TestCacheCursorsAreNotShared(t *testing.T) {
 			mu.Unlock()
 			switch params := string(m.Params); {
 			case !strings.Contains(params, `"cursor"`):
-				time.AfterFunc(time.Second, func() { w.answer(m, fmt.Sprintf(`{"tools":[{"name":"a"}],"nextCursor":"of%d"}`, w.n)) })
-			case strings.Contains(params, fmt.Sprintf(`"of%d"`, w.n)):
-				w.answer(m, `{"tools":[{"name":"b"}]}`)
+				time.AfterFunc(time.Second, func() { f.answer(m, fmt.Sprintf(`{"tools":[{"name":"a"}],"nextCursor":"of%d"}`, f.n)) })
+			case strings.Contains(params, fmt.Sprintf(`"of%d"`, f.n)):
+				f.answer(m, `{"tools":[{"name":"b"}]}`)
 			default:
-				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"bad cursor"}}`, m.ID))
+				f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"bad cursor"}}`, m.ID))
 			}
 			return true
 		}}
-		run(t, ServerOptions{Adapter: f, Share: share, Cache: cache.Options{Lists: time.Minute}}, func(t *testing.T, b *gateway) {
+		run(t, ServerOptions{Adapter: f, Share: share, Cache: cache.Options{Lists: time.Minute}}, func(t *testing.T, g *gateway) {
 			var wg sync.WaitGroup
 			for i := range 3 {
-				s, _ := begin(t, b, "")
+				s, _ := begin(t, g, "")
 				wg.Go(func() {
 					for range 5 {
 						next := gjson.Get(do(t, s, "1", "tools/list", `{}`), "result.nextCursor").Str
@@ -531,31 +531,31 @@ func TestCacheCursorsAreNotShared(t *testing.T) {
 // is asked for anew, also where they say something that is forwarded.
 func TestCacheRefreshed(t *testing.T) {
 	lists, calls := 0, 0
-	f := &statelessFake{mirrors: true, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{mirrors: true, serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		switch m.Method {
 		case era.Listen:
-			w.acknowledge(m)
+			s.acknowledge(m)
 		case "tools/list":
 			lists++
-			w.reply(m, fmt.Sprintf(`{"resultType":"complete","tools":[{"name":"t","title":"%d","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"private"}`, lists))
+			s.reply(m, fmt.Sprintf(`{"resultType":"complete","tools":[{"name":"t","title":"%d","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"private"}`, lists))
 		case "tools/call":
 			if calls++; calls == 1 {
-				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"a header is missing"}}`, m.ID))
+				s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"a header is missing"}}`, m.ID))
 			} else {
-				w.reply(m, `{"resultType":"complete","content":[]}`)
+				s.reply(m, `{"resultType":"complete","content":[]}`)
 			}
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}}}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}}}, func(t *testing.T, g *gateway) {
 		h := http.Header{"X-Tenant": {"a"}}
-		s, _, err := b.initialize(context.Background(), "", "refreshed", "", &Envelope{Header: h}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, _, err := g.initialize(context.Background(), "", "refreshed", "", &Envelope{Header: h}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		call := func(method, params string) string {
-			a, _ := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)), &Envelope{Header: h}, nil)
-			return bridgetest.Text(a)
+			m, _ := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)), &Envelope{Header: h}, nil)
+			return bridgetest.Text(m)
 		}
 		bridgetest.Contains(t, call("tools/list", `{}`), `"title":"1"`)
 		time.Sleep(time.Second)
@@ -571,7 +571,7 @@ func TestCacheRefreshed(t *testing.T) {
 // too.
 func TestCacheRetries(t *testing.T) {
 	calls := 0
-	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	s := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		switch m.Method {
 		case "tools/list":
 			w.reply(m, `{"resultType":"complete","tools":[{"name":"t","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}}],"ttlMs":60000,"cacheScope":"public"}`)
@@ -584,26 +584,26 @@ func TestCacheRetries(t *testing.T) {
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Retry: retry.Options{Tools: true}}, func(t *testing.T, b *gateway) {
-		visitor{principal: "a"}.call(t, b, "tools/list", "")
-		visitor{principal: "b"}.call(t, b, "tools/list", "")
-		bridgetest.Contains(t, visitor{principal: "b"}.call(t, b, "tools/call", `"name":"t"`), `"content":[]`)
+	run(t, ServerOptions{Adapter: s, Retry: retry.Options{Tools: true}}, func(t *testing.T, g *gateway) {
+		visitor{principal: "a"}.call(t, g, "tools/list", "")
+		visitor{principal: "b"}.call(t, g, "tools/list", "")
+		bridgetest.Contains(t, visitor{principal: "b"}.call(t, g, "tools/call", `"name":"t"`), `"content":[]`)
 	})
 }
 
 // A child process that was stopped for idleness is not started for a list.
 func TestCacheUnheardAsleep(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Idle: 10 * time.Second, Process: true}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: l, Idle: 10 * time.Second, Process: true}, func(t *testing.T, g *gateway) {
 		v := visitor{}
-		bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
+		bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t1"`)
 		time.Sleep(time.Minute)
-		bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
+		bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t1"`)
 		if n := l.opened(); n != 1 {
 			t.Errorf("%d processes were started", n)
 		}
-		v.call(t, b, "tools/call", `"name":"x"`) // now it runs, and may have changed while nobody listened
-		bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t2"`)
+		v.call(t, g, "tools/call", `"name":"x"`) // now it runs, and may have changed while nobody listened
+		bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t2"`)
 	})
 }
 
@@ -625,21 +625,21 @@ func TestCacheAnnounced(t *testing.T) {
 	for _, share := range []Share{ShareSession, ShareCall} {
 		k := &knowing{lister: newLister()}
 		synctest.Test(t, func(t *testing.T) {
-			b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: k, Idle: 10 * time.Second, Share: share, Cache: cache.Options{Lists: time.Minute}}}, Log: slog.New(slog.DiscardHandler)})
+			g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: k, Idle: 10 * time.Second, Share: share, Cache: cache.Options{Lists: time.Minute}}}, Log: slog.New(slog.DiscardHandler)})
 			v := visitor{}
-			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
+			bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t1"`)
 			time.Sleep(30 * time.Second)
 			synctest.Wait()
-			if n := b.lanes.Open(); n != 0 {
+			if n := g.lanes.Open(); n != 0 {
 				t.Fatalf("%d connections are open", n)
 			}
-			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
+			bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t1"`)
 			k.changed("notifications/resources/list_changed")
-			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t1"`)
+			bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t1"`)
 			k.changed("notifications/tools/list_changed")
-			bridgetest.Contains(t, v.call(t, b, "tools/list", ""), `"t2"`)
+			bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t2"`)
 
-			s, _ := begin(t, b, "")
+			s, _ := begin(t, g, "")
 			if share == ShareSession { // a list that is a sleeping connection's own is dropped, too
 				k.wire(k.open()).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 				synctest.Wait()
@@ -649,7 +649,7 @@ func TestCacheAnnounced(t *testing.T) {
 				k.changed("notifications/tools/list_changed")
 				bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t4"`)
 			}
-			b.Close(context.Background())
+			g.Close(context.Background())
 			if !k.stopped {
 				t.Error("the adapter was not told that nobody wants to know any more")
 			}

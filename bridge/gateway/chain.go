@@ -17,7 +17,7 @@ import (
 
 // session returns the chain of one session. It opens nothing.
 func (s *server) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	if err := s.b.allowed(s, s.o.Name, from.Principal); err != nil {
+	if err := s.g.allowed(s, s.o.Name, from.Principal); err != nil {
 		return nil, err
 	}
 	from = s.caller(from)
@@ -33,13 +33,13 @@ func (s *server) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstre
 	up = s.filter.Wrap(up)    // above it: the names that clients see,
 	up = s.filter.Granted(up) // which grants use
 	up = s.drained.Wrap(up)   // its refusals are reported; requests of the bridge pass below it
-	return s.b.calls.Wrap(s.o.Name, s.reports.Wrap(up)), nil
+	return s.g.calls.Wrap(s.o.Name, s.reports.Wrap(up)), nil
 }
 
 // stateless returns the chain of all stateless clients. The pool picks a connection for
 // each call, and translates for a legacy server.
 func (s *server) stateless() bridge.Upstream {
-	return s.b.calls.Wrap(s.o.Name, s.reports.Wrap(s.drained.Wrap(s.filter.Granted(s.filter.Wrap(s.rates.Wrap(s.pool))))))
+	return s.g.calls.Wrap(s.o.Name, s.reports.Wrap(s.drained.Wrap(s.filter.Granted(s.filter.Wrap(s.rates.Wrap(s.pool))))))
 }
 
 // connection returns the session's own connection, or its view of a shared one.
@@ -73,7 +73,7 @@ func (s *server) guarded(o *lane.Options, from *bridge.Caller, rest bridge.Clien
 func (s *server) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstream {
 	places := s.queue.Slots()
 	to := places.Client(rest)
-	up := places.Wrap(&share.PerCall{Name: s.o.Name, Client: to, Budget: s.lane.Budget, Force: s.b.force, Open: func(level []byte) (*lane.Lane, bridge.Upstream) {
+	up := places.Wrap(&share.PerCall{Name: s.o.Name, Client: to, Budget: s.lane.Budget, Force: s.g.force, Open: func(level []byte) (*lane.Lane, bridge.Upstream) {
 		l := lane.New(&s.lane, from, lane.Ends{Client: to, Observer: s.cache.Source(from), Gate: s.opener(false), Level: level})
 		return l, s.retries.Wrap(l)
 	}})

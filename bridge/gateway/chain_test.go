@@ -147,12 +147,12 @@ func chainsOf(t *testing.T, share Share, modern bool, server string) (saw []stri
 		}
 		other := o
 		other.Name, other.Prefix, other.Adapter = "other", "o__", &fake{}
-		b := newGateway(Options{
+		g := newGateway(Options{
 			Servers: []ServerOptions{o, other}, Grants: map[string]filter.Grant{"p": {Allow: []string{"*"}}},
 			Watch: func(report.Report) {}, Calls: calls.New(), Log: slog.New(slog.DiscardHandler),
 		})
-		defer b.Close(context.Background())
-		s, no, err := b.initialize(context.Background(), server, "id", "p", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		defer g.Close(context.Background())
+		s, no, err := g.initialize(context.Background(), server, "id", "p", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatalf("%s, %v", bridgetest.Text(no), err)
 		}
@@ -162,7 +162,7 @@ func chainsOf(t *testing.T, share Share, modern bool, server string) (saw []stri
 		}
 		answers := []string{do(t, s, "1", "tools/call", `{"name":"`+tool+`","arguments":{}}`)}
 		for _, caps := range []string{"{}", ableVisitor} {
-			answers = append(answers, visitor{server: server, principal: "p", caps: caps}.call(t, b, "tools/call", `"name":"`+tool+`","arguments":{}`))
+			answers = append(answers, visitor{server: server, principal: "p", caps: caps}.call(t, g, "tools/call", `"name":"`+tool+`","arguments":{}`))
 		}
 		for _, a := range answers {
 			bridgetest.Contains(t, a, `"result"`)

@@ -10,20 +10,20 @@ import (
 )
 
 // NotificationEvent returns the event that carries a notification.
-func NotificationEvent(n *jsonrpc.Message) replay.Event {
-	e := replay.Event{Data: n.Append(make([]byte, 0, n.Len()), nil, nil)}
-	if e.Key = subscribe.Changed(n); n.Method == "notifications/tasks" { // a newer one replaces it: it carries the whole state
-		e.Key = n.Method + " " + gjson.GetBytes(n.Params, "taskId").Str
+func NotificationEvent(m *jsonrpc.Message) replay.Event {
+	e := replay.Event{Data: m.Append(make([]byte, 0, m.Len()), nil, nil)}
+	if e.Key = subscribe.Changed(m); m.Method == "notifications/tasks" { // a newer one replaces it: it carries the whole state
+		e.Key = m.Method + " " + gjson.GetBytes(m.Params, "taskId").Str
 	}
 	return e
 }
 
 // AnswerEvent returns the event that carries an answer, and releases the answer. The event
 // takes over its share of MaxBytes.
-func AnswerEvent(a *jsonrpc.Message) replay.Event {
-	e := replay.Event{Data: a.Append(make([]byte, 0, a.Len()), a.ID, nil), Must: true, Force: true, Answers: a.ID}
-	e.Free = a.TakeRelease()
-	a.Release()
+func AnswerEvent(m *jsonrpc.Message) replay.Event {
+	e := replay.Event{Data: m.Append(make([]byte, 0, m.Len()), m.ID, nil), Must: true, Force: true, Answers: m.ID}
+	e.Free = m.TakeRelease()
+	m.Release()
 	return e
 }
 
@@ -37,21 +37,21 @@ type StatelessClient struct {
 var _ bridge.Client = (*StatelessClient)(nil)
 
 // Notify sends a notification of the call. One of a subscription carries its id.
-func (s *StatelessClient) Notify(n *jsonrpc.Message) {
+func (s *StatelessClient) Notify(m *jsonrpc.Message) {
 	if s.Subscription == nil {
-		s.Back.Send(NotificationEvent(n))
+		s.Back.Send(NotificationEvent(m))
 		return
 	}
-	if what := subscribe.Changed(n); what != "" {
-		s.Changes.Notify(what, n)
+	if what := subscribe.Changed(m); what != "" {
+		s.Changes.Notify(what, m)
 		return
 	}
-	s.Tell(n)
+	s.Tell(m)
 }
 
 // Tell sends a notification of the subscription, with its id.
-func (s *StatelessClient) Tell(n *jsonrpc.Message) {
-	s.Back.Send(NotificationEvent(subscribe.Tagged(n, s.Subscription)))
+func (s *StatelessClient) Tell(m *jsonrpc.Message) {
+	s.Back.Send(NotificationEvent(subscribe.Tagged(m, s.Subscription)))
 }
 
 // Ask refuses: a stateless client gets no requests.

@@ -32,7 +32,7 @@ func (s *sitting) Go(f func()) bool {
 		return false
 	}
 	s.wg.Add(1)
-	ok := s.b.workers.Run(func() {
+	ok := s.g.workers.Run(func() {
 		defer s.wg.Done()
 		f()
 	})
@@ -86,14 +86,14 @@ func (s *sitting) hasProcess() bool {
 	if at := s.bindings.Current().Server; at != nil {
 		return own(at)
 	}
-	return slices.ContainsFunc(s.b.table.Load().servers, own)
+	return slices.ContainsFunc(s.g.table.Load().servers, own)
 }
 
 func (s *sitting) End(err error) {
 	if !s.finish(err) {
 		return
 	}
-	s.b.wg.Go(func() { s.release(s.b.force) })
+	s.g.wg.Go(func() { s.release(s.g.force) })
 }
 
 // close ends the session and returns when it is released.
@@ -131,12 +131,12 @@ func (s *sitting) finish(err error) bool {
 		level = slog.LevelInfo
 	}
 	s.log.Log(context.Background(), level, "session ended", append(s.who(), "reason", err)...)
-	if s.b.sessionEnded != nil && (used || s.greeted.Load()) && !errors.Is(err, ErrMoved) {
+	if s.g.sessionEnded != nil && (used || s.greeted.Load()) && !errors.Is(err, ErrMoved) {
 		network := bridge.TCP
 		if s.wire == WireStdio {
 			network = bridge.Pipe
 		}
-		s.b.sessionEnded(report.Session{Server: s.server, Revision: s.caller.Revision, Address: bridge.Address{Network: network}, Took: time.Since(s.began), Err: err})
+		s.g.sessionEnded(report.Session{Server: s.server, Revision: s.caller.Revision, Address: bridge.Address{Network: network}, Took: time.Since(s.began), Err: err})
 	}
 	for _, f := range onEnd {
 		f()
@@ -150,12 +150,12 @@ func (s *sitting) release(ctx context.Context) {
 	s.bindings.Close(ctx)
 	s.wg.Wait()
 	s.forget()
-	s.b.mu.Lock()
-	_, enrolled := s.b.sessions[s]
-	delete(s.b.sessions, s)
-	s.b.mu.Unlock()
+	s.g.mu.Lock()
+	_, enrolled := s.g.sessions[s]
+	delete(s.g.sessions, s)
+	s.g.mu.Unlock()
 	if enrolled {
-		s.b.quota.RemoveSession(s.caller)
+		s.g.quota.RemoveSession(s.caller)
 	}
 	close(s.ended)
 	s.bindings.Released()

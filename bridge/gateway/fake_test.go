@@ -45,9 +45,9 @@ type fake struct {
 	result string                                     // of initialize; empty means everything
 	times  conn.Timeouts                              // of calls
 	before func(ctx context.Context, n int) error     // what happens in the nth opening before the handshake
-	serve  func(w *fakeWire, m *jsonrpc.Message) bool // answers a message or reports false
-	after  func(w *fakeWire)                          // what happens between handshake and the return of Open
-	closes func(ctx context.Context, w *fakeWire)     // what Close waits for
+	serve  func(f *fakeWire, m *jsonrpc.Message) bool // answers a message or reports false
+	after  func(f *fakeWire)                          // what happens between handshake and the return of Open
+	closes func(ctx context.Context, f *fakeWire)     // what Close waits for
 	told   bool                                       // the wire may say which call a question is about
 
 	mu    sync.Mutex // guards the rest
@@ -111,8 +111,8 @@ func (f *fakeWire) run() {
 }
 
 // Send implements Sender.
-func (f *fakeWire) Send(_ context.Context, m conn.Outgoing) error {
-	line, told := m.Line, m.Trace != bridge.Trace{}
+func (f *fakeWire) Send(_ context.Context, o conn.Outgoing) error {
+	line, told := o.Line, o.Trace != bridge.Trace{}
 	text := string(line.B)
 	line.Free()
 	f.queue <- func() {
@@ -224,8 +224,8 @@ func restored(f *fake) (uris []string) {
 }
 
 // bare returns a lane without any guards.
-func bare(r *server, from *bridge.Caller) *lane.Lane {
-	return lane.New(&r.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: r.cache.Source(from)})
+func bare(s *server, from *bridge.Caller) *lane.Lane {
+	return lane.New(&s.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: s.cache.Source(from)})
 }
 
 // Limits of package lane.
@@ -245,8 +245,8 @@ func (f *fake) all() (lines []string) {
 	f.mu.Lock()
 	wires := slices.Clone(f.wires)
 	f.mu.Unlock()
-	for _, w := range wires {
-		lines = append(lines, w.received()...)
+	for _, f := range wires {
+		lines = append(lines, f.received()...)
 	}
 	return lines
 }
@@ -304,20 +304,20 @@ func (s *stream) close() {
 
 // run runs f in a bubble with a bridge to one server, and checks that nothing
 // is left of it.
-func run(t *testing.T, o ServerOptions, f func(t *testing.T, b *gateway)) {
+func run(t *testing.T, s ServerOptions, f func(t *testing.T, g *gateway)) {
 	t.Helper()
-	runLogged(t, slog.New(slog.DiscardHandler), o, f)
+	runLogged(t, slog.New(slog.DiscardHandler), s, f)
 }
 
 // runLogged is run with a log that is looked at.
-func runLogged(t *testing.T, log *slog.Logger, o ServerOptions, f func(t *testing.T, b *gateway)) {
+func runLogged(t *testing.T, log *slog.Logger, s ServerOptions, f func(t *testing.T, g *gateway)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		o.Name = "fake"
-		b := newGateway(Options{Servers: []ServerOptions{o}, Log: log})
-		f(t, b)
-		b.Close(context.Background())
-		if n := b.lanes.Open(); n != 0 {
+		s.Name = "fake"
+		g := newGateway(Options{Servers: []ServerOptions{s}, Log: log})
+		f(t, g)
+		g.Close(context.Background())
+		if n := g.lanes.Open(); n != 0 {
 			t.Errorf("%d lanes are left", n)
 		}
 	})
@@ -325,17 +325,17 @@ func runLogged(t *testing.T, log *slog.Logger, o ServerOptions, f func(t *testin
 
 var sessions atomic.Int64 // numbers the ids
 
-func initialize(t testing.TB, b *gateway, principal, params string) (*sitting, string, error) {
+func initialize(t testing.TB, g *gateway, principal, params string) (*sitting, string, error) {
 	t.Helper()
-	s, a, err := b.initialize(context.Background(), "fake", fmt.Sprint("id", sessions.Add(1)), principal, nil,
+	s, m, err := g.initialize(context.Background(), "fake", fmt.Sprint("id", sessions.Add(1)), principal, nil,
 		bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+params+`}`))
-	return s, bridgetest.Text(a), err
+	return s, bridgetest.Text(m), err
 }
 
 // begin starts a session that is ready, with a stream open.
-func begin(t testing.TB, b *gateway, principal string) (*sitting, *stream) {
+func begin(t testing.TB, g *gateway, principal string) (*sitting, *stream) {
 	t.Helper()
-	s, a, err := initialize(t, b, principal, bridgetest.InitializeParams)
+	s, a, err := initialize(t, g, principal, bridgetest.InitializeParams)
 	if err != nil {
 		t.Fatalf("Initialize = %s, %v", a, err)
 	}
@@ -348,8 +348,8 @@ func begin(t testing.TB, b *gateway, principal string) (*sitting, *stream) {
 // do makes a request and returns the answer as text.
 func do(t testing.TB, s *sitting, id, method, params string) string {
 	t.Helper()
-	a, _ := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)), nil, nil)
-	return bridgetest.Text(a)
+	m, _ := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)), nil, nil)
+	return bridgetest.Text(m)
 }
 
 // pendingCall is a call that another goroutine makes.

@@ -29,7 +29,7 @@ var callers = map[string]filter.Grant{
 
 // ruled runs f in a bubble with a bridge to the servers one and two, of which
 // only callers may use something.
-func ruled(t *testing.T, f func(t *testing.T, b *gateway)) {
+func ruled(t *testing.T, f func(t *testing.T, g *gateway)) {
 	t.Helper()
 	lists := func(more ...string) map[string]string {
 		return map[string]string{
@@ -40,12 +40,12 @@ func ruled(t *testing.T, f func(t *testing.T, b *gateway)) {
 	}
 	one, two := shop("one", lists("read_one")), shop("two", lists("hidden", "hideous"))
 	synctest.Test(t, func(t *testing.T) {
-		b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: callers, Servers: []ServerOptions{
+		g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: callers, Servers: []ServerOptions{
 			{Name: "one", Prefix: "one__", Adapter: one},
 			{Name: "two", Prefix: "two__", Adapter: two, Filter: filter.Options{Tools: filter.Rules{Rename: map[string]string{"hidden": "shown", "read_all": "all"}, Deny: []string{"hideous"}}}},
 		}})
-		f(t, b)
-		b.Close(context.Background())
+		f(t, g)
+		g.Close(context.Background())
 	})
 }
 
@@ -59,12 +59,12 @@ func asks(t *testing.T, b *gateway, principal, server string, modern bool) (ask 
 				params += ","
 			}
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+statelessMeta+`}}`)
-			g, no := NewStateless(server, principal, m)
+			s, no := NewStateless(server, principal, m)
 			if no != nil {
 				t.Fatalf("%s: %s", method, bridgetest.Text(no))
 			}
-			g.Back = &stream{}
-			a, _ := b.Call(t.Context(), m, *g) // the answer says what went wrong
+			s.Back = &stream{}
+			a, _ := b.Call(t.Context(), m, *s) // the answer says what went wrong
 			return bridgetest.Text(a)
 		}, nil
 	}
@@ -76,15 +76,15 @@ func asks(t *testing.T, b *gateway, principal, server string, modern bool) (ask 
 		t.Errorf("the session of %s is %s's", principal, s.Principal())
 	}
 	return func(method, params string) string {
-		a, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+`}}`), nil, &stream{})
-		return bridgetest.Text(a)
+		m, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+`}}`), nil, &stream{})
+		return bridgetest.Text(m)
 	}, nil
 }
 
 // What each principal may use, at a server's own address and at that of all, in
 // both eras.
 func TestGrants(t *testing.T) {
-	ruled(t, func(t *testing.T, b *gateway) {
+	ruled(t, func(t *testing.T, g *gateway) {
 		for _, tc := range []struct {
 			principal, server string
 			tools             string // as they are listed; empty means that nothing may be used
@@ -108,7 +108,7 @@ func TestGrants(t *testing.T) {
 		} {
 			for _, modern := range []bool{false, true} {
 				where := tc.principal + " at " + tc.server + map[bool]string{false: ", legacy", true: ", modern"}[modern]
-				ask, err := asks(t, b, tc.principal, tc.server, modern)
+				ask, err := asks(t, g, tc.principal, tc.server, modern)
 				if tc.tools == "" {
 					no := ask("tools/list", "")
 					if !strings.Contains(no, `"code":-32600`) || !strings.Contains(no, "may") || !strings.Contains(no, `"bridge":"denied"`) {
@@ -139,15 +139,15 @@ func TestGrants(t *testing.T) {
 
 // A server that the principal may not use is in nothing that it is told.
 func TestGrantsNothingElse(t *testing.T) {
-	ruled(t, func(t *testing.T, b *gateway) {
-		full, _ := asks(t, b, "both", "", false) // somebody else has been there before
+	ruled(t, func(t *testing.T, g *gateway) {
+		full, _ := asks(t, g, "both", "", false) // somebody else has been there before
 		for _, method := range []string{"tools/list", "prompts/list", "resources/list"} {
 			if got := full(method, ""); !strings.Contains(got, "two__") && !strings.Contains(got, "x:hidden") {
 				t.Fatalf("%s of both: %s", method, got)
 			}
 		}
 		for _, modern := range []bool{false, true} {
-			ask, err := asks(t, b, "one", "", modern)
+			ask, err := asks(t, g, "one", "", modern)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,9 +168,9 @@ func TestGrantsNothingElse(t *testing.T) {
 				}
 			}
 		}
-		s, a, err := b.initialize(context.Background(), "", "greeted", "one", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
-		if err != nil || strings.Contains(bridgetest.Text(a), "two") {
-			t.Errorf("initialize: %s, %v", bridgetest.Text(a), err)
+		s, m, err := g.initialize(context.Background(), "", "greeted", "one", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		if err != nil || strings.Contains(bridgetest.Text(m), "two") {
+			t.Errorf("initialize: %s, %v", bridgetest.Text(m), err)
 		}
 		s.End(bridge.ErrEnded)
 	})
@@ -181,19 +181,19 @@ func TestGrantsNothingElse(t *testing.T) {
 // outermost one, and what is in the way may stand below that.
 func TestGrantsNone(t *testing.T) {
 	one := shop("one", map[string]string{"tools/list": toolList("a")})
-	all(t, []stock{{name: "one", f: one}}, func(t *testing.T, b *gateway) {
+	all(t, []stock{{name: "one", f: one}}, func(t *testing.T, g *gateway) {
 		for _, principal := range []string{"", "anybody"} {
-			if err := b.Allowed("one", principal); err != nil {
+			if err := g.Allowed("one", principal); err != nil {
 				t.Errorf("%q: %v", principal, err)
 			}
 		}
-		if err := b.Allowed("two", ""); !errors.Is(err, bridge.ErrUnknownServer) {
+		if err := g.Allowed("two", ""); !errors.Is(err, bridge.ErrUnknownServer) {
 			t.Errorf("an unknown server: %v", err)
 		}
-		r := b.table.Load().at("one")
-		below := reflect.ValueOf(r.filter.Wrap(nil)).Elem().Type() // it can be switched on while the bridge runs
-		if up := reflect.ValueOf(r.statelessCalls).Elem(); up.Type() != below || up.FieldByName("Upstream").Interface() != bridge.Upstream(r.pool) {
-			t.Errorf("nothing is switched on, and calls pass a %T: a wrapper that is off returns what it was given", r.statelessCalls)
+		s := g.table.Load().at("one")
+		below := reflect.ValueOf(s.filter.Wrap(nil)).Elem().Type() // it can be switched on while the bridge runs
+		if up := reflect.ValueOf(s.statelessCalls).Elem(); up.Type() != below || up.FieldByName("Upstream").Interface() != bridge.Upstream(s.pool) {
+			t.Errorf("nothing is switched on, and calls pass a %T: a wrapper that is off returns what it was given", s.statelessCalls)
 		}
 	})
 }
@@ -216,25 +216,25 @@ func TestGreetingOfOthers(t *testing.T) {
 	}
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall, ShareAll} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
+			g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
 				{Name: "one", Prefix: "one__", Adapter: personal("one"), Share: share},
 				{Name: "two", Prefix: "two__", Adapter: personal("two"), Share: share},
 			}})
-			defer b.Close(context.Background())
+			defer g.Close(context.Background())
 			for _, principal := range []string{"alice", "bob", "alice"} {
 				whose := "[" + principal + "]"
 				if share == ShareAll { // its operator says that it is the same for all
 					whose = "[]"
 				}
-				s, a, err := b.initialize(context.Background(), "", string(share)+rand.Text(), principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+				s, m, err := g.initialize(context.Background(), "", string(share)+rand.Text(), principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 				if err != nil {
 					t.Fatal(err)
 				}
-				discover, err := asks(t, b, principal, "", true)
+				discover, err := asks(t, g, principal, "", true)
 				if err != nil {
 					t.Fatal(err)
 				}
-				for wire, got := range map[string]string{"initialize": bridgetest.Text(a), "server/discover": discover("server/discover", "")} {
+				for wire, got := range map[string]string{"initialize": bridgetest.Text(m), "server/discover": discover("server/discover", "")} {
 					if n := strings.Count(got, "the secrets of "); n != 2 || strings.Count(got, "the secrets of "+whose) != n {
 						t.Errorf("share %s: %s of %s says %s", share, wire, principal, gjson.Get(got, "result.instructions"))
 					}
@@ -252,16 +252,16 @@ func TestTasksOfOthers(t *testing.T) {
 	server := func() *fake {
 		f, made := &fake{}, 0
 		var all []string // of the server, whoever the tasks are made for
-		f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 			switch m.Method {
 			case "tools/call":
 				made++
 				all = append(all, fmt.Sprintf(`{"taskId":"t%d","status":"working"}`, made))
-				w.answer(m, `{"task":`+all[made-1]+`}`)
+				f.answer(m, `{"task":`+all[made-1]+`}`)
 			case "tasks/list":
-				w.answer(m, `{"nextCursor":"2","tasks":[`+strings.Join(all, ",")+`],"x":1}`)
+				f.answer(m, `{"nextCursor":"2","tasks":[`+strings.Join(all, ",")+`],"x":1}`)
 			case "tasks/get", "tasks/result", "tasks/cancel":
-				w.answer(m, `{"got":`+string(m.Params)+`}`)
+				f.answer(m, `{"got":`+string(m.Params)+`}`)
 			default:
 				return false
 			}
@@ -271,20 +271,20 @@ func TestTasksOfOthers(t *testing.T) {
 	}
 	for _, share := range []Share{ShareSession, ShareAll} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
+			g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
 				{Name: "one", Adapter: server(), Share: share},
 			}})
-			defer b.Close(context.Background())
+			defer g.Close(context.Background())
 			sessions := map[string]func(method, params string) string{}
 			for _, principal := range []string{"alice", "bob"} {
-				s, _, err := b.initialize(context.Background(), "one", string(share)+rand.Text(), principal, nil,
+				s, _, err := g.initialize(context.Background(), "one", string(share)+rand.Text(), principal, nil,
 					bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 				if err != nil {
 					t.Fatal(err)
 				}
 				sessions[principal] = func(method, params string) string {
-					a, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+`}}`), nil, &stream{})
-					return bridgetest.Text(a)
+					m, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+`}}`), nil, &stream{})
+					return bridgetest.Text(m)
 				}
 			}
 			for i, principal := range []string{"alice", "bob"} {
@@ -325,12 +325,12 @@ func TestTasksOfOthers(t *testing.T) {
 func TestGrantsNoText(t *testing.T) {
 	one := shop("one", map[string]string{"tools/list": toolList("a", "b")})
 	synctest.Test(t, func(t *testing.T) {
-		b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"some": {Deny: []string{"a"}}}, Servers: []ServerOptions{
+		g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"some": {Deny: []string{"a"}}}, Servers: []ServerOptions{
 			{Name: "one", Adapter: one, Filter: filter.Options{Prompts: filter.Rules{Deny: []string{"a"}}, Resources: filter.Rules{Deny: []string{"x:a"}}}},
 		}})
-		defer b.Close(context.Background())
+		defer g.Close(context.Background())
 		for _, modern := range []bool{false, true} {
-			ask, err := asks(t, b, "some", "one", modern)
+			ask, err := asks(t, g, "some", "one", modern)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -27,8 +27,8 @@ func TestFilter(t *testing.T) {
 		Prompts:   filter.Rules{Deny: []string{"p2"}, Rename: map[string]string{"p1": "q1"}},
 		Resources: filter.Rules{Allow: []string{"a:*"}, Rename: map[string]string{"a:1": "first"}},
 	}}
-	run(t, o, func(t *testing.T, b *gateway) {
-		s, st := begin(t, b, "")
+	run(t, o, func(t *testing.T, g *gateway) {
+		s, st := begin(t, g, "")
 		want := `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"title":"T","name":"fetch","description":"new \"d\"","annotations":{"readOnlyHint":true,"destructiveHint":false},"inputSchema":{}},{"inputSchema":{},"name":"get_c"}],"nextCursor":"n","_meta":{"k":1}}}`
 		if got := do(t, s, "1", "tools/list", `{}`); got != want {
 			t.Errorf("tools:\n got %s\nwant %s", got, want)
@@ -84,8 +84,8 @@ func TestFilter(t *testing.T) {
 		}
 	})
 	// In front of several servers the prefix comes before the name that the filter gives.
-	all(t, []stock{{name: "one", prefix: "one__", f: f, o: o}, {name: "two", prefix: "two__", f: shop("two", nil)}}, func(t *testing.T, b *gateway) {
-		s, _, _ := enter(t, b)
+	all(t, []stock{{name: "one", prefix: "one__", f: f, o: o}, {name: "two", prefix: "two__", f: shop("two", nil)}}, func(t *testing.T, g *gateway) {
+		s, _, _ := enter(t, g)
 		same(t, "tools", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"one__fetch", "one__get_c"})
 		if got := do(t, s, "1", "tools/call", `{"name":"one__fetch"}`); gjson.Get(got, "result.params.name").Str != "get_a" {
 			t.Error(got)

@@ -240,7 +240,7 @@ const maxCallsPerClient = 128
 
 func newGateway(o Options) *gateway {
 	ctx, stop := context.WithCancel(context.Background())
-	b := &gateway{
+	g := &gateway{
 		failures: rate.Sometimes{First: 1, Interval: time.Second},
 		log:      cmp.Or(o.Log, slog.Default()), store: o.Sessions, life: ctx, stop: stop, grants: filter.NewGrants(o.Grants),
 		version:  cmp.Or(o.Version, "dev"),
@@ -250,46 +250,46 @@ func newGateway(o Options) *gateway {
 		sessions: map[*sitting]struct{}{}, quota: limits.NewQuota(o.PerPrincipal),
 	}
 	var err error
-	if b.seals, err = seal.New(o.Cluster.Secrets...); err != nil {
+	if g.seals, err = seal.New(o.Cluster.Secrets...); err != nil {
 		panic(err) // a random key always makes a cipher
 	}
-	b.instance, b.cluster = cmp.Or(o.Cluster.Instance, rand.Text()), o.Cluster
-	b.idle.Store(int64(cmp.Or(o.SessionIdle, 30*time.Minute)))
-	b.left.Store(int64(cmp.Or(o.SessionLeft, 5*time.Minute)))
+	g.instance, g.cluster = cmp.Or(o.Cluster.Instance, rand.Text()), o.Cluster
+	g.idle.Store(int64(cmp.Or(o.SessionIdle, 30*time.Minute)))
+	g.left.Store(int64(cmp.Or(o.SessionLeft, 5*time.Minute)))
 	maxLanes := cmp.Or(o.MaxLanes, 1024)
-	b.laneShares = limits.NewShares(int64(maxLanes), len(o.Grants))
-	b.lanes = lane.NewTotal(maxLanes, b.laneShares)
-	b.bytes = limits.NewBytes(cmp.Or(o.MaxBytes, 512<<20), len(o.Grants))
-	b.calls, b.reports = o.Calls, report.New(o.Watch, b.bytes.Weigh, o.Front, o.Client)
-	b.listening, b.stopListening = context.WithCancel(context.Background())
-	b.tracing, b.sent = tracing.New(o.Traces, b.version, o.Client), o.Sent
-	b.sessionEnded, b.connectionEnded = o.SessionEnded, o.ConnectionEnded
-	b.ownParams = []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":` + rawjson.Quote(b.version) + `}}`)
-	b.force, b.hurry = context.WithCancel(context.Background())
-	if b.store == nil {
-		b.store = session.NewMemory(10_000)
+	g.laneShares = limits.NewShares(int64(maxLanes), len(o.Grants))
+	g.lanes = lane.NewTotal(maxLanes, g.laneShares)
+	g.bytes = limits.NewBytes(cmp.Or(o.MaxBytes, 512<<20), len(o.Grants))
+	g.calls, g.reports = o.Calls, report.New(o.Watch, g.bytes.Weigh, o.Front, o.Client)
+	g.listening, g.stopListening = context.WithCancel(context.Background())
+	g.tracing, g.sent = tracing.New(o.Traces, g.version, o.Client), o.Sent
+	g.sessionEnded, g.connectionEnded = o.SessionEnded, o.ConnectionEnded
+	g.ownParams = []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":` + rawjson.Quote(g.version) + `}}`)
+	g.force, g.hurry = context.WithCancel(context.Background())
+	if g.store == nil {
+		g.store = session.NewMemory(10_000)
 	}
-	b.aggregate = aggregate.New(aggregate.Options{
-		Info: []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(b.version) + `}`), Params: b.ownParams,
-		Force: b.force, Following: b.tracing.Following,
+	g.aggregate = aggregate.New(aggregate.Options{
+		Info: []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(g.version) + `}`), Params: g.ownParams,
+		Force: g.force, Following: g.tracing.Following,
 	})
-	b.stateless = b.aggregate.Stateless()
-	b.table.Store(&table{})
+	g.stateless = g.aggregate.Stateless()
+	g.table.Store(&table{})
 	var names []string
 	for _, s := range o.Servers {
 		names = append(names, s.Name)
 	}
-	_ = b.Apply(Change{Names: names, Servers: o.Servers})
-	b.wg.Go(func() { b.sweep(ctx) })
-	return b
+	_ = g.Apply(Change{Names: names, Servers: o.Servers})
+	g.wg.Go(func() { g.sweep(ctx) })
+	return g
 }
 
 func (g *gateway) Room(principal string) limits.Room { return g.bytes.Room(principal) }
 
 func (g *gateway) OffersModern(server string) bool {
 	offer := g.offer
-	if r := g.table.Load().at(server); r != nil {
-		offer = r.offer
+	if s := g.table.Load().at(server); s != nil {
+		offer = s.offer
 	}
 	return offer != OfferLegacy
 }
@@ -359,8 +359,8 @@ func (g *gateway) close(ctx context.Context) {
 	}
 	wg.Wait()
 	wg.Go(func() { _ = g.stateless.Close(ctx) })
-	for _, r := range g.table.Load().servers {
-		wg.Go(func() { r.close(ctx) })
+	for _, s := range g.table.Load().servers {
+		wg.Go(func() { s.close(ctx) })
 	}
 	wg.Wait()
 	g.stop()
@@ -411,8 +411,8 @@ func (g *gateway) sweep(ctx context.Context) {
 		}
 		all := g.open(func(*sitting) bool { return true })
 		g.quota.Sweep(time.Now())
-		for _, r := range g.table.Load().servers {
-			r.rates.Sweep(time.Now())
+		for _, s := range g.table.Load().servers {
+			s.rates.Sweep(time.Now())
 		}
 		for _, s := range all {
 			if s.idleFor(time.Now()) > s.idleLimit(time.Duration(g.idle.Load()), time.Duration(g.left.Load())) {

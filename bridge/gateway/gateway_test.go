@@ -30,10 +30,10 @@ func TestOffersModern(t *testing.T) {
 		if !tc.alone {
 			o.Servers = append(o.Servers, ServerOptions{Name: "two", Adapter: &fake{}})
 		}
-		b := newGateway(o)
-		if got := b.OffersModern(tc.asked); got != tc.want {
+		g := newGateway(o)
+		if got := g.OffersModern(tc.asked); got != tc.want {
 			t.Errorf("OffersModern(%q) = %v with %+v", tc.asked, got, tc)
 		}
-		b.Close(context.Background())
+		g.Close(context.Background())
 	}
 }

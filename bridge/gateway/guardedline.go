@@ -23,8 +23,8 @@ var _ stateless.Line = (*guardedLine)(nil)
 // guardedLane holds the methods of a lane that its guards do not wrap.
 type guardedLane interface {
 	Caller() *bridge.Caller
-	Known(ctx context.Context) (s *bridge.Greeting, attributes bool, err error)
-	Presume(s *bridge.Greeting)
+	Known(ctx context.Context) (g *bridge.Greeting, attributes bool, err error)
+	Presume(g *bridge.Greeting)
 	Keep(ctx context.Context) (release func(), err error)
 	Go(f func(ctx context.Context)) bool
 	Ping(ctx context.Context, within time.Duration) error

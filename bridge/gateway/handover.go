@@ -33,17 +33,17 @@ type handover struct {
 
 // newHandover returns the handover of an adopted session.
 func newHandover() *handover {
-	a := &handover{turn: make(chan struct{}, 1)}
-	a.turn <- struct{}{}
-	return a
+	h := &handover{turn: make(chan struct{}, 1)}
+	h.turn <- struct{}{}
+	return h
 }
 
 // resumedHandover returns the handover of a session that gets a new connection at this
 // instance, and whose client was notified by announceKept.
 func resumedHandover() *handover {
-	a := newHandover()
-	a.announced = true
-	return a
+	h := newHandover()
+	h.announced = true
+	return h
 }
 
 // Done reports whether the state is restored. A nil handover has nothing to restore.
@@ -120,7 +120,7 @@ func callerOf(r *session.Record) *bridge.Caller {
 // Resume restores the session's state at the server once, and calls changed for each list and
 // subscribed resource that may have changed. The error is a kind of bridge.ErrReplaced if the server changed and
 // the session cannot continue.
-func (h *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.Caller, record func() session.Record, log *slog.Logger, changed func(what string, n *jsonrpc.Message)) error {
+func (h *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.Caller, record func() session.Record, log *slog.Logger, changed func(what string, m *jsonrpc.Message)) error {
 	if h.Done() {
 		return nil
 	}
@@ -158,8 +158,8 @@ func (h *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 		announceLists(now, changed)
 	}
 	for _, uri := range r.Subs {
-		n := subscribe.Updated(uri)
-		changed(subscribe.Changed(n), n)
+		m := subscribe.Updated(uri)
+		changed(subscribe.Changed(m), m)
 	}
 	return nil
 }
@@ -209,11 +209,11 @@ func pickedHeaders(h http.Header, names []string) http.Header {
 }
 
 // announceKept calls changed for each list that the greeting of a record announces.
-func announceKept(kept []byte, changed func(what string, n *jsonrpc.Message)) {
+func announceKept(kept []byte, changed func(what string, m *jsonrpc.Message)) {
 	announceLists(keptGreeting(kept), changed)
 }
 
-func announceLists(of *bridge.Greeting, changed func(what string, n *jsonrpc.Message)) {
+func announceLists(of *bridge.Greeting, changed func(what string, m *jsonrpc.Message)) {
 	for _, k := range list.Announced {
 		if k.Announces(of.Capabilities) {
 			changed(k.Changed(), jsonrpc.NewNotification(k.Changed(), nil))

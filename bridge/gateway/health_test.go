@@ -17,15 +17,15 @@ import (
 func TestFared(t *testing.T) {
 	var out atomic.Bool
 	f := &fake{}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if !out.Load() || m.Method != "tools/call" {
 			return false
 		}
-		return w.Abort(number(m.ID), &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot be reached", Err: errors.New("refused")})
+		return f.Abort(number(m.ID), &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot be reached", Err: errors.New("refused")})
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
-		state := func() string { return b.Status()[0].State }
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
+		state := func() string { return g.Status()[0].State }
 		for _, want := range []string{"ready", "failing", "failing", "ready"} {
 			out.Store(want == "failing")
 			do(t, s, "1", "tools/call", `{"name":"x"}`)
@@ -62,21 +62,21 @@ func TestFaredRejected(t *testing.T) {
 				}
 				return failure(test.kind)
 			}
-			f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
-				return m.Method == "tools/call" && w.Abort(number(m.ID), failure(test.kind))
+			f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+				return m.Method == "tools/call" && f.Abort(number(m.ID), failure(test.kind))
 			}
-			run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Token", To: "Authorization"}}}, func(t *testing.T, b *gateway) {
+			run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Token", To: "Authorization"}}}, func(t *testing.T, g *gateway) {
 				h := http.Header{}
 				if test.token != "" {
 					h.Set("X-Token", test.token)
 				}
 				first := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)
-				s, _, err := b.initialize(context.Background(), "fake", "s", "", &Envelope{Header: h}, first)
+				s, _, err := g.initialize(context.Background(), "fake", "s", "", &Envelope{Header: h}, first)
 				if err != nil {
 					t.Fatal(err)
 				}
 				do(t, s, "1", "tools/call", `{"name":"x"}`)
-				if st := b.Status()[0]; st.State != test.want || st.Usable != (test.want == "ready") {
+				if st := g.Status()[0]; st.State != test.want || st.Usable != (test.want == "ready") {
 					t.Errorf("after a call: %s, usable %v, want %s", st.State, st.Usable, test.want)
 				}
 				do(t, s, "1", "tools/list", `{}`) // it works again
@@ -84,10 +84,10 @@ func TestFaredRejected(t *testing.T) {
 					return // a server to which no connection is made is of no use
 				}
 				opens = false
-				if _, _, err = b.initialize(context.Background(), "fake", "s2", "", &Envelope{Header: h}, first); err == nil {
+				if _, _, err = g.initialize(context.Background(), "fake", "s2", "", &Envelope{Header: h}, first); err == nil {
 					t.Fatal("there is a connection")
 				}
-				if st := b.Status()[0]; st.State != test.want || st.Usable != (test.want == "ready") {
+				if st := g.Status()[0]; st.State != test.want || st.Usable != (test.want == "ready") {
 					t.Errorf("after an opening: %s, usable %v, want %s", st.State, st.Usable, test.want)
 				}
 			})
@@ -104,15 +104,15 @@ func TestDeclinedWorks(t *testing.T) {
 		works bool
 	}{{bridge.ErrRejected, true}, {bridge.ErrCredentials, false}, {bridge.ErrUnavailable, false}} {
 		f := newFaulty(always(failure(test.kind)))
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-			s, _ := begin(t, b, "")
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+			s, _ := begin(t, g, "")
 			do(t, s, "1", "tools/call", `{"name":"x"}`)
-			if st := state(b); st.Usable != test.works || (st.State == "ready") != test.works || (st.Failures == 0) != test.works {
+			if st := state(g); st.Usable != test.works || (st.State == "ready") != test.works || (st.Failures == 0) != test.works {
 				t.Errorf("after %v: %+v", test.kind, st)
 			}
 			f.outcome = nil
 			do(t, s, "1", "tools/call", `{"name":"x"}`)
-			if st := state(b); !st.Usable || st.State != "ready" {
+			if st := state(g); !st.Usable || st.State != "ready" {
 				t.Errorf("after an answer: %+v", st)
 			}
 		})

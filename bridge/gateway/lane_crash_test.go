@@ -21,20 +21,20 @@ import (
 // tool of the name crash is called.
 func crashing() *fake {
 	f := &fake{}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch {
 		case m.Method != "tools/call":
 			return false
 		case m.Name() == "crash":
-			w.die()
+			f.die()
 			return true
 		}
 		m = m.Clone()
-		w.wg.Go(func() {
+		f.wg.Go(func() {
 			select {
 			case <-time.After(50 * time.Millisecond):
-				w.answer(m, `{"content":[]}`)
-			case <-w.done:
+				f.answer(m, `{"content":[]}`)
+			case <-f.done:
 			}
 		})
 		return true
@@ -60,12 +60,12 @@ func TestLaneCrashesOfAnother(t *testing.T) {
 		{"everybody, every 5 s", ShareAll, false, 5 * time.Second, 5 * time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			run(t, ServerOptions{Adapter: crashing(), Share: tc.share}, func(t *testing.T, b *gateway) {
+			run(t, ServerOptions{Adapter: crashing(), Share: tc.share}, func(t *testing.T, g *gateway) {
 				caller := func() func(tool string) string {
 					if tc.modern {
-						return func(tool string) string { return visitor{}.call(t, b, "tools/call", `"name":"`+tool+`"`) }
+						return func(tool string) string { return visitor{}.call(t, g, "tools/call", `"name":"`+tool+`"`) }
 					}
-					s, _ := begin(t, b, "")
+					s, _ := begin(t, g, "")
 					return func(tool string) string { return do(t, s, "1", "tools/call", `{"name":"`+tool+`"}`) }
 				}
 				bad, good := caller(), caller()
@@ -99,7 +99,7 @@ func TestLaneCrashesOfAnother(t *testing.T) {
 				if refused > 0 || lost > crashes || crashes < min(20, int(tc.length/tc.every)-2) || ok < 100 {
 					t.Errorf("%d crashes; of a bystander's calls %d had an answer, %d were lost and %d refused", crashes, ok, lost, refused)
 				}
-				if st := state(b); st.Trips != 0 {
+				if st := state(g); st.Trips != 0 {
 					t.Errorf("left alone %d times", st.Trips)
 				}
 			})
@@ -111,8 +111,8 @@ func TestLaneCrashesOfAnother(t *testing.T) {
 // not after a pause that grows.
 func TestLaneWorked(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		took := func() time.Duration {
 			synctest.Wait()
 			f.wire(f.open()).die()
@@ -147,8 +147,8 @@ func TestLaneWorked(t *testing.T) {
 // not away for long.
 func TestLaneStartsSpread(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Restarts: 10, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Restarts: 10, Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		var starts []time.Time
 		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(time.Duration(scaletest.Of(50, 10)) * time.Millisecond) {
 			if n := f.open(); strings.Contains(do(t, s, "1", "x", `{}`), `"result"`) {
@@ -182,8 +182,8 @@ func TestLaneMaxPause(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, MaxPause: 3 * time.Second, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, MaxPause: 3 * time.Second, Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		f.wire(1).die()
 		synctest.Wait()
 		for range 8 {
@@ -201,24 +201,24 @@ func TestLaneEndWindow(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll} {
 		failed, goOn := make(chan struct{}), make(chan struct{})
 		f := &fake{}
-		f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
-			if w.n > 1 || m.Method != "tools/call" {
+		f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+			if f.n > 1 || m.Method != "tools/call" {
 				return false
 			}
 			if m.Name() == "crash" {
 				err := &bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "it died"}
-				w.Fail(err)
+				f.Fail(err)
 				close(failed)
 				<-goOn
-				w.rest.Gone(err)
+				f.rest.Gone(err)
 			}
 			return true
 		}
 		synctest.Test(t, func(t *testing.T) {
 			failed, goOn = make(chan struct{}), make(chan struct{})
-			b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: share}}, Log: slog.New(slog.DiscardHandler)})
-			defer b.Close(context.Background())
-			s, _ := begin(t, b, "")
+			g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: share}}, Log: slog.New(slog.DiscardHandler)})
+			defer g.Close(context.Background())
+			s, _ := begin(t, g, "")
 			call := func(id, name string) *pendingCall {
 				return start(t, s, `{"jsonrpc":"2.0","id":"`+id+`","method":"tools/call","params":{"name":"`+name+`"}}`)
 			}

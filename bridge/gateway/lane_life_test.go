@@ -19,12 +19,12 @@ import (
 // under way or a subscription exists.
 func TestLaneIdle(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f, Idle: time.Minute}, func(t *testing.T, b *gateway) {
-		s, st := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Idle: time.Minute}, func(t *testing.T, g *gateway) {
+		s, st := begin(t, g, "")
 		lanes := func(want int64, when string) {
 			t.Helper()
 			synctest.Wait()
-			if got := b.lanes.Open(); got != want {
+			if got := g.lanes.Open(); got != want {
 				t.Errorf("%s: %d connections, want %d", when, got, want)
 			}
 		}
@@ -65,14 +65,14 @@ func TestLaneNotesBounded(t *testing.T) {
 		}
 		return nil
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		f.wire(1).die()
 		synctest.Wait()
 		for range 10 * maxNotes {
 			s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), nil)
 		}
-		if n := 10*maxNotes - b.dropped.Load(); n != maxNotes {
+		if n := 10*maxNotes - g.dropped.Load(); n != maxNotes {
 			t.Errorf("%d notifications wait, want %d", n, maxNotes)
 		}
 	})
@@ -81,9 +81,9 @@ func TestLaneNotesBounded(t *testing.T) {
 // A handshake that hangs is given up, and says so.
 func TestLaneHandshakeTimeout(t *testing.T) {
 	f := &fake{serve: silent("initialize")}
-	run(t, ServerOptions{Adapter: f, Handshake: 10 * time.Second}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Handshake: 10 * time.Second}, func(t *testing.T, g *gateway) {
 		at := time.Now()
-		_, a, err := initialize(t, b, "", bridgetest.InitializeParams)
+		_, a, err := initialize(t, g, "", bridgetest.InitializeParams)
 		if !errors.Is(err, bridge.ErrUnavailable) || time.Since(at) != 10*time.Second {
 			t.Errorf("Initialize = %v after %v", err, time.Since(at))
 		}
@@ -94,15 +94,15 @@ func TestLaneHandshakeTimeout(t *testing.T) {
 // A client that goes during initialize is no fault of the server's.
 func TestLaneClosedWhileOpening(t *testing.T) {
 	f := &fake{serve: silent("initialize")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		s, _, err := b.initialize(ctx, "fake", "x", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, _, err := g.initialize(ctx, "fake", "x", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if s != nil || err == nil {
 			t.Errorf("Initialize = %v, %v", s, err)
 		}
 		synctest.Wait()
-		if st := b.Status()[0]; !st.Usable || st.Lanes != 0 || st.Sessions != 0 {
+		if st := g.Status()[0]; !st.Usable || st.Lanes != 0 || st.Sessions != 0 {
 			t.Errorf("Status = %+v", st)
 		}
 	})
@@ -116,9 +116,9 @@ func TestLaneClose(t *testing.T) {
 	}{{"opening", silent("initialize")}, {"call", silent("slow")}} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newGateway(Options{})
-				defer b.Close(context.Background())
-				l := bare(newServer(b, ServerOptions{Name: "fake", Adapter: &fake{serve: tc.serve}}), &bridge.Caller{Params: []byte(bridgetest.InitializeParams)})
+				g := newGateway(Options{})
+				defer g.Close(context.Background())
+				l := bare(newServer(g, ServerOptions{Name: "fake", Adapter: &fake{serve: tc.serve}}), &bridge.Caller{Params: []byte(bridgetest.InitializeParams)})
 				done := make(chan error, 1)
 				go func() {
 					_, err := l.Call(context.Background(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)})
@@ -139,7 +139,7 @@ func TestLaneClose(t *testing.T) {
 				if err := l.Notify(context.Background(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"x"}`)}); !errors.Is(err, bridge.ErrShutdown) {
 					t.Errorf("a notification after Close = %v", err)
 				}
-				if n := b.lanes.Open(); n != 0 {
+				if n := g.lanes.Open(); n != 0 {
 					t.Errorf("%d lanes are left", n)
 				}
 			})
@@ -159,15 +159,15 @@ func TestLaneCloseHurries(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall} {
 		t.Run(string(share), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{closes: polite}, Share: share}}})
-				s, _ := begin(t, b, "")
-				begin(t, b, "")
+				g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{closes: polite}, Share: share}}})
+				s, _ := begin(t, g, "")
+				begin(t, g, "")
 				s.End(bridge.ErrEnded)
 				synctest.Wait()
 				at := time.Now()
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				defer cancel()
-				b.Close(ctx)
+				g.Close(ctx)
 				if took := time.Since(at); took != time.Second {
 					t.Errorf("Close took %v, want 1s", took)
 				}
@@ -180,12 +180,12 @@ func TestLaneCloseHurries(t *testing.T) {
 func TestCloseGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{closes: func(context.Context, *fakeWire) { <-free }}}}})
-		begin(t, b, "")
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{closes: func(context.Context, *fakeWire) { <-free }}}}})
+		begin(t, g, "")
 		at := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		b.Close(ctx)
+		g.Close(ctx)
 		if took := time.Since(at); took != time.Second+lastWait {
 			t.Errorf("Close took %v, want %v", took, time.Second+lastWait)
 		}
@@ -205,20 +205,20 @@ func TestLaneOpenings(t *testing.T) {
 			now.Add(-1)
 			return nil
 		}}
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "slow", Adapter: slow}, {Name: "fake", Adapter: &fake{}}}})
-		defer b.Close(context.Background())
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "slow", Adapter: slow}, {Name: "fake", Adapter: &fake{}}}})
+		defer g.Close(context.Background())
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
-				_, a, err := b.initialize(context.Background(), "slow", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+				_, m, err := g.initialize(context.Background(), "slow", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 				if err != nil {
-					t.Error(bridgetest.Text(a))
+					t.Error(bridgetest.Text(m))
 				}
 			})
 		}
 		synctest.Wait()
 		at := time.Now()
-		begin(t, b, "")
+		begin(t, g, "")
 		if took := time.Since(at); took != 0 {
 			t.Errorf("another server's opening took %v", took)
 		}
@@ -232,26 +232,26 @@ func TestLaneOpenings(t *testing.T) {
 // Connections are limited per server and in all; a refusal is no loss.
 func TestLaneLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newGateway(Options{MaxLanes: 3, Servers: []ServerOptions{
+		g := newGateway(Options{MaxLanes: 3, Servers: []ServerOptions{
 			{Name: "fake", Adapter: &fake{}, MaxLanes: 2}, {Name: "other", Adapter: &fake{}}}})
-		defer b.Close(context.Background())
-		one, _ := begin(t, b, "")
-		begin(t, b, "")
-		_, a, err := initialize(t, b, "", bridgetest.InitializeParams)
+		defer g.Close(context.Background())
+		one, _ := begin(t, g, "")
+		begin(t, g, "")
+		_, a, err := initialize(t, g, "", bridgetest.InitializeParams)
 		if !errors.Is(err, bridge.ErrOverloaded) || !errors.Is(err, bridge.ErrUnavailable) {
 			t.Errorf("third session = %v", err)
 		}
 		bridgetest.Contains(t, a, "the limit is 2")
 		for i, want := range []error{nil, bridge.ErrOverloaded} {
-			_, a, err := b.initialize(context.Background(), "other", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			_, m, err := g.initialize(context.Background(), "other", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 			if !errors.Is(err, want) {
-				t.Errorf("session %d of the other server = %s, %v", i, bridgetest.Text(a), err)
+				t.Errorf("session %d of the other server = %s, %v", i, bridgetest.Text(m), err)
 			}
 		}
 		one.End(bridge.ErrEnded)
 		synctest.Wait()
-		begin(t, b, "")
-		if st := b.Status()[0]; !st.Usable || st.Lanes != 2 {
+		begin(t, g, "")
+		if st := g.Status()[0]; !st.Usable || st.Lanes != 2 {
 			t.Errorf("Status = %+v", st)
 		}
 	})

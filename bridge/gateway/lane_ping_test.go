@@ -11,8 +11,8 @@ import (
 )
 
 // pings counts what a server got of them.
-func pings(w *fakeWire) (n int) {
-	for _, line := range w.log() {
+func pings(f *fakeWire) (n int) {
+	for _, line := range f.log() {
 		if strings.Contains(line, `"method":"ping"`) {
 			n++
 		}
@@ -23,20 +23,20 @@ func pings(w *fakeWire) (n int) {
 // A silent connection is asked for a sign of life, one in use is not.
 func TestPing(t *testing.T) {
 	var release chan struct{}
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method != "tools/call" {
 			return false
 		}
 		id := string(m.ID)
 		go func() {
 			<-release
-			w.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{}}`)
+			f.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{}}`)
 		}()
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Ping: time.Minute}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Ping: time.Minute}, func(t *testing.T, g *gateway) {
 		release = make(chan struct{}) // in the bubble
-		s, _ := begin(t, b, "")
+		s, _ := begin(t, g, "")
 		time.Sleep(150 * time.Second)
 		if n := pings(f.wire(1)); n != 2 {
 			t.Errorf("%d pings in 150 s of silence, want 2", n)
@@ -61,9 +61,9 @@ func TestPing(t *testing.T) {
 // on with another one.
 func TestPingDead(t *testing.T) {
 	f := &fake{}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Method == "ping" && w.n == 1 }
-	run(t, ServerOptions{Adapter: f, Ping: time.Minute}, func(t *testing.T, b *gateway) {
-		s, st := begin(t, b, "")
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Method == "ping" && f.n == 1 }
+	run(t, ServerOptions{Adapter: f, Ping: time.Minute}, func(t *testing.T, g *gateway) {
+		s, st := begin(t, g, "")
 		do(t, s, "1", "tools/list", `{}`)
 		time.Sleep(150 * time.Second)
 		if got := do(t, s, "2", "tools/list", `{}`); got != `{"jsonrpc":"2.0","id":2,"result":{}}` {
@@ -92,17 +92,17 @@ func TestUnsent(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := &fake{}
-			f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
-				if m.Method != "tools/call" || w.n > test.times {
+			f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+				if m.Method != "tools/call" || f.n > test.times {
 					return false
 				}
 				forgotten := &bridge.Error{Server: "fake", Kind: bridge.ErrUnsent, Public: "it has forgotten the session"}
-				w.Abort(number(m.ID), forgotten)
-				w.rest.Gone(forgotten)
+				f.Abort(number(m.ID), forgotten)
+				f.rest.Gone(forgotten)
 				return true
 			}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-				s, st := begin(t, b, "")
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+				s, st := begin(t, g, "")
 				do(t, s, "1", "logging/setLevel", `{"level":"debug"}`)
 				do(t, s, "2", "resources/subscribe", `{"uri":"a:b"}`)
 				time.Sleep(time.Hour)

@@ -42,33 +42,33 @@ type keepsOne struct {
 func newKeepsOne() *keepsOne {
 	k := &keepsOne{peer: newPeer(), lag: func() time.Duration { return 0 }, open: map[string]bool{}, heard: map[string]string{}}
 	rest := k.peer.serve
-	k.peer.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	k.peer.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch m.Method {
 		case era.Listen:
-			return k.listen(w, m) || rest(w, m)
+			return k.listen(f, m) || rest(f, m)
 		case "notifications/cancelled":
 			id := string(m.RequestID())
-			time.AfterFunc(k.lag(), func() { k.end(w, id) })
+			time.AfterFunc(k.lag(), func() { k.end(f, id) })
 			return true
 		}
-		return rest(w, m)
+		return rest(f, m)
 	}
 	return k
 }
 
 // listen begins a subscription, or reports true if it is answered.
-func (k *keepsOne) listen(w *fakeWire, m *jsonrpc.Message) bool {
+func (k *keepsOne) listen(f *fakeWire, m *jsonrpc.Message) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	filter := gjson.GetBytes(m.Params, "notifications")
 	k.filters = append(k.filters, filter.Raw)
 	if k.refuse != "" && strings.Contains(filter.Raw, k.refuse) {
-		w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no %s"}}`, m.ID, k.refuse))
+		f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no %s"}}`, m.ID, k.refuse))
 		return true
 	}
 	id := string(m.ID)
-	if k.w != w {
-		k.w, k.open, k.heard = w, map[string]bool{}, map[string]string{}
+	if k.w != f {
+		k.w, k.open, k.heard = f, map[string]bool{}, map[string]string{}
 	}
 	k.open[id] = true
 	k.most = max(k.most, len(k.open))
@@ -81,16 +81,16 @@ func (k *keepsOne) listen(w *fakeWire, m *jsonrpc.Message) bool {
 	return false
 }
 
-func (k *keepsOne) end(w *fakeWire, id string) {
+func (k *keepsOne) end(f *fakeWire, id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.open[id] || k.w != w {
+	if !k.open[id] || k.w != f {
 		return
 	}
 	delete(k.open, id)
 	k.heard = map[string]string{}
 	if !k.silent {
-		w.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete"}}`)
+		f.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete"}}`)
 	}
 }
 
@@ -114,9 +114,9 @@ func (k *keepsOne) asked() []string {
 }
 
 // hears has a client listen.
-func hears(t *testing.T, b *gateway, id int, filter string) *visiting {
+func hears(t *testing.T, g *gateway, id int, filter string) *visiting {
 	t.Helper()
-	return visitor{}.ask(t, b, fmt.Sprint(id), era.Listen, `"notifications":{`+filter+`}`)
+	return visitor{}.ask(t, g, fmt.Sprint(id), era.Listen, `"notifications":{`+filter+`}`)
 }
 
 // told returns what a subscription was told since the last time, in short.
@@ -143,10 +143,10 @@ const tellsTools = `"toolsListChanged":true`
 func TestJointOfSlowServer(t *testing.T) {
 	k := newKeepsOne()
 	k.lag = func() time.Duration { return 3 * time.Second }
-	run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *gateway) {
-		first := hears(t, b, 1, tellsTools)
+	run(t, ServerOptions{Adapter: k}, func(t *testing.T, g *gateway) {
+		first := hears(t, g, 1, tellsTools)
 		synctest.Wait()
-		second := hears(t, b, 2, `"resourceSubscriptions":["x:a"]`)
+		second := hears(t, g, 2, `"resourceSubscriptions":["x:a"]`)
 		time.Sleep(gatherFor + 4*time.Second)
 		told(t, first, 1)
 		if got := told(t, second, 2); got != `subscriptions/acknowledged {"resourceSubscriptions":["x:a"]}` {
@@ -177,7 +177,7 @@ func TestJoint(t *testing.T) {
 		if silent { // for the first time
 			endsIn = 5 * time.Second
 		}
-		run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *gateway) {
+		run(t, ServerOptions{Adapter: k}, func(t *testing.T, g *gateway) {
 			tell := func(v *visiting, id int, want string) {
 				t.Helper()
 				if got := told(t, v, id); got != want {
@@ -185,7 +185,7 @@ func TestJoint(t *testing.T) {
 				}
 			}
 			began := time.Now()
-			first := hears(t, b, 1, tellsTools)
+			first := hears(t, g, 1, tellsTools)
 			synctest.Wait()
 			if took := time.Since(began); took != 0 {
 				t.Errorf("the first one has to wait for %v", took)
@@ -193,13 +193,13 @@ func TestJoint(t *testing.T) {
 			tell(first, 1, `subscriptions/acknowledged {"toolsListChanged":true}`)
 
 			// What is heard of already changes nothing.
-			second := hears(t, b, 2, tellsTools)
+			second := hears(t, g, 2, tellsTools)
 			tell(second, 2, `subscriptions/acknowledged {"toolsListChanged":true}`)
 			same(t, "filters", k.asked(), []string{`{` + tellsTools + `}`})
 
 			// Whoever wants more gets it, and those before hear of what they may have missed.
-			third := hears(t, b, 3, `"resourceSubscriptions":["x:b","x:a"]`)
-			fourth := hears(t, b, 4, `"resourceSubscriptions":["x:a"],"promptsListChanged":true,`+tellsTools)
+			third := hears(t, g, 3, `"resourceSubscriptions":["x:b","x:a"]`)
+			fourth := hears(t, g, 4, `"resourceSubscriptions":["x:a"],"promptsListChanged":true,`+tellsTools)
 			time.Sleep(gatherFor + endsIn)
 			tell(first, 1, "tools/list_changed")
 			tell(second, 2, "tools/list_changed")
@@ -228,7 +228,7 @@ func TestJoint(t *testing.T) {
 				v.cancel(nil)
 				<-v.done
 			}
-			last := hears(t, b, 5, tellsTools)
+			last := hears(t, g, 5, tellsTools)
 			time.Sleep(endsIn)
 			tell(last, 5, `subscriptions/acknowledged {"toolsListChanged":true}`)
 			k.tools()
@@ -261,14 +261,14 @@ func TestJoint(t *testing.T) {
 func TestJointRefused(t *testing.T) {
 	k := newKeepsOne()
 	k.refuse = "x:no"
-	run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *gateway) {
-		bad := []*visiting{hears(t, b, 1, `"resourceSubscriptions":["x:no"]`), hears(t, b, 2, `"resourceSubscriptions":["x:no"],`+tellsTools)}
-		good := hears(t, b, 3, tellsTools)
+	run(t, ServerOptions{Adapter: k}, func(t *testing.T, g *gateway) {
+		bad := []*visiting{hears(t, g, 1, `"resourceSubscriptions":["x:no"]`), hears(t, g, 2, `"resourceSubscriptions":["x:no"],`+tellsTools)}
+		good := hears(t, g, 3, tellsTools)
 		if got := told(t, good, 3); !strings.HasPrefix(got, "subscriptions/acknowledged") {
 			t.Errorf("it was told %q", got)
 		}
-		bad = append(bad, hears(t, b, 4, `"resourceSubscriptions":["x:no"]`))
-		also := hears(t, b, 5, `"resourceSubscriptions":["x:a"]`)
+		bad = append(bad, hears(t, g, 4, `"resourceSubscriptions":["x:no"]`))
+		also := hears(t, g, 5, `"resourceSubscriptions":["x:a"]`)
 		time.Sleep(time.Second)
 		bridgetest.Contains(t, told(t, good, 3), "tools/list_changed")
 		if got := told(t, also, 5); !strings.HasPrefix(got, `subscriptions/acknowledged {"resourceSubscriptions":["x:a"]}`) {
@@ -285,20 +285,20 @@ func TestJointRefused(t *testing.T) {
 
 		// When those who were heard of are refused, all are told.
 		k.refuse = "toolsListChanged"
-		more := hears(t, b, 6, `"resourceSubscriptions":["x:b"]`)
+		more := hears(t, g, 6, `"resourceSubscriptions":["x:b"]`)
 		for _, v := range []*visiting{good, also, more} {
 			<-v.done
 			bridgetest.Contains(t, v.answer, `"code":-32601,"message":"no toolsListChanged"`)
 		}
 	})
 	k = newKeepsOne()
-	run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *gateway) {
-		bridgetest.Contains(t, visitor{}.call(t, b, era.Listen, `"notifications":[]`), `"code":-32602`, "params.notifications must be an object")
+	run(t, ServerOptions{Adapter: k}, func(t *testing.T, g *gateway) {
+		bridgetest.Contains(t, visitor{}.call(t, g, era.Listen, `"notifications":[]`), `"code":-32602`, "params.notifications must be an object")
 		many := ""
 		for i := range maxInterests {
 			many += fmt.Sprintf(`"x%d":1,`, i)
 		}
-		bridgetest.Contains(t, visitor{}.call(t, b, era.Listen, `"notifications":{`+many+tellsTools+`}`), `"code":-32603`, "params.notifications has too many entries", fmt.Sprint(maxInterests))
+		bridgetest.Contains(t, visitor{}.call(t, g, era.Listen, `"notifications":{`+many+tellsTools+`}`), `"code":-32603`, "params.notifications has too many entries", fmt.Sprint(maxInterests))
 		if got := k.asked(); len(got) > 0 {
 			t.Errorf("the server was asked for %q", got)
 		}
@@ -306,7 +306,7 @@ func TestJointRefused(t *testing.T) {
 		full := 0
 		for i := range 6 {
 			item := fmt.Sprintf(`"x:%d%s"`, i, strings.Repeat("l", maxListenSize-1000))
-			v := hears(t, b, i, `"resourceSubscriptions":[`+item+`]`)
+			v := hears(t, g, i, `"resourceSubscriptions":[`+item+`]`)
 			synctest.Wait()
 			if v.over() {
 				bridgetest.Contains(t, v.answer, "-32603", "the subscriptions over one connection to the server have too many bytes together")
@@ -329,8 +329,8 @@ func TestJointRefused(t *testing.T) {
 // It hears of what it heard of before, and of what may have changed meanwhile.
 func TestJointOfSession(t *testing.T) {
 	k := newKeepsOne()
-	run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *gateway) {
-		s, st, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: k}, func(t *testing.T, g *gateway) {
+		s, st, _ := beginAs(t, g, able("2025-11-25"))
 		for i, uri := range []string{"x:a", "x:b"} {
 			bridgetest.Contains(t, do(t, s, fmt.Sprint(i), "resources/subscribe", `{"uri":"`+uri+`"}`), `"result":{}`)
 		}
@@ -359,7 +359,7 @@ func TestJointNeverDeaf(t *testing.T) {
 			return time.Duration(rng.IntN(4)) * 70 * time.Millisecond
 		}
 		k.silent = seed%4 == 0
-		run(t, ServerOptions{Adapter: k}, func(t *testing.T, b *gateway) {
+		run(t, ServerOptions{Adapter: k}, func(t *testing.T, g *gateway) {
 			type client struct {
 				*visiting
 				id int
@@ -379,7 +379,7 @@ func TestJointNeverDeaf(t *testing.T) {
 					if what == "toolsListChanged" {
 						filter = tellsTools
 					}
-					standing[what] = append(here, client{hears(t, b, id, filter), id})
+					standing[what] = append(here, client{hears(t, g, id, filter), id})
 				}
 				time.Sleep([]time.Duration{0, gatherFor / 2, gatherFor, 2 * gatherFor, endsIn}[n.IntN(5)])
 				if n.IntN(3) > 0 {

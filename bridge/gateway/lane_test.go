@@ -18,13 +18,13 @@ import (
 // One opening serves all who need it; nothing is opened before.
 func TestLaneOpensOnce(t *testing.T) {
 	f := &fake{before: func(context.Context, int) error { time.Sleep(time.Second); return nil }}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
 		if f.opened() != 0 {
 			t.Error("opened without a need")
 		}
 		done := make(chan error)
 		for range 10 {
-			go func() { _, _, err := initialize(t, b, "p", bridgetest.InitializeParams); done <- err }()
+			go func() { _, _, err := initialize(t, g, "p", bridgetest.InitializeParams); done <- err }()
 			synctest.Wait()
 		}
 		for range 10 {
@@ -43,8 +43,8 @@ func TestLaneOpensOnce(t *testing.T) {
 // the client learns that its lists may have changed (protocol.md D3, R-187).
 func TestLaneLoss(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, st := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, st := begin(t, g, "")
 		do(t, s, "1", "logging/setLevel", `{"level":"info","_meta":{"progressToken":7}}`)
 		do(t, s, "2", "resources/subscribe", `{"uri":"a:\u0031"}`)
 		do(t, s, "3", "resources/subscribe", `{"uri":"b:"}`)
@@ -57,10 +57,10 @@ func TestLaneLoss(t *testing.T) {
 		st.take()
 		lost := time.Now()
 		f.wire(1).die()
-		for i, c := range calls {
-			<-c.done
-			bridgetest.Contains(t, c.answer, fmt.Sprintf(`"id":"c%d"`, i), `"bridge":"upstream_lost"`, "it died")
-			bridgetest.Lacks(t, c.answer, "secret")
+		for i, p := range calls {
+			<-p.done
+			bridgetest.Contains(t, p.answer, fmt.Sprintf(`"id":"c%d"`, i), `"bridge":"upstream_lost"`, "it died")
+			bridgetest.Lacks(t, p.answer, "secret")
 		}
 		synctest.Wait() // the lane knows of the loss: in the instant before, a call is lost too
 		if got := do(t, s, "9", "tools/call", `{}`); got != `{"jsonrpc":"2.0","id":9,"result":{}}` {
@@ -107,8 +107,8 @@ func TestLaneBackOff(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		f.wire(1).die()
 		synctest.Wait()
 		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); {
@@ -134,8 +134,8 @@ func TestLaneBackOff(t *testing.T) {
 // answer.
 func TestLaneStable(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`) // a need without calls
 		for i, live := range []time.Duration{0, 0, 0, stable - time.Second, stable} {
 			time.Sleep(live)
@@ -158,8 +158,8 @@ func TestLaneStable(t *testing.T) {
 // Starts after a loss are limited per minute.
 func TestLaneRestartCap(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Restarts: 2}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Restarts: 2}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		for n := 1; n <= 2; n++ {
 			f.wire(n).die()
 			synctest.Wait()
@@ -184,8 +184,8 @@ func TestLaneSubscriptionIsNeed(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *gateway) {
-		s, st := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway) {
+		s, st := begin(t, g, "")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		f.wire(1).die()
 		time.Sleep(5 * time.Minute)
@@ -211,9 +211,9 @@ func TestLaneSubscriptionIsNeed(t *testing.T) {
 // EndWithServer, and a server that comes back as another one, end the session.
 func TestLaneEndsSession(t *testing.T) {
 	other := func(result string) func(*fakeWire, *jsonrpc.Message) bool {
-		return func(w *fakeWire, m *jsonrpc.Message) bool {
-			if m.Method == "initialize" && w.n > 1 {
-				w.answer(m, result)
+		return func(f *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method == "initialize" && f.n > 1 {
+				f.answer(m, result)
 				return true
 			}
 			return false
@@ -236,8 +236,8 @@ func TestLaneEndsSession(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fake{serve: tc.serve}
-			run(t, ServerOptions{Adapter: f, EndWithServer: tc.end}, func(t *testing.T, b *gateway) {
-				s, _ := begin(t, b, "")
+			run(t, ServerOptions{Adapter: f, EndWithServer: tc.end}, func(t *testing.T, g *gateway) {
+				s, _ := begin(t, g, "")
 				f.wire(1).die()
 				synctest.Wait()
 				if tc.reopen {
@@ -262,26 +262,26 @@ func TestLaneEndsSession(t *testing.T) {
 // like any other.
 func TestLaneGoneBeforeOpen(t *testing.T) {
 	f := &fake{}
-	f.after = func(w *fakeWire) {
-		if w.n == 1 {
-			w.die()
+	f.after = func(f *fakeWire) {
+		if f.n == 1 {
+			f.die()
 			synctest.Wait()
 		}
 	}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
-		_, a, err := initialize(t, b, "p", bridgetest.InitializeParams)
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+		_, a, err := initialize(t, g, "p", bridgetest.InitializeParams)
 		if !errors.Is(err, bridge.ErrLost) {
 			t.Errorf("Initialize = %s, %v", a, err)
 		}
 		synctest.Wait() // the loss is noted after the client has its answer
-		if st := b.Status()[0]; st.Usable {
+		if st := g.Status()[0]; st.Usable {
 			t.Errorf("Status = %+v, want failing", st)
 		}
-		_, a, err = initialize(t, b, "p", bridgetest.InitializeParams)
+		_, a, err = initialize(t, g, "p", bridgetest.InitializeParams)
 		if err != nil {
 			t.Errorf("Initialize = %s, %v", a, err)
 		}
-		if st := b.Status()[0]; !st.Usable {
+		if st := g.Status()[0]; !st.Usable {
 			t.Errorf("Status = %+v, want ready", st)
 		}
 	})

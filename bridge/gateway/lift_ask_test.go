@@ -18,15 +18,15 @@ import (
 
 // asksFirst answers calls of tools that carry no answer yet with a question for
 // roots, and others with what they carry.
-func asksFirst(w *statelessWire, m *jsonrpc.Message) bool {
+func asksFirst(s *statelessWire, m *jsonrpc.Message) bool {
 	switch {
 	case m.Method != "tools/call":
-		return completely("{}")(w, m)
+		return completely("{}")(s, m)
 	case !gjson.GetBytes(m.Params, "inputResponses").Exists():
-		w.reply(m, `{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list","params":{}}},"requestState":`+rawjson.Quote(m.Name())+`}`)
+		s.reply(m, `{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list","params":{}}},"requestState":`+rawjson.Quote(m.Name())+`}`)
 	default:
 		text := m.Name() + " " + gjson.GetBytes(m.Params, "requestState").Str + " " + gjson.GetBytes(m.Params, "inputResponses.r.roots.0.uri").Str
-		w.reply(m, `{"resultType":"complete","content":[{"type":"text","text":`+rawjson.Quote(text)+`}]}`)
+		s.reply(m, `{"resultType":"complete","content":[{"type":"text","text":`+rawjson.Quote(text)+`}]}`)
 	}
 	return true
 }
@@ -38,11 +38,11 @@ func TestLiftParallel(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll, ShareCall} {
 		t.Run(string(share), func(t *testing.T) {
 			f := &statelessFake{discover: silentServer, serve: asksFirst}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *gateway) {
+			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
 				var all []*sitting
 				var calls [][]*pendingCall
 				for i := range 2 {
-					s, _, _ := beginAs(t, b, able("2025-11-25"))
+					s, _, _ := beginAs(t, g, able("2025-11-25"))
 					all = append(all, s)
 					var mine []*pendingCall
 					for k := range 3 {
@@ -54,19 +54,19 @@ func TestLiftParallel(t *testing.T) {
 					if got := do(t, s, "9", "ping", `{}`); got != `{"jsonrpc":"2.0","id":9,"result":{}}` {
 						t.Errorf("ping = %s", got)
 					}
-					for k, c := range calls[i] {
-						asked := c.back.take()
+					for k, p := range calls[i] {
+						asked := p.back.take()
 						if len(asked) != 1 {
 							t.Fatalf("call %d of session %d was asked %q", k, i, asked)
 						}
 						if err := s.Answer(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[{"uri":"file:///%d%d"}]}}`, gjson.Get(asked[0], "id").Raw, i, k))); err != nil {
 							t.Error(err)
 						}
-						if !c.over() {
+						if !p.over() {
 							t.Fatal("no answer")
 						}
-						if want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"t%d%d t%d%d file:///%d%d"}]}}`, k, i, k, i, k, i, k); c.answer != want {
-							t.Errorf("got  %s\nwant %s", c.answer, want)
+						if want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"t%d%d t%d%d file:///%d%d"}]}}`, k, i, k, i, k, i, k); p.answer != want {
+							t.Errorf("got  %s\nwant %s", p.answer, want)
 						}
 					}
 				}
@@ -83,12 +83,12 @@ func TestLiftSessionEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 12 { // it is a race that has to be won every time
-				f := &statelessFake{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
-					w.reply(m, `{"resultType":"input_required",`+answer+`}`)
+				f := &statelessFake{discover: silentServer, serve: func(s *statelessWire, m *jsonrpc.Message) bool {
+					s.reply(m, `{"resultType":"input_required",`+answer+`}`)
 					return true
 				}}
-				run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
-					s, _, _ := beginAs(t, b, able("2025-11-25"))
+				run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+					s, _, _ := beginAs(t, g, able("2025-11-25"))
 					call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 					synctest.Wait()
 					s.End(bridge.ErrEnded)
@@ -110,16 +110,16 @@ func TestLiftSessionEnds(t *testing.T) {
 func TestLiftNulls(t *testing.T) {
 	for _, answer := range []string{`"requestState":"s","inputRequests":null`, `"requestState":null,"inputRequests":{"r":{"method":"roots/list"}}`} {
 		n := 0
-		f := &statelessFake{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		f := &statelessFake{discover: silentServer, serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 			if n++; n == 1 {
-				w.reply(m, `{"resultType":"input_required",`+answer+`}`)
+				s.reply(m, `{"resultType":"input_required",`+answer+`}`)
 			} else {
-				w.reply(m, `{"resultType":"complete","content":[]}`)
+				s.reply(m, `{"resultType":"complete","content":[]}`)
 			}
 			return true
 		}}
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-			s, st, _ := beginAs(t, b, able("2025-11-25"))
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+			s, st, _ := beginAs(t, g, able("2025-11-25"))
 			st.heard = func(line string) {
 				_ = s.Answer(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":`+gjson.Get(line, "id").Raw+`,"result":{"roots":[]}}`))
 			}
@@ -135,8 +135,8 @@ func TestLiftNulls(t *testing.T) {
 func TestLiftRace(t *testing.T) {
 	for round := range 60 {
 		f := &statelessFake{discover: silentServer, serve: asksFirst}
-		run(t, ServerOptions{Adapter: f, Share: []Share{ShareSession, ShareAll}[round%2]}, func(t *testing.T, b *gateway) {
-			s, _, _ := beginAs(t, b, able("2025-11-25"))
+		run(t, ServerOptions{Adapter: f, Share: []Share{ShareSession, ShareAll}[round%2]}, func(t *testing.T, g *gateway) {
+			s, _, _ := beginAs(t, g, able("2025-11-25"))
 			call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 			synctest.Wait()
 			var wg sync.WaitGroup
@@ -165,15 +165,15 @@ func TestLiftRace(t *testing.T) {
 // fails, and is not made again.
 func TestLiftLost(t *testing.T) {
 	f := &statelessFake{discover: silentServer}
-	f.serve = func(w *statelessWire, m *jsonrpc.Message) bool {
+	f.serve = func(s *statelessWire, m *jsonrpc.Message) bool {
 		if gjson.GetBytes(m.Params, "inputResponses").Exists() {
-			w.die()
+			s.die()
 			return true
 		}
-		return asksFirst(w, m)
+		return asksFirst(s, m)
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _, _ := beginAs(t, g, able("2025-11-25"))
 		call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 		synctest.Wait()
 		if err := s.Answer(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`)); err != nil {
@@ -194,8 +194,8 @@ func TestLiftLost(t *testing.T) {
 // attempt goes over the new connection.
 func TestLiftComesBack(t *testing.T) {
 	f := &statelessFake{discover: silentServer, serve: asksFirst}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _, _ := beginAs(t, g, able("2025-11-25"))
 		call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 		f.wire(1).die()
 		synctest.Wait()

@@ -42,7 +42,7 @@ type statelessFake struct {
 	line     bool   // its wire has no streams for calls, as that of stdio
 	discover string // empty means announced
 	mirrors  bool
-	serve    func(w *statelessWire, m *jsonrpc.Message) bool // answers a message or reports false
+	serve    func(s *statelessWire, m *jsonrpc.Message) bool // answers a message or reports false
 
 	mu    sync.Mutex // guards wires
 	wires []*statelessWire
@@ -89,9 +89,9 @@ func (s *statelessFake) Open(ctx context.Context, from *bridge.Caller, rest brid
 }
 
 // Send implements Sender.
-func (s *statelessWire) Send(_ context.Context, m conn.Outgoing) error {
-	text := string(m.Line.B)
-	m.Line.Free()
+func (s *statelessWire) Send(_ context.Context, o conn.Outgoing) error {
+	text := string(o.Line.B)
+	o.Line.Free()
 	s.queue <- func() {
 		s.mu.Lock()
 		s.got = append(s.got, text)
@@ -215,9 +215,9 @@ func able(revision string) string {
 }
 
 // beginAs starts a session that is ready, with a stream open.
-func beginAs(t testing.TB, b *gateway, params string) (*sitting, *stream, string) {
+func beginAs(t testing.TB, g *gateway, params string) (*sitting, *stream, string) {
 	t.Helper()
-	s, a, err := initialize(t, b, "", params)
+	s, a, err := initialize(t, g, "", params)
 	if err != nil {
 		t.Fatalf("Initialize = %s, %v", a, err)
 	}

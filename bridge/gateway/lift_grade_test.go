@@ -48,8 +48,8 @@ func TestLiftGrades(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fake{result: strings.Replace(everything, "2025-11-25", tc.server, 1), serve: silent(tc.method)}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-				s, _, _ := beginAs(t, b, able(tc.client))
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+				s, _, _ := beginAs(t, g, able(tc.client))
 				call := start(t, s, `{"jsonrpc":"2.0","id":"c","method":"`+tc.method+`","params":`+tc.params+`}`)
 				w := f.wire(1)
 				bridgetest.Contains(t, strings.Join(w.received(), "\n"), `"params":`+tc.got+`}`)
@@ -84,15 +84,15 @@ func TestLiftGrades(t *testing.T) {
 // A server that asks as soon as its handshake is done is not known yet. What a
 // client of an older revision cannot be asked it is not asked even so.
 func TestGradeEarlyQuestion(t *testing.T) {
-	f := &fake{after: func(w *fakeWire) {
-		w.say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":["x"]}}}}}}`)
-		w.say(`{"jsonrpc":"2.0","id":2,"method":"roots/list"}`)
+	f := &fake{after: func(f *fakeWire) {
+		f.say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":["x"]}}}}}}`)
+		f.say(`{"jsonrpc":"2.0","id":2,"method":"roots/list"}`)
 		heard := make(chan struct{})
-		w.queue <- func() { close(heard) }
+		f.queue <- func() { close(heard) }
 		<-heard
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		_, st, _ := beginAs(t, b, able("2025-06-18"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		_, st, _ := beginAs(t, g, able("2025-06-18"))
 		same(t, "the client", st.take(), []string{`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`})
 		bridgetest.Contains(t, strings.Join(f.wire(1).received(), "\n"), `"id":1,"error":{"code":-32602`)
 	})

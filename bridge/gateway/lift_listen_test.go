@@ -41,14 +41,14 @@ const bothLists = `"toolsListChanged":true,"resourcesListChanged":true`
 
 // R-147, R-148, R-151, protocol.md D2.5: the life of a session's subscription.
 func TestListen(t *testing.T) {
-	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen {
-			w.acknowledge(m, "x:no")
+			s.acknowledge(m, "x:no")
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, st, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, st, _ := beginAs(t, g, able("2025-11-25"))
 		w := f.wire(1)
 		same(t, "filters", w.filters(), []string{`{` + bothLists + `}`})
 		first := w.received(era.Listen)[0]
@@ -66,8 +66,8 @@ func TestListen(t *testing.T) {
 		for i, uri := range []string{"x:b", "x:no", "x:a"} {
 			calls = append(calls, start(t, s, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":{"uri":%q}}`, i, uri)))
 		}
-		for _, c := range calls {
-			<-c.done
+		for _, p := range calls {
+			<-p.done
 		}
 		if took := time.Since(began); took != gatherFor {
 			t.Errorf("subscribing took %v", took)
@@ -123,8 +123,8 @@ func (s *statelessFake) wire1(t *testing.T) *statelessWire {
 // not of the subscription, whatever it says.
 func TestListenOnItsOwnStream(t *testing.T) {
 	f := &statelessFake{serve: func(*statelessWire, *jsonrpc.Message) bool { return true }}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, st, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, st, _ := beginAs(t, g, able("2025-11-25"))
 		call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 		w := f.wire(1)
 		const own, other = 2, 3 // behind server/discover
@@ -152,17 +152,17 @@ func TestListenOnItsOwnStream(t *testing.T) {
 // What the server has refused once it is asked for again: it may exist by now.
 func TestListenRefusesResource(t *testing.T) {
 	var exists atomic.Bool
-	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		switch {
 		case m.Method == era.Listen && exists.Load():
-			w.acknowledge(m)
+			s.acknowledge(m)
 		case m.Method == era.Listen:
-			w.acknowledge(m, "x:a")
+			s.acknowledge(m, "x:a")
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _, _ := beginAs(t, g, able("2025-11-25"))
 		for range 2 {
 			bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), "-32602")
 		}
@@ -179,8 +179,8 @@ func TestListenRefusesResource(t *testing.T) {
 // resource to hear of, and not when there is none any more.
 func TestListenForResourcesOnly(t *testing.T) {
 	f := &statelessFake{discover: strings.Replace(silentServer, `"resources":{}`, `"resources":{"subscribe":true}`, 1), serve: completely("{}")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _, _ := beginAs(t, g, able("2025-11-25"))
 		if got := f.wire(1).filters(); len(got) > 0 {
 			t.Errorf("it was asked for %q", got)
 		}
@@ -201,10 +201,10 @@ func TestListenAgain(t *testing.T) {
 	changed := []string{`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, `{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`,
 		`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`}
 	ends := map[string]func(f *statelessFake, s *sitting, m *jsonrpc.Message){
-		"with a result": func(f *statelessFake, _ *sitting, m *jsonrpc.Message) {
-			f.wire(1).reply(m, `{"resultType":"complete"}`)
+		"with a result": func(s *statelessFake, _ *sitting, m *jsonrpc.Message) {
+			s.wire(1).reply(m, `{"resultType":"complete"}`)
 		},
-		"with the connection": func(f *statelessFake, _ *sitting, _ *jsonrpc.Message) { f.wire(1).die() },
+		"with the connection": func(s *statelessFake, _ *sitting, _ *jsonrpc.Message) { s.wire(1).die() },
 		"with the connection, which another call opens again": func(f *statelessFake, s *sitting, _ *jsonrpc.Message) {
 			f.wire(1).die()
 			synctest.Wait()
@@ -215,15 +215,15 @@ func TestListenAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var slow chan *jsonrpc.Message
 			var hold atomic.Bool
-			f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+			f := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 				if hold.Load() && m.Method == era.Listen {
 					slow <- m
 					return true
 				}
-				return completely("{}")(w, m)
+				return completely("{}")(s, m)
 			}}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-				s, st, _ := beginAs(t, b, able("2025-11-25"))
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+				s, st, _ := beginAs(t, g, able("2025-11-25"))
 				bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `"result":{}`)
 				open := f.wire(1).received(era.Listen)
 				slow = make(chan *jsonrpc.Message, 9)
@@ -256,15 +256,15 @@ func parseRaw(text string) *jsonrpc.Message {
 // without, and what the lane has to tell is told.
 func TestListenRefused(t *testing.T) {
 	var accept atomic.Bool
-	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method != era.Listen || accept.Load() {
-			return completely("{}")(w, m)
+			return completely("{}")(s, m)
 		}
-		w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32601,"message":"no"}}`)
+		s.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32601,"message":"no"}}`)
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, st, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, st, _ := beginAs(t, g, able("2025-11-25"))
 		time.Sleep(time.Hour)
 		if n := len(f.wire(1).filters()); n != maxRefusals {
 			t.Errorf("it was asked %d times", n)
@@ -285,15 +285,15 @@ func TestListenRefused(t *testing.T) {
 // told too.
 func TestListenLate(t *testing.T) {
 	var open atomic.Bool
-	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	s := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen && !open.Swap(true) {
 			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"too much to do"}}`)
 			return true
 		}
 		return completely("{}")(w, m)
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		_, st, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: s}, func(t *testing.T, g *gateway) {
+		_, st, _ := beginAs(t, g, able("2025-11-25"))
 		time.Sleep(time.Minute)
 		same(t, "the client", st.take(), []string{`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`, `{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`})
 	})
@@ -302,15 +302,15 @@ func TestListenLate(t *testing.T) {
 // A server's error may have line breaks between its tokens; on the client's wire
 // it is one line.
 func TestListenErrorIsOneLine(t *testing.T) {
-	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method != era.Listen {
-			return completely("{}")(w, m)
+			return completely("{}")(s, m)
 		}
-		w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + ",\"error\":{\n\"code\":-32603,\n\"message\":\"no\"}}")
+		s.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + ",\"error\":{\n\"code\":-32603,\n\"message\":\"no\"}}")
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _, _ := beginAs(t, g, able("2025-11-25"))
 		if got, want := do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `{"jsonrpc":"2.0","id":1,"error":{ "code":-32603, "message":"no"}}`; got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
@@ -321,15 +321,15 @@ func TestListenErrorIsOneLine(t *testing.T) {
 // and what there was before goes on.
 func TestListenUnacknowledged(t *testing.T) {
 	first := true
-	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen && !first {
 			return true
 		}
 		first = first && m.Method != era.Listen
-		return completely("{}")(w, m)
+		return completely("{}")(s, m)
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, st, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, st, _ := beginAs(t, g, able("2025-11-25"))
 		began := time.Now()
 		bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), "-32603", "acknowledge", "upstream_timeout")
 		if took := time.Since(began); took != gatherFor+ackWithin {
@@ -347,17 +347,17 @@ func TestListenUnacknowledged(t *testing.T) {
 // A subscription that ends as soon as it has begun is opened less and less
 // often.
 func TestListenBackOff(t *testing.T) {
-	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	s := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen {
 			w.acknowledge(m)
 			w.reply(m, `{"resultType":"complete"}`)
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		_, _, _ = beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: s}, func(t *testing.T, g *gateway) {
+		_, _, _ = beginAs(t, g, able("2025-11-25"))
 		time.Sleep(10 * time.Minute)
-		if n := len(f.wire(1).filters()); n < 14 || n > 30 {
+		if n := len(s.wire(1).filters()); n < 14 || n > 30 {
 			t.Errorf("it was opened %d times", n)
 		}
 	})
@@ -367,14 +367,14 @@ func TestListenBackOff(t *testing.T) {
 // and what is not wanted any more goes.
 func TestListenWhileBeginning(t *testing.T) {
 	var hold atomic.Bool
-	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen && hold.Load() {
 			return true
 		}
-		return completely("{}")(w, m)
+		return completely("{}")(s, m)
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _, _ := beginAs(t, g, able("2025-11-25"))
 		subscribe := func(uri string) *pendingCall {
 			return start(t, s, `{"jsonrpc":"2.0","id":"`+uri+`","method":"resources/subscribe","params":{"uri":"`+uri+`"}}`)
 		}
@@ -419,14 +419,14 @@ func TestListenWhileBeginning(t *testing.T) {
 // begin is answered when the one after that has begun.
 func TestListenWantedAgain(t *testing.T) {
 	var hold atomic.Bool
-	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen && hold.Load() {
 			return true
 		}
-		return completely("{}")(w, m)
+		return completely("{}")(s, m)
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _, _ := beginAs(t, g, able("2025-11-25"))
 		bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `"result":{}`)
 		bridgetest.Contains(t, do(t, s, "2", "resources/unsubscribe", `{"uri":"x:a"}`), `"result":{}`)
 		hold.Store(true)
@@ -450,15 +450,15 @@ func TestListenWantedAgain(t *testing.T) {
 // it: that asking for it again came to nothing changes nothing.
 func TestListenWantedTwice(t *testing.T) {
 	var refuse atomic.Bool
-	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen && refuse.Load() {
-			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"no"}}`)
+			s.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"no"}}`)
 			return true
 		}
-		return completely("{}")(w, m)
+		return completely("{}")(s, m)
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, st, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, st, _ := beginAs(t, g, able("2025-11-25"))
 		bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `"result":{}`)
 		refuse.Store(true)
 		w := f.wire(1)
@@ -478,21 +478,21 @@ func TestListenWantedTwice(t *testing.T) {
 // What comes of a subscription does not answer those who wait for the next one
 // with the same resource.
 func TestListenWantedByTwo(t *testing.T) {
-	for name, end := range map[string]func(w *statelessWire, m *jsonrpc.Message){
-		"-32603": func(w *statelessWire, m *jsonrpc.Message) {
-			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"no"}}`)
+	for name, end := range map[string]func(s *statelessWire, m *jsonrpc.Message){
+		"-32603": func(s *statelessWire, m *jsonrpc.Message) {
+			s.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"no"}}`)
 		},
-		"-32602": func(w *statelessWire, m *jsonrpc.Message) { w.acknowledge(m, "x:a") },
+		"-32602": func(s *statelessWire, m *jsonrpc.Message) { s.acknowledge(m, "x:a") },
 	} {
 		var hold atomic.Bool
-		f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+		f := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 			if m.Method == era.Listen && hold.Load() {
 				return true
 			}
-			return completely("{}")(w, m)
+			return completely("{}")(s, m)
 		}}
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-			s, _, _ := beginAs(t, b, able("2025-11-25"))
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+			s, _, _ := beginAs(t, g, able("2025-11-25"))
 			subscribe := func(id string) *pendingCall {
 				return start(t, s, `{"jsonrpc":"2.0","id":`+id+`,"method":"resources/subscribe","params":{"uri":"x:a"}}`)
 			}
@@ -519,8 +519,8 @@ func TestListenWantedByTwo(t *testing.T) {
 // When all is quiet the server hears exactly what the client wants.
 func TestListenConverges(t *testing.T) {
 	f := &statelessFake{serve: completely("{}")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _, _ := beginAs(t, g, able("2025-11-25"))
 		want := map[string]bool{}
 		for i := range 60 {
 			uri, method := fmt.Sprintf("x:%d", i*i%11), "subscribe"

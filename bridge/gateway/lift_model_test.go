@@ -87,8 +87,8 @@ func (w *whims) promise(uri string, is bool) {
 func TestListenNeverDeaf(t *testing.T) {
 	for seed := range uint64(scaletest.Of(50, 200)) {
 		server := &whims{rng: rand.New(rand.NewPCG(seed, 0)), open: map[string][]string{}, ended: map[string]bool{}, promised: map[string]bool{}}
-		run(t, ServerOptions{Adapter: &statelessFake{serve: server.serve}}, func(t *testing.T, b *gateway) {
-			s, _, _ := beginAs(t, b, able("2025-11-25"))
+		run(t, ServerOptions{Adapter: &statelessFake{serve: server.serve}}, func(t *testing.T, g *gateway) {
+			s, _, _ := beginAs(t, g, able("2025-11-25"))
 			time.Sleep(time.Second)
 			var wg sync.WaitGroup
 			for c := range 3 {
@@ -100,8 +100,8 @@ func TestListenNeverDeaf(t *testing.T) {
 							method = "unsubscribe"
 							server.promise(uri, false)
 						}
-						a, _ := s.Call(parseRaw(fmt.Sprintf(`{"jsonrpc":"2.0","id":"%d.%d","method":"resources/%s","params":{"uri":%q}}`, c, k, method, uri)), nil, nil)
-						if method == "subscribe" && a.Error == nil {
+						m, _ := s.Call(parseRaw(fmt.Sprintf(`{"jsonrpc":"2.0","id":"%d.%d","method":"resources/%s","params":{"uri":%q}}`, c, k, method, uri)), nil, nil)
+						if method == "subscribe" && m.Error == nil {
 							server.promise(uri, true)
 						}
 						time.Sleep([]time.Duration{0, gatherFor / 2, 2 * gatherFor, shrinkAfter - gatherFor, shrinkAfter, shrinkAfter + gatherFor}[rng.IntN(6)])

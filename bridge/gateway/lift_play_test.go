@@ -46,14 +46,14 @@ func TestLiftDialogues(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				d := &liftDialogue{t: t, f: &statelessFake{discover: silentServer}, names: map[string]string{}}
-				b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: d.f}}, Log: slog.New(slog.DiscardHandler)})
-				defer b.Close(context.Background())
-				d.b = b
+				l := &liftDialogue{t: t, f: &statelessFake{discover: silentServer}, names: map[string]string{}}
+				g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: l.f}}, Log: slog.New(slog.DiscardHandler)})
+				defer g.Close(context.Background())
+				l.g = g
 				for i, f := range a.Files {
-					d.play(fmt.Sprintf("%s: section %d (%s)", filepath.Base(file), i+1, f.Name), f.Name, strings.TrimRight(string(f.Data), "\n"))
+					l.play(fmt.Sprintf("%s: section %d (%s)", filepath.Base(file), i+1, f.Name), f.Name, strings.TrimRight(string(f.Data), "\n"))
 				}
-				if left := d.heard.take(); len(left) > 0 {
+				if left := l.heard.take(); len(left) > 0 {
 					t.Errorf("the client got more:\n%s", strings.Join(left, "\n"))
 				}
 			})
@@ -63,7 +63,7 @@ func TestLiftDialogues(t *testing.T) {
 
 type liftDialogue struct {
 	t     *testing.T
-	b     *gateway
+	g     *gateway
 	f     *statelessFake
 	s     *sitting
 	heard stream // all that the client gets
@@ -118,7 +118,7 @@ func (l *liftDialogue) client(line string) {
 	m := bridgetest.Parse(l.t, line)
 	switch {
 	case m.Method == "initialize":
-		s, a, err := l.b.initialize(context.Background(), "fake", "id", "", nil, m)
+		s, a, err := l.g.initialize(context.Background(), "fake", "id", "", nil, m)
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -128,9 +128,9 @@ func (l *liftDialogue) client(line string) {
 	case m.IsRequest():
 		one := &liftLeg{d: l}
 		l.calls = append(l.calls, one)
-		l.s.Enter(m, nil, one).Go(func(a *jsonrpc.Message, _ error) {
-			if a != nil {
-				l.heard.Send(replay.Event{Data: []byte(bridgetest.Text(a))})
+		l.s.Enter(m, nil, one).Go(func(m *jsonrpc.Message, _ error) {
+			if m != nil {
+				l.heard.Send(replay.Event{Data: []byte(bridgetest.Text(m))})
 			}
 		})
 	case m.IsNotification():

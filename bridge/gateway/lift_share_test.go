@@ -20,9 +20,9 @@ func TestListenShared(t *testing.T) {
 	for _, share := range []Share{SharePrincipal, ShareAll} {
 		t.Run(string(share), func(t *testing.T) {
 			f := &statelessFake{serve: completely("{}")}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *gateway) {
-				s, st, _ := beginAs(t, b, able("2025-11-25"))
-				other, others, _ := beginAs(t, b, able("2025-11-25"))
+			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
+				s, st, _ := beginAs(t, g, able("2025-11-25"))
+				other, others, _ := beginAs(t, g, able("2025-11-25"))
 				bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `"result":{}`)
 				if f.opened() != 1 {
 					t.Fatalf("%d connections", f.opened())
@@ -54,8 +54,8 @@ func TestListenShared(t *testing.T) {
 	}
 	t.Run("call", func(t *testing.T) {
 		f := &statelessFake{serve: completely("{}")}
-		run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *gateway) {
-			s, _, a := beginAs(t, b, able("2025-11-25"))
+		run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, g *gateway) {
+			s, _, a := beginAs(t, g, able("2025-11-25"))
 			bridgetest.Lacks(t, a, "listChanged", `"subscribe"`)
 			bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"result":{}`)
 			bridgetest.Contains(t, do(t, s, "2", "resources/subscribe", `{"uri":"x:a"}`), "-32601")
@@ -74,15 +74,15 @@ func TestListenMerged(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal} {
 		synctest.Test(t, func(t *testing.T) {
 			f, old := &statelessFake{serve: completely(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)}, &fake{}
-			b := newGateway(Options{Servers: []ServerOptions{{Name: "new", Adapter: f, Share: share}, {Name: "old", Adapter: old}}, Log: slog.New(slog.DiscardHandler)})
-			defer b.Close(context.Background())
+			g := newGateway(Options{Servers: []ServerOptions{{Name: "new", Adapter: f, Share: share}, {Name: "old", Adapter: old}}, Log: slog.New(slog.DiscardHandler)})
+			defer g.Close(context.Background())
 			for i := range 2 { // the second session is told what is known
-				s, a, err := b.initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil,
+				s, m, err := g.initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil,
 					bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+able("2025-11-25")+`}`))
 				if err != nil {
 					t.Fatal(err)
 				}
-				bridgetest.Contains(t, bridgetest.Text(a), `be kind`, `"logging"`)
+				bridgetest.Contains(t, bridgetest.Text(m), `be kind`, `"logging"`)
 				st := &stream{}
 				s.Attach(st)
 				bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"name":"t"`)
@@ -108,8 +108,8 @@ func TestListenMerged(t *testing.T) {
 func TestListenRace(t *testing.T) {
 	for round := range 20 {
 		f := &statelessFake{serve: completely("{}")}
-		run(t, ServerOptions{Adapter: f, Share: []Share{ShareSession, SharePrincipal}[round%2]}, func(t *testing.T, b *gateway) {
-			s, _, _ := beginAs(t, b, able("2025-11-25"))
+		run(t, ServerOptions{Adapter: f, Share: []Share{ShareSession, SharePrincipal}[round%2]}, func(t *testing.T, g *gateway) {
+			s, _, _ := beginAs(t, g, able("2025-11-25"))
 			var wg sync.WaitGroup
 			for i := range 8 {
 				wg.Go(func() {

@@ -28,8 +28,8 @@ func TestLiftInitialize(t *testing.T) {
 			`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"unknown"}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			run(t, ServerOptions{Adapter: &statelessFake{discover: tc.discover}}, func(t *testing.T, b *gateway) {
-				_, _, a := beginAs(t, b, able(tc.asked))
+			run(t, ServerOptions{Adapter: &statelessFake{discover: tc.discover}}, func(t *testing.T, g *gateway) {
+				_, _, a := beginAs(t, g, able(tc.asked))
 				if want := `{"jsonrpc":"2.0","id":"init","result":` + tc.want + `}`; a != want {
 					t.Errorf("got  %s\nwant %s", a, want)
 				}
@@ -54,10 +54,10 @@ func TestLiftMeta(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &statelessFake{discover: silentServer, serve: completely("{}")}
-			run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *gateway) {
-				s, _, _ := beginAs(t, b, able("2025-11-25"))
-				a, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"`+tc.params+`}`), nil, nil)
-				if got := bridgetest.Text(a); got != `{"jsonrpc":"2.0","id":1,"result":{}}` {
+			run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, g *gateway) {
+				s, _, _ := beginAs(t, g, able("2025-11-25"))
+				m, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"`+tc.params+`}`), nil, nil)
+				if got := bridgetest.Text(m); got != `{"jsonrpc":"2.0","id":1,"result":{}}` {
 					t.Errorf("the client got %s", got)
 				}
 				if got := f.wire(1).received("tools/list"); len(got) != 1 || string(got[0].Params) != tc.want {
@@ -70,16 +70,16 @@ func TestLiftMeta(t *testing.T) {
 
 // completely answers all calls with a complete result.
 func completely(payload string) func(*statelessWire, *jsonrpc.Message) bool {
-	return func(w *statelessWire, m *jsonrpc.Message) bool {
+	return func(s *statelessWire, m *jsonrpc.Message) bool {
 		switch {
 		case m.Method == era.Listen:
-			w.acknowledge(m)
+			s.acknowledge(m)
 		case m.IsRequest():
 			result := `{"resultType":"complete"`
 			if len(payload) > 2 {
 				result += ","
 			}
-			w.reply(m, result+payload[1:])
+			s.reply(m, result+payload[1:])
 		}
 		return true
 	}
@@ -112,12 +112,12 @@ func TestLiftAnswers(t *testing.T) {
 		{"lines", "2025-03-26", "tools/call", result("{\n \"content\":[{\"type\":\"resource_link\",\n\"uri\":\"x:\",\"name\":\"n\"}],\n\"resultType\":\"complete\"\n}"), result(`{  "content":[{"type":"text","text":"n: x:"}] }`)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := &statelessFake{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
-				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, m.ID, tc.answer))
+			f := &statelessFake{discover: silentServer, serve: func(s *statelessWire, m *jsonrpc.Message) bool {
+				s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, m.ID, tc.answer))
 				return true
 			}}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-				s, _, _ := beginAs(t, b, able(tc.revision))
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+				s, _, _ := beginAs(t, g, able(tc.revision))
 				bridgetest.Contains(t, do(t, s, "1", tc.method, `{"uri":"x://y"}`), tc.want, `"id":1`)
 			})
 		})
@@ -144,8 +144,8 @@ func TestLiftMethods(t *testing.T) {
 		{"logging/setLevel", able("2025-11-25"), silentServer, false},
 	} {
 		f := &statelessFake{discover: tc.discover, serve: completely("{}")}
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-			s, _, _ := beginAs(t, b, tc.client)
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+			s, _, _ := beginAs(t, g, tc.client)
 			before := len(f.wire(1).received(tc.method))
 			a := do(t, s, "1", tc.method, `{"uri":"x","level":"info"}`)
 			if after := len(f.wire(1).received(tc.method)); (after > before) != tc.goes || strings.Contains(a, "-32601") == tc.goes {
@@ -158,8 +158,8 @@ func TestLiftMethods(t *testing.T) {
 // D2.1: notifications of the client are between it and the bridge.
 func TestLiftNotifications(t *testing.T) {
 	f := &statelessFake{serve: completely("{}")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _, _ := beginAs(t, g, able("2025-11-25"))
 		f.wire(1).take()
 		for _, n := range []string{"notifications/roots/list_changed", "notifications/initialized", "notifications/vendor"} {
 			s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"`+n+`"}`), nil)
@@ -173,19 +173,19 @@ func TestLiftNotifications(t *testing.T) {
 // R-153: the level of one session goes with its later requests, and with nobody
 // else's; what is below it the client does not get.
 func TestLiftLevel(t *testing.T) {
-	f := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	f := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method != "tools/call" {
-			return completely("{}")(w, m)
+			return completely("{}")(s, m)
 		}
 		for _, level := range []string{"debug", "warning", "error"} {
-			w.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"` + level + `","data":1.0}}`)
+			s.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"` + level + `","data":1.0}}`)
 		}
-		w.reply(m, `{"resultType":"complete","content":[]}`)
+		s.reply(m, `{"resultType":"complete","content":[]}`)
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
-		s, _, _ := beginAs(t, b, able("2025-11-25"))
-		other, _, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+		s, _, _ := beginAs(t, g, able("2025-11-25"))
+		other, _, _ := beginAs(t, g, able("2025-11-25"))
 		bridgetest.Contains(t, do(t, s, "1", "logging/setLevel", `{"level":"loud"}`), "-32602")
 		if got := do(t, s, "2", "logging/setLevel", `{"level":"warning"}`); got != `{"jsonrpc":"2.0","id":2,"result":{}}` {
 			t.Errorf("setLevel = %s", got)
@@ -230,12 +230,12 @@ func TestRunaway(t *testing.T) {
 		{"too many", `"inputRequests":{` + strings.TrimSuffix(many, ",") + `}`, "too many questions at once"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := &statelessFake{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
-				w.reply(m, `{"resultType":"input_required",`+tc.result+`}`)
+			f := &statelessFake{discover: silentServer, serve: func(s *statelessWire, m *jsonrpc.Message) bool {
+				s.reply(m, `{"resultType":"input_required",`+tc.result+`}`)
 				return true
 			}}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-				s, st, _ := beginAs(t, b, able("2025-11-25"))
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+				s, st, _ := beginAs(t, g, able("2025-11-25"))
 				bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"t"}`), `"code":-32603`, tc.want)
 				if got := f.wire(1).received("tools/call"); len(got) != 1 || len(st.take()) > 0 {
 					t.Errorf("%d calls", len(got))
@@ -247,12 +247,12 @@ func TestRunaway(t *testing.T) {
 
 // R-141: a URL that is asked for again and again does not keep a call for ever.
 func TestRunawayTime(t *testing.T) {
-	f := &statelessFake{discover: silentServer, serve: func(w *statelessWire, m *jsonrpc.Message) bool {
-		w.reply(m, `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://x.example"}}}}`)
+	f := &statelessFake{discover: silentServer, serve: func(s *statelessWire, m *jsonrpc.Message) bool {
+		s.reply(m, `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://x.example"}}}}`)
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, st, _ := beginAs(t, b, able("2025-11-25"))
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, st, _ := beginAs(t, g, able("2025-11-25"))
 		began := time.Now()
 		call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 		synctest.Wait()

@@ -29,19 +29,19 @@ func grants(names ...string) map[string]filter.Grant {
 
 // limited runs f in a bubble with a bridge of these options, and checks that
 // nothing is left of its limits.
-func limited(t *testing.T, o Options, f func(t *testing.T, b *gateway)) {
+func limited(t *testing.T, o Options, f func(t *testing.T, g *gateway)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		o.Log = slog.New(slog.DiscardHandler)
-		b := newGateway(o)
-		f(t, b)
-		b.Close(context.Background())
-		for _, st := range b.Status() {
+		g := newGateway(o)
+		f(t, g)
+		g.Close(context.Background())
+		for _, st := range g.Status() {
 			if st.Slots+st.Queued+st.Slotless != 0 {
 				t.Errorf("left at %s: %d places, %d in the queue, %d that ask", st.Name, st.Slots, st.Queued, st.Slotless)
 			}
 		}
-		if !b.quota.Idle() {
+		if !g.quota.Idle() {
 			t.Error("a caller has something left")
 		}
 	})
@@ -80,18 +80,18 @@ func TestRateRefusals(t *testing.T) {
 			if test.principal != "" {
 				o.Grants = grants(test.principal, "other")
 			}
-			limited(t, o, func(t *testing.T, b *gateway) {
-				s, _ := begin(t, b, test.principal) // which counts at the door
+			limited(t, o, func(t *testing.T, g *gateway) {
+				s, _ := begin(t, g, test.principal) // which counts at the door
 				last := len(test.calls) - 1
 				for _, name := range test.calls[:last] {
 					bridgetest.Contains(t, do(t, s, "1", "tools/call", tool(name)), `"result"`)
 				}
 				refused := func() string {
-					a, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+tool(test.calls[last])+`}`), nil, nil)
+					m, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+tool(test.calls[last])+`}`), nil, nil)
 					if !errors.Is(err, bridge.ErrLimited) || bridge.RetryAfter(err) != test.after {
-						t.Fatalf("got %s, %v after %v, want it refused for %v", bridgetest.Text(a), err, bridge.RetryAfter(err), test.after)
+						t.Fatalf("got %s, %v after %v, want it refused for %v", bridgetest.Text(m), err, bridge.RetryAfter(err), test.after)
 					}
-					return bridgetest.Text(a)
+					return bridgetest.Text(m)
 				}
 				got := refused()
 				if m := gjson.Get(got, "error.message").Str; m != test.want {
@@ -108,7 +108,7 @@ func TestRateRefusals(t *testing.T) {
 					bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"result"`)
 				}
 				if test.principal != "" {
-					another, _ := begin(t, b, "other")
+					another, _ := begin(t, g, "other")
 					bridgetest.Contains(t, do(t, another, "1", "tools/call", tool(test.calls[last])), `"result"`)
 				}
 				time.Sleep(test.after - time.Millisecond)
@@ -117,7 +117,7 @@ func TestRateRefusals(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 				bridgetest.Contains(t, do(t, s, "1", "tools/call", tool(test.calls[last])), `"result"`)
-				n := b.Status()[0].Refused["rate"] + b.Totals().Refused["rate"]
+				n := g.Status()[0].Refused["rate"] + g.Totals().Refused["rate"]
 				if n != 102 {
 					t.Errorf("%d were refused, want 102", n)
 				}
@@ -134,13 +134,13 @@ func TestRatesOfAllClients(t *testing.T) {
 	o := Options{Grants: grants("p"), Servers: []ServerOptions{
 		{Name: "fake", Prefix: "f__", Adapter: &fake{}, Limits: limits, Filter: rename}, {Name: "other", Prefix: "o__", Adapter: &fake{}},
 	}}
-	limited(t, o, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "p")
+	limited(t, o, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "p")
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", tool("seen")), `"result"`)
 		from := &bridge.Caller{Principal: "p", Revision: era.LatestModern, Capabilities: []byte("{}"), Params: []byte(bridgetest.InitializeParams)}
 		call := func(server, name string) string {
-			a, _ := b.Call(t.Context(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`"}}`), Stateless{Server: server, From: from, Back: &stream{}})
-			return bridgetest.Text(a)
+			m, _ := g.Call(t.Context(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`"}}`), Stateless{Server: server, From: from, Back: &stream{}})
+			return bridgetest.Text(m)
 		}
 		bridgetest.Contains(t, call("fake", "seen"), `"result"`)
 		bridgetest.Contains(t, call("", "f__seen"), `"result"`)
@@ -156,15 +156,15 @@ func TestRatesOfAllClients(t *testing.T) {
 func TestDoor(t *testing.T) {
 	f := &fake{serve: func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == "slow" || m.Name() == "slow" }}
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Grants: grants("p", "q"), PerPrincipal: limits.PerPrincipal{Sessions: 2, Calls: 3}}
-	limited(t, o, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "p")
-		second, _ := begin(t, b, "p")
-		_, a, err := initialize(t, b, "p", bridgetest.InitializeParams)
+	limited(t, o, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "p")
+		second, _ := begin(t, g, "p")
+		_, a, err := initialize(t, g, "p", bridgetest.InitializeParams)
 		if !errors.Is(err, bridge.ErrOverloaded) {
 			t.Errorf("the third session: %v", err)
 		}
 		bridgetest.Contains(t, a, "one caller may have 2 sessions open (per_principal: sessions); end those that are not used", `"data":{"bridge":"overloaded","retryAfterMs":1000}`)
-		other, _ := begin(t, b, "q")
+		other, _ := begin(t, g, "q")
 
 		// Calls of its sessions and of its clients without sessions count together.
 		start(t, s, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)
@@ -173,8 +173,8 @@ func TestDoor(t *testing.T) {
 		done := make(chan error)
 		from := &bridge.Caller{Principal: "p", Revision: era.LatestModern, Capabilities: []byte(`{"extensions":{"x-vendor.new":{}}}`), Params: []byte(bridgetest.InitializeParams)}
 		modern := func(ctx context.Context) (string, error) {
-			a, err := b.Call(ctx, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`), Stateless{Server: "fake", From: from, Back: &stream{}})
-			return bridgetest.Text(a), err
+			m, err := g.Call(ctx, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`), Stateless{Server: "fake", From: from, Back: &stream{}})
+			return bridgetest.Text(m), err
 		}
 		go func() {
 			_, err := modern(ctx)
@@ -197,9 +197,9 @@ func TestDoor(t *testing.T) {
 
 		second.End(bridge.ErrEnded)
 		synctest.Wait()
-		third, _ := begin(t, b, "p")
+		third, _ := begin(t, g, "p")
 		third.End(bridge.ErrEnded)
-		if r := b.Totals().Refused; r["sessions"] != 1 || r["calls"] != 2 {
+		if r := g.Totals().Refused; r["sessions"] != 1 || r["calls"] != 2 {
 			t.Errorf("refused: %v", r)
 		}
 	})

@@ -35,31 +35,31 @@ func TestPortions(t *testing.T) {
 				o := test.o
 				o.Servers[0].Name, o.Servers[0].Adapter = "fake", &fake{}
 				o.Grants, o.Log = test.grants, slog.New(slog.DiscardHandler)
-				b := newGateway(o)
+				g := newGateway(o)
 				var all []*sitting
 				for range test.want {
-					s, _ := begin(t, b, "p")
+					s, _ := begin(t, g, "p")
 					all = append(all, s)
 				}
 				for range 3 {
-					_, a, err := initialize(t, b, "p", bridgetest.InitializeParams)
+					_, a, err := initialize(t, g, "p", bridgetest.InitializeParams)
 					if err == nil {
 						t.Fatalf("more than %d sessions", test.want)
 					}
 					bridgetest.Contains(t, a, test.reason, `"bridge":"overloaded"`)
 				}
 				if test.grants["q"].Covers("fake") && test.name != "one place" && len(test.grants) > 1 {
-					if _, a, err := initialize(t, b, "q", bridgetest.InitializeParams); err != nil {
+					if _, a, err := initialize(t, g, "q", bridgetest.InitializeParams); err != nil {
 						t.Errorf("another: %s", a)
 					}
 				}
 				all[0].End(bridge.ErrEnded)
 				synctest.Wait()
-				s, _ := begin(t, b, "p")
+				s, _ := begin(t, g, "p")
 				bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"result"`)
-				b.Close(context.Background())
-				if r := b.table.Load().servers[0]; !r.laneShares.Idle() || !b.laneShares.Idle() || b.lanes.Open()+r.lane.Budget.Open() != 0 {
-					t.Errorf("something is left: %d of all, %d of the server", b.lanes.Open(), r.lane.Budget.Open())
+				g.Close(context.Background())
+				if s := g.table.Load().servers[0]; !s.laneShares.Idle() || !g.laneShares.Idle() || g.lanes.Open()+s.lane.Budget.Open() != 0 {
+					t.Errorf("something is left: %d of all, %d of the server", g.lanes.Open(), s.lane.Budget.Open())
 				}
 			})
 		})
@@ -69,18 +69,18 @@ func TestPortions(t *testing.T) {
 // Who is added has a share of the connections of each server at once.
 func TestPortionsAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, MaxLanes: 4}}, Grants: map[string]filter.Grant{"p": {}}, Log: slog.New(slog.DiscardHandler)})
-		defer b.Close(context.Background())
-		if err := b.Apply(Change{Names: []string{"fake"}, Settings: &Settings{Grants: map[string]filter.Grant{"p": {}, "q": {}}}}); err != nil {
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, MaxLanes: 4}}, Grants: map[string]filter.Grant{"p": {}}, Log: slog.New(slog.DiscardHandler)})
+		defer g.Close(context.Background())
+		if err := g.Apply(Change{Names: []string{"fake"}, Settings: &Settings{Grants: map[string]filter.Grant{"p": {}, "q": {}}}}); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
-			begin(t, b, "p")
+			begin(t, g, "p")
 		}
-		if _, a, err := initialize(t, b, "p", bridgetest.InitializeParams); err == nil {
+		if _, a, err := initialize(t, g, "p", bridgetest.InitializeParams); err == nil {
 			t.Errorf("one caller has all connections: %s", a)
 		}
-		if _, a, err := initialize(t, b, "q", bridgetest.InitializeParams); err != nil {
+		if _, a, err := initialize(t, g, "q", bridgetest.InitializeParams); err != nil {
 			t.Errorf("who was added: %s", a)
 		}
 	})
@@ -90,17 +90,17 @@ func TestPortionsAdded(t *testing.T) {
 // they need, and nothing of others does.
 func TestPortionsYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, MaxLanes: 4}}, Grants: map[string]filter.Grant{"p": {}, "q": {}}, Log: slog.New(slog.DiscardHandler)})
-		defer b.Close(context.Background())
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, MaxLanes: 4}}, Grants: map[string]filter.Grant{"p": {}, "q": {}}, Log: slog.New(slog.DiscardHandler)})
+		defer g.Close(context.Background())
 		call := func(principal string, n int) string {
-			return visitor{principal: principal, caps: fmt.Sprintf(`{"extensions":{"x/%d":{}}}`, n)}.call(t, b, "tools/call", `"name":"x"`)
+			return visitor{principal: principal, caps: fmt.Sprintf(`{"extensions":{"x/%d":{}}}`, n)}.call(t, g, "tools/call", `"name":"x"`)
 		}
 		bridgetest.Contains(t, call("q", 0), `"result"`)
 		for n := range 6 {
 			bridgetest.Contains(t, call("p", n), `"result"`)
 			time.Sleep(time.Second)
 		}
-		if of := b.table.Load().servers[0].laneShares; of.Has("p") != 3 || of.Has("q") != 1 {
+		if of := g.table.Load().servers[0].laneShares; of.Has("p") != 3 || of.Has("q") != 1 {
 			t.Errorf("connections: %d and %d", of.Has("p"), of.Has("q"))
 		}
 	})

@@ -26,7 +26,7 @@ import (
 func inquisitive() *fake {
 	var mu sync.Mutex
 	waiting := map[string]*jsonrpc.Message{} // calls, by the id of their question
-	return &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	return &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
@@ -38,10 +38,10 @@ func inquisitive() *fake {
 			if strings.Contains(string(m.Params), "roots/list") {
 				method = "roots/list"
 			}
-			w.say(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params[method == "roots/list"] + `}`)
+			f.say(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params[method == "roots/list"] + `}`)
 		case m.IsResponse():
 			if call := waiting[string(m.ID)]; call != nil { // otherwise the question was about none
-				w.answer(call, `{"content":[]}`)
+				f.answer(call, `{"content":[]}`)
 			}
 		default:
 			return m.Name() == "slow"
@@ -65,8 +65,8 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 				if call.over() {
 					t.Fatalf("the call ended: %s", call.answer)
 				}
-				if g := b.Status()[0]; g.Slots != 0 || g.Slotless != 1 {
-					t.Errorf("%d places, %d that ask, want none and 1", g.Slots, g.Slotless)
+				if s := b.Status()[0]; s.Slots != 0 || s.Slotless != 1 {
+					t.Errorf("%d places, %d that ask, want none and 1", s.Slots, s.Slotless)
 				}
 				bridgetest.Contains(t, do(t, other, "2", "tools/call", tool("x")), `"result"`)
 				asked := append(call.back.take(), st.take()...)
@@ -83,8 +83,8 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 				if roots.over() {
 					t.Fatalf("the call ended: %s", roots.answer)
 				}
-				if g := b.Status()[0]; g.Slots != 1 || g.Slotless != 0 {
-					t.Errorf("with a question for roots: %d places, %d that ask, want 1 and none", g.Slots, g.Slotless)
+				if s := b.Status()[0]; s.Slots != 1 || s.Slotless != 0 {
+					t.Errorf("with a question for roots: %d places, %d that ask, want 1 and none", s.Slots, s.Slotless)
 				}
 				bridgetest.Contains(t, do(t, other, "2", "tools/call", tool("x")), `none of them ended within 1s`)
 			})
@@ -99,8 +99,8 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 		synctest.Wait()
 		f.wire(1).say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`)
 		bridgetest.Contains(t, strings.Join(f.wire(1).log(), "\n"), "it cannot ask one of them")
-		if g := b.Status()[0]; g.Slots != 1 || slow.over() {
-			t.Errorf("%d places, want 1", g.Slots)
+		if s := b.Status()[0]; s.Slots != 1 || slow.over() {
+			t.Errorf("%d places, want 1", s.Slots)
 		}
 	})
 }
@@ -110,8 +110,8 @@ func TestParkedCallGivesPlaceBack(t *testing.T) {
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
 	limited(t, o, func(t *testing.T, b *gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"ask","arguments":{}`), `"input_required"`)
-		if g := b.Status()[0]; g.Slots != 0 || g.Slotless != 1 {
-			t.Errorf("%d places, %d that ask, want none and 1", g.Slots, g.Slotless)
+		if s := b.Status()[0]; s.Slots != 0 || s.Slotless != 1 {
+			t.Errorf("%d places, %d that ask, want none and 1", s.Slots, s.Slotless)
 		}
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
 	})
@@ -122,7 +122,7 @@ func TestParkedCallGivesPlaceBack(t *testing.T) {
 func TestListenHasNoPlace(t *testing.T) {
 	p := newPeer()
 	answer := p.serve
-	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || answer(w, m) }
+	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || answer(f, m) }
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
 	limited(t, o, func(t *testing.T, b *gateway) {
 		var all []*visiting
@@ -135,8 +135,8 @@ func TestListenHasNoPlace(t *testing.T) {
 				t.Errorf("subscription %d: %q", i, got)
 			}
 		}
-		if g := b.Status()[0]; g.Slots != 0 || g.Slotless != 3 {
-			t.Errorf("%d places, %d others, want none and 3", g.Slots, g.Slotless)
+		if s := b.Status()[0]; s.Slots != 0 || s.Slotless != 3 {
+			t.Errorf("%d places, %d others, want none and 3", s.Slots, s.Slotless)
 		}
 		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"got"`)
 
@@ -163,15 +163,15 @@ func TestLimitsIsolate(t *testing.T) {
 	o := Options{Servers: []ServerOptions{
 		{Name: "hanging", Adapter: hanging, Limits: limits.Options{Calls: 40, Queue: 40}}, {Name: "fake", Adapter: &fake{}},
 	}}
-	limited(t, o, func(t *testing.T, b *gateway) {
+	limited(t, o, func(t *testing.T, g *gateway) {
 		began := time.Now()
 		var all []*visiting
 		for range 80 {
-			all = append(all, visitor{server: "hanging", caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"x"`))
+			all = append(all, visitor{server: "hanging", caps: "{}"}.ask(t, g, "1", "tools/call", `"name":"x"`))
 		}
 		synctest.Wait()
-		bridgetest.Contains(t, visitor{server: "hanging"}.call(t, b, "tools/call", `"name":"x"`), "server hanging: it has 40 calls under way and 40 more that wait (limits: calls, queue)")
-		s, _ := begin(t, b, "")
+		bridgetest.Contains(t, visitor{server: "hanging"}.call(t, g, "tools/call", `"name":"x"`), "server hanging: it has 40 calls under way and 40 more that wait (limits: calls, queue)")
+		s, _ := begin(t, g, "")
 		for i := range 1000 {
 			if got := do(t, s, fmt.Sprint(i), "tools/call", tool("x")); !strings.Contains(got, `"result"`) {
 				t.Fatal(got)
@@ -180,7 +180,7 @@ func TestLimitsIsolate(t *testing.T) {
 		if took := time.Since(began); took != 0 {
 			t.Errorf("that took %v", took)
 		}
-		for _, st := range b.Status() {
+		for _, st := range g.Status() {
 			if st.Name == "hanging" && (st.Slots != 40 || st.Queued != 40 || st.Refused["queue"] != 1) {
 				t.Errorf("%+v", st)
 			}
@@ -197,8 +197,8 @@ func TestLimitsIsolate(t *testing.T) {
 func TestQueueStartsNothing(t *testing.T) {
 	f := &fake{serve: silent("slow")}
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: limits.Options{Calls: 2}}}}
-	limited(t, o, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "") // which starts one to know what it is
+	limited(t, o, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "") // which starts one to know what it is
 		var all []*pendingCall
 		for i := range 5 {
 			all = append(all, start(t, s, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"slow"}`, i)))
@@ -236,8 +236,8 @@ func TestQueueStartsNothingCold(t *testing.T) {
 		return nil
 	}
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: limits.Options{Calls: 2, Queue: 100}}}}
-	limited(t, o, func(t *testing.T, b *gateway) {
-		ask := func() *visiting { return visitor{caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"x"`) }
+	limited(t, o, func(t *testing.T, g *gateway) {
+		ask := func() *visiting { return visitor{caps: "{}"}.ask(t, g, "1", "tools/call", `"name":"x"`) }
 		broken.Store(true)
 		began := time.Now()
 		var all []*visiting
@@ -262,7 +262,7 @@ func TestQueueStartsNothingCold(t *testing.T) {
 		synctest.Wait()
 		first.cancel(bridge.ErrCancelled)
 		time.Sleep(10 * time.Second)
-		if st, n := state(b), f.opened()-before; st.Slots != 2 || st.Queued != 48 || n > 4 {
+		if st, n := state(g), f.opened()-before; st.Slots != 2 || st.Queued != 48 || n > 4 {
 			t.Errorf("%d calls under way, %d in line, %d processes were started", st.Slots, st.Queued, n)
 		}
 		for _, v := range all {
@@ -279,27 +279,27 @@ func TestLimitsLeakNothing(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		f := inquisitive()
 		answers := f.serve
-		f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 			if m.Name() == "die" {
-				w.die()
+				f.die()
 				return true
 			}
 			if m.Name() == "late" {
 				late := m.Clone()
-				time.AfterFunc(20*time.Millisecond, func() { w.answer(late, "{}") })
+				time.AfterFunc(20*time.Millisecond, func() { f.answer(late, "{}") })
 				return true
 			}
-			return answers(w, m)
+			return answers(f, m)
 		}
 		share := []Share{ShareSession, SharePrincipal, ShareCall, ShareAll}[seed%4]
 		o := Options{Grants: grants("p0", "p1", "p2"), PerPrincipal: limits.PerPrincipal{Calls: 30}, Servers: []ServerOptions{{
 			Name: "fake", Adapter: f, Share: share, Restarts: 1000, Breaker: breaker.Options{Off: true},
 			Limits: limits.Options{Calls: 4, Queue: 6, Wait: 50 * time.Millisecond, PerPrincipal: 4, Rate: limits.Rate{PerSecond: 100, Burst: 20}},
 		}}}
-		limited(t, o, func(t *testing.T, b *gateway) {
+		limited(t, o, func(t *testing.T, g *gateway) {
 			var open []*sitting
 			for i := range 6 {
-				s, _ := begin(t, b, fmt.Sprint("p", i%3))
+				s, _ := begin(t, g, fmt.Sprint("p", i%3))
 				open = append(open, s)
 			}
 			var wg sync.WaitGroup
@@ -313,7 +313,7 @@ func TestLimitsLeakNothing(t *testing.T) {
 					if !session {
 						ctx, cancel := context.WithTimeoutCause(t.Context(), leaves, bridge.ErrCancelled)
 						defer cancel()
-						v := visitor{principal: fmt.Sprint("p", who), caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"`+tool+`"`)
+						v := visitor{principal: fmt.Sprint("p", who), caps: "{}"}.ask(t, g, "1", "tools/call", `"name":"`+tool+`"`)
 						select {
 						case <-v.done:
 						case <-ctx.Done():
@@ -328,18 +328,18 @@ func TestLimitsLeakNothing(t *testing.T) {
 							s.End(bridge.ErrEnded)
 						}
 					})
-					a, err := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, i, tool)), nil, nil)
-					if (a == nil) != errors.Is(err, bridge.ErrCancelled) {
-						t.Errorf("%s ended with %s, %v", tool, bridgetest.Text(a), err)
+					m, err := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, i, tool)), nil, nil)
+					if (m == nil) != errors.Is(err, bridge.ErrCancelled) {
+						t.Errorf("%s ended with %s, %v", tool, bridgetest.Text(m), err)
 					}
 				})
 			}
 			wg.Wait()
 			synctest.Wait()
-			if n, _ := b.Activity(); n != 0 {
+			if n, _ := g.Activity(); n != 0 {
 				t.Errorf("%d calls are under way", n)
 			}
-			st := b.Status()[0]
+			st := g.Status()[0]
 			if st.Refused["queue"]+st.Refused["wait"] == 0 || st.Refused["per_principal"] == 0 || st.Refused["rate"] == 0 {
 				t.Errorf("nothing was refused, so nothing was tried: %v", st.Refused)
 			}
@@ -353,16 +353,16 @@ func TestListenNotAcknowledged(t *testing.T) {
 	p := newPeer()
 	mute := true
 	answer := p.serve
-	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return mute && m.Method == era.Listen || answer(w, m) }
+	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return mute && m.Method == era.Listen || answer(f, m) }
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Handshake: time.Minute, Limits: limits.Options{Calls: 1, Wait: time.Hour}}}}
-	limited(t, o, func(t *testing.T, b *gateway) {
+	limited(t, o, func(t *testing.T, g *gateway) {
 		hear := func() *visiting {
-			return visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+			return visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		}
 		for range 10 {
 			v := hear()
 			synctest.Wait()
-			call := visitor{}.ask(t, b, "2", "tools/call", `"name":"x"`)
+			call := visitor{}.ask(t, g, "2", "tools/call", `"name":"x"`)
 			time.Sleep(time.Minute - time.Millisecond)
 			if v.over() || call.over() {
 				t.Fatalf("it is over: %s %s", v.answer, call.answer)
@@ -374,7 +374,7 @@ func TestListenNotAcknowledged(t *testing.T) {
 			bridgetest.Contains(t, v.answer, "server fake: it did not acknowledge the subscription within 1m0s")
 			bridgetest.Contains(t, call.answer, `"got"`)
 		}
-		if st := b.Status()[0]; st.Breaker != "closed" || st.State != "ready" {
+		if st := g.Status()[0]; st.Breaker != "closed" || st.State != "ready" {
 			t.Errorf("the server is %s, its breaker %s", st.State, st.Breaker)
 		}
 
@@ -404,16 +404,16 @@ func TestListenNotAcknowledged(t *testing.T) {
 func TestListenNotAcknowledgedByOne(t *testing.T) {
 	p := newPeer()
 	answer, asked := p.serve, 0
-	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen {
 			asked++
 			return true
 		}
-		return answer(w, m)
+		return answer(f, m)
 	}
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Handshake: 2 * time.Minute}, {Name: "other", Adapter: newPeer()}}}
-	limited(t, o, func(t *testing.T, b *gateway) {
-		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+	limited(t, o, func(t *testing.T, g *gateway) {
+		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if asked < 15 || asked > 24 {
@@ -432,9 +432,9 @@ func TestListenNotAcknowledgedByOne(t *testing.T) {
 // if it could be called again (R-178).
 func TestAnswersUnderWay(t *testing.T) {
 	large := strings.Repeat("x", 300<<10)
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Name() == "large" {
-			w.answer(m, `{"content":[{"type":"text","text":"`+large+`"}]}`)
+			f.answer(m, `{"content":[{"type":"text","text":"`+large+`"}]}`)
 		}
 		return m.Name() == "large"
 	}}
@@ -456,21 +456,21 @@ func TestAnswersUnderWay(t *testing.T) {
 		}
 		var held []*jsonrpc.Message
 		for i := range 3 {
-			a, err := call(i%2 == 0)
+			m, err := call(i%2 == 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			held = append(held, a)
+			held = append(held, m)
 		}
 		if n := b.bytes.Used(); n < 900<<10 || n > 1<<20 {
 			t.Errorf("%d bytes are under way", n)
 		}
 		for _, session := range []bool{true, false} {
-			a, err := call(session)
+			m, err := call(session)
 			if !errors.Is(err, bridge.ErrTooLarge) || bridge.RetryAfter(err) != 0 {
 				t.Errorf("the fourth: %v", err)
 			}
-			bridgetest.Contains(t, bridgetest.Text(a), "does not fit into max_bytes_in_flight; the call was executed", `"bridge":"upstream_too_large"`)
+			bridgetest.Contains(t, bridgetest.Text(m), "does not fit into max_bytes_in_flight; the call was executed", `"bridge":"upstream_too_large"`)
 		}
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", tool("small")), `"result"`)
 		held[0].Release()
@@ -479,8 +479,8 @@ func TestAnswersUnderWay(t *testing.T) {
 		if err != nil || len(a.Result) < len(large) {
 			t.Errorf("when one was released: %v", err)
 		}
-		for _, a := range append(held, a) {
-			a.Release()
+		for _, m := range append(held, a) {
+			m.Release()
 		}
 		if n := b.bytes.Used(); n != 0 {
 			t.Errorf("%d bytes are under way when all were released", n)

@@ -32,7 +32,7 @@ import (
 
 // sitting is a Session.
 type sitting struct {
-	b        *gateway
+	g        *gateway
 	id       string
 	server   string // its name; empty means the aggregate
 	log      *slog.Logger
@@ -192,7 +192,7 @@ func (s *sitting) who() []any {
 
 // newSession returns a session that is not yet registered.
 func (g *gateway) newSession(key, server string, caller *bridge.Caller) *sitting {
-	s := &sitting{b: g, id: key, server: server, log: g.log, caller: caller, ended: make(chan struct{}), began: time.Now(), wire: WireStreamable}
+	s := &sitting{g: g, id: key, server: server, log: g.log, caller: caller, ended: make(chan struct{}), began: time.Now(), wire: WireStreamable}
 	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: identity.Pack(caller.Header, identity.WithoutToken(caller.Identity))} // each request shows its token anew
 	if lease, ok := g.store.(session.Leased); ok {
 		caller.Handover = newStay(lease, key, s.keep, s.moves)
@@ -271,9 +271,9 @@ func (s *sitting) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
-	w := s.bindings.Enter()
-	defer w.Leave()
-	a, err := w.Chain.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.Call()})
+	b := s.bindings.Enter()
+	defer b.Leave()
+	a, err := b.Chain.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.Call()})
 	if !stop() { // the client cancelled, which ended the session's context
 		return nil, context.Cause(ctx)
 	}
@@ -295,11 +295,11 @@ func (s *sitting) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 }
 
 // chain makes the chain of a binding.
-func (s *sitting) chain(w *binding[*server]) (bridge.Upstream, error) {
-	if w.Server == nil {
-		return s.b.aggregate.Session(s.caller, receiver{s, w}), nil
+func (s *sitting) chain(b *binding[*server]) (bridge.Upstream, error) {
+	if b.Server == nil {
+		return s.g.aggregate.Session(s.caller, receiver{s, b}), nil
 	}
-	return w.Server.session(s.caller, receiver{s, w})
+	return b.Server.session(s.caller, receiver{s, b})
 }
 
 func (s *sitting) Server() string { return s.server }
@@ -321,11 +321,11 @@ func (s *sitting) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) Cal
 		return c
 	case "initialize":
 		c.answer = jsonrpc.NewError(c.id, jsonrpc.CodeInvalidRequest, "this session is initialized already", nil)
-		s.b.reports.Reject(s.shortID(), s.caller, m, c.answer, nil)
+		s.g.reports.Reject(s.shortID(), s.caller, m, c.answer, nil)
 		return c
 	}
-	c.ctx, c.span = s.b.tracing.Received(s.ctx, m, c.with.Header, s.server, s.caller, s.shortID(), c.with.Remote)
-	if err := s.b.enter(s.caller, m); err != nil {
+	c.ctx, c.span = s.g.tracing.Received(s.ctx, m, c.with.Header, s.server, s.caller, s.shortID(), c.with.Remote)
+	if err := s.g.enter(s.caller, m); err != nil {
 		return c.reject(err)
 	}
 	c.ctx, c.cancel = context.WithCancelCause(c.ctx)
@@ -340,7 +340,7 @@ func (s *sitting) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) Cal
 
 // reject refuses the call.
 func (c *call) reject(err error) *call {
-	c.answer, c.err = c.s.b.reject(c.s.shortID(), c.s.caller, c.m, err), err
+	c.answer, c.err = c.s.g.reject(c.s.shortID(), c.s.caller, c.m, err), err
 	tracing.End(c.span, c.m.Method, nil, err)
 	return c
 }
@@ -349,7 +349,7 @@ func (c *call) reject(err error) *call {
 func (c *call) end() {
 	c.binding.Leave()
 	c.cancel(nil)
-	c.s.b.leave(c.s.caller)
+	c.s.g.leave(c.s.caller)
 }
 
 func (c *call) Go(done func(*jsonrpc.Message, error)) bool {
@@ -362,26 +362,26 @@ func (c *call) Go(done func(*jsonrpc.Message, error)) bool {
 	return ok
 }
 
-func (c *call) Do() (a *jsonrpc.Message, err error) {
+func (c *call) Do() (m *jsonrpc.Message, err error) {
 	if c.answer != nil {
 		return c.answer, c.err
 	}
 	defer c.end()
-	defer func() { tracing.End(c.span, c.m.Method, a, err) }()
+	defer func() { tracing.End(c.span, c.m.Method, m, err) }()
 	s := c.s
-	came := s.b.reports.Arrive(&c.arrival, s.wire, s.server, s.shortID(), c.with.Header, c.with.Remote, c.span)
+	came := s.g.reports.Arrive(&c.arrival, s.wire, s.server, s.shortID(), c.with.Header, c.with.Remote, c.span)
 	for err = s.resume(c.ctx, c.binding, c.m); err != nil && !c.binding.Current() && c.ctx.Err() == nil; err = s.resume(c.ctx, c.binding, c.m) {
 		c.binding.Leave() // nothing was sent: it goes where calls go now
 		c.binding = s.bindings.Enter()
 	}
 	if err == nil {
 		if c.binding.Server == nil { // otherwise its binding counts it
-			s.b.reports.Look(&c.arrival)
+			s.g.reports.Look(&c.arrival)
 			defer c.arrival.Found()
 		}
-		a, err = c.binding.Chain.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.b.forwarded(c.with.Header), Identity: c.with.Identity, Call: came.Call()})
+		m, err = c.binding.Chain.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.g.forwarded(c.with.Header), Identity: c.with.Identity, Call: came.Call()})
 	}
-	if err == nil && a.Error == nil {
+	if err == nil && m.Error == nil {
 		if change := recordOf(c.m); change != nil {
 			if s.keep(change); !c.binding.Current() {
 				s.repeat(c.ctx, c.m)
@@ -389,11 +389,11 @@ func (c *call) Do() (a *jsonrpc.Message, err error) {
 		}
 	}
 	s.leave(c)
-	err = s.b.reports.Conclude(came, s.server, s.caller, c.m, a, err)
+	err = s.g.reports.Conclude(came, s.server, s.caller, c.m, m, err)
 	switch {
 	case err == nil:
-		a.ID = c.id
-		return a, nil
+		m.ID = c.id
+		return m, nil
 	case byOperator(c.ctx):
 		err = context.Cause(c.ctx)
 	case errors.Is(context.Cause(c.ctx), bridge.ErrCancelled):
@@ -405,7 +405,7 @@ func (c *call) Do() (a *jsonrpc.Message, err error) {
 		}
 		err = cause
 	}
-	s.b.callFailed(s.log, s.bindings.Current().Server == nil, c.m.Method, err, c.span)
+	s.g.callFailed(s.log, s.bindings.Current().Server == nil, c.m.Method, err, c.span)
 	return Refusal(c.id, err), err
 }
 
@@ -440,8 +440,8 @@ func (s *sitting) enter(c *call) error {
 		return bridge.ErrEnded
 	case at != nil && at.left.Err() != nil:
 		return context.Cause(at.left)
-	case s.callCount >= s.b.maxCalls:
-		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the session has too many calls in flight", s.b.maxCalls)}
+	case s.callCount >= s.g.maxCalls:
+		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the session has too many calls in flight", s.g.maxCalls)}
 	}
 	if c.next = s.calls; c.next != nil {
 		c.next.prev = c
@@ -496,20 +496,20 @@ func (s *sitting) Notify(m *jsonrpc.Message, e *Envelope) {
 		}
 		m = theirs
 	}
-	w := s.bindings.Current()
-	if !w.Handover.Done() {
+	b := s.bindings.Current()
+	if !b.Handover.Done() {
 		return // there is no connection yet
 	}
 	with := e.open()
-	if err := w.Chain.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.b.forwarded(with.Header), Identity: with.Identity}); err != nil {
+	if err := b.Chain.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.g.forwarded(with.Header), Identity: with.Identity}); err != nil {
 		s.log.Debug("notification not delivered", "method", m.Method, "err", err)
 	}
 }
 
 // cancelCall cancels the call that the notification names. If several have that id,
 // against the protocol, it cancels none.
-func (s *sitting) cancelCall(n *jsonrpc.Message) {
-	id := n.RequestID()
+func (s *sitting) cancelCall(m *jsonrpc.Message) {
+	id := m.RequestID()
 	s.mu.Lock()
 	var found *call
 	for c := s.calls; c != nil; c = c.next {
@@ -524,24 +524,24 @@ func (s *sitting) cancelCall(n *jsonrpc.Message) {
 	}
 	s.mu.Unlock()
 	if found != nil {
-		found.cancel(bridge.TakenBack(n))
+		found.cancel(bridge.TakenBack(m))
 	}
 }
 
 // Notify sends a notification about the call on the call's stream. If the stream does
 // not take it, progress and log messages are dropped; others go to a standing stream.
-func (c *call) Notify(n *jsonrpc.Message) {
-	if c.back != nil && c.back.Send(NotificationEvent(n)) {
+func (c *call) Notify(m *jsonrpc.Message) {
+	if c.back != nil && c.back.Send(NotificationEvent(m)) {
 		return
 	}
-	if n.Method != "notifications/progress" && n.Method != "notifications/message" {
-		receiver{c.s, nil}.Notify(n)
+	if m.Method != "notifications/progress" && m.Method != "notifications/message" {
+		receiver{c.s, nil}.Notify(m)
 	}
 }
 
 // Ask puts a question about this call to the client.
-func (c *call) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return c.s.ask(q, reply, c)
+func (c *call) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return c.s.ask(m, reply, c)
 }
 
 // Gone does nothing: the call itself fails.

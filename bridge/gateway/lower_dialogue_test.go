@@ -54,17 +54,17 @@ func (v visitor) ask(t testing.TB, b *gateway, id, method, params string) *visit
 	one := &visiting{done: make(chan struct{})}
 	var ctx context.Context
 	ctx, one.cancel = context.WithCancelCause(context.Background())
-	g, no := NewStateless(v.server, v.principal, m)
+	s, no := NewStateless(v.server, v.principal, m)
 	if no != nil {
 		one.answer = bridgetest.Text(no)
 		close(one.done)
 		return one
 	}
-	g.Back = &one.stream
+	s.Back = &one.stream
 	go func() {
 		defer close(one.done)
 		defer one.cancel(nil)
-		a, err := b.Call(ctx, m, *g)
+		a, err := b.Call(ctx, m, *s)
 		one.answer, one.err = bridgetest.Text(a), err
 		one.close() // nothing may come behind the answer
 	}()
@@ -83,9 +83,9 @@ func (v *visiting) over() bool {
 }
 
 // call makes a request and waits for its answer.
-func (v visitor) call(t testing.TB, b *gateway, method, params string) string {
+func (v visitor) call(t testing.TB, g *gateway, method, params string) string {
 	t.Helper()
-	visiting := v.ask(t, b, "1", method, params)
+	visiting := v.ask(t, g, "1", method, params)
 	<-visiting.done
 	return visiting.answer
 }
@@ -141,7 +141,7 @@ func TestLowerDialogues(t *testing.T) {
 
 type dialogue struct {
 	t      *testing.T
-	b      *gateway
+	g      *gateway
 	f      *fake
 	visits map[string]*visiting
 	told   map[string]bool // its answer was looked at
@@ -154,14 +154,14 @@ type dialogue struct {
 }
 
 func (d *dialogue) play(files []txtar.File) {
-	o := ServerOptions{Name: "fake"}
+	s := ServerOptions{Name: "fake"}
 	result := everything
 	for len(files) > 0 && files[0].Name == "options" {
 		for _, line := range strings.Fields(string(files[0].Data)) {
 			name, value, _ := strings.Cut(line, "=")
 			switch name {
 			case "share":
-				o.Share = Share(value)
+				s.Share = Share(value)
 			case "result":
 				result = value
 			case "lane":
@@ -173,8 +173,8 @@ func (d *dialogue) play(files []txtar.File) {
 		files = files[1:]
 	}
 	d.f = &fake{result: result, serve: d.serve}
-	o.Adapter = d.f
-	d.b = newGateway(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler)})
+	s.Adapter = d.f
+	d.g = newGateway(Options{Servers: []ServerOptions{s}, Log: slog.New(slog.DiscardHandler)})
 	for _, f := range files {
 		d.step(f.Name, strings.TrimSpace(string(f.Data)))
 		synctest.Wait()
@@ -184,12 +184,12 @@ func (d *dialogue) play(files []txtar.File) {
 			d.t.Errorf("%s has got besides:\n%s", name, rest)
 		}
 	}
-	d.b.Close(context.Background())
+	d.g.Close(context.Background())
 	for _, v := range d.visits {
 		v.cancel(bridge.ErrCancelled)
 		<-v.done
 	}
-	if n := d.b.lanes.Open(); n != 0 {
+	if n := d.g.lanes.Open(); n != 0 {
 		d.t.Errorf("%d lanes are left", n)
 	}
 }
@@ -214,21 +214,21 @@ func (d *dialogue) step(name, body string) {
 	switch {
 	case isRequest:
 		words := strings.Fields(head)
-		c := visitor{meta: d.lane}
+		v := visitor{meta: d.lane}
 		for i := 1; i+1 < len(words); i += 2 {
 			switch words[i] {
 			case "as":
-				c.principal = words[i+1]
+				v.principal = words[i+1]
 			case "with":
-				c.caps = words[i+1]
+				v.caps = words[i+1]
 			case "meta":
-				c.meta += "," + words[i+1]
+				v.meta += "," + words[i+1]
 			}
 		}
 		for i, s := range d.states {
 			body = strings.ReplaceAll(body, fmt.Sprintf("{s%d}", i+1), s)
 		}
-		d.visits[words[0]] = c.ask(d.t, d.b, `"`+words[0]+`"`, method, strings.ReplaceAll(body, "\n", " "))
+		d.visits[words[0]] = v.ask(d.t, d.g, `"`+words[0]+`"`, method, strings.ReplaceAll(body, "\n", " "))
 	case name == "server":
 		for _, line := range strings.Split(body, "\n") {
 			d.say(line)
@@ -257,13 +257,13 @@ func (d *dialogue) step(name, body string) {
 }
 
 func (d *dialogue) say(line string) {
-	w := d.f.wire(d.f.opened())
+	f := d.f.wire(d.f.opened())
 	verb, rest, _ := strings.Cut(line, " ")
 	method, payload, _ := strings.Cut(rest, " ")
 	member := map[string]string{"answer": "result", "fail": "error"}[verb]
 	switch {
 	case line == "dies":
-		w.die()
+		f.die()
 	case member != "":
 		d.mu.Lock()
 		i := slices.IndexFunc(d.open, func(m *jsonrpc.Message) bool { return m.Method == method })
@@ -275,9 +275,9 @@ func (d *dialogue) say(line string) {
 		id := d.open[i].ID
 		d.open = slices.Delete(d.open, i, i+1)
 		d.mu.Unlock()
-		w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%q:%s}`, id, member, payload))
+		f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%q:%s}`, id, member, payload))
 	default:
-		w.say(line)
+		f.say(line)
 	}
 }
 

@@ -29,14 +29,14 @@ func (f *fakeWire) sayOn(call int64, text string) {
 // D1.4.1, D1.7: what comes on a call's own stream is about that call,
 // whichever others there are.
 func TestLowerExactAttribution(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || m.Method == "tools/list" }}
-	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *gateway) {
-		c := visitor{meta: `,"io.modelcontextprotocol/logLevel":"info"`}
-		one := c.ask(t, b, "1", "tools/call", `"name":"slow"`) // call 3, behind initialize and the level
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || m.Method == "tools/list" }}
+	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, g *gateway) {
+		v := visitor{meta: `,"io.modelcontextprotocol/logLevel":"info"`}
+		one := v.ask(t, g, "1", "tools/call", `"name":"slow"`) // call 3, behind initialize and the level
 		synctest.Wait()
-		two := c.ask(t, b, "2", "tools/call", `"name":"slow"`)
+		two := v.ask(t, g, "2", "tools/call", `"name":"slow"`)
 		synctest.Wait()
-		list := c.ask(t, b, "3", "tools/list", "")
+		list := v.ask(t, g, "3", "tools/list", "")
 		synctest.Wait()
 		w := f.wire(1)
 		w.sayOn(3, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
@@ -66,7 +66,7 @@ func TestLowerExactAttribution(t *testing.T) {
 func TestLowerOnCall(t *testing.T) {
 	const complete = `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"%s"}}`
 	calls := map[string]int64{} // by name
-	f := &fake{told: true, serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{told: true, serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		n, _ := strconv.ParseInt(string(m.ID), 10, 64)
 		switch {
 		case m.Method == "tools/list":
@@ -74,28 +74,28 @@ func TestLowerOnCall(t *testing.T) {
 		case m.Name() == "slow":
 			calls["slow"] = n
 		case m.Name() != "":
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"url":"https://x","message":"m","elicitationId":%q}]}}}`, n, m.Name()))
+			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"url":"https://x","message":"m","elicitationId":%q}]}}}`, n, m.Name()))
 		default:
 			return false
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *gateway) {
-		c := visitor{}
-		slow := c.ask(t, b, "1", "tools/call", `"name":"slow"`)
+	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, g *gateway) {
+		v := visitor{}
+		slow := v.ask(t, g, "1", "tools/call", `"name":"slow"`)
 		synctest.Wait()
-		list := c.ask(t, b, "2", "tools/list", "")
+		list := v.ask(t, g, "2", "tools/list", "")
 		synctest.Wait()
 		w := f.wire(1)
 		for on, call := range calls {
 			w.sayOn(call, `{"jsonrpc":"2.0","method":"notifications/x"}`)
-			first := c.call(t, b, "tools/call", `"name":"`+on+`s"`)
+			first := v.call(t, g, "tools/call", `"name":"`+on+`s"`)
 			bridgetest.Contains(t, first, `"input_required"`)
 			w.sayOn(call, fmt.Sprintf(complete, on+"s"))
 			synctest.Wait()
 			state := statePattern.FindStringSubmatch(first)[1]
 			began := time.Now()
-			c.call(t, b, "tools/call", `"name":"`+on+`s","inputResponses":{"r1":{"action":"accept"}},"requestState":"`+state+`"`)
+			v.call(t, g, "tools/call", `"name":"`+on+`s","inputResponses":{"r1":{"action":"accept"}},"requestState":"`+state+`"`)
 			if took := time.Since(began); took >= urlPatience {
 				t.Errorf("%s: the completion was not heard: the call was made after %v", on, took)
 			}

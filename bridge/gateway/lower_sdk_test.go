@@ -48,12 +48,12 @@ func TestLowerWithSDK(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, no := gateway.NewStateless("sdk", "", m)
+		s, no := gateway.NewStateless("sdk", "", m)
 		if no != nil {
 			t.Fatalf("NewStateless = %s", no.Error)
 		}
-		g.Back = deaf{}
-		a, err := b.Call(t.Context(), m, *g)
+		s.Back = deaf{}
+		a, err := b.Call(t.Context(), m, *s)
 		if err != nil {
 			t.Fatal(err)
 		}

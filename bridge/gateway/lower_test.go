@@ -25,10 +25,10 @@ import (
 
 // says makes a server that answers methods with those results.
 func says(results map[string]string) func(*fakeWire, *jsonrpc.Message) bool {
-	return func(w *fakeWire, m *jsonrpc.Message) bool {
+	return func(f *fakeWire, m *jsonrpc.Message) bool {
 		result, ok := results[m.Method]
 		if ok {
-			w.answer(m, result)
+			f.answer(m, result)
 		}
 		return ok
 	}
@@ -73,10 +73,10 @@ func TestLowerResults(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fake{serve: says(map[string]string{tc.method: tc.result}), result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"fake","version":"1"}}`}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 				want := `{"jsonrpc":"2.0","id":1,"result":` + tc.want + `}`
 				for _, caps := range []string{ableVisitor, "{}"} { // with and without questions
-					if got := (visitor{caps: caps}).call(t, b, tc.method, tc.params); got != want {
+					if got := (visitor{caps: caps}).call(t, g, tc.method, tc.params); got != want {
 						t.Errorf("got  %s\nwant %s", got, want)
 					}
 				}
@@ -88,8 +88,8 @@ func TestLowerResults(t *testing.T) {
 // A result that is no object cannot be made one.
 func TestLowerResultNoObject(t *testing.T) {
 	f := &fake{serve: says(map[string]string{"tools/call": "[1]"})}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"code":-32603`, "upstream_invalid")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x"`), `"code":-32603`, "upstream_invalid")
 	})
 }
 
@@ -98,26 +98,26 @@ func TestLowerResultNoObject(t *testing.T) {
 // passed on.
 func TestLowerDiscover(t *testing.T) {
 	f := &fake{result: `{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true},"tasks":{},"experimental":{"e":{}},"x":1},"serverInfo":{"name":"old","version":"1"},"instructions":"i"}`}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		c := visitor{}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		v := visitor{}
 		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":{"tools":{"listChanged":true},"experimental":{"e":{}},"x":1},` +
 			`"instructions":"i","ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"old","version":"1"}}}}`
-		if got := c.call(t, b, "server/discover", ""); got != want {
+		if got := v.call(t, g, "server/discover", ""); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if b.lanes.Open() != 0 {
+		if g.lanes.Open() != 0 {
 			t.Error("the connection is still there")
 		}
-		c.call(t, b, "server/discover", "")
+		v.call(t, g, "server/discover", "")
 		if f.opened() != 1 {
 			t.Error("a connection was opened to say what is known")
 		}
 		for _, method := range []string{"tasks/get", "x/y", "sampling/createMessage"} {
-			bridgetest.Contains(t, c.call(t, b, method, ""), `"code":-32601`)
+			bridgetest.Contains(t, v.call(t, g, method, ""), `"code":-32601`)
 		}
-		bridgetest.Contains(t, visitor{caps: `{"experimental":{"e":{}}}`}.call(t, b, "x/y", ""), `"result"`)
+		bridgetest.Contains(t, visitor{caps: `{"experimental":{"e":{}}}`}.call(t, g, "x/y", ""), `"result"`)
 		if got := strings.Join(f.wire(f.opened()).received(), ""); strings.Contains(got, "tasks") || strings.Contains(got, "sampling") {
 			t.Errorf("the server got %q", got)
 		}
@@ -129,24 +129,24 @@ func TestLowerDiscover(t *testing.T) {
 func TestLowerUnannounced(t *testing.T) {
 	f := &fake{
 		result: `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"fake","version":"1"}}`,
-		serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 			if strings.HasPrefix(m.Method, "prompts/") {
-				w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no prompts here"}}`, m.ID))
+				f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no prompts here"}}`, m.ID))
 				return true
 			}
-			return says(map[string]string{"tools/list": `{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}`})(w, m)
+			return says(map[string]string{"tools/list": `{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}`})(f, m)
 		},
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		for _, caps := range []string{ableVisitor, "{}"} {
-			c := visitor{caps: caps}
-			bridgetest.Contains(t, c.call(t, b, "server/discover", ""), `"capabilities":{}`)
-			bridgetest.Contains(t, c.call(t, b, "tools/list", ""), `"name":"x"`)
+			v := visitor{caps: caps}
+			bridgetest.Contains(t, v.call(t, g, "server/discover", ""), `"capabilities":{}`)
+			bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"name":"x"`)
 			for _, method := range []string{"tools/call", "resources/list", "resources/templates/list", "resources/read", era.Complete} {
-				bridgetest.Contains(t, c.call(t, b, method, `"name":"x","uri":"a:"`), `"result"`)
+				bridgetest.Contains(t, v.call(t, g, method, `"name":"x","uri":"a:"`), `"result"`)
 			}
 			for _, method := range []string{"prompts/list", "prompts/get"} {
-				bridgetest.Contains(t, c.call(t, b, method, `"name":"x"`), `"error":{"code":-32601,"message":"no prompts here"}`)
+				bridgetest.Contains(t, v.call(t, g, method, `"name":"x"`), `"error":{"code":-32601,"message":"no prompts here"}`)
 			}
 		}
 	})
@@ -159,16 +159,16 @@ func TestLowerTaskOnAnotherConnection(t *testing.T) {
 		"tools/call":   `{"task":{"taskId":"t","status":"completed"}}`,
 		"tasks/result": `{"content":[]}`,
 	}), result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"f","version":"1"}}`}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		visitor{}.call(t, b, "tools/list", "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		visitor{}.call(t, g, "tools/list", "")
 		for i, caps := range []string{ableVisitor, "{}", ableVisitor} {
-			bridgetest.Contains(t, visitor{caps: caps}.call(t, b, "tools/call", `"name":"long"`), `"content":[]`)
+			bridgetest.Contains(t, visitor{caps: caps}.call(t, g, "tools/call", `"name":"long"`), `"content":[]`)
 			got := f.wire(1 + i%2).received()
 			if n := len(got); n < 2 || !strings.Contains(got[n-2], `"task":{}`) || !strings.Contains(got[n-1], "tasks/result") {
 				t.Errorf("the server got %q", got)
 			}
 		}
-		bridgetest.Contains(t, visitor{caps: "{}"}.call(t, b, "tools/call", `"name":"long"`), `"resultType":"complete"`)
+		bridgetest.Contains(t, visitor{caps: "{}"}.call(t, g, "tools/call", `"name":"long"`), `"resultType":"complete"`)
 	})
 }
 
@@ -180,10 +180,10 @@ func TestLowerTaskForEver(t *testing.T) {
 		"tools/call": `{"task":{"taskId":"t","status":"working"}}`,
 		"tasks/get":  `{"taskId":"t","status":"working"}`,
 	}), result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"f","version":"1"}}`}
-	run(t, ServerOptions{Adapter: f, MaxTask: time.Hour}, func(t *testing.T, b *gateway) {
-		visitor{}.call(t, b, "tools/list", "")
+	run(t, ServerOptions{Adapter: f, MaxTask: time.Hour}, func(t *testing.T, g *gateway) {
+		visitor{}.call(t, g, "tools/list", "")
 		began := time.Now()
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"long"`), `"bridge":"upstream_timeout"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"long"`), `"bridge":"upstream_timeout"`)
 		if took := time.Since(began); took < time.Hour || took > time.Hour+maxPoll {
 			t.Errorf("it took %v", took)
 		}
@@ -195,25 +195,25 @@ func TestLowerTaskForEver(t *testing.T) {
 // D6: extensions that both sides have are passed on, tasks never are (R-166).
 func TestLowerExtensions(t *testing.T) {
 	f := &fake{result: `{"protocolVersion":"2025-11-25","capabilities":{"extensions":{"x/y":{},"io.modelcontextprotocol/tasks":{}}},"serverInfo":{"name":"f","version":"1"}}`}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		bridgetest.Contains(t, visitor{caps: `{"extensions":{"x/z":{}}}`}.call(t, b, "x/call", ""), `"code":-32601`)
-		bridgetest.Contains(t, visitor{caps: `{"extensions":{"x/y":{}}}`}.call(t, b, "x/call", `"p":1`), `"resultType":"complete"`)
-		bridgetest.Contains(t, visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`}.call(t, b, "tasks/get", `"taskId":"1"`), `"code":-32601`)
-		bridgetest.Contains(t, visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`}.call(t, b, "x/call", ""), `"code":-32601`)
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		bridgetest.Contains(t, visitor{caps: `{"extensions":{"x/z":{}}}`}.call(t, g, "x/call", ""), `"code":-32601`)
+		bridgetest.Contains(t, visitor{caps: `{"extensions":{"x/y":{}}}`}.call(t, g, "x/call", `"p":1`), `"resultType":"complete"`)
+		bridgetest.Contains(t, visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`}.call(t, g, "tasks/get", `"taskId":"1"`), `"code":-32601`)
+		bridgetest.Contains(t, visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`}.call(t, g, "x/call", ""), `"code":-32601`)
 	})
 }
 
 // R-090, R-162, D7: errors are those of 2026-07-28.
 func TestLowerErrors(t *testing.T) {
 	fails := map[string]string{}
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		e, ok := fails[m.Method]
 		if ok {
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, m.ID, e))
+			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, m.ID, e))
 		}
 		return ok
 	}, result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{},"prompts":{}},"serverInfo":{"name":"f","version":"1"}}`}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		for _, tc := range []struct{ method, params, sent, want string }{
 			{"resources/read", `"uri":"a:"`, `{"code":-32002,"message":"m"}`, `{"code":-32602,"message":"m","data":{"uri":"a:"}}`},
 			{"tools/call", `"name":"x"`, `{"code":-32002,"message":"m"}`, `"code":-32603`},
@@ -221,7 +221,7 @@ func TestLowerErrors(t *testing.T) {
 			{"prompts/get", `"name":"x"`, `{"code":-7,"message":"m","data":1.0}`, `{"code":-7,"message":"m","data":1.0}`},
 		} {
 			fails[tc.method] = tc.sent
-			bridgetest.Contains(t, visitor{}.call(t, b, tc.method, tc.params), tc.want)
+			bridgetest.Contains(t, visitor{}.call(t, g, tc.method, tc.params), tc.want)
 		}
 	})
 }
@@ -233,18 +233,18 @@ func TestLowerAnnotationGone(t *testing.T) {
 		return `{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"x":{"type":"string"` + annotation + `}}}}]}`
 	}
 	list := listed(`,"x-mcp-header":"X"`)
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/list" {
-			w.answer(m, list)
+			f.answer(m, list)
 		}
 		return m.Method == "tools/list"
 	}}
 	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *gateway) {
 		call := func() string {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":"v"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
-			g, _ := NewStateless("", "", m)
-			g.Back, g.Header = &stream{}, http.Header{}
-			a, _ := b.Call(context.Background(), m, *g)
+			s, _ := NewStateless("", "", m)
+			s.Back, s.Header = &stream{}, http.Header{}
+			a, _ := b.Call(context.Background(), m, *s)
 			return bridgetest.Text(a)
 		}
 		visitor{}.call(t, b, "tools/list", "")
@@ -259,9 +259,9 @@ func TestLowerAnnotationGone(t *testing.T) {
 // (R-091, R-092).
 func TestLowerCancel(t *testing.T) {
 	f := &fake{serve: silent("tools/call")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		for i, caps := range []string{"{}", ableVisitor} {
-			v := visitor{caps: caps}.ask(t, b, "1", "tools/call", `"name":"x"`)
+			v := visitor{caps: caps}.ask(t, g, "1", "tools/call", `"name":"x"`)
 			synctest.Wait()
 			v.cancel(bridge.TakenBack(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"too slow"}}`)))
 			<-v.done
@@ -277,29 +277,29 @@ func TestLowerCancel(t *testing.T) {
 // A client that went away in the very moment in which its call was parked has
 // not heard of it: the call is cancelled.
 func TestLowerCancelAgainstParking(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/call" {
-			w.say(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+			f.say(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		}
 		return m.Method == "tools/call"
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		for range 50 {
-			v := visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`)
+			v := visitor{}.ask(t, g, "1", "tools/call", `"name":"x"`)
 			time.AfterFunc(parkWindow, func() { v.cancel(bridge.ErrCancelled) })
 			<-v.done
 			if v.answer != "" { // the answer was first: it is the client's
-				again := visitor{}.ask(t, b, "2", "tools/call", `"name":"x","requestState":"`+stateOf(t, v.answer)+`"`)
+				again := visitor{}.ask(t, g, "2", "tools/call", `"name":"x","requestState":"`+stateOf(t, v.answer)+`"`)
 				again.cancel(bridge.ErrCancelled)
 				<-again.done
 				if again.answer != "" {
-					visitor{}.ask(t, b, "2", "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+stateOf(t, again.answer)+`"`).cancel(bridge.ErrCancelled)
+					visitor{}.ask(t, g, "2", "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+stateOf(t, again.answer)+`"`).cancel(bridge.ErrCancelled)
 				}
 			}
 		}
 		time.Sleep(parkTTL + time.Minute)
-		if n := remainsOf(b.table.Load().servers[0].pool); n != (remains{}) {
-			t.Errorf("left: %+v", n)
+		if r := remainsOf(g.table.Load().servers[0].pool); r != (remains{}) {
+			t.Errorf("left: %+v", r)
 		}
 		calls, cancels := 0, 0
 		for _, line := range f.all() {
@@ -315,17 +315,17 @@ func TestLowerCancelAgainstParking(t *testing.T) {
 // Cancellation and answer at the same moment: the client gets the answer or
 // nothing, and the server's next answers are not taken for this one.
 func TestLowerCancelAgainstAnswer(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/call" {
-			time.AfterFunc(time.Second, func() { w.answer(m, `{"content":[],"by":`+rawjson.Quote(m.Name())+`}`) })
+			time.AfterFunc(time.Second, func() { f.answer(m, `{"content":[],"by":`+rawjson.Quote(m.Name())+`}`) })
 		}
 		return m.Method == "tools/call"
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		answered, gone := 0, 0
 		for i := range 100 {
 			name := fmt.Sprint("n", i)
-			v := visitor{}.ask(t, b, "1", "tools/call", `"name":"`+name+`"`)
+			v := visitor{}.ask(t, g, "1", "tools/call", `"name":"`+name+`"`)
 			if i%2 == 0 {
 				synctest.Wait() // so that the one timer or the other is first
 			}
@@ -341,16 +341,16 @@ func TestLowerCancelAgainstAnswer(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if n := remainsOf(b.table.Load().servers[0].pool); n.busy != 0 || answered+gone != 100 {
-			t.Errorf("%d answered, %d not; left: %+v", answered, gone, n)
+		if r := remainsOf(g.table.Load().servers[0].pool); r.busy != 0 || answered+gone != 100 {
+			t.Errorf("%d answered, %d not; left: %+v", answered, gone, r)
 		}
 	})
 }
 
 // park makes a call that is parked, and returns its requestState.
-func park(t testing.TB, b *gateway, c visitor) string {
+func park(t testing.TB, g *gateway, c visitor) string {
 	t.Helper()
-	v := c.ask(t, b, "1", "tools/call", `"name":"x"`)
+	v := c.ask(t, g, "1", "tools/call", `"name":"x"`)
 	<-v.done
 	return stateOf(t, v.answer)
 }
@@ -358,14 +358,14 @@ func park(t testing.TB, b *gateway, c visitor) string {
 // asksRoots is a server that asks for roots with each call of a tool, and
 // answers when it has got them.
 func asksRoots() func(*fakeWire, *jsonrpc.Message) bool {
-	return func(w *fakeWire, m *jsonrpc.Message) bool {
+	return func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch {
 		case m.Method == "tools/call":
-			w.say(`{"jsonrpc":"2.0","id":"for ` + string(m.ID) + `","method":"roots/list"}`)
+			f.say(`{"jsonrpc":"2.0","id":"for ` + string(m.ID) + `","method":"roots/list"}`)
 			return true
 		case m.IsResponse():
 			id := strings.Trim(strings.TrimPrefix(string(m.ID), `"for `), `"`)
-			w.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{"content":[]}}`)
+			f.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{"content":[]}}`)
 		}
 		return false
 	}
@@ -376,27 +376,27 @@ func asksRoots() func(*fakeWire, *jsonrpc.Message) bool {
 // the wrong one: it is not answered in its client's name.
 func TestParkedWrongGuess(t *testing.T) {
 	f := &fake{}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch {
 		case m.IsResponse():
-			w.say(`{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":` + rawjson.Quote(bridgetest.Text(m)) + `}]}}`)
+			f.say(`{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":` + rawjson.Quote(bridgetest.Text(m)) + `}]}}`)
 		case m.Name() == "asks":
 		case m.Name() == "quiet":
-			w.say(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+			f.say(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		default:
 			return false
 		}
 		return m.IsRequest()
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		ours := visitor{meta: `,"dev.mcp-bridge/lane":"ours"`}
-		asks := ours.ask(t, b, "1", "tools/call", `"name":"asks"`)
+		asks := ours.ask(t, g, "1", "tools/call", `"name":"asks"`)
 		synctest.Wait()
-		bridgetest.Contains(t, ours.call(t, b, "tools/call", `"name":"quiet"`), `"roots/list"`) // a guess, and a wrong one
+		bridgetest.Contains(t, ours.call(t, g, "tools/call", `"name":"quiet"`), `"roots/list"`) // a guess, and a wrong one
 		f.wire(1).say(`{"jsonrpc":"2.0","id":3,"result":{"content":[]}}`)
 		<-asks.done
 		bridgetest.Contains(t, asks.answer, `"input_required"`, `"roots/list"`)
-		bridgetest.Contains(t, ours.call(t, b, "tools/call", `"name":"asks","inputResponses":{"r1":{"roots":[]}},"requestState":"`+stateOf(t, asks.answer)+`"`), `"complete"`, `roots`)
+		bridgetest.Contains(t, ours.call(t, g, "tools/call", `"name":"asks","inputResponses":{"r1":{"roots":[]}},"requestState":"`+stateOf(t, asks.answer)+`"`), `"complete"`, `roots`)
 	})
 }
 
@@ -404,12 +404,12 @@ func TestParkedWrongGuess(t *testing.T) {
 // answer.
 func TestParkedTwoRetries(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		for range 20 {
-			state := park(t, b, visitor{})
+			state := park(t, g, visitor{})
 			var all []*visiting
 			for range 5 {
-				all = append(all, visitor{}.ask(t, b, "2", "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`))
+				all = append(all, visitor{}.ask(t, g, "2", "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`))
 			}
 			good := 0
 			for _, v := range all {
@@ -439,11 +439,11 @@ func TestParkedTwoRetries(t *testing.T) {
 // A retry and the expiry at the same moment: one of them wins.
 func TestParkedRetryAgainstExpiry(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		for range 50 {
-			state := park(t, b, visitor{})
+			state := park(t, g, visitor{})
 			time.Sleep(parkTTL)
-			got := visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`)
+			got := visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`)
 			if !strings.Contains(got, "-32602") && !strings.Contains(got, `"resultType":"complete"`) {
 				t.Errorf("got %s", got)
 			}
@@ -457,10 +457,10 @@ func TestParkedRetryAgainstExpiry(t *testing.T) {
 // D1.4.5: while a call is parked the bridge's own limits stand still.
 func TestParkedOutlivesTimeouts(t *testing.T) {
 	f := &fake{serve: asksRoots(), times: conn.Timeouts{Idle: time.Minute, Max: 2 * time.Minute}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		state := park(t, b, visitor{})
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		state := park(t, g, visitor{})
 		time.Sleep(parkTTL - time.Second)
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"resultType":"complete"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"resultType":"complete"`)
 	})
 }
 
@@ -471,24 +471,24 @@ func TestParkedBound(t *testing.T) {
 	for _, told := range []bool{false, true} { // connections of their own, or one of which it is known what questions are about
 		f := &fake{serve: asksRoots()}
 		if told {
-			f = &fake{told: true, serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+			f = &fake{told: true, serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 				if m.Method == "tools/call" {
 					n, _ := strconv.ParseInt(string(m.ID), 10, 64)
-					w.sayOn(n, `{"jsonrpc":"2.0","id":"for `+string(m.ID)+`","method":"elicitation/create","params":{"message":"m"}}`)
+					f.sayOn(n, `{"jsonrpc":"2.0","id":"for `+string(m.ID)+`","method":"elicitation/create","params":{"message":"m"}}`)
 				}
 				return m.Method == "tools/call"
 			}}
 		}
 		var log bytes.Buffer
-		runLogged(t, slog.New(slog.NewTextHandler(&log, nil)), ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-			c := visitor{principal: "p"}
-			first := park(t, b, c)
+		runLogged(t, slog.New(slog.NewTextHandler(&log, nil)), ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+			v := visitor{principal: "p"}
+			first := park(t, g, v)
 			for range maxParked - 1 {
-				if state := park(t, b, c); len(state) > maxState {
+				if state := park(t, g, v); len(state) > maxState {
 					t.Errorf("requestState has %d bytes", len(state))
 				}
 			}
-			over := c.ask(t, b, "1", "tools/call", `"name":"x"`)
+			over := v.ask(t, g, "1", "tools/call", `"name":"x"`)
 			<-over.done
 			bridgetest.Contains(t, over.answer, `"code":-32603`, `"bridge":"overloaded"`)
 			if !errors.Is(over.err, bridge.ErrOverloaded) {
@@ -497,11 +497,11 @@ func TestParkedBound(t *testing.T) {
 			if got := strings.Join(f.all(), ""); told != strings.Contains(got, `"action":"cancel"`) || told != strings.Contains(got, "notifications/cancelled") {
 				t.Errorf("the server got %s", got)
 			}
-			park(t, b, visitor{principal: "q"})
+			park(t, g, visitor{principal: "q"})
 			time.Sleep(abandonedFor)
-			park(t, b, c)
-			bridgetest.Contains(t, c.call(t, b, "tools/call", `"name":"x","requestState":"`+first+`"`), "-32602", "it was cancelled")
-			if n := b.Status()[0].Parked; n != maxParked+1 {
+			park(t, g, v)
+			bridgetest.Contains(t, v.call(t, g, "tools/call", `"name":"x","requestState":"`+first+`"`), "-32602", "it was cancelled")
+			if n := g.Status()[0].Parked; n != maxParked+1 {
 				t.Errorf("%d calls are parked", n)
 			}
 		})
@@ -519,14 +519,14 @@ func TestParkedBound(t *testing.T) {
 
 // R-178: so are the questions about one call, and those that wait for one.
 func TestParkedQuestionsBound(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		for i := 0; m.IsRequest() && m.Method != "initialize" && i < 2*bridge.MaxQuestions; i++ {
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s/%d","method":"roots/list"}`, m.ID, i))
+			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":"%s/%d","method":"roots/list"}`, m.ID, i))
 		}
 		return m.Method == "tools/call"
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		answer := visitor{}.call(t, b, "tools/call", `"name":"x"`)
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		answer := visitor{}.call(t, g, "tools/call", `"name":"x"`)
 		if n := strings.Count(answer, "roots/list"); n != bridge.MaxQuestions {
 			t.Errorf("%d questions", n)
 		}
@@ -534,8 +534,8 @@ func TestParkedQuestionsBound(t *testing.T) {
 			t.Errorf("%d questions refused", n)
 		}
 	})
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		visitor{}.call(t, b, "tools/list", "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		visitor{}.call(t, g, "tools/list", "")
 		last := f.wire(f.opened())
 		if n := strings.Count(strings.Join(last.received(), ""), `"error"`); n != bridge.MaxQuestions {
 			t.Errorf("%d questions refused", n)
@@ -550,18 +550,18 @@ func TestParkedQuestionsBound(t *testing.T) {
 // D1.5, R-123: a state to go on with after URLs is one principal's only, also
 // where all share a connection.
 func TestURLStateOfAnother(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/call" {
-			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"url":"https://x","message":"m","elicitationId":"e"}]}}}`)
+			f.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"url":"https://x","message":"m","elicitationId":"e"}]}}}`)
 		}
 		return m.Method == "tools/call"
 	}}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *gateway) {
-		retry := `"name":"x","inputResponses":{"r1":{"action":"accept"}},"requestState":"` + park(t, b, visitor{principal: "ann"}) + `"`
-		bridgetest.Contains(t, visitor{principal: "bob"}.call(t, b, "tools/call", retry), "-32602")
-		bridgetest.Contains(t, visitor{principal: "ann"}.call(t, b, "tools/call", retry), "input_required")
+	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, g *gateway) {
+		retry := `"name":"x","inputResponses":{"r1":{"action":"accept"}},"requestState":"` + park(t, g, visitor{principal: "ann"}) + `"`
+		bridgetest.Contains(t, visitor{principal: "bob"}.call(t, g, "tools/call", retry), "-32602")
+		bridgetest.Contains(t, visitor{principal: "ann"}.call(t, g, "tools/call", retry), "input_required")
 		time.Sleep(parkTTL + time.Second)
-		bridgetest.Contains(t, visitor{principal: "ann"}.call(t, b, "tools/call", retry), "-32602", "expired")
+		bridgetest.Contains(t, visitor{principal: "ann"}.call(t, g, "tools/call", retry), "-32602", "expired")
 	})
 }
 
@@ -569,24 +569,24 @@ func TestURLStateOfAnother(t *testing.T) {
 // it was given, and forgotten then.
 func TestParkedForgotten(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		state := park(t, b, visitor{})
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		state := park(t, g, visitor{})
 		retry := `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"` + state + `"`
-		first := visitor{}.call(t, b, "tools/call", retry)
+		first := visitor{}.call(t, g, "tools/call", retry)
 		bridgetest.Contains(t, first, `"resultType":"complete"`)
 		time.Sleep(parkTTL / 2)
-		if again := (visitor{}).call(t, b, "tools/call", retry); again != first {
+		if again := (visitor{}).call(t, g, "tools/call", retry); again != first {
 			t.Errorf("got %s\nand then %s", first, again)
 		}
-		p := b.table.Load().servers[0].pool
-		if n := remainsOf(p); n.bytes == 0 || n.parked != 1 || n.waiting != 0 {
-			t.Errorf("kept: %+v", n)
+		p := g.table.Load().servers[0].pool
+		if r := remainsOf(p); r.bytes == 0 || r.parked != 1 || r.waiting != 0 {
+			t.Errorf("kept: %+v", r)
 		}
 		time.Sleep(parkTTL)
 		synctest.Wait()
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", retry), "-32602")
-		if n := remainsOf(p); n.bytes != 0 || n.parked != 0 || n.waiting != 0 {
-			t.Errorf("left: %+v", n)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", retry), "-32602")
+		if r := remainsOf(p); r.bytes != 0 || r.parked != 0 || r.waiting != 0 {
+			t.Errorf("left: %+v", r)
 		}
 	})
 }
@@ -596,15 +596,15 @@ func TestParkedForgotten(t *testing.T) {
 // to be told.
 func TestParkedAnswerWithoutConnection(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *gateway) {
-		state := park(t, b, visitor{})
+	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, g *gateway) {
+		state := park(t, g, visitor{})
 		f.wire(1).say(`{"jsonrpc":"2.0","id":2,"result":{"content":[],"late":1}}`)
 		synctest.Wait()
-		if b.lanes.Open() != 0 {
+		if g.lanes.Open() != 0 {
 			t.Error("the connection is still there")
 		}
 		verbose := visitor{meta: `,"io.modelcontextprotocol/logLevel":"debug"`}
-		bridgetest.Contains(t, verbose.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"late":1`)
+		bridgetest.Contains(t, verbose.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"late":1`)
 		if f.opened() != 1 {
 			t.Error("another connection was opened")
 		}
@@ -614,23 +614,23 @@ func TestParkedAnswerWithoutConnection(t *testing.T) {
 // R-120: a request is asked only what it says that it can answer, also when one
 // before it has said more.
 func TestParkedRetryOfLess(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch {
 		case m.Method == "tools/call":
-			w.say(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`)
-			w.say(`{"jsonrpc":"2.0","id":"sampling","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`)
+			f.say(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`)
+			f.say(`{"jsonrpc":"2.0","id":"sampling","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`)
 			return true
 		case m.IsResponse() && string(m.ID) == `"sampling"`:
-			w.say(`{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`)
+			f.say(`{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`)
 		}
 		return false
 	}}
 	for _, caps := range []string{`{"roots":{}}`, `{}`} {
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-			v := visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`)
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+			v := visitor{}.ask(t, g, "1", "tools/call", `"name":"x"`)
 			<-v.done
 			bridgetest.Contains(t, v.answer, "roots/list", "sampling/createMessage")
-			less := visitor{caps: caps}.ask(t, b, "2", "tools/call", `"name":"x","requestState":"`+stateOf(t, v.answer)+`"`)
+			less := visitor{caps: caps}.ask(t, g, "2", "tools/call", `"name":"x","requestState":"`+stateOf(t, v.answer)+`"`)
 			<-less.done
 			bridgetest.Lacks(t, less.answer, "sampling/createMessage")
 			got := f.wire(f.opened()).received()
@@ -640,7 +640,7 @@ func TestParkedRetryOfLess(t *testing.T) {
 				return
 			}
 			bridgetest.Contains(t, less.answer, "roots/list") // and the server has answered meanwhile
-			bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+stateOf(t, less.answer)+`"`), `"resultType":"complete"`)
+			bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+stateOf(t, less.answer)+`"`), `"resultType":"complete"`)
 		})
 	}
 }
@@ -652,20 +652,20 @@ func FuzzRequestState(f *testing.F) {
 	f.Add(uint16(0), byte(0), "AQ")
 	f.Fuzz(func(t *testing.T, at uint16, flip byte, other string) {
 		synctest.Test(t, func(t *testing.T) {
-			s := &fake{serve: asksRoots()}
-			b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: s}}})
-			defer b.Close(context.Background())
-			state := []byte(park(t, b, visitor{}))
+			f := &fake{serve: asksRoots()}
+			g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}})
+			defer g.Close(context.Background())
+			state := []byte(park(t, g, visitor{}))
 			if flip == 0 {
 				state = []byte(other)
 			} else {
 				state[int(at)%len(state)] ^= flip
 			}
-			got := visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":`+rawjson.Quote(string(state)))
+			got := visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":`+rawjson.Quote(string(state)))
 			if !strings.Contains(got, "-32602") {
 				t.Errorf("got %s", got)
 			}
-			if n := len(s.wire(1).received()); n != 1 {
+			if n := len(f.wire(1).received()); n != 1 {
 				t.Errorf("the server got %d messages", n)
 			}
 		})
@@ -676,13 +676,13 @@ func FuzzRequestState(f *testing.F) {
 // nothing of the call.
 func TestRequestStateOfAnother(t *testing.T) {
 	one, two := &fake{serve: asksRoots()}, &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: one}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: one}, func(t *testing.T, g *gateway) {
 		other := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: two}}})
 		defer other.Close(context.Background())
 		retry := `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"` + park(t, other, visitor{}) + `"`
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", retry), "-32602", "must reach the same instance")
-		b.seals = other.seals // as with a secret that both have
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", retry), "-32602", "must reach the same instance")
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", retry), "-32602", "must reach the same instance")
+		g.seals = other.seals // as with a secret that both have
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", retry), "-32602", "must reach the same instance")
 		if got := one.wire(1).received(); len(got) != 0 {
 			t.Errorf("the server got %q", got)
 		}
@@ -707,10 +707,10 @@ func BenchmarkLower(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				g, _ := NewStateless("", "", m)
-				g.Back = &stream{}
-				g.Keep = func() func() { return func() {} }
-				a, err := br.Call(context.Background(), m, *g)
+				s, _ := NewStateless("", "", m)
+				s.Back = &stream{}
+				s.Keep = func() func() { return func() {} }
+				a, err := br.Call(context.Background(), m, *s)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -723,16 +723,16 @@ func BenchmarkLower(b *testing.B) {
 // R-150: a server that is slow to take note of a subscription is told, too, when
 // nobody wants it any more.
 func TestLowerListenGivenUp(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "resources/subscribe" && m.URI() == "slow:" {
-			time.AfterFunc(15*time.Second, func() { w.answer(m, "{}") })
+			time.AfterFunc(15*time.Second, func() { f.answer(m, "{}") })
 			return true
 		}
 		return false
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		for _, leaves := range []time.Duration{time.Second, time.Minute} { // before the acknowledgement, and after it
-			v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"resourceSubscriptions":["slow:"]}`)
+			v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"resourceSubscriptions":["slow:"]}`)
 			time.Sleep(leaves)
 			v.cancel(bridge.ErrCancelled)
 			<-v.done
@@ -741,8 +741,8 @@ func TestLowerListenGivenUp(t *testing.T) {
 			got := f.wire(1).received()
 			bridgetest.Contains(t, got[len(got)-1], "resources/unsubscribe", "slow:")
 		}
-		if n := remainsOf(b.table.Load().servers[0].pool); n.busy != 0 {
-			t.Errorf("left: %+v", n)
+		if r := remainsOf(g.table.Load().servers[0].pool); r.busy != 0 {
+			t.Errorf("left: %+v", r)
 		}
 	})
 }

@@ -16,8 +16,8 @@ func (s *sitting) Attach(st bridge.Stream) (detach func()) {
 	a := &attachment{st}
 	s.streams = append(s.streams, a)
 	s.flush()
-	if w := s.bindings.Current(); !w.Handover.Done() && len(s.held.Subs)+len(s.held.Carry) > 0 && !s.ending {
-		s.wg.Go(func() { s.restore(w) })
+	if b := s.bindings.Current(); !b.Handover.Done() && len(s.held.Subs)+len(s.held.Carry) > 0 && !s.ending {
+		s.wg.Go(func() { s.restore(b) })
 	}
 	return func() {
 		s.mu.Lock()
@@ -113,7 +113,7 @@ func (s *sitting) put(e replay.Event) (to bridge.Stream, ok bool) {
 		return to, true
 	}
 	if s.pending == nil {
-		s.pending = s.b.NewLog(s.caller.Principal, pendingLimits, false)
+		s.pending = s.g.NewLog(s.caller.Principal, pendingLimits, false)
 	}
 	return nil, s.pending.Append(e) == nil
 }

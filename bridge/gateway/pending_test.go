@@ -15,9 +15,9 @@ import (
 func TestRoomOfLane(t *testing.T) {
 	for share, principal := range map[Share]string{ShareSession: "bob", ShareAll: ""} {
 		f := &fake{}
-		run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *gateway) {
-			begin(t, b, "bob")
-			if f.wire(1).rest.(bridge.Roomy).Room() != b.Room(principal).Incoming() {
+		run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
+			begin(t, g, "bob")
+			if f.wire(1).rest.(bridge.Roomy).Room() != g.Room(principal).Incoming() {
 				t.Errorf("%s: not the room of %q", share, principal)
 			}
 		})
@@ -32,8 +32,8 @@ func (deafStream) Send(replay.Event) bool { return false }
 // A question that finds no room any more when it is to be put on a stream, and is
 // taken back, does not take another one along.
 func TestQuestionWithoutRoom(t *testing.T) {
-	b := &gateway{bytes: limits.NewBytes(200_000, 0)}
-	s := &sitting{b: b, caller: &bridge.Caller{}, ready: true}
+	g := &gateway{bytes: limits.NewBytes(200_000, 0)}
+	s := &sitting{g: g, caller: &bridge.Caller{}, ready: true}
 	s.questions = map[string]*question{}
 	for _, id := range []string{"1", "2"} {
 		size := map[string]int{"1": 1000, "2": 80_000}[id]
@@ -44,10 +44,10 @@ func TestQuestionWithoutRoom(t *testing.T) {
 		s.placed(q, nil)
 		s.questions[id] = q
 	}
-	if !b.Room("").Reserve(119_000) {
+	if !g.Room("").Reserve(119_000) {
 		t.Fatal("no room for a request")
 	}
-	b.Room("").Outgoing().Force(1000) // somebody is quicker
+	g.Room("").Outgoing().Force(1000) // somebody is quicker
 	s.streams = []*attachment{{deafStream{}}}
 	s.flush()
 	if n := s.pending.Bytes(); n != 1000 {

@@ -28,20 +28,20 @@ var (
 
 // Notify sends a notification that names no call. A log message goes on the stream of
 // the call in flight if there is exactly one.
-func (r receiver) Notify(n *jsonrpc.Message) {
+func (r receiver) Notify(m *jsonrpc.Message) {
 	s := r.s
-	if what := subscribe.Changed(n); what != "" {
-		s.changes.Notify(what, n)
+	if what := subscribe.Changed(m); what != "" {
+		s.changes.Notify(what, m)
 		return
 	}
-	s.b.calls.Passed(s.server, s.shortID(), s.caller, false, nil, n)
-	e := NotificationEvent(n)
+	s.g.calls.Passed(s.server, s.shortID(), s.caller, false, nil, m)
+	e := NotificationEvent(m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ending {
 		return
 	}
-	if n.Method == "notifications/message" {
+	if m.Method == "notifications/message" {
 		if c := s.onlyCall(); c != nil && c.back != nil && c.back.Send(e) {
 			return
 		}
@@ -50,21 +50,21 @@ func (r receiver) Notify(n *jsonrpc.Message) {
 }
 
 // tell sends a notification of a change to the client.
-func (s *sitting) tell(n *jsonrpc.Message) {
-	s.b.calls.Passed(s.server, s.shortID(), s.caller, false, nil, n)
+func (s *sitting) tell(m *jsonrpc.Message) {
+	s.g.calls.Passed(s.server, s.shortID(), s.caller, false, nil, m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ending {
-		s.put(NotificationEvent(n))
+		s.put(NotificationEvent(m))
 	}
 }
 
 // Ask puts a question. It goes on the stream of the call in flight if there is exactly one.
-func (r receiver) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (r receiver) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	r.s.mu.Lock()
 	c := r.s.onlyCall()
 	r.s.mu.Unlock()
-	return r.s.ask(q, reply, c)
+	return r.s.ask(m, reply, c)
 }
 
 // Gone ends the session: its connection ended and is not replaced.
@@ -76,19 +76,19 @@ func (r receiver) Gone(err error) {
 
 // ask puts a question to the client on the stream of its call. If that is impossible, ask takes a
 // standing stream, else the stream of another call, else the queue for a later stream.
-func (s *sitting) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *call) (withdraw func(why string)) {
+func (s *sitting) ask(m *jsonrpc.Message, reply func(*jsonrpc.Message), about *call) (withdraw func(why string)) {
 	mine := s.caller.Revision // lift translated a question of a modern server already
-	params, no := era.Question(q.Method, q.Params, mine, mine, s.caller.Capabilities, uuid.NewString)
+	params, no := era.Question(m.Method, m.Params, mine, mine, s.caller.Capabilities, uuid.NewString)
 	if no != nil {
 		reply(no.Answer())
 		return nil
 	}
-	q = q.WithParams(params)
+	m = m.WithParams(params)
 	if about == nil || about.span == nil {
-		return s.send(q, reply, about)
+		return s.send(m, reply, about)
 	}
-	q, reply, ended := s.b.tracing.Question(about.span, about.with.Header, mine, s.shortID(), q, reply)
-	back := s.send(q, reply, about)
+	m, reply, ended := s.g.tracing.Question(about.span, about.with.Header, mine, s.shortID(), m, reply)
+	back := s.send(m, reply, about)
 	if back == nil {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (s *sitting) ask(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *c
 }
 
 // send sends the question, which fits the client's revision.
-func (s *sitting) send(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *call) (withdraw func(why string)) {
+func (s *sitting) send(m *jsonrpc.Message, reply func(*jsonrpc.Message), about *call) (withdraw func(why string)) {
 	s.mu.Lock()
 	if s.ending || len(s.questions) >= bridge.MaxQuestions {
 		s.mu.Unlock()
@@ -109,15 +109,15 @@ func (s *sitting) send(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 	s.asked++
 	id := strconv.AppendInt(nil, s.asked, 10)
 	w := &question{reply: reply}
-	if token := q.Token(); token != nil {
+	if token := m.Token(); token != nil {
 		w.token = append([]byte(nil), token...)
 	}
 	if s.questions == nil {
 		s.questions = map[string]*question{}
 	}
 	s.questions[string(id)] = w
-	s.b.calls.Passed(s.server, s.shortID(), s.caller, false, id, q)
-	e := replay.Event{Data: q.Append(make([]byte, 0, q.Len()), id, id), Must: true}
+	s.g.calls.Passed(s.server, s.shortID(), s.caller, false, id, m)
+	e := replay.Event{Data: m.Append(make([]byte, 0, m.Len()), id, id), Must: true}
 	ttl := questionTTL
 	switch {
 	case about != nil && about.back != nil && about.back.Send(e):
@@ -149,62 +149,62 @@ func (s *sitting) send(q *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 
 // take removes the question of that id and reports whether it was open, so that exactly one
 // party settles it.
-func (s *sitting) take(id string, w *question) bool {
+func (s *sitting) take(id string, q *question) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.questions[id] != w {
+	if s.questions[id] != q {
 		return false
 	}
 	delete(s.questions, id)
-	w.timer.Stop()
+	q.timer.Stop()
 	return true
 }
 
 // withdraw cancels a question at the client. It reports whether the question was open.
-func (s *sitting) withdraw(id string, w *question, why string) bool {
-	if !s.take(id, w) {
+func (s *sitting) withdraw(id string, q *question, why string) bool {
+	if !s.take(id, q) {
 		return false
 	}
 	e := replay.Event{Data: jsonrpc.NewCancelled([]byte(id), why).Append(nil, nil, nil), Must: true}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case w.to != nil && w.to.Send(e):
-	case w.to != nil:
+	case q.to != nil && q.to.Send(e):
+	case q.to != nil:
 		e.Must = false // optional: it must not fill the queue of a client without a stream
 		s.put(e)
 	case s.pending != nil:
-		s.pending.Remove(w.seq) // the client has not seen it
+		s.pending.Remove(q.seq) // the client has not seen it
 	}
 	return true
 }
 
 // expire withdraws a question after its time limit, and answers it with an error.
-func (s *sitting) expire(id string, w *question) {
+func (s *sitting) expire(id string, q *question) {
 	s.mu.Lock()
-	unsent := w.to == nil
+	unsent := q.to == nil
 	s.mu.Unlock()
-	if !s.withdraw(id, w, "the answer took too long") {
+	if !s.withdraw(id, q, "the answer took too long") {
 		return
 	}
 	why := "the client did not answer in time"
 	if unsent {
 		why = "the client has no stream open on which it can be asked: it sends no GET, or its Accept lacks text/event-stream"
 	}
-	w.reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, why, nil))
+	q.reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, why, nil))
 }
 
 func (s *sitting) Answer(m *jsonrpc.Message) error {
 	s.Seen()
-	s.b.calls.Passed(s.server, s.shortID(), s.caller, true, m.ID, m)
+	s.g.calls.Passed(s.server, s.shortID(), s.caller, true, m.ID, m)
 	id := string(jsonrpc.Integer(m.ID)) // some clients return numbers as strings
 	s.mu.Lock()
-	w := s.questions[id]
+	q := s.questions[id]
 	s.mu.Unlock()
-	if w == nil || !s.take(id, w) {
+	if q == nil || !s.take(id, q) {
 		return errNobodyWaits
 	}
-	w.reply(m)
+	q.reply(m)
 	return nil
 }
 

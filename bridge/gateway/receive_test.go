@@ -33,8 +33,8 @@ func TestRefusal(t *testing.T) {
 		{`{"elicitation":{"form":{}}}`, "elicitation/create", `{"mode":"voice"}`, "-32602"},
 	} {
 		f := &fake{}
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-			s, a, err := initialize(t, b, "", `{"protocolVersion":"2025-11-25","capabilities":`+tc.caps+`,"clientInfo":{"name":"c","version":"1"}}`)
+		run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+			s, a, err := initialize(t, g, "", `{"protocolVersion":"2025-11-25","capabilities":`+tc.caps+`,"clientInfo":{"name":"c","version":"1"}}`)
 			if err != nil {
 				t.Fatalf("Initialize = %s, %v", a, err)
 			}
@@ -54,9 +54,9 @@ func TestRefusal(t *testing.T) {
 // progress on the way, reach the server with its own.
 func TestQuestion(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, st := begin(t, b, "")
-		foreign, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, st := begin(t, g, "")
+		foreign, _ := begin(t, g, "")
 		w := f.wire(1)
 		w.say(`{"jsonrpc":"2.0","id":"q-9","method":"sampling/createMessage","params":{"x":1,"_meta":{"progressToken":"theirs"}}}`)
 		got := strings.Join(st.take(), "\n")
@@ -100,8 +100,8 @@ func TestQuestion(t *testing.T) {
 // the open stream; progress goes nowhere else than its call's stream (R-155).
 func TestAttribution(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, st := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, st := begin(t, g, "")
 		w := f.wire(1)
 		say := func() {
 			w.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
@@ -137,8 +137,8 @@ func TestAttribution(t *testing.T) {
 // lost, but for progress and log messages: the open stream has it.
 func TestAttributionLeft(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, st := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, st := begin(t, g, "")
 		one := start(t, s, `{"jsonrpc":"2.0","id":"a","method":"slow","params":{"_meta":{"progressToken":"t"}}}`) // call 2
 		synctest.Wait()
 		say := func() {
@@ -166,8 +166,8 @@ func TestAttributionLeft(t *testing.T) {
 // given up before it was sent is not sent later.
 func TestQuestionExpires(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _, err := initialize(t, b, "", bridgetest.InitializeParams)
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _, err := initialize(t, g, "", bridgetest.InitializeParams)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,8 +213,8 @@ func TestQuestionExpires(t *testing.T) {
 // the server.
 func TestQuestionLimit(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, st := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, st := begin(t, g, "")
 		w := f.wire(1)
 		for i := range bridge.MaxQuestions + 1 {
 			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i))
@@ -252,8 +252,8 @@ func TestQuestionLimit(t *testing.T) {
 // place of another that waits.
 func TestQuestionsWithoutRoom(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _, err := initialize(t, b, "", bridgetest.InitializeParams)
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _, err := initialize(t, g, "", bridgetest.InitializeParams)
 		if err != nil {
 			t.Fatal(err)
 		}

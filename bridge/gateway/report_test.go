@@ -27,16 +27,16 @@ type ledger struct {
 	lines []string
 }
 
-func (l *ledger) take(p report.Report) {
-	name := p.Request.GivenName()
+func (l *ledger) take(r report.Report) {
+	name := r.Request.GivenName()
 	if name != "" {
 		name = " " + name
 	}
-	line := fmt.Sprintf("%q %s%s: %v", p.Server, p.Request.Method, name, p.Outcome)
-	if p.Code != 0 {
-		line += fmt.Sprint(" ", p.Code)
+	line := fmt.Sprintf("%q %s%s: %v", r.Server, r.Request.Method, name, r.Outcome)
+	if r.Code != 0 {
+		line += fmt.Sprint(" ", r.Code)
 	}
-	if (p.Answer != nil) != (p.Outcome <= bridge.ErrorAnswer) && p.Request.Method != era.Listen {
+	if (r.Answer != nil) != (r.Outcome <= bridge.ErrorAnswer) && r.Request.Method != era.Listen {
 		line += " with the wrong answer"
 	}
 	l.mu.Lock()
@@ -65,37 +65,37 @@ func (l *ledger) want(t *testing.T, what string, want ...string) {
 }
 
 // reported runs f in a bubble with a bridge to some servers.
-func reported(t *testing.T, servers []ServerOptions, f func(t *testing.T, b *gateway, l *ledger)) {
+func reported(t *testing.T, servers []ServerOptions, f func(t *testing.T, g *gateway, l *ledger)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := &ledger{}
-		b := newGateway(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Watch: l.take})
-		f(t, b, l)
-		for _, r := range b.table.Load().servers {
-			if n := r.reports.Calls(); n != 0 {
-				t.Errorf("%s: %d calls are left", r.o.Name, n)
+		g := newGateway(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Watch: l.take})
+		f(t, g, l)
+		for _, s := range g.table.Load().servers {
+			if n := s.reports.Calls(); n != 0 {
+				t.Errorf("%s: %d calls are left", s.o.Name, n)
 			}
 		}
-		b.Close(context.Background())
+		g.Close(context.Background())
 	})
 }
 
 // moody does what the name of a tool says.
 func moody() *fake {
-	return &fake{times: conn.Timeouts{Max: time.Minute}, serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	return &fake{times: conn.Timeouts{Max: time.Minute}, serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch m.Name() {
 		case "refuse":
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no"}}`, m.ID))
+			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no"}}`, m.ID))
 		case "fail":
-			w.answer(m, `{"content":[],"isError":true}`)
+			f.answer(m, `{"content":[],"isError":true}`)
 		case "die":
-			w.die()
+			f.die()
 		case "hang":
 		case "huge":
-			w.queue <- func() {
+			f.queue <- func() {
 				var n int64
 				fmt.Sscan(string(m.ID), &n)
-				w.Abort(n, &bridge.Error{Server: "fake", Kind: bridge.ErrTooLarge, Public: "too large"})
+				f.Abort(n, &bridge.Error{Server: "fake", Kind: bridge.ErrTooLarge, Public: "too large"})
 			}
 		default:
 			return false
@@ -107,8 +107,8 @@ func moody() *fake {
 // Each request of a client is reported once, with what became of it; what the
 // bridge asks by itself is not.
 func TestWatch(t *testing.T) {
-	reported(t, []ServerOptions{{Name: "fake", Adapter: moody()}}, func(t *testing.T, b *gateway, l *ledger) {
-		s, _ := begin(t, b, "p")
+	reported(t, []ServerOptions{{Name: "fake", Adapter: moody()}}, func(t *testing.T, g *gateway, l *ledger) {
+		s, _ := begin(t, g, "p")
 		l.want(t, "initialize", `"fake" initialize: ok`)
 		tool := func(name string) string { return fmt.Sprintf(`{"name":%q,"arguments":{}}`, name) }
 		do(t, s, "1", "ping", `{}`)
@@ -120,29 +120,29 @@ func TestWatch(t *testing.T) {
 		} {
 			do(t, s, "1", "tools/call", tool(name))
 			l.want(t, name, `"fake" tools/call `+name+`: `+outcome)
-			visitor{}.call(t, b, "tools/call", `"name":"`+name+`","arguments":{}`)
+			visitor{}.call(t, g, "tools/call", `"name":"`+name+`","arguments":{}`)
 			l.want(t, name+" without a session", `"fake" tools/call `+name+`: `+outcome)
 		}
 		do(t, s, "1", "tools/call", tool("die"))
 		l.want(t, "die", `"fake" tools/call die: lost`)
 
-		c := start(t, s, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":`+tool("hang")+`}`)
+		p := start(t, s, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":`+tool("hang")+`}`)
 		time.Sleep(2 * time.Second)
-		if st := b.Status()[0]; st.Calls != 1 {
+		if st := g.Status()[0]; st.Calls != 1 {
 			t.Errorf("%d calls under way, want 1", st.Calls)
 		}
 		s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`), nil)
-		if !c.over() {
+		if !p.over() {
 			t.Fatal("the call goes on")
 		}
 		l.want(t, "cancelled", `"fake" tools/call hang: cancelled`)
-		v := visitor{}.ask(t, b, "1", "tools/call", `"name":"hang"`)
+		v := visitor{}.ask(t, g, "1", "tools/call", `"name":"hang"`)
 		time.Sleep(2 * time.Second)
 		v.cancel(context.Canceled)
 		<-v.done
 		l.want(t, "gone", `"fake" tools/call hang: cancelled`)
 
-		v = visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+		v = visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		l.want(t, "listening")
 		v.cancel(bridge.ErrCancelled)
 		<-v.done
@@ -150,17 +150,17 @@ func TestWatch(t *testing.T) {
 
 		do(t, s, "1", "initialize", bridgetest.InitializeParams)
 		l.want(t, "initialize again", `"" initialize: error -32600`)
-		c = start(t, s, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":`+tool("hang")+`}`)
+		p = start(t, s, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":`+tool("hang")+`}`)
 		synctest.Wait()
-		_ = b.Drain(canceled())
+		_ = g.Drain(canceled())
 		do(t, s, "1", "tools/call", tool("x"))
-		visitor{}.call(t, b, "tools/call", `"name":"x"`)
-		if _, _, err := initialize(t, b, "p", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrShutdown) {
+		visitor{}.call(t, g, "tools/call", `"name":"x"`)
+		if _, _, err := initialize(t, g, "p", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrShutdown) {
 			t.Errorf("Initialize = %v", err)
 		}
 		l.want(t, "stopping", `"" tools/call x: other`, `"" tools/call x: other`, `"" initialize: other`)
 		s.End(bridge.ErrEnded)
-		<-c.done
+		<-p.done
 		l.want(t, "session ended", `"fake" tools/call hang: cancelled`)
 	})
 }
@@ -169,31 +169,31 @@ func TestWatch(t *testing.T) {
 // server's place, and by the result of a task. Nothing else is, whatever its result says.
 func TestWatchFailed(t *testing.T) {
 	const failed = `{"resultType":"complete","content":[],"isError":true}`
-	modern := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	modern := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen {
-			w.acknowledge(m)
+			s.acknowledge(m)
 			return true
 		}
-		w.reply(m, failed)
+		s.reply(m, failed)
 		return true
 	}}
-	legacy := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	legacy := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "initialize" || !m.IsRequest() {
 			return false
 		}
-		w.answer(m, failed)
+		f.answer(m, failed)
 		return true
 	}}
-	reported(t, []ServerOptions{{Name: "modern", Adapter: modern}, {Name: "legacy", Adapter: legacy}}, func(t *testing.T, b *gateway, l *ledger) {
+	reported(t, []ServerOptions{{Name: "modern", Adapter: modern}, {Name: "legacy", Adapter: legacy}}, func(t *testing.T, g *gateway, l *ledger) {
 		for _, name := range []string{"modern", "legacy"} {
-			s, a, err := b.initialize(context.Background(), name, "id-"+name, "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, m, err := g.initialize(context.Background(), name, "id-"+name, "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 			if err != nil {
-				t.Fatal(bridgetest.Text(a), err)
+				t.Fatal(bridgetest.Text(m), err)
 			}
 			l.got()
 			do(t, s, "1", "tools/call", `{"name":"x"}`)
 			l.want(t, name, fmt.Sprintf("%q tools/call x: tool_error", name))
-			visitor{server: name}.call(t, b, "tools/call", `"name":"x"`)
+			visitor{server: name}.call(t, g, "tools/call", `"name":"x"`)
 			l.want(t, name+" without a session", fmt.Sprintf("%q tools/call x: tool_error", name))
 			do(t, s, "1", "prompts/get", `{"name":"x"}`)
 			l.want(t, name+": a prompt", fmt.Sprintf("%q prompts/get x: ok", name))
@@ -216,9 +216,9 @@ func canceled() context.Context {
 func TestWatchReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got report.Report
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: moody()}}, Log: slog.New(slog.DiscardHandler), Watch: func(p report.Report) { got = p }})
-		defer b.Close(context.Background())
-		s, _ := begin(t, b, "p")
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: moody()}}, Log: slog.New(slog.DiscardHandler), Watch: func(r report.Report) { got = r }})
+		defer g.Close(context.Background())
+		s, _ := begin(t, g, "p")
 		do(t, s, "1", "tools/call", `{"name":"hang"}`)
 		if got.Took != time.Minute || got.Principal != "p" || got.Revision != "2025-11-25" || got.Speaks != "2025-11-25" {
 			t.Errorf("reported %+v", got)
@@ -226,7 +226,7 @@ func TestWatchReport(t *testing.T) {
 		if got.Session == "" || len(got.Session) > 8 || !strings.HasPrefix(s.id, got.Session) {
 			t.Errorf("session %q of %q", got.Session, s.id)
 		}
-		visitor{principal: "q"}.call(t, b, "tools/call", `"name":"x"`)
+		visitor{principal: "q"}.call(t, g, "tools/call", `"name":"x"`)
 		if got.Session != "" || got.Principal != "q" || got.Revision != "2026-07-28" || got.Speaks != "2025-11-25" {
 			t.Errorf("reported %+v", got)
 		}
@@ -235,21 +235,21 @@ func TestWatchReport(t *testing.T) {
 
 // A call that waits for its client is reported with each request of that.
 func TestWatchParked(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch {
 		case m.Method == "tools/call":
-			w.say(`{"jsonrpc":"2.0","id":"q` + string(m.ID) + `","method":"roots/list"}`)
+			f.say(`{"jsonrpc":"2.0","id":"q` + string(m.ID) + `","method":"roots/list"}`)
 			return true
 		case m.IsResponse():
-			w.say(`{"jsonrpc":"2.0","id":` + strings.Trim(string(m.ID), `"q`) + `,"result":{"content":[]}}`)
+			f.say(`{"jsonrpc":"2.0","id":` + strings.Trim(string(m.ID), `"q`) + `,"result":{"content":[]}}`)
 			return true
 		}
 		return false
 	}}
-	reported(t, []ServerOptions{{Name: "fake", Adapter: f}}, func(t *testing.T, b *gateway, l *ledger) {
-		state := stateOf(t, visitor{}.call(t, b, "tools/call", `"name":"x"`))
+	reported(t, []ServerOptions{{Name: "fake", Adapter: f}}, func(t *testing.T, g *gateway, l *ledger) {
+		state := stateOf(t, visitor{}.call(t, g, "tools/call", `"name":"x"`))
 		l.want(t, "asked", `"fake" tools/call x: ok`)
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"content":[]`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"content":[]`)
 		l.want(t, "answered", `"fake" tools/call x: ok`)
 	})
 }
@@ -262,10 +262,10 @@ func TestWatchTogether(t *testing.T) {
 		return &bridge.Error{Server: "dead", Kind: bridge.ErrUnavailable, Public: "no such program"}
 	}}
 	servers := []ServerOptions{{Name: "one", Prefix: "one__", Adapter: one}, {Name: "two", Prefix: "two__", Adapter: two}, {Name: "dead", Prefix: "dead__", Adapter: dead, Breaker: breaker.Options{Failures: 100}}}
-	reported(t, servers, func(t *testing.T, b *gateway, l *ledger) {
-		s, a, err := b.initialize(context.Background(), "", "id", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+	reported(t, servers, func(t *testing.T, g *gateway, l *ledger) {
+		s, m, err := g.initialize(context.Background(), "", "id", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
-			t.Fatal(bridgetest.Text(a), err)
+			t.Fatal(bridgetest.Text(m), err)
 		}
 		l.want(t, "initialize", `"" initialize: ok`)
 		do(t, s, "1", "tools/list", `{}`)
@@ -273,7 +273,7 @@ func TestWatchTogether(t *testing.T) {
 		for _, without := range []bool{false, true} {
 			call := func(name string) string {
 				if without {
-					return visitor{}.call(t, b, "tools/call", `"name":"`+name+`"`)
+					return visitor{}.call(t, g, "tools/call", `"name":"`+name+`"`)
 				}
 				return do(t, s, "1", "tools/call", `{"name":"`+name+`"}`)
 			}
@@ -326,23 +326,23 @@ func TestWatchNoRoom(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &ledger{}
-				b := newGateway(Options{Servers: test.servers, Log: slog.New(slog.DiscardHandler), Watch: l.take, MaxBytes: 256 << 10})
-				defer b.Close(context.Background())
-				s, a, err := b.initialize(context.Background(), "", "id", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+				g := newGateway(Options{Servers: test.servers, Log: slog.New(slog.DiscardHandler), Watch: l.take, MaxBytes: 256 << 10})
+				defer g.Close(context.Background())
+				s, m, err := g.initialize(context.Background(), "", "id", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 				if err != nil {
-					t.Fatal(bridgetest.Text(a), err)
+					t.Fatal(bridgetest.Text(m), err)
 				}
 				l.got()
 				for _, ask := range []func(method, of string) string{
 					func(method, of string) string { return do(t, s, "1", method, "{"+of+"}") },
-					func(method, of string) string { return visitor{}.call(t, b, method, of) },
+					func(method, of string) string { return visitor{}.call(t, g, method, of) },
 				} {
 					bridgetest.Contains(t, ask("tools/list", ""), `"bridge":"upstream_too_large"`)
 					l.want(t, "a list", test.list...)
 					bridgetest.Contains(t, ask("tools/call", `"name":"`+test.tool+`"`), `"bridge":"upstream_too_large"`)
 					l.want(t, "a call", test.call)
 				}
-				if n := b.bytes.Used(); n != 0 {
+				if n := g.bytes.Used(); n != 0 {
 					t.Errorf("%d bytes are under way", n)
 				}
 			})

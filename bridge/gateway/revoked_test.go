@@ -9,7 +9,7 @@ import (
 
 // The calls of a principal end in any order.
 func TestCalls(t *testing.T) {
-	d := &principals{}
+	p := &principals{}
 	stopped := 0
 	stop := func(err error) {
 		if stopped++; !errors.Is(err, bridge.ErrRevoked) {
@@ -19,22 +19,22 @@ func TestCalls(t *testing.T) {
 	all := make([]*principalCall, 5)
 	for i := range all {
 		all[i] = &principalCall{}
-		if err := d.Enter(all[i], "p", stop); err != nil {
+		if err := p.Enter(all[i], "p", stop); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, i := range []int{4, 2, 0} { // the newest, one between, the oldest
-		d.Leave(all[i], "p")
+		p.Leave(all[i], "p")
 	}
-	if n := d.Revoke("q"); n != 0 || stopped != 0 {
+	if n := p.Revoke("q"); n != 0 || stopped != 0 {
 		t.Errorf("%d calls of another were stopped", stopped)
 	}
-	if n := d.Revoke("p"); n != 2 || stopped != 2 {
+	if n := p.Revoke("p"); n != 2 || stopped != 2 {
 		t.Errorf("%d calls were stopped, want 2", stopped)
 	}
-	d.Leave(all[1], "p")
-	d.Leave(all[3], "p")
-	if len(d.calls) != 0 || d.Enter(all[0], "p", stop) == nil {
-		t.Errorf("left: %v", d.calls)
+	p.Leave(all[1], "p")
+	p.Leave(all[3], "p")
+	if len(p.calls) != 0 || p.Enter(all[0], "p", stop) == nil {
+		t.Errorf("left: %v", p.calls)
 	}
 }

@@ -30,7 +30,7 @@ import (
 
 // server holds the settings of one server, its guards, its shared connections and its state.
 type server struct {
-	b              *gateway
+	g              *gateway
 	o              ServerOptions
 	log            *slog.Logger
 	share          Share
@@ -64,58 +64,58 @@ type server struct {
 	leave          context.CancelCauseFunc
 }
 
-func newServer(b *gateway, o ServerOptions) *server {
+func newServer(g *gateway, o ServerOptions) *server {
 	handshake := cmp.Or(o.Handshake, time.Minute)
 	s := &server{
-		b: b, o: o, log: b.log.With("server", o.Name),
-		share: cmp.Or(o.Share, ShareSession), offer: cmp.Or(o.Offer, b.offer),
-		queue: limits.NewQueue(o.Name, o.Limits), conns: health.NewConnections(o.Name), drained: b.drains.Of(o.Name),
+		g: g, o: o, log: g.log.With("server", o.Name),
+		share: cmp.Or(o.Share, ShareSession), offer: cmp.Or(o.Offer, g.offer),
+		queue: limits.NewQueue(o.Name, o.Limits), conns: health.NewConnections(o.Name), drained: g.drains.Of(o.Name),
 	}
-	s.listening, s.stopListening = context.WithCancel(b.listening)
+	s.listening, s.stopListening = context.WithCancel(g.listening)
 	s.left, s.leave = context.WithCancelCause(context.Background())
 	s.health = health.New(health.Options{
-		Log: s.log, Shared: s.share == ShareAll, Life: b.life, Go: b.run, Try: s.retry,
+		Log: s.log, Shared: s.share == ShareAll, Life: g.life, Go: g.run, Try: s.retry,
 		MaxPause: func() time.Duration { return s.lane.Settings.Load().MaxPause }, Left: func() time.Duration { return s.breaker.Left() },
 	})
-	s.reports = b.reports.Server(o.Name, s.health.Speaks)
+	s.reports = g.reports.Server(o.Name, s.health.Speaks)
 	s.rates = limits.NewRates(o.Name, o.Limits)
 	s.tools = tools.New(o.Name, tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}, s.log)
-	s.retries = retry.New(o.Retry, s.tools.Idempotent, s.log, b.life)
+	s.retries = retry.New(o.Retry, s.tools.Idempotent, s.log, g.life)
 	s.breaker = breaker.New(o.Breaker, breaker.Server{
-		Name: o.Name, Log: s.log, Shared: s.share == ShareAll, Within: handshake, Life: b.life, Go: b.run, Opened: s.health.RecordFailure, Closed: s.health.Works,
+		Name: o.Name, Log: s.log, Shared: s.share == ShareAll, Within: handshake, Life: g.life, Go: g.run, Opened: s.health.RecordFailure, Closed: s.health.Works,
 		Open: func(ctx context.Context, from *bridge.Caller) (func(), error) { return s.try(ctx, from, nil) },
 	})
-	s.filter = filter.New(o.Name, o.Filter, b.grants)
+	s.filter = filter.New(o.Name, o.Filter, g.grants)
 	shared := s.share == SharePrincipal || s.share == ShareAll
-	if b.grants != nil && (shared || !o.Process) { // otherwise each session has its own process
-		s.tasks = filter.NewTasks(o.Name, b.cluster.Owners, s.log)
+	if g.grants != nil && (shared || !o.Process) { // otherwise each session has its own process
+		s.tasks = filter.NewTasks(o.Name, g.cluster.Owners, s.log)
 	}
 	s.cache = cache.New(o.Cache, cache.Server{
-		Name: o.Name, Adapter: o.Adapter, Forward: o.Forward, Process: o.Process, Shared: s.share == ShareAll, PerCall: s.share == ShareCall, Log: s.log, Tracing: b.tracing,
+		Name: o.Name, Adapter: o.Adapter, Forward: o.Forward, Process: o.Process, Shared: s.share == ShareAll, PerCall: s.share == ShareCall, Log: s.log, Tracing: g.tracing,
 	})
 	s.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: s.log, Rewrites: &s.rewrites, Missed: s.cache.Heard}
 	s.laneShares = limits.NewShares(0, s.users())
 	s.pool = newPool(s)
-	total := b.lanes
+	total := g.lanes
 	if o.Queued > 0 {
 		total = lane.NewTotal(math.MaxInt, limits.NewShares(0, 0))
 	}
 	s.statelessCalls = s.stateless()
 	s.lane = lane.Options{
-		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: b.tracing, Address: o.Address, Sent: b.sent, Closed: b.connectionEnded, Forward: o.Forward, Shared: s.share == ShareAll,
-		Ahead: s.share != ShareCall && len(o.Forward) == 0 && (b.cluster.Places == nil || !o.Homed || !shared),
+		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: g.tracing, Address: o.Address, Sent: g.sent, Closed: g.connectionEnded, Forward: o.Forward, Shared: s.share == ShareAll,
+		Ahead: s.share != ShareCall && len(o.Forward) == 0 && (g.cluster.Places == nil || !o.Homed || !shared),
 		Idle:  max(o.Idle, 0), Handshake: handshake, Settings: new(atomic.Pointer[lane.Settings]),
 		Budget: lane.NewBudget(o.Name, 0, s.laneShares, total, s.pool.Yield), Health: s.health,
-		Room: func(principal string) bridge.Room { return b.Room(principal).Incoming() }, Dropped: &b.dropped, Tap: b.calls.Tap(o.Name),
+		Room: func(principal string) bridge.Room { return g.Room(principal).Incoming() }, Dropped: &g.dropped, Tap: g.calls.Tap(o.Name),
 	}
 	if o.Idle == 0 && shared {
 		s.lane.Idle = 10 * time.Minute
 	}
-	if s.sharing = s.lane; b.cluster.Places != nil && o.Homed && shared {
-		s.sharing.Adapter = b.cluster.Places.Shared(o.Name, o.Forward, s.lane.Shared, o.Adapter)
+	if s.sharing = s.lane; g.cluster.Places != nil && o.Homed && shared {
+		s.sharing.Adapter = g.cluster.Places.Shared(o.Name, o.Forward, s.lane.Shared, o.Adapter)
 	}
 	s.shared = share.New(share.Options{
-		Server: o.Name, All: s.lane.Shared, Params: b.ownParams, Forward: o.Forward, Budget: s.lane.Budget, Force: b.force,
+		Server: o.Name, All: s.lane.Shared, Params: g.ownParams, Forward: o.Forward, Budget: s.lane.Budget, Force: g.force,
 		Open: func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
 			return s.guarded(&s.sharing, from, to, false, givenUp)
 		},
@@ -173,10 +173,10 @@ func (s *server) retry(from *bridge.Caller) {
 		return
 	}
 	if s.breaker.Shut() {
-		_ = s.breaker.Pass(s.b.life, from)
+		_ = s.breaker.Pass(s.g.life, from)
 		return
 	}
-	done, _ := s.try(s.b.life, from, s.opener(false))
+	done, _ := s.try(s.g.life, from, s.opener(false))
 	done()
 }
 
@@ -190,13 +190,13 @@ func (s *server) opener(own bool) lane.Gate {
 func (s *server) try(ctx context.Context, from *bridge.Caller, g lane.Gate) (done func(), err error) {
 	l := lane.New(&s.sharing, from, lane.Ends{Client: bridge.Nobody{}, Observer: s.cache.Source(from), Gate: g})
 	_, _, err = l.Known(ctx)
-	return func() { _ = l.Close(s.b.force) }, err
+	return func() { _ = l.Close(s.g.force) }, err
 }
 
 // line returns a connection for stateless clients, which opens with its first call.
 func (s *server) line(from *bridge.Caller, rest bridge.Client) *guardedLine {
 	if from = s.caller(from); s.share == ShareAll {
-		from = &bridge.Caller{Revision: from.Revision, Capabilities: from.Capabilities, Params: s.b.ownParams}
+		from = &bridge.Caller{Revision: from.Revision, Capabilities: from.Capabilities, Params: s.g.ownParams}
 	}
 	var l *lane.Lane
 	var up, guarded bridge.Upstream
@@ -219,13 +219,13 @@ func newPool(s *server) *stateless.Pool {
 	return stateless.New(stateless.Options{
 		Legacy: lower.Options{
 			Name: s.o.Name, Log: s.log, MaxTask: func() time.Duration { return time.Duration(s.maxTask.Load()) },
-			Instance: s.b.instance, Seals: s.b.seals, Rewrites: &s.rewrites, Following: s.b.tracing.Following,
+			Instance: s.g.instance, Seals: s.g.seals, Rewrites: &s.rewrites, Following: s.g.tracing.Following,
 		},
 		Sharing: sharing[s.share], Idle: s.o.Idle, Lanes: func() int { return int(s.lane.Budget.Most()) }, Forward: s.o.Forward, Queue: s.queue, Shares: s.laneShares,
 		Open:     func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
 		Refuse:   s.tools.Misheaded,
 		Notified: s.cache.Heard,
-		Closing:  func() (context.Context, func()) { return s.b.force, s.lane.Budget.Closing() },
-		Places:   s.b.cluster.Places, Owned: s.o.Homed, Process: s.o.Process,
+		Closing:  func() (context.Context, func()) { return s.g.force, s.lane.Budget.Closing() },
+		Places:   s.g.cluster.Places, Owned: s.o.Homed, Process: s.o.Process,
 	})
 }

@@ -68,9 +68,9 @@ func TestForward(t *testing.T) {
 		{name: "one", prefix: "one__", f: one, o: ServerOptions{Forward: []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}, {From: "X-Token", To: "Authorization"}}}},
 		{name: "two", prefix: "two__", f: two, o: ServerOptions{Forward: []bridge.Forward{{From: "X-Other", To: "TENANT"}}, Share: SharePrincipal}},
 		{name: "none", prefix: "none__", f: none},
-	}, func(t *testing.T, b *gateway) {
+	}, func(t *testing.T, g *gateway) {
 		for _, name := range []string{"", "one", "two", "none"} {
-			s, a, err := b.initialize(context.Background(), name, "x"+name, "", &Envelope{Header: sent}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, a, err := g.initialize(context.Background(), name, "x"+name, "", &Envelope{Header: sent}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 			if err != nil {
 				t.Fatal(bridgetest.Text(a))
 			}
@@ -124,14 +124,14 @@ func TestForward(t *testing.T) {
 // Sessions with other values of what is forwarded do not share a connection.
 func TestForwardShare(t *testing.T) {
 	f := &heads{}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal, Forward: []bridge.Forward{{From: "X-Token", To: "TOKEN"}}}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal, Forward: []bridge.Forward{{From: "X-Token", To: "TOKEN"}}}, func(t *testing.T, g *gateway) {
 		for i, token := range []string{"a", "b", "a", ""} {
 			h := http.Header{"X-Token": {token}, "X-Odd": {fmt.Sprint(i)}}
 			if token == "" {
 				h = nil
 			}
-			if _, a, err := b.initialize(context.Background(), "fake", fmt.Sprint("s", i), "", &Envelope{Header: h}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)); err != nil {
-				t.Fatal(bridgetest.Text(a))
+			if _, m, err := g.initialize(context.Background(), "fake", fmt.Sprint("s", i), "", &Envelope{Header: h}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)); err != nil {
+				t.Fatal(bridgetest.Text(m))
 			}
 		}
 		if got := fmt.Sprint(f.opens); got != "[map[TOKEN:[a]] map[TOKEN:[b]] map[]]" {

@@ -49,7 +49,7 @@ type player struct {
 
 type game struct {
 	t       *testing.T
-	b       *gateway
+	g       *gateway
 	f       *fake
 	share   Share
 	players []*player
@@ -69,7 +69,7 @@ type slowCall struct {
 func play(t *testing.T, life []byte) {
 	g := &game{t: t, share: []Share{ShareSession, SharePrincipal, ShareCall, ShareAll}[life[0]%4]}
 	g.f = &fake{times: conn.Timeouts{Idle: time.Minute, Max: 10 * time.Minute}, serve: g.serve}
-	g.b = newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "fake", Adapter: g.f, Share: g.share, Restarts: 100, Idle: 30 * time.Second, EndWithServer: life[0]&64 != 0}}})
+	g.g = newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "fake", Adapter: g.f, Share: g.share, Restarts: 100, Idle: 30 * time.Second, EndWithServer: life[0]&64 != 0}}})
 	for i := range 4 {
 		g.join(i)
 	}
@@ -78,13 +78,13 @@ func play(t *testing.T, life []byte) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	g.b.Close(ctx)
+	g.g.Close(ctx)
 	g.calls.Wait()
 	for i := range g.players {
 		g.heard(i)
 	}
-	if n := g.b.lanes.Open(); n != 0 || len(g.b.sessions) != 0 {
-		t.Errorf("%d lanes and %d sessions are left", n, len(g.b.sessions))
+	if n := g.g.lanes.Open(); n != 0 || len(g.g.sessions) != 0 {
+		t.Errorf("%d lanes and %d sessions are left", n, len(g.g.sessions))
 	}
 }
 
@@ -99,7 +99,7 @@ func (g *game) join(i int) {
 	case SharePrincipal:
 		p.name = principal
 	}
-	s, a, err := initialize(g.t, g.b, principal, `{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"x":"`+p.name+`"},"clientInfo":{"name":"c","version":"1"}}`)
+	s, a, err := initialize(g.t, g.g, principal, `{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"x":"`+p.name+`"},"clientInfo":{"name":"c","version":"1"}}`)
 	if (s == nil) != (err != nil) || a == "" {
 		g.t.Errorf("Initialize = %v, %s, %v", s, a, err)
 	}
@@ -127,13 +127,13 @@ func (g *game) heard(i int) {
 }
 
 // serve is the server: it keeps calls for later.
-func (g *game) serve(w *fakeWire, m *jsonrpc.Message) bool {
+func (g *game) serve(f *fakeWire, m *jsonrpc.Message) bool {
 	if m.Method != "tools/call" {
 		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.slow = append(g.slow, slowCall{w, m})
+	g.slow = append(g.slow, slowCall{f, m})
 	return true
 }
 
@@ -155,21 +155,21 @@ func (g *game) step(what, how byte) {
 	case 4: // the server says things about its oldest call, and answers it
 		g.mu.Lock()
 		if len(g.slow) > 0 {
-			c := g.slow[0]
+			s := g.slow[0]
 			g.slow = g.slow[1:]
-			c.w.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"for":%s}}`, c.m.Token(), c.m.Params))
-			c.w.answer(c.m, fmt.Sprintf(`{"for":%s}`, c.m.Params))
+			s.w.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"for":%s}}`, s.m.Token(), s.m.Params))
+			s.w.answer(s.m, fmt.Sprintf(`{"for":%s}`, s.m.Params))
 		}
 		g.mu.Unlock()
 	case 5:
-		if w := g.wire(how); w != nil {
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"roots/list","params":{"of":"%s"}}`, id, name(w)))
+		if f := g.wire(how); f != nil {
+			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"roots/list","params":{"of":"%s"}}`, id, name(f)))
 		}
 	case 6:
 		_ = p.s.Answer(bridgetest.Parse(g.t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, how%5)))
 	case 7:
-		if w := g.wire(how); w != nil {
-			w.die()
+		if f := g.wire(how); f != nil {
+			f.die()
 		}
 	case 8:
 		p.s.End(bridge.ErrEnded)
@@ -186,8 +186,8 @@ func (g *game) step(what, how byte) {
 		})
 	case 11:
 		p.s.Notify(bridgetest.Parse(g.t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), nil)
-		if w := g.wire(how); w != nil {
-			w.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","of":"` + name(w) + `"}}`)
+		if f := g.wire(how); f != nil {
+			f.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","of":"` + name(f) + `"}}`)
 		}
 	}
 	if how%8 < 5 {
@@ -196,8 +196,8 @@ func (g *game) step(what, how byte) {
 }
 
 // name returns whose connection it is.
-func name(w *fakeWire) string {
-	_, after, _ := strings.Cut(string(w.from.Capabilities), `"x":"`)
+func name(f *fakeWire) string {
+	_, after, _ := strings.Cut(string(f.from.Capabilities), `"x":"`)
 	of, _, _ := strings.Cut(after, `"`)
 	return of
 }

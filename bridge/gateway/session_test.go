@@ -33,8 +33,8 @@ func TestInitialize(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fake{result: strings.Replace(everything, "2025-11-25", tc.server, 1)}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-				s, a, err := initialize(t, b, "", `{"protocolVersion":"`+tc.asked+`","capabilities":{"x-vendor":{"n":12345678901234567890}},"clientInfo":{"name":"c","version":"1"},"extra":[1.50],"_meta":{"progressToken":"mine"}}`)
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+				s, a, err := initialize(t, g, "", `{"protocolVersion":"`+tc.asked+`","capabilities":{"x-vendor":{"n":12345678901234567890}},"clientInfo":{"name":"c","version":"1"},"extra":[1.50],"_meta":{"progressToken":"mine"}}`)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -56,9 +56,9 @@ func TestInitialize(t *testing.T) {
 // What a client gets when there is no session to be had.
 func TestInitializeFails(t *testing.T) {
 	answers := func(text string) func(*fakeWire, *jsonrpc.Message) bool {
-		return func(w *fakeWire, m *jsonrpc.Message) bool {
+		return func(f *fakeWire, m *jsonrpc.Message) bool {
 			if m.Method == "initialize" {
-				w.say(text)
+				f.say(text)
 			}
 			return m.Method == "initialize"
 		}
@@ -80,15 +80,15 @@ func TestInitializeFails(t *testing.T) {
 		{"server answers nothing useful", bridgetest.InitializeParams, &fake{serve: answers(`{"jsonrpc":"2.0","id":1,"result":null}`)}, []string{"upstream_unavailable"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			run(t, ServerOptions{Adapter: tc.f}, func(t *testing.T, b *gateway) {
-				s, a, err := initialize(t, b, "", tc.params)
+			run(t, ServerOptions{Adapter: tc.f}, func(t *testing.T, g *gateway) {
+				s, a, err := initialize(t, g, "", tc.params)
 				if s != nil || err == nil {
 					t.Errorf("Initialize = %v, %v", s, err)
 				}
 				bridgetest.Contains(t, a, append(tc.want, `"id":"init"`)...)
 				bridgetest.Lacks(t, a, "secret")
 				synctest.Wait()
-				if n := b.Status()[0].Sessions; n != 0 {
+				if n := g.Status()[0].Sessions; n != 0 {
 					t.Errorf("%d sessions are left", n)
 				}
 			})
@@ -99,8 +99,8 @@ func TestInitializeFails(t *testing.T) {
 // ping and a second initialize are answered here (R-154, A2).
 func TestSessionLocalAnswers(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		if got := do(t, s, `"p"`, "ping", `{}`); got != `{"jsonrpc":"2.0","id":"p","result":{}}` {
 			t.Errorf("ping = %s", got)
 		}
@@ -115,8 +115,8 @@ func TestSessionLocalAnswers(t *testing.T) {
 // what it says while no stream is open, within bounds.
 func TestSessionPending(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _, err := initialize(t, b, "", bridgetest.InitializeParams)
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _, err := initialize(t, g, "", bridgetest.InitializeParams)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,8 +162,8 @@ func TestSessionPending(t *testing.T) {
 // means none.
 func TestSessionCancel(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		number := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)
 		synctest.Wait()
 		letter := start(t, s, `{"jsonrpc":"2.0","id":"1","method":"slow"}`)
@@ -195,11 +195,11 @@ func TestSessionCancel(t *testing.T) {
 func TestSessionLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{serve: silent("slow")}
-		b := newGateway(Options{Sessions: session.NewMemory(2), Servers: []ServerOptions{{Name: "fake", Adapter: f}}})
-		defer b.Close(context.Background())
-		s, _ := begin(t, b, "")
-		other, _ := begin(t, b, "")
-		if _, a, err := initialize(t, b, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrOverloaded) {
+		g := newGateway(Options{Sessions: session.NewMemory(2), Servers: []ServerOptions{{Name: "fake", Adapter: f}}})
+		defer g.Close(context.Background())
+		s, _ := begin(t, g, "")
+		other, _ := begin(t, g, "")
+		if _, a, err := initialize(t, g, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrOverloaded) {
 			t.Errorf("third session = %s, %v", a, err)
 		}
 		for i := range maxCallsPerClient {
@@ -214,11 +214,11 @@ func TestSessionLimits(t *testing.T) {
 		bridgetest.Contains(t, do(t, s, "1002", "x", `{}`), `"result"`)
 		s.End(bridge.ErrEnded)
 		synctest.Wait()
-		begin(t, b, "")
-		if !b.Room("").Reserve(512<<20) || b.Room("").Reserve(1) {
+		begin(t, g, "")
+		if !g.Room("").Reserve(512<<20) || g.Room("").Reserve(1) {
 			t.Error("Reserve does not hold the limit")
 		}
-		b.Room("").Return(512 << 20)
+		g.Room("").Return(512 << 20)
 	})
 }
 
@@ -226,13 +226,13 @@ func TestSessionLimits(t *testing.T) {
 // call under way and an open stream are use.
 func TestSessionIdle(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		unused, _, _ := initialize(t, b, "", bridgetest.InitializeParams)
-		idle, _, _ := initialize(t, b, "", bridgetest.InitializeParams)
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		unused, _, _ := initialize(t, g, "", bridgetest.InitializeParams)
+		idle, _, _ := initialize(t, g, "", bridgetest.InitializeParams)
 		do(t, idle, "1", "x", `{}`)
-		calling, _, _ := initialize(t, b, "", bridgetest.InitializeParams)
+		calling, _, _ := initialize(t, g, "", bridgetest.InitializeParams)
 		start(t, calling, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)
-		listening, _ := begin(t, b, "")
+		listening, _ := begin(t, g, "")
 		alive := func(want ...bool) {
 			t.Helper()
 			for i, s := range []*sitting{unused, idle, calling, listening} {
@@ -249,7 +249,7 @@ func TestSessionIdle(t *testing.T) {
 		alive(false, false, true, true)
 		time.Sleep(24 * time.Hour)
 		alive(false, false, true, true)
-		store := b.store.(session.Store)
+		store := g.store.(session.Store)
 		if _, err := store.Find(t.Context(), listening.id); err != nil {
 			t.Errorf("the store has lost a live session: %v", err)
 		}
@@ -271,9 +271,9 @@ func TestSessionLeft(t *testing.T) {
 	}{{"a process", true, ShareSession, true}, {"a shared process", true, SharePrincipal, false}, {"no process", false, ShareSession, false}} {
 		t.Run(test.name, func(t *testing.T) {
 			f := &fake{serve: silent("slow")}
-			run(t, ServerOptions{Adapter: f, Process: test.process, Share: test.share}, func(t *testing.T, b *gateway) {
+			run(t, ServerOptions{Adapter: f, Process: test.process, Share: test.share}, func(t *testing.T, g *gateway) {
 				open := func() (*sitting, func()) {
-					s, _, _ := initialize(t, b, "", bridgetest.InitializeParams)
+					s, _, _ := initialize(t, g, "", bridgetest.InitializeParams)
 					do(t, s, "1", "x", `{}`)
 					return s, s.Attach(&stream{})
 				}
@@ -282,7 +282,7 @@ func TestSessionLeft(t *testing.T) {
 				back, leaveBack := open()
 				calling, leaveCalling := open()
 				listening, _ := open()
-				silent, _, _ := initialize(t, b, "", bridgetest.InitializeParams)
+				silent, _, _ := initialize(t, g, "", bridgetest.InitializeParams)
 				do(t, silent, "1", "x", `{}`)
 				start(t, calling, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)
 				leave()
@@ -314,17 +314,17 @@ func TestSessionLeft(t *testing.T) {
 // for another try.
 func TestDrainAndClose(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		slow := start(t, s, `{"jsonrpc":"2.0","id":7,"method":"slow"}`)
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := b.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) || !b.Draining() {
+		if err := g.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) || !g.Draining() {
 			t.Errorf("Drain = %v", err)
 		}
 		bridgetest.Contains(t, do(t, s, "8", "x", `{}`), `"bridge":"stopping"`)
-		_, a, err := initialize(t, b, "", bridgetest.InitializeParams)
+		_, a, err := initialize(t, g, "", bridgetest.InitializeParams)
 		if !errors.Is(err, bridge.ErrShutdown) {
 			t.Errorf("Initialize while draining = %s, %v", a, err)
 		}
@@ -332,10 +332,10 @@ func TestDrainAndClose(t *testing.T) {
 		s.OnEnd(func() { ended = true })
 		drained := make(chan error, 2)
 		for range 2 {
-			go func() { drained <- b.Drain(t.Context()) }()
+			go func() { drained <- g.Drain(t.Context()) }()
 		}
 		synctest.Wait()
-		go b.Close(context.Background())
+		go g.Close(context.Background())
 		<-slow.done
 		if errors.Is(slow.err, bridge.ErrShutdown) { // which adapters answer with 503
 			t.Errorf("a call under way: %v", slow.err)
@@ -363,14 +363,14 @@ func TestDrainAndClose(t *testing.T) {
 // to work on it yet.
 func TestCancelAtOnce(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		call := s.Enter(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x"}}`), nil, nil)
 		s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`), nil)
-		if a, err := call.Do(); a != nil || !errors.Is(err, bridge.ErrCancelled) {
-			t.Errorf("the call ended with %s, %v, want no answer", bridgetest.Text(a), err)
+		if m, err := call.Do(); m != nil || !errors.Is(err, bridge.ErrCancelled) {
+			t.Errorf("the call ended with %s, %v, want no answer", bridgetest.Text(m), err)
 		}
-		if n, _ := b.Activity(); n != 0 {
+		if n, _ := g.Activity(); n != 0 {
 			t.Errorf("%d calls are under way", n)
 		}
 	})
@@ -380,21 +380,21 @@ func TestCancelAtOnce(t *testing.T) {
 // that, is refused and leaves nothing behind.
 func TestCallEnded(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		call := s.Enter(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x"}}`), nil, nil)
-		if n, _ := b.Activity(); n != 1 {
+		if n, _ := g.Activity(); n != 1 {
 			t.Errorf("%d calls are under way, want 1", n)
 		}
 		s.End(bridge.ErrEnded)
 		if call.Go(func(*jsonrpc.Message, error) { t.Error("the call was made") }) {
 			t.Error("the call is made")
 		}
-		if n, _ := b.Activity(); n != 0 || s.onlyCall() != nil {
+		if n, _ := g.Activity(); n != 0 || s.onlyCall() != nil {
 			t.Errorf("%d calls are under way", n)
 		}
-		if a, err := call.Do(); !errors.Is(err, bridge.ErrEnded) || a.Error == nil {
-			t.Errorf("the call ended with %s, %v", bridgetest.Text(a), err)
+		if m, err := call.Do(); !errors.Is(err, bridge.ErrEnded) || m.Error == nil {
+			t.Errorf("the call ended with %s, %v", bridgetest.Text(m), err)
 		}
 	})
 }
@@ -404,10 +404,10 @@ func TestCallEnded(t *testing.T) {
 func TestSessionIdleSoon(t *testing.T) {
 	for _, idle := range []time.Duration{2 * time.Second, 5 * time.Second, time.Minute, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newGateway(Options{SessionIdle: idle, Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}}}, Log: slog.New(slog.DiscardHandler)})
-			defer b.Close(context.Background())
+			g := newGateway(Options{SessionIdle: idle, Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}}}, Log: slog.New(slog.DiscardHandler)})
+			defer g.Close(context.Background())
 			time.Sleep(idle / 3)
-			s, _, err := initialize(t, b, "", bridgetest.InitializeParams)
+			s, _, err := initialize(t, g, "", bridgetest.InitializeParams)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -427,8 +427,8 @@ func TestInitializeWithoutCapabilities(t *testing.T) {
 	for _, said := range []string{"", `"capabilities":null,`, `"capabilities":[],`} {
 		for _, share := range []Share{ShareCall, SharePrincipal, ShareAll} {
 			f := &fake{result: `{"protocolVersion":"2025-11-25",` + said + `"serverInfo":{"name":"fake","version":"1"}}`}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *gateway) {
-				_, got, err := initialize(t, b, "", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
+			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
+				_, got, err := initialize(t, g, "", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
 				if err != nil {
 					t.Fatal(err)
 				}

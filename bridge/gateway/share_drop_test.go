@@ -28,15 +28,15 @@ func TestShareLeavesWhileServerIsAway(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "p")
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "p")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		f.wire(1).die()
 		time.Sleep(10 * time.Second) // the lane tries to open it for the sake of the subscription
 		s.End(bridge.ErrEnded)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if st := state(b); st.Lanes != 0 || f.open() != 1 { // for a subscription one would have been opened
+		if st := state(g); st.Lanes != 0 || f.open() != 1 { // for a subscription one would have been opened
 			t.Errorf("a subscription or a connection of nobody is kept: %d connections, %d were opened", st.Lanes, f.open())
 		}
 	})
@@ -46,18 +46,18 @@ func TestShareLeavesWhileServerIsAway(t *testing.T) {
 // answer to it.
 func TestLaneSubscribedAtTheLast(t *testing.T) {
 	f := &fake{}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method == "resources/subscribe" && w.n == 1 {
-			w.answer(m, "{}")
-			w.die()
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == "resources/subscribe" && f.n == 1 {
+			f.answer(m, "{}")
+			f.die()
 			return true
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		for range 20 {
 			f.opens, f.wires = nil, nil
-			s, _ := begin(t, b, "")
+			s, _ := begin(t, g, "")
 			do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 			time.Sleep(time.Minute)
 			synctest.Wait()
@@ -74,10 +74,10 @@ func TestLaneSubscribedAtTheLast(t *testing.T) {
 // Connections of principals that are gone for good are not kept in mind without
 // limit.
 func TestShareForgetsPrincipals(t *testing.T) {
-	run(t, ServerOptions{Adapter: &fake{}, Share: SharePrincipal, MaxLanes: 4}, func(t *testing.T, b *gateway) {
-		stays, _ := begin(t, b, "stays")
+	run(t, ServerOptions{Adapter: &fake{}, Share: SharePrincipal, MaxLanes: 4}, func(t *testing.T, g *gateway) {
+		stays, _ := begin(t, g, "stays")
 		for i := range 20 {
-			s, _ := begin(t, b, fmt.Sprint(i))
+			s, _ := begin(t, g, fmt.Sprint(i))
 			s.End(bridge.ErrEnded)
 			time.Sleep(time.Hour)
 			stays.Seen()

@@ -19,11 +19,11 @@ import (
 // the subscribers that are left, and the lane of no other need.
 func TestShareSubscriptionRaces(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
-		stays, _ := begin(t, b, "p")
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+		stays, _ := begin(t, g, "p")
 		var wg sync.WaitGroup
 		for i := range 20 {
-			s, _ := begin(t, b, "p")
+			s, _ := begin(t, g, "p")
 			wg.Go(func() {
 				for range 20 {
 					do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
@@ -39,14 +39,14 @@ func TestShareSubscriptionRaces(t *testing.T) {
 		}
 		wg.Wait()
 		do(t, stays, "1", "resources/subscribe", `{"uri":"a:"}`)
-		b.mu.Lock()
+		g.mu.Lock()
 		var others []*sitting
-		for s := range b.sessions {
+		for s := range g.sessions {
 			if s != stays {
 				others = append(others, s)
 			}
 		}
-		b.mu.Unlock()
+		g.mu.Unlock()
 		for _, s := range others {
 			s.End(bridge.ErrEnded)
 		}
@@ -66,18 +66,18 @@ func TestShareSubscriptionRaces(t *testing.T) {
 
 // A session that ends while it subscribes leaves no subscription behind.
 func TestShareLeavesWhileSubscribing(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "resources/subscribe" {
-			time.AfterFunc(time.Second, func() { w.answer(m, "{}") })
+			time.AfterFunc(time.Second, func() { f.answer(m, "{}") })
 		}
 		return m.Method == "resources/subscribe"
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "p")
-		v := below(s)
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "p")
+		u := below(s)
 		done := make(chan error, 1)
 		go func() {
-			_, err := v.Call(context.Background(), &bridge.Request{From: s.caller, Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:"}}`)})
+			_, err := u.Call(context.Background(), &bridge.Request{From: s.caller, Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:"}}`)})
 			done <- err
 		}()
 		synctest.Wait()
@@ -97,18 +97,18 @@ func TestShareLeavesWhileSubscribing(t *testing.T) {
 // A session does not rely on a level that the server is only being told, and
 // then refuses.
 func TestShareLevelsTakeTurns(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method != "logging/setLevel" || !strings.Contains(string(m.Params), "info") {
 			return false
 		}
 		time.AfterFunc(time.Second, func() {
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"no"}}`, m.ID))
+			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"no"}}`, m.ID))
 		})
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
-		one, _ := begin(t, b, "p")
-		two, _ := begin(t, b, "p")
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+		one, _ := begin(t, g, "p")
+		two, _ := begin(t, g, "p")
 		first := start(t, one, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`)
 		synctest.Wait()
 		bridgetest.Contains(t, do(t, two, "1", "logging/setLevel", `{"level":"error"}`), `"result":{}`)

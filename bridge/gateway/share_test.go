@@ -16,12 +16,12 @@ import (
 )
 
 // echo answers slow calls only when told to, with what they said.
-func echo(w *fakeWire, m *jsonrpc.Message) bool {
+func echo(f *fakeWire, m *jsonrpc.Message) bool {
 	if m.Method != "tools/call" {
 		return false
 	}
-	w.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, m.Token()))
-	w.answer(m, string(m.Params))
+	f.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, m.Token()))
+	f.answer(m, string(m.Params))
 	return true
 }
 
@@ -31,19 +31,19 @@ func TestShareIDs(t *testing.T) {
 	for _, share := range []Share{SharePrincipal, ShareAll} {
 		t.Run(string(share), func(t *testing.T) {
 			f := &fake{serve: echo}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *gateway) {
+			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
 				var calls []*pendingCall
 				for i := range 8 {
-					s, _ := begin(t, b, "p")
+					s, _ := begin(t, g, "p")
 					for _, id := range []string{`1`, `"1"`, `1`} {
 						calls = append(calls, start(t, s, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"who":%d,"_meta":{"progressToken":%s}}}`, id, i, id)))
 					}
 				}
-				for i, c := range calls {
-					<-c.done
+				for i, p := range calls {
+					<-p.done
 					id := []string{`1`, `"1"`, `1`}[i%3]
-					bridgetest.Contains(t, c.answer, `"id":`+id+`,`, fmt.Sprintf(`"who":%d,`, i/3))
-					if got := c.back.take(); len(got) != 1 || !strings.Contains(got[0], `"progressToken":`+id+`,`) {
+					bridgetest.Contains(t, p.answer, `"id":`+id+`,`, fmt.Sprintf(`"who":%d,`, i/3))
+					if got := p.back.take(); len(got) != 1 || !strings.Contains(got[0], `"progressToken":`+id+`,`) {
 						t.Errorf("progress %q, want one under %s", got, id)
 					}
 				}
@@ -59,15 +59,15 @@ func TestShareIDs(t *testing.T) {
 // its updates reach the subscribers.
 func TestShareSubscriptions(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
-		one, a := begin(t, b, "p")
-		two, c := begin(t, b, "p")
-		three, d := begin(t, b, "p")
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+		one, s := begin(t, g, "p")
+		two, c := begin(t, g, "p")
+		three, d := begin(t, g, "p")
 		updated := func() (who string) {
 			time.Sleep(changeEvery) // what it was told of before is forgotten then
 			time.Sleep(changeEvery)
 			f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:"}}`)
-			for i, st := range []*stream{a, c, d} {
+			for i, st := range []*stream{s, c, d} {
 				if strings.Contains(fmt.Sprint(st.take()), "updated") {
 					who += fmt.Sprint(i + 1)
 				}
@@ -97,15 +97,15 @@ func TestShareSubscriptions(t *testing.T) {
 
 // A server that refuses the end of a subscription does not get it back.
 func TestShareUnsubscribeRefused(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "resources/unsubscribe" {
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"no"}}`, m.ID))
+			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"no"}}`, m.ID))
 			return true
 		}
 		return false
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "p")
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "p")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		bridgetest.Contains(t, do(t, s, "1", "resources/unsubscribe", `{"uri":"a:"}`), `"code":-1`)
 		if lane := restored(f); len(lane) != 0 {
@@ -117,16 +117,16 @@ func TestShareUnsubscribeRefused(t *testing.T) {
 // The server is told the most verbose level, and each session gets what it
 // wants (protocol.md D3).
 func TestShareLevels(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "logging/setLevel" && strings.Contains(string(m.Params), "refuse") {
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"no"}}`, m.ID))
+			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"no"}}`, m.ID))
 			return true
 		}
 		return false
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
-		one, a := begin(t, b, "p")
-		two, c := begin(t, b, "p")
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+		one, s := begin(t, g, "p")
+		two, c := begin(t, g, "p")
 		bridgetest.Contains(t, do(t, one, "1", "logging/setLevel", `{"level":"info","x":"refuse"}`), `"code":-1`)
 		bridgetest.Contains(t, do(t, one, "1", "logging/setLevel", `{"level":"loud"}`), `-32602`)
 		bridgetest.Contains(t, do(t, one, "1", "logging/setLevel", `{"level":"error"}`), `"result":{}`)
@@ -139,7 +139,7 @@ func TestShareLevels(t *testing.T) {
 		for _, level := range []string{"debug", "info", "warning"} {
 			f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"` + level + `","data":1}}`)
 		}
-		if x, y := a.take(), c.take(); len(x) != 1 || len(y) != 2 {
+		if x, y := s.take(), c.take(); len(x) != 1 || len(y) != 2 {
 			t.Errorf("sessions got %q and %q", x, y)
 		}
 		last := func(n int, want string) {
@@ -155,7 +155,7 @@ func TestShareLevels(t *testing.T) {
 		last(5, "debug")
 		two.End(bridge.ErrEnded) // or ends
 		last(6, "warning")
-		three, _ := begin(t, b, "p")
+		three, _ := begin(t, g, "p")
 		do(t, three, "1", "logging/setLevel", `{"level":"debug"}`)
 		f.wire(1).die()
 		synctest.Wait()
@@ -203,9 +203,9 @@ func TestShareRouting(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fake{serve: silent("slow")}
-			run(t, ServerOptions{Adapter: f, Share: tc.share}, func(t *testing.T, b *gateway) {
-				one, a := begin(t, b, "p")
-				two, c := begin(t, b, "p")
+			run(t, ServerOptions{Adapter: f, Share: tc.share}, func(t *testing.T, g *gateway) {
+				one, a := begin(t, g, "p")
+				two, c := begin(t, g, "p")
 				streams := [2][]*stream{{a}, {c}}
 				for i, s := range []*sitting{one, two} {
 					if strings.Contains(tc.busy, fmt.Sprint(i+1)) {
@@ -269,9 +269,9 @@ func TestShareOnCall(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fake{serve: silent("slow")}
-			run(t, ServerOptions{Adapter: f, Share: tc.share}, func(t *testing.T, b *gateway) {
-				one, a := begin(t, b, "p")
-				two, c := begin(t, b, "p")
+			run(t, ServerOptions{Adapter: f, Share: tc.share}, func(t *testing.T, g *gateway) {
+				one, s := begin(t, g, "p")
+				two, c := begin(t, g, "p")
 				first := start(t, one, `{"jsonrpc":"2.0","id":1,"method":"slow"}`) // call 2, behind initialize
 				synctest.Wait()
 				second := start(t, two, `{"jsonrpc":"2.0","id":1,"method":"slow"}`)
@@ -282,7 +282,7 @@ func TestShareOnCall(t *testing.T) {
 				}
 				f.wire(1).sayOn(3, tc.say)
 				var got []string
-				for i, st := range []*stream{a, c, &first.back, &second.back} {
+				for i, st := range []*stream{s, c, &first.back, &second.back} {
 					for range st.take() {
 						got = append(got, []string{"session 1", "session 2", "call 1", "call 2"}[i])
 					}
@@ -300,13 +300,13 @@ func TestShareOnCall(t *testing.T) {
 // offered on either side.
 func TestShareProfiles(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
 		profile := func(principal, revision, caps string) error {
-			_, a, err := initialize(t, b, principal, `{"protocolVersion":"`+revision+`","capabilities":`+caps+`,"clientInfo":{"name":"c","version":"1"}}`)
+			_, a, err := initialize(t, g, principal, `{"protocolVersion":"`+revision+`","capabilities":`+caps+`,"clientInfo":{"name":"c","version":"1"}}`)
 			bridgetest.Lacks(t, a, `"tasks"`)
 			return err
 		}
-		first, _ := begin(t, b, "p")
+		first, _ := begin(t, g, "p")
 		for _, p := range []struct{ principal, revision, caps string }{
 			{"p", "2025-11-25", `{"roots":{},"elicitation":{},"tasks":{"list":{}},"sampling":{}}`}, // as the first
 			{"p", "2025-06-18", `{"roots":{},"elicitation":{},"sampling":{}}`},
@@ -332,14 +332,14 @@ func TestShareProfiles(t *testing.T) {
 			t.Errorf("another principal's = %v", err)
 		}
 		synctest.Wait() // the refused one is gone
-		b.mu.Lock()
+		g.mu.Lock()
 		var same []*sitting
-		for s := range b.sessions {
+		for s := range g.sessions {
 			if below(s).(*share.View).Lane() == below(first).(*share.View).Lane() {
 				same = append(same, s)
 			}
 		}
-		b.mu.Unlock()
+		g.mu.Unlock()
 		for _, s := range same {
 			s.End(bridge.ErrEnded)
 		}
@@ -353,16 +353,16 @@ func TestShareProfiles(t *testing.T) {
 // A shared server that comes back as another one ends the sessions there are,
 // and serves those to come.
 func TestShareAnotherServer(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method == "initialize" && w.n > 1 {
-			w.answer(m, strings.Replace(everything, `"logging":{},`, ``, 1))
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == "initialize" && f.n > 1 {
+			f.answer(m, strings.Replace(everything, `"logging":{},`, ``, 1))
 			return true
 		}
 		return false
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
-		one, _ := begin(t, b, "p")
-		two, _ := begin(t, b, "p")
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+		one, _ := begin(t, g, "p")
+		two, _ := begin(t, g, "p")
 		f.wire(1).die()
 		synctest.Wait()
 		bridgetest.Contains(t, do(t, one, "1", "x", `{}`), "initialize again")
@@ -370,7 +370,7 @@ func TestShareAnotherServer(t *testing.T) {
 		if one.ctx.Err() == nil || two.ctx.Err() == nil {
 			t.Error("a session goes on with a server that has lost a capability")
 		}
-		begin(t, b, "p")
+		begin(t, g, "p")
 	})
 }
 
@@ -378,19 +378,19 @@ func TestShareAnotherServer(t *testing.T) {
 // while the connection that the sessions before could not use is still closing.
 func TestShareAnotherServerAtOnce(t *testing.T) {
 	f := &fake{}
-	f.closes = func(_ context.Context, w *fakeWire) {
-		if w.n == 2 {
+	f.closes = func(_ context.Context, f *fakeWire) {
+		if f.n == 2 {
 			time.Sleep(5 * time.Second) // of the bubble: a program that is slow to end
 		}
 	}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
-		one, _ := begin(t, b, "p")
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+		one, _ := begin(t, g, "p")
 		f.result = strings.Replace(everything, `"logging":{},`, ``, 1)
 		f.wire(1).die()
 		synctest.Wait()
 		bridgetest.Contains(t, do(t, one, "1", "x", `{}`), "initialize again")
 		began := time.Now()
-		if _, a, err := initialize(t, b, "p", bridgetest.InitializeParams); err != nil {
+		if _, a, err := initialize(t, g, "p", bridgetest.InitializeParams); err != nil {
 			t.Errorf("initialize again = %s, %v", a, err)
 		}
 		if took := time.Since(began); took > 0 {
@@ -403,8 +403,8 @@ func TestShareAnotherServerAtOnce(t *testing.T) {
 // connection that lives on is not offered.
 func TestSharePerCall(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *gateway) {
-		s, a, err := initialize(t, b, "", bridgetest.InitializeParams)
+	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, g *gateway) {
+		s, a, err := initialize(t, g, "", bridgetest.InitializeParams)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -414,8 +414,8 @@ func TestSharePerCall(t *testing.T) {
 		do(t, s, "2", "logging/setLevel", `{"level":"error"}`)
 		do(t, s, "3", "x", `{}`)
 		synctest.Wait()
-		if f.opened() != 3 || b.lanes.Open() != 0 {
-			t.Errorf("%d opened, %d left; want 3 and none", f.opened(), b.lanes.Open())
+		if f.opened() != 3 || g.lanes.Open() != 0 {
+			t.Errorf("%d opened, %d left; want 3 and none", f.opened(), g.lanes.Open())
 		}
 		if got := f.wire(3).received(); len(got) != 2 || !strings.Contains(got[0], `"level":"error"`) || !strings.Contains(got[1], `"method":"x"`) {
 			t.Errorf("the third connection got %q", got)
@@ -436,8 +436,8 @@ func TestSharePerCall(t *testing.T) {
 // server comes back with another revision, before anything is sent to it.
 func TestPerCallRevision(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		if got := do(t, s, "1", "tools/call", `{"name":"a"}`); strings.Contains(got, "error") {
 			t.Fatal(got)
 		}

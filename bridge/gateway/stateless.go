@@ -58,10 +58,10 @@ const maxListenSize = 1 << 20
 
 func (g *gateway) Call(ctx context.Context, m *jsonrpc.Message, stateless Stateless) (*jsonrpc.Message, error) {
 	id := bytes.Clone(m.ID) // the answer outlives the request
-	c := &statelessCall{StatelessClient: StatelessClient{Back: stateless.Back}}
+	s := &statelessCall{StatelessClient: StatelessClient{Back: stateless.Back}}
 	if m.Method != era.Listen { // which lasts, and ends with its server
-		g.reports.Look(&c.arrival)
-		defer c.arrival.Found()
+		g.reports.Look(&s.arrival)
+		defer s.arrival.Found()
 	}
 	at := g.table.Load().at(stateless.Server)
 	if err := g.allowed(at, stateless.Server, stateless.From.Principal); err != nil {
@@ -73,13 +73,13 @@ func (g *gateway) Call(ctx context.Context, m *jsonrpc.Message, stateless Statel
 		return a, nil
 	}
 	ctx, span := g.tracing.Received(ctx, m, stateless.Header, stateless.Server, stateless.From, "", stateless.Remote)
-	a, err := g.admitted(ctx, m, stateless, c, at, id, span)
+	a, err := g.admitted(ctx, m, stateless, s, at, id, span)
 	tracing.End(span, m.Method, a, err)
 	return a, err
 }
 
 // admitted answers a request within its span.
-func (g *gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateless, c *statelessCall, at *server, id []byte, span trace.Span) (*jsonrpc.Message, error) {
+func (g *gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateless, s *statelessCall, at *server, id []byte, span trace.Span) (*jsonrpc.Message, error) {
 	done, err := g.receive(one.From, m)
 	if err != nil {
 		return g.reject("", one.From, m, err), err
@@ -94,38 +94,38 @@ func (g *gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 		ctx, stop = context.WithCancelCause(ctx)
 		defer stop(nil)
 		if m.Method == era.Listen {
-			c.Subscription, c.Changes = id, subscribe.NewChanges(c.Tell)
-			defer c.Changes.End(false) // also after an error
+			s.Subscription, s.Changes = id, subscribe.NewChanges(s.Tell)
+			defer s.Changes.End(false) // also after an error
 			defer context.AfterFunc(listening, func() { stop(bridge.ErrShutdown) })()
 		}
-		if c.Subscription == nil {
-			c.arrival.Cancel = stop
+		if s.Subscription == nil {
+			s.arrival.Cancel = stop
 		} else {
 			wants, _ := subscribe.ReadListen(m.Params)
-			c.revocable.Relists = func(server string, kinds ...list.Kind) {
+			s.revocable.Relists = func(server string, kinds ...list.Kind) {
 				if g.allowed(at, one.Server, principal) != nil {
 					stop(bridge.ErrShutdown)
 				} else if at == nil || server == "" || server == at.o.Name {
-					subscribe.NotifyChanged(c.Changes, wants.Of(kinds))
+					subscribe.NotifyChanged(s.Changes, wants.Of(kinds))
 				}
 			}
 		}
-		if err := g.revoked.Enter(&c.revocable, principal, stop); err != nil {
+		if err := g.revoked.Enter(&s.revocable, principal, stop); err != nil {
 			return g.reject("", one.From, m, err), err
 		}
-		defer g.revoked.Leave(&c.revocable, principal)
+		defer g.revoked.Leave(&s.revocable, principal)
 	}
 	from := *one.From
 	from.Header, from.Identity = g.forwarded(one.Header), one.Identity
-	came := g.reports.Arrive(&c.arrival, WireStateless, one.Server, "", one.Header, one.Remote, span)
-	r := &bridge.Request{Message: m, From: &from, Back: c, Header: from.Header, Identity: from.Identity, Mirror: era.Mirrors(one.Header), Keep: one.Keep, Call: came.Call()}
+	came := g.reports.Arrive(&s.arrival, WireStateless, one.Server, "", one.Header, one.Remote, span)
+	r := &bridge.Request{Message: m, From: &from, Back: s, Header: from.Header, Identity: from.Identity, Mirror: era.Mirrors(one.Header), Keep: one.Keep, Call: came.Call()}
 	a, err := up.Call(ctx, r)
 	err = g.reports.Conclude(came, one.Server, &from, m, a, err)
-	if c.Changes != nil {
-		c.Changes.End(ctx.Err() == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown))
+	if s.Changes != nil {
+		s.Changes.End(ctx.Err() == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown))
 	}
 	switch {
-	case c.Subscription != nil && (err == nil && a.Error == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown)):
+	case s.Subscription != nil && (err == nil && a.Error == nil || errors.Is(context.Cause(ctx), bridge.ErrShutdown)):
 		a.Release()
 		return jsonrpc.NewResult(id, []byte(`{"resultType":"complete","_meta":{"`+era.KeySubscription+`":`+string(id)+`}}`)), nil // R-145
 	case err == nil:

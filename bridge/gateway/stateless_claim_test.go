@@ -24,22 +24,22 @@ import (
 func asksWho() func(*fakeWire, *jsonrpc.Message) bool {
 	var mu sync.Mutex
 	open := map[string]string{} // names, by question
-	return func(w *fakeWire, m *jsonrpc.Message) bool {
+	return func(f *fakeWire, m *jsonrpc.Message) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
 		case m.Method == "tools/call":
-			id := fmt.Sprintf("%d/%s", w.n, m.ID)
+			id := fmt.Sprintf("%d/%s", f.n, m.ID)
 			name := m.Name()
 			open[id] = name
 			time.AfterFunc(time.Millisecond, func() {
-				w.say(`{"jsonrpc":"2.0","id":"` + id + `","method":"elicitation/create","params":{"message":"for ` + name + `","requestedSchema":{"type":"object","properties":{}}}}`)
+				f.say(`{"jsonrpc":"2.0","id":"` + id + `","method":"elicitation/create","params":{"message":"for ` + name + `","requestedSchema":{"type":"object","properties":{}}}}`)
 			})
 			return true
 		case m.IsResponse():
 			id := strings.Trim(string(m.ID), `"`)
 			_, call, _ := strings.Cut(id, "/")
-			w.say(`{"jsonrpc":"2.0","id":` + call + `,"result":{"content":[],"was":` + rawjson.Quote(open[id]) + `,"said":` + string(m.Result) + `}}`)
+			f.say(`{"jsonrpc":"2.0","id":` + call + `,"result":{"content":[],"was":` + rawjson.Quote(open[id]) + `,"said":` + string(m.Result) + `}}`)
 			delete(open, id)
 		}
 		return false
@@ -50,19 +50,19 @@ func asksWho() func(*fakeWire, *jsonrpc.Message) bool {
 // own question, again and again, and gives its own answer.
 func TestQuestionsGoToTheirClients(t *testing.T) {
 	f := &fake{serve: asksWho()}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		var clients sync.WaitGroup
 		for _, who := range []string{"ann", "bob"} {
 			clients.Go(func() {
 				for i := range scaletest.Of(150, 1000) {
 					name := fmt.Sprint(who, i)
-					asked := visitor{}.call(t, b, "tools/call", `"name":"`+name+`"`)
+					asked := visitor{}.call(t, g, "tools/call", `"name":"`+name+`"`)
 					if !strings.Contains(asked, `"message":"for `+name+`"`) {
 						t.Errorf("%s was shown %s", name, asked)
 						return
 					}
 					time.Sleep(2 * claimPatience) // somebody reads the question
-					got := visitor{}.call(t, b, "tools/call", `"name":"`+name+`","inputResponses":{"r1":{"action":"accept","content":{"i":"`+name+`"}}},"requestState":"`+stateOf(t, asked)+`"`)
+					got := visitor{}.call(t, g, "tools/call", `"name":"`+name+`","inputResponses":{"r1":{"action":"accept","content":{"i":"`+name+`"}}},"requestState":"`+stateOf(t, asked)+`"`)
 					if !strings.Contains(got, `"was":"`+name+`"`) || !strings.Contains(got, `"i":"`+name+`"`) {
 						t.Errorf("%s got %s", name, got)
 						return
@@ -81,18 +81,18 @@ func TestQuestionsGoToTheirClients(t *testing.T) {
 // opened only when all have been taken for a moment.
 func TestClaimReuses(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Name() == "slow" {
-			time.AfterFunc(claimPatience/2, func() { w.answer(m, `{"content":[]}`) })
+			time.AfterFunc(claimPatience/2, func() { f.answer(m, `{"content":[]}`) })
 		}
 		return m.Name() == "slow"
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		for range 20 {
-			visitor{}.call(t, b, "tools/call", `"name":"x"`)
+			visitor{}.call(t, g, "tools/call", `"name":"x"`)
 		}
-		one, two := visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`), visitor{}.ask(t, b, "2", era.Complete, `"name":"x"`)
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), `"result"`) // about lists nothing is asked
+		one, two := visitor{}.ask(t, g, "1", "tools/call", `"name":"slow"`), visitor{}.ask(t, g, "2", era.Complete, `"name":"x"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/list", ""), `"result"`) // about lists nothing is asked
 		<-one.done
 		<-two.done
 		if n := f.opened(); n != 1 {
@@ -100,10 +100,10 @@ func TestClaimReuses(t *testing.T) {
 		}
 		var all []*visiting
 		for range 4 {
-			all = append(all, visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`))
+			all = append(all, visitor{}.ask(t, g, "1", "tools/call", `"name":"slow"`))
 		}
 		for range 4 { // these can be asked nothing
-			all = append(all, visitor{caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"slow"`))
+			all = append(all, visitor{caps: "{}"}.ask(t, g, "1", "tools/call", `"name":"slow"`))
 		}
 		for _, v := range all {
 			<-v.done
@@ -119,24 +119,24 @@ func TestClaimReuses(t *testing.T) {
 // in their order, and refused when none becomes free. No call is lost when the
 // bridge ends.
 func TestClaimWaitsInLine(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Name() == "slow" {
-			time.AfterFunc(time.Second, func() { w.answer(m, `{"content":[]}`) })
+			time.AfterFunc(time.Second, func() { f.answer(m, `{"content":[]}`) })
 		}
 		return m.Name() == "slow" || m.Name() == "never"
 	}}
-	run(t, ServerOptions{Adapter: f, MaxLanes: 2, Limits: limits.Options{Queue: 3}}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, MaxLanes: 2, Limits: limits.Options{Queue: 3}}, func(t *testing.T, g *gateway) {
 		began := time.Now()
 		var all []*visiting
 		for range 5 {
-			all = append(all, visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`))
+			all = append(all, visitor{}.ask(t, g, "1", "tools/call", `"name":"slow"`))
 			synctest.Wait()
 			time.Sleep(claimPatience)
 		}
-		if st := b.Status()[0]; st.Queued != 3 {
+		if st := g.Status()[0]; st.Queued != 3 {
 			t.Errorf("%d wait in line", st.Queued)
 		}
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"slow"`), "-32603", "limits: queue")
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"slow"`), "-32603", "limits: queue")
 		for _, v := range all {
 			<-v.done
 			bridgetest.Contains(t, v.answer, `"result"`)
@@ -145,25 +145,25 @@ func TestClaimWaitsInLine(t *testing.T) {
 			t.Errorf("it took %v, with %d connections", took, f.opened())
 		}
 		for range 2 {
-			all = append(all, visitor{}.ask(t, b, "1", "tools/call", `"name":"never"`))
+			all = append(all, visitor{}.ask(t, g, "1", "tools/call", `"name":"never"`))
 		}
-		gone := visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`)
+		gone := visitor{}.ask(t, g, "1", "tools/call", `"name":"slow"`)
 		time.Sleep(claimPatience)
 		gone.cancel(bridge.ErrCancelled)
 		<-gone.done
-		late := visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`)
+		late := visitor{}.ask(t, g, "1", "tools/call", `"name":"slow"`)
 		began = time.Now()
 		<-late.done
 		if took := time.Since(began); took != 30*time.Second || !errors.Is(late.err, bridge.ErrOverloaded) {
 			t.Errorf("refused after %v with %v", took, late.err)
 		}
 		bridgetest.Contains(t, late.answer, "-32603", "limits: wait")
-		if st := b.Status()[0]; st.Queued != 0 || st.Refused["wait"] != 1 {
+		if st := g.Status()[0]; st.Queued != 0 || st.Refused["wait"] != 1 {
 			t.Errorf("left: %+v", st)
 		}
-		last := visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`)
+		last := visitor{}.ask(t, g, "1", "tools/call", `"name":"slow"`)
 		synctest.Wait()
-		b.Close(t.Context())
+		g.Close(t.Context())
 		<-last.done
 		bridgetest.Contains(t, last.answer, `"error"`)
 		for _, v := range all {
@@ -175,23 +175,23 @@ func TestClaimWaitsInLine(t *testing.T) {
 // The places of sessions count too: where they take all, calls share what is
 // left one after the other.
 func TestClaimBesideSessions(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Name() == "slow" {
-			time.AfterFunc(time.Second, func() { w.answer(m, `{"content":[]}`) })
+			time.AfterFunc(time.Second, func() { f.answer(m, `{"content":[]}`) })
 		}
 		return m.Name() == "slow"
 	}}
-	run(t, ServerOptions{Adapter: f, MaxLanes: 2}, func(t *testing.T, b *gateway) {
-		begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, MaxLanes: 2}, func(t *testing.T, g *gateway) {
+		begin(t, g, "")
 		var all []*visiting
 		for range 5 {
-			all = append(all, visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`))
+			all = append(all, visitor{}.ask(t, g, "1", "tools/call", `"name":"slow"`))
 		}
 		for _, v := range all {
 			<-v.done
 			bridgetest.Contains(t, v.answer, `"result"`)
 		}
-		if n := b.lanes.Open(); n != 2 {
+		if n := g.lanes.Open(); n != 2 {
 			t.Errorf("%d connections", n)
 		}
 	})
@@ -205,9 +205,9 @@ func TestQuestionOfCancelledCall(t *testing.T) {
 			f := &fake{serve: func(_ *fakeWire, m *jsonrpc.Message) bool {
 				return m.Method == "tools/call" || deaf && m.Method == "ping"
 			}}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 				leave := func() {
-					v := visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`)
+					v := visitor{}.ask(t, g, "1", "tools/call", `"name":"x"`)
 					time.Sleep(claimPatience)
 					synctest.Wait()
 					v.cancel(bridge.ErrCancelled)
@@ -222,7 +222,7 @@ func TestQuestionOfCancelledCall(t *testing.T) {
 					f.wire(1).say(`{"jsonrpc":"2.0","id":"q2","method":"elicitation/create","params":{"message":"secret"}}`)
 					synctest.Wait()
 				}
-				other := visitor{}.ask(t, b, "2", "tools/call", `"name":"y"`)
+				other := visitor{}.ask(t, g, "2", "tools/call", `"name":"y"`)
 				synctest.Wait()
 				if n := f.opened(); deaf && n != 1 {
 					t.Errorf("%d connections: a server that has never asked anything keeps its own", n)
@@ -233,7 +233,7 @@ func TestQuestionOfCancelledCall(t *testing.T) {
 					t.Errorf("got %s", other.answer)
 				}
 				leave() // over a second one, which is not used again
-				last := visitor{}.ask(t, b, "3", "tools/call", `"name":"z"`)
+				last := visitor{}.ask(t, g, "3", "tools/call", `"name":"z"`)
 				time.Sleep(claimPatience)
 				synctest.Wait()
 				n := f.opened()
@@ -254,28 +254,28 @@ func TestQuestionOfCancelledCall(t *testing.T) {
 // Once the server has heard that a call is cancelled its connection is as good as
 // before: the next call goes to the same process, and can be asked about.
 func TestConnectionOfCancelledCall(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Name() == "ask" {
 			time.AfterFunc(time.Millisecond, func() {
-				w.say(`{"jsonrpc":"2.0","id":"` + string(m.ID) + `","method":"elicitation/create","params":{"message":"mine"}}`)
+				f.say(`{"jsonrpc":"2.0","id":"` + string(m.ID) + `","method":"elicitation/create","params":{"message":"mine"}}`)
 			})
 		}
 		return m.Method == "tools/call"
 	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		for range 3 {
-			v := visitor{}.ask(t, b, "1", "tools/call", `"name":"hang"`)
+			v := visitor{}.ask(t, g, "1", "tools/call", `"name":"hang"`)
 			synctest.Wait()
 			v.cancel(bridge.ErrCancelled)
 			<-v.done
-			v = visitor{}.ask(t, b, "2", "tools/call", `"name":"ask"`)
+			v = visitor{}.ask(t, g, "2", "tools/call", `"name":"ask"`)
 			<-v.done
 			bridgetest.Contains(t, v.answer, `"message":"mine"`)
 			if n := f.opened(); n != 1 {
 				t.Fatalf("%d connections, want 1", n)
 			}
 			state := stateOf(t, v.answer)
-			v = visitor{}.ask(t, b, "3", "tools/call", `"name":"ask","inputResponses":{"r1":{"action":"decline"}},"requestState":"`+state+`"`)
+			v = visitor{}.ask(t, g, "3", "tools/call", `"name":"ask","inputResponses":{"r1":{"action":"decline"}},"requestState":"`+state+`"`)
 			synctest.Wait()
 			v.cancel(bridge.ErrCancelled)
 			<-v.done
@@ -287,10 +287,10 @@ func TestConnectionOfCancelledCall(t *testing.T) {
 // until the server has asked something beside its calls.
 func TestClaimOfTellingWire(t *testing.T) {
 	f := &fake{told: true, serve: silent("tools/call")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		one := visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`)
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		one := visitor{}.ask(t, g, "1", "tools/call", `"name":"x"`)
 		synctest.Wait()
-		two := visitor{}.ask(t, b, "2", "tools/call", `"name":"y"`)
+		two := visitor{}.ask(t, g, "2", "tools/call", `"name":"y"`)
 		synctest.Wait()
 		if n := f.opened(); n != 1 {
 			t.Errorf("%d connections, want 1", n)
@@ -301,9 +301,9 @@ func TestClaimOfTellingWire(t *testing.T) {
 			t.Errorf("a question of which it cannot be told whose it is was shown: %s%s", one.answer, two.answer)
 		}
 		bridgetest.Contains(t, strings.Join(f.wire(1).received(), ""), `"id":"q","error":{"code":-32603`)
-		three := visitor{}.ask(t, b, "3", "tools/call", `"name":"z"`)
+		three := visitor{}.ask(t, g, "3", "tools/call", `"name":"z"`)
 		synctest.Wait()
-		four := visitor{}.ask(t, b, "4", "tools/call", `"name":"z"`)
+		four := visitor{}.ask(t, g, "4", "tools/call", `"name":"z"`)
 		time.Sleep(claimPatience)
 		synctest.Wait()
 		if n := f.opened(); n != 3 {
@@ -325,10 +325,10 @@ func TestClaimOfTellingWire(t *testing.T) {
 // is put when it can only be about one call.
 func TestQuestionsWithSharePrincipal(t *testing.T) {
 	f := &fake{serve: silent("tools/call")}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, b *gateway) {
-		one := visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`)
+	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+		one := visitor{}.ask(t, g, "1", "tools/call", `"name":"x"`)
 		synctest.Wait()
-		two := visitor{}.ask(t, b, "2", "tools/call", `"name":"y"`)
+		two := visitor{}.ask(t, g, "2", "tools/call", `"name":"y"`)
 		synctest.Wait()
 		f.wire(1).say(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
 		bridgetest.Contains(t, strings.Join(f.wire(1).received(), ""), `"id":1,"error":{"code":-32603`)
@@ -350,26 +350,26 @@ func TestQuestionBesideParkedCall(t *testing.T) {
 		share Share
 		meta  string
 	}{{"", ""}, {SharePrincipal, ""}, {"", `,"dev.mcp-bridge/lane":"k"`}} {
-		f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 			switch {
 			case m.Method == "tools/call":
-				w.say(`{"jsonrpc":"2.0","id":"call","method":"elicitation/create","params":{"message":"m"}}`)
+				f.say(`{"jsonrpc":"2.0","id":"call","method":"elicitation/create","params":{"message":"m"}}`)
 			case m.Method == era.Complete:
-				w.say(`{"jsonrpc":"2.0","id":"completion ` + string(m.ID) + `","method":"elicitation/create","params":{"message":"m"}}`)
+				f.say(`{"jsonrpc":"2.0","id":"completion ` + string(m.ID) + `","method":"elicitation/create","params":{"message":"m"}}`)
 			case m.IsResponse() && strings.HasPrefix(string(m.ID), `"completion `):
 				id := strings.Trim(strings.TrimPrefix(string(m.ID), `"completion `), `"`)
-				w.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{"completion":{"values":[]},"got":` + rawjson.Quote(bridgetest.Text(m)) + `}}`)
+				f.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{"completion":{"values":[]},"got":` + rawjson.Quote(bridgetest.Text(m)) + `}}`)
 			default:
 				return false
 			}
 			return true
 		}}
 		f.result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"completions":{}},"serverInfo":{"name":"fake","version":"1"}}`
-		run(t, ServerOptions{Adapter: f, Share: c.share}, func(t *testing.T, b *gateway) {
+		run(t, ServerOptions{Adapter: f, Share: c.share}, func(t *testing.T, g *gateway) {
 			v := visitor{meta: c.meta}
-			park(t, b, v)
+			park(t, g, v)
 			began := time.Now()
-			bridgetest.Contains(t, v.call(t, b, era.Complete, `"ref":{"type":"ref/prompt","name":"p"}`), `"result"`, "-32602", "no client request")
+			bridgetest.Contains(t, v.call(t, g, era.Complete, `"ref":{"type":"ref/prompt","name":"p"}`), `"result"`, "-32602", "no client request")
 			if took := time.Since(began); took > claimPatience {
 				t.Errorf("it took %v", took)
 			}
@@ -380,12 +380,12 @@ func TestQuestionBesideParkedCall(t *testing.T) {
 // What changes on one of the connections is told to those who listen on another.
 func TestListenHearsAllConnections(t *testing.T) {
 	f := &fake{serve: silent("tools/call")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged")
 		var calls []*visiting
 		for range 2 {
-			calls = append(calls, visitor{}.ask(t, b, "1", "tools/call", `"name":"x"`))
+			calls = append(calls, visitor{}.ask(t, g, "1", "tools/call", `"name":"x"`))
 			time.Sleep(2 * claimPatience)
 		}
 		f.wire(2).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)

@@ -42,7 +42,7 @@ func FuzzGuest(f *testing.F) {
 // visitGame is what happens in one such life.
 type visitGame struct {
 	t      *testing.T
-	b      *gateway
+	g      *gateway
 	f      *fake
 	states []string
 	fresh  int // calls that were not retries
@@ -64,7 +64,7 @@ func visitLife(t *testing.T, life []byte) {
 	share := []Share{ShareSession, ShareCall, ShareAll, SharePrincipal}[life[0]%4]
 	g := &visitGame{t: t, f: &fake{times: conn.Timeouts{Idle: time.Hour}}}
 	g.f.serve = g.serve
-	g.b = newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: g.f, Share: share, EndWithServer: life[0]&4 != 0, Restarts: 1000}}, Log: slog.New(slog.DiscardHandler)})
+	g.g = newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: g.f, Share: share, EndWithServer: life[0]&4 != 0, Restarts: 1000}}, Log: slog.New(slog.DiscardHandler)})
 	for i := 1; i+1 < len(life); i += 2 {
 		g.move(life[i], life[i+1])
 	}
@@ -74,11 +74,11 @@ func visitLife(t *testing.T, life []byte) {
 		<-v.done
 	}
 	time.Sleep(2 * statelessIdle)
-	if n := remainsOf(g.b.table.Load().servers[0].pool); n.parked+n.waiting+n.bytes+n.busy+n.all != 0 {
-		t.Errorf("left: %+v", n)
+	if r := remainsOf(g.g.table.Load().servers[0].pool); r.parked+r.waiting+r.bytes+r.busy+r.all != 0 {
+		t.Errorf("left: %+v", r)
 	}
-	g.b.Close(context.Background())
-	if n := g.b.lanes.Open(); n != 0 {
+	g.g.Close(context.Background())
+	if n := g.g.lanes.Open(); n != 0 {
 		t.Errorf("%d connections are left", n)
 	}
 	if g.called > g.fresh {
@@ -95,16 +95,16 @@ func visitLife(t *testing.T, life []byte) {
 	}
 }
 
-func (v *visitGame) serve(w *fakeWire, m *jsonrpc.Message) bool {
+func (v *visitGame) serve(f *fakeWire, m *jsonrpc.Message) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
 	case m.Method == "tools/call":
 		v.called++
-		v.open = append(v.open, slowVisit{w, m})
+		v.open = append(v.open, slowVisit{f, m})
 		return true
 	case m.Method == "tools/list":
-		v.open = append(v.open, slowVisit{w, m})
+		v.open = append(v.open, slowVisit{f, m})
 		return true
 	}
 	return false
@@ -114,7 +114,7 @@ func (v *visitGame) move(what, how byte) {
 	name := []string{"ann", "bob"}[how&1]
 	c := visitor{principal: name, caps: []string{ableVisitor, `{"roots":{}}`, "{}"}[int(how>>1)%3]}
 	add := func(method, params string) {
-		v.all = append(v.all, c.ask(v.t, v.b, fmt.Sprint(how), method, params))
+		v.all = append(v.all, c.ask(v.t, v.g, fmt.Sprint(how), method, params))
 		v.names = append(v.names, name)
 	}
 	pick := func() (slowVisit, bool) {

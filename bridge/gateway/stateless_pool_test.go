@@ -46,27 +46,27 @@ func capsOf(n int) string { return fmt.Sprintf(`{"experimental":{"e%d":{}}}`, n)
 // servers choose by the capabilities of a client what they show it.
 func TestPoolProfiles(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		visitor{caps: `{"sampling":{},"roots":{}}`}.call(t, b, "tools/call", `"name":"x"`)
-		visitor{caps: `{ "roots" : {"listChanged":true}, "sampling":{} }`}.call(t, b, "tools/call", `"name":"x"`)
-		visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}},"sampling":{},"roots":{}}`}.call(t, b, "tools/list", ``)
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		visitor{caps: `{"sampling":{},"roots":{}}`}.call(t, g, "tools/call", `"name":"x"`)
+		visitor{caps: `{ "roots" : {"listChanged":true}, "sampling":{} }`}.call(t, g, "tools/call", `"name":"x"`)
+		visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}},"sampling":{},"roots":{}}`}.call(t, g, "tools/list", ``)
 		if n := f.opened(); n != 1 {
 			t.Errorf("%d connections, want 1", n)
 		}
 		bridgetest.Contains(t, f.wire(1).log()[0], `"capabilities":{"sampling":{},"roots":{}}`)
-		visitor{caps: `{"roots":{}}`}.call(t, b, "tools/call", `"name":"y"`)
-		visitor{caps: `{}`}.call(t, b, "server/discover", ``)
+		visitor{caps: `{"roots":{}}`}.call(t, g, "tools/call", `"name":"y"`)
+		visitor{caps: `{}`}.call(t, g, "server/discover", ``)
 		if n := f.opened(); n != 2 {
 			t.Errorf("%d connections, want 2", n)
 		}
-		visitor{caps: `{}`}.call(t, b, "resources/list", ``)
-		visitor{caps: `{"extensions":{"io.modelcontextprotocol/ui":{}}}`}.call(t, b, "tools/list", ``)
+		visitor{caps: `{}`}.call(t, g, "resources/list", ``)
+		visitor{caps: `{"extensions":{"io.modelcontextprotocol/ui":{}}}`}.call(t, g, "tools/list", ``)
 		if n := f.opened(); n != 4 {
 			t.Errorf("%d connections, want 4", n)
 		}
 		bridgetest.Contains(t, f.wire(3).log()[0], `"capabilities":{}`)
 		bridgetest.Contains(t, f.wire(4).log()[0], `"io.modelcontextprotocol/ui"`)
-		visitor{principal: "q", caps: `{"roots":{}}`}.call(t, b, "resources/list", ``)
+		visitor{principal: "q", caps: `{"roots":{}}`}.call(t, g, "resources/list", ``)
 		if n := f.opened(); n != 5 {
 			t.Errorf("%d connections, want 5: principals share none", n)
 		}
@@ -76,26 +76,26 @@ func TestPoolProfiles(t *testing.T) {
 // D1.2, R-178: a principal has so many connections. The one that was not used
 // for longest makes room, but none that is in use.
 func TestPoolBound(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" }}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		slow := visitor{caps: capsOf(0)}.ask(t, b, "1", "tools/call", `"name":"slow"`)
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" }}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		slow := visitor{caps: capsOf(0)}.ask(t, g, "1", "tools/call", `"name":"slow"`)
 		synctest.Wait()
 		for i := range maxProfiles {
-			visitor{caps: capsOf(i)}.call(t, b, "tools/call", `"name":"x"`)
+			visitor{caps: capsOf(i)}.call(t, g, "tools/call", `"name":"x"`)
 		}
-		visitor{caps: capsOf(100)}.call(t, b, "tools/call", `"name":"x"`)
+		visitor{caps: capsOf(100)}.call(t, g, "tools/call", `"name":"x"`)
 		synctest.Wait()
-		if n := b.lanes.Open(); n != maxProfiles {
+		if n := g.lanes.Open(); n != maxProfiles {
 			t.Errorf("%d connections, want %d", n, maxProfiles)
 		}
-		visitor{caps: capsOf(0)}.call(t, b, "tools/call", `"name":"x"`) // the first is still there
-		visitor{caps: capsOf(2)}.call(t, b, "tools/call", `"name":"x"`) // and 2, but not 1
+		visitor{caps: capsOf(0)}.call(t, g, "tools/call", `"name":"x"`) // the first is still there
+		visitor{caps: capsOf(2)}.call(t, g, "tools/call", `"name":"x"`) // and 2, but not 1
 		if n := f.opened(); n != maxProfiles+1 {
 			t.Errorf("%d opened, want %d", n, maxProfiles+1)
 		}
 		var busy []*visiting
 		for i := range maxProfiles + 1 {
-			busy = append(busy, visitor{caps: capsOf(i)}.ask(t, b, "1", "tools/call", `"name":"slow"`))
+			busy = append(busy, visitor{caps: capsOf(i)}.ask(t, g, "1", "tools/call", `"name":"slow"`))
 			synctest.Wait()
 		}
 		last := busy[maxProfiles]
@@ -111,24 +111,24 @@ func TestPoolBound(t *testing.T) {
 
 // CloseUnused closes what no request uses, and nothing else, also where connections never close as idle.
 func TestPoolCloseUnused(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" }}
-	run(t, ServerOptions{Adapter: f, Idle: -1}, func(t *testing.T, b *gateway) {
-		slow := visitor{caps: capsOf(0)}.ask(t, b, "1", "tools/call", `"name":"slow"`)
-		visitor{caps: capsOf(1)}.call(t, b, "tools/list", ``)
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" }}
+	run(t, ServerOptions{Adapter: f, Idle: -1}, func(t *testing.T, g *gateway) {
+		slow := visitor{caps: capsOf(0)}.ask(t, g, "1", "tools/call", `"name":"slow"`)
+		visitor{caps: capsOf(1)}.call(t, g, "tools/list", ``)
 		synctest.Wait()
-		b.CloseUnused()
+		g.CloseUnused()
 		synctest.Wait()
-		if n := b.lanes.Open(); n != 1 || slow.over() {
+		if n := g.lanes.Open(); n != 1 || slow.over() {
 			t.Errorf("%d connections are open, want that of the call", n)
 		}
 		slow.cancel(bridge.ErrCancelled)
 		<-slow.done
-		b.CloseUnused()
+		g.CloseUnused()
 		synctest.Wait()
-		if n := b.lanes.Open(); n != 0 {
+		if n := g.lanes.Open(); n != 0 {
 			t.Errorf("%d connections are open", n)
 		}
-		bridgetest.Contains(t, visitor{caps: capsOf(1)}.call(t, b, "tools/list", ``), `"result"`)
+		bridgetest.Contains(t, visitor{caps: capsOf(1)}.call(t, g, "tools/list", ``), `"result"`)
 	})
 }
 
@@ -137,10 +137,10 @@ func TestPoolCloseUnused(t *testing.T) {
 func TestPoolRoomIsRoom(t *testing.T) {
 	for _, share := range []Share{"", ShareCall} {
 		f := &fake{closes: func(context.Context, *fakeWire) { time.Sleep(time.Second) }}
-		run(t, ServerOptions{Adapter: f, MaxLanes: 2, Share: share}, func(t *testing.T, b *gateway) {
+		run(t, ServerOptions{Adapter: f, MaxLanes: 2, Share: share}, func(t *testing.T, g *gateway) {
 			for i := range 6 {
-				bridgetest.Contains(t, visitor{caps: capsOf(i)}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
-				if n := b.lanes.Open(); n > 2 {
+				bridgetest.Contains(t, visitor{caps: capsOf(i)}.call(t, g, "tools/call", `"name":"x"`), `"result"`)
+				if n := g.lanes.Open(); n > 2 {
 					t.Errorf("%d connections", n)
 				}
 			}
@@ -151,34 +151,34 @@ func TestPoolRoomIsRoom(t *testing.T) {
 // Sessions have connections to the server too: one of the pool's that nobody uses
 // makes room for them, and beside them.
 func TestPoolRoomBesideSessions(t *testing.T) {
-	run(t, ServerOptions{Adapter: &fake{}, MaxLanes: 2}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: &fake{}, MaxLanes: 2}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		for i := range 3 {
-			bridgetest.Contains(t, visitor{caps: capsOf(i)}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
+			bridgetest.Contains(t, visitor{caps: capsOf(i)}.call(t, g, "tools/call", `"name":"x"`), `"result"`)
 		}
 		bridgetest.Contains(t, do(t, s, "1", "tools/list", "{}"), `"result"`)
-		second, _ := begin(t, b, "")
+		second, _ := begin(t, g, "")
 		bridgetest.Contains(t, do(t, second, "1", "tools/list", "{}"), `"result"`)
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), "too many connections")
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/list", ""), "too many connections")
 	})
 }
 
 // R-178: what clients say of themselves is kept with connections and sessions,
 // and not counted among the bytes under way.
 func TestIntroductionBound(t *testing.T) {
-	run(t, ServerOptions{Adapter: &fake{}}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: &fake{}}, func(t *testing.T, g *gateway) {
 		icon := func(n int) string { return rawjson.Quote(strings.Repeat("x", n)) }
-		for _, c := range []visitor{
+		for _, v := range []visitor{
 			{caps: `{"experimental":{"e":` + icon(maxIntroduction) + `}}`},
 			{meta: `,"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1","icons":` + icon(maxIntroduction) + `}`},
 		} {
-			bridgetest.Contains(t, c.call(t, b, "tools/list", ""), `"code":-32602`, "262144")
+			bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"code":-32602`, "262144")
 		}
-		bridgetest.Contains(t, visitor{caps: `{"experimental":{"e":` + icon(maxIntroduction/2) + `}}`}.call(t, b, "tools/list", ""), `"result"`)
+		bridgetest.Contains(t, visitor{caps: `{"experimental":{"e":` + icon(maxIntroduction/2) + `}}`}.call(t, g, "tools/list", ""), `"result"`)
 		begin := func(n int) string {
-			_, a, _ := b.initialize(context.Background(), "", "s"+fmt.Sprint(n), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
+			_, m, _ := g.initialize(context.Background(), "", "s"+fmt.Sprint(n), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
 				`"capabilities":{},"clientInfo":{"name":"x","version":"1","icons":`+icon(n)+`}}}`))
-			return bridgetest.Text(a)
+			return bridgetest.Text(m)
 		}
 		bridgetest.Contains(t, begin(maxIntroduction), `"code":-32602`)
 		bridgetest.Contains(t, begin(maxIntroduction/2), `"result"`)
@@ -189,9 +189,9 @@ func TestIntroductionBound(t *testing.T) {
 // how, and other principals do not get there.
 func TestPoolLaneKey(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		lane := func(p, key string) string {
-			return visitor{principal: p, meta: `,"dev.mcp-bridge\/lane":` + key}.call(t, b, "tools/call", `"name":"x"`)
+			return visitor{principal: p, meta: `,"dev.mcp-bridge\/lane":` + key}.call(t, g, "tools/call", `"name":"x"`)
 		}
 		for _, key := range []string{`"a"`, `"b"`, `"\u0061"`} {
 			bridgetest.Contains(t, lane("p", key), `"result"`)
@@ -210,7 +210,7 @@ func TestPoolLaneKey(t *testing.T) {
 			lane("p", rawjson.Quote(fmt.Sprint(i)))
 		}
 		synctest.Wait()
-		if n := b.lanes.Open(); n != maxProfiles+1 {
+		if n := g.lanes.Open(); n != maxProfiles+1 {
 			t.Errorf("%d connections, want %d of p's and one of q's", n, maxProfiles)
 		}
 	})
@@ -223,9 +223,9 @@ func TestPoolForwarded(t *testing.T) {
 	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-User", To: "X-Who"}}}, func(t *testing.T, b *gateway) {
 		call := func(user, params string) string {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+params+`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+ableVisitor+`}}}`)
-			g, _ := NewStateless("", "", m)
-			g.Back, g.Header = &stream{}, http.Header{"X-User": {user}}
-			a, _ := b.Call(context.Background(), m, *g)
+			s, _ := NewStateless("", "", m)
+			s.Back, s.Header = &stream{}, http.Header{"X-User": {user}}
+			a, _ := b.Call(context.Background(), m, *s)
 			return bridgetest.Text(a)
 		}
 		state := stateOf(t, call("ann", ""))
@@ -243,21 +243,21 @@ func TestPoolForwarded(t *testing.T) {
 func TestPoolIdle(t *testing.T) {
 	for _, share := range []Share{"", SharePrincipal, ShareAll} {
 		f := &fake{serve: asksRoots()}
-		run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, b *gateway) {
-			p := b.table.Load().servers[0].pool
-			visitor{}.call(t, b, "tools/list", "")
+		run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
+			p := g.table.Load().servers[0].pool
+			visitor{}.call(t, g, "tools/list", "")
 			time.Sleep(statelessIdle - time.Second)
-			visitor{}.call(t, b, "tools/list", "")
+			visitor{}.call(t, g, "tools/list", "")
 			time.Sleep(statelessIdle - time.Second)
-			if b.lanes.Open() != 1 {
+			if g.lanes.Open() != 1 {
 				t.Errorf("%s: closed too soon", share)
 			}
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			if n := remainsOf(p); b.lanes.Open() != 0 || n != (remains{}) {
-				t.Errorf("%s: left: %d connections, %+v", share, b.lanes.Open(), n)
+			if r := remainsOf(p); g.lanes.Open() != 0 || r != (remains{}) {
+				t.Errorf("%s: left: %d connections, %+v", share, g.lanes.Open(), r)
 			}
-			v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+			v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 			time.Sleep(3 * statelessIdle)
 			if f.opened() != 2 || v.over() {
 				t.Errorf("%s: opened %d times", share, f.opened())
@@ -266,8 +266,8 @@ func TestPoolIdle(t *testing.T) {
 			bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged", "tools/list_changed")
 			v.cancel(bridge.ErrCancelled)
 			time.Sleep(2 * statelessIdle)
-			if n := remainsOf(p); b.lanes.Open() != 0 || n != (remains{}) {
-				t.Errorf("%s: left: %d connections, %+v", share, b.lanes.Open(), n)
+			if r := remainsOf(p); g.lanes.Open() != 0 || r != (remains{}) {
+				t.Errorf("%s: left: %d connections, %+v", share, g.lanes.Open(), r)
 			}
 		})
 	}
@@ -276,10 +276,10 @@ func TestPoolIdle(t *testing.T) {
 // Negative means for ever.
 func TestPoolNeverIdle(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Idle: -1}, func(t *testing.T, b *gateway) {
-		visitor{}.call(t, b, "tools/list", "")
+	run(t, ServerOptions{Adapter: f, Idle: -1}, func(t *testing.T, g *gateway) {
+		visitor{}.call(t, g, "tools/list", "")
 		time.Sleep(24 * time.Hour)
-		if b.lanes.Open() != 1 {
+		if g.lanes.Open() != 1 {
 			t.Error("closed")
 		}
 	})
@@ -289,24 +289,24 @@ func TestPoolNeverIdle(t *testing.T) {
 // promises nothing that would have to last.
 func TestPoolShareCall(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, b *gateway) {
-		bridgetest.Lacks(t, visitor{}.call(t, b, "server/discover", ""), "listChanged", `"subscribe"`)
+	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, g *gateway) {
+		bridgetest.Lacks(t, visitor{}.call(t, g, "server/discover", ""), "listChanged", `"subscribe"`)
 		synctest.Wait()
-		state := park(t, b, visitor{})
-		if f.opened() != 2 || b.lanes.Open() != 1 {
-			t.Errorf("%d opened, %d open", f.opened(), b.lanes.Open())
+		state := park(t, g, visitor{})
+		if f.opened() != 2 || g.lanes.Open() != 1 {
+			t.Errorf("%d opened, %d open", f.opened(), g.lanes.Open())
 		}
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"complete"`)
-		visitor{}.call(t, b, "tools/list", "")
-		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"complete"`)
+		visitor{}.call(t, g, "tools/list", "")
+		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
 		bridgetest.Contains(t, strings.Join(v.take(), ""), `"notifications":{}`)
-		if f.opened() != 3 || b.lanes.Open() != 0 {
-			t.Errorf("%d opened, %d open", f.opened(), b.lanes.Open())
+		if f.opened() != 3 || g.lanes.Open() != 0 {
+			t.Errorf("%d opened, %d open", f.opened(), g.lanes.Open())
 		}
 		v.cancel(bridge.ErrCancelled)
 		<-v.done
-		if n := remainsOf(b.table.Load().servers[0].pool); n.all+n.slots+n.waiting != 0 {
-			t.Errorf("left: %+v", n)
+		if r := remainsOf(g.table.Load().servers[0].pool); r.all+r.slots+r.waiting != 0 {
+			t.Errorf("left: %+v", r)
 		}
 	})
 }
@@ -314,9 +314,9 @@ func TestPoolShareCall(t *testing.T) {
 // share: all has one connection for everybody, who cannot be asked anything.
 func TestPoolShareAll(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, g *gateway) {
 		for _, p := range []string{"p", "q"} {
-			bridgetest.Contains(t, visitor{principal: p}.call(t, b, "tools/call", `"name":"x"`), `"complete"`)
+			bridgetest.Contains(t, visitor{principal: p}.call(t, g, "tools/call", `"name":"x"`), `"complete"`)
 		}
 		if f.opened() != 1 {
 			t.Errorf("%d connections", f.opened())
@@ -334,15 +334,15 @@ func TestShareAllIsOne(t *testing.T) {
 		time.Sleep(time.Second)
 		return nil
 	}}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, g *gateway) {
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
-				bridgetest.Contains(t, visitor{principal: fmt.Sprint("p", i%3)}.call(t, b, "tools/call", `"name":"x"`), `"complete"`)
+				bridgetest.Contains(t, visitor{principal: fmt.Sprint("p", i%3)}.call(t, g, "tools/call", `"name":"x"`), `"complete"`)
 			})
-			s, a, err := b.initialize(context.Background(), "fake", fmt.Sprint("all", i), fmt.Sprint("p", i%3), nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, m, err := g.initialize(context.Background(), "fake", fmt.Sprint("all", i), fmt.Sprint("p", i%3), nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 			if i == 0 && err != nil {
-				t.Fatal(bridgetest.Text(a), err)
+				t.Fatal(bridgetest.Text(m), err)
 			}
 			all.Go(func() { bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"y"}`), `"result"`) })
 		}
@@ -350,9 +350,9 @@ func TestShareAllIsOne(t *testing.T) {
 		if n := f.opened(); n != 1 {
 			t.Fatalf("%d connections, want 1", n)
 		}
-		s, st := begin(t, b, "p0")
+		s, st := begin(t, g, "p0")
 		bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`), `"result"`)
-		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
+		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
 		bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged", "a:")
 		f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:"}}`)
 		f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
@@ -380,9 +380,9 @@ func TestShareAllIsOne(t *testing.T) {
 // subscriptions end, and the next request finds the new one.
 func TestPoolServerComesBackAnother(t *testing.T) {
 	f := &fake{serve: asksRoots(), result: everything}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		state := park(t, b, visitor{})
-		v := visitor{}.ask(t, b, `"l"`, era.Listen, `"notifications":{"toolsListChanged":true}`)
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		state := park(t, g, visitor{})
+		v := visitor{}.ask(t, g, `"l"`, era.Listen, `"notifications":{"toolsListChanged":true}`)
 		v.take()
 		f.result = `{"protocolVersion":"2025-06-18","capabilities":{"prompts":{}},"serverInfo":{"name":"new","version":"2"}}`
 		f.wire(1).die()
@@ -391,11 +391,11 @@ func TestPoolServerComesBackAnother(t *testing.T) {
 			t.Errorf("the subscription ended with %s", v.answer)
 		}
 		synctest.Wait()
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","requestState":"`+state+`"`), `upstream_lost`)
-		bridgetest.Contains(t, visitor{}.call(t, b, "server/discover", ""), `"name":"new"`)
-		bridgetest.Contains(t, visitor{}.call(t, b, "prompts/list", ""), `"name":"new"`)
-		if n := remainsOf(b.table.Load().servers[0].pool); n.slots != 1 || n.all != 1 {
-			t.Errorf("left: %+v", n)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","requestState":"`+state+`"`), `upstream_lost`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "server/discover", ""), `"name":"new"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "prompts/list", ""), `"name":"new"`)
+		if r := remainsOf(g.table.Load().servers[0].pool); r.slots != 1 || r.all != 1 {
+			t.Errorf("left: %+v", r)
 		}
 	})
 }
@@ -404,12 +404,12 @@ func TestPoolServerComesBackAnother(t *testing.T) {
 // coming back as another: its next call is served, and made once.
 func TestPoolServesAnother(t *testing.T) {
 	f := &fake{result: everything}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x"`), `"result"`)
 		f.result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"new","version":"2"}}`
 		f.wire(1).die()
 		synctest.Wait()
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"y"`), `"result"`, `"name":"new"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"y"`), `"result"`, `"name":"new"`)
 		calls := 0
 		for n := range f.opened() - 1 { // what came after the loss; not every one need have become a connection
 			calls += strings.Count(strings.Join(f.wire(n+2).log(), ""), `"name":"y"`)
@@ -423,13 +423,13 @@ func TestPoolServesAnother(t *testing.T) {
 // A server whose state dies with it is not opened again for subscriptions.
 func TestPoolEndWithServer(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, EndWithServer: true}, func(t *testing.T, b *gateway) {
-		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+	run(t, ServerOptions{Adapter: f, EndWithServer: true}, func(t *testing.T, g *gateway) {
+		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		synctest.Wait()
 		f.wire(1).die()
 		<-v.done
 		bridgetest.Contains(t, v.answer, `"resultType":"complete"`)
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), `"complete"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/list", ""), `"complete"`)
 	})
 }
 
@@ -442,8 +442,8 @@ func TestPoolListenGivesUp(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		synctest.Wait()
 		f.wire(1).die()
 		began := time.Now()
@@ -457,26 +457,26 @@ func TestPoolListenGivesUp(t *testing.T) {
 
 // Requests, parked calls and subscriptions end with the bridge.
 func TestPoolClose(t *testing.T) {
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
-		return m.Name() == "slow" || asksRoots()(w, m)
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
+		return m.Name() == "slow" || asksRoots()(f, m)
 	}}
 	synctest.Test(t, func(t *testing.T) {
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler)})
-		park(t, b, visitor{})
-		slow := visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`)
-		still := visitor{caps: "{}"}.ask(t, b, "1", "tools/call", `"name":"slow"`)
-		l := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{}`)
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler)})
+		park(t, g, visitor{})
+		slow := visitor{}.ask(t, g, "1", "tools/call", `"name":"slow"`)
+		still := visitor{caps: "{}"}.ask(t, g, "1", "tools/call", `"name":"slow"`)
+		l := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{}`)
 		synctest.Wait()
-		b.Close(context.Background())
+		g.Close(context.Background())
 		for _, v := range []*visiting{slow, still} {
 			<-v.done
 			bridgetest.Contains(t, v.answer, `"error"`)
 		}
 		<-l.done
 		bridgetest.Contains(t, l.answer, `"resultType":"complete"`)
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/list", ""), `"bridge":"stopping"`)
-		if n := remainsOf(b.table.Load().servers[0].pool); b.lanes.Open() != 0 || n != (remains{}) {
-			t.Errorf("left: %d connections, %+v", b.lanes.Open(), n)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/list", ""), `"bridge":"stopping"`)
+		if r := remainsOf(g.table.Load().servers[0].pool); g.lanes.Open() != 0 || r != (remains{}) {
+			t.Errorf("left: %d connections, %+v", g.lanes.Open(), r)
 		}
 	})
 }
@@ -485,10 +485,10 @@ func TestPoolClose(t *testing.T) {
 // those of 2026-07-28.
 func TestPoolFiltered(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Filter: filter.Options{Resources: filter.Rules{Deny: []string{"secret:*"}}}}, func(t *testing.T, b *gateway) {
-		bridgetest.Contains(t, visitor{}.call(t, b, "resources/read", `"uri":"secret:1"`), `"code":-32602`, `"uri":"secret:1"`)
-		bridgetest.Contains(t, visitor{}.call(t, b, era.Complete, `"ref":{"type":"ref/resource","uri":"secret:x"}`), `"code":-32602`)
-		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"resourcesListChanged":true,"resourceSubscriptions":["secret:","open:"]}`)
+	run(t, ServerOptions{Adapter: f, Filter: filter.Options{Resources: filter.Rules{Deny: []string{"secret:*"}}}}, func(t *testing.T, g *gateway) {
+		bridgetest.Contains(t, visitor{}.call(t, g, "resources/read", `"uri":"secret:1"`), `"code":-32602`, `"uri":"secret:1"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, era.Complete, `"ref":{"type":"ref/resource","uri":"secret:x"}`), `"code":-32602`)
+		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"resourcesListChanged":true,"resourceSubscriptions":["secret:","open:"]}`)
 		got := strings.Join(v.take(), "")
 		bridgetest.Contains(t, got, "acknowledged", "open:", "resourcesListChanged")
 		bridgetest.Lacks(t, got, "secret")
@@ -496,17 +496,17 @@ func TestPoolFiltered(t *testing.T) {
 		f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"open:/1"}}`)
 		bridgetest.Lacks(t, strings.Join(v.take(), ""), "secret")
 		bridgetest.Lacks(t, strings.Join(f.wire(1).received(), ""), "secret")
-		bridgetest.Contains(t, visitor{}.call(t, b, era.Listen, `"notifications":7`), "-32602")
+		bridgetest.Contains(t, visitor{}.call(t, g, era.Listen, `"notifications":7`), "-32602")
 		v.cancel(nil)
 		<-v.done
 	})
 	names := &fake{serve: says(map[string]string{"tools/list": `{"tools":[{"name":"a"},{"name":"b"}],"x":1}`})}
-	run(t, ServerOptions{Adapter: names, Filter: filter.Options{Tools: filter.Rules{Deny: []string{"b"}, Rename: map[string]string{"a": "c"}}}}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: names, Filter: filter.Options{Tools: filter.Rules{Deny: []string{"b"}, Rename: map[string]string{"a": "c"}}}}, func(t *testing.T, g *gateway) {
 		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + fakeInfo + `,"tools":[{"name":"c"}],"x":1}}`
-		if got := (visitor{}).call(t, b, "tools/list", ""); got != want {
+		if got := (visitor{}).call(t, g, "tools/list", ""); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
-		visitor{}.call(t, b, "tools/call", `"name":"c"`)
+		visitor{}.call(t, g, "tools/call", `"name":"c"`)
 		bridgetest.Contains(t, names.wire(1).received()[1], `{"name":"a"}`)
 	})
 }

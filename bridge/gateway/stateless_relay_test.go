@@ -26,20 +26,20 @@ const peerResult = `{"resultType":"complete","supportedVersions":["2026-07-28","
 
 func newPeer() *peer {
 	p := &peer{&fake{result: peerResult}}
-	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch {
 		case m.Method == "server/discover":
-			w.answer(m, p.result)
+			f.answer(m, p.result)
 		case m.Method == era.Listen:
-			w.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `},"notifications":` + gjson.GetBytes(m.Params, "notifications").Raw + `}}`)
+			f.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `},"notifications":` + gjson.GetBytes(m.Params, "notifications").Raw + `}}`)
 		case m.Method == "tools/call" && m.Name() == "ask":
-			w.answer(m, `{"requestState":"S/`+string(m.ID)+`","inputRequests":{"k":{"method":"roots/list","params":{}}},"resultType":"input_required"}`)
+			f.answer(m, `{"requestState":"S/`+string(m.ID)+`","inputRequests":{"k":{"method":"roots/list","params":{}}},"resultType":"input_required"}`)
 		case m.Method == "tools/call" && m.Name() == "task":
-			w.answer(m, `{"resultType":"task","taskId":"T1","status":"working"}`)
+			f.answer(m, `{"resultType":"task","taskId":"T1","status":"working"}`)
 		case m.Method == "tasks/get":
-			w.answer(m, `{"resultType":"complete","taskId":`+gjson.GetBytes(m.Params, "taskId").Raw+`,"status":"working"}`)
+			f.answer(m, `{"resultType":"complete","taskId":`+gjson.GetBytes(m.Params, "taskId").Raw+`,"status":"working"}`)
 		case m.IsRequest():
-			w.answer(m, `{"got":`+string(m.Params)+`}`)
+			f.answer(m, `{"got":`+string(m.Params)+`}`)
 		}
 		return true
 	}
@@ -47,21 +47,21 @@ func newPeer() *peer {
 }
 
 func (p *peer) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	w := &fakeWire{f: p.fake, from: from, rest: rest, queue: make(chan func(), 1<<10), done: make(chan struct{})}
-	w.Conn = conn.New("fake", w, rest, p.times)
-	w.wg.Go(w.run)
+	f := &fakeWire{f: p.fake, from: from, rest: rest, queue: make(chan func(), 1<<10), done: make(chan struct{})}
+	f.Conn = conn.New("fake", f, rest, p.times)
+	f.wg.Go(f.run)
 	var v conn.Verdict
 	var err error
-	if w.server, v, err = conn.Discover(ctx, w.Conn, from); err != nil || v != conn.SaysModern {
-		_ = w.Close(ctx)
+	if f.server, v, err = conn.Discover(ctx, f.Conn, from); err != nil || v != conn.SaysModern {
+		_ = f.Close(ctx)
 		return nil, &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it is of no known era", Err: err}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opens = append(p.opens, time.Now())
-	p.wires = append(p.wires, w)
-	w.n = len(p.wires)
-	return w, nil
+	p.wires = append(p.wires, f)
+	f.n = len(p.wires)
+	return f, nil
 }
 
 const statelessReserved = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + ableVisitor
@@ -70,22 +70,22 @@ const statelessReserved = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2
 // clients; answers lack nothing that they must have (R-084).
 func TestRelay(t *testing.T) {
 	p := newPeer()
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
 		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","got":{"name":"x","requestState":"theirs","inputResponses":{},` + statelessReserved + `,"v":1}}}}`
 		for range 2 {
-			if got := (visitor{meta: `,"v":1`}).call(t, b, "tools/call", `"name":"x","requestState":"theirs","inputResponses":{}`); got != want {
+			if got := (visitor{meta: `,"v":1`}).call(t, g, "tools/call", `"name":"x","requestState":"theirs","inputResponses":{}`); got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 		}
-		bridgetest.Lacks(t, visitor{meta: `,"dev.mcp-bridge/lane":"l"`}.call(t, b, "tools/call", `"name":"x"`), "lane")
-		visitor{caps: "{}"}.call(t, b, "tools/call", `"name":"x"`)
-		bridgetest.Contains(t, visitor{}.call(t, b, "server/discover", ""), `"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`, `"ttlMs":5`, `"x":1`)
+		bridgetest.Lacks(t, visitor{meta: `,"dev.mcp-bridge/lane":"l"`}.call(t, g, "tools/call", `"name":"x"`), "lane")
+		visitor{caps: "{}"}.call(t, g, "tools/call", `"name":"x"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "server/discover", ""), `"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`, `"ttlMs":5`, `"x":1`)
 		if p.opened() != 1 {
 			t.Errorf("%d connections", p.opened())
 		}
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"ask"`), `"requestState":"S/`)
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","requestState":1`), "-32602")
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","inputResponses":{"r1":{}}`), `"inputResponses":{"r1":{}}`) // a server may do without a state
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"ask"`), `"requestState":"S/`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","requestState":1`), "-32602")
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{}}`), `"inputResponses":{"r1":{}}`) // a server may do without a state
 	})
 }
 
@@ -93,42 +93,42 @@ func TestRelay(t *testing.T) {
 // good for that client's principal only.
 func TestRelayHandles(t *testing.T) {
 	p := newPeer()
-	run(t, ServerOptions{Adapter: p, Share: ShareAll}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: p, Share: ShareAll}, func(t *testing.T, g *gateway) {
 		ann, bob := visitor{principal: "ann"}, visitor{principal: "bob"}
-		answer := ann.call(t, b, "tools/call", `"name":"ask"`)
+		answer := ann.call(t, g, "tools/call", `"name":"ask"`)
 		bridgetest.Lacks(t, answer, `"S/`)
 		retry := `"requestState":"` + stateOf(t, answer) + `","name":"x"`
-		bridgetest.Contains(t, ann.call(t, b, "tools/call", retry), `"requestState":"S/`, `"name":"x"`)
-		bridgetest.Contains(t, bob.call(t, b, "tools/call", retry), "-32602")
-		bridgetest.Contains(t, ann.call(t, b, "tools/call", `"name":"x","requestState":"S/2"`), "-32602")
-		bridgetest.Contains(t, ann.call(t, b, "tools/call", `"name":"x","requestState":"`+stateOf(t, answer)+`","requestState":"S/2"`), "-32602")
+		bridgetest.Contains(t, ann.call(t, g, "tools/call", retry), `"requestState":"S/`, `"name":"x"`)
+		bridgetest.Contains(t, bob.call(t, g, "tools/call", retry), "-32602")
+		bridgetest.Contains(t, ann.call(t, g, "tools/call", `"name":"x","requestState":"S/2"`), "-32602")
+		bridgetest.Contains(t, ann.call(t, g, "tools/call", `"name":"x","requestState":"`+stateOf(t, answer)+`","requestState":"S/2"`), "-32602")
 
 		for _, like := range []string{"RequestState", `reque\u017ftState`, `request\u017ftate`, "requeststate"} {
-			bridgetest.Contains(t, ann.call(t, b, "tools/call", `"name":"x","`+like+`":"S/2"`), "-32602", "in case only")
-			bridgetest.Contains(t, ann.call(t, b, "tools/call", retry+`,"`+like+`":"S/2"`), "-32602", "in case only")
+			bridgetest.Contains(t, ann.call(t, g, "tools/call", `"name":"x","`+like+`":"S/2"`), "-32602", "in case only")
+			bridgetest.Contains(t, ann.call(t, g, "tools/call", retry+`,"`+like+`":"S/2"`), "-32602", "in case only")
 		}
 
-		answer = ann.call(t, b, "tools/call", `"name":"task"`)
+		answer = ann.call(t, g, "tools/call", `"name":"task"`)
 		bridgetest.Lacks(t, answer, `"T1"`)
 		id := gjson.Get(answer, "result.taskId").Str
-		if got := ann.call(t, b, "tasks/get", `"taskId":"`+id+`"`); gjson.Get(got, "result.taskId").Str != id {
+		if got := ann.call(t, g, "tasks/get", `"taskId":"`+id+`"`); gjson.Get(got, "result.taskId").Str != id {
 			t.Errorf("got %s, want the id that the client knows", got)
 		}
 		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
-			bridgetest.Contains(t, bob.call(t, b, method, `"taskId":"`+id+`"`), "-32602")
-			bridgetest.Contains(t, ann.call(t, b, method, `"taskId":"T1"`), "-32602")
-			bridgetest.Contains(t, ann.call(t, b, method, ``), "-32602")
+			bridgetest.Contains(t, bob.call(t, g, method, `"taskId":"`+id+`"`), "-32602")
+			bridgetest.Contains(t, ann.call(t, g, method, `"taskId":"T1"`), "-32602")
+			bridgetest.Contains(t, ann.call(t, g, method, ``), "-32602")
 		}
-		bridgetest.Contains(t, ann.call(t, b, "tasks/cancel", `"taskId":"`+id+`","taskId":"T2"`), `"taskId":"T1"`)
-		bridgetest.Lacks(t, ann.call(t, b, "tasks/cancel", `"taskId":"`+id+`","taskId":"T2"`), `"T2"`)
-		bridgetest.Lacks(t, ann.call(t, b, "tasks/cancel", `"taskId":"`+id+`","TaskId":"T2"`), `"T2"`)
-		bridgetest.Contains(t, bob.call(t, b, era.Listen, `"notifications":{"taskIds":["`+id+`"]}`), "-32602")
+		bridgetest.Contains(t, ann.call(t, g, "tasks/cancel", `"taskId":"`+id+`","taskId":"T2"`), `"taskId":"T1"`)
+		bridgetest.Lacks(t, ann.call(t, g, "tasks/cancel", `"taskId":"`+id+`","taskId":"T2"`), `"T2"`)
+		bridgetest.Lacks(t, ann.call(t, g, "tasks/cancel", `"taskId":"`+id+`","TaskId":"T2"`), `"T2"`)
+		bridgetest.Contains(t, bob.call(t, g, era.Listen, `"notifications":{"taskIds":["`+id+`"]}`), "-32602")
 
 		for _, others := range []string{`"notifications":{"TaskIds":["T2"]}`, `"notifications":{"taskIds":["` + id + `"]},"Notifications":{"taskIds":["T2"]}`, `"notifications":{"ta\u0073kId\u017f":["T2"]}`} {
-			bridgetest.Contains(t, ann.call(t, b, era.Listen, others), "-32602", "in other letters")
+			bridgetest.Contains(t, ann.call(t, g, era.Listen, others), "-32602", "in other letters")
 		}
 
-		v := ann.ask(t, b, "7", era.Listen, `"notifications":{"taskIds":["`+id+`"],"toolsListChanged":true}`)
+		v := ann.ask(t, g, "7", era.Listen, `"notifications":{"taskIds":["`+id+`"],"toolsListChanged":true}`)
 		bridgetest.Contains(t, strings.Join(v.take(), ""), `"taskIds":["`+id+`"]`, `"toolsListChanged":true`)
 		call := listenID(t, p.wire(1))
 		p.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + call + `},"taskId":"T1","status":"working"}}`)
@@ -144,10 +144,10 @@ func TestRelayHandles(t *testing.T) {
 }
 
 // listenID returns the server's number of the last subscription.
-func listenID(t *testing.T, w *fakeWire) string {
+func listenID(t *testing.T, f *fakeWire) string {
 	t.Helper()
 	id := ""
-	for _, line := range w.log() {
+	for _, line := range f.log() {
 		if m := bridgetest.Parse(t, line); m.Method == era.Listen {
 			id = string(m.ID)
 		}
@@ -159,8 +159,8 @@ func listenID(t *testing.T, w *fakeWire) string {
 // told what may have changed, and no second acknowledgement.
 func TestRelayListen(t *testing.T) {
 	p := newPeer()
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
-		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
+		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
 		bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged")
 		for i := range 3 {
 			p.wire(i + 1).die()
@@ -186,15 +186,15 @@ func TestRelayListen(t *testing.T) {
 func TestRelayListenUnasked(t *testing.T) {
 	p := newPeer()
 	rest := p.serve
-	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method != era.Listen {
-			return rest(w, m)
+			return rest(f, m)
 		}
 		say := func(method, params string) {
-			w.say(`{"jsonrpc":"2.0","method":"notifications/` + method + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `}` + params + `}}`)
+			f.say(`{"jsonrpc":"2.0","method":"notifications/` + method + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `}` + params + `}}`)
 		}
 		say("tools/list_changed", `,"n":1`)
-		rest(w, m)
+		rest(f, m)
 		say("tools/list_changed", `,"n":2`)
 		say("prompts/list_changed", "")
 		say("resources/updated", `,"uri":"a:"`)
@@ -202,11 +202,11 @@ func TestRelayListenUnasked(t *testing.T) {
 		say("tasks", `,"taskId":"T1"`)
 		say("tasks", `,"taskId":"T2"`)
 		say("ext/news", "")
-		w.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(m.Token()) + `,"progress":1}}`)
+		f.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(m.Token()) + `,"progress":1}}`)
 		return true
 	}
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
-		v := visitor{meta: `,"progressToken":1`}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true,"taskIds":["T2"]}`)
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
+		v := visitor{meta: `,"progressToken":1`}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true,"taskIds":["T2"]}`)
 		time.Sleep(changeEvery) // so often it is told of the same change
 		synctest.Wait()
 		got := v.take()
@@ -232,24 +232,24 @@ func TestRelayListenTakenBack(t *testing.T) {
 	} {
 		p := newPeer()
 		rest := p.serve
-		p.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "mute" || rest(w, m) }
-		run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
-			v := visitor{}.ask(t, b, `"s"`, era.Listen, `"notifications":{"toolsListChanged":true}`)
-			call := visitor{}.ask(t, b, "1", "tools/call", `"name":"mute"`)
+		p.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "mute" || rest(f, m) }
+		run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
+			v := visitor{}.ask(t, g, `"s"`, era.Listen, `"notifications":{"toolsListChanged":true}`)
+			call := visitor{}.ask(t, g, "1", "tools/call", `"name":"mute"`)
 			synctest.Wait()
-			w := p.wire(1)
+			f := p.wire(1)
 			for n := range 9 {
-				if id := fmt.Sprint(n); id != listenID(t, w) {
-					w.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+				if id := fmt.Sprint(n); id != listenID(t, f) {
+					f.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
 				}
 			}
-			w.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x` + listenID(t, w) + `"}}`)
+			f.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x` + listenID(t, f) + `"}}`)
 			synctest.Wait()
 			if v.over() || call.over() {
 				t.Fatalf("ended too early: %s, %s", v.answer, call.answer)
 			}
 			for _, line := range ends {
-				w.say(`{"jsonrpc":"2.0",` + strings.ReplaceAll(line, "$id", listenID(t, w)) + `}`)
+				f.say(`{"jsonrpc":"2.0",` + strings.ReplaceAll(line, "$id", listenID(t, f)) + `}`)
 			}
 			synctest.Wait()
 			if !v.over() || call.over() || p.opened() != 1 {
@@ -270,17 +270,17 @@ func TestRelayThenLegacy(t *testing.T) {
 	p := newPeer()
 	old := &fake{}
 	both := &either{now: p}
-	run(t, ServerOptions{Adapter: both}, func(t *testing.T, b *gateway) {
-		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+	run(t, ServerOptions{Adapter: both}, func(t *testing.T, g *gateway) {
+		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged")
-		state := stateOf(t, visitor{}.call(t, b, "tools/call", `"name":"ask"`))
+		state := stateOf(t, visitor{}.call(t, g, "tools/call", `"name":"ask"`))
 		both.now = old
 		p.wire(1).die()
 		<-v.done
 		bridgetest.Contains(t, v.answer, `"resultType":"complete"`)
 		synctest.Wait()
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x","requestState":"`+state+`"`), "-32602")
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"complete"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","requestState":"`+state+`"`), "-32602")
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x"`), `"complete"`)
 		bridgetest.Lacks(t, strings.Join(old.wire(1).received(), ""), state)
 	})
 }
@@ -305,15 +305,15 @@ func TestRelayErrors(t *testing.T) {
 	} {
 		p := newPeer()
 		rest := p.serve
-		p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 			if m.Method != c.method {
-				return rest(w, m)
+				return rest(f, m)
 			}
-			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":` + c.code + `,"message":"m"}}`)
+			f.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":` + c.code + `,"message":"m"}}`)
 			return true
 		}
-		run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
-			bridgetest.Contains(t, visitor{}.call(t, b, c.method, c.params), `"id":1,"error":{`, c.want)
+		run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
+			bridgetest.Contains(t, visitor{}.call(t, g, c.method, c.params), `"id":1,"error":{`, c.want)
 		})
 	}
 }
@@ -323,17 +323,17 @@ func TestRelayErrors(t *testing.T) {
 func TestRelayLogs(t *testing.T) {
 	p := newPeer()
 	rest := p.serve
-	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/call" {
 			n, _ := strconv.ParseInt(string(m.ID), 10, 64)
 			for _, level := range []string{"debug", "warning", "error"} {
-				w.sayOn(n, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"`+level+`","data":1.0}}`)
+				f.sayOn(n, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"`+level+`","data":1.0}}`)
 			}
-			w.sayOn(n, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(m.Token())+`,"progress":1}}`)
+			f.sayOn(n, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(m.Token())+`,"progress":1}}`)
 		}
-		return rest(w, m)
+		return rest(f, m)
 	}
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
 		for _, c := range []struct {
 			meta string
 			want []string
@@ -341,7 +341,7 @@ func TestRelayLogs(t *testing.T) {
 			{"", []string{"progress"}},
 			{`,"io.modelcontextprotocol/logLevel":"warning"`, []string{`"warning"`, `"error"`, "progress"}},
 		} {
-			v := visitor{meta: c.meta + `,"progressToken":"t"`}.ask(t, b, "1", "tools/call", `"name":"x"`)
+			v := visitor{meta: c.meta + `,"progressToken":"t"`}.ask(t, g, "1", "tools/call", `"name":"x"`)
 			<-v.done
 			got := v.take()
 			if len(got) != len(c.want) {
@@ -361,17 +361,17 @@ func TestRelayDiscoverFails(t *testing.T) {
 		p := newPeer()
 		rest := p.serve
 		asked := 0
-		p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 			if m.Method == "server/discover" {
 				if asked++; asked > 1 {
-					w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":` + code + `,"message":"m"}}`)
+					f.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":` + code + `,"message":"m"}}`)
 					return true
 				}
 			}
-			return rest(w, m)
+			return rest(f, m)
 		}
-		run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
-			bridgetest.Contains(t, visitor{}.call(t, b, "server/discover", ""), `"id":1,"result":{`, `"supportedVersions":["2026-07-28","2025-11-25",`, `"ttlMs":0`, `"cacheScope":"public"`, `"x":1`)
+		run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
+			bridgetest.Contains(t, visitor{}.call(t, g, "server/discover", ""), `"id":1,"result":{`, `"supportedVersions":["2026-07-28","2025-11-25",`, `"ttlMs":0`, `"cacheScope":"public"`, `"x":1`)
 			if asked != 2 {
 				t.Errorf("the server was asked %d times", asked)
 			}
@@ -383,18 +383,18 @@ func TestRelayDiscoverFails(t *testing.T) {
 func TestRelayWeeded(t *testing.T) {
 	p := newPeer()
 	rest := p.serve
-	p.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/list" {
-			w.answer(m, `{"resultType":"complete","ttlMs":1,"cacheScope":"private","tools":[{"name":"a","inputSchema":{"properties":{"x":{"type":"number","x-mcp-header":"X"}}}},{"name":"b"}]}`)
+			f.answer(m, `{"resultType":"complete","ttlMs":1,"cacheScope":"private","tools":[{"name":"a","inputSchema":{"properties":{"x":{"type":"number","x-mcp-header":"X"}}}},{"name":"b"}]}`)
 			return true
 		}
-		return rest(w, m)
+		return rest(f, m)
 	}
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, b *gateway) {
-		visitor{}.call(t, b, "tools/call", `"name":"x"`)
+	run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
+		visitor{}.call(t, g, "tools/call", `"name":"x"`)
 		p.wire(1).server.Mirrors = true
 		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":1,"cacheScope":"private","tools":[{"name":"b"}]}}`
-		if got := (visitor{}).call(t, b, "tools/list", ""); got != want {
+		if got := (visitor{}).call(t, g, "tools/list", ""); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	})

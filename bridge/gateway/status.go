@@ -58,26 +58,26 @@ const Failing = "failing"
 
 // statusOf returns the state of a server with that many connections and calls. check is
 // ServerOptions.Check.
-func statusOf(name string, lanes, calls int, kept cache.Status, h health.Status, br breaker.Status, check func() error) Status {
+func statusOf(name string, lanes, calls int, kept cache.Status, s health.Status, br breaker.Status, check func() error) Status {
 	st := Status{Name: name, Usable: true, State: "idle", Lanes: lanes, Calls: calls, Cache: kept}
-	st.Revision, st.Opened, st.Failures, st.Losses, st.Restarts = h.Revision, h.Opened, h.Failures, h.Losses, h.Restarts
-	if h.Last != nil {
-		st.Last, st.LastErr, st.LastAt = bridge.Brief(h.Last), h.Last, h.LastAt
+	st.Revision, st.Opened, st.Failures, st.Losses, st.Restarts = s.Revision, s.Opened, s.Failures, s.Losses, s.Restarts
+	if s.Last != nil {
+		st.Last, st.LastErr, st.LastAt = bridge.Brief(s.Last), s.Last, s.LastAt
 	}
 	switch {
-	case st.Lanes > 0 && h.Served:
+	case st.Lanes > 0 && s.Served:
 		st.State = "ready"
 	case st.Lanes > 0:
 		st.State = "starting"
 	}
-	failure, usable := h.Failure, h.Usable
-	if !h.Served && check != nil {
+	failure, usable := s.Failure, s.Usable
+	if !s.Served && check != nil {
 		if why := check(); why != nil {
 			failure, usable = cmp.Or(failure, why), false
 		}
 	}
 	if failure != nil {
-		st.Usable, st.State, st.Reason, st.Since = usable, Failing, bridge.Brief(failure), h.Since
+		st.Usable, st.State, st.Reason, st.Since = usable, Failing, bridge.Brief(failure), s.Since
 		st.Err = failure
 	}
 	if st.Breaker, st.Trips = br.State, br.Trips; br.Why == nil {
@@ -154,13 +154,13 @@ func (g *gateway) Status() []Status {
 	g.mu.Unlock()
 	servers := g.table.Load().servers
 	all := make([]Status, 0, len(servers))
-	for _, r := range servers {
-		st := statusOf(r.o.Name, int(r.lane.Budget.Open()), int(r.reports.Calls()), r.cache.Status(), r.health.Status(), r.breaker.Status(), r.o.Check)
-		st.Status = r.queue.Status()
-		of := r.pool.Status()
+	for _, s := range servers {
+		st := statusOf(s.o.Name, int(s.lane.Budget.Open()), int(s.reports.Calls()), s.cache.Status(), s.health.Status(), s.breaker.Status(), s.o.Check)
+		st.Status = s.queue.Status()
+		of := s.pool.Status()
 		st.Queued, st.Parked = st.Queued+of.Queued, of.Waiting
-		st.Refused["rate"] = r.rates.Refused()
-		st.Sessions, st.Forced, st.Drained = sessions[r.left], r.breaker.Forced(), r.drained.Now()
+		st.Refused["rate"] = s.rates.Refused()
+		st.Sessions, st.Forced, st.Drained = sessions[s.left], s.breaker.Forced(), s.drained.Now()
 		if len(servers) == 1 {
 			st.Sessions += sessions[nil]
 		}

@@ -27,27 +27,27 @@ func TestStatusTally(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		if st := b.Status()[0]; st.Revision != "" || st.Opened != 0 || st.Last != "" {
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		if st := g.Status()[0]; st.Revision != "" || st.Opened != 0 || st.Last != "" {
 			t.Errorf("before anything has happened: %+v", st)
 		}
-		s, _ := begin(t, b, "")
-		if st := b.Status()[0]; st.Revision != "2025-11-25" || st.Opened != 1 || st.Restarts != 0 {
+		s, _ := begin(t, g, "")
+		if st := g.Status()[0]; st.Revision != "2025-11-25" || st.Opened != 1 || st.Restarts != 0 {
 			t.Errorf("in use: %+v", st)
 		}
 		do(t, s, "1", "tools/call", `{"name":"die"}`)
 		synctest.Wait()
-		if st := b.Status()[0]; st.Losses != 1 || !strings.Contains(st.Last, "it died") || !st.LastAt.Equal(time.Now()) || !st.Usable {
+		if st := g.Status()[0]; st.Losses != 1 || !strings.Contains(st.Last, "it died") || !st.LastAt.Equal(time.Now()) || !st.Usable {
 			t.Errorf("after a loss: %+v", st)
 		}
 		do(t, s, "1", "tools/list", `{}`)
-		if st := b.Status()[0]; st.Opened != 2 || st.Restarts != 1 || !strings.Contains(st.Last, "it died") {
+		if st := g.Status()[0]; st.Opened != 2 || st.Restarts != 1 || !strings.Contains(st.Last, "it died") {
 			t.Errorf("opened again: %+v", st)
 		}
-		if _, _, err := initialize(t, b, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrUnavailable) {
+		if _, _, err := initialize(t, g, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrUnavailable) {
 			t.Fatal(err)
 		}
-		if st := b.Status()[0]; st.Failures != 1 || !strings.Contains(st.Last, "no such program") {
+		if st := g.Status()[0]; st.Failures != 1 || !strings.Contains(st.Last, "no such program") {
 			t.Errorf("after a failure: %+v", st)
 		}
 	})
@@ -57,8 +57,8 @@ func TestStatusTally(t *testing.T) {
 // since, and also when it is its calls that fail and not its connection.
 func TestStatusLeftAlone(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrTimeout)))
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 2, Pause: time.Second}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 2, Pause: time.Second}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		f.mute.Store(true)
 		f.closed.Store(true)
 		for range 2 {
@@ -66,7 +66,7 @@ func TestStatusLeftAlone(t *testing.T) {
 		}
 		began := time.Now()
 		for range 3 {
-			if st := state(b); st.State != "failing" || st.Reason == "" || !st.Since.Equal(began) {
+			if st := state(g); st.State != "failing" || st.Reason == "" || !st.Since.Equal(began) {
 				t.Errorf("%v later: %+v", time.Since(began), st)
 			}
 			time.Sleep(10 * time.Second)
@@ -78,22 +78,22 @@ func TestStatusLeftAlone(t *testing.T) {
 func TestStatusFailing(t *testing.T) {
 	f := newFaulty(nil)
 	f.closed.Store(true)
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *gateway) {
-		initialize(t, b, "", bridgetest.InitializeParams)
+	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway) {
+		initialize(t, g, "", bridgetest.InitializeParams)
 		began := time.Now()
 		for range 5 {
-			if st := state(b); st.State != "failing" || st.Usable || !st.Since.Equal(began) || !st.LastAt.Equal(time.Now()) {
+			if st := state(g); st.State != "failing" || st.Usable || !st.Since.Equal(began) || !st.LastAt.Equal(time.Now()) {
 				t.Errorf("%v later: %+v", time.Since(began), st)
 			}
 			time.Sleep(time.Minute + time.Second)
-			if st := state(b); st.State != "failing" || !st.Usable {
+			if st := state(g); st.State != "failing" || !st.Usable {
 				t.Errorf("%v later, when somebody has to try it: %+v", time.Since(began), st)
 			}
-			initialize(t, b, "", bridgetest.InitializeParams)
+			initialize(t, g, "", bridgetest.InitializeParams)
 		}
 		f.closed.Store(false)
-		initialize(t, b, "", bridgetest.InitializeParams)
-		if st := state(b); st.State != "ready" || !st.Usable || !st.Since.IsZero() {
+		initialize(t, g, "", bridgetest.InitializeParams)
+		if st := state(g); st.State != "ready" || !st.Usable || !st.Since.IsZero() {
 			t.Errorf("when it works: %+v", st)
 		}
 	})
@@ -102,38 +102,38 @@ func TestStatusFailing(t *testing.T) {
 // The totals say what is there, of each kind of client.
 func TestTotals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ask := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		ask := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 			if m.Method == "tools/call" {
-				w.say(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+				f.say(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 			}
 			return m.Method == "tools/call"
 		}}
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "one", Prefix: "1", Adapter: ask}, {Name: "two", Prefix: "2", Adapter: moody()}}, Log: slog.New(slog.DiscardHandler)})
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "one", Prefix: "1", Adapter: ask}, {Name: "two", Prefix: "2", Adapter: moody()}}, Log: slog.New(slog.DiscardHandler)})
 		var s *sitting
 		for i, server := range []string{"", "two"} {
 			var err error
-			if s, _, err = b.initialize(context.Background(), server, fmt.Sprint("id", i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)); err != nil {
+			if s, _, err = g.initialize(context.Background(), server, fmt.Sprint("id", i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		start(t, s, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"hang"}}`)
-		v := visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
-		modern := visitor{}.ask(t, b, "2", "tools/call", `"name":"2hang"`)
-		visitor{}.call(t, b, "tools/call", `"name":"1ask"`) // is parked
+		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+		modern := visitor{}.ask(t, g, "2", "tools/call", `"name":"2hang"`)
+		visitor{}.call(t, g, "tools/call", `"name":"1ask"`) // is parked
 		synctest.Wait()
-		got := b.Totals()
+		got := g.Totals()
 		if got.Sessions != 2 || got.Aggregate != 1 || got.Calls != 2 || got.Stateless != 1 || got.Subscriptions != 1 || got.Admitted != 5 || got.MaxBytes != 512<<20 {
 			t.Errorf("totals = %+v", got)
 		}
-		if st := b.Status(); st[0].Parked != 1 || st[1].Parked != 0 || st[1].Sessions != 1 {
+		if st := g.Status(); st[0].Parked != 1 || st[1].Parked != 0 || st[1].Sessions != 1 {
 			t.Errorf("status = %+v", st)
 		}
 		v.cancel(bridge.ErrCancelled)
 		modern.cancel(bridge.ErrCancelled)
-		b.Close(context.Background())
+		g.Close(context.Background())
 		<-v.done
 		<-modern.done
-		if got := b.Totals(); got.Sessions+got.Calls+got.Stateless+got.Subscriptions != 0 {
+		if got := g.Totals(); got.Sessions+got.Calls+got.Stateless+got.Subscriptions != 0 {
 			t.Errorf("totals at the end = %+v", got)
 		}
 	})
@@ -143,8 +143,8 @@ func TestTotals(t *testing.T) {
 // be had, is counted.
 func TestDropped(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, a, err := initialize(t, b, "", bridgetest.InitializeParams)
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, a, err := initialize(t, g, "", bridgetest.InitializeParams)
 		if err != nil {
 			t.Fatal(a, err)
 		}
@@ -153,7 +153,7 @@ func TestDropped(t *testing.T) {
 			f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 		}
 		synctest.Wait()
-		if n := b.Totals().Dropped; n != 7 {
+		if n := g.Totals().Dropped; n != 7 {
 			t.Errorf("%d dropped, want 7", n)
 		}
 	})

@@ -84,7 +84,7 @@ func (c *changing) begun() {
 // change makes the change, and tells of it.
 func (c *changing) change() {
 	c.version++
-	for id, w := range c.told {
+	for id, f := range c.told {
 		about, meta := "tools/list_changed", ""
 		if c.what != "tools" {
 			about, meta = "resources/updated", `"uri":"x:a"`
@@ -92,20 +92,20 @@ func (c *changing) change() {
 		if _, id, ok := strings.Cut(id, " "); ok {
 			meta = strings.TrimSuffix(`"_meta":{"io.modelcontextprotocol/subscriptionId":`+id+`},`+meta, ",")
 		}
-		w.say(`{"jsonrpc":"2.0","method":"notifications/` + about + `","params":{` + meta + `}}`)
+		f.say(`{"jsonrpc":"2.0","method":"notifications/` + about + `","params":{` + meta + `}}`)
 	}
 }
 
-func (c *changing) serve(w *fakeWire, m *jsonrpc.Message) bool {
+func (c *changing) serve(f *fakeWire, m *jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch m.Method {
 	case "server/discover":
-		w.answer(m, w.f.result)
+		f.answer(m, f.f.result)
 	case "initialize":
-		w.answer(m, everything)
+		f.answer(m, everything)
 		if c.what == "tools" {
-			c.told[fmt.Sprint(w.n)] = w
+			c.told[fmt.Sprint(f.n)] = f
 			c.begun()
 		}
 	case "notifications/initialized":
@@ -115,10 +115,10 @@ func (c *changing) serve(w *fakeWire, m *jsonrpc.Message) bool {
 		id, filter := string(m.ID), gjson.GetBytes(m.Params, "notifications").Raw
 		ack := func() {
 			if strings.Contains(filter, c.what) {
-				c.told[fmt.Sprint(w.n, " ", id)] = w
+				c.told[fmt.Sprint(f.n, " ", id)] = f
 			}
-			w.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},"notifications":` + filter + `}}`)
-			if c.told[fmt.Sprint(w.n, " ", id)] != nil {
+			f.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},"notifications":` + filter + `}}`)
+			if c.told[fmt.Sprint(f.n, " ", id)] != nil {
 				c.begun()
 			}
 		}
@@ -129,33 +129,33 @@ func (c *changing) serve(w *fakeWire, m *jsonrpc.Message) bool {
 		ack()
 	case "notifications/cancelled":
 		id := string(m.RequestID())
-		if key := fmt.Sprint(w.n, " ", id); c.told[key] != nil {
+		if key := fmt.Sprint(f.n, " ", id); c.told[key] != nil {
 			delete(c.told, key)
-			w.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete"}}`)
+			f.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{"resultType":"complete"}}`)
 		}
 	case "resources/subscribe":
-		c.told[fmt.Sprint(w.n)] = w
-		w.answer(m, "{}")
+		c.told[fmt.Sprint(f.n)] = f
+		f.answer(m, "{}")
 		c.begun()
 	case "resources/unsubscribe":
-		delete(c.told, fmt.Sprint(w.n))
-		w.answer(m, "{}")
+		delete(c.told, fmt.Sprint(f.n))
+		f.answer(m, "{}")
 	case "tools/list":
 		result := fmt.Sprintf(`{"tools":[{"name":"v%d","inputSchema":{"type":"object"}}]}`, c.version)
 		if c.modern {
 			result = `{"resultType":"complete","ttlMs":60000,"cacheScope":"private",` + result[1:]
 		}
-		w.answer(m, result)
+		f.answer(m, result)
 		c.at("behind the list")
 		for _, ack := range c.listened {
 			ack()
 		}
 		c.listened = nil
 	case "resources/list":
-		w.answer(m, `{"resultType":"complete","ttlMs":60000,"cacheScope":"private","resources":[{"uri":"x:a","name":"a"}]}`)
+		f.answer(m, `{"resultType":"complete","ttlMs":60000,"cacheScope":"private","resources":[{"uri":"x:a","name":"a"}]}`)
 	default:
 		if m.IsRequest() {
-			w.answer(m, `{"resultType":"complete"}`)
+			f.answer(m, `{"resultType":"complete"}`)
 		}
 	}
 	return true
@@ -175,7 +175,7 @@ func (c *changing) late() {
 // told of a change.
 type aware struct {
 	t    *testing.T
-	b    *gateway
+	g    *gateway
 	name string // of the server; empty for all as one
 	s    *sitting
 	back *stream
@@ -186,15 +186,15 @@ type aware struct {
 
 // begins has a client begin that wants to hear of what changes, and list what
 // there is as soon as it may count on being told.
-func begins(t *testing.T, b *gateway, name string, session bool, c *changing) *aware {
+func begins(t *testing.T, g *gateway, name string, session bool, c *changing) *aware {
 	t.Helper()
-	a := &aware{t: t, b: b, name: name}
+	a := &aware{t: t, g: g, name: name}
 	filter := `"toolsListChanged":true`
 	if c.what != "tools" {
 		filter = `"resourceSubscriptions":["x:a"]`
 	}
 	if session {
-		s, first, err := b.initialize(context.Background(), name, fmt.Sprint("id", sessions.Add(1)), "p", nil,
+		s, first, err := g.initialize(context.Background(), name, fmt.Sprint("id", sessions.Add(1)), "p", nil,
 			bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatal(err)
@@ -209,7 +209,7 @@ func begins(t *testing.T, b *gateway, name string, session bool, c *changing) *a
 	} else {
 		begun := make(chan struct{})
 		var once sync.Once
-		a.v = visitor{server: name, principal: "p"}.ask(t, b, "1", era.Listen, `"notifications":{`+filter+`}`)
+		a.v = visitor{server: name, principal: "p"}.ask(t, g, "1", era.Listen, `"notifications":{`+filter+`}`)
 		a.back = &a.v.stream
 		a.back.mu.Lock()
 		heard := func(string) { once.Do(func() { close(begun) }) }
@@ -241,7 +241,7 @@ func (a *aware) list() {
 		a.has = do(a.t, a.s, "2", "tools/list", "{}")
 		return
 	}
-	a.has = visitor{server: a.name, principal: "p"}.call(a.t, a.b, "tools/list", "")
+	a.has = visitor{server: a.name, principal: "p"}.call(a.t, a.g, "tools/list", "")
 }
 
 // settles returns when there is no more news. It does with each what clients do.
@@ -340,17 +340,17 @@ func changeBehindBeginning(t *testing.T, c *changing, share Share, session, merg
 		name = ""
 		o.Servers = append(o.Servers, ServerOptions{Name: "other", Adapter: &fake{}, Prefix: "other_"})
 	}
-	b := newGateway(o)
-	defer b.Close(context.Background())
+	g := newGateway(o)
+	defer g.Close(context.Background())
 	if others {
 		for _, session := range []bool{true, false} {
-			a := begins(t, b, name, session, c)
+			a := begins(t, g, name, session, c)
 			defer a.leave()
 			a.settles()
 		}
 	}
 	c.arm()
-	a := begins(t, b, name, session, c)
+	a := begins(t, g, name, session, c)
 	defer a.leave()
 	synctest.Wait()
 	c.mu.Lock()
@@ -371,10 +371,10 @@ func TestChangeBeforeLateAcknowledgement(t *testing.T) {
 	for _, streams := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChanging(true, streams, "tools", "behind the list", 0) // the acknowledgement, too
-			b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "fake", Adapter: c, Prefix: "fake_"}, {Name: "other", Adapter: &fake{}}}})
-			defer b.Close(context.Background())
+			g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "fake", Adapter: c, Prefix: "fake_"}, {Name: "other", Adapter: &fake{}}}})
+			defer g.Close(context.Background())
 			c.arm()
-			a := &aware{t: t, b: b, v: visitor{principal: "p"}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)}
+			a := &aware{t: t, g: g, v: visitor{principal: "p"}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)}
 			defer a.leave()
 			a.back = &a.v.stream
 			time.Sleep(ackPatience)
@@ -394,10 +394,10 @@ const changeEvery = 100 * time.Millisecond
 // the last.
 func TestChangesStorm(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, g *gateway) {
 		var streams []*stream
 		for range 5 {
-			s, st := begin(t, b, "p")
+			s, st := begin(t, g, "p")
 			streams = append(streams, st)
 			<-start(t, s, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:"}}`).done
 		}

@@ -70,15 +70,15 @@ func (g *gateway) Apply(c Change) error {
 	}
 	changed := g.applySettings(c.Settings)
 	was := g.table.Load()
-	for _, o := range c.Tuned {
-		defer g.tune(was.named[o.Name], o)() // notifies at the end, when names and grants fit each other
+	for _, s := range c.Tuned {
+		defer g.tune(was.named[s.Name], s)() // notifies at the end, when names and grants fit each other
 	}
 	now := &table{named: map[string]*server{}}
 	var members []*aggregate.Server
 	var renewed []*server
 	for _, name := range c.Names {
 		s := was.named[name]
-		if i := slices.IndexFunc(c.Servers, func(o ServerOptions) bool { return o.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(c.Servers, func(s ServerOptions) bool { return s.Name == name }); i >= 0 {
 			former := s
 			if s = newServer(g, c.Servers[i]); former != nil {
 				s.left, s.leave = former.left, former.leave
@@ -175,11 +175,11 @@ func (g *gateway) renew(next *server, drain time.Duration, looking report.Rounds
 				was.reports.Drain(g.life, drain, looking, func() bool { return anyBusy(ways) })
 				s.End(&bridge.Error{Server: next.o.Name, Kind: bridge.ErrEnded, Public: "its settings changed, and with restart: false a session ends with its connection"})
 			})
-		} else if w := s.bindings.Replace(g.force, next); w != nil {
+		} else if b := s.bindings.Replace(g.force, next); b != nil {
 			record := s.record()
 			announceKept(record.Greeting, s.changes.Notify)
 			if len(record.Subs) > 0 {
-				s.Go(func() { s.restore(w) })
+				s.Go(func() { s.restore(b) })
 			}
 		}
 	}

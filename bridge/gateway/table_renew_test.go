@@ -22,10 +22,10 @@ import (
 // renewed makes the options of a server whose connections are made in another way, and
 // which tells by its name that they are.
 func renewed(name, by, tool string) (*fake, ServerOptions) {
-	f, o := sells(by, tool)
+	f, s := sells(by, tool)
 	f.result = strings.Replace(f.result, `"x-`+by, `"x-`+name, 1) // it can do what it could
-	o.Name, o.Prefix, o.Renew = name, name+"__", true
-	return f, o
+	s.Name, s.Prefix, s.Renew = name, name+"__", true
+	return f, s
 }
 
 // answersLater has a tool of a server's answer when it is told.
@@ -33,9 +33,9 @@ func answersLater(f *fake) (answer func(n int, result string)) {
 	serve := f.serve
 	var mu sync.Mutex
 	var asked *jsonrpc.Message
-	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Name() != "hang" {
-			return serve(w, m)
+			return serve(f, m)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -127,14 +127,14 @@ func TestRenewOlder(t *testing.T) {
 		zero.wires, zero.opens = nil, nil
 		zero.mu.Unlock()
 		first.EndWithServer = end
-		shifting(t, func(t *testing.T, b *shift) {
-			old, _ := begin(t, b.gateway, "")
-			b.apply("fake", second)
+		shifting(t, func(t *testing.T, s *shift) {
+			old, _ := begin(t, s.gateway, "")
+			s.apply("fake", second)
 			time.Sleep(time.Second)
-			younger, _ := begin(t, b.gateway, "")
+			younger, _ := begin(t, s.gateway, "")
 			under := start(t, old, laterCall)
 			synctest.Wait()
-			b.apply("fake", third)
+			s.apply("fake", third)
 			bridgetest.Contains(t, do(t, younger, "1", "tools/call", `{"name":"c"}`), `"by":"new"`)
 			if !end {
 				zero.wire(1).die()
@@ -152,8 +152,8 @@ func TestRenewOlder(t *testing.T) {
 					t.Error("with restart: false, the session is open")
 				}
 			}
-			if !under.over() || b.left() != "fake fake" {
-				t.Errorf("case %d: the call under way: %s; gone %q", i, under.answer, b.left())
+			if !under.over() || s.left() != "fake fake" {
+				t.Errorf("case %d: the call under way: %s; gone %q", i, under.answer, s.left())
 			}
 			bridgetest.Contains(t, do(t, younger, "2", "tools/call", `{"name":"c"}`), `"by":"new"`)
 		}, first)
@@ -188,9 +188,9 @@ func TestRenewUnderLoad(t *testing.T) {
 
 func renewUnderLoad(t *testing.T, how Share) {
 	next := func() ServerOptions {
-		_, o := renewed("fake", "fake", "a")
-		o.Share, o.MaxLanes, o.Restarts = how, 10_000, 1_000_000
-		return o
+		_, s := renewed("fake", "fake", "a")
+		s.Share, s.MaxLanes, s.Restarts = how, 10_000, 1_000_000
+		return s
 	}
 	b := &shift{gateway: newGateway(Options{Servers: []ServerOptions{next()}, Log: slog.New(slog.DiscardHandler), MaxLanes: 10_000, Watch: func(report.Report) {}})}
 	ctx, stop := context.WithCancel(t.Context())
@@ -273,7 +273,7 @@ func TestTablePrefixLeaves(t *testing.T) {
 	slow, next := sells("fake", "a")
 	next.Prefix = "new."
 	serve := slow.serve
-	slow.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/list" || serve(w, m) }
+	slow.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/list" || serve(f, m) }
 	for _, name := range []string{"fake__a", "new.a", "other"} {
 		shifting(t, func(t *testing.T, b *shift) {
 			s, _, _ := enter(t, b.gateway)
@@ -297,23 +297,23 @@ func TestTablePrefixOfAnother(t *testing.T) {
 		first.Prefix = former
 		_, second := sells("two", "a")
 		synctest.Test(t, func(t *testing.T) {
-			b := &shift{gateway: newGateway(Options{Servers: []ServerOptions{first, second}, Log: slog.New(slog.DiscardHandler), Grants: callers, Watch: func(report.Report) {}})}
-			ask, _ := asks(t, b.gateway, "one", "", false)
+			s := &shift{gateway: newGateway(Options{Servers: []ServerOptions{first, second}, Log: slog.New(slog.DiscardHandler), Grants: callers, Watch: func(report.Report) {}})}
+			ask, _ := asks(t, s.gateway, "one", "", false)
 			_, next := sells("one", "prod.a")
 			if former != "" {
 				_, next = sells("one", "a")
 			}
 			next.Prefix = "new."
-			b.apply("one two", next)
+			s.apply("one two", next)
 			call := func() string { return ask("tools/call", `"name":"prod.a"`) }
 			bridgetest.Contains(t, call(), `"by":"one"`)
 			_, its := sells("two", "a")
 			its.Prefix = "prod."
-			b.apply("one two", its)
+			s.apply("one two", its)
 			if a := call(); strings.Contains(a, `"by"`) {
 				t.Errorf("with %q: %s", former, a)
 			}
-			b.Close(context.Background())
+			s.Close(context.Background())
 		})
 	}
 }

@@ -93,9 +93,9 @@ func TestRenewSetsCancelled(t *testing.T) {
 	shifting(t, func(t *testing.T, b *shift) {
 		hold := func(f *fake) chan *jsonrpc.Message {
 			asked, serve := make(chan *jsonrpc.Message, 1), f.serve
-			f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+			f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 				if m.Method != "resources/subscribe" {
-					return serve(w, m)
+					return serve(f, m)
 				}
 				asked <- m.Clone()
 				return true
@@ -128,18 +128,18 @@ func TestRenewIdle(t *testing.T) {
 	before, first := sells("fake", "a")
 	answer := answersLater(before)
 	_, next := renewed("fake", "new", "b")
-	shifting(t, func(t *testing.T, b *shift) {
-		busy, _ := begin(t, b.gateway, "")
-		_, _ = begin(t, b.gateway, "")
+	shifting(t, func(t *testing.T, s *shift) {
+		busy, _ := begin(t, s.gateway, "")
+		_, _ = begin(t, s.gateway, "")
 		under := start(t, busy, laterCall)
 		synctest.Wait()
-		b.apply("fake", next)
+		s.apply("fake", next)
 		synctest.Wait()
 		if before.wire(2).Fail(errors.New("late")) {
 			t.Error("the connection of who does nothing is open")
 		}
-		if time.Sleep(5 * time.Second); under.over() || b.left() != "" {
-			t.Fatalf("the call under way has ended: %s; gone %q", under.answer, b.left())
+		if time.Sleep(5 * time.Second); under.over() || s.left() != "" {
+			t.Fatalf("the call under way has ended: %s; gone %q", under.answer, s.left())
 		}
 		answer(1, "{}")
 		synctest.Wait()
@@ -164,9 +164,9 @@ func TestRenewSets(t *testing.T) {
 			do(t, s, "1", "resources/subscribe", `{"uri":"fake:1"}`)
 			asked := make(chan *jsonrpc.Message, 1)
 			serve := before.serve
-			before.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+			before.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 				if m.Method != tc.method {
-					return serve(w, m)
+					return serve(f, m)
 				}
 				asked <- m.Clone()
 				return true

@@ -45,13 +45,13 @@ func (s *shift) left() string {
 }
 
 // shifting runs f in a bubble with a gateway whose servers come and go.
-func shifting(t *testing.T, f func(t *testing.T, b *shift), servers ...ServerOptions) {
+func shifting(t *testing.T, f func(t *testing.T, s *shift), servers ...ServerOptions) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &shift{gateway: newGateway(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}, Calls: calls.New()})}
-		f(t, b)
-		b.Close(context.Background())
-		if n := b.lanes.Open(); n != 0 {
+		s := &shift{gateway: newGateway(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}, Calls: calls.New()})}
+		f(t, s)
+		s.Close(context.Background())
+		if n := s.lanes.Open(); n != 0 {
 			t.Errorf("%d lanes are left", n)
 		}
 	})
@@ -109,7 +109,7 @@ func TestTableComesAndGoes(t *testing.T) {
 		if b.left() != "two" || b.Servers()[1] != "three" {
 			t.Errorf("gone: %q; there are %q", b.left(), b.Servers())
 		}
-		if n := two.wire(two.open()); n.Fail(errors.New("late")) {
+		if f := two.wire(two.open()); f.Fail(errors.New("late")) {
 			t.Error("the connection to the server that has gone is open")
 		}
 		bridgetest.Contains(t, do(t, s, "6", "tools/call", `{"name":"one__a"}`), `"by":"one"`)
@@ -132,8 +132,8 @@ func TestTableLeaves(t *testing.T) {
 	one, first := sells("fake", "a")
 	_, second := sells("two", "b")
 	serve := one.serve
-	one.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
-		return m.Name() == "hang" || serve(w, m)
+	one.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+		return m.Name() == "hang" || serve(f, m)
 	}
 	for _, ends := range []bool{true, false} {
 		shifting(t, func(t *testing.T, b *shift) {
@@ -260,18 +260,18 @@ func TestTableSubscriptions(t *testing.T) {
 func TestTableShape(t *testing.T) {
 	_, first := sells("one", "a")
 	_, second := sells("two", "b")
-	shifting(t, func(t *testing.T, b *shift) {
-		alone, _, _ := enter(t, b.gateway)
-		b.apply("one two", second)
-		two, _, _ := enter(t, b.gateway)
+	shifting(t, func(t *testing.T, s *shift) {
+		alone, _, _ := enter(t, s.gateway)
+		s.apply("one two", second)
+		two, _, _ := enter(t, s.gateway)
 		same(t, "begun with one", names(t, do(t, alone, "1", "tools/list", "{}")), []string{"a"})
 		same(t, "begun with two", names(t, do(t, two, "1", "tools/list", "{}")), []string{"one__a", "two__b"})
-		b.apply("two")
-		again, _, _ := enter(t, b.gateway)
+		s.apply("two")
+		again, _, _ := enter(t, s.gateway)
 		same(t, "begun with one again", names(t, do(t, again, "1", "tools/list", "{}")), []string{"b"})
 		same(t, "begun with two, one is left", names(t, do(t, two, "2", "tools/list", "{}")), []string{"two__b"})
-		if time.Sleep(2 * time.Second); b.Totals().Aggregate != 1 || b.Totals().Sessions != 2 {
-			t.Errorf("%+v", b.Totals())
+		if time.Sleep(2 * time.Second); s.Totals().Aggregate != 1 || s.Totals().Sessions != 2 {
+			t.Errorf("%+v", s.Totals())
 		}
 	}, first)
 }
@@ -386,7 +386,7 @@ func TestTableLeavesChanged(t *testing.T) {
 func TestTableRefuses(t *testing.T) {
 	one, first := sells("fake", "a")
 	serve := one.serve
-	one.serve = func(w *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "hang" || serve(w, m) }
+	one.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "hang" || serve(f, m) }
 	_, other := sells("two", "c")
 	shifting(t, func(t *testing.T, b *shift) {
 		s, _ := begin(t, b.gateway, "")
@@ -402,14 +402,14 @@ func TestTableRefuses(t *testing.T) {
 func TestTableChangedPool(t *testing.T) {
 	before, first := sells("fake", "a")
 	_, next := sells("fake", "b")
-	shifting(t, func(t *testing.T, b *shift) {
-		begin(t, b.gateway, "")
+	shifting(t, func(t *testing.T, s *shift) {
+		begin(t, s.gateway, "")
 		n := before.open()
-		bridgetest.Contains(t, callStateless(t, b.gateway, "fake", "tools/call", `"name":"a"`), `"by":"fake"`)
+		bridgetest.Contains(t, callStateless(t, s.gateway, "fake", "tools/call", `"name":"a"`), `"by":"fake"`)
 		if before.open() != n+1 {
 			t.Fatalf("%d connections, then %d", n, before.open())
 		}
-		b.apply("fake", next)
+		s.apply("fake", next)
 		time.Sleep(2 * time.Second)
 		if before.wire(n + 1).Fail(errors.New("late")) {
 			t.Error("the connection is open")
@@ -427,25 +427,25 @@ func TestTableWaitsForCallsThatBegin(t *testing.T) {
 			_, third := sells("three", "c")
 			synctest.Test(t, func(t *testing.T) {
 				hold := make(chan struct{})
-				b := &shift{gateway: newGateway(Options{
+				s := &shift{gateway: newGateway(Options{
 					Servers: []ServerOptions{first, second, third}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}, Calls: calls.New(),
 					Front: func(http.Header) string { // it is asked when the call has looked which servers there are
 						<-hold
 						return ""
 					},
 				})}
-				defer b.Close(context.Background())
+				defer s.Close(context.Background())
 				m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a",`+statelessMeta+`}}`)
 				g, _ := NewStateless(at, "", m)
 				answer := make(chan string, 1)
 				go func() {
-					a, _ := b.Call(t.Context(), m, *g)
+					a, _ := s.Call(t.Context(), m, *g)
 					answer <- bridgetest.Text(a)
 				}()
 				synctest.Wait()
-				b.apply("two three")
+				s.apply("two three")
 				time.Sleep(5 * time.Second)
-				if gone := b.left(); gone != "" {
+				if gone := s.left(); gone != "" {
 					t.Errorf("gone: %q, but a call begins that may have found it", gone)
 				}
 				close(hold)
@@ -453,11 +453,11 @@ func TestTableWaitsForCallsThatBegin(t *testing.T) {
 					t.Errorf("the call: %s", got)
 				}
 				time.Sleep(time.Second)
-				if gone := b.left(); gone != "one" {
+				if gone := s.left(); gone != "one" {
 					t.Errorf("gone: %q, want one", gone)
 				}
-				b.apply("three")
-				if gone := b.left(); gone != "one two" {
+				s.apply("three")
+				if gone := s.left(); gone != "one two" {
 					t.Errorf("gone: %q, want two as well, at once", gone)
 				}
 			})
@@ -471,14 +471,14 @@ func TestTableWaitsForOtherInstances(t *testing.T) {
 		t.Run(fmt.Sprintf("tunnel %t", tunnel), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				hold := make(chan struct{})
-				f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+				f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 					if m.Method != "tools/call" {
 						return false
 					}
 					id := bytes.Clone(m.ID)
 					go func() {
 						<-hold
-						w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"done":true}}`, id))
+						f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"done":true}}`, id))
 					}()
 					return true
 				}}
@@ -487,8 +487,8 @@ func TestTableWaitsForOtherInstances(t *testing.T) {
 				call := func() (*jsonrpc.Message, error) {
 					if !tunnel {
 						m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a",`+statelessMeta+`}}`)
-						g, _ := NewStateless("fake", "", m)
-						return b.CallPool(t.Context(), "fake", &bridge.Request{Message: m, From: g.From, Back: (&StatelessClient{Back: &stream{}})})
+						s, _ := NewStateless("fake", "", m)
+						return b.CallPool(t.Context(), "fake", &bridge.Request{Message: m, From: s.From, Back: (&StatelessClient{Back: &stream{}})})
 					}
 					m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`)
 					from := bridge.Caller{Revision: era.LatestLegacy, Capabilities: []byte("{}"), Params: []byte(bridgetest.InitializeParams)}
@@ -500,8 +500,8 @@ func TestTableWaitsForOtherInstances(t *testing.T) {
 				}
 				answer := make(chan string, 1)
 				go func() {
-					a, err := call()
-					answer <- bridgetest.Text(a) + fmt.Sprint(err)
+					m, err := call()
+					answer <- bridgetest.Text(m) + fmt.Sprint(err)
 				}()
 				synctest.Wait()
 				gone := make(chan string, 1)

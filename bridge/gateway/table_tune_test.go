@@ -23,15 +23,15 @@ import (
 
 // tuning runs f in a bubble with a session at a server whose options tune has count. The
 // connection stays what it was.
-func tuning(t *testing.T, a *fake, o ServerOptions, f func(t *testing.T, b *gateway, s *sitting, tune func(func(o *ServerOptions)))) {
+func tuning(t *testing.T, a *fake, o ServerOptions, f func(t *testing.T, g *gateway, s *sitting, tune func(func(s *ServerOptions)))) {
 	t.Helper()
 	o.Adapter = a
-	run(t, o, func(t *testing.T, b *gateway) {
+	run(t, o, func(t *testing.T, g *gateway) {
 		o.Name = "fake"
-		s, _ := begin(t, b, "")
-		f(t, b, s, func(change func(o *ServerOptions)) {
+		s, _ := begin(t, g, "")
+		f(t, g, s, func(change func(s *ServerOptions)) {
 			change(&o)
-			if err := b.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}}); err != nil {
+			if err := g.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -44,7 +44,7 @@ func tuning(t *testing.T, a *fake, o ServerOptions, f func(t *testing.T, b *gate
 // Limits count for an open session: a higher one lets those pass that wait.
 func TestTuneLimits(t *testing.T) {
 	release := make(chan struct{}, 9)
-	a := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method != "tools/call" {
 			return false
 		}
@@ -55,21 +55,21 @@ func TestTuneLimits(t *testing.T) {
 		}()
 		return true
 	}}
-	tuning(t, a, ServerOptions{Limits: limits.Options{Calls: 1, Rate: limits.Rate{PerSecond: 0.001, Burst: 2}}}, func(t *testing.T, b *gateway, s *sitting, tune func(func(*ServerOptions))) {
+	tuning(t, f, ServerOptions{Limits: limits.Options{Calls: 1, Rate: limits.Rate{PerSecond: 0.001, Burst: 2}}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		release = make(chan struct{}) // in the bubble
 		const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
 		one, two := start(t, s, call), start(t, s, strings.Replace(call, "1,", "2,", 1))
-		if one.over(); state(b).Slots != 1 || state(b).Queued != 1 {
-			t.Fatalf("%+v", state(b).Status)
+		if one.over(); state(g).Slots != 1 || state(g).Queued != 1 {
+			t.Fatalf("%+v", state(g).Status)
 		}
 		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"x"}`), "it may be called")
-		tune(func(o *ServerOptions) { o.Limits = limits.Options{Calls: 3} })
-		if two.over(); state(b).Slots != 2 || state(b).Queued != 0 {
-			t.Errorf("with a higher limit: %+v", state(b).Status)
+		tune(func(s *ServerOptions) { s.Limits = limits.Options{Calls: 3} })
+		if two.over(); state(g).Slots != 2 || state(g).Queued != 0 {
+			t.Errorf("with a higher limit: %+v", state(g).Status)
 		}
 		three := start(t, s, strings.Replace(call, "1,", "3,", 1))
-		if three.over() || state(b).Slots != 3 {
-			t.Errorf("without a rate: %s, %+v", three.answer, state(b).Status)
+		if three.over() || state(g).Slots != 3 {
+			t.Errorf("without a rate: %s, %+v", three.answer, state(g).Status)
 		}
 		close(release)
 		<-one.done
@@ -81,7 +81,7 @@ func TestTuneLimits(t *testing.T) {
 // Retries count for an open session, and so does their end.
 func TestTuneRetry(t *testing.T) {
 	var reads atomic.Int64
-	a := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method != "resources/read" {
 			return false
 		}
@@ -89,12 +89,12 @@ func TestTuneRetry(t *testing.T) {
 		w.Abort(number(m.ID), failure(bridge.ErrTimeout))
 		return true
 	}}
-	tuning(t, a, ServerOptions{Breaker: breaker.Options{Off: true}}, func(t *testing.T, b *gateway, s *sitting, tune func(func(*ServerOptions))) {
+	tuning(t, f, ServerOptions{Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		for _, tc := range []struct {
 			o    retry.Options
 			want int64
 		}{{retry.Options{}, 2}, {retry.Options{Attempts: 3}, 3}, {retry.Options{Off: true}, 1}, {retry.Options{Attempts: 1}, 1}, {retry.Options{}, 2}} {
-			tune(func(o *ServerOptions) { o.Retry = tc.o })
+			tune(func(s *ServerOptions) { s.Retry = tc.o })
 			reads.Store(0)
 			do(t, s, "1", "resources/read", `{"uri":"a:"}`)
 			if got := reads.Load(); got != tc.want {
@@ -109,7 +109,7 @@ func TestTuneRetry(t *testing.T) {
 // breaker is switched off.
 func TestTuneBreaker(t *testing.T) {
 	f := newFaulty(func(int) error { return failure(bridge.ErrUnavailable) })
-	tuning(t, &f.fake, ServerOptions{Breaker: breaker.Options{Failures: 50}}, func(t *testing.T, b *gateway, s *sitting, tune func(func(*ServerOptions))) {
+	tuning(t, &f.fake, ServerOptions{Breaker: breaker.Options{Failures: 50}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		fail := func(n int64) (reached int64) {
 			before := f.calls.Load()
 			for range n {
@@ -118,22 +118,22 @@ func TestTuneBreaker(t *testing.T) {
 			}
 			return f.calls.Load() - before
 		}
-		if n := fail(10); n != 10 || state(b).Breaker != "closed" {
-			t.Fatalf("%d calls, %s", n, state(b).Breaker)
+		if n := fail(10); n != 10 || state(g).Breaker != "closed" {
+			t.Fatalf("%d calls, %s", n, state(g).Breaker)
 		}
 		f.mute.Store(true)
-		tune(func(o *ServerOptions) { o.Breaker = breaker.Options{Failures: 3, Pause: time.Hour} })
-		if n := fail(10); n != 3 || state(b).Breaker != "open" {
-			t.Errorf("with a lower threshold: %d calls, %s", n, state(b).Breaker)
+		tune(func(s *ServerOptions) { s.Breaker = breaker.Options{Failures: 3, Pause: time.Hour} })
+		if n := fail(10); n != 3 || state(g).Breaker != "open" {
+			t.Errorf("with a lower threshold: %d calls, %s", n, state(g).Breaker)
 		}
-		tune(func(o *ServerOptions) { o.Breaker = breaker.Options{Off: true} })
-		if n := fail(10); n != 10 || state(b).Breaker != "off" {
-			t.Errorf("switched off: %d calls, %s", n, state(b).Breaker)
+		tune(func(s *ServerOptions) { s.Breaker = breaker.Options{Off: true} })
+		if n := fail(10); n != 10 || state(g).Breaker != "off" {
+			t.Errorf("switched off: %d calls, %s", n, state(g).Breaker)
 		}
-		if b, _, _, _ := b.Operated("fake"); b.Force(&breaker.Force{Open: true, Until: time.Now().Add(time.Hour)}) {
+		if b, _, _, _ := g.Operated("fake"); b.Force(&breaker.Force{Open: true, Until: time.Now().Add(time.Hour)}) {
 			t.Error("one that is off can be opened by an operator")
 		}
-		tune(func(o *ServerOptions) { o.Breaker = breaker.Options{Failures: 3, Pause: time.Hour} })
+		tune(func(s *ServerOptions) { s.Breaker = breaker.Options{Failures: 3, Pause: time.Hour} })
 		if n := fail(10); n != 3 {
 			t.Errorf("switched on again: %d calls", n)
 		}
@@ -143,7 +143,7 @@ func TestTuneBreaker(t *testing.T) {
 // What is kept goes with other options, and nothing is kept when the cache is off.
 func TestTuneCache(t *testing.T) {
 	f := shop("fake", map[string]string{"tools/list": toolList("a")})
-	tuning(t, f, ServerOptions{Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, b *gateway, s *sitting, tune func(func(*ServerOptions))) {
+	tuning(t, f, ServerOptions{Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		lists := func() int {
 			before := len(f.all())
 			for range 3 {
@@ -157,7 +157,7 @@ func TestTuneCache(t *testing.T) {
 		if n := lists(); n != 0 {
 			t.Fatalf("kept: %d", n)
 		}
-		tune(func(o *ServerOptions) { o.Cache.Lists = time.Minute })
+		tune(func(s *ServerOptions) { s.Cache.Lists = time.Minute })
 		if n := lists(); n != 1 {
 			t.Errorf("with another time: %d", n)
 		}
@@ -165,14 +165,14 @@ func TestTuneCache(t *testing.T) {
 		if n := lists(); n != 1 {
 			t.Errorf("after that time: %d", n)
 		}
-		tune(func(o *ServerOptions) { o.Cache.Off = true })
-		if n := state(b).Cache.Entries; n != 0 {
+		tune(func(s *ServerOptions) { s.Cache.Off = true })
+		if n := state(g).Cache.Entries; n != 0 {
 			t.Errorf("%d are kept when it is off", n)
 		}
 		if n := lists(); n != 3 {
 			t.Errorf("off: %d", n)
 		}
-		tune(func(o *ServerOptions) { o.Cache.Off = false })
+		tune(func(s *ServerOptions) { s.Cache.Off = false })
 		if n := lists(); n != 1 {
 			t.Errorf("on again: %d", n)
 		}
@@ -182,13 +182,13 @@ func TestTuneCache(t *testing.T) {
 // Arguments are checked from now on, also by lists from before.
 func TestTuneValidate(t *testing.T) {
 	f := shop("fake", map[string]string{"tools/list": `{"tools":[{"name":"a","inputSchema":{"type":"object","required":["n"]}}]}`})
-	tuning(t, f, ServerOptions{}, func(t *testing.T, b *gateway, s *sitting, tune func(func(*ServerOptions))) {
+	tuning(t, f, ServerOptions{}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		do(t, s, "1", "tools/list", "{}")
 		bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"a"}`), `"by":"fake"`)
-		tune(func(o *ServerOptions) { o.Validate = true })
+		tune(func(s *ServerOptions) { s.Validate = true })
 		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"a"}`), `"isError":true`)
 		bridgetest.Contains(t, do(t, s, "4", "tools/call", `{"name":"a","arguments":{"n":1}}`), `"by":"fake"`)
-		tune(func(o *ServerOptions) { o.Validate = false })
+		tune(func(s *ServerOptions) { s.Validate = false })
 		bridgetest.Contains(t, do(t, s, "5", "tools/call", `{"name":"a"}`), `"by":"fake"`)
 	})
 }
@@ -197,7 +197,7 @@ func TestTuneValidate(t *testing.T) {
 // when that is switched off.
 func TestTunePing(t *testing.T) {
 	f := &fake{}
-	tuning(t, f, ServerOptions{}, func(t *testing.T, b *gateway, s *sitting, tune func(func(*ServerOptions))) {
+	tuning(t, f, ServerOptions{}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		during := func(d time.Duration) int {
 			before := pings(f.wire(1))
 			time.Sleep(d)
@@ -206,28 +206,28 @@ func TestTunePing(t *testing.T) {
 		if n := during(time.Hour); n != 0 {
 			t.Fatalf("%d pings", n)
 		}
-		tune(func(o *ServerOptions) { o.Ping = time.Minute })
+		tune(func(s *ServerOptions) { s.Ping = time.Minute })
 		do(t, s, "1", "tools/call", `{"name":"x"}`)
 		if n := during(10 * time.Minute); n < 9 || n > 10 {
 			t.Errorf("%d pings in 10 minutes of silence", n)
 		}
-		tune(func(o *ServerOptions) { o.Ping = 5 * time.Minute })
+		tune(func(s *ServerOptions) { s.Ping = 5 * time.Minute })
 		if n := during(time.Hour); n < 11 || n > 14 {
 			t.Errorf("%d pings in an hour, one in 5 minutes", n)
 		}
-		tune(func(o *ServerOptions) { o.Ping = 10 * time.Hour })
+		tune(func(s *ServerOptions) { s.Ping = 10 * time.Hour })
 		during(time.Hour)
-		tune(func(o *ServerOptions) { o.Ping = time.Minute })
+		tune(func(s *ServerOptions) { s.Ping = time.Minute })
 		do(t, s, "1", "tools/call", `{"name":"x"}`)
 		if n := during(4 * time.Minute); n < 3 {
 			t.Errorf("%d pings in 4 minutes, one a minute after one in ten hours", n)
 		}
-		tune(func(o *ServerOptions) { o.Ping = 0 })
+		tune(func(s *ServerOptions) { s.Ping = 0 })
 		during(5 * time.Minute)
 		if n := during(time.Hour); n != 0 {
 			t.Errorf("%d pings when it is off", n)
 		}
-		tune(func(o *ServerOptions) { o.Ping = time.Minute })
+		tune(func(s *ServerOptions) { s.Ping = time.Minute })
 		do(t, s, "2", "tools/call", `{"name":"x"}`)
 		if n := during(10 * time.Minute); n < 9 || n > 10 {
 			t.Errorf("on again: %d pings in 10 minutes of silence", n)
@@ -240,12 +240,12 @@ func TestTunePing(t *testing.T) {
 func TestTunePingAgain(t *testing.T) {
 	f := &fake{}
 	o := ServerOptions{Adapter: f, Ping: time.Minute}
-	run(t, o, func(t *testing.T, b *gateway) {
+	run(t, o, func(t *testing.T, g *gateway) {
 		o.Name = "fake"
-		s, _ := begin(t, b, "")
+		s, _ := begin(t, g, "")
 		tune := func(every time.Duration, id string) {
 			o.Ping = every
-			if err := b.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}}); err != nil {
+			if err := g.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}}); err != nil {
 				t.Error(err)
 			}
 			do(t, s, id, "tools/call", `{"name":"x"}`)
@@ -266,20 +266,20 @@ func TestTuneFormer(t *testing.T) {
 	f := &fake{}
 	o := ServerOptions{Name: "fake", Adapter: f, MaxLanes: 1}
 	synctest.Test(t, func(t *testing.T) {
-		b := newGateway(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})
-		s, _ := begin(t, b, "")
-		if _, a, err := initialize(t, b, "", bridgetest.InitializeParams); err == nil {
+		g := newGateway(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})
+		s, _ := begin(t, g, "")
+		if _, a, err := initialize(t, g, "", bridgetest.InitializeParams); err == nil {
 			t.Fatalf("a second connection: %s", a)
 		}
-		_ = b.Apply(Change{Names: []string{"fake"}, Servers: []ServerOptions{o}, Gone: func(string) {}})
-		former, now := s.bindings.Current().Server, b.table.Load().servers[0]
+		_ = g.Apply(Change{Names: []string{"fake"}, Servers: []ServerOptions{o}, Gone: func(string) {}})
+		former, now := s.bindings.Current().Server, g.table.Load().servers[0]
 		if former == now {
 			t.Fatal("no other has taken its place")
 		}
 		o.MaxLanes, o.EndWithServer = 2, true
-		_ = b.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}})
+		_ = g.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}})
 		for range 2 {
-			if _, a, err := initialize(t, b, "", bridgetest.InitializeParams); err != nil {
+			if _, a, err := initialize(t, g, "", bridgetest.InitializeParams); err != nil {
 				t.Errorf("with max_children: 2: %s", a)
 			}
 		}
@@ -288,10 +288,10 @@ func TestTuneFormer(t *testing.T) {
 		}
 		f.wire(1).die()
 		time.Sleep(time.Minute)
-		if b.Totals().Sessions != 2 {
-			t.Errorf("%d sessions are left, want those of the other connections", b.Totals().Sessions)
+		if g.Totals().Sessions != 2 {
+			t.Errorf("%d sessions are left, want those of the other connections", g.Totals().Sessions)
 		}
-		b.Close(t.Context())
+		g.Close(t.Context())
 	})
 }
 
@@ -301,16 +301,16 @@ func TestTuneFormer(t *testing.T) {
 func TestTuneFilter(t *testing.T) {
 	one := shop("one", map[string]string{"tools/list": toolList("read", "write"), "prompts/list": `{"prompts":[{"name":"greet"}]}`, "resources/list": `{"resources":[{"uri":"x:a","name":"a"}]}`})
 	two := shop("two", map[string]string{"tools/list": toolList("other")})
-	all(t, []stock{{"one", "one__", one, ServerOptions{}}, {"two", "two__", two, ServerOptions{}}}, func(t *testing.T, b *gateway) {
+	all(t, []stock{{"one", "one__", one, ServerOptions{}}, {"two", "two__", two, ServerOptions{}}}, func(t *testing.T, g *gateway) {
 		type client struct {
 			name, prefix string
 			ask          func(method, params string) string
 			told         func() []string
 		}
 		legacy := func(name, server, prefix string) client {
-			s, a, err := b.initialize(t.Context(), server, "session "+name, "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, m, err := g.initialize(t.Context(), server, "session "+name, "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 			if err != nil {
-				t.Fatalf("%s: %s", name, bridgetest.Text(a))
+				t.Fatalf("%s: %s", name, bridgetest.Text(m))
 			}
 			st := &stream{}
 			s.Attach(st)
@@ -319,10 +319,10 @@ func TestTuneFilter(t *testing.T) {
 		}
 		modern := func(name, server, prefix string) client {
 			v := visitor{server: server}
-			listening := v.ask(t, b, `"l"`, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"promptsListChanged":true}`)
+			listening := v.ask(t, g, `"l"`, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"promptsListChanged":true}`)
 			t.Cleanup(func() { listening.cancel(nil) })
 			listening.take() // that it listens
-			return client{name, prefix, func(method, params string) string { return v.call(t, b, method, params) }, listening.take}
+			return client{name, prefix, func(method, params string) string { return v.call(t, g, method, params) }, listening.take}
 		}
 		clients := []client{legacy("a session", "one", ""), legacy("a session at all", "", "one__"), modern("without a session", "one", ""), modern("without a session at all", "", "one__")}
 		others := []client{legacy("a session elsewhere", "two", ""), modern("without a session elsewhere", "two", "")}
@@ -336,7 +336,7 @@ func TestTuneFilter(t *testing.T) {
 		o := ServerOptions{Name: "one", Prefix: "one__", Adapter: one}
 		tune := func(f filter.Options) {
 			o.Filter = f
-			if err := b.Apply(Change{Names: []string{"one", "two"}, Tuned: []ServerOptions{o}}); err != nil {
+			if err := g.Apply(Change{Names: []string{"one", "two"}, Tuned: []ServerOptions{o}}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second) // a change is told at once, and the next a tenth of a second later
@@ -394,11 +394,11 @@ func TestTuneFilter(t *testing.T) {
 // a resource that is hidden by now does not reach it, and what is on its way does.
 func TestTuneFilterOlder(t *testing.T) {
 	f := shop("one", map[string]string{"tools/list": toolList("read", "write")})
-	all(t, []stock{{"one", "", f, ServerOptions{}}}, func(t *testing.T, b *gateway) {
-		s, st, _ := enter(t, b)
+	all(t, []stock{{"one", "", f, ServerOptions{}}}, func(t *testing.T, g *gateway) {
+		s, st, _ := enter(t, g)
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"write"}`), `"by":"one"`)
 		o := ServerOptions{Name: "one", Adapter: f, Handshake: time.Second}
-		if err := b.Apply(Change{Names: []string{"one"}, Servers: []ServerOptions{o}, Gone: func(string) {}}); err != nil {
+		if err := g.Apply(Change{Names: []string{"one"}, Servers: []ServerOptions{o}, Gone: func(string) {}}); err != nil {
 			t.Fatal(err)
 		}
 		st.take()
@@ -408,7 +408,7 @@ func TestTuneFilterOlder(t *testing.T) {
 		}
 		bridgetest.Contains(t, update("x:a"), "x:a")
 		o.Filter = filter.Options{Tools: filter.Rules{Allow: []string{"read"}}, Resources: filter.Rules{Deny: []string{"x:*"}}}
-		if err := b.Apply(Change{Names: []string{"one"}, Tuned: []ServerOptions{o}}); err != nil {
+		if err := g.Apply(Change{Names: []string{"one"}, Tuned: []ServerOptions{o}}); err != nil {
 			t.Fatal(err)
 		}
 		told := strings.Join(st.take(), " ")

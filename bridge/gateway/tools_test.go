@@ -49,14 +49,14 @@ func TestValidate(t *testing.T) {
 	}
 	modern := newPeer()
 	serve := modern.serve
-	modern.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+	modern.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch m.Method {
 		case "tools/list":
-			w.answer(m, `{"resultType":"complete","ttlMs":0,"cacheScope":"private",`+till[1:])
+			f.answer(m, `{"resultType":"complete","ttlMs":0,"cacheScope":"private",`+till[1:])
 		case "tools/call":
-			w.answer(m, `{"resultType":"complete","content":[]}`)
+			f.answer(m, `{"resultType":"complete","content":[]}`)
 		default:
-			return serve(w, m)
+			return serve(f, m)
 		}
 		return true
 	}
@@ -81,14 +81,14 @@ func TestValidate(t *testing.T) {
 			tc.server.mu.Lock()
 			tc.server.wires, tc.server.opens = nil, nil
 			tc.server.mu.Unlock()
-			run(t, ServerOptions{Adapter: tc.adapter, Share: tc.share, Validate: true}, func(t *testing.T, b *gateway) {
-				call := func(params string) string { return visitor{caps: tc.caps}.call(t, b, "tools/call", params) }
+			run(t, ServerOptions{Adapter: tc.adapter, Share: tc.share, Validate: true}, func(t *testing.T, g *gateway) {
+				call := func(params string) string { return visitor{caps: tc.caps}.call(t, g, "tools/call", params) }
 				if tc.caps == "" {
-					s, _ := begin(t, b, "")
+					s, _ := begin(t, g, "")
 					call = func(params string) string { return do(t, s, "1", "tools/call", "{"+params+"}") }
 				}
 				if tc.server == tasked { // how its tool is called is known of the list
-					visitor{caps: tc.caps}.call(t, b, "tools/list", "")
+					visitor{caps: tc.caps}.call(t, g, "tools/list", "")
 				}
 				for range 2 { // the first one lists the tools
 					got := call(`"name":"pay","arguments":{"amount":"7"}`)
@@ -125,18 +125,18 @@ func TestValidateUnknown(t *testing.T) {
 		{"no list", "pay", 3, ""}, // it may have one the next time
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+			f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 				switch {
 				case m.Method != "tools/list":
 				case tc.list == "":
-					w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"m"}}`, m.ID))
+					f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"m"}}`, m.ID))
 				default:
-					w.answer(m, tc.list)
+					f.answer(m, tc.list)
 				}
 				return m.Method == "tools/list"
 			}}
-			run(t, ServerOptions{Adapter: f, Validate: true}, func(t *testing.T, b *gateway) {
-				s, _ := begin(t, b, "")
+			run(t, ServerOptions{Adapter: f, Validate: true}, func(t *testing.T, g *gateway) {
+				s, _ := begin(t, g, "")
 				for _, args := range []string{`{"x":1}`, `[]`, `null`} {
 					do(t, s, "1", "tools/call", `{"name":"`+tc.tool+`","arguments":`+args+`}`)
 				}
@@ -161,12 +161,12 @@ func TestValidateWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		f := &fake{serve: says(map[string]string{"tools/list": till})}
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Validate: true}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		s, _ := begin(t, b, "")
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Validate: true}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		s, _ := begin(t, g, "")
 		for range 3 {
 			do(t, s, "1", "tools/call", `{"name":"odd","arguments":{"secret":1}}`)
 		}
-		b.Close(context.Background())
+		g.Close(context.Background())
 		if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "server=fake tool=odd") || strings.Contains(got, "secret") {
 			t.Errorf("the log has %s", got)
 		}
@@ -177,21 +177,21 @@ func TestValidateWarning(t *testing.T) {
 // it is by the new one, or not at all.
 func TestValidateChange(t *testing.T) {
 	list := till
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch m.Method {
 		case "tools/list":
 			if strings.Contains(string(m.Params), "next") {
-				w.answer(m, list)
+				f.answer(m, list)
 			} else {
-				w.answer(m, `{"tools":[],"nextCursor":"next"}`)
+				f.answer(m, `{"tools":[],"nextCursor":"next"}`)
 			}
 		case "tools/call":
-			w.answer(m, `{"content":[]}`)
+			f.answer(m, `{"content":[]}`)
 		}
 		return m.Method != "initialize"
 	}}
-	run(t, ServerOptions{Adapter: f, Validate: true, Filter: filter.Options{Tools: filter.Rules{Rename: map[string]string{"pay": "give"}}}}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Validate: true, Filter: filter.Options{Tools: filter.Rules{Rename: map[string]string{"pay": "give"}}}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		give := func(args string) string {
 			return do(t, s, "1", "tools/call", `{"name":"give","arguments":`+args+`}`)
 		}
@@ -216,8 +216,8 @@ func TestValidateChange(t *testing.T) {
 // call that is to become a task in a form that its client understands.
 func TestValidateRefusals(t *testing.T) {
 	f := &fake{serve: says(map[string]string{"tools/list": till})}
-	run(t, ServerOptions{Adapter: f, Validate: true}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f, Validate: true}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		for _, params := range []string{
 			`{"name":"pay","arguments":{"amount":1,"to":"a"},"arguments":{}}`,
 			`{"name":"pay","arguments":{"amount":1,"to":"a"},"Arguments":{}}`,
@@ -238,19 +238,19 @@ func TestValidateRefusals(t *testing.T) {
 func TestValidateAtOnce(t *testing.T) {
 	var held []func()
 	var mu sync.Mutex
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/list" {
 			mu.Lock()
 			defer mu.Unlock()
 			m = m.Clone()
-			held = append(held, func() { w.answer(m, till) })
+			held = append(held, func() { f.answer(m, till) })
 		}
 		return m.Method == "tools/list"
 	}}
-	run(t, ServerOptions{Adapter: f, Validate: true}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Validate: true}, func(t *testing.T, g *gateway) {
 		var all []*visiting
 		for i := range 9 {
-			all = append(all, visitor{caps: "{}"}.ask(t, b, fmt.Sprint(i), "tools/call", `"name":"pay"`))
+			all = append(all, visitor{caps: "{}"}.ask(t, g, fmt.Sprint(i), "tools/call", `"name":"pay"`))
 			synctest.Wait()
 		}
 		for _, v := range []*visiting{all[8], all[0]} { // one that waits, and the one that lists
@@ -278,16 +278,16 @@ func TestValidateTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		checked := shop("checked", map[string]string{"tools/list": till})
 		free := shop("free", map[string]string{"tools/list": till})
-		b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
+		g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
 			{Name: "checked", Prefix: "c__", Adapter: checked, Validate: true}, {Name: "free", Prefix: "f__", Adapter: free},
 		}})
-		s, _, err := b.initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, _, err := g.initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for who, call := range map[string]func(params string) string{
 			"a session": func(params string) string { return do(t, s, "1", "tools/call", "{"+params+"}") },
-			"stateless": func(params string) string { return visitor{}.call(t, b, "tools/call", params) },
+			"stateless": func(params string) string { return visitor{}.call(t, g, "tools/call", params) },
 		} {
 			if got := call(`"name":"c__pay","arguments":{"amount":"7"}`); !strings.Contains(got, faultsOfPay[1:len(faultsOfPay)-1]) {
 				t.Errorf("%s: %s", who, got)
@@ -296,6 +296,6 @@ func TestValidateTogether(t *testing.T) {
 				t.Errorf("%s: %s", who, got)
 			}
 		}
-		b.Close(context.Background())
+		g.Close(context.Background())
 	})
 }

@@ -38,13 +38,13 @@ type recorded struct{ *tracetest.SpanRecorder }
 
 // traced runs f in a bubble with a bridge to servers of these names that takes
 // part in tracing.
-func traced(t *testing.T, f func(t *testing.T, b *gateway, spans recorded), servers ...ServerOptions) {
+func traced(t *testing.T, f func(t *testing.T, g *gateway, spans recorded), servers ...ServerOptions) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		spans := recorded{tracetest.NewSpanRecorder()}
-		b := newGateway(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
-		f(t, b, spans)
-		b.Close(context.Background())
+		g := newGateway(Options{Servers: servers, Log: slog.New(slog.DiscardHandler), Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
+		f(t, g, spans)
+		g.Close(context.Background())
 	})
 }
 
@@ -131,8 +131,8 @@ func TestTraceContext(t *testing.T) {
 		for _, modernServer := range []bool{false, true} {
 			for _, modernClient := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%t-%t", tc.name, modernClient, modernServer), func(t *testing.T) {
-					old, stateless := &fake{}, &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
-						w.reply(m, `{"resultType":"complete","content":[]}`)
+					old, stateless := &fake{}, &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
+						s.reply(m, `{"resultType":"complete","content":[]}`)
 						return true
 					}}
 					o := ServerOptions{Name: "fake", Adapter: old}
@@ -144,12 +144,12 @@ func TestTraceContext(t *testing.T) {
 						const arguments = `"name":"echo","arguments":{"n":12345678901234567890, "x" : 1.50}`
 						if modernClient {
 							m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+arguments+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},`+tc.meta+`}}}`)
-							g, no := NewStateless("", "", m)
+							s, no := NewStateless("", "", m)
 							if no != nil {
 								t.Fatal(bridgetest.Text(no))
 							}
-							g.Back, g.Header = &stream{}, tc.header
-							got, err := b.Call(t.Context(), m, *g)
+							s.Back, s.Header = &stream{}, tc.header
+							got, err := b.Call(t.Context(), m, *s)
 							if err != nil {
 								t.Fatal(err)
 							}
@@ -204,8 +204,8 @@ func TestTraceContext(t *testing.T) {
 // byte, and headers stay here.
 func TestTraceOff(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		const params = `{"_meta":{"traceparent" : "` + clientParent + `","tracestate":"a=1","baggage":"x=y"},"name":"echo"}`
 		if _, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+params+`}`), &Envelope{Header: http.Header{"Traceparent": {clientParent}}}, nil); err != nil {
 			t.Fatal(err)
@@ -221,14 +221,14 @@ func TestTraceOff(t *testing.T) {
 // server chose is longer than it may be.
 func TestTraceSpans(t *testing.T) {
 	long := strings.Repeat("ä", 200)
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch m.Name() {
 		case "refused":
-			w.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"secret"}}`, m.ID))
+			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"secret"}}`, m.ID))
 		case "failed":
-			w.answer(m, `{"content":[{"type":"text","text":"secret"}],"isError":true}`)
+			f.answer(m, `{"content":[{"type":"text","text":"secret"}],"isError":true}`)
 		case "deadly":
-			w.die()
+			f.die()
 		default:
 			return false
 		}
@@ -237,10 +237,10 @@ func TestTraceSpans(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		spans := recorded{tracetest.NewSpanRecorder()}
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Address: bridge.Address{Network: bridge.TCP, Host: "tools.example.com", Port: 8443}}}, Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Address: bridge.Address{Network: bridge.TCP, Host: "tools.example.com", Port: 8443}}}, Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
 			Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
-		defer b.Close(context.Background())
-		s, _ := begin(t, b, "")
+		defer g.Close(context.Background())
+		s, _ := begin(t, g, "")
 		for _, tc := range []struct {
 			method, params, name string
 			want                 map[string]string
@@ -295,8 +295,8 @@ func TestTraceSpans(t *testing.T) {
 // their spans too.
 func TestTraceRefused(t *testing.T) {
 	f := &fake{serve: func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" }}
-	traced(t, func(t *testing.T, b *gateway, spans recorded) {
-		s, _ := begin(t, b, "")
+	traced(t, func(t *testing.T, g *gateway, spans recorded) {
+		s, _ := begin(t, g, "")
 		slow := start(t, s, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow"}}`)
 		synctest.Wait()
 		s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`), nil)
@@ -316,8 +316,8 @@ func TestTraceRefused(t *testing.T) {
 // the server learns of it.
 func TestTraceUnsampled(t *testing.T) {
 	f := &fake{}
-	traced(t, func(t *testing.T, b *gateway, spans recorded) {
-		s, _ := begin(t, b, "")
+	traced(t, func(t *testing.T, g *gateway, spans recorded) {
+		s, _ := begin(t, g, "")
 		do(t, s, "1", "tools/call", `{"name":"echo","_meta":{"traceparent":"00-`+clientTrace+`-`+clientSpan+`-00"}}`)
 		if n := len(spans.named("tools/call echo")); n != 0 {
 			t.Errorf("%d spans", n)
@@ -332,14 +332,14 @@ func TestTraceUnsampled(t *testing.T) {
 // Calls that are under way together do not mix.
 func TestTraceConcurrent(t *testing.T) {
 	const n = 50
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method == "tools/call" {
-			w.answer(m, `{"content":[],"trace":"`+gjson.GetBytes(m.Meta(), "traceparent").Str+`"}`)
+			f.answer(m, `{"content":[],"trace":"`+gjson.GetBytes(m.Meta(), "traceparent").Str+`"}`)
 		}
 		return m.Method == "tools/call"
 	}}
-	traced(t, func(t *testing.T, b *gateway, spans recorded) {
-		s, _ := begin(t, b, "")
+	traced(t, func(t *testing.T, g *gateway, spans recorded) {
+		s, _ := begin(t, g, "")
 		var wg sync.WaitGroup
 		for i := range n {
 			wg.Go(func() {
@@ -349,7 +349,7 @@ func TestTraceConcurrent(t *testing.T) {
 				if i%2 == 0 {
 					a = do(t, s, fmt.Sprint(i), "tools/call", fmt.Sprintf(`{"name":"t%d","_meta":{%s}}`, i, meta))
 				} else {
-					a = visitor{meta: "," + meta}.call(t, b, "tools/call", fmt.Sprintf(`"name":"t%d"`, i))
+					a = visitor{meta: "," + meta}.call(t, g, "tools/call", fmt.Sprintf(`"name":"t%d"`, i))
 				}
 				if !strings.Contains(a, `"trace":"00-`+own+`-`) {
 					t.Errorf("call %d of trace %s: %s", i, own, a)
@@ -369,8 +369,8 @@ func TestTraceConcurrent(t *testing.T) {
 func TestTraceAggregate(t *testing.T) {
 	list := says(map[string]string{"tools/list": `{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`})
 	one, two := &fake{serve: list}, &fake{serve: list}
-	traced(t, func(t *testing.T, b *gateway, spans recorded) {
-		a := visitor{meta: `,"traceparent":"` + clientParent + `"`}.call(t, b, "tools/list", "")
+	traced(t, func(t *testing.T, g *gateway, spans recorded) {
+		a := visitor{meta: `,"traceparent":"` + clientParent + `"`}.call(t, g, "tools/list", "")
 		bridgetest.Contains(t, a, "one_a", "two_a")
 		asked := map[string]bool{}
 		var door sdktrace.ReadOnlySpan
@@ -398,7 +398,7 @@ func TestTraceAggregate(t *testing.T) {
 func TestTraceQuestion(t *testing.T) {
 	for _, same := range []bool{true, false} {
 		theirs := ""
-		f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 			if m.Method != "tools/call" {
 				return m.IsResponse()
 			}
@@ -406,11 +406,11 @@ func TestTraceQuestion(t *testing.T) {
 			if same {
 				theirs = gjson.GetBytes(m.Meta(), "traceparent").Str[:36] + strings.Repeat("5", 16) + "-01"
 			}
-			w.say(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1.0,"_meta":{"traceparent":"` + theirs + `","k":1}}}`)
+			f.say(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1.0,"_meta":{"traceparent":"` + theirs + `","k":1}}}`)
 			return true
 		}}
-		traced(t, func(t *testing.T, b *gateway, spans recorded) {
-			s, _ := begin(t, b, "")
+		traced(t, func(t *testing.T, g *gateway, spans recorded) {
+			s, _ := begin(t, g, "")
 			call := start(t, s, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"ask"}}`)
 			asked := last(call.back.take(), "sampling/createMessage")
 			if err := s.Answer(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":`+gjson.Get(asked, "id").Raw+`,"result":{}}`)); err != nil {
@@ -443,18 +443,18 @@ func TestTraceQuestion(t *testing.T) {
 // A request that is sent once more on a new connection has a span for each time.
 func TestTraceUnsent(t *testing.T) {
 	times := 0
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Name() != "echo" {
 			return false
 		}
 		if times++; times == 1 {
-			w.Abort(mustNumber(t, m), &bridge.Error{Server: "fake", Kind: bridge.ErrUnsent, Public: "it has forgotten the session"})
+			f.Abort(mustNumber(t, m), &bridge.Error{Server: "fake", Kind: bridge.ErrUnsent, Public: "it has forgotten the session"})
 			return true
 		}
 		return false
 	}}
-	traced(t, func(t *testing.T, b *gateway, spans recorded) {
-		s, _ := begin(t, b, "")
+	traced(t, func(t *testing.T, g *gateway, spans recorded) {
+		s, _ := begin(t, g, "")
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"echo"}`), `"result"`)
 		all := spans.named("tools/call echo")
 		if len(all) != 3 || attr(all[0], "error.type") != "unavailable" || all[1].Status().Code != codes.Unset {
@@ -467,12 +467,12 @@ func TestTraceUnsent(t *testing.T) {
 // client's request.
 func TestTraceOwn(t *testing.T) {
 	f := &fake{}
-	traced(t, func(t *testing.T, b *gateway, spans recorded) {
-		s, _ := begin(t, b, "")
+	traced(t, func(t *testing.T, g *gateway, spans recorded) {
+		s, _ := begin(t, g, "")
 		do(t, s, "1", "tools/list", `{}`)
 		spans.Reset()
 		m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"traceparent":"`+clientParent+`","tracestate":"a=1","k":1},"cursor":"c"}}`)
-		l := bare(b.table.Load().servers[0], s.caller)
+		l := bare(g.table.Load().servers[0], s.caller)
 		defer l.Close(t.Context())
 		if _, err := l.Call(t.Context(), &bridge.Request{Message: m, From: s.caller}); err != nil {
 			t.Fatal(err)
@@ -487,8 +487,8 @@ func TestTraceOwn(t *testing.T) {
 // A handshake is made again and again, and carries no trace.
 func TestTraceHandshake(t *testing.T) {
 	f := &fake{}
-	traced(t, func(t *testing.T, b *gateway, spans recorded) {
-		if _, a, err := initialize(t, b, "", strings.Replace(bridgetest.InitializeParams, `{`, `{"_meta":{"k":1,"traceparent":"`+clientParent+`"},`, 1)); err != nil {
+	traced(t, func(t *testing.T, g *gateway, spans recorded) {
+		if _, a, err := initialize(t, g, "", strings.Replace(bridgetest.InitializeParams, `{`, `{"_meta":{"k":1,"traceparent":"`+clientParent+`"},`, 1)); err != nil {
 			t.Fatal(a)
 		}
 		bridgetest.Contains(t, f.wire(1).log()[0], `{"_meta":{"k":1},"protocolVersion"`)
@@ -502,8 +502,8 @@ func TestTraceHandshake(t *testing.T) {
 // their own where it came from.
 func TestTraceCache(t *testing.T) {
 	f := &fake{serve: says(map[string]string{"tools/list": `{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}`})}
-	traced(t, func(t *testing.T, b *gateway, spans recorded) {
-		s, _ := begin(t, b, "")
+	traced(t, func(t *testing.T, g *gateway, spans recorded) {
+		s, _ := begin(t, g, "")
 		for i, want := range []string{"fetched for all who ask", "from the cache"} {
 			do(t, s, "1", "tools/list", `{"_meta":{"traceparent":"`+clientParent+`"}}`)
 			all := spans.named("tools/list")
@@ -521,9 +521,9 @@ func TestTraceEmbedded(t *testing.T) {
 	traced(t, func(t *testing.T, b *gateway, spans recorded) {
 		outer := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
 		m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
-		g, _ := NewStateless("", "", m)
-		g.Back, g.Header = &stream{}, http.Header{"Traceparent": {clientParent}}
-		if _, err := b.Call(trace.ContextWithSpanContext(t.Context(), outer), m, *g); err != nil {
+		s, _ := NewStateless("", "", m)
+		s.Back, s.Header = &stream{}, http.Header{"Traceparent": {clientParent}}
+		if _, err := b.Call(trace.ContextWithSpanContext(t.Context(), outer), m, *s); err != nil {
 			t.Fatal(err)
 		}
 		if door, _ := spans.pair(t, "tools/list"); door.Parent().SpanID() != outer.SpanID() {
@@ -577,8 +577,8 @@ func (still) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error
 	if r.Method == "" {
 		return nil, errors.New("no method")
 	}
-	a := *quiet
-	return &a, nil
+	m := *quiet
+	return &m, nil
 }
 
 // discard takes spans and keeps none.
@@ -603,21 +603,21 @@ func (o onStart) OnStart(context.Context, sdktrace.ReadWriteSpan) { o.f() }
 // What is known of a client is complete before others find its session: whoever ends
 // it meanwhile reads that for the log.
 func TestTraceInitializeComplete(t *testing.T) {
-	var b *gateway
+	var g *gateway
 	seen := 0
 	spans := onStart{tracetest.NewSpanRecorder(), func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		for s := range b.sessions {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for s := range g.sessions {
 			seen++
 			bridgetest.Lacks(t, string(s.caller.Params), clientTrace)
 		}
 	}}
 	f := &fake{}
-	b = newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
-	defer b.Close(context.Background())
+	g = newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))})
+	defer g.Close(context.Background())
 	params := `{"_meta":{"traceparent":"` + clientParent + `"},` + bridgetest.InitializeParams[1:]
-	if _, a, err := initialize(t, b, "", params); err != nil || seen == 0 {
+	if _, a, err := initialize(t, g, "", params); err != nil || seen == 0 {
 		t.Fatalf("%s, %v; sessions seen: %d", a, err, seen)
 	}
 }
@@ -625,17 +625,17 @@ func TestTraceInitializeComplete(t *testing.T) {
 // Of a method, which is the client's word, a line of the log has the beginning only.
 func TestCallFailedLine(t *testing.T) {
 	var log bytes.Buffer
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if strings.HasPrefix(m.Method, "long") {
-			w.die()
+			f.die()
 			return true
 		}
 		return false
 	}}
-	b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	s, _ := begin(t, b, "")
+	g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s, _ := begin(t, g, "")
 	do(t, s, "1", "long"+strings.Repeat("g", 1<<20), "{}")
-	b.Close(context.Background())
+	g.Close(context.Background())
 	if got := log.String(); !strings.Contains(got, "call failed") || len(got) > 1<<16 {
 		t.Errorf("%d bytes of log: %.300s", len(got), got)
 	}
@@ -644,9 +644,9 @@ func TestCallFailedLine(t *testing.T) {
 // The line of a failed call names its server once, at the server's own address and at that of all as one.
 func TestCallFailedServer(t *testing.T) {
 	dies := func() *fake {
-		return &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+		return &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 			if m.Method == "tools/call" {
-				w.die()
+				f.die()
 				return true
 			}
 			return false
@@ -654,10 +654,10 @@ func TestCallFailedServer(t *testing.T) {
 	}
 	for _, tc := range []struct{ at, tool string }{{"", "fake__x"}, {"fake", "x"}} {
 		var log bytes.Buffer
-		b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Prefix: "fake__", Adapter: dies()}, {Name: "other", Prefix: "other__", Adapter: dies()}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		s, _ := begin(t, b, tc.at)
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Prefix: "fake__", Adapter: dies()}, {Name: "other", Prefix: "other__", Adapter: dies()}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		s, _ := begin(t, g, tc.at)
 		do(t, s, "1", "tools/call", `{"name":"`+tc.tool+`"}`)
-		b.Close(context.Background())
+		g.Close(context.Background())
 		if got := log.String(); strings.Count(got, `msg="call failed" server=fake method=tools/call err=`) != 1 {
 			t.Errorf("at %q:\n%s", tc.at, got)
 		}

@@ -67,10 +67,10 @@ func (s *scanner) close(slot, i, n int) int {
 	if s.doc == nil {
 		return i
 	}
-	if x := &s.doc.large[slot]; i-s.gone-x.begin < largeSize {
+	if e := &s.doc.large[slot]; i-s.gone-e.begin < largeSize {
 		s.doc.large = s.doc.large[:slot]
 	} else {
-		x.end, x.n = i-s.gone, n
+		e.end, e.n = i-s.gone, n
 	}
 	return i
 }

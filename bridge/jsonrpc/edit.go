@@ -36,7 +36,7 @@ func (m *Message) Edit(edits ...Edit) { m.edits = merged(m.edits, edits) }
 
 func merged(a, b []Edit) []Edit {
 	all := append(slices.Clip(slices.Clone(a)), b...)
-	slices.SortStableFunc(all, func(a, b Edit) int { return a.From - b.From })
+	slices.SortStableFunc(all, func(e, b Edit) int { return e.From - b.From })
 	return all
 }
 

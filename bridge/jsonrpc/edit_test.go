@@ -25,8 +25,8 @@ func TestEdits(t *testing.T) {
 		if got != want || e.Name() != "c" || m.Name() != "a" {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
-		if c := e.Clone(); c.Name() != "c" || string(c.Params) != string(e.Whole()) {
-			t.Errorf("a copy has %s", c.Params)
+		if m := e.Clone(); m.Name() != "c" || string(m.Params) != string(e.Whole()) {
+			t.Errorf("a copy has %s", m.Params)
 		}
 	}
 }
@@ -57,8 +57,8 @@ func TestFound(t *testing.T) {
 	if err != nil || !twice.Found().Twice {
 		t.Errorf("a member that appears twice: %v, %v", twice, err)
 	}
-	if e, err := Parse([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","_meta":{}}}`)); err != nil || e.Found() != (Found{}) {
-		t.Errorf("an error: %+v, %v", e, err)
+	if m, err := Parse([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","_meta":{}}}`)); err != nil || m.Found() != (Found{}) {
+		t.Errorf("an error: %+v, %v", m, err)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestIsError(t *testing.T) {
 	if m := NewToolResult(nil, []byte(`{"content":[],"isError":true}`), true); !m.IsError() || NewToolResult(nil, m.Result, false).IsError() {
 		t.Error("NewToolResult does not record whether the result has isError")
 	}
-	if e, err := Parse([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","isError":true}}`)); err != nil || e.IsError() {
-		t.Errorf("an error: %+v, %v", e, err)
+	if m, err := Parse([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","isError":true}}`)); err != nil || m.IsError() {
+		t.Errorf("an error: %+v, %v", m, err)
 	}
 }

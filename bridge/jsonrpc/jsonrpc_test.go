@@ -304,16 +304,16 @@ func FuzzOutlines(f *testing.F) {
 		if err != nil || bytes.Contains(text, []byte(`\u`)) { // names may be written in two ways; a Finder knows one
 			return
 		}
-		var s Finder
+		var f Finder
 		for in, n := bytes.Clone(text), 0; len(in) > 0; n++ {
 			size := len(in)
 			if len(cuts) > 0 {
 				size = min(1+int(cuts[n%len(cuts)]), size)
 			}
-			s.Write(in[:size])
+			f.Write(in[:size])
 			in = in[size:]
 		}
-		all := s.Outlines()
+		all := f.Outlines()
 		if len(all) != 1 || !bytes.Equal(all[0].Answerable(), m.ID) || all[0].Method != (m.Method != "") || all[0].Payload != m.IsResponse() {
 			t.Errorf("outline of %q: %d, id %q, method %t, payload %t", text, len(all), all[0].ID, all[0].Method, all[0].Payload)
 		}

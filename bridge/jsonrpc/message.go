@@ -395,11 +395,11 @@ func parseBare(b []byte) (m *Message, wide bool, err error) {
 		return nil, false, s.syntax(end)
 	}
 	if what := m.check(&s); what != "" {
-		e := &InvalidError{What: what}
+		i := &InvalidError{What: what}
 		if validID(m.ID) {
-			e.ID = known(m.ID)
+			i.ID = known(m.ID)
 		}
-		return nil, false, e
+		return nil, false, i
 	}
 	if m.Result != nil {
 		m.found.relative(offset(b, m.Result))
@@ -491,11 +491,11 @@ func whole(number string) (int64, bool) {
 
 // notUTF8 returns the error of a message with that id. It omits an id that is not UTF-8.
 func notUTF8(id []byte) error {
-	e := &InvalidError{What: "it is not UTF-8", text: true}
+	i := &InvalidError{What: "it is not UTF-8", text: true}
 	if utf8.Valid(id) {
-		e.ID = bytes.Clone(id)
+		i.ID = bytes.Clone(id)
 	}
-	return e
+	return i
 }
 
 const idRule = "id must be a string or an integer"

@@ -61,8 +61,8 @@ func (r *rig) hold(key string) *holdings {
 func (h *holdings) open() (open int) {
 	synctest.Wait()
 	for _, all := range []map[string]*wiretest.Reply{h.calls, h.streams} {
-		for _, a := range all {
-			if !a.Over() {
+		for _, r := range all {
+			if !r.Over() {
 				open++
 			}
 		}
@@ -104,21 +104,21 @@ func TestAccessTakenAway(t *testing.T) {
 			t.Errorf("without a key, %d and %d are open, want 0 and %d", a, b, all)
 		}
 		const reason = `"message":"the caller's key is no longer valid","data":{"bridge":"unauthorized"}`
-		for name, a := range alice.calls {
-			if got := a.Body(); strings.Count(got, reason) != 1 {
+		for name, r := range alice.calls {
+			if got := r.Body(); strings.Count(got, reason) != 1 {
 				t.Errorf("%s ended with %s", name, got)
 			}
 		}
-		if st := r.s.b.Totals(); st.Sessions != 2 || st.Calls != 3 || st.Subscriptions != 1 {
+		if st := r.s.g.Totals(); st.Sessions != 2 || st.Calls != 3 || st.Subscriptions != 1 {
 			t.Errorf("what is left: %+v", st)
 		}
 		for range 6 { // those that were cancelled, too
 			r.f.Answer(`{"done":true}`)
 		}
 		synctest.Wait()
-		for name, a := range bob.calls {
-			if done := strings.Contains(a.Body(), `"done":true`); done != (name != "subscription") || strings.Contains(a.Body(), "key") {
-				t.Errorf("bob's %s has %s", name, a.Body())
+		for name, r := range bob.calls {
+			if done := strings.Contains(r.Body(), `"done":true`); done != (name != "subscription") || strings.Contains(r.Body(), "key") {
+				t.Errorf("bob's %s has %s", name, r.Body())
 			}
 		}
 
@@ -133,8 +133,8 @@ func TestAccessTakenAway(t *testing.T) {
 		}
 		for _, h := range []*holdings{bob, back} {
 			for _, of := range []map[string]*wiretest.Reply{h.calls, h.streams} {
-				for _, a := range of {
-					a.Leave()
+				for _, r := range of {
+					r.Leave()
 				}
 			}
 		}
@@ -164,21 +164,21 @@ func TestAccessTakenAwayMeanwhile(t *testing.T) {
 				}
 				if i == n%10 {
 					go func() {
-						r.s.b.Revoke("alice")
+						r.s.g.Revoke("alice")
 						r.s.sse.Revoke("alice")
 					}()
 				}
 			}
 			wiretest.Advance(time.Second)
 			synctest.Wait()
-			if st := r.s.b.Totals(); st.Sessions != 0 || st.Subscriptions != 0 {
+			if st := r.s.g.Totals(); st.Sessions != 0 || st.Subscriptions != 0 {
 				t.Errorf("what is left: %+v", st)
 			}
-			for _, a := range all {
-				if !a.Over() {
-					t.Errorf("a stream is open: %d %s", a.Status(), a.Body())
+			for _, r := range all {
+				if !r.Over() {
+					t.Errorf("a stream is open: %d %s", r.Status(), r.Body())
 				}
-				a.Leave()
+				r.Leave()
 			}
 		})
 	}

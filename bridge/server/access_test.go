@@ -337,8 +337,8 @@ func TestAccessStreams(t *testing.T) {
 		}
 		first, second := open(aliceKey), open(aliceKey)
 		for range 3 {
-			if a := open(aliceKey); a.Status() != 503 || a.Header("Retry-After") == "" || !strings.Contains(a.Body(), "per_principal: sessions") {
-				t.Errorf("alice's third stream: %d %s", a.Status(), a.Body())
+			if r := open(aliceKey); r.Status() != 503 || r.Header("Retry-After") == "" || !strings.Contains(r.Body(), "per_principal: sessions") {
+				t.Errorf("alice's third stream: %d %s", r.Status(), r.Body())
 			}
 		}
 		bobs := open(bobKey)
@@ -351,8 +351,8 @@ func TestAccessStreams(t *testing.T) {
 		if again.Status() != 200 {
 			t.Errorf("alice's stream after one has ended: %d %s", again.Status(), again.Body())
 		}
-		for _, s := range []*wiretest.Reply{second, bobs, again} {
-			s.Leave()
+		for _, r := range []*wiretest.Reply{second, bobs, again} {
+			r.Leave()
 		}
 	})
 }
@@ -490,9 +490,9 @@ func TestAccessHook(t *testing.T) {
 	c.Servers = []config.Server{config.DefaultServer("flows", "")}
 	private(&c)
 	s := build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
-		r := backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" }}
-		r.hook = newHook(hookSecret, func(context.Context, []byte) (int, error) { return 3, nil })
-		return r
+		b := backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" }}
+		b.hook = newHook(hookSecret, func(context.Context, []byte) (int, error) { return 3, nil })
+		return b
 	})
 	defer s.Close(t.Context())
 	for key, status := range map[string]int{hookSecret: 200, aliceKey: 401, "": 401} {
@@ -581,8 +581,8 @@ func TestAccessChanges(t *testing.T) {
 			t.Errorf("without sessions, alice hears %q, bob %q", alice, bob)
 		}
 		for _, all := range streams {
-			for _, s := range all {
-				s.Leave()
+			for _, r := range all {
+				r.Leave()
 			}
 		}
 	})
@@ -603,11 +603,11 @@ func TestAccessQuestions(t *testing.T) {
 			t.Fatalf("a call = %d %s", first.Status(), first.Body())
 		}
 		answers := `"requestState":` + state + `,"inputResponses":{` + question + `:{"role":"assistant","content":{"type":"text","text":"yes"},"model":"m"}},`
-		if a := ask(bobKey, answers); !strings.Contains(a.Body(), `"code":-32602`) || !strings.Contains(a.Body(), "belongs to another request") {
-			t.Errorf("bob answers alice's question: %d %s", a.Status(), a.Body())
+		if r := ask(bobKey, answers); !strings.Contains(r.Body(), `"code":-32602`) || !strings.Contains(r.Body(), "belongs to another request") {
+			t.Errorf("bob answers alice's question: %d %s", r.Status(), r.Body())
 		}
-		if a := ask(aliceKey, answers); !strings.Contains(a.Body(), `"result"`) || !strings.Contains(a.Body(), "yes") {
-			t.Errorf("alice answers her own: %d %s", a.Status(), a.Body())
+		if r := ask(aliceKey, answers); !strings.Contains(r.Body(), `"result"`) || !strings.Contains(r.Body(), "yes") {
+			t.Errorf("alice answers her own: %d %s", r.Status(), r.Body())
 		}
 	})
 }

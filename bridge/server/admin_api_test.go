@@ -141,10 +141,10 @@ func TestAdminArguments(t *testing.T) {
 		operators(&c)
 		c.Access = append(c.Access, config.Access{Name: "far", Token: newKey, Servers: []string{"two"}})
 		c.Viewers = append(c.Viewers, "far")
-		m := &listing{Modern: &wiretest.Modern{}}
+		l := &listing{Modern: &wiretest.Modern{}}
 		r := &rig{t: t}
 		r.s = build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
-			return backend{Adapter: m, transport: func() string { return "stdio" }}
+			return backend{Adapter: l, transport: func() string { return "stdio" }}
 		})
 		defer r.s.Close(context.Background())
 		for _, tc := range []struct{ tool, arguments, want string }{
@@ -183,7 +183,7 @@ func TestAdminArguments(t *testing.T) {
 				t.Errorf("%s = %d %s, want %d with %q", tc.body, w.Code, w.Body, tc.status, tc.want)
 			}
 		}
-		m.fails = true
+		l.fails = true
 		w := r.ask("POST", "/ui/api/v1/arguments", `{"server":"one","tool":"echo","arguments":{}}`, "X-API-Key", opsKey)
 		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "out of tools") {
 			t.Errorf("a server that does not list: %d %s", w.Code, w.Body)

@@ -420,8 +420,8 @@ func TestPageStreams(t *testing.T) {
 		}
 		over := func(all []*wiretest.Reply) (n int) {
 			synctest.Wait()
-			for _, a := range all {
-				if a.Over() {
+			for _, r := range all {
+				if r.Over() {
 					n++
 				}
 			}
@@ -447,8 +447,8 @@ func TestPageStreams(t *testing.T) {
 		if m := over(other); m != len(other) {
 			t.Errorf("after the key was taken away, %d of %d have ended", m, len(other))
 		}
-		for _, a := range append(mine, other...) {
-			a.Leave()
+		for _, r := range append(mine, other...) {
+			r.Leave()
 		}
 	})
 }

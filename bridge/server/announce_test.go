@@ -28,8 +28,8 @@ func TestClusterHooks(t *testing.T) {
 		}
 		post := func(at int, body string, want int) {
 			t.Helper()
-			if a := all[at].site.Do("POST", "/hooks/flows", body, as(key)...).Wait(); a.Status() != want {
-				t.Fatalf("a webhook with %s: %d %s, want %d", body, a.Status(), a.Body(), want)
+			if r := all[at].site.Do("POST", "/hooks/flows", body, as(key)...).Wait(); r.Status() != want {
+				t.Fatalf("a webhook with %s: %d %s, want %d", body, r.Status(), r.Body(), want)
 			}
 		}
 		offers := func(tool string, some ...*wholeOne) {

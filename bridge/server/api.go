@@ -31,9 +31,9 @@ type bridging interface {
 	Status() []Status
 	Activity() (now int, all uint64)
 	CloseUnused()
-	Add(c config.Server) error
+	Add(s config.Server) error
 	Remove(name string) error
-	Replace(c config.Server) error
+	Replace(s config.Server) error
 	Plan(c *config.Config) ([]config.Change, error)
 	Apply(c *config.Config) ([]config.Change, error)
 	Reloads(r *reload.Reloader)

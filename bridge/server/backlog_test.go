@@ -83,17 +83,17 @@ func TestClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newBacklog(inner)
+	b := newBacklog(inner)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		l.Finish(context.Background())
+		b.Finish(context.Background())
 	}()
-	if err := l.Close(); err != nil {
+	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
 	<-ended
-	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+	if _, err := b.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept after Close: %v", err)
 	}
 }

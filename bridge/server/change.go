@@ -26,7 +26,7 @@ func (t *table) names() []string {
 }
 
 func (t *table) index(name string) int {
-	return slices.IndexFunc(t.servers, func(c config.Server) bool { return c.Name == name })
+	return slices.IndexFunc(t.servers, func(s config.Server) bool { return s.Name == name })
 }
 
 // tableOf makes the table of the servers, and the options of new or changed servers. All others
@@ -36,19 +36,19 @@ func (s *server) tableOf(servers []config.Server, changed map[string]bool) (t *t
 	t = &table{servers: servers, backends: map[string]*backend{}}
 	for i := range servers {
 		c := &servers[i]
-		r := was.backends[c.Name]
-		if r == nil || changed[c.Name] {
+		b := was.backends[c.Name]
+		if b == nil || changed[c.Name] {
 			made := s.reacher(s, c)
-			r = &made
+			b = &made
 			fresh = append(fresh, options(c, made))
 		}
-		t.backends[c.Name] = r
+		t.backends[c.Name] = b
 	}
 	var wg sync.WaitGroup
 	places := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for i := range fresh {
-		r := t.backends[fresh[i].Name]
-		if r.api == nil {
+		b := t.backends[fresh[i].Name]
+		if b.api == nil {
 			continue
 		}
 		var before *rest.Adapter
@@ -58,7 +58,7 @@ func (s *server) tableOf(servers []config.Server, changed map[string]bool) (t *t
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()
-			r.documentFault = r.api.Begin(before)
+			b.documentFault = b.api.Begin(before)
 		})
 	}
 	wg.Wait()
@@ -83,8 +83,8 @@ func (t *table) documentFaults(c *config.Config, servers []gateway.ServerOptions
 
 // transport returns the transport of a server; empty if it is unknown.
 func (s *server) transport(name string) string {
-	if r := s.table.Load().backends[name]; r != nil {
-		return r.transport()
+	if b := s.table.Load().backends[name]; b != nil {
+		return b.transport()
 	}
 	return ""
 }
@@ -142,12 +142,12 @@ func (s *server) exchange(c *config.Config, now *table, change gateway.Change) e
 	was := s.table.Load()
 	before := &table{backends: map[string]*backend{}} // the servers that stay: removed ones are not found any more
 	gone := map[string]*backend{}
-	for name, r := range was.backends {
+	for name, b := range was.backends {
 		if now.backends[name] != nil {
-			before.backends[name] = r
+			before.backends[name] = b
 		}
-		if now.backends[name] != r {
-			gone[name] = r
+		if now.backends[name] != b {
+			gone[name] = b
 			s.leaving[name]++
 		}
 	}
@@ -156,8 +156,8 @@ func (s *server) exchange(c *config.Config, now *table, change gateway.Change) e
 	defer s.access.Prepare(c)() // nothing new is served before its scopes are enforced
 	change.Names, change.Drain = now.names(), c.Drain
 	change.Gone = func(name string) {
-		if r := gone[name]; r.close != nil {
-			r.close()
+		if b := gone[name]; b.close != nil {
+			b.close()
 		}
 		s.changing.Lock()
 		defer s.changing.Unlock()
@@ -165,7 +165,7 @@ func (s *server) exchange(c *config.Config, now *table, change gateway.Change) e
 		s.setMetrics(s.table.Load())
 		s.log.Info("server closed: it was removed or changed, or the bridge stops", "server", name)
 	}
-	err := s.b.Apply(change)
+	err := s.g.Apply(change)
 	if err != nil {
 		closeNew(now, was)
 		for name := range gone {
@@ -201,9 +201,9 @@ func (s *server) setMetrics(t *table) {
 
 // closeNew closes the adapters of now that was does not have.
 func closeNew(now, was *table) {
-	for name, r := range now.backends {
-		if r != was.backends[name] && r.close != nil {
-			r.close()
+	for name, b := range now.backends {
+		if b != was.backends[name] && b.close != nil {
+			b.close()
 		}
 	}
 }

@@ -38,7 +38,7 @@ func (s *server) watchMemory(ctx context.Context, all int64, usage func() health
 			return
 		case <-tick.C:
 		}
-		if s.b.Totals().Lanes == 0 {
+		if s.g.Totals().Lanes == 0 {
 			continue
 		}
 		if used, by := s.childMemory(usage()); used >= all/2 {
@@ -56,15 +56,15 @@ func (s *server) childMemory(used health.Used) (sum int64, by string) {
 		n    int64
 	}
 	var all []share
-	for _, name := range s.b.Servers() {
-		if _, _, open, _ := s.b.Operated(name); open != nil {
+	for _, name := range s.g.Servers() {
+		if _, _, open, _ := s.g.Operated(name); open != nil {
 			if n := open.Use(used).RSS; n > 0 {
 				sum += n
 				all = append(all, share{name, n})
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b share) int { return cmp.Compare(b.n, a.n) })
+	slices.SortFunc(all, func(s, b share) int { return cmp.Compare(b.n, s.n) })
 	var words []string
 	for _, one := range all {
 		words = append(words, fmt.Sprintf("%s %d MiB", one.name, one.n>>20))

@@ -64,8 +64,8 @@ func TestWatchMemory(t *testing.T) {
 		}
 		site := wiretest.NewSiteFrom(t, s.http)
 		for _, path := range []string{"/files/mcp", "/browser/mcp"} {
-			if a := site.Do("POST", path, initialize).Wait(); a.Status() != 200 {
-				t.Fatalf("%s: %d %s", path, a.Status(), a.Body())
+			if r := site.Do("POST", path, initialize).Wait(); r.Status() != 200 {
+				t.Fatalf("%s: %d %s", path, r.Status(), r.Body())
 			}
 		}
 		time.Sleep(measureEvery + time.Second)

@@ -94,9 +94,9 @@ func (s *server) newInstance() (*instance, error) {
 	}
 	i.peers, err = wire.New(wire.Options{
 		ID: i.id, Secrets: c.Keys(), Lease: c.Lease, Log: s.log,
-		Forward:  func() []string { return s.b.Forwards() },
-		Allowed:  func(server, principal string) error { return s.b.Allowed(server, principal) },
-		Portable: func(r *session.Record) bool { return s.b.Portable(r) },
+		Forward:  func() []string { return s.g.Forwards() },
+		Allowed:  func(server, principal string) error { return s.g.Allowed(server, principal) },
+		Portable: func(r *session.Record) bool { return s.g.Portable(r) },
 		Has:      func(id string) bool { return s.streamable.Has(id) },
 		Adopt:    func(id string, h session.Held) error { return s.streamable.Adopt(id, h) },
 		MCP:      func(server string, w http.ResponseWriter, r *http.Request) { s.streamable.Serve(server, w, r) },
@@ -115,7 +115,7 @@ func (s *server) newInstance() (*instance, error) {
 			if cluster.IsConnectionKey(key) {
 				i.homes.Lost(key)
 			} else {
-				s.b.Move(key)
+				s.g.Move(key)
 			}
 		},
 		Hooked:       i.hooks.update,
@@ -152,19 +152,19 @@ type shared struct{ s *server }
 
 // Join implements placement.Gateway.
 func (s shared) Join(server string, from bridge.Caller, rest bridge.Client) (gateway.Joined, []bridge.Forward, error) {
-	return s.s.b.Join(server, from, rest)
+	return s.s.g.Join(server, from, rest)
 }
 
 // CallPool implements placement.Gateway.
 func (s shared) CallPool(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error) {
-	return s.s.b.CallPool(ctx, server, r)
+	return s.s.g.CallPool(ctx, server, r)
 }
 
 // Release implements placement.Gateway.
 func (s shared) Release(server, key string) {
-	s.s.b.ReleasePool(server, key)
+	s.s.g.ReleasePool(server, key)
 	if of, ours := strings.CutPrefix(key, placement.SessionAffinity); ours || key == "" {
-		s.s.b.ReleaseShared(server, of)
+		s.s.g.ReleaseShared(server, of)
 	}
 }
 
@@ -234,13 +234,13 @@ func (i *instance) leave(ctx context.Context, s *server) (others *sync.WaitGroup
 			drain(within)
 		})
 	}
-	for s.b.MoveIdle() > 0 && backoff.For(ctx, 20*time.Millisecond) == nil {
+	for s.g.MoveIdle() > 0 && backoff.For(ctx, 20*time.Millisecond) == nil {
 	}
 	known, cancel := context.WithTimeout(context.Background(), i.node.Beats())
 	defer cancel()
 	_ = i.node.Beat(known)
 	for backoff.For(known, 50*time.Millisecond) == nil {
-		s.b.MoveIdle()
+		s.g.MoveIdle()
 	}
 	i.peers.Leave()
 	return others
@@ -312,9 +312,9 @@ func (i *instance) workerState(placed []string) *workerState {
 
 // status returns the cluster as this instance sees it.
 func (i *instance) status() *clustered {
-	n := i.node.Counts()
+	c := i.node.Counts()
 	out := &clustered{Instance: i.id[:session.TagLength], State: i.node.State(), Role: cmp.Or(i.c.Role, cluster.RoleAll), StoreMS: float64(i.node.BeatTook().Microseconds()) / 1000,
-		Forwarded: n.Forwarded.Load(), TakenOver: n.Taken.Load(), Lost: n.Lost.Load(), Refused: n.Refused.Load()}
+		Forwarded: c.Forwarded.Load(), TakenOver: c.Taken.Load(), Lost: c.Lost.Load(), Refused: c.Refused.Load()}
 	for _, m := range i.node.Members() {
 		out.Members = append(out.Members, colleague{m.ID[:session.TagLength], m.Address, m.Version, m.Sessions, cmp.Or(m.Role, cluster.RoleAll), m.Free, m.Draining, i.node.Unreached(m.ID)})
 	}

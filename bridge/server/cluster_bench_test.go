@@ -82,8 +82,8 @@ func dialSeveral(tb testing.TB) (owner, other caller) {
 	for _, at := range []string{a, b} {
 		until(tb, "two members", func() bool { return readyz(tb, at).Get("members.#").Int() == 2 })
 	}
-	c := dialAt(tb, a).(*streamable)
-	return c, &streamable{wire: dial(tb, b), headers: c.headers}
+	s := dialAt(tb, a).(*streamable)
+	return s, &streamable{wire: dial(tb, b), headers: s.headers}
 }
 
 // What stands before the handler that dialPlain calls.

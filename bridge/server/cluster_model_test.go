@@ -238,17 +238,17 @@ func (w *wholePlay) step(what, x int) {
 			w.call(c, at, "ask", "")
 		}
 	case 12, 13:
-		if k := open(func(k *wholeCall) bool { q, ok := ownQuestion(k); return ok && !w.said[q.ID] }); k != nil {
-			q, _ := ownQuestion(k)
-			w.answer(k, q, "said "+k.tag, at)
+		if k := open(func(k *wholeCall) bool { e, ok := ownQuestion(k); return ok && !w.said[e.ID] }); k != nil {
+			e, _ := ownQuestion(k)
+			w.answer(k, e, "said "+k.tag, at)
 		}
 	case 14:
-		if k := open(func(k *wholeCall) bool { return !k.reply.Over() && k.tool != "ask" }); k != nil {
+		if k := open(func(w *wholeCall) bool { return !w.reply.Over() && w.tool != "ask" }); k != nil {
 			k.cancelled = true
 			w.do(k.of, at, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, k.id)).Wait()
 		}
 	case 15:
-		if k := open(func(k *wholeCall) bool { return k.reply.Over() && k.again == nil }); k != nil {
+		if k := open(func(w *wholeCall) bool { return w.reply.Over() && w.again == nil }); k != nil {
 			w.resume(k, at)
 		}
 	case 16:
@@ -318,8 +318,8 @@ func (w *wholePlay) begin(x int, at *wholeOne) {
 
 // questions returns the events with questions that came with the response to a call. A legacy server does not name the
 // call that a question belongs to, so the question may come with the response to another call.
-func questions(k *wholeCall) (all []wiretest.Event) {
-	for _, e := range k.reply.Events() {
+func questions(w *wholeCall) (all []wiretest.Event) {
+	for _, e := range w.reply.Events() {
 		if gjson.Get(e.Data, "method").Str == "sampling/createMessage" {
 			all = append(all, e)
 		}
@@ -328,19 +328,19 @@ func questions(k *wholeCall) (all []wiretest.Event) {
 }
 
 // ownQuestion returns the question of a call that asks, if it came with the response to it.
-func ownQuestion(k *wholeCall) (q wiretest.Event, ok bool) {
-	all := questions(k)
-	if k.tool != "ask" || len(all) == 0 {
-		return q, false
+func ownQuestion(w *wholeCall) (e wiretest.Event, ok bool) {
+	all := questions(w)
+	if w.tool != "ask" || len(all) == 0 {
+		return e, false
 	}
 	return all[0], true
 }
 
 // answer answers a question with a text.
-func (w *wholePlay) answer(k *wholeCall, q wiretest.Event, text string, at *wholeOne) {
-	r := w.do(k.of, at, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"role":"assistant","content":{"type":"text","text":%q},"model":"m"}}`, gjson.Get(q.Data, "id").Raw, text)).Wait()
+func (w *wholePlay) answer(k *wholeCall, e wiretest.Event, text string, at *wholeOne) {
+	r := w.do(k.of, at, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"role":"assistant","content":{"type":"text","text":%q},"model":"m"}}`, gjson.Get(e.Data, "id").Raw, text)).Wait()
 	w.status(k.of, at, r, "an answer")
-	w.said[q.ID] = r.Status() == http.StatusAccepted // otherwise it may be told again
+	w.said[e.ID] = r.Status() == http.StatusAccepted // otherwise it may be told again
 }
 
 // resume comes back to the stream of a call that has broken off.
@@ -427,8 +427,8 @@ func (w *wholePlay) wipe(x int) {
 	}
 	for _, c := range w.clients {
 		held := false
-		for _, o := range world.living() {
-			held = held || o.s.instance.node.Holds(session.Key(c.id))
+		for _, w := range world.living() {
+			held = held || w.s.instance.node.Holds(session.Key(c.id))
 		}
 		c.firm, c.gone = false, c.gone || !held // what nobody has, nobody puts again
 		if x%4 == 3 && world.has(session.Key(c.id)) {
@@ -472,8 +472,8 @@ func (w *wholePlay) settle() {
 
 // look looks at what has come since.
 func (w *wholePlay) look() {
-	for _, f := range w.servers {
-		for _, text := range f.Got() {
+	for _, s := range w.servers {
+		for _, text := range s.Got() {
 			if tag := gjson.Get(text, "params.arguments.tag").Str; tag != "" {
 				if w.made[tag]++; w.made[tag] > 1 {
 					w.wrong("%s was made %d times", tag, w.made[tag])
@@ -575,9 +575,9 @@ func (w *wholePlay) judge(k *wholeCall) {
 func (w *wholePlay) finish() {
 	at := w.w.living()[0]
 	for _, k := range w.calls {
-		for _, q := range questions(k) {
-			if !w.said[q.ID] {
-				w.answer(k, q, "said at the end", at)
+		for _, e := range questions(k) {
+			if !w.said[e.ID] {
+				w.answer(k, e, "said at the end", at)
 			}
 		}
 	}

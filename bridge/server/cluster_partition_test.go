@@ -39,20 +39,20 @@ func partedIn(w *world, n int) *parted {
 // begin begins a session.
 func (p *parted) begin(i int) string {
 	p.t.Helper()
-	a := p.at[i].site.Do("POST", "/files/mcp", initialize).Wait()
-	if a.Status() != http.StatusOK || a.Header("Mcp-Session-Id") == "" {
-		p.t.Fatalf("initialize at %d = %d %s", i, a.Status(), a.Body())
+	r := p.at[i].site.Do("POST", "/files/mcp", initialize).Wait()
+	if r.Status() != http.StatusOK || r.Header("Mcp-Session-Id") == "" {
+		p.t.Fatalf("initialize at %d = %d %s", i, r.Status(), r.Body())
 	}
-	return a.Header("Mcp-Session-Id")
+	return r.Header("Mcp-Session-Id")
 }
 
 // call makes a call, and returns "" if it was answered as it should, and otherwise the answer.
 func (p *parted) call(i int, id string) string {
-	a := p.at[i].site.Do("POST", "/files/mcp", call("1", "echo"), "Mcp-Session-Id", id).Wait()
-	if a.Status() == http.StatusOK && gjson.Get(a.Body(), "result").Exists() {
+	r := p.at[i].site.Do("POST", "/files/mcp", call("1", "echo"), "Mcp-Session-Id", id).Wait()
+	if r.Status() == http.StatusOK && gjson.Get(r.Body(), "result").Exists() {
 		return ""
 	}
-	return fmt.Sprintln(a.Status(), "Retry-After:", a.Header("Retry-After"), a.Body())
+	return fmt.Sprintln(r.Status(), "Retry-After:", r.Header("Retry-After"), r.Body())
 }
 
 // goesOn makes calls that have to succeed, at all instances.
@@ -70,8 +70,8 @@ func (p *parted) goesOn(what string, ids ...string) {
 // is waits until instances are in a state.
 func (p *parted) is(want cluster.State, all ...*wholeOne) {
 	p.t.Helper()
-	for _, o := range all {
-		p.until(fmt.Sprint("instance ", o.n, " is ", want), func() bool { return o.s.instance.node.State() == want })
+	for _, w := range all {
+		p.until(fmt.Sprint("instance ", w.n, " is ", want), func() bool { return w.s.instance.node.State() == want })
 	}
 }
 
@@ -184,8 +184,8 @@ func TestClusterSlowStore(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p := partedIn(w, 2)
 		w.mu.Lock()
-		for _, o := range p.at {
-			o.slow = 200 * time.Millisecond
+		for _, w := range p.at {
+			w.slow = 200 * time.Millisecond
 		}
 		w.mu.Unlock()
 		id := p.begin(0)

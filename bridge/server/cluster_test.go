@@ -42,32 +42,32 @@ func TestClusterEmbedded(t *testing.T) {
 		if _, s := a.status(alice...); s.Get("store_ms").Raw == "" {
 			t.Errorf("/readyz says %s", s.Raw)
 		}
-		at := func(o *wholeOne, method, body string, header ...string) *wiretest.Reply {
-			return o.site.Do(method, "/files/mcp", body, header...).Wait()
+		at := func(w *wholeOne, method, body string, header ...string) *wiretest.Reply {
+			return w.site.Do(method, "/files/mcp", body, header...).Wait()
 		}
 		began := at(a, "POST", initialize, alice...)
 		id := began.Header("Mcp-Session-Id")
 		if began.Status() != http.StatusOK || id == "" {
 			t.Fatalf("initialize = %d %s", began.Status(), began.Body())
 		}
-		for i, o := range []*wholeOne{a, b} {
+		for i, w := range []*wholeOne{a, b} {
 			body := call(fmt.Sprint(i), "echo")
 			forged := []string{"Mcp-Session-Id", id, "Bridge-Front", "FORGED", "Bridge-Principal", "Ym9i", "Bridge-Hops", "1"}
-			if r := at(o, "POST", body, slices.Concat(alice, forged)...); r.Status() != http.StatusOK || gjson.Get(r.Body(), "result").Raw == "" {
+			if r := at(w, "POST", body, slices.Concat(alice, forged)...); r.Status() != http.StatusOK || gjson.Get(r.Body(), "result").Raw == "" {
 				t.Errorf("call %d = %d %s", i, r.Status(), r.Body())
 			}
 			// (S-026): the session of another caller does not exist, at no instance.
-			if r := at(o, "POST", body, slices.Concat(bob, forged[:2])...); r.Status() != http.StatusNotFound {
+			if r := at(w, "POST", body, slices.Concat(bob, forged[:2])...); r.Status() != http.StatusNotFound {
 				t.Errorf("the same with another key = %d %s", r.Status(), r.Body())
 			}
-			if r := at(o, "DELETE", "", slices.Concat(bob, forged[:2], []string{"Bridge-Principal", "YWxpY2U"})...); r.Status() != http.StatusNotFound {
+			if r := at(w, "DELETE", "", slices.Concat(bob, forged[:2], []string{"Bridge-Principal", "YWxpY2U"})...); r.Status() != http.StatusNotFound {
 				t.Errorf("DELETE with another key = %d %s", r.Status(), r.Body())
 			}
 		}
 		for _, want := range []string{"policy=allkeys-lru", "an instance has other servers"} {
 			w.until(want, func() bool { return strings.Contains(said.String(), want) })
 		}
-		tag := func(o *wholeOne) string { return o.s.instance.tag() }
+		tag := func(w *wholeOne) string { return w.s.instance.tag() }
 		b.stop()
 		<-b.done
 		a.stop()

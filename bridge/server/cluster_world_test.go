@@ -167,16 +167,16 @@ func (w *world) start(c *config.Config, log *slog.Logger, reach backendMaker) *w
 }
 
 // reaching makes backends of one server in memory.
-func reaching(f *wiretest.Server) backendMaker {
+func reaching(s *wiretest.Server) backendMaker {
 	return func(*server, *config.Server) backend {
-		return backend{Adapter: f, transport: func() string { return "stdio" }}
+		return backend{Adapter: s, transport: func() string { return "stdio" }}
 	}
 }
 
 // status returns what an instance says of itself.
 func (w *wholeOne) status(header ...string) (int, gjson.Result) {
-	a := w.site.Do("GET", "/readyz", "", header...).Wait()
-	return a.Status(), gjson.Get(a.Body(), "cluster")
+	r := w.site.Do("GET", "/readyz", "", header...).Wait()
+	return r.Status(), gjson.Get(r.Body(), "cluster")
 }
 
 // kill ends an instance without a word: nothing of it reaches anybody from now on.
@@ -208,10 +208,10 @@ func (w *wholeOne) takeConns() (all []net.Conn) {
 }
 
 func (w *wholeOne) takeEnds(which func(*link) bool) (all []net.Conn) {
-	for c := range w.ends {
-		if which(c) {
-			all = append(all, c)
-			delete(w.ends, c)
+	for l := range w.ends {
+		if which(l) {
+			all = append(all, l)
+			delete(w.ends, l)
 		}
 	}
 	return all
@@ -268,8 +268,8 @@ func (w *world) join() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, o := range w.whole {
-		for c := range o.ends {
-			c.Hold(false)
+		for l := range o.ends {
+			l.Hold(false)
 		}
 	}
 	clear(w.apart)
@@ -285,8 +285,8 @@ func (w *world) hush(all ...*wholeOne) { w.lose(silent, all) }
 func (w *world) lose(f fault, all []*wholeOne) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, o := range all {
-		o.cut = f
+	for _, w := range all {
+		w.cut = f
 	}
 	w.change()
 }
@@ -325,16 +325,16 @@ func (w *world) part(a, b *wholeOne, f fault) {
 	w.apart[pair] = f
 	w.change()
 	if f == silent {
-		for c := range a.ends {
-			if c.pair == pair {
-				c.Hold(true)
+		for l := range a.ends {
+			if l.pair == pair {
+				l.Hold(true)
 			}
 		}
 		time.AfterFunc(3*wholeLease, func() { w.giveUp(a, pair) })
 		w.mu.Unlock()
 		return
 	}
-	all := a.takeEnds(func(c *link) bool { return c.pair == pair })
+	all := a.takeEnds(func(l *link) bool { return l.pair == pair })
 	w.mu.Unlock()
 	for _, c := range all {
 		_ = c.Close()
@@ -346,7 +346,7 @@ func (w *world) giveUp(a *wholeOne, pair [2]int) {
 	w.mu.Lock()
 	var all []net.Conn
 	if w.apart[pair] == silent {
-		all = a.takeEnds(func(c *link) bool { return c.pair == pair })
+		all = a.takeEnds(func(l *link) bool { return l.pair == pair })
 	}
 	w.mu.Unlock()
 	for _, c := range all {
@@ -482,7 +482,7 @@ func (w *wholeOne) dial(ctx context.Context, address string) (net.Conn, error) {
 			}
 		}
 		here, there := wiretest.Pipe()
-		a, b := &link{here, pairOf(w.n, to.n)}, &link{there, pairOf(w.n, to.n)}
+		l, b := &link{here, pairOf(w.n, to.n)}, &link{there, pairOf(w.n, to.n)}
 		select {
 		case to.peer.conns <- b:
 		case <-to.peer.done:
@@ -491,17 +491,17 @@ func (w *wholeOne) dial(ctx context.Context, address string) (net.Conn, error) {
 			return nil, ctx.Err()
 		}
 		w.w.mu.Lock()
-		f := w.w.apart[a.pair]
+		f := w.w.apart[l.pair]
 		dead := w.dead || to.dead || f == refuses
-		a.Hold(f == silent)
-		for _, end := range []*link{a, b} {
+		l.Hold(f == silent)
+		for _, end := range []*link{l, b} {
 			w.ends[end], to.ends[end] = true, true
 		}
 		w.w.mu.Unlock()
 		if dead {
-			_, _ = a.Close(), b.Close()
+			_, _ = l.Close(), b.Close()
 		}
-		return a, nil
+		return l, nil
 	}
 }
 
@@ -661,13 +661,13 @@ func (v *view) Beat(ctx context.Context, m cluster.Member, life time.Duration) (
 			seen.Evicts, v.warned = w.evicts, true
 		}
 		w.members[m.ID] = member{m, now.Add(life), v.o.secret}
-		for id, k := range w.members {
+		for id, m := range w.members {
 			switch {
-			case !now.Before(k.until):
-			case k.secret != v.o.secret:
+			case !now.Before(m.until):
+			case m.secret != v.o.secret:
 				seen.Sealed = append(seen.Sealed, id)
 			default:
-				seen.Members = append(seen.Members, k.Member)
+				seen.Members = append(seen.Members, m.Member)
 			}
 		}
 		for name, h := range w.hooks {
@@ -686,8 +686,8 @@ func (v *view) Beat(ctx context.Context, m cluster.Member, life time.Duration) (
 func (v *view) Present(ctx context.Context, id string) (bool, error) {
 	var there bool
 	err := v.do(ctx, func(w *world) error {
-		k, ok := w.members[id]
-		there = ok && time.Now().Before(k.until)
+		m, ok := w.members[id]
+		there = ok && time.Now().Before(m.until)
 		return nil
 	})
 	return err == nil && there, err

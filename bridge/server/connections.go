@@ -65,7 +65,7 @@ func (c *connections) enter(client *clientConn) (why string, stranger *clientCon
 	switch {
 	case !free && c.from[from] >= c.each: // first: the place that becomes free is one of this address
 		why = "this address has a quarter of max_connections: if it is a proxy, list it in trusted_proxies"
-		stranger = c.oldest(func(s *clientConn) bool { return s.from == from })
+		stranger = c.oldest(func(c *clientConn) bool { return c.from == from })
 	case c.open >= c.most:
 		why = "max_connections is reached"
 		stranger = c.oldest(func(*clientConn) bool { return true })
@@ -88,8 +88,8 @@ func (c *connections) enter(client *clientConn) (why string, stranger *clientCon
 // has c.mu.
 func (c *connections) oldest(is func(*clientConn) bool) *clientConn {
 	for e := c.strangers.Front(); e != nil; e = e.Next() {
-		if s := e.Value.(*clientConn); is(s) {
-			return s
+		if c := e.Value.(*clientConn); is(c) {
+			return c
 		}
 	}
 	return nil

@@ -42,7 +42,7 @@ func (s *server) showStatus(c *admin.Call) (any, error) {
 	if c.Look && c.Query.Get("memory") == "true" {
 		used := health.Usage()
 		for i := range out.Servers {
-			if _, _, of, _ := s.b.Operated(out.Servers[i].Name); of != nil {
+			if _, _, of, _ := s.g.Operated(out.Servers[i].Name); of != nil {
 				use := of.Use(used)
 				out.Servers[i].RSS, out.Servers[i].CPU = use.RSS, use.CPU.Milliseconds()
 			}
@@ -64,7 +64,7 @@ func (s *server) overview(c *admin.Caller) *overview {
 		return out
 	}
 	s.queues(out.readiness)
-	t := s.b.Totals()
+	t := s.g.Totals()
 	out.Process = &process{s.began, admin.Memory(), runtime.NumGoroutine(), t.Admitted, t.MaxBytes, t.MaxLanes}
 	return out
 }
@@ -142,7 +142,7 @@ func (s *server) view(c *admin.Caller) access.View {
 		return access.View{All: true, Of: func(string) bool { return true }}
 	}
 	if !s.access.Keyed() { // the embedding program identifies its callers
-		return access.View{Of: func(server string) bool { return s.b.Allowed(server, c.Principal) == nil }}
+		return access.View{Of: func(server string) bool { return s.g.Allowed(server, c.Principal) == nil }}
 	}
 	return s.access.View(c.Principal)
 }
@@ -172,7 +172,7 @@ func (s *server) showServer(c *admin.Call) (any, error) {
 	if !c.Look {
 		return out, nil
 	}
-	if _, _, of, _ := s.b.Operated(name); of != nil {
+	if _, _, of, _ := s.g.Operated(name); of != nil {
 		out.Connections = of.List(health.Usage(), c.Act)
 	}
 	if s.reloader != nil && c.Act { // masking recognizes most secrets, not each
@@ -185,7 +185,7 @@ func (s *server) showServer(c *admin.Call) (any, error) {
 
 // stateOf returns the state of a server.
 func (s *server) stateOf(name string) (*state, error) {
-	all := s.b.Status()
+	all := s.g.Status()
 	i := slices.IndexFunc(all, func(st Status) bool { return st.Name == name })
 	if i < 0 {
 		return nil, admin.NotFound("server of that name")

@@ -28,16 +28,16 @@ func TestEitherEras(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { newer.Close(); older.Close() })
-		e := &remote.Adapter{Server: "a", Log: slog.New(slog.DiscardHandler), Candidates: [2]remote.Candidate{
+		a := &remote.Adapter{Server: "a", Log: slog.New(slog.DiscardHandler), Candidates: [2]remote.Candidate{
 			{Transport: remote.TransportStreamable, Title: "Streamable HTTP", Adapter: newer}, {Transport: remote.TransportSSE, Title: "HTTP+SSE", Adapter: older},
 		}}
 		for range 2 {
-			up, err := e.Open(t.Context(), &bridge.Caller{Revision: revision, Capabilities: []byte("{}"), Params: params}, &ignorant{})
+			up, err := a.Open(t.Context(), &bridge.Caller{Revision: revision, Capabilities: []byte("{}"), Params: params}, &ignorant{})
 			if err != nil {
 				t.Fatalf("%s: Open: %v", revision, err)
 			}
-			if got := up.Server().Revision; got != "2025-11-25" || e.Transport() != remote.TransportSSE {
-				t.Errorf("%s: Open found revision %s over %s", revision, got, e.Transport())
+			if got := up.Server().Revision; got != "2025-11-25" || a.Transport() != remote.TransportSSE {
+				t.Errorf("%s: Open found revision %s over %s", revision, got, a.Transport())
 			}
 			if err := up.Close(t.Context()); err != nil {
 				t.Errorf("%s: Close: %v", revision, err)

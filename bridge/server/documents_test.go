@@ -287,18 +287,18 @@ type away struct {
 }
 
 func newAway(t *testing.T, text string) *away {
-	f := &away{text: text}
-	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.text == "" {
+	a := &away{text: text}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.text == "" {
 			http.Error(w, "out of order", http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprint(w, f.text)
+		fmt.Fprint(w, a.text)
 	}))
-	t.Cleanup(f.Close)
-	return f
+	t.Cleanup(a.Close)
+	return a
 }
 
 func (a *away) set(text string) {
@@ -312,13 +312,13 @@ func (a *away) set(text string) {
 func TestDocumentLate(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t)
-	f := newAway(t, "")
-	l.configure("      openapi: " + f.URL + "/words.yaml?key=top-secret-key\n      base_url: API\n")
+	a := newAway(t, "")
+	l.configure("      openapi: " + a.URL + "/words.yaml?key=top-secret-key\n      base_url: API\n")
 	l.serve()
 	if err := l.s.Fault(); err != nil {
 		t.Fatal(err)
 	}
-	line := l.log.wait(t, "level=WARN", "cannot be read", "server=words", f.URL+"/words.yaml", "503")
+	line := l.log.wait(t, "level=WARN", "cannot be read", "server=words", a.URL+"/words.yaml", "503")
 	if strings.Contains(line, "top-secret-key") {
 		t.Errorf("the log has the key: %s", line)
 	}
@@ -333,7 +333,7 @@ func TestDocumentLate(t *testing.T) {
 		t.Error("a session began")
 	}
 	notReady()
-	f.set(fmt.Sprintf(wordsAPI, "getWord"))
+	a.set(fmt.Sprintf(wordsAPI, "getWord"))
 	l.log.wait(t, "tools made", "server=words") // without a client
 	if err := l.reader().reads(t, "getWord"); err != nil {
 		t.Error(err)
@@ -349,15 +349,15 @@ func TestDocumentLost(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t)
 	document := fmt.Sprintf(wordsAPI, "getWord")
-	f := newAway(t, document)
-	api := "      openapi: " + f.URL + "/words.yaml\n      base_url: API\n"
+	a := newAway(t, document)
+	api := "      openapi: " + a.URL + "/words.yaml\n      base_url: API\n"
 	l.configure(api)
 	l.serve()
 	open := l.reader()
 	if err := open.reads(t, "getWord"); err != nil {
 		t.Fatal(err)
 	}
-	f.set("")
+	a.set("")
 	for _, about := range []string{"A word.", "One word."} { // twice, since what is borrowed may be lent
 		l.configure(api + "      tools: { getWord: { name: readWord, about: " + about + " } }\n")
 		if _, err := l.r.Reload(); err != nil {
@@ -376,7 +376,7 @@ func TestDocumentLost(t *testing.T) {
 	for len(open.changed) > 0 { // that the connection is another
 		<-open.changed
 	}
-	f.set(document)
+	a.set(document)
 	for _, r := range []*reader{open, fresh} {
 		for names := ""; names != "readWord"; { // there may be one of before
 			<-r.changed

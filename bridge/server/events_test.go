@@ -17,8 +17,8 @@ import (
 )
 
 // eventsOf returns the events of a stream as TYPE DATA.
-func eventsOf(a *wiretest.Reply) (all []string) {
-	for _, e := range a.Events() {
+func eventsOf(r *wiretest.Reply) (all []string) {
+	for _, e := range r.Events() {
 		all = append(all, e.Type+" "+e.Data)
 	}
 	return all
@@ -141,8 +141,8 @@ func TestAdminEvents(t *testing.T) {
 				t.Errorf("%s cancels: %d %s", tc.key, w.Code, w.Body)
 			}
 		}
-		if a := x.Wait(); !strings.Contains(a.Body(), "an operator cancelled the call") {
-			t.Errorf("the client is told: %s", a.Body())
+		if r := x.Wait(); !strings.Contains(r.Body(), "an operator cancelled the call") {
+			t.Errorf("the client is told: %s", r.Body())
 		}
 		synctest.Wait()
 		if !has(eventsOf(all), "call.end ", `"outcome":"cancelled"`) {
@@ -156,8 +156,8 @@ func TestAdminEvents(t *testing.T) {
 			t.Fatalf("%v %+v", err, shown)
 		}
 		r.ask("POST", "/ui/api/v1/calls/"+shown.Under[0].ID+"/cancel", "{}", "X-API-Key", opsKey)
-		if a := x.Wait(); !strings.Contains(a.Body(), "an operator cancelled the call") {
-			t.Errorf("the client without a session got %s", a.Body())
+		if r := x.Wait(); !strings.Contains(r.Body(), "an operator cancelled the call") {
+			t.Errorf("the client without a session got %s", r.Body())
 		}
 
 		// The session: likewise; and its own caller may end it.
@@ -165,7 +165,7 @@ func TestAdminEvents(t *testing.T) {
 			key  string
 			want int
 		}{{devKey, 404}, {sinKey, 403}, {oneKey, 200}} {
-			rows := r.s.b.Sessions(func(string) bool { return true })
+			rows := r.s.g.Sessions(func(string) bool { return true })
 			if len(rows) != 1 {
 				t.Fatalf("%+v", rows)
 			}
@@ -233,8 +233,8 @@ func TestAdminTraffic(t *testing.T) {
 			key, query string
 			want       int
 		}{{devKey, "topics=traffic", 403}, {sinKey, "topics=traffic&payloads=true", 403}, {opsKey, "topics=traffic&payloads=true", 409}} {
-			if a := open(tc.key, tc.query).Wait(); a.Status() != tc.want {
-				t.Errorf("%s asks for %s: %d %s", tc.key, tc.query, a.Status(), a.Body())
+			if r := open(tc.key, tc.query).Wait(); r.Status() != tc.want {
+				t.Errorf("%s asks for %s: %d %s", tc.key, tc.query, r.Status(), r.Body())
 			}
 		}
 		if r.s.calls.Traffic.On() {
@@ -325,8 +325,8 @@ func TestAdminTraffic(t *testing.T) {
 		if late := eventsOf(whole)[before:]; !has(late, "message ", `"name":"echo"`) || has(late, "payload") {
 			t.Errorf("switched off:\n%s", strings.Join(late, "\n"))
 		}
-		for _, a := range []*wiretest.Reply{look, whole, other, plain} {
-			a.Leave()
+		for _, r := range []*wiretest.Reply{look, whole, other, plain} {
+			r.Leave()
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -361,8 +361,8 @@ func TestAdminEventsAgain(t *testing.T) {
 			time.Sleep(time.Second) // events are written every 100 ms
 			synctest.Wait()
 		}
-		ids := func(a *wiretest.Reply) (all []string) {
-			for _, e := range a.Events() {
+		ids := func(r *wiretest.Reply) (all []string) {
+			for _, e := range r.Events() {
 				all = append(all, e.ID)
 			}
 			return all
@@ -371,8 +371,8 @@ func TestAdminEventsAgain(t *testing.T) {
 		calls(2)
 		seen := ids(first)
 		// The first event is written at once, so it may be the beginning of a call, without its end.
-		ended := func(a *wiretest.Reply) []string {
-			return slices.DeleteFunc(eventsOf(a), func(e string) bool { return strings.HasPrefix(e, "call.begin ") })
+		ended := func(r *wiretest.Reply) []string {
+			return slices.DeleteFunc(eventsOf(r), func(e string) bool { return strings.HasPrefix(e, "call.begin ") })
 		}
 		if len(ended(first)) != 3 { // snapshot, and the end of each call
 			t.Fatalf("%q", eventsOf(first))
@@ -387,23 +387,23 @@ func TestAdminEventsAgain(t *testing.T) {
 		}
 		all := ids(second)
 		newest := all[len(all)-1]
-		for name, a := range map[string]*wiretest.Reply{
+		for name, r := range map[string]*wiretest.Reply{
 			"a stream that has a reader": open(opsKey, newest), "one that there is not": open(opsKey, "XX.1"), "nonsense": open(opsKey, "1"),
 		} {
-			if got := eventsOf(a); len(got) != 1 || !has(got, "snapshot ") {
+			if got := eventsOf(r); len(got) != 1 || !has(got, "snapshot ") {
 				t.Errorf("%s: %q", name, got)
 			}
-			a.Leave()
+			r.Leave()
 		}
 		second.Leave()
 		synctest.Wait()
-		for name, a := range map[string]*wiretest.Reply{
+		for name, r := range map[string]*wiretest.Reply{
 			"of another caller": open(sinKey, newest), "about something else": open(opsKey, newest, "sessions"), "a number to come": open(opsKey, strings.Split(newest, ".")[0]+".99"),
 		} {
-			if got := eventsOf(a); len(got) != 1 || !has(got, "snapshot ") {
+			if got := eventsOf(r); len(got) != 1 || !has(got, "snapshot ") {
 				t.Errorf("%s: %q", name, got)
 			}
-			a.Leave()
+			r.Leave()
 		}
 		calls(300)
 		third := open(opsKey, seen[0])
@@ -438,14 +438,14 @@ func TestAdminStreams(t *testing.T) {
 		}
 		var pages []*wiretest.Reply
 		for n := range 5 {
-			a, ok := open(devKey)
+			r, ok := open(devKey)
 			if ok != (n < 4) {
-				t.Errorf("page %d: %d", n, a.Status())
+				t.Errorf("page %d: %d", n, r.Status())
 			}
-			pages = append(pages, a)
+			pages = append(pages, r)
 		}
-		if a := pages[4].Wait(); a.Status() != 429 || !strings.Contains(a.Body(), "console_streams") {
-			t.Errorf("one too many: %d %s", a.Status(), a.Body())
+		if r := pages[4].Wait(); r.Status() != 429 || !strings.Contains(r.Body(), "console_streams") {
+			t.Errorf("one too many: %d %s", r.Status(), r.Body())
 		}
 		if _, ok := open(opsKey); !ok {
 			t.Error("another caller has no place")
@@ -522,7 +522,7 @@ func TestAdminStop(t *testing.T) {
 		}
 		x := r.Do("POST", "/one/mcp", call("1", "wait"), "X-API-Key", devKey, "Mcp-Session-Id", id)
 		synctest.Wait()
-		_, _, of, _ := r.s.b.Operated("one")
+		_, _, of, _ := r.s.g.Operated("one")
 		all := of.List(nil, false)
 		if len(all) != 1 || all[0].Calls != 1 || all[0].Client != "c 1" {
 			t.Fatalf("%+v", all)
@@ -530,8 +530,8 @@ func TestAdminStop(t *testing.T) {
 		if w := r.ask("POST", "/ui/api/v1/servers/one/connections/"+all[0].ID+"/stop", "{}", "X-API-Key", opsKey); w.Code != 200 {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
-		if a := x.Wait(); !strings.Contains(a.Body(), "upstream_lost") {
-			t.Errorf("its call: %s", a.Body())
+		if r := x.Wait(); !strings.Contains(r.Body(), "upstream_lost") {
+			t.Errorf("its call: %s", r.Body())
 		}
 		synctest.Wait()
 		if code, body := r.as(devKey, "/one/mcp", id, call("2", "echo")); code != 200 || !strings.Contains(body, "result") {
@@ -564,7 +564,7 @@ func TestAdminStopIdle(t *testing.T) {
 			t.Fatal(code, body)
 		}
 		synctest.Wait()
-		_, _, of, _ := r.s.b.Operated("one")
+		_, _, of, _ := r.s.g.Operated("one")
 		was := of.List(nil, false)
 		w := r.ask("POST", "/ui/api/v1/servers/one/connections/stop", "{}", "X-API-Key", opsKey)
 		if w.Code != 200 || !strings.Contains(w.Body.String(), `"stopped": 2`) {
@@ -572,7 +572,7 @@ func TestAdminStopIdle(t *testing.T) {
 		}
 		synctest.Wait()
 		now := of.List(nil, false)
-		if len(was) != 3 || len(now) != 2 || now[0].ID != was[0].ID || now[0].Calls != 1 || slices.ContainsFunc(was, func(s health.ConnectionStatus) bool { return s.ID == now[1].ID }) {
+		if len(was) != 3 || len(now) != 2 || now[0].ID != was[0].ID || now[0].Calls != 1 || slices.ContainsFunc(was, func(c health.ConnectionStatus) bool { return c.ID == now[1].ID }) {
 			t.Errorf("before %+v, after %+v", was, now)
 		}
 		if code, body := r.as(devKey, "/one/mcp", ids[2], call("4", "echo")); code != 200 || !strings.Contains(body, "result") {
@@ -582,8 +582,8 @@ func TestAdminStopIdle(t *testing.T) {
 			t.Errorf("%d connections, want 3", n)
 		}
 		r.f.Answer(`{"content":[]}`)
-		if a := busy.Wait(); !strings.Contains(a.Body(), "result") {
-			t.Errorf("the call under way: %s", a.Body())
+		if r := busy.Wait(); !strings.Contains(r.Body(), "result") {
+			t.Errorf("the call under way: %s", r.Body())
 		}
 		if w := r.ask("POST", "/ui/api/v1/servers/two/connections/stop", "{}", "X-API-Key", opsKey); w.Code != 200 || !strings.Contains(w.Body.String(), `"stopped": 0`) {
 			t.Errorf("a server without connections: %d %s", w.Code, w.Body)
@@ -676,8 +676,8 @@ func TestAdminDrainServer(t *testing.T) {
 		}
 
 		r.f.Answer(`{"done":true}`)
-		if a := begun.Wait(); !strings.Contains(a.Body(), `"done":true`) {
-			t.Errorf("a call under way: %s", a.Body())
+		if r := begun.Wait(); !strings.Contains(r.Body(), `"done":true`) {
+			t.Errorf("a call under way: %s", r.Body())
 		}
 		r.apply(func(c *config.Config) { c.Servers[0].Timeout = time.Minute })
 		_, body = r.as(devKey, "/one/mcp", id, call("6", "echo"))

@@ -203,14 +203,14 @@ func exchange(t *testing.T, speaks, share string) {
 		if id != "" {
 			who = append(slices.Clip(who), "Mcp-Session-Id", id)
 		}
-		a := site.Do("POST", "/one/mcp", body, who...).Wait()
-		answers += a.Body() + fmt.Sprint(a.Status())
-		return a
+		r := site.Do("POST", "/one/mcp", body, who...).Wait()
+		answers += r.Body() + fmt.Sprint(r.Status())
+		return r
 	}
 	says := func(who []string, id, want string) {
 		t.Helper()
-		if a := ask(who, id, call("1", "who")); !strings.Contains(a.Body(), want) {
-			t.Errorf("%d %s, want %s", a.Status(), a.Body(), want)
+		if r := ask(who, id, call("1", "who")); !strings.Contains(r.Body(), want) {
+			t.Errorf("%d %s, want %s", r.Status(), r.Body(), want)
 		}
 	}
 	ann, bob := token("ann"), token("bob")
@@ -219,9 +219,9 @@ func exchange(t *testing.T, speaks, share string) {
 	for range 5 {
 		all.Go(func() {
 			for sub, id := range map[string]string{"ann": annID, "bob": bobID} {
-				a := site.Do("POST", "/one/mcp", call("1", "who"), append(map[string][]string{"ann": ann, "bob": bob}[sub][:2:2], "Mcp-Session-Id", id)...).Wait()
-				if !strings.Contains(a.Body(), "of "+sub) {
-					t.Errorf("%s: %d %s", sub, a.Status(), a.Body())
+				r := site.Do("POST", "/one/mcp", call("1", "who"), append(map[string][]string{"ann": ann, "bob": bob}[sub][:2:2], "Mcp-Session-Id", id)...).Wait()
+				if !strings.Contains(r.Body(), "of "+sub) {
+					t.Errorf("%s: %d %s", sub, r.Status(), r.Body())
 				}
 			}
 		})
@@ -255,12 +255,12 @@ func exchange(t *testing.T, speaks, share string) {
 	far.mu.Unlock()
 	forged := append(as(aliceKey), claimToken, "9999999999 "+e.URL+" "+tokens[0]+" staff/"+e.URL+"#ann")
 	for want, who := range map[string][]string{"own token of the identity provider": forged, "invalid_grant": token("eve")} {
-		a := ask(who, "", initialize)
-		if id := a.Header("Mcp-Session-Id"); id != "" {
-			a = ask(who, id, call("1", "who"))
+		r := ask(who, "", initialize)
+		if id := r.Header("Mcp-Session-Id"); id != "" {
+			r = ask(who, id, call("1", "who"))
 		}
-		if !strings.Contains(a.Body(), want) {
-			t.Errorf("%d %s, want %s", a.Status(), a.Body(), want)
+		if !strings.Contains(r.Body(), want) {
+			t.Errorf("%d %s, want %s", r.Status(), r.Body(), want)
 		}
 	}
 	far.mu.Lock()
@@ -269,8 +269,8 @@ func exchange(t *testing.T, speaks, share string) {
 	}
 	far.mu.Unlock()
 	says(ann, annID, "of ann")
-	if a := site.Do("GET", "/readyz", "", as(aliceKey)...).Wait(); a.Status() != http.StatusOK {
-		t.Errorf("one who has no token makes the server count as ill: %s", a.Body())
+	if r := site.Do("GET", "/readyz", "", as(aliceKey)...).Wait(); r.Status() != http.StatusOK {
+		t.Errorf("one who has no token makes the server count as ill: %s", r.Body())
 	}
 	// N-84.
 	for _, path := range []string{"/readyz", "/metrics", "/whoami"} {
@@ -346,8 +346,8 @@ func TestClusterExchange(t *testing.T) {
 			t.Helper()
 			for sub, id := range sessions {
 				v.shows = "Bearer " + shows[sub]
-				for n, o := range v.all {
-					if res, m := v.post(o, id, call("1", "who")); m.Get("result.content.0.text").Str != "of "+sub {
+				for n, w := range v.all {
+					if res, m := v.post(w, id, call("1", "who")); m.Get("result.content.0.text").Str != "of "+sub {
 						t.Errorf("%s at %d: %d %s", sub, n, res.Status(), m.Raw)
 					}
 				}
@@ -365,8 +365,8 @@ func TestClusterExchange(t *testing.T) {
 		}
 		e.mu.Unlock()
 		v.shows = "Bearer " + shows["bob"]
-		for _, o := range v.all {
-			if res, m := v.post(o, sessions["ann"], call("1", "who")); res.Status() != http.StatusNotFound {
+		for _, w := range v.all {
+			if res, m := v.post(w, sessions["ann"], call("1", "who")); res.Status() != http.StatusNotFound {
 				t.Errorf("bob in the session of ann: %d %s", res.Status(), m.Raw)
 			}
 		}
@@ -407,14 +407,14 @@ func TestExchangeReopens(t *testing.T) {
 		return as(e.Token(here, authtest.Claims{"sub": "ann", "groups": "eng", "exp": time.Now().Add(life).Unix() + 1}))
 	}
 	first := token(time.Second)
-	a := site.Do("POST", "/one/mcp", initialize, first...).Wait()
-	for a.Status() == http.StatusUnauthorized { // it had ended before it was looked at
+	r := site.Do("POST", "/one/mcp", initialize, first...).Wait()
+	for r.Status() == http.StatusUnauthorized { // it had ended before it was looked at
 		first = token(time.Second)
-		a = site.Do("POST", "/one/mcp", initialize, first...).Wait()
+		r = site.Do("POST", "/one/mcp", initialize, first...).Wait()
 	}
-	id := a.Header("Mcp-Session-Id")
+	id := r.Header("Mcp-Session-Id")
 	if id == "" {
-		t.Fatalf("%d %s", a.Status(), a.Body())
+		t.Fatalf("%d %s", r.Status(), r.Body())
 	}
 	closed := func() bool {
 		far.mu.Lock()

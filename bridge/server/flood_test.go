@@ -153,7 +153,7 @@ func TestAnnouncedBodies(t *testing.T) {
 			if status, answer, _ := l.post("/hooks/ev", "[]", signature, sign(hookSecret, "[]")); status != 200 {
 				t.Errorf("a webhook that is signed: %d %s", status, answer)
 			}
-			if n := l.s.b.Totals().Bytes; n > 1<<20 {
+			if n := l.s.g.Totals().Bytes; n > 1<<20 {
 				t.Errorf("%d bytes are reserved for less than a kilobyte that has come", n)
 			}
 		})
@@ -166,7 +166,7 @@ func TestBytesOfOneCaller(t *testing.T) {
 		c.Access = []config.Access{{Name: "alice", Token: aliceKey}, {Name: "bob", Token: bobKey}}
 		c.MaxInFlight, c.MaxMessage = 4<<20, 1<<20
 	})
-	alice := l.s.b.Room("alice")
+	alice := l.s.g.Room("alice")
 	n := 0
 	for alice.Reserve(1 << 10) {
 		n += 1 << 10

@@ -242,8 +242,8 @@ func TestFrontRestart(t *testing.T) {
 			c.OAuth[0].Front = &config.Front{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}, KeyFile: key, StateDir: state}
 		}, "one")
 	}
-	renew := func(r *rig, l signedIn, refresh string) gjson.Result {
-		return gjson.Parse(send(r, "POST", "/token", form, url.Values{"grant_type": {"refresh_token"}, "client_id": {l.client}, "refresh_token": {refresh}}.Encode()).Body.String())
+	renew := func(r *rig, s signedIn, refresh string) gjson.Result {
+		return gjson.Parse(send(r, "POST", "/token", form, url.Values{"grant_type": {"refresh_token"}, "client_id": {s.client}, "refresh_token": {refresh}}.Encode()).Body.String())
 	}
 	for state, want := range map[string]bool{filepath.Join(dir, "state"): true, "": false} {
 		r := start(state)
@@ -252,10 +252,10 @@ func TestFrontRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = listener.Close()
-		l := frontLogin(t, func(int) *rig { return r })
+		s := frontLogin(t, func(int) *rig { return r })
 		r.s.Close(t.Context())
 		r = start(state)
-		next := renew(r, l, l.tokens.Get("refresh_token").Str)
+		next := renew(r, s, s.tokens.Get("refresh_token").Str)
 		if good := next.Get("access_token").Str != ""; good != want {
 			t.Errorf("after a restart with state_dir %q: %s", state, next)
 		}
@@ -265,7 +265,7 @@ func TestFrontRestart(t *testing.T) {
 		if a := r.answer(from(peer, loopback, "GET", "/whoami", as(next.Get("access_token").Str)...)); gjson.Get(a.Body.String(), "subject").Str != "ann" {
 			t.Errorf("the token: %d %s", a.Code, a.Body)
 		}
-		if a := send(r, "POST", "/token", form, l.code); gjson.Get(a.Body.String(), "error").Str != "invalid_grant" {
+		if a := send(r, "POST", "/token", form, s.code); gjson.Get(a.Body.String(), "error").Str != "invalid_grant" {
 			t.Errorf("the code, after a restart: %d %s", a.Code, a.Body)
 		}
 		r.s.Close(t.Context())
@@ -298,8 +298,8 @@ func TestClusterFront(t *testing.T) {
 			o := w.start(c, slog.New(slog.DiscardHandler), reaching(&wiretest.Server{}))
 			both[n] = &rig{t: t, s: o.s}
 		}
-		l := frontLogin(t, func(step int) *rig { return both[step%2] })
-		client, v, code := l.client, l.tokens, l.code
+		s := frontLogin(t, func(step int) *rig { return both[step%2] })
+		client, v, code := s.client, s.tokens, s.code
 		do := func(n int, method, path, kind, body string, header ...string) *httptest.ResponseRecorder {
 			return send(both[n], method, path, kind, body, header...)
 		}

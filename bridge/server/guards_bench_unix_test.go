@@ -81,9 +81,9 @@ func BenchmarkGuards(b *testing.B) {
 			defer access.Close(nil)
 			m := metrics.New("")
 			m.Set([]string{"i"})
-			watch := func(p report.Report) {
-				m.Take(&p)
-				access.Take(&p)
+			watch := func(r report.Report) {
+				m.Take(&r)
+				access.Take(&r)
 			}
 			plain := gateway.ServerOptions{Name: "i", Adapter: instant{}, Cache: cache.Options{Off: true}, Breaker: breaker.Options{Off: true},
 				Retry: retry.Options{Off: true}, Limits: limits.Options{Calls: 1 << 30}}
@@ -150,17 +150,17 @@ func caller(br gateway.Gateway, era string) (func() error, error) {
 	if era == "modern" {
 		line := []byte(callStateless("1", "tools/call", `"name":"echo","arguments":{}`))
 		return func() error {
-			q, err := jsonrpc.Parse(line)
+			m, err := jsonrpc.Parse(line)
 			if err != nil {
 				return err
 			}
-			g, no := gateway.NewStateless("i", "p", q)
+			s, no := gateway.NewStateless("i", "p", m)
 			if no != nil {
 				return errNo
 			}
-			g.Back, g.Header = deaf{}, http.Header{}
-			g.Keep = func() func() { return func() {} }
-			a, err := br.Call(context.Background(), q, *g)
+			s.Back, s.Header = deaf{}, http.Header{}
+			s.Keep = func() func() { return func() {} }
+			a, err := br.Call(context.Background(), m, *s)
 			if err == nil && a.Error != nil {
 				err = errNo
 			}
@@ -178,11 +178,11 @@ func caller(br gateway.Gateway, era string) (func() error, error) {
 	}
 	line := []byte(call("1", "echo"))
 	return func() error {
-		q, err := jsonrpc.Parse(line)
+		m, err := jsonrpc.Parse(line)
 		if err != nil {
 			return err
 		}
-		a, err := s.Call(q, nil, deaf{})
+		a, err := s.Call(m, nil, deaf{})
 		if err == nil && a.Error != nil {
 			err = errNo
 		}

@@ -33,15 +33,15 @@ type several struct {
 }
 
 // severally runs f in a bubble with n instances.
-func severally(t *testing.T, n int, change func(*config.Server), f func(t *testing.T, v *several)) {
+func severally(t *testing.T, n int, change func(*config.Server), f func(t *testing.T, s *several)) {
 	t.Helper()
 	inWorld(t, func(t *testing.T, w *world) {
-		v := &several{world: w, f: &wiretest.Server{}}
+		s := &several{world: w, f: &wiretest.Server{}}
 		for range n {
-			v.add(change)
+			s.add(change)
 		}
-		v.joined(n)
-		f(t, v)
+		s.joined(n)
+		f(t, s)
 	})
 }
 
@@ -61,7 +61,7 @@ func (s *several) add(change func(*config.Server)) *wholeOne {
 	if s.conf != nil {
 		s.conf(c)
 	}
-	o := s.start(c, slog.New(slog.NewTextHandler(tlog{s.t}, &slog.HandlerOptions{Level: slog.LevelWarn})), func(own *server, item *config.Server) backend {
+	w := s.start(c, slog.New(slog.NewTextHandler(tlog{s.t}, &slog.HandlerOptions{Level: slog.LevelWarn})), func(own *server, item *config.Server) backend {
 		if s.conf != nil {
 			return own.reach(item)
 		}
@@ -70,8 +70,8 @@ func (s *several) add(change func(*config.Server)) *wholeOne {
 		}
 		return reaching(s.f)(own, item)
 	})
-	s.all = append(s.all, o)
-	return o
+	s.all = append(s.all, w)
+	return w
 }
 
 // tlog writes a log to that of the test.
@@ -192,19 +192,19 @@ func TestHomes(t *testing.T) {
 	for _, share := range []string{"all", "principal"} {
 		t.Run(share, func(t *testing.T) {
 			t.Parallel()
-			severally(t, 3, func(c *config.Server) { c.Share = share }, func(t *testing.T, v *several) {
+			severally(t, 3, func(s *config.Server) { s.Share = share }, func(t *testing.T, s *several) {
 				var sessions []string
-				for _, o := range v.all {
-					sessions = append(sessions, v.begin(o))
+				for _, w := range s.all {
+					sessions = append(sessions, s.begin(w))
 				}
-				for i, o := range v.all {
+				for i, w := range s.all {
 					for n := range 3 {
-						if res, m := v.post(o, sessions[(i+n)%3], echo(n, "hello")); res.Status() != 200 || !strings.Contains(m.Raw, "hello") {
+						if res, m := s.post(w, sessions[(i+n)%3], echo(n, "hello")); res.Status() != 200 || !strings.Contains(m.Raw, "hello") {
 							t.Errorf("echo = %d %s", res.Status(), m.Raw)
 						}
 					}
 				}
-				if n := v.f.Opened(); n != 1 {
+				if n := s.f.Opened(); n != 1 {
 					t.Errorf("the server was connected to %d times", n)
 				}
 			})
@@ -221,17 +221,17 @@ func stateless(id int, method, params string) string {
 // all instances, and a call that waits for its client goes on from any of them, once.
 func TestHomesStateless(t *testing.T) {
 	t.Parallel()
-	severally(t, 3, func(c *config.Server) { c.Share = "principal" }, func(t *testing.T, v *several) {
+	severally(t, 3, func(s *config.Server) { s.Share = "principal" }, func(t *testing.T, s *several) {
 		for n := range 9 {
-			if res, m := v.post(v.all[n%3], "", stateless(n, "tools/call", `,"name":"echo","arguments":{"text":"hello"}`)); res.Status() != 200 || m.Get("result.echo.text").Str != "hello" {
+			if res, m := s.post(s.all[n%3], "", stateless(n, "tools/call", `,"name":"echo","arguments":{"text":"hello"}`)); res.Status() != 200 || m.Get("result.echo.text").Str != "hello" {
 				t.Errorf("echo = %d %s", res.Status(), m.Raw)
 			}
 		}
-		if n := v.f.Opened(); n != 1 {
+		if n := s.f.Opened(); n != 1 {
 			t.Errorf("the server was connected to %d times", n)
 		}
 		for from := range 3 {
-			_, m := v.post(v.all[from], "", stateless(10, "tools/call", `,"name":"ask","arguments":{}`))
+			_, m := s.post(s.all[from], "", stateless(10, "tools/call", `,"name":"ask","arguments":{}`))
 			state, key := m.Get("result.requestState"), ""
 			m.Get("result.inputRequests").ForEach(func(k, _ gjson.Result) bool {
 				key = k.Str
@@ -241,11 +241,11 @@ func TestHomesStateless(t *testing.T) {
 				t.Fatalf("ask = %s", m.Raw)
 			}
 			again := stateless(11, "tools/call", `,"name":"ask","arguments":{},"requestState":`+state.Raw+`,"inputResponses":{"`+key+`":{"role":"assistant","content":{"type":"text","text":"yes"},"model":"m"}}`)
-			if _, m := v.post(v.all[(from+1)%3], "", again); m.Get("result.result.content.text").Str != "yes" {
+			if _, m := s.post(s.all[(from+1)%3], "", again); m.Get("result.result.content.text").Str != "yes" {
 				t.Errorf("the answer, given at another instance: %s", m.Raw)
 			}
 			asked := 0
-			for _, got := range v.f.Got() {
+			for _, got := range s.f.Got() {
 				if gjson.Get(got, "params.name").Str == "ask" {
 					asked++
 				}
@@ -254,7 +254,7 @@ func TestHomesStateless(t *testing.T) {
 				t.Errorf("the server was called %d times", asked)
 			}
 			forged := strings.Replace(again, state.Str[:20], strings.Repeat("A", 20), 1)
-			if _, m := v.post(v.all[(from+2)%3], "", forged); m.Get("error.code").Int() != -32602 {
+			if _, m := s.post(s.all[(from+2)%3], "", forged); m.Get("error.code").Int() != -32602 {
 				t.Errorf("a forged state: %s", m.Raw)
 			}
 		}
@@ -265,26 +265,26 @@ func TestHomesStateless(t *testing.T) {
 // that it is for at whatever instance (S-026, S-040).
 func TestHomesTell(t *testing.T) {
 	t.Parallel()
-	severally(t, 3, func(c *config.Server) { c.Share = "principal" }, func(t *testing.T, v *several) {
+	severally(t, 3, func(s *config.Server) { s.Share = "principal" }, func(t *testing.T, s *several) {
 		var sessions []string
 		var streams []*stream
-		for _, o := range v.all {
-			res, m := v.post(o, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`)
+		for _, w := range s.all {
+			res, m := s.post(w, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`)
 			if res.Status() != 200 {
 				t.Fatalf("initialize = %d %s", res.Status(), m.Raw)
 			}
 			id := res.Header("Mcp-Session-Id")
-			v.post(o, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-			events := v.stream("GET", o, id, "")
+			s.post(w, id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			events := s.stream("GET", w, id, "")
 			sessions, streams = append(sessions, id), append(streams, events)
 		}
-		for i, o := range v.all[:2] {
-			if _, m := v.post(o, sessions[i], `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`); m.Get("error").Exists() {
+		for i, w := range s.all[:2] {
+			if _, m := s.post(w, sessions[i], `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"file:///a"}}`); m.Get("error").Exists() {
 				t.Fatal(m.Raw)
 			}
 		}
 		subscribed := 0
-		for _, got := range v.f.Got() {
+		for _, got := range s.f.Got() {
 			if strings.Contains(got, "resources/subscribe") {
 				subscribed++
 			}
@@ -292,37 +292,37 @@ func TestHomesTell(t *testing.T) {
 		if subscribed != 1 {
 			t.Errorf("the server was subscribed to %d times", subscribed)
 		}
-		v.f.Say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a"}}`)
-		v.f.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		s.f.Say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a"}}`)
+		s.f.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		for i, events := range streams {
 			if i < 2 {
-				v.next("resources/updated", events)
+				s.next("resources/updated", events)
 			}
-			if e := v.next("notifications/", events); i == 2 && !strings.Contains(e.Raw, "tools/list_changed") {
+			if e := s.next("notifications/", events); i == 2 && !strings.Contains(e.Raw, "tools/list_changed") {
 				t.Errorf("a session that has not subscribed hears %s", e.Raw)
 			}
 		}
-		for i, o := range v.all {
-			asked := v.stream("POST", o, sessions[i], `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"ask","arguments":{}}}`)
-			q := v.next("sampling/createMessage", asked, streams[i]) // the server does not say which call it is about
-			v.post(v.all[(i+1)%3], sessions[i], `{"jsonrpc":"2.0","id":`+q.Get("id").Raw+`,"result":{"role":"assistant","content":{"type":"text","text":"yes"},"model":"m"}}`)
-			if a := v.next(`"id":7`, asked); !strings.Contains(a.Raw, "yes") {
+		for i, w := range s.all {
+			asked := s.stream("POST", w, sessions[i], `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"ask","arguments":{}}}`)
+			q := s.next("sampling/createMessage", asked, streams[i]) // the server does not say which call it is about
+			s.post(s.all[(i+1)%3], sessions[i], `{"jsonrpc":"2.0","id":`+q.Get("id").Raw+`,"result":{"role":"assistant","content":{"type":"text","text":"yes"},"model":"m"}}`)
+			if a := s.next(`"id":7`, asked); !strings.Contains(a.Raw, "yes") {
 				t.Errorf("the answer: %s", a.Raw)
 			}
 		}
 		// What its own connection loses, the home opens again, and tells all.
-		if _, m := v.post(v.all[0], sessions[0], `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"quit","arguments":{}}}`); m.Get("error.data.bridge").Str != "upstream_lost" {
+		if _, m := s.post(s.all[0], sessions[0], `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"quit","arguments":{}}}`); m.Get("error.data.bridge").Str != "upstream_lost" {
 			t.Errorf("a lost call: %s", m.Raw)
 		}
 		for _, events := range streams {
-			v.next("tools/list_changed", events)
+			s.next("tools/list_changed", events)
 		}
-		if n := v.f.Opened(); n != 2 {
+		if n := s.f.Opened(); n != 2 {
 			t.Errorf("the server was connected to %d times, want 2", n)
 		}
 		again := ""
-		v.until("the subscription is made again", func() bool {
-			for _, got := range v.f.Got() {
+		s.until("the subscription is made again", func() bool {
+			for _, got := range s.f.Got() {
 				if strings.Contains(got, "resources/subscribe") {
 					again = got
 				}
@@ -337,8 +337,8 @@ func (s *several) home(but ...int) int {
 	s.t.Helper()
 	at := -1
 	s.until("somebody is the home", func() bool {
-		for i, o := range s.all {
-			if !slices.Contains(but, i) && o.s.instance.homes.Owned() > 0 {
+		for i, w := range s.all {
+			if !slices.Contains(but, i) && w.s.instance.homes.Owned() > 0 {
 				at = i
 				return true
 			}
@@ -352,47 +352,47 @@ func (s *several) home(but ...int) int {
 // come meanwhile wait, and none fails; who listens goes on (S-040, S-070).
 func TestHomesStop(t *testing.T) {
 	t.Parallel()
-	severally(t, 3, func(c *config.Server) { c.Share = "all" }, func(t *testing.T, v *several) {
+	severally(t, 3, func(s *config.Server) { s.Share = "all" }, func(t *testing.T, s *several) {
 		var sessions []string
-		for _, o := range v.all {
-			sessions = append(sessions, v.begin(o))
+		for _, w := range s.all {
+			sessions = append(sessions, s.begin(w))
 		}
-		if _, m := v.post(v.all[0], sessions[0], echo(1, "x")); !m.Get("result").Exists() {
+		if _, m := s.post(s.all[0], sessions[0], echo(1, "x")); !m.Get("result").Exists() {
 			t.Fatal(m.Raw)
 		}
-		home := v.home()
+		home := s.home()
 		var front []int
-		for i := range v.all {
+		for i := range s.all {
 			if i != home {
 				front = append(front, i)
 			}
 		}
-		v.post(v.all[front[0]], "", stateless(1, "tools/call", `,"name":"echo","arguments":{}`))
-		heard := v.stream("POST", v.all[front[0]], "", stateless(9, "subscriptions/listen", `,"notifications":{"toolsListChanged":true}`))
-		v.next("acknowledged", heard)
-		waits := v.stream("POST", v.all[front[0]], "", stateless(2, "tools/call", `,"name":"wait","arguments":{}`))
-		waiting := v.stream("POST", v.all[front[1]], sessions[front[1]], `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"wait","arguments":{},"_meta":{"progressToken":1}}}`)
-		v.until("both calls are under way", func() bool { return v.f.Waiting() == 2 })
-		v.all[home].stop()
-		v.until("the home holds calls back", func() bool { return !v.all[home].s.instance.homes.Owns(t.Context(), "files", "") })
+		s.post(s.all[front[0]], "", stateless(1, "tools/call", `,"name":"echo","arguments":{}`))
+		heard := s.stream("POST", s.all[front[0]], "", stateless(9, "subscriptions/listen", `,"notifications":{"toolsListChanged":true}`))
+		s.next("acknowledged", heard)
+		waits := s.stream("POST", s.all[front[0]], "", stateless(2, "tools/call", `,"name":"wait","arguments":{}`))
+		waiting := s.stream("POST", s.all[front[1]], sessions[front[1]], `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"wait","arguments":{},"_meta":{"progressToken":1}}}`)
+		s.until("both calls are under way", func() bool { return s.f.Waiting() == 2 })
+		s.all[home].stop()
+		s.until("the home holds calls back", func() bool { return !s.all[home].s.instance.homes.Owns(t.Context(), "files", "") })
 		type outcome struct{ text string }
 		out := make(chan outcome, 20)
 		for n := range 10 {
 			go func() {
-				_, m := v.post(v.all[front[n%2]], sessions[front[n%2]], echo(n, "during"))
+				_, m := s.post(s.all[front[n%2]], sessions[front[n%2]], echo(n, "during"))
 				out <- outcome{m.Raw}
 			}()
 			go func() {
-				_, m := v.post(v.all[front[n%2]], "", stateless(n, "tools/call", `,"name":"echo","arguments":{"text":"during"}`))
+				_, m := s.post(s.all[front[n%2]], "", stateless(n, "tools/call", `,"name":"echo","arguments":{"text":"during"}`))
 				out <- outcome{m.Raw}
 			}()
 		}
-		v.f.Answer(`{"waited":1}`)
-		v.f.Answer(`{"waited":2}`)
-		if e := v.next(`"id":2`, waits); !strings.Contains(e.Raw, "waited") {
+		s.f.Answer(`{"waited":1}`)
+		s.f.Answer(`{"waited":2}`)
+		if e := s.next(`"id":2`, waits); !strings.Contains(e.Raw, "waited") {
 			t.Errorf("a call under way: %s", e.Raw)
 		}
-		if e := v.next(`"id":3`, waiting); !strings.Contains(e.Raw, "waited") {
+		if e := s.next(`"id":3`, waiting); !strings.Contains(e.Raw, "waited") {
 			t.Errorf("a call under way: %s", e.Raw)
 		}
 		for range 20 {
@@ -400,19 +400,19 @@ func TestHomesStop(t *testing.T) {
 				t.Errorf("a call that came while the home stopped: %s", o.text)
 			}
 		}
-		<-v.all[home].done
+		<-s.all[home].done
 		for _, i := range front {
-			if _, m := v.post(v.all[i], sessions[i], echo(1, "after")); !strings.Contains(m.Raw, "after") {
+			if _, m := s.post(s.all[i], sessions[i], echo(1, "after")); !strings.Contains(m.Raw, "after") {
 				t.Errorf("a call after the home has stopped: %s", m.Raw)
 			}
 		}
-		v.home(home)
-		v.next("tools/list_changed", heard)
-		if n := v.f.Opened(); n != 2 {
+		s.home(home)
+		s.next("tools/list_changed", heard)
+		if n := s.f.Opened(); n != 2 {
 			t.Errorf("the server was connected to %d times, want 2", n)
 		}
-		v.until("who listens hears the next home", func() bool {
-			v.f.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		s.until("who listens hears the next home", func() bool {
+			s.f.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			e, _ := heard.next()
 			return strings.Contains(e.Raw, "tools/list_changed")
 		})
@@ -423,33 +423,33 @@ func TestHomesStop(t *testing.T) {
 // call of others to connections that live there (S-070).
 func TestHomesStopBusy(t *testing.T) {
 	t.Parallel()
-	severally(t, 0, plain, func(t *testing.T, v *several) {
-		v.other = "other"
+	severally(t, 0, plain, func(t *testing.T, s *several) {
+		s.other = "other"
 		for range 2 {
-			v.add(func(c *config.Server) { c.Share = "all" })
+			s.add(func(c *config.Server) { c.Share = "all" })
 		}
-		home, front := v.all[0], v.all[1]
-		v.joined(2)
-		v.begin(home)
-		v.until("it is the home", func() bool { return home.s.instance.homes.Owned() == 1 })
-		id := v.begin(front)
-		v.at = "other"
-		own := v.stream("POST", home, v.begin(home), `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
-		v.until("its own call is under way", func() bool { return v.f.Waiting() == 1 })
-		v.at = "files"
+		home, front := s.all[0], s.all[1]
+		s.joined(2)
+		s.begin(home)
+		s.until("it is the home", func() bool { return home.s.instance.homes.Owned() == 1 })
+		id := s.begin(front)
+		s.at = "other"
+		own := s.stream("POST", home, s.begin(home), `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`)
+		s.until("its own call is under way", func() bool { return s.f.Waiting() == 1 })
+		s.at = "files"
 		home.stop()
-		v.until("the home holds calls back", func() bool { return !home.s.instance.homes.Owns(t.Context(), "files", "") })
-		if _, m := v.post(front, id, echo(1, "during")); !strings.Contains(m.Raw, "during") {
+		s.until("the home holds calls back", func() bool { return !home.s.instance.homes.Owns(t.Context(), "files", "") })
+		if _, m := s.post(front, id, echo(1, "during")); !strings.Contains(m.Raw, "during") {
 			t.Errorf("a call of a session: %s", m.Raw)
 		}
-		if _, m := v.post(front, "", stateless(1, "tools/call", `,"name":"echo","arguments":{"text":"during"}`)); !strings.Contains(m.Raw, "during") {
+		if _, m := s.post(front, "", stateless(1, "tools/call", `,"name":"echo","arguments":{"text":"during"}`)); !strings.Contains(m.Raw, "during") {
 			t.Errorf("a call of a client without a session: %s", m.Raw)
 		}
-		if n := v.f.Waiting(); n != 1 {
+		if n := s.f.Waiting(); n != 1 {
 			t.Errorf("they have waited for the home's own call: %d are under way", n)
 		}
-		v.f.Answer(`{"waited":1}`)
-		if e := v.next(`"id":2`, own); !strings.Contains(e.Raw, "waited") {
+		s.f.Answer(`{"waited":1}`)
+		if e := s.next(`"id":2`, own); !strings.Contains(e.Raw, "waited") {
 			t.Errorf("the home's own call: %s", e.Raw)
 		}
 		<-home.done

@@ -48,8 +48,8 @@ const (
 
 // hookOf returns the webhook of a server; nil if it has none.
 func (s *server) hookOf(name string) *hook {
-	if r := s.table.Load().backends[name]; r != nil {
-		return r.hook
+	if b := s.table.Load().backends[name]; b != nil {
+		return b.hook
 	}
 	return nil
 }
@@ -57,9 +57,9 @@ func (s *server) hookOf(name string) *hook {
 // hooks returns the webhooks of all servers that have one.
 func (s *server) hooks() map[string]*hook {
 	all := map[string]*hook{}
-	for name, r := range s.table.Load().backends {
-		if r.hook != nil {
-			all[name] = r.hook
+	for name, b := range s.table.Load().backends {
+		if b.hook != nil {
+			all[name] = b.hook
 		}
 	}
 	return all
@@ -87,12 +87,12 @@ func (s *server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 			return
 		}
 		n := len(body.Bytes())
-		if !s.b.Room("").Reserve(n) { // from here on, it counts like any message in flight
+		if !s.g.Room("").Reserve(n) { // from here on, it counts like any message in flight
 			httpio.RetryAfter(w.Header(), 5*time.Second)
 			answerObject(w, http.StatusServiceUnavailable, "error", "too many bytes are in flight in the bridge; try again later")
 			return
 		}
-		defer s.b.Room("").Return(n)
+		defer s.g.Room("").Return(n)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), hookLimit)
 	defer cancel()
@@ -122,7 +122,7 @@ func (s *server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 // time are limited.
 func (s *server) hookBody(w http.ResponseWriter, r *http.Request, h *hook, signed string) (*httpio.Body, *httpio.Fault) {
 	if signed == "" {
-		return httpio.ReadBody(s.b, w, r, rest.MaxCatalog)
+		return httpio.ReadBody(s.g, w, r, rest.MaxCatalog)
 	}
 	if r.ContentLength < 0 || r.ContentLength > smallBody {
 		wait := time.NewTimer(signedWait)

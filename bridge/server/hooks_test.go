@@ -37,15 +37,15 @@ func TestHook(t *testing.T) {
 	var fails error
 	c := config.Default()
 	c.Servers = []config.Server{config.DefaultServer("flows", ""), config.DefaultServer("other", "")}
-	s := build(&c, slog.New(slog.NewTextHandler(&log, nil)), func(_ *server, c *config.Server) backend {
-		r := backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" }}
-		if c.Name == "flows" {
-			r.hook = newHook(hookSecret, func(_ context.Context, body []byte) (int, error) {
+	s := build(&c, slog.New(slog.NewTextHandler(&log, nil)), func(_ *server, s *config.Server) backend {
+		b := backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" }}
+		if s.Name == "flows" {
+			b.hook = newHook(hookSecret, func(_ context.Context, body []byte) (int, error) {
 				got = append(got, string(body))
 				return 3, fails
 			})
 		}
-		return r
+		return b
 	})
 	defer s.Close(t.Context())
 	post := func(path, body string, header ...string) *httptest.ResponseRecorder {

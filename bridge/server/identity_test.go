@@ -347,8 +347,8 @@ func TestTokenSessions(t *testing.T) {
 			t.Fatalf("after 4 minutes the stream of bob is over: %t; that of ann: %t (%d)", short.Over(), stream.Over(), stream.Status())
 		}
 		time.Sleep(2 * time.Second)
-		if a := late.Wait(); !strings.Contains(a.Body(), `"late":true`) {
-			t.Errorf("a call that its token ended in: %d %s", a.Status(), a.Body())
+		if r := late.Wait(); !strings.Contains(r.Body(), `"late":true`) {
+			t.Errorf("a call that its token ended in: %d %s", r.Status(), r.Body())
 		}
 		// A newer token moves the end on.
 		r.Do("POST", "/one/mcp", call("3", "echo"), in(eng(i, "ann", here, 10*time.Minute))...).Wait() // until about 14 min
@@ -430,8 +430,8 @@ func TestTokenSessions(t *testing.T) {
 		if !stream.Over() || !encoded.Over() || late.Over() {
 			t.Errorf("after its token, the subscription is over: %t; in the other form: %t; the call: %t", stream.Over(), encoded.Over(), late.Over())
 		}
-		if a := late.Wait(); !strings.Contains(a.Body(), `"late":true`) {
-			t.Errorf("the call: %d %s", a.Status(), a.Body())
+		if r := late.Wait(); !strings.Contains(r.Body(), `"late":true`) {
+			t.Errorf("the call: %d %s", r.Status(), r.Body())
 		}
 	})
 }
@@ -644,15 +644,15 @@ func TestMadeUpAtOnce(t *testing.T) {
 				t.Errorf("%s: %d questions are under way, want %d", name, asked, access.WrongAtOnce)
 			}
 			if leave {
-				for _, a := range all {
-					a.Leave()
+				for _, r := range all {
+					r.Leave()
 				}
 				synctest.Wait()
 			}
 			close(hold)
 			got := map[int]int{}
-			for _, a := range all {
-				got[a.Wait().Status()]++
+			for _, r := range all {
+				got[r.Wait().Status()]++
 			}
 			synctest.Wait()
 			return got

@@ -29,21 +29,21 @@ func TestModernClients(t *testing.T) {
 		}
 		var open []*wiretest.Reply
 		for _, path := range []string{"/mcp", "/one/mcp", "/sse", "/one/sse"} {
-			if a := ask(path, "server/discover", "").Wait(); a.Status() != 200 || !strings.Contains(a.Body(), `"supportedVersions":["2026-07-28","2025-11-25"`) || a.Header("Mcp-Session-Id") != "" {
-				t.Errorf("discover at %s = %d %s", path, a.Status(), a.Body())
+			if r := ask(path, "server/discover", "").Wait(); r.Status() != 200 || !strings.Contains(r.Body(), `"supportedVersions":["2026-07-28","2025-11-25"`) || r.Header("Mcp-Session-Id") != "" {
+				t.Errorf("discover at %s = %d %s", path, r.Status(), r.Body())
 			}
-			if a := ask(path, "ping", "").Wait(); a.Status() != 404 || !strings.Contains(a.Body(), `"id":7,"error":{"code":-32601`) {
-				t.Errorf("ping at %s = %d %s", path, a.Status(), a.Body())
+			if r := ask(path, "ping", "").Wait(); r.Status() != 404 || !strings.Contains(r.Body(), `"id":7,"error":{"code":-32601`) {
+				t.Errorf("ping at %s = %d %s", path, r.Status(), r.Body())
 			}
 			open = append(open, ask(path, "subscriptions/listen", `"notifications":{},`))
 		}
 		synctest.Wait()
 		began := time.Now()
 		s.Close(context.Background())
-		for _, a := range open {
-			e := a.Wait().Events()
-			if len(e) != 2 || !strings.Contains(e[0].Data, "acknowledged") || !strings.Contains(e[1].Data, `"id":7,"result"`) || a.Err() != nil {
-				t.Errorf("a subscription = %+v, %v", e, a.Err())
+		for _, r := range open {
+			e := r.Wait().Events()
+			if len(e) != 2 || !strings.Contains(e[0].Data, "acknowledged") || !strings.Contains(e[1].Data, `"id":7,"result"`) || r.Err() != nil {
+				t.Errorf("a subscription = %+v, %v", e, r.Err())
 			}
 		}
 		if took := time.Since(began); took > 0 {

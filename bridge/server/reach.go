@@ -77,14 +77,14 @@ func (s *server) atWorkers(c *config.Server, local placement.Local) backend {
 }
 
 // queued returns how many openings at workers may wait.
-func queued(c *config.Server) int {
-	return cmp.Or(c.Limits.Queue, c.Limits.Calls, limits.DefaultCalls)
+func queued(s *config.Server) int {
+	return cmp.Or(s.Limits.Queue, s.Limits.Calls, limits.DefaultCalls)
 }
 
 // placed returns the servers whose child processes run at workers.
 func (s *server) placed() (names []string) {
-	for name, r := range s.table.Load().backends {
-		if r.local != nil {
+	for name, b := range s.table.Load().backends {
+		if b.local != nil {
 			names = append(names, name)
 		}
 	}
@@ -94,8 +94,8 @@ func (s *server) placed() (names []string) {
 
 // local returns the settings with which a worker starts a server.
 func (s *server) local(name string) (placement.Local, bool) {
-	if r := s.table.Load().backends[name]; r != nil && r.local != nil {
-		return *r.local, true
+	if b := s.table.Load().backends[name]; b != nil && b.local != nil {
+		return *b.local, true
 	}
 	return placement.Local{}, false
 }
@@ -108,11 +108,11 @@ func (s *server) api(c *config.Server) backend {
 	if err != nil {
 		return unusableBackend(c, err)
 	}
-	r := backend{Adapter: a, check: a.Check, transport: func() string { return "rest" }, close: a.Close, api: a}
+	b := backend{Adapter: a, check: a.Check, transport: func() string { return "rest" }, close: a.Close, api: a}
 	if w := c.Rest.Catalog; w.Webhook && w.Secret != "" {
-		r.hook = newHook(w.Secret, a.Renew)
+		b.hook = newHook(w.Secret, a.Renew)
 	}
-	return r
+	return b
 }
 
 // mayCall returns a function that returns the check of a principal's tools; nil without access rules.
@@ -137,12 +137,12 @@ func mayCall(grants *filter.Grants, renamed map[string]string) func(principal st
 }
 
 // RestOptions makes the options of an HTTP API from its server's settings.
-func RestOptions(c *config.Server, maxMessage int, log *slog.Logger) rest.Options {
-	o := rest.Options{Log: log, Breaker: c.Breaker, Timeout: c.Timeout, MaxTimeout: c.MaxTimeout, MaxMessage: maxMessage, Prefix: len(c.Prefix), Shows: c.Tools.Shows, Reads: c.Resources.PassesURI}
-	for _, f := range bridge.Lasting(c.Forwards()) {
+func RestOptions(s *config.Server, maxMessage int, log *slog.Logger) rest.Options {
+	o := rest.Options{Log: log, Breaker: s.Breaker, Timeout: s.Timeout, MaxTimeout: s.MaxTimeout, MaxMessage: maxMessage, Prefix: len(s.Prefix), Shows: s.Tools.Shows, Reads: s.Resources.PassesURI}
+	for _, f := range bridge.Lasting(s.Forwards()) {
 		o.Forward = append(o.Forward, f.To)
 	}
-	for name := range c.Identity {
+	for name := range s.Identity {
 		o.Identity = append(o.Identity, name)
 	}
 	return o
@@ -184,56 +184,56 @@ func (s *server) remote(c *config.Server) backend {
 	case o.Era == conn.EraModern:
 		fixed = remote.TransportStreamable // HTTP+SSE does not support it (protocol.md D8.18)
 	}
-	for _, w := range ways {
-		if w.Transport == fixed {
-			return backend{Adapter: w.Adapter, transport: func() string { return fixed }, close: both}
+	for _, c := range ways {
+		if c.Transport == fixed {
+			return backend{Adapter: c.Adapter, transport: func() string { return fixed }, close: both}
 		}
 	}
 	if config.EndsInSSE(r.URL) {
 		ways[0], ways[1] = ways[1], ways[0]
 	}
-	e := &remote.Adapter{Server: c.Name, Log: s.log, Candidates: ways}
-	return backend{Adapter: e, transport: e.Transport, close: both}
+	a := &remote.Adapter{Server: c.Name, Log: s.log, Candidates: ways}
+	return backend{Adapter: a, transport: a.Transport, close: both}
 }
 
 // authorize sets the source of tokens for requests to a server, by its settings. end stops the source.
-func authorize(name string, r *remote.Config, log *slog.Logger) (end func(), err error) {
-	if r.OAuth == nil || r.Auth != nil {
+func authorize(name string, c *remote.Config, log *slog.Logger) (end func(), err error) {
+	if c.OAuth == nil || c.Auth != nil {
 		return func() {}, nil
 	}
-	at, err := url.Parse(r.URL)
+	at, err := url.Parse(c.URL)
 	if err != nil {
 		return nil, errors.New("url: not a URL") // which may contain a secret
 	}
-	way, err := remote.Outward(*r, r.OAuth.Private, r.OAuth.Trusted()...)
+	way, err := remote.Outward(*c, c.OAuth.Private, c.OAuth.Trusted()...)
 	if err != nil {
 		return nil, err
 	}
-	o := oauth.Options{Settings: *r.OAuth, Server: at, Transport: way, Log: log.With("server", name)}
-	if !r.OAuth.Login {
+	o := oauth.Options{Settings: *c.OAuth, Server: at, Transport: way, Log: log.With("server", name)}
+	if !c.OAuth.Login {
 		m := oauth.NewMachine(o)
-		r.Auth = m
+		c.Auth = m
 		return m.Close, nil
 	}
-	who := login.Options{Options: o, Command: cmp.Or(r.OAuth.Command, "mcp-bridge login "+name)}
-	if ask := r.OAuth.Ask; ask != nil {
-		who.Ask = func(address string) { ask(r.URL, address) }
+	who := login.Options{Options: o, Command: cmp.Or(c.OAuth.Command, "mcp-bridge login "+name)}
+	if ask := c.OAuth.Ask; ask != nil {
+		who.Ask = func(address string) { ask(c.URL, address) }
 	}
-	if device := r.OAuth.Device; device != nil {
-		who.Device = func(address, code, both string) { device(r.URL, address, code, both) }
+	if device := c.OAuth.Device; device != nil {
+		who.Device = func(address, code, both string) { device(c.URL, address, code, both) }
 	}
 	p, err := login.NewOwn(who)
 	if p == nil {
 		return func() {}, err
 	}
-	r.Auth = p
+	c.Auth = p
 	return p.Close, nil
 }
 
 // unusableBackend returns the adapter of a server whose settings cannot be used.
-func unusableBackend(c *config.Server, err error) backend {
+func unusableBackend(s *config.Server, err error) backend {
 	return backend{
-		Adapter: &unusable{c.Name, err}, check: func() error { return err },
+		Adapter: &unusable{s.Name, err}, check: func() error { return err },
 		transport: func() string { return "" }, fault: err,
 	}
 }
@@ -260,12 +260,12 @@ type timing struct {
 
 // of returns the timeouts of a server from its configuration. Until set is called, it returns the timeouts
 // of an earlier server of its name.
-func (t times) of(c *config.Server) conn.Timeouts {
-	one := t[c.Name]
+func (t times) of(s *config.Server) conn.Timeouts {
+	one := t[s.Name]
 	if one == nil {
-		one = &timing{now: conn.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}}
+		one = &timing{now: conn.Timeouts{Idle: s.Timeout, Max: s.MaxTimeout}}
 		one.live, one.set = one.now.Live()
-		t[c.Name] = one
+		t[s.Name] = one
 	}
 	return one.live
 }
@@ -274,9 +274,9 @@ func (t times) of(c *config.Server) conn.Timeouts {
 func (t times) set(servers []config.Server) {
 	there := map[string]bool{}
 	for i := range servers {
-		c := &servers[i]
-		there[c.Name] = true
-		if one, now := t[c.Name], (conn.Timeouts{Idle: c.Timeout, Max: c.MaxTimeout}); one != nil && one.now != now {
+		s := &servers[i]
+		there[s.Name] = true
+		if one, now := t[s.Name], (conn.Timeouts{Idle: s.Timeout, Max: s.MaxTimeout}); one != nil && one.now != now {
 			one.now = now
 			one.set(now)
 		}

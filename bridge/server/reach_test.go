@@ -103,12 +103,12 @@ type row struct {
 
 func (n *near) ready() (status int, rows []row) {
 	n.t.Helper()
-	a := n.Do("GET", "/readyz", "").Wait()
+	r := n.Do("GET", "/readyz", "").Wait()
 	var out struct{ Servers []row }
-	if err := json.Unmarshal([]byte(a.Body()), &out); err != nil {
+	if err := json.Unmarshal([]byte(r.Body()), &out); err != nil {
 		n.t.Fatal(err)
 	}
-	return a.Status(), out.Servers
+	return r.Status(), out.Servers
 }
 
 func remoteServer(name, transport, url string) config.Server {
@@ -149,19 +149,19 @@ func TestRemote(t *testing.T) {
 			if _, rows := n.ready(); rows[0].State != "idle" || rows[0].Children != nil {
 				t.Errorf("before: %+v", rows[0])
 			}
-			a := n.Do("POST", "/mcp", initialize).Wait()
+			r := n.Do("POST", "/mcp", initialize).Wait()
 			if test.want == "" {
-				if !strings.Contains(a.Body(), test.public) || !strings.Contains(a.Body(), `"id":0,"error"`) || strings.Contains(a.Body(), "top-secret") {
-					t.Errorf("initialize = %s, want %s", a.Body(), test.public)
+				if !strings.Contains(r.Body(), test.public) || !strings.Contains(r.Body(), `"id":0,"error"`) || strings.Contains(r.Body(), "top-secret") {
+					t.Errorf("initialize = %s, want %s", r.Body(), test.public)
 				}
 				if _, rows := n.ready(); rows[0].State != "failing" || rows[0].Transport != test.transport || strings.Contains(rows[0].Reason, "top-secret") {
 					t.Errorf("after: %+v", rows[0])
 				}
 				return
 			}
-			session := a.Header("Mcp-Session-Id")
-			if a.Status() != 200 || session == "" {
-				t.Fatalf("initialize = %d %s", a.Status(), a.Body())
+			session := r.Header("Mcp-Session-Id")
+			if r.Status() != 200 || session == "" {
+				t.Fatalf("initialize = %d %s", r.Status(), r.Body())
 			}
 			b := n.Do("POST", "/mcp", call(`"c"`, "echo"), "Mcp-Session-Id", session).Wait()
 			if b.Status() != 200 || !strings.Contains(b.Body(), `"id":"c","result":{"echo":{}}`) {
@@ -183,8 +183,8 @@ func TestRemoteHeaders(t *testing.T) {
 	s.Forward = []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}, {From: "X-User-Token", To: "Authorization"}}
 	n := newNear(t, s)
 	headers := []string{"X-Tenant", "t1", "X-Other", "no", "Authorization", "Bearer for the bridge", "Cookie", "a=b", "X-User-Token", "Bearer theirs"}
-	a := n.Do("POST", "/mcp", initialize, headers...).Wait()
-	n.Do("POST", "/mcp", call("1", "echo"), "Mcp-Session-Id", a.Header("Mcp-Session-Id"), "X-Tenant", "t2").Wait()
+	r := n.Do("POST", "/mcp", initialize, headers...).Wait()
+	n.Do("POST", "/mcp", call("1", "echo"), "Mcp-Session-Id", r.Header("Mcp-Session-Id"), "X-Tenant", "t2").Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var tokens, tenants []string
@@ -211,13 +211,13 @@ func TestUnusable(t *testing.T) {
 	missing := remoteServer("missing", "", "https://127.0.0.1:1/mcp")
 	missing.HTTP.CAFile = path + "-not"
 	n := newNear(t, broken, missing, remoteServer("good", "", f.url+"/mcp"))
-	if a := n.Do("POST", "/good/mcp", initialize).Wait(); a.Status() != 200 || a.Header("Mcp-Session-Id") == "" {
-		t.Errorf("good: %d %s", a.Status(), a.Body())
+	if r := n.Do("POST", "/good/mcp", initialize).Wait(); r.Status() != 200 || r.Header("Mcp-Session-Id") == "" {
+		t.Errorf("good: %d %s", r.Status(), r.Body())
 	}
 	for _, name := range []string{"broken", "missing"} {
-		a := n.Do("POST", "/"+name+"/mcp", initialize).Wait()
-		if !strings.Contains(a.Body(), `"id":0,"error"`) || !strings.Contains(a.Body(), "its configuration cannot be used") || strings.Contains(a.Body(), "secret-path") {
-			t.Errorf("%s: %d %s", name, a.Status(), a.Body())
+		r := n.Do("POST", "/"+name+"/mcp", initialize).Wait()
+		if !strings.Contains(r.Body(), `"id":0,"error"`) || !strings.Contains(r.Body(), "its configuration cannot be used") || strings.Contains(r.Body(), "secret-path") {
+			t.Errorf("%s: %d %s", name, r.Status(), r.Body())
 		}
 	}
 	status, rows := n.ready()
@@ -281,7 +281,7 @@ func TestOptions(t *testing.T) {
 			Override: map[string]filter.Override{name: {Title: &title}},
 		}
 	}
-	c := config.Server{
+	s := config.Server{
 		Name: "a", Stdio: &stdio.Config{}, Share: config.ShareCall, Offer: config.OfferLegacy, Restart: false, Timeout: time.Second, MaxTimeout: time.Minute, HandshakeTimeout: 2 * time.Second,
 		IdleStop: 3 * time.Second, MaxChildren: 4, StartsPerMinute: 5, RestartMaxPause: 7 * time.Second, Prefix: "p_", Tools: rules("t"), Prompts: rules("p"), Resources: rules("r"),
 		Ping: 6 * time.Second, Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true,
@@ -289,7 +289,7 @@ func TestOptions(t *testing.T) {
 	}
 	fault := fmt.Errorf("no")
 	fake := &wiretest.Server{}
-	got := options(&c, backend{Adapter: fake, check: func() error { return fault }, local: &placement.Local{}})
+	got := options(&s, backend{Adapter: fake, check: func() error { return fault }, local: &placement.Local{}})
 	if got.Check == nil || got.Check() != fault {
 		t.Error("Check is not that of the adapter")
 	}
@@ -310,12 +310,12 @@ func TestOptions(t *testing.T) {
 			}
 		}
 	}
-	c.Rest = &rest.Config{}
-	if options(&c, backend{Adapter: fake}).Validate {
+	s.Rest = &rest.Config{}
+	if options(&s, backend{Adapter: fake}).Validate {
 		t.Error("the arguments of an API's tools are checked twice")
 	}
-	c.IdleStop = 0
-	if got := options(&c, backend{Adapter: fake}); got.Idle >= 0 {
+	s.IdleStop = 0
+	if got := options(&s, backend{Adapter: fake}); got.Idle >= 0 {
 		t.Errorf("Idle of IdleStop 0 = %v, want it to be negative: never", got.Idle)
 	}
 }

@@ -138,12 +138,12 @@ const transportStdio = "stdio"
 
 // readiness returns the state of the bridge and of each server.
 func (s *server) readiness() *readiness {
-	t := s.b.Totals()
+	t := s.g.Totals()
 	out := &readiness{Whole: &load{
 		Version: Version(), Sessions: t.Sessions, Together: t.Aggregate, Calls: t.Calls, Stateless: t.Stateless,
 		Subscriptions: t.Subscriptions, Connections: t.Lanes, Bytes: t.Bytes,
 	}}
-	servers := s.b.Status()
+	servers := s.g.Status()
 	for i := range servers {
 		out.Servers = append(out.Servers, s.state(&servers[i]))
 	}
@@ -174,12 +174,12 @@ func (s *server) unready(servers []gateway.Status) (why string, draining bool) {
 	var useless []string
 	for i := range servers {
 		st := &servers[i]
-		if !st.Usable || all && st.State == gateway.Failing && st.Drained == nil && s.b.Try(st.Name) {
+		if !st.Usable || all && st.State == gateway.Failing && st.Drained == nil && s.g.Try(st.Name) {
 			useless = append(useless, st.Name)
 		}
 	}
 	switch {
-	case s.b.Draining() || s.instance != nil && s.instance.node.Draining():
+	case s.g.Draining() || s.instance != nil && s.instance.node.Draining():
 		return "the bridge is stopping", true
 	case s.instance != nil && s.instance.node.State() == cluster.Isolated:
 		return "this instance cannot reach the store of the cluster", false
@@ -206,16 +206,16 @@ func (s *server) state(st *gateway.Status) state {
 	if st.LastErr != nil {
 		row.last = st.LastErr.Error()
 	}
-	if r := s.table.Load().backends[st.Name]; r != nil && r.api != nil {
-		if at, why := r.api.Behind(); why != nil && at.After(st.LastAt) {
+	if b := s.table.Load().backends[st.Name]; b != nil && b.api != nil {
+		if at, why := b.api.Behind(); why != nil && at.After(st.LastAt) {
 			row.LastError, row.LastErrorAt, row.last = "the new configuration is not applied yet: "+bridge.Brief(why), timeOrNil(at), ""
 		}
 	}
 	if row.Transport == transportStdio {
 		row.Children = &row.Connections
 	}
-	if c := st.Cache; c.Entries > 0 {
-		row.Cache = &cacheState{c.Entries, c.Bytes, c.Oldest.Round(time.Second).String(), c.Stale, c.Hits, c.Misses}
+	if s := st.Cache; s.Entries > 0 {
+		row.Cache = &cacheState{s.Entries, s.Bytes, s.Oldest.Round(time.Second).String(), s.Stale, s.Hits, s.Misses}
 	}
 	if f := st.Forced; f != nil {
 		row.Forced = &forced{"closed", f.By, f.Since, f.Until}
@@ -223,8 +223,8 @@ func (s *server) state(st *gateway.Status) state {
 			row.Forced.Breaker = "open"
 		}
 	}
-	if d := st.Drained; d != nil {
-		row.Drained = &drained{d.By, d.Since, timeOrNil(d.Until)}
+	if o := st.Drained; o != nil {
+		row.Drained = &drained{o.By, o.Since, timeOrNil(o.Until)}
 	}
 	if st.Revision != "" {
 		row.Era = era.Name(st.Revision)
@@ -305,13 +305,13 @@ func (r *readiness) table(now time.Time) string {
 		fmt.Fprintf(&b, "%s, %s (%d without a session), %s, %s\n", count(r.Whole.Sessions, "sessions"), count(r.Whole.Calls, "calls"),
 			r.Whole.Stateless, count(r.Whole.Subscriptions, "subscriptions"), count(int(r.Whole.Connections), "connections"))
 	}
-	if c := r.Config; c != nil {
-		fmt.Fprintf(&b, "configuration %s, read %s ago\n", c.Hash, ago(now, &c.LoadedAt))
-		if c.LastError != "" {
-			fmt.Fprintf(&b, "not reloaded %s ago: %s\n", ago(now, c.LastErrorAt), c.LastError)
+	if s := r.Config; s != nil {
+		fmt.Fprintf(&b, "configuration %s, read %s ago\n", s.Hash, ago(now, &s.LoadedAt))
+		if s.LastError != "" {
+			fmt.Fprintf(&b, "not reloaded %s ago: %s\n", ago(now, s.LastErrorAt), s.LastError)
 		}
-		if len(c.Pending) > 0 {
-			fmt.Fprintf(&b, "after a restart: %s\n", strings.Join(c.Pending, ", "))
+		if len(s.Pending) > 0 {
+			fmt.Fprintf(&b, "after a restart: %s\n", strings.Join(s.Pending, ", "))
 		}
 	}
 	if c := r.TLS; c != nil && c.LastError != "" {

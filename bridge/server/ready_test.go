@@ -44,8 +44,8 @@ func TestReadyDetails(t *testing.T) {
 		if s := got.Servers[0]; status != 200 || s.Era != "legacy" || s.Revision != "2025-11-25" || s.Sessions != 1 || s.Calls != 1 || s.Transport != "stdio" || s.Connections == 0 || *s.Children != s.Connections {
 			t.Errorf("in use: %d %+v", status, s)
 		}
-		if w := got.Whole; w.Sessions != 2 || w.Together != 1 || w.Calls != 1 || w.Subscriptions != 1 || w.Version != Version() || w.Connections == 0 {
-			t.Errorf("the bridge: %+v", w)
+		if l := got.Whole; l.Sessions != 2 || l.Together != 1 || l.Calls != 1 || l.Subscriptions != 1 || l.Version != Version() || l.Connections == 0 {
+			t.Errorf("the bridge: %+v", l)
 		}
 		r.f.Answer(`{}`)
 		x.Wait()
@@ -156,7 +156,7 @@ func TestReadyText(t *testing.T) {
 				t.Errorf("HEAD %s = %d %q", path, a.Status(), a.Body())
 			}
 		}
-		_ = r.s.b.Drain(t.Context())
+		_ = r.s.g.Drain(t.Context())
 		if a := r.Do("GET", "/readyz?format=text", "").Wait(); a.Status() != 503 || !strings.HasPrefix(a.Body(), "not ready: the bridge is stopping\n") {
 			t.Errorf("draining: %d %s", a.Status(), a.Body())
 		}

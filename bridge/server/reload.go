@@ -85,12 +85,12 @@ type prepared struct {
 
 // prepare makes the new parts that next needs. An error leaves nothing open.
 func (s *server) prepare(was, next *config.Config, changes []config.Change) (*prepared, error) {
-	m := &prepared{}
-	if err := m.fill(s, was, next, changes); err != nil {
-		m.close()
+	p := &prepared{}
+	if err := p.fill(s, was, next, changes); err != nil {
+		p.close()
 		return nil, err
 	}
-	return m, nil
+	return p, nil
 }
 
 func (p *prepared) fill(s *server, was, next *config.Config, changes []config.Change) (err error) {
@@ -107,8 +107,8 @@ func (p *prepared) fill(s *server, was, next *config.Config, changes []config.Ch
 	of := effects(changes)
 	p.table, p.fresh = s.tableOf(next.Servers, of.changed)
 	for i := range next.Servers {
-		if c := &next.Servers[i]; of.tuned[c.Name] {
-			p.tuned = append(p.tuned, options(c, *p.table.backends[c.Name]))
+		if s := &next.Servers[i]; of.tuned[s.Name] {
+			p.tuned = append(p.tuned, options(s, *p.table.backends[s.Name]))
 		}
 	}
 	for i := range p.fresh {
@@ -117,8 +117,8 @@ func (p *prepared) fill(s *server, was, next *config.Config, changes []config.Ch
 	faults := []error{p.table.documentFaults(next, p.fresh)}
 	for i := range next.Servers {
 		name := next.Servers[i].Name
-		if r := p.table.backends[name]; r.fault != nil && of.changed[name] {
-			faults = append(faults, fmt.Errorf("server %q: its settings cannot be used: %w", name, r.fault))
+		if b := p.table.backends[name]; b.fault != nil && of.changed[name] {
+			faults = append(faults, fmt.Errorf("server %q: its settings cannot be used: %w", name, b.fault))
 		}
 	}
 	if err = errors.Join(faults...); err != nil {

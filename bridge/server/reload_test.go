@@ -144,7 +144,7 @@ func TestApplyAccess(t *testing.T) {
 // Whoever a configuration takes out that cannot count is let in again.
 func TestApplyAccessFault(t *testing.T) {
 	run(t, rules, []string{"one"}, func(t *testing.T, r *rig) {
-		r.s.b.Close(t.Context())
+		r.s.g.Close(t.Context())
 		if _, err := r.s.Apply(r.s.other(func(c *config.Config) { c.Access = c.Access[:1] })); err == nil {
 			t.Fatal("a bridge that is stopping takes a configuration")
 		}
@@ -233,8 +233,8 @@ func TestApplyPrefix(t *testing.T) {
 				"session":   r.Do("POST", "/mcp", call("1", name), "Mcp-Session-Id", session),
 				"stateless": r.Do("POST", "/mcp", callStateless("2", "tools/call", fmt.Sprintf(`"name":%q,"arguments":{}`, name)), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", name),
 			} {
-				if a := w.Wait(); a.Status() != 200 || !strings.Contains(a.Body(), `"result"`) {
-					t.Errorf("%s, %s = %d %s", kind, name, a.Status(), a.Body())
+				if r := w.Wait(); r.Status() != 200 || !strings.Contains(r.Body(), `"result"`) {
+					t.Errorf("%s, %s = %d %s", kind, name, r.Status(), r.Body())
 				}
 			}
 		}
@@ -288,9 +288,9 @@ func TestApplyHides(t *testing.T) {
 func TestApplyRenew(t *testing.T) {
 	for _, share := range []string{config.ShareSession, config.ShareAll} {
 		one := func(word string) config.Server {
-			c := tells("one", word)
-			c.Share = share
-			return c
+			s := tells("one", word)
+			s.Share = share
+			return s
 		}
 		s := newSiteOf(t, func(c *config.Config) { c.Offer = config.OfferLegacy }, one("1")) // clients with sessions
 		changed := make(chan struct{}, 1)
@@ -430,9 +430,9 @@ func TestApplyFault(t *testing.T) {
 		"no servers":    func(c *config.Config) { c.Servers = nil },
 		"no access log": func(c *config.Config) { c.AccessLog.To = folder; c.Servers = append(c.Servers, tells("two", "2")) },
 		"no certificate": func(c *config.Config) {
-			r := config.DefaultServer("two", "")
-			r.HTTP = &remote.Config{URL: "https://a", CAFile: bad}
-			c.Servers = append(c.Servers, r)
+			s := config.DefaultServer("two", "")
+			s.HTTP = &remote.Config{URL: "https://a", CAFile: bad}
+			c.Servers = append(c.Servers, s)
 		},
 	} {
 		if _, err := s.Apply(s.other(change)); err == nil {

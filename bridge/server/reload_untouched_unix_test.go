@@ -68,9 +68,9 @@ func TestUntouched(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			release := filepath.Join(t.TempDir(), "release")
 			all := func(more ...config.Server) []config.Server {
-				a := keeps("a", release)
-				a.Offer = tc.offer
-				return append([]config.Server{a, tells("c", "c")}, more...)
+				s := keeps("a", release)
+				s.Offer = tc.offer
+				return append([]config.Server{s, tells("c", "c")}, more...)
 			}
 			s := newSite(t, all()...)
 			var progress, others atomic.Int64

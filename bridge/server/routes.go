@@ -346,8 +346,8 @@ func (t *tree) unknown(c *gin.Context) {
 	}
 	base := t.s.outside(r) + t.base
 	all := []string{base + "/mcp"}
-	for _, name := range t.s.b.Servers() {
-		if t.s.b.Allowed(name, caller) == nil {
+	for _, name := range t.s.g.Servers() {
+		if t.s.g.Allowed(name, caller) == nil {
 			all = append(all, base+"/"+name+"/mcp")
 		}
 	}

@@ -45,14 +45,14 @@ func BenchmarkRoutes(b *testing.B) {
 	h := s.http.Handler
 	for _, path := range []string{"/one/mcp", "/many/mcp"} {
 		b.Run("call"+path, func(b *testing.B) {
-			a := &unheard{header: http.Header{}}
+			u := &unheard{header: http.Header{}}
 			q := from(peer, loopback, "POST", path, as(aliceKey)...)
 			q.Header.Set("Accept", "application/json, text/event-stream")
 			q.Body, q.ContentLength = io.NopCloser(bytes.NewReader([]byte(initialize))), int64(len(initialize))
-			h.ServeHTTP(a, q)
-			session := a.header.Get("Mcp-Session-Id")
+			h.ServeHTTP(u, q)
+			session := u.header.Get("Mcp-Session-Id")
 			if session == "" {
-				b.Fatal(a.status)
+				b.Fatal(u.status)
 			}
 			measure(b, h, "POST", path, session, call("7", "echo"), 200)
 		})
@@ -143,7 +143,7 @@ func BenchmarkWatched(b *testing.B) {
 }
 
 func measure(b *testing.B, h http.Handler, method, path, session, text string, status int) {
-	a := &unheard{header: http.Header{}}
+	u := &unheard{header: http.Header{}}
 	q := from(peer, loopback, method, path, as(aliceKey)...)
 	q.Header.Set("Accept", "application/json, text/event-stream")
 	if session != "" {
@@ -153,13 +153,13 @@ func measure(b *testing.B, h http.Handler, method, path, session, text string, s
 	q.Body, q.ContentLength = io.NopCloser(body), int64(len(text))
 	b.ReportAllocs()
 	for b.Loop() {
-		clear(a.header)
-		a.status = 0
+		clear(u.header)
+		u.status = 0
 		body.Reset([]byte(text))
 		again := *q // what is served may change it
-		h.ServeHTTP(a, &again)
+		h.ServeHTTP(u, &again)
 	}
-	if a.status != status {
-		b.Fatal(a.status)
+	if u.status != status {
+		b.Fatal(u.status)
 	}
 }

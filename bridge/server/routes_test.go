@@ -225,22 +225,22 @@ func (f *flushing) FlushError() error { return errors.New("the client has gone")
 // says nothing behind them.
 func TestWriter(t *testing.T) {
 	tree := newRig(t, nil, "one").s.http.Handler.(*tree)
-	w := &flushing{ResponseWriter: httptest.NewRecorder()}
+	f := &flushing{ResponseWriter: httptest.NewRecorder()}
 	quietly(func() {
 		tree.engine.GET("/flush", func(c *gin.Context) {
 			got, _ := of(c)
-			if got.(*noted).ResponseWriter != http.ResponseWriter(w) || http.NewResponseController(got).Flush() == nil {
+			if got.(*noted).ResponseWriter != http.ResponseWriter(f) || http.NewResponseController(got).Flush() == nil {
 				t.Errorf("it has a %T", got)
 			}
 		})
 	})
-	tree.ServeHTTP(w, from(peer, loopback, "GET", "/flush"))
-	if w.heads != 0 {
-		t.Errorf("a header was written %d times behind a handler that has written none", w.heads)
+	tree.ServeHTTP(f, from(peer, loopback, "GET", "/flush"))
+	if f.heads != 0 {
+		t.Errorf("a header was written %d times behind a handler that has written none", f.heads)
 	}
-	tree.ServeHTTP(w, from(peer, loopback, "GET", "/nowhere"))
-	if got := w.ResponseWriter.(*httptest.ResponseRecorder); w.heads != 1 || got.Code != 404 || strings.Count(got.Body.String(), "{") != 2 {
-		t.Errorf("%d headers, %d %s", w.heads, got.Code, got.Body)
+	tree.ServeHTTP(f, from(peer, loopback, "GET", "/nowhere"))
+	if got := f.ResponseWriter.(*httptest.ResponseRecorder); f.heads != 1 || got.Code != 404 || strings.Count(got.Body.String(), "{") != 2 {
+		t.Errorf("%d headers, %d %s", f.heads, got.Code, got.Body)
 	}
 }
 

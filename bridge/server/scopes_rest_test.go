@@ -72,17 +72,17 @@ paths:
 	} {
 		id := site.Do("POST", "/one/mcp", initialize, tc.who...).Wait().Header("Mcp-Session-Id")
 		in := append(tc.who, "Mcp-Session-Id", id)
-		if a := site.Do("POST", "/one/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, in...).Wait(); strings.Contains(strings.ToLower(a.Body()), "x-user") || !strings.Contains(a.Body(), "X-Page") {
-			t.Errorf("%s: clients are told of %s", tc.user, a.Body())
+		if r := site.Do("POST", "/one/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, in...).Wait(); strings.Contains(strings.ToLower(r.Body()), "x-user") || !strings.Contains(r.Body(), "X-Page") {
+			t.Errorf("%s: clients are told of %s", tc.user, r.Body())
 		}
 		for _, body := range []string{honest, strings.Replace(honest, `"X-Page"`, `"X_User":"root","X-Page"`, 1), strings.Replace(honest, `"X-Page"`, `"x-user":"root","X-Email":"root","X-Page"`, 1)} {
 			mu.Lock()
 			seen = nil
 			mu.Unlock()
-			a := site.Do("POST", "/one/mcp", body, in...).Wait()
+			r := site.Do("POST", "/one/mcp", body, in...).Wait()
 			mu.Lock()
 			if seen != nil && (seen.Get("X-User") != tc.user || seen.Get("X-Email") != tc.email || seen.Get("X_User") != "" || seen.Get("X-Page") != "2") || seen == nil && body == honest {
-				t.Errorf("%s: the API has got %v; %s", tc.user, seen, a.Body())
+				t.Errorf("%s: the API has got %v; %s", tc.user, seen, r.Body())
 			}
 			mu.Unlock()
 		}

@@ -40,14 +40,14 @@ func with(i *authtest.Issuer, sub, scopes string) []string {
 }
 
 // lacks checks that a request was refused for the lack of a scope, and what is asked for.
-func lacks(t *testing.T, name string, a *wiretest.Reply, where, id, missing, wanted string) {
+func lacks(t *testing.T, name string, r *wiretest.Reply, where, id, missing, wanted string) {
 	t.Helper()
 	challenge := `Bearer realm="mcp-bridge", error="insufficient_scope", error_description="this needs the scope ` + missing + `", resource_metadata="` + here + "/.well-known/oauth-protected-resource" + where + `", scope="` + wanted + `"`
-	if got := a.Header("WWW-Authenticate"); a.Status() != 403 || got != challenge {
-		t.Errorf("%s: %d %s, want %s", name, a.Status(), got, challenge)
+	if got := r.Header("WWW-Authenticate"); r.Status() != 403 || got != challenge {
+		t.Errorf("%s: %d %s, want %s", name, r.Status(), got, challenge)
 	}
-	if got := gjson.Get(a.Body(), "error.data.bridge").Str; got != "insufficient_scope" || gjson.Get(a.Body(), "id").Raw != id {
-		t.Errorf("%s: %s", name, a.Body())
+	if got := gjson.Get(r.Body(), "error.data.bridge").Str; got != "insufficient_scope" || gjson.Get(r.Body(), "id").Raw != id {
+		t.Errorf("%s: %s", name, r.Body())
 	}
 }
 
@@ -140,15 +140,15 @@ func TestScopesOfAll(t *testing.T) {
 		ask := func(body, scopes string) *wiretest.Reply {
 			return r.Do("POST", "/mcp", body, append(with(i, "ann", scopes), "Mcp-Session-Id", id)...).Wait()
 		}
-		if a := ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, ""); a.Status() != 200 {
-			t.Errorf("the list: %d %s", a.Status(), a.Body())
+		if r := ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, ""); r.Status() != 200 {
+			t.Errorf("the list: %d %s", r.Status(), r.Body())
 		}
 		lacks(t, "one__echo", ask(call("2", "one__echo"), "two:use"), "/mcp", "2", "one:echo", "one:echo two:use")
 		lacks(t, "N-56", ask(call("2", "two__echo"), "one:echo"), "/mcp", "2", "two:use", "one:echo two:use")
 		lacks(t, "two__log", ask(call("2", "two__log"), "two:use"), "/mcp", "2", "two:log", "two:log two:use")
 		for tool, scopes := range map[string]string{"one__echo": "one:echo", "two__echo": "two:use", "two__log": "admin"} {
-			if a := ask(call("3", tool), scopes); a.Status() != 200 || !strings.Contains(a.Body(), "result") {
-				t.Errorf("%s with %q: %d %s", tool, scopes, a.Status(), a.Body())
+			if r := ask(call("3", tool), scopes); r.Status() != 200 || !strings.Contains(r.Body(), "result") {
+				t.Errorf("%s with %q: %d %s", tool, scopes, r.Status(), r.Body())
 			}
 		}
 		before := len(r.f.Got())
@@ -162,13 +162,13 @@ func TestScopesOfAll(t *testing.T) {
 		if len(r.f.Got()) > before {
 			t.Errorf("N-54: %v was sent", r.f.Got()[before:])
 		}
-		if a := ask("["+call("4", "one__echo")+","+call("5", "one__echo")+"]", "one:echo"); a.Status() != 200 || strings.Count(a.Body(), `"result"`) != 2 {
-			t.Errorf("a good batch: %d %s", a.Status(), a.Body())
+		if r := ask("["+call("4", "one__echo")+","+call("5", "one__echo")+"]", "one:echo"); r.Status() != 200 || strings.Count(r.Body(), `"result"`) != 2 {
+			t.Errorf("a good batch: %d %s", r.Status(), r.Body())
 		}
 		many := "[" + strings.Repeat(call("1", "two__log")+",", gateway.MaxBatch) + call("1", "two__log") + "]" // which is not looked through
 		for _, body := range []string{many, "[", "[]", "[1]", "{", "", `{"jsonrpc":"2.0","id":1}`} {            // what is no message is for others to say
-			if a := ask(body, ""); a.Status() == 403 || a.Header("WWW-Authenticate") != "" {
-				t.Errorf("%q: %d %s", body, a.Status(), a.Body())
+			if r := ask(body, ""); r.Status() == 403 || r.Header("WWW-Authenticate") != "" {
+				t.Errorf("%q: %d %s", body, r.Status(), r.Body())
 			}
 		}
 	})
@@ -221,8 +221,8 @@ func TestScopesOfOne(t *testing.T) {
 			return r.Do("POST", "/mcp", call("1", "echo"), append(with(i, "ann", scopes), "Mcp-Session-Id", id)...).Wait()
 		}
 		lacks(t, "a call", ask("one:use"), "/mcp", "1", "one:echo", "one:echo one:use")
-		if a := ask("one:use one:echo"); a.Status() != 200 || !strings.Contains(a.Body(), "result") {
-			t.Errorf("a call with its scope: %d %s", a.Status(), a.Body())
+		if r := ask("one:use one:echo"); r.Status() != 200 || !strings.Contains(r.Body(), "result") {
+			t.Errorf("a call with its scope: %d %s", r.Status(), r.Body())
 		}
 		c := *r.s.c()
 		c.Servers = append(slices.Clone(c.Servers), config.DefaultServer("two", ""))
@@ -231,8 +231,8 @@ func TestScopesOfOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		lacks(t, "a call when there are two", ask("one:use"), "/mcp", "1", "one:echo", "one:echo one:use")
-		if a := ask("one:use one:echo"); a.Status() != 200 || !strings.Contains(a.Body(), "result") {
-			t.Errorf("a call with its scope, when there are two: %d %s", a.Status(), a.Body())
+		if r := ask("one:use one:echo"); r.Status() != 200 || !strings.Contains(r.Body(), "result") {
+			t.Errorf("a call with its scope, when there are two: %d %s", r.Status(), r.Body())
 		}
 	})
 }
@@ -479,8 +479,8 @@ func identityBy(t *testing.T, share string) {
 		seen = nil
 		mu.Unlock()
 		who := append(tc.who[:2:2], forged...)
-		a := site.Do("POST", "/one/mcp", initialize, who...).Wait()
-		id := a.Header("Mcp-Session-Id")
+		r := site.Do("POST", "/one/mcp", initialize, who...).Wait()
+		id := r.Header("Mcp-Session-Id")
 		for n := range 2 {
 			if a := site.Do("POST", "/one/mcp", call(fmt.Sprint(n), "echo"), append(who, "Mcp-Session-Id", id)...).Wait(); !strings.Contains(a.Body(), "hello") {
 				t.Fatalf("%s: %d %s", tc.name, a.Status(), a.Body())
@@ -530,9 +530,9 @@ func TestIdentityOfChildren(t *testing.T) {
 	for want, who := range map[string][]string{
 		"of ann": eng(i, "ann", here, time.Hour), "of $(id)": eng(i, "$(id)", here, time.Hour), "of ": append(as(aliceKey), claimSub, "root"),
 	} {
-		a := site.Do("POST", "/one/mcp", initialize, who...).Wait()
-		if got := gjson.Get(a.Body(), "result.serverInfo.name").Str; got != want {
-			t.Errorf("%d %s, want %q", a.Status(), a.Body(), want)
+		r := site.Do("POST", "/one/mcp", initialize, who...).Wait()
+		if got := gjson.Get(r.Body(), "result.serverInfo.name").Str; got != want {
+			t.Errorf("%d %s, want %q", r.Status(), r.Body(), want)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (s *server) tick(now time.Time) {
 	t.ticks++
 	t.processes = false
 	t.history.Tick(now, func(server string) metrics.Load {
-		one, ok := s.b.Sample(server)
+		one, ok := s.g.Sample(server)
 		if !ok {
 			return metrics.Load{}
 		}
@@ -157,14 +157,14 @@ func (s *server) showSeries(c *admin.Call) (any, error) {
 	sees, t := s.view(&c.Caller), s.timeline
 	name := c.Query.Get("server")
 	if name == "" {
-		var a seriesAnswer
+		var s seriesAnswer
 		var total metrics.Columns
-		a.Span, total, a.Servers = t.history.Series(from, sees.Of, sees.All)
-		a.Total, a.Marks = &totalSeries{Columns: total}, t.marks.Since(oldest, sees.Of, sees.All)
+		s.Span, total, s.Servers = t.history.Series(from, sees.Of, sees.All)
+		s.Total, s.Marks = &totalSeries{Columns: total}, t.marks.Since(oldest, sees.Of, sees.All)
 		if sees.All {
-			a.Total.Limits = &seriesLimits{Calls: gateway.MaxInFlight}
+			s.Total.Limits = &seriesLimits{Calls: gateway.MaxInFlight}
 		}
-		return admin.Compact{Answer: a}, nil
+		return admin.Compact{Answer: s}, nil
 	}
 	if err := s.visible(c, name); err != nil {
 		return nil, err
@@ -225,11 +225,11 @@ func (s *server) showToolList(c *admin.Call) (any, error) {
 	if err := s.visible(c, name); err != nil {
 		return nil, err
 	}
-	l, ok := s.metrics.ToolList(name)
-	if ok && l.First == nil {
-		l.First = []metrics.Tool{}
+	t, ok := s.metrics.ToolList(name)
+	if ok && t.First == nil {
+		t.First = []metrics.Tool{}
 	}
-	return toolListAnswer{l.Tools, l.First}, nil
+	return toolListAnswer{t.Tools, t.First}, nil
 }
 
 // topology is the answer of GET topology.
@@ -263,14 +263,14 @@ type serverUse struct {
 // showTopology returns who uses which servers at which addresses.
 func (s *server) showTopology(c *admin.Call) (any, error) {
 	t, sees := s.timeline, s.view(&c.Caller)
-	servers := slices.DeleteFunc(s.b.Servers(), func(name string) bool { return !sees.Of(name) })
+	servers := slices.DeleteFunc(s.g.Servers(), func(name string) bool { return !sees.Of(name) })
 	shows := map[string]bool{}
 	for _, name := range servers {
 		shows[name] = true
 	}
 	out := topology{Addresses: []addressUse{}, Edges: []edge{}, Servers: []serverUse{}}
 	var clients map[string]int
-	out.Clients, clients = t.clients.Groups(time.Now(), c.Sees, func(server string) bool { return shows[server] }, s.b.Sessions(c.Sees))
+	out.Clients, clients = t.clients.Groups(time.Now(), c.Sees, func(server string) bool { return shows[server] }, s.g.Sessions(c.Sees))
 	at := map[string]int{} // index in Addresses
 	address := func(path string, rate float64) {
 		i, ok := at[path]

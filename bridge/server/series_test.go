@@ -118,9 +118,9 @@ func TestAdminTools(t *testing.T) {
 		r.as(devKey, "/one/mcp", one, call("3", "fail"))
 		r.as(devKey, "/two/mcp", two, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"late","arguments":{"after":"2s"}}}`)
 		read := func(query string) (all []metrics.ToolUse) {
-			var a toolsAnswer
-			r.read("GET", "tools"+query, "", sinKey, 200, &a)
-			return a.Tools
+			var t toolsAnswer
+			r.read("GET", "tools"+query, "", sinKey, 200, &t)
+			return t.Tools
 		}
 		want := []metrics.ToolUse{{Server: "two", Tool: "other", Calls: 1, Mean: 2000}, {Server: "one", Tool: "other", Calls: 2, ToolErrors: 1}}
 		if got := read(""); len(got) != 0 {
@@ -190,9 +190,9 @@ func TestAdminMarks(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		read := func(key, query string) []admin.Mark {
-			var a seriesAnswer
-			r.read("GET", "series"+query, "", key, 200, &a)
-			return a.Marks
+			var s seriesAnswer
+			r.read("GET", "series"+query, "", key, 200, &s)
+			return s.Marks
 		}
 		marks := read(opsKey, "")
 		if got := kindsOf(marks); got != "failing one, breaker_open one" || marks[0].At != failed.UnixMilli() || marks[1].At < failed.UnixMilli() || marks[1].At > failed.Add(time.Second).UnixMilli() || !strings.Contains(marks[0].Text, "it is down") {
@@ -242,10 +242,10 @@ func TestAdminMarksRestart(t *testing.T) {
 		r.Do("POST", "/one/mcp", call("1", "quit"), "Mcp-Session-Id", id).Wait()
 		r.Do("POST", "/one/mcp", call("2", "echo"), "Mcp-Session-Id", id).Wait()
 		time.Sleep(6 * time.Second) // after a tick, not at one
-		var a seriesAnswer
-		r.read("GET", "series", "", "", 200, &a)
-		if got := kindsOf(a.Marks); got != "restart one" || !strings.Contains(a.Marks[0].Text, "it died") {
-			t.Errorf("%+v", a.Marks)
+		var s seriesAnswer
+		r.read("GET", "series", "", "", 200, &s)
+		if got := kindsOf(s.Marks); got != "restart one" || !strings.Contains(s.Marks[0].Text, "it died") {
+			t.Errorf("%+v", s.Marks)
 		}
 	})
 }
@@ -256,9 +256,9 @@ func TestAdminTopology(t *testing.T) {
 		r := newRig(t, operators, "one", "two")
 		r.s.follow()
 		named := func(name string) string { return strings.Replace(initialize, `"name":"c"`, `"name":"`+name+`"`, 1) }
-		read := func(key string) (a topology) {
-			r.read("GET", "topology", "", key, 200, &a)
-			return a
+		read := func(key string) (t topology) {
+			r.read("GET", "topology", "", key, 200, &t)
+			return t
 		}
 		_, a := r.as(devKey, "/one/mcp", "", named("a"))
 		_, b1 := r.as(opsKey, "/mcp", "", named("b"))
@@ -319,7 +319,7 @@ func TestAdminTopology(t *testing.T) {
 		r.Do("DELETE", "/mcp", "", "X-API-Key", opsKey, "Mcp-Session-Id", b2).Wait()
 		time.Sleep(14 * time.Minute)
 		got = read(opsKey)
-		if b := got.Clients[1]; len(got.Clients) != 3 || b.Client != "b 1" || b.Sessions != 0 || b.Rate != 0 || b.Calls != 64 || len(b.Servers) != 2 || got.Servers[1].Clients != 2 {
+		if c := got.Clients[1]; len(got.Clients) != 3 || c.Client != "b 1" || c.Sessions != 0 || c.Rate != 0 || c.Calls != 64 || len(c.Servers) != 2 || got.Servers[1].Clients != 2 {
 			t.Errorf("after the end of its sessions: %+v, %+v", got.Clients, got.Servers)
 		}
 		time.Sleep(2 * time.Minute)

@@ -57,7 +57,7 @@ type server struct {
 	changing   sync.Mutex // held while conf and now are replaced
 	times      times
 	leaving    map[string]int // by name, removed or replaced servers that are still in use; guarded by changing
-	b          gateway.Gateway
+	g          gateway.Gateway
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
 	access     *access.Access // checks callers and their rights
@@ -138,7 +138,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 	}
 	o.Client = s.access.ClientOf
 	if c.Meters != nil {
-		o.Sent = func(p report.Report) { s.metrics.Sent(&p) }
+		o.Sent = func(r report.Report) { s.metrics.Sent(&r) }
 		o.SessionEnded = func(p report.Session) { s.metrics.SessionEnded(&p) }
 		o.ConnectionEnded = func(p report.Session) { s.metrics.ConnectionEnded(&p) }
 	}
@@ -169,8 +169,8 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 		log.Error("the access log cannot be opened", "err", err)
 	}
 	s.accessLog.Store(written)
-	s.b = gateway.New(o)
-	acts := &admin.Operator{Bridge: s.b, Calls: s.calls, Logs: s.logs, State: func(name string) (any, error) { return s.stateOf(name) }}
+	s.g = gateway.New(o)
+	acts := &admin.Operator{Bridge: s.g, Calls: s.calls, Logs: s.logs, State: func(name string) (any, error) { return s.stateOf(name) }}
 	s.calls.Traffic.Mask, s.calls.Keeps = accesslog.Redact, func() bool { return s.c().Console == config.ConsolePayloads }
 	s.events = &admin.Events{
 		Operator: acts, Overview: func(c *admin.Caller) admin.Overview { return s.overview(c) }, SingleCaller: !s.access.Keyed(),
@@ -191,7 +191,7 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 	if s.access.Door().Tokens() {
 		so.Screen, eo.Screen = s.access.Screen, s.access.Screen
 	}
-	s.streamable, s.sse = streamable.New(s.b, so), sse.New(s.b, eo)
+	s.streamable, s.sse = streamable.New(s.g, so), sse.New(s.g, eo)
 	s.access.Start()
 	s.http = &http.Server{
 		Handler:           s.treeAt(c.BasePath),
@@ -227,15 +227,15 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 func (s *server) newAccess() (*access.Access, error) {
 	o := access.Options{
 		Config: s.c, Log: s.log,
-		Servers: func() []string { return s.b.Servers() },
+		Servers: func() []string { return s.g.Servers() },
 		Has:     func(server string) bool { return s.table.Load().backends[server] != nil },
-		Allowed: func(server, principal string) error { return s.b.Allowed(server, principal) },
+		Allowed: func(server, principal string) error { return s.g.Allowed(server, principal) },
 		KeysChanged: func(principal string, good bool) {
 			if good {
-				s.b.Restore(principal)
+				s.g.Restore(principal)
 				return
 			}
-			s.b.Revoke(principal)
+			s.g.Revoke(principal)
 			s.sse.Revoke(principal)
 		},
 		Accepted: markAuthenticated,
@@ -250,13 +250,13 @@ func (s *server) newAccess() (*access.Access, error) {
 func (s *server) c() *config.Config { return s.conf.Load() }
 
 // watch records the outcome of a request.
-func (s *server) watch(p report.Report) {
-	s.metrics.Take(&p)
-	s.calls.Take(&p)
+func (s *server) watch(r report.Report) {
+	s.metrics.Take(&r)
+	s.calls.Take(&r)
 	if s.timeline.counts.Load() {
-		s.timeline.clients.Take(&p)
+		s.timeline.clients.Take(&r)
 	}
-	s.note(func(l *accesslog.Log) bool { return l.Take(&p) })
+	s.note(func(l *accesslog.Log) bool { return l.Take(&r) })
 }
 
 // note writes a line to the access log, if there is one. take reports false if that log is closed: the line
@@ -274,7 +274,7 @@ func (s *server) note(take func(*accesslog.Log) bool) {
 // measure adds the state of the bridge to the metrics.
 func (s *server) measure() {
 	b := metrics.Bridge{
-		Totals: s.b.Totals, Status: s.b.Status,
+		Totals: s.g.Totals, Status: s.g.Status,
 		Ready: func(all []gateway.Status) bool {
 			why, _ := s.unready(all)
 			return why == ""
@@ -308,46 +308,46 @@ func (s *server) measure() {
 }
 
 // options makes a server's options from its configuration.
-func options(c *config.Server, r backend) gateway.ServerOptions {
+func options(s *config.Server, b backend) gateway.ServerOptions {
 	o := gateway.ServerOptions{
-		Name: c.Name, Share: gateway.Share(c.Share), Offer: gateway.Offer(c.Offer), EndWithServer: !c.Restart, Idle: c.IdleStop,
-		Handshake: c.HandshakeTimeout, Restarts: c.StartsPerMinute, MaxPause: c.RestartMaxPause, MaxLanes: c.MaxChildren,
-		Prefix: c.Prefix, Filter: filter.Options{Tools: c.Tools, Prompts: c.Prompts, Resources: c.Resources},
-		Ping: c.Ping, MaxTask: c.MaxTimeout, Forward: c.Forwards(), Adapter: r.Adapter, Check: r.check,
-		Validate: c.Validate && c.Rest == nil,
-		Process:  c.Stdio != nil,
-		Address:  serverAddress(c),
-		Homed:    c.Rest == nil && c.Adapter == nil,
-		Cache:    c.Cache, Breaker: c.Breaker, Limits: c.Limits, Retry: c.Retry,
+		Name: s.Name, Share: gateway.Share(s.Share), Offer: gateway.Offer(s.Offer), EndWithServer: !s.Restart, Idle: s.IdleStop,
+		Handshake: s.HandshakeTimeout, Restarts: s.StartsPerMinute, MaxPause: s.RestartMaxPause, MaxLanes: s.MaxChildren,
+		Prefix: s.Prefix, Filter: filter.Options{Tools: s.Tools, Prompts: s.Prompts, Resources: s.Resources},
+		Ping: s.Ping, MaxTask: s.MaxTimeout, Forward: s.Forwards(), Adapter: b.Adapter, Check: b.check,
+		Validate: s.Validate && s.Rest == nil,
+		Process:  s.Stdio != nil,
+		Address:  serverAddress(s),
+		Homed:    s.Rest == nil && s.Adapter == nil,
+		Cache:    s.Cache, Breaker: s.Breaker, Limits: s.Limits, Retry: s.Retry,
 	}
-	if r.local != nil {
-		o.Queued = queued(c)
+	if b.local != nil {
+		o.Queued = queued(s)
 	}
 	o.Idle = cmp.Or(o.Idle, -1) // never: a default is filled in already
 	return o
 }
 
 // serverAddress returns where a server is. An HTTP API may be where only its document says.
-func serverAddress(c *config.Server) bridge.Address {
+func serverAddress(s *config.Server) bridge.Address {
 	text := ""
 	switch {
-	case c.Stdio != nil:
+	case s.Stdio != nil:
 		return bridge.Address{Network: bridge.Pipe}
-	case c.Rest != nil:
-		text = c.Rest.BaseURL
-	case c.Remote() != nil:
-		text = c.Remote().URL
+	case s.Rest != nil:
+		text = s.Rest.BaseURL
+	case s.Remote() != nil:
+		text = s.Remote().URL
 	default:
 		return bridge.Address{}
 	}
-	p := bridge.Address{Network: bridge.TCP}
+	a := bridge.Address{Network: bridge.TCP}
 	if u, err := url.Parse(text); err == nil && u.Host != "" {
-		p.Host, p.Port = u.Hostname(), map[string]int{"http": 80, "https": 443}[u.Scheme]
+		a.Host, a.Port = u.Hostname(), map[string]int{"http": 80, "https": 443}[u.Scheme]
 		if port, err := strconv.Atoi(u.Port()); err == nil {
-			p.Port = port
+			a.Port = port
 		}
 	}
-	return p
+	return a
 }
 
 // version is set by the linker for a release, which is built without version control:
@@ -368,9 +368,9 @@ func Version() string {
 
 func (s *server) Fault() error { return s.fault }
 
-func (s *server) CloseUnused() { s.b.CloseUnused() }
+func (s *server) CloseUnused() { s.g.CloseUnused() }
 
-func (s *server) Activity() (now int, all uint64) { return s.b.Activity() }
+func (s *server) Activity() (now int, all uint64) { return s.g.Activity() }
 
 // Status is the state of a server.
 type Status = gateway.Status
@@ -378,10 +378,10 @@ type Status = gateway.Status
 // Whoami is the answer of GET /whoami: the caller that the bridge recognizes by a key or a token.
 type Whoami = access.Whoami
 
-func (s *server) Status() []Status { return s.b.Status() }
+func (s *server) Status() []Status { return s.g.Status() }
 
 func (s *server) ServeStdio(ctx context.Context, server string, in io.Reader, out io.Writer) error {
-	return stdio.Serve(ctx, s.b, server, in, out, stdio.DownstreamOptions{Log: s.log, MaxMessage: int(s.c().MaxMessage), Principal: auth.Principal(ctx)})
+	return stdio.Serve(ctx, s.g, server, in, out, stdio.DownstreamOptions{Log: s.log, MaxMessage: int(s.c().MaxMessage), Principal: auth.Principal(ctx)})
 }
 
 // WithPrincipal returns the context of a request whose caller the embedding program has identified. The
@@ -459,7 +459,7 @@ func (s *server) Serve(ctx context.Context, l net.Listener) error {
 	if s.operators != nil {
 		go func() { failed <- s.serve(s.operators) }()
 	}
-	s.b.StartAhead()
+	s.g.StartAhead()
 	joined, stop := s.awaitJoined(ctx)
 	defer joined.Wait()
 	defer stop()
@@ -477,7 +477,7 @@ func (s *server) Serve(ctx context.Context, l net.Listener) error {
 		s.clients.awaitIdle(drain, lastRequests)
 		s.finish(closeLimit, door) // calls are refused only after that
 	}
-	if err := s.b.Drain(drain); err != nil {
+	if err := s.g.Drain(drain); err != nil {
 		s.log.Warn("calls were still in flight after the time to drain")
 	}
 	others.Wait()
@@ -569,7 +569,7 @@ func (s *server) Close(ctx context.Context) {
 	if s.instance != nil {
 		s.instance.homes.CloseTunnels(within)
 	}
-	s.b.Close(within)
+	s.g.Close(within)
 	cancel()
 	s.sse.Close()
 	s.streamable.Close()
@@ -578,9 +578,9 @@ func (s *server) Close(ctx context.Context) {
 		s.instance.close(within)
 		cancel()
 	}
-	for _, r := range s.table.Load().backends {
-		if r.close != nil {
-			r.close()
+	for _, b := range s.table.Load().backends {
+		if b.close != nil {
+			b.close()
 		}
 	}
 	answers, cancel := context.WithTimeout(ctx, closeLimit)

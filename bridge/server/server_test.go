@@ -300,15 +300,15 @@ func TestHealth(t *testing.T) {
 			if err := json.Unmarshal([]byte(a.Body()), &got); err != nil || a.Status() != test.status || got.Ready != (test.status == 200) || len(got.Servers) != len(test.names) {
 				t.Fatalf("%v: readyz = %d %s (%v)", test.names, a.Status(), a.Body(), err)
 			}
-			for _, s := range got.Servers {
-				if broken := s.Name == "broken"; broken != (s.State == "failing") || broken != strings.Contains(s.Reason, "no such program") {
-					t.Errorf("%v: %+v", test.names, s)
+			for _, r := range got.Servers {
+				if broken := r.Name == "broken"; broken != (r.State == "failing") || broken != strings.Contains(r.Reason, "no such program") {
+					t.Errorf("%v: %+v", test.names, r)
 				}
 			}
 			if r.f.Opened() != 0 {
 				t.Error("a probe has opened a connection")
 			}
-			_ = r.s.b.Drain(t.Context())
+			_ = r.s.g.Drain(t.Context())
 			a = r.Do("GET", "/readyz", "").Wait()
 			if err := json.Unmarshal([]byte(a.Body()), &got); err != nil || a.Status() != 503 || got.Ready || !got.Draining {
 				t.Errorf("draining: %d %s", a.Status(), a.Body())

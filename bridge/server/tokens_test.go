@@ -45,10 +45,10 @@ func guarded(t *testing.T, f *far, path string) *oauthtest.Resource {
 func TestTokens(t *testing.T) {
 	for path, speaks := range map[string]string{"/mcp": "streamable", "/events": "sse"} {
 		t.Run(speaks, func(t *testing.T) {
-			p := guarded(t, newFar(t, map[string]string{path: speaks}), path)
-			p.Issuer.Register(oauthtest.Registered{ID: "bridge", Secret: "the secret"})
-			s := remoteServer("remote", "", p.URL)
-			s.HTTP.OAuth = &oauth.Settings{Issuer: p.Issuer.URL, Client: &oauth.Client{ID: "bridge", Secret: "the secret"}}
+			r := guarded(t, newFar(t, map[string]string{path: speaks}), path)
+			r.Issuer.Register(oauthtest.Registered{ID: "bridge", Secret: "the secret"})
+			s := remoteServer("remote", "", r.URL)
+			s.HTTP.OAuth = &oauth.Settings{Issuer: r.Issuer.URL, Client: &oauth.Client{ID: "bridge", Secret: "the secret"}}
 			n := newNear(t, s)
 			a := n.Do("POST", "/mcp", initialize).Wait()
 			if a.Status() != http.StatusOK {
@@ -59,9 +59,9 @@ func TestTokens(t *testing.T) {
 				if b.Status() != http.StatusOK || !strings.Contains(b.Body(), `"id":"c","result":{"echo":{}}`) {
 					t.Errorf("call = %d %s", b.Status(), b.Body())
 				}
-				p.Issuer.Revoke(true)
+				r.Issuer.Revoke(true)
 			}
-			if asked := p.Issuer.Asked("/token"); asked != 2 {
+			if asked := r.Issuer.Asked("/token"); asked != 2 {
 				t.Errorf("%d requests for tokens, want 2", asked)
 			}
 		})
@@ -70,17 +70,17 @@ func TestTokens(t *testing.T) {
 
 // The error says that there is no token, and not why in detail: clients are not operators.
 func TestTokensRefused(t *testing.T) {
-	p := guarded(t, newFar(t, map[string]string{"/mcp": "streamable"}), "/mcp")
-	s := remoteServer("remote", "", p.URL)
-	s.HTTP.OAuth = &oauth.Settings{Issuer: p.Issuer.URL, Client: &oauth.Client{ID: "bridge", Secret: "the secret"}}
+	r := guarded(t, newFar(t, map[string]string{"/mcp": "streamable"}), "/mcp")
+	s := remoteServer("remote", "", r.URL)
+	s.HTTP.OAuth = &oauth.Settings{Issuer: r.Issuer.URL, Client: &oauth.Client{ID: "bridge", Secret: "the secret"}}
 	n := newNear(t, s)
 	for range 2 {
 		a := n.Do("POST", "/mcp", initialize).Wait()
-		if !strings.Contains(a.Body(), "there is no token for it: its authorization server says invalid_client") || strings.Contains(a.Body(), "the secret") || strings.Contains(a.Body(), p.Issuer.URL) {
+		if !strings.Contains(a.Body(), "there is no token for it: its authorization server says invalid_client") || strings.Contains(a.Body(), "the secret") || strings.Contains(a.Body(), r.Issuer.URL) {
 			t.Errorf("initialize = %d %s", a.Status(), a.Body())
 		}
 	}
-	if len(p.Saw()) != 0 {
-		t.Errorf("the server was shown %q", p.Saw())
+	if len(r.Saw()) != 0 {
+		t.Errorf("the server was shown %q", r.Saw())
 	}
 }

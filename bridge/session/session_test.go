@@ -18,9 +18,9 @@ func TestMemory(t *testing.T) {
 }
 
 func TestMemoryLimit(t *testing.T) {
-	s, ctx := session.NewMemory(100), t.Context()
+	m, ctx := session.NewMemory(100), t.Context()
 	put := func(key string) (session.Held, error) {
-		return s.Put(ctx, session.Held{Record: session.Record{Key: key}})
+		return m.Put(ctx, session.Held{Record: session.Record{Key: key}})
 	}
 	var wg sync.WaitGroup
 	for i := range 100 {
@@ -34,15 +34,15 @@ func TestMemoryLimit(t *testing.T) {
 	if _, err := put("more"); !errors.Is(err, session.ErrFull) {
 		t.Errorf("Put above the limit = %v, want ErrFull", err)
 	}
-	h, err := s.Find(ctx, "7")
+	h, err := m.Find(ctx, "7")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Delete(ctx, h); err != nil {
+	if err := m.Delete(ctx, h); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := put("more"); err != nil || s.Len() != 100 {
-		t.Errorf("Put after Delete = %v, with %d records", err, s.Len())
+	if _, err := put("more"); err != nil || m.Len() != 100 {
+		t.Errorf("Put after Delete = %v, with %d records", err, m.Len())
 	}
 }
 

@@ -98,18 +98,18 @@ type room struct {
 }
 
 func newRoom(t *testing.T, text string) *room {
-	m := &room{t: t, folder: t.TempDir(), log: &lines{}}
-	m.write("bridge.yaml", text)
-	file := filepath.Join(m.folder, "bridge.yaml")
-	m.Reloader = New(Options{File: file, Load: func() (*config.Config, error) { return config.Load(file, nil) }, Log: slog.New(slog.NewTextHandler(m.log, nil)),
-		Began: func() func() { m.began.Add(1); return func() {} }})
-	c, err := m.Load()
+	r := &room{t: t, folder: t.TempDir(), log: &lines{}}
+	r.write("bridge.yaml", text)
+	file := filepath.Join(r.folder, "bridge.yaml")
+	r.Reloader = New(Options{File: file, Load: func() (*config.Config, error) { return config.Load(file, nil) }, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		Began: func() func() { r.began.Add(1); return func() {} }})
+	c, err := r.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.target = &target{c: c}
-	m.Serve(m.target)
-	return m
+	r.target = &target{c: c}
+	r.Serve(r.target)
+	return r
 }
 
 func (r *room) write(name, text string) {
@@ -138,68 +138,68 @@ func file(timeout, more string) string {
 
 // A change is applied when two checks agree, and the same text changes nothing (O-050).
 func TestFollow(t *testing.T) {
-	m := newRoom(t, file("10s", ""))
-	before := m.Status()
-	m.follow(func() {
+	r := newRoom(t, file("10s", ""))
+	before := r.Status()
+	r.follow(func() {
 		time.Sleep(time.Minute)
-		if m.target.read() != 0 || !m.Status().LoadedAt.Equal(before.LoadedAt) {
+		if r.target.read() != 0 || !r.Status().LoadedAt.Equal(before.LoadedAt) {
 			t.Error("what has not changed was read again")
 		}
-		m.write("bridge.yaml", file("11s", ""))
+		r.write("bridge.yaml", file("11s", ""))
 		time.Sleep(every)
-		if m.target.read() != 0 {
+		if r.target.read() != 0 {
 			t.Error("one look was enough")
 		}
-		m.write("bridge.yaml", file("12s", "")) // somebody is still writing
+		r.write("bridge.yaml", file("12s", "")) // somebody is still writing
 		time.Sleep(every)
-		if m.target.read() != 0 {
+		if r.target.read() != 0 {
 			t.Error("two looks that do not agree were enough")
 		}
 		time.Sleep(every)
-		if m.target.read() != 1 || m.target.timeout() != 12*time.Second {
-			t.Errorf("read %d times, the time-out is %v", m.target.read(), m.target.timeout())
+		if r.target.read() != 1 || r.target.timeout() != 12*time.Second {
+			t.Errorf("read %d times, the time-out is %v", r.target.read(), r.target.timeout())
 		}
-		m.write("bridge.yaml", file("12s", "")) // the same once more
+		r.write("bridge.yaml", file("12s", "")) // the same once more
 		time.Sleep(time.Minute)
-		if m.target.read() != 1 {
+		if r.target.read() != 1 {
 			t.Error("the same text was read again")
 		}
 	})
-	if now := m.Status(); now.Hash == before.Hash || now.LastError != "" || m.Counts().Succeeded != 1 {
-		t.Errorf("status %+v, counts %+v", now, m.Counts())
+	if now := r.Status(); now.Hash == before.Hash || now.LastError != "" || r.Counts().Succeeded != 1 {
+		t.Errorf("status %+v, counts %+v", now, r.Counts())
 	}
-	if !strings.Contains(m.log.String(), `configuration reloaded`) || !strings.Contains(m.log.String(), "servers.one.timeout 10s → 12s (live)") {
-		t.Errorf("log: %s", m.log)
+	if !strings.Contains(r.log.String(), `configuration reloaded`) || !strings.Contains(r.log.String(), "servers.one.timeout 10s → 12s (live)") {
+		t.Errorf("log: %s", r.log)
 	}
 }
 
 // The link of a ConfigMap is replaced: the name stays, and its target changes.
 func TestFollowLink(t *testing.T) {
-	m := newRoom(t, file("10s", ""))
+	r := newRoom(t, file("10s", ""))
 	for _, version := range []string{"1", "2"} {
-		if err := os.Mkdir(filepath.Join(m.folder, "..v"+version), 0o700); err != nil {
+		if err := os.Mkdir(filepath.Join(r.folder, "..v"+version), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		m.write("..v"+version+"/bridge.yaml", file("2"+version+"s", ""))
+		r.write("..v"+version+"/bridge.yaml", file("2"+version+"s", ""))
 	}
 	link := func(version string) {
-		if err := errors.Join(os.Symlink("..v"+version, filepath.Join(m.folder, "..new")), os.Rename(filepath.Join(m.folder, "..new"), filepath.Join(m.folder, "..data"))); err != nil {
+		if err := errors.Join(os.Symlink("..v"+version, filepath.Join(r.folder, "..new")), os.Rename(filepath.Join(r.folder, "..new"), filepath.Join(r.folder, "..data"))); err != nil {
 			t.Skip("no links here: ", err)
 		}
 	}
 	link("1")
-	if err := errors.Join(os.Remove(filepath.Join(m.folder, "bridge.yaml")), os.Symlink(filepath.Join("..data", "bridge.yaml"), filepath.Join(m.folder, "bridge.yaml"))); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(r.folder, "bridge.yaml")), os.Symlink(filepath.Join("..data", "bridge.yaml"), filepath.Join(r.folder, "bridge.yaml"))); err != nil {
 		t.Skip("no links here: ", err)
 	}
-	m.follow(func() {
+	r.follow(func() {
 		time.Sleep(3 * every)
-		if m.target.timeout() != 21*time.Second {
-			t.Errorf("the time-out is %v", m.target.timeout())
+		if r.target.timeout() != 21*time.Second {
+			t.Errorf("the time-out is %v", r.target.timeout())
 		}
 		link("2")
 		time.Sleep(3 * every)
-		if m.target.timeout() != 22*time.Second {
-			t.Errorf("the time-out is %v", m.target.timeout())
+		if r.target.timeout() != 22*time.Second {
+			t.Errorf("the time-out is %v", r.target.timeout())
 		}
 	})
 }
@@ -207,41 +207,41 @@ func TestFollowLink(t *testing.T) {
 // A fault changes nothing. It is logged once with its line, and ends when the file, or a file that
 // it names, is valid again (O-051).
 func TestFault(t *testing.T) {
-	m := newRoom(t, file("10s", ""))
-	m.follow(func() {
-		m.write("bridge.yaml", file("11s", "    nonsense: 1\n"))
+	r := newRoom(t, file("10s", ""))
+	r.follow(func() {
+		r.write("bridge.yaml", file("11s", "    nonsense: 1\n"))
 		time.Sleep(time.Minute)
-		if m.target.timeout() != 10*time.Second || m.target.read() != 0 {
+		if r.target.timeout() != 10*time.Second || r.target.read() != 0 {
 			t.Error("a file with a fault was taken")
 		}
-		if n := m.began.Load(); n != 0 {
+		if n := r.began.Load(); n != 0 {
 			t.Errorf("a file with a fault was said to be applied %d times", n)
 		}
-		if s := m.Status(); s.LastError != "the file has a fault in line 5: see the log" || s.LastErrorAt == nil || m.Counts().Good {
+		if s := r.Status(); s.LastError != "the file has a fault in line 5: see the log" || s.LastErrorAt == nil || r.Counts().Good {
 			t.Errorf("status %+v", s)
 		}
-		if n := strings.Count(m.log.String(), "unknown key"); n != 1 || m.Counts().Faulty != 1 {
-			t.Errorf("said %d times: %s", n, m.log)
+		if n := strings.Count(r.log.String(), "unknown key"); n != 1 || r.Counts().Faulty != 1 {
+			t.Errorf("said %d times: %s", n, r.log)
 		}
-		m.write("bridge.yaml", strings.Replace(file("11s", ""), "sh }", "sh, env_file: a.env }", 1))
+		r.write("bridge.yaml", strings.Replace(file("11s", ""), "sh }", "sh, env_file: a.env }", 1))
 		time.Sleep(time.Minute)
-		if s := m.Status(); s.LastError == "" || m.Counts().Faulty != 2 {
-			t.Errorf("status %+v, counts %+v", s, m.Counts())
+		if s := r.Status(); s.LastError == "" || r.Counts().Faulty != 2 {
+			t.Errorf("status %+v, counts %+v", s, r.Counts())
 		}
-		m.write("a.env", "A=1\n") // which the file that counts does not name
+		r.write("a.env", "A=1\n") // which the file that counts does not name
 		time.Sleep(3 * every)
-		if s := m.Status(); s.LastError != "" || m.target.timeout() != 11*time.Second {
-			t.Errorf("status %+v, the time-out is %v", s, m.target.timeout())
+		if s := r.Status(); s.LastError != "" || r.target.timeout() != 11*time.Second {
+			t.Errorf("status %+v, the time-out is %v", s, r.target.timeout())
 		}
-		m.write("a.env", "A=2\n")
+		r.write("a.env", "A=2\n")
 		time.Sleep(3 * every)
-		if m.target.read() != 2 {
+		if r.target.read() != 2 {
 			t.Error("another env_file was not noticed")
 		}
 	})
-	m.target.err = errors.New("the bridge is stopping")
-	if _, err := m.Reload(); err == nil || m.Status().LastError != "the file was not applied: see the log for the reason" {
-		t.Errorf("%v, status %+v", err, m.Status())
+	r.target.err = errors.New("the bridge is stopping")
+	if _, err := r.Reload(); err == nil || r.Status().LastError != "the file was not applied: see the log for the reason" {
+		t.Errorf("%v, status %+v", err, r.Status())
 	}
 }
 
@@ -287,18 +287,18 @@ func TestPending(t *testing.T) {
 
 // After many concurrent edits, the last one is applied (O-052).
 func TestManyEdits(t *testing.T) {
-	m := newRoom(t, file("10s", ""))
-	m.follow(func() {
+	r := newRoom(t, file("10s", ""))
+	r.follow(func() {
 		var wg sync.WaitGroup
 		for n := range 20 {
-			m.write("bridge.yaml", file(fmt.Sprint(20+n, "s"), ""))
-			wg.Go(func() { _, _ = m.Reload() })
+			r.write("bridge.yaml", file(fmt.Sprint(20+n, "s"), ""))
+			wg.Go(func() { _, _ = r.Reload() })
 			time.Sleep(time.Duration(n) * 100 * time.Millisecond)
 		}
 		wg.Wait()
 		time.Sleep(3 * every)
-		if m.target.timeout() != 39*time.Second {
-			t.Errorf("the last edit is not what counts: %v", m.target.timeout())
+		if r.target.timeout() != 39*time.Second {
+			t.Errorf("the last edit is not what counts: %v", r.target.timeout())
 		}
 	})
 }
@@ -306,32 +306,32 @@ func TestManyEdits(t *testing.T) {
 // A configuration that was read but not applied is tried again with a growing backoff, and at once
 // after a change.
 func TestNotApplied(t *testing.T) {
-	m := newRoom(t, file("10s", ""))
-	m.target.err = errors.New("it cannot be had now")
+	r := newRoom(t, file("10s", ""))
+	r.target.err = errors.New("it cannot be had now")
 	tried := func() int {
-		m.target.mu.Lock()
-		defer m.target.mu.Unlock()
-		return m.target.tried
+		r.target.mu.Lock()
+		defer r.target.mu.Unlock()
+		return r.target.tried
 	}
-	m.write("a.env", "A=1\n")
-	m.follow(func() {
-		m.write("bridge.yaml", strings.Replace(file("11s", ""), "sh }", "sh, env_file: a.env }", 1))
+	r.write("a.env", "A=1\n")
+	r.follow(func() {
+		r.write("bridge.yaml", strings.Replace(file("11s", ""), "sh }", "sh, env_file: a.env }", 1))
 		time.Sleep(time.Hour)
-		if n := tried(); n < 60 || n > 70 || int(m.began.Load()) != n || m.Counts().Faulty != 1 {
-			t.Errorf("tried %d times in an hour, and said so %d times; counts %+v", n, m.began.Load(), m.Counts())
+		if n := tried(); n < 60 || n > 70 || int(r.began.Load()) != n || r.Counts().Faulty != 1 {
+			t.Errorf("tried %d times in an hour, and said so %d times; counts %+v", n, r.began.Load(), r.Counts())
 		}
 		before := tried()
-		m.write("a.env", "A=2\n")
+		r.write("a.env", "A=2\n")
 		time.Sleep(3 * every)
 		if tried() == before {
 			t.Error("what the configuration that was not applied is made of is not looked at")
 		}
-		m.target.mu.Lock()
-		m.target.err = nil
-		m.target.mu.Unlock()
+		r.target.mu.Lock()
+		r.target.err = nil
+		r.target.mu.Unlock()
 		time.Sleep(longest + every)
-		if m.target.timeout() != 11*time.Second || m.Status().LastError != "" {
-			t.Errorf("what can be applied now is not: %v, %+v", m.target.timeout(), m.Status())
+		if r.target.timeout() != 11*time.Second || r.Status().LastError != "" {
+			t.Errorf("what can be applied now is not: %v, %+v", r.target.timeout(), r.Status())
 		}
 	})
 }
@@ -339,7 +339,7 @@ func TestNotApplied(t *testing.T) {
 // A write during a reload is a change, to the file and to the files that it names.
 func TestWrittenMeanwhile(t *testing.T) {
 	for _, name := range []string{"a.env", "b.env", "bridge.yaml"} { // the first is named from the beginning
-		m := newRoom(t, file("10s", ""))
+		r := newRoom(t, file("10s", ""))
 		made := func(timeout, env string) string {
 			return strings.Replace(file(timeout, ""), "sh }", "sh, env_file: "+env+" }", 1)
 		}
@@ -347,29 +347,29 @@ func TestWrittenMeanwhile(t *testing.T) {
 		if name == "a.env" {
 			env = name
 		}
-		m.write(env, "A=1\n")
+		r.write(env, "A=1\n")
 		if name == "a.env" {
-			m.write("bridge.yaml", made("10s", env))
-			if _, err := m.Reload(); err != nil {
+			r.write("bridge.yaml", made("10s", env))
+			if _, err := r.Reload(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		var once sync.Once
-		m.target.meets = func() {
+		r.target.meets = func() {
 			once.Do(func() {
 				if name == "bridge.yaml" {
-					m.write(name, made("12s", env))
+					r.write(name, made("12s", env))
 				} else {
-					m.write(name, "A=2\n")
+					r.write(name, "A=2\n")
 				}
 			})
 		}
-		before := m.target.read()
-		m.follow(func() {
-			m.write("bridge.yaml", made("11s", env))
+		before := r.target.read()
+		r.follow(func() {
+			r.write("bridge.yaml", made("11s", env))
 			time.Sleep(time.Minute)
 		})
-		if n := m.target.read() - before; n != 2 {
+		if n := r.target.read() - before; n != 2 {
 			t.Errorf("%s: applied %d times, want 2", name, n)
 		}
 	}

@@ -305,9 +305,9 @@ func TestLinuxPackages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i, p := range small[0] {
-		if !bytes.Equal(p.data, small[1][i].data) {
-			t.Errorf("%s is another one the second time", p.name)
+	for i, f := range small[0] {
+		if !bytes.Equal(f.data, small[1][i].data) {
+			t.Errorf("%s is another one the second time", f.name)
 		}
 	}
 	deb := save(t, dir, packages[1].name, packages[1].data, nil)

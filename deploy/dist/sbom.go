@@ -86,7 +86,7 @@ func contentsOf(ctx context.Context, program, root string) (*contents, error) {
 			return nil, err
 		}
 	}
-	slices.SortFunc(c.modules[2:], func(a, b module) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(c.modules[2:], func(m, b module) int { return strings.Compare(m.path, b.path) })
 	return c, nil
 }
 

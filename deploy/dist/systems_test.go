@@ -45,20 +45,20 @@ func TestSystems(t *testing.T) {
 			}
 			known, ours := imported{"unsafe": types.Unsafe}, 0
 			for all := json.NewDecoder(out); ; {
-				var p listed
-				if err := all.Decode(&p); errors.Is(err, io.EOF) {
+				var l listed
+				if err := all.Decode(&l); errors.Is(err, io.EOF) {
 					break
 				} else if err != nil {
 					t.Fatal(err)
 				}
-				if p.ImportPath == "unsafe" || strings.HasSuffix(p.ImportPath, ".test") { // a test's generated main
+				if l.ImportPath == "unsafe" || strings.HasSuffix(l.ImportPath, ".test") { // a test's generated main
 					continue
 				}
-				mine := p.Module != nil && p.Module.Main
+				mine := l.Module != nil && l.Module.Main
 				if mine {
 					ours++
 				}
-				if err := known.check(&p, mine); err != nil && mine {
+				if err := known.check(&l, mine); err != nil && mine {
 					t.Error(err)
 				}
 			}
@@ -89,12 +89,12 @@ type importing func(path string) (*types.Package, error)
 func (i importing) Import(path string) (*types.Package, error) { return i(path) }
 
 // check checks the types of a package, and adds it. The bodies of functions are checked if it is the module's own.
-func (i imported) check(p *listed, mine bool) error {
+func (i imported) check(l *listed, mine bool) error {
 	var all []error
 	set := token.NewFileSet()
 	var files []*ast.File
-	for _, name := range p.GoFiles {
-		f, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+	for _, name := range l.GoFiles {
+		f, err := parser.ParseFile(set, filepath.Join(l.Dir, name), nil, parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (i imported) check(p *listed, mine bool) error {
 		IgnoreFuncBodies: !mine,
 		Error:            func(err error) { all = append(all, err) },
 		Importer: importing(func(path string) (*types.Package, error) {
-			if to, ok := p.ImportMap[path]; ok {
+			if to, ok := l.ImportMap[path]; ok {
 				path = to
 			}
 			if found := i[path]; found != nil {
@@ -113,6 +113,6 @@ func (i imported) check(p *listed, mine bool) error {
 			return nil, errors.New("not listed: " + path)
 		}),
 	}
-	i[p.ImportPath], _ = c.Check(strings.Fields(p.ImportPath)[0], set, files, nil)
+	i[l.ImportPath], _ = c.Check(strings.Fields(l.ImportPath)[0], set, files, nil)
 	return errors.Join(all...)
 }

@@ -46,9 +46,9 @@ func wheel(root, platform, version string, at time.Time, binary []byte, licences
 		"Keywords: mcp,mcp-proxy,mcp-gateway,model-context-protocol\nRequires-Python: >=3.8\nDescription-Content-Type: text/markdown\n", version, about, homepage)
 	info := base + ".dist-info/"
 	files := []file{{base + ".data/scripts/" + script, binary, 0o755}}
-	for _, l := range licences {
-		metadata += "License-File: " + l.name + "\n"
-		files = append(files, file{info + "licenses/" + l.name, l.data, l.mode})
+	for _, f := range licences {
+		metadata += "License-File: " + f.name + "\n"
+		files = append(files, file{info + "licenses/" + f.name, f.data, f.mode})
 	}
 	files = append(files, file{info + "METADATA", []byte(metadata + "\n" + string(description)), 0o644}, file{info + "WHEEL", []byte(head.String()), 0o644})
 	var record strings.Builder

@@ -84,8 +84,8 @@ func (e *engine) catalog(w http.ResponseWriter, r *http.Request) {
 	var tools []string
 	e.mu.Lock()
 	for _, name := range []string{"calculate", "web_search"} {
-		if f := e.workflows[name]; f.active {
-			tools = append(tools, fmt.Sprintf("{\"name\": %q, \"request\": \"POST /webhook/%s\", %s}", name, name, f.entry))
+		if w := e.workflows[name]; w.active {
+			tools = append(tools, fmt.Sprintf("{\"name\": %q, \"request\": \"POST /webhook/%s\", %s}", name, name, w.entry))
 		}
 	}
 	e.mu.Unlock()

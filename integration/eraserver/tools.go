@@ -66,11 +66,11 @@ func (s *server) add(since string, tool *mcp.Tool, run func(context.Context, *mc
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 		}
 		if r.Params.InputResponses == nil && r.Params.RequestState == "" {
-			s.count(args.Key, func(n *ran) { n.Begun++ })
+			s.count(args.Key, func(r *ran) { r.Begun++ })
 		}
 		result, err := run(ctx, r, args)
 		if err == nil && result.InputRequests == nil {
-			s.count(args.Key, func(n *ran) { n.Ended++ })
+			s.count(args.Key, func(r *ran) { r.Ended++ })
 		}
 		return result, err
 	})
@@ -141,7 +141,7 @@ func (s *server) tell(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolR
 		return nil, err
 	}
 	var text []byte
-	s.count(args.Of, func(n *ran) { text, _ = json.Marshal(n) })
+	s.count(args.Of, func(r *ran) { text, _ = json.Marshal(r) })
 	return said(string(text)), nil
 }
 
@@ -175,7 +175,7 @@ func (s *server) wait(ctx context.Context, r *mcp.CallToolRequest, args argument
 		}
 	}
 	<-ctx.Done()
-	s.count(args.Key, func(n *ran) { n.Cancelled++ })
+	s.count(args.Key, func(r *ran) { r.Cancelled++ })
 	return nil, ctx.Err()
 }
 

@@ -93,11 +93,11 @@ func (k *Keys) Principal(h http.Header) (string, error) {
 // A lookup is cheap: each request does one.
 func BenchmarkPrincipal(b *testing.B) {
 	k := New([]Key{{Principal: "a", Token: alpha}, {Principal: "b", Token: beta}, {Principal: "c", Token: alpha + beta}}, slog.New(slog.DiscardHandler))
-	d := NewAuthenticator(k, nil, nil, slog.New(slog.DiscardHandler))
+	a := NewAuthenticator(k, nil, nil, slog.New(slog.DiscardHandler))
 	h := headers("Authorization", "Bearer "+beta)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := d.Caller(b.Context(), h, token.Resource{}); err != nil {
+		if _, err := a.Caller(b.Context(), h, token.Resource{}); err != nil {
 			b.Fatal(err)
 		}
 	}

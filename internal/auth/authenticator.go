@@ -90,15 +90,15 @@ var ErrDenied = errors.New("no access rule admits this user")
 // NewAuthenticator returns an Authenticator for keys, and for users that the rules admit by tokens of the issuers.
 // Without issuers it accepts keys only.
 func NewAuthenticator(keys *Keys, issuers []token.Issuer, rules []Rule, log *slog.Logger) *Authenticator {
-	d := &Authenticator{Keys: keys, rules: rules, log: log, counts: map[token.Result]*atomic.Uint64{}}
+	a := &Authenticator{Keys: keys, rules: rules, log: log, counts: map[token.Result]*atomic.Uint64{}}
 	for _, r := range Results {
-		d.counts[r] = new(atomic.Uint64)
+		a.counts[r] = new(atomic.Uint64)
 	}
-	d.ok = d.counts[token.OK]
+	a.ok = a.counts[token.OK]
 	if len(issuers) > 0 {
-		d.tokens = token.New(issuers, log)
+		a.tokens = token.New(issuers, log)
 	}
-	return d
+	return a
 }
 
 // Results are all results that Count takes.
@@ -125,7 +125,7 @@ func (a *Authenticator) Issuers() []token.State {
 		return nil
 	}
 	all := a.tokens.States()
-	slices.SortFunc(all, func(state, b token.State) int { return strings.Compare(state.Issuer, b.Issuer) })
+	slices.SortFunc(all, func(state, s token.State) int { return strings.Compare(state.Issuer, s.Issuer) })
 	return all
 }
 

@@ -22,17 +22,17 @@ func open(t testing.TB, rules []Rule) (*Authenticator, []*authtest.Issuer, *byte
 	var log bytes.Buffer
 	one, two := authtest.New(t, "https://one.example.com"), authtest.New(t, "https://two.example.com")
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	d := NewAuthenticator(New([]Key{{Principal: "key", Token: alpha}}, logger), []token.Issuer{
+	a := NewAuthenticator(New([]Key{{Principal: "key", Token: alpha}}, logger), []token.Issuer{
 		{URL: one.URL, Transport: one, Implies: map[string][]string{"all": {"read"}}}, {URL: two.URL, Transport: two},
 	}, rules, logger)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { d.Run(ctx) })
+	wg.Go(func() { a.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		wg.Wait()
 	})
-	return d, []*authtest.Issuer{one, two}, &log
+	return a, []*authtest.Issuer{one, two}, &log
 }
 
 type claims = authtest.Claims
@@ -41,7 +41,7 @@ type claims = authtest.Claims
 // (I-028).
 func TestRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, issuers, log := open(t, []Rule{
+		a, issuers, log := open(t, []Rule{
 			{Name: "groups", Claims: map[string][]string{"groups": {"eng", "ops-*"}, "hd": {"example.com"}}},
 			{Name: "roles", Issuer: "https://two.example.com", Claims: map[string][]string{"realm_access.roles": {"mcp"}}},
 			{Name: "scopes", Scopes: []string{"read", "write"}},
@@ -73,7 +73,7 @@ func TestRules(t *testing.T) {
 		} {
 			raw := issuers[tc.issuer].Token(site, tc.change)
 			for range 2 { // the second time it is cached
-				got, err := d.Caller(t.Context(), headers("Authorization", "Bearer "+raw), token.Resource{Root: site})
+				got, err := a.Caller(t.Context(), headers("Authorization", "Bearer "+raw), token.Resource{Root: site})
 				if got.Principal != tc.want || (tc.want == "") != errors.Is(err, ErrDenied) {
 					t.Errorf("%s: %q, %v, want %q", tc.name, got.Principal, err, tc.want)
 				}
@@ -84,7 +84,7 @@ func TestRules(t *testing.T) {
 		}
 		// Entra leaves out groups if there are too many.
 		for range 3 {
-			_, err := d.Caller(t.Context(), headers("Authorization", "Bearer "+issuers[0].Token(site, claims{"sub": "bob", "_claim_names": claims{"groups": "src1"}, "hd": "example.com"})), token.Resource{Root: site})
+			_, err := a.Caller(t.Context(), headers("Authorization", "Bearer "+issuers[0].Token(site, claims{"sub": "bob", "_claim_names": claims{"groups": "src1"}, "hd": "example.com"})), token.Resource{Root: site})
 			if !errors.Is(err, ErrDenied) {
 				t.Error(err)
 			}
@@ -99,19 +99,19 @@ func TestRules(t *testing.T) {
 // and again is logged once.
 func TestNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, issuers, log := open(t, []Rule{{Name: "empty"}, {Name: "issuer", Issuer: "https://one.example.com"}})
+		a, issuers, log := open(t, []Rule{{Name: "empty"}, {Name: "issuer", Issuer: "https://one.example.com"}})
 		raw := issuers[0].Token(site)
 		for range 3 {
-			if got, err := d.Caller(t.Context(), headers("Authorization", "Bearer "+raw), token.Resource{Root: site}); !errors.Is(err, ErrDenied) {
+			if got, err := a.Caller(t.Context(), headers("Authorization", "Bearer "+raw), token.Resource{Root: site}); !errors.Is(err, ErrDenied) {
 				t.Errorf("%q, %v", got.Principal, err)
 			}
 		}
-		if n := strings.Count(log.String(), "was refused"); n != 1 || d.Count(token.Denied) != 3 {
-			t.Errorf("said %d times, counted %d:\n%s", n, d.Count(token.Denied), log)
+		if n := strings.Count(log.String(), "was refused"); n != 1 || a.Count(token.Denied) != 3 {
+			t.Errorf("said %d times, counted %d:\n%s", n, a.Count(token.Denied), log)
 		}
-		d, issuers, _ = open(t, []Rule{{Name: "all", Users: []string{"*"}}})
+		a, issuers, _ = open(t, []Rule{{Name: "all", Users: []string{"*"}}})
 		raw = issuers[0].Token(site, claims{"sub": nil, "client_id": "build-7"})
-		if got, err := d.Caller(t.Context(), headers("Authorization", "Bearer "+raw), token.Resource{Root: site}); got.Principal != "all/https://one.example.com?build-7" {
+		if got, err := a.Caller(t.Context(), headers("Authorization", "Bearer "+raw), token.Resource{Root: site}); got.Principal != "all/https://one.example.com?build-7" {
 			t.Errorf("a program: %q, %v", got.Principal, err)
 		}
 	})
@@ -120,26 +120,26 @@ func TestNobody(t *testing.T) {
 // A long request is checked again and again, and counts once.
 func TestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, _, _ := open(t, nil)
+		a, _, _ := open(t, nil)
 		h := headers("X-Api-Key", alpha)
-		if _, err := d.Caller(t.Context(), h, token.Resource{Root: site}); err != nil {
+		if _, err := a.Caller(t.Context(), h, token.Resource{Root: site}); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
-			if who, err := d.Again(t.Context(), h, token.Resource{Root: site}); err != nil || who.Principal != "key" {
+			if who, err := a.Again(t.Context(), h, token.Resource{Root: site}); err != nil || who.Principal != "key" {
 				t.Errorf("%q, %v", who.Principal, err)
 			}
 		}
-		d.Set([]Key{{Principal: "other", Token: alpha}})
-		if who, err := d.Again(t.Context(), h, token.Resource{Root: site}); err != nil || who.Principal != "other" {
+		a.Set([]Key{{Principal: "other", Token: alpha}})
+		if who, err := a.Again(t.Context(), h, token.Resource{Root: site}); err != nil || who.Principal != "other" {
 			t.Errorf("after it is another's: %q, %v", who.Principal, err)
 		}
-		d.Set(nil)
-		if _, err := d.Again(t.Context(), h, token.Resource{Root: site}); !errors.Is(err, ErrInvalid) {
+		a.Set(nil)
+		if _, err := a.Again(t.Context(), h, token.Resource{Root: site}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("after it was taken away: %v", err)
 		}
-		if d.Count(token.OK) != 1 || d.Count(token.Invalid) != 0 {
-			t.Errorf("counted %d and %d", d.Count(token.OK), d.Count(token.Invalid))
+		if a.Count(token.OK) != 1 || a.Count(token.Invalid) != 0 {
+			t.Errorf("counted %d and %d", a.Count(token.OK), a.Count(token.Invalid))
 		}
 	})
 }
@@ -147,7 +147,7 @@ func TestAgain(t *testing.T) {
 // N-01 to N-05, and other credentials where tokens are accepted: keys still work.
 func TestShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, issuers, log := open(t, []Rule{{Name: "all", Users: []string{"*"}}})
+		a, issuers, log := open(t, []Rule{{Name: "all", Users: []string{"*"}}})
 		good := issuers[0].Token(site)
 		const user = "all/https://one.example.com#ann"
 		for _, tc := range []struct {
@@ -165,13 +165,13 @@ func TestShown(t *testing.T) {
 			{"token as a key", headers("X-API-Key", good), "", ErrInvalid}, {"token as both", headers("Authorization", "Bearer "+good, "X-API-Key", good), "", ErrInvalid},
 			{"another scheme", headers("Authorization", "DPoP "+good), "", ErrInvalid},
 		} {
-			got, err := d.Caller(t.Context(), tc.h, token.Resource{Root: site})
+			got, err := a.Caller(t.Context(), tc.h, token.Resource{Root: site})
 			if got.Principal != tc.want || (err == nil) != (tc.want != "") || tc.err != nil && err != tc.err {
 				t.Errorf("%s: %q, %v", tc.name, got.Principal, err)
 			}
 		}
 		for r, want := range map[token.Result]uint64{token.OK: 4, token.Missing: 1, token.Invalid: 7} {
-			if n := d.Count(r); n != want {
+			if n := a.Count(r); n != want {
 				t.Errorf("%d are counted as %s, want %d", n, r, want)
 			}
 		}
@@ -183,15 +183,15 @@ func TestShown(t *testing.T) {
 
 // A caller with a cached token costs almost nothing.
 func BenchmarkToken(b *testing.B) {
-	d, issuers, _ := open(b, []Rule{{Name: "all", Users: []string{"*"}}})
+	a, issuers, _ := open(b, []Rule{{Name: "all", Users: []string{"*"}}})
 	h := headers("Authorization", "Bearer "+issuers[0].Token(site, claims{"groups": []string{"eng", "ops"}, "name": strings.Repeat("x", 300)}))
 	to := token.Resource{Root: site, Path: "/mcp"}
-	if _, err := d.Caller(b.Context(), h, to); err != nil {
+	if _, err := a.Caller(b.Context(), h, to); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := d.Caller(b.Context(), h, to); err != nil {
+		if _, err := a.Caller(b.Context(), h, to); err != nil {
 			b.Fatal(err)
 		}
 	}

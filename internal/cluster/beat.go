@@ -24,18 +24,18 @@ func (n *Node) beats() {
 		}
 		begun := time.Now()
 		n.mu.Lock()
-		r := n.nextBeat
+		b := n.nextBeat
 		n.nextBeat = &beatRound{done: make(chan struct{})}
 		n.mu.Unlock()
-		r.err = n.beat()
-		close(r.done)
+		b.err = n.beat()
+		close(b.done)
 		select {
 		case <-time.After(beatEvery - time.Since(begun)):
 		case <-n.ctx.Done():
 			return
 		}
 		wait := n.o.Lease / 3
-		if r.err != nil { // several attempts must fit into the lease
+		if b.err != nil { // several attempts must fit into the lease
 			wait = n.o.Lease / 12
 		}
 		timer.Reset(wait - time.Since(begun))
@@ -45,12 +45,12 @@ func (n *Node) beats() {
 // Beat waits for a beat that begins after the call.
 func (n *Node) Beat(ctx context.Context) error {
 	n.mu.Lock()
-	r := n.nextBeat
+	b := n.nextBeat
 	n.mu.Unlock()
 	wake(n.beatNow)
 	select {
-	case <-r.done:
-		return r.err
+	case <-b.done:
+		return b.err
 	case <-ctx.Done():
 		return session.ErrUnavailable
 	case <-n.ctx.Done():
@@ -152,11 +152,11 @@ func (n *Node) apply(sent time.Time, seen Seen) {
 				n.block(e) // another may have taken it
 			}
 		}
-		for key, d := range n.ended {
+		for key, e := range n.ended {
 			switch {
-			case now.Sub(d.at) <= endedFor:
-				d.pending = true
-			case !d.pending:
+			case now.Sub(e.at) <= endedFor:
+				e.pending = true
+			case !e.pending:
 				delete(n.ended, key)
 			}
 		}

@@ -112,9 +112,9 @@ func do[T any](v view, what, key string, f func(session.Store) (T, error)) (T, e
 		return none, err
 	}
 	v.w.mu.Lock()
-	s := v.w.records.As(v.id)
+	m := v.w.records.As(v.id)
 	v.w.mu.Unlock()
-	got, err := f(s)
+	got, err := f(m)
 	v.back(what, key)
 	return got, err
 }
@@ -310,9 +310,9 @@ func in(t *testing.T, f func(t *testing.T, w *world)) {
 // after a lease, and not before. (S-013): one of two gets it.
 func TestTakeOver(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		a, b, c := w.start("a"), w.start("b"), w.start("c")
+		n, b, c := w.start("a"), w.start("b"), w.start("c")
 		time.Sleep(3 * lease)
-		w.put(a, "k")
+		w.put(n, "k")
 		if err := takeOver(t.Context(), b, "k"); !errors.Is(err, session.ErrFenced) {
 			t.Errorf("of a living one: %v", err)
 		}
@@ -335,9 +335,9 @@ func TestTakeOver(t *testing.T) {
 func TestWiped(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		in(t, func(t *testing.T, w *world) {
-			a, b := w.start("a"), w.start("b")
+			n, b := w.start("a"), w.start("b")
 			time.Sleep(3 * lease)
-			w.put(a, "k")
+			w.put(n, "k")
 			w.wipe(restart)
 			if err := takeOver(t.Context(), b, "k"); err == nil {
 				t.Error("a session was taken over that lives")
@@ -346,10 +346,10 @@ func TestWiped(t *testing.T) {
 				t.Error("what is missing is taken for gone")
 			}
 			time.Sleep(lease)
-			if h, err := b.Find(t.Context(), "k"); err != nil || h.Owner != "a" || !a.Holds("k") || a.Await(t.Context(), "k") != nil {
+			if h, err := b.Find(t.Context(), "k"); err != nil || h.Owner != "a" || !n.Holds("k") || n.Await(t.Context(), "k") != nil {
 				t.Errorf("Find = %+v, %v", h, err)
 			}
-			if a.Grace() && b.Grace() {
+			if n.Grace() && b.Grace() {
 				t.Error("the grace does not end")
 			}
 		})
@@ -360,27 +360,27 @@ func TestWiped(t *testing.T) {
 // that out before it serves one again (S-012, S-072).
 func TestIsolated(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		a, b := w.start("a"), w.start("b")
+		n, b := w.start("a"), w.start("b")
 		w.start("c")
 		time.Sleep(3 * lease)
-		w.put(a, "taken")
-		w.put(a, "kept")
+		w.put(n, "taken")
+		w.put(n, "kept")
 		w.set(w.cut, "a", true)
 		time.Sleep(lease + time.Second)
-		if a.State() != Isolated || a.Ready() || a.Await(t.Context(), "taken") == nil {
-			t.Errorf("state %s", a.State())
+		if n.State() != Isolated || n.Ready() || n.Await(t.Context(), "taken") == nil {
+			t.Errorf("state %s", n.State())
 		}
 		if err := takeOver(t.Context(), b, "taken"); err != nil {
 			t.Errorf("take over = %v", err)
 		}
 		w.set(w.cut, "a", false)
-		_ = a.Await(t.Context(), "kept")
+		_ = n.Await(t.Context(), "kept")
 		synctest.Wait()
 		time.Sleep(time.Second)
-		if a.State() != Sure || a.Holds("taken") || !a.Holds("kept") || len(w.ended["a"]) != 1 || w.ended["a"][0] != "taken" {
-			t.Errorf("state %s, ended %v", a.State(), w.ended["a"])
+		if n.State() != Sure || n.Holds("taken") || !n.Holds("kept") || len(w.ended["a"]) != 1 || w.ended["a"][0] != "taken" {
+			t.Errorf("state %s, ended %v", n.State(), w.ended["a"])
 		}
-		if err := a.Await(t.Context(), "kept"); err != nil || !a.Ready() {
+		if err := n.Await(t.Context(), "kept"); err != nil || !n.Ready() {
 			t.Errorf("what nobody took: %v", err)
 		}
 	})
@@ -391,11 +391,11 @@ func TestIsolated(t *testing.T) {
 // out before it serves one again (S-010, S-012).
 func TestLateBeat(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		a, b := w.start("a"), w.start("b")
+		n, b := w.start("a"), w.start("b")
 		w.start("c")
 		time.Sleep(3 * lease)
-		w.put(a, "taken")
-		w.put(a, "kept")
+		w.put(n, "taken")
+		w.put(n, "kept")
 		w.set(w.cut, "a", true)
 		time.Sleep(lease + time.Second)
 		if err := takeOver(t.Context(), b, "taken"); err != nil {
@@ -405,12 +405,12 @@ func TestLateBeat(t *testing.T) {
 		w.keys["a"] = key{Member{ID: "a"}, time.Now().Add(lease)}
 		w.mu.Unlock()
 		w.set(w.cut, "a", false)
-		_ = a.Await(t.Context(), "taken")
+		_ = n.Await(t.Context(), "taken")
 		time.Sleep(time.Second)
-		if a.Holds("taken") || len(w.ended["a"]) != 1 || !b.Holds("taken") {
+		if n.Holds("taken") || len(w.ended["a"]) != 1 || !b.Holds("taken") {
 			t.Errorf("two have the session; ended: %v", w.ended["a"])
 		}
-		if err := a.Await(t.Context(), "kept"); err != nil || !a.Holds("kept") || !a.Ready() {
+		if err := n.Await(t.Context(), "kept"); err != nil || !n.Holds("kept") || !n.Ready() {
 			t.Errorf("what nobody took: %v", err)
 		}
 	})
@@ -428,17 +428,17 @@ func begins(n *Node, key string) bool {
 // two come to the store in any order, and one has the session (S-010).
 func TestBackBeforeTaken(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		a, b := w.start("a"), w.start("b")
+		n, b := w.start("a"), w.start("b")
 		w.start("c")
 		time.Sleep(3 * lease)
-		w.put(a, "k")
+		w.put(n, "k")
 		w.set(w.cut, "a", true)
 		time.Sleep(lease + time.Second)
 		served := false
 		w.watch(func(id, what, key string) {
 			if id == "b" && what == "take" {
 				w.set(w.cut, "a", false)
-				served = a.Await(t.Context(), key) == nil && begins(a, key)
+				served = n.Await(t.Context(), key) == nil && begins(n, key)
 			}
 		}, nil)
 		err := takeOver(t.Context(), b, "k")
@@ -446,10 +446,10 @@ func TestBackBeforeTaken(t *testing.T) {
 			t.Fatal("it was not back before: the test shows nothing")
 		}
 		time.Sleep(lease)
-		if begins(a, "k") == begins(b, "k") {
-			t.Errorf("served by the one that is back: %t, by the other: %t, which was told: %v", begins(a, "k"), begins(b, "k"), err)
+		if begins(n, "k") == begins(b, "k") {
+			t.Errorf("served by the one that is back: %t, by the other: %t, which was told: %v", begins(n, "k"), begins(b, "k"), err)
 		}
-		if h, err := b.Find(t.Context(), "k"); err != nil || (h.Owner == "a") != begins(a, "k") {
+		if h, err := b.Find(t.Context(), "k"); err != nil || (h.Owner == "a") != begins(n, "k") {
 			t.Errorf("the store says %q, %v", h.Owner, err)
 		}
 	})
@@ -461,27 +461,27 @@ func TestOldAnswer(t *testing.T) {
 	home := ConnectionKey("files", "sessions\x00p")
 	for _, tc := range []struct {
 		name, key, what string
-		act             func(t *testing.T, w *world, b *Node)
+		act             func(t *testing.T, w *world, n *Node)
 	}{
-		{"taken", "k", "take", func(t *testing.T, w *world, b *Node) {
+		{"taken", "k", "take", func(t *testing.T, w *world, n *Node) {
 			gone := w.start("gone")
 			<-gone.Joined()
 			w.put(gone, "k")
 			w.kill("gone")
 			time.Sleep(2 * lease)
-			_ = takeOver(t.Context(), b, "k")
+			_ = takeOver(t.Context(), n, "k")
 		}},
-		{"claimed", home, "put", func(t *testing.T, _ *world, b *Node) { _, _, _ = b.Claim(t.Context(), home, "files", enough) }},
-		{"claimed from one that is dead", home, "take", func(t *testing.T, w *world, b *Node) {
+		{"claimed", home, "put", func(t *testing.T, _ *world, n *Node) { _, _, _ = n.Claim(t.Context(), home, "files", enough) }},
+		{"claimed from one that is dead", home, "take", func(t *testing.T, w *world, n *Node) {
 			if _, mine, err := w.start("gone").Claim(t.Context(), home, "files", enough); !mine {
 				t.Fatal(err)
 			}
 			w.kill("gone")
 			time.Sleep(2 * lease)
-			_, _, _ = b.Claim(t.Context(), home, "files", enough)
+			_, _, _ = n.Claim(t.Context(), home, "files", enough)
 		}},
-		{"settled", "k", "save", func(t *testing.T, w *world, b *Node) {
-			w.put(b, "k")
+		{"settled", "k", "save", func(t *testing.T, w *world, n *Node) {
+			w.put(n, "k")
 			w.mu.Lock()
 			w.run++
 			w.mu.Unlock()
@@ -489,7 +489,7 @@ func TestOldAnswer(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in(t, func(t *testing.T, w *world) {
-				b, c := w.start("b"), w.start("c")
+				n, c := w.start("b"), w.start("c")
 				w.start("d")
 				time.Sleep(3 * lease)
 				var once sync.Once
@@ -510,21 +510,21 @@ func TestOldAnswer(t *testing.T) {
 							t.Errorf("take over = %v", err)
 						}
 						w.set(w.cut, "b", false)
-						if err := b.Beat(t.Context()); err != nil {
+						if err := n.Beat(t.Context()); err != nil {
 							t.Errorf("Beat = %v", err)
 						}
 					})
 				})
-				tc.act(t, w, b)
+				tc.act(t, w, n)
 				<-back
 				for range 30 {
-					if begins(b, tc.key) && begins(c, tc.key) {
+					if begins(n, tc.key) && begins(c, tc.key) {
 						t.Fatal("two instances serve it")
 					}
 					time.Sleep(100 * time.Millisecond)
 				}
-				if begins(b, tc.key) || !begins(c, tc.key) {
-					t.Errorf("served: %t, by the one that has it: %t", begins(b, tc.key), begins(c, tc.key))
+				if begins(n, tc.key) || !begins(c, tc.key) {
+					t.Errorf("served: %t, by the one that has it: %t", begins(n, tc.key), begins(c, tc.key))
 				}
 			})
 		})
@@ -535,7 +535,7 @@ func TestOldAnswer(t *testing.T) {
 // answers, they are not said to be gone (S-027); where it has ended, they are.
 func TestHidden(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		a, b := w.start("a"), w.start("b")
+		n, b := w.start("a"), w.start("b")
 		w.start("c")
 		time.Sleep(3 * lease)
 		if b.AnswersUnlisted(t.Context(), "a") || b.AnswersUnlisted(t.Context(), "") || b.AnswersUnlisted(t.Context(), "stranger") {
@@ -543,10 +543,10 @@ func TestHidden(t *testing.T) {
 		}
 		w.set(w.cut, "a", true)
 		time.Sleep(lease / 2)
-		w.put(a, "new")
+		w.put(n, "new")
 		time.Sleep(lease)
-		if _, lives := b.Tagged("a"); lives || a.State() != Isolated || !b.AnswersUnlisted(t.Context(), "a") {
-			t.Errorf("one that answers is not hidden; it is %s", a.State())
+		if _, lives := b.Tagged("a"); lives || n.State() != Isolated || !b.AnswersUnlisted(t.Context(), "a") {
+			t.Errorf("one that answers is not hidden; it is %s", n.State())
 		}
 		w.kill("a")
 		time.Sleep(2 * time.Second)
@@ -666,25 +666,25 @@ func TestFrozen(t *testing.T) {
 }
 
 func frozen(t *testing.T, w *world, apart time.Duration) {
-	a := w.start("a")
+	n := w.start("a")
 	time.Sleep(apart)
 	b := w.start("b")
 	time.Sleep(apart)
 	w.start("c")
 	time.Sleep(3*lease + apart/2)
-	w.put(a, "k")
+	w.put(n, "k")
 	for _, id := range []string{"a", "b", "c"} {
 		w.set(w.cut, id, true)
 	}
 	for second := range 60 {
 		w.set(w.deaf, "a", second == 30 || second == 31) // several beats fail in a lease
 		time.Sleep(time.Second)
-		if !a.Ready() && a.Await(t.Context(), "k") != nil {
+		if !n.Ready() && n.Await(t.Context(), "k") != nil {
 			t.Fatalf("a session is not served while beats are %s apart", apart)
 		}
 	}
-	if a.State() != Frozen {
-		t.Errorf("state %s", a.State())
+	if n.State() != Frozen {
+		t.Errorf("state %s", n.State())
 	}
 	w.put(b, "new")
 	if err := takeOver(t.Context(), b, "k"); err == nil {
@@ -702,31 +702,31 @@ func frozen(t *testing.T, w *world, apart time.Duration) {
 	w.set(w.cut, "a", true)
 	w.set(w.deaf, "a", true)
 	time.Sleep(2 * lease)
-	if a.State() != Isolated { // fewer than half are reached
-		t.Errorf("state %s", a.State())
+	if n.State() != Isolated { // fewer than half are reached
+		t.Errorf("state %s", n.State())
 	}
 }
 
 // What is released is taken at once, and what is deleted is gone (S-036).
 func TestReleased(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		a, b := w.start("a"), w.start("b")
+		n, b := w.start("a"), w.start("b")
 		time.Sleep(3 * lease)
-		released, deleted, bound := w.put(a, "released"), w.put(a, "deleted"), session.Held{Record: session.Record{Key: "bound", Bound: true}}
-		if _, err := a.Put(t.Context(), bound); err != nil {
+		released, deleted, bound := w.put(n, "released"), w.put(n, "deleted"), session.Held{Record: session.Record{Key: "bound", Bound: true}}
+		if _, err := n.Put(t.Context(), bound); err != nil {
 			t.Fatal(err)
 		}
 		released.Subs = []string{"file:///a"}
-		if err := a.Save(t.Context(), released); err != nil {
+		if err := n.Save(t.Context(), released); err != nil {
 			t.Fatal(err)
 		}
-		a.Drain(t.Context())
+		n.Drain(t.Context())
 		if _, ok := b.LeastLoaded(); ok && b.Beat(t.Context()) == nil { // which tells b
 			if m, ok := b.LeastLoaded(); ok {
 				t.Errorf("%+v takes sessions", m)
 			}
 		}
-		if errors.Join(a.Release(t.Context(), released), a.Delete(t.Context(), deleted), a.Delete(t.Context(), bound)) != nil {
+		if errors.Join(n.Release(t.Context(), released), n.Delete(t.Context(), deleted), n.Delete(t.Context(), bound)) != nil {
 			t.Error("the end of sessions failed")
 		}
 		if err := takeOver(t.Context(), b, "released"); err != nil || len(b.held["released"].Subs) != 1 {
@@ -737,7 +737,7 @@ func TestReleased(t *testing.T) {
 				t.Errorf("%s: %v", key, err)
 			}
 		}
-		if err := takeOver(t.Context(), a, "released"); err == nil {
+		if err := takeOver(t.Context(), n, "released"); err == nil {
 			t.Error("one that stops has taken a session over")
 		}
 	})
@@ -749,11 +749,11 @@ func TestReleased(t *testing.T) {
 func TestEndedStays(t *testing.T) {
 	for _, restored := range []bool{false, true} {
 		in(t, func(t *testing.T, w *world) {
-			a, b := w.start("a"), w.start("b")
+			n, b := w.start("a"), w.start("b")
 			time.Sleep(3 * lease)
-			h := w.put(a, "k")
+			h := w.put(n, "k")
 			w.set(w.cut, "a", !restored)
-			if err := a.Delete(t.Context(), h); err != nil {
+			if err := n.Delete(t.Context(), h); err != nil {
 				t.Fatalf("Delete = %v", err)
 			}
 			if restored {
@@ -766,7 +766,7 @@ func TestEndedStays(t *testing.T) {
 			} else {
 				w.set(w.cut, "a", false)
 			}
-			if err := takeOver(t.Context(), a, "k"); !errors.Is(err, session.ErrNotFound) || a.Holds("k") { // before a beat has seen that
+			if err := takeOver(t.Context(), n, "k"); !errors.Is(err, session.ErrNotFound) || n.Holds("k") { // before a beat has seen that
 				t.Errorf("taken over again: %v", err)
 			}
 			time.Sleep(lease)
@@ -776,11 +776,11 @@ func TestEndedStays(t *testing.T) {
 		})
 	}
 	in(t, func(t *testing.T, w *world) { // also where nobody asks for it; and what was given away is there
-		a, b := w.start("a"), w.start("b")
+		n, b := w.start("a"), w.start("b")
 		time.Sleep(3 * lease)
-		h, released := w.put(a, "k"), w.put(a, "released")
+		h, released := w.put(n, "k"), w.put(n, "released")
 		w.set(w.cut, "a", true)
-		if err := errors.Join(a.Delete(t.Context(), h), a.Release(t.Context(), released)); err != nil {
+		if err := errors.Join(n.Delete(t.Context(), h), n.Release(t.Context(), released)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(lease / 2)
@@ -799,9 +799,9 @@ func TestEndedStays(t *testing.T) {
 // is removed when the store is back (S-036, S-060).
 func TestEndedLong(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		a, b := w.start("a"), w.start("b")
+		n, b := w.start("a"), w.start("b")
 		time.Sleep(3 * lease)
-		h, asked := w.put(a, "k"), w.put(a, "asked")
+		h, asked := w.put(n, "k"), w.put(n, "asked")
 		cut := func(on bool) {
 			for _, id := range []string{"a", "b"} {
 				w.set(w.cut, id, on)
@@ -809,12 +809,12 @@ func TestEndedLong(t *testing.T) {
 		}
 		cut(true)
 		time.Sleep(2 * lease)
-		if err := errors.Join(a.Delete(t.Context(), h), a.Delete(t.Context(), asked)); err != nil || a.State() != Frozen {
-			t.Fatalf("state %s: %v", a.State(), err)
+		if err := errors.Join(n.Delete(t.Context(), h), n.Delete(t.Context(), asked)); err != nil || n.State() != Frozen {
+			t.Fatalf("state %s: %v", n.State(), err)
 		}
 		time.Sleep(10 * endedFor)
 		cut(false)
-		if err := takeOver(t.Context(), a, "asked"); !errors.Is(err, session.ErrNotFound) || a.Holds("asked") { // before the next beat
+		if err := takeOver(t.Context(), n, "asked"); !errors.Is(err, session.ErrNotFound) || n.Holds("asked") { // before the next beat
 			t.Errorf("taken over again: %v", err)
 		}
 		time.Sleep(lease)
@@ -831,16 +831,16 @@ func TestEndedLong(t *testing.T) {
 func TestEndedUnsure(t *testing.T) {
 	for _, away := range []bool{false, true} { // also when it ends
 		in(t, func(t *testing.T, w *world) {
-			a, b := w.start("a"), w.start("b")
+			n, b := w.start("a"), w.start("b")
 			time.Sleep(3 * lease)
 			w.set(w.mute, "a", true)
-			h := w.put(a, "k")
+			h := w.put(n, "k")
 			w.set(w.mute, "a", false)
 			if _, err := b.Find(t.Context(), "k"); err != nil {
 				t.Fatalf("the store does not have it: %v", err)
 			}
 			w.set(w.cut, "a", away)
-			if err := a.Delete(t.Context(), h); err != nil {
+			if err := n.Delete(t.Context(), h); err != nil {
 				t.Fatal(err)
 			}
 			w.set(w.cut, "a", false)
@@ -857,15 +857,15 @@ func TestEndedUnsure(t *testing.T) {
 func TestReleasedUnsure(t *testing.T) {
 	for _, c := range []struct{ written, away bool }{{true, false}, {false, false}, {false, true}} { // away: also when it is given away
 		in(t, func(t *testing.T, w *world) {
-			a, b := w.start("a"), w.start("b")
+			n, b := w.start("a"), w.start("b")
 			time.Sleep(3 * lease)
 			w.set(w.mute, "a", true)
 			w.set(w.cut, "a", !c.written)
-			h := w.put(a, "k")
+			h := w.put(n, "k")
 			w.set(w.mute, "a", false)
 			w.set(w.cut, "a", c.away)
 			h.Params = []byte(`{}`)
-			if err := a.Release(t.Context(), h); err != nil {
+			if err := n.Release(t.Context(), h); err != nil {
 				t.Error(err)
 			}
 			if c.away {
@@ -879,7 +879,7 @@ func TestReleasedUnsure(t *testing.T) {
 				t.Errorf("%+v; taken over: %v", c, err)
 			}
 			time.Sleep(lease)
-			if !b.Holds("k") || a.Holds("k") {
+			if !b.Holds("k") || n.Holds("k") {
 				t.Errorf("%+v; afterwards the owner is another", c)
 			}
 		})
@@ -892,16 +892,16 @@ func TestManyEnded(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		const many = 2000
 		w.most = many + 1
-		a := w.start("a")
+		n := w.start("a")
 		time.Sleep(3 * lease)
-		lives := w.put(a, "lives")
+		lives := w.put(n, "lives")
 		var all []session.Held
 		for i := range many {
-			all = append(all, w.put(a, fmt.Sprint(i)))
+			all = append(all, w.put(n, fmt.Sprint(i)))
 		}
 		w.set(w.cut, "a", true)
 		for _, h := range all {
-			if err := a.Delete(t.Context(), h); err != nil {
+			if err := n.Delete(t.Context(), h); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -914,7 +914,7 @@ func TestManyEnded(t *testing.T) {
 			t.Fatalf("%d records are left: what follows shows nothing", left)
 		}
 		lives.Subs = []string{"file:///a"}
-		if err := a.Save(t.Context(), lives); err != nil {
+		if err := n.Save(t.Context(), lives); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(lease)
@@ -933,21 +933,21 @@ func TestManyEnded(t *testing.T) {
 func TestEndedBound(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		w.most = 2
-		a := w.start("a")
+		n := w.start("a")
 		time.Sleep(3 * lease)
 		for _, cut := range []bool{true, false} {
 			for i := range 5 {
-				h := w.put(a, fmt.Sprint(cut, i))
+				h := w.put(n, fmt.Sprint(cut, i))
 				w.set(w.cut, "a", cut)
-				if err := a.Delete(t.Context(), h); err != nil {
+				if err := n.Delete(t.Context(), h); err != nil {
 					t.Fatal(err)
 				}
 				w.set(w.cut, "a", false)
 				time.Sleep(time.Millisecond)
 			}
-			a.mu.Lock()
-			first, last, count := a.ended[fmt.Sprint(cut, 0)], a.ended[fmt.Sprint(cut, 4)], len(a.ended)
-			a.mu.Unlock()
+			n.mu.Lock()
+			first, last, count := n.ended[fmt.Sprint(cut, 0)], n.ended[fmt.Sprint(cut, 4)], len(n.ended)
+			n.mu.Unlock()
 			if first != nil || last == nil || count > 2*w.most {
 				t.Errorf("cut off: %t; %d are known, the first: %t, the last: %t", cut, count, first != nil, last != nil)
 			}
@@ -1182,10 +1182,10 @@ func enough() error { return nil }
 func TestHomeAfterWipe(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		in(t, func(t *testing.T, w *world) {
-			a, b := w.start("a"), w.start("b")
+			n, b := w.start("a"), w.start("b")
 			time.Sleep(3 * lease)
 			key := ConnectionKey("files", "sessions\x00p")
-			if _, mine, err := a.Claim(t.Context(), key, "files", enough); !mine || err != nil {
+			if _, mine, err := n.Claim(t.Context(), key, "files", enough); !mine || err != nil {
 				t.Fatalf("Claim = %t, %v", mine, err)
 			}
 			w.wipe(restart)
@@ -1208,35 +1208,35 @@ func TestHomeAfterWipe(t *testing.T) {
 // Owners take no room that sessions need.
 func TestHomesBesideSessions(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		a, b := w.start("a"), w.start("b")
+		n, b := w.start("a"), w.start("b")
 		time.Sleep(3 * lease)
 		for i := range 150 { // there may be 100 sessions
-			if _, mine, err := a.Claim(t.Context(), ConnectionKey("files", fmt.Sprint(i)), "files", enough); !mine || err != nil {
+			if _, mine, err := n.Claim(t.Context(), ConnectionKey("files", fmt.Sprint(i)), "files", enough); !mine || err != nil {
 				t.Fatalf("Claim = %t, %v", mine, err)
 			}
 		}
 		w.put(b, "theirs")
 		w.kill("b")
 		time.Sleep(2 * lease)
-		if err := takeOver(t.Context(), a, "theirs"); err != nil {
+		if err := takeOver(t.Context(), n, "theirs"); err != nil {
 			t.Errorf("take over = %v", err)
 		}
 		for i := range 99 {
-			w.put(a, fmt.Sprint("s", i))
+			w.put(n, fmt.Sprint("s", i))
 		}
-		if _, err := a.Put(t.Context(), session.Held{Record: session.Record{Key: "one more"}}); !errors.Is(err, session.ErrFull) {
+		if _, err := n.Put(t.Context(), session.Held{Record: session.Record{Key: "one more"}}); !errors.Is(err, session.ErrFull) {
 			t.Errorf("one session more than there may be: %v", err)
 		}
-		if err := a.Beat(t.Context()); err != nil || a.Members()[0].Sessions != 100 {
-			t.Errorf("others see %+v, %v", a.Members(), err)
+		if err := n.Beat(t.Context()); err != nil || n.Members()[0].Sessions != 100 {
+			t.Errorf("others see %+v, %v", n.Members(), err)
 		}
 		for i := range 150 {
-			if err := a.Unclaim(t.Context(), ConnectionKey("files", fmt.Sprint(i))); err != nil {
+			if err := n.Unclaim(t.Context(), ConnectionKey("files", fmt.Sprint(i))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if a.connections != 0 || len(a.held) != 100 {
-			t.Errorf("%d owners and %d of all are left", a.connections, len(a.held))
+		if n.connections != 0 || len(n.held) != 100 {
+			t.Errorf("%d owners and %d of all are left", n.connections, len(n.held))
 		}
 	})
 }
@@ -1245,27 +1245,27 @@ func TestHomesBesideSessions(t *testing.T) {
 // return.
 func TestUnreached(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
-		a := w.start("a")
+		n := w.start("a")
 		w.start("b")
 		time.Sleep(3 * lease)
-		if a.Unreached("a") || a.Unreached("b") || a.UnreachedCount() != 0 {
+		if n.Unreached("a") || n.Unreached("b") || n.UnreachedCount() != 0 {
 			t.Error("one that can be reached is said not to be")
 		}
 		w.set(w.deaf, "b", true)
 		time.Sleep(3 * lease)
-		if a.Unreached("a") || !a.Unreached("b") || a.UnreachedCount() != 1 || a.State() != Sure {
-			t.Errorf("one that cannot be reached is said to be; state %s", a.State())
+		if n.Unreached("a") || !n.Unreached("b") || n.UnreachedCount() != 1 || n.State() != Sure {
+			t.Errorf("one that cannot be reached is said to be; state %s", n.State())
 		}
 		w.set(w.deaf, "b", false)
 		time.Sleep(3 * lease)
-		if a.Unreached("b") {
+		if n.Unreached("b") {
 			t.Error("one that can be reached again is said not to be")
 		}
 		w.set(w.deaf, "b", true)
 		time.Sleep(2 * lease)
 		w.kill("b")
 		time.Sleep(3 * lease)
-		if a.Unreached("b") || a.UnreachedCount() != 0 {
+		if n.Unreached("b") || n.UnreachedCount() != 0 {
 			t.Error("one that has ended is said not to be reached")
 		}
 	})
@@ -1276,16 +1276,16 @@ func TestUnreached(t *testing.T) {
 func TestFrozenLives(t *testing.T) {
 	for _, follows := range []bool{true, false} {
 		in(t, func(t *testing.T, w *world) {
-			a, b := w.start("a"), w.start("b")
+			n, b := w.start("a"), w.start("b")
 			w.start("c")
 			time.Sleep(3 * lease)
-			w.put(a, "k")
+			w.put(n, "k")
 			for _, id := range []string{"a", "b", "c"} {
 				w.set(w.cut, id, true)
 			}
 			time.Sleep(2 * lease)
-			if a.State() != Frozen {
-				t.Fatalf("state %s", a.State())
+			if n.State() != Frozen {
+				t.Fatalf("state %s", n.State())
 			}
 			w.wipe(true)
 			w.set(w.cut, "b", false)
@@ -1297,7 +1297,7 @@ func TestFrozenLives(t *testing.T) {
 				t.Errorf("it is found dead: %v", err)
 			}
 			time.Sleep(2 * lease)
-			if dead, err := b.Dead(t.Context(), "a"); err != nil || dead == follows || a.Holds("k") && follows != (a.Await(t.Context(), "k") == nil) {
+			if dead, err := b.Dead(t.Context(), "a"); err != nil || dead == follows || n.Holds("k") && follows != (n.Await(t.Context(), "k") == nil) {
 				t.Errorf("later, dead: %t, %v; it reaches the store: %t", dead, err, follows)
 			}
 		})

@@ -40,8 +40,8 @@ func (n *Node) Answer(h Hello) Hello {
 func (n *Node) Members() []Member {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.SortedFunc(maps.Values(n.members), func(a, b Member) int {
-		if a.ID < b.ID {
+	return slices.SortedFunc(maps.Values(n.members), func(m, b Member) int {
+		if m.ID < b.ID {
 			return -1
 		}
 		return 1
@@ -176,29 +176,29 @@ func (n *Node) checkReach() {
 	defer n.mu.Unlock()
 	now := time.Now()
 	for id, m := range n.members {
-		g := n.reach[id]
-		if g == nil {
-			g = &reachCheck{}
-			n.reach[id] = g
+		r := n.reach[id]
+		if r == nil {
+			r = &reachCheck{}
+			n.reach[id] = r
 		}
-		if id == n.o.Self.ID || now.Sub(g.asked) < n.o.Lease {
+		if id == n.o.Self.ID || now.Sub(r.asked) < n.o.Lease {
 			continue
 		}
-		g.asked = now
-		n.wg.Go(func() { n.checkOne(m, g) })
+		r.asked = now
+		n.wg.Go(func() { n.checkOne(m, r) })
 	}
 }
 
-func (n *Node) checkOne(m Member, g *reachCheck) {
+func (n *Node) checkOne(m Member, r *reachCheck) {
 	ctx, cancel := context.WithTimeout(n.ctx, opTimeout)
 	defer cancel()
 	h, err := n.o.Peers.Hello(ctx, m, Hello{ID: n.o.Self.ID, State: n.State(), Store: n.reaches()})
 	n.mu.Lock()
-	again := g.fails // an instance that stops fails once
-	g.fails = err != nil || h.ID != m.ID
+	again := r.fails // an instance that stops fails once
+	r.fails = err != nil || h.ID != m.ID
 	_, lives := n.members[m.ID]
-	lost, back := g.fails && again && lives && !g.logged, !g.fails && g.logged
-	g.logged = g.logged && !back || lost
+	lost, back := r.fails && again && lives && !r.logged, !r.fails && r.logged
+	r.logged = r.logged && !back || lost
 	n.mu.Unlock()
 	id := m.ID[:min(len(m.ID), session.TagLength)]
 	switch {
@@ -215,8 +215,8 @@ func (n *Node) Unreached(id string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, lives := n.members[id]
-	g := n.reach[id]
-	return lives && g != nil && g.fails
+	r := n.reach[id]
+	return lives && r != nil && r.fails
 }
 
 // UnreachedCount returns the number of these instances.

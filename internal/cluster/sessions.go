@@ -110,13 +110,13 @@ func (n *Node) end(ctx context.Context, h session.Held, release bool) error {
 }
 
 // finish records in the store that a session ended here.
-func (n *Node) finish(ctx context.Context, d *ending) error {
+func (n *Node) finish(ctx context.Context, e *ending) error {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
-	h := d.Held
-	if d.unsure {
+	h := e.Held
+	if e.unsure {
 		found, err := n.o.Store.Find(ctx, h.Key)
-		if errors.Is(err, session.ErrNotFound) && d.released { // it was not written yet
+		if errors.Is(err, session.ErrNotFound) && e.released { // it was not written yet
 			found, err = n.o.Store.Put(ctx, h)
 		}
 		if errors.Is(err, session.ErrNotFound) || err == nil && found.Owner != n.o.Self.ID {
@@ -127,7 +127,7 @@ func (n *Node) finish(ctx context.Context, d *ending) error {
 		}
 		h.Epoch = found.Epoch
 	}
-	if d.released {
+	if e.released {
 		return n.o.Store.Release(ctx, h)
 	}
 	return n.o.Store.Delete(ctx, h)
@@ -140,11 +140,11 @@ func (n *Node) forget() (owed int) {
 		return 0
 	}
 	old := time.Now().Add(-endedFor)
-	maps.DeleteFunc(n.ended, func(_ string, d *ending) bool { return !d.pending && d.at.Before(old) })
-	all := slices.SortedFunc(maps.Values(n.ended), func(a, b *ending) int { return b.at.Compare(a.at) })
-	for _, d := range all[min(n.o.MaxSessions, len(all)):] { // the oldest
-		delete(n.ended, d.Key)
-		if d.pending {
+	maps.DeleteFunc(n.ended, func(_ string, e *ending) bool { return !e.pending && e.at.Before(old) })
+	all := slices.SortedFunc(maps.Values(n.ended), func(e, b *ending) int { return b.at.Compare(e.at) })
+	for _, e := range all[min(n.o.MaxSessions, len(all)):] { // the oldest
+		delete(n.ended, e.Key)
+		if e.pending {
 			owed++
 		}
 	}
@@ -216,8 +216,8 @@ func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error
 	n.mu.Lock()
 	may := !n.draining.Load() && !time.Now().Before(n.noTakesUntil)
 	full := n.full()
-	d := n.ended[seen.Key]
-	stays := d != nil && !d.released && seen.Owner == n.o.Self.ID && (d.pending || time.Since(d.at) < endedFor)
+	e := n.ended[seen.Key]
+	stays := e != nil && !e.released && seen.Owner == n.o.Self.ID && (e.pending || time.Since(e.at) < endedFor)
 	n.mu.Unlock()
 	if stays { // the store still has a session that ended here
 		one, cancel := context.WithTimeout(ctx, opTimeout)
@@ -306,12 +306,12 @@ func (n *Node) settleAll() {
 	}
 	again, more := n.pendingEndings(now)
 	n.mu.Unlock()
-	slices.SortFunc(unsettled, func(a, b *entry) int { return b.extended.Compare(a.extended) }) // newest first
+	slices.SortFunc(unsettled, func(e, b *entry) int { return b.extended.Compare(e.extended) }) // newest first
 	each(unsettled, n.settle)
 	each(dirty, n.save)
 	var away atomic.Bool
-	each(again, func(d *ending) {
-		if !away.Load() && !n.sendEnding(d) {
+	each(again, func(e *ending) {
+		if !away.Load() && !n.sendEnding(e) {
 			away.Store(true) // the next beat tries the others, too
 		}
 	})
@@ -343,26 +343,26 @@ func (n *Node) pendingEndings(now time.Time) (all []*ending, more bool) {
 		return nil, false
 	}
 	n.hasPending = false
-	for key, d := range n.ended {
+	for key, e := range n.ended {
 		switch {
-		case !d.pending:
-		case now.Sub(d.at) > n.o.Life: // the record expired, too
+		case !e.pending:
+		case now.Sub(e.at) > n.o.Life: // the record expired, too
 			delete(n.ended, key)
 		case len(all) == endings:
 			n.hasPending = true
 			return all, true
 		default:
-			all = append(all, d)
+			all = append(all, e)
 		}
 	}
 	return all, false
 }
 
 // sendEnding writes a pending ending to the store. It reports false when the store is unreachable.
-func (n *Node) sendEnding(d *ending) bool {
+func (n *Node) sendEnding(e *ending) bool {
 	n.mu.Lock()
-	last := *d
-	gone := n.held[d.Key] == nil && n.ended[d.Key] == d
+	last := *e
+	gone := n.held[e.Key] == nil && n.ended[e.Key] == e
 	n.mu.Unlock()
 	if !gone { // the session began again
 		return true
@@ -373,7 +373,7 @@ func (n *Node) sendEnding(d *ending) bool {
 	if away {
 		n.hasPending = true
 	} else {
-		d.pending, d.at = false, time.Now()
+		e.pending, e.at = false, time.Now()
 	}
 	return !away
 }
@@ -455,10 +455,10 @@ func (n *Node) settle(e *entry) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.held[h.Key] != e { // it ended meanwhile, and may have been put again
-		if d := n.ended[h.Key]; d != nil && n.held[h.Key] == nil && !fenced {
-			d.unsure = err != nil && !IsConnectionKey(h.Key)
-			d.Owner, d.Epoch = h.Owner, h.Epoch
-			d.pending, n.hasPending = true, true
+		if e := n.ended[h.Key]; e != nil && n.held[h.Key] == nil && !fenced {
+			e.unsure = err != nil && !IsConnectionKey(h.Key)
+			e.Owner, e.Epoch = h.Owner, h.Epoch
+			e.pending, n.hasPending = true, true
 			if err == nil {
 				wake(n.writeNow)
 			}

@@ -14,10 +14,10 @@ func TestParseURL(t *testing.T) {
 		{"rediss+cluster://a,b", "[a:6379 b:6379] 0 :  true true"},
 		{"redis+cluster://a/1", ""}, {"redis://a,b", ""}, {"redis+sentinel://a", ""}, {"http://a", ""}, {"redis://", ""}, {"redis://a/x", ""}, {"redis://a:b@", ""}, {"redis+://a", ""}, {"redis://a?db=1", ""}, {"", ""},
 	} {
-		o, err := ParseURL(tc.url)
+		u, err := ParseURL(tc.url)
 		got := ""
 		if err == nil {
-			got = fmt.Sprint(o.Hosts, " ", o.DB, " ", o.Username, ":", o.Password, " ", o.Master, " ", o.TLS, " ", o.Several)
+			got = fmt.Sprint(u.Hosts, " ", u.DB, " ", u.Username, ":", u.Password, " ", u.Master, " ", u.TLS, " ", u.Several)
 		}
 		if got != tc.want {
 			t.Errorf("%s: %q, %v, want %q", tc.url, got, err, tc.want)

@@ -16,8 +16,8 @@ import (
 // above the limit do not. What was reserved is given back.
 func TestRead(t *testing.T) {
 	const limit = 5 << 20
-	b := gateway.New(gateway.Options{MaxBytes: 16 << 20})
-	defer b.Close(context.Background())
+	g := gateway.New(gateway.Options{MaxBytes: 16 << 20})
+	defer g.Close(context.Background())
 	for _, size := range []int{0, 1, first - 1, first, first + 1, 2*first - 1, 2 * first, 2*first + 1, 9*first + 5, limit, limit + envelopeRoom, limit + envelopeRoom + 1, 2 * limit} {
 		sent := bytes.Repeat([]byte("0123456789abcde"), size/15+1)[:size]
 		for _, announced := range []bool{true, false} {
@@ -26,7 +26,7 @@ func TestRead(t *testing.T) {
 				if r.ContentLength = -1; announced {
 					r.ContentLength = int64(size)
 				}
-				body, fault := ReadBody(b, httptest.NewRecorder(), r, limit)
+				body, fault := ReadBody(g, httptest.NewRecorder(), r, limit)
 				if size > limit+envelopeRoom {
 					if fault == nil || fault.Status != 413 {
 						t.Errorf("%d bytes, announced %t, %s: %v, want 413", size, announced, name, fault)
@@ -41,14 +41,14 @@ func TestRead(t *testing.T) {
 			}
 		}
 	}
-	if !b.Room("").Reserve(16 << 20) {
+	if !g.Room("").Reserve(16 << 20) {
 		t.Error("bytes are reserved still")
 	}
 }
 
 func TestReadFaults(t *testing.T) {
-	b := gateway.New(gateway.Options{MaxBytes: 1 << 20})
-	defer b.Close(context.Background())
+	g := gateway.New(gateway.Options{MaxBytes: 1 << 20})
+	defer g.Close(context.Background())
 	tests := []struct {
 		name      string
 		announced int64
@@ -65,31 +65,31 @@ func TestReadFaults(t *testing.T) {
 	for _, test := range tests {
 		r := httptest.NewRequest("POST", "/", test.body)
 		r.ContentLength = test.announced
-		if _, fault := ReadBody(b, httptest.NewRecorder(), r, 8<<20); fault == nil || fault.Status != test.status {
+		if _, fault := ReadBody(g, httptest.NewRecorder(), r, 8<<20); fault == nil || fault.Status != test.status {
 			t.Errorf("%s: %v, want %d", test.name, fault, test.status)
 		}
 	}
-	if !b.Room("").Reserve(1 << 20) {
+	if !g.Room("").Reserve(1 << 20) {
 		t.Error("bytes are reserved still")
 	}
 }
 
 // A body with several users is given back by the last of them.
 func TestKeep(t *testing.T) {
-	b := gateway.New(gateway.Options{MaxBytes: 1 << 20})
-	defer b.Close(context.Background())
+	g := gateway.New(gateway.Options{MaxBytes: 1 << 20})
+	defer g.Close(context.Background())
 	sent := bytes.Repeat([]byte("x"), 600<<10)
-	body, fault := ReadBody(b, httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(sent)), 1<<20)
+	body, fault := ReadBody(g, httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(sent)), 1<<20)
 	if fault != nil {
 		t.Fatal(fault)
 	}
 	free := body.Keep()
 	body.Free()
-	if b.Room("").Reserve(600<<10) || !bytes.Equal(body.Bytes(), sent) {
+	if g.Room("").Reserve(600<<10) || !bytes.Equal(body.Bytes(), sent) {
 		t.Error("a body was given back that is in use")
 	}
 	free()
-	if !b.Room("").Reserve(1 << 20) {
+	if !g.Room("").Reserve(1 << 20) {
 		t.Error("bytes are reserved still")
 	}
 }

@@ -18,28 +18,28 @@ func read(r io.Reader, limit int) ([]string, error) {
 	var all []string
 	events := NewReader(r, limit)
 	for {
-		e, err := events.Next()
+		r, err := events.Next()
 		if err != nil {
 			if _, again := events.Next(); !errors.Is(again, err) {
 				return all, fmt.Errorf("after %w came %w", err, again)
 			}
 			return all, err
 		}
-		s := e.Type
-		if e.HasID {
-			s += fmt.Sprintf(" id=%q", e.ID)
+		s := r.Type
+		if r.HasID {
+			s += fmt.Sprintf(" id=%q", r.ID)
 		}
-		if e.HasRetry {
-			s += fmt.Sprintf(" retry=%v", e.Retry)
+		if r.HasRetry {
+			s += fmt.Sprintf(" retry=%v", r.Retry)
 		}
-		if e.Data != nil {
-			s += fmt.Sprintf(" data=%q", e.Data.B)
+		if r.Data != nil {
+			s += fmt.Sprintf(" data=%q", r.Data.B)
 		}
-		if e.Oversized != nil {
-			s += fmt.Sprintf(" over=%s", e.Oversized.ID())
+		if r.Oversized != nil {
+			s += fmt.Sprintf(" over=%s", r.Oversized.ID())
 		}
 		all = append(all, s)
-		e.Data.Free()
+		r.Data.Free()
 	}
 }
 

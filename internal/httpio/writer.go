@@ -20,8 +20,8 @@ const (
 )
 
 // Deadline bounds the time to write the next n bytes of a response.
-func Deadline(c Deadliner, n int) {
-	_ = c.SetWriteDeadline(time.Now().Add(writeLimit + time.Duration(n)*time.Second/slowLine)) // without support there is no deadline
+func Deadline(d Deadliner, n int) {
+	_ = d.SetWriteDeadline(time.Now().Add(writeLimit + time.Duration(n)*time.Second/slowLine)) // without support there is no deadline
 }
 
 // Deadliner is a connection with write deadlines.

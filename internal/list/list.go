@@ -70,11 +70,11 @@ func (k Kind) Each(result []byte, f func(item []byte, key string)) bool {
 
 // Edit returns the answer with each item replaced by the result of f; nil drops the item. All else of the
 // result stays. Edit releases a if it returns another message.
-func (k Kind) Edit(a *jsonrpc.Message, f func(item []byte, key string) []byte) *jsonrpc.Message {
-	whole := a.Whole()
+func (k Kind) Edit(m *jsonrpc.Message, f func(item []byte, key string) []byte) *jsonrpc.Message {
+	whole := m.Whole()
 	list := gjson.GetBytes(whole, kinds[k].member)
 	if !list.IsArray() || list.Index == 0 {
-		return a
+		return m
 	}
 	out := append(make([]byte, 0, len(whole)), whole[:list.Index]...)
 	out = append(out, '[')
@@ -89,7 +89,7 @@ func (k Kind) Edit(a *jsonrpc.Message, f func(item []byte, key string) []byte) *
 		out = append(out, item...)
 	})
 	out = append(append(out, ']'), whole[list.Index+len(list.Raw):]...)
-	return a.Replaced(out)
+	return m.Replaced(out)
 }
 
 // Announced are the kinds with a list_changed notification. The one of resources also covers templates.

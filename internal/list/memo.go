@@ -14,11 +14,11 @@ import (
 type Page = weak.Pointer[byte]
 
 // PageOf returns the Page of the list in an answer; the zero Page if its memory will be reused.
-func PageOf(a *jsonrpc.Message) Page {
-	if a.Pooled() || len(a.Result) == 0 {
+func PageOf(m *jsonrpc.Message) Page {
+	if m.Pooled() || len(m.Result) == 0 {
 		return Page{}
 	}
-	return weak.Make(&a.Result[0])
+	return weak.Make(&m.Result[0])
 }
 
 // Memo stores the last list that was examined.

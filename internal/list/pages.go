@@ -73,18 +73,18 @@ func (k Kind) Pages(ask func(params []byte) (*jsonrpc.Message, error), page func
 	params := []byte("{}")
 	var at Mark
 	for first := true; ; first = false {
-		a, err := ask(params)
-		if err != nil || a.Error != nil {
-			a.Release()
+		m, err := ask(params)
+		if err != nil || m.Error != nil {
+			m.Release()
 			return false, nil
 		}
-		more, cut := at.Follow(k, a.Result)
-		result := a.Result
+		more, cut := at.Follow(k, m.Result)
+		result := m.Result
 		if errors.Is(cut, ErrRepeats) {
 			result = []byte("{}")
 		}
 		page(result, first, !more)
-		a.Release()
+		m.Release()
 		if !more {
 			return true, cut
 		}

@@ -65,6 +65,6 @@ func (r *Reference) with(member, text string) *jsonrpc.Message {
 	if err != nil {
 		panic(err) // raw members that were just decoded always encode
 	}
-	c := &jsonrpc.Message{ID: r.m.ID, Method: r.m.Method, Params: params}
-	return c.Clone() // parsed, so that its progress token is known
+	m := &jsonrpc.Message{ID: r.m.ID, Method: r.m.Method, Params: params}
+	return m.Clone() // parsed, so that its progress token is known
 }

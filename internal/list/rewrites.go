@@ -28,25 +28,25 @@ const (
 )
 
 // Result is era.Result with the cache.
-func (r *Rewrites) Result(a *jsonrpc.Message, method, from, to string) []byte {
+func (r *Rewrites) Result(m *jsonrpc.Message, method, from, to string) []byte {
 	if _, is := Of(method); !is || from == to {
-		return era.Result(method, a.Result, from, to)
+		return era.Result(method, m.Result, from, to)
 	}
-	key := rewrite{PageOf(a), from, to}
+	key := rewrite{PageOf(m), from, to}
 	if key.Page == (Page{}) {
-		return era.Result(method, a.Result, from, to)
+		return era.Result(method, m.Result, from, to)
 	}
 	r.mu.Lock()
 	known, ok := r.all[key]
 	r.mu.Unlock()
 	switch {
 	case ok && known == nil:
-		return a.Result
+		return m.Result
 	case ok:
 		return known
 	}
-	result := era.Result(method, a.Result, from, to)
-	if known = result; rawjson.Same(result, a.Result) {
+	result := era.Result(method, m.Result, from, to)
+	if known = result; rawjson.Same(result, m.Result) {
 		known = nil
 	}
 	if len(known) > maxRewriteBytes/4 {

@@ -79,10 +79,10 @@ func (t *TaskTools) Survey(ask func(params []byte) (*jsonrpc.Message, error)) er
 	return cut
 }
 
-// Look reads a page of the list, the answer to r, unless it was the last one.
-func (t *TaskTools) Look(r, a *jsonrpc.Message) {
+// Look reads a page of the list, the answer to m, unless it was the last one.
+func (t *TaskTools) Look(m, a *jsonrpc.Message) {
 	t.lastList.Once(a, func() bool {
-		t.note(a.Result, !gjson.GetBytes(r.Params, "cursor").Exists())
+		t.note(a.Result, !gjson.GetBytes(m.Params, "cursor").Exists())
 		return true
 	})
 }

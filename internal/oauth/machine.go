@@ -97,24 +97,24 @@ type demand struct {
 	by     *identity.Subject // the subject to exchange; nil with client credentials
 }
 
-func (m *Machine) demand(ctx context.Context) (w demand, err error) {
-	w.scopes = m.scopes(ctx)
-	w.key = strings.Join(w.scopes, " ")
+func (m *Machine) demand(ctx context.Context) (d demand, err error) {
+	d.scopes = m.scopes(ctx)
+	d.key = strings.Join(d.scopes, " ")
 	if m.o.Exchange != "" {
-		if w.by, err = m.subject(ctx); err == nil {
-			w.key += keyOf(w.by)
+		if d.by, err = m.subject(ctx); err == nil {
+			d.key += keyOf(d.by)
 		}
 	}
-	return w, err
+	return d, err
 }
 
 // Token returns a cached token or requests one.
 func (m *Machine) Token(ctx context.Context) (string, error) {
-	w, err := m.demand(ctx)
+	d, err := m.demand(ctx)
 	if err != nil {
 		return "", err
 	}
-	return m.tokens.get(ctx, w.key, func(ctx context.Context) (*discovery.Token, error) { return m.request(ctx, &w) })
+	return m.tokens.get(ctx, d.key, func(ctx context.Context) (*discovery.Token, error) { return m.request(ctx, &d) })
 }
 
 // Refused handles a refused request. After 401 it is sent again once, with a new token. After 403 it
@@ -128,8 +128,8 @@ func (m *Machine) Refused(ctx context.Context, token string, h http.Header, stat
 		m.challenge, m.challenged = c, true
 	}
 	m.mu.Unlock()
-	w, err := m.demand(ctx)
-	return err == nil && m.tokens.refused(w.key, token), err
+	d, err := m.demand(ctx)
+	return err == nil && m.tokens.refused(d.key, token), err
 }
 
 // failure returns the error for the callers that wait for a token.
@@ -142,14 +142,14 @@ func failure(err error) *Failure {
 }
 
 // request requests a token. It returns nil without an error while the authorization server is unknown.
-func (m *Machine) request(ctx context.Context, w *demand) (*discovery.Token, error) {
-	at, resource, scopes, err := m.target(ctx, w.scopes)
+func (m *Machine) request(ctx context.Context, d *demand) (*discovery.Token, error) {
+	at, resource, scopes, err := m.target(ctx, d.scopes)
 	if err != nil || at == nil {
 		return nil, err
 	}
 	form := url.Values{"grant_type": {"client_credentials"}}
-	if w.by != nil {
-		form = formOf(w.by, m.o.Exchange)
+	if d.by != nil {
+		form = formOf(d.by, m.o.Exchange)
 	}
 	for name, value := range m.o.Client.Params {
 		form.Set(name, value)
@@ -161,8 +161,8 @@ func (m *Machine) request(ctx context.Context, w *demand) (*discovery.Token, err
 		form.Set("scope", strings.Join(scopes, " "))
 	}
 	t, err := m.ask.Token(ctx, at, m.o.Client.Grant(), form)
-	if err == nil && w.by != nil { // it must not outlive the caller's own token
-		t.Lives = min(cmp.Or(t.Lives, usualLife), max(time.Until(w.by.Until), time.Second))
+	if err == nil && d.by != nil { // it must not outlive the caller's own token
+		t.Lives = min(cmp.Or(t.Lives, usualLife), max(time.Until(d.by.Until), time.Second))
 	}
 	return t, err
 }

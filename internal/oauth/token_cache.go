@@ -54,10 +54,10 @@ type cachedToken struct {
 }
 
 func newTokenCache(log *slog.Logger) *tokenCache {
-	k := &tokenCache{log: log}
-	k.tokens, _ = simplelru.NewLRU[string, *cachedToken](maxCached, nil) // the size is positive
-	k.ctx, k.stop = context.WithCancel(context.Background())
-	return k
+	t := &tokenCache{log: log}
+	t.tokens, _ = simplelru.NewLRU[string, *cachedToken](maxCached, nil) // the size is positive
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	return t
 }
 
 // close cancels requests for tokens and waits for them.

@@ -61,7 +61,7 @@ func Names(name string, names []string) []string {
 			all = append(all, candidate{n, 1000 + d}) // a part of a long name
 		}
 	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return a.distance - b.distance })
+	slices.SortStableFunc(all, func(c, b candidate) int { return c.distance - b.distance })
 	var found []string
 	for _, c := range all[:min(len(all), 3)] {
 		found = append(found, c.name)

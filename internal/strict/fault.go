@@ -40,6 +40,6 @@ func (f Faults) Error() string {
 // Sorted returns the faults by line and without repetitions: a value with an anchor is read for
 // each of its aliases.
 func (f Faults) Sorted() Faults {
-	slices.SortStableFunc(f, func(a, b Fault) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortStableFunc(f, func(f, b Fault) int { return cmp.Compare(f.Line, b.Line) })
 	return slices.Compact(f)
 }

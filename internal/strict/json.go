@@ -14,14 +14,14 @@ import (
 type JSON json.RawMessage
 
 // raw reads a scalar or a list of scalars as JSON.
-func (d *Decoder) raw(x *Slot, n *yaml.Node, into *json.RawMessage) bool {
+func (d *Decoder) raw(s *Slot, n *yaml.Node, into *json.RawMessage) bool {
 	if Kind(n) != List {
-		return d.rawScalar(x, n, into)
+		return d.rawScalar(s, n, into)
 	}
 	items := Resolve(n).Content
 	list, good := make([]json.RawMessage, len(items)), true
 	for i, item := range items {
-		good = d.rawScalar(x, item, &list[i]) && good
+		good = d.rawScalar(s, item, &list[i]) && good
 	}
 	if good {
 		*into, _ = json.Marshal(list) // the JSON of scalars is valid
@@ -29,17 +29,17 @@ func (d *Decoder) raw(x *Slot, n *yaml.Node, into *json.RawMessage) bool {
 	return good
 }
 
-func (d *Decoder) rawScalar(x *Slot, n *yaml.Node, into *json.RawMessage) bool {
+func (d *Decoder) rawScalar(s *Slot, n *yaml.Node, into *json.RawMessage) bool {
 	raw, ok := plain(n)
 	if !ok && Kind(n) == String {
 		var got Text
-		if got, ok = d.Scalar(x, n, reflect.TypeFor[string]()); !ok {
+		if got, ok = d.Scalar(s, n, reflect.TypeFor[string]()); !ok {
 			return false
 		}
 		raw = gjson.AppendJSONString(nil, got.Value)
 	}
 	if !ok {
-		return d.Mistyped(x, n, "text, a number, true, false, null, or a list of these")
+		return d.Mistyped(s, n, "text, a number, true, false, null, or a list of these")
 	}
 	*into = raw
 	return true
@@ -50,24 +50,24 @@ const maxJSON = 10_000
 
 // JSON turns a value into JSON with the references replaced. Order is kept, and numbers stay
 // as they are written.
-func (d *Decoder) JSON(x *Slot, n *yaml.Node) (JSON, bool) {
+func (d *Decoder) JSON(s *Slot, n *yaml.Node) (JSON, bool) {
 	left := maxJSON
-	return d.jsonOf(x, n, 0, &left)
+	return d.jsonOf(s, n, 0, &left)
 }
 
-func (d *Decoder) jsonOf(x *Slot, n *yaml.Node, depth int, left *int) ([]byte, bool) {
+func (d *Decoder) jsonOf(s *Slot, n *yaml.Node, depth int, left *int) ([]byte, bool) {
 	if *left--; depth > 50 || *left < 0 {
-		d.Fault(x.Line, "%s%s is nested too deep, or too large", x.Section.Where, x.Label)
+		d.Fault(s.Line, "%s%s is nested too deep, or too large", s.Section.Where, s.Label)
 		return nil, false
 	}
 	var parts [][]byte
 	switch Kind(n) {
 	case String:
-		got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
+		got, ok := d.Scalar(s, n, reflect.TypeFor[string]())
 		return gjson.AppendJSONString(nil, got.Value), ok
 	case List:
 		for _, item := range Resolve(n).Content {
-			raw, ok := d.jsonOf(x, item, depth+1, left)
+			raw, ok := d.jsonOf(s, item, depth+1, left)
 			if !ok {
 				return nil, false
 			}
@@ -75,10 +75,10 @@ func (d *Decoder) jsonOf(x *Slot, n *yaml.Node, depth int, left *int) ([]byte, b
 		}
 		return enclose("[", parts, "]"), true
 	case Map:
-		list, _ := d.Entries(x.Section.Where+x.Label+": ", n)
+		list, _ := d.Entries(s.Section.Where+s.Label+": ", n)
 		for _, e := range list {
-			at := &Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line}
-			x.Section.Marks[at.Label] = Mark{Line: e.Line}
+			at := &Slot{Section: s.Section, Label: s.Label + ": " + e.Key, Line: e.Line}
+			s.Section.Marks[at.Label] = Mark{Line: e.Line}
 			raw, ok := d.jsonOf(at, e.Value, depth+1, left)
 			if !ok {
 				return nil, false
@@ -90,7 +90,7 @@ func (d *Decoder) jsonOf(x *Slot, n *yaml.Node, depth int, left *int) ([]byte, b
 	if raw, ok := plain(n); ok {
 		return raw, true
 	}
-	return nil, d.Mistyped(x, n, "a value")
+	return nil, d.Mistyped(s, n, "a value")
 }
 
 func enclose(before string, parts [][]byte, after string) []byte {

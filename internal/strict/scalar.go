@@ -25,47 +25,47 @@ type Slot struct {
 }
 
 // Value reads n into v. It reports whether n has the form of v.
-func (d *Decoder) Value(x *Slot, n *yaml.Node, v reflect.Value) bool {
+func (d *Decoder) Value(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	into := v.Addr().Interface()
 	if d.schema.Value != nil {
-		if ok, known := d.schema.Value(x, n, into); known {
+		if ok, known := d.schema.Value(s, n, into); known {
 			return ok
 		}
 	}
 	switch into := into.(type) {
 	case *json.RawMessage:
-		return d.raw(x, n, into)
+		return d.raw(s, n, into)
 	case *JSON:
-		raw, ok := d.JSON(x, n)
+		raw, ok := d.JSON(s, n)
 		*into = raw
 		return ok
 	}
 	switch kind := v.Kind(); {
 	case kind == reflect.Pointer:
 		one := reflect.New(v.Type().Elem())
-		ok := d.group(x, n, one.Elem())
+		ok := d.group(s, n, one.Elem())
 		if ok {
 			v.Set(one)
 		}
 		return ok
 	case kind == reflect.Struct && !d.isText(v.Type()):
-		return d.group(x, n, v)
+		return d.group(s, n, v)
 	case kind == reflect.Map:
-		return d.table(x, n, v)
+		return d.table(s, n, v)
 	case kind == reflect.Slice:
-		return d.items(x, n, v)
+		return d.items(s, n, v)
 	}
-	x.Line = Resolve(n).Line
-	got, ok := d.Scalar(x, n, v.Type())
+	s.Line = Resolve(n).Line
+	got, ok := d.Scalar(s, n, v.Type())
 	if !ok {
 		return false
 	}
-	value, err := d.convert(got, v.Type(), x.Off)
-	if err == nil && x.Rule != nil {
-		value, err = x.Rule(value)
+	value, err := d.convert(got, v.Type(), s.Off)
+	if err == nil && s.Rule != nil {
+		value, err = s.Rule(value)
 	}
 	if err != nil {
-		d.Fault(x.Line, "%s%s is %s%s: %v", x.Section.Where, x.Label, Shown(n), got.from(), err)
+		d.Fault(s.Line, "%s%s is %s%s: %v", s.Section.Where, s.Label, Shown(n), got.from(), err)
 		return false
 	}
 	v.Set(reflect.ValueOf(value).Convert(v.Type()))
@@ -79,25 +79,25 @@ func (d *Decoder) isText(t reflect.Type) bool {
 }
 
 // items reads a list.
-func (d *Decoder) items(x *Slot, n *yaml.Node, v reflect.Value) bool {
+func (d *Decoder) items(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	if Kind(n) != List {
 		example := `["a", "b"]`
 		if item := v.Type().Elem(); item.Kind() == reflect.Struct && !d.isText(item) {
 			keys := Keys(item)
 			example = "[{ " + strings.Join(keys[:min(len(keys), 2)], ": …, ") + ": … }]"
 		}
-		return d.Mistyped(x, n, "a list, such as "+example)
+		return d.Mistyped(s, n, "a list, such as "+example)
 	}
 	items, ok := Resolve(n).Content, true
-	if len(items) == 0 && x.Some {
-		d.Fault(x.Line, "%s%s is empty, which would let all pass: list what may, or leave it out", x.Section.Where, x.Label)
+	if len(items) == 0 && s.Some {
+		d.Fault(s.Line, "%s%s is empty, which would let all pass: list what may, or leave it out", s.Section.Where, s.Label)
 		return false
 	}
 	list := reflect.MakeSlice(v.Type(), len(items), len(items))
 	for i, item := range items {
-		at := &Slot{Section: x.Section, Label: fmt.Sprintf("%s: item %d", x.Label, i+1), Line: Resolve(item).Line, Loose: true, Rule: x.Rule}
+		at := &Slot{Section: s.Section, Label: fmt.Sprintf("%s: item %d", s.Label, i+1), Line: Resolve(item).Line, Loose: true, Rule: s.Rule}
 		good := d.Value(at, item, list.Index(i))
-		x.Section.Marks[at.Label] = Mark{Line: at.Line, Shown: Shown(item), Bad: !good}
+		s.Section.Marks[at.Label] = Mark{Line: at.Line, Shown: Shown(item), Bad: !good}
 		ok = good && ok
 	}
 	v.Set(list)
@@ -105,29 +105,29 @@ func (d *Decoder) items(x *Slot, n *yaml.Node, v reflect.Value) bool {
 }
 
 // table reads a mapping of names to values. The rule is about the names.
-func (d *Decoder) table(x *Slot, n *yaml.Node, v reflect.Value) bool {
-	list, ok := d.Entries(x.Section.Where+x.Label+": ", n)
+func (d *Decoder) table(s *Slot, n *yaml.Node, v reflect.Value) bool {
+	list, ok := d.Entries(s.Section.Where+s.Label+": ", n)
 	if !ok {
-		return d.Mistyped(x, n, "a mapping, such as { NAME: value }")
+		return d.Mistyped(s, n, "a mapping, such as { NAME: value }")
 	}
 	table := reflect.MakeMapWithSize(v.Type(), len(list))
 	for _, e := range list {
 		var err error
-		if x.Rule != nil {
-			_, err = x.Rule(e.Key)
+		if s.Rule != nil {
+			_, err = s.Rule(e.Key)
 		}
 		if err == nil && e.Key == "" {
 			err = errors.New("a name is empty")
 		}
 		if err != nil {
-			d.Fault(e.Line, "%s%s: %v", x.Section.Where, x.Label, err)
+			d.Fault(e.Line, "%s%s: %v", s.Section.Where, s.Label, err)
 			ok = false
 			continue
 		}
 		value := reflect.New(v.Type().Elem()).Elem()
-		at := &Slot{Section: x.Section, Label: x.Label + ": " + e.Key, Line: e.Line, Loose: true}
+		at := &Slot{Section: s.Section, Label: s.Label + ": " + e.Key, Line: e.Line, Loose: true}
 		good := d.Value(at, e.Value, value)
-		x.Section.Marks[at.Label] = Mark{Line: at.Line, Bad: !good}
+		s.Section.Marks[at.Label] = Mark{Line: at.Line, Bad: !good}
 		ok = good && ok
 		table.SetMapIndex(reflect.ValueOf(e.Key), value)
 	}
@@ -137,13 +137,13 @@ func (d *Decoder) table(x *Slot, n *yaml.Node, v reflect.Value) bool {
 
 // group reads a mapping into a struct and checks it. A struct with a field Off may also be the
 // word off. The result is true despite faults within the struct.
-func (d *Decoder) group(x *Slot, n *yaml.Node, v reflect.Value) bool {
+func (d *Decoder) group(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	if off := v.FieldByName("Off"); off.IsValid() && IsOff(n) {
 		off.SetBool(true)
 		return true
 	}
 	into := v.Addr().Interface()
-	sec, ok := d.Inner(x, n, into)
+	sec, ok := d.Inner(s, n, into)
 	if ok {
 		d.check(sec, into)
 	}
@@ -151,19 +151,19 @@ func (d *Decoder) group(x *Slot, n *yaml.Node, v reflect.Value) bool {
 }
 
 // Inner reads a mapping into the struct that into points to. It does not check the struct.
-func (d *Decoder) Inner(x *Slot, n *yaml.Node, into any) (*Section, bool) {
+func (d *Decoder) Inner(s *Slot, n *yaml.Node, into any) (*Section, bool) {
 	v := reflect.ValueOf(into).Elem()
-	sec := &Section{Where: x.Section.Where + x.Label + ": ", Line: x.Line}
+	sec := &Section{Where: s.Section.Where + s.Label + ": ", Line: s.Line}
 	list, ok := d.Entries(sec.Where, n)
 	if !ok {
 		expected := "a mapping with the keys " + strings.Join(Keys(v.Type()), ", ")
 		if v.FieldByName("Off").IsValid() {
 			expected += "; or off"
 		}
-		return nil, d.Mistyped(x, n, expected)
+		return nil, d.Mistyped(s, n, expected)
 	}
 	d.Fields(sec, list, v)
-	x.Section.Adopt(x.Label, sec)
+	s.Section.Adopt(s.Label, sec)
 	return sec, true
 }
 
@@ -189,19 +189,19 @@ func (t Text) from() string {
 }
 
 // Scalar returns the value of n, with references replaced, for a field of type t.
-func (d *Decoder) Scalar(x *Slot, n *yaml.Node, t reflect.Type) (Text, bool) {
+func (d *Decoder) Scalar(s *Slot, n *yaml.Node, t reflect.Type) (Text, bool) {
 	switch Kind(n) {
 	case String:
-		return d.replaced(x, n)
+		return d.replaced(s, n)
 	case Int, Float, Bool:
-		if t.Kind() == reflect.String && !x.Loose {
-			d.Fault(x.Line, "%s%s is %s: expected text; put it in quotes", x.Section.Where, x.Label, Shown(n))
+		if t.Kind() == reflect.String && !s.Loose {
+			d.Fault(s.Line, "%s%s is %s: expected text; put it in quotes", s.Section.Where, s.Label, Shown(n))
 			return Text{}, false
 		}
 		// The text of the file: 1.10 stays 1.10 and 007 stays 007.
 		return Text{Value: Resolve(n).Value, Kind: Kind(n)}, true
 	}
-	return Text{}, d.Mistyped(x, n, d.expected(t, x.Off))
+	return Text{}, d.Mistyped(s, n, d.expected(t, s.Off))
 }
 
 // replaced returns a text with its references replaced.
@@ -231,18 +231,18 @@ func (d *Decoder) replaced(x *Slot, n *yaml.Node) (Text, bool) {
 }
 
 // Mistyped adds a fault: n is not of the expected form. It returns false.
-func (d *Decoder) Mistyped(x *Slot, n *yaml.Node, expected string) bool {
+func (d *Decoder) Mistyped(s *Slot, n *yaml.Node, expected string) bool {
 	shown := Shown(n)
 	if Kind(n) == String && strings.HasPrefix(expected, "a mapping") { // probably NAME=SECRET, a command line or an address
 		shown = "text"
 	}
 	switch Kind(n) {
 	case Null:
-		d.Fault(x.Line, "%s%s has no value: expected %s", x.Section.Where, x.Label, expected)
+		d.Fault(s.Line, "%s%s has no value: expected %s", s.Section.Where, s.Label, expected)
 	case "":
-		d.Fault(x.Line, "%s%s has a YAML tag: remove the tag", x.Section.Where, x.Label)
+		d.Fault(s.Line, "%s%s has a YAML tag: remove the tag", s.Section.Where, s.Label)
 	default:
-		d.Fault(x.Line, "%s%s is %s: expected %s", x.Section.Where, x.Label, shown, expected)
+		d.Fault(s.Line, "%s%s is %s: expected %s", s.Section.Where, s.Label, shown, expected)
 	}
 	return false
 }

@@ -33,7 +33,7 @@ type Decoder struct {
 type Schema struct {
 	// Value reads a value that has a special form, and stores it at the pointer into.
 	// known is false for all other values.
-	Value func(x *Slot, n *yaml.Node, into any) (ok, known bool)
+	Value func(s *Slot, n *yaml.Node, into any) (ok, known bool)
 	// Text returns the expected form of a type whose values are written as text, and
 	// parses them; parse is nil for all others.
 	Text func(t reflect.Type) (expected string, parse func(Text) (any, error))
@@ -48,9 +48,9 @@ type Schema struct {
 	// Check checks a struct after its keys were read. Default: Decoder.Validate.
 	Check func(sec *Section, v any)
 	// Literal checks a text as it is written, before references are replaced.
-	Literal func(x *Slot, text string) error
+	Literal func(s *Slot, text string) error
 	// Expanded gets each text that has values from the environment in it.
-	Expanded func(x *Slot, whole string, values []string)
+	Expanded func(s *Slot, whole string, values []string)
 }
 
 // New returns a decoder for a file. env looks up variables.

@@ -45,8 +45,8 @@ func schema() strict.Schema {
 			if t != reflect.TypeFor[kilos]() {
 				return "", nil
 			}
-			return "a weight such as 5kg", func(v strict.Text) (any, error) {
-				if v.Value != "5kg" {
+			return "a weight such as 5kg", func(t strict.Text) (any, error) {
+				if t.Value != "5kg" {
 					return nil, errors.New("expected a weight such as 5kg")
 				}
 				return kilos(5), nil
@@ -188,16 +188,16 @@ func TestQuiet(t *testing.T) {
 // The Schema reads a value with a form of its own, and gets values from the environment.
 func TestOwnForm(t *testing.T) {
 	var expanded []string
-	s := strict.Schema{Expanded: func(x *strict.Slot, whole string, values []string) {
-		expanded = append(expanded, x.Label+" "+whole+" "+strings.Join(values, ","))
+	s := strict.Schema{Expanded: func(s *strict.Slot, whole string, values []string) {
+		expanded = append(expanded, s.Label+" "+whole+" "+strings.Join(values, ","))
 	}}
 	var d *strict.Decoder
-	s.Value = func(x *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
+	s.Value = func(s *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
 		k, known := into.(*kilos)
 		if !known {
 			return false, false
 		}
-		got, ok := d.Scalar(x, n, reflect.TypeFor[string]())
+		got, ok := d.Scalar(s, n, reflect.TypeFor[string]())
 		*k = kilos(len(got.Value))
 		return ok, true
 	}

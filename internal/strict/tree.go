@@ -50,26 +50,26 @@ func (d *Decoder) Tree(data []byte) (root *yaml.Node, ok bool) {
 
 // syntax adds a fault for an error of Parse.
 func (d *Decoder) syntax(data []byte, err error) {
-	var e *broken
-	if !errors.As(err, &e) {
+	var b *broken
+	if !errors.As(err, &b) {
 		d.Fault(0, "not valid YAML: %v", err)
 		return
 	}
-	if e.column == 0 {
-		d.Fault(e.line, "%s", e.message)
+	if b.column == 0 {
+		d.Fault(b.line, "%s", b.message)
 		return
 	}
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	offset := 0
-	for _, line := range lines[:max(0, min(e.line-1, len(lines)))] {
+	for _, line := range lines[:max(0, min(b.line-1, len(lines)))] {
 		offset += len(line)
 	}
 	// Columns count characters.
-	for i := 1; i < e.column && offset < len(data) && data[offset] != '\n'; i++ {
+	for i := 1; i < b.column && offset < len(data) && data[offset] != '\n'; i++ {
 		_, n := utf8.DecodeRune(data[offset:])
 		offset += n
 	}
-	message, source := e.message, lines[max(0, min(e.line, len(lines))-1)]
+	message, source := b.message, lines[max(0, min(b.line, len(lines))-1)]
 	switch {
 	case bytes.HasPrefix(bytes.TrimLeft(source, " "), []byte("\t")):
 		message = "not valid YAML: a tab stands before the text; indent with spaces, not with tabs"

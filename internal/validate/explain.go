@@ -42,7 +42,7 @@ func (e *explainer) faults(wrong *jsonschema.ValidationError) Faults {
 		}
 	}
 	// The validator visits the members of objects in random order.
-	slices.SortStableFunc(out, func(a, b Fault) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(out, func(f, b Fault) int { return strings.Compare(f.Path, b.Path) })
 	return out
 }
 

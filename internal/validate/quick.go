@@ -350,9 +350,9 @@ func (q *quickCheck) number(i int, one *quick) int {
 			return -1
 		}
 	}
-	if r := one.limits; r != nil {
+	if b := one.limits; b != nil {
 		n, ok := new(big.Rat).SetString(string(raw))
-		if !ok || r.low != nil && n.Cmp(r.low) < 0 || r.high != nil && n.Cmp(r.high) > 0 || r.above != nil && n.Cmp(r.above) <= 0 || r.below != nil && n.Cmp(r.below) >= 0 {
+		if !ok || b.low != nil && n.Cmp(b.low) < 0 || b.high != nil && n.Cmp(b.high) > 0 || b.above != nil && n.Cmp(b.above) <= 0 || b.below != nil && n.Cmp(b.below) >= 0 {
 			return -1
 		}
 	}

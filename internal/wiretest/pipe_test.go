@@ -15,7 +15,7 @@ import (
 // deadlines hold; and nothing arrives while it is held.
 func TestPipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := Pipe()
+		e, b := Pipe()
 		buf := make([]byte, 4)
 		expect := func(what string, n int, err error, want int, wantErr error) {
 			t.Helper()
@@ -23,11 +23,11 @@ func TestPipe(t *testing.T) {
 				t.Errorf("%s: %d, %v; want %d, %v", what, n, err, want, wantErr)
 			}
 		}
-		n, err := a.Write([]byte("hello"))
+		n, err := e.Write([]byte("hello"))
 		expect("nobody reads yet", n, err, 5, nil)
 		n, err = b.Read(buf)
 		expect("a part", n, err, 4, nil)
-		a.Hold(true)
+		e.Hold(true)
 		begun := time.Now()
 		_ = b.SetReadDeadline(begun.Add(time.Second))
 		n, err = b.Read(buf)
@@ -42,20 +42,20 @@ func TestPipe(t *testing.T) {
 
 		// A writer waits when the buffer is full, until the deadline, a reader, or the end.
 		big := bytes.Repeat([]byte("x"), buffered+10)
-		_ = a.SetWriteDeadline(time.Now().Add(time.Second))
-		n, err = a.Write(big)
+		_ = e.SetWriteDeadline(time.Now().Add(time.Second))
+		n, err = e.Write(big)
 		expect("too much", n, err, buffered, os.ErrDeadlineExceeded)
-		_ = a.SetWriteDeadline(time.Time{})
+		_ = e.SetWriteDeadline(time.Time{})
 		time.AfterFunc(time.Second, func() { _, _ = io.ReadFull(b, make([]byte, len(big))) })
-		n, err = a.Write(big)
+		n, err = e.Write(big)
 		expect("with a reader", n, err, len(big), nil)
 
-		_ = a.Close()
+		_ = e.Close()
 		left, err := io.ReadAll(b)
 		expect("what was written before the end", len(left), err, buffered, nil)
-		n, err = a.Read(buf)
+		n, err = e.Read(buf)
 		expect("read from what is closed", n, err, 0, net.ErrClosed)
-		n, err = a.Write(buf)
+		n, err = e.Write(buf)
 		expect("write to what is closed", n, err, 0, net.ErrClosed)
 		n, err = b.Write(buf)
 		expect("nobody reads any more", n, err, 0, io.ErrClosedPipe)

@@ -108,9 +108,9 @@ func (c *Conn) do(f func()) {
 }
 
 // Send implements conn.Sender.
-func (c *Conn) Send(_ context.Context, m conn.Outgoing) error {
-	text := string(m.Line.B)
-	m.Line.Free()
+func (c *Conn) Send(_ context.Context, o conn.Outgoing) error {
+	text := string(o.Line.B)
+	o.Line.Free()
 	c.do(func() { c.take(text) })
 	return nil
 }

@@ -137,13 +137,13 @@ func (g *guardedCall) alive() {
 }
 
 // Notify passes a notification about the call on.
-func (g *guardedCall) Notify(n *jsonrpc.Message) {
+func (g *guardedCall) Notify(m *jsonrpc.Message) {
 	g.alive()
-	g.Client.Notify(n)
+	g.Client.Notify(m)
 }
 
 // Ask passes a question about the call on.
-func (g *guardedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (g *guardedCall) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	g.alive()
-	return g.Client.Ask(q, reply)
+	return g.Client.Ask(m, reply)
 }

@@ -29,23 +29,23 @@ const entryBytes = 512
 
 // entry returns the entry of an answer, without the answer. A modern server says how long it
 // is fresh and for whom. A legacy one cannot.
-func (c *Cached) entry(k *key, a *jsonrpc.Message) *entry {
-	e := &entry{key: k, size: int64(len(a.Result)+len(a.Error)+len(k.text)) + entryBytes}
-	s, fresh, everybody, empty := c.Server(), min(k.options.Lists, maxFresh), k.everybody, false
-	if a.Error != nil || s == nil || s.Revision != k.revision || int64(len(a.Result)) > k.options.Bytes/4 {
+func (c *Cached) entry(k *key, m *jsonrpc.Message) *entry {
+	e := &entry{key: k, size: int64(len(m.Result)+len(m.Error)+len(k.text)) + entryBytes}
+	g, fresh, everybody, empty := c.Server(), min(k.options.Lists, maxFresh), k.everybody, false
+	if m.Error != nil || g == nil || g.Revision != k.revision || int64(len(m.Result)) > k.options.Bytes/4 {
 		return e
 	}
-	if s.Modern() {
-		f := a.Found()
-		ms, err := strconv.ParseInt(string(f.TTL.Of(a.Result)), 10, 64)
-		if e.ttl = f.TTL.End > 0; err != nil || ms <= 0 || f.Twice || era.ResultType(a) != era.ResultComplete {
+	if g.Modern() {
+		f := m.Found()
+		ms, err := strconv.ParseInt(string(f.TTL.Of(m.Result)), 10, 64)
+		if e.ttl = f.TTL.End > 0; err != nil || ms <= 0 || f.Twice || era.ResultType(m) != era.ResultComplete {
 			return e
 		}
 		fresh = time.Duration(min(ms, maxFresh.Milliseconds())) * time.Millisecond
-		everybody = everybody || string(f.Scope.Of(a.Result)) == `"public"`
+		everybody = everybody || string(f.Scope.Of(m.Result)) == `"public"`
 	}
 	if k.what < list.Kinds {
-		items := gjson.GetBytes(a.Result, k.what.Member())
+		items := gjson.GetBytes(m.Result, k.what.Member())
 		if !items.IsArray() {
 			return e
 		}
@@ -66,11 +66,11 @@ func (c *Cached) entry(k *key, a *jsonrpc.Message) *entry {
 }
 
 // with adds the answer to the entry.
-func (e *entry) with(a *jsonrpc.Message) *entry {
-	if a.ID == nil { // the bridge made it; Clone needs an ID
-		a.ID = []byte("0")
+func (e *entry) with(m *jsonrpc.Message) *entry {
+	if m.ID == nil { // the bridge made it; Clone needs an ID
+		m.ID = []byte("0")
 	}
-	e.m = a.Clone()
+	e.m = m.Clone()
 	return e
 }
 
@@ -146,20 +146,20 @@ func (c *Cache) Forget() int {
 // Heard handles a notification of the server about changes, before any client gets the
 // notification. The bridge also makes notifications when it may have missed some; Heard handles
 // these too. A notification concerns the lists of all connections to the server.
-func (c *Cache) Heard(n *jsonrpc.Message) {
+func (c *Cache) Heard(m *jsonrpc.Message) {
 	if c != nil {
-		c.heard(nil, n)
+		c.heard(nil, m)
 	}
 }
 
 // heard handles a notification that came over the connection of s. A nil s stands for all
 // connections.
-func (c *Cache) heard(s *Source, n *jsonrpc.Message) {
-	if n.Method != "notifications/resources/updated" {
-		c.changed(s, n.Method)
+func (c *Cache) heard(s *Source, m *jsonrpc.Message) {
+	if m.Method != "notifications/resources/updated" {
+		c.changed(s, m.Method)
 		return
 	}
-	uri := n.URI()
+	uri := m.URI()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(func(k *key) bool {
@@ -190,7 +190,7 @@ type listener struct {
 }
 
 // Notify informs the cache before the client.
-func (l *listener) Notify(n *jsonrpc.Message) {
-	l.cache.Heard(n)
-	l.Client.Notify(n)
+func (l *listener) Notify(m *jsonrpc.Message) {
+	l.cache.Heard(m)
+	l.Client.Notify(m)
 }

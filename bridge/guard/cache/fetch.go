@@ -28,10 +28,10 @@ type fetch struct {
 	waiters int           // guarded by the cache's mu
 }
 
-// serves reports whether the answer may go to a caller of u. A failure may be due to the
+// serves reports whether the answer may go to a caller of c. A failure may be due to the
 // connection or the principal. A question of the server is for the one caller that asks.
-func (f *fetch) serves(u *Cached, k *key) bool {
-	failed, same := f.err != nil || f.e.m.Error != nil, f.up.lane == u.lane
+func (f *fetch) serves(c *Cached, k *key) bool {
+	failed, same := f.err != nil || f.e.m.Error != nil, f.up.lane == c.lane
 	if failed {
 		return same && f.principal == k.principal
 	}
@@ -108,10 +108,10 @@ func (f *fetch) run(ctx context.Context, r *bridge.Request) {
 	ctx, stop := context.WithTimeoutCause(ctx, maxFetch, &bridge.Error{Server: c.server.Name, Kind: bridge.ErrTimeout,
 		Public: r.Method + " had no answer within " + maxFetch.String()})
 	defer stop()
-	var a *jsonrpc.Message
-	if a, f.err = f.up.Upstream.Call(ctx, r); f.err == nil {
-		f.e = f.up.entry(f.key, a).with(a)
-		a.Release()
+	var m *jsonrpc.Message
+	if m, f.err = f.up.Upstream.Call(ctx, r); f.err == nil {
+		f.e = f.up.entry(f.key, m).with(m)
+		m.Release()
 	}
 	c.end(f)
 }

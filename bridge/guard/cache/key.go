@@ -26,23 +26,23 @@ type key struct {
 	revision  string  // of the server
 }
 
-// key returns the key of a request to a server whose greeting is s. It reports false if the answer
+// key returns the key of a request to a server whose greeting is g. It reports false if the answer
 // may depend on data outside the key, or must not be cached.
-func (c *Cached) key(r *bridge.Request, what list.Kind, s *bridge.Greeting) (*key, bool) {
+func (c *Cached) key(r *bridge.Request, what list.Kind, g *bridge.Greeting) (*key, bool) {
 	o := c.cache.options.Load()
-	if o.Off || s == nil || what >= list.Kinds && !s.Modern() || !knownMeta(r.Meta()) {
+	if o.Off || g == nil || what >= list.Kinds && !g.Modern() || !knownMeta(r.Meta()) {
 		return nil, false
 	}
 	var mem [512]byte
 	text := append(mem[:0], r.Method...)
-	text = append(append(text, 0), s.Revision...)
+	text = append(append(text, 0), g.Revision...)
 	from := c.from
-	if s.Modern() { // each request names its caller
+	if g.Modern() { // each request names its caller
 		from = r.From
 		text = append(append(text, 0), from.Revision...)
 	}
 	text = append(append(text, 0), from.Capabilities...)
-	k := &key{options: o, what: what, principal: r.From.Principal, everybody: o.Shared && what < list.Kinds, revision: s.Revision}
+	k := &key{options: o, what: what, principal: r.From.Principal, everybody: o.Shared && what < list.Kinds, revision: g.Revision}
 	text = append(text, 0)
 	bare := len(text)
 	text, ok := appendParams(text, r)

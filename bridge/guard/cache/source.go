@@ -70,9 +70,9 @@ func (s *Source) drop(which func(*key) bool) {
 }
 
 // Notified handles a notification of the server about changes.
-func (s *Source) Notified(n *jsonrpc.Message) {
+func (s *Source) Notified(m *jsonrpc.Message) {
 	if s != nil {
-		s.cache.heard(s, n)
+		s.cache.heard(s, m)
 	}
 }
 

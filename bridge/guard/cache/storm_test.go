@@ -102,10 +102,10 @@ func TestBooks(t *testing.T) {
 					default:
 						params := []string{`{}`, `{"cursor":"2"}`, `{"cursor":"3"}`}[rng.IntN(3)]
 						ctx, end := context.WithTimeout(t.Context(), time.Duration(rng.IntN(3000))*time.Millisecond)
-						q := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":`+params+`}`)
+						m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":`+params+`}`)
 						calls.Go(func() {
 							defer end()
-							a, _ := up.Call(ctx, &bridge.Request{Message: q, From: from, Back: bridge.Nobody{}})
+							a, _ := up.Call(ctx, &bridge.Request{Message: m, From: from, Back: bridge.Nobody{}})
 							a.Release()
 						})
 					}

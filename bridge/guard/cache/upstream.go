@@ -102,17 +102,17 @@ func (c *Cached) own(ctx context.Context, r *bridge.Request, k *key) (*jsonrpc.M
 	c.cache.mu.Lock()
 	c.cache.begin(f)
 	c.cache.mu.Unlock()
-	a, err := c.Upstream.Call(ctx, r)
+	m, err := c.Upstream.Call(ctx, r)
 	if f.err = err; err == nil {
-		if e := c.entry(k, a); !e.fresh.IsZero() {
-			f.e = e.with(a)
+		if e := c.entry(k, m); !e.fresh.IsZero() {
+			f.e = e.with(m)
 		}
 	}
 	c.cache.end(f)
 	if err != nil {
 		return c.instead(r, k, err)
 	}
-	return a, nil
+	return m, nil
 }
 
 // read answers a request for a resource. It joins no fetch: the server may have questions
@@ -157,25 +157,25 @@ func (c *Cache) serveStale(e *entry, r *bridge.Request, why error) *jsonrpc.Mess
 	return e.answer(r, time.Now())
 }
 
-// Holds reports whether the cache answers a request without a connection. s is the server's
+// Holds reports whether the cache answers a request without a connection. g is the server's
 // greeting. why, if it is not nil, is why no connection can be opened. A nil Cached holds
 // nothing.
-func (c *Cached) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
-	if c == nil || s == nil || why != nil && !excused(why) {
+func (c *Cached) Holds(r *bridge.Request, g *bridge.Greeting, why error) bool {
+	if c == nil || g == nil || why != nil && !excused(why) {
 		return false
 	}
 	what, ok := subject(r.Method)
 	if !ok {
 		return false
 	}
-	k, ok := c.key(r, what, s)
+	k, ok := c.key(r, what, g)
 	if !ok {
 		return false
 	}
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 	e, now := c.cache.get(k), time.Now()
-	return e != nil && e.since(r.NotBefore) && (now.Before(e.fresh) || now.Before(e.until) && (why != nil || what != contents && c.absent(s) != nil))
+	return e != nil && e.since(r.NotBefore) && (now.Before(e.fresh) || now.Before(e.until) && (why != nil || what != contents && c.absent(g) != nil))
 }
 
 // Reasons for a stale answer beside errors.
@@ -184,11 +184,11 @@ var (
 	errLost    = errors.New("its connection was lost")
 )
 
-// absent returns why the connection is missing to a server whose greeting is s, or nil. A
+// absent returns why the connection is missing to a server whose greeting is g, or nil. A
 // connection that is closed and no process counts as present: opening it takes a few
 // messages. So does one that is opened for each call.
-func (c *Cached) absent(s *bridge.Greeting) error {
-	if c.lane == nil || c.cache.server.PerCall && !s.Modern() {
+func (c *Cached) absent(g *bridge.Greeting) error {
+	if c.lane == nil || c.cache.server.PerCall && !g.Modern() {
 		return nil
 	}
 	switch state := c.lane.State(); {

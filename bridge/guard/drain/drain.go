@@ -176,11 +176,11 @@ type drained struct {
 }
 
 // Call makes a call, or refuses it if it is new.
-func (d *drained) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
-	if err := d.s.Refuses(q.Message, q.From); err != nil && ctx.Value(passing{}) == nil {
+func (d *drained) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if err := d.s.Refuses(r.Message, r.From); err != nil && ctx.Value(passing{}) == nil {
 		return nil, err
 	}
-	return d.Upstream.Call(ctx, q)
+	return d.Upstream.Call(ctx, r)
 }
 
 // isContinuation reports whether a request belongs to an earlier one. It may be about a task, end a subscription, or

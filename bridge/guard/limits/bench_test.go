@@ -55,14 +55,14 @@ func BenchmarkLimits(b *testing.B) {
 		})
 	}
 	b.Run("quota", func(b *testing.B) {
-		d := NewQuota(PerPrincipal{Rate: many})
+		q := NewQuota(PerPrincipal{Rate: many})
 		from := &bridge.Caller{Principal: "p"}
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := d.Enter(from, m); err != nil {
+			if err := q.Enter(from, m); err != nil {
 				b.Fatal(err)
 			}
-			d.Leave(from)
+			q.Leave(from)
 		}
 	})
 }

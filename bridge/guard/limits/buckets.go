@@ -107,11 +107,11 @@ func until(l *rate.Limiter, now time.Time) time.Duration {
 
 // bucket returns a bucket, if need be a new and full one. The caller holds p.mu.
 func (l *limiter) bucket(principal string, r limit) *rate.Limiter {
-	k := bucketKey{principal, r.index}
-	one, ok := l.buckets.Get(k)
+	b := bucketKey{principal, r.index}
+	one, ok := l.buckets.Get(b)
 	if !ok {
 		one = rate.NewLimiter(rate.Limit(r.PerSecond), max(r.Burst, 1))
-		l.buckets.Add(k, one)
+		l.buckets.Add(b, one)
 	}
 	return one
 }
@@ -120,11 +120,11 @@ func (l *limiter) bucket(principal string, r limit) *rate.Limiter {
 // is equal to them. A few stay, since the next call would recreate them. The caller holds p.mu.
 func (l *limiter) expire(now time.Time, n int) {
 	for range min(n, l.buckets.Len()-keptCallers) {
-		k, one, ok := l.buckets.GetOldest()
+		b, one, ok := l.buckets.GetOldest()
 		if !ok || one.TokensAt(now) < float64(one.Burst()) {
 			return
 		}
-		l.buckets.Remove(k)
+		l.buckets.Remove(b)
 	}
 }
 
@@ -132,9 +132,9 @@ func (l *limiter) expire(now time.Time, n int) {
 func (l *limiter) sweep(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, k := range l.buckets.Keys() {
-		if one, ok := l.buckets.Peek(k); ok && one.TokensAt(now) >= float64(one.Burst()) {
-			l.buckets.Remove(k)
+	for _, b := range l.buckets.Keys() {
+		if one, ok := l.buckets.Peek(b); ok && one.TokensAt(now) >= float64(one.Burst()) {
+			l.buckets.Remove(b)
 		}
 	}
 }

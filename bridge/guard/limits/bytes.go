@@ -134,9 +134,9 @@ const lightAnswer = 64 << 10
 // Weigh counts an answer among the held bytes until its release. Bytes that its reader took move to
 // the caller's share. An answer without room is released and refused. The call was executed, so the
 // refusal does not ask for a repetition.
-func (b *Bytes) Weigh(server string, from *bridge.Caller, a *jsonrpc.Message) error {
-	n := a.Len()
-	was, held := a.Held()
+func (b *Bytes) Weigh(server string, from *bridge.Caller, m *jsonrpc.Message) error {
+	n := m.Len()
+	was, held := m.Held()
 	if n <= lightAnswer && held == 0 {
 		return nil
 	}
@@ -149,12 +149,12 @@ func (b *Bytes) Weigh(server string, from *bridge.Caller, a *jsonrpc.Message) er
 		return nil
 	case held > 0 && room.adopt(held):
 		before.disown(held)
-		a.Hold(room, held)
+		m.Hold(room, held)
 		return nil
 	case held == 0 && room.Reserve(n):
-		a.Hold(room, n)
+		m.Hold(room, n)
 		return nil
 	}
-	a.Release()
+	m.Release()
 	return conn.NoRoom(server, fmt.Sprintf("the answer of %d bytes", n))
 }

@@ -69,28 +69,28 @@ func TestIntake(t *testing.T) {
 	under(6*mb, 4*mb, 0)
 	own.Drop()
 
-	a := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"pad":"`+strings.Repeat("x", int(mb))+`"}}`)
-	n := int64(a.Len())
-	all.Give(a)
+	m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"pad":"`+strings.Repeat("x", int(mb))+`"}}`)
+	n := int64(m.Len())
+	all.Give(m)
 	under(n, 0, 0)
 	all.Drop()
 	for range 2 {
-		if err := b.Weigh("all", &bridge.Caller{Principal: "alice"}, a); err != nil {
+		if err := b.Weigh("all", &bridge.Caller{Principal: "alice"}, m); err != nil {
 			t.Fatal(err)
 		}
 		under(n, 0, n)
 	}
-	a.Release()
+	m.Release()
 	under(0, 0, 0)
 
-	a = bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"pad":"`+strings.Repeat("x", int(mb))+`"}}`)
+	m = bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"pad":"`+strings.Repeat("x", int(mb))+`"}}`)
 	take(&all, mb+100, true)
-	all.Give(a)
+	all.Give(m)
 	alice := b.Room("alice")
 	if !alice.Reserve(int(5*mb + mb/2)) {
 		t.Fatal("no room for alice")
 	}
-	if err := b.Weigh("all", &bridge.Caller{Principal: "alice"}, a); !errors.Is(err, bridge.ErrTooLarge) {
+	if err := b.Weigh("all", &bridge.Caller{Principal: "alice"}, m); !errors.Is(err, bridge.ErrTooLarge) {
 		t.Errorf("alice got more than her part: %v", err)
 	}
 	alice.Return(int(5*mb + mb/2))

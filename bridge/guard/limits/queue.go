@@ -93,48 +93,48 @@ func (q *Queue) Refusal(format string, args ...any) error {
 }
 
 // enter takes a slot for a call, or waits for one. Every success needs a leave.
-func (q *Queue) enter(ctx context.Context, p *slot) error {
+func (q *Queue) enter(ctx context.Context, s *slot) error {
 	q.mu.Lock()
-	if each := q.o.PerPrincipal; each > 0 && q.counts[p.principal] >= each {
+	if each := q.o.PerPrincipal; each > 0 && q.counts[s.principal] >= each {
 		defer q.mu.Unlock()
 		q.refused.perPrincipal++
 		return q.Refusal("one caller may have %d calls under way or waiting (limits: per_principal)", each)
 	}
 	if q.taken < q.o.Calls { // no call waits
-		q.take(p)
-		q.count(p)
+		q.take(s)
+		q.count(s)
 		q.mu.Unlock()
 		return nil
 	}
-	if q.waiting >= q.o.Queue && !q.displace(p.principal) {
+	if q.waiting >= q.o.Queue && !q.displace(s.principal) {
 		defer q.mu.Unlock()
 		q.refused.queue++
 		return q.full()
 	}
-	q.count(p)
-	q.enqueue(p)
+	q.count(s)
+	q.enqueue(s)
 	wait := q.o.Wait
 	q.mu.Unlock()
 
 	select {
-	case <-p.called:
+	case <-s.called:
 	case <-time.After(wait):
 	case <-ctx.Done():
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case (p.taken || p.parked) && ctx.Err() == nil:
+	case (s.taken || s.parked) && ctx.Err() == nil:
 		return nil
-	case p.taken || p.parked:
-		q.vacate(p)
-	case p.line == nil:
+	case s.taken || s.parked:
+		q.vacate(s)
+	case s.line == nil:
 		q.refused.queue++ // it was displaced
 		return q.full()
 	default:
-		q.dequeue(p)
+		q.dequeue(s)
 	}
-	q.uncount(p)
+	q.uncount(s)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -156,17 +156,17 @@ func (q *Queue) full() error {
 }
 
 // leave ends a call.
-func (q *Queue) leave(p *slot) {
+func (q *Queue) leave(s *slot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.vacate(p)
-	q.uncount(p)
+	q.vacate(s)
+	q.uncount(s)
 }
 
 // vacate ends a call that has or had a slot. The caller holds q.mu.
-func (q *Queue) vacate(p *slot) {
-	if p.taken {
-		q.free(p)
+func (q *Queue) vacate(s *slot) {
+	if s.taken {
+		q.free(s)
 	} else {
 		q.parked--
 	}
@@ -174,33 +174,33 @@ func (q *Queue) vacate(p *slot) {
 
 // park takes the slot of a call that does no work for now: it waits for its client, or listens. park
 // does nothing for a call that is parked or has ended.
-func (q *Queue) park(p *slot) {
+func (q *Queue) park(s *slot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.parkLocked(p)
+	q.parkLocked(s)
 }
 
 // parkLocked is park. The caller holds q.mu.
-func (q *Queue) parkLocked(p *slot) {
-	if p.taken {
-		p.parked = true
+func (q *Queue) parkLocked(s *slot) {
+	if s.taken {
+		s.parked = true
 		q.parked++
-		q.free(p)
+		q.free(s)
 	}
 }
 
 // take gives a call a slot. The caller holds q.mu.
-func (q *Queue) take(p *slot) {
+func (q *Queue) take(s *slot) {
 	q.taken++
-	p.taken = true
-	p.of.add(p)
+	s.taken = true
+	s.of.add(s)
 }
 
 // free gives the slot of a call to the next one. The caller holds q.mu.
-func (q *Queue) free(p *slot) {
+func (q *Queue) free(s *slot) {
 	q.taken--
-	p.taken = false
-	p.of.remove(p)
+	s.taken = false
+	s.of.remove(s)
 	q.admit()
 }
 
@@ -223,22 +223,22 @@ func (q *Queue) admit() bool {
 }
 
 // enqueue makes a call wait. The caller holds q.mu.
-func (q *Queue) enqueue(p *slot) {
-	ln := q.lines[p.principal]
+func (q *Queue) enqueue(s *slot) {
+	ln := q.lines[s.principal]
 	if ln == nil {
-		ln = &line{principal: p.principal}
+		ln = &line{principal: s.principal}
 		ln.at = q.ring.PushBack(ln)
-		q.lines[p.principal] = ln
+		q.lines[s.principal] = ln
 	}
-	p.line, p.at, p.called = ln, ln.calls.PushBack(p), make(chan struct{})
+	s.line, s.at, s.called = ln, ln.calls.PushBack(s), make(chan struct{})
 	q.waiting++
 }
 
 // dequeue takes a call out of its line. The caller holds q.mu.
-func (q *Queue) dequeue(p *slot) {
-	ln := p.line
-	ln.calls.Remove(p.at)
-	p.line = nil
+func (q *Queue) dequeue(s *slot) {
+	ln := s.line
+	ln.calls.Remove(s.at)
+	s.line = nil
 	q.waiting--
 	if ln.calls.Len() == 0 {
 		q.ring.Remove(ln.at)
@@ -270,19 +270,19 @@ func (q *Queue) displace(principal string) bool {
 }
 
 // count counts a call of a principal, if that is bounded. The caller holds q.mu.
-func (q *Queue) count(p *slot) {
-	if p.counted = q.o.PerPrincipal > 0 && p.principal != ""; p.counted {
-		q.counts[p.principal]++
+func (q *Queue) count(s *slot) {
+	if s.counted = q.o.PerPrincipal > 0 && s.principal != ""; s.counted {
+		q.counts[s.principal]++
 	}
 }
 
 // uncount undoes count. The caller holds q.mu.
-func (q *Queue) uncount(p *slot) {
-	if !p.counted {
+func (q *Queue) uncount(s *slot) {
+	if !s.counted {
 		return
 	}
-	if q.counts[p.principal]--; q.counts[p.principal] == 0 {
-		delete(q.counts, p.principal)
+	if q.counts[s.principal]--; q.counts[s.principal] == 0 {
+		delete(q.counts, s.principal)
 	}
 }
 

@@ -24,8 +24,8 @@ type crowd struct {
 }
 
 func newCrowd(o Options) *crowd {
-	g := NewQueue("x", o)
-	return &crowd{g: g, of: g.Slots()}
+	q := NewQueue("x", o)
+	return &crowd{g: q, of: q.Slots()}
 }
 
 // queuer is a call of a crowd.
@@ -39,17 +39,17 @@ type queuer struct {
 // send makes a call of a principal. It is at the server when send returns.
 func (c *crowd) send(principal, name string) *queuer {
 	ctx, cancel := context.WithCancel(context.Background())
-	v := &queuer{p: slot{principal: principal, of: c.of}, leap: cancel, done: make(chan struct{})}
+	q := &queuer{p: slot{principal: principal, of: c.of}, leap: cancel, done: make(chan struct{})}
 	c.wg.Go(func() {
-		defer close(v.done)
-		if v.err = c.g.enter(ctx, &v.p); v.err == nil {
+		defer close(q.done)
+		if q.err = c.g.enter(ctx, &q.p); q.err == nil {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.in = append(c.in, name)
 		}
 	})
 	synctest.Wait()
-	return v
+	return q
 }
 
 func (c *crowd) entered() []string {
@@ -67,8 +67,8 @@ func (c *crowd) empty(t *testing.T) {
 	synctest.Wait()
 	c.g.mu.Lock()
 	defer c.g.mu.Unlock()
-	if g := c.g; g.taken != 0 || g.waiting != 0 || g.parked != 0 || len(g.lines) != 0 || g.ring.Len() != 0 || len(g.counts) != 0 || c.of.last != nil {
-		t.Errorf("left: %d places, %d waiting, %d parked, %d lines, %d turns, %v, %v", g.taken, g.waiting, g.parked, len(g.lines), g.ring.Len(), g.counts, c.of.last)
+	if q := c.g; q.taken != 0 || q.waiting != 0 || q.parked != 0 || len(q.lines) != 0 || q.ring.Len() != 0 || len(q.counts) != 0 || c.of.last != nil {
+		t.Errorf("left: %d places, %d waiting, %d parked, %d lines, %d turns, %v, %v", q.taken, q.waiting, q.parked, len(q.lines), q.ring.Len(), q.counts, c.of.last)
 	}
 }
 
@@ -104,9 +104,9 @@ func TestQueueRefusals(t *testing.T) {
 				if took := time.Since(began); took != test.after {
 					t.Errorf("it was refused after %v, want %v", took, test.after)
 				}
-				for _, v := range all {
-					if <-v.done; v.err == nil {
-						c.g.leave(&v.p)
+				for _, q := range all {
+					if <-q.done; q.err == nil {
+						c.g.leave(&q.p)
 					}
 				}
 				c.wg.Wait()
@@ -117,8 +117,8 @@ func TestQueueRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // without access rules there is no principal to be bounded
 		c := newCrowd(Options{Calls: 9, PerPrincipal: 1})
 		for range 9 {
-			if v := c.send("", ""); v.err != nil {
-				t.Error(v.err)
+			if q := c.send("", ""); q.err != nil {
+				t.Error(q.err)
 			}
 		}
 	})
@@ -152,11 +152,11 @@ func TestQueueSet(t *testing.T) {
 			t.Errorf("with fewer places than are taken, one is given away: %v", got)
 		}
 		c.g.Set(Options{Calls: 9})
-		for _, v := range all {
-			if <-v.done; v.err != nil {
-				t.Error(v.err)
+		for _, q := range all {
+			if <-q.done; q.err != nil {
+				t.Error(q.err)
 			}
-			c.g.leave(&v.p)
+			c.g.leave(&q.p)
 		}
 		c.wg.Wait()
 		c.empty(t)
@@ -196,7 +196,7 @@ func TestQueueFair(t *testing.T) {
 		for i := range 7 {
 			flood = append(flood, c.send("flood", fmt.Sprint("f", i)))
 		}
-		if v := c.send("flood", "one more"); v.err == nil {
+		if q := c.send("flood", "one more"); q.err == nil {
 			t.Error("the queue has no bound")
 		}
 		c.entered()
@@ -250,8 +250,8 @@ func TestQueueLeaksNothing(t *testing.T) {
 					time.Sleep(arrives)
 					ctx, cancel := context.WithTimeout(context.Background(), gives)
 					defer cancel()
-					p := &slot{principal: principal, of: c.of}
-					if c.g.enter(ctx, p) != nil {
+					s := &slot{principal: principal, of: c.of}
+					if c.g.enter(ctx, s) != nil {
 						return
 					}
 					c.g.mu.Lock()
@@ -261,8 +261,8 @@ func TestQueueLeaksNothing(t *testing.T) {
 						if i%2 == 0 {
 							c.of.parkOne()
 						} else {
-							c.g.park(p)
-							c.g.park(p)
+							c.g.park(s)
+							c.g.park(s)
 						}
 					})
 					defer park.Stop()
@@ -270,8 +270,8 @@ func TestQueueLeaksNothing(t *testing.T) {
 					case <-time.After(works):
 					case <-ctx.Done():
 					}
-					c.g.leave(p)
-					c.g.park(p)
+					c.g.leave(s)
+					c.g.park(s)
 				})
 			}
 			c.wg.Wait()

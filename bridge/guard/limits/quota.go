@@ -31,18 +31,18 @@ type bounds struct {
 }
 
 // NewQuota returns the quota of all principals.
-func NewQuota(o PerPrincipal) *Quota {
-	d := &Quota{limiter: newLimiter(), callers: map[string]*usage{}}
-	d.Set(o)
-	return d
+func NewQuota(p PerPrincipal) *Quota {
+	q := &Quota{limiter: newLimiter(), callers: map[string]*usage{}}
+	q.Set(p)
+	return q
 }
 
 // Set replaces the bounds. A principal that exceeds the new ones loses nothing.
-func (q *Quota) Set(o PerPrincipal) {
-	o.Sessions, o.Calls = cmp.Or(o.Sessions, 1000), cmp.Or(o.Calls, DefaultCalls)
-	now := &bounds{PerPrincipal: o}
-	if o.Rate.PerSecond > 0 {
-		now.rates = []limit{{o.Rate, 0}}
+func (q *Quota) Set(p PerPrincipal) {
+	p.Sessions, p.Calls = cmp.Or(p.Sessions, 1000), cmp.Or(p.Calls, DefaultCalls)
+	now := &bounds{PerPrincipal: p}
+	if p.Rate.PerSecond > 0 {
+		now.rates = []limit{{p.Rate, 0}}
 	}
 	q.now.Store(now)
 }
@@ -71,9 +71,9 @@ func (q *Quota) change(principal string, field func(*usage) *int, n, most int) b
 // allocate one.
 const keptCallers = 64
 
-func sessionsOf(b *usage) *int { return &b.sessions }
-func callsOf(b *usage) *int    { return &b.calls }
-func listensOf(b *usage) *int  { return &b.listens }
+func sessionsOf(u *usage) *int { return &u.sessions }
+func callsOf(u *usage) *int    { return &u.calls }
+func listensOf(u *usage) *int  { return &u.listens }
 
 // full returns the error of an exceeded limit, and counts it.
 func full(counter *atomic.Uint64, format string, args ...any) error {

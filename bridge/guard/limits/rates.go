@@ -49,9 +49,9 @@ func NewRates(server string, o Options) *Rates {
 	if !o.HasRate() {
 		return nil
 	}
-	t := &Rates{server: server}
-	t.rules.Store(newRules(o))
-	return t
+	r := &Rates{server: server}
+	r.rules.Store(newRules(o))
+	return r
 }
 
 // Set replaces the rates. If they differ, counts begin anew. A nil Rates stays without any.

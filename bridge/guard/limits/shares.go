@@ -22,9 +22,9 @@ type Shares struct {
 // NewShares returns the bound for slots that a number of principals share. Without access rules
 // there are no principals.
 func NewShares(places int64, principals int) *Shares {
-	c := &Shares{places: places, of: map[string]int64{}}
-	c.Set(principals)
-	return c
+	s := &Shares{places: places, of: map[string]int64{}}
+	s.Set(principals)
+	return s
 }
 
 // Set changes the number of principals. A principal that exceeds the new bound loses nothing.

@@ -41,8 +41,8 @@ type askedClient struct {
 var _ bridge.Client = (*askedClient)(nil)
 
 // Ask passes a question on.
-func (a *askedClient) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return asking(a.Client, q, reply, a.places.parkOne)
+func (a *askedClient) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return asking(a.Client, m, reply, a.places.parkOne)
 }
 
 // unbounded reports whether a request needs no slot. The handshake needs none: connections have
@@ -83,16 +83,16 @@ func (b *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 
 // Notify passes a notification about the call on. An acknowledged subscription gives its slot back:
 // it does no work, and has limits of its own.
-func (b *boundedCall) Notify(n *jsonrpc.Message) {
-	if n.Method == era.Acknowledged && b.r.Method == era.Listen {
+func (b *boundedCall) Notify(m *jsonrpc.Message) {
+	if m.Method == era.Acknowledged && b.r.Method == era.Listen {
 		b.of.queue.park(&b.slot)
 	}
-	b.back.Notify(n)
+	b.back.Notify(m)
 }
 
 // Ask passes a question about the call on. The call waits for its answer without a slot.
-func (b *boundedCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return asking(b.back, q, reply, func() { b.of.queue.park(&b.slot) })
+func (b *boundedCall) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return asking(b.back, m, reply, func() { b.of.queue.park(&b.slot) })
 }
 
 // Gone does nothing: the call itself fails.

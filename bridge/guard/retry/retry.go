@@ -52,9 +52,9 @@ func New(o Options, idempotent Idempotent, log *slog.Logger, life context.Contex
 	if !o.On() {
 		return nil
 	}
-	u := &Retries{idempotent: idempotent, log: log, life: life.Done(), few: rate.NewLimiter(fewRetries, fewRetries)}
-	u.Set(o)
-	return u
+	r := &Retries{idempotent: idempotent, log: log, life: life.Done(), few: rate.NewLimiter(fewRetries, fewRetries)}
+	r.Set(o)
+	return r
 }
 
 // Set replaces the options for calls that begin later. A nil Retries stays off.
@@ -143,13 +143,13 @@ func (r *retrying) call(ctx context.Context, attempts int, request *bridge.Reque
 	for n := 1; ; n++ {
 		inner := saved
 		began := time.Now()
-		a, err := r.Upstream.Call(ctx, &inner)
+		m, err := r.Upstream.Call(ctx, &inner)
 		if err == nil || n >= attempts || heard != nil && heard.used.Load() || time.Since(began) > worthWithin {
-			return a, err
+			return m, err
 		}
 		pause, ok := pauseFor(ctx, err, n)
 		if !ok || !r.r.take() {
-			return a, err
+			return m, err
 		}
 		r.r.log.Debug("retrying a call", "method", request.Method, "err", err)
 		select {
@@ -195,13 +195,13 @@ type attended struct {
 var _ bridge.Client = (*attended)(nil)
 
 // Notify passes a notification about the call on.
-func (a *attended) Notify(n *jsonrpc.Message) {
+func (a *attended) Notify(m *jsonrpc.Message) {
 	a.used.Store(true)
-	a.Client.Notify(n)
+	a.Client.Notify(m)
 }
 
 // Ask passes a question about the call on.
-func (a *attended) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (a *attended) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	a.used.Store(true)
-	return a.Client.Ask(q, reply)
+	return a.Client.Ask(m, reply)
 }

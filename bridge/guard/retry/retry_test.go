@@ -129,9 +129,9 @@ func TestRetryRequest(t *testing.T) {
 		}
 		q := requested(t, "resources/read", `{"uri":"a:"}`)
 		q.From, q.Header = &bridge.Caller{Principal: "p"}, map[string][]string{"X": {"1"}}
-		a, err := r.Wrap(s).Call(t.Context(), q)
-		if err != nil || string(a.Result) != `{"n":2}` || len(got) != 2 || got[0] != got[1] {
-			t.Errorf("%s, %v; asked %q", bridgetest.Text(a), err, got)
+		m, err := r.Wrap(s).Call(t.Context(), q)
+		if err != nil || string(m.Result) != `{"n":2}` || len(got) != 2 || got[0] != got[1] {
+			t.Errorf("%s, %v; asked %q", bridgetest.Text(m), err, got)
 		}
 	})
 }

@@ -45,7 +45,7 @@ type Server struct {
 	// Await calls the function told once, when the server can be opened, unless stop was called.
 	Await func(from *bridge.Caller, told func()) (stop func())
 	// Missed is called before the clients are notified, with a change that may have happened without a listener.
-	Missed func(n *jsonrpc.Message)
+	Missed func(m *jsonrpc.Message)
 }
 
 // Options configure an Aggregate.
@@ -104,8 +104,8 @@ func (a *Aggregate) Set(servers []*Server) (leave func(ctx context.Context, gone
 	open := slices.Collect(maps.Keys(a.open))
 	a.mu.Unlock()
 	var left []*member
-	for _, g := range open {
-		left = append(left, g.update(v)...)
+	for _, s := range open {
+		left = append(left, s.update(v)...)
 	}
 	return func(ctx context.Context, gone *Server) {
 		var wg sync.WaitGroup
@@ -132,9 +132,9 @@ const (
 
 // oldPrefixes returns the old prefixes that next honours at now.
 func (v *view) oldPrefixes(next *view, now time.Time) (all []oldPrefix) {
-	stays := func(f oldPrefix) bool {
-		s := next.named[f.server]
-		return s != nil && next.prefix[s] != f.prefix && now.Before(f.until)
+	stays := func(o oldPrefix) bool {
+		s := next.named[o.server]
+		return s != nil && next.prefix[s] != o.prefix && now.Before(o.until)
 	}
 	was := v.old
 	for _, s := range v.servers {
@@ -143,9 +143,9 @@ func (v *view) oldPrefixes(next *view, now time.Time) (all []oldPrefix) {
 			was = append(slices.DeleteFunc(slices.Clone(was), func(o oldPrefix) bool { return o.server == f.server && o.prefix == f.prefix }), f)
 		}
 	}
-	for _, f := range was {
-		if stays(f) {
-			all = append(all, f)
+	for _, o := range was {
+		if stays(o) {
+			all = append(all, o)
 		}
 	}
 	return all[max(0, len(all)-maxOldPrefixes):]
@@ -166,7 +166,7 @@ func (v *view) with(servers []*Server) *view {
 		next.named[s.Name] = s
 	}
 	var begin []*server // a chain of servers: each prefix starts the next one, and that of s
-	for _, s := range slices.SortedFunc(slices.Values(next.servers), func(a, b *server) int { return strings.Compare(next.prefix[a], next.prefix[b]) }) {
+	for _, s := range slices.SortedFunc(slices.Values(next.servers), func(s, b *server) int { return strings.Compare(next.prefix[s], next.prefix[b]) }) {
 		for len(begin) > 0 && !strings.HasPrefix(next.prefix[s], next.prefix[begin[len(begin)-1]]) {
 			begin = begin[:len(begin)-1]
 		}

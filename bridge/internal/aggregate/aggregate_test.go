@@ -121,13 +121,13 @@ func TestMergeLeavesOutOnce(t *testing.T) {
 			ever.Add(1)
 			return func() { waiting.Add(-1) }
 		}
-		g := newSession(one(all), &bridge.Caller{Params: []byte(bridgetest.InitializeParams)}, bridge.Nobody{})
+		s := newSession(one(all), &bridge.Caller{Params: []byte(bridgetest.InitializeParams)}, bridge.Nobody{})
 		var wg sync.WaitGroup
 		for range 2 {
-			wg.Go(func() { g.members()[1].leaveOut(errors.New("no")) })
+			wg.Go(func() { s.members()[1].leaveOut(errors.New("no")) })
 		}
 		wg.Wait()
-		_ = g.Close(t.Context())
+		_ = s.Close(t.Context())
 		if n := waiting.Load(); n != 0 || ever.Load() != 1 {
 			t.Errorf("%d wait for a server on behalf of sessions that have ended, of %d", n, ever.Load())
 		}
@@ -172,11 +172,11 @@ func TestStatelessOfManyPrincipals(t *testing.T) {
 		}
 		listen(0)
 		for i := range maxShared + 2 {
-			a, err := all.Call(ctx, request(i, "tools/call", `{"name":"one__x"}`))
+			m, err := all.Call(ctx, request(i, "tools/call", `{"name":"one__x"}`))
 			if err != nil {
 				t.Fatal(err)
 			}
-			bridgetest.Contains(t, bridgetest.Text(a), `"by":"one"`)
+			bridgetest.Contains(t, bridgetest.Text(m), `"by":"one"`)
 		}
 		if n := kept(); n != maxShared {
 			t.Errorf("%d are kept, want %d", n, maxShared)

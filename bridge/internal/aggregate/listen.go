@@ -28,18 +28,18 @@ type listeners struct {
 
 var _ bridge.Client = (*listeners)(nil)
 
-// Notify passes n to each subscription that includes it.
-func (l *listeners) Notify(n *jsonrpc.Message) {
+// Notify passes m to each subscription that includes it.
+func (l *listeners) Notify(m *jsonrpc.Message) {
 	l.mu.Lock()
 	var to []*subscribe.Listener
 	for listener := range l.all {
-		if listener.Wants.Changes[n.Method] {
+		if listener.Wants.Changes[m.Method] {
 			to = append(to, listener)
 		}
 	}
 	l.mu.Unlock()
 	for _, one := range to {
-		one.Notify(n)
+		one.Notify(m)
 	}
 }
 
@@ -80,10 +80,10 @@ func (s *session) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 			if followed[m] != nil {
 				continue
 			}
-			f := &partial{l: l, m: m, part: part, from: r.From, acks: acks}
+			p := &partial{l: l, m: m, part: part, from: r.From, acks: acks}
 			ctx, stop := context.WithCancel(ctx)
 			followed[m] = stop
-			wg.Go(func() { f.run(ctx) })
+			wg.Go(func() { p.run(ctx) })
 		}
 		return acks
 	}
@@ -173,9 +173,9 @@ func (p *partial) run(ctx context.Context) {
 	for wait := time.Second; ; wait = min(2*wait, maxPause) {
 		p.begun.Store(false)
 		began := time.Now()
-		a, err := p.m.call(ctx, &bridge.Request{Message: p.from.Request(era.Listen, params), From: p.from, Back: p})
-		refused := err == nil && a.Error != nil
-		a.Release()
+		m, err := p.m.call(ctx, &bridge.Request{Message: p.from.Request(era.Listen, params), From: p.from, Back: p})
+		refused := err == nil && m.Error != nil
+		m.Release()
 		p.acknowledged(subscribe.Wanted{}) // without an acknowledgement, listen need not wait
 		if ctx.Err() != nil {
 			return
@@ -203,20 +203,20 @@ func (p *partial) acknowledged(what subscribe.Wanted) (first bool) {
 }
 
 // Notify passes on a notification of the server.
-func (p *partial) Notify(n *jsonrpc.Message) {
-	switch n.Method {
+func (p *partial) Notify(m *jsonrpc.Message) {
+	switch m.Method {
 	case "notifications/subscriptions/acknowledged":
 		p.begun.Store(true)
 	case "notifications/tasks":
-		own := gjson.GetBytes(n.Params, "taskId").String()
-		p.l.Notify(jsonrpc.NewNotification(n.Method, rawjson.SetFirst(n.Params, "taskId", []byte(rawjson.Quote(p.m.taskID(own))))))
+		own := gjson.GetBytes(m.Params, "taskId").String()
+		p.l.Notify(jsonrpc.NewNotification(m.Method, rawjson.SetFirst(m.Params, "taskId", []byte(rawjson.Quote(p.m.taskID(own))))))
 		return
 	default:
-		p.m.outdate(n.Method)
-		p.l.Notify(n)
+		p.m.outdate(m.Method)
+		p.l.Notify(m)
 		return
 	}
-	what, _ := subscribe.ReadWanted(n.Params) // an invalid list acknowledges nothing
+	what, _ := subscribe.ReadWanted(m.Params) // an invalid list acknowledges nothing
 	for i, own := range what.Tasks {
 		what.Tasks[i] = p.m.taskID(own)
 	}

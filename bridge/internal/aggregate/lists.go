@@ -89,22 +89,22 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 	if !ok {
 		return jsonrpc.InvalidParams("params.cursor is not a nextCursor of " + r.Method), nil
 	}
-	c := &listCall{g: s, k: k, from: from, members: s.members(), parts: map[*member]*part{},
+	l := &listCall{g: s, k: k, from: from, members: s.members(), parts: map[*member]*part{},
 		params: rawjson.Delete(bytes.Clone(r.Params), "cursor"),
 		inner:  bridge.Request{From: r.From, Header: r.Header.Clone(), Identity: r.Identity, Call: r.Call}} // r may not be used after this call
-	asked, good := c.choose()
+	asked, good := l.choose()
 	late, err := s.gather(ctx, asked, listPatience, gathering{
-		needOne: true, good: good, slow: c.slow, do: c.ask, overdue: c.overdue, after: c.after,
+		needOne: true, good: good, slow: l.slow, do: l.ask, overdue: l.overdue, after: l.after,
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range asked {
 		if !late[m] { // the fresh page replaces the stored one, even if it is an error
-			c.parts[m].known = nil
+			l.parts[m].known = nil
 		}
 	}
-	return c.merge(late), nil
+	return l.merge(late), nil
 }
 
 // choose returns the servers to ask, and how many pages are known already.

@@ -90,7 +90,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 		if err := m.send(ctx, up, "initialize", m.g.caller.Params); err != nil {
 			return nil, err // the greeting says whether there is logging
 		}
-		if s := m.greeting(); s != nil && gjson.GetBytes(s.Capabilities, "logging").Exists() {
+		if g := m.greeting(); g != nil && gjson.GetBytes(g.Capabilities, "logging").Exists() {
 			short, cancel := context.WithTimeout(ctx, greetPatience)
 			err := m.send(short, up, "logging/setLevel", *level)
 			cancel()
@@ -249,9 +249,9 @@ func (m *member) Gone(err error) {
 
 // changed notifies the client that the server's lists may have changed.
 func (m *member) changed() {
-	s := m.greeting()
+	g := m.greeting()
 	for _, k := range list.Announced {
-		if s == nil || gjson.GetBytes(s.Capabilities, k.Capability()).Exists() {
+		if g == nil || gjson.GetBytes(g.Capabilities, k.Capability()).Exists() {
 			m.g.to.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 		}
 	}
@@ -308,11 +308,11 @@ func (m *member) close(ctx context.Context) {
 // offers reports whether the server may have a list of kind k. A server that announces no list at all may have
 // any, because some servers do not announce their tools.
 func (m *member) offers(k list.Kind) bool {
-	s := m.greeting()
-	if s == nil || gjson.GetBytes(s.Capabilities, k.Capability()).Exists() {
+	g := m.greeting()
+	if g == nil || gjson.GetBytes(g.Capabilities, k.Capability()).Exists() {
 		return true
 	}
-	return !slices.ContainsFunc(list.Announced[:], func(k list.Kind) bool { return gjson.GetBytes(s.Capabilities, k.Capability()).Exists() })
+	return !slices.ContainsFunc(list.Announced[:], func(k list.Kind) bool { return gjson.GetBytes(g.Capabilities, k.Capability()).Exists() })
 }
 
 // greeting returns the server's greeting for the caller, or nil.

@@ -52,37 +52,37 @@ func (u upstream) Close(ctx context.Context) error { return u.Upstream.Close(ctx
 
 // newActor returns a server with these capabilities. Its prefix is its name.
 func newActor(t *testing.T, name, revision, capabilities string, results map[string]string) *actor {
-	s := &actor{Upstream: bridgetest.NewUpstream(revision, capabilities), results: results}
-	s.Server = &aggregate.Server{
-		Name: name, Prefix: name + "__", Log: slog.New(slog.DiscardHandler), Stateless: upstream{s},
+	a := &actor{Upstream: bridgetest.NewUpstream(revision, capabilities), results: results}
+	a.Server = &aggregate.Server{
+		Name: name, Prefix: name + "__", Log: slog.New(slog.DiscardHandler), Stateless: upstream{a},
 		Stores: func() bool { return true },
 		Session: func(_ *bridge.Caller, to bridge.Client) (bridge.Upstream, error) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.to = to
-			return upstream{s}, nil
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.to = to
+			return upstream{a}, nil
 		},
 		Serves: func(string) bool { return true },
 		Shows:  func(_ list.Kind, name, _ string) bool { return name != "secret" },
 		Greeting: func(string) *bridge.Greeting {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.fresh {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if a.fresh {
 				return nil
 			}
-			return s.Upstream.Server()
+			return a.Upstream.Server()
 		},
-		Failing: s.failing,
+		Failing: a.failing,
 		Await: func(_ *bridge.Caller, told func()) func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.told = told
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.told = told
 			return func() {}
 		},
 		Missed: func(*jsonrpc.Message) {},
 	}
-	s.Serve = func(r *bridge.Request) *jsonrpc.Message { return s.serve(t, r) }
-	return s
+	a.Serve = func(r *bridge.Request) *jsonrpc.Message { return a.serve(t, r) }
+	return a
 }
 
 func (a *actor) serve(t *testing.T, r *bridge.Request) *jsonrpc.Message {
@@ -158,11 +158,11 @@ func (s *stage) serve(actors ...*actor) func(context.Context, *aggregate.Server)
 
 func (s *stage) call(method, params string) string {
 	s.t.Helper()
-	a, err := s.up.Call(s.t.Context(), bridgetest.Request(s.t, s.from, s.client, method, params))
+	m, err := s.up.Call(s.t.Context(), bridgetest.Request(s.t, s.from, s.client, method, params))
 	if err != nil {
 		return "error: " + err.Error()
 	}
-	return bridgetest.Text(a)
+	return bridgetest.Text(m)
 }
 
 func (s *stage) ask(method, params string) <-chan string {
@@ -409,7 +409,7 @@ func TestMessages(t *testing.T) {
 		done := s.ask("tools/call", `{"name":"one__x","_meta":{"progressToken":7}}`)
 		c := one.Next()
 		got := make(chan string, 2)
-		take := func(a *jsonrpc.Message) { got <- string(a.Result) }
+		take := func(m *jsonrpc.Message) { got <- string(m.Result) }
 		c.Back.Notify(bridgetest.Notification(t, "notifications/progress", `{"progressToken":7,"progress":1}`))
 		c.Back.Ask(bridgetest.Question(t, "roots/list", `{"_meta":{"progressToken":"q"}}`), take)
 		one.to.Ask(bridgetest.Question(t, "roots/list", `{"_meta":{"progressToken":5}}`), take)
@@ -421,8 +421,8 @@ func TestMessages(t *testing.T) {
 		same(t, "replies", <-got+<-got, `{"roots":[]}{"roots":[]}`)
 		for token, want := range map[string]string{`"one \"q\""`: `notifications/progress {"progressToken":"q","progress":1}`, `"two 5"`: "", `5`: ""} {
 			one.Got()
-			n := bridgetest.Request(t, s.from, nil, "notifications/progress", `{"progressToken":`+token+`,"progress":1}`)
-			if err := s.up.Notify(t.Context(), n); err != nil {
+			r := bridgetest.Request(t, s.from, nil, "notifications/progress", `{"progressToken":`+token+`,"progress":1}`)
+			if err := s.up.Notify(t.Context(), r); err != nil {
 				t.Error(err)
 			}
 			same(t, "the server got", one.lines(), want)

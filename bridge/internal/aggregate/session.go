@@ -45,14 +45,14 @@ type snapshot struct {
 }
 
 func newSession(a *Aggregate, from *bridge.Caller, to bridge.Client) *session {
-	g := &session{a: a, caller: from, to: to, subs: map[string]*member{}}
-	g.ctx, g.cancel = context.WithCancel(context.Background())
+	s := &session{a: a, caller: from, to: to, subs: map[string]*member{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r, _ := g.snapshotOf(a.now, nil)
-	g.current.Store(r)
-	a.open[g] = struct{}{}
-	return g
+	r, _ := s.snapshotOf(a.now, nil)
+	s.current.Store(r)
+	a.open[s] = struct{}{}
+	return s
 }
 
 // snapshotOf returns the caller's snapshot of v, and the members that before does not have.
@@ -285,9 +285,9 @@ func (s *session) find(ctx context.Context, k list.Kind, external string) (*memb
 func (s *session) oldPrefixes(external string) (all []oldPrefix) {
 	r := s.current.Load()
 	holder := r.holder(external, func(*server) bool { return true })
-	for _, f := range slices.Backward(r.old) {
-		if one := r.named[f.server]; r.of[one] != nil && (holder == nil || holder == one) && time.Now().Before(f.until) {
-			all = append(all, f)
+	for _, o := range slices.Backward(r.old) {
+		if one := r.named[o.server]; r.of[one] != nil && (holder == nil || holder == one) && time.Now().Before(o.until) {
+			all = append(all, o)
 		}
 	}
 	return all

@@ -122,6 +122,6 @@ func (m *member) lastKnown(k list.Kind) []byte {
 }
 
 // resultOf returns a copy of an answer's result, on one line.
-func resultOf(a *jsonrpc.Message) []byte {
-	return []byte(gjson.GetBytes(a.Append(nil, nil, nil), "result").Raw)
+func resultOf(m *jsonrpc.Message) []byte {
+	return []byte(gjson.GetBytes(m.Append(nil, nil, nil), "result").Raw)
 }

@@ -118,8 +118,8 @@ func (s *Stateless) Close(ctx context.Context) error {
 	s.each = nil
 	s.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, g := range each {
-		wg.Go(func() { _ = g.Close(ctx) })
+	for _, s := range each {
+		wg.Go(func() { _ = s.Close(ctx) })
 	}
 	wg.Wait()
 	s.wg.Wait()

@@ -15,7 +15,7 @@ const aheadIdle = 10 * time.Minute
 // connection uses the process or the process has ended. The process ends with ctx, or after the idle time without use.
 // A process that fails is not started again.
 func (o *Options) StartAhead(ctx, force context.Context) {
-	a, can := o.Adapter.(bridge.StartsAhead)
+	s, can := o.Adapter.(bridge.StartsAhead)
 	if !o.Ahead || !can || !o.Budget.reserveAhead() {
 		return
 	}
@@ -25,7 +25,7 @@ func (o *Options) StartAhead(ctx, force context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(o.Idle, aheadIdle))
 	defer cancel()
-	switch err := a.StartAhead(ctx, force); {
+	switch err := s.StartAhead(ctx, force); {
 	case bridge.Exhausted(err):
 		o.Health.NoRoom(err)
 	case err != nil:

@@ -20,22 +20,22 @@ func applyEdits(raw, up bridge.Upstream) bridge.Upstream {
 type editApplier struct{ bridge.Upstream }
 
 // Call makes a call.
-func (e *editApplier) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
-	return e.Upstream.Call(ctx, edited(q))
+func (e *editApplier) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	return e.Upstream.Call(ctx, edited(r))
 }
 
 // Notify sends a notification.
-func (e *editApplier) Notify(ctx context.Context, q *bridge.Request) error {
-	return e.Upstream.Notify(ctx, edited(q))
+func (e *editApplier) Notify(ctx context.Context, r *bridge.Request) error {
+	return e.Upstream.Notify(ctx, edited(r))
 }
 
 // edited returns the request with its edits applied.
-func edited(q *bridge.Request) *bridge.Request {
-	m := q.WithParams(q.Whole())
-	if m == q.Message {
-		return q
+func edited(r *bridge.Request) *bridge.Request {
+	m := r.WithParams(r.Whole())
+	if m == r.Message {
+		return r
 	}
-	its := *q
+	its := *r
 	its.Message = m
 	return &its
 }

@@ -135,11 +135,11 @@ func (l *Lane) State() State {
 }
 
 // Presume sets the greeting of the client's other connections, until this lane has its own.
-func (l *Lane) Presume(s *bridge.Greeting) {
+func (l *Lane) Presume(g *bridge.Greeting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.server == nil && l.closed == nil {
-		l.server = s
+		l.server = g
 	}
 }
 
@@ -239,31 +239,31 @@ func (l *Lane) perform(ctx context.Context, c *conn, r *bridge.Request) (*jsonrp
 	if l.o.Sent != nil {
 		began = time.Now()
 	}
-	a, err := l.o.Tracing.Call(ctx, l.o.Name, l.o.Address, c.up, r)
+	m, err := l.o.Tracing.Call(ctx, l.o.Name, l.o.Address, c.up, r)
 	if l.o.Sent != nil {
 		why := err
 		if err != nil && ctx.Err() != nil {
 			why = context.Cause(ctx) // it caused the error
 		}
-		l.o.Sent(report.Sent(l.o.Name, l.o.Address, c.up, began, r.Message, a, why))
+		l.o.Sent(report.Sent(l.o.Name, l.o.Address, c.up, began, r.Message, m, why))
 	}
-	if err == nil && a.Error != nil && r.Method == list.Templates.Method() {
-		a = withoutTemplates(a, c.up.Server())
+	if err == nil && m.Error != nil && r.Method == list.Templates.Method() {
+		m = withoutTemplates(m, c.up.Server())
 	}
-	return a, err
+	return m, err
 }
 
 // withoutTemplates returns an empty list in place of the error of a server that announces resources and does not know
 // the method for templates. Many do, and some clients show such a server as failed.
-func withoutTemplates(a *jsonrpc.Message, s *bridge.Greeting) *jsonrpc.Message {
-	if gjson.GetBytes(a.Error, "code").Int() != jsonrpc.CodeMethodNotFound || !gjson.GetBytes(s.Capabilities, list.Templates.Capability()).Exists() {
-		return a
+func withoutTemplates(m *jsonrpc.Message, g *bridge.Greeting) *jsonrpc.Message {
+	if gjson.GetBytes(m.Error, "code").Int() != jsonrpc.CodeMethodNotFound || !gjson.GetBytes(g.Capabilities, list.Templates.Capability()).Exists() {
+		return m
 	}
 	result := `{"resourceTemplates":[]}`
-	if s.Modern() {
+	if g.Modern() {
 		result = `{"resultType":"complete","ttlMs":0,"cacheScope":"private","resourceTemplates":[]}`
 	}
-	return a.Replaced([]byte(result))
+	return m.Replaced([]byte(result))
 }
 
 // full reports whether one more URI would exceed the limit on subscriptions.
@@ -346,8 +346,8 @@ func (l *Lane) Notify(ctx context.Context, r *bridge.Request) error {
 		return l.closed
 	}
 	size := r.Len()
-	for _, n := range l.queued {
-		size += n.Len()
+	for _, r := range l.queued {
+		size += r.Len()
 	}
 	if len(l.queued) >= maxNotes || size > maxNoteBytes {
 		l.o.Dropped.Add(1)
@@ -372,8 +372,8 @@ func (l *Lane) deliver() {
 		return // the error is logged at its origin
 	}
 	defer l.leave()
-	for _, n := range notes {
-		_ = c.up.Notify(l.ctx, n) // the lane logs the loss
+	for _, r := range notes {
+		_ = c.up.Notify(l.ctx, r) // the lane logs the loss
 	}
 }
 
@@ -391,7 +391,7 @@ func (l *Lane) Go(f func(ctx context.Context)) bool {
 
 // Known returns the greeting of the connection, which it opens if necessary. attributes reports whether the
 // connection attributes questions to calls.
-func (l *Lane) Known(ctx context.Context) (s *bridge.Greeting, attributes bool, err error) {
+func (l *Lane) Known(ctx context.Context) (g *bridge.Greeting, attributes bool, err error) {
 	c, err := l.enter(ctx)
 	if err != nil {
 		return nil, false, err
@@ -510,17 +510,17 @@ func (l *Lane) closeIdle() {
 // retire closes a connection that the lane no longer uses.
 func (l *Lane) retire(c *conn) {
 	if l.stay != nil && l.stay.HandedOver() {
-		if p, ok := c.raw.(bridge.Resumable); ok {
-			p.Detach()
+		if r, ok := c.raw.(bridge.Resumable); ok {
+			r.Detach()
 		}
 	}
 	_ = c.up.Close(l.force) // the connection logs important errors
 	l.o.Budget.release(l.caller.Principal)
-	if s := c.up.Server(); l.o.Closed != nil && s != nil && !s.Modern() {
+	if g := c.up.Server(); l.o.Closed != nil && g != nil && !g.Modern() {
 		l.mu.Lock()
 		gone := c.gone
 		l.mu.Unlock()
-		l.o.Closed(report.Session{Server: l.o.Name, Revision: s.Revision, Address: l.o.Address, Took: time.Since(c.opened), Err: gone})
+		l.o.Closed(report.Session{Server: l.o.Name, Revision: g.Revision, Address: l.o.Address, Took: time.Since(c.opened), Err: gone})
 	}
 }
 
@@ -597,9 +597,9 @@ func (l *Lane) nextStart() time.Time {
 }
 
 // Notify passes on a notification that belongs to no call.
-func (c *conn) Notify(n *jsonrpc.Message) {
-	c.l.observer.Notified(n)
-	c.l.client.Notify(n)
+func (c *conn) Notify(m *jsonrpc.Message) {
+	c.l.observer.Notified(m)
+	c.l.client.Notify(m)
 }
 
 // Room implements bridge.Roomy. Messages count against the principal of the lane, if it has one alone.
@@ -619,9 +619,9 @@ func (c *conn) Tap() bridge.Tap {
 }
 
 // Ask passes on a question that belongs to no call.
-func (c *conn) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (c *conn) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	c.asked.Add(1)
-	return c.l.client.Ask(q, reply)
+	return c.l.client.Ask(m, reply)
 }
 
 // Close closes the lane for good.

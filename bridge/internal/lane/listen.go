@@ -54,9 +54,9 @@ func (l *Lane) callForAck(ctx context.Context, r *bridge.Request, call func(cont
 }
 
 // Notify passes on a notification, and stops the timer for the acknowledgement.
-func (a *ackClient) Notify(n *jsonrpc.Message) {
-	if n.Method == era.Acknowledged {
+func (a *ackClient) Notify(m *jsonrpc.Message) {
+	if m.Method == era.Acknowledged {
 		a.timer.Stop()
 	}
-	a.Client.Notify(n)
+	a.Client.Notify(m)
 }

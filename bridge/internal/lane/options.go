@@ -70,7 +70,7 @@ type Health interface {
 	// Lost reports that a connection ended by itself.
 	Lost(err error)
 	// Greeted reports the greeting of a handshake on behalf of a principal.
-	Greeted(principal string, s *bridge.Greeting)
+	Greeted(principal string, g *bridge.Greeting)
 	// Opened reports a usable connection. Restarted reports an attempt after a failure or a loss.
 	Opened()
 	Restarted()
@@ -101,7 +101,7 @@ type Observer interface {
 	// Replaced reports that the server came back as another: see bridge.ErrReplaced.
 	Replaced()
 	// Notified reports a notification that belongs to no call.
-	Notified(n *jsonrpc.Message)
+	Notified(m *jsonrpc.Message)
 	// Ended reports that the lane opens no more connections.
 	Ended()
 }

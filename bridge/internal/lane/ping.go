@@ -76,8 +76,8 @@ func (c *conn) ping(ctx context.Context, up bridge.Upstream, within time.Duratio
 	if up.Server().Modern() {
 		ask = l.caller.Request("server/discover", nil) // modern servers have no ping
 	}
-	a, err := up.Call(ctx, &bridge.Request{Message: ask, From: l.caller})
-	a.Release()
+	m, err := up.Call(ctx, &bridge.Request{Message: ask, From: l.caller})
+	m.Release()
 	return err
 }
 

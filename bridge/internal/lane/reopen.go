@@ -181,14 +181,14 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 
 // send makes a call of the bridge's own. It only logs a failure to restore settings that the server accepted before.
 func (l *Lane) send(ctx context.Context, c *conn, method string, params []byte) {
-	a, err := c.raw.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: l.caller})
-	if err == nil && a.Error != nil {
-		err = errors.New(string(a.Error))
+	m, err := c.raw.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: l.caller})
+	if err == nil && m.Error != nil {
+		err = errors.New(string(m.Error))
 	}
 	if err != nil {
 		l.o.Log.Warn("could not restore", "method", method, "err", err)
 	}
-	a.Release()
+	m.Release()
 }
 
 // markLost records that the connection ended by itself. The caller holds l.mu, and calls notifyLost after it

@@ -32,8 +32,8 @@ func (l *Lane) saveResume(up bridge.Upstream) {
 		return
 	}
 	var carry []byte
-	if p, ok := up.(bridge.Resumable); ok {
-		carry = p.ResumeData()
+	if r, ok := up.(bridge.Resumable); ok {
+		carry = r.ResumeData()
 	}
 	l.stay.SaveResume(l.o.Name, carry)
 }

@@ -118,12 +118,12 @@ func parseFilter(filter gjson.Result) map[topic]struct{} {
 // formatFilter returns the filter of topics. If members disagree, true wins.
 func formatFilter(asks iter.Seq[topic]) []byte {
 	lists, members := map[string][]string{}, map[string]string{}
-	for a := range asks {
+	for t := range asks {
 		switch {
-		case a.item:
-			lists[a.member] = append(lists[a.member], rawjson.Quote(a.value))
-		case members[a.member] == "" || a.value == "true":
-			members[a.member] = a.value
+		case t.item:
+			lists[t.member] = append(lists[t.member], rawjson.Quote(t.value))
+		case members[t.member] == "" || t.value == "true":
+			members[t.member] = t.value
 		}
 	}
 	for member, items := range lists {
@@ -141,38 +141,38 @@ func formatFilter(asks iter.Seq[topic]) []byte {
 }
 
 func newSubscriber(r *bridge.Request) *subscriber {
-	p := &subscriber{r: *r, end: make(chan outcome, 1)}
-	p.r.Message = r.Clone()
-	p.topics = parseFilter(gjson.GetBytes(p.r.Params, "notifications"))
-	for a := range p.topics {
-		switch a.member {
+	s := &subscriber{r: *r, end: make(chan outcome, 1)}
+	s.r.Message = r.Clone()
+	s.topics = parseFilter(gjson.GetBytes(s.r.Params, "notifications"))
+	for t := range s.topics {
+		switch t.member {
 		case "toolsListChanged", "promptsListChanged", "resourcesListChanged", "taskIds":
 		case "resourceSubscriptions":
-			if a.item {
-				p.uris = append(p.uris, a.value)
+			if t.item {
+				s.uris = append(s.uris, t.value)
 			}
 		default:
-			p.other = true
+			s.other = true
 		}
 	}
-	slices.Sort(p.uris)
-	return p
+	slices.Sort(s.uris)
+	return s
 }
 
 // wants reports whether the notification is surely for the subscriber. maybe says that the notification is for the
 // subscriber if it is surely for no other one.
-func (s *subscriber) wants(n *jsonrpc.Message) (surely, maybe bool) {
-	switch n.Method {
+func (s *subscriber) wants(m *jsonrpc.Message) (surely, maybe bool) {
+	switch m.Method {
 	case "notifications/resources/updated": // servers may write the URI differently
-		return slices.ContainsFunc(s.uris, func(uri string) bool { return subscribe.Within(n.URI(), uri) }), len(s.uris) > 0
+		return slices.ContainsFunc(s.uris, func(uri string) bool { return subscribe.Within(m.URI(), uri) }), len(s.uris) > 0
 	case "notifications/tasks":
-		_, surely = s.topics[topic{"taskIds", gjson.GetBytes(n.Params, "taskId").Str, true}]
+		_, surely = s.topics[topic{"taskIds", gjson.GetBytes(m.Params, "taskId").Str, true}]
 		return surely, false
 	case "notifications/message", "notifications/progress":
 		return false, false
 	}
 	for _, k := range list.Announced {
-		if k.Changed() == n.Method {
+		if k.Changed() == m.Method {
 			_, surely = s.topics[topic{k.Topic(), "true", false}]
 			return surely, false
 		}
@@ -215,14 +215,14 @@ func (s *sharedSubscription) join(p *subscriber) (no *jsonrpc.Message, err error
 		s.remove(p)
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("the subscriptions over one connection to the server have too many bytes together", maxFilterBytes), nil), nil
 	}
-	switch n := s.current; {
-	case n == nil || n.cancelled:
-	case n.covers(p):
-		if p.in = n; n.ack != nil {
-			n.acknowledge(p)
+	switch a := s.current; {
+	case a == nil || a.cancelled:
+	case a.covers(p):
+		if p.in = a; a.ack != nil {
+			a.acknowledge(p)
 		}
-	case n.ack != nil:
-		n.replaceSoon()
+	case a.ack != nil:
+		a.replaceSoon()
 	}
 	return nil, nil
 }
@@ -239,9 +239,9 @@ func (s *sharedSubscription) leave(p *subscriber) {
 // add adds a subscriber. The caller holds s.mu.
 func (s *sharedSubscription) add(p *subscriber) {
 	s.subscribers[p] = struct{}{}
-	for a := range p.topics {
-		if s.topics[a]++; s.topics[a] == 1 {
-			s.size += a.size()
+	for t := range p.topics {
+		if s.topics[t]++; s.topics[t] == 1 {
+			s.size += t.size()
 		}
 	}
 }
@@ -252,10 +252,10 @@ func (s *sharedSubscription) remove(p *subscriber) {
 		return
 	}
 	delete(s.subscribers, p)
-	for a := range p.topics {
-		if s.topics[a]--; s.topics[a] == 0 {
-			delete(s.topics, a)
-			s.size -= a.size()
+	for t := range p.topics {
+		if s.topics[t]--; s.topics[t] == 0 {
+			delete(s.topics, t)
+			s.size -= t.size()
 		}
 	}
 }
@@ -267,9 +267,9 @@ func (s *sharedSubscription) run(context.Context) {
 		if n == nil {
 			return
 		}
-		a, err := s.c.l.subscription(ctx, s.c, r)
+		m, err := s.c.l.subscription(ctx, s.c, r)
 		n.stop(nil)
-		s.ended(n, a, err)
+		s.ended(n, m, err)
 	}
 }
 
@@ -277,7 +277,7 @@ func (s *sharedSubscription) run(context.Context) {
 func (s *sharedSubscription) next() (*attempt, *bridge.Request, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := &attempt{j: s, topics: map[topic]struct{}{}}
+	a := &attempt{j: s, topics: map[topic]struct{}{}}
 	var one *subscriber // the subscriber whose request is the model
 	parts, waiting := 0, 0
 	for p := range s.subscribers {
@@ -291,8 +291,8 @@ func (s *sharedSubscription) next() (*attempt, *bridge.Request, context.Context)
 		if one == nil || !p.acknowledged {
 			one = p
 		}
-		p.in = n
-		maps.Copy(n.topics, p.topics)
+		p.in = a
+		maps.Copy(a.topics, p.topics)
 		parts++
 	}
 	if one == nil {
@@ -300,23 +300,23 @@ func (s *sharedSubscription) next() (*attempt, *bridge.Request, context.Context)
 		return nil, nil, nil
 	}
 	s.oneByOne = s.oneByOne && waiting > 0
-	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Identity: one.r.Identity, Back: n, Awaited: min(endTimeout, s.c.l.o.Handshake/2)}
+	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Identity: one.r.Identity, Back: a, Awaited: min(endTimeout, s.c.l.o.Handshake/2)}
 	if s.unconfirmed {
 		r.Awaited = shortEndTimeout
 	}
-	if n.only = one; parts > 1 {
-		n.only = nil
-		r.Message = jsonrpc.NewRequest(era.Listen, rawjson.Set(one.r.Params, "notifications", formatFilter(maps.Keys(n.topics))))
+	if a.only = one; parts > 1 {
+		a.only = nil
+		r.Message = jsonrpc.NewRequest(era.Listen, rawjson.Set(one.r.Params, "notifications", formatFilter(maps.Keys(a.topics))))
 	}
 	var ctx context.Context
-	ctx, n.stop = context.WithCancelCause(context.Background()) // it belongs to no single client
-	s.current = n
-	return n, r, ctx
+	ctx, a.stop = context.WithCancelCause(context.Background()) // it belongs to no single client
+	s.current = a
+	return a, r, ctx
 }
 
 // ended handles the end of an attempt at the server.
-func (s *sharedSubscription) ended(n *attempt, a *jsonrpc.Message, err error) {
-	defer a.Release()
+func (s *sharedSubscription) ended(n *attempt, m *jsonrpc.Message, err error) {
+	defer m.Release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current = nil
@@ -333,7 +333,7 @@ func (s *sharedSubscription) ended(n *attempt, a *jsonrpc.Message, err error) {
 			waiting = append(waiting, p)
 		}
 	}
-	refused := errors.Is(err, bridge.ErrRejected) || err == nil && a.Error != nil
+	refused := errors.Is(err, bridge.ErrRejected) || err == nil && m.Error != nil
 	switch {
 	case n.cancelled: // the next attempt follows, if there are subscribers
 		if n.ack != nil { // otherwise the request may not have been sent
@@ -350,7 +350,7 @@ func (s *sharedSubscription) ended(n *attempt, a *jsonrpc.Message, err error) {
 		s.remove(p)
 		switch {
 		case err == nil:
-			p.end <- outcome{m: a.Clone()}
+			p.end <- outcome{m: m.Clone()}
 		case p.acknowledged && errors.Is(err, bridge.ErrUnsent): // but the attempt before it was
 			p.end <- outcome{err: &bridge.Error{Server: s.c.l.o.Name, Kind: bridge.ErrLost, Public: "its connection has ended"}}
 		default:
@@ -361,8 +361,8 @@ func (s *sharedSubscription) ended(n *attempt, a *jsonrpc.Message, err error) {
 
 // covers reports whether the attempt has all topics of the subscriber. List items that the server did not
 // acknowledge are requested again. Other members never change.
-func (a *attempt) covers(p *subscriber) bool {
-	for topic := range p.topics {
+func (a *attempt) covers(s *subscriber) bool {
+	for topic := range s.topics {
 		known := a.topics
 		if topic.item && a.ack != nil {
 			known = a.granted
@@ -413,22 +413,22 @@ func (a *attempt) Notify(m *jsonrpc.Message) {
 		return
 	}
 	var sure, maybe []*subscriber
-	for p := range a.j.subscribers {
-		if p.in != a {
+	for s := range a.j.subscribers {
+		if s.in != a {
 			continue
 		}
-		switch surely, may := p.wants(m); {
+		switch surely, may := s.wants(m); {
 		case surely:
-			sure = append(sure, p)
+			sure = append(sure, s)
 		case may:
-			maybe = append(maybe, p)
+			maybe = append(maybe, s)
 		}
 	}
 	if len(sure) == 0 && !a.knows(m) {
 		sure = maybe
 	}
-	for _, p := range sure {
-		p.r.Back.Notify(m)
+	for _, s := range sure {
+		s.r.Back.Notify(m)
 	}
 }
 
@@ -454,13 +454,13 @@ func (a *attempt) acknowledged(m *jsonrpc.Message) {
 		_, asked := a.topics[one]
 		return !asked
 	})
-	for p := range a.j.subscribers {
+	for s := range a.j.subscribers {
 		switch {
-		case p.in != a:
-		case p.acknowledged:
-			a.notifyMissed(p)
+		case s.in != a:
+		case s.acknowledged:
+			a.notifyMissed(s)
 		default:
-			a.acknowledge(p)
+			a.acknowledge(s)
 		}
 	}
 	if a.j.waits() {
@@ -469,15 +469,15 @@ func (a *attempt) acknowledged(m *jsonrpc.Message) {
 }
 
 // acknowledge acknowledges a client's subscription. The caller holds s.mu.
-func (a *attempt) acknowledge(p *subscriber) {
-	p.acknowledged = true
-	if p == a.only {
-		p.r.Back.Notify(a.ack)
+func (a *attempt) acknowledge(s *subscriber) {
+	s.acknowledged = true
+	if s == a.only {
+		s.r.Back.Notify(a.ack)
 		return
 	}
-	had := maps.Clone(p.topics)
+	had := maps.Clone(s.topics)
 	maps.DeleteFunc(had, func(one topic, _ struct{}) bool { return !a.grants(one) })
-	p.r.Back.Notify(jsonrpc.NewNotification(era.Acknowledged, rawjson.Set(a.ack.Params, "notifications", formatFilter(maps.Keys(had)))).Clone())
+	s.r.Back.Notify(jsonrpc.NewNotification(era.Acknowledged, rawjson.Set(a.ack.Params, "notifications", formatFilter(maps.Keys(had)))).Clone())
 }
 
 // grants reports whether the server acknowledged the topic.
@@ -487,16 +487,16 @@ func (a *attempt) grants(one topic) bool {
 }
 
 // notifyMissed notifies a subscriber of possible changes between two attempts. The caller holds s.mu.
-func (a *attempt) notifyMissed(p *subscriber) {
+func (a *attempt) notifyMissed(s *subscriber) {
 	for _, k := range list.Announced {
 		one := topic{k.Topic(), "true", false}
-		if _, asked := p.topics[one]; asked && a.grants(one) {
-			p.r.Back.Notify(jsonrpc.NewNotification(k.Changed(), nil))
+		if _, asked := s.topics[one]; asked && a.grants(one) {
+			s.r.Back.Notify(jsonrpc.NewNotification(k.Changed(), nil))
 		}
 	}
-	for _, uri := range p.uris {
+	for _, uri := range s.uris {
 		if a.grants(topic{"resourceSubscriptions", uri, true}) {
-			p.r.Back.Notify(subscribe.Updated(uri))
+			s.r.Back.Notify(subscribe.Updated(uri))
 		}
 	}
 }

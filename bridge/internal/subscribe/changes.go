@@ -37,25 +37,25 @@ type change struct {
 func NewChanges(send func(*jsonrpc.Message)) *Changes { return &Changes{send: send} }
 
 // Changed returns the key of the change that a notification reports, or "" for others.
-func Changed(n *jsonrpc.Message) string {
+func Changed(m *jsonrpc.Message) string {
 	switch {
-	case !era.ReportsChange(n.Method):
+	case !era.ReportsChange(m.Method):
 		return ""
-	case n.Method == "notifications/resources/updated":
-		return n.URI()
+	case m.Method == "notifications/resources/updated":
+		return m.URI()
 	}
-	return n.Method
+	return m.Method
 }
 
 // Notify sends the notification of a change, now or later.
-func (c *Changes) Notify(what string, n *jsonrpc.Message) {
+func (c *Changes) Notify(what string, m *jsonrpc.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		return
 	}
 	if t := c.sent[what]; t != nil {
-		t.again = n.Append(t.again[:0], nil, nil)
+		t.again = m.Append(t.again[:0], nil, nil)
 		return
 	}
 	if len(c.sent) < maxChanges {
@@ -67,7 +67,7 @@ func (c *Changes) Notify(what string, n *jsonrpc.Message) {
 		}
 		c.sent[what] = &change{at: time.Now()}
 	}
-	c.send(n)
+	c.send(m)
 }
 
 // due sends the waiting notifications whose time has come.
@@ -97,10 +97,10 @@ func (c *Changes) due() {
 
 // pass sends a waiting notification. The caller holds c.mu.
 func (c *Changes) pass(t *change) {
-	n, err := jsonrpc.Parse(t.again)
+	m, err := jsonrpc.Parse(t.again)
 	t.again = nil
 	if err == nil { // always, because it was parsed before
-		c.send(n)
+		c.send(m)
 	}
 }
 

@@ -16,10 +16,10 @@ func TestChangesLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, there := range []bool{true, false} {
 			var got []string
-			c := subscribe.NewChanges(func(n *jsonrpc.Message) { got = append(got, string(n.Params)) })
+			c := subscribe.NewChanges(func(m *jsonrpc.Message) { got = append(got, string(m.Params)) })
 			for i := range 3 {
-				n, _ := jsonrpc.Parse([]byte(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"n":%d}}`, i)))
-				c.Notify(subscribe.Changed(n), n)
+				m, _ := jsonrpc.Parse([]byte(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"n":%d}}`, i)))
+				c.Notify(subscribe.Changed(m), m)
 			}
 			c.End(there)
 			time.Sleep(time.Second)

@@ -19,8 +19,8 @@ import (
 
 // Updated returns the notification that a resource has changed.
 func Updated(uri string) *jsonrpc.Message {
-	n := jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
-	return n.Clone() // parsed, so that URI works
+	m := jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
+	return m.Clone() // parsed, so that URI works
 }
 
 // MaxWanted bounds the resources, and the tasks, of one subscription (protocol.md F).
@@ -129,7 +129,7 @@ func (w *Wanted) Raw() []byte {
 
 // Missed calls notify with a notification for each wanted list and resource: any may have changed without a listener
 // (R-149).
-func (w *Wanted) Missed(notify func(n *jsonrpc.Message)) {
+func (w *Wanted) Missed(notify func(m *jsonrpc.Message)) {
 	for _, k := range list.Announced {
 		if w.Changes[k.Changed()] {
 			notify(jsonrpc.NewNotification(k.Changed(), nil))
@@ -182,14 +182,14 @@ func NewListener(back bridge.Client, wants Wanted) *Listener {
 }
 
 // Notify passes on a notification, after the acknowledgement.
-func (l *Listener) Notify(n *jsonrpc.Message) {
+func (l *Listener) Notify(m *jsonrpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.begun:
-		l.back.Notify(n)
+		l.back.Notify(m)
 	case len(l.early) < MaxEarly:
-		l.early = append(l.early, n.Clone())
+		l.early = append(l.early, m.Clone())
 	}
 }
 
@@ -205,8 +205,8 @@ func (l *Listener) Acknowledge(what *Wanted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.back.Notify(jsonrpc.NewNotification(era.Acknowledged, []byte(`{"notifications":`+string(what.Raw())+`}`)))
-	for _, n := range l.early {
-		l.back.Notify(n)
+	for _, m := range l.early {
+		l.back.Notify(m)
 	}
 	l.begun, l.early = true, nil
 }
@@ -218,8 +218,8 @@ func Within(uri, whole string) bool {
 }
 
 // Tagged returns the notification with the id of its subscription.
-func Tagged(n *jsonrpc.Message, subscription []byte) *jsonrpc.Message {
-	params, meta := n.Params, []byte("{}")
+func Tagged(m *jsonrpc.Message, subscription []byte) *jsonrpc.Message {
+	params, meta := m.Params, []byte("{}")
 	if params == nil {
 		params = []byte("{}")
 	}
@@ -227,6 +227,6 @@ func Tagged(n *jsonrpc.Message, subscription []byte) *jsonrpc.Message {
 		meta = []byte(had.Raw)
 	}
 	params = rawjson.SetFirst(params, "_meta", rawjson.SetFirst(meta, era.KeySubscription, subscription))
-	t := jsonrpc.NewNotification(n.Method, params)
+	t := jsonrpc.NewNotification(m.Method, params)
 	return t.Clone() // parsed, so that its members are known
 }

@@ -17,7 +17,7 @@ type told struct {
 	all []string
 }
 
-func (t *told) Notify(n *jsonrpc.Message) { t.all = append(t.all, bridgetest.Text(n)) }
+func (t *told) Notify(m *jsonrpc.Message) { t.all = append(t.all, bridgetest.Text(m)) }
 
 // The acknowledgement comes first.
 func TestListener(t *testing.T) {

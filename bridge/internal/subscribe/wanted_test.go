@@ -29,8 +29,8 @@ func TestWanted(t *testing.T) {
 	if got := string(m.Params); m.Method != "subscriptions/listen" || got != `{"_meta":{},"notifications":{"x":1,"taskIds":[]}}` {
 		t.Error(m.Method, got)
 	}
-	if n := subscribe.Updated(`a:"`); n.URI() != `a:"` {
-		t.Errorf("%s is about %q", bridgetest.Text(n), n.URI())
+	if m := subscribe.Updated(`a:"`); m.URI() != `a:"` {
+		t.Errorf("%s is about %q", bridgetest.Text(m), m.URI())
 	}
 	if i := slices.IndexFunc(list.Announced[:], func(k list.Kind) bool { return k.Announces([]byte(`{"prompts":{"listChanged":true}}`)) }); i != int(list.Prompts) {
 		t.Error("another kind announces changes than prompts")

@@ -45,8 +45,8 @@ func (c *checked) headed(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 	return a, err
 }
 
-func mismatched(a *jsonrpc.Message, err error) bool {
-	return err == nil && a.Error != nil && gjson.GetBytes(a.Error, "code").Int() == jsonrpc.CodeHeaderMismatch
+func mismatched(m *jsonrpc.Message, err error) bool {
+	return err == nil && m.Error != nil && gjson.GetBytes(m.Error, "code").Int() == jsonrpc.CodeHeaderMismatch
 }
 
 // Misheaded returns the error of a call whose client's headers contradict its arguments. It returns nil

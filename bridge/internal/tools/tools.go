@@ -203,16 +203,16 @@ type checked struct {
 func (c *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch r.Method {
 	case list.Tools.Method():
-		a, err := c.Upstream.Call(ctx, r)
-		if err == nil && a.Error == nil {
-			a = c.learn(r, a)
+		m, err := c.Upstream.Call(ctx, r)
+		if err == nil && m.Error == nil {
+			m = c.learn(r, m)
 		}
-		return a, err
+		return m, err
 	case "tools/call":
 		if no := c.refusal(ctx, r); no != nil {
 			return no, nil
 		}
-		if s := c.Upstream.Server(); s.Modern() && s.Mirrors {
+		if g := c.Upstream.Server(); g.Modern() && g.Mirrors {
 			return c.headed(ctx, r)
 		}
 	}
@@ -223,8 +223,8 @@ func (c *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 // with invalid header annotations. In other servers such annotations have no effect, but a modern client
 // on HTTP would drop the tool: so the invalid ones are removed from the tools (protocol.md D1.8, D4).
 func (c *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
-	s, wanted := c.Upstream.Server(), c.t.wanted.Load()
-	if wanted.checks == nil && !wanted.idempotent && !s.Modern() && !r.From.Modern() {
+	g, wanted := c.Upstream.Server(), c.t.wanted.Load()
+	if wanted.checks == nil && !wanted.idempotent && !g.Modern() && !r.From.Modern() {
 		return a
 	}
 	m := c.t.memory(r.From.Principal)
@@ -238,7 +238,7 @@ func (c *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message 
 	})
 	switch {
 	case len(bad) == 0:
-	case s.Modern() && s.Mirrors:
+	case g.Modern() && g.Mirrors:
 		for name, err := range bad {
 			c.t.log.Warn("tool hidden: its annotation names an invalid header", "tool", name, "err", err)
 		}

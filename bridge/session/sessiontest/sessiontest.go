@@ -36,8 +36,8 @@ func Run(t *testing.T, open func(t *testing.T) (as func(owner string) session.St
 	}
 	t.Run("what is put is found, whole, until it is deleted", func(t *testing.T) {
 		as, ctx := open(t), t.Context()
-		a, b := as("a"), as("b")
-		h := put(t, a, "one")
+		s, b := as("a"), as("b")
+		h := put(t, s, "one")
 		if want := record("one"); !reflect.DeepEqual(h.Record, want.Record) || h.Owner != "a" || h.Epoch != 1 {
 			t.Errorf("Put = %+v", h)
 		}
@@ -47,45 +47,45 @@ func Run(t *testing.T, open func(t *testing.T) (as func(owner string) session.St
 		_, err := b.Put(ctx, record("one"))
 		moved(t, err, "a", 1)
 		for range 2 {
-			if err := a.Delete(ctx, h); err != nil {
+			if err := s.Delete(ctx, h); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if _, err := b.Find(ctx, h.Key); !errors.Is(err, session.ErrNotFound) {
 			t.Errorf("Find after Delete = %v", err)
 		}
-		if err := a.Save(ctx, h); !errors.Is(err, session.ErrFenced) {
+		if err := s.Save(ctx, h); !errors.Is(err, session.ErrFenced) {
 			t.Errorf("Save after Delete = %v", err)
 		}
 		if _, err := b.Take(ctx, h); !errors.Is(err, session.ErrNotFound) {
 			t.Errorf("Take after Delete = %v", err)
 		}
 		h.Epoch = 41
-		if again, err := a.Put(ctx, h); err != nil || again.Epoch != 42 {
+		if again, err := s.Put(ctx, h); err != nil || again.Epoch != 42 {
 			t.Errorf("Put again = %+v, %v, want epoch 42", again, err)
 		}
 	})
 	// (S-011): each change of owner raises the epoch and fences the previous owner.
 	t.Run("take", func(t *testing.T) {
 		as, ctx := open(t), t.Context()
-		a, b := as("a"), as("b")
-		old := put(t, a, "one")
+		s, b := as("a"), as("b")
+		old := put(t, s, "one")
 		h, err := b.Take(ctx, old)
 		if want := record("one"); err != nil || h.Owner != "b" || h.Epoch != 2 || !reflect.DeepEqual(h.Record, want.Record) {
 			t.Fatalf("Take = %+v, %v", h, err)
 		}
 		_, err = as("c").Take(ctx, old)
 		moved(t, err, "b", 2)
-		if err := a.Save(ctx, old); !errors.Is(err, session.ErrFenced) {
+		if err := s.Save(ctx, old); !errors.Is(err, session.ErrFenced) {
 			t.Errorf("Save of the old owner = %v", err)
 		}
-		if err := a.Release(ctx, old); !errors.Is(err, session.ErrFenced) {
+		if err := s.Release(ctx, old); !errors.Is(err, session.ErrFenced) {
 			t.Errorf("Release of the old owner = %v", err)
 		}
-		if fenced, err := a.Keep(ctx, []session.Held{old}); err != nil || len(fenced) != 1 || fenced[0].Key != old.Key {
+		if fenced, err := s.Keep(ctx, []session.Held{old}); err != nil || len(fenced) != 1 || fenced[0].Key != old.Key {
 			t.Errorf("Keep of the old owner = %v, %v", fenced, err)
 		}
-		if err := a.Delete(ctx, old); err != nil {
+		if err := s.Delete(ctx, old); err != nil {
 			t.Error(err)
 		}
 		h.Subs = append(h.Subs, "file:///b")
@@ -95,18 +95,18 @@ func Run(t *testing.T, open func(t *testing.T) (as func(owner string) session.St
 		if fenced, err := b.Keep(ctx, []session.Held{h}); err != nil || len(fenced) != 0 {
 			t.Errorf("Keep = %v, %v", fenced, err)
 		}
-		if got, err := a.Find(ctx, h.Key); err != nil || !reflect.DeepEqual(got, h) {
+		if got, err := s.Find(ctx, h.Key); err != nil || !reflect.DeepEqual(got, h) {
 			t.Errorf("Find = %+v, %v, want %+v", got, err, h)
 		}
 	})
 	t.Run("release", func(t *testing.T) {
 		as, ctx := open(t), t.Context()
-		a, b := as("a"), as("b")
-		h := put(t, a, "one")
-		if err := a.Release(ctx, h); err != nil {
+		s, b := as("a"), as("b")
+		h := put(t, s, "one")
+		if err := s.Release(ctx, h); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Save(ctx, h); !errors.Is(err, session.ErrFenced) {
+		if err := s.Save(ctx, h); !errors.Is(err, session.ErrFenced) {
 			t.Errorf("Save of what was released = %v", err)
 		}
 		free, err := b.Find(ctx, h.Key)

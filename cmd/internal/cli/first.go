@@ -64,24 +64,24 @@ func tools(ctx context.Context, s *server.Server, modern bool) (n int, err error
 			if err != nil {
 				return nil, err
 			}
-			a, err := jsonrpc.Parse(line)
+			m, err := jsonrpc.Parse(line)
 			switch {
 			case err != nil:
 				return nil, err
-			case !a.IsResponse() || !bytes.Equal(a.ID, id): // a message that the server started
-			case a.Error != nil && modern && gjson.GetBytes(a.Error, "code").Int() == jsonrpc.CodeMethodNotFound: // it has none
+			case !m.IsResponse() || !bytes.Equal(m.ID, id): // a message that the server started
+			case m.Error != nil && modern && gjson.GetBytes(m.Error, "code").Int() == jsonrpc.CodeMethodNotFound: // it has none
 				return jsonrpc.NewResult(nil, []byte("{}")), nil
-			case a.Error != nil:
-				return nil, errors.New(gjson.GetBytes(a.Error, "message").String())
+			case m.Error != nil:
+				return nil, errors.New(gjson.GetBytes(m.Error, "message").String())
 			default:
-				return a, nil
+				return m, nil
 			}
 		}
 	}
 	info := `{"name":"mcp-bridge","version":"` + server.Version() + `"}`
 	if !modern {
-		a, err := ask("initialize", []byte(`{"protocolVersion":"`+era.LatestLegacy+`","capabilities":{},"clientInfo":`+info+`}`))
-		if err != nil || !gjson.GetBytes(a.Result, "capabilities.tools").Exists() {
+		m, err := ask("initialize", []byte(`{"protocolVersion":"`+era.LatestLegacy+`","capabilities":{},"clientInfo":`+info+`}`))
+		if err != nil || !gjson.GetBytes(m.Result, "capabilities.tools").Exists() {
 			return 0, err
 		}
 		if _, err := io.WriteString(toBridge, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"); err != nil {
@@ -89,12 +89,12 @@ func tools(ctx context.Context, s *server.Server, modern bool) (n int, err error
 		}
 	}
 	meta := fmt.Appendf(nil, `{%q:%q,%q:{},%q:%s}`, era.KeyVersion, era.LatestModern, era.KeyCapabilities, era.KeyClientInfo, info)
-	_, _ = lists.Tools.Pages(func(params []byte) (a *jsonrpc.Message, _ error) {
+	_, _ = lists.Tools.Pages(func(params []byte) (m *jsonrpc.Message, _ error) {
 		if modern {
 			params = rawjson.Set(params, "_meta", meta)
 		}
-		a, err = ask(lists.Tools.Method(), params)
-		return a, err
+		m, err = ask(lists.Tools.Method(), params)
+		return m, err
 	}, func(page []byte, _, _ bool) { n += int(gjson.GetBytes(page, "tools.#").Int()) })
 	return n, err
 }

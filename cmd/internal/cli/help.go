@@ -44,8 +44,8 @@ const (
 // addCommands adds commands to root, with a help that shows commands and flags in groups. The templates
 // of cobra would make the linker keep all methods: 34 MB instead of 24.
 func addCommands(root *cobra.Command, groups []commandGroup) {
-	for _, g := range groups {
-		root.AddCommand(g.commands...)
+	for _, c := range groups {
+		root.AddCommand(c.commands...)
 	}
 	show := func(c *cobra.Command) error {
 		is, width := terminal.Is(c.OutOrStdout())
@@ -72,9 +72,9 @@ func helpText(c *cobra.Command, groups []commandGroup, width int) string {
 	}
 	left := c.Commands() // without group
 	if !c.HasParent() {
-		for _, g := range groups {
-			text += "\n" + g.title + ":\n" + commandRows(g.commands, width)
-			left = slices.DeleteFunc(left, func(one *cobra.Command) bool { return slices.Contains(g.commands, one) })
+		for _, c := range groups {
+			text += "\n" + c.title + ":\n" + commandRows(c.commands, width)
+			left = slices.DeleteFunc(left, func(one *cobra.Command) bool { return slices.Contains(c.commands, one) })
 		}
 	}
 	left = slices.DeleteFunc(left, func(one *cobra.Command) bool { return one.Hidden && one.Name() != "completion" })

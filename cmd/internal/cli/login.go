@@ -111,14 +111,14 @@ func signInTarget(target, file string, f *flags.SignIn) (*remote.Config, error) 
 	}
 	var names []string
 	for _, s := range c.Servers {
-		r := s.Remote()
+		c := s.Remote()
 		if s.Rest != nil {
-			r = s.Rest.SignIn()
+			c = s.Rest.SignIn()
 		}
-		signs := r != nil && r.OAuth != nil && r.OAuth.Login
+		signs := c != nil && c.OAuth != nil && c.OAuth.Login
 		switch {
 		case s.Name == target && signs:
-			return r, nil
+			return c, nil
 		case s.Name == target:
 			return nil, exit.Usagef("%s: server %s has no login: true in its oauth, or in the auth of its API", file, target)
 		case signs:
@@ -130,7 +130,7 @@ func signInTarget(target, file string, f *flags.SignIn) (*remote.Config, error) 
 
 func newLogin(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	var file string
-	var f flags.SignIn
+	var s flags.SignIn
 	var device bool
 	cmd := &cobra.Command{
 		Use:   "login [flags] URL|SERVER",
@@ -170,7 +170,7 @@ MCP_BRIDGE_LOGINS=keychain fails without a keychain.`,
 					return err
 				}
 			}
-			r, err := signInTarget(args[0], file, &f)
+			c, err := signInTarget(args[0], file, &s)
 			if err != nil {
 				return err
 			}
@@ -183,14 +183,14 @@ MCP_BRIDGE_LOGINS=keychain fails without a keychain.`,
 				how.Typed = typed(os.Stdin)
 			}
 			how.Ask = func(address string) {
-				if show(stderr, login.Browser(), r.URL, address); how.Typed != nil {
+				if show(stderr, login.Browser(), c.URL, address); how.Typed != nil {
 					fmt.Fprintln(stderr, "if the browser is on another machine, paste the address of its last page here:")
 				}
 			}
 			if device {
-				how.Device = func(address, code, both string) { showCode(stderr, r.URL, address, code, both) }
+				how.Device = func(address, code, both string) { showCode(stderr, c.URL, address, code, both) }
 			}
-			p, err := person(r, how, log)
+			p, err := person(c, how, log)
 			if err != nil {
 				return err
 			}
@@ -214,7 +214,7 @@ MCP_BRIDGE_LOGINS=keychain fails without a keychain.`,
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
 	cmd.Flags().BoolVar(&device, "device", false, "sign in on any device: open an address there and enter a code")
-	f.AddAlways(cmd.Flags())
+	s.AddAlways(cmd.Flags())
 	return cmd
 }
 
@@ -230,16 +230,16 @@ func ends(l *login.Login) string {
 }
 
 // person returns a login.Person for a server; how holds its options.
-func person(r *remote.Config, how login.Options, log *slog.Logger) (*login.Person, error) {
-	at, err := url.Parse(r.URL)
+func person(c *remote.Config, how login.Options, log *slog.Logger) (*login.Person, error) {
+	at, err := url.Parse(c.URL)
 	if err != nil {
 		return nil, errors.New("url: not a URL")
 	}
-	way, err := remote.Outward(*r, true, r.OAuth.Trusted()...)
+	way, err := remote.Outward(*c, true, c.OAuth.Trusted()...)
 	if err != nil {
 		return nil, err
 	}
-	how.Options = oauth.Options{Settings: *r.OAuth, Server: at, Transport: way, Log: log}
+	how.Options = oauth.Options{Settings: *c.OAuth, Server: at, Transport: way, Log: log}
 	return login.New(how), nil
 }
 
@@ -273,16 +273,16 @@ func loginsFor(store *login.Store, server string, stderr io.Writer) (all []kept,
 
 // plainURL returns the URL of a target without its query, as logins name it.
 func plainURL(target, file string) (string, *remote.Config, error) {
-	r, err := signInTarget(target, file, &flags.SignIn{})
+	c, err := signInTarget(target, file, &flags.SignIn{})
 	if err != nil {
 		return "", nil, err
 	}
-	u, err := url.Parse(r.URL)
+	u, err := url.Parse(c.URL)
 	if err != nil {
 		return "", nil, exit.Usagef("%s is not a URL", target)
 	}
 	u.RawQuery, u.Fragment, u.Scheme, u.Host = "", "", strings.ToLower(u.Scheme), strings.ToLower(u.Host)
-	return u.String(), r, nil
+	return u.String(), c, nil
 }
 
 func newLogout(stdout, stderr io.Writer) *cobra.Command {
@@ -307,9 +307,9 @@ that has begun. With --all it also removes the key from the keychain.`,
 				return err
 			}
 			server := ""
-			r := &remote.Config{}
+			c := &remote.Config{}
 			if !all {
-				if server, r, err = plainURL(args[0], file); err != nil {
+				if server, c, err = plainURL(args[0], file); err != nil {
 					return err
 				}
 			}
@@ -318,12 +318,12 @@ that has begun. With --all it also removes the key from the keychain.`,
 				return err
 			}
 			var faults []error
-			for _, l := range found {
+			for _, k := range found {
 				name := "a login that cannot be read"
-				if l.Login != nil {
-					name = sanitize.Text(l.Server)
+				if k.Login != nil {
+					name = sanitize.Text(k.Server)
 				}
-				if err := forget(cmd.Context(), store, l, r); err != nil {
+				if err := forget(cmd.Context(), store, k, c); err != nil {
 					faults = append(faults, fmt.Errorf("%s: %s", name, sanitize.Text(err.Error())))
 				} else if _, err := fmt.Fprintln(stdout, "signed out of "+name); err != nil {
 					return err
@@ -354,21 +354,21 @@ that has begun. With --all it also removes the key from the keychain.`,
 }
 
 // forget signs out and deletes a login.
-func forget(ctx context.Context, store *login.Store, l kept, r *remote.Config) error {
-	at := *r
-	if l.Login == nil {
-		return login.SignOut(ctx, store, l.key, nil, nil) // without a request to the issuer
+func forget(ctx context.Context, store *login.Store, k kept, c *remote.Config) error {
+	at := *c
+	if k.Login == nil {
+		return login.SignOut(ctx, store, k.key, nil, nil) // without a request to the issuer
 	}
-	at.URL = l.Server
+	at.URL = k.Server
 	var trusted []string
-	if r.OAuth != nil {
-		trusted = r.OAuth.Trusted()
+	if c.OAuth != nil {
+		trusted = c.OAuth.Trusted()
 	}
 	way, err := remote.Outward(at, true, trusted...)
 	if err != nil {
 		return err
 	}
-	return login.SignOut(ctx, store, l.key, way, r.OAuth)
+	return login.SignOut(ctx, store, k.key, way, c.OAuth)
 }
 
 func newLogins(stdout, stderr io.Writer) *cobra.Command {
@@ -407,11 +407,11 @@ shows no token, and asks nobody.`,
 				return err
 			}
 			t := terminal.Table{Head: []string{"SERVER", "ISSUER", "CLIENT", "SCOPES", "STATE"}}
-			for _, l := range found {
-				if l.Login == nil {
+			for _, k := range found {
+				if k.Login == nil {
 					continue // the reason is on stderr
 				}
-				addRow(&t, l.Server, l.Issuer.Name, shortID(l.Client.ID), strings.Join(l.Granted, " "), state(l.Login, time.Now()))
+				addRow(&t, k.Server, k.Issuer.Name, shortID(k.Client.ID), strings.Join(k.Granted, " "), state(k.Login, time.Now()))
 			}
 			_, err = io.WriteString(stdout, t.Format("", 0, nil))
 			return err
@@ -433,9 +433,9 @@ func printLogins(w io.Writer, found []kept) error {
 		Until  time.Time `json:"until,omitzero"` // the end of the access token
 	}
 	all := []entry{}
-	for _, l := range found {
-		if l.Login != nil {
-			all = append(all, entry{l.Server, l.Issuer.Name, l.Client.ID, l.Granted, state(l.Login, time.Now()), l.Until})
+	for _, k := range found {
+		if k.Login != nil {
+			all = append(all, entry{k.Server, k.Issuer.Name, k.Client.ID, k.Granted, state(k.Login, time.Now()), k.Until})
 		}
 	}
 	text, err := json.Marshal(map[string]any{"logins": all})

@@ -41,12 +41,12 @@ func signed(t *testing.T, browser bool) *oauthtest.Resource {
 		t.Setenv("BROWSER", os.Args[0])
 		t.Setenv("LOGIN_TEST_BROWSER", "1")
 	}
-	p := &oauthtest.Resource{Issuer: oauthtest.Serve(t), Next: newRemote(t, 0)}
-	s := httptest.NewUnstartedServer(p)
-	p.URL = "http://" + s.Listener.Addr().String() + "/mcp"
+	r := &oauthtest.Resource{Issuer: oauthtest.Serve(t), Next: newRemote(t, 0)}
+	s := httptest.NewUnstartedServer(r)
+	r.URL = "http://" + s.Listener.Addr().String() + "/mcp"
 	s.Start()
 	t.Cleanup(s.Close)
-	return p
+	return r
 }
 
 func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
@@ -58,35 +58,35 @@ func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 // login, logins and logout; connect uses what was kept, and asks nobody.
 func TestLogin(t *testing.T) {
-	p := signed(t, true)
+	r := signed(t, true)
 	if code, out, _ := command(t, "logins"); code != 0 || out != "you are not signed in at any server\n" {
 		t.Errorf("logins = %d %s", code, out)
 	}
-	code, out, errs := command(t, "login", p.URL)
-	if want := "signed in at " + p.Issuer.URL + " for " + p.URL + "; until "; code != 0 || !strings.HasPrefix(out, want) || !strings.Contains(errs, "/authorize?") {
+	code, out, errs := command(t, "login", r.URL)
+	if want := "signed in at " + r.Issuer.URL + " for " + r.URL + "; until "; code != 0 || !strings.HasPrefix(out, want) || !strings.Contains(errs, "/authorize?") {
 		t.Fatalf("login = %d %s%s, want %s", code, out, errs, want)
 	}
-	if code, out, _ := command(t, "logins", p.URL); code != 0 || !strings.Contains(out, p.Issuer.URL) || !strings.Contains(out, "renewed by itself") || strings.Contains(out, "access-") || strings.Contains(out, "refresh-") {
+	if code, out, _ := command(t, "logins", r.URL); code != 0 || !strings.Contains(out, r.Issuer.URL) || !strings.Contains(out, "renewed by itself") || strings.Contains(out, "access-") || strings.Contains(out, "refresh-") {
 		t.Errorf("logins = %d %s", code, out)
 	}
-	if code, out, _ := command(t, "logins", "--json"); code != 0 || gjson.Get(out, "logins.0.server").Str != p.URL || !gjson.Get(out, "logins.0.until").Exists() || strings.Contains(out, "access-") || strings.Contains(out, "refresh-") {
+	if code, out, _ := command(t, "logins", "--json"); code != 0 || gjson.Get(out, "logins.0.server").Str != r.URL || !gjson.Get(out, "logins.0.until").Exists() || strings.Contains(out, "access-") || strings.Contains(out, "refresh-") {
 		t.Errorf("logins --json = %d %s", code, out)
 	}
 	t.Setenv("BROWSER", "")
-	k := start(t.Context(), t, "connect", p.URL)
+	k := start(t.Context(), t, "connect", r.URL)
 	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
 		t.Errorf("initialize: %s", a)
 	}
 	if code, _, errs := k.leave(); code != 0 || strings.Contains(errs, "access-") {
 		t.Errorf("connect = %d %s", code, errs)
 	}
-	if code, out, errs := command(t, "tools", p.URL); code != 0 || !strings.Contains(out, "echo") {
+	if code, out, errs := command(t, "tools", r.URL); code != 0 || !strings.Contains(out, "echo") {
 		t.Errorf("tools = %d %s%s", code, out, errs)
 	}
-	if code, out, errs := command(t, "logout", p.URL); code != 0 || out != "signed out of "+p.URL+"\n" || errs != "" || p.Issuer.Asked("/revoke") != 1 {
+	if code, out, errs := command(t, "logout", r.URL); code != 0 || out != "signed out of "+r.URL+"\n" || errs != "" || r.Issuer.Asked("/revoke") != 1 {
 		t.Errorf("logout = %d %s%s", code, out, errs)
 	}
-	for _, args := range [][]string{{"logins", p.URL}, {"logout", p.URL}} {
+	for _, args := range [][]string{{"logins", r.URL}, {"logout", r.URL}} {
 		if code, _, errs := command(t, args...); code != 1 || errs == "" {
 			t.Errorf("%q = %d %s", args, code, errs)
 		}
@@ -96,8 +96,8 @@ func TestLogin(t *testing.T) {
 // connect signs in by itself where there is a browser, and says what to do where there is
 // none.
 func TestConnectSignsIn(t *testing.T) {
-	p := signed(t, true)
-	k := start(t.Context(), t, "connect", p.URL)
+	r := signed(t, true)
+	k := start(t.Context(), t, "connect", r.URL)
 	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
 		t.Errorf("initialize: %s", a)
 	}
@@ -122,9 +122,9 @@ func TestConnectSignsIn(t *testing.T) {
 
 // Commands that look at a server say how to sign in, also when a login cannot be read.
 func TestLookSignsIn(t *testing.T) {
-	p := signed(t, true)
+	r := signed(t, true)
 	for _, cut := range []bool{false, true} {
-		for _, args := range [][]string{{"tools", p.URL}, {"call", p.URL, "echo"}, {"prompts", p.URL}, {"resources", p.URL}} {
+		for _, args := range [][]string{{"tools", r.URL}, {"call", r.URL, "echo"}, {"prompts", r.URL}, {"resources", r.URL}} {
 			code, out, errs := command(t, args...)
 			if code != exit.Server || out != "" || !strings.HasSuffix(errs, "; sign in: mcp-bridge login URL\n") || cut != strings.Contains(errs, "the stored login for it cannot be read") {
 				t.Errorf("%q: %d %s%s", args, code, out, errs)
@@ -133,7 +133,7 @@ func TestLookSignsIn(t *testing.T) {
 		if cut {
 			break
 		}
-		if code, _, errs := command(t, "login", p.URL); code != 0 {
+		if code, _, errs := command(t, "login", r.URL); code != 0 {
 			t.Fatal(errs)
 		}
 		files, err := filepath.Glob(filepath.Join(os.Getenv("MCP_BRIDGE_STATE_DIR"), "logins", "*.json"))
@@ -158,23 +158,23 @@ func TestLookSignsIn(t *testing.T) {
 // With --device, connect shows where to sign in on any device, whoever reads that: it opens no
 // browser.
 func TestConnectDevice(t *testing.T) {
-	p := signed(t, true)
-	p.Issuer.Device = func(int) string { return "" }
-	k := start(t.Context(), t, "connect", p.URL, "--device")
+	r := signed(t, true)
+	r.Issuer.Device = func(int) string { return "" }
+	k := start(t.Context(), t, "connect", r.URL, "--device")
 	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
 		t.Errorf("initialize: %s", a)
 	}
 	code, out, errs := k.leave()
-	if code != 0 || !strings.Contains(errs, "open this address on any device") || !strings.Contains(errs, "BCDF-GHJK") || strings.Contains(out, "BCDF") || p.Issuer.Asked("/authorize") != 0 {
-		t.Errorf("connect = %d %s %s, the browser: %d", code, out, errs, p.Issuer.Asked("/authorize"))
+	if code != 0 || !strings.Contains(errs, "open this address on any device") || !strings.Contains(errs, "BCDF-GHJK") || strings.Contains(out, "BCDF") || r.Issuer.Asked("/authorize") != 0 {
+		t.Errorf("connect = %d %s %s, the browser: %d", code, out, errs, r.Issuer.Asked("/authorize"))
 	}
 }
 
 // A server of a file signs in by its name.
 func TestLoginByName(t *testing.T) {
-	p := signed(t, true)
+	r := signed(t, true)
 	file := filepath.Join(t.TempDir(), "bridge.yaml")
-	text := "servers:\n  notes:\n    http: { url: \"" + p.URL + "\", oauth: { login: true } }\n  other:\n    http: http://127.0.0.1:1/mcp\n"
+	text := "servers:\n  notes:\n    http: { url: \"" + r.URL + "\", oauth: { login: true } }\n  other:\n    http: http://127.0.0.1:1/mcp\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestLoginByName(t *testing.T) {
 	if code, _, errs := k.leave(); code != 0 || strings.Contains(errs, "you must sign in at") {
 		t.Errorf("connect = %d %s", code, errs)
 	}
-	if code, out, _ := command(t, "logout", "--all"); code != 0 || !strings.Contains(out, p.URL) {
+	if code, out, _ := command(t, "logout", "--all"); code != 0 || !strings.Contains(out, r.URL) {
 		t.Errorf("logout = %d %s", code, out)
 	}
 }
@@ -233,29 +233,29 @@ func TestLoginOfAPI(t *testing.T) {
 
 // A sign-in that nobody has finished goes on with the next login, and not after a logout, also where no login is.
 func TestLogoutBegun(t *testing.T) {
-	p := signed(t, false)
-	for i, args := range [][]string{{"logout", p.URL}, {"logout", "--all"}} {
+	r := signed(t, false)
+	for i, args := range [][]string{{"logout", r.URL}, {"logout", "--all"}} {
 		ctx, stop := context.WithCancel(t.Context())
-		if code := run(ctx, []string{"login", p.URL}, io.Discard, &trigger{text: "/authorize?", f: stop}); code == 0 || p.Issuer.Asked("/register") != i+1 {
-			t.Fatalf("login = %d, %d registrations", code, p.Issuer.Asked("/register"))
+		if code := run(ctx, []string{"login", r.URL}, io.Discard, &trigger{text: "/authorize?", f: stop}); code == 0 || r.Issuer.Asked("/register") != i+1 {
+			t.Fatalf("login = %d, %d registrations", code, r.Issuer.Asked("/register"))
 		}
 		if code, out, errs := command(t, args...); code != 0 || out != "forgot 1 unfinished sign-in\n" {
 			t.Errorf("%q = %d %s%s", args, code, out, errs)
 		}
 	}
-	if code, _, errs := command(t, "logout", p.URL); code != 1 || !strings.Contains(errs, "there is no login for") {
+	if code, _, errs := command(t, "logout", r.URL); code != 1 || !strings.Contains(errs, "there is no login for") {
 		t.Errorf("once more: %d %s", code, errs)
 	}
 }
 
 // logout says what it could not do, and --all forgets also what cannot be read.
 func TestLogoutFails(t *testing.T) {
-	p := signed(t, true)
-	if code, out, errs := command(t, "login", p.URL); code != 0 {
+	r := signed(t, true)
+	if code, out, errs := command(t, "login", r.URL); code != 0 {
 		t.Fatalf("login = %d %s%s", code, out, errs)
 	}
-	p.Issuer.Answer("/revoke", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	if code, out, errs := command(t, "logout", p.URL); code != 1 || out != "" || !strings.Contains(errs, p.URL+": the login is removed here, but its tokens could not be revoked") {
+	r.Issuer.Answer("/revoke", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	if code, out, errs := command(t, "logout", r.URL); code != 1 || out != "" || !strings.Contains(errs, r.URL+": the login is removed here, but its tokens could not be revoked") {
 		t.Errorf("logout = %d %s%s", code, out, errs)
 	}
 	broken := filepath.Join(os.Getenv("MCP_BRIDGE_STATE_DIR"), "logins", "abc.json")
@@ -276,16 +276,16 @@ func TestLogoutFails(t *testing.T) {
 // Where no login can be kept, servers that want none are used all the same, and a file that
 // asks for a login is not.
 func TestNoFolder(t *testing.T) {
-	s := newRemote(t, 0)
+	r := newRemote(t, 0)
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("MCP_BRIDGE_STATE_DIR", file) // which is no folder
-	if code, out, errs := command(t, "tools", s.URL+"/mcp"); code != 0 || !strings.Contains(out, "echo") {
+	if code, out, errs := command(t, "tools", r.URL+"/mcp"); code != 0 || !strings.Contains(out, "echo") {
 		t.Errorf("tools = %d %s%s", code, out, errs)
 	}
-	k := start(t.Context(), t, "connect", s.URL+"/mcp")
+	k := start(t.Context(), t, "connect", r.URL+"/mcp")
 	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
 		t.Errorf("initialize: %s", a)
 	}
@@ -293,7 +293,7 @@ func TestNoFolder(t *testing.T) {
 		t.Errorf("connect = %d %s", code, errs)
 	}
 	bridge := filepath.Join(t.TempDir(), "bridge.yaml")
-	if err := os.WriteFile(bridge, []byte("servers: { a: { http: { url: \""+s.URL+"/mcp\", oauth: { login: true } } } }\n"), 0o600); err != nil {
+	if err := os.WriteFile(bridge, []byte("servers: { a: { http: { url: \""+r.URL+"/mcp\", oauth: { login: true } } } }\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, errs := command(t, "tools", "-c", bridge); code == 0 || !strings.Contains(errs, "the folder of logins cannot be read") {

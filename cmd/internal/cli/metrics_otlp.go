@@ -45,14 +45,14 @@ func newMeters(ctx context.Context, log *slog.Logger) (p metric.MeterProvider, s
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &metricSender{to, complaints{log: log, lost: "metrics lost"}}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(s.complain))
-	p, shutdown := meters.New(r, times, s)
+	m := &metricSender{to, complaints{log: log, lost: "metrics lost"}}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(m.complain))
+	p, shutdown := meters.New(r, times, m)
 	return p, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), goodbyeLimit)
 		defer cancel()
 		if err := shutdown(ctx); err != nil {
-			s.complain(err)
+			m.complain(err)
 		}
 	}, nil
 }

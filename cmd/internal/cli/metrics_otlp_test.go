@@ -31,10 +31,10 @@ type metricStub struct {
 }
 
 func newMetricStub(t *testing.T, status int) *metricStub {
-	s := &metricStub{status: status}
-	s.Server = httptest.NewServer(s)
-	t.Cleanup(s.Close)
-	return s
+	m := &metricStub{status: status}
+	m.Server = httptest.NewServer(m)
+	t.Cleanup(m.Close)
+	return m
 }
 
 func (s *metricStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -166,8 +166,8 @@ func TestMeters(t *testing.T) {
 func TestMetersCollectorDown(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
-	s, r := newMetricStub(t, 400), newRemote(t, 0)
-	quietly(t, map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": s.URL + "/v1/metrics?key=secret", "OTEL_EXPORTER_OTLP_METRICS_HEADERS": "a=secret"})
+	m, r := newMetricStub(t, 400), newRemote(t, 0)
+	quietly(t, map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": m.URL + "/v1/metrics?key=secret", "OTEL_EXPORTER_OTLP_METRICS_HEADERS": "a=secret"})
 	k := start(t.Context(), t, "connect", r.URL+"/mcp")
 	k.ask(hello)
 	if a := k.ask(toolCall("echo")); !strings.Contains(a, `"called":"echo"`) {

@@ -87,13 +87,13 @@ func some(names []string, most int) string {
 }
 
 // explained writes the lines of a tool with their origins.
-func explained(x *rest.Explained) string {
-	title := "\n  " + x.Name
-	if x.Key != "" && x.Key != x.Name {
-		title += " (" + x.Key + ")"
+func explained(e *rest.Explained) string {
+	title := "\n  " + e.Name
+	if e.Key != "" && e.Key != e.Name {
+		title += " (" + e.Key + ")"
 	}
 	t := terminal.Table{Head: make([]string, 3)}
-	for _, l := range x.Lines {
+	for _, l := range e.Lines {
 		t.Add(l.What, l.From, l.Text)
 	}
 	_, rows, _ := strings.Cut(t.Format("    ", 0, nil), "\n") // without the heading

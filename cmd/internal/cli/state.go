@@ -187,7 +187,7 @@ func (b *bridgeState) head(on screen) string {
 
 // table returns an empty table of servers, whose STATE has colors.
 func (b *bridgeState) table(on screen, now time.Time, head ...string) terminal.Table {
-	slices.SortStableFunc(b.Servers, func(x, y serverState) int { return cmp.Compare(x.badness(), y.badness()) })
+	slices.SortStableFunc(b.Servers, func(s, y serverState) int { return cmp.Compare(s.badness(), y.badness()) })
 	colors := map[string]string{}
 	for i := range b.Servers {
 		s := &b.Servers[i]

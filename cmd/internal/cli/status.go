@@ -194,17 +194,17 @@ func (a *asked) show(ctx context.Context, stdout io.Writer, asJSON bool) error {
 	if status != http.StatusOK && status != http.StatusServiceUnavailable || !strings.HasPrefix(kind, "application/json") {
 		return exit.With(exit.Server, fmt.Errorf("%s/readyz answers %d (%s): is this the address of a bridge?", a.url, status, kind))
 	}
-	var s bridgeState
-	if err := json.Unmarshal(body, &s); err != nil {
+	var b bridgeState
+	if err := json.Unmarshal(body, &b); err != nil {
 		return exit.With(exit.Server, fmt.Errorf("the answer of %s is not that of a bridge: %w", a.url, err))
 	}
 	is, width := terminal.Is(stdout)
-	text := s.status(time.Now(), screen{width: width, color: is && terminal.Colors()})
+	text := b.status(time.Now(), screen{width: width, color: is && terminal.Colors()})
 	switch {
 	case asJSON:
 		text = string(sanitize.JSON(body)) + "\n"
 	case gjson.GetBytes(body, "servers").Exists():
-	case s.Ready:
+	case b.Ready:
 		text = "ready\nThe bridge shows more to a caller with a key: --token-env NAME.\n"
 	default:
 		text = "not ready\nThe bridge says why to a caller with a key: --token-env NAME.\n"

@@ -64,25 +64,25 @@ all calls. With console: on, others see their own.`,
 			}
 			var last *topView // the last one without a fault
 			for {
-				v, err := l.view(ctx)
+				t, err := l.view(ctx)
 				_, final := errors.AsType[refusal](err)
 				switch {
 				case err == nil:
-					last = v
+					last = t
 				case !once && ctx.Err() != nil:
 					return nil
 				case last == nil, final, asJSON:
 					return err
 				default: // the bridge may be back soon
 					old := *last
-					old.fault, v = err, &old
+					old.fault, t = err, &old
 				}
 				if _, on.width = terminal.Is(stdout); live {
 					on.rows = terminal.Rows(stdout) - 1 // the cursor is in the last
 				}
-				text := v.text(on)
+				text := t.text(on)
 				if asJSON {
-					text = v.json()
+					text = t.json()
 				}
 				if live { // over the text before; see terminal.Raw for the end of lines. At the end of a full line, \x1b[K would erase its last cell
 					text = "\x1b[H\x1b[K" + strings.ReplaceAll(text, "\n", "\r\n\x1b[K") + "\x1b[J"
@@ -166,12 +166,12 @@ type topColumns struct {
 
 // view asks the bridge for what top shows.
 func (l *looker) view(ctx context.Context) (*topView, error) {
-	v := &topView{At: time.Now()}
+	t := &topView{At: time.Now()}
 	var err error
-	if v.Status, err = l.look(ctx, "status?memory=true", &v.state); err != nil {
+	if t.Status, err = l.look(ctx, "status?memory=true", &t.state); err != nil {
 		return nil, err
 	}
-	if v.Calls, err = l.look(ctx, "calls?limit="+fmt.Sprint(mostShown), &v.calls); err != nil {
+	if t.Calls, err = l.look(ctx, "calls?limit="+fmt.Sprint(mostShown), &t.calls); err != nil {
 		return nil, err
 	}
 	status, _, text, err := l.send(ctx, http.MethodGet, "/"+server.AdminPath+"series", nil)
@@ -179,15 +179,15 @@ func (l *looker) view(ctx context.Context) (*topView, error) {
 	case err != nil:
 		return nil, err
 	case status == http.StatusNotFound: // an older bridge
-		return v, nil
+		return t, nil
 	case status != http.StatusOK:
 		return nil, refused(l.url, status, text)
 	}
-	if err := json.Unmarshal(text, &v.series); err != nil {
+	if err := json.Unmarshal(text, &t.series); err != nil {
 		return nil, exit.With(exit.Server, fmt.Errorf("the answer of %s is not that of a bridge: %w", l.url, err))
 	}
-	v.Series = text
-	return v, nil
+	t.Series = text
+	return t, nil
 }
 
 // json returns the view as one line.
@@ -200,12 +200,12 @@ func (v *topView) json() string {
 func (s *topSeries) known() bool { return s.Step >= 1 }
 
 // rate returns the calls per second of the last 30 seconds.
-func (s *topSeries) rate(c topColumns) string {
+func (s *topSeries) rate(t topColumns) string {
 	if !s.known() {
 		return ""
 	}
-	n := min(int(30_000/s.Step), len(c.Calls))
-	return fmt.Sprintf("%.1f", sum(c.Calls[len(c.Calls)-n:])/30)
+	n := min(int(30_000/s.Step), len(t.Calls))
+	return fmt.Sprintf("%.1f", sum(t.Calls[len(t.Calls)-n:])/30)
 }
 
 func sum(all []float64) (n float64) {
@@ -219,14 +219,14 @@ func sum(all []float64) (n float64) {
 const sparkMinutes = 15
 
 // spark draws the calls of each minute, the last one at the end. The highest block is the most calls.
-func (s *topSeries) spark(c topColumns) string {
+func (s *topSeries) spark(t topColumns) string {
 	if !s.known() {
 		return ""
 	}
 	var minutes [sparkMinutes]float64
 	most := 0.0
-	for i, n := range c.Calls {
-		if ago := float64(len(c.Calls)-1-i) * s.Step / 60_000; ago < sparkMinutes {
+	for i, n := range t.Calls {
+		if ago := float64(len(t.Calls)-1-i) * s.Step / 60_000; ago < sparkMinutes {
 			at := sparkMinutes - 1 - int(ago)
 			minutes[at] += n
 			most = max(most, minutes[at])

@@ -41,10 +41,10 @@ func (s *SignIn) AddAlways(f *pflag.FlagSet) {
 	f.StringVar(&s.callback, "callback", "", "address on this machine to which the browser returns, such as http://localhost:7777/callback (default: any free port)")
 }
 
-// On enables signing in at the server of r, unless r has an Authorization header or the flags
+// On enables signing in at the server of c, unless c has an Authorization header or the flags
 // forbid it. A token is never sent in clear to another machine. ask shows the user the address for
 // the sign-in; nil without a user. With --device, device shows it. own: all callers are that user.
-func (s *SignIn) On(r *remote.Config, ask func(server, address string), device func(server, address, code, both string), own bool) error {
+func (s *SignIn) On(c *remote.Config, ask func(server, address string), device func(server, address, code, both string), own bool) error {
 	if s.none && s.device {
 		return exit.Usagef("--device signs in, and --no-login never does: leave one out")
 	}
@@ -52,10 +52,10 @@ func (s *SignIn) On(r *remote.Config, ask func(server, address string), device f
 	if err != nil || o == nil {
 		return err
 	}
-	if _, own := r.Headers["Authorization"]; own {
+	if _, own := c.Headers["Authorization"]; own {
 		return nil
 	}
-	u, err := url.Parse(r.URL)
+	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme == "http" && !discovery.Loopback(u.Hostname()) {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (s *SignIn) On(r *remote.Config, ask func(server, address string), device f
 		ask, o.Device = nil, device
 	}
 	o.Ask, o.Own, o.Unasked, o.Command = ask, own, !s.set(), "mcp-bridge login URL" // not the URL itself, which may hold a key
-	r.OAuth = o
+	c.OAuth = o
 	return nil
 }
 

@@ -51,9 +51,9 @@ func TestAskedOnTerminal(t *testing.T) {
 		stdin func(*terminaltest.Terminal) io.Reader
 		want  string
 	}{
-		{"a terminal", func(p *terminaltest.Terminal) io.Reader {
-			p.Type("y\n\x04")
-			return p.File
+		{"a terminal", func(t *terminaltest.Terminal) io.Reader {
+			t.Type("y\n\x04")
+			return t.File
 		}, `{"action":"accept","content":{}}`},
 		{"no terminal", func(*terminaltest.Terminal) io.Reader { return strings.NewReader("y\n") }, `{"action":"cancel"}`},
 	} {

@@ -194,8 +194,8 @@ func (a *asker) field(ctx context.Context, s arguments.Schema, f arguments.Argum
 		text += ", required"
 	}
 	text += ")\n"
-	for i, c := range choices {
-		text += fmt.Sprintf("  %d. %s\n", i+1, terminal.OneLine(c.Label))
+	for i, o := range choices {
+		text += fmt.Sprintf("  %d. %s\n", i+1, terminal.OneLine(o.Label))
 	}
 	standard := f.Schema.Get("default")
 	prompt := "> "

@@ -132,12 +132,12 @@ under the names that clients see at /mcp.
 }
 
 // nothingMore refuses arguments after the target.
-func nothingMore(cmd *cobra.Command, f *clientFlags, long *bool) func([]string) error {
+func nothingMore(cmd *cobra.Command, c *clientFlags, long *bool) func([]string) error {
 	return func(rest []string) error {
 		if len(rest) > 0 {
 			return exit.Usagef("%s takes one target and nothing else, but got %q too (see '%s --help')", cmd.Name(), rest, cmd.CommandPath())
 		}
-		return f.notLong(*long)
+		return c.notLong(*long)
 	}
 }
 
@@ -325,15 +325,15 @@ func (c *client) prompt(ctx context.Context, prompts []gjson.Result, name string
 		return err
 	}
 	args, values := map[string]string{}, map[string]json.RawMessage{}
-	for _, g := range given {
-		if _, twice := args[g.Key]; twice {
-			return exit.Usagef("%s is given twice", g.Key)
+	for _, p := range given {
+		if _, twice := args[p.Key]; twice {
+			return exit.Usagef("%s is given twice", p.Key)
 		}
-		args[g.Key] = g.Value
-		if g.JSON {
-			args[g.Key] = arguments.Plain(g.Value)
+		args[p.Key] = p.Value
+		if p.JSON {
+			args[p.Key] = arguments.Plain(p.Value)
 		}
-		values[g.Key] = json.RawMessage(arguments.Quote(args[g.Key]))
+		values[p.Key] = json.RawMessage(arguments.Quote(args[p.Key]))
 	}
 	if err := (arguments.Schema{}).Compare(fmt.Sprintf("prompt %q", name), promptArguments(p), values, false); err != nil {
 		return err

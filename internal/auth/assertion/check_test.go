@@ -27,11 +27,11 @@ func set(t *testing.T, keys ...*authtest.Key) *jwks.Fixed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := jwks.Parse(text)
+	f, err := jwks.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return f
 }
 
 // Valid assertions of a client (RFC 7523 §3).

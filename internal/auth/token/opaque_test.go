@@ -21,9 +21,9 @@ const introspection = "/realms/a/introspect"
 
 // asking sets the options of an issuer with introspection.
 func asking(always bool) func(*Issuer) {
-	return func(o *Issuer) {
-		o.Audience = []string{"app-2"}
-		o.Introspection = &Introspection{Client: Client{ID: "the bridge", Secret: "s&cret"}, Always: always}
+	return func(i *Issuer) {
+		i.Audience = []string{"app-2"}
+		i.Introspection = &Introspection{Client: Client{ID: "the bridge", Secret: "s&cret"}, Always: always}
 	}
 }
 
@@ -117,9 +117,9 @@ func TestAsked(t *testing.T) {
 func TestAskedBy(t *testing.T) {
 	for _, inBody := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			r := run(t, func(o *Issuer) {
-				asking(false)(o)
-				o.Introspection.Client.InBody = inBody
+			r := run(t, func(i *Issuer) {
+				asking(false)(i)
+				i.Introspection.Client.InBody = inBody
 			})
 			i := r.issuers[0]
 			var form url.Values
@@ -182,9 +182,9 @@ func TestAskedAlways(t *testing.T) {
 // holders, and one that is valid again is a new Token.
 func TestAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := run(t, func(o *Issuer) {
-			asking(false)(o)
-			o.Introspection.Cache = time.Minute
+		r := run(t, func(i *Issuer) {
+			asking(false)(i)
+			i.Introspection.Cache = time.Minute
 		})
 		i := r.issuers[0]
 		good := true

@@ -270,7 +270,7 @@ func TestRefused(t *testing.T) {
 	})
 	t.Run("N-08 HS256 that is listed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			r := run(t, func(o *Issuer) { o.Algorithms = []string{"HS256", "none", "ES256"} }, prepare)
+			r := run(t, func(i *Issuer) { i.Algorithms = []string{"HS256", "none", "ES256"} }, prepare)
 			if _, got := r.check(hs256(t, claims{"alg": "HS256", "kid": "rsa"}, r.issuers[0].Claims(id), text)); got != Signature {
 				t.Errorf("HS256: %s", got)
 			}
@@ -284,9 +284,9 @@ func TestRefused(t *testing.T) {
 	})
 	t.Run("settings", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			r := run(t, func(o *Issuer) {
-				o.Audience, o.Skew, o.ScopeClaim = []string{"mcp-bridge"}, 5*time.Minute, "permissions"
-				o.Implies = map[string][]string{"admin": {"write"}, "write": {"read"}}
+			r := run(t, func(i *Issuer) {
+				i.Audience, i.Skew, i.ScopeClaim = []string{"mcp-bridge"}, 5*time.Minute, "permissions"
+				i.Implies = map[string][]string{"admin": {"write"}, "write": {"read"}}
 			})
 			i := r.issuers[0]
 			got, res := r.check(i.Token("mcp-bridge", claims{"exp": at(-299 * time.Second), "permissions": []string{"admin"}, "scope": "other", "sub": nil}))

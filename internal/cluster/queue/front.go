@@ -89,11 +89,11 @@ func (f *Front) Wait(ctx context.Context, server string, most int) (Grant, error
 		}
 		for missing := false; !missing; {
 			select {
-			case t := <-w.granted:
+			case g := <-w.granted:
 				if !first && entry != "" { // the worker may have taken a former entry
 					f.remove(server, entry)
 				}
-				return t, nil
+				return g, nil
 			case <-w.resend:
 				missing = true
 			case <-retry:
@@ -138,8 +138,8 @@ func (f *Front) leave(id string, w *waiter, entry string, err error) (Grant, err
 	delete(f.waiting, id)
 	f.mu.Unlock()
 	select {
-	case t := <-w.granted:
-		return t, nil
+	case g := <-w.granted:
+		return g, nil
 	default:
 	}
 	if entry != "" {
@@ -150,18 +150,18 @@ func (f *Front) leave(id string, w *waiter, entry string, err error) (Grant, err
 
 // Accept accepts the grant of a worker. The error is ErrOver when the request has a grant already or no caller
 // waits for it. It is ErrUnreached when the worker was unreachable just now.
-func (f *Front) Accept(id string, t Grant) error {
+func (f *Front) Accept(id string, g Grant) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w := f.waiting[id]
 	if w == nil {
 		return ErrOver
 	}
-	if f.unreached.has(t.Worker) {
+	if f.unreached.has(g.Worker) {
 		return ErrUnreached
 	}
 	delete(f.waiting, id)
-	w.granted <- t
+	w.granted <- g
 	return nil
 }
 

@@ -31,14 +31,14 @@ func NewMemory() *Memory {
 }
 
 // Add implements Queue.
-func (m *Memory) Add(_ context.Context, server string, o Request, most int) (string, error) {
+func (m *Memory) Add(_ context.Context, server string, r Request, most int) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.lines[server]) >= most {
 		return "", session.ErrFull
 	}
 	m.next++
-	e := &entry{Taken: Taken{o, server, strconv.Itoa(m.next)}}
+	e := &entry{Taken: Taken{r, server, strconv.Itoa(m.next)}}
 	m.lines[server] = append(m.lines[server], e)
 	close(m.added)
 	m.added = make(chan struct{})

@@ -35,7 +35,7 @@ type Taken struct {
 type Queue interface {
 	// Add appends a request to the line of a server, and returns the name of the entry. The error is
 	// session.ErrFull if the line has most entries.
-	Add(ctx context.Context, server string, o Request, most int) (entry string, err error)
+	Add(ctx context.Context, server string, r Request, most int) (entry string, err error)
 	// Take takes the first untaken request of each line. It waits until there is one, at most for wait, and then
 	// returns none.
 	Take(ctx context.Context, servers []string, wait time.Duration) ([]Taken, error)

@@ -99,8 +99,8 @@ func length(t *testing.T, q queue.Queue, server string) int {
 // Openings of several fronts are opened in the order in which they came (S-052).
 func TestFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.NewMemory()
-		f := fronts(q, "x", "y", "z")
+		m := queue.NewMemory()
+		f := fronts(m, "x", "y", "z")
 		var mu sync.Mutex
 		var order []string
 		var all sync.WaitGroup
@@ -121,14 +121,14 @@ func TestFair(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		w := work(q, d)
+		w := work(m, d)
 		d.free() // the only place
 		all.Wait()
 		w.Close()
 		if !slices.Equal(order, want) {
 			t.Errorf("opened %v, want %v", order, want)
 		}
-		if n := length(t, q, "a"); n != 0 {
+		if n := length(t, m, "a"); n != 0 {
 			t.Errorf("%d requests are left", n)
 		}
 	})
@@ -138,8 +138,8 @@ func TestFair(t *testing.T) {
 // refused at once (S-052).
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.NewMemory()
-		f := fronts(q, "x")["x"]
+		m := queue.NewMemory()
+		f := fronts(m, "x")["x"]
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		ended := make(chan error, 2)
@@ -163,7 +163,7 @@ func TestWait(t *testing.T) {
 			}
 		}
 		f.Close()
-		if n := length(t, q, "a"); n != 0 || len(f.Waiting()) != 0 {
+		if n := length(t, m, "a"); n != 0 || len(f.Waiting()) != 0 {
 			t.Errorf("%d requests are left, and %v wait", n, f.Waiting())
 		}
 	})
@@ -173,8 +173,8 @@ func TestWait(t *testing.T) {
 // answer of the front is lost.
 func TestOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.NewMemory()
-		f := fronts(q, "x")
+		m := queue.NewMemory()
+		f := fronts(m, "x")
 		d := &desk{name: "w", servers: []string{"a"}, front: f, places: 10}
 		var asked atomic.Int64
 		d.lost = func(o queue.Taken) error {
@@ -186,15 +186,15 @@ func TestOnce(t *testing.T) {
 			}
 			return errors.New("no answer")
 		}
-		w := work(q, d)
+		w := work(m, d)
 		grant, err := f["x"].Wait(t.Context(), "a", 10)
 		if err != nil || grant.Key != "the one whose answer is lost" {
 			t.Fatalf("%+v, %v", grant, err)
 		}
 		time.Sleep(10 * time.Second) // the request is overdue, and over
 		w.Close()
-		if asked.Load() != 2 || length(t, q, "a") != 0 {
-			t.Errorf("the front was asked %d times, and %d requests are left", asked.Load(), length(t, q, "a"))
+		if asked.Load() != 2 || length(t, m, "a") != 0 {
+			t.Errorf("the front was asked %d times, and %d requests are left", asked.Load(), length(t, m, "a"))
 		}
 		if d.places != 9 { // the grant whose answer was lost may be used yet
 			t.Errorf("%d places are free, want 9", d.places)
@@ -206,8 +206,8 @@ func TestOnce(t *testing.T) {
 // one. Nothing else is lost by that (S-051).
 func TestKilledWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.NewMemory()
-		f := fronts(q, "x")
+		m := queue.NewMemory()
+		f := fronts(m, "x")
 		begun := time.Now()
 		got := make(chan queue.Grant)
 		go func() {
@@ -218,10 +218,10 @@ func TestKilledWorker(t *testing.T) {
 			got <- grant
 		}()
 		synctest.Wait()
-		if taken, err := q.Take(t.Context(), []string{"a"}, time.Second); err != nil || len(taken) != 1 {
+		if taken, err := m.Take(t.Context(), []string{"a"}, time.Second); err != nil || len(taken) != 1 {
 			t.Fatalf("%v, %v", taken, err) // by one that is killed now
 		}
-		w := work(q, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
+		w := work(m, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
 		if grant := <-got; grant.Worker != "w" {
 			t.Errorf("%+v", grant)
 		}
@@ -235,16 +235,16 @@ func TestKilledWorker(t *testing.T) {
 // An request whose front has died is dropped, and its place is free again.
 func TestDeadFront(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.NewMemory()
+		m := queue.NewMemory()
 		d := &desk{name: "w", servers: []string{"a"}, places: 1}
-		if _, err := q.Add(t.Context(), "a", queue.Request{ID: "1", Front: "dead"}, 10); err != nil {
+		if _, err := m.Add(t.Context(), "a", queue.Request{ID: "1", Front: "dead"}, 10); err != nil {
 			t.Fatal(err)
 		}
-		w := work(q, d)
+		w := work(m, d)
 		time.Sleep(time.Second)
 		w.Close()
-		if d.places != 1 || length(t, q, "a") != 0 {
-			t.Errorf("%d places are free, and %d requests are left", d.places, length(t, q, "a"))
+		if d.places != 1 || length(t, m, "a") != 0 {
+			t.Errorf("%d places are free, and %d requests are left", d.places, length(t, m, "a"))
 		}
 	})
 }
@@ -253,18 +253,18 @@ func TestDeadFront(t *testing.T) {
 // once; nor does a worker that its fronts cannot reach.
 func TestUnreached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.NewMemory()
-		f := fronts(q, "far", "near")
+		m := queue.NewMemory()
+		f := fronts(m, "far", "near")
 		var told atomic.Int64
 		d := &desk{name: "w", servers: []string{"a"}, front: f, places: 2}
-		d.lost = func(o queue.Taken) error {
-			if o.Front != "far" {
+		d.lost = func(t queue.Taken) error {
+			if t.Front != "far" {
 				return nil
 			}
 			told.Add(1)
 			return queue.ErrUnreached
 		}
-		w := work(q, d)
+		w := work(m, d)
 		var far sync.WaitGroup
 		begun := time.Now()
 		for range 10 {
@@ -290,7 +290,7 @@ func TestUnreached(t *testing.T) {
 			t.Errorf("the front was tried %d times in %v, want 2 to %d", n, time.Since(begun), most)
 		}
 		at := time.Now()
-		other := work(q, &desk{name: "other", servers: []string{"a"}, front: f, places: 10})
+		other := work(m, &desk{name: "other", servers: []string{"a"}, front: f, places: 10})
 		far.Wait()
 		if took := time.Since(at); took > 30*time.Second {
 			t.Errorf("another worker has opened them after %v", took)
@@ -299,13 +299,13 @@ func TestUnreached(t *testing.T) {
 		w.Close()
 	})
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.NewMemory()
-		f := fronts(q, "x")["x"]
+		m := queue.NewMemory()
+		f := fronts(m, "x")["x"]
 		hands := func(worker string, want error) {
 			t.Helper()
-			taken, err := q.Overdue(t.Context(), []string{"a"}, 0, 1)
+			taken, err := m.Overdue(t.Context(), []string{"a"}, 0, 1)
 			if len(taken) == 0 {
-				taken, err = q.Take(t.Context(), []string{"a"}, time.Second)
+				taken, err = m.Take(t.Context(), []string{"a"}, time.Second)
 			}
 			if err != nil || len(taken) != 1 {
 				t.Fatal(taken, err)
@@ -314,7 +314,7 @@ func TestUnreached(t *testing.T) {
 				t.Errorf("a grant of %s: %v, want %v", worker, err, want)
 			}
 			if want == nil {
-				_ = q.Done(t.Context(), "a", taken[0].Entry)
+				_ = m.Done(t.Context(), "a", taken[0].Entry)
 			}
 		}
 		var all sync.WaitGroup
@@ -340,10 +340,10 @@ func TestUnreached(t *testing.T) {
 // front cannot be reached.
 func TestBehindUnreached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.NewMemory()
-		f := fronts(q, "far", "near")
-		d := &desk{name: "w", servers: []string{"a"}, front: f, places: 1, lost: func(o queue.Taken) error {
-			if o.Front == "far" {
+		m := queue.NewMemory()
+		f := fronts(m, "far", "near")
+		d := &desk{name: "w", servers: []string{"a"}, front: f, places: 1, lost: func(t queue.Taken) error {
+			if t.Front == "far" {
 				return queue.ErrUnreached
 			}
 			return nil
@@ -361,11 +361,11 @@ func TestBehindUnreached(t *testing.T) {
 		})
 		synctest.Wait()
 		for range 5 { // a worker has taken all, and died
-			if taken, err := q.Take(t.Context(), []string{"a"}, time.Second); err != nil || len(taken) != 1 {
+			if taken, err := m.Take(t.Context(), []string{"a"}, time.Second); err != nil || len(taken) != 1 {
 				t.Fatal(taken, err)
 			}
 		}
-		w := work(q, d)
+		w := work(m, d)
 		select {
 		case grant := <-got:
 			if grant.Worker != "w" {
@@ -383,10 +383,10 @@ func TestBehindUnreached(t *testing.T) {
 // A worker with one place serves several lines.
 func TestLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.NewMemory()
-		f := fronts(q, "x")
+		m := queue.NewMemory()
+		f := fronts(m, "x")
 		d := &desk{name: "w", servers: []string{"a", "b", "c", "d"}, front: f, places: 1}
-		w := work(q, d)
+		w := work(m, d)
 		for range 3 {
 			for _, server := range d.servers {
 				begun := time.Now()
@@ -425,19 +425,19 @@ func (b *broken) err() error {
 	return nil
 }
 
-func (b *broken) Add(ctx context.Context, server string, o queue.Request, most int) (string, error) {
+func (b *broken) Add(ctx context.Context, server string, r queue.Request, most int) (string, error) {
 	if err := b.err(); err != nil {
 		return "", err
 	}
-	return b.Queue.Add(ctx, server, o, most)
+	return b.Queue.Add(ctx, server, r, most)
 }
 
 // While the store is away openings wait; when it was emptied they are offered anew.
 func TestStoreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := queue.NewMemory()
-		q := &broken{Queue: memory, away: true}
-		f := fronts(q, "x")
+		b := &broken{Queue: memory, away: true}
+		f := fronts(b, "x")
 		short, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if _, err := f["x"].Wait(short, "a", 10); !errors.Is(err, session.ErrUnavailable) {
@@ -449,20 +449,20 @@ func TestStoreAway(t *testing.T) {
 			got <- err
 		}()
 		time.Sleep(10 * time.Second)
-		q.is(false)
+		b.is(false)
 		time.Sleep(time.Second)
-		if n := length(t, q, "a"); n != 1 {
+		if n := length(t, b, "a"); n != 1 {
 			t.Fatalf("%d requests when the store is back", n)
 		}
 		taken, err := memory.Take(t.Context(), []string{"a"}, 0)
 		if err == nil && len(taken) == 1 {
 			err = memory.Done(t.Context(), "a", taken[0].Entry) // somebody has emptied it
 		}
-		if err != nil || length(t, q, "a") != 0 {
+		if err != nil || length(t, b, "a") != 0 {
 			t.Fatal(taken, err)
 		}
 		f["x"].RequestAgain()
-		w := work(q, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
+		w := work(b, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
 		if err := <-got; err != nil {
 			t.Error(err)
 		}
@@ -475,8 +475,8 @@ func TestStoreAway(t *testing.T) {
 // else knows that it waits.
 func TestVanished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.NewMemory()
-		f := fronts(q, "x")
+		m := queue.NewMemory()
+		f := fronts(m, "x")
 		got := make(chan error)
 		begun := time.Now()
 		go func() {
@@ -484,20 +484,20 @@ func TestVanished(t *testing.T) {
 			got <- err
 		}()
 		synctest.Wait()
-		taken, err := q.Take(t.Context(), []string{"a"}, 0)
+		taken, err := m.Take(t.Context(), []string{"a"}, 0)
 		if err == nil && len(taken) == 1 {
-			err = q.Done(t.Context(), "a", taken[0].Entry) // somebody has removed the line
+			err = m.Done(t.Context(), "a", taken[0].Entry) // somebody has removed the line
 		}
-		if err != nil || length(t, q, "a") != 0 {
+		if err != nil || length(t, m, "a") != 0 {
 			t.Fatal(taken, err)
 		}
-		w := work(q, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
+		w := work(m, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
 		if err := <-got; err != nil || time.Since(begun) > 10*time.Second {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}
 		w.Close()
 		f["x"].Close()
-		if n := length(t, q, "a"); n != 0 {
+		if n := length(t, m, "a"); n != 0 {
 			t.Errorf("%d requests are left", n)
 		}
 	})
@@ -507,8 +507,8 @@ func TestVanished(t *testing.T) {
 // made again, or of which nobody knows whether they came.
 func TestFullOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.NewMemory()
-		f := fronts(q, "x")
+		m := queue.NewMemory()
+		f := fronts(m, "x")
 		ended := make(chan error, 3)
 		for range 3 {
 			go func() {
@@ -519,7 +519,7 @@ func TestFullOfItsOwn(t *testing.T) {
 		synctest.Wait()
 		f["x"].RequestAgain()
 		time.Sleep(5 * time.Second)
-		w := work(q, &desk{name: "w", servers: []string{"a"}, front: f, places: 3})
+		w := work(m, &desk{name: "w", servers: []string{"a"}, front: f, places: 3})
 		for range 3 {
 			if err := <-ended; err != nil {
 				t.Errorf("offered again: %v", err)
@@ -528,20 +528,20 @@ func TestFullOfItsOwn(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w.Close()
 		f["x"].Close()
-		if n := length(t, q, "a"); n != 0 {
+		if n := length(t, m, "a"); n != 0 {
 			t.Errorf("%d requests are left", n)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.NewMemory()
-		f := fronts(&deaf{Queue: q}, "x")
+		m := queue.NewMemory()
+		f := fronts(&deaf{Queue: m}, "x")
 		ended := make(chan error)
 		go func() {
 			_, err := f["x"].Wait(t.Context(), "a", 1)
 			ended <- err
 		}()
 		time.Sleep(5 * time.Second)
-		w := work(q, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
+		w := work(m, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
 		if err := <-ended; err != nil {
 			t.Errorf("a request whose answer was lost: %v", err)
 		}
@@ -552,8 +552,8 @@ func TestFullOfItsOwn(t *testing.T) {
 // deaf is a queue that loses the answer to each request.
 type deaf struct{ queue.Queue }
 
-func (d *deaf) Add(ctx context.Context, server string, o queue.Request, most int) (string, error) {
-	if _, err := d.Queue.Add(ctx, server, o, most); err != nil {
+func (d *deaf) Add(ctx context.Context, server string, r queue.Request, most int) (string, error) {
+	if _, err := d.Queue.Add(ctx, server, r, most); err != nil {
 		return "", err
 	}
 	return "", session.ErrUnavailable
@@ -562,10 +562,10 @@ func (d *deaf) Add(ctx context.Context, server string, o queue.Request, most int
 // A worker that stops gives back what it takes at that moment, and others have it at once.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := queue.NewMemory()
-		f := fronts(q, "x")
+		m := queue.NewMemory()
+		f := fronts(m, "x")
 		d := &desk{name: "old", servers: []string{"a"}, front: f, places: 1}
-		late := &slow{Queue: q}
+		late := &slow{Queue: m}
 		w := work(late, d)
 		synctest.Wait()
 		closed := make(chan struct{})
@@ -584,7 +584,7 @@ func TestClose(t *testing.T) {
 			got <- grant
 		}()
 		<-closed
-		other := work(q, &desk{name: "new", servers: []string{"a"}, front: f, places: 1})
+		other := work(m, &desk{name: "new", servers: []string{"a"}, front: f, places: 1})
 		if grant := <-got; grant.Worker != "new" || time.Since(begun) > 2*time.Second {
 			t.Errorf("%+v after %v", grant, time.Since(begun))
 		}

@@ -60,13 +60,13 @@ var sequential = porcupine.NondeterministicModel{
 	},
 	Init: func() []any { return []any{record{}} },
 	Step: func(state, input, output any) []any {
-		was, q, a := state.(record), input.(asked), output.(told)
+		was, q, t := state.(record), input.(asked), output.(told)
 		there := was.epoch > 0
 		var next record
 		may := false // whether it does anything in this state
 		switch q.what {
 		case "find":
-			if a.how == "none" && !there || a.how == "ok" && was == (record{a.owner, a.epoch, a.level}) || a.how == "unknown" {
+			if t.how == "none" && !there || t.how == "ok" && was == (record{t.owner, t.epoch, t.level}) || t.how == "unknown" {
 				return []any{was}
 			}
 			return nil
@@ -81,16 +81,16 @@ var sequential = porcupine.NondeterministicModel{
 		case "delete":
 			next, may = record{}, there && was.owner == q.by && was.epoch == q.epoch
 		}
-		switch a.how {
+		switch t.how {
 		case "ok":
 			if q.what == "delete" && !may {
 				return []any{was} // another's is no error
 			}
-			if may && next == (record{a.owner, a.epoch, a.level}) || may && q.what == "delete" {
+			if may && next == (record{t.owner, t.epoch, t.level}) || may && q.what == "delete" {
 				return []any{next}
 			}
 		case "moved":
-			if !may && there && was.owner == a.owner && was.epoch == a.epoch {
+			if !may && there && was.owner == t.owner && was.epoch == t.epoch {
 				return []any{was}
 			}
 		case "fenced":
@@ -178,11 +178,11 @@ func TestLinear(t *testing.T) {
 				case err != nil:
 					continue
 				}
-				q := asked{key: key, by: by, owner: h.Owner, epoch: h.Epoch, level: level}
+				a := asked{key: key, by: by, owner: h.Owner, epoch: h.Epoch, level: level}
 				writes := func(what string, owner string, f func(context.Context, session.Held) error) {
-					q.what = what
+					a.what = what
 					h.Level = []byte(level)
-					_, _ = do(q, func(ctx context.Context) (session.Held, error) {
+					_, _ = do(a, func(ctx context.Context) (session.Held, error) {
 						if err := f(ctx, h); err != nil {
 							return session.Held{}, err
 						}
@@ -192,8 +192,8 @@ func TestLinear(t *testing.T) {
 				}
 				switch what := rand.IntN(10); {
 				case h.Owner != by:
-					q.what = "take"
-					_, _ = do(q, func(ctx context.Context) (session.Held, error) { return me.Take(ctx, h) })
+					a.what = "take"
+					_, _ = do(a, func(ctx context.Context) (session.Held, error) { return me.Take(ctx, h) })
 				case what < 6:
 					writes("save", by, me.Save)
 				case what < 9:
@@ -220,10 +220,10 @@ func TestLinear(t *testing.T) {
 	wg.Wait()
 	unknown, took := 0, 0
 	for _, op := range all {
-		switch a := op.Output.(told); {
-		case a.how == "unknown":
+		switch t := op.Output.(told); {
+		case t.how == "unknown":
 			unknown++
-		case a.how == "ok" && op.Input.(asked).what == "take":
+		case t.how == "ok" && op.Input.(asked).what == "take":
 			took++
 		}
 	}

@@ -58,13 +58,13 @@ func TestOffersGarbage(t *testing.T) {
 	defer c.Close()
 	const line = "b:{q}:a"
 	said := &strings.Builder{}
-	q := redis.New(c, options("A")).Requests(slog.New(slog.NewTextHandler(said, nil)))
+	r := redis.New(c, options("A")).Requests(slog.New(slog.NewTextHandler(said, nil)))
 	stranger := options("B")
 	stranger.Secrets = []string{"another secret of more than 32 characters"}
 	add := func(id string) {
 		t.Helper()
 		for {
-			_, err := q.Add(ctx, "a", queue.Request{ID: id, Front: "the front"}, 100)
+			_, err := r.Add(ctx, "a", queue.Request{ID: id, Front: "the front"}, 100)
 			if err == nil {
 				return
 			}
@@ -76,7 +76,7 @@ func TestOffersGarbage(t *testing.T) {
 	next := func(want string) {
 		t.Helper()
 		for {
-			all, err := q.Take(ctx, []string{"a"}, 20*time.Millisecond)
+			all, err := r.Take(ctx, []string{"a"}, 20*time.Millisecond)
 			if err != nil && !errors.Is(err, session.ErrUnavailable) {
 				t.Fatal(err)
 			}
@@ -112,7 +112,7 @@ func TestOffersGarbage(t *testing.T) {
 		t.Errorf("%d lines in the log about what was dropped, want 5: %s", n, said)
 	}
 	for range 5 {
-		if all, err := q.Take(ctx, []string{"b"}, 20*time.Millisecond); err != nil || len(all) > 0 {
+		if all, err := r.Take(ctx, []string{"b"}, 20*time.Millisecond); err != nil || len(all) > 0 {
 			t.Fatalf("the request of another line: %+v, %v", all, err)
 		}
 	}
@@ -129,7 +129,7 @@ func TestOffersGarbage(t *testing.T) {
 		if err := c.Del(ctx, line).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := q.Take(ctx, []string{"a"}, time.Millisecond); err != nil { // it begins
+		if _, err := r.Take(ctx, []string{"a"}, time.Millisecond); err != nil { // it begins
 			t.Fatal(err)
 		}
 		if err := spoil(); err != nil {
@@ -150,22 +150,22 @@ func TestOffersRights(t *testing.T) {
 	}
 	c := goredis.NewClient(&goredis.Options{Addr: server.Address, Username: "bridge", Password: "password", ContextTimeoutEnabled: true})
 	defer c.Close()
-	q := redis.New(c, options("A")).Requests(quiet)
-	entry, err := q.Add(ctx, "a", queue.Request{ID: "1", Front: "A"}, 10)
+	r := redis.New(c, options("A")).Requests(quiet)
+	entry, err := r.Add(ctx, "a", queue.Request{ID: "1", Front: "A"}, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	taken := take(ctx, t, q)
-	if err := q.Return(ctx, taken); err != nil {
+	taken := take(ctx, t, r)
+	if err := r.Return(ctx, taken); err != nil {
 		t.Error(err)
 	}
-	if again, err := q.Overdue(ctx, []string{"a"}, time.Minute, 1); err != nil || len(again) != 1 {
+	if again, err := r.Overdue(ctx, []string{"a"}, time.Minute, 1); err != nil || len(again) != 1 {
 		t.Errorf("%v, %v", again, err)
 	}
-	if _, err := q.Lengths(ctx, []string{"a"}); err != nil {
+	if _, err := r.Lengths(ctx, []string{"a"}); err != nil {
 		t.Error(err)
 	}
-	if err := q.Done(ctx, "a", entry); err != nil {
+	if err := r.Done(ctx, "a", entry); err != nil {
 		t.Error(err)
 	}
 }

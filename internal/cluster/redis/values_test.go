@@ -107,12 +107,12 @@ func TestValues(t *testing.T) {
 
 // ends plays that logins end at a, and b hears of them. Of a store that only one uses, it
 // does so at its start.
-func ends(t *testing.T, name string, shared bool, a, b front.Store) {
+func ends(t *testing.T, name string, shared bool, s, b front.Store) {
 	t.Helper()
 	ctx := t.Context()
 	end := func(id string, life time.Duration) {
 		t.Helper()
-		if err := a.End(ctx, id, life); err != nil {
+		if err := s.End(ctx, id, life); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
@@ -154,11 +154,11 @@ func TestEndedFailover(t *testing.T) {
 	server := redistest.Start(t)
 	c, ctx := server.Client(), t.Context()
 	defer c.Close()
-	s := redis.New(c, options("A")).Values()
-	if err := s.End(ctx, "1", time.Minute); err != nil {
+	v := redis.New(c, options("A")).Values()
+	if err := v.End(ctx, "1", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	_, mark, err := s.Ended(ctx, "")
+	_, mark, err := v.Ended(ctx, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestEndedFailover(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if ids, _, err := s.Ended(ctx, mark); err != nil || !slices.Equal(ids, []string{"2"}) {
+	if ids, _, err := v.Ended(ctx, mark); err != nil || !slices.Equal(ids, []string{"2"}) {
 		t.Errorf("there are %q %v, want 2", ids, err)
 	}
 }

@@ -54,14 +54,14 @@ func hasFingerprint(secret, standsFor string) bool {
 
 // address returns the client's redirect address with the values. Its iss parameter names the
 // front (I-111).
-func (f *Front) address(q *request, values url.Values) string {
-	to, err := url.Parse(q.Redirect)
+func (f *Front) address(r *request, values url.Values) string {
+	to, err := url.Parse(r.Redirect)
 	if err != nil { // authorize has parsed it before
 		return ""
 	}
 	values.Set("iss", f.o.Root)
-	if q.State != "" {
-		values.Set("state", q.State)
+	if r.State != "" {
+		values.Set("state", r.State)
 	}
 	if to.RawQuery != "" {
 		to.RawQuery += "&"
@@ -79,22 +79,22 @@ func redirect(w http.ResponseWriter, to string) {
 	w.WriteHeader(http.StatusFound)
 }
 
-func (f *Front) refuse(w http.ResponseWriter, q *request, code, text string) {
-	redirect(w, f.address(q, url.Values{"error": {code}, "error_description": {text}}))
+func (f *Front) refuse(w http.ResponseWriter, r *request, code, text string) {
+	redirect(w, f.address(r, url.Values{"error": {code}, "error_description": {text}}))
 }
 
 // stop refuses a request before the user was asked. Anybody can register a site here, so the
 // browser does not go to a site before its user has done something (RFC 9700 §4.11.2). A program
 // on the user's machine gets the error at once.
-func (f *Front) stop(w http.ResponseWriter, q *request, code, text string) {
-	u, k := classify(q.Redirect)
+func (f *Front) stop(w http.ResponseWriter, r *request, code, text string) {
+	u, k := classify(r.Redirect)
 	if k != web {
-		f.refuse(w, q, code, text)
+		f.refuse(w, r, code, text)
 		return
 	}
 	show(w, http.StatusBadRequest, pageData{
 		Text: "The program at " + u.Host + " that sent you here made a request that this server refuses: " + text + " (" + code + ").",
-		Back: f.address(q, url.Values{"error": {code}, "error_description": {text}}), Host: u.Host,
+		Back: f.address(r, url.Values{"error": {code}, "error_description": {text}}), Host: u.Host,
 	})
 }
 

@@ -65,13 +65,13 @@ type idp struct {
 }
 
 func newIDP(t *testing.T) *idp {
-	p := &idp{t: t, Issuer: authtest.New(t, provider), codes: map[string]url.Values{}, live: map[string]bool{}, meta: map[string]any{
+	i := &idp{t: t, Issuer: authtest.New(t, provider), codes: map[string]url.Values{}, live: map[string]bool{}, meta: map[string]any{
 		"issuer": provider, "jwks_uri": provider + "/jwks", "authorization_endpoint": provider + "/auth?tenant=1", "token_endpoint": provider + "/token",
 		"authorization_response_iss_parameter_supported": true,
 	}}
-	p.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, p.meta) })
-	p.Answer("/token", p.token)
-	return p
+	i.Answer("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) { oauthtest.JSON(w, 200, i.meta) })
+	i.Answer("/token", i.token)
+	return i
 }
 
 func (i *idp) token(w http.ResponseWriter, r *http.Request) {
@@ -152,13 +152,13 @@ func fronted(t *testing.T, change func(*Options), f func(t *testing.T, r *rig)) 
 	synctest.Test(t, func(t *testing.T) { f(t, newRig(t, newIDP(t), change)) })
 }
 
-func newRig(t *testing.T, p *idp, change func(*Options)) *rig {
+func newRig(t *testing.T, i *idp, change func(*Options)) *rig {
 	t.Helper()
-	r := &rig{t: t, p: p, docs: &oauthtest.Net{}, log: &bytes.Buffer{}}
+	r := &rig{t: t, p: i, docs: &oauthtest.Net{}, log: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	o := Options{
 		Settings: Settings{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}, KeyFile: "is read elsewhere", Scopes: []string{"profile"}},
-		Root:     root, Provider: provider, Transport: p, Documents: r.docs, Log: log, Secrets: []string{"a secret of this test of 32 bytes"},
+		Root:     root, Provider: provider, Transport: i, Documents: r.docs, Log: log, Secrets: []string{"a secret of this test of 32 bytes"},
 		Identify: func(ctx context.Context, raw, client, nonce string) (gjson.Result, error) {
 			return r.check.Identify(ctx, provider, raw, client, nonce)
 		},
@@ -175,7 +175,7 @@ func newRig(t *testing.T, p *idp, change func(*Options)) *rig {
 	if r.Front, err = New(o); err != nil {
 		t.Fatal(err)
 	}
-	r.check = token.New([]token.Issuer{{URL: provider, Transport: p, Front: r.Tokens(), Implies: map[string][]string{"files:write": {"files:read"}}}}, log)
+	r.check = token.New([]token.Issuer{{URL: provider, Transport: i, Front: r.Tokens(), Implies: map[string][]string{"files:write": {"files:read"}}}}, log)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -572,12 +572,12 @@ func TestUnread(t *testing.T) {
 			if tc.want == 0 {
 				body = ""
 			}
-			w, q := &deadlines{ResponseRecorder: httptest.NewRecorder()}, httptest.NewRequest(tc.method, tc.path, strings.NewReader(body))
+			d, q := &deadlines{ResponseRecorder: httptest.NewRecorder()}, httptest.NewRequest(tc.method, tc.path, strings.NewReader(body))
 			q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-			r.ServeHTTP(w, q)
+			r.ServeHTTP(d, q)
 			switch {
-			case len(w.all) < tc.want || tc.want < 2 && len(w.all) > tc.want, tc.want > 0 && w.all[0] != time.Now().Add(bodyWait), tc.want == 2 && !w.all[len(w.all)-1].IsZero():
-				t.Errorf("%s %s: the deadlines are %v", tc.method, tc.path, w.all)
+			case len(d.all) < tc.want || tc.want < 2 && len(d.all) > tc.want, tc.want > 0 && d.all[0] != time.Now().Add(bodyWait), tc.want == 2 && !d.all[len(d.all)-1].IsZero():
+				t.Errorf("%s %s: the deadlines are %v", tc.method, tc.path, d.all)
 			}
 		}
 	})
@@ -1464,31 +1464,31 @@ func TestAdmits(t *testing.T) {
 // I-107: a provider's answer counts only if it belongs to the request.
 func TestProvider(t *testing.T) {
 	other := authtest.NewKey(t, "k1", "ES256")
-	for name, change := range map[string]func(p *idp){
-		"another nonce":      func(p *idp) { p.claims = authtest.Claims{"nonce": "x"} },
-		"no nonce":           func(p *idp) { p.claims = authtest.Claims{"nonce": nil} },
-		"for another client": func(p *idp) { p.claims = authtest.Claims{"aud": "other"} },
-		"for two":            func(p *idp) { p.claims = authtest.Claims{"aud": []string{"bridge", "other"}} },
-		"azp of another":     func(p *idp) { p.claims = authtest.Claims{"azp": "other"} },
-		"of another issuer":  func(p *idp) { p.claims = authtest.Claims{"iss": "https://evil.example"} },
-		"expired":            func(p *idp) { p.claims = authtest.Claims{"exp": time.Now().Add(-time.Minute).Unix()} },
-		"no sub":             func(p *idp) { p.claims = authtest.Claims{"sub": nil} },
-		"too much":           func(p *idp) { p.claims = authtest.Claims{"groups": strings.Repeat("x", 5000)} },
-		"no ID token":        func(p *idp) { p.change = func(_ url.Values, out map[string]any) { delete(out, "id_token") } },
-		"an access token": func(p *idp) {
-			p.change = func(_ url.Values, out map[string]any) { out["id_token"] = p.Token("bridge") }
+	for name, change := range map[string]func(i *idp){
+		"another nonce":      func(i *idp) { i.claims = authtest.Claims{"nonce": "x"} },
+		"no nonce":           func(i *idp) { i.claims = authtest.Claims{"nonce": nil} },
+		"for another client": func(i *idp) { i.claims = authtest.Claims{"aud": "other"} },
+		"for two":            func(i *idp) { i.claims = authtest.Claims{"aud": []string{"bridge", "other"}} },
+		"azp of another":     func(i *idp) { i.claims = authtest.Claims{"azp": "other"} },
+		"of another issuer":  func(i *idp) { i.claims = authtest.Claims{"iss": "https://evil.example"} },
+		"expired":            func(i *idp) { i.claims = authtest.Claims{"exp": time.Now().Add(-time.Minute).Unix()} },
+		"no sub":             func(i *idp) { i.claims = authtest.Claims{"sub": nil} },
+		"too much":           func(i *idp) { i.claims = authtest.Claims{"groups": strings.Repeat("x", 5000)} },
+		"no ID token":        func(i *idp) { i.change = func(_ url.Values, out map[string]any) { delete(out, "id_token") } },
+		"an access token": func(i *idp) {
+			i.change = func(_ url.Values, out map[string]any) { out["id_token"] = i.Token("bridge") }
 		},
-		"signed by another key": func(p *idp) {
-			p.change = func(_ url.Values, out map[string]any) {
-				out["id_token"] = other.Sign(t, authtest.Claims{"typ": "JWT"}, p.Claims("bridge"))
+		"signed by another key": func(i *idp) {
+			i.change = func(_ url.Values, out map[string]any) {
+				out["id_token"] = other.Sign(t, authtest.Claims{"typ": "JWT"}, i.Claims("bridge"))
 			}
 		},
-		"not signed": func(p *idp) {
-			p.change = func(_ url.Values, out map[string]any) {
-				out["id_token"] = authtest.Encode(t, authtest.Claims{"alg": "none"}) + "." + authtest.Encode(t, p.Claims("bridge")) + "."
+		"not signed": func(i *idp) {
+			i.change = func(_ url.Values, out map[string]any) {
+				out["id_token"] = authtest.Encode(t, authtest.Claims{"alg": "none"}) + "." + authtest.Encode(t, i.Claims("bridge")) + "."
 			}
 		},
-		"refused": func(p *idp) { p.refuse = "invalid_grant" },
+		"refused": func(i *idp) { i.refuse = "invalid_grant" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fronted(t, nil, func(t *testing.T, r *rig) {
@@ -1821,8 +1821,8 @@ func TestKept(t *testing.T) {
 		var logins []string
 		for _, all := range m.all {
 			for _, key := range all.Keys() {
-				v, _ := all.Peek(key)
-				if text := key + string(v.value); strings.Contains(text, "ann") || strings.Contains(text, "theirs") || strings.Contains(text, ann) {
+				s, _ := all.Peek(key)
+				if text := key + string(s.value); strings.Contains(text, "ann") || strings.Contains(text, "theirs") || strings.Contains(text, ann) {
 					t.Errorf("it can be read: %s", text)
 				}
 				if strings.HasPrefix(key, "login:") {

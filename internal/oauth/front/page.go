@@ -34,23 +34,23 @@ type pageData struct {
 func page(w http.ResponseWriter, status int, text string) { show(w, status, pageData{Text: text}) }
 
 // question shows the consent page.
-func (f *Front) question(w http.ResponseWriter, q *request, client string) {
-	u, k := classify(q.Redirect)
+func (f *Front) question(w http.ResponseWriter, r *request, client string) {
+	u, k := classify(r.Redirect)
 	if k == dangerous {
 		page(w, http.StatusBadRequest, pageEnded)
 		return
 	}
-	s := pageData{Name: q.Name, Resource: q.Resource, Host: u.Host, Redirect: q.Redirect, Request: f.sealed("request", q), Action: f.base + "/oauth/consent", Machine: k != web, Scopes: q.Scopes}
-	if s.Name == "" {
-		s.Name = "A program without a name"
+	p := pageData{Name: r.Name, Resource: r.Resource, Host: u.Host, Redirect: r.Redirect, Request: f.sealed("request", r), Action: f.base + "/oauth/consent", Machine: k != web, Scopes: r.Scopes}
+	if p.Name == "" {
+		p.Name = "A program without a name"
 	}
 	if k == program {
-		s.Host = u.Scheme + "://" + u.Host
+		p.Host = u.Scheme + "://" + u.Host
 	}
 	if isDocument(client) {
-		s.Document = client
+		p.Document = client
 	}
-	show(w, http.StatusOK, s)
+	show(w, http.StatusOK, p)
 }
 
 // html returns the page. Each value stands in text or in a quoted attribute, which html.EscapeString is made for, and
@@ -97,7 +97,7 @@ func (p *pageData) html() string {
 	return b.String()
 }
 
-func show(w http.ResponseWriter, status int, s pageData) {
+func show(w http.ResponseWriter, status int, p pageData) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
@@ -105,5 +105,5 @@ func show(w http.ResponseWriter, status int, s pageData) {
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "same-origin") // with no-referrer, the form would be sent without Origin
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, s.html()) // a disconnected browser needs no answer
+	_, _ = io.WriteString(w, p.html()) // a disconnected browser needs no answer
 }

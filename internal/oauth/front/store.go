@@ -82,9 +82,9 @@ func (m *Memory) kindValues(key string) simplelru.LRUCache[string, stored] {
 
 func (m *Memory) get(key string) []byte {
 	all := m.kindValues(key)
-	k, ok := all.Get(key)
-	if ok && time.Now().Before(k.until) {
-		return k.value
+	s, ok := all.Get(key)
+	if ok && time.Now().Before(s.until) {
+		return s.value
 	}
 	all.Remove(key)
 	return nil

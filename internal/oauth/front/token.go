@@ -180,42 +180,42 @@ func (f *Front) redeem(ctx context.Context, client string, get func(string) stri
 		return nil, refusal
 	}
 	raw, err := f.o.Store.Get(ctx, key)
-	g := &codeValue{}
+	c := &codeValue{}
 	switch {
 	case err != nil:
 		return nil, f.storeFailed(err)
-	case raw == nil || !f.open(key, string(raw), g):
+	case raw == nil || !f.open(key, string(raw), c):
 		return nil, errCode
-	case g.Used != "":
-		f.o.Log.Warn("a code was used twice: its login was ended", "login", g.Used)
-		return nil, cmp.Or(f.revoke(ctx, g.Used), errCode)
+	case c.Used != "":
+		f.o.Log.Warn("a code was used twice: its login was ended", "login", c.Used)
+		return nil, cmp.Or(f.revoke(ctx, c.Used), errCode)
 	}
 	sum := sha256.Sum256([]byte(get("code_verifier")))
 	switch {
-	case g.Request.Client != client || g.Request.Redirect != get("redirect_uri"),
-		base64.RawURLEncoding.EncodeToString(sum[:]) != g.Request.Challenge:
+	case c.Request.Client != client || c.Request.Redirect != get("redirect_uri"),
+		base64.RawURLEncoding.EncodeToString(sum[:]) != c.Request.Challenge:
 		return nil, errCode
-	case !sameResource(get("resource"), g.Request.Resource):
+	case !sameResource(get("resource"), c.Request.Resource):
 		return nil, errTarget
 	}
-	if g.Login.Keyed {
+	if c.Login.Keyed {
 		if refusal := prove(); refusal != nil {
 			return nil, refusal
 		}
 	}
 	// The login is stored before the code is marked: a second use must find the login to end.
-	if g.Login.Refresh != "" {
-		if _, err := f.put(ctx, loginKey(g.ID), nil, []byte(f.sealed(loginKey(g.ID), g.Login)), loginLife, tries); err != nil {
+	if c.Login.Refresh != "" {
+		if _, err := f.put(ctx, loginKey(c.ID), nil, []byte(f.sealed(loginKey(c.ID), c.Login)), loginLife, tries); err != nil {
 			return nil, f.storeFailed(err)
 		}
 	}
-	switch first, err := f.put(ctx, key, raw, []byte(f.sealed(key, codeValue{Used: g.ID})), usedLife, tries); {
+	switch first, err := f.put(ctx, key, raw, []byte(f.sealed(key, codeValue{Used: c.ID})), usedLife, tries); {
 	case err != nil:
 		return nil, f.storeFailed(err)
 	case !first:
-		return nil, cmp.Or(f.revoke(ctx, g.ID), errCode)
+		return nil, cmp.Or(f.revoke(ctx, c.ID), errCode)
 	}
-	return f.issue(g.ID, &g.Login, g.Login.Scopes)
+	return f.issue(c.ID, &c.Login, c.Login.Scopes)
 }
 
 // storeFailed logs that the store failed, and returns the fault.
@@ -293,14 +293,14 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 		if err != nil {
 			return nil, f.storeFailed(err)
 		}
-		h := &renewal{}
-		held := oldHold != nil && f.open(holdKey, string(oldHold), h)
+		r := &renewal{}
+		held := oldHold != nil && f.open(holdKey, string(oldHold), r)
 		switch {
-		case given.N == l.Turn && held && h.Held:
+		case given.N == l.Turn && held && r.Held:
 			looks++
 			_ = backoff.For(ctx, backoff.Grown(firstLook, maxLook, looks)) // ctx does not end
 			continue
-		case given.N+1 == l.Turn && held && (h.N == given.N || h.N == l.Turn && h.OldWorked):
+		case given.N+1 == l.Turn && held && (r.N == given.N || r.N == l.Turn && r.OldWorked):
 			return f.issue(given.ID, l, subset(wanted, l.Scopes))
 		case given.N != l.Turn:
 			f.o.Log.Warn("a refresh token was used again: its login was ended", "issuer", f.o.Provider, "sub", l.Subject, "client", l.ID)
@@ -310,7 +310,7 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 		if err != nil {
 			return nil, errIdP
 		}
-		after := renewal{N: l.Turn, OldWorked: held && h.N+1 == l.Turn}
+		after := renewal{N: l.Turn, OldWorked: held && r.N+1 == l.Turn}
 		myHold := []byte(f.sealed(holdKey, renewal{true, after.N, after.OldWorked}))
 		if ok, err := f.put(ctx, holdKey, oldHold, myHold, holdLife, twice); err != nil {
 			return nil, f.storeFailed(err)
@@ -321,7 +321,7 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 		release := func(h renewal) { _, _ = f.put(ctx, holdKey, myHold, []byte(f.sealed(holdKey, h)), grace, twice) }
 		if now, err := f.o.Store.Get(ctx, key); err != nil || !bytes.Equal(now, raw) {
 			if held {
-				after = *h // perhaps the hold of a later turn
+				after = *r // perhaps the hold of a later turn
 			}
 			if release(after); err != nil {
 				return nil, f.storeFailed(err)

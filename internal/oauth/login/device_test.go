@@ -27,11 +27,11 @@ type on struct {
 }
 
 func newDevice(t *testing.T, answers func(n int) string) *on {
-	d := &on{net: &oauthtest.Net{}, issuer: oauthtest.NewIssuer(t, "https://idp.example.com"), store: login.Open(filepath.Join(t.TempDir(), "logins"))}
-	d.issuer.Device = answers
-	d.net.Put("idp.example.com", d.issuer)
-	d.net.Put("tools.example.com", &oauthtest.Resource{URL: "https://tools.example.com/mcp", Issuer: d.issuer})
-	return d
+	o := &on{net: &oauthtest.Net{}, issuer: oauthtest.NewIssuer(t, "https://idp.example.com"), store: login.Open(filepath.Join(t.TempDir(), "logins"))}
+	o.issuer.Device = answers
+	o.net.Put("idp.example.com", o.issuer)
+	o.net.Put("tools.example.com", &oauthtest.Resource{URL: "https://tools.example.com/mcp", Issuer: o.issuer})
+	return o
 }
 
 func (o *on) person(t *testing.T, change func(*login.Options)) *login.Person {
@@ -55,31 +55,31 @@ func (o *on) person(t *testing.T, change func(*login.Options)) *login.Person {
 // server sets. The result is a login like any other.
 func TestDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDevice(t, func(n int) string {
+		o := newDevice(t, func(n int) string {
 			return map[int]string{1: "authorization_pending", 2: "slow_down", 3: "authorization_pending"}[n]
 		})
 		began := time.Now()
-		l, err := d.person(t, nil).SignIn(t.Context())
+		l, err := o.person(t, nil).SignIn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took != (1+1+6+6)*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		if want := "https://idp.example.com/activate BCDF-GHJK https://idp.example.com/activate?user_code=BCDF-GHJK"; len(d.shown) != 1 || d.shown[0] != want {
-			t.Errorf("the person was shown %q", d.shown)
+		if want := "https://idp.example.com/activate BCDF-GHJK https://idp.example.com/activate?user_code=BCDF-GHJK"; len(o.shown) != 1 || o.shown[0] != want {
+			t.Errorf("the person was shown %q", o.shown)
 		}
-		if g, ok := d.issuer.Good(l.Access); !ok || g.Resource != "https://tools.example.com/mcp" || l.Refresh == "" || !l.Client.Registered || l.Client.Redirect != "" {
+		if g, ok := o.issuer.Good(l.Access); !ok || g.Resource != "https://tools.example.com/mcp" || l.Refresh == "" || !l.Client.Registered || l.Client.Redirect != "" {
 			t.Errorf("the login is %+v for %+v", l, g)
 		}
-		if _, err := d.person(t, nil).SignIn(t.Context()); err != nil || d.issuer.Asked("/register") != 1 {
-			t.Errorf("again: %v, %d registrations", err, d.issuer.Asked("/register"))
+		if _, err := o.person(t, nil).SignIn(t.Context()); err != nil || o.issuer.Asked("/register") != 1 {
+			t.Errorf("again: %v, %d registrations", err, o.issuer.Asked("/register"))
 		}
-		d.issuer.Forget()
-		if l, err := d.person(t, nil).SignIn(t.Context()); err != nil || d.issuer.Asked("/register") != 2 || l.Access == "" {
-			t.Errorf("after it has forgotten the bridge: %v, %d registrations", err, d.issuer.Asked("/register"))
+		o.issuer.Forget()
+		if l, err := o.person(t, nil).SignIn(t.Context()); err != nil || o.issuer.Asked("/register") != 2 || l.Access == "" {
+			t.Errorf("after it has forgotten the bridge: %v, %d registrations", err, o.issuer.Asked("/register"))
 		}
-		if strings.Contains(d.log.String(), "device-") {
+		if strings.Contains(o.log.String(), "device-") {
 			t.Error("the log has the code of the device")
 		}
 	})
@@ -128,23 +128,23 @@ func TestDeviceFails(t *testing.T) {
 		{"nobody", func(int) string { return "authorization_pending" }, nil, "nobody signed in within 10m0s", 10 * time.Minute},
 		{"nonsense", func(int) string { return "invalid_grant" }, nil, "invalid_grant", time.Second},
 		{"none", nil, nil, "has no device flow", 0},
-		{"no address", func(int) string { return "" }, func(d *on) {
-			d.issuer.Answer("/device", func(w http.ResponseWriter, _ *http.Request) {
+		{"no address", func(int) string { return "" }, func(o *on) {
+			o.issuer.Answer("/device", func(w http.ResponseWriter, _ *http.Request) {
 				oauthtest.JSON(w, 200, map[string]any{"device_code": "d", "user_code": "u", "verification_uri": "http://evil.example.com/"})
 			})
 		}, "must have verification_uri", 0},
-		{"registers nobody", func(int) string { return "" }, func(d *on) {
-			d.issuer.Change = func(m map[string]any) { delete(m, "registration_endpoint") }
+		{"registers nobody", func(int) string { return "" }, func(o *on) {
+			o.issuer.Change = func(m map[string]any) { delete(m, "registration_endpoint") }
 		}, "register a client there for the device flow", 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDevice(t, tc.answers)
+				o := newDevice(t, tc.answers)
 				if tc.change != nil {
-					tc.change(d)
+					tc.change(o)
 				}
 				began := time.Now()
-				_, err := d.person(t, nil).SignIn(t.Context())
+				_, err := o.person(t, nil).SignIn(t.Context())
 				if err == nil || !strings.Contains(err.Error(), tc.want) || time.Since(began) != tc.took {
 					t.Errorf("%v after %v, want %s after %v", err, time.Since(began), tc.want, tc.took)
 				}
@@ -152,16 +152,16 @@ func TestDeviceFails(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		d := newDevice(t, func(int) string { return "" })
+		o := newDevice(t, func(int) string { return "" })
 		away := 0
-		d.issuer.Answer("/token", func(w http.ResponseWriter, _ *http.Request) {
+		o.issuer.Answer("/token", func(w http.ResponseWriter, _ *http.Request) {
 			if away++; away == 2 {
-				d.issuer.Answer("/token", nil)
+				o.issuer.Answer("/token", nil)
 			}
 			w.WriteHeader(http.StatusBadGateway)
 		})
 		began := time.Now()
-		if _, err := d.person(t, nil).SignIn(t.Context()); err != nil || time.Since(began) != (1+2+4)*time.Second {
+		if _, err := o.person(t, nil).SignIn(t.Context()); err != nil || time.Since(began) != (1+2+4)*time.Second {
 			t.Errorf("an authorization server that is away for a while: %v after %v", err, time.Since(began))
 		}
 	})

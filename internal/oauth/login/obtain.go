@@ -15,7 +15,7 @@ import (
 
 // obtain gets a token that is not the refused one. One process on this machine does so at a time.
 // A token that another process got meanwhile is used (I-253, I-254).
-func (p *Person) obtain(ctx context.Context, w *work, n demand) error {
+func (p *Person) obtain(ctx context.Context, w *work, d demand) error {
 	unlock, err := p.o.Store.Lock(ctx, p.key)
 	if err != nil {
 		return fmt.Errorf("the folder of logins cannot be used: %w", err)
@@ -40,7 +40,7 @@ func (p *Person) obtain(ctx context.Context, w *work, n demand) error {
 		own := *unsaved
 		l = &own
 	}
-	if l.serves(n) {
+	if l.serves(d) {
 		if unsaved == nil {
 			p.setLogin(l, nil)
 		}
@@ -48,8 +48,8 @@ func (p *Person) obtain(ctx context.Context, w *work, n demand) error {
 	}
 	var r *discovery.Resource
 	known := false
-	if n.refused != "" && l != nil && !n.widen { // the server may have moved to another issuer (I-257)
-		if r, err = p.metadata(ctx, n.challenge); err != nil {
+	if d.refused != "" && l != nil && !d.widen { // the server may have moved to another issuer (I-257)
+		if r, err = p.metadata(ctx, d.challenge); err != nil {
 			return err
 		}
 		known = true
@@ -58,17 +58,17 @@ func (p *Person) obtain(ctx context.Context, w *work, n demand) error {
 			l = nil
 		}
 	}
-	if l != nil && !n.widen && n.refused != "" && l.Access == n.refused && l.fresh(time.Now()) {
+	if l != nil && !d.widen && d.refused != "" && l.Access == d.refused && l.fresh(time.Now()) {
 		if l.Renewed || l.Refresh == "" { // another sign-in would not help
 			return errors.New("it refuses a token that its authorization server has just issued")
 		}
 	}
-	if l != nil && l.Refresh != "" && !n.widen {
+	if l != nil && l.Refresh != "" && !d.widen {
 		w.renews = true
 		again, err := p.renew(ctx, l)
 		if err != nil && !again && p.moved(err) { // its address may have changed
 			if !known {
-				if r, err = p.metadata(ctx, n.challenge); err != nil {
+				if r, err = p.metadata(ctx, d.challenge); err != nil {
 					return err
 				}
 				known = true
@@ -86,24 +86,24 @@ func (p *Person) obtain(ctx context.Context, w *work, n demand) error {
 		w.renews = false
 		p.o.Log.Info("the login for the server ended", "err", err)
 	}
-	if !n.signs {
+	if !d.signs {
 		return nil
 	}
 	if p.noPrompt() {
 		what := "the login for it ended"
 		if l == nil {
 			what = "it needs a token"
-		} else if n.widen {
-			what = "the request needs the scopes " + strings.Join(n.challenge.Scopes, " ")
+		} else if d.widen {
+			what = "the request needs the scopes " + strings.Join(d.challenge.Scopes, " ")
 		}
 		return p.unsigned(what)
 	}
 	if !known {
-		if r, err = p.metadata(ctx, n.challenge); err != nil {
+		if r, err = p.metadata(ctx, d.challenge); err != nil {
 			return err
 		}
 	}
-	return p.signIn(ctx, w, l, r, n.challenge, n.widen)
+	return p.signIn(ctx, w, l, r, d.challenge, d.widen)
 }
 
 // unsigned returns the error for a missing sign-in if no person can sign in here. Only the person

@@ -89,9 +89,9 @@ type cancelable struct {
 	stop context.CancelFunc
 }
 
-func newCancelable() (e cancelable) {
-	e.Context, e.stop = context.WithCancel(context.Background())
-	return e
+func newCancelable() (c cancelable) {
+	c.Context, c.stop = context.WithCancel(context.Background())
+	return c
 }
 
 // backoffState is a pause after failures.
@@ -220,11 +220,11 @@ func (p *Person) Token(ctx context.Context) (string, error) {
 // for missing scopes, one with more scopes.
 func (p *Person) Refused(ctx context.Context, token string, h http.Header, status, before int) (again bool, err error) {
 	c, _ := discovery.Bearer(h)
-	n := demand{refused: token, challenge: c, signs: true}
+	d := demand{refused: token, challenge: c, signs: true}
 	switch {
 	case status == http.StatusUnauthorized && before <= maxWidenings:
 	case status == http.StatusForbidden && c.Error == "insufficient_scope" && len(c.Scopes) > 0 && before <= maxWidenings:
-		n.widen = true
+		d.widen = true
 	default:
 		return false, nil
 	}
@@ -243,26 +243,26 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 			return false, p.unsigned("it needs a token")
 		}
 	}
-	if n.widen && l != nil && l.Access == token && contains(l.Asked, c.Scopes) {
+	if d.widen && l != nil && l.Access == token && contains(l.Asked, c.Scopes) {
 		p.mu.Unlock()
 		return false, nil // the scopes were requested before and not granted: asking again is useless
 	}
-	if l.serves(n) {
+	if l.serves(d) {
 		p.mu.Unlock()
 		return true, nil // there is another token by now
 	}
 	if p.work == nil {
-		renews := l != nil && l.Refresh != "" && !n.widen
+		renews := l != nil && l.Refresh != "" && !d.widen
 		switch {
-		case renews && !p.renewals.due() && !p.newer(n):
+		case renews && !p.renewals.due() && !p.newer(d):
 			defer p.mu.Unlock()
 			return false, p.renewals.failure
-		case !renews && !p.signIns.due() && !p.newer(n):
+		case !renews && !p.signIns.due() && !p.newer(d):
 			defer p.mu.Unlock()
 			return false, p.signIns.failure
 		}
 	}
-	w := p.begin(n)
+	w := p.begin(d)
 	p.mu.Unlock()
 	if err := p.await(ctx, w); err != nil {
 		return false, err
@@ -271,14 +271,14 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 }
 
 // newer reports whether another process has stored a login that meets the demand.
-func (p *Person) newer(n demand) bool {
+func (p *Person) newer(d demand) bool {
 	l, err := p.o.Store.Read(p.key)
-	return err == nil && l.serves(n)
+	return err == nil && l.serves(d)
 }
 
 // serves reports whether the login has another token than the refused one, with the missing scopes.
-func (l *Login) serves(n demand) bool {
-	return l.good(time.Now()) && l.Access != n.refused && (!n.widen || contains(l.Asked, n.challenge.Scopes))
+func (l *Login) serves(d demand) bool {
+	return l.good(time.Now()) && l.Access != d.refused && (!d.widen || contains(l.Asked, d.challenge.Scopes))
 }
 
 func contains(all, some []string) bool {
@@ -286,7 +286,7 @@ func contains(all, some []string) bool {
 }
 
 // begin starts work unless some is in progress. The caller holds p.mu.
-func (p *Person) begin(n demand) *work {
+func (p *Person) begin(d demand) *work {
 	if p.work != nil {
 		return p.work
 	}
@@ -300,7 +300,7 @@ func (p *Person) begin(n demand) *work {
 	p.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(p.closing, p.limit())
 		defer cancel()
-		err := p.obtain(ctx, w, n)
+		err := p.obtain(ctx, w, d)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.work = nil

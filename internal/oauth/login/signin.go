@@ -22,12 +22,12 @@ import (
 func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit())
 	defer cancel()
-	n := demand{signs: true}
+	d := demand{signs: true}
 	status, h, err := p.probe(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	n.challenge, _ = discovery.Bearer(h)
+	d.challenge, _ = discovery.Bearer(h)
 	unlock, err := p.o.Store.Lock(ctx, p.key)
 	if err != nil {
 		return nil, fmt.Errorf("the folder of logins cannot be used: %w", err)
@@ -37,11 +37,11 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	if err != nil && !errors.Is(err, errBroken) {
 		return nil, err
 	}
-	r, err := p.metadata(ctx, n.challenge)
+	r, err := p.metadata(ctx, d.challenge)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.signIn(ctx, &work{forced: true, unasked: status < 500 && status != http.StatusUnauthorized && status != http.StatusForbidden}, earlier, r, n.challenge, false); err != nil {
+	if err := p.signIn(ctx, &work{forced: true, unasked: status < 500 && status != http.StatusUnauthorized && status != http.StatusForbidden}, earlier, r, d.challenge, false); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()

@@ -172,10 +172,10 @@ func Serve(t testing.TB) *Issuer {
 }
 
 // Register adds a client.
-func (i *Issuer) Register(c Registered) {
+func (i *Issuer) Register(r Registered) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.clients[c.ID] = &c
+	i.clients[r.ID] = &r
 }
 
 // Forget removes all clients.
@@ -341,8 +341,8 @@ func (i *Issuer) client(r *http.Request) *Registered {
 	if id, secret, ok := r.BasicAuth(); ok {
 		id, _ = url.QueryUnescape(id)
 		secret, _ = url.QueryUnescape(secret)
-		if c := i.clients[id]; c != nil && c.Secret != "" && c.Secret == secret && (c.Method == "" || c.Method == "client_secret_basic") {
-			return c
+		if r := i.clients[id]; r != nil && r.Secret != "" && r.Secret == secret && (r.Method == "" || r.Method == "client_secret_basic") {
+			return r
 		}
 		return nil
 	}
@@ -369,16 +369,16 @@ func (i *Issuer) signed(text, kind string) *Registered {
 	if json.Unmarshal(s.UnsafePayloadWithoutVerification(), &claims) != nil || claims.Iss != claims.Sub || claims.Aud != i.URL || claims.Jti == "" || i.asserted[claims.Jti] {
 		return nil
 	}
-	c := i.clients[claims.Sub]
+	r := i.clients[claims.Sub]
 	left := time.Until(time.Unix(claims.Exp, 0))
-	if c == nil || c.Key == nil || left <= 0 || left > time.Minute {
+	if r == nil || r.Key == nil || left <= 0 || left > time.Minute {
 		return nil
 	}
-	if _, err := s.Verify(c.Key); err != nil {
+	if _, err := s.Verify(r.Key); err != nil {
 		return nil
 	}
 	i.asserted[claims.Jti] = true
-	return c
+	return r
 }
 
 func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {

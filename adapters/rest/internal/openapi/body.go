@@ -98,23 +98,23 @@ func (r *reader) swaggerBody(op *tree.Node, o *Operation, body *tree.Node, form 
 	var props, required []tree.Member
 	formats := map[string]string{}
 	files := false
-	for _, f := range form {
-		name := f.Scalar("name")
+	for _, n := range form {
+		name := n.Scalar("name")
 		if name == "" {
-			r.warn(f, "%s: a parameter without a name is left out", o.Key())
+			r.warn(n, "%s: a parameter without a name is left out", o.Key())
 			continue
 		}
-		s := inlineSchema(f)
-		if d := f.Get("description"); d != nil {
-			s = f.Object(append(slices.Clone(s.Members()), tree.Member{Name: "description", Node: *d}))
+		s := inlineSchema(n)
+		if d := n.Get("description"); d != nil {
+			s = n.Object(append(slices.Clone(s.Members()), tree.Member{Name: "description", Node: *d}))
 		}
 		props = append(props, tree.Member{Name: name, Node: *s})
-		if f.Flag("required") {
+		if n.Flag("required") {
 			b.Required = true
-			required = append(required, tree.Member{Node: tree.Node{Kind: tree.Text, Text: name, Line: f.Line, File: f.File}})
+			required = append(required, tree.Member{Node: tree.Node{Kind: tree.Text, Text: name, Line: n.Line, File: n.File}})
 		}
-		formats[name] = collectionFormat(f)
-		files = files || f.Str("type") == "file"
+		formats[name] = collectionFormat(n)
+		files = files || n.Str("type") == "file"
 	}
 	at := form[0]
 	list := []tree.Member{
@@ -175,13 +175,13 @@ func (r *reader) shape(mt *MediaType, encoding *tree.Node, formats map[string]st
 	mt.Fields = []*Field{}
 	encoding = r.derefOptional(encoding)
 	seen := map[string]bool{}
-	r.eachProperty(mt.schema, 0, map[*tree.Node]bool{}, func(name string, s *tree.Node) {
-		if seen[name] || r.marked(s, "readOnly") || !r.spend(1) {
+	r.eachProperty(mt.schema, 0, map[*tree.Node]bool{}, func(name string, n *tree.Node) {
+		if seen[name] || r.marked(n, "readOnly") || !r.spend(1) {
 			return
 		}
 		seen[name] = true
-		f := &Field{Name: name, Type: r.typeOf(s), CollectionFormat: formats[name]}
-		f.File, f.Array = r.fileField(s, 0)
+		f := &Field{Name: name, Type: r.typeOf(n), CollectionFormat: formats[name]}
+		f.File, f.Array = r.fileField(n, 0)
 		f.File = f.File && isMultipart(mt.Type)
 		r.encode(f, r.derefOptional(encoding.Get(name)))
 		mt.Fields = append(mt.Fields, f)
@@ -192,41 +192,41 @@ func (r *reader) shape(mt *MediaType, encoding *tree.Node, formats map[string]st
 func (r *reader) positions(mt *MediaType, entry *tree.Node) {
 	schema := r.derefOptional(mt.schema)
 	first, encoded := schema.Get("prefixItems").Members(), r.derefOptional(entry.Get("prefixEncoding")).Members()
-	add := func(s, encoding *tree.Node) {
-		f := &Field{Type: r.typeOf(s)}
-		f.File, _ = r.fileField(s, 0)
+	add := func(n, encoding *tree.Node) {
+		f := &Field{Type: r.typeOf(n)}
+		f.File, _ = r.fileField(n, 0)
 		r.encode(f, r.derefOptional(encoding))
 		mt.Items = append(mt.Items, f)
 	}
 	for i := 0; i < max(len(first), len(encoded)) && r.spend(1); i++ {
-		s, encoding := schema.Get("items"), (*tree.Node)(nil)
+		n, encoding := schema.Get("items"), (*tree.Node)(nil)
 		if i < len(first) {
-			s = &first[i].Node
+			n = &first[i].Node
 		}
 		if i < len(encoded) {
 			encoding = &encoded[i].Node
 		}
-		add(s, encoding)
+		add(n, encoding)
 	}
 	add(schema.Get("items"), entry.Get("itemEncoding"))
 }
 
-func (r *reader) encode(f *Field, e *tree.Node) {
-	if e == nil {
+func (r *reader) encode(f *Field, n *tree.Node) {
+	if n == nil {
 		return
 	}
-	f.ContentType = e.Str("contentType")
-	f.Styled = e.Get("style") != nil || e.Get("explode") != nil || e.Get("allowReserved") != nil
+	f.ContentType = n.Str("contentType")
+	f.Styled = n.Get("style") != nil || n.Get("explode") != nil || n.Get("allowReserved") != nil
 	f.Style = "form"
-	if s := e.Str("style"); slices.Contains(stylesOf(InQuery), s) {
+	if s := n.Str("style"); slices.Contains(stylesOf(InQuery), s) {
 		f.Style = s
 	}
 	f.Explode = f.Style == "form" || f.Style == "deepObject"
-	if x := e.Get("explode"); x.Is(tree.Boolean) && f.Style != "deepObject" {
+	if x := n.Get("explode"); x.Is(tree.Boolean) && f.Style != "deepObject" {
 		f.Explode = x.Text == "true"
 	}
-	f.AllowReserved = e.Flag("allowReserved")
-	headers := r.derefOptional(e.Get("headers"))
+	f.AllowReserved = n.Flag("allowReserved")
+	headers := r.derefOptional(n.Get("headers"))
 	for i := range headers.Members() {
 		m := &headers.Members()[i]
 		h := r.derefOptional(&m.Node)
@@ -253,8 +253,8 @@ func (r *reader) wholeFile(mt *MediaType) bool {
 	if isText(mt.Type) {
 		return false
 	}
-	s := r.derefOptional(mt.schema)
-	switch r.typeOf(s) {
+	n := r.derefOptional(mt.schema)
+	switch r.typeOf(n) {
 	case "object", "array":
 		return !isAny(mt.Type) && strings.HasPrefix(base(mt.Type), "image/")
 	case "string":
@@ -264,7 +264,7 @@ func (r *reader) wholeFile(mt *MediaType) bool {
 }
 
 // eachProperty calls f with the properties of a schema, and of the schemas that it combines.
-func (l *loader) eachProperty(n *tree.Node, depth int, seen map[*tree.Node]bool, f func(name string, s *tree.Node)) {
+func (l *loader) eachProperty(n *tree.Node, depth int, seen map[*tree.Node]bool, f func(name string, n *tree.Node)) {
 	if n = l.derefOptional(n); n == nil || depth > 20 || seen[n] {
 		return
 	}

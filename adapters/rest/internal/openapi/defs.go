@@ -167,9 +167,9 @@ func (l *loader) ways(n *tree.Node, depth int) int {
 	}
 	l.counts[n] = 0 // a cycle is no other way
 	sum := 1
-	add := func(c *tree.Node) {
-		if c = l.derefOptional(c); c != nil && sum <= maxWays {
-			sum += l.ways(c, depth+1)
+	add := func(n *tree.Node) {
+		if n = l.derefOptional(n); n != nil && sum <= maxWays {
+			sum += l.ways(n, depth+1)
 		}
 	}
 	for _, word := range inPlace {

@@ -130,11 +130,11 @@ func (r *reader) servers(n *tree.Node) []Server {
 		vars := r.derefOptional(s.Get("variables"))
 		for j := range vars.Members() {
 			m := &vars.Members()[j]
-			v := r.derefOptional(&m.Node)
-			server.Remote = server.Remote || r.remote(&m.Node) || r.remote(v)
-			server.Public = server.Public || r.public(&m.Node) || r.public(v)
-			one := Variable{Name: m.Name, Default: v.Scalar("default"), Enum: v.Strings("enum"), Description: v.Scalar("description")}
-			if v.Get("default") == nil {
+			n := r.derefOptional(&m.Node)
+			server.Remote = server.Remote || r.remote(&m.Node) || r.remote(n)
+			server.Public = server.Public || r.public(&m.Node) || r.public(n)
+			one := Variable{Name: m.Name, Default: n.Scalar("default"), Enum: n.Strings("enum"), Description: n.Scalar("description")}
+			if n.Get("default") == nil {
 				r.warn(&m.Node, "variable %q of a server has no default", tree.Short(m.Name))
 				if len(one.Enum) == 0 {
 					continue // it has no value: as if it were not declared

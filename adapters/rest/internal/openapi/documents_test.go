@@ -122,7 +122,7 @@ func TestOrderIsKept(t *testing.T) {
 		t.Error("the tools differ from load to load")
 	}
 	doc, _ := Load(t.Context(), Source{Location: path})
-	if !slices.IsSortedFunc(doc.Operations, func(a, b *Operation) int { return a.Line - b.Line }) {
+	if !slices.IsSortedFunc(doc.Operations, func(o, b *Operation) int { return o.Line - b.Line }) {
 		t.Error("the operations are not in the order of the document")
 	}
 }

@@ -21,12 +21,12 @@ func (t *Tool) input(budget int) {
 			t.Body, t.Plain = chosen, t.doc.load.plain(b, chosen)
 		}
 	}
-	w := t.fit(budget, func(w *render) { t.root(w, params) })
-	t.InputSchema = w.b
-	t.Stubbed = w.stubs
+	r := t.fit(budget, func(w *render) { t.root(w, params) })
+	t.InputSchema = r.b
+	t.Stubbed = r.stubs
 	t.Keys = nil
-	if len(w.keys.toOwn) > 0 {
-		t.Keys = w.keys.toOwn
+	if len(r.keys.toOwn) > 0 {
+		t.Keys = r.keys.toOwn
 	}
 }
 
@@ -69,19 +69,19 @@ func (t *Tool) fit(budget int, write func(*render)) *render {
 	for i := 0; ; {
 		a := attempts[i]
 		clear(keys.plain) // names of another attempt do not count
-		w := &render{l: l, limit: budget, longer: a.longer, greedy: a.greedy, cut: a.cut, note: t.opts.Details, resources: t.opts.Resources, keys: keys}
+		r := &render{l: l, limit: budget, longer: a.longer, greedy: a.greedy, cut: a.cut, note: t.opts.Details, resources: t.opts.Resources, keys: keys}
 		clear(l.defs)
 		clear(l.names)
-		w.b, w.defs, w.names = l.buf[:0], l.defs, l.names
-		write(w)
-		l.buf = w.b
+		r.b, r.defs, r.names = l.buf[:0], l.defs, l.names
+		write(r)
+		l.buf = r.b
 		switch {
-		case w.keys.mustRewrite() && !w.over:
+		case r.keys.mustRewrite() && !r.over:
 			l.renames = true
-			keys = w.keys.next()
-		case i == len(attempts)-1 || !w.over && len(w.b) <= budget:
-			w.b = bytes.Clone(w.b)
-			return w
+			keys = r.keys.next()
+		case i == len(attempts)-1 || !r.over && len(r.b) <= budget:
+			r.b = bytes.Clone(r.b)
+			return r
 		default:
 			i++
 		}
@@ -109,15 +109,15 @@ func (o *Operation) uses(s *SecurityScheme) bool {
 }
 
 // root writes the object of all arguments.
-func (t *Tool) root(w *render, params []*Parameter) {
+func (t *Tool) root(r *render, params []*Parameter) {
 	t.Arguments = make([]Argument, 0, len(params)+1)
-	flat := t.flat(w, params)
+	flat := t.flat(r, params)
 	names := nameArguments(params)
 	if flat != nil {
 		names = nameArguments(params, flat.shown...)
 	}
 	var required []string
-	w.b = append(w.b, `{"type":"object","properties":{`...)
+	r.b = append(r.b, `{"type":"object","properties":{`...)
 	for i, p := range params {
 		t.Arguments = append(t.Arguments, Argument{Name: names[i], Place: p.In, Required: p.Required, Parameter: p})
 		if p.Required {
@@ -127,23 +127,23 @@ func (t *Tool) root(w *render, params []*Parameter) {
 		if names[i] != p.Name && p.Name != "" {
 			desc = renamed(desc, p.Name)
 		}
-		w.argument(names[i], p.schema, desc, p.Required, p.Deprecated, noPart)
+		r.argument(names[i], p.schema, desc, p.Required, p.Deprecated, noPart)
 	}
 	switch b := t.Operation.Body; {
 	case flat != nil:
-		required = t.spread(w, flat, required)
+		required = t.spread(r, flat, required)
 	case t.Body != nil:
 		t.Arguments = append(t.Arguments, Argument{Name: "body", Place: InBody, Required: b.Required})
 		if b.Required {
 			required = append(required, "body")
 		}
-		t.bodySchema(w, b)
+		t.bodySchema(r, b)
 	}
-	w.b = append(w.b, '}')
-	w.required(required)
-	w.b = append(w.b, `,"additionalProperties":false`...)
-	w.definitions()
-	w.b = append(w.b, '}')
+	r.b = append(r.b, '}')
+	r.required(required)
+	r.b = append(r.b, `,"additionalProperties":false`...)
+	r.definitions()
+	r.b = append(r.b, '}')
 }
 
 // argument writes the schema of an argument. References are written inline and not as definitions:
@@ -179,35 +179,35 @@ func (r *render) direct(n *tree.Node, name, desc string) {
 }
 
 // bodySchema writes the argument that is the body.
-func (t *Tool) bodySchema(w *render, b *Body) {
+func (t *Tool) bodySchema(r *render, b *Body) {
 	m := t.Body
 	desc := b.Description
 	if desc == "" {
-		desc = w.l.derefOptional(m.schema).Scalar("description")
+		desc = r.l.derefOptional(m.schema).Scalar("description")
 	}
-	switch s := m.schema; {
+	switch n := m.schema; {
 	case m.File:
-		w.key("body")
-		w.b = append(w.b, '{')
-		w.file(desc)
-		w.b = append(w.b, '}')
+		r.key("body")
+		r.b = append(r.b, '{')
+		r.file(desc)
+		r.b = append(r.b, '}')
 	case isForm(m.Type):
-		if s == nil {
-			s = &tree.Node{Kind: tree.Object}
+		if n == nil {
+			n = &tree.Node{Kind: tree.Object}
 		}
-		w.argument("body", s, desc, b.Required, false, form)
+		r.argument("body", n, desc, b.Required, false, form)
 	case isText(m.Type) && !(m.items && httpio.IsLines(m.Type)):
 		// The model writes content other than JSON as text, whatever its schema is.
-		w.key("body")
-		w.b = append(w.b, '{')
-		w.str("type", "string")
+		r.key("body")
+		r.b = append(r.b, '{')
+		r.str("type", "string")
 		if !strings.HasPrefix(base(m.Type), "text/plain") {
-			desc = strings.TrimSpace(desc + " (" + base(m.Type) + w.l.outline(m) + ")")
+			desc = strings.TrimSpace(desc + " (" + base(m.Type) + r.l.outline(m) + ")")
 		}
-		w.describe(desc, "")
-		w.b = append(w.b, '}')
+		r.describe(desc, "")
+		r.b = append(r.b, '}')
 	default:
-		w.argument("body", s, desc, b.Required, false, noPart)
+		r.argument("body", n, desc, b.Required, false, noPart)
 	}
 }
 
@@ -219,16 +219,16 @@ const outlined = 20
 func (l *loader) outline(m *MediaType) string {
 	var all []string
 	n := l.derefOptional(m.schema)
-	l.eachProperty(m.schema, 0, map[*tree.Node]bool{}, func(name string, s *tree.Node) {
-		s = l.derefOptional(s)
-		if l.marked(s, "readOnly") || len(all) >= outlined {
+	l.eachProperty(m.schema, 0, map[*tree.Node]bool{}, func(name string, n *tree.Node) {
+		n = l.derefOptional(n)
+		if l.marked(n, "readOnly") || len(all) >= outlined {
 			return
 		}
-		xml := s.Get("xml")
+		xml := n.Get("xml")
 		if own := xml.Str("name"); own != "" && strings.HasSuffix(base(m.Type), "xml") {
 			name = own
 		}
-		if kind := l.typeOf(s); kind != "" {
+		if kind := l.typeOf(n); kind != "" {
 			name += " " + kind
 		}
 		if xml.Flag("attribute") && strings.HasSuffix(base(m.Type), "xml") {
@@ -254,20 +254,20 @@ type flatBody struct {
 }
 
 // flat returns how to flatten the body; nil if that is off, or if names collide.
-func (t *Tool) flat(w *render, params []*Parameter) *flatBody {
+func (t *Tool) flat(r *render, params []*Parameter) *flatBody {
 	if !t.opts.FlattenBody || t.Body == nil || t.Body.File || isText(t.Body.Type) {
 		return nil
 	}
-	s := w.l.derefOptional(t.Body.schema)
-	props := w.l.derefOptional(s.Get("properties"))
-	if len(props.Members()) == 0 || len(props.Members()) > maxParameters || s.Get("allOf") != nil || s.Get("anyOf") != nil || s.Get("oneOf") != nil ||
-		s.Get("additionalProperties").Is(tree.Object) || s.Flag("additionalProperties") {
+	n := r.l.derefOptional(t.Body.schema)
+	props := r.l.derefOptional(n.Get("properties"))
+	if len(props.Members()) == 0 || len(props.Members()) > maxParameters || n.Get("allOf") != nil || n.Get("anyOf") != nil || n.Get("oneOf") != nil ||
+		n.Get("additionalProperties").Is(tree.Object) || n.Flag("additionalProperties") {
 		return nil
 	}
-	f := &flatBody{schema: s}
+	f := &flatBody{schema: n}
 	for i := range props.Members() {
 		m := &props.Members()[i]
-		if w.l.marked(&m.Node, "readOnly") {
+		if r.l.marked(&m.Node, "readOnly") {
 			continue
 		}
 		shown := argumentName(m.Name)
@@ -285,8 +285,8 @@ func (t *Tool) flat(w *render, params []*Parameter) *flatBody {
 }
 
 // spread writes the properties of the body as arguments.
-func (t *Tool) spread(w *render, f *flatBody, required []string) []string {
-	props := w.l.derefOptional(f.schema.Get("properties"))
+func (t *Tool) spread(r *render, f *flatBody, required []string) []string {
+	props := r.l.derefOptional(f.schema.Get("properties"))
 	wanted := f.schema.Strings("required")
 	files := noPart
 	if isForm(t.Body.Type) {
@@ -303,27 +303,27 @@ func (t *Tool) spread(w *render, f *flatBody, required []string) []string {
 		if own != f.shown[i] {
 			desc = renamed(desc, own)
 		}
-		w.argument(f.shown[i], n, desc, must, false, files)
+		r.argument(f.shown[i], n, desc, must, false, files)
 	}
 	return required
 }
 
 // output writes the output schema of an operation with a JSON answer.
 func (t *Tool) output(budget int) {
-	s := t.answer()
-	if s == nil || budget < 64 {
+	n := t.answer()
+	if n == nil || budget < 64 {
 		return
 	}
 	l := t.doc.load
-	t.Wrapped = !l.isObject(s, 0)
+	t.Wrapped = !l.isObject(n, 0)
 	// Many operations have the same answer. The schema depends on nothing else of the operation.
-	key := outputKey{s, t.Wrapped, budget}
-	if own := s.Members(); !t.Wrapped || len(own) == 1 && own[0].Name == "$ref" {
-		key.n = l.derefOptional(s)
+	key := outputKey{n, t.Wrapped, budget}
+	if own := n.Members(); !t.Wrapped || len(own) == 1 && own[0].Name == "$ref" {
+		key.n = l.derefOptional(n)
 	}
 	known, ok := l.answers[key]
 	if !ok {
-		known = t.writeOutput(s, budget)
+		known = t.writeOutput(n, budget)
 		l.answers[key] = known
 	}
 	t.OutputSchema = known
@@ -337,28 +337,28 @@ type outputKey struct {
 }
 
 // writeOutput writes the schema of an answer within a budget.
-func (t *Tool) writeOutput(s *tree.Node, budget int) []byte {
-	w := t.fit(budget, func(w *render) {
+func (t *Tool) writeOutput(n *tree.Node, budget int) []byte {
+	r := t.fit(budget, func(w *render) {
 		w.output, w.relaxed = true, !t.opts.StrictOutput
 		w.longer = min(w.longer, 200)
 		w.b = append(w.b, `{"type":"object"`...)
 		if t.Wrapped {
 			w.b = append(w.b, `,"properties":{`...)
 			w.key("result")
-			w.direct(s, "", "")
+			w.direct(n, "", "")
 			w.b = append(w.b, '}')
 			if !w.relaxed {
 				w.required([]string{"result"})
 			}
 		} else {
-			w.object(w.l.derefOptional(s))
+			w.object(w.l.derefOptional(n))
 		}
 		w.definitions()
 		w.b = append(w.b, '}')
 	})
 	switch {
-	case len(w.b) <= budget:
-		return w.b
+	case len(r.b) <= budget:
+		return r.b
 	case t.Wrapped:
 		return []byte(`{"type":"object","properties":{"result":{}}}`)
 	}
@@ -403,7 +403,7 @@ func (t *Tool) answer() *tree.Node {
 			}
 		}
 	}
-	if s := t.doc.load.derefOptional(schema); s.Is(tree.Object) && !isBinary(s) {
+	if n := t.doc.load.derefOptional(schema); n.Is(tree.Object) && !isBinary(n) {
 		return schema
 	}
 	return nil

@@ -156,7 +156,7 @@ func (r *render) enum(n *tree.Node, types []string, nullable bool) {
 	seen := map[string]bool{}
 	hasNull := false
 	for i := range list.Members() {
-		v := &list.Members()[i].Node
+		n := &list.Members()[i].Node
 		if hint && len(seen) == 10 {
 			break
 		}
@@ -164,17 +164,17 @@ func (r *render) enum(n *tree.Node, types []string, nullable bool) {
 		if len(seen) > 0 {
 			r.b = append(r.b, ',')
 		}
-		if f := asType(v, types); f != nil {
-			v = f
+		if f := asType(n, types); f != nil {
+			n = f
 		}
 		start, ok := len(r.b), false
-		r.b, ok = v.AppendJSON(r.b, start+2000)
+		r.b, ok = n.AppendJSON(r.b, start+2000)
 		if !ok || seen[string(r.b[start:])] {
 			r.b = r.b[:from]
 			continue
 		}
 		seen[string(r.b[start:])] = true
-		hasNull = hasNull || v.Kind == tree.Null
+		hasNull = hasNull || n.Kind == tree.Null
 	}
 	if nullable && !hasNull && len(seen) > 0 && !hint {
 		r.b = append(r.b, `,null`...)

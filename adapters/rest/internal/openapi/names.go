@@ -142,9 +142,9 @@ func nameArguments(params []*Parameter, reserved ...string) []string {
 			return true
 		}
 		places := map[Place]bool{}
-		for j, q := range params {
+		for j, p := range params {
 			if names[j] == n {
-				places[q.In] = true
+				places[p.In] = true
 			}
 		}
 		if len(places) > 1 && p.In != InPath {

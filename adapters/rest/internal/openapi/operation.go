@@ -38,8 +38,8 @@ func (r *reader) path(doc *Document, path string, n *tree.Node) {
 	common := &pathItem{path: path}
 	common.mcp = r.mcp
 	for _, it := range items {
-		if x := it.Get("x-mcp"); x != nil {
-			common.mcp = x
+		if n := it.Get("x-mcp"); n != nil {
+			common.mcp = n
 		}
 		if common.params == nil {
 			common.params = it.Get("parameters")
@@ -161,8 +161,8 @@ func (r *reader) extension(n *tree.Node) Extension {
 			name string
 			to   **bool
 		}{{"readOnlyHint", &x.ReadOnly}, {"destructiveHint", &x.Destructive}, {"idempotentHint", &x.Idempotent}, {"openWorldHint", &x.OpenWorld}} {
-			if v := hints.Get(h.name); v.Is(tree.Boolean) {
-				is := v.Text == "true"
+			if n := hints.Get(h.name); n.Is(tree.Boolean) {
+				is := n.Text == "true"
 				*h.to = &is
 			}
 		}
@@ -191,9 +191,9 @@ func (r *reader) responses(n *tree.Node) []Response {
 		} else if s := a.Get("schema"); s != nil {
 			resp.Content = r.media(firstNonEmpty(n.Strings("produces"), r.produces), s)
 		}
-		for _, h := range r.derefOptional(a.Get("headers")).Members() {
-			if len(resp.Headers) < maxHeaders && httpguts.ValidHeaderFieldName(h.Name) {
-				resp.Headers = append(resp.Headers, http.CanonicalHeaderKey(h.Name))
+		for _, m := range r.derefOptional(a.Get("headers")).Members() {
+			if len(resp.Headers) < maxHeaders && httpguts.ValidHeaderFieldName(m.Name) {
+				resp.Headers = append(resp.Headers, http.CanonicalHeaderKey(m.Name))
 			}
 		}
 		out = append(out, resp)

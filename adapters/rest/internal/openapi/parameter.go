@@ -49,30 +49,30 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 				break // the operation is left out
 			}
 			at := &from.Members()[i].Node
-			p := r.derefOptional(at)
-			if p == nil {
+			n := r.derefOptional(at)
+			if n == nil {
 				r.warn(at, "%s is left out: a parameter of it cannot be read", op.Key())
 				dead = true
 				continue
 			}
-			switch in := p.Str("in"); {
+			switch in := n.Str("in"); {
 			case r.swagger && in == "body":
-				body = p
+				body = n
 				continue
 			case r.swagger && in == "formData":
-				form = slices.DeleteFunc(form, func(f *tree.Node) bool { return f.Scalar("name") == p.Scalar("name") })
-				form = append(form, p)
+				form = slices.DeleteFunc(form, func(f *tree.Node) bool { return f.Scalar("name") == n.Scalar("name") })
+				form = append(form, n)
 				continue
 			}
-			param := r.parameter(at, p, op)
+			param := r.parameter(at, n, op)
 			if param == nil {
-				if p.Flag("required") && p.Str("in") != "header" {
+				if n.Flag("required") && n.Str("in") != "header" {
 					r.warn(at, "%s is left out: it needs this parameter", op.Key())
 					return nil, nil
 				}
 				continue
 			}
-			same := slices.IndexFunc(list, func(q *Parameter) bool { return q.Name == param.Name && q.In == param.In })
+			same := slices.IndexFunc(list, func(p *Parameter) bool { return p.Name == param.Name && p.In == param.In })
 			switch {
 			case same < 0:
 				list = append(list, param)
@@ -353,11 +353,11 @@ func inlineSchema(n *tree.Node) *tree.Node {
 func (l *loader) valueOf(n *tree.Node) string {
 	n = l.derefOptional(n)
 	types, _ := typesOf(n)
-	as := func(v *tree.Node) string {
-		if v = asType(v, types); v == nil {
+	as := func(n *tree.Node) string {
+		if n = asType(n, types); n == nil {
 			return ""
 		}
-		return v.Text
+		return n.Text
 	}
 	only := ""
 	if e := n.Get("enum").Members(); len(e) == 1 {

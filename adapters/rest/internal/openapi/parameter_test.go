@@ -342,8 +342,8 @@ func TestBodies(t *testing.T) {
 			if f.ContentType != "" {
 				s += " " + f.ContentType
 			}
-			for _, h := range f.Headers {
-				s += " " + h.Name + "=" + h.Value
+			for _, p := range f.Headers {
+				s += " " + p.Name + "=" + p.Value
 			}
 			fields = append(fields, s)
 		}

@@ -69,9 +69,9 @@ func (l *loader) follow(ref *tree.Node) *tree.Node {
 	}
 	if n == nil {
 		// One warning is enough: in Load, or each time tools are made.
-		if p := l.problems[key]; p.told == 0 || p.told > 1 && p.told != l.round {
-			p.told = l.round
-			l.warn(ref, "$ref %q: %s", tree.Short(ref.Text), p.why)
+		if f := l.problems[key]; f.told == 0 || f.told > 1 && f.told != l.round {
+			f.told = l.round
+			l.warn(ref, "$ref %q: %s", tree.Short(ref.Text), f.why)
 		}
 	} else if _, known := l.labels[n]; !known {
 		l.labels[n] = label(ref.Text)

@@ -214,14 +214,14 @@ func (r *render) siblingProperties(n *tree.Node) {
 }
 
 // plain writes a schema without the schemas that it combines.
-func (r *render) plain(t *tree.Node, name, desc string) {
+func (r *render) plain(n *tree.Node, name, desc string) {
 	var list []tree.Member
-	for _, m := range t.Members() {
+	for _, m := range n.Members() {
 		if !slices.Contains(inPlace, m.Name) && m.Name != "discriminator" && m.Name != "$ref" {
 			list = append(list, m)
 		}
 	}
-	r.members(t.Object(list), name, desc)
+	r.members(n.Object(list), name, desc)
 }
 
 // closed reports whether a schema allows only its own properties.

@@ -287,7 +287,7 @@ func (b *Body) choose() *MediaType {
 		}
 		return 8
 	}
-	return slices.MinFunc(b.Content, func(a, b *MediaType) int { return rank(a) - rank(b) })
+	return slices.MinFunc(b.Content, func(m, b *MediaType) int { return rank(m) - rank(b) })
 }
 
 // plain returns the JSON type of a body with files, if it can express all fields but the files.

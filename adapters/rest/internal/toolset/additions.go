@@ -66,9 +66,9 @@ func (e *Entry) additions(t *openapi.Tool, args map[string]*Arg, added []*Arg) (
 		header.setFallbacks(standIn)
 	}
 	for i := range o.query {
-		q := &o.query[i]
-		q.value.setFallbacks(standIn)
-		q.parameter = q.described(t, args)
+		p := &o.query[i]
+		p.value.setFallbacks(standIn)
+		p.parameter = p.described(t, args)
 	}
 	if len(e.Body) > 0 {
 		var err error
@@ -97,10 +97,10 @@ func (e *Entry) additions(t *openapi.Tool, args map[string]*Arg, added []*Arg) (
 			}
 		}
 	}
-	for _, q := range o.query {
-		for _, name := range q.value.args() {
+	for _, p := range o.query {
+		for _, name := range p.value.args() {
 			if o.hidden[name] != "" {
-				add("query: "+q.name, "query: %s: uses {%s}, which clients do not see: the entry sets its place", q.name, name)
+				add("query: "+p.name, "query: %s: uses {%s}, which clients do not see: the entry sets its place", p.name, name)
 			}
 		}
 	}
@@ -191,7 +191,7 @@ func (a *additions) hide(t *openapi.Tool) {
 
 // queryIndex returns the index of the query parameter that replaces an argument, or -1.
 func (a *additions) queryIndex(argument openapi.Argument) int {
-	return slices.IndexFunc(a.query, func(q pair) bool { return argument.Place == openapi.InQuery && q.name == argument.Parameter.Name })
+	return slices.IndexFunc(a.query, func(p pair) bool { return argument.Place == openapi.InQuery && p.name == argument.Parameter.Name })
 }
 
 // headerOf returns the header that replaces an argument, or nil.

@@ -103,8 +103,8 @@ func (p *pair) described(t *openapi.Tool, args map[string]*Arg) *openapi.Paramet
 // queryArguments returns the arguments of a request that stand for these parameters.
 func queryArguments(query []pair) []openapi.Argument {
 	var all []openapi.Argument
-	for _, q := range query {
-		all = append(all, openapi.Argument{Name: queryArg + q.name, Place: openapi.InQuery, Parameter: q.parameter})
+	for _, p := range query {
+		all = append(all, openapi.Argument{Name: queryArg + p.name, Place: openapi.InQuery, Parameter: p.parameter})
 	}
 	return all
 }
@@ -112,9 +112,9 @@ func queryArguments(query []pair) []openapi.Argument {
 // filledQuery fills these parameters.
 func filledQuery(query []pair, values map[string]gjson.Result) []Member {
 	var all []Member
-	for _, q := range query {
-		if value, ok := q.value.sent(values); ok {
-			all = append(all, Member{Name: queryArg + q.name, Value: value})
+	for _, p := range query {
+		if value, ok := p.value.sent(values); ok {
+			all = append(all, Member{Name: queryArg + p.name, Value: value})
 		}
 	}
 	return all

@@ -82,11 +82,11 @@ type Ruleset struct {
 
 // NewRuleset returns a Ruleset of the configuration's rules.
 func NewRuleset(rules []Rule) *Ruleset {
-	s := &Ruleset{rules: rules, matches: make([]int, len(rules)), gets: make([]int, len(rules))}
+	r := &Ruleset{rules: rules, matches: make([]int, len(rules)), gets: make([]int, len(rules))}
 	for i := range rules {
-		s.args = append(s.args, newCommon(rules[i].Entry.Args, ruleName(i)))
+		r.args = append(r.args, newCommon(rules[i].Entry.Args, ruleName(i)))
 	}
-	return s
+	return r
 }
 
 // Apply combines a tool's own entry, which may be nil, with the rules; nil means no settings. It adds

@@ -337,8 +337,8 @@ func TestGzip(t *testing.T) {
 		if got := said(call(t, s, &Call{Tool: tool("GET", "/x")})); !contains(got, tc.want) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
-		if q := srv.requests()[0]; q.header.Get("Accept-Encoding") != "gzip" {
-			t.Errorf("%s: Accept-Encoding %q", tc.name, q.header.Get("Accept-Encoding"))
+		if r := srv.requests()[0]; r.header.Get("Accept-Encoding") != "gzip" {
+			t.Errorf("%s: Accept-Encoding %q", tc.name, r.header.Get("Accept-Encoding"))
 		}
 	}
 }
@@ -458,8 +458,8 @@ func FuzzCut(f *testing.F) {
 		if !ok {
 			t.Fatalf("%q is no JSON", s)
 		}
-		k := cutter{doc: doc}
-		got := k.fit(nil, 0, len(doc.Text), "", budget)
+		c := cutter{doc: doc}
+		got := c.fit(nil, 0, len(doc.Text), "", budget)
 		if !gjson.ValidBytes(got) {
 			t.Errorf("fit(%q, %d) = %q, which is no JSON", s, budget, got)
 		}
@@ -487,13 +487,13 @@ func TestCutLarge(t *testing.T) {
 			t.Fatalf("%.40s is no JSON", all)
 		}
 		for _, budget := range []int{0, 10, 100, 10_000, 100_000, len(all) - 1} {
-			k, walks := cutter{doc: doc}, cutter{doc: &jsonrpc.Document{Text: doc.Text}}
-			got, want := k.fit(nil, 0, len(all), "", budget), walks.fit(nil, 0, len(all), "", budget)
-			if !bytes.Equal(got, want) || !slices.Equal(k.notes, walks.notes) {
-				t.Errorf("%.40s in %d bytes: %.200s… %q, want %.200s… %q", all, budget, got, k.notes, want, walks.notes)
+			c, walks := cutter{doc: doc}, cutter{doc: &jsonrpc.Document{Text: doc.Text}}
+			got, want := c.fit(nil, 0, len(all), "", budget), walks.fit(nil, 0, len(all), "", budget)
+			if !bytes.Equal(got, want) || !slices.Equal(c.notes, walks.notes) {
+				t.Errorf("%.40s in %d bytes: %.200s… %q, want %.200s… %q", all, budget, got, c.notes, want, walks.notes)
 			}
-			if !gjson.ValidBytes(got) || len(k.notes) == 0 {
-				t.Errorf("%.40s in %d bytes: %.200s… %q", all, budget, got, k.notes)
+			if !gjson.ValidBytes(got) || len(c.notes) == 0 {
+				t.Errorf("%.40s in %d bytes: %.200s… %q", all, budget, got, c.notes)
 			}
 		}
 	}

@@ -400,15 +400,15 @@ func TestTokenLife(t *testing.T) {
 			return res, nil
 		})
 		defer s.Close()
-		x := &Call{Tool: tool("GET", "/x")}
+		c := &Call{Tool: tool("GET", "/x")}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
-		if _, err := s.Call(ctx, x); err == nil {
+		if _, err := s.Call(ctx, c); err == nil {
 			t.Error("a caller that has gone gets an answer")
 		}
 		want := func(token string) {
 			t.Helper()
-			if got := said(call(t, s, x)); got != `"Bearer `+token+`"` {
+			if got := said(call(t, s, c)); got != `"Bearer `+token+`"` {
 				t.Errorf("%s, want %s", got, token)
 			}
 		}
@@ -435,12 +435,12 @@ func TestTokenRefused(t *testing.T) {
 			return res, nil
 		})
 		defer s.Close()
-		x := &Call{Tool: tool("POST", "/x")}
+		c := &Call{Tool: tool("POST", "/x")}
 		want := func(after time.Duration, n int, text string) {
 			t.Helper()
 			time.Sleep(after)
 			for range 3 {
-				if got := said(call(t, s, x)); !contains(got, text) || asked != n {
+				if got := said(call(t, s, c)); !contains(got, text) || asked != n {
 					t.Errorf("%s after %d tokens were asked for, want %s after %d", got, asked, text, n)
 				}
 			}

@@ -31,10 +31,10 @@ func (c chunked) Do(r *http.Request) (*http.Response, error) {
 }
 
 func benchTool() *openapi.Tool {
-	x := tool("GET", "/pets/{c}", parameter("path", "simple", false), &openapi.Parameter{Name: "limit", In: "query", Style: "form"}, &openapi.Parameter{Name: "tags", In: "query", Style: "form", Explode: true})
-	x.InputSchema = []byte(`{"type":"object","properties":{"c":{"type":"string"},"limit":{"type":"integer","minimum":1},"tags":{"type":"array","items":{"enum":["a","b"]}}},"required":["c"],"additionalProperties":false}`)
-	x.OutputSchema = []byte(`{"type":"object","properties":{"id":{"type":["integer","null"]},"name":{"type":["string","null"]}}}`)
-	return x
+	t := tool("GET", "/pets/{c}", parameter("path", "simple", false), &openapi.Parameter{Name: "limit", In: "query", Style: "form"}, &openapi.Parameter{Name: "tags", In: "query", Style: "form", Explode: true})
+	t.InputSchema = []byte(`{"type":"object","properties":{"c":{"type":"string"},"limit":{"type":"integer","minimum":1},"tags":{"type":"array","items":{"enum":["a","b"]}}},"required":["c"],"additionalProperties":false}`)
+	t.OutputSchema = []byte(`{"type":"object","properties":{"id":{"type":["integer","null"]},"name":{"type":["string","null"]}}}`)
+	return t
 }
 
 // BenchmarkCall measures a call without its network.
@@ -128,15 +128,15 @@ func largeCall(b testing.TB, tc large) (*Source, *Call) {
 	if tc.chunked {
 		s.http = chunked(tc.answer)
 	}
-	x := tool("POST", "/things")
+	t := tool("POST", "/things")
 	if tc.args != "" {
-		x = with(x, &openapi.MediaType{Type: "application/json"})
-		x.InputSchema = []byte(`{"type":"object","properties":{"body":{"type":"object","properties":{"text":{"type":"string"}}}},"required":["body"],"additionalProperties":false}`)
+		t = with(t, &openapi.MediaType{Type: "application/json"})
+		t.InputSchema = []byte(`{"type":"object","properties":{"body":{"type":"object","properties":{"text":{"type":"string"}}}},"required":["body"],"additionalProperties":false}`)
 	}
 	if tc.schema != "" {
-		x.OutputSchema, x.Wrapped = []byte(tc.schema), tc.schema == listSchema
+		t.OutputSchema, t.Wrapped = []byte(tc.schema), tc.schema == listSchema
 	}
-	return s, &Call{Tool: x, Args: []byte(tc.args)}
+	return s, &Call{Tool: t, Args: []byte(tc.args)}
 }
 
 // BenchmarkLarge measures the time of a call relative to json.Valid, and its allocations relative

@@ -192,17 +192,17 @@ func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, f := scripted(t, Options{Rate: limits.Rate{PerSecond: 2, Burst: 2}, Timeout: 2 * time.Second}, 200)
 		defer s.Close()
-		x := &Call{Tool: tool("GET", "/x")}
+		c := &Call{Tool: tool("GET", "/x")}
 		for range 4 {
-			call(t, s, x)
+			call(t, s, c)
 		}
 		if got, want := fmt.Sprint(f.at), "[0s 0s 500ms 1s]"; got != want {
 			t.Errorf("requests at %s, want %s", got, want)
 		}
 		slow, _ := scripted(t, Options{Rate: limits.Rate{PerSecond: 0.1}, Timeout: 2 * time.Second}, 200)
 		defer slow.Close()
-		call(t, slow, x)
-		if got := said(call(t, slow, x)); !contains(got, "the limit of 6/m for requests to this API is reached; try again in 10 s") {
+		call(t, slow, c)
+		if got := said(call(t, slow, c)); !contains(got, "the limit of 6/m for requests to this API is reached; try again in 10 s") {
 			t.Errorf("over the limit: %q", got)
 		}
 	})
@@ -321,12 +321,12 @@ func TestRedirects(t *testing.T) {
 		if got := said(call(t, s, &Call{Tool: tool(tc.method, tc.path)})); !strings.HasPrefix(got, tc.want) {
 			t.Errorf("%s %s: %q, want %q", tc.method, tc.path, got, tc.want)
 		}
-		for _, q := range srv.requests() {
-			if from := q.header.Get("Referer"); from != "" { // it would show the query, which may contain keys
-				t.Errorf("%s: %s %s has Referer: %s", tc.path, q.method, q.uri, from)
+		for _, r := range srv.requests() {
+			if from := r.header.Get("Referer"); from != "" { // it would show the query, which may contain keys
+				t.Errorf("%s: %s %s has Referer: %s", tc.path, r.method, r.uri, from)
 			}
-			if q.header.Get("Authorization") != "Bearer long-secret-token" {
-				t.Errorf("%s: %s %s went without credentials", tc.path, q.method, q.uri)
+			if r.header.Get("Authorization") != "Bearer long-secret-token" {
+				t.Errorf("%s: %s %s went without credentials", tc.path, r.method, r.uri)
 			}
 		}
 	}

@@ -36,8 +36,8 @@ func TestTokenBehindSeeOther(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	posts := 0
-	for _, q := range srv.requests() {
-		if q.method == "POST" && q.uri == "/x" {
+	for _, r := range srv.requests() {
+		if r.method == "POST" && r.uri == "/x" {
 			posts++
 		}
 	}

@@ -51,14 +51,14 @@ type Client struct {
 // settings returns how the bridge gets tokens for a credential with a client, or how a person signs
 // in.
 func (c *Credential) settings() oauth.Settings {
-	o := oauth.Settings{Login: c.Login, Exchange: c.Exchange, API: true}
+	s := oauth.Settings{Login: c.Login, Exchange: c.Exchange, API: true}
 	if of := c.Client; of != nil {
-		o.Issuer, o.Resource, o.Scopes, o.RedirectURI, o.PKCE = of.Issuer, of.Resource, of.Scopes, of.RedirectURI, of.PKCE
+		s.Issuer, s.Resource, s.Scopes, s.RedirectURI, s.PKCE = of.Issuer, of.Resource, of.Scopes, of.RedirectURI, of.PKCE
 		if of.ID != "" || !c.Login {
-			o.Client = &oauth.Client{ID: of.ID, Secret: of.Secret, KeyFile: of.KeyFile, KeyID: of.KeyID, Algorithm: of.Algorithm, TokenURL: of.TokenURL, Params: of.Params, InBody: of.InBody}
+			s.Client = &oauth.Client{ID: of.ID, Secret: of.Secret, KeyFile: of.KeyFile, KeyID: of.KeyID, Algorithm: of.Algorithm, TokenURL: of.TokenURL, Params: of.Params, InBody: of.InBody}
 		}
 	}
-	return o
+	return s
 }
 
 // CheckTokens reports faults in how tokens are to be got. It shows no values.
@@ -66,18 +66,18 @@ func (c *Credential) CheckTokens() error {
 	if c.Client == nil && !c.Login {
 		return nil
 	}
-	o := c.settings()
+	s := c.settings()
 	if c.Client != nil && !c.Login {
-		if c.Exchange != "" && o.Issuer == "" && o.Client.TokenURL == "" {
+		if c.Exchange != "" && s.Issuer == "" && s.Client.TokenURL == "" {
 			return errors.New("client: set issuer or token_url: with exchange, callers' tokens go only to an authorization server of the configuration, never to one of a document")
 		}
 		// The document may name the token endpoint: tokenURL checks that later.
-		o.Issuer = cmp.Or(o.Issuer, "https://example.com")
-		o.Client.TokenURL, o.Client.Params = "", nil
+		s.Issuer = cmp.Or(s.Issuer, "https://example.com")
+		s.Client.TokenURL, s.Client.Params = "", nil
 	}
-	err := o.Validate()
-	if o.Client != nil {
-		if wrong := o.Client.Validate(); wrong != nil {
+	err := s.Validate()
+	if s.Client != nil {
+		if wrong := s.Client.Validate(); wrong != nil {
 			err = errors.Join(err, fmt.Errorf("client: %w", wrong))
 		}
 	}
@@ -86,8 +86,8 @@ func (c *Credential) CheckTokens() error {
 
 // SignIn returns how a person signs in at the API at that address, with the settings of by.
 func (c *Credential) SignIn(address string, by remote.Config) *remote.Config {
-	o := c.settings()
-	by.URL, by.OAuth = address, &o
+	s := c.settings()
+	by.URL, by.OAuth = address, &s
 	return &by
 }
 

@@ -59,18 +59,18 @@ func TestSignedAnew(t *testing.T) {
 	} {
 		call(t, s, &Call{Tool: test.tool, Args: []byte(`{"body":{"a":1}}`)})
 		var got, asked []string
-		for _, q := range api.requests() {
-			got = append(got, q.method+" "+q.uri+" "+q.header.Get("X-Signature"))
+		for _, r := range api.requests() {
+			got = append(got, r.method+" "+r.uri+" "+r.header.Get("X-Signature"))
 		}
-		for _, q := range hook.requests() {
-			told := gjson.ParseBytes(q.body)
+		for _, r := range hook.requests() {
+			told := gjson.ParseBytes(r.body)
 			asked = append(asked, told.Get("method").Str+" "+strings.TrimPrefix(told.Get("url").Str, api.URL))
 			sum := "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 			if told.Get("method").Str != "GET" {
 				sum = "015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862"
 			}
-			if told.Get("body_sha256").Str != sum || q.header.Get("X-Key") != "hook-key-1234" || !told.Get("headers.User-Agent").Exists() {
-				t.Errorf("the hook gets %s with %v", q.body, q.header)
+			if told.Get("body_sha256").Str != sum || r.header.Get("X-Key") != "hook-key-1234" || !told.Get("headers.User-Agent").Exists() {
+				t.Errorf("the hook gets %s with %v", r.body, r.header)
 			}
 		}
 		if line := strings.Join(got, "; ") + " | " + strings.Join(asked, "; "); line != test.want {
@@ -169,9 +169,9 @@ func TestAWSCredential(t *testing.T) {
 	if got := said(call(t, s, c)); got != "*** and ***" {
 		t.Errorf("got %s", got)
 	}
-	q := api.requests()[0]
-	if !regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=AKID/\d{8}/eu-west-1/execute-api/aws4_request, SignedHeaders=host;x-amz-date;x-amz-security-token, Signature=[0-9a-f]{64}$`).MatchString(q.header.Get("Authorization")) || q.header.Get("X-Amz-Security-Token") != "the-session-token" || q.header.Get("X-Tenant") != "blue" {
-		t.Errorf("headers are %v", q.header)
+	r := api.requests()[0]
+	if !regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=AKID/\d{8}/eu-west-1/execute-api/aws4_request, SignedHeaders=host;x-amz-date;x-amz-security-token, Signature=[0-9a-f]{64}$`).MatchString(r.header.Get("Authorization")) || r.header.Get("X-Amz-Security-Token") != "the-session-token" || r.header.Get("X-Tenant") != "blue" {
+		t.Errorf("headers are %v", r.header)
 	}
 	p, err := s.Plan(c)
 	if err != nil || !strings.Contains(p.String(), "Authorization: AWS4-HMAC-SHA256 ***\n") || !strings.Contains(p.String(), "X-Amz-Date: ***\n") || strings.Contains(p.String(), "the-s") {

@@ -227,11 +227,11 @@ func (s *Source) openClients(first *remote.Client) error {
 
 // client returns the client for an address.
 func (s *Source) client(bare bool, g guard) doer {
-	m := clientKey{bare && s.o.HTTP.CertFile != "", g}
-	if m == (clientKey{}) {
+	c := clientKey{bare && s.o.HTTP.CertFile != "", g}
+	if c == (clientKey{}) {
 		return s.http
 	}
-	return s.clients[m]
+	return s.clients[c]
 }
 
 // checkHeaders checks the configured headers, and those to pass on.

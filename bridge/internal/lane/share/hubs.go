@@ -94,7 +94,7 @@ func (h *Hubs) Leave(key bridge.ConnectionKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if one := h.hubs[key]; one != nil {
-		h.evict(func(o *hub) bool { return o == one })
+		h.evict(func(h *hub) bool { return h == one })
 	}
 }
 

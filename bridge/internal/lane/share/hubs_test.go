@@ -46,24 +46,24 @@ func (s *server) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, e
 
 // shared runs f in a bubble with the shared lanes of a server, of which there may be
 // four.
-func shared(t *testing.T, up *server, f func(t *testing.T, s *Hubs)) {
+func shared(t *testing.T, up *server, f func(t *testing.T, h *Hubs)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		up.subs = map[string]bool{}
-		s := New(Options{
+		h := New(Options{
 			Server: "s", Budget: lane.NewBudget("s", 4, nil, nil, nil), Force: t.Context(),
 			Open: func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
 				return lane.New(&lane.Options{}, from, lane.Ends{Client: to, Observer: ended{}, GivenUp: givenUp}), up
 			},
 		})
-		defer s.Close(t.Context())
-		f(t, s)
+		defer h.Close(t.Context())
+		f(t, h)
 	})
 }
 
-func joined(t *testing.T, s *Hubs, principal string) *View {
+func joined(t *testing.T, h *Hubs, principal string) *View {
 	t.Helper()
-	v, err := s.Join(bridge.Caller{Principal: principal, Capabilities: []byte("{}"), Params: []byte("{}")}, bridge.Nobody{}, false)
+	v, err := h.Join(bridge.Caller{Principal: principal, Capabilities: []byte("{}"), Params: []byte("{}")}, bridge.Nobody{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,23 +73,23 @@ func joined(t *testing.T, s *Hubs, principal string) *View {
 // A lane is closed on request when no session uses it.
 func TestHubsLeave(t *testing.T) {
 	shared(t, &server{}, func(t *testing.T, s *Hubs) {
-		a, b := joined(t, s, "a"), joined(t, s, "b")
+		v, b := joined(t, s, "a"), joined(t, s, "b")
 		if len(s.hubs) != 2 {
 			t.Fatalf("%d lanes", len(s.hubs))
 		}
 		var key bridge.ConnectionKey
-		for k, h := range s.hubs {
-			if h == a.h {
-				key = k
+		for c, h := range s.hubs {
+			if h == v.h {
+				key = c
 			}
 		}
-		if s.Leave(key); s.hubs[key] != a.h {
+		if s.Leave(key); s.hubs[key] != v.h {
 			t.Error("a lane that is used was closed")
 		}
-		_, _ = a.Close(t.Context()), b.Close(t.Context())
+		_, _ = v.Close(t.Context()), b.Close(t.Context())
 		s.Leave(key)
 		synctest.Wait()
-		if s.hubs[key] != nil || a.h.lane.State() != lane.Ended || b.h.lane.State() == lane.Ended {
+		if s.hubs[key] != nil || v.h.lane.State() != lane.Ended || b.h.lane.State() == lane.Ended {
 			t.Errorf("%d lanes are left", len(s.hubs))
 		}
 	})
@@ -105,12 +105,12 @@ func (v *View) says(t *testing.T, method, uri string) {
 
 // The hubs of principals that left for good do not accumulate.
 func TestHubsForgetPrincipals(t *testing.T) {
-	shared(t, &server{}, func(t *testing.T, s *Hubs) {
-		stays := joined(t, s, "stays")
+	shared(t, &server{}, func(t *testing.T, h *Hubs) {
+		stays := joined(t, h, "stays")
 		for i := range 20 {
-			_ = joined(t, s, fmt.Sprint(i)).Close(t.Context())
+			_ = joined(t, h, fmt.Sprint(i)).Close(t.Context())
 		}
-		if n := len(s.hubs); n > 4 || joined(t, s, "stays").h != stays.h {
+		if n := len(h.hubs); n > 4 || joined(t, h, "stays").h != stays.h {
 			t.Errorf("%d shared connections are kept in mind", n)
 		}
 	})
@@ -151,8 +151,8 @@ func TestHubSubscriptionRaces(t *testing.T) {
 // to end it.
 func TestHubForgetsSubscriptions(t *testing.T) {
 	up := &server{takes: time.Second}
-	shared(t, up, func(t *testing.T, s *Hubs) {
-		v := joined(t, s, "p")
+	shared(t, up, func(t *testing.T, h *Hubs) {
+		v := joined(t, h, "p")
 		var wg sync.WaitGroup
 		wg.Go(func() { v.says(t, "resources/subscribe", "a:") })
 		synctest.Wait()
@@ -164,8 +164,8 @@ func TestHubForgetsSubscriptions(t *testing.T) {
 			t.Errorf("server %v, hub has %d; want none", up.subs, v.h.subs.Len())
 		}
 	})
-	shared(t, &server{refuses: "resources/unsubscribe"}, func(t *testing.T, s *Hubs) {
-		v := joined(t, s, "p")
+	shared(t, &server{refuses: "resources/unsubscribe"}, func(t *testing.T, h *Hubs) {
+		v := joined(t, h, "p")
 		v.says(t, "resources/subscribe", "a:")
 		v.says(t, "resources/unsubscribe", "a:")
 		if v.h.subs.Len() != 0 {
@@ -180,13 +180,13 @@ type heard struct {
 	uris []string
 }
 
-func (h *heard) Notify(n *jsonrpc.Message) { h.uris = append(h.uris, n.URI()) }
+func (h *heard) Notify(m *jsonrpc.Message) { h.uris = append(h.uris, m.URI()) }
 
 // A session is notified of the resources that it has subscribed to, and of parts of them.
 func TestHubTellsOfParts(t *testing.T) {
-	shared(t, &server{}, func(t *testing.T, s *Hubs) {
+	shared(t, &server{}, func(t *testing.T, h *Hubs) {
 		client := &heard{}
-		v, err := s.Join(bridge.Caller{Principal: "p", Capabilities: []byte("{}"), Params: []byte("{}")}, client, false)
+		v, err := h.Join(bridge.Caller{Principal: "p", Capabilities: []byte("{}"), Params: []byte("{}")}, client, false)
 		if err != nil {
 			t.Fatal(err)
 		}

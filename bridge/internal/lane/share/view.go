@@ -88,55 +88,55 @@ func (h *hub) soleCaller() *View {
 }
 
 // Notify passes a notification to the views that it is for.
-func (h *hub) Notify(n *jsonrpc.Message) {
-	switch n.Method {
+func (h *hub) Notify(m *jsonrpc.Message) {
+	switch m.Method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 		for _, v := range h.allViews() {
-			v.client.Notify(n)
+			v.client.Notify(m)
 		}
 	case "notifications/resources/updated":
 		to := map[*View]struct{}{}
-		h.subs.Of(n.URI(), func(v *View) { to[v] = struct{}{} })
+		h.subs.Of(m.URI(), func(v *View) { to[v] = struct{}{} })
 		for v := range to {
-			v.client.Notify(n)
+			v.client.Notify(m)
 		}
 	case "notifications/message":
-		h.log(n)
+		h.log(m)
 	case "notifications/elicitation/complete":
-		if v := h.elicited(n); v != nil {
-			v.client.Notify(n)
+		if v := h.elicited(m); v != nil {
+			v.client.Notify(m)
 		} else if h.all { // each client handles its own elicitations
-			for _, l := range h.statelessClients() {
-				l.Notify(n)
+			for _, c := range h.statelessClients() {
+				c.Notify(m)
 			}
 		}
 	default:
 		if only := h.soleCaller(); only != nil {
-			only.client.Notify(n)
+			only.client.Notify(m)
 		} // otherwise its owner is unknown
 	}
 }
 
 // elicited returns the view that was asked the elicitation of a notification, or nil.
-func (h *hub) elicited(n *jsonrpc.Message) *View {
+func (h *hub) elicited(m *jsonrpc.Message) *View {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.elicitations[gjson.GetBytes(n.Params, "elicitationId").String()]
+	return h.elicitations[gjson.GetBytes(m.Params, "elicitationId").String()]
 }
 
 // log passes on a log message, which names no call. If only one session has calls in flight, that session gets the
 // message. Otherwise all sessions get it if they have one principal. Sessions of different principals do not get it.
-func (h *hub) log(n *jsonrpc.Message) {
+func (h *hub) log(m *jsonrpc.Message) {
 	to := h.allViews()
 	if only := h.soleCaller(); only != nil {
 		to = []*View{only}
 	} else if h.all {
 		return
 	}
-	level := gjson.GetBytes(n.Params, "level").String()
+	level := gjson.GetBytes(m.Params, "level").String()
 	for _, v := range to {
 		if v.wants(level) {
-			v.client.Notify(n)
+			v.client.Notify(m)
 		}
 	}
 }
@@ -158,31 +158,31 @@ type viewCall struct {
 
 // Notify passes on a notification about the call. The completion of an elicitation goes to the session that was
 // asked, on any stream.
-func (v *viewCall) Notify(n *jsonrpc.Message) {
-	switch n.Method {
+func (v *viewCall) Notify(m *jsonrpc.Message) {
+	switch m.Method {
 	case "notifications/message":
-		if !v.v.wants(gjson.GetBytes(n.Params, "level").String()) {
+		if !v.v.wants(gjson.GetBytes(m.Params, "level").String()) {
 			return
 		}
 	case "notifications/elicitation/complete":
-		if view := v.v.h.elicited(n); view != v.v {
-			v.v.h.Notify(n)
+		if view := v.v.h.elicited(m); view != v.v {
+			v.v.h.Notify(m)
 			if view != nil {
 				return
 			}
 		}
 	}
-	v.Client.Notify(n)
+	v.Client.Notify(m)
 }
 
 // Ask passes on a question about the call.
-func (v *viewCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return v.v.h.ask(v.v, q, reply, v.Client)
+func (v *viewCall) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return v.v.h.ask(v.v, m, reply, v.Client)
 }
 
 // Ask passes a question to the only session with calls in flight, or to the only session. Without such a session it
 // refuses the question. It also does so if all clients share the server.
-func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (h *hub) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	v := h.soleCaller()
 	if v == nil {
 		if all := h.allViews(); len(all) == 1 {
@@ -194,18 +194,18 @@ func (h *hub) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string)
 		return nil
 	}
 	if h.all {
-		return h.ask(nil, q, reply, nil)
+		return h.ask(nil, m, reply, nil)
 	}
-	return h.ask(v, q, reply, v.client)
+	return h.ask(v, m, reply, v.client)
 }
 
 // ask passes a question about a call of v to the client to.
-func (h *hub) ask(v *View, q *jsonrpc.Message, reply func(*jsonrpc.Message), to bridge.Client) func(string) {
+func (h *hub) ask(v *View, m *jsonrpc.Message, reply func(*jsonrpc.Message), to bridge.Client) func(string) {
 	if h.all {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "this server is shared by all clients: it cannot ask one of them", nil))
 		return nil
 	}
-	if id := gjson.GetBytes(q.Params, "elicitationId"); id.Exists() {
+	if id := gjson.GetBytes(m.Params, "elicitationId"); id.Exists() {
 		h.mu.Lock()
 		if h.elicitations == nil || len(h.elicitations) >= bridge.MaxQuestions {
 			h.elicitations = map[string]*View{}
@@ -213,7 +213,7 @@ func (h *hub) ask(v *View, q *jsonrpc.Message, reply func(*jsonrpc.Message), to 
 		h.elicitations[id.String()] = v
 		h.mu.Unlock()
 	}
-	return to.Ask(q, reply)
+	return to.Ask(m, reply)
 }
 
 // statelessClients returns the clients of views that serve stateless clients.
@@ -228,8 +228,8 @@ func (h *hub) statelessClients() (all []bridge.Client) {
 
 // givenUp ends the subscriptions of stateless clients after their connection stayed lost for long.
 func (h *hub) givenUp() {
-	for _, l := range h.statelessClients() {
-		l.Gone(nil)
+	for _, c := range h.statelessClients() {
+		c.Gone(nil)
 	}
 }
 
@@ -345,9 +345,9 @@ func (h *hub) relax(ctx context.Context) {
 	}
 	params := []byte(`{"level":` + rawjson.Quote(wanted) + `}`)
 	if !h.lane.SetLevel(params) {
-		a, err := h.up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest("logging/setLevel", params), From: h.lane.Caller()})
-		good := err == nil && a.Error == nil
-		if a.Release(); !good {
+		m, err := h.up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest("logging/setLevel", params), From: h.lane.Caller()})
+		good := err == nil && m.Error == nil
+		if m.Release(); !good {
 			return // it is more verbose than necessary, which is harmless
 		}
 	}

@@ -210,9 +210,9 @@ func (c *Calls) empty() {
 	}
 	c.carriers.kept = false
 	c.recent = emptied(c.recent, maxRecent)
-	for k, of := range c.failures {
+	for f, of := range c.failures {
 		r := emptied(*of, maxFailures)
-		c.failures[k] = &r
+		c.failures[f] = &r
 	}
 }
 
@@ -280,31 +280,31 @@ type watched struct {
 }
 
 // Call makes a call.
-func (w *watched) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
-	if !w.c.on.Load() || q.Call == nil {
-		return w.Upstream.Call(ctx, q)
+func (w *watched) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if !w.c.on.Load() || r.Call == nil {
+		return w.Upstream.Call(ctx, r)
 	}
-	one, ctx := w.c.begin(ctx, w.server, q)
+	one, ctx := w.c.begin(ctx, w.server, r)
 	if one == nil {
-		return w.Upstream.Call(ctx, q)
+		return w.Upstream.Call(ctx, r)
 	}
 	defer one.left()
-	one.exchange = w.c.Traffic.Asked(w.server, one.row.Session, one.row.Principal, q.Message)
-	a, err := w.Upstream.Call(ctx, &one.request)
+	one.exchange = w.c.Traffic.Asked(w.server, one.row.Session, one.row.Principal, r.Message)
+	m, err := w.Upstream.Call(ctx, &one.request)
 	if err != nil {
 		one.exchange.Failed(errorText(err))
 	} else {
-		one.exchange.Answered(a)
+		one.exchange.Answered(m)
 	}
-	return a, err
+	return m, err
 }
 
 // Notify passes on a notification of a client.
-func (w *watched) Notify(ctx context.Context, q *bridge.Request) error {
-	if w.c.on.Load() && q.From != nil {
-		w.c.Passed(w.server, "", q.From, true, nil, q.Message)
+func (w *watched) Notify(ctx context.Context, r *bridge.Request) error {
+	if w.c.on.Load() && r.From != nil {
+		w.c.Passed(w.server, "", r.From, true, nil, r.Message)
 	}
-	return w.Upstream.Notify(ctx, q)
+	return w.Upstream.Notify(ctx, r)
 }
 
 // Tap returns the function that makes taps for connections to that server; nil without Calls.
@@ -339,19 +339,19 @@ type call struct {
 }
 
 // begin adds a call. It returns nil if there are too many.
-func (c *Calls) begin(ctx context.Context, server string, q *bridge.Request) (*call, context.Context) {
-	one := &call{Client: q.Back, c: c, of: q.Call, request: *q}
-	one.row = Row{Server: server, Method: clip(q.Method), Name: clip(q.GivenName()), Began: time.Now(), In: q.Len()}
-	if a, ok := q.Call.(*report.Arrival); ok {
+func (c *Calls) begin(ctx context.Context, server string, r *bridge.Request) (*call, context.Context) {
+	one := &call{Client: r.Back, c: c, of: r.Call, request: *r}
+	one.row = Row{Server: server, Method: clip(r.Method), Name: clip(r.GivenName()), Began: time.Now(), In: r.Len()}
+	if a, ok := r.Call.(*report.Arrival); ok {
 		one.row.Session = a.Session()
-		if !a.Part(q.Method) {
+		if !a.Part(r.Method) {
 			one.cancel = a.Cancel // a context of its own costs more than all else here
 		}
 	}
-	if q.From != nil {
-		one.row.Principal, one.row.Revision = q.From.Principal, q.From.Revision
+	if r.From != nil {
+		one.row.Principal, one.row.Revision = r.From.Principal, r.From.Revision
 	}
-	if q.Back != nil {
+	if r.Back != nil {
 		one.request.Back = one
 	}
 	c.mu.Lock()
@@ -431,57 +431,57 @@ func (c *call) mark(what, text string) {
 }
 
 // Notify passes on a notification about the call.
-func (c *call) Notify(n *jsonrpc.Message) {
-	if n.Method == "notifications/progress" {
-		p := gjson.GetManyBytes(n.Params, "progress", "total")
+func (c *call) Notify(m *jsonrpc.Message) {
+	if m.Method == "notifications/progress" {
+		p := gjson.GetManyBytes(m.Params, "progress", "total")
 		text := p[0].Raw
 		if p[1].Exists() {
 			text += "/" + p[1].Raw
 		}
 		c.mark("progress", text)
 	}
-	c.exchange.Notified(n)
-	c.Client.Notify(n)
+	c.exchange.Notified(m)
+	c.Client.Notify(m)
 }
 
 // Ask passes on a question about the call.
-func (c *call) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	c.mark("asked", q.Method)
-	return c.Client.Ask(q, func(a *jsonrpc.Message) {
+func (c *call) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	c.mark("asked", m.Method)
+	return c.Client.Ask(m, func(a *jsonrpc.Message) {
 		c.mark("answered", "")
 		reply(a)
 	})
 }
 
 // Take adds the report of a request.
-func (c *Calls) Take(p *report.Report) {
-	failed := p.Outcome != bridge.Answered && p.Outcome != bridge.Cancelled
+func (c *Calls) Take(r *report.Report) {
+	failed := r.Outcome != bridge.Answered && r.Outcome != bridge.Cancelled
 	on := c.on.Load()
 	if !on && !failed {
 		return
 	}
 	row := &Row{
-		Server: p.Server, Principal: p.Principal, Session: p.Session,
-		Revision: p.Revision, Speaks: p.Speaks, Began: p.Began, Outcome: p.Outcome.String(), Code: p.Code, In: p.Request.Len(),
+		Server: r.Server, Principal: r.Principal, Session: r.Session,
+		Revision: r.Revision, Speaks: r.Speaks, Began: r.Began, Outcome: r.Outcome.String(), Code: r.Code, In: r.Request.Len(),
 	}
-	if failed && p.From != nil {
-		if name := health.Client(p.From); name != health.Unnamed {
+	if failed && r.From != nil {
+		if name := health.Client(r.From); name != health.Unnamed {
 			row.Client = name
 		}
 	}
-	row.took(p.Took)
-	if p.Answer != nil {
-		row.Out = p.Answer.Len()
+	row.took(r.Took)
+	if r.Answer != nil {
+		row.Out = r.Answer.Len()
 	}
 	switch {
-	case p.Err != nil:
-		row.Error = clip(errorText(p.Err))
-	case p.Answer != nil && p.Answer.Error != nil:
-		row.Error = clip(gjson.GetBytes(p.Answer.Error, "message").String())
+	case r.Err != nil:
+		row.Error = clip(errorText(r.Err))
+	case r.Answer != nil && r.Answer.Error != nil:
+		row.Error = clip(gjson.GetBytes(r.Answer.Error, "message").String())
 	}
 	keeps := c.Keeps != nil && c.Keeps()
 	if on && keeps && c.carriers.on.Load() {
-		row.Carried = c.carried(p)
+		row.Carried = c.carried(r)
 	}
 	c.mu.Lock()
 	switch {
@@ -493,12 +493,12 @@ func (c *Calls) Take(p *report.Report) {
 	default: // the observation has ended since
 		row.Carried = nil
 	}
-	if one := c.under[key{p.Call, p.Server}]; one != nil {
+	if one := c.under[key{r.Call, r.Server}]; one != nil {
 		row.ID, row.Method, row.Name, row.Marks = one.row.ID, one.row.Method, one.row.Name, one.marks
 		one.end()
 	} else {
 		c.last++
-		row.ID, row.Method, row.Name = strconv.FormatUint(c.last, 10), clip(p.Request.Method), clip(p.Request.GivenName())
+		row.ID, row.Method, row.Name = strconv.FormatUint(c.last, 10), clip(r.Request.Method), clip(r.Request.GivenName())
 	}
 	if on {
 		c.recent.Add(row)
@@ -514,7 +514,7 @@ func (c *Calls) Take(p *report.Report) {
 }
 
 // carried returns the arguments and the result of a call.
-func (c *Calls) carried(p *report.Report) *Carried {
+func (c *Calls) carried(r *report.Report) *Carried {
 	out := &Carried{}
 	shown := func(what string, raw []byte) string {
 		if len(raw) == 0 {
@@ -530,9 +530,9 @@ func (c *Calls) carried(p *report.Report) *Carried {
 		}
 		return string(text)
 	}
-	out.Arguments = shown("arguments", []byte(gjson.GetBytes(p.Request.Params, "arguments").Raw))
-	if p.Answer != nil && p.Answer.Error == nil {
-		out.Result = shown("result", p.Answer.Whole())
+	out.Arguments = shown("arguments", []byte(gjson.GetBytes(r.Request.Params, "arguments").Raw))
+	if r.Answer != nil && r.Answer.Error == nil {
+		out.Result = shown("result", r.Answer.Whole())
 	}
 	return out
 }
@@ -542,8 +542,8 @@ func (r *Row) refused() bool { return r.Outcome == bridge.CircuitOpen.String() }
 
 // fail stores a failure. The caller holds c.mu.
 func (c *Calls) fail(row *Row) {
-	k := failureKey{row.Server, row.refused()}
-	of := c.failures[k]
+	f := failureKey{row.Server, row.refused()}
+	of := c.failures[f]
 	if of == nil {
 		for old := range c.failures {
 			if len(c.failures) < maxServers {
@@ -553,7 +553,7 @@ func (c *Calls) fail(row *Row) {
 		}
 		r := logs.NewRing[*Row](maxFailures)
 		of = &r
-		c.failures[k] = of
+		c.failures[f] = of
 	}
 	of.Add(row)
 }
@@ -641,8 +641,8 @@ func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 	if out.Since != nil && (seen == maxRecent || seen < len(all.recent)) { // there are others since
 		out.Since = &all.recent[seen-1].Began
 	}
-	newest := func(a, b *Row) int {
-		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(len(b.ID), len(a.ID)), cmp.Compare(b.ID, a.ID))
+	newest := func(r, b *Row) int {
+		return cmp.Or(b.Began.Compare(r.Began), cmp.Compare(len(b.ID), len(r.ID)), cmp.Compare(b.ID, r.ID))
 	}
 	slices.SortFunc(out.Under, newest)
 	slices.SortFunc(all.failures, newest)

@@ -24,8 +24,8 @@ type end struct {
 	do func(context.Context, *bridge.Request) (*jsonrpc.Message, error)
 }
 
-func (e end) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
-	return e.do(ctx, q)
+func (e end) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	return e.do(ctx, r)
 }
 func (e end) Server() *bridge.Greeting { return &bridge.Greeting{Revision: "2026-07-28"} }
 
@@ -75,11 +75,11 @@ func none() (int, uint64)  { return 0, 0 }
 // During observation, calls are shown from their start to their end (O-031).
 func TestLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
-			switch q.GivenName() {
+		r := newRig(t, func(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+			switch r.GivenName() {
 			case "wait":
-				q.Back.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":3,"total":10}}`))
-				q.Back.Ask(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}`), func(*jsonrpc.Message) {})
+				r.Back.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":3,"total":10}}`))
+				r.Back.Ask(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":9,"method":"elicitation/create"}`), func(*jsonrpc.Message) {})
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			case "fail":
@@ -97,8 +97,8 @@ func TestLook(t *testing.T) {
 		if got := r.c.Show(10, everything); len(got.Recent) != 0 || got.Since != nil || len(got.Failures) != 2 || got.Failures[0].Error != "server one: it is away" || got.Failures[0].Outcome != "unavailable" || got.Failures[1].Outcome != "tool_error" {
 			t.Errorf("while nobody looks: %+v", got)
 		}
-		var w heard
-		done := r.c.Look(&w, false, func() (int, uint64) { return 7, 99 })
+		var h heard
+		done := r.c.Look(&h, false, func() (int, uint64) { return 7, 99 })
 		for _, tool := range []string{"good", "bad", "error"} {
 			_, _ = r.call(t.Context(), "dev", tool)
 		}
@@ -139,14 +139,14 @@ func TestLook(t *testing.T) {
 			"begun good", "ended good ok", "begun bad", "ended bad tool_error", "begun error", "ended error error",
 			"begun wait", "progress of wait 3/10", "asked of wait elicitation/create", "answered of wait ", "ended wait cancelled",
 		}
-		if !slices.Equal(w.all, want) {
-			t.Errorf("told\n%q, want\n%q", w.all, want)
+		if !slices.Equal(h.all, want) {
+			t.Errorf("told\n%q, want\n%q", h.all, want)
 		}
 		time.Sleep(linger / 2)
 		_, _ = r.call(t.Context(), "dev", "good")
 		r.c.Look(nil, false, none)()
 		time.Sleep(linger - time.Second)
-		if got := r.c.Show(10, everything); len(got.Recent) != 5 || len(w.all) != len(want) {
+		if got := r.c.Show(10, everything); len(got.Recent) != 5 || len(h.all) != len(want) {
 			t.Errorf("before it ends: %+v", got)
 		}
 		time.Sleep(2 * time.Second)
@@ -365,7 +365,7 @@ func BenchmarkCall(b *testing.B) {
 		b.Run(tc.name, func(b *testing.B) {
 			c := New()
 			defer c.Close()
-			reports := report.New(func(p report.Report) { c.Take(&p) }, func(string, *bridge.Caller, *jsonrpc.Message) error { return nil }, nil, nil)
+			reports := report.New(func(r report.Report) { c.Take(&r) }, func(string, *bridge.Caller, *jsonrpc.Message) error { return nil }, nil, nil)
 			up := reports.Server("one", func() string { return "" }).Wrap(end{do: ok})
 			if tc.wrap {
 				up = c.Wrap("one", up)

@@ -138,8 +138,8 @@ func (c *Connections) List(used Used, stderr bool) []ConnectionStatus {
 			ID: strconv.FormatUint(o.id, 10), Pid: o.pid, For: o.kind, Principal: o.from.Principal, Client: Client(o.from),
 			Opened: o.opened, Calls: o.conn.Load(), RSS: used[o.pid].RSS, CPU: used[o.pid].CPU.Milliseconds(),
 		}
-		if s := o.Server(); s != nil {
-			row.Revision = s.Revision
+		if g := o.Server(); g != nil {
+			row.Revision = g.Revision
 		}
 		if stderr && o.lastLines != nil {
 			row.Stderr = o.lastLines()
@@ -153,7 +153,7 @@ func (c *Connections) List(used Used, stderr bool) []ConnectionStatus {
 func (c *Connections) all() []*connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.SortedFunc(maps.Values(c.open), func(a, b *connection) int { return int(a.id) - int(b.id) })
+	return slices.SortedFunc(maps.Values(c.open), func(c, b *connection) int { return int(c.id) - int(b.id) })
 }
 
 // Stop ends a connection as a failure of its server would: calls in flight are lost, and the next call opens another

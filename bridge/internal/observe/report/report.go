@@ -205,12 +205,12 @@ type Session struct {
 // Sent returns the report of a request that went to a server on a connection at began. why is the reason that there is no
 // answer.
 func Sent(server string, at bridge.Address, up bridge.Upstream, began time.Time, request, answer *jsonrpc.Message, why error) Report {
-	p := Report{Server: server, Address: at, Began: began, Request: request}
+	r := Report{Server: server, Address: at, Began: began, Request: request}
 	if greeting := up.Server(); greeting != nil {
-		p.Speaks = greeting.Revision
+		r.Speaks = greeting.Revision
 	}
-	p.finish(nil, answer, why)
-	return p
+	r.finish(nil, answer, why)
+	return r
 }
 
 // end completes a report and delivers it.
@@ -302,11 +302,11 @@ func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	if came.Part(q.Method) {
 		p.Part = came.parts.Add(1)
 	}
-	a, err := r.Upstream.Call(ctx, q)
+	m, err := r.Upstream.Call(ctx, q)
 	if err == nil && !came.Part(q.Method) {
 		came.weighed.Store(true)
-		if err = r.s.r.weigh(r.s.name, q.From, a); err != nil {
-			a = nil
+		if err = r.s.r.weigh(r.s.name, q.From, m); err != nil {
+			m = nil
 		}
 	}
 	if greeting := r.Upstream.Server(); greeting != nil {
@@ -318,8 +318,8 @@ func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	if err != nil && ctx.Err() != nil {
 		why = context.Cause(ctx) // it caused the error
 	}
-	r.s.r.end(&p, q.From, a, why)
-	return a, err
+	r.s.r.end(&p, q.From, m, why)
+	return m, err
 }
 
 // Part reports whether the answer of one server is only a part of the client's answer.

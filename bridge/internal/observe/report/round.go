@@ -62,8 +62,8 @@ func (r *Reporter) Look(a *Arrival) {
 // Found counts out a call: its server counts it from now on, or the call ended. Further calls of Found do
 // nothing.
 func (a *Arrival) Found() {
-	if o := a.looks.Swap(nil); o != nil {
-		o.leave()
+	if r := a.looks.Swap(nil); r != nil {
+		r.leave()
 	}
 }
 
@@ -75,6 +75,6 @@ func (r *Reporter) Changed() Rounds {
 	was := r.round.Swap(newRound())
 	was.ended.Store(true)
 	was.check()
-	r.ended = slices.DeleteFunc(append(r.ended, was), func(o *round) bool { return o.closed.Load() })
+	r.ended = slices.DeleteFunc(append(r.ended, was), func(r *round) bool { return r.closed.Load() })
 	return slices.Clone(r.ended)
 }

@@ -145,7 +145,7 @@ func short(s string) string {
 
 // End ends a span with the outcome of its request of that method. The span never contains the text of an error;
 // the log does. A nil span is ignored.
-func End(span trace.Span, method string, a *jsonrpc.Message, err error) {
+func End(span trace.Span, method string, m *jsonrpc.Message, err error) {
 	if span == nil {
 		return
 	}
@@ -160,13 +160,13 @@ func End(span trace.Span, method string, a *jsonrpc.Message, err error) {
 	switch {
 	case err != nil:
 		failed(bridge.OutcomeOf(err).String())
-	case a == nil:
-	case a.Error != nil:
-		code := short(gjson.GetBytes(a.Error, "code").Raw)
+	case m == nil:
+	case m.Error != nil:
+		code := short(gjson.GetBytes(m.Error, "code").Raw)
 		failed(code)
 		span.SetAttributes(attrCode.String(code))
 	default:
-		if o := bridge.OutcomeOfAnswer(method, a); o != bridge.Answered {
+		if o := bridge.OutcomeOfAnswer(method, m); o != bridge.Answered {
 			failed(o.String())
 		}
 	}
@@ -238,36 +238,36 @@ func (t *Tracing) Call(ctx context.Context, server string, at bridge.Address, up
 		if at.Host != "" {
 			known = append(known, attrHost.String(at.Host), attrHostPort.Int(at.Port))
 		}
-		if s := up.Server(); s != nil {
-			known = append(known, attrRevision.String(s.Revision), attrEra.String(era.Name(s.Revision)))
+		if g := up.Server(); g != nil {
+			known = append(known, attrRevision.String(g.Revision), attrEra.String(era.Name(g.Revision)))
 		}
 		span.SetAttributes(known...)
 	}
 	inner.Trace = traceOf(span.SpanContext())
 	inner.Message = Carrying(r.Message, traceMembers(inner.Trace))
-	a, err := up.Call(ctx, &inner)
-	End(span, r.Method, a, err)
-	return a, err
+	m, err := up.Call(ctx, &inner)
+	End(span, r.Method, m, err)
+	return m, err
 }
 
 // Question starts the span of a server's question about a call, whose request had headers h. revision is the client's,
 // and session as in Received. Question returns the question and the reply to use instead, and a function to call when
 // the question is withdrawn.
-func (t *Tracing) Question(about trace.Span, h http.Header, revision, session string, q *jsonrpc.Message, reply func(*jsonrpc.Message)) (*jsonrpc.Message, func(*jsonrpc.Message), func()) {
-	ctx, method := trace.ContextWithSpan(context.Background(), about), q.Method
+func (t *Tracing) Question(about trace.Span, h http.Header, revision, session string, m *jsonrpc.Message, reply func(*jsonrpc.Message)) (*jsonrpc.Message, func(*jsonrpc.Message), func()) {
+	ctx, method := trace.ContextWithSpan(context.Background(), about), m.Method
 	// The server may have started further spans since. Contexts of other traces are not this client's.
-	theirs, _ := remote(context.Background(), q.Meta(), nil)
+	theirs, _ := remote(context.Background(), m.Meta(), nil)
 	if trace.SpanContextFromContext(theirs).TraceID() == about.SpanContext().TraceID() {
 		ctx = theirs
 	}
-	_, span, known := t.begin(ctx, trace.SpanKindClient, q)
+	_, span, known := t.begin(ctx, trace.SpanKindClient, m)
 	if span.IsRecording() {
 		span.SetAttributes(dialogue(known, h, revision, session)...)
 	}
-	if q.Params != nil { // a strict client may reject unexpected params
-		q = Carrying(q, traceMembers(traceOf(span.SpanContext())))
+	if m.Params != nil { // a strict client may reject unexpected params
+		m = Carrying(m, traceMembers(traceOf(span.SpanContext())))
 	}
-	return q,
+	return m,
 		func(a *jsonrpc.Message) {
 			End(span, method, a, nil)
 			reply(a)

@@ -55,18 +55,18 @@ type question struct {
 
 // converse continues a call that was answered with questions. It asks the client on the stream of its request
 // and repeats the call with the answers (protocol.md D2.4). It returns the first answer without questions.
-func (c *call) converse(ctx context.Context, a *jsonrpc.Message) (*jsonrpc.Message, error) {
+func (c *call) converse(ctx context.Context, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTalk, &bridge.Error{Server: c.l.o.Server, Kind: bridge.ErrTimeout,
 		Public: c.r.Method + " was not done within " + maxTalk.String() + " of questions and answers"})
 	defer cancel()
 	t := &conversation{call: c, agreed: map[string]*agreed{}}
 	for {
-		w, no := c.questions(a)
-		a.Release()
+		q, no := c.questions(m)
+		m.Release()
 		var more []byte
 		if no == nil {
 			var err error
-			if more, no, err = t.round(ctx, w); err != nil {
+			if more, no, err = t.round(ctx, q); err != nil {
 				return nil, err
 			}
 		}
@@ -76,20 +76,20 @@ func (c *call) converse(ctx context.Context, a *jsonrpc.Message) (*jsonrpc.Messa
 		}
 		c.back.repeat()
 		var err error
-		if a, err = c.send(ctx, more); err != nil {
+		if m, err = c.send(ctx, more); err != nil {
 			return nil, err
 		}
-		if a.Error != nil || era.ResultType(a) != era.ResultInput {
+		if m.Error != nil || era.ResultType(m) != era.ResultInput {
 			t.over(nil)
-			return a, nil
+			return m, nil
 		}
 	}
 }
 
 // questions reads the server's questions for this client. no is the error of the call if the client cannot be
 // asked.
-func (c *call) questions(a *jsonrpc.Message) (w *questions, no *jsonrpc.Message) {
-	result := gjson.ParseBytes(a.Result)
+func (c *call) questions(m *jsonrpc.Message) (w *questions, no *jsonrpc.Message) {
+	result := gjson.ParseBytes(m.Result)
 	w = &questions{}
 	if state := result.Get("requestState"); state.Exists() && state.Type != gjson.Null {
 		switch {
@@ -240,8 +240,8 @@ func (c *conversation) ask(ctx context.Context, questions []*question, answers m
 	}
 	replies := make(chan reply, len(questions))
 	for _, q := range questions {
-		withdraw := to.Ask(q.q, func(a *jsonrpc.Message) {
-			b := *a
+		withdraw := to.Ask(q.q, func(m *jsonrpc.Message) {
+			b := *m
 			b.ID = []byte("0") // the bridge's own errors have no id
 			replies <- reply{q, b.Clone()}
 		})
@@ -273,11 +273,11 @@ func (c *conversation) ask(ctx context.Context, questions []*question, answers m
 
 // answer returns the client's answer for the server. If the client refused, it returns the error of the call:
 // the protocol cannot pass errors to the server (R-136).
-func (c *conversation) answer(method string, a *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
+func (c *conversation) answer(method string, m *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
 	code, what := gjson.Result{}, ""
-	result := a.Result
-	if a.Error != nil {
-		code, what = gjson.GetBytes(a.Error, "code"), gjson.GetBytes(a.Error, "message").String()
+	result := m.Result
+	if m.Error != nil {
+		code, what = gjson.GetBytes(m.Error, "code"), gjson.GetBytes(m.Error, "message").String()
 	} else if what = era.WellFormedAnswer(method, result); what == "" {
 		var no *era.Refusal
 		if result, no = era.Answer(method, result, c.l.from.Revision, era.LatestModern); no == nil {
@@ -313,8 +313,8 @@ func (c *conversation) over(w *questions) {
 		}
 		delete(c.agreed, url)
 		if c.r.Back != nil && len(had.id) > 0 {
-			n := jsonrpc.NewNotification("notifications/elicitation/complete", append(append([]byte(`{"elicitationId":`), had.id...), '}'))
-			c.r.Back.Notify(n.Clone())
+			m := jsonrpc.NewNotification("notifications/elicitation/complete", append(append([]byte(`{"elicitationId":`), had.id...), '}'))
+			c.r.Back.Notify(m.Clone())
 		}
 	}
 }

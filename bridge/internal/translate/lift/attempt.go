@@ -36,19 +36,19 @@ var _ bridge.Client = (*attempt)(nil)
 
 // listen requests the lists and these resources. asks wait for the outcome.
 func (s *subscription) listen(uris []string, asks []*change) *attempt {
-	e := &attempt{s: s, uris: uris, asks: asks, begun: make(chan struct{}), ended: make(chan struct{})}
+	a := &attempt{s: s, uris: uris, asks: asks, begun: make(chan struct{}), ended: make(chan struct{})}
 	var ctx context.Context
-	ctx, e.stop = context.WithCancelCause(s.ctx)
+	ctx, a.stop = context.WithCancelCause(s.ctx)
 	limit := ackWithin
 	if s.now == nil {
 		limit += s.l.o.Handshake // the connection may have to be opened first
 	}
-	stop := e.stop
-	e.late = time.AfterFunc(limit, func() {
+	stop := a.stop
+	a.late = time.AfterFunc(limit, func() {
 		stop(&bridge.Error{Server: s.l.o.Server, Kind: bridge.ErrTimeout, Public: "it did not acknowledge a subscription within " + ackWithin.String()})
 	})
-	s.wg.Go(func() { e.run(ctx) })
-	return e
+	s.wg.Go(func() { a.run(ctx) })
+	return a
 }
 
 // run makes the request, and returns when the subscription has ended.
@@ -70,31 +70,31 @@ func (a *attempt) run(ctx context.Context) {
 }
 
 // Notify passes on a notification of the subscription.
-func (a *attempt) Notify(n *jsonrpc.Message) {
-	switch n.Method {
+func (a *attempt) Notify(m *jsonrpc.Message) {
+	switch m.Method {
 	case "notifications/subscriptions/acknowledged":
-		a.acknowledged(n)
+		a.acknowledged(m)
 		return
 	case "notifications/resources/updated":
-		if a.requested(n.URI()) && !a.s.wants(n.URI()) {
+		if a.requested(m.URI()) && !a.s.wants(m.URI()) {
 			return // the client has unsubscribed
 		}
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 	default:
-		a.s.l.o.Log.Debug("notification dropped: not subscribed", "method", n.Method)
+		a.s.l.o.Log.Debug("notification dropped: not subscribed", "method", m.Method)
 		return
 	}
 	l := a.s.l
-	l.to.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, l.from.Revision)))
+	l.to.Notify(m.WithParams(era.Notification(m.Method, m.Params, era.LatestModern, l.from.Revision)))
 }
 
 // acknowledged stores the parts that the server accepted. Messages of an attempt come in sequence.
-func (a *attempt) acknowledged(n *jsonrpc.Message) {
+func (a *attempt) acknowledged(m *jsonrpc.Message) {
 	if is(a.begun) {
 		return
 	}
 	a.accepted = map[string]bool{}
-	for _, uri := range gjson.GetBytes(n.Params, "notifications.resourceSubscriptions").Array() {
+	for _, uri := range gjson.GetBytes(m.Params, "notifications.resourceSubscriptions").Array() {
 		a.accepted[uri.String()] = true
 	}
 	a.late.Stop()

@@ -23,8 +23,8 @@ func (e *echoing) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, 
 	if r.Method == "initialize" {
 		return &jsonrpc.Message{Result: e.s.Result}, nil
 	}
-	a := e.answer
-	return &a, nil
+	m := e.answer
+	return &m, nil
 }
 
 // BenchmarkLift measures the cost of a call to a server of the same revision, of another one, and of the other
@@ -41,17 +41,17 @@ func BenchmarkLift(b *testing.B) {
 			b.Run(server.name+"/"+size.name, func(b *testing.B) {
 				e := &echoing{passing: passing{s: &bridge.Greeting{Revision: server.revision, Result: []byte(silent)}}}
 				e.answer = *bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"result":{`+server.envelope+`"content":[{"type":"text","text":"`+payload+`"}]}}`)
-				l, from := lifting(b, era.Rev20251125, e)
+				u, from := lifting(b, era.Rev20251125, e)
 				m := bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":"`+payload+`","_meta":{"progressToken":1}}}`)
 				var out []byte
 				r := &bridge.Request{Message: m, From: from, Back: bridge.Nobody{}}
 				b.ReportAllocs()
 				for b.Loop() {
-					a, err := l.Call(b.Context(), r)
-					if err != nil || a.Error != nil {
-						b.Fatal(err, a)
+					m, err := u.Call(b.Context(), r)
+					if err != nil || m.Error != nil {
+						b.Fatal(err, m)
 					}
-					out = a.Append(out[:0], []byte("1"), nil)
+					out = m.Append(out[:0], []byte("1"), nil)
 				}
 				if len(out) < size.bytes {
 					b.Fatalf("the answer has %d bytes", len(out))

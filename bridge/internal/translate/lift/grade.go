@@ -13,8 +13,8 @@ import (
 
 // grade makes a call to a legacy server of another revision than the client's (protocol.md D3, D5). Messages
 // that both understand pass unchanged.
-func (l *Lift) grade(ctx context.Context, s *bridge.Greeting, r *bridge.Request) (*jsonrpc.Message, error) {
-	mine, theirs := l.from.Revision, s.Revision
+func (l *Lift) grade(ctx context.Context, g *bridge.Greeting, r *bridge.Request) (*jsonrpc.Message, error) {
+	mine, theirs := l.from.Revision, g.Revision
 	inner := *r
 	uri := ""
 	if r.Method == "resources/read" {
@@ -24,33 +24,33 @@ func (l *Lift) grade(ctx context.Context, s *bridge.Greeting, r *bridge.Request)
 	if r.Back != nil {
 		inner.Back = &graded{r.Back, l.from, theirs}
 	}
-	a, err := l.Upstream.Call(ctx, &inner)
+	m, err := l.Upstream.Call(ctx, &inner)
 	if err != nil {
 		return nil, err
 	}
-	return l.downgraded(a, r.Method, uri, theirs, mine), nil
+	return l.downgraded(m, r.Method, uri, theirs, mine), nil
 }
 
 // downgraded returns an answer of revision from for a client of revision to. It releases a if it returns another
 // message.
-func (l *Lift) downgraded(a *jsonrpc.Message, method, uri, from, to string) *jsonrpc.Message {
+func (l *Lift) downgraded(m *jsonrpc.Message, method, uri, from, to string) *jsonrpc.Message {
 	var b *jsonrpc.Message
 	switch {
-	case a.Error != nil:
-		if e := era.Error(method, uri, a.Error, from, to); !rawjson.Same(e, a.Error) {
+	case m.Error != nil:
+		if e := era.Error(method, uri, m.Error, from, to); !rawjson.Same(e, m.Error) {
 			b = &jsonrpc.Message{Error: e}
 		}
 	default:
-		if result := l.o.Rewrites.Result(a, method, from, to); !rawjson.Same(result, a.Result) {
+		if result := l.o.Rewrites.Result(m, method, from, to); !rawjson.Same(result, m.Result) {
 			b = &jsonrpc.Message{Result: result}
 		}
 	}
 	if b == nil {
-		return a
+		return m
 	}
 	b.ID = []byte("0") // the session sets the id
 	b = b.Clone()      // parsed, so that its members are known
-	a.Release()
+	m.Release()
 	return b
 }
 
@@ -71,19 +71,19 @@ type graded struct {
 }
 
 // Notify passes on a notification.
-func (g *graded) Notify(n *jsonrpc.Message) {
-	g.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, g.server, g.from.Revision)))
+func (g *graded) Notify(m *jsonrpc.Message) {
+	g.Client.Notify(m.WithParams(era.Notification(m.Method, m.Params, g.server, g.from.Revision)))
 }
 
 // Ask passes on a question and its answer, or rejects a question that the client cannot be asked.
-func (g *graded) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	params, no := era.Question(q.Method, q.Params, g.server, g.from.Revision, g.from.Capabilities, uuid.NewString)
+func (g *graded) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	params, no := era.Question(m.Method, m.Params, g.server, g.from.Revision, g.from.Capabilities, uuid.NewString)
 	if no != nil {
 		reply(no.Answer())
 		return nil
 	}
-	method := q.Method
-	return g.Client.Ask(q.WithParams(params), func(a *jsonrpc.Message) {
+	method := m.Method
+	return g.Client.Ask(m.WithParams(params), func(a *jsonrpc.Message) {
 		if a.Error == nil {
 			result, no := era.Answer(method, a.Result, g.from.Revision, g.server)
 			switch {

@@ -28,7 +28,7 @@ type Options struct {
 	Log       *slog.Logger
 	Rewrites  *list.Rewrites
 	// Missed is called with changes that may have been missed, before the session gets them.
-	Missed func(n *jsonrpc.Message)
+	Missed func(m *jsonrpc.Message)
 }
 
 // Lift is an Upstream for one session.
@@ -64,43 +64,43 @@ func (l *Lift) Wrap(up bridge.Upstream) bridge.Upstream {
 
 // Call makes a call.
 func (l *Lift) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	s := l.Upstream.Server()
+	g := l.Upstream.Server()
 	switch {
-	case s != nil && s.Revision == l.from.Revision:
+	case g != nil && g.Revision == l.from.Revision:
 		return l.Upstream.Call(ctx, r)
 	case r.Method == "initialize":
 		return l.initialize(ctx, r)
-	case s == nil, s.Modern() && l.caps.Load() == nil:
+	case g == nil, g.Modern() && l.caps.Load() == nil:
 		// The translation depends on the server. A server of the aggregate may not have its greeting yet.
-		a, err := l.initialize(ctx, &bridge.Request{Message: jsonrpc.NewRequest("initialize", l.from.Params), From: r.From})
-		if err != nil || a.Error != nil {
-			return a, err
+		m, err := l.initialize(ctx, &bridge.Request{Message: jsonrpc.NewRequest("initialize", l.from.Params), From: r.From})
+		if err != nil || m.Error != nil {
+			return m, err
 		}
-		s = l.Upstream.Server()
+		g = l.Upstream.Server()
 	}
 	switch {
-	case s == nil: // it has ended, and may come back as another
+	case g == nil: // it has ended, and may come back as another
 		return nil, &bridge.Error{Server: l.o.Server, Kind: bridge.ErrUnsent, Public: "its connection has ended"}
-	case s.Revision == l.from.Revision:
+	case g.Revision == l.from.Revision:
 		return l.Upstream.Call(ctx, r)
-	case s.Modern():
+	case g.Modern():
 		return l.modern(ctx, r)
 	}
-	return l.grade(ctx, s, r)
+	return l.grade(ctx, g, r)
 }
 
 // initialize opens the connection if necessary, and answers from its greeting.
 func (l *Lift) initialize(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	a, err := l.Upstream.Call(ctx, r)
-	s := l.Upstream.Server()
+	m, err := l.Upstream.Call(ctx, r)
+	g := l.Upstream.Server()
 	switch {
-	case err != nil || a.Error != nil || s == nil || s.Revision == l.from.Revision:
-		return a, err
-	case s.Modern():
-		return l.meet(a), nil
+	case err != nil || m.Error != nil || g == nil || g.Revision == l.from.Revision:
+		return m, err
+	case g.Modern():
+		return l.meet(m), nil
 	}
-	result := era.Result(r.Method, a.Result, s.Revision, l.from.Revision)
-	return jsonrpc.NewResult(a.ID, rawjson.SetFirst(result, "capabilities", era.WithoutTasks(rawjson.Get(result, "capabilities")))), nil
+	result := era.Result(r.Method, m.Result, g.Revision, l.from.Revision)
+	return jsonrpc.NewResult(m.ID, rawjson.SetFirst(result, "capabilities", era.WithoutTasks(rawjson.Get(result, "capabilities")))), nil
 }
 
 // Notify passes on a notification of the client. A modern server gets none. Requests to such a server are complete, and
@@ -138,32 +138,32 @@ func (c client) server() *bridge.Greeting {
 }
 
 // Notify passes on a notification that belongs to no call.
-func (c client) Notify(n *jsonrpc.Message) {
-	s := c.server()
+func (c client) Notify(m *jsonrpc.Message) {
+	g := c.server()
 	switch {
-	case s == nil || s.Revision == c.l.from.Revision:
-	case s.Modern():
+	case g == nil || g.Revision == c.l.from.Revision:
+	case g.Modern():
 		// A modern server notifies only in calls and subscriptions. So this is the lane after a reconnect, which
 		// interrupts the subscription.
 		if sub := c.l.listening(); sub != nil && sub.lost() {
 			return
 		}
 	default:
-		n = n.WithParams(era.Notification(n.Method, n.Params, s.Revision, c.l.from.Revision))
+		m = m.WithParams(era.Notification(m.Method, m.Params, g.Revision, c.l.from.Revision))
 	}
-	c.l.to.Notify(n)
+	c.l.to.Notify(m)
 }
 
 // Ask passes on a question that belongs to no call.
-func (c client) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+func (c client) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	theirs := era.LatestLegacy // a server that asks before its greeting is stored may ask anything
-	if s := c.server(); s != nil {
-		theirs = s.Revision
+	if g := c.server(); g != nil {
+		theirs = g.Revision
 	}
 	if theirs != c.l.from.Revision {
-		return (&graded{c.l.to, c.l.from, theirs}).Ask(q, reply)
+		return (&graded{c.l.to, c.l.from, theirs}).Ask(m, reply)
 	}
-	return c.l.to.Ask(q, reply)
+	return c.l.to.Ask(m, reply)
 }
 
 // Gone passes on that the connection has ended for good.

@@ -49,15 +49,15 @@ const silent = `{"resultType":"complete","supportedVersions":["2026-07-28"],"cap
 func TestLiftEquals(t *testing.T) {
 	for _, revision := range era.Legacy() {
 		p := &passing{s: &bridge.Greeting{Revision: revision, Result: []byte("{}")}, a: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","structuredContent":5}}`)}
-		l, from := lifting(t, revision, p)
+		u, from := lifting(t, revision, p)
 		for _, method := range []string{"initialize", "tools/call", "logging/setLevel", "resources/subscribe", "tasks/get", "vendor/x"} {
 			r := &bridge.Request{From: from, Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"task":{}}}`), Back: bridge.Nobody{}}
-			if a, err := l.Call(t.Context(), r); a != p.a || err != nil || p.r != r {
-				t.Errorf("%s: Call(%s) = %v, %v, and the server got another request", revision, method, a, err)
+			if m, err := u.Call(t.Context(), r); m != p.a || err != nil || p.r != r {
+				t.Errorf("%s: Call(%s) = %v, %v, and the server got another request", revision, method, m, err)
 			}
 		}
 		n := &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)}
-		if err := l.Notify(t.Context(), n); err != nil || p.r != n {
+		if err := u.Notify(t.Context(), n); err != nil || p.r != n {
 			t.Errorf("%s: Notify = %v", revision, err)
 		}
 	}
@@ -66,10 +66,10 @@ func TestLiftEquals(t *testing.T) {
 // A message that both revisions understand is not copied either.
 func TestLiftUnlikeButSame(t *testing.T) {
 	p := &passing{s: &bridge.Greeting{Revision: era.Rev20251125}, a: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"x"}]}}`)}
-	l, from := lifting(t, era.Rev20250618, p)
+	u, from := lifting(t, era.Rev20250618, p)
 	r := &bridge.Request{From: from, Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{}}}`)}
-	if a, err := l.Call(t.Context(), r); a != p.a || err != nil || p.r.Message != r.Message {
-		t.Errorf("Call = %v, %v", a, err)
+	if m, err := u.Call(t.Context(), r); m != p.a || err != nil || p.r.Message != r.Message {
+		t.Errorf("Call = %v, %v", m, err)
 	}
 }
 
@@ -89,11 +89,11 @@ func (h hasty) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string
 func TestLiftAnsweredTooLate(t *testing.T) {
 	for range 64 {
 		p := &passing{s: &bridge.Greeting{Revision: "2026-07-28", Result: []byte(silent)}, a: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list","params":{}}}}}`)}
-		l, from := lifting(t, "2025-11-25", p)
+		u, from := lifting(t, "2025-11-25", p)
 		ctx, end := context.WithCancelCause(t.Context())
 		r := &bridge.Request{From: from, Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`), Back: hasty{end: end}}
-		if a, err := l.Call(ctx, r); !errors.Is(err, bridge.ErrCancelled) || gjson.GetBytes(p.r.Whole(), "inputResponses").Exists() {
-			t.Fatalf("Call = %s, %v; the server got %s", bridgetest.Text(a), err, p.r.Whole())
+		if m, err := u.Call(ctx, r); !errors.Is(err, bridge.ErrCancelled) || gjson.GetBytes(p.r.Whole(), "inputResponses").Exists() {
+			t.Fatalf("Call = %s, %v; the server got %s", bridgetest.Text(m), err, p.r.Whole())
 		}
 	}
 }

@@ -27,10 +27,10 @@ type capabilities struct {
 // meet answers initialize from a modern server's greeting (protocol.md D2.2). It also subscribes to the announced
 // changes. It does not wait for notifications/initialized, which some clients and the aggregate never send. The session
 // stores messages that come before the client is ready.
-func (l *Lift) meet(a *jsonrpc.Message) *jsonrpc.Message {
-	result := era.InitializeResult(a.Result, l.from.Revision, l.o.Server)
+func (l *Lift) meet(m *jsonrpc.Message) *jsonrpc.Message {
+	result := era.InitializeResult(m.Result, l.from.Revision, l.o.Server)
 	caps := gjson.GetBytes(result, "capabilities")
-	k := &capabilities{
+	c := &capabilities{
 		changes:   map[string]bool{},
 		subscribe: caps.Get("resources.subscribe").Type == gjson.True,
 		logging:   caps.Get("logging").Exists(),
@@ -38,14 +38,14 @@ func (l *Lift) meet(a *jsonrpc.Message) *jsonrpc.Message {
 	}
 	for _, kind := range list.Announced {
 		if kind.Announces([]byte(caps.Raw)) {
-			k.changes[kind.Changed()] = true
+			c.changes[kind.Changed()] = true
 		}
 	}
-	l.caps.Store(k)
-	if len(k.changes) > 0 {
-		l.listen(k)
+	l.caps.Store(c)
+	if len(c.changes) > 0 {
+		l.listen(c)
 	}
-	return jsonrpc.NewResult(a.ID, result)
+	return jsonrpc.NewResult(m.ID, result)
 }
 
 // shared reports whether two sides declare the same extension.
@@ -171,8 +171,8 @@ func newMetadata(from *bridge.Caller, level string) *metadata {
 
 // metadata returns the current metadata.
 func (l *Lift) metadata() *metadata {
-	if s := l.meta.Load(); s != nil {
-		return s
+	if m := l.meta.Load(); m != nil {
+		return m
 	}
 	l.meta.CompareAndSwap(nil, newMetadata(l.from, ""))
 	return l.meta.Load()
@@ -212,21 +212,21 @@ type callClient struct {
 }
 
 // Notify passes on progress of the call, and log messages of the session's level.
-func (c *callClient) Notify(n *jsonrpc.Message) {
-	switch n.Method {
+func (c *callClient) Notify(m *jsonrpc.Message) {
+	switch m.Method {
 	case "notifications/progress":
-		if !c.rises(gjson.GetBytes(n.Params, "progress").Num) {
+		if !c.rises(gjson.GetBytes(m.Params, "progress").Num) {
 			return
 		}
 	case "notifications/message":
-		if level := c.l.metadata().level; level == "" || era.Severity(gjson.GetBytes(n.Params, "level").Str) < era.Severity(level) {
+		if level := c.l.metadata().level; level == "" || era.Severity(gjson.GetBytes(m.Params, "level").Str) < era.Severity(level) {
 			return
 		}
 	default:
-		c.l.o.Log.Debug("notification dropped: the client's revision does not define it", "method", n.Method)
+		c.l.o.Log.Debug("notification dropped: the client's revision does not define it", "method", m.Method)
 		return
 	}
-	c.Client.Notify(n.WithParams(era.Notification(n.Method, n.Params, era.LatestModern, c.l.from.Revision)))
+	c.Client.Notify(m.WithParams(era.Notification(m.Method, m.Params, era.LatestModern, c.l.from.Revision)))
 }
 
 // rises reports whether progress exceeds the highest value that the client got. Each attempt starts anew, but the

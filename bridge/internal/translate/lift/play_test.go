@@ -54,11 +54,11 @@ func (s *stage) begin() string {
 // call makes a call that Serve answers, or that a goroutine of the test takes.
 func (s *stage) call(method, params string) string {
 	s.t.Helper()
-	a, err := s.up.Call(s.t.Context(), bridgetest.Request(s.t, s.from, s.client, method, params))
+	m, err := s.up.Call(s.t.Context(), bridgetest.Request(s.t, s.from, s.client, method, params))
 	if err != nil {
 		return "error: " + err.Error()
 	}
-	return bridgetest.Text(a)
+	return bridgetest.Text(m)
 }
 
 // ask makes a call in a goroutine.
@@ -113,11 +113,11 @@ func TestGrade(t *testing.T) {
 // Messages of a server of another legacy revision are translated too, about a call and by themselves.
 func TestGradeBack(t *testing.T) {
 	s := play(t, era.Rev20241105, era.Rev20251125, `{"sampling":{},"roots":{}}`, `{}`)
-	s.client.Reply = func(q *jsonrpc.Message) *jsonrpc.Message {
+	s.client.Reply = func(m *jsonrpc.Message) *jsonrpc.Message {
 		return bridgetest.Result(t, `{"role":"user","model":"m","content":{"type":"text","text":"x"}}`)
 	}
 	got := make(chan string, 1)
-	take := func(a *jsonrpc.Message) { got <- string(a.Result) + string(a.Error) }
+	take := func(m *jsonrpc.Message) { got <- string(m.Result) + string(m.Error) }
 	s.Serve = func(r *bridge.Request) *jsonrpc.Message {
 		r.Back.Notify(bridgetest.Notification(t, "notifications/progress", `{"progressToken":1,"progress":1,"message":"m"}`))
 		r.Back.Ask(bridgetest.Question(t, "sampling/createMessage", `{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}]}`), take)
@@ -194,8 +194,8 @@ func TestModernUnasked(t *testing.T) {
 	if err := s.up.Notify(t.Context(), bridgetest.Request(t, s.from, nil, "notifications/initialized", `{}`)); err != nil || len(s.Got()) > 0 {
 		t.Error("a modern server got a notification of a session")
 	}
-	s.own.Ask(bridgetest.Question(t, "roots/list", `{}`), func(a *jsonrpc.Message) {
-		bridgetest.Contains(t, bridgetest.Text(a), "roots")
+	s.own.Ask(bridgetest.Question(t, "roots/list", `{}`), func(m *jsonrpc.Message) {
+		bridgetest.Contains(t, bridgetest.Text(m), "roots")
 	})
 	s.end()
 }
@@ -226,8 +226,8 @@ func TestConverse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := play(t, era.Rev20251125, era.Rev20260728, `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`, `{"tools":{}}`)
 		s.begin()
-		s.client.Reply = func(q *jsonrpc.Message) *jsonrpc.Message {
-			if q.Method == "roots/list" {
+		s.client.Reply = func(m *jsonrpc.Message) *jsonrpc.Message {
+			if m.Method == "roots/list" {
 				return bridgetest.Result(t, `{"roots":[]}`)
 			}
 			return jsonrpc.NewError(nil, -1, "no", nil)

@@ -11,18 +11,18 @@ import (
 )
 
 // lowered returns a modern server's answer for the client.
-func (c *call) lowered(a *jsonrpc.Message) *jsonrpc.Message {
-	if a.Error == nil {
-		if kind := era.ResultType(a); kind != era.ResultComplete {
-			a.Release()
+func (c *call) lowered(m *jsonrpc.Message) *jsonrpc.Message {
+	if m.Error == nil {
+		if kind := era.ResultType(m); kind != era.ResultComplete {
+			m.Release()
 			return c.broken("its answer has an unknown resultType: " + rawjson.Quote(kind[:min(len(kind), 40)]))
 		}
 	}
-	a = c.l.downgraded(a, c.r.Method, c.uri, era.LatestModern, c.l.from.Revision)
-	if a.Error != nil {
-		return a
+	m = c.l.downgraded(m, c.r.Method, c.uri, era.LatestModern, c.l.from.Revision)
+	if m.Error != nil {
+		return m
 	}
-	return bare(a)
+	return bare(m)
 }
 
 // broken returns the error of a call whose server violates the protocol.
@@ -32,12 +32,12 @@ func (c *call) broken(what string) *jsonrpc.Message {
 
 // bare removes the members that only modern results have around their payload (protocol.md D2.1). It does not copy the
 // payload.
-func bare(a *jsonrpc.Message) *jsonrpc.Message {
-	f := a.Found()
+func bare(m *jsonrpc.Message) *jsonrpc.Message {
+	f := m.Found()
 	if f.Twice {
-		b := a.WithResult(bareMeta(rawjson.Delete(bytes.Clone(a.Result), "resultType", "ttlMs", "cacheScope")))
-		b.ID = bytes.Clone(a.ID)
-		a.Release()
+		b := m.WithResult(bareMeta(rawjson.Delete(bytes.Clone(m.Result), "resultType", "ttlMs", "cacheScope")))
+		b.ID = bytes.Clone(m.ID)
+		m.Release()
 		return b
 	}
 	gone := make([]jsonrpc.Span, 0, 4)
@@ -47,17 +47,17 @@ func bare(a *jsonrpc.Message) *jsonrpc.Message {
 		}
 	}
 	var edits []jsonrpc.Edit
-	if meta := f.Meta.Of(a.Result); meta != nil && meta[0] == '{' && (bytes.Contains(meta, []byte(era.Reserved)) || bytes.IndexByte(meta, '\\') >= 0) {
+	if meta := f.Meta.Of(m.Result); meta != nil && meta[0] == '{' && (bytes.Contains(meta, []byte(era.Reserved)) || bytes.IndexByte(meta, '\\') >= 0) {
 		if left := withoutModern(meta); rawjson.IsEmpty(left) {
 			gone = append(gone, f.Meta)
 		} else {
 			edits = append(edits, jsonrpc.Edit{From: f.Meta.Value, To: f.Meta.End, Text: left})
 		}
 	}
-	if edits = era.Cut(edits, a.Result, gone); len(edits) > 0 {
-		a.Edit(edits...)
+	if edits = era.Cut(edits, m.Result, gone); len(edits) > 0 {
+		m.Edit(edits...)
 	}
-	return a
+	return m
 }
 
 // withoutModern returns a result's _meta without the members of modern servers.

@@ -70,11 +70,11 @@ type outcome struct {
 
 // listen returns the session's subscription, which it starts if necessary. It returns nil if the session has
 // ended.
-func (l *Lift) listen(k *capabilities) *subscription {
+func (l *Lift) listen(c *capabilities) *subscription {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.subscription == nil && !l.closed {
-		s := &subscription{l: l, changes: k.changes, asks: make(chan *change), opened: make(chan struct{}, 1), tried: make(chan struct{}), want: map[string]bool{}}
+		s := &subscription{l: l, changes: c.changes, asks: make(chan *change), opened: make(chan struct{}, 1), tried: make(chan struct{}), want: map[string]bool{}}
 		s.ctx, s.stop = context.WithCancel(context.Background())
 		s.timer, s.due = time.NewTimer(0), time.Now() // at once, for the lists
 		l.subscription = s
@@ -98,21 +98,21 @@ func (l *Lift) subscribe(ctx context.Context, uri string) (*jsonrpc.Message, err
 	return l.change(ctx, &change{uri: uri, answer: make(chan outcome, 1)})
 }
 
-func (l *Lift) change(ctx context.Context, q *change) (*jsonrpc.Message, error) {
+func (l *Lift) change(ctx context.Context, c *change) (*jsonrpc.Message, error) {
 	s := l.listen(l.caps.Load())
 	if s == nil {
 		return nil, bridge.ErrEnded
 	}
 	select {
-	case s.asks <- q:
+	case s.asks <- c:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-s.ctx.Done():
 		return nil, bridge.ErrEnded
 	}
 	select {
-	case a := <-q.answer:
-		return a.m, a.err
+	case o := <-c.answer:
+		return o.m, o.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-s.ctx.Done():
@@ -173,8 +173,8 @@ func (s *subscription) run() {
 		select {
 		case <-s.ctx.Done():
 			return // the attempts end with s.ctx
-		case q := <-s.asks:
-			s.take(q)
+		case c := <-s.asks:
+			s.take(c)
 		case <-s.timer.C:
 			s.due = time.Time{}
 			s.open()
@@ -223,29 +223,29 @@ func (s *subscription) again() {
 }
 
 // take handles a request of the client.
-func (s *subscription) take(q *change) {
+func (s *subscription) take(c *change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	done := outcome{m: jsonrpc.NewResult(nil, []byte("{}"))}
-	accepted, had := s.want[q.uri]
+	accepted, had := s.want[c.uri]
 	switch {
-	case q.end:
-		if delete(s.want, q.uri); had && s.now != nil {
+	case c.end:
+		if delete(s.want, c.uri); had && s.now != nil {
 			s.plan(shrinkAfter)
 		}
-	case s.now != nil && !is(s.now.ended) && s.now.grants(q.uri) && (s.next == nil || s.next.requested(q.uri)):
-		s.want[q.uri] = true
+	case s.now != nil && !is(s.now.ended) && s.now.grants(c.uri) && (s.next == nil || s.next.requested(c.uri)):
+		s.want[c.uri] = true
 	case !had && len(s.want) >= subscribe.MaxSubscriptions:
 		done.m = jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("too many subscriptions", subscribe.MaxSubscriptions), nil)
 	default:
-		s.want[q.uri] = accepted
-		s.joining = append(s.joining, q)
+		s.want[c.uri] = accepted
+		s.joining = append(s.joining, c)
 		if s.next == nil {
 			s.plan(gatherFor)
 		}
 		return
 	}
-	q.answer <- done
+	c.answer <- done
 }
 
 // open starts the next attempt, unless one is starting or nothing has changed.
@@ -264,48 +264,48 @@ func (s *subscription) open() {
 			s.now.stop(nil)
 			s.now = nil
 		}
-	case s.now != nil && slices.Equal(s.now.uris, uris) && !slices.ContainsFunc(joining, func(q *change) bool { return s.wants(q.uri) }):
+	case s.now != nil && slices.Equal(s.now.uris, uris) && !slices.ContainsFunc(joining, func(c *change) bool { return s.wants(c.uri) }):
 	default:
 		s.next = s.listen(uris, joining)
 		return
 	}
-	for _, q := range joining { // unsubscribed meanwhile
-		q.answer <- outcome{m: jsonrpc.NewResult(nil, []byte("{}"))}
+	for _, c := range joining { // unsubscribed meanwhile
+		c.answer <- outcome{m: jsonrpc.NewResult(nil, []byte("{}"))}
 	}
 }
 
 // follow replaces the subscription by the one that has begun.
 func (s *subscription) follow() {
-	e := s.next
+	a := s.next
 	if s.now != nil {
 		s.gap = s.gap || is(s.now.ended)
 		s.now.stop(nil)
 	}
-	s.now, s.next, s.refusals = e, nil, 0
-	e.since = time.Now()
+	s.now, s.next, s.refusals = a, nil, 0
+	a.since = time.Now()
 	s.mu.Lock()
 	missed, seen := s.gap || s.missed, s.seen
 	s.gap, s.missed, s.declined, s.seen = false, false, false, nil
 	s.settle()
-	answers := make([]*jsonrpc.Message, len(e.asks))
-	for i, q := range e.asks {
+	answers := make([]*jsonrpc.Message, len(a.asks))
+	for i, c := range a.asks {
 		answers[i] = jsonrpc.NewResult(nil, []byte("{}"))
-		switch _, wanted := s.want[q.uri]; {
-		case wanted && e.grants(q.uri):
-			s.want[q.uri] = true
+		switch _, wanted := s.want[c.uri]; {
+		case wanted && a.grants(c.uri):
+			s.want[c.uri] = true
 		case wanted:
-			s.unwant(q.uri)
-			answers[i] = jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the server does not report changes of this resource", []byte(`{"uri":`+rawjson.Quote(q.uri)+`}`))
+			s.unwant(c.uri)
+			answers[i] = jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the server does not report changes of this resource", []byte(`{"uri":`+rawjson.Quote(c.uri)+`}`))
 		}
 	}
 	s.mu.Unlock()
 	if missed {
-		s.changed(s.changes, e.uris)
+		s.changed(s.changes, a.uris)
 	} else { // changes between the client's list and the acknowledgement were not reported
 		s.changed(seen, nil)
 	}
-	for i, q := range e.asks {
-		q.answer <- outcome{m: answers[i]}
+	for i, c := range a.asks {
+		c.answer <- outcome{m: answers[i]}
 	}
 	s.review()
 }
@@ -335,34 +335,34 @@ func (s *subscription) review() {
 
 // unwant removes a resource, unless an ask for it waits. The caller holds s.mu.
 func (s *subscription) unwant(uri string) {
-	if !slices.ContainsFunc(s.joining, func(q *change) bool { return q.uri == uri }) {
+	if !slices.ContainsFunc(s.joining, func(c *change) bool { return c.uri == uri }) {
 		delete(s.want, uri)
 	}
 }
 
 // failed handles an attempt that did not begin. Its asks fail, and earlier subscriptions stay.
 func (s *subscription) failed() {
-	e := s.next
+	a := s.next
 	s.next = nil
 	s.mu.Lock()
-	for _, q := range e.asks {
-		if !s.want[q.uri] {
-			s.unwant(q.uri)
+	for _, c := range a.asks {
+		if !s.want[c.uri] {
+			s.unwant(c.uri)
 		}
 	}
 	done := s.declined || len(s.want)+len(s.changes) == 0
 	s.settle()
 	s.mu.Unlock()
 	s.gap = s.gap || s.now == nil && !done // also for the first attempt
-	for _, q := range e.asks {
-		q.answer <- e.verdict(s.l.from.Revision)
+	for _, c := range a.asks {
+		c.answer <- a.verdict(s.l.from.Revision)
 	}
-	s.l.o.Log.Debug("subscription not opened", "err", e.reason())
+	s.l.o.Log.Debug("subscription not opened", "err", a.reason())
 	switch {
 	case s.now != nil || done:
-	case e.err == nil && len(e.asks) == 0:
+	case a.err == nil && len(a.asks) == 0:
 		if s.refusals++; s.refusals >= maxRefusals {
-			s.giveUp(e)
+			s.giveUp(a)
 			break
 		}
 		s.again()
@@ -373,8 +373,8 @@ func (s *subscription) failed() {
 }
 
 // giveUp stops the attempts. The client gets no notifications of changes.
-func (s *subscription) giveUp(e *attempt) {
-	s.l.o.Log.Warn("the server accepts no subscription: clients get no change notifications", "err", e.reason())
+func (s *subscription) giveUp(a *attempt) {
+	s.l.o.Log.Warn("the server accepts no subscription: clients get no change notifications", "err", a.reason())
 	s.mu.Lock()
 	owes := s.missed
 	s.declined, s.missed = true, false
@@ -386,12 +386,12 @@ func (s *subscription) giveUp(e *attempt) {
 
 // broken handles a subscription that ended by itself.
 func (s *subscription) broken() {
-	e := s.now
+	a := s.now
 	s.now, s.gap = nil, true
-	if time.Since(e.since) >= longEnough {
+	if time.Since(a.since) >= longEnough {
 		s.failures = 0
 	}
-	s.l.o.Log.Debug("subscription ended", "err", e.reason())
+	s.l.o.Log.Debug("subscription ended", "err", a.reason())
 	if s.next == nil {
 		s.again()
 	}
@@ -401,9 +401,9 @@ func (s *subscription) broken() {
 func (s *subscription) changed(lists map[string]bool, uris []string) {
 	uris = slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !s.wants(uri) })
 	missed := subscribe.Wanted{Changes: lists, URIs: uris}
-	missed.Missed(func(n *jsonrpc.Message) {
-		s.l.o.Missed(n)
-		s.l.to.Notify(n)
+	missed.Missed(func(m *jsonrpc.Message) {
+		s.l.o.Missed(m)
+		s.l.to.Notify(m)
 	})
 }
 

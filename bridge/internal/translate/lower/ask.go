@@ -21,32 +21,32 @@ const keyTask = "io.modelcontextprotocol/related-task"
 // it goes to the only call in flight. If all clients share one handle, it goes to the likeliest call. A wrong
 // guess only shows the question at the wrong call: the answer still reaches the server. If that call ends first,
 // another one carries the question.
-func (t *Translator) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	if !t.s.unattributed.Load() && askable[q.Method] {
+func (t *Translator) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	if !t.s.unattributed.Load() && askable[m.Method] {
 		t.s.unattributed.Store(true)
 	}
 	t.mu.Lock()
-	c, unclear := t.carrier(q)
+	p, unclear := t.carrier(m)
 	doubted := t.suspicion.suspect
 	t.mu.Unlock()
 	switch {
 	case unclear:
-		t.s.warn("question of the server rejected: it names no call, and may be about several or a cancelled one", "method", q.Method)
+		t.s.warn("question of the server rejected: it names no call, and may be about several or a cancelled one", "method", m.Method)
 		if !doubted {
 			t.slot.Retire()
 		}
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "several clients share this server, and the question names no call", nil))
 		return nil
-	case c == nil:
-		return t.askWithoutCall(q, reply)
+	case p == nil:
+		return t.askWithoutCall(m, reply)
 	}
-	return c.carry(q, reply, t.of.Keyed)
+	return p.carry(m, reply, t.of.Keyed)
 }
 
 // carrier returns the call that a question is about, or nil. unclear means that it may be about several calls.
 // The caller holds l.mu.
-func (t *Translator) carrier(q *jsonrpc.Message) (c *parked, unclear bool) {
-	id := gjson.GetBytes(q.Meta(), gjson.Escape(keyTask)+".taskId").Str
+func (t *Translator) carrier(m *jsonrpc.Message) (p *parked, unclear bool) {
+	id := gjson.GetBytes(m.Meta(), gjson.Escape(keyTask)+".taskId").Str
 	n := 0
 	for other := range t.asking {
 		if id != "" && other.task == id {
@@ -56,24 +56,24 @@ func (t *Translator) carrier(q *jsonrpc.Message) (c *parked, unclear bool) {
 			n++
 		}
 	}
-	c = t.likeliest()
+	p = t.likeliest()
 	switch {
-	case c == nil:
+	case p == nil:
 		return nil, false
 	case !t.of.Keyed && (n > 1 || t.suspicion.suspect):
 		return nil, true
-	case c.request == nil && t.busy():
+	case p.request == nil && t.busy():
 		// The call waits for its client. The question is more likely about a request in flight, which cannot
 		// carry it.
 		return nil, false
 	}
-	return c, false
+	return p, false
 }
 
 // busy reports whether a request in flight cannot carry a question. The caller holds l.mu.
 func (t *Translator) busy() bool {
-	for v := range t.requests {
-		if v.l != nil {
+	for r := range t.requests {
+		if r.l != nil {
 			return true
 		}
 	}
@@ -150,13 +150,13 @@ func (t *Translator) confirmCancelled() {
 // likeliest returns the call that a question is most likely about. It is the last call whose client waits, else
 // the one that was resumed last. The caller holds l.mu.
 func (t *Translator) likeliest() (best *parked) {
-	for c := range t.asking {
+	for p := range t.asking {
 		switch {
-		case c.dropped || c.over:
+		case p.dropped || p.over:
 		case best == nil,
-			c.request != nil && best.request == nil,
-			(c.request != nil) == (best.request != nil) && c.order > best.order:
-			best = c
+			p.request != nil && best.request == nil,
+			(p.request != nil) == (best.request != nil) && p.order > best.order:
+			best = p
 		}
 	}
 	return best
@@ -177,22 +177,22 @@ const rootsPatience = 10 * time.Second
 
 // askWithoutCall takes a question that no call can carry. A client can only be asked in answer to its requests
 // . Servers often ask for roots right after initialization, so such a question waits for rootsPatience.
-func (t *Translator) askWithoutCall(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	if !askable[q.Method] {
+func (t *Translator) askWithoutCall(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	if !askable[m.Method] {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
 		return nil
 	}
 	t.mu.Lock()
-	if time.Since(t.suspicion.cancelled) < staleAfter && !t.suspicion.suspect && !t.busy() && q.Method != "roots/list" { // a server may ask for roots at any time
+	if time.Since(t.suspicion.cancelled) < staleAfter && !t.suspicion.suspect && !t.busy() && m.Method != "roots/list" { // a server may ask for roots at any time
 		t.s.ignoresCancel.Store(true)
 	}
 	t.mu.Unlock()
 	h := &heldQuestion{l: t, reply: reply}
-	if q.Method != "roots/list" || !t.asks || !gjson.GetBytes(t.line.Caller().Capabilities, "roots").Exists() {
-		reply(noCallReply(q.Method))
+	if m.Method != "roots/list" || !t.asks || !gjson.GetBytes(t.line.Caller().Capabilities, "roots").Exists() {
+		reply(noCallReply(m.Method))
 		return nil
 	}
-	h.q = q.Clone()
+	h.q = m.Clone()
 	t.mu.Lock()
 	full := t.closed || len(t.held) >= bridge.MaxQuestions
 	if !full {
@@ -201,7 +201,7 @@ func (t *Translator) askWithoutCall(q *jsonrpc.Message, reply func(*jsonrpc.Mess
 	}
 	t.mu.Unlock()
 	if full {
-		reply(noCallReply(q.Method))
+		reply(noCallReply(m.Method))
 		return nil
 	}
 	return h.retract
@@ -226,8 +226,8 @@ func (t *Translator) releaseHeld() []*heldQuestion {
 }
 
 // put makes a call carry the question.
-func (h *heldQuestion) put(c *parked) {
-	withdraw := c.carry(h.q, h.reply, h.l.of.Keyed)
+func (h *heldQuestion) put(p *parked) {
+	withdraw := p.carry(h.q, h.reply, h.l.of.Keyed)
 	h.l.mu.Lock()
 	h.withdraw = withdraw
 	back := h.withdrawn

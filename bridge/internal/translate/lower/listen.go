@@ -26,7 +26,7 @@ var errSubscribing = errors.New("the server did not subscribe in time")
 
 // listen serves a subscription from the connection's notifications (protocol.md D1.6). It lasts until ctx ends
 // or the server is gone for good.
-func (t *Translator) listen(ctx context.Context, r *bridge.Request, s *legacy) (*jsonrpc.Message, error) {
+func (t *Translator) listen(ctx context.Context, r *bridge.Request, l *legacy) (*jsonrpc.Message, error) {
 	wants, fault := subscribe.ReadWanted(r.Whole())
 	if fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
@@ -44,16 +44,16 @@ func (t *Translator) listen(ctx context.Context, r *bridge.Request, s *legacy) (
 	}
 	defer release()
 	if now := t.line.Server(); now != nil {
-		s = t.legacy(now)
+		l = t.legacy(now)
 	}
 	for _, k := range list.Announced {
-		if wants.Changes[k.Changed()] && k.Announces(s.Capabilities) {
+		if wants.Changes[k.Changed()] && k.Announces(l.Capabilities) {
 			ln.Wants.Changes[k.Changed()] = true
 		}
 	}
 	t.s.listen(t.of.Group, ln)
 	defer t.unlisten(ln)
-	if gjson.GetBytes(s.Capabilities, "resources.subscribe").Bool() {
+	if gjson.GetBytes(l.Capabilities, "resources.subscribe").Bool() {
 		ln.Wants.URIs = t.watchAll(ctx, ln, wants.URIs)
 	}
 	if ctx.Err() != nil {
@@ -127,9 +127,9 @@ func (t *Translator) watch(ctx context.Context, ln *subscribe.Listener, uri stri
 }
 
 func (t *Translator) subscribe(ctx context.Context, method, uri string) bool {
-	a, err := t.line.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, []byte(`{"uri":`+rawjson.Quote(uri)+`}`)), From: t.line.Caller()})
-	defer a.Release()
-	return err == nil && a.Error == nil
+	m, err := t.line.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, []byte(`{"uri":`+rawjson.Quote(uri)+`}`)), From: t.line.Caller()})
+	defer m.Release()
+	return err == nil && m.Error == nil
 }
 
 // unlisten ends a subscription. The server's requests follow in the background.
@@ -149,23 +149,23 @@ func (t *Translator) unwatch(ctx context.Context, ln *subscribe.Listener, uri st
 
 // changed passes a change to its subscriptions (R-146). A change of a list reaches all connections of the group,
 // because any of them may serve its clients.
-func (t *Translator) changed(n *jsonrpc.Message) {
-	if n.Method == "notifications/tools/list_changed" {
+func (t *Translator) changed(m *jsonrpc.Message) {
+	if m.Method == "notifications/tools/list_changed" {
 		t.of.Tools.Outdated()
 	}
 	to := map[*subscribe.Listener]struct{}{}
-	if n.Method != "notifications/resources/updated" {
+	if m.Method != "notifications/resources/updated" {
 		t.s.mu.Lock()
 		for ln := range t.s.listens[t.of.Group] {
-			if ln.Wants.Changes[n.Method] {
+			if ln.Wants.Changes[m.Method] {
 				to[ln] = struct{}{}
 			}
 		}
 		t.s.mu.Unlock()
 	} else {
-		t.watched.Of(n.URI(), func(ln *subscribe.Listener) { to[ln] = struct{}{} })
+		t.watched.Of(m.URI(), func(ln *subscribe.Listener) { to[ln] = struct{}{} })
 	}
 	for ln := range to {
-		ln.Notify(n)
+		ln.Notify(m)
 	}
 }

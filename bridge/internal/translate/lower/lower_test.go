@@ -142,8 +142,8 @@ func (s *stage) ask(from *bridge.Caller, method, params string) *visit {
 	v.cancel = cancel
 	go func() {
 		defer close(v.done)
-		a, err := s.call(ctx, r)
-		v.text, v.err = bridgetest.Text(a), err
+		m, err := s.call(ctx, r)
+		v.text, v.err = bridgetest.Text(m), err
 	}()
 	return v
 }
@@ -197,8 +197,8 @@ func state(t *testing.T, answer string) string {
 // replies collects the replies to the server's questions.
 type replies chan string
 
-func (r replies) take(a *jsonrpc.Message) {
-	b := *a
+func (r replies) take(m *jsonrpc.Message) {
+	b := *m
 	b.ID = []byte("1")
 	r <- bridgetest.Text(&b)
 }
@@ -675,8 +675,8 @@ func TestTask(t *testing.T) {
 		{"asks the client", func(s *stage) {
 			s.Next().Answer(s.t, `{"taskId":"T","status":"input_required"}`)
 			c := s.Next()
-			q := bridgetest.Question(s.t, "roots/list", `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"T"}}}`)
-			s.tr.Ask(q, func(*jsonrpc.Message) { c.Answer(s.t, `{}`) })
+			m := bridgetest.Question(s.t, "roots/list", `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"T"}}}`)
+			s.tr.Ask(m, func(*jsonrpc.Message) { c.Answer(s.t, `{}`) })
 		}, "input_required"},
 		{"cancelled by the server", func(s *stage) { s.Next().Answer(s.t, `{"taskId":"T","status":"cancelled"}`) }, "the server has cancelled the task"},
 		{"unknown to the server", func(s *stage) { s.Next().Refuse(s.t, `{"code":-5,"message":"no task"}`) }, "no task"},

@@ -69,64 +69,64 @@ const (
 )
 
 // begin makes a call that may be parked, and waits for its outcome.
-func (t *Translator) begin(ctx context.Context, v *request, inner *bridge.Request, s *legacy) (*jsonrpc.Message, error) {
-	c := &parked{l: t, s: s, r: *inner, free: func() {}, request: v, allowed: v.r.From.Capabilities}
-	if v.r.Keep != nil {
-		c.free = v.r.Keep()
+func (t *Translator) begin(ctx context.Context, r *request, inner *bridge.Request, l *legacy) (*jsonrpc.Message, error) {
+	p := &parked{l: t, s: l, r: *inner, free: func() {}, request: r, allowed: r.r.From.Capabilities}
+	if r.r.Keep != nil {
+		p.free = r.r.Keep()
 	} else {
-		c.r.Message = inner.Clone()
+		p.r.Message = inner.Clone()
 	}
-	c.r.Back, c.r.Keep, c.r.Mirror = c, nil, nil
-	c.ctx, c.cancel = context.WithCancelCause(t.s.o.Following(t.ctx, ctx))
+	p.r.Back, p.r.Keep, p.r.Mirror = p, nil, nil
+	p.ctx, p.cancel = context.WithCancelCause(t.s.o.Following(t.ctx, ctx))
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
-		c.cancel(nil)
-		c.free()
+		p.cancel(nil)
+		p.free()
 		return nil, bridge.ErrShutdown
 	}
 	t.slot.Hold()
 	t.order++
-	c.order = t.order
-	t.asking[c] = struct{}{}
-	t.requests[v] = struct{}{}
+	p.order = t.order
+	t.asking[p] = struct{}{}
+	t.requests[r] = struct{}{}
 	held := t.releaseHeld()
-	t.wg.Go(c.run)
+	t.wg.Go(p.run)
 	t.mu.Unlock()
 	for _, h := range held {
-		h.put(c)
+		h.put(p)
 	}
-	return c.await(ctx, v)
+	return p.await(ctx, r)
 }
 
 func (p *parked) run() {
-	a, err := p.l.perform(p.ctx, &p.r, p.s, p)
-	if err == nil && a.Error == nil && a.ID == nil {
-		a.ID = []byte("0")
+	m, err := p.l.perform(p.ctx, &p.r, p.s, p)
+	if err == nil && m.Error == nil && m.ID == nil {
+		m.ID = []byte("0")
 	}
 	if err != nil && (p.ctx.Err() != nil || errors.Is(err, bridge.ErrTimeout)) {
 		p.l.abandoned()
 	}
 	p.cancel(nil)
-	p.finish(a, err)
+	p.finish(m, err)
 	p.free()
 }
 
 // await waits for the outcome of the call. If ctx ends first, the client has cancelled the call, unless it was
 // parked before.
-func (p *parked) await(ctx context.Context, v *request) (*jsonrpc.Message, error) {
+func (p *parked) await(ctx context.Context, r *request) (*jsonrpc.Message, error) {
 	select {
-	case o := <-v.out:
+	case o := <-r.out:
 		if o.parked || o.err != nil {
 			return o.answer, o.err
 		}
-		return p.l.conclude(v, p.s, o.answer)
+		return p.l.conclude(r, p.s, o.answer)
 	case <-ctx.Done():
 	}
-	if p.drop(cancelCause(ctx), func() bool { return p.request == v }) {
+	if p.drop(cancelCause(ctx), func() bool { return p.request == r }) {
 		return nil, context.Cause(ctx)
 	}
-	o := <-v.out
+	o := <-r.out
 	o.answer.Release()
 	if o.parked { // the client does not have the questions
 		p.drop(cancelCause(ctx), nil)
@@ -153,44 +153,44 @@ func (p *parked) detach() {
 }
 
 // finish takes the server's answer.
-func (p *parked) finish(a *jsonrpc.Message, err error) {
-	l := p.l
-	l.mu.Lock()
+func (p *parked) finish(m *jsonrpc.Message, err error) {
+	t := p.l
+	t.mu.Lock()
 	p.over = true
-	delete(l.asking, p)
+	delete(t.asking, p)
 	stale := p.open
 	p.open, p.shown = nil, 0
 	if err == nil {
-		stale = l.reassign(stale)
+		stale = t.reassign(stale)
 	}
-	v := p.request
-	if v != nil {
+	r := p.request
+	if r != nil {
 		p.detach()
 	}
 	switch {
 	case p.dropped:
-		a.Release()
-	case v == nil: // it stays for the next request
-		p.answer, p.err = a, err
+		m.Release()
+	case r == nil: // it stays for the next request
+		p.answer, p.err = m, err
 	case p.id == "":
-		v.out <- outcome{answer: a, err: err}
+		r.out <- outcome{answer: m, err: err}
 	default:
-		p.answer, p.err = a, err
-		p.deliver(v)
+		p.answer, p.err = m, err
+		p.deliver(r)
 	}
-	l.mu.Unlock()
+	t.mu.Unlock()
 	unanswered(stale)
-	l.slot.Leave()
+	t.slot.Leave()
 }
 
 // deliver gives the client the answer. It stays for a while, in case it gets lost. The caller holds
 // l.mu.
-func (p *parked) deliver(v *request) {
+func (p *parked) deliver(r *request) {
 	o := outcome{err: p.err}
 	if p.answer != nil {
 		o.answer = p.answer.Clone()
 	}
-	v.out <- o
+	r.out <- o
 	if !p.delivered {
 		p.delivered = true
 		p.arm()
@@ -275,36 +275,36 @@ func (p *parked) idle() (d time.Duration, over bool) {
 func (p *parked) waits() bool { return p.request == nil && !p.delivered && !p.dropped }
 
 // Notify passes a notification about the call to its request.
-func (p *parked) Notify(n *jsonrpc.Message) {
-	l := p.l
-	if l.withholds(n) {
+func (p *parked) Notify(m *jsonrpc.Message) {
+	t := p.l
+	if t.withholds(m) {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
 	case p.request != nil:
-		p.notify(n)
-	case n.Method == "notifications/progress" && !p.dropped && !p.over:
-		p.progress = n.Clone()
+		p.notify(m)
+	case m.Method == "notifications/progress" && !p.dropped && !p.over:
+		p.progress = m.Clone()
 	}
 }
 
 // notify passes a notification to the call's request. Progress gets the token of that request. The caller holds
 // l.mu.
-func (p *parked) notify(n *jsonrpc.Message) {
-	if n.Method == "notifications/progress" {
+func (p *parked) notify(m *jsonrpc.Message) {
+	if m.Method == "notifications/progress" {
 		mine := p.request.r.Token()
 		if mine == nil {
 			return
 		}
-		if !bytes.Equal(mine, n.Token()) {
-			other, err := jsonrpc.Parse(n.Append(nil, nil, mine))
+		if !bytes.Equal(mine, m.Token()) {
+			other, err := jsonrpc.Parse(m.Append(nil, nil, mine))
 			if err != nil {
 				return // cannot happen: both halves were parsed before
 			}
-			n = other
+			m = other
 		}
 	}
-	p.request.Notify(n)
+	p.request.Notify(m)
 }

@@ -26,8 +26,8 @@ type question struct {
 
 // unanswered replies to questions that no client will answer.
 func unanswered(asks []*question) {
-	for _, a := range asks {
-		a.reply(unansweredReply(a.method))
+	for _, q := range asks {
+		q.reply(unansweredReply(q.method))
 	}
 }
 
@@ -43,21 +43,21 @@ func unansweredReply(method string) *jsonrpc.Message {
 }
 
 // Ask takes a question about the call. The question, and others of the same moment, answer the call's request.
-func (p *parked) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func(why string)) {
-	return p.carry(q, reply, false)
+func (p *parked) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func(why string)) {
+	return p.carry(m, reply, false)
 }
 
 // carry is Ask. guessed means that the question may be about another call.
-func (p *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed bool) (withdraw func(why string)) {
-	if !askable[q.Method] {
+func (p *parked) carry(m *jsonrpc.Message, reply func(*jsonrpc.Message), guessed bool) (withdraw func(why string)) {
+	if !askable[m.Method] {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "unknown method", nil))
 		return nil
 	}
-	l := p.l
-	l.mu.Lock()
+	t := p.l
+	t.mu.Lock()
 	allowed := p.allowed
-	l.mu.Unlock()
-	params, no := era.Question(q.Method, q.Params, p.s.Revision, era.LatestModern, allowed, func() string { return "" })
+	t.mu.Unlock()
+	params, no := era.Question(m.Method, m.Params, p.s.Revision, era.LatestModern, allowed, func() string { return "" })
 	if no != nil {
 		if no.Code == jsonrpc.CodeMethodNotFound { // the server may use the method, but not with this client
 			no.Code = jsonrpc.CodeInvalidParams
@@ -65,39 +65,39 @@ func (p *parked) carry(q *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 		reply(jsonrpc.NewError(nil, no.Code, no.Message, no.Data))
 		return nil
 	}
-	a := &question{method: q.Method, reply: reply, guessed: guessed}
+	a := &question{method: m.Method, reply: reply, guessed: guessed}
 	if params != nil {
 		a.params = rawjson.OneLine(params)
 	}
-	l.mu.Lock()
+	t.mu.Lock()
 	full := p.over || p.dropped || len(p.open) >= bridge.MaxQuestions
 	if !full {
 		p.add(a)
 	}
-	l.mu.Unlock()
+	t.mu.Unlock()
 	if full {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client is gone or has too many unanswered questions", nil))
 		return nil
 	}
-	return func(string) { l.withdraw(a) } // the protocol cannot withdraw it at the client
+	return func(string) { t.withdraw(a) } // the protocol cannot withdraw it at the client
 }
 
 // add adds a question to the call. The caller holds l.mu.
-func (p *parked) add(a *question) {
+func (p *parked) add(q *question) {
 	p.keys++
-	a.key, a.of = keyPrefix+strconv.Itoa(p.keys), p
-	p.open = append(p.open, a)
+	q.key, q.of = keyPrefix+strconv.Itoa(p.keys), p
+	p.open = append(p.open, q)
 	p.gather()
 }
 
 // reassign moves guessed questions of an answered call to other calls, because they were about another one. It
 // returns the questions without a call. The caller holds l.mu.
 func (t *Translator) reassign(asks []*question) (stale []*question) {
-	for _, a := range asks {
-		if c := t.likeliest(); a.guessed && c != nil && len(c.open) < bridge.MaxQuestions {
-			c.add(a)
+	for _, q := range asks {
+		if p := t.likeliest(); q.guessed && p != nil && len(p.open) < bridge.MaxQuestions {
+			p.add(q)
 		} else {
-			stale = append(stale, a)
+			stale = append(stale, q)
 		}
 	}
 	return stale
@@ -112,17 +112,17 @@ func (p *parked) gather() {
 
 // withdraw removes a question. If the client has the question already, its answer is ignored
 // (D8.14).
-func (t *Translator) withdraw(a *question) {
+func (t *Translator) withdraw(q *question) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := a.of
-	for i, other := range c.open {
-		if other != a {
+	p := q.of
+	for i, other := range p.open {
+		if other != q {
 			continue
 		}
-		c.open = append(c.open[:i:i], c.open[i+1:]...)
-		if i < c.shown {
-			c.shown--
+		p.open = append(p.open[:i:i], p.open[i+1:]...)
+		if i < p.shown {
+			p.shown--
 		}
 		return
 	}
@@ -135,21 +135,21 @@ func (p *parked) ask() {
 	if p.put() || s.EvictStale(p.principal(), false) && p.put() {
 		return
 	}
-	l := p.l
-	l.mu.Lock()
+	t := p.l
+	t.mu.Lock()
 	if p.request == nil || len(p.open) == 0 {
-		l.mu.Unlock()
+		t.mu.Unlock()
 		return
 	}
 	most := MaxParked
 	if p.principal() == "" {
 		most = maxParkedInAll
 	}
-	v := p.request
+	r := p.request
 	p.detach()
-	v.out <- outcome{err: s.o.Refusal("%s", bridge.OverLimit("the server asks its client a question, and too many calls are parked", most))}
+	r.out <- outcome{err: s.o.Refusal("%s", bridge.OverLimit("the server asks its client a question, and too many calls are parked", most))}
 	stale := p.discard()
-	l.mu.Unlock()
+	t.mu.Unlock()
 	unanswered(stale)
 	p.cancel(bridge.ErrCancelled)
 	s.warn("call refused: the server asks its client a question, and too many calls are parked", "method", p.r.Method, "max", most)
@@ -161,8 +161,8 @@ func (p *parked) put() bool {
 	p.l.mu.Lock()
 	defer p.l.mu.Unlock()
 	p.window = nil
-	v := p.request
-	if v == nil || len(p.open) == 0 {
+	r := p.request
+	if r == nil || len(p.open) == 0 {
 		return true
 	}
 	if !p.park() {
@@ -170,7 +170,7 @@ func (p *parked) put() bool {
 	}
 	o := outcome{answer: p.questions(), parked: true}
 	p.detach()
-	v.out <- o
+	r.out <- o
 	return true
 }
 
@@ -193,15 +193,15 @@ func (p *parked) park() bool {
 func (p *parked) questions() *jsonrpc.Message {
 	var b strings.Builder
 	b.WriteString(`"resultType":"input_required","inputRequests":{`)
-	for i, a := range p.open[:p.shown] {
+	for i, q := range p.open[:p.shown] {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		params := a.params
+		params := q.params
 		if params == nil {
 			params = []byte("{}") // the Go SDK's client fails without
 		}
-		b.WriteString(`"` + a.key + `":{"method":"` + a.method + `","params":` + string(params) + `}`)
+		b.WriteString(`"` + q.key + `":{"method":"` + q.method + `","params":` + string(params) + `}`)
 	}
 	state := p.l.s.sealed(&p.r, state{Kind: stateParked, Method: p.r.Method, Digest: p.digest, Expires: p.expires.Unix(), Call: p.id, Round: p.round})
 	b.WriteString(`},"requestState":"` + state + `"`)

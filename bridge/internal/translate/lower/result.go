@@ -27,25 +27,25 @@ const maxServerInfo = 1 << 10
 
 // newLegacy reads a legacy greeting. Without lasting it announces no changes.
 func newLegacy(s *bridge.Greeting, lasting bool) *legacy {
-	g := &legacy{Greeting: s, rewrites: &list.Rewrites{}}
-	g.discover = era.DiscoverResult(s.Result, era.Supported(), lasting)
+	l := &legacy{Greeting: s, rewrites: &list.Rewrites{}}
+	l.discover = era.DiscoverResult(s.Result, era.Supported(), lasting)
 	if info := gjson.GetBytes(s.Result, "serverInfo"); info.IsObject() {
 		raw := info.Raw
 		if len(raw) > maxServerInfo {
 			raw = `{"name":` + rawjson.Quote(info.Get("name").String()) + `,"version":` + rawjson.Quote(info.Get("version").String()) + `}`
 		}
-		g.info = []byte(raw)
+		l.info = []byte(raw)
 	}
 	caps := gjson.ParseBytes(s.Capabilities)
-	g.logging = caps.Get("logging").Exists()
-	g.tasks = s.Revision == era.Rev20251125 && caps.Get("tasks.requests.tools.call").Exists()
-	return g
+	l.logging = caps.Get("logging").Exists()
+	l.tasks = s.Revision == era.Rev20251125 && caps.Get("tasks.requests.tools.call").Exists()
+	return l
 }
 
 // legacy returns the server of the greeting s.
 func (t *Translator) legacy(s *bridge.Greeting) *legacy {
-	if g := t.about.Load(); g != nil && g.Greeting == s {
-		return g
+	if l := t.about.Load(); l != nil && l.Greeting == s {
+		return l
 	}
 	g := newLegacy(s, t.s.o.Lasting)
 	g.rewrites = t.s.o.Rewrites
@@ -62,21 +62,21 @@ const (
 )
 
 // upgrade turns a legacy answer into one of 2026-07-28 (protocol.md D5), without a copy of the payload.
-func (l *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
-	if a.Error != nil {
-		if e := era.Error(r.Method, r.URI(), a.Error, l.Revision, era.LatestModern); !rawjson.Same(e, a.Error) {
-			a.Error = slices.Clone(e)
+func (l *legacy) upgrade(r *bridge.Request, m *jsonrpc.Message) *jsonrpc.Message {
+	if m.Error != nil {
+		if e := era.Error(r.Method, r.URI(), m.Error, l.Revision, era.LatestModern); !rawjson.Same(e, m.Error) {
+			m.Error = slices.Clone(e)
 		}
-		return a
+		return m
 	}
-	if a.Result[rawjson.Space(a.Result, 0)] != '{' {
+	if m.Result[rawjson.Space(m.Result, 0)] != '{' {
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's result is not an object", []byte(`{"bridge":"upstream_invalid"}`))
 	}
-	if changed := l.rewrites.Result(a, r.Method, l.Revision, era.LatestModern); !rawjson.Same(changed, a.Result) {
-		a = a.Replaced(changed)
+	if changed := l.rewrites.Result(m, r.Method, l.Revision, era.LatestModern); !rawjson.Same(changed, m.Result) {
+		m = m.Replaced(changed)
 	}
-	a = a.Once()
-	f := a.Found()
+	m = m.Once()
+	f := m.Found()
 	members := ""
 	add := func(member string) {
 		if members != "" {
@@ -101,7 +101,7 @@ func (l *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message
 			set(f.Scope, "cacheScope", `"private"`)
 		}
 	}
-	if meta := f.Meta.Of(a.Result); l.info != nil {
+	if meta := f.Meta.Of(m.Result); l.info != nil {
 		if meta == nil {
 			add(l.meta())
 		} else if meta[0] != '{' {
@@ -112,10 +112,10 @@ func (l *legacy) upgrade(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message
 		}
 	}
 	if members != "" {
-		edits = append(edits, jsonrpc.First(a.Result, members))
+		edits = append(edits, jsonrpc.First(m.Result, members))
 	}
-	a.Edit(edits...)
-	return a
+	m.Edit(edits...)
+	return m
 }
 
 // meta returns the member _meta of a result without one.

@@ -16,26 +16,26 @@ import (
 // Resume continues a parked call. A call that cannot be resumed is refused, and never repeated.
 func (s *Server) Resume(ctx context.Context, r *bridge.Request, round *Round) (*jsonrpc.Message, error) {
 	s.mu.Lock()
-	c := s.parked[round.ours.Call]
+	p := s.parked[round.ours.Call]
 	s.mu.Unlock()
-	if c == nil {
+	if p == nil {
 		return jsonrpc.InvalidParams("the call of this requestState no longer exists: its answer was fetched, or it was cancelled or has expired"), nil
 	}
 	v := newRequest(r)
 	// If the call has ended, its connection may be closed. The client still gets the answer.
-	if c.runs() {
-		if err := c.l.raiseLevel(ctx, v, c.s); err != nil && ctx.Err() != nil {
+	if p.runs() {
+		if err := p.l.raiseLevel(ctx, v, p.s); err != nil && ctx.Err() != nil {
 			return nil, err
 		}
 	}
-	no, replies := c.attach(v, round)
+	no, replies := p.attach(v, round)
 	if no != nil {
 		return no, nil
 	}
 	for _, f := range replies {
 		f()
 	}
-	return c.await(ctx, v)
+	return p.await(ctx, v)
 }
 
 // runs reports whether the call is in flight and not dropped.
@@ -45,12 +45,12 @@ func (p *parked) runs() bool {
 	return !p.over && !p.dropped
 }
 
-// attach makes v the call's request and takes its answers to the questions. replies pass them to the server. no
+// attach makes r the call's request and takes its answers to the questions. replies pass them to the server. no
 // is the error of a request that cannot resume the call.
-func (p *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies []func()) {
-	l, round := p.l, again.ours.Round
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (p *parked) attach(r *request, again *Round) (no *jsonrpc.Message, replies []func()) {
+	t, round := p.l, again.ours.Round
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
 	case p.dropped:
 		return jsonrpc.InvalidParams("the call of this requestState has expired or was cancelled"), nil
@@ -59,51 +59,51 @@ func (p *parked) attach(v *request, again *Round) (no *jsonrpc.Message, replies 
 	case round != p.round && round != p.round-1:
 		return jsonrpc.InvalidParams("this requestState is not the last one of its call"), nil
 	case p.over: // its answers come too late
-		p.deliver(v)
+		p.deliver(r)
 		return nil, nil
 	case round != p.round && p.shown > 0: // its answers were taken, but the next questions were lost
 		p.arm()
-		v.out <- outcome{answer: p.questions(), parked: true}
+		r.out <- outcome{answer: p.questions(), parked: true}
 		return nil, nil
 	case round != p.round:
-		p.resumed(v)
+		p.resumed(r)
 		return nil, nil
 	}
 	asked := p.shown > 0
 	answered := map[*question]*jsonrpc.Message{}
-	for _, a := range p.open[:p.shown] {
-		given := again.answer(a.key)
+	for _, q := range p.open[:p.shown] {
+		given := again.answer(q.key)
 		if !given.Exists() {
 			continue
 		}
 		raw := rawjson.OneLine([]byte(given.Raw))
-		if what := era.WellFormedAnswer(a.method, raw); what != "" {
-			return jsonrpc.InvalidParams("inputResponses." + a.key + ": " + what), nil
+		if what := era.WellFormedAnswer(q.method, raw); what != "" {
+			return jsonrpc.InvalidParams("inputResponses." + q.key + ": " + what), nil
 		}
-		answered[a] = serverAnswer(a.method, raw, p.s.Revision)
+		answered[q] = serverAnswer(q.method, raw, p.s.Revision)
 	}
-	for _, a := range p.barred(v.r.From.Capabilities, answered) {
+	for _, q := range p.barred(r.r.From.Capabilities, answered) {
 		replies = append(replies, func() {
-			a.reply(jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client no longer has the capability for this question", nil))
+			q.reply(jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the client no longer has the capability for this question", nil))
 		})
 	}
 	if asked && len(answered) == 0 && p.shown > 0 { // ask again
-		p.allowed = v.r.From.Capabilities
+		p.allowed = r.r.From.Capabilities
 		p.park()
-		v.out <- outcome{answer: p.questions(), parked: true}
+		r.out <- outcome{answer: p.questions(), parked: true}
 		return nil, replies
 	}
 	left := p.open[:0:0]
-	for _, a := range p.open {
-		if m := answered[a]; m != nil {
-			replies = append(replies, func() { a.reply(m) })
+	for _, q := range p.open {
+		if m := answered[q]; m != nil {
+			replies = append(replies, func() { q.reply(m) })
 		} else {
-			left = append(left, a)
+			left = append(left, q)
 		}
 	}
 	p.open, p.shown = left, 0
-	p.resumed(v)
-	for _, h := range l.releaseHeld() {
+	p.resumed(r)
+	for _, h := range t.releaseHeld() {
 		replies = append(replies, func() { h.put(p) })
 	}
 	return nil, replies
@@ -116,14 +116,14 @@ func (p *parked) barred(capabilities []byte, answered map[*question]*jsonrpc.Mes
 		return nil
 	}
 	left, shown := p.open[:0:0], 0
-	for i, a := range p.open {
-		if answered[a] == nil {
-			if _, no := era.Question(a.method, a.params, era.LatestModern, era.LatestModern, capabilities, nil); no != nil {
-				out = append(out, a)
+	for i, q := range p.open {
+		if answered[q] == nil {
+			if _, no := era.Question(q.method, q.params, era.LatestModern, era.LatestModern, capabilities, nil); no != nil {
+				out = append(out, q)
 				continue
 			}
 		}
-		left = append(left, a)
+		left = append(left, q)
 		if i < p.shown {
 			shown++
 		}
@@ -132,15 +132,15 @@ func (p *parked) barred(capabilities []byte, answered map[*question]*jsonrpc.Mes
 	return out
 }
 
-// resumed makes v the call's request. The caller holds l.mu.
-func (p *parked) resumed(v *request) {
-	l := p.l
-	l.order++
-	p.order, p.request, p.allowed = l.order, v, v.r.From.Capabilities
-	l.requests[v] = struct{}{}
-	if n := p.progress; n != nil {
+// resumed makes r the call's request. The caller holds l.mu.
+func (p *parked) resumed(r *request) {
+	t := p.l
+	t.order++
+	p.order, p.request, p.allowed = t.order, r, r.r.From.Capabilities
+	t.requests[r] = struct{}{}
+	if m := p.progress; m != nil {
 		p.progress = nil
-		p.notify(n)
+		p.notify(m)
 	}
 	if len(p.open) > 0 {
 		p.gather()
@@ -170,8 +170,8 @@ func serverAnswer(method string, raw []byte, revision string) *jsonrpc.Message {
 
 // park adds a parked call. It reports false if there are too many. The caller holds the lock of the call's
 // translator.
-func (s *Server) park(id string, c *parked) bool {
-	principal := c.principal()
+func (s *Server) park(id string, p *parked) bool {
+	principal := p.principal()
 	most := MaxParked
 	if principal == "" { // all clients share the empty principal
 		most = maxParkedInAll
@@ -181,30 +181,30 @@ func (s *Server) park(id string, c *parked) bool {
 	if s.closed || s.waiting[principal] >= most || len(s.parked) >= 2*maxParkedInAll {
 		return false
 	}
-	s.parked[id] = c
+	s.parked[id] = p
 	s.waiting[principal]++
 	return true
 }
 
 // unpark removes a resumable call. The caller holds the lock of the call's translator.
-func (s *Server) unpark(c *parked) {
+func (s *Server) unpark(p *parked) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.parked[c.id] == c {
-		delete(s.parked, c.id)
+	if s.parked[p.id] == p {
+		delete(s.parked, p.id)
 	}
-	s.settle(c)
-	s.keptBytes -= c.bytes
-	c.bytes = 0
+	s.settle(p)
+	s.keptBytes -= p.bytes
+	p.bytes = 0
 }
 
 // settle ends the count of the call as waiting for its client. The caller holds s.mu.
-func (s *Server) settle(c *parked) {
-	if c.settled {
+func (s *Server) settle(p *parked) {
+	if p.settled {
 		return
 	}
-	c.settled = true
-	principal := c.principal()
+	p.settled = true
+	principal := p.principal()
 	if s.waiting[principal]--; s.waiting[principal] == 0 {
 		delete(s.waiting, principal)
 	}
@@ -214,21 +214,21 @@ func (p *parked) principal() string { return p.r.From.Principal }
 
 // keep counts a delivered answer. If such answers take too many bytes, it discards the call. The caller holds
 // the lock of the call's translator.
-func (s *Server) keep(c *parked) {
+func (s *Server) keep(p *parked) {
 	s.mu.Lock()
-	s.settle(c)
+	s.settle(p)
 	size := 0
-	if c.answer != nil {
-		size = c.answer.Len()
+	if p.answer != nil {
+		size = p.answer.Len()
 	}
 	room := s.keptBytes+size <= maxKeptAnswers && len(s.parked) <= maxParkedInAll
 	if room {
-		c.bytes = size
+		p.bytes = size
 		s.keptBytes += size
 	}
 	s.mu.Unlock()
 	if !room {
-		c.discard()
+		p.discard()
 	}
 }
 
@@ -238,22 +238,22 @@ func (s *Server) keep(c *parked) {
 func (s *Server) EvictStale(principal string, running bool) bool {
 	s.mu.Lock()
 	all := make([]*parked, 0, len(s.parked))
-	for _, c := range s.parked {
-		if c.principal() == principal {
-			all = append(all, c)
+	for _, p := range s.parked {
+		if p.principal() == principal {
+			all = append(all, p)
 		}
 	}
 	s.mu.Unlock()
 	var oldest *parked
 	var since time.Duration
 	ended := false
-	for _, c := range all {
-		idle, over := c.idle()
+	for _, p := range all {
+		idle, over := p.idle()
 		if idle < staleAfter || over && running || ended && !over {
 			continue
 		}
 		if over && !ended || idle > since {
-			oldest, since, ended = c, idle, over
+			oldest, since, ended = p, idle, over
 		}
 	}
 	if oldest == nil || !oldest.drop(bridge.ErrCancelled, oldest.waits) {
@@ -281,14 +281,14 @@ func (s *Server) warn(what string, args ...any) {
 func (s *Server) Revoke(principal string, why error) {
 	s.mu.Lock()
 	var its []*parked
-	for _, c := range s.parked {
-		if c.principal() == principal {
-			its = append(its, c)
+	for _, p := range s.parked {
+		if p.principal() == principal {
+			its = append(its, p)
 		}
 	}
 	s.mu.Unlock()
-	for _, c := range its {
-		c.drop(why, nil)
+	for _, p := range its {
+		p.drop(why, nil)
 	}
 }
 
@@ -299,7 +299,7 @@ func (s *Server) Close() {
 	waiting := s.parked
 	s.parked = map[string]*parked{}
 	s.mu.Unlock()
-	for _, c := range waiting {
-		c.drop(bridge.ErrShutdown, nil)
+	for _, p := range waiting {
+		p.drop(bridge.ErrShutdown, nil)
 	}
 }

@@ -40,11 +40,11 @@ func (r *Round) State() gjson.Result { return r.stateRaw }
 func (r *Round) Parked() bool { return r != nil && r.ours != nil && r.ours.Kind == stateParked }
 
 // Elsewhere returns the instance that holds the parked call, or "" if it is this one.
-func (s *Server) Elsewhere(a *Round) string {
-	if a.ours.Instance == s.o.Instance {
+func (s *Server) Elsewhere(r *Round) string {
+	if r.ours.Instance == s.o.Instance {
 		return ""
 	}
-	return a.ours.Instance
+	return r.ours.Instance
 }
 
 // Unknown returns the error of a request to a legacy server whose requestState is not the bridge's. It returns

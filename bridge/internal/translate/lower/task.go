@@ -16,13 +16,13 @@ import (
 )
 
 // perform makes a call. If a tool must be a task, perform calls it as one and waits for the task's end
-// (protocol.md D6). c is the call that can be parked, or nil.
-func (t *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, c *parked) (*jsonrpc.Message, error) {
+// (protocol.md D6). p is the call that can be parked, or nil.
+func (t *Translator) perform(ctx context.Context, r *bridge.Request, l *legacy, p *parked) (*jsonrpc.Message, error) {
 	once := func() (*jsonrpc.Message, error) {
 		inner := *r // the lane changes it
 		return t.line.Checked().Call(ctx, &inner)
 	}
-	if !s.tasks || r.Method != "tools/call" {
+	if !l.tasks || r.Method != "tools/call" {
 		return once()
 	}
 	name := r.Name()
@@ -34,9 +34,9 @@ func (t *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, 
 		required, known = t.of.Tools.Requires(name)
 	}
 	if !required {
-		a, err := once()
-		if known || err != nil || gjson.GetBytes(a.Error, "code").Int() != jsonrpc.CodeMethodNotFound {
-			return a, err
+		m, err := once()
+		if known || err != nil || gjson.GetBytes(m.Error, "code").Int() != jsonrpc.CodeMethodNotFound {
+			return m, err
 		}
 		// Servers answer so if a call must be a task, and have not executed it. The list of tools shows whether that is
 		// the reason.
@@ -44,11 +44,11 @@ func (t *Translator) perform(ctx context.Context, r *bridge.Request, s *legacy, 
 			required, _ = t.of.Tools.Requires(name)
 		}
 		if !required {
-			return a, nil
+			return m, nil
 		}
-		a.Release()
+		m.Release()
 	}
-	return t.runTask(ctx, r, c)
+	return t.runTask(ctx, r, p)
 }
 
 // listTools reads the list of tools for its entries about tasks.
@@ -71,32 +71,32 @@ const (
 )
 
 // runTask makes a call as a task, and returns the result of the call.
-func (t *Translator) runTask(ctx context.Context, r *bridge.Request, c *parked) (*jsonrpc.Message, error) {
+func (t *Translator) runTask(ctx context.Context, r *bridge.Request, p *parked) (*jsonrpc.Message, error) {
 	inner := *r
 	whole := r.Clone() // params may hide members that a wrapper removed
 	inner.Message = whole.Edited(jsonrpc.First(whole.Params, `"task":{}`))
-	a, err := t.line.Checked().Call(ctx, &inner)
-	if err != nil || a.Error != nil {
-		return a, err
+	m, err := t.line.Checked().Call(ctx, &inner)
+	if err != nil || m.Error != nil {
+		return m, err
 	}
-	made := gjson.GetBytes(a.Result, "task")
+	made := gjson.GetBytes(m.Result, "task")
 	id := made.Get("taskId").Str
 	if id == "" { // the server executed the call at once
-		return a, nil
+		return m, nil
 	}
 	one := &task{l: t, id: id, from: r.From, back: r.Back}
 	status, poll := one.read(made)
-	a.Release()
-	if c != nil {
+	m.Release()
+	if p != nil {
 		t.mu.Lock()
-		c.task = id
+		p.task = id
 		t.mu.Unlock()
 	}
-	a, err = one.finish(ctx, status, poll)
+	m, err = one.finish(ctx, status, poll)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, bridge.ErrTimeout)) { // no one waits for it any more
 		t.line.Go(one.cancel)
 	}
-	return a, err
+	return m, err
 }
 
 // task is a task of the server that is hidden from the client.
@@ -134,12 +134,12 @@ func (t *task) finish(ctx context.Context, status string, poll time.Duration) (*
 		if err := backoff.For(ctx, poll); err != nil {
 			return nil, err
 		}
-		a, err := t.call(ctx, "tasks/get")
-		if err != nil || a.Error != nil {
-			return a, err
+		m, err := t.call(ctx, "tasks/get")
+		if err != nil || m.Error != nil {
+			return m, err
 		}
-		status, poll = t.read(gjson.ParseBytes(a.Result))
-		a.Release()
+		status, poll = t.read(gjson.ParseBytes(m.Result))
+		m.Release()
 	}
 }
 
@@ -155,6 +155,6 @@ var errTask = errors.New("the task was not cancelled in time")
 func (t *task) cancel(ctx context.Context) {
 	ctx, stop := context.WithTimeoutCause(ctx, cancelTimeout, errTask)
 	defer stop()
-	a, _ := t.call(ctx, "tasks/cancel")
-	a.Release()
+	m, _ := t.call(ctx, "tasks/cancel")
+	m.Release()
 }

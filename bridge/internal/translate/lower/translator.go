@@ -49,18 +49,18 @@ var _ bridge.Client = (*Translator)(nil)
 
 // Translator returns a Translator for these clients. open makes its connection, with the Translator as Client.
 func (s *Server) Translator(of Clients, slot Slot, open func(bridge.Client) Line) *Translator {
-	l := &Translator{
+	t := &Translator{
 		s: s, of: of, slot: slot, level: logLevel{turn: make(chan struct{}, 1)},
 		asking: map[*parked]struct{}{}, requests: map[*request]struct{}{},
 	}
-	l.ctx, l.cancel = context.WithCancelCause(context.Background())
-	l.lost, l.lose = context.WithCancel(context.Background())
-	l.line = open(l)
-	l.asks = Askable(era.LegacyCapabilities(l.line.Caller().Capabilities))
+	t.ctx, t.cancel = context.WithCancelCause(context.Background())
+	t.lost, t.lose = context.WithCancel(context.Background())
+	t.line = open(t)
+	t.asks = Askable(era.LegacyCapabilities(t.line.Caller().Capabilities))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.translators[l] = struct{}{}
-	return l
+	s.translators[t] = struct{}{}
+	return t
 }
 
 // request is a client's request in flight. It is the Client of its call if that cannot be parked.
@@ -80,61 +80,61 @@ func newRequest(r *bridge.Request) *request {
 }
 
 // Notify passes on a notification about the call (R-152).
-func (r *request) Notify(n *jsonrpc.Message) {
-	if r.l != nil && r.l.withholds(n) || !era.Wanted(n, r.level) {
+func (r *request) Notify(m *jsonrpc.Message) {
+	if r.l != nil && r.l.withholds(m) || !era.Wanted(m, r.level) {
 		return
 	}
-	r.r.Back.Notify(n)
+	r.r.Back.Notify(m)
 }
 
 // Ask takes a question about a call that cannot carry one.
-func (r *request) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return r.l.askWithoutCall(q, reply)
+func (r *request) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return r.l.askWithoutCall(m, reply)
 }
 
 // Call makes a stateless client's call to the legacy server of that greeting. held means that the answer is
 // cached, so no connection is needed.
 func (t *Translator) Call(ctx context.Context, r *bridge.Request, greeting *bridge.Greeting, held bool, again *Round) (*jsonrpc.Message, error) {
-	s := t.legacy(greeting)
+	l := t.legacy(greeting)
 	switch {
 	case r.Method == "server/discover":
-		return jsonrpc.NewResult(nil, slices.Clone(s.discover)), nil
+		return jsonrpc.NewResult(nil, slices.Clone(l.discover)), nil
 	case r.Method == era.Listen:
-		return t.listen(ctx, r, s)
-	case !s.carries(r):
+		return t.listen(ctx, r, l)
+	case !l.carries(r):
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the server has no method "+r.Method, nil), nil
 	}
 	v := newRequest(r)
 	rounds := 0
 	if again != nil && again.ours != nil { // it repeats a request whose URLs were to be visited
-		if no := t.checkURLs(ctx, s, r, again); no != nil {
+		if no := t.checkURLs(ctx, l, r, again); no != nil {
 			return no, nil
 		}
 		rounds = again.ours.Round
 	}
 	if !held { // a cached answer needs no connection
-		if err := t.raiseLevel(ctx, v, s); err != nil && !cached[r.Method] { // the cache may answer nevertheless
+		if err := t.raiseLevel(ctx, v, l); err != nil && !cached[r.Method] { // the cache may answer nevertheless
 			return nil, err
 		}
 	}
 	inner := *r
-	inner.Message, inner.Mirror = era.Lowered(r.Message, s.Revision), nil
+	inner.Message, inner.Mirror = era.Lowered(r.Message, l.Revision), nil
 	v.rounds = rounds
 	if t.asks && era.MayAsk(r.Method) {
-		return t.begin(ctx, v, &inner, s)
+		return t.begin(ctx, v, &inner, l)
 	}
 	v.l, inner.Back = t, v
 	t.mu.Lock()
 	t.requests[v] = struct{}{}
 	t.mu.Unlock()
-	a, err := t.perform(ctx, &inner, s, nil)
+	m, err := t.perform(ctx, &inner, l, nil)
 	t.mu.Lock()
 	delete(t.requests, v)
 	t.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	return t.conclude(v, s, a)
+	return t.conclude(v, l, m)
 }
 
 // carries reports whether a request goes to the server. Its method must exist in both eras, or may be one of an
@@ -162,17 +162,17 @@ func (l *legacy) carries(r *bridge.Request) bool {
 }
 
 // conclude turns the server's answer into the client's.
-func (t *Translator) conclude(v *request, s *legacy, a *jsonrpc.Message) (*jsonrpc.Message, error) {
+func (t *Translator) conclude(r *request, l *legacy, a *jsonrpc.Message) (*jsonrpc.Message, error) {
 	switch {
 	case a.Error != nil:
-		if m := t.urlsNeeded(v, s, a); m != nil {
+		if m := t.urlsNeeded(r, l, a); m != nil {
 			a.Release()
 			return m, nil
 		}
-	case v.r.Method == list.Tools.Method():
-		t.of.Tools.Look(v.r.Message, a)
+	case r.r.Method == list.Tools.Method():
+		t.of.Tools.Look(r.r.Message, a)
 	}
-	return s.upgrade(v.r, a), nil
+	return l.upgrade(r.r, a), nil
 }
 
 // levelPatience is how long a server gets to set a log level.
@@ -180,8 +180,8 @@ const levelPatience = 5 * time.Second
 
 // raiseLevel makes the server send the log messages that a request demands. The server gets the most verbose level of
 // all requests so far (protocol.md D1.7).
-func (t *Translator) raiseLevel(ctx context.Context, v *request, s *legacy) error {
-	if v.level == "" || !s.logging || t.level.covers(v.level) {
+func (t *Translator) raiseLevel(ctx context.Context, r *request, l *legacy) error {
+	if r.level == "" || !l.logging || t.level.covers(r.level) {
 		return nil
 	}
 	select {
@@ -190,25 +190,25 @@ func (t *Translator) raiseLevel(ctx context.Context, v *request, s *legacy) erro
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if t.level.covers(v.level) {
+	if t.level.covers(r.level) {
 		return nil
 	}
-	ask := jsonrpc.NewRequest("logging/setLevel", []byte(`{"level":`+rawjson.Quote(v.level)+`}`))
+	ask := jsonrpc.NewRequest("logging/setLevel", []byte(`{"level":`+rawjson.Quote(r.level)+`}`))
 	short, stop := context.WithTimeout(ctx, levelPatience)
 	defer stop()
-	a, err := t.line.Call(short, &bridge.Request{Message: ask, From: t.line.Caller()})
+	m, err := t.line.Call(short, &bridge.Request{Message: ask, From: t.line.Caller()})
 	switch {
-	case err == nil && a.Error == nil:
-		a.Release()
+	case err == nil && m.Error == nil:
+		m.Release()
 	case err == nil || ctx.Err() == nil && short.Err() != nil: // a server that does not answer is used all the same
-		t.s.o.Log.Debug("the server does not take a log level", "level", v.level)
-		a.Release()
+		t.s.o.Log.Debug("the server does not take a log level", "level", r.level)
+		m.Release()
 	default:
 		return err
 	}
 	t.level.mu.Lock()
 	defer t.level.mu.Unlock()
-	t.level.level = v.level // also after a refusal, which would only repeat itself
+	t.level.level = r.level // also after a refusal, which would only repeat itself
 	return nil
 }
 
@@ -228,34 +228,34 @@ func (l *logLevel) covers(level string) bool {
 }
 
 // Notify takes a notification that belongs to no known call.
-func (t *Translator) Notify(n *jsonrpc.Message) {
-	switch n.Method {
+func (t *Translator) Notify(m *jsonrpc.Message) {
+	switch m.Method {
 	case "notifications/message":
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if len(t.requests) != 1 {
 			return // the request it belongs to is unknown (D8.12)
 		}
-		for v := range t.requests {
-			v.Notify(n)
+		for r := range t.requests {
+			r.Notify(m)
 		}
 	case "notifications/elicitation/complete":
-		t.urlDone(gjson.GetBytes(n.Params, "elicitationId").Str)
+		t.urlDone(gjson.GetBytes(m.Params, "elicitationId").Str)
 	default:
-		t.changed(n)
+		t.changed(m)
 	}
 }
 
 // withholds reports whether a notification about a call is not for the client. 2026-07-28 has only progress and
 // log messages there.
-func (t *Translator) withholds(n *jsonrpc.Message) bool {
-	switch n.Method {
+func (t *Translator) withholds(m *jsonrpc.Message) bool {
+	switch m.Method {
 	case "notifications/progress", "notifications/message":
 		return false
 	case "notifications/elicitation/complete":
-		t.urlDone(gjson.GetBytes(n.Params, "elicitationId").Str)
+		t.urlDone(gjson.GetBytes(m.Params, "elicitationId").Str)
 	default:
-		t.s.o.Log.Debug("notification dropped: the client's revision does not define it", "method", n.Method)
+		t.s.o.Log.Debug("notification dropped: the client's revision does not define it", "method", m.Method)
 	}
 	return true
 }

@@ -27,12 +27,12 @@ const (
 // urlsNeeded turns the server's error that URLs must be visited first into questions for the client. The client's next
 // request repeats the call (protocol.md D1.5, R-139). The bridge stores nothing for that. urlsNeeded returns nil for
 // other errors.
-func (t *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *jsonrpc.Message {
+func (t *Translator) urlsNeeded(v *request, l *legacy, m *jsonrpc.Message) *jsonrpc.Message {
 	r := v.r
-	if gjson.GetBytes(a.Error, "code").Int() != codeURLNeeded || !era.MayAsk(r.Method) {
+	if gjson.GetBytes(m.Error, "code").Int() != codeURLNeeded || !era.MayAsk(r.Method) {
 		return nil
 	}
-	asked := gjson.GetBytes(a.Error, "data.elicitations").Array()
+	asked := gjson.GetBytes(m.Error, "data.elicitations").Array()
 	if len(asked) == 0 || len(asked) > maxURLs {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (t *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *json
 			return nil
 		}
 		raw := rawjson.SetFirst(rawjson.OneLine([]byte(e.Raw)), "mode", []byte(`"url"`))
-		params, no := era.Question("elicitation/create", raw, s.Revision, era.LatestModern, r.From.Capabilities, func() string { return "" })
+		params, no := era.Question("elicitation/create", raw, l.Revision, era.LatestModern, r.From.Capabilities, func() string { return "" })
 		if no != nil {
 			return nil
 		}
@@ -72,7 +72,7 @@ func (t *Translator) urlsNeeded(v *request, s *legacy, a *jsonrpc.Message) *json
 	}
 	t.awaitURLs(state.IDs)
 	b.WriteString(`},"requestState":"` + token + `"`)
-	return s.enveloped(b.String())
+	return l.enveloped(b.String())
 }
 
 // awaitURLs awaits the completion of these elicitations.
@@ -115,7 +115,7 @@ var errPatience = errors.New("waited for long enough")
 
 // checkURLs reads the client's answers about the URLs to visit. If the client accepts all, it waits a moment for
 // the server to confirm. Otherwise it returns the error.
-func (t *Translator) checkURLs(ctx context.Context, s *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
+func (t *Translator) checkURLs(ctx context.Context, l *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
 	state := again.ours
 	for i := range state.IDs {
 		key := keyPrefix + strconv.Itoa(i+1)
@@ -137,7 +137,7 @@ func (t *Translator) checkURLs(ctx context.Context, s *legacy, r *bridge.Request
 		if r.Method != "tools/call" {
 			return jsonrpc.NewError(nil, jsonrpc.CodeInternal, text, nil)
 		}
-		return s.enveloped(complete + `,"content":[{"type":"text","text":` + rawjson.Quote(text) + `}],"isError":true`)
+		return l.enveloped(complete + `,"content":[{"type":"text","text":` + rawjson.Quote(text) + `}],"isError":true`)
 	}
 	short, stop := context.WithTimeoutCause(ctx, urlPatience, errPatience)
 	defer stop()

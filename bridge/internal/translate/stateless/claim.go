@@ -53,12 +53,12 @@ func (p *Pool) claim(c *claim) (*slot, error) {
 		c.until = time.Now().Add(p.o.Queue.Wait())
 	}
 	if p.queue.Len() == 0 && !c.retry {
-		if l := p.free(c); l != nil {
-			return l, nil
+		if s := p.free(c); s != nil {
+			return s, nil
 		}
 		if len(p.slots[c.key]) == 0 {
-			if l, err := p.grow(c); err == nil {
-				return l, nil
+			if s, err := p.grow(c); err == nil {
+				return s, nil
 			}
 		}
 	}
@@ -71,10 +71,10 @@ func (p *Pool) claim(c *claim) (*slot, error) {
 // free returns a connection without a call and enters the request. If the server asks unattributed questions, it
 // must have ended all cancelled calls. The caller holds p.mu.
 func (p *Pool) free(c *claim) *slot {
-	for _, l := range p.slots[c.key] {
-		if l.calls == 0 && !(l.suspect && p.legacy.Unattributed()) {
-			p.enter(l, c.r)
-			return l
+	for _, s := range p.slots[c.key] {
+		if s.calls == 0 && !(s.suspect && p.legacy.Unattributed()) {
+			p.enter(s, c.r)
+			return s
 		}
 	}
 	return nil
@@ -85,9 +85,9 @@ func (p *Pool) grow(c *claim) (*slot, error) {
 	if err := p.room(c.from.Principal, c.group, c.key); err != nil {
 		return nil, err
 	}
-	l := p.add(c.identity, c.from, c.group, c.key, false)
-	p.enter(l, c.r)
-	return l, nil
+	s := p.add(c.identity, c.from, c.group, c.key, false)
+	p.enter(s, c.r)
+	return s, nil
 }
 
 // await waits in the queue for an exclusive connection.
@@ -106,11 +106,11 @@ func (p *Pool) await(ctx context.Context, c claim) (*slot, error) {
 	var why error
 	for {
 		select {
-		case l := <-c.result:
-			if l == nil {
+		case s := <-c.result:
+			if s == nil {
 				return nil, bridge.ErrShutdown
 			}
-			return l, nil
+			return s, nil
 		case <-ctx.Done():
 			p.quit(&c)
 			return nil, context.Cause(ctx)
@@ -137,9 +137,9 @@ func (p *Pool) press(c *claim) error {
 	if c.at == nil || p.closed {
 		return nil
 	}
-	l, err := p.grow(c)
+	s, err := p.grow(c)
 	if err == nil {
-		p.hand(c, l)
+		p.hand(c, s)
 	}
 	return err
 }
@@ -157,12 +157,12 @@ func (p *Pool) serve() {
 		if none[c.key] {
 			continue
 		}
-		l := p.free(c)
-		if l == nil && !c.patient {
-			l, _ = p.grow(c)
+		s := p.free(c)
+		if s == nil && !c.patient {
+			s, _ = p.grow(c)
 		}
-		if l != nil {
-			p.hand(c, l)
+		if s != nil {
+			p.hand(c, s)
 			continue
 		}
 		if none == nil {
@@ -173,10 +173,10 @@ func (p *Pool) serve() {
 }
 
 // hand gives a connection to a waiting claim, or nil if the pool closes. The caller holds p.mu.
-func (p *Pool) hand(c *claim, l *slot) {
+func (p *Pool) hand(c *claim, s *slot) {
 	p.queue.Remove(c.at)
 	c.at = nil
-	c.result <- l
+	c.result <- s
 }
 
 // quit leaves the queue and gives back a connection that came meanwhile.
@@ -189,17 +189,17 @@ func (p *Pool) quit(c *claim) {
 	}
 	p.mu.Unlock()
 	if !waits {
-		if l := <-c.result; l != nil {
-			p.leave(l, true)
+		if s := <-c.result; s != nil {
+			p.leave(s, true)
 		}
 	}
 }
 
 // yield drops a connection that could not be opened for lack of room.
-func (p *Pool) yield(l *slot) {
+func (p *Pool) yield(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l.users == 1 {
-		p.drop(l)
+	if s.users == 1 {
+		p.drop(s)
 	}
 }

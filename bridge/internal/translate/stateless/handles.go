@@ -119,55 +119,55 @@ func (h *handles) unwrapTasks(r *bridge.Request) *jsonrpc.Message {
 }
 
 // wrap replaces the server's handles by the client's.
-func (h *handles) wrap(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
+func (h *handles) wrap(r *bridge.Request, m *jsonrpc.Message) *jsonrpc.Message {
 	if h.from.Principal == "" {
-		return a
+		return m
 	}
-	a = a.Once()
-	kind := a.Found().Type.Of(a.Result)
+	m = m.Once()
+	kind := m.Found().Type.Of(m.Result)
 	switch {
 	case bytes.Equal(kind, []byte(`"input_required"`)):
-		return h.replace(a, "requestState", sealedRelayed)
+		return h.replace(m, "requestState", sealedRelayed)
 	case bytes.Equal(kind, []byte(`"task"`)), era.IsTask(r.Method):
-		return h.replace(a, "taskId", sealedTask)
+		return h.replace(m, "taskId", sealedTask)
 	}
-	return a
+	return m
 }
 
 // replace seals one member of a result.
-func (h *handles) replace(a *jsonrpc.Message, member, kind string) *jsonrpc.Message {
+func (h *handles) replace(m *jsonrpc.Message, member, kind string) *jsonrpc.Message {
 	var found gjson.Result
 	n := 0
-	gjson.ParseBytes(a.Result).ForEach(func(name, value gjson.Result) bool {
+	gjson.ParseBytes(m.Result).ForEach(func(name, value gjson.Result) bool {
 		if name.Str == member {
 			found, n = value, n+1
 		}
 		return true
 	})
 	if n == 0 {
-		return a
+		return m
 	}
 	token, known := h.ids[found.Str]
 	if !known {
 		token = h.seal(kind, found.Str)
 	}
 	if n > 1 || found.Type != gjson.String || len(token) > seal.MaxToken {
-		a.Release()
+		m.Release()
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's "+member+" is not usable", []byte(`{"bridge":"upstream_invalid"}`))
 	}
-	a.Edit(jsonrpc.Edit{From: found.Index, To: found.Index + len(found.Raw), Text: []byte(rawjson.Quote(token))})
-	return a
+	m.Edit(jsonrpc.Edit{From: found.Index, To: found.Index + len(found.Raw), Text: []byte(rawjson.Quote(token))})
+	return m
 }
 
 // toClient returns a notification with the client's task ids.
-func (h *handles) toClient(n *jsonrpc.Message) *jsonrpc.Message {
-	switch n.Method {
+func (h *handles) toClient(m *jsonrpc.Message) *jsonrpc.Message {
+	switch m.Method {
 	case "notifications/tasks":
-		if id, ok := h.ids[gjson.GetBytes(n.Params, "taskId").Str]; ok {
-			return jsonrpc.NewNotification(n.Method, rawjson.OneLine(rawjson.SetFirst(n.Params, "taskId", []byte(rawjson.Quote(id)))))
+		if id, ok := h.ids[gjson.GetBytes(m.Params, "taskId").Str]; ok {
+			return jsonrpc.NewNotification(m.Method, rawjson.OneLine(rawjson.SetFirst(m.Params, "taskId", []byte(rawjson.Quote(id)))))
 		}
 	case era.Acknowledged:
-		if had := gjson.GetBytes(n.Params, "notifications"); len(h.ids) > 0 && had.Get("taskIds").IsArray() {
+		if had := gjson.GetBytes(m.Params, "notifications"); len(h.ids) > 0 && had.Get("taskIds").IsArray() {
 			mine := []byte("[")
 			for _, own := range had.Get("taskIds").Array() {
 				if id, ok := h.ids[own.Str]; ok {
@@ -178,8 +178,8 @@ func (h *handles) toClient(n *jsonrpc.Message) *jsonrpc.Message {
 				}
 			}
 			what := rawjson.SetFirst([]byte(had.Raw), "taskIds", append(mine, ']'))
-			return jsonrpc.NewNotification(n.Method, rawjson.OneLine(rawjson.SetFirst(n.Params, "notifications", what)))
+			return jsonrpc.NewNotification(m.Method, rawjson.OneLine(rawjson.SetFirst(m.Params, "notifications", what)))
 		}
 	}
-	return n
+	return m
 }

@@ -19,8 +19,8 @@ func (p *Pool) room(principal, group, key string) error {
 	full := func(most int, which func(*slot) bool) bool {
 		n := 0
 		for _, all := range p.slots {
-			for _, l := range all {
-				if which(l) {
+			for _, s := range all {
+				if which(s) {
 					n++
 				}
 			}
@@ -39,8 +39,8 @@ func (p *Pool) room(principal, group, key string) error {
 	}
 	// Without access rules all clients are one principal. Then the limit holds for each handle and for all
 	// together.
-	mine := func(l *slot) bool {
-		return l.group == group || principal != "" && l.line.Caller().Principal == principal
+	mine := func(s *slot) bool {
+		return s.group == group || principal != "" && s.line.Caller().Principal == principal
 	}
 	if len(p.slots[key]) == 0 && !p.roomForKey(mine) {
 		return limited("it has too many connections for clients of different capabilities", maxProfiles)
@@ -67,8 +67,8 @@ func (p *Pool) roomForKey(which func(*slot) bool) bool {
 		}
 		n++
 		used, latest := false, uint64(0)
-		for _, l := range all {
-			used, latest = used || l.users > 0, max(latest, l.use)
+		for _, s := range all {
+			used, latest = used || s.users > 0, max(latest, s.use)
 		}
 		if !used && (oldest == "" || latest < use) {
 			oldest, use = key, latest
@@ -77,8 +77,8 @@ func (p *Pool) roomForKey(which func(*slot) bool) bool {
 	if n < maxProfiles {
 		return true
 	}
-	for _, l := range slices.Clone(p.slots[oldest]) {
-		p.drop(l)
+	for _, s := range slices.Clone(p.slots[oldest]) {
+		p.drop(s)
 	}
 	return oldest != "" && n == maxProfiles
 }
@@ -88,7 +88,7 @@ func (p *Pool) roomForKey(which func(*slot) bool) bool {
 func (p *Pool) Yield(principal string, own bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	oldest := p.oldest(func(l *slot) bool { return !own || l.line.Caller().Principal == principal })
+	oldest := p.oldest(func(s *slot) bool { return !own || s.line.Caller().Principal == principal })
 	if oldest == nil || p.closed {
 		return false
 	}
@@ -101,9 +101,9 @@ func (p *Pool) CloseUnused() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, all := range p.slots {
-		for _, l := range all {
-			if l.users == 0 {
-				defer p.drop(l)
+		for _, s := range all {
+			if s.users == 0 {
+				defer p.drop(s)
 			}
 		}
 	}
@@ -111,81 +111,81 @@ func (p *Pool) CloseUnused() {
 
 // oldest returns the least recently used connection that which accepts, or nil if all are in use. The caller
 // holds p.mu.
-func (p *Pool) oldest(which func(*slot) bool) (l *slot) {
+func (p *Pool) oldest(which func(*slot) bool) (s *slot) {
 	for _, all := range p.slots {
 		for _, other := range all {
-			if which(other) && other.users == 0 && (l == nil || other.use < l.use) {
-				l = other
+			if which(other) && other.users == 0 && (s == nil || other.use < s.use) {
+				s = other
 			}
 		}
 	}
-	return l
+	return s
 }
 
 // leave ends a use that enter began, and serves waiting calls.
-func (p *Pool) leave(l *slot, call bool) {
+func (p *Pool) leave(s *slot, call bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.users--
+	s.users--
 	if call {
-		l.calls--
+		s.calls--
 	}
 	if p.queue.Len() > 0 {
 		defer p.serve()
 	}
-	if l.users > 0 || p.closed {
+	if s.users > 0 || p.closed {
 		return
 	}
-	if l.once || !p.found(l) {
-		p.shut(l)
+	if s.once || !p.found(s) {
+		p.shut(s)
 		return
 	}
-	l.used = time.Now()
-	if p.o.Idle > 0 && l.timer == nil {
-		l.timer = time.AfterFunc(p.o.Idle, func() { p.closeIdle(l) })
+	s.used = time.Now()
+	if p.o.Idle > 0 && s.timer == nil {
+		s.timer = time.AfterFunc(p.o.Idle, func() { p.closeIdle(s) })
 	}
 }
 
 // closeIdle closes an idle connection. If there were uses since the timer started, it sets the timer again. This
 // is cheaper than a reset with each call.
-func (p *Pool) closeIdle(l *slot) {
+func (p *Pool) closeIdle(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.timer = nil
-	if p.closed || l.users > 0 || !p.found(l) {
+	s.timer = nil
+	if p.closed || s.users > 0 || !p.found(s) {
 		return
 	}
-	if left := p.o.Idle - time.Since(l.used); left > 0 {
-		l.timer = time.AfterFunc(left, func() { p.closeIdle(l) })
+	if left := p.o.Idle - time.Since(s.used); left > 0 {
+		s.timer = time.AfterFunc(left, func() { p.closeIdle(s) })
 		return
 	}
-	p.drop(l)
+	p.drop(s)
 }
 
 // found reports whether requests find the connection. The caller holds p.mu.
-func (p *Pool) found(l *slot) bool { return slices.Contains(p.slots[l.key], l) }
+func (p *Pool) found(s *slot) bool { return slices.Contains(p.slots[s.key], s) }
 
 // drop hides the connection from requests. It is closed after its last use. The caller holds p.mu.
-func (p *Pool) drop(l *slot) {
-	left := slices.DeleteFunc(p.slots[l.key], func(o *slot) bool { return o == l })
-	if p.slots[l.key] = left; len(left) == 0 {
-		delete(p.slots, l.key)
+func (p *Pool) drop(s *slot) {
+	left := slices.DeleteFunc(p.slots[s.key], func(o *slot) bool { return o == s })
+	if p.slots[s.key] = left; len(left) == 0 {
+		delete(p.slots, s.key)
 	}
-	if l.users == 0 && !p.closed {
-		p.shut(l)
+	if s.users == 0 && !p.closed {
+		p.shut(s)
 	}
 }
 
 // shut closes a hidden connection. The caller holds p.mu.
-func (p *Pool) shut(l *slot) {
-	if _, open := p.all[l]; !open {
+func (p *Pool) shut(s *slot) {
+	if _, open := p.all[s]; !open {
 		return
 	}
-	delete(p.all, l)
+	delete(p.all, s)
 	ctx, left := p.o.Closing()
 	p.wg.Go(func() {
 		defer left()
-		l.lower.Close(ctx)
+		s.lower.Close(ctx)
 	})
 }
 
@@ -195,16 +195,16 @@ func (p *Pool) Close(ctx context.Context) error {
 	p.closed = true
 	all := p.all
 	p.all, p.slots = map[*slot]struct{}{}, map[string][]*slot{}
-	for l := range all {
-		if l.timer != nil {
-			l.timer.Stop()
+	for s := range all {
+		if s.timer != nil {
+			s.timer.Stop()
 		}
 	}
 	p.serve()
 	p.mu.Unlock()
 	var wg sync.WaitGroup
-	for l := range all {
-		wg.Go(func() { l.lower.Close(ctx) })
+	for s := range all {
+		wg.Go(func() { s.lower.Close(ctx) })
 	}
 	wg.Wait()
 	p.wg.Wait()

@@ -34,9 +34,9 @@ func (p *Pool) placed(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 		return p.make(ctx, r, again, true)
 	}
 	if !p.o.Process && !p.isLegacy(r) {
-		a, err := p.make(ctx, r, again, false)
+		m, err := p.make(ctx, r, again, false)
 		if !errors.Is(err, errLegacy) {
-			return a, err
+			return m, err
 		}
 	}
 	if r.Method != era.Listen {
@@ -51,14 +51,14 @@ func (p *Pool) resume(ctx context.Context, r *bridge.Request, at string) (*jsonr
 	if err != nil {
 		return nil, err
 	}
-	var a *jsonrpc.Message
+	var m *jsonrpc.Message
 	if there != nil {
-		a, err = there.Call(ctx, r)
+		m, err = there.Call(ctx, r)
 	}
-	if a == nil && err == nil {
+	if m == nil && err == nil {
 		return jsonrpc.InvalidParams("the call of this requestState no longer exists: its instance of the bridge has ended"), nil
 	}
-	return a, err
+	return m, err
 }
 
 // toOwner makes a call at the owner of its connection.
@@ -97,19 +97,19 @@ func (p *Pool) LeaveOwner(alike string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, all := range p.slots {
-		for _, l := range all {
-			if string(l.identity.key) == key {
-				defer p.drop(l)
+		for _, s := range all {
+			if string(s.identity.key) == key {
+				defer p.drop(s)
 			}
 		}
 	}
 }
 
 // dropProbe drops a connection that only found out the server's era. Its caller leaves it.
-func (p *Pool) dropProbe(l *slot) {
+func (p *Pool) dropProbe(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l.users == 1 && p.found(l) {
-		p.drop(l)
+	if s.users == 1 && p.found(s) {
+		p.drop(s)
 	}
 }

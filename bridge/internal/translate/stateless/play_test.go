@@ -106,7 +106,7 @@ func play(t *testing.T, revision, capabilities string, o stateless.Options) *sta
 		}
 		return nil
 	}
-	o.Notified = func(n *jsonrpc.Message) { s.heard = append(s.heard, n.Method) }
+	o.Notified = func(m *jsonrpc.Message) { s.heard = append(s.heard, m.Method) }
 	o.Closing = func() (context.Context, func()) { return context.Background(), func() {} }
 	o.Open = func(from *bridge.Caller, rest bridge.Client) stateless.Line {
 		c := &connection{Upstream: bridgetest.NewUpstream(revision, capabilities), s: s, n: len(s.all) + 1, from: from, rest: rest}
@@ -140,8 +140,8 @@ func (s *stage) ask(principal, caps, method, params string) *visit {
 	v.cancel = cancel
 	go func() {
 		defer close(v.done)
-		a, err := s.pool.Call(ctx, r)
-		if v.text = bridgetest.Text(a); err != nil {
+		m, err := s.pool.Call(ctx, r)
+		if v.text = bridgetest.Text(m); err != nil {
 			v.text = "error: " + err.Error()
 		}
 	}()
@@ -216,7 +216,7 @@ func TestRelay(t *testing.T) {
 					same(t, "the client got", strings.Join(v.Got(), "\n"), "notifications/vendor {}")
 					same(t, "the cache heard", strings.Join(s.heard, "\n"), "notifications/vendor\nnotifications/message")
 				}
-				if n := s.pool.Server(); n != nil || s.pool.Notify(t.Context(), nil) != nil {
+				if g := s.pool.Server(); g != nil || s.pool.Notify(t.Context(), nil) != nil {
 					t.Error("a pool has a greeting")
 				}
 				s.end()
@@ -505,8 +505,8 @@ func TestPlaced(t *testing.T) {
 		r := bridgetest.Request(t, bridgetest.Caller(era.LatestModern, "p", able), bridge.Nobody{}, "tools/call", `{"name":"x"}`)
 		done := make(chan string)
 		here := func(r *bridge.Request) {
-			a, err := s.pool.Here(context.Background(), r)
-			done <- fmt.Sprint(bridgetest.Text(a), err)
+			m, err := s.pool.Here(context.Background(), r)
+			done <- fmt.Sprint(bridgetest.Text(m), err)
 		}
 		go here(r)
 		synctest.Wait()

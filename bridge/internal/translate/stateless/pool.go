@@ -169,12 +169,12 @@ func (p *Pool) make(ctx context.Context, r *bridge.Request, again *lower.Round, 
 			return no, nil
 		}
 	}
-	l, s, held, err := p.connect(ctx, r, lane)
+	l, g, held, err := p.connect(ctx, r, lane)
 	if err != nil {
 		return nil, err
 	}
 	defer p.leave(l, !unasked[r.Method])
-	if s.Modern() {
+	if g.Modern() {
 		return l.relay(ctx, r, lane != "", again)
 	}
 	if !here {
@@ -184,11 +184,11 @@ func (p *Pool) make(ctx context.Context, r *bridge.Request, again *lower.Round, 
 	if no := again.Unknown(); no != nil {
 		return no, nil
 	}
-	a, err := l.lower.Call(ctx, r, s, held, again)
+	m, err := l.lower.Call(ctx, r, g, held, again)
 	if now := l.line.Server(); err == nil && now != nil && r.Method != "server/discover" && r.Method != era.Listen {
 		l.identity.learn(now)
 	}
-	return a, err
+	return m, err
 }
 
 // isLegacy reports whether the server is known to be a legacy one for the client of a request.
@@ -199,8 +199,8 @@ func (p *Pool) isLegacy(r *bridge.Request) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.identity(key).known()
-	return s != nil && !s.Modern()
+	g := p.identity(key).known()
+	return g != nil && !g.Modern()
 }
 
 // connect returns the connection for a request, in use until leave, with the server's greeting. held means that
@@ -213,9 +213,9 @@ func (p *Pool) connect(ctx context.Context, r *bridge.Request, lane string) (*sl
 		if err != nil {
 			return nil, nil, false, err
 		}
-		s, held, err := p.known(ctx, l, r)
-		if err == nil && (c.granted || s.Modern() || !c.exclusive) {
-			return l, s, held, nil
+		g, held, err := p.known(ctx, l, r)
+		if err == nil && (c.granted || g.Modern() || !c.exclusive) {
+			return l, g, held, nil
 		}
 		full := c.granted && errors.Is(err, bridge.ErrOverloaded)
 		if full {
@@ -237,13 +237,13 @@ func (p *Pool) connect(ctx context.Context, r *bridge.Request, lane string) (*sl
 
 // known returns the server's greeting, and whether the request's answer is cached. It opens a connection if necessary,
 // unless the request only reads the stored greeting.
-func (p *Pool) known(ctx context.Context, l *slot, r *bridge.Request) (s *bridge.Greeting, held bool, err error) {
+func (p *Pool) known(ctx context.Context, l *slot, r *bridge.Request) (g *bridge.Greeting, held bool, err error) {
 	own, common := l.line.Server(), l.identity.known()
-	if s = own; s == nil {
-		s = common
+	if g = own; g == nil {
+		g = common
 	}
-	if l.line.Holds(r, s, nil) { // a cached list needs no connection
-		return s, true, nil
+	if l.line.Holds(r, g, nil) { // a cached list needs no connection
+		return g, true, nil
 	}
 	if r.Method == "server/discover" && own != nil && !own.Modern() {
 		return own, false, nil
@@ -252,26 +252,26 @@ func (p *Pool) known(ctx context.Context, l *slot, r *bridge.Request) (s *bridge
 		return common, false, nil
 	}
 	if p.o.Sharing == EachCall {
-		s, err = l.identity.meet(ctx, p, l.line)
-		return s, false, err
+		g, err = l.identity.meet(ctx, p, l.line)
+		return g, false, err
 	}
 	now, err := p.greeted(ctx, l.line)
 	switch {
 	case err == nil:
 		l.identity.learn(now)
-	case l.line.Holds(r, s, err):
-		return s, true, nil
+	case l.line.Holds(r, g, err):
+		return g, true, nil
 	}
 	return now, false, err
 }
 
 // greeted returns the greeting of a connection. It opens one if necessary.
 func (p *Pool) greeted(ctx context.Context, of Line) (*bridge.Greeting, error) {
-	s, told, err := of.Known(ctx)
+	g, told, err := of.Known(ctx)
 	if err == nil && told != p.attributes.Load() {
 		p.attributes.Store(told)
 	}
-	return s, err
+	return g, err
 }
 
 // meeting is the first handshake for an identity.
@@ -287,15 +287,15 @@ type meeting struct {
 func (i *identity) meet(ctx context.Context, p *Pool, of Line) (*bridge.Greeting, error) {
 	for {
 		i.mu.Lock()
-		s, m := i.server, i.meeting
-		mine := s == nil && m == nil
+		g, m := i.server, i.meeting
+		mine := g == nil && m == nil
 		if mine {
 			m = &meeting{done: make(chan struct{})}
 			i.meeting = m
 		}
 		i.mu.Unlock()
-		if s != nil {
-			return s, nil
+		if g != nil {
+			return g, nil
 		}
 		if mine {
 			if m.server, m.err = p.greeted(ctx, of); m.err == nil {
@@ -326,12 +326,12 @@ func (i *identity) known() *bridge.Greeting {
 }
 
 // learn stores the greeting for the identity. nil means that the stored greeting is no longer valid.
-func (i *identity) learn(s *bridge.Greeting) {
+func (i *identity) learn(g *bridge.Greeting) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before := i.server
-	i.server = s
-	if before != s && (before == nil || s == nil || before.Revision != s.Revision || !bytes.Equal(before.Result, s.Result)) {
+	i.server = g
+	if before != g && (before == nil || g == nil || before.Revision != g.Revision || !bytes.Equal(before.Result, g.Result)) {
 		i.tools.Forget() // a server of the same greeting keeps the stored rules of its tools
 	}
 }
@@ -366,12 +366,12 @@ func (p *Pool) slot(ctx context.Context, c *claim) (*slot, error) {
 		lane = ""
 	}
 	p.mu.Lock()
-	l, err := p.seek(c, from, key, lane)
+	s, err := p.seek(c, from, key, lane)
 	p.mu.Unlock()
-	if l == nil && err == nil {
+	if s == nil && err == nil {
 		return p.await(ctx, *c)
 	}
-	return l, err
+	return s, err
 }
 
 // seek returns the connection for a request of that identity. It returns nothing if the request must wait for an
@@ -384,9 +384,9 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key bridge.ConnectionKey, lan
 	id := p.identity(key)
 	server := id.known()
 	if p.o.Sharing == EachCall && !server.Modern() {
-		l := p.newSlot(id, from, "", "", lower.Clients{Once: true})
-		p.enter(l, r)
-		return l, nil
+		s := p.newSlot(id, from, "", "", lower.Clients{Once: true})
+		p.enter(s, r)
+		return s, nil
 	}
 	group := string(id.key)
 	if lane != "" && !server.Modern() {
@@ -415,14 +415,14 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key bridge.ConnectionKey, lan
 		return l, nil
 	}
 	if err := p.room(from.Principal, group, full); err != nil {
-		l := p.latest(group)
-		if l == nil || !era.IsList(r.Method) {
+		s := p.latest(group)
+		if s == nil || !era.IsList(r.Method) {
 			return nil, err
 		}
 		// A list for other capabilities is better than none.
 		p.o.Legacy.Log.Debug("list served for another client's capabilities", "err", err)
-		p.enter(l, r)
-		return l, nil
+		p.enter(s, r)
+		return s, nil
 	}
 	l = p.add(id, from, group, full, lane != "")
 	p.enter(l, r)
@@ -430,52 +430,52 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key bridge.ConnectionKey, lan
 }
 
 // add adds a connection that requests find. The caller holds p.mu.
-func (p *Pool) add(c *identity, from *bridge.Caller, group, key string, keyed bool) *slot {
-	l := p.newSlot(c, from, group, key, lower.Clients{Keyed: keyed})
-	p.slots[key] = append(p.slots[key], l)
-	return l
+func (p *Pool) add(i *identity, from *bridge.Caller, group, key string, keyed bool) *slot {
+	s := p.newSlot(i, from, group, key, lower.Clients{Keyed: keyed})
+	p.slots[key] = append(p.slots[key], s)
+	return s
 }
 
 // newSlot returns a slot for these clients. Its connection opens on demand.
-func (p *Pool) newSlot(c *identity, from *bridge.Caller, group, key string, of lower.Clients) *slot {
+func (p *Pool) newSlot(i *identity, from *bridge.Caller, group, key string, of lower.Clients) *slot {
 	if from.Handover != nil { // the right to call belongs to a request, not to the connection
 		own := *from
 		own.Handover, from = nil, &own
 	}
-	l := &slot{p: p, identity: c, key: key, group: group, once: of.Once}
-	l.lost, l.lose = context.WithCancel(context.Background())
-	of.Tools, of.Group = &c.tools, group
-	l.lower = p.legacy.Translator(of, l, func(rest bridge.Client) lower.Line {
-		l.line = p.o.Open(from, rest)
-		return l.line
+	s := &slot{p: p, identity: i, key: key, group: group, once: of.Once}
+	s.lost, s.lose = context.WithCancel(context.Background())
+	of.Tools, of.Group = &i.tools, group
+	s.lower = p.legacy.Translator(of, s, func(rest bridge.Client) lower.Line {
+		s.line = p.o.Open(from, rest)
+		return s.line
 	})
-	return l
+	return s
 }
 
 // enter counts a use of the connection. The caller holds p.mu.
-func (p *Pool) enter(l *slot, r *bridge.Request) {
-	p.all[l] = struct{}{}
+func (p *Pool) enter(s *slot, r *bridge.Request) {
+	p.all[s] = struct{}{}
 	p.uses++
-	l.users, l.use = l.users+1, p.uses
+	s.users, s.use = s.users+1, p.uses
 	if !unasked[r.Method] {
-		l.calls++
+		s.calls++
 	}
 }
 
 // identity returns the identity of that key. The caller holds p.mu.
 func (p *Pool) identity(key bridge.ConnectionKey) *identity {
-	c := p.identities[key]
-	if c == nil {
+	i := p.identities[key]
+	if i == nil {
 		for other := range p.identities {
 			if len(p.identities) < maxIdentities {
 				break
 			}
 			delete(p.identities, other) // it is filled again on demand
 		}
-		c = &identity{key: key}
-		p.identities[key] = c
+		i = &identity{key: key}
+		p.identities[key] = i
 	}
-	return c
+	return i
 }
 
 // profile is the legacy form of a client's capabilities.
@@ -501,13 +501,13 @@ func (p *Pool) profile(capabilities []byte) profile {
 }
 
 // latest returns the most recently used connection of the group, or nil. The caller holds p.mu.
-func (p *Pool) latest(group string) (l *slot) {
+func (p *Pool) latest(group string) (s *slot) {
 	for _, all := range p.slots {
 		for _, other := range all {
-			if other.group == group && (l == nil || other.use > l.use) {
-				l = other
+			if other.group == group && (s == nil || other.use > s.use) {
+				s = other
 			}
 		}
 	}
-	return l
+	return s
 }

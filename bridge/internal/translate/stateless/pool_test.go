@@ -79,11 +79,11 @@ func over(t *testing.T, p *stateless.Pool, principal, caps, meta string) string 
 		Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{`+meta+`}}}`),
 		From:    &bridge.Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte(caps)},
 	}
-	a, err := p.Call(t.Context(), r)
-	if err != nil || a.Error != nil {
-		t.Fatalf("got %s, %v", bridgetest.Text(a), err)
+	m, err := p.Call(t.Context(), r)
+	if err != nil || m.Error != nil {
+		t.Fatalf("got %s, %v", bridgetest.Text(m), err)
 	}
-	return string(a.Result)
+	return string(m.Result)
 }
 
 // TestSharing checks which requests share a connection, by the share setting and the era of the server.

@@ -36,25 +36,25 @@ func (s *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *
 		return relisten(ctx, s.lost, up, &inner, &h)
 	}
 	inner.Back = &relayed{r.Back, s, era.LogLevel(r.Meta())}
-	a, err := up.Call(ctx, &inner)
+	m, err := up.Call(ctx, &inner)
 	switch {
 	case err != nil:
-		return a, err
-	case a.Error != nil && r.Method == "server/discover":
-		return s.remembered(a), nil
-	case a.Error != nil:
-		if e := era.Error(r.Method, r.URI(), a.Error, era.LatestModern, era.LatestModern); !rawjson.Same(e, a.Error) { // R-090
-			a.Error = slices.Clone(e)
+		return m, err
+	case m.Error != nil && r.Method == "server/discover":
+		return s.remembered(m), nil
+	case m.Error != nil:
+		if e := era.Error(r.Method, r.URI(), m.Error, era.LatestModern, era.LatestModern); !rawjson.Same(e, m.Error) { // R-090
+			m.Error = slices.Clone(e)
 		}
-		return a, nil
+		return m, nil
 	case r.Method == "server/discover":
-		return rediscovered(a), nil
-	case a.Found().Type.End == 0: // R-103, R-084
-		a.Edit(jsonrpc.First(a.Result, `"resultType":"complete"`))
+		return rediscovered(m), nil
+	case m.Found().Type.End == 0: // R-103, R-084
+		m.Edit(jsonrpc.First(m.Result, `"resultType":"complete"`))
 	default:
-		return h.wrap(r, a), nil
+		return h.wrap(r, m), nil
 	}
-	return a, nil
+	return m, nil
 }
 
 // relayed is the Client of a call to a modern server.
@@ -65,16 +65,16 @@ type relayed struct {
 }
 
 // Notify passes on a notification about the call, of any method (R-152).
-func (r *relayed) Notify(n *jsonrpc.Message) {
-	r.slot.p.o.Notified(n)
-	if era.Wanted(n, r.level) {
-		r.Client.Notify(n)
+func (r *relayed) Notify(m *jsonrpc.Message) {
+	r.slot.p.o.Notified(m)
+	if era.Wanted(m, r.level) {
+		r.Client.Notify(m)
 	}
 }
 
 // Ask takes a question, although a modern server must not ask any.
-func (r *relayed) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return r.slot.lower.Ask(q, reply)
+func (r *relayed) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
+	return r.slot.lower.Ask(m, reply)
 }
 
 // Gone does nothing: the call itself fails.
@@ -82,27 +82,27 @@ func (r *relayed) Gone(error) {}
 
 // remembered returns the stored greeting in place of an error of server/discover. The error may be temporary, or
 // the server may lack the method. To a client it would mean that the server is not modern (R-088, R-188).
-func (s *slot) remembered(a *jsonrpc.Message) *jsonrpc.Message {
+func (s *slot) remembered(m *jsonrpc.Message) *jsonrpc.Message {
 	greeting := s.line.Server()
 	if !greeting.Modern() { // the server was replaced just now
-		return a
+		return m
 	}
-	a.Release()
+	m.Release()
 	return rediscovered(jsonrpc.NewResult(nil, rawjson.SetFirst(greeting.Result, "ttlMs", []byte("0"))))
 }
 
 // rediscovered returns the answer to server/discover with the bridge's revisions in place of the server's
 // (protocol.md D4, C4).
-func rediscovered(a *jsonrpc.Message) *jsonrpc.Message {
+func rediscovered(m *jsonrpc.Message) *jsonrpc.Message {
 	versions := `["` + strings.Join(era.Supported(), `","`) + `"]`
-	result := rawjson.SetFirst(a.Whole(), "supportedVersions", []byte(versions))
+	result := rawjson.SetFirst(m.Whole(), "supportedVersions", []byte(versions))
 	for _, must := range [][2]string{{"resultType", `"complete"`}, {"capabilities", "{}"}, {"ttlMs", "0"}, {"cacheScope", `"private"`}} { // R-088
 		if !gjson.GetBytes(result, must[0]).Exists() {
 			result = rawjson.SetFirst(result, must[0], []byte(must[1]))
 		}
 	}
-	b := a.WithResult(result)
-	b.ID = slices.Clone(a.ID)
-	a.Release()
+	b := m.WithResult(result)
+	b.ID = slices.Clone(m.ID)
+	m.Release()
 	return b
 }

@@ -77,8 +77,8 @@ type Line interface {
 	lower.Line
 	// Known returns the greeting of the connection, which it opens if necessary. attributes reports whether its
 	// wire attributes questions to calls.
-	Known(ctx context.Context) (s *bridge.Greeting, attributes bool, err error)
+	Known(ctx context.Context) (g *bridge.Greeting, attributes bool, err error)
 	// Holds reports whether a cached answer to r may be served, given the greeting s. why is an error of Known
 	// that the answer would replace. If so, the connection presumes s until its own handshake.
-	Holds(r *bridge.Request, s *bridge.Greeting, why error) bool
+	Holds(r *bridge.Request, g *bridge.Greeting, why error) bool
 }

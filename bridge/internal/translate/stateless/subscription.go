@@ -36,11 +36,11 @@ func relisten(ctx, gone context.Context, up caller, r *bridge.Request, h *handle
 		inner := *r
 		inner.Back = back
 		began := time.Now()
-		a, err := up.Call(ctx, &inner)
+		m, err := up.Call(ctx, &inner)
 		begun, heard := back.interrupted()
 		switch {
 		case err == nil, ctx.Err() != nil, !begun:
-			return a, err
+			return m, err
 		case !errors.Is(err, bridge.ErrLost) && !errors.Is(err, bridge.ErrUnavailable) && !errors.Is(err, bridge.ErrUnsent) && !errors.Is(err, bridge.ErrOverloaded):
 			return jsonrpc.NewResult(nil, []byte("{}")), nil
 		}
@@ -91,14 +91,14 @@ func (s *subscription) interrupted() (begun, heard bool) {
 
 // wanted reports whether the client gets the notification. Unknown methods pass, because extensions may
 // define subscriptions.
-func (s *subscription) wanted(n *jsonrpc.Message) bool {
-	switch n.Method {
+func (s *subscription) wanted(m *jsonrpc.Message) bool {
+	switch m.Method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
-		return s.wants.Changes[n.Method]
+		return s.wants.Changes[m.Method]
 	case "notifications/resources/updated":
 		return len(s.wants.URIs) > 0 // servers may name the resource differently, or name a part of it
 	case "notifications/tasks":
-		return slices.Contains(s.wants.Tasks, gjson.GetBytes(n.Params, "taskId").Str)
+		return slices.Contains(s.wants.Tasks, gjson.GetBytes(m.Params, "taskId").Str)
 	case "notifications/message", "notifications/progress":
 		return false
 	}
@@ -107,24 +107,24 @@ func (s *subscription) wanted(n *jsonrpc.Message) bool {
 
 // Notify passes on a notification after the acknowledgement. The client gets one acknowledgement. In
 // place of further ones it gets the changes that it may have missed.
-func (s *subscription) Notify(n *jsonrpc.Message) {
-	if !s.wanted(n) {
+func (s *subscription) Notify(m *jsonrpc.Message) {
+	if !s.wanted(m) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case n.Method != era.Acknowledged && s.begun:
-		s.back.Notify(s.h.toClient(n))
+	case m.Method != era.Acknowledged && s.begun:
+		s.back.Notify(s.h.toClient(m))
 		return
-	case n.Method != era.Acknowledged:
+	case m.Method != era.Acknowledged:
 		if len(s.early) < subscribe.MaxEarly {
-			s.early = append(s.early, n.Clone())
+			s.early = append(s.early, m.Clone())
 		}
 		return
 	case !s.again:
 		s.begun = true
-		s.back.Notify(s.h.toClient(n))
+		s.back.Notify(s.h.toClient(m))
 		for _, e := range s.early {
 			s.back.Notify(s.h.toClient(e))
 		}
@@ -132,7 +132,7 @@ func (s *subscription) Notify(n *jsonrpc.Message) {
 		return
 	}
 	s.again = false
-	had, _ := subscribe.ReadWanted(n.Params)
+	had, _ := subscribe.ReadWanted(m.Params)
 	had.Missed(func(n *jsonrpc.Message) {
 		s.h.p.o.Notified(n)
 		s.back.Notify(n)

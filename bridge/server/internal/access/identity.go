@@ -381,17 +381,17 @@ func (a *Access) Issuers() (all []IssuerState) {
 	if !a.keys.Tokens() {
 		return nil
 	}
-	for _, i := range a.keys.Issuers() {
-		st := IssuerState{Issuer: i.Issuer, State: "ok", Fault: i.Fault}
-		if !i.At.IsZero() {
-			st.Since = &i.At
+	for _, s := range a.keys.Issuers() {
+		st := IssuerState{Issuer: s.Issuer, State: "ok", Fault: s.Fault}
+		if !s.At.IsZero() {
+			st.Since = &s.At
 		}
 		switch {
-		case i.Keys && !i.Have:
+		case s.Keys && !s.Have:
 			st.State = "unreachable"
-		case i.Asked != nil && i.Asked.Fault != "":
-			st.State, st.Fault = "unreachable", i.Asked.Fault
-		case i.Keys && i.Stale:
+		case s.Asked != nil && s.Asked.Fault != "":
+			st.State, st.Fault = "unreachable", s.Asked.Fault
+		case s.Keys && s.Stale:
 			st.State = "old"
 		}
 		all = append(all, st)

@@ -13,11 +13,11 @@ import (
 func TestQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, tokens := newLimit(slog.New(slog.DiscardHandler)), newLimit(slog.New(slog.DiscardHandler))
-		q := newLookups(keys, tokens)
+		l := newLookups(keys, tokens)
 		from, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 		begin := func(what string) func() {
 			t.Helper()
-			end, _ := q.Begin(from)
+			end, _ := l.Begin(from)
 			if end == nil {
 				t.Fatalf("%s: there may be no question", what)
 			}
@@ -25,7 +25,7 @@ func TestQuestions(t *testing.T) {
 		}
 		full := func(what string) <-chan struct{} {
 			t.Helper()
-			end, busy := q.Begin(from)
+			end, busy := l.Begin(from)
 			if end != nil || busy == nil {
 				t.Fatalf("%s: a question %t, something to wait for %t", what, end != nil, busy != nil)
 			}
@@ -36,7 +36,7 @@ func TestQuestions(t *testing.T) {
 			ends = append(ends, begin("at first"))
 		}
 		busy, also := full("one too many"), full("two too many")
-		if end, _ := q.Begin(other); end == nil {
+		if end, _ := l.Begin(other); end == nil {
 			t.Error("another address may ask nothing")
 		} else {
 			end()
@@ -62,12 +62,12 @@ func TestQuestions(t *testing.T) {
 			keys.Take(from)
 			end()
 		}
-		if len(q.running) > 0 {
-			t.Errorf("%d addresses are kept", len(q.running))
+		if len(l.running) > 0 {
+			t.Errorf("%d addresses are kept", len(l.running))
 		}
 		refused := func(what string) {
 			t.Helper()
-			if end, busy := q.Begin(from); end != nil || busy != nil {
+			if end, busy := l.Begin(from); end != nil || busy != nil {
 				t.Errorf("%s: a question %t, something to wait for %t", what, end != nil, busy != nil)
 			}
 		}

@@ -69,24 +69,24 @@ func (s *subject) matches(pattern, name string) bool {
 
 // match adds the scopes of a server's patterns that fit the subject. name is the subject's name at
 // that server, if it differs.
-func (n *need) match(c *config.Server, a *subject, name string) {
+func (n *need) match(s *config.Server, a *subject, name string) {
 	name = cmp.Or(name, a.name)
-	if a.tool && !a.ambiguous && !n.Grant(c.Name, name) {
+	if a.tool && !a.ambiguous && !n.Grant(s.Name, name) {
 		return // the tool is hidden from the caller, whatever its scopes are
 	}
-	if a.tool && c.Rest != nil && rest.IsCall(ownOf(c.Tools.Rename, name)) {
-		n.match(c, a.called(c), "")
+	if a.tool && s.Rest != nil && rest.IsCall(ownOf(s.Tools.Rename, name)) {
+		n.match(s, a.called(s), "")
 	}
 	called := []string{name}
-	for _, was := range n.OldNames[c.Name] { // sessions keep the names that they started with
+	for _, was := range n.OldNames[s.Name] { // sessions keep the names that they started with
 		switch {
 		case a.tool:
-			called = append(called, shownAs(c.Tools.Rename, ownOf(was.Tools, name)))
+			called = append(called, shownAs(s.Tools.Rename, ownOf(was.Tools, name)))
 		case !a.isURI:
-			called = append(called, shownAs(c.Prompts.Rename, ownOf(was.Prompts, name)))
+			called = append(called, shownAs(s.Prompts.Rename, ownOf(was.Prompts, name)))
 		}
 	}
-	for pattern, scopes := range a.by(&c.Scopes) {
+	for pattern, scopes := range a.by(&s.Scopes) {
 		if slices.ContainsFunc(called, func(name string) bool { return a.matches(pattern, name) }) {
 			n.Add(scopes)
 		}
@@ -159,10 +159,10 @@ func subjects(m *jsonrpc.Message) []subject {
 }
 
 // atServer adds the needs of a message at a server's own address.
-func (n *need) atServer(c *config.Server, m *jsonrpc.Message) {
-	n.Add(c.Scopes.All)
+func (n *need) atServer(s *config.Server, m *jsonrpc.Message) {
+	n.Add(s.Scopes.All)
 	for _, about := range subjects(m) {
-		n.match(c, &about, about.name)
+		n.match(s, &about, about.name)
 	}
 }
 
@@ -184,37 +184,37 @@ func (n *need) atAggregate(servers []config.Server, m *jsonrpc.Message) {
 	about := subjects(m)
 	prefixed := map[string]bool{} // the names that have the prefix of a server
 	for i := range servers {
-		for _, a := range about {
-			prefixed[a.name] = prefixed[a.name] || n.Grant(servers[i].Name, "") && (hasPrefix(prefixes(&servers[i]), a.name) ||
-				hasPrefix(slices.DeleteFunc(n.oldPrefixes(servers, &servers[i], a.name), func(p string) bool { return p == "" }), a.name))
+		for _, s := range about {
+			prefixed[s.name] = prefixed[s.name] || n.Grant(servers[i].Name, "") && (hasPrefix(prefixes(&servers[i]), s.name) ||
+				hasPrefix(slices.DeleteFunc(n.oldPrefixes(servers, &servers[i], s.name), func(p string) bool { return p == "" }), s.name))
 		}
 	}
 	for i := range servers {
-		c := &servers[i]
-		if !n.Grant(c.Name, "") {
+		s := &servers[i]
+		if !n.Grant(s.Name, "") {
 			continue // for the caller it does not exist
 		}
-		if slices.ContainsFunc(tasks, func(id string) bool { return taskServer(servers, id) == c.Name || taskServer(servers, id) == "" }) {
-			n.Add(c.Scopes.All)
+		if slices.ContainsFunc(tasks, func(id string) bool { return taskServer(servers, id) == s.Name || taskServer(servers, id) == "" }) {
+			n.Add(s.Scopes.All)
 		}
 		for _, a := range about {
 			// A session that started when there was one server keeps names without prefixes.
 			if a.isURI || a.ambiguous || !prefixed[a.name] {
-				n.Add(c.Scopes.All)
-				n.match(c, &a, a.name)
+				n.Add(s.Scopes.All)
+				n.match(s, &a, a.name)
 				continue
 			}
-			for _, prefix := range append(prefixes(c), n.oldPrefixes(servers, c, a.name)...) {
+			for _, prefix := range append(prefixes(s), n.oldPrefixes(servers, s, a.name)...) {
 				own, whole := strings.CutPrefix(a.name, prefix)
 				if whole {
-					n.Add(c.Scopes.All)
-					n.match(c, &a, own)
+					n.Add(s.Scopes.All)
+					n.match(s, &a, own)
 				}
 				if shortened(a.name) && strings.HasPrefix(a.name, prefix[:min(len(prefix), maxCut)]) {
 					any := a
 					any.ambiguous = true // the whole name is unknown
-					n.Add(c.Scopes.All)
-					n.match(c, &any, "")
+					n.Add(s.Scopes.All)
+					n.match(s, &any, "")
 				}
 			}
 		}
@@ -225,7 +225,7 @@ func (n *need) atAggregate(servers []config.Server, m *jsonrpc.Message) {
 // task, such as that of a session that started when there was one server.
 func taskServer(servers []config.Server, id string) string {
 	name, _, _ := strings.Cut(id, ":")
-	if slices.ContainsFunc(servers, func(c config.Server) bool { return c.Name == name }) {
+	if slices.ContainsFunc(servers, func(s config.Server) bool { return s.Name == name }) {
 		return name
 	}
 	return ""
@@ -233,22 +233,22 @@ func taskServer(servers []config.Server, id string) string {
 
 // prefixes returns the prefixes that a server's names may have at the aggregate. A name without a
 // prefix may belong to any server.
-func prefixes(c *config.Server) []string { return []string{c.Prefix, c.Name + "__"} }
+func prefixes(s *config.Server) []string { return []string{s.Prefix, s.Name + "__"} }
 
 // oldPrefixes returns the old prefixes of a server that the name may still have. There is none if the
 // name begins with the current prefix of another server.
-func (n *need) oldPrefixes(servers []config.Server, c *config.Server, name string) (all []string) {
+func (n *need) oldPrefixes(servers []config.Server, s *config.Server, name string) (all []string) {
 	var holder *config.Server // the one with the longest prefix
 	for i := range servers {
 		if p := servers[i].Prefix; p != "" && strings.HasPrefix(name, p) && (holder == nil || len(p) > len(holder.Prefix)) {
 			holder = &servers[i]
 		}
 	}
-	if holder != nil && holder.Name != c.Name {
+	if holder != nil && holder.Name != s.Name {
 		return nil
 	}
-	for _, was := range n.OldNames[c.Name] {
-		if was.Prefix != c.Prefix && (was.Until.IsZero() || time.Now().Before(was.Until)) {
+	for _, was := range n.OldNames[s.Name] {
+		if was.Prefix != s.Prefix && (was.Until.IsZero() || time.Now().Before(was.Until)) {
 			all = append(all, was.Prefix)
 		}
 	}

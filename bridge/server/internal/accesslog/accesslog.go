@@ -38,9 +38,9 @@ const (
 
 // Open opens the configured access log; nil if there is none. A new file is readable by its owner
 // only. instance is the tag of this instance of a cluster, or empty.
-func Open(c config.AccessLog, instance string, log *slog.Logger) (*Log, error) {
+func Open(a config.AccessLog, instance string, log *slog.Logger) (*Log, error) {
 	t := &target{log: log}
-	switch c.To {
+	switch a.To {
 	case "":
 		return nil, nil
 	case "stdout":
@@ -48,27 +48,27 @@ func Open(c config.AccessLog, instance string, log *slog.Logger) (*Log, error) {
 	case "stderr":
 		t.Writer = os.Stderr
 	default:
-		t.path = c.To
+		t.path = a.To
 		if err := t.open(); err != nil {
-			return nil, fmt.Errorf("access_log: to is %s: %w", c.To, err)
+			return nil, fmt.Errorf("access_log: to is %s: %w", a.To, err)
 		}
 	}
-	if c.Payloads {
+	if a.Payloads {
 		log.Warn("the access log contains arguments and results: use access_log: payloads for debugging only")
 	}
 	return &Log{
 		Writer:   logs.NewWriter(t, logMost, logEvery),
 		instance: instance,
-		payloads: c.Payloads,
+		payloads: a.Payloads,
 		to:       t,
 	}, nil
 }
 
 // Take queues the line of a report. It does not block. It reports false if the log is closed: the
 // caller then gives the line to the new log.
-func (l *Log) Take(p *report.Report) bool {
+func (l *Log) Take(r *report.Report) bool {
 	var room [512]byte
-	return l.queued(l.line(room[:0], p))
+	return l.queued(l.line(room[:0], r))
 }
 
 func (l *Log) queued(line []byte) bool {
@@ -89,56 +89,56 @@ func (l *Log) Action(principal, action, outcome string) bool {
 }
 
 // line appends the line of a report, with its line break.
-func (l *Log) line(b []byte, p *report.Report) []byte {
+func (l *Log) line(b []byte, r *report.Report) []byte {
 	b = append(b, `{"time":"`...)
-	b = p.Began.AppendFormat(b, "2006-01-02T15:04:05.000Z07:00")
+	b = r.Began.AppendFormat(b, "2006-01-02T15:04:05.000Z07:00")
 	b = append(b, `","level":"INFO","msg":"call","server":`...)
-	b = gjson.AppendJSONString(b, p.Server)
-	b = gjson.AppendJSONString(append(b, `,"method":`...), clipped(p.Request.Method))
-	if name := p.Request.GivenName(); name != "" {
+	b = gjson.AppendJSONString(b, r.Server)
+	b = gjson.AppendJSONString(append(b, `,"method":`...), clipped(r.Request.Method))
+	if name := r.Request.GivenName(); name != "" {
 		b = gjson.AppendJSONString(append(b, `,"name":`...), clipped(name))
 	}
-	if p.Principal != "" {
-		b = gjson.AppendJSONString(append(b, `,"principal":`...), p.Principal)
+	if r.Principal != "" {
+		b = gjson.AppendJSONString(append(b, `,"principal":`...), r.Principal)
 	}
-	if p.From != nil {
-		if name := health.Client(p.From); name != "" && name != health.Unnamed {
+	if r.From != nil {
+		if name := health.Client(r.From); name != "" && name != health.Unnamed {
 			b = gjson.AppendJSONString(append(b, `,"client":`...), name)
 		}
 	}
-	if p.Client.IsValid() {
-		b = append(p.Client.AppendTo(append(b, `,"client_address":"`...)), '"')
+	if r.Client.IsValid() {
+		b = append(r.Client.AppendTo(append(b, `,"client_address":"`...)), '"')
 	}
-	if p.Session != "" {
-		b = gjson.AppendJSONString(append(b, `,"session":`...), p.Session)
+	if r.Session != "" {
+		b = gjson.AppendJSONString(append(b, `,"session":`...), r.Session)
 	}
 	if l.instance != "" {
 		b = gjson.AppendJSONString(append(b, `,"instance":`...), l.instance)
 	}
-	if p.Front != "" {
-		b = gjson.AppendJSONString(append(b, `,"front":`...), p.Front)
+	if r.Front != "" {
+		b = gjson.AppendJSONString(append(b, `,"front":`...), r.Front)
 	}
-	if p.Trace.IsValid() {
-		b = append(hex.AppendEncode(append(b, `,"trace_id":"`...), p.Trace[:]), '"')
+	if r.Trace.IsValid() {
+		b = append(hex.AppendEncode(append(b, `,"trace_id":"`...), r.Trace[:]), '"')
 	}
-	b = gjson.AppendJSONString(append(b, `,"era":`...), era.Name(p.Revision))
-	if p.Speaks != "" {
-		b = gjson.AppendJSONString(append(b, `,"server_era":`...), era.Name(p.Speaks))
+	b = gjson.AppendJSONString(append(b, `,"era":`...), era.Name(r.Revision))
+	if r.Speaks != "" {
+		b = gjson.AppendJSONString(append(b, `,"server_era":`...), era.Name(r.Speaks))
 	}
-	b = gjson.AppendJSONString(append(b, `,"outcome":`...), p.Outcome.String())
-	if p.Code != 0 {
-		b = strconv.AppendInt(append(b, `,"code":`...), p.Code, 10)
+	b = gjson.AppendJSONString(append(b, `,"outcome":`...), r.Outcome.String())
+	if r.Code != 0 {
+		b = strconv.AppendInt(append(b, `,"code":`...), r.Code, 10)
 	}
-	b = strconv.AppendFloat(append(b, `,"duration_ms":`...), float64(p.Took.Microseconds())/1000, 'f', -1, 64)
-	b = strconv.AppendInt(append(b, `,"bytes_in":`...), int64(p.Request.Len()), 10)
-	if p.Answer != nil {
-		b = strconv.AppendInt(append(b, `,"bytes_out":`...), int64(p.Answer.Len()), 10)
+	b = strconv.AppendFloat(append(b, `,"duration_ms":`...), float64(r.Took.Microseconds())/1000, 'f', -1, 64)
+	b = strconv.AppendInt(append(b, `,"bytes_in":`...), int64(r.Request.Len()), 10)
+	if r.Answer != nil {
+		b = strconv.AppendInt(append(b, `,"bytes_out":`...), int64(r.Answer.Len()), 10)
 	}
 	if l.payloads {
-		b = appendPayload(b, "params", p.Request.Params)
-		if p.Answer != nil {
-			b = appendPayload(b, "result", p.Answer.Result)
-			b = appendPayload(b, "error", p.Answer.Error)
+		b = appendPayload(b, "params", r.Request.Params)
+		if r.Answer != nil {
+			b = appendPayload(b, "result", r.Answer.Result)
+			b = appendPayload(b, "error", r.Answer.Error)
 		}
 	}
 	return append(b, "}\n"...)

@@ -62,11 +62,11 @@ func logTo(f io.Writer) (*Log, *bytes.Buffer) {
 
 func reportOf(t testing.TB, params string) *report.Report {
 	t.Helper()
-	q, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`))
+	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &report.Report{Server: "one", Request: q, Revision: "2025-11-25"}
+	return &report.Report{Server: "one", Request: m, Revision: "2025-11-25"}
 }
 
 // A full disk loses lines, counts them and says so once; when there is room again the next line is whole.
@@ -74,16 +74,16 @@ func TestAccessLogFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{room: -1}
 		l, said := logTo(f)
-		p := reportOf(t, `{"name":"x"}`)
-		l.Take(p)
+		r := reportOf(t, `{"name":"x"}`)
+		l.Take(r)
 		time.Sleep(2 * logEvery)
 		f.set(10)
 		for range 3 {
-			l.Take(p)
+			l.Take(r)
 			time.Sleep(2 * logEvery)
 		}
 		f.set(-1)
-		l.Take(p)
+		l.Take(r)
 		time.Sleep(2 * logEvery)
 		l.Close(nil)
 		if n := l.Lost(); n != 3 {
@@ -104,10 +104,10 @@ func TestAccessLogStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faulty{room: -1, stuck: make(chan struct{})}
 		l, _ := logTo(f)
-		p := reportOf(t, `{"name":"x"}`)
+		r := reportOf(t, `{"name":"x"}`)
 		began := time.Now()
 		for range 3 * logMost / 200 {
-			l.Take(p)
+			l.Take(r)
 		}
 		if time.Since(began) > 0 { // in a bubble time passes only while everybody waits
 			t.Error("a call has waited")
@@ -130,10 +130,10 @@ func TestAccessLogConcurrently(t *testing.T) {
 	l, _ := logTo(f)
 	var wg sync.WaitGroup
 	for i := range 8 {
-		p := reportOf(t, fmt.Sprintf(`{"name":"tool %d"}`, i))
+		r := reportOf(t, fmt.Sprintf(`{"name":"tool %d"}`, i))
 		wg.Go(func() {
 			for range 500 {
-				l.Take(p)
+				l.Take(r)
 			}
 		})
 	}
@@ -152,11 +152,11 @@ func TestAccessLogConcurrently(t *testing.T) {
 
 func BenchmarkAccessLog(b *testing.B) {
 	l, _ := logTo(io.Discard)
-	p := reportOf(b, `{"name":"echo"}`)
-	p.Session, p.Began, p.Took = "01234567", time.Now(), time.Millisecond
+	r := reportOf(b, `{"name":"echo"}`)
+	r.Session, r.Began, r.Took = "01234567", time.Now(), time.Millisecond
 	b.ReportAllocs()
 	for b.Loop() {
-		l.Take(p)
+		l.Take(r)
 	}
 	l.Close(nil)
 }

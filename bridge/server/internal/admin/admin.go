@@ -154,7 +154,7 @@ func (a *API) Routes() []Route { return slices.Clone(a.routes) }
 
 // Has reports whether a path below Base has a route.
 func (a *API) Has(path string) bool {
-	return slices.ContainsFunc(a.routes, func(t Route) bool { return t.match(path) != nil })
+	return slices.ContainsFunc(a.routes, func(r Route) bool { return r.match(path) != nil })
 }
 
 // Serve answers a request for a path that has a route.
@@ -319,8 +319,8 @@ type problem struct {
 
 // fail answers a request with an error of its route.
 func fail(w http.ResponseWriter, err error) {
-	if f, ok := errors.AsType[*Refusal](err); ok {
-		Refuse(w, f.Status, f.Code, f.Message)
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		Refuse(w, r.Status, r.Code, r.Message)
 		return
 	}
 	p := problem{Code: "invalid", Message: err.Error()}

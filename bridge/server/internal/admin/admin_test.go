@@ -93,10 +93,10 @@ func TestBodyDeadline(t *testing.T) {
 		{io.MultiReader(strings.NewReader("{}"), iotest.ErrReader(io.ErrUnexpectedEOF)), false, 1},
 		{strings.NewReader(strings.Repeat(" ", MaxBody) + "{}"), false, 1},
 	} {
-		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-		_, ok := Body(w, httptest.NewRequest("POST", "/", tc.body))
-		if ok != tc.ok || len(w.all) != tc.want || w.all[0].IsZero() || tc.want == 2 && !w.all[1].IsZero() {
-			t.Errorf("ok %t, the deadlines are %v; want %t and %d", ok, w.all, tc.ok, tc.want)
+		d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		_, ok := Body(d, httptest.NewRequest("POST", "/", tc.body))
+		if ok != tc.ok || len(d.all) != tc.want || d.all[0].IsZero() || tc.want == 2 && !d.all[1].IsZero() {
+			t.Errorf("ok %t, the deadlines are %v; want %t and %d", ok, d.all, tc.ok, tc.want)
 		}
 	}
 }

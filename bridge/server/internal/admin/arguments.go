@@ -84,15 +84,15 @@ func (o *Operator) schema(c *Call, server, tool string) (schema []byte, err erro
 	from := &bridge.Caller{Principal: c.Principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: []byte(ownParams)}
 	var names []string
 	_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
-		var a *jsonrpc.Message
-		a, err = o.Bridge.Call(c.Context, from.Request(list.Tools.Method(), params), gateway.Stateless{Server: server, From: from, Back: discard{}})
+		var m *jsonrpc.Message
+		m, err = o.Bridge.Call(c.Context, from.Request(list.Tools.Method(), params), gateway.Stateless{Server: server, From: from, Back: discard{}})
 		switch {
-		case err == nil && a == nil: // the caller left
+		case err == nil && m == nil: // the caller left
 			err = cmp.Or(context.Cause(c.Context), bridge.ErrCancelled)
-		case err == nil && a.Error != nil:
-			err = errors.New(gjson.GetBytes(a.Error, "message").String())
+		case err == nil && m.Error != nil:
+			err = errors.New(gjson.GetBytes(m.Error, "message").String())
 		}
-		return a, err
+		return m, err
 	}, func(page []byte, _, _ bool) {
 		gjson.GetBytes(page, "tools").ForEach(func(_, one gjson.Result) bool {
 			name := one.Get("name").String()

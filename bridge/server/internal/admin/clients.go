@@ -145,46 +145,46 @@ func NewClients(now time.Time) *Clients {
 
 // Take counts a report. A request to several servers counts once, and for none of them: it is a list, which tells
 // nothing of what the client uses. The bridge's own requests do not count.
-func (c *Clients) Take(p *report.Report) {
-	a, ok := p.Call.(*report.Arrival)
-	if !ok || a == nil || a.Wire() == "" || p.From == nil || p.Part > 1 || p.Request.Method == era.Listen {
+func (c *Clients) Take(r *report.Report) {
+	a, ok := r.Call.(*report.Arrival)
+	if !ok || a == nil || a.Wire() == "" || r.From == nil || r.Part > 1 || r.Request.Method == era.Listen {
 		return
 	}
 	name := ""
-	if len(p.From.Params) > maxNamed { // to read it takes longer than others may wait
-		name = named(health.Client(p.From))
+	if len(r.From.Params) > maxNamed { // to read it takes longer than others may wait
+		name = named(health.Client(r.From))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if name == "" {
-		name = c.name(p.From)
+		name = c.name(r.From)
 	}
-	k := client{name, p.Principal, a.Wire(), a.Address()}
-	if isOwn(name, p.Network == bridge.Pipe) {
+	k := client{name, r.Principal, a.Wire(), a.Address()}
+	if isOwn(name, r.Network == bridge.Pipe) {
 		return
 	}
 	of := c.client(k)
 	of.add(c.slot)
-	if p.Server == "" || p.Part > 0 {
+	if r.Server == "" || r.Part > 0 {
 		return
 	}
-	key := serverOf{p.Principal, of, p.Server}
+	key := serverOf{r.Principal, of, r.Server}
 	to, ok := c.servers.Get(key)
 	if !ok {
-		if c.servers.full(p.Principal) {
+		if c.servers.full(r.Principal) {
 			return
 		}
 		to = &uses{last: c.slot}
 		c.servers.put(key, to)
 	}
 	to.add(c.slot)
-	if p.Session == "" {
+	if r.Session == "" {
 		return
 	}
-	switch in := (sessionOf{p.Principal, to, p.Session}); {
+	switch in := (sessionOf{r.Principal, to, r.Session}); {
 	case c.sessions.Contains(in):
 		c.sessions.Add(in, c.slot)
-	case !c.sessions.full(p.Principal):
+	case !c.sessions.full(r.Principal):
 		c.sessions.put(in, c.slot)
 	}
 }
@@ -287,18 +287,18 @@ func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sess
 	counted, served, called := copied(c.clients.LRUCache), copied(c.servers.LRUCache), c.sessions.Keys()
 	c.mu.Unlock() // calls wait for it
 	of := map[client]*ClientUse{}
-	group := func(k client) *ClientUse {
-		if of[k] == nil {
-			of[k] = &ClientUse{Client: k.name, Principal: k.principal, Transport: k.transport, Address: Address(k.address), Servers: []ServerUse{}}
+	group := func(c client) *ClientUse {
+		if of[c] == nil {
+			of[c] = &ClientUse{Client: c.name, Principal: c.principal, Transport: c.transport, Address: Address(c.address), Servers: []ServerUse{}}
 		}
-		return of[k]
+		return of[c]
 	}
 	open := map[string]bool{}
 	for i := range sessions {
 		s := &sessions[i]
-		if k := (client{named(s.Client), s.Principal, s.Transport, s.Server}); !isOwn(k.name, k.transport == gateway.WireStdio) {
+		if c := (client{named(s.Client), s.Principal, s.Transport, s.Server}); !isOwn(c.name, c.transport == gateway.WireStdio) {
 			open[s.ID] = true
-			one := group(k)
+			one := group(c)
 			one.Sessions++
 			one.Calls += s.Total
 		}
@@ -313,9 +313,9 @@ func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sess
 		}
 	}
 	used := map[*uses]int{} // the open sessions
-	for _, k := range called {
-		if open[k.id] {
-			used[k.server]++
+	for _, s := range called {
+		if open[s.id] {
+			used[s.server]++
 		}
 	}
 	clients = map[string]int{}
@@ -327,14 +327,14 @@ func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sess
 	}
 	all = []ClientUse{}
 	for _, one := range of {
-		slices.SortFunc(one.Servers, func(a, b ServerUse) int {
-			return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Server, b.Server))
+		slices.SortFunc(one.Servers, func(s, b ServerUse) int {
+			return cmp.Or(cmp.Compare(b.Rate, s.Rate), cmp.Compare(b.Calls, s.Calls), cmp.Compare(s.Server, b.Server))
 		})
 		all = append(all, *one)
 	}
-	slices.SortFunc(all, func(a, b ClientUse) int {
-		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.Sessions, a.Sessions), cmp.Compare(b.Calls, a.Calls),
-			cmp.Compare(a.Client, b.Client), cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Transport, b.Transport), cmp.Compare(a.Address, b.Address))
+	slices.SortFunc(all, func(c, b ClientUse) int {
+		return cmp.Or(cmp.Compare(b.Rate, c.Rate), cmp.Compare(b.Sessions, c.Sessions), cmp.Compare(b.Calls, c.Calls),
+			cmp.Compare(c.Client, b.Client), cmp.Compare(c.Principal, b.Principal), cmp.Compare(c.Transport, b.Transport), cmp.Compare(c.Address, b.Address))
 	})
 	return all[:min(len(all), maxShown)], clients
 }

@@ -74,8 +74,8 @@ func TestClientsServers(t *testing.T) {
 	if len(all) != 2 || len(all[0].Servers) != maxUses/4 || all[0].Calls != 2*maxUses {
 		t.Fatalf("%d clients, the first of them with %d servers and %d calls", len(all), len(all[0].Servers), all[0].Calls)
 	}
-	if b := all[1]; len(b.Servers) != 1 || b.Servers[0].Calls != 1 || clients["s"] != 1 {
-		t.Errorf("%+v, %d clients", b, clients["s"])
+	if c := all[1]; len(c.Servers) != 1 || c.Servers[0].Calls != 1 || clients["s"] != 1 {
+		t.Errorf("%+v, %d clients", c, clients["s"])
 	}
 }
 

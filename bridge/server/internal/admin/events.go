@@ -126,28 +126,28 @@ func (s streamQuery) has(topic string) bool {
 }
 
 // parse reads a client's request for a stream.
-func (e *Events) parse(c *Call) (t streamQuery, err error) {
+func (e *Events) parse(c *Call) (s streamQuery, err error) {
 	all := strings.Split(c.Query.Get("topics"), ",")
 	for _, topic := range all {
 		if !slices.Contains(topics, topic) {
-			return t, &Refusal{http.StatusBadRequest, "query", "topics must be some of " + strings.Join(topics, ",")}
+			return s, &Refusal{http.StatusBadRequest, "query", "topics must be some of " + strings.Join(topics, ",")}
 		}
 	}
 	slices.Sort(all)
-	t = streamQuery{strings.Join(slices.Compact(all), ","), c.Query.Get("server"), c.Query.Get("session"), c.Query.Get("payloads") == "true"}
+	s = streamQuery{strings.Join(slices.Compact(all), ","), c.Query.Get("server"), c.Query.Get("session"), c.Query.Get("payloads") == "true"}
 	switch denied := func(what, key string) error {
 		return &Refusal{http.StatusForbidden, "denied", "this caller may not see " + what + ": list its name in " + key + " of the configuration file"}
 	}; {
-	case t.has("log") && !c.Act:
-		return t, denied("the log", "admin")
-	case t.has("traffic") && !c.Look:
-		return t, denied("messages", "viewers")
-	case t.payloads && !c.Act:
-		return t, denied("the payloads of messages", "admin")
-	case t.payloads && !e.Payloads():
-		return t, &Refusal{http.StatusConflict, "conflict", "payloads of messages are not shown: set console: payloads in the configuration file"}
+	case s.has("log") && !c.Act:
+		return s, denied("the log", "admin")
+	case s.has("traffic") && !c.Look:
+		return s, denied("messages", "viewers")
+	case s.payloads && !c.Act:
+		return s, denied("the payloads of messages", "admin")
+	case s.payloads && !e.Payloads():
+		return s, &Refusal{http.StatusConflict, "conflict", "payloads of messages are not shown: set console: payloads in the configuration file"}
 	}
-	return t, nil
+	return s, nil
 }
 
 // stream is one stream of events. One goroutine uses it at a time; its feed may be filled concurrently.
@@ -173,19 +173,19 @@ type stream struct {
 
 // begin makes a stream and subscribes it to its topics.
 func (e *Events) begin(wants streamQuery, c *Call) *stream {
-	l := &Viewer{Feed: NewFeed(), Caller: &c.Caller, Server: wants.server, Session: wants.session, Payloads: func() bool { return wants.payloads && e.Payloads() }}
-	s := &stream{e: e, key: rand.Text(), query: wants, viewer: l}
+	v := &Viewer{Feed: NewFeed(), Caller: &c.Caller, Server: wants.server, Session: wants.session, Payloads: func() bool { return wants.payloads && e.Payloads() }}
+	s := &stream{e: e, key: rand.Text(), query: wants, viewer: v}
 	switch {
 	case wants.has("calls"):
-		s.ends = append(s.ends, e.Calls.Look(l, c.Act, e.Bridge.Activity))
+		s.ends = append(s.ends, e.Calls.Look(v, c.Act, e.Bridge.Activity))
 	case wants.has("traffic"):
 		s.ends = append(s.ends, e.Calls.Look(nil, false, e.Bridge.Activity)) // without it, messages of clients are not recorded
 	}
 	if wants.has("traffic") {
-		s.ends = append(s.ends, e.Calls.Traffic.Look(l))
+		s.ends = append(s.ends, e.Calls.Traffic.Look(v))
 	}
 	if wants.has("log") {
-		s.ends = append(s.ends, e.Logs.Watch(l.Line))
+		s.ends = append(s.ends, e.Logs.Watch(v.Line))
 	}
 	return s
 }

@@ -76,7 +76,7 @@ func (o *Operator) showSessions(c *Call) (any, error) {
 // Sessions returns the newest sessions that a caller may see, up to limit.
 func (o *Operator) Sessions(c *Caller, limit int) *SessionRows {
 	all := o.Bridge.Sessions(c.Sees)
-	slices.SortFunc(all, func(a, b gateway.SessionStatus) int { return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(all, func(s, b gateway.SessionStatus) int { return cmp.Or(b.Began.Compare(s.Began), cmp.Compare(s.ID, b.ID)) })
 	out := &SessionRows{Sessions: []gateway.SessionStatus{}, Total: len(all)}
 	out.Sessions = append(out.Sessions, all[:min(len(all), limit)]...)
 	if c.Look {

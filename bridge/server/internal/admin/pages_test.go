@@ -25,10 +25,10 @@ func at(host string, cookies ...*http.Cookie) *http.Request {
 }
 
 // signed signs in at a host, and returns the cookie.
-func signed(t *testing.T, s *Pages, host string) *http.Cookie {
+func signed(t *testing.T, p *Pages, host string) *http.Cookie {
 	t.Helper()
 	w := httptest.NewRecorder()
-	s.SetCookie(w, at(host), "", NewPage("ops", auth.Sum{}))
+	p.SetCookie(w, at(host), "", NewPage("ops", auth.Sum{}))
 	all := w.Result().Cookies()
 	if len(all) != 1 || all[0].MaxAge != int(pageLife/time.Second) {
 		t.Fatalf("%+v", all)
@@ -37,9 +37,9 @@ func signed(t *testing.T, s *Pages, host string) *http.Cookie {
 }
 
 // looks reports whether a request is of somebody who has signed in, and what cookies it gets.
-func looks(s *Pages, r *http.Request) (ok bool, cookies []*http.Cookie) {
+func looks(p *Pages, r *http.Request) (ok bool, cookies []*http.Cookie) {
 	w := httptest.NewRecorder()
-	_, ok, known := s.Signed(w, r, "")
+	_, ok, known := p.Signed(w, r, "")
 	return ok && known, w.Result().Cookies()
 }
 
@@ -78,20 +78,20 @@ func TestSignOut(t *testing.T) {
 // go first.
 func TestEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newPages()
+		p := newPages()
 		for range maxEnded {
-			s.end(NewPage("ops", auth.Sum{}))
+			p.end(NewPage("ops", auth.Sum{}))
 		}
 		time.Sleep(pageLife / 2)
 		last := NewPage("ops", auth.Sum{})
-		s.end(last)
-		if len(s.ended) != maxEnded || s.Valid(last) {
-			t.Errorf("%d are remembered", len(s.ended))
+		p.end(last)
+		if len(p.ended) != maxEnded || p.Valid(last) {
+			t.Errorf("%d are remembered", len(p.ended))
 		}
 		time.Sleep(pageLife / 2)
-		s.end(NewPage("ops", auth.Sum{}))
-		if len(s.ended) != 2 || s.Valid(last) {
-			t.Errorf("%d are remembered, want the two that could count", len(s.ended))
+		p.end(NewPage("ops", auth.Sum{}))
+		if len(p.ended) != 2 || p.Valid(last) {
+			t.Errorf("%d are remembered, want the two that could count", len(p.ended))
 		}
 	})
 }

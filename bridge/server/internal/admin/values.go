@@ -46,9 +46,9 @@ var depends = map[string]string{"cache.lists": "1m, 5s", "rest.refresh": "2s, 5m
 
 // fileValues returns the settings of the file in effect, without the settings of its servers.
 func fileValues(c *config.Config) []Value {
-	w := values{c: c}
-	w.fields("", reflect.ValueOf(*c), reflect.ValueOf(config.Default()), false)
-	return w.all
+	v := values{c: c}
+	v.fields("", reflect.ValueOf(*c), reflect.ValueOf(config.Default()), false)
+	return v.all
 }
 
 // serverValues returns the settings of a server; nil if it does not exist.
@@ -65,9 +65,9 @@ func serverValues(c *config.Config, name string) []Value {
 	if standard.Offer = c.Offer; now.Limits.Queue == 0 {
 		now.Limits.Queue = now.Limits.Calls
 	}
-	w := values{c: c, server: name}
-	w.fields("", reflect.ValueOf(now), reflect.ValueOf(standard), false)
-	return w.all
+	v := values{c: c, server: name}
+	v.fields("", reflect.ValueOf(now), reflect.ValueOf(standard), false)
+	return v.all
 }
 
 // values collects settings.

@@ -53,13 +53,13 @@ func (p *painter) selected(name, kind, suffix string, by []string, matchers []st
 	if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") {
 		name = "mcp_bridge_" + name
 	}
-	m, ok := p.table[name]
-	if !ok || m.kind != kind {
-		p.t.Errorf("%s is no %s of the table, but %q", name, kind, m.kind)
+	t, ok := p.table[name]
+	if !ok || t.kind != kind {
+		p.t.Errorf("%s is no %s of the table, but %q", name, kind, t.kind)
 	}
 	p.shown[name] = true
 	all := []string{`job=~"$job"`, `instance=~"$instance"`}
-	if slices.Contains(m.labels, "server") {
+	if slices.Contains(t.labels, "server") {
 		all = append(all, `server=~"$server"`)
 		if slices.Contains(by, "server") {
 			all = append(all, `server!=""`)
@@ -220,9 +220,9 @@ var source = object{"type": "prometheus", "uid": "${datasource}"}
 // painted returns a panel as Grafana has it.
 func (p *painter) painted(of panel, id, x, y, width, height int) object {
 	if of.text == "" { // the help of its only metric
-		for name, m := range p.table {
+		for name, t := range p.table {
 			if strings.Contains(of.queries[0].expr, name+"{") {
-				of.text = m.help
+				of.text = t.help
 			}
 		}
 	}

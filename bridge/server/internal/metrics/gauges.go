@@ -114,13 +114,13 @@ func newGauges(b Bridge) *gauges {
 		g.each = append(g.each, eachGauge{prometheus.NewDesc("mcp_bridge_"+name, help, []string{"server"}, nil), kind, value})
 	}
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
-	whole("ready", "Whether /readyz answers 200.", gauge, func(t *overview) float64 { return truth(t.ready) })
-	whole("requests_in_flight", "Requests of clients in flight, without subscriptions.", gauge, func(t *overview) float64 { return float64(t.Calls) })
-	whole("stateless_requests_in_flight", "Requests in flight of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Stateless) })
-	whole("subscriptions", "Subscriptions of clients without sessions.", gauge, func(t *overview) float64 { return float64(t.Subscriptions) })
-	whole("in_flight_bytes", "Size of the messages of clients in flight.", gauge, func(t *overview) float64 { return float64(t.Bytes) })
-	whole("in_flight_limit_bytes", "The limit of in_flight_bytes.", gauge, func(t *overview) float64 { return float64(t.MaxBytes) })
-	whole("notifications_dropped_total", "Notifications that were dropped because too many waited for their client or server.", counter, func(t *overview) float64 { return float64(t.Dropped) })
+	whole("ready", "Whether /readyz answers 200.", gauge, func(o *overview) float64 { return truth(o.ready) })
+	whole("requests_in_flight", "Requests of clients in flight, without subscriptions.", gauge, func(o *overview) float64 { return float64(o.Calls) })
+	whole("stateless_requests_in_flight", "Requests in flight of clients without sessions.", gauge, func(o *overview) float64 { return float64(o.Stateless) })
+	whole("subscriptions", "Subscriptions of clients without sessions.", gauge, func(o *overview) float64 { return float64(o.Subscriptions) })
+	whole("in_flight_bytes", "Size of the messages of clients in flight.", gauge, func(o *overview) float64 { return float64(o.Bytes) })
+	whole("in_flight_limit_bytes", "The limit of in_flight_bytes.", gauge, func(o *overview) float64 { return float64(o.MaxBytes) })
+	whole("notifications_dropped_total", "Notifications that were dropped because too many waited for their client or server.", counter, func(o *overview) float64 { return float64(o.Dropped) })
 	each("server_up", "Whether the server works, or has not been tried.", gauge, func(st *gateway.Status) float64 { return truth(st.State != gateway.Failing) })
 	each("calls_in_flight", "Requests of the server in flight, with subscriptions.", gauge, func(st *gateway.Status) float64 { return float64(st.Calls) })
 	each("circuit_breaker_opened_total", "How often the circuit breaker of the server opened.", counter, func(st *gateway.Status) float64 { return float64(st.Trips) })
@@ -148,15 +148,15 @@ func newGauges(b Bridge) *gauges {
 		})
 	}
 	if b.Cluster != nil {
-		n := b.Cluster.Counts()
+		c := b.Cluster.Counts()
 		g.instance = prometheus.NewDesc("mcp_bridge_cluster_state", "1 for the current state of this instance: sure, frozen (no instance reaches the store) or isolated (this one does not).", []string{"state"}, nil)
 		whole("cluster_members", "Live instances, as this one sees them.", gauge, func(*overview) float64 { return float64(len(b.Cluster.Members())) })
 		whole("cluster_members_unreached", "Live instances that this one could not reach the last time.", gauge, func(*overview) float64 { return float64(b.Cluster.UnreachedCount()) })
 		whole("cluster_store_seconds", "How long the store took for the last heartbeat that it answered.", gauge, func(*overview) float64 { return b.Cluster.BeatTook().Seconds() })
-		whole("cluster_requests_forwarded_total", "Requests that were forwarded to the instance of their session.", counter, func(*overview) float64 { return float64(n.Forwarded.Load()) })
-		whole("cluster_requests_refused_total", "Requests that were refused because the instance of their session is unreachable.", counter, func(*overview) float64 { return float64(n.Refused.Load()) })
-		whole("cluster_sessions_taken_over_total", "Sessions that this instance took over from others.", counter, func(*overview) float64 { return float64(n.Taken.Load()) })
-		whole("cluster_sessions_lost_total", "Sessions that others took over while this instance was unreachable.", counter, func(*overview) float64 { return float64(n.Lost.Load()) })
+		whole("cluster_requests_forwarded_total", "Requests that were forwarded to the instance of their session.", counter, func(*overview) float64 { return float64(c.Forwarded.Load()) })
+		whole("cluster_requests_refused_total", "Requests that were refused because the instance of their session is unreachable.", counter, func(*overview) float64 { return float64(c.Refused.Load()) })
+		whole("cluster_sessions_taken_over_total", "Sessions that this instance took over from others.", counter, func(*overview) float64 { return float64(c.Taken.Load()) })
+		whole("cluster_sessions_lost_total", "Sessions that others took over while this instance was unreachable.", counter, func(*overview) float64 { return float64(c.Lost.Load()) })
 	}
 	return g
 }

@@ -324,8 +324,8 @@ func (h *History) Series(from time.Time, of func(server string) bool, whole bool
 		}
 		servers = append(servers, one)
 	}
-	slices.SortFunc(servers, func(a, b Columns) int {
-		return cmp.Or(cmp.Compare(h.of[b.Server].calls, h.of[a.Server].calls), cmp.Compare(a.Server, b.Server))
+	slices.SortFunc(servers, func(c, b Columns) int {
+		return cmp.Or(cmp.Compare(h.of[b.Server].calls, h.of[c.Server].calls), cmp.Compare(c.Server, b.Server))
 	})
 	return s, h.columns(s.Points, all), servers
 }
@@ -456,7 +456,7 @@ func (h *History) Recent() map[string]*Recent {
 }
 
 // ToolList returns the last list of tools that a client got from a server; ok is false without one.
-func (m *Metrics) ToolList(server string) (l ToolList, ok bool) {
+func (m *Metrics) ToolList(server string) (t ToolList, ok bool) {
 	s := (*m.servers.Load())[server]
 	if s == nil {
 		return ToolList{}, false

@@ -181,8 +181,8 @@ func TestToolList(t *testing.T) {
 		}
 		m.Take(&report.Report{Server: "one", Request: q, Answer: jsonrpc.NewResult(nil, []byte(result))})
 	}
-	is := func(l ToolList, tools, bytes int) bool {
-		return l.Tools == tools && l.Bytes == bytes && len(l.First) == tools
+	is := func(t ToolList, tools, bytes int) bool {
+		return t.Tools == tools && t.Bytes == bytes && len(t.First) == tools
 	}
 	first, last := `{"tools":[{"name":"a"},{"name":"b"}],"nextCursor":"x"}`, `{"tools":[{"name":"c"}]}`
 	if l, ok := m.ToolList("one"); ok {

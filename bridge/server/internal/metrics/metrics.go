@@ -281,41 +281,41 @@ func (m *Metrics) Set(servers []string) {
 }
 
 // Take counts a report.
-func (m *Metrics) Take(p *report.Report) {
+func (m *Metrics) Take(r *report.Report) {
 	servers := *m.servers.Load()
-	s := servers[p.Server]
+	s := servers[r.Server]
 	if s == nil {
 		s = servers[""]
 	}
-	method, known := methodIndex[p.Request.Method]
+	method, known := methodIndex[r.Request.Method]
 	if !known {
 		method = methods - 1
 	}
-	m.counter(s, method, p.Revision, p.Outcome).Inc()
-	if p.Request.Method != listen {
-		if p.Outcome != bridge.CircuitOpen { // otherwise a server that fails would look fast
-			m.observer(s, method).Observe(p.Took.Seconds())
+	m.counter(s, method, r.Revision, r.Outcome).Inc()
+	if r.Request.Method != listen {
+		if r.Outcome != bridge.CircuitOpen { // otherwise a server that fails would look fast
+			m.observer(s, method).Observe(r.Took.Seconds())
 		}
-		if a, ok := p.Call.(*report.Arrival); ok && a != nil && a.Address() == "" {
+		if a, ok := r.Call.(*report.Arrival); ok && a != nil && a.Address() == "" {
 			s.together.Add(1)
 		}
 	}
 	tool := ""
 	switch {
 	case s.name == "":
-	case p.Request.Method == list.Tools.Method() && p.Answer != nil:
-		s.tools.learn(p.Request, p.Answer)
-	case p.Request.Method == "tools/call":
-		of := s.tools.of(p.Request.Name())
+	case r.Request.Method == list.Tools.Method() && r.Answer != nil:
+		s.tools.learn(r.Request, r.Answer)
+	case r.Request.Method == "tools/call":
+		of := s.tools.of(r.Request.Name())
 		tool = of.name
-		m.countTool(s, of, p)
+		m.countTool(s, of, r)
 	}
-	if m.exported != nil && p.Request.Method != listen {
-		m.exported.received(p, s.name, methodNames[method], tool)
+	if m.exported != nil && r.Request.Method != listen {
+		m.exported.received(r, s.name, methodNames[method], tool)
 	}
-	s.request.Add(float64(p.Request.Len()))
-	if p.Answer != nil {
-		s.response.Add(float64(p.Answer.Len()))
+	s.request.Add(float64(r.Request.Len()))
+	if r.Answer != nil {
+		s.response.Add(float64(r.Answer.Len()))
 	}
 	s.taken.Add(1)
 }
@@ -331,12 +331,12 @@ func (m *Metrics) counter(s *serverMetrics, method int, revision string, o bridg
 }
 
 // countTool counts the report of a call of a tool.
-func (m *Metrics) countTool(s *serverMetrics, tool *toolMetrics, p *report.Report) {
-	calls := tool.calls[p.Outcome].Load()
+func (m *Metrics) countTool(s *serverMetrics, tool *toolMetrics, r *report.Report) {
+	calls := tool.calls[r.Outcome].Load()
 	if calls == nil {
-		c := m.tools.WithLabelValues(s.name, tool.name, p.Outcome.String())
+		c := m.tools.WithLabelValues(s.name, tool.name, r.Outcome.String())
 		calls = &c
-		tool.calls[p.Outcome].Store(calls)
+		tool.calls[r.Outcome].Store(calls)
 	}
 	seconds := tool.seconds.Load()
 	if seconds == nil {
@@ -345,7 +345,7 @@ func (m *Metrics) countTool(s *serverMetrics, tool *toolMetrics, p *report.Repor
 		tool.seconds.Store(seconds)
 	}
 	(*calls).Inc()
-	(*seconds).Add(p.Took.Seconds())
+	(*seconds).Add(r.Took.Seconds())
 }
 
 func (m *Metrics) observer(s *serverMetrics, method int) prometheus.Observer {

@@ -186,10 +186,10 @@ func BenchmarkMetrics(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p := report.Report{Request: q, Answer: q, Took: time.Millisecond, Revision: "2025-11-25"}
+	r := report.Report{Request: q, Answer: q, Took: time.Millisecond, Revision: "2025-11-25"}
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Take(&p)
+		m.Take(&r)
 	}
 }
 

@@ -51,23 +51,23 @@ func (m *Metrics) Export(p metric.MeterProvider, version string) (err error) {
 }
 
 // Sent takes the report of a request to a server.
-func (m *Metrics) Sent(p *report.Report) {
-	s := (*m.servers.Load())[p.Server]
+func (m *Metrics) Sent(r *report.Report) {
+	s := (*m.servers.Load())[r.Server]
 	if m.exported == nil || s == nil {
 		return
 	}
-	method, known := methodIndex[p.Request.Method]
+	method, known := methodIndex[r.Request.Method]
 	if !known {
 		method = methods - 1
 	}
 	tool := ""
 	switch {
-	case p.Request.Method == list.Tools.Method() && p.Answer != nil:
-		s.own.learn(p.Request, p.Answer)
-	case p.Request.Method == "tools/call":
-		tool = s.own.of(p.Request.Name()).name
+	case r.Request.Method == list.Tools.Method() && r.Answer != nil:
+		s.own.learn(r.Request, r.Answer)
+	case r.Request.Method == "tools/call":
+		tool = s.own.of(r.Request.Name()).name
 	}
-	m.exported.sent(p, methodNames[method], tool)
+	m.exported.sent(r, methodNames[method], tool)
 }
 
 // SessionEnded takes a session of a client that ended.
@@ -96,29 +96,29 @@ func ended(h metric.Float64Histogram, s *report.Session) {
 }
 
 // received records a request of a client.
-func (o *operations) received(p *report.Report, server, method, tool string) {
-	all := attributes(p, server, method, tool, p.Revision, bridge.Address{Network: p.Network})
-	o.server.Record(context.Background(), p.Took.Seconds(), metric.WithAttributeSet(attribute.NewSet(all...)))
+func (o *operations) received(r *report.Report, server, method, tool string) {
+	all := attributes(r, server, method, tool, r.Revision, bridge.Address{Network: r.Network})
+	o.server.Record(context.Background(), r.Took.Seconds(), metric.WithAttributeSet(attribute.NewSet(all...)))
 }
 
 // sent records a request to a server.
-func (o *operations) sent(p *report.Report, method, tool string) {
-	all := attributes(p, p.Server, method, tool, p.Speaks, p.Address)
-	o.client.Record(context.Background(), p.Took.Seconds(), metric.WithAttributeSet(attribute.NewSet(all...)))
+func (o *operations) sent(r *report.Report, method, tool string) {
+	all := attributes(r, r.Server, method, tool, r.Speaks, r.Address)
+	o.client.Record(context.Background(), r.Took.Seconds(), metric.WithAttributeSet(attribute.NewSet(all...)))
 }
 
 // attributes returns the attributes of a request. tool is empty for other methods.
-func attributes(p *report.Report, server, method, tool, revision string, at bridge.Address) []attribute.KeyValue {
+func attributes(r *report.Report, server, method, tool, revision string, at bridge.Address) []attribute.KeyValue {
 	all := append(peer(server, revision, at), attribute.String("mcp.method.name", method))
 	if tool != "" {
 		all = append(all, attribute.String("gen_ai.tool.name", tool), attribute.String("gen_ai.operation.name", "execute_tool"))
 	}
 	switch {
-	case p.Outcome == bridge.Answered:
-	case p.Code == 0:
-		all = append(all, attribute.String("error.type", p.Outcome.String()))
+	case r.Outcome == bridge.Answered:
+	case r.Code == 0:
+		all = append(all, attribute.String("error.type", r.Outcome.String()))
 	default:
-		code := errorCode(p.Code)
+		code := errorCode(r.Code)
 		all = append(all, attribute.String("error.type", code), attribute.String("rpc.response.status_code", code))
 	}
 	return all

@@ -122,9 +122,9 @@ func BenchmarkOperations(b *testing.B) {
 		b.Fatal(err)
 	}
 	q := bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`)
-	p := report.Report{Server: "one", Request: q, Answer: q, Took: time.Millisecond, Revision: "2025-11-25"}
+	r := report.Report{Server: "one", Request: q, Answer: q, Took: time.Millisecond, Revision: "2025-11-25"}
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Take(&p)
+		m.Take(&r)
 	}
 }

@@ -47,7 +47,7 @@ func (t *pastTools) tick(h *History, s *serverMetrics, called bool) {
 	if h.n%minuteBuckets != 0 {
 		return
 	}
-	t.minutes = slices.DeleteFunc(t.minutes, func(m toolMinute) bool { return h.n-m.end >= Minutes*minuteBuckets })
+	t.minutes = slices.DeleteFunc(t.minutes, func(t toolMinute) bool { return h.n-t.end >= Minutes*minuteBuckets })
 	if !t.changed {
 		return
 	}
@@ -112,19 +112,19 @@ func (h *History) Tools(minutes int, of func(server string) bool) []ToolUse {
 			continue
 		}
 		sum := p.tools.since(h, p.read)
-		for _, m := range p.tools.minutes {
-			if h.n-m.end < minutes*minuteBuckets {
-				for tool, n := range m.tools {
+		for _, t := range p.tools.minutes {
+			if h.n-t.end < minutes*minuteBuckets {
+				for tool, n := range t.tools {
 					sum[tool] = sum[tool].plus(n)
 				}
 			}
 		}
-		for tool, n := range sum {
-			out = append(out, ToolUse{name, tool.name, n.calls, n.errors, n.toolErrors, round(1000 * n.seconds / float64(n.calls))})
+		for tool, t := range sum {
+			out = append(out, ToolUse{name, tool.name, t.calls, t.errors, t.toolErrors, round(1000 * t.seconds / float64(t.calls))})
 		}
 	}
-	slices.SortFunc(out, func(a, b ToolUse) int {
-		return cmp.Or(cmp.Compare(b.Mean, a.Mean), cmp.Compare(a.Server, b.Server), cmp.Compare(a.Tool, b.Tool))
+	slices.SortFunc(out, func(t, b ToolUse) int {
+		return cmp.Or(cmp.Compare(b.Mean, t.Mean), cmp.Compare(t.Server, b.Server), cmp.Compare(t.Tool, b.Tool))
 	})
 	return out
 }

@@ -26,7 +26,7 @@ var discard = slog.New(slog.DiscardHandler)
 // come back. Calls go on (S-070).
 func TestLeave(t *testing.T) {
 	release := make(chan struct{})
-	a, at := instance(t, "AAAAAAA", []string{secret}, func(_ string, w http.ResponseWriter, r *http.Request) {
+	p, at := instance(t, "AAAAAAA", []string{secret}, func(_ string, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, ": hello\n\n")
 		_ = http.NewResponseController(w).Flush()
@@ -91,7 +91,7 @@ func TestLeave(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // nobody beats here
-	a.node.Drain(ctx)
+	p.node.Drain(ctx)
 	if got := closes(); got != "closes" {
 		t.Errorf("a connection to an instance that stops %s", got)
 	}

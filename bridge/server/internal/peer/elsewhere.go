@@ -76,22 +76,22 @@ func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, pa
 		to := hint
 		hint = cluster.Member{}
 		if to.ID == "" || forwarded(r) {
-			v := p.locate(r.Context(), server, id, key, auth.Principal(r.Context()))
+			l := p.locate(r.Context(), server, id, key, auth.Principal(r.Context()))
 			switch {
-			case v.taken && r.Context().Err() == nil:
+			case l.taken && r.Context().Err() == nil:
 				continue
-			case v.taken: // the client is gone
+			case l.taken: // the client is gone
 				p.unavailable(w, r)
 				return true
 			case forwarded(r): // a forwarded request is not forwarded again
 				w.WriteHeader(http.StatusMisdirectedRequest)
 				return true
-			case v.missing && perhaps.ID == "":
+			case l.missing && perhaps.ID == "":
 				return false
-			case v.missing:
-				v.at = perhaps
+			case l.missing:
+				l.at = perhaps
 			}
-			to = v.at
+			to = l.at
 		}
 		if to.ID != "" {
 			switch p.forward(to, w, r, path, nil, body) {

@@ -77,14 +77,14 @@ func appendFrame(dst []byte, kind byte, text []byte) []byte {
 
 // Notify implements bridge.Client. When too much waits, it drops progress and log messages, and cancels the call
 // instead of losing another notification.
-func (f *frameWriter) Notify(n *jsonrpc.Message) {
-	text := n.Append(nil, nil, n.Token())
+func (f *frameWriter) Notify(m *jsonrpc.Message) {
+	text := m.Append(nil, nil, m.Token())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.over:
 		return
-	case len(f.queue)+len(text) > maxWaiting && (n.Method == "notifications/progress" || n.Method == "notifications/message"):
+	case len(f.queue)+len(text) > maxWaiting && (m.Method == "notifications/progress" || m.Method == "notifications/message"):
 		return
 	case len(f.queue)+len(text) > maxWaiting:
 		f.cancel(bridge.ErrCancelled)
@@ -140,9 +140,9 @@ func (f *frameWriter) close() {
 }
 
 // answer writes the answer to the request of that id as the last frame.
-func (f *frameWriter) answer(a *jsonrpc.Message, id []byte) {
+func (f *frameWriter) answer(m *jsonrpc.Message, id []byte) {
 	f.close()
-	f.writeLast(frameAnswer, a.Append(nil, id, nil))
+	f.writeLast(frameAnswer, m.Append(nil, id, nil))
 }
 
 // fail writes an error as the last frame.

@@ -182,14 +182,14 @@ func (p *Peers) Call(ctx context.Context, m cluster.Member, server, affinity str
 		case frameError:
 			return nil, decodeError(server, text)
 		case frameAnswer:
-			a, err := jsonrpc.Parse(text)
+			m, err := jsonrpc.Parse(text)
 			if err != nil {
 				return nil, lost(err)
 			}
-			return a, nil
+			return m, nil
 		case frameNotification:
-			if n, err := jsonrpc.Parse(text); err == nil && r.Back != nil {
-				r.Back.Notify(n)
+			if m, err := jsonrpc.Parse(text); err == nil && r.Back != nil {
+				r.Back.Notify(m)
 			}
 		}
 	}
@@ -206,11 +206,11 @@ func (u *Unsent) Unwrap() error { return u.Err }
 // handleOwners registers the handlers for shared connections.
 func (p *Peers) handleOwners(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+version+"home", func(w http.ResponseWriter, r *http.Request) {
-		var a ownerQuery
-		switch err := json.NewDecoder(io.LimitReader(r.Body, maxBuffered)).Decode(&a); {
+		var o ownerQuery
+		switch err := json.NewDecoder(io.LimitReader(r.Body, maxBuffered)).Decode(&o); {
 		case err != nil:
 			http.Error(w, "not a question about an owner", http.StatusBadRequest)
-		case p.node.Await(r.Context(), "") == nil && p.o.Owners().Owns(r.Context(), a.Server, a.Affinity):
+		case p.node.Await(r.Context(), "") == nil && p.o.Owners().Owns(r.Context(), o.Server, o.Affinity):
 			w.WriteHeader(http.StatusNoContent)
 		default:
 			w.WriteHeader(http.StatusMisdirectedRequest)
@@ -267,12 +267,12 @@ func (p *Peers) pool(w http.ResponseWriter, r *http.Request) {
 	}
 	out := newFrameWriter(w)
 	server := r.PathValue("server")
-	g, no := gateway.NewStateless(server, principal, m)
+	s, no := gateway.NewStateless(server, principal, m)
 	if no != nil {
 		out.answer(no, m.ID)
 		return
 	}
-	from := *g.From
+	from := *s.From
 	from.Header, from.Identity = DecodeHeader(r.Header.Get(ForwardHeader))
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)

@@ -68,7 +68,7 @@ func instanceAt(t *testing.T, l net.Listener, id string, lease time.Duration, se
 // (S-080): only who knows the secret is spoken to, and no instance passes for another.
 func TestTrust(t *testing.T) {
 	nobody := func(string, http.ResponseWriter, *http.Request) { t.Error("a stranger was served") }
-	_, a := instance(t, "AAAAAAA", []string{secret}, nobody)
+	_, m := instance(t, "AAAAAAA", []string{secret}, nobody)
 	b, _ := instance(t, "BBBBBBB", []string{secret}, nobody)
 	old, _ := instance(t, "CCCCCCC", []string{secret + ", an old one", secret}, nobody)
 	other, _ := instance(t, "DDDDDDD", []string{"another secret of 32 characters or more"}, nobody)
@@ -79,23 +79,23 @@ func TestTrust(t *testing.T) {
 		}
 		return err
 	}
-	if err := hello(b, a); err != nil {
+	if err := hello(b, m); err != nil {
 		t.Errorf("an instance: %v", err)
 	}
-	if hello(other, a) == nil {
+	if hello(other, m) == nil {
 		t.Error("another secret is accepted")
 	}
-	if hello(old, a) == nil {
+	if hello(old, m) == nil {
 		t.Error("a certificate by a secret that is not known is accepted")
 	}
-	if hello(b, cluster.Member{ID: "EEEEEEE", Address: a.Address}) == nil {
+	if hello(b, cluster.Member{ID: "EEEEEEE", Address: m.Address}) == nil {
 		t.Error("one instance passes for another")
 	}
-	if _, err := b.Hello(t.Context(), a, cluster.Hello{ID: "EEEEEEE", Leaving: true}); err == nil {
+	if _, err := b.Hello(t.Context(), m, cluster.Hello{ID: "EEEEEEE", Leaving: true}); err == nil {
 		t.Error("one instance speaks for another")
 	}
 	for name, c := range map[string]*tls.Config{"no certificate": {InsecureSkipVerify: true}, "TLS 1.2": {InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{b.trust.own}}} {
-		conn, err := tls.Dial("tcp", a.Address, c)
+		conn, err := tls.Dial("tcp", m.Address, c)
 		if err != nil {
 			continue
 		}
@@ -112,20 +112,20 @@ func TestTrust(t *testing.T) {
 // (S-071).
 func TestOlderPeers(t *testing.T) {
 	var who, server string
-	_, a := instance(t, "AAAAAAA", []string{secret}, func(to string, w http.ResponseWriter, r *http.Request) {
+	_, m := instance(t, "AAAAAAA", []string{secret}, func(to string, w http.ResponseWriter, r *http.Request) {
 		who, server = auth.Principal(r.Context()), to
 		w.WriteHeader(http.StatusAccepted)
 	})
-	b, _ := instance(t, "BBBBBBB", []string{secret}, nil)
+	p, _ := instance(t, "BBBBBBB", []string{secret}, nil)
 	post := func(path, body string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), "POST", "https://"+a.Address+path, strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "https://"+m.Address+path, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Header.Set("Bridge-Principal", "YWxpY2U")
 		r.Header.Set("Bridge-Newer", "1")
-		res, err := b.link(a).http.RoundTrip(r)
+		res, err := p.link(m).http.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,13 +151,13 @@ func TestOlderPeers(t *testing.T) {
 func TestCarried(t *testing.T) {
 	var got *http.Request
 	var body string
-	_, a := instance(t, "AAAAAAA", []string{secret}, func(server string, w http.ResponseWriter, r *http.Request) {
+	_, m := instance(t, "AAAAAAA", []string{secret}, func(server string, w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
 		got, body = r, server+" "+string(text)
 		w.Header().Set("Mcp-Session-Id", "s")
 		w.WriteHeader(http.StatusAccepted)
 	})
-	b, _ := instance(t, "BBBBBBB", []string{secret}, nil)
+	p, _ := instance(t, "BBBBBBB", []string{secret}, nil)
 	r := httptest.NewRequest("POST", "/mcp", nil)
 	for name, value := range map[string]string{"Content-Type": "application/json", "Mcp-Session-Id": "x", "X-Tenant": "t", "Authorization": "Bearer key", "X-Api-Key": "key",
 		"Cookie": "c", "Bridge-Principal": "YWRtaW4", "Bridge-Hops": "1", "Idempotency-Key": "i", "Connection": "close", "Traceparent": "00-1"} {
@@ -165,7 +165,7 @@ func TestCarried(t *testing.T) {
 	}
 	r = r.WithContext(auth.WithPrincipal(r.Context(), "alice"))
 	w := httptest.NewRecorder()
-	if b.forward(a, w, r, version+"s/_/mcp", nil, []byte("body")) != answered || w.Code != http.StatusAccepted || w.Header().Get("Mcp-Session-Id") != "s" {
+	if p.forward(m, w, r, version+"s/_/mcp", nil, []byte("body")) != answered || w.Code != http.StatusAccepted || w.Header().Get("Mcp-Session-Id") != "s" {
 		t.Errorf("forward = %d %v", w.Code, w.Header())
 	}
 	if body != " body" || auth.Principal(got.Context()) != "alice" || !forwarded(got) {
@@ -248,7 +248,7 @@ func TestBrokenOff(t *testing.T) {
 		{"a large event", `{"jsonrpc":"2.0","id":7,"method":"x"}`, "data: " + strings.Repeat("x", 3*maxBuffered), true, []string{"xxx"}, lost},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, a := instance(t, "AAAAAAA", []string{secret}, func(_ string, w http.ResponseWriter, r *http.Request) {
+			_, m := instance(t, "AAAAAAA", []string{secret}, func(_ string, w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				conn, rw, err := w.(http.Hijacker).Hijack()
 				if err != nil {
@@ -264,9 +264,9 @@ func TestBrokenOff(t *testing.T) {
 					_ = rw.Flush()
 				}
 			})
-			b, _ := instance(t, "BBBBBBB", []string{secret}, nil)
+			p, _ := instance(t, "BBBBBBB", []string{secret}, nil)
 			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if b.forward(a, w, r, version+"s/_/mcp", nil, []byte(tc.body)) != answered {
+				if p.forward(m, w, r, version+"s/_/mcp", nil, []byte(tc.body)) != answered {
 					t.Error("not answered")
 				}
 			}))
@@ -297,7 +297,7 @@ func TestBrokenOff(t *testing.T) {
 func TestWhole(t *testing.T) {
 	large := strings.Repeat("0123456789", 100_000)
 	stream := ": hello\n\nid: g-1\ndata: {\"jsonrpc\":\"2.0\"}\n\n" + "data: " + large + "\n\ndata: {}\n\n"
-	_, a := instance(t, "AAAAAAA", []string{secret}, func(server string, w http.ResponseWriter, _ *http.Request) {
+	_, m := instance(t, "AAAAAAA", []string{secret}, func(server string, w http.ResponseWriter, _ *http.Request) {
 		switch server {
 		case "large":
 			_, _ = io.WriteString(w, large)
@@ -308,22 +308,22 @@ func TestWhole(t *testing.T) {
 			w.WriteHeader(http.StatusMisdirectedRequest)
 		}
 	})
-	b, _ := instance(t, "BBBBBBB", []string{secret}, nil)
+	p, _ := instance(t, "BBBBBBB", []string{secret}, nil)
 	send := func(server string, to cluster.Member) (outcome, string) {
 		w := httptest.NewRecorder()
-		how := b.forward(to, w, httptest.NewRequest("POST", "/mcp", nil), version+"s/"+server+"/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`))
+		how := p.forward(to, w, httptest.NewRequest("POST", "/mcp", nil), version+"s/"+server+"/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`))
 		return how, w.Body.String()
 	}
-	if how, text := send("large", a); how != answered || text != large {
+	if how, text := send("large", m); how != answered || text != large {
 		t.Errorf("a large answer: %v, %d bytes", how, len(text))
 	}
-	if how, text := send("stream", a); how != answered || text != stream {
+	if how, text := send("stream", m); how != answered || text != stream {
 		t.Errorf("a stream: %v, %d bytes", how, len(text))
 	}
-	if how, text := send("gone", a); how != refused || text != "" {
+	if how, text := send("gone", m); how != refused || text != "" {
 		t.Errorf("a session that is not there: %v, %q", how, text)
 	}
-	if how, text := send("large", cluster.Member{ID: "ZZZZZZZ", Address: a.Address}); how != unsent || text != "" {
+	if how, text := send("large", cluster.Member{ID: "ZZZZZZZ", Address: m.Address}); how != unsent || text != "" {
 		t.Errorf("another instance at the address: %v, %q", how, text)
 	}
 	if how, text := send("large", cluster.Member{ID: "YYYYYYY", Address: "127.0.0.1:1"}); how != unsent || text != "" {
@@ -352,7 +352,7 @@ func (b *breaking) Write(p []byte) (int, error) {
 // A request that was to go over a connection that was kept, and is broken, may be sent to
 // another instance if nothing of it was written, and only then (S-022).
 func TestKeptBroken(t *testing.T) {
-	_, a := instance(t, "AAAAAAA", []string{secret}, func(_ string, w http.ResponseWriter, r *http.Request) {
+	_, m := instance(t, "AAAAAAA", []string{secret}, func(_ string, w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.WriteHeader(http.StatusAccepted)
 	})
@@ -369,10 +369,10 @@ func TestKeptBroken(t *testing.T) {
 		{"a part of a GET was written", "GET", 10, unsent, false},
 		{"a part of a DELETE was written", "DELETE", 10, unsent, false},
 	} {
-		b, _ := instance(t, "BBBBBBB", []string{secret}, nil)
+		p, _ := instance(t, "BBBBBBB", []string{secret}, nil)
 		var after atomic.Int64
 		after.Store(-1)
-		link := b.link(a)
+		link := p.link(m)
 		dial := link.http.DialTLSContext
 		link.http.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if after.Load() >= 0 {
@@ -387,7 +387,7 @@ func TestKeptBroken(t *testing.T) {
 		}
 		send := func() (outcome, string) {
 			w := httptest.NewRecorder()
-			how := b.forward(a, w, httptest.NewRequest(c.method, "/mcp", nil), version+"s/_/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`))
+			how := p.forward(m, w, httptest.NewRequest(c.method, "/mcp", nil), version+"s/_/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`))
 			return how, w.Body.String()
 		}
 		if how, text := send(); how != answered || text != "" {

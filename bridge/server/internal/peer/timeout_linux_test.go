@@ -61,7 +61,7 @@ func TestSilentNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	ears := &hearing{Listener: l}
-	_, a := instanceAt(t, ears, "AAAAAAA", lease, []string{secret}, func(server string, w http.ResponseWriter, r *http.Request) {
+	_, m := instanceAt(t, ears, "AAAAAAA", lease, []string{secret}, func(server string, w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if server == "waits" {
 			close(begun)
@@ -70,10 +70,10 @@ func TestSilentNetwork(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusAccepted)
 	})
-	b, _ := instanceAt(t, nil, "BBBBBBB", lease, []string{secret}, nil)
+	p, _ := instanceAt(t, nil, "BBBBBBB", lease, []string{secret}, nil)
 	send := func(server string) string {
 		w := httptest.NewRecorder()
-		if how := b.forward(a, w, httptest.NewRequest("POST", "/mcp", nil), version+"s/"+server+"/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`)); how != answered {
+		if how := p.forward(m, w, httptest.NewRequest("POST", "/mcp", nil), version+"s/"+server+"/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`)); how != answered {
 			t.Errorf("%s: not answered, but %v", server, how)
 		}
 		return w.Body.String()

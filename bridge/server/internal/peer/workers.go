@@ -22,7 +22,7 @@ import (
 // Workers serves the two sides of workers: the requests of this instance, and its slots for others.
 type Workers interface {
 	// AcceptGrant takes the grant for a request of this instance: see queue.Front.
-	AcceptGrant(id string, t queue.Grant) error
+	AcceptGrant(id string, g queue.Grant) error
 	// ClaimSlot lets a front use the slot of a grant. A higher epoch takes the slot from its former front. The
 	// error is ErrElsewhere when the front may not use it.
 	ClaimSlot(grant, front string, epoch int64) error
@@ -31,7 +31,7 @@ type Workers interface {
 	// Leave closes the tunnels of this instance to a worker that stops, and waits until nothing uses it.
 	Leave(ctx context.Context, instance string) error
 	// ServeTunnel serves a tunnel of a front that claimed a slot.
-	ServeTunnel(w http.ResponseWriter, r *http.Request, t SlotClaim)
+	ServeTunnel(w http.ResponseWriter, r *http.Request, s SlotClaim)
 }
 
 // SlotClaim names the slot and the front of a tunnel's request to a worker.
@@ -125,12 +125,12 @@ func WorkerTunnelHeaders(principal, grant string, epoch int64) map[string]string
 // handleWorkers registers the handlers for workers and their fronts.
 func (p *Peers) handleWorkers(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+version+offerPath+"{id}", func(w http.ResponseWriter, r *http.Request) {
-		var t grantBody
-		if err := json.NewDecoder(io.LimitReader(r.Body, maxBuffered)).Decode(&t); err != nil {
+		var g grantBody
+		if err := json.NewDecoder(io.LimitReader(r.Body, maxBuffered)).Decode(&g); err != nil {
 			http.Error(w, "not a grant", http.StatusBadRequest)
 			return
 		}
-		switch err := p.o.Workers().AcceptGrant(r.PathValue("id"), queue.Grant{Worker: idOf(r.TLS), Key: t.Grant}); {
+		switch err := p.o.Workers().AcceptGrant(r.PathValue("id"), queue.Grant{Worker: idOf(r.TLS), Key: g.Grant}); {
 		case err == nil:
 			w.WriteHeader(http.StatusNoContent)
 		case errors.Is(err, queue.ErrUnreached):

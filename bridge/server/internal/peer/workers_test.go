@@ -35,10 +35,10 @@ func (c *crew) Leave(ctx context.Context, instance string) error {
 	return nil
 }
 
-func (c *crew) AcceptGrant(id string, t queue.Grant) error {
+func (c *crew) AcceptGrant(id string, g queue.Grant) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.handed = append(c.handed, t)
+	c.handed = append(c.handed, g)
 	switch id {
 	case "good":
 		return nil
@@ -62,10 +62,10 @@ func (c *crew) SlotFailure(grant string) error {
 	return &bridge.Error{Server: "files", Kind: bridge.ErrCredentials, Public: "it wants a key", After: time.Second}
 }
 
-func (c *crew) ServeTunnel(w http.ResponseWriter, r *http.Request, t SlotClaim) {
+func (c *crew) ServeTunnel(w http.ResponseWriter, r *http.Request, s SlotClaim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lanes = append(c.lanes, t)
+	c.lanes = append(c.lanes, s)
 	_, _ = io.WriteString(w, auth.Principal(r.Context()))
 }
 
@@ -88,18 +88,18 @@ func TestWork(t *testing.T) {
 		defer cancel()
 		p.Close(ctx)
 	})
-	a := cluster.Member{ID: "AAAAAAA", Address: l.Addr().String()}
+	m := cluster.Member{ID: "AAAAAAA", Address: l.Addr().String()}
 	nobody := func(string, http.ResponseWriter, *http.Request) { t.Error("a client's request") }
 	b, _ := instance(t, "BBBBBBB", []string{secret}, nobody)
 	stranger, _ := instance(t, "DDDDDDD", []string{"another secret of 32 characters or more"}, nobody)
 	ctx := t.Context()
-	if err := b.Grant(ctx, a, "good", "the grant"); err != nil {
+	if err := b.Grant(ctx, m, "good", "the grant"); err != nil {
 		t.Errorf("a request that is wanted: %v", err)
 	}
-	if err := b.Grant(ctx, a, "over", "the grant"); !errors.Is(err, queue.ErrOver) {
+	if err := b.Grant(ctx, m, "over", "the grant"); !errors.Is(err, queue.ErrOver) {
 		t.Errorf("a request that is over: %v", err)
 	}
-	if err := b.Grant(ctx, a, "one way", "the grant"); !errors.Is(err, queue.ErrUnreached) {
+	if err := b.Grant(ctx, m, "one way", "the grant"); !errors.Is(err, queue.ErrUnreached) {
 		t.Errorf("a request of a front that does not reach the worker: %v", err)
 	}
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -116,16 +116,16 @@ func TestWork(t *testing.T) {
 	if want := (queue.Grant{Worker: "BBBBBBB", Key: "the grant"}); len(c.handed) != 3 || c.handed[0] != want {
 		t.Errorf("handed %+v", c.handed)
 	}
-	if err := b.ClaimSlot(ctx, a, "good", 3); err != nil {
+	if err := b.ClaimSlot(ctx, m, "good", 3); err != nil {
 		t.Errorf("a claim: %v", err)
 	}
-	if err := b.ClaimSlot(ctx, a, "good", 2); !errors.Is(err, ErrElsewhere) {
+	if err := b.ClaimSlot(ctx, m, "good", 2); !errors.Is(err, ErrElsewhere) {
 		t.Errorf("a claim with an epoch that is over: %v", err)
 	}
-	if err := b.SlotFailure(ctx, a, "files", "failed"); !errors.Is(err, bridge.ErrCredentials) || bridge.RetryAfter(err) != time.Second {
+	if err := b.SlotFailure(ctx, m, "files", "failed"); !errors.Is(err, bridge.ErrCredentials) || bridge.RetryAfter(err) != time.Second {
 		t.Errorf("why: %v", err)
 	}
-	if err := b.SlotFailure(ctx, a, "files", "good"); err != nil {
+	if err := b.SlotFailure(ctx, m, "files", "good"); err != nil {
 		t.Errorf("why, of one that has not failed: %v", err)
 	}
 	lane := func(headers map[string]string) (int, string) {
@@ -134,7 +134,7 @@ func TestWork(t *testing.T) {
 		for name, value := range headers {
 			h.Set(name, value)
 		}
-		res, err := b.post(ctx, a, "work", h, nil)
+		res, err := b.post(ctx, m, "work", h, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestWork(t *testing.T) {
 		}
 	}
 	for path, body := range map[string]string{"offers/good": "garbage", "claims/good": "garbage"} {
-		res, err := b.post(ctx, a, path, nil, []byte(body))
+		res, err := b.post(ctx, m, path, nil, []byte(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestWork(t *testing.T) {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		if !b.AskLeave(ctx, a, LeaveWorker) {
+		if !b.AskLeave(ctx, m, LeaveWorker) {
 			t.Error("an instance that answered has not left")
 		}
 	}()
@@ -179,11 +179,11 @@ func TestWork(t *testing.T) {
 	}
 	close(c.left)
 	<-left
-	if b.AskLeave(ctx, nowhere, LeaveWorker) || b.AskLeave(ctx, a, "something else") {
+	if b.AskLeave(ctx, nowhere, LeaveWorker) || b.AskLeave(ctx, m, "something else") {
 		t.Error("an unreachable instance, or one of an older version, has left")
 	}
 	// (S-080)
-	if err := stranger.Grant(ctx, a, "good", "x"); err == nil || errors.Is(err, queue.ErrOver) || !strings.Contains(err.Error(), "tls") && !strings.Contains(err.Error(), "certificate") {
+	if err := stranger.Grant(ctx, m, "good", "x"); err == nil || errors.Is(err, queue.ErrOver) || !strings.Contains(err.Error(), "tls") && !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a stranger's grant: %v", err)
 	}
 	if len(c.handed) != 3 {

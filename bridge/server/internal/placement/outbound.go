@@ -97,11 +97,11 @@ type leaver interface {
 const unconfirmedWait = 2 * time.Second
 
 // askLeave asks instances to leave this one, and waits until each has done so, has ended, or ctx ends.
-func askLeave(ctx context.Context, p leaver, what string, others []cluster.Member) {
+func askLeave(ctx context.Context, l leaver, what string, others []cluster.Member) {
 	var wg sync.WaitGroup
 	for _, m := range others {
 		wg.Go(func() {
-			if !p.AskLeave(ctx, m, what) {
+			if !l.AskLeave(ctx, m, what) {
 				_ = backoff.For(ctx, unconfirmedWait)
 			}
 		})

@@ -181,21 +181,21 @@ func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time
 				return at, nil, nil, context.Cause(ctx)
 			}
 		}
-		b := &pendingClaim{done: make(chan struct{})}
-		o.pending[key] = b
+		p := &pendingClaim{done: make(chan struct{})}
+		o.pending[key] = p
 		o.mu.Unlock()
-		at, mine, err := o.o.Node.Claim(ctx, key, server, func() error { return o.makeRoom(b, its) })
+		at, mine, err := o.o.Node.Claim(ctx, key, server, func() error { return o.makeRoom(p, its) })
 		if ask && errors.Is(err, session.ErrUnavailable) && o.o.Node.State() == cluster.Frozen {
 			at, err = o.askOthers(ctx, its)
 		}
 		o.mu.Lock()
-		b.at, b.err = at, err
+		p.at, p.err = at, err
 		if mine {
 			c := &claim{connectionKey: its, h: o, key: key}
 			c.lost, c.markLost = context.WithCancel(context.Background())
 			o.claims[key] = c
 		}
-		o.endClaim(key, b)
+		o.endClaim(key, p)
 		o.mu.Unlock()
 		if err != nil || !mine {
 			return at, nil, nil, err
@@ -253,9 +253,9 @@ func (o *Owners) locate(ctx context.Context, its connectionKey, keep time.Durati
 }
 
 // endClaim ends a pending claim. The caller holds h.mu.
-func (o *Owners) endClaim(key string, b *pendingClaim) {
+func (o *Owners) endClaim(key string, p *pendingClaim) {
 	delete(o.pending, key)
-	close(b.done)
+	close(p.done)
 }
 
 // makeRoom makes room for one more claim. At a limit it gives up the claim that was unused for longest, and fails
@@ -285,11 +285,11 @@ func (o *Owners) makeRoom(by *pendingClaim, its connectionKey) error {
 			ownOldest = older(c, ownOldest)
 		}
 	}
-	for _, b := range o.pending {
-		if b.server != "" {
+	for _, p := range o.pending {
+		if p.server != "" {
 			all++
 		}
-		if mine(b.connectionKey) {
+		if mine(p.connectionKey) {
 			own++
 		}
 	}
@@ -341,14 +341,14 @@ func (o *Owners) giveUp(c *claim) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	b := &pendingClaim{done: make(chan struct{})} // until the store has it
-	o.pending[c.key] = b
+	p := &pendingClaim{done: make(chan struct{})} // until the store has it
+	o.pending[c.key] = p
 	o.wg.Go(func() {
 		o.dropped(c)
 		o.unclaim(c.key)
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.endClaim(c.key, b)
+		o.endClaim(c.key, p)
 	})
 }
 
@@ -571,12 +571,12 @@ func (c *claim) call(ctx context.Context, r *bridge.Request, call func(context.C
 	its, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(c.lost, stop)()
-	a, err := call(its, &inner)
+	m, err := call(its, &inner)
 	if c.lost.Err() != nil && ctx.Err() == nil {
-		a.Release()
+		m.Release()
 		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText}
 	}
-	return a, err
+	return m, err
 }
 
 // movedText is the public text of errors after the claim was lost.

@@ -140,9 +140,9 @@ func (*ownedUpstream) TakesEdits() {}
 
 // openTunnel opens a tunnel to the owner.
 func (o *ownerAdapter) openTunnel(ctx context.Context, m cluster.Member, affinity string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	w := TunnelOptions{Server: o.server, At: m.ID, HTTP: o.h.o.Peers.OwnerTunnel(m), Node: o.h.o.Node, out: o.h.out, Log: o.h.o.Log, MaxMessage: o.h.o.MaxMessage}
-	w.HTTP.Headers = peer.OwnerTunnelHeaders(from.Principal, o.server, affinity)
-	l, err := OpenTunnel(ctx, w, from, rest)
+	t := TunnelOptions{Server: o.server, At: m.ID, HTTP: o.h.o.Peers.OwnerTunnel(m), Node: o.h.o.Node, out: o.h.out, Log: o.h.o.Log, MaxMessage: o.h.o.MaxMessage}
+	t.HTTP.Headers = peer.OwnerTunnelHeaders(from.Principal, o.server, affinity)
+	l, err := OpenTunnel(ctx, t, from, rest)
 	if err != nil {
 		return nil, err
 	}

@@ -59,13 +59,13 @@ type instance struct {
 	unused map[string]func() // closes what nobody uses, by what left says
 }
 
-func in(t *testing.T, f func(t *testing.T, a, b *instance)) {
+func in(t *testing.T, f func(t *testing.T, i, b *instance)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, records: session.NewMemory(10_000), until: map[string]time.Time{}, beats: map[string]cluster.Member{}, nodes: map[string]*cluster.Node{}, away: map[string]bool{}, homes: map[string]*Owners{}}
-		a, b := w.start("a"), w.start("b")
+		i, b := w.start("a"), w.start("b")
 		time.Sleep(2 * lease)
-		f(t, a, b)
+		f(t, i, b)
 	})
 }
 
@@ -228,9 +228,9 @@ func (view) Disconnect(string) {}
 func (i *instance) AskOwner(ctx context.Context, m cluster.Member, server, affinity string) error {
 	i.asked.Add(1)
 	i.w.mu.Lock()
-	h := i.w.homes[m.ID]
+	o := i.w.homes[m.ID]
 	i.w.mu.Unlock()
-	if i.told.Load() && h.Owns(ctx, server, affinity) {
+	if i.told.Load() && o.Owns(ctx, server, affinity) {
 		return nil
 	}
 	return peer.ErrElsewhere
@@ -239,9 +239,9 @@ func (i *instance) AskOwner(ctx context.Context, m cluster.Member, server, affin
 // AskLeave implements Peers.
 func (i *instance) AskLeave(ctx context.Context, m cluster.Member, _ string) (left bool) {
 	i.w.mu.Lock()
-	h := i.w.homes[m.ID]
+	o := i.w.homes[m.ID]
 	i.w.mu.Unlock()
-	return !i.w.old.Load() && h.Leave(ctx, i.id) == nil
+	return !i.w.old.Load() && o.Leave(ctx, i.id) == nil
 }
 
 // Call implements Peers.
@@ -343,17 +343,17 @@ func (g *gone) Gone(err error) { g.lost <- err }
 // A owner that was paused sends nothing over its connections once another instance has its
 // place: not for sessions, of whatever instance, that use the open lane (S-012, S-040).
 func TestPaused(t *testing.T) {
-	in(t, func(t *testing.T, a, b *instance) {
+	in(t, func(t *testing.T, i, b *instance) {
 		its, others := &server{}, &server{}
 		rest := &gone{lost: make(chan error, 1)}
-		lane, err := a.Shared("files", nil, true, its).Open(t.Context(), &bridge.Caller{}, rest)
+		lane, err := i.Shared("files", nil, true, its).Open(t.Context(), &bridge.Caller{}, rest)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := lane.Call(t.Context(), request(t, "tools/call")); err != nil || its.sent.Load() != 1 {
 			t.Fatalf("a call of the owner: %v", err)
 		}
-		a.w.pause(a, func() {
+		i.w.pause(i, func() {
 			up, err := b.Shared("files", nil, true, others).Open(t.Context(), &bridge.Caller{}, &gone{lost: make(chan error, 1)})
 			if err != nil || others.opened.Load() != 1 {
 				t.Fatalf("the next owner: %v", err)
@@ -382,15 +382,15 @@ func TestPaused(t *testing.T) {
 // So it is with requests of clients without sessions, also when they have waited since
 // before the pause.
 func TestPausedStateless(t *testing.T) {
-	in(t, func(t *testing.T, a, b *instance) {
+	in(t, func(t *testing.T, i, b *instance) {
 		const affinity = "stateless\x00"
 		waits, sent := make(chan struct{}), make(chan error)
 		go func() {
-			_, err := a.Home("files", affinity, waiter{a, waits}).Call(t.Context(), request(t, "tools/call"))
+			_, err := i.Home("files", affinity, waiter{i, waits}).Call(t.Context(), request(t, "tools/call"))
 			sent <- err
 		}()
 		time.Sleep(time.Second) // a claim takes a beat
-		a.w.pause(a, func() {
+		i.w.pause(i, func() {
 			if m, err := b.Home("files", affinity, local{b}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"here"` {
 				t.Fatalf("the next owner: %s, %v", bridgetest.Text(m), err)
 			}
@@ -399,10 +399,10 @@ func TestPausedStateless(t *testing.T) {
 		if err := <-sent; !errors.Is(err, bridge.ErrUnsent) {
 			t.Errorf("a request that has waited: %v", err)
 		}
-		if !a.has(affinity) || b.has(affinity) {
-			t.Errorf("left: %q and %q", a.left, b.left)
+		if !i.has(affinity) || b.has(affinity) {
+			t.Errorf("left: %q and %q", i.left, b.left)
 		}
-		if m, err := a.Home("files", affinity, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
+		if m, err := i.Home("files", affinity, local{i}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
 			t.Errorf("the next request: %s, %v", bridgetest.Text(m), err)
 		}
 	})
@@ -422,17 +422,17 @@ func (w waiter) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 // A request that comes to an owner that was paused, and waits until that is known, is not made
 // there.
 func TestPausedWaits(t *testing.T) {
-	in(t, func(t *testing.T, a, b *instance) {
+	in(t, func(t *testing.T, i, b *instance) {
 		const affinity = "sessions\x00alice"
-		if !a.Owns(t.Context(), "files", affinity) {
+		if !i.Owns(t.Context(), "files", affinity) {
 			t.Fatal("not the owner")
 		}
-		a.w.pause(a, func() {
+		i.w.pause(i, func() {
 			if !b.Owns(t.Context(), "files", affinity) {
 				t.Fatal("not the next owner")
 			}
 		})
-		if a.Owns(t.Context(), "files", affinity) {
+		if i.Owns(t.Context(), "files", affinity) {
 			t.Error("there are two owners")
 		}
 	})
@@ -441,19 +441,19 @@ func TestPausedWaits(t *testing.T) {
 // A subscription continues at the next owner, wherever its client is, when another instance
 // has taken the place of one that lives.
 func TestListenMoves(t *testing.T) {
-	in(t, func(t *testing.T, a, b *instance) {
+	in(t, func(t *testing.T, i, b *instance) {
 		const affinity = "stateless\x00alice"
 		ended := make(chan error, 2)
 		go func() {
-			_, err := a.Home("files", affinity, local{a}).Call(t.Context(), request(t, era.Listen))
+			_, err := i.Home("files", affinity, local{i}).Call(t.Context(), request(t, era.Listen))
 			ended <- err
 		}()
 		go func() { // of a client of b
-			_, err := a.Owners.Call(t.Context(), "files", affinity, request(t, era.Listen))
+			_, err := i.Owners.Call(t.Context(), "files", affinity, request(t, era.Listen))
 			ended <- err
 		}()
 		time.Sleep(time.Second) // a claim takes a beat
-		a.w.pause(a, func() {
+		i.w.pause(i, func() {
 			if !b.Owns(t.Context(), "files", affinity) {
 				t.Fatal("not the next owner")
 			}
@@ -475,28 +475,28 @@ func TestListenMoves(t *testing.T) {
 // A owner that says of itself that it is none, for as long as anybody waits, makes an error
 // that says so.
 func TestNoHome(t *testing.T) {
-	in(t, func(t *testing.T, a, b *instance) {
+	in(t, func(t *testing.T, i, b *instance) {
 		const affinity = "stateless\x00alice"
 		if !b.Owns(t.Context(), "files", affinity) {
 			t.Fatal("not the owner")
 		}
 		asked := 0
-		a.calls = func(cluster.Member) error {
+		i.calls = func(cluster.Member) error {
 			asked++
 			return peer.ErrElsewhere
 		}
-		_, err := a.Home("files", affinity, local{a}).Call(t.Context(), request(t, "tools/call"))
+		_, err := i.Home("files", affinity, local{i}).Call(t.Context(), request(t, "tools/call"))
 		if !errors.Is(err, bridge.ErrUnavailable) || !errors.Is(err, peer.ErrElsewhere) || err.Error() == "" || asked < 10 {
 			t.Errorf("after %d attempts: %v", asked, err)
 		}
 		refused := 0
-		a.calls = func(cluster.Member) error {
+		i.calls = func(cluster.Member) error {
 			if refused++; refused < 5 {
 				return &peer.Unsent{Err: errors.New("refused")}
 			}
 			return nil
 		}
-		if m, err := a.Home("files", affinity, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
+		if m, err := i.Home("files", affinity, local{i}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
 			t.Errorf("an owner that comes back: %s, %v", bridgetest.Text(m), err)
 		}
 	})
@@ -505,9 +505,9 @@ func TestNoHome(t *testing.T) {
 // A call to an owner that is known does not need the store. An owner that refuses it once, as one does that is not
 // sure for a moment, is asked again (S-060).
 func TestStoreAway(t *testing.T) {
-	in(t, func(t *testing.T, a, b *instance) {
+	in(t, func(t *testing.T, i, b *instance) {
 		const affinity = "stateless\x00"
-		if !a.Owns(t.Context(), "files", affinity) {
+		if !i.Owns(t.Context(), "files", affinity) {
 			t.Fatal("not the owner")
 		}
 		call := func() {
@@ -526,11 +526,11 @@ func TestStoreAway(t *testing.T) {
 				t.Error("an opening has not asked the owner that is known")
 			}
 		}
-		if !a.Owns(t.Context(), "files", "") {
+		if !i.Owns(t.Context(), "files", "") {
 			t.Fatal("not the owner")
 		}
 		open()
-		a.w.answers(session.ErrUnavailable)
+		i.w.answers(session.ErrUnavailable)
 		n := 0
 		b.calls = func(cluster.Member) error {
 			if n++; n%3 == 0 {
@@ -542,7 +542,7 @@ func TestStoreAway(t *testing.T) {
 			call()
 		}
 		open()
-		a.w.answers(nil)
+		i.w.answers(nil)
 		call()
 	})
 }
@@ -593,7 +593,7 @@ func TestStoreAwayUnknownOwner(t *testing.T) {
 // When the store comes back, it answers one instance before the other. The other one knows by then that sessions may be
 // taken over: its calls, and those of clients elsewhere, wait until the store answers it, too (S-060).
 func TestStoreComesBack(t *testing.T) {
-	in(t, func(t *testing.T, a, b *instance) {
+	in(t, func(t *testing.T, i, b *instance) {
 		const affinity = "stateless\x00"
 		if !b.Owns(t.Context(), "files", affinity) {
 			t.Fatal("not the owner")
@@ -636,9 +636,9 @@ func TestOwnerDies(t *testing.T) {
 		{"the store fails", 0, true, lease + time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			in(t, func(t *testing.T, a, to *instance) {
+			in(t, func(t *testing.T, i, to *instance) {
 				const stateless = "stateless\x00"
-				if !a.Owns(t.Context(), "files", stateless) || !a.Owns(t.Context(), "files", "") {
+				if !i.Owns(t.Context(), "files", stateless) || !i.Owns(t.Context(), "files", "") {
 					t.Fatal("not the owner")
 				}
 				call := func() error {
@@ -657,10 +657,10 @@ func TestOwnerDies(t *testing.T) {
 				}
 				time.Sleep(lease / 4)
 				died := time.Now()
-				a.w.set(a, true)
+				i.w.set(i, true)
 				if c.starts > 0 {
 					time.Sleep(c.starts)
-					to = a.w.start("c")
+					to = i.w.start("c")
 					<-to.o.Node.Joined()
 				}
 				to.calls = func(m cluster.Member) error {
@@ -670,8 +670,8 @@ func TestOwnerDies(t *testing.T) {
 					return nil
 				}
 				if c.fails {
-					a.w.answers(session.ErrUnavailable)
-					time.AfterFunc(lease/6, func() { a.w.answers(nil) })
+					i.w.answers(session.ErrUnavailable)
+					time.AfterFunc(lease/6, func() { i.w.answers(nil) })
 				}
 				done := make(chan error)
 				const many = 100
@@ -694,8 +694,8 @@ func TestOwnerDies(t *testing.T) {
 
 // An instance that alone does not reach the store refuses calls whose owner it does not know.
 func TestIsolatedRefuses(t *testing.T) {
-	in(t, func(t *testing.T, a, b *instance) {
-		a.w.set(b, true)
+	in(t, func(t *testing.T, i, b *instance) {
+		i.w.set(b, true)
 		time.Sleep(2 * lease)
 		began := time.Now()
 		if _, err := b.Home("files", "stateless\x00", local{b}).Call(t.Context(), request(t, "tools/call")); !errors.Is(err, bridge.ErrUnavailable) {
@@ -710,22 +710,22 @@ func TestIsolatedRefuses(t *testing.T) {
 // An instance that stops gives up what nobody uses there as soon as others make no calls, and
 // the rest when that is so: it may have calls of its own to other servers for long (S-070).
 func TestDrainGivesUp(t *testing.T) {
-	in(t, func(t *testing.T, a, b *instance) {
+	in(t, func(t *testing.T, i, b *instance) {
 		const called, busy = "stateless\x00alice", "stateless\x00bob"
-		if _, err := a.Home("files", called, local{a}).Call(t.Context(), request(t, "tools/call")); err != nil {
+		if _, err := i.Home("files", called, local{i}).Call(t.Context(), request(t, "tools/call")); err != nil {
 			t.Fatal(err)
 		}
 		may, done := make(chan struct{}), make(chan error)
 		go func() {
-			_, err := a.Home("files", busy, waiter{a, may}).Call(t.Context(), request(t, "tools/call"))
+			_, err := i.Home("files", busy, waiter{i, may}).Call(t.Context(), request(t, "tools/call"))
 			done <- err
 		}()
-		lane, err := a.Shared("files", nil, true, &server{}).Open(t.Context(), &bridge.Caller{}, &gone{lost: make(chan error, 1)})
+		lane, err := i.Shared("files", nil, true, &server{}).Open(t.Context(), &bridge.Caller{}, &gone{lost: make(chan error, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second) // a claim takes a beat
-		a.Drain(t.Context())
+		i.Drain(t.Context())
 		time.Sleep(time.Second)
 		if !b.Owns(t.Context(), "files", called) {
 			t.Error("an owner that nobody uses is not given up")
@@ -735,9 +735,9 @@ func TestDrainGivesUp(t *testing.T) {
 				t.Errorf("%q has two owners", affinity)
 			}
 		}
-		a.mu.Lock()
-		a.unused = map[string]func(){"": func() { _ = lane.Close(context.Background()) }} // its last session has left
-		a.mu.Unlock()
+		i.mu.Lock()
+		i.unused = map[string]func(){"": func() { _ = lane.Close(context.Background()) }} // its last session has left
+		i.mu.Unlock()
 		close(may)
 		if err := <-done; err != nil {
 			t.Errorf("a call of its own: %v", err)
@@ -748,7 +748,7 @@ func TestDrainGivesUp(t *testing.T) {
 				t.Errorf("the owner of %q is not given up when it is not used any more", affinity)
 			}
 		}
-		if n := a.Owned(); n != 0 {
+		if n := i.Owned(); n != 0 {
 			t.Errorf("%d owners are left", n)
 		}
 	})
@@ -810,13 +810,13 @@ func TestDrainIsAcknowledged(t *testing.T) {
 
 // An instance of an older version does not confirm that it left: it gets a moment to do so.
 func TestDrainUnconfirmed(t *testing.T) {
-	in(t, func(t *testing.T, a, b *instance) {
-		if _, err := a.Home("files", "stateless\x00", local{a}).Call(t.Context(), request(t, "tools/call")); err != nil {
+	in(t, func(t *testing.T, i, b *instance) {
+		if _, err := i.Home("files", "stateless\x00", local{i}).Call(t.Context(), request(t, "tools/call")); err != nil {
 			t.Fatal(err)
 		}
-		a.w.old.Store(true)
+		i.w.old.Store(true)
 		began := time.Now()
-		if a.Drain(t.Context()); time.Since(began) != unconfirmedWait {
+		if i.Drain(t.Context()); time.Since(began) != unconfirmedWait {
 			t.Errorf("it took %v to drain, want %v", time.Since(began), unconfirmedWait)
 		}
 	})
@@ -824,8 +824,8 @@ func TestDrainUnconfirmed(t *testing.T) {
 
 // An instance that was left is asked for nothing any more: a call waits for the next owner.
 func TestNothingSentToOneThatStops(t *testing.T) {
-	in(t, func(t *testing.T, a, b *instance) {
-		if _, err := a.Home("files", "stateless\x00", local{a}).Call(t.Context(), request(t, "tools/call")); err != nil {
+	in(t, func(t *testing.T, i, b *instance) {
+		if _, err := i.Home("files", "stateless\x00", local{i}).Call(t.Context(), request(t, "tools/call")); err != nil {
 			t.Fatal(err)
 		}
 		asked := 0
@@ -843,7 +843,7 @@ func TestNothingSentToOneThatStops(t *testing.T) {
 			answered <- err
 		}()
 		time.Sleep(time.Second)
-		a.Drain(t.Context())
+		i.Drain(t.Context())
 		if err := <-answered; err != nil || asked != 1 {
 			t.Errorf("a call while the owner stops: %v, asked %d times", err, asked)
 		}
@@ -905,11 +905,11 @@ func (queued) BoundsOpenings() time.Duration { return time.Minute }
 
 // Whose openings wait in a queue of their own does so for shared connections, too.
 func TestQueued(t *testing.T) {
-	h := &Owners{}
-	if b, ok := h.Shared("files", nil, true, queued{&server{}}).(bridge.BoundsOpenings); !ok || b.BoundsOpenings() != time.Minute {
+	o := &Owners{}
+	if b, ok := o.Shared("files", nil, true, queued{&server{}}).(bridge.BoundsOpenings); !ok || b.BoundsOpenings() != time.Minute {
 		t.Error("the queue is not the bound")
 	}
-	if _, ok := h.Shared("files", nil, true, &server{}).(bridge.BoundsOpenings); ok {
+	if _, ok := o.Shared("files", nil, true, &server{}).(bridge.BoundsOpenings); ok {
 		t.Error("nothing bounds the openings")
 	}
 }

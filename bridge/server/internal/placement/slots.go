@@ -82,17 +82,17 @@ type startCheck struct {
 	err error
 }
 
-func newSlots(o WorkerOptions) *slots {
-	d := &slots{o: o, taken: map[string]*slot{}, failures: map[string]error{}, failing: map[string]startFailures{}, checks: map[string]startCheck{}, changed: make(chan struct{})}
-	d.ctx, d.stop = context.WithCancel(context.Background())
-	d.tunnels = NewTunnelSessions(TunnelSessionOptions{
-		Adapter: d, Headers: []string{peer.GrantHeader, peer.ForwardHeader},
-		Await: func(ctx context.Context) error { return ctx.Err() }, Log: o.Log, MaxMessage: o.MaxMessage, MaxBytes: o.MaxBytes,
+func newSlots(w WorkerOptions) *slots {
+	s := &slots{o: w, taken: map[string]*slot{}, failures: map[string]error{}, failing: map[string]startFailures{}, checks: map[string]startCheck{}, changed: make(chan struct{})}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.tunnels = NewTunnelSessions(TunnelSessionOptions{
+		Adapter: s, Headers: []string{peer.GrantHeader, peer.ForwardHeader},
+		Await: func(ctx context.Context) error { return ctx.Err() }, Log: w.Log, MaxMessage: w.MaxMessage, MaxBytes: w.MaxBytes,
 	})
-	if o.Runs {
-		d.wg.Go(d.watch)
+	if w.Runs {
+		s.wg.Go(s.watch)
 	}
-	return d
+	return s
 }
 
 // Room implements queue.Slots.
@@ -264,14 +264,14 @@ func (w *Workers) SlotFailure(grant string) error {
 
 // ServeTunnel implements peer.Workers. It answers 404 to a former front of the slot, which then gives the
 // connection up.
-func (w *Workers) ServeTunnel(rw http.ResponseWriter, r *http.Request, t peer.SlotClaim) {
+func (w *Workers) ServeTunnel(rw http.ResponseWriter, r *http.Request, s peer.SlotClaim) {
 	d := w.slots
 	ctx, cancel := context.WithCancel(httpio.Attached(r.Context()))
 	defer cancel()
 	u := &slotRequest{cancel}
 	d.mu.Lock()
-	p := d.taken[t.Grant]
-	if p == nil || p.front != t.Front || p.epoch != t.Epoch {
+	p := d.taken[s.Grant]
+	if p == nil || p.front != s.Front || p.epoch != s.Epoch {
 		d.mu.Unlock()
 		rw.WriteHeader(http.StatusNotFound)
 		return
@@ -283,7 +283,7 @@ func (w *Workers) ServeTunnel(rw http.ResponseWriter, r *http.Request, t peer.Sl
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		delete(p.requests, u)
-		if len(p.requests) > 0 || d.taken[t.Grant] != p {
+		if len(p.requests) > 0 || d.taken[s.Grant] != p {
 			return
 		}
 		if p.client != nil {

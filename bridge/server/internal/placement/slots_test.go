@@ -135,23 +135,23 @@ type rig struct {
 func bubble(t *testing.T, f func(*testing.T, *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		g := &rig{t: t, a: &process{}, live: &registry{live: map[string]bool{"FRONT-A": true, "FRONT-B": true}}}
+		r := &rig{t: t, a: &process{}, live: &registry{live: map[string]bool{"FRONT-A": true, "FRONT-B": true}}}
 		log := slog.New(slog.DiscardHandler)
-		node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: g.live, Peers: g.live, Lease: 6 * time.Second, Log: log})
-		g.Workers = NewWorkers(WorkerOptions{
+		node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: r.live, Peers: r.live, Lease: 6 * time.Second, Log: log})
+		r.Workers = NewWorkers(WorkerOptions{
 			Node: node, ID: "WORKER1", Queue: queue.NewMemory(), Runs: true, Slots: 3, Placed: func() []string { return []string{"files"} },
-			Local: func(string) (Local, bool) { return Local{Adapter: g.a, MaxProcesses: 2}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
+			Local: func(string) (Local, bool) { return Local{Adapter: r.a, MaxProcesses: 2}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
 		})
 		node.Start("127.0.0.1:1")
 		<-node.Joined()
 		defer node.Close(t.Context())
-		defer g.Close(t.Context())
-		f(t, g)
+		defer r.Close(t.Context())
+		f(t, r)
 	})
 }
 
 // post makes a request of a lane.
-func (r *rig) post(ctx context.Context, c peer.SlotClaim, id, body string) *httptest.ResponseRecorder {
+func (r *rig) post(ctx context.Context, s peer.SlotClaim, id, body string) *httptest.ResponseRecorder {
 	r.t.Helper()
 	req := httptest.NewRequestWithContext(auth.WithPrincipal(ctx, ""), http.MethodPost, "/peer/v1/work", strings.NewReader(body))
 	if body == "" {
@@ -159,12 +159,12 @@ func (r *rig) post(ctx context.Context, c peer.SlotClaim, id, body string) *http
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
-	req.Header.Set(peer.GrantHeader, c.Grant)
+	req.Header.Set(peer.GrantHeader, s.Grant)
 	if id != "" {
 		req.Header.Set("Mcp-Session-Id", id)
 	}
 	w := httptest.NewRecorder()
-	r.ServeTunnel(w, req, c)
+	r.ServeTunnel(w, req, s)
 	return w
 }
 
@@ -177,16 +177,16 @@ func (r *rig) open(front string) (peer.SlotClaim, string) {
 	if !ok {
 		r.t.Fatal("no place")
 	}
-	c := peer.SlotClaim{Grant: grant, Front: front}
+	s := peer.SlotClaim{Grant: grant, Front: front}
 	if err := r.ClaimSlot(grant, front, 0); err != nil {
 		r.t.Fatal(err)
 	}
-	w := r.post(r.t.Context(), c, "", initialize)
+	w := r.post(r.t.Context(), s, "", initialize)
 	id := w.Header().Get("Mcp-Session-Id")
 	if w.Code != http.StatusOK || id == "" {
 		r.t.Fatalf("initialize = %d %s", w.Code, w.Body)
 	}
-	return c, id
+	return s, id
 }
 
 func (r *rig) runs(what string, want int64) {
@@ -201,104 +201,104 @@ const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x"
 
 // A grant is good for 5 s, for who claims it, and once.
 func TestTicket(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		grant, cancel, _ := g.slots.Reserve("files")
+	bubble(t, func(t *testing.T, r *rig) {
+		grant, cancel, _ := r.slots.Reserve("files")
 		cancel()
-		if g.Free() != 3 || g.ClaimSlot(grant, "FRONT-A", 0) == nil {
+		if r.Free() != 3 || r.ClaimSlot(grant, "FRONT-A", 0) == nil {
 			t.Error("a grant that was taken back is good")
 		}
-		late, _, _ := g.slots.Reserve("files")
+		late, _, _ := r.slots.Reserve("files")
 		time.Sleep(grantLife + time.Second)
-		if g.Free() != 3 || g.ClaimSlot(late, "FRONT-A", 0) == nil {
+		if r.Free() != 3 || r.ClaimSlot(late, "FRONT-A", 0) == nil {
 			t.Error("a grant is good after its time")
 		}
-		c, id := g.open("FRONT-A")
-		g.runs("opened", 1)
-		if err := g.ClaimSlot(c.Grant, "FRONT-B", 0); !errors.Is(err, peer.ErrElsewhere) {
+		s, id := r.open("FRONT-A")
+		r.runs("opened", 1)
+		if err := r.ClaimSlot(s.Grant, "FRONT-B", 0); !errors.Is(err, peer.ErrElsewhere) {
 			t.Errorf("claimed by another: %v", err)
 		}
-		if w := g.post(t.Context(), c, "", initialize); w.Code == http.StatusOK && !bytes.Contains(w.Body.Bytes(), []byte(`"error"`)) {
+		if w := r.post(t.Context(), s, "", initialize); w.Code == http.StatusOK && !bytes.Contains(w.Body.Bytes(), []byte(`"error"`)) {
 			t.Errorf("used again: %d %s", w.Code, w.Body)
 		}
-		for name, other := range map[string]peer.SlotClaim{"another front": {Grant: c.Grant, Front: "FRONT-B"}, "no grant": {Front: "FRONT-A"}, "another grant": {Grant: "x", Front: "FRONT-A"}, "another epoch": {Grant: c.Grant, Front: "FRONT-A", Epoch: 1}} {
-			if w := g.post(t.Context(), other, id, call); w.Code != http.StatusNotFound {
+		for name, other := range map[string]peer.SlotClaim{"another front": {Grant: s.Grant, Front: "FRONT-B"}, "no grant": {Front: "FRONT-A"}, "another grant": {Grant: "x", Front: "FRONT-A"}, "another epoch": {Grant: s.Grant, Front: "FRONT-A", Epoch: 1}} {
+			if w := r.post(t.Context(), other, id, call); w.Code != http.StatusNotFound {
 				t.Errorf("%s: %d %s", name, w.Code, w.Body)
 			}
 		}
-		if w := g.post(t.Context(), c, id, call); w.Code != http.StatusOK {
+		if w := r.post(t.Context(), s, id, call); w.Code != http.StatusOK {
 			t.Errorf("the front itself: %d %s", w.Code, w.Body)
 		}
-		g.runs("used", 1)
+		r.runs("used", 1)
 	})
 }
 
 // No process runs for longer without a front than linger (S-053): its front has gone, by a
 // broken connection, or as one that was found dead while the connection hangs.
 func TestLinger(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		c, id := g.open("FRONT-A")
+	bubble(t, func(t *testing.T, r *rig) {
+		s, id := r.open("FRONT-A")
 		time.Sleep(workerLinger - time.Second)
-		g.runs("just before", 1)
-		if w := g.post(t.Context(), c, id, call); w.Code != http.StatusOK {
+		r.runs("just before", 1)
+		if w := r.post(t.Context(), s, id, call); w.Code != http.StatusOK {
 			t.Errorf("a call: %d %s", w.Code, w.Body)
 		}
 		time.Sleep(workerLinger - time.Second)
-		g.runs("used meanwhile", 1)
+		r.runs("used meanwhile", 1)
 		time.Sleep(2 * time.Second)
-		g.runs("without a front", 0)
-		if w := g.post(t.Context(), c, id, call); w.Code != http.StatusNotFound {
+		r.runs("without a front", 0)
+		if w := r.post(t.Context(), s, id, call); w.Code != http.StatusNotFound {
 			t.Errorf("after its end: %d %s", w.Code, w.Body)
 		}
 	})
-	bubble(t, func(t *testing.T, g *rig) {
-		c, id := g.open("FRONT-A")
+	bubble(t, func(t *testing.T, r *rig) {
+		s, id := r.open("FRONT-A")
 		listening, hang := context.WithCancel(context.Background())
 		defer hang()
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			g.post(listening, c, id, "")
+			r.post(listening, s, id, "")
 		}()
 		time.Sleep(10 * workerLinger)
-		g.runs("as long as its front listens", 1)
-		g.live.set("FRONT-A", false)
+		r.runs("as long as its front listens", 1)
+		r.live.set("FRONT-A", false)
 		died := time.Now()
 		<-done // its stream was broken off
 		if took := time.Since(died); took > 10*time.Second {
 			t.Errorf("broken off after %v", took)
 		}
 		time.Sleep(workerLinger + time.Second)
-		g.runs("its front is dead", 0)
+		r.runs("its front is dead", 0)
 	})
 }
 
 // The instance that takes a session over goes on with the process, and the one before is
 // refused from then on.
 func TestClaimed(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		c, id := g.open("FRONT-A")
+	bubble(t, func(t *testing.T, r *rig) {
+		s, id := r.open("FRONT-A")
 		time.Sleep(workerLinger / 2)
-		if err := g.ClaimSlot(c.Grant, "FRONT-B", 2); err != nil {
+		if err := r.ClaimSlot(s.Grant, "FRONT-B", 2); err != nil {
 			t.Fatal(err)
 		}
-		now := peer.SlotClaim{Grant: c.Grant, Front: "FRONT-B", Epoch: 2}
+		now := peer.SlotClaim{Grant: s.Grant, Front: "FRONT-B", Epoch: 2}
 		for range 3 {
 			time.Sleep(workerLinger / 2)
-			if w := g.post(t.Context(), now, id, call); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "tools/call") {
+			if w := r.post(t.Context(), now, id, call); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "tools/call") {
 				t.Errorf("the next front: %d %s", w.Code, w.Body)
 			}
 		}
-		if w := g.post(t.Context(), c, id, call); w.Code != http.StatusNotFound {
+		if w := r.post(t.Context(), s, id, call); w.Code != http.StatusNotFound {
 			t.Errorf("the one before: %d %s", w.Code, w.Body)
 		}
 		for _, older := range []int64{0, 1, 2} {
-			if err := g.ClaimSlot(c.Grant, "FRONT-A", older); err == nil {
+			if err := r.ClaimSlot(s.Grant, "FRONT-A", older); err == nil {
 				t.Errorf("epoch %d is not older than 2", older)
 			}
 		}
-		g.runs("taken over", 1)
+		r.runs("taken over", 1)
 		time.Sleep(workerLinger + time.Second)
-		g.runs("left by the next front too", 0)
+		r.runs("left by the next front too", 0)
 	})
 }
 
@@ -306,20 +306,20 @@ func TestClaimed(t *testing.T) {
 // (S-012).
 func TestClaimedMeanwhile(t *testing.T) {
 	bubble(t, func(t *testing.T, g *rig) {
-		c, id := g.open("FRONT-A")
+		s, id := g.open("FRONT-A")
 		body, write := io.Pipe()
 		r := httptest.NewRequestWithContext(auth.WithPrincipal(t.Context(), ""), http.MethodPost, "/peer/v1/work", body)
-		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", peer.GrantHeader: c.Grant, "Mcp-Session-Id": id} {
+		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", peer.GrantHeader: s.Grant, "Mcp-Session-Id": id} {
 			r.Header.Set(name, value)
 		}
 		w, done := httptest.NewRecorder(), make(chan struct{})
 		go func() {
 			defer close(done)
-			g.ServeTunnel(w, r, c)
+			g.ServeTunnel(w, r, s)
 		}()
 		_, _ = io.WriteString(write, call[:10])
 		synctest.Wait()
-		if err := g.ClaimSlot(c.Grant, "FRONT-B", 2); err != nil {
+		if err := g.ClaimSlot(s.Grant, "FRONT-B", 2); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = io.WriteString(write, call[10:])
@@ -335,10 +335,10 @@ func TestClaimedMeanwhile(t *testing.T) {
 // worker's own answer would say nothing about it.
 func TestPing(t *testing.T) {
 	for modern, want := range map[bool]string{false: `"ping"`, true: `"server/discover"`} {
-		bubble(t, func(t *testing.T, g *rig) {
-			g.a.modern = modern
-			c, id := g.open("FRONT-A")
-			w := g.post(t.Context(), c, id, `{"jsonrpc":"2.0","id":2,"method":"`+pingMethod+`"}`)
+		bubble(t, func(t *testing.T, r *rig) {
+			r.a.modern = modern
+			s, id := r.open("FRONT-A")
+			w := r.post(t.Context(), s, id, `{"jsonrpc":"2.0","id":2,"method":"`+pingMethod+`"}`)
 			if !strings.Contains(w.Body.String(), want) {
 				t.Errorf("modern %v: %d %s, want %s", modern, w.Code, w.Body, want)
 			}
@@ -348,22 +348,22 @@ func TestPing(t *testing.T) {
 
 // What could not be started leaves no place taken, and its front learns why.
 func TestFailed(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		g.a.fails = &bridge.Error{Server: "files", Kind: bridge.ErrCredentials, Public: "it wants a key"}
-		grant, _, _ := g.slots.Reserve("files")
-		if err := g.ClaimSlot(grant, "FRONT-A", 0); err != nil {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.a.fails = &bridge.Error{Server: "files", Kind: bridge.ErrCredentials, Public: "it wants a key"}
+		grant, _, _ := r.slots.Reserve("files")
+		if err := r.ClaimSlot(grant, "FRONT-A", 0); err != nil {
 			t.Fatal(err)
 		}
-		w := g.post(t.Context(), peer.SlotClaim{Grant: grant, Front: "FRONT-A"}, "", initialize)
+		w := r.post(t.Context(), peer.SlotClaim{Grant: grant, Front: "FRONT-A"}, "", initialize)
 		if !strings.Contains(w.Body.String(), "it wants a key") {
 			t.Errorf("initialize = %d %s", w.Code, w.Body)
 		}
-		if err := g.SlotFailure(grant); !errors.Is(err, bridge.ErrCredentials) {
+		if err := r.SlotFailure(grant); !errors.Is(err, bridge.ErrCredentials) {
 			t.Errorf("why: %v", err)
 		}
-		g.runs("failed", 0)
+		r.runs("failed", 0)
 		time.Sleep(failuresKept + time.Second)
-		if err := g.SlotFailure(grant); err != nil {
+		if err := r.SlotFailure(grant); err != nil {
 			t.Errorf("kept for ever: %v", err)
 		}
 	})
@@ -372,34 +372,34 @@ func TestFailed(t *testing.T) {
 // A worker requests the places that it has, of each server as many as that may have, and
 // none while it cannot start the server, or stops.
 func TestPlaces(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, r *rig) {
 		room := func(what, want string) {
 			t.Helper()
-			servers, free, _ := g.slots.Room()
+			servers, free, _ := r.slots.Room()
 			if got := fmt.Sprint(servers, free); got != want {
 				t.Errorf("%s: %s, want %s", what, got, want)
 			}
 		}
 		room("at first", "[files] 3")
-		g.open("FRONT-A")
+		r.open("FRONT-A")
 		room("one runs", "[files] 2")
-		g.open("FRONT-A")
+		r.open("FRONT-A")
 		room("as many as the server may have", "[] 1")
-		g.slots.Reserve("other")
+		r.slots.Reserve("other")
 		room("all places are taken", "[] 0")
-		if _, _, ok := g.slots.Reserve("other"); ok {
+		if _, _, ok := r.slots.Reserve("other"); ok {
 			t.Error("one place too many")
 		}
 		broken := errors.New("there is no such program")
-		g.slots.o.Local = func(string) (Local, bool) {
-			return Local{Adapter: g.a, MaxProcesses: 3, Check: func() error { return broken }}, true
+		r.slots.o.Local = func(string) (Local, bool) {
+			return Local{Adapter: r.a, MaxProcesses: 3, Check: func() error { return broken }}, true
 		}
 		time.Sleep(grantLife + time.Second)
 		room("it cannot be started", "[] 1")
 		broken = nil
 		time.Sleep(checkEvery + time.Second)
 		room("it can again", "[files] 1")
-		g.o.Node.Drain(t.Context())
+		r.o.Node.Drain(t.Context())
 		room("it stops", "[] 0")
 	})
 }

@@ -51,27 +51,27 @@ type Tunnel struct {
 }
 
 // OpenTunnel opens a tunnel.
-func OpenTunnel(ctx context.Context, w TunnelOptions, from *bridge.Caller, rest bridge.Client) (*Tunnel, error) {
-	return open(w, from, rest, func(a *streamable.Upstream, from *bridge.Caller) (bridge.Upstream, error) {
-		return a.Open(ctx, from, rest)
+func OpenTunnel(ctx context.Context, t TunnelOptions, from *bridge.Caller, rest bridge.Client) (*Tunnel, error) {
+	return open(t, from, rest, func(u *streamable.Upstream, from *bridge.Caller) (bridge.Upstream, error) {
+		return u.Open(ctx, from, rest)
 	})
 }
 
 // ResumeTunnel resumes a tunnel that another instance opened: see bridge.Resumer.
-func ResumeTunnel(ctx context.Context, w TunnelOptions, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (*Tunnel, error) {
-	return open(w, from, rest, func(a *streamable.Upstream, from *bridge.Caller) (bridge.Upstream, error) {
-		return a.Resume(ctx, from, rest, carry, above)
+func ResumeTunnel(ctx context.Context, t TunnelOptions, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (*Tunnel, error) {
+	return open(t, from, rest, func(u *streamable.Upstream, from *bridge.Caller) (bridge.Upstream, error) {
+		return u.Resume(ctx, from, rest, carry, above)
 	})
 }
 
-func open(w TunnelOptions, from *bridge.Caller, rest bridge.Client, how func(*streamable.Upstream, *bridge.Caller) (bridge.Upstream, error)) (*Tunnel, error) {
-	a, err := streamable.NewUpstream(w.Server, w.HTTP, conn.Options{Log: w.Log, MaxMessage: w.MaxMessage, Timeouts: w.Timeouts, Era: conn.EraLegacy, FailFast: true})
+func open(t TunnelOptions, from *bridge.Caller, rest bridge.Client, how func(*streamable.Upstream, *bridge.Caller) (bridge.Upstream, error)) (*Tunnel, error) {
+	u, err := streamable.NewUpstream(t.Server, t.HTTP, conn.Options{Log: t.Log, MaxMessage: t.MaxMessage, Timeouts: t.Timeouts, Era: conn.EraLegacy, FailFast: true})
 	if err != nil {
 		return nil, err
 	}
-	stops, done, err := w.out.enter(w.At)
+	stops, done, err := t.out.enter(t.At)
 	if err != nil {
-		a.Close()
+		u.Close()
 		return nil, err
 	}
 	its := *from
@@ -79,15 +79,15 @@ func open(w TunnelOptions, from *bridge.Caller, rest bridge.Client, how func(*st
 	if its.Modern() { // the connection is for all stateless clients
 		its.Revision, its.Capabilities = era.LatestLegacy, nil
 	}
-	up, err := how(a, &its)
+	up, err := how(u, &its)
 	if err != nil {
-		a.Close()
+		u.Close()
 		done()
 		return nil, err
 	}
-	l := &Tunnel{Upstream: up, adapter: a, server: w.Server, client: rest, done: done}
+	l := &Tunnel{Upstream: up, adapter: u, server: t.Server, client: rest, done: done}
 	l.ctx, l.stop = context.WithCancel(context.Background())
-	l.wg.Go(func() { l.watch(w.Node, w.At, stops) })
+	l.wg.Go(func() { l.watch(t.Node, t.At, stops) })
 	return l, nil
 }
 

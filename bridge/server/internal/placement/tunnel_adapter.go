@@ -20,10 +20,10 @@ type tunnelAdapter Owners
 
 // Open joins the shared connection that the headers of the tunnel name.
 func (t *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	h := (*Owners)(t)
+	o := (*Owners)(t)
 	server, _ := peer.Decode(from.Header.Get(peer.ServerHeader))
 	affinity, _ := peer.Decode(from.Header.Get(peer.AffinityHeader))
-	_, c, done, err := h.acquire(ctx, server, affinity, tunnelLinger, false)
+	_, c, done, err := o.acquire(ctx, server, affinity, tunnelLinger, false)
 	if err == nil && c == nil {
 		err = peer.ErrElsewhere
 	}
@@ -32,7 +32,7 @@ func (t *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest brid
 	}
 	its := *from
 	its.Header, its.Identity = peer.DecodeHeader(from.Header.Get(peer.ForwardHeader))
-	joint, forward, err := h.o.Gateway.Join(server, its, rest)
+	joint, forward, err := o.o.Gateway.Join(server, its, rest)
 	if err != nil {
 		done()
 		return nil, err
@@ -43,16 +43,16 @@ func (t *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest brid
 		done()
 		return nil, err
 	}
-	p := &sharedUpstream{Joined: joint, greeting: joint.Server(), forward: forward}
+	s := &sharedUpstream{Joined: joint, greeting: joint.Server(), forward: forward}
 	moved := context.AfterFunc(c.lost, func() {
 		rest.Gone(&bridge.Error{Server: server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText})
 	})
-	p.end = func() {
+	s.end = func() {
 		moved()
 		release()
 		done()
 	}
-	return p, nil
+	return s, nil
 }
 
 // sharedUpstream is the use of a shared connection by one tunnel.

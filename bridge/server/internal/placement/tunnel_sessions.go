@@ -39,7 +39,7 @@ type TunnelSessionOptions struct {
 // that the headers of a tunnel name. Guards and access rules act at the other instance, or behind the adapter.
 type TunnelSessions struct {
 	o        TunnelSessionOptions
-	gateway  gateway.Gateway
+	g        gateway.Gateway
 	sessions *streamable.Downstream
 	calls    gateway.InFlight
 	stopping context.Context // ends when this instance begins to stop
@@ -55,22 +55,22 @@ const vanishedAfter = 2 * time.Minute
 const maxTunnels = 100_000
 
 // NewTunnelSessions makes TunnelSessions. Close ends it.
-func NewTunnelSessions(o TunnelSessionOptions) *TunnelSessions {
-	s := &TunnelSessions{o: o, drained: make(chan struct{})}
+func NewTunnelSessions(t TunnelSessionOptions) *TunnelSessions {
+	s := &TunnelSessions{o: t, drained: make(chan struct{})}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	var forward []bridge.Forward
-	for _, name := range o.Headers {
+	for _, name := range t.Headers {
 		forward = append(forward, bridge.Forward{From: name, To: name})
 	}
-	s.gateway = gateway.New(gateway.Options{
-		Log: o.Log.With("inner", true), Sessions: session.NewMemory(maxTunnels), SessionIdle: vanishedAfter, MaxBytes: o.MaxBytes, MaxLanes: maxTunnels, MaxCalls: maxTunnels,
+	s.g = gateway.New(gateway.Options{
+		Log: t.Log.With("inner", true), Sessions: session.NewMemory(maxTunnels), SessionIdle: vanishedAfter, MaxBytes: t.MaxBytes, MaxLanes: maxTunnels, MaxCalls: maxTunnels,
 		PerPrincipal: limits.PerPrincipal{Sessions: maxTunnels, Calls: maxTunnels},
 		Servers: []gateway.ServerOptions{{
-			Name: "shared", Adapter: o.Adapter, EndWithServer: true, Idle: -1, Handshake: time.Hour, MaxLanes: maxTunnels, Forward: forward,
+			Name: "shared", Adapter: t.Adapter, EndWithServer: true, Idle: -1, Handshake: time.Hour, MaxLanes: maxTunnels, Forward: forward,
 			Limits: limits.Options{Calls: maxTunnels}, Breaker: breaker.Options{Off: true}, Cache: cache.Options{Off: true}, Retry: retry.Options{Off: true},
 		}},
 	})
-	s.sessions = streamable.New(s.gateway, streamable.Options{Log: o.Log, MaxMessage: o.MaxMessage})
+	s.sessions = streamable.New(s.g, streamable.Options{Log: t.Log, MaxMessage: t.MaxMessage})
 	return s
 }
 
@@ -95,7 +95,7 @@ func (t *TunnelSessions) Drain(ctx context.Context) {
 func (t *TunnelSessions) Close(ctx context.Context) {
 	t.stop()
 	t.once.Do(func() { close(t.drained) })
-	t.gateway.Close(ctx)
+	t.g.Close(ctx)
 	t.sessions.Close()
 }
 

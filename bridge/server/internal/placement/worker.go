@@ -69,8 +69,8 @@ type Workers struct {
 var _ peer.Workers = (*Workers)(nil)
 
 // NewWorkers makes Workers. Begin has to follow when this instance has joined the cluster. Close ends it.
-func NewWorkers(o WorkerOptions) *Workers {
-	return &Workers{o: o, front: queue.NewFront(o.ID, o.Queue, o.Log), slots: newSlots(o), out: newOutbound(), tunnels: map[string]int{}}
+func NewWorkers(w WorkerOptions) *Workers {
+	return &Workers{o: w, front: queue.NewFront(w.ID, w.Queue, w.Log), slots: newSlots(w), out: newOutbound(), tunnels: map[string]int{}}
 }
 
 // Begin takes requests from now on, if this instance is a worker.
@@ -94,7 +94,7 @@ func (w *Workers) grant(ctx context.Context, t queue.Taken, grant string) error 
 }
 
 // AcceptGrant implements peer.Workers.
-func (w *Workers) AcceptGrant(id string, t queue.Grant) error { return w.front.Accept(id, t) }
+func (w *Workers) AcceptGrant(id string, g queue.Grant) error { return w.front.Accept(id, g) }
 
 // Leave implements peer.Workers.
 func (w *Workers) Leave(ctx context.Context, instance string) error {

@@ -56,33 +56,33 @@ func (w *workerAdapter) Open(ctx context.Context, from *bridge.Caller, rest brid
 	for {
 		_, free := w.w.room(&w.s)
 		most := w.s.Queue + free
-		t, err := w.w.front.Wait(waiting, w.s.Name, most)
+		g, err := w.w.front.Wait(waiting, w.s.Name, most)
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		if err != nil {
 			return nil, w.w.noWorker(&w.s, most, err)
 		}
-		m, lives, err := w.w.o.Node.Living(ctx, t.Worker)
+		m, lives, err := w.w.o.Node.Living(ctx, g.Worker)
 		if err == nil && !lives {
 			err = peer.ErrElsewhere
 		}
 		if err == nil {
-			err = w.w.o.Peers.ClaimSlot(ctx, m, t.Key, 0)
+			err = w.w.o.Peers.ClaimSlot(ctx, m, g.Key, 0)
 			if ctx.Err() == nil {
-				w.w.front.Reached(t.Worker, err == nil || errors.Is(err, peer.ErrElsewhere))
+				w.w.front.Reached(g.Worker, err == nil || errors.Is(err, peer.ErrElsewhere))
 			}
 		}
 		var up bridge.Upstream
 		if err != nil { // the worker started nothing
 			err = w.workerGone(err)
-		} else if up, err = w.openInTime(ctx, m, t, from, rest); err == nil || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoWorker) {
+		} else if up, err = w.openInTime(ctx, m, g, from, rest); err == nil || ctx.Err() != nil || !errors.Is(err, bridge.ErrNoWorker) {
 			return up, err
 		}
 		if backoff.For(waiting, workerRetry) != nil { // no time is left for another worker
 			return nil, cmp.Or(context.Cause(ctx), err)
 		}
-		w.w.o.Log.Warn("a worker did not open the connection: another one is asked", "server", w.s.Name, "worker", tag(t.Worker), "err", err)
+		w.w.o.Log.Warn("a worker did not open the connection: another one is asked", "server", w.s.Name, "worker", tag(g.Worker), "err", err)
 	}
 }
 
@@ -92,11 +92,11 @@ func (w *workerAdapter) workerGone(err error) error {
 }
 
 // openInTime is open with the timeout of the handshake.
-func (w *workerAdapter) openInTime(ctx context.Context, m cluster.Member, t queue.Grant, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+func (w *workerAdapter) openInTime(ctx context.Context, m cluster.Member, g queue.Grant, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	its, cancel := context.WithTimeoutCause(ctx, w.s.Handshake, &bridge.Error{Server: w.s.Name, Kind: bridge.ErrUnavailable,
 		Public: fmt.Sprintf("it did not finish its handshake within %v", w.s.Handshake)})
 	defer cancel()
-	up, err := w.open(its, m, t, from, rest)
+	up, err := w.open(its, m, g, from, rest)
 	if err != nil && its.Err() != nil && ctx.Err() == nil {
 		err = context.Cause(its)
 	}
@@ -116,13 +116,13 @@ func (w *workerAdapter) tunnelOptions(m cluster.Member, key string, from *bridge
 
 // open opens the connection of a grant. The error is bridge.ErrNoWorker when it does not concern the server: the
 // worker is gone, or has no room for a process.
-func (w *workerAdapter) open(ctx context.Context, m cluster.Member, t queue.Grant, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	l, err := OpenTunnel(ctx, w.tunnelOptions(m, t.Key, from, 0), from, rest)
+func (w *workerAdapter) open(ctx context.Context, m cluster.Member, g queue.Grant, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	l, err := OpenTunnel(ctx, w.tunnelOptions(m, g.Key, from, 0), from, rest)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		if why := w.w.o.Peers.SlotFailure(ctx, m, w.s.Name, t.Key); why != nil {
+		if why := w.w.o.Peers.SlotFailure(ctx, m, w.s.Name, g.Key); why != nil {
 			return nil, why
 		}
 		if errors.Is(err, bridge.ErrNoHandshake) || errors.Is(err, bridge.ErrInvalid) || errors.Is(err, bridge.ErrTooLarge) {
@@ -130,7 +130,7 @@ func (w *workerAdapter) open(ctx context.Context, m cluster.Member, t queue.Gran
 		}
 		return nil, w.workerGone(err)
 	}
-	return w.upstream(l, t), nil
+	return w.upstream(l, g), nil
 }
 
 // carryState is the data by which another instance resumes the connection.
@@ -157,11 +157,11 @@ func (w *workerAdapter) Resume(ctx context.Context, from *bridge.Caller, rest br
 	if err != nil {
 		return nil, gone(err)
 	}
-	l, err := ResumeTunnel(ctx, w.tunnelOptions(m, c.Ticket, from, epoch), from, rest, c.Inner, above)
+	t, err := ResumeTunnel(ctx, w.tunnelOptions(m, c.Ticket, from, epoch), from, rest, c.Inner, above)
 	if err != nil {
 		return nil, err
 	}
-	return w.upstream(l, queue.Grant{Worker: c.Worker, Key: c.Ticket}), nil
+	return w.upstream(t, queue.Grant{Worker: c.Worker, Key: c.Ticket}), nil
 }
 
 // reclaimFor limits the time in which a living but unreachable worker is asked for a process again.
@@ -183,9 +183,9 @@ func (w *workerAdapter) reclaim(ctx context.Context, c carryState, epoch int64) 
 	}
 }
 
-func (w *workerAdapter) upstream(l *Tunnel, t queue.Grant) bridge.Upstream {
-	w.w.countTunnel(t.Worker, 1)
-	return &workerUpstream{l, w.w, w.s.Name, t}
+func (w *workerAdapter) upstream(l *Tunnel, g queue.Grant) bridge.Upstream {
+	w.w.countTunnel(g.Worker, 1)
+	return &workerUpstream{l, w.w, w.s.Name, g}
 }
 
 // workerUpstream is a connection to a child process at a worker.
@@ -259,11 +259,11 @@ func (w *workerUpstream) failureOf(answer []byte) error {
 
 // ResumeData implements bridge.Resumable.
 func (w *workerUpstream) ResumeData() []byte {
-	p, ok := w.Upstream.(bridge.Resumable)
+	r, ok := w.Upstream.(bridge.Resumable)
 	if !ok {
 		return nil
 	}
-	within := p.ResumeData()
+	within := r.ResumeData()
 	if within == nil {
 		return nil
 	}
@@ -273,8 +273,8 @@ func (w *workerUpstream) ResumeData() []byte {
 
 // Detach implements bridge.Resumable.
 func (w *workerUpstream) Detach() {
-	if p, ok := w.Upstream.(bridge.Resumable); ok {
-		p.Detach()
+	if r, ok := w.Upstream.(bridge.Resumable); ok {
+		r.Detach()
 	}
 }
 

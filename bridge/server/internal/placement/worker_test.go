@@ -60,13 +60,13 @@ func (l *loop) WorkerTunnel(cluster.Member) remote.Config {
 }
 
 // itself starts an instance, in a bubble, that is a worker for itself. first may answer a request.
-func itself(t *testing.T, a *process, first func(http.ResponseWriter) bool) *loop {
+func itself(t *testing.T, p *process, first func(http.ResponseWriter) bool) *loop {
 	l := &loop{}
 	live, log := &registry{live: map[string]bool{}}, slog.New(slog.DiscardHandler)
 	node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: live, Peers: live, Lease: time.Minute, Log: log})
 	l.w = NewWorkers(WorkerOptions{
 		Node: node, ID: "WORKER1", Peers: l, Queue: queue.NewMemory(), Runs: true, Slots: 3, Placed: func() []string { return []string{"files"} },
-		Local: func(string) (Local, bool) { return Local{Adapter: a, MaxProcesses: 3}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
+		Local: func(string) (Local, bool) { return Local{Adapter: p, MaxProcesses: 3}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
 	})
 	l.site = wiretest.NewSite(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if !first(rw) {
@@ -101,8 +101,8 @@ func (l *loop) open(t *testing.T) bridge.Upstream {
 // an opening is offered again then.
 func TestReclaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &process{}
-		l := itself(t, a, func(http.ResponseWriter) bool { return false })
+		p := &process{}
+		l := itself(t, p, func(http.ResponseWriter) bool { return false })
 		l.mute.Store(1)
 		up := l.open(t)
 		if n := l.told.Load(); n != 2 {
@@ -121,7 +121,7 @@ func TestReclaim(t *testing.T) {
 		if m, err := next.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller}); err != nil || m.Error != nil {
 			t.Errorf("a call: %v, %v", m, err)
 		}
-		if n := a.running.Load(); n != 1 {
+		if n := p.running.Load(); n != 1 {
 			t.Errorf("%d processes run", n)
 		}
 	})
@@ -131,8 +131,8 @@ func TestReclaim(t *testing.T) {
 // was done, and waits until they have left: so long nothing is lost (S-051).
 func TestWorkerIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &process{hold: make(chan struct{})}
-		l := itself(t, a, func(http.ResponseWriter) bool { return false })
+		p := &process{hold: make(chan struct{})}
+		l := itself(t, p, func(http.ResponseWriter) bool { return false })
 		rest := &gone{lost: make(chan error, 2)} // the refusal of a call says so, too
 		up, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: time.Hour, Handshake: time.Hour}).Open(t.Context(), caller, rest)
 		if err != nil {
@@ -146,7 +146,7 @@ func TestWorkerIsLeft(t *testing.T) {
 		slow, drained := make(chan error), make(chan struct{})
 		go func() { slow <- ask() }()
 		synctest.Wait()
-		if a.held.Load() != 1 {
+		if p.held.Load() != 1 {
 			t.Fatal("the process does not have the call")
 		}
 		go func() {
@@ -158,7 +158,7 @@ func TestWorkerIsLeft(t *testing.T) {
 		for range cap(later) {
 			go func() { later <- ask() }()
 		}
-		close(a.hold)
+		close(p.hold)
 		if err := <-slow; err != nil {
 			t.Errorf("a call that was in flight: %v", err)
 		}
@@ -186,12 +186,12 @@ func TestWorkerIsLeft(t *testing.T) {
 // A worker that cannot look who lives leaves a request to others: nobody has said that it is
 // over.
 func TestUnknownFront(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		if err := g.grant(t.Context(), queue.Taken{Request: queue.Request{ID: "1", Front: "DEAD"}, Server: "files"}, "grant"); !errors.Is(err, queue.ErrOver) {
+	bubble(t, func(t *testing.T, r *rig) {
+		if err := r.grant(t.Context(), queue.Taken{Request: queue.Request{ID: "1", Front: "DEAD"}, Server: "files"}, "grant"); !errors.Is(err, queue.ErrOver) {
 			t.Errorf("a front that does not live: %v", err)
 		}
-		g.live.lose()
-		if err := g.grant(t.Context(), queue.Taken{Request: queue.Request{ID: "1", Front: "NEW"}, Server: "files"}, "grant"); !errors.Is(err, queue.ErrUnreached) {
+		r.live.lose()
+		if err := r.grant(t.Context(), queue.Taken{Request: queue.Request{ID: "1", Front: "NEW"}, Server: "files"}, "grant"); !errors.Is(err, queue.ErrUnreached) {
 			t.Errorf("a front that nothing is known of: %v", err)
 		}
 	})
@@ -257,13 +257,13 @@ func TestNoTimeLeft(t *testing.T) {
 // answer, also if it is an instance of the bridge whose server has failed.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &process{}
-		up := itself(t, a, func(http.ResponseWriter) bool { return false }).open(t)
+		p := &process{}
+		up := itself(t, p, func(http.ResponseWriter) bool { return false }).open(t)
 		ask := func() (*jsonrpc.Message, error) {
 			return up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
 		}
 		for _, k := range []error{bridge.ErrLost, bridge.ErrInvalid, bridge.ErrTimeout, bridge.ErrTooLarge} {
-			a.says = func() (*jsonrpc.Message, error) {
+			p.says = func() (*jsonrpc.Message, error) {
 				return nil, &bridge.Error{Server: "files", Kind: k, Public: "it did so"}
 			}
 			e, ok := errors.AsType[*bridge.Error](func() error { _, err := ask(); return err }())
@@ -272,7 +272,7 @@ func TestFailures(t *testing.T) {
 			}
 		}
 		for _, word := range []string{"upstream_lost", "upstream_timeout"} {
-			a.says = func() (*jsonrpc.Message, error) {
+			p.says = func() (*jsonrpc.Message, error) {
 				return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "its own server", []byte(`{"bridge":"`+word+`"}`)), nil
 			}
 			if m, err := ask(); err != nil || !strings.Contains(string(m.Error), word) {
@@ -286,9 +286,9 @@ func TestFailures(t *testing.T) {
 func TestManyCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 200
-		a := &process{hold: make(chan struct{})}
-		up := itself(t, a, func(http.ResponseWriter) bool { return false }).open(t)
-		release := sync.OnceFunc(func() { close(a.hold) })
+		p := &process{hold: make(chan struct{})}
+		up := itself(t, p, func(http.ResponseWriter) bool { return false }).open(t)
+		release := sync.OnceFunc(func() { close(p.hold) })
 		defer release()
 		ended := make(chan string, n)
 		for range n {
@@ -303,7 +303,7 @@ func TestManyCalls(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		if held := a.held.Load(); held != n {
+		if held := p.held.Load(); held != n {
 			t.Errorf("%d calls wait, want %d", held, n)
 		}
 		release()
@@ -321,17 +321,17 @@ func TestOfferedAgain(t *testing.T) {
 	for name, first := range map[string]func(*process, http.ResponseWriter) bool{
 		"ended":   func(*process, http.ResponseWriter) bool { panic(http.ErrAbortHandler) },
 		"stops":   func(_ *process, w http.ResponseWriter) bool { w.WriteHeader(http.StatusNotFound); return true },
-		"no room": func(a *process, _ http.ResponseWriter) bool { a.fails = syscall.EAGAIN; return false },
+		"no room": func(p *process, _ http.ResponseWriter) bool { p.fails = syscall.EAGAIN; return false },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := &process{}
+				p := &process{}
 				var requests atomic.Int64
-				l := itself(t, a, func(rw http.ResponseWriter) bool {
+				l := itself(t, p, func(rw http.ResponseWriter) bool {
 					if requests.Add(1) == 1 {
-						return first(a, rw)
+						return first(p, rw)
 					}
-					a.fails = nil
+					p.fails = nil
 					return false
 				})
 				l.open(t)
@@ -346,20 +346,20 @@ func TestOfferedAgain(t *testing.T) {
 // A worker that has failed to start a server some times in a row takes no requests of it for
 // a moment: others may do better.
 func TestRests(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
+	bubble(t, func(t *testing.T, r *rig) {
 		takes := func(what string, want bool) {
 			t.Helper()
-			if servers, _, _ := g.slots.Room(); (len(servers) > 0) != want {
+			if servers, _, _ := r.slots.Room(); (len(servers) > 0) != want {
 				t.Errorf("%s: requests of %v are taken", what, servers)
 			}
 		}
 		fail := func(err error) {
-			g.a.fails = err
-			grant, _, _ := g.slots.Reserve("files")
-			if err := g.ClaimSlot(grant, "FRONT-A", 0); err != nil {
+			r.a.fails = err
+			grant, _, _ := r.slots.Reserve("files")
+			if err := r.ClaimSlot(grant, "FRONT-A", 0); err != nil {
 				t.Fatal(err)
 			}
-			g.post(t.Context(), peer.SlotClaim{Grant: grant, Front: "FRONT-A"}, "", initialize)
+			r.post(t.Context(), peer.SlotClaim{Grant: grant, Front: "FRONT-A"}, "", initialize)
 		}
 		broken := &bridge.Error{Server: "files", Kind: bridge.ErrLost, Public: "it died"}
 		fail(broken)
@@ -369,7 +369,7 @@ func TestRests(t *testing.T) {
 		takes("three failures", false)
 		time.Sleep(restFor)
 		takes("after a rest", true)
-		grant, cancel, _ := g.slots.Reserve("files")
+		grant, cancel, _ := r.slots.Reserve("files")
 		takes("one is tried", false)
 		if cancel(); grant == "" {
 			t.Error("no place")
@@ -385,8 +385,8 @@ func TestRests(t *testing.T) {
 		}
 		time.Sleep(longRest)
 		takes("the longest rest", true)
-		g.a.fails = nil
-		g.open("FRONT-A")
+		r.a.fails = nil
+		r.open("FRONT-A")
 		fail(broken)
 		takes("a failure after a good start", true)
 		fail(syscall.EAGAIN)

@@ -295,7 +295,7 @@ func (s Schema) Compare(of string, known []Argument, given map[string]json.RawMe
 		if !open && !slices.Contains(names, key) {
 			hint := similar.Hint(key, names, "it takes none")
 			for _, a := range known {
-				if slices.ContainsFunc(s.members(a.Schema), func(m Argument) bool { return m.Name == key }) {
+				if slices.ContainsFunc(s.members(a.Schema), func(a Argument) bool { return a.Name == key }) {
 					hint = fmt.Sprintf("it is a member of %s, as in %[1]s:='{%q:…}'", a.Name, key)
 					break
 				}

@@ -63,9 +63,9 @@ func (s Schema) Reply(v gjson.Result, choices []Option, line string) (string, er
 
 func (s Schema) single(v gjson.Result, choices []Option, line string) (string, error) {
 	if len(choices) > 0 {
-		for i, c := range choices {
-			if line == Plain(c.Raw) || line == fmt.Sprint(i+1) {
-				return c.Raw, nil
+		for i, o := range choices {
+			if line == Plain(o.Raw) || line == fmt.Sprint(i+1) {
+				return o.Raw, nil
 			}
 		}
 		return "", errors.New("choose one of the values, by itself or by its number")

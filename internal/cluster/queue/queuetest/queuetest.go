@@ -30,11 +30,11 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 	}
 	ids := func(all []queue.Taken) string {
 		var out []string
-		for _, o := range all {
-			if o.Front != "front of "+o.ID {
+		for _, t := range all {
+			if t.Front != "front of "+t.ID {
 				out = append(out, "not whole:")
 			}
-			out = append(out, o.Server+" "+o.ID)
+			out = append(out, t.Server+" "+t.ID)
 		}
 		return strings.Join(out, ", ")
 	}
@@ -209,9 +209,9 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 						return
 					}
 					mu.Lock()
-					for _, o := range mine {
-						seen[o.ID]++
-						last[o.Front]++
+					for _, t := range mine {
+						seen[t.ID]++
+						last[t.Front]++
 					}
 					whole := len(seen)
 					mu.Unlock()

@@ -26,10 +26,10 @@ func Sentinel(t testing.TB) (master, replica, sentinel *Server) {
 	master = Start(t, "--repl-diskless-sync-delay", "0")
 	_, port, _ := net.SplitHostPort(master.Address)
 	replica = Start(t, "--replicaof", "127.0.0.1", port, "--replica-read-only", "no")
-	r := replica.Client()
-	defer r.Close()
+	c := replica.Client()
+	defer c.Close()
 	until(t, "the replica follows", func() bool {
-		return strings.Contains(r.Info(context.Background(), "replication").Val(), "master_link_status:up")
+		return strings.Contains(c.Info(context.Background(), "replication").Val(), "master_link_status:up")
 	})
 	sentinel = &Server{Address: porttest.Address(t), t: t, dir: t.TempDir()}
 	_, at, _ := net.SplitHostPort(sentinel.Address)

@@ -115,8 +115,8 @@ func TestPlace(t *testing.T) {
 		t.Fatalf("error %v, far %t", err, o.Far)
 	}
 	out, err := o.Apply(root, nil)
-	if d := out.Get("b").Get("d").Get("$ref"); err != nil || d.Line != 2 || d.File != 3 {
-		t.Errorf("it is at line %d of file %d, error %v, want 2 of 3", d.Line, d.File, err)
+	if n := out.Get("b").Get("d").Get("$ref"); err != nil || n.Line != 2 || n.File != 3 {
+		t.Errorf("it is at line %d of file %d, error %v, want 2 of 3", n.Line, n.File, err)
 	}
 }
 

@@ -66,13 +66,13 @@ func TestParseFaults(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	for _, text := range []string{"{\"a\":\n {\"b\":\n [1,\n 2]}}", "a:\n  b:\n  - 1\n  - 2\n"} {
 		root, _, _, _ := parsed(t, text)
-		b := root.Get("a").Get("b")
-		if last := b.Members()[1].Node; last.Line != 4 || last.File != 7 {
+		n := root.Get("a").Get("b")
+		if last := n.Members()[1].Node; last.Line != 4 || last.File != 7 {
 			t.Errorf("%q: the last item is at line %d of file %d, want 4 of 7", text, last.Line, last.File)
 		}
-		made := b.Object([]tree.Member{{Name: "list", Node: *b.Array(b.Members())}})
-		if made.Line != b.Line || made.File != 7 || made.Get("list").Line != b.Line || len(made.Get("list").Members()) != 2 {
-			t.Errorf("%q: what is made is %+v, want it at line %d", text, made, b.Line)
+		made := n.Object([]tree.Member{{Name: "list", Node: *n.Array(n.Members())}})
+		if made.Line != n.Line || made.File != 7 || made.Get("list").Line != n.Line || len(made.Get("list").Members()) != 2 {
+			t.Errorf("%q: what is made is %+v, want it at line %d", text, made, n.Line)
 		}
 	}
 }

@@ -41,9 +41,9 @@ func parseYAML(src []byte, file uint16, warn func(int32, string)) (root *Node, f
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) == 0 {
 		return nil, false, errors.New("is empty")
 	}
-	t := &yamlTree{file: file, warn: warn, done: map[*yaml.Node]*Node{}, left: 1 << 20}
-	n := t.node(doc.Content[0], 0)
-	return &n, t.far, nil
+	y := &yamlTree{file: file, warn: warn, done: map[*yaml.Node]*Node{}, left: 1 << 20}
+	n := y.node(doc.Content[0], 0)
+	return &n, y.far, nil
 }
 
 func (y *yamlTree) node(one *yaml.Node, depth int) Node {

@@ -88,12 +88,12 @@ func Assemble(t *openapi.Tool, args []byte, o Options) (*Request, error) {
 	if len(a.cookies) > 0 {
 		a.header.Set("Cookie", strings.Join(a.cookies, "; "))
 	}
-	p := &Request{Header: a.header, Path: path, Query: strings.Join(a.query, "&")}
-	if p.Body, err = a.body(); err != nil {
+	r := &Request{Header: a.header, Path: path, Query: strings.Join(a.query, "&")}
+	if r.Body, err = a.body(); err != nil {
 		return nil, err
 	}
 	a.header.Set("Accept", accept(op))
-	return p, nil
+	return r, nil
 }
 
 // content serialises a value by a media type: as JSON, unless it is text of another type.

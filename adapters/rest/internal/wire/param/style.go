@@ -138,11 +138,11 @@ func (s *styled) list(separator string, exploded bool) (string, error) {
 	}
 	members, err := s.members(separator)
 	var parts []string
-	for _, m := range members {
+	for _, p := range members {
 		if exploded {
-			parts = append(parts, m.String())
+			parts = append(parts, p.String())
 		} else {
-			parts = append(parts, m.name, m.value)
+			parts = append(parts, p.name, p.value)
 		}
 	}
 	return strings.Join(parts, between), err
