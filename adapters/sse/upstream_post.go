@@ -151,7 +151,7 @@ func (p *poster) await(posts []*post) {
 	}
 }
 
-// begin starts a POST. The caller holds o.mu.
+// begin starts a POST. The caller holds p.mu.
 func (p *poster) begin(one *post) {
 	p.under[one] = struct{}{}
 	p.wg.Go(func() {

@@ -105,7 +105,7 @@ func until(l *rate.Limiter, now time.Time) time.Duration {
 	return max(time.Duration(math.Round(missing*1e6)), 0) * time.Microsecond
 }
 
-// bucket returns a bucket, if need be a new and full one. The caller holds p.mu.
+// bucket returns a bucket, if need be a new and full one. The caller holds l.mu.
 func (l *limiter) bucket(principal string, r limit) *rate.Limiter {
 	b := bucketKey{principal, r.index}
 	one, ok := l.buckets.Get(b)
@@ -117,7 +117,7 @@ func (l *limiter) bucket(principal string, r limit) *rate.Limiter {
 }
 
 // expire removes at most n of the least recently used buckets if they are full again: a new bucket
-// is equal to them. A few stay, since the next call would recreate them. The caller holds p.mu.
+// is equal to them. A few stay, since the next call would recreate them. The caller holds l.mu.
 func (l *limiter) expire(now time.Time, n int) {
 	for range min(n, l.buckets.Len()-keptCallers) {
 		b, one, ok := l.buckets.GetOldest()

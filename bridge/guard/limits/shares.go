@@ -43,7 +43,7 @@ func (s *Shares) Resize(places int64) {
 	s.settle()
 }
 
-// settle computes the bound of one principal. The caller holds c.mu.
+// settle computes the bound of one principal. The caller holds s.mu.
 func (s *Shares) settle() {
 	if s.users < 2 {
 		s.most.Store(0)

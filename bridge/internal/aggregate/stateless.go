@@ -72,7 +72,7 @@ func (s *Stateless) leave(m *shared) {
 }
 
 // evict drops the least recently used session. If all are in use, their number is bounded by that of the
-// requests. The caller holds c.mu.
+// requests. The caller holds s.mu.
 func (s *Stateless) evict() {
 	var oldest *shared
 	for _, m := range s.each {
@@ -85,7 +85,7 @@ func (s *Stateless) evict() {
 	}
 }
 
-// drop removes and closes a session without users. The caller holds c.mu.
+// drop removes and closes a session without users. The caller holds s.mu.
 func (s *Stateless) drop(m *shared) {
 	delete(s.each, m.principal)
 	s.wg.Go(func() { _ = m.Close(s.a.o.Force) })

@@ -79,7 +79,7 @@ func (h *Hubs) Join(from bridge.Caller, to bridge.Client, stateless bool) (*View
 	return one.join(to, stateless), nil
 }
 
-// count returns how many hubs which accepts. The caller holds s.mu.
+// count returns how many hubs which accepts. The caller holds h.mu.
 func (h *Hubs) count(which func(*hub) bool) (n int) {
 	for _, one := range h.hubs {
 		if which(one) {
@@ -98,7 +98,7 @@ func (h *Hubs) Leave(key bridge.ConnectionKey) {
 	}
 }
 
-// evict starts to close one unused hub that which accepts. The caller holds s.mu.
+// evict starts to close one unused hub that which accepts. The caller holds h.mu.
 func (h *Hubs) evict(which func(*hub) bool) bool {
 	for key, one := range h.hubs {
 		if which(one) && one.unused() {

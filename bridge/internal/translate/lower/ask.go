@@ -44,7 +44,7 @@ func (t *Translator) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(
 }
 
 // carrier returns the call that a question is about, or nil. unclear means that it may be about several calls.
-// The caller holds l.mu.
+// The caller holds t.mu.
 func (t *Translator) carrier(m *jsonrpc.Message) (p *parked, unclear bool) {
 	id := gjson.GetBytes(m.Meta(), gjson.Escape(keyTask)+".taskId").Str
 	n := 0
@@ -70,7 +70,7 @@ func (t *Translator) carrier(m *jsonrpc.Message) (p *parked, unclear bool) {
 	return p, false
 }
 
-// busy reports whether a request in flight cannot carry a question. The caller holds l.mu.
+// busy reports whether a request in flight cannot carry a question. The caller holds t.mu.
 func (t *Translator) busy() bool {
 	for r := range t.requests {
 		if r.l != nil {
@@ -116,7 +116,7 @@ func (t *Translator) abandoned() {
 // lingering is how long a server gets to end a cancelled call.
 const lingering = 5 * time.Second
 
-// setSuspect records whether the server may ask about a call that has ended. The caller holds l.mu.
+// setSuspect records whether the server may ask about a call that has ended. The caller holds t.mu.
 func (t *Translator) setSuspect(yes bool) {
 	t.suspicion.suspect = yes
 	t.slot.Suspect(yes)
@@ -148,7 +148,7 @@ func (t *Translator) confirmCancelled() {
 }
 
 // likeliest returns the call that a question is most likely about. It is the last call whose client waits, else
-// the one that was resumed last. The caller holds l.mu.
+// the one that was resumed last. The caller holds t.mu.
 func (t *Translator) likeliest() (best *parked) {
 	for p := range t.asking {
 		switch {
@@ -215,7 +215,7 @@ func noCallReply(method string) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "no client request to attach to", nil)
 }
 
-// releaseHeld removes and returns the questions that wait for a call. The caller holds l.mu.
+// releaseHeld removes and returns the questions that wait for a call. The caller holds t.mu.
 func (t *Translator) releaseHeld() []*heldQuestion {
 	held := t.held
 	t.held = nil

@@ -91,7 +91,7 @@ func (p *parked) add(q *question) {
 }
 
 // reassign moves guessed questions of an answered call to other calls, because they were about another one. It
-// returns the questions without a call. The caller holds l.mu.
+// returns the questions without a call. The caller holds t.mu.
 func (t *Translator) reassign(asks []*question) (stale []*question) {
 	for _, q := range asks {
 		if p := t.likeliest(); q.guessed && p != nil && len(p.open) < bridge.MaxQuestions {

@@ -252,7 +252,7 @@ func (o *Owners) locate(ctx context.Context, its connectionKey, keep time.Durati
 	return at, c, done, err
 }
 
-// endClaim ends a pending claim. The caller holds h.mu.
+// endClaim ends a pending claim. The caller holds o.mu.
 func (o *Owners) endClaim(key string, p *pendingClaim) {
 	delete(o.pending, key)
 	close(p.done)
@@ -335,7 +335,7 @@ func (o *Owners) expire(c *claim) {
 	}
 }
 
-// giveUp gives up an unused claim. The caller holds h.mu.
+// giveUp gives up an unused claim. The caller holds o.mu.
 func (o *Owners) giveUp(c *claim) {
 	delete(o.claims, c.key)
 	if c.timer != nil {
