@@ -242,7 +242,11 @@ func covers(now, had gjson.Result) bool {
 
 // Meta returns the client data of a request to a modern server (B2).
 func (c *Caller) Meta() era.Meta {
-	m := era.Meta{Version: era.LatestModern, Capabilities: c.Capabilities, ClientInfo: []byte(gjson.GetBytes(c.Params, "clientInfo").Raw)}
+	m := era.Meta{
+		Version:      era.LatestModern,
+		Capabilities: c.Capabilities,
+		ClientInfo:   []byte(gjson.GetBytes(c.Params, "clientInfo").Raw),
+	}
 	if !c.Modern() {
 		m.Capabilities = era.ModernCapabilities(c.Capabilities, c.Revision)
 	}

@@ -274,7 +274,13 @@ func Default() Config {
 		ConsoleStreams: 16,
 		Offer:          OfferAll,
 		Separator:      "__",
-		Cluster:        Cluster{Role: cluster.RoleAll, KeyPrefix: "bridge", Lease: 6 * time.Second, StoreLost: StoreLostServe, Replay: ReplayOn},
+		Cluster: Cluster{
+			Role:      cluster.RoleAll,
+			KeyPrefix: "bridge",
+			Lease:     6 * time.Second,
+			StoreLost: StoreLostServe,
+			Replay:    ReplayOn,
+		},
 	}
 }
 

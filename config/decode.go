@@ -49,8 +49,14 @@ func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
 	}
 	d := &decoder{dir: dir, programs: map[string]error{}}
 	d.Decoder = strict.New(file, "mcp-bridge", env, strict.Schema{
-		Value: d.specialValue, Text: textOf, Rule: ruleOf,
-		Keys: otherKeys, Meant: nearest, Check: d.check, Literal: d.checkLiteral, Expanded: d.noteSent,
+		Value:    d.specialValue,
+		Text:     textOf,
+		Rule:     ruleOf,
+		Keys:     otherKeys,
+		Meant:    nearest,
+		Check:    d.check,
+		Literal:  d.checkLiteral,
+		Expanded: d.noteSent,
 	})
 	return d
 }
@@ -76,7 +82,11 @@ func (d *decoder) specialValue(s *strict.Slot, n *yaml.Node, into any) (ok, know
 		if strict.Kind(n) == strict.String { // http: URL
 			sec := &strict.Section{Where: s.Section.Where + s.Label + ": ", Line: s.Line}
 			*into = &remote.Config{}
-			d.Struct(sec, []strict.Entry{{Key: "url", Line: s.Line, Value: n}}, *into)
+			d.Struct(sec, []strict.Entry{{
+				Key:   "url",
+				Line:  s.Line,
+				Value: n,
+			}}, *into)
 			s.Section.Adopt(s.Label, sec)
 			return true, true
 		}

@@ -60,7 +60,11 @@ func (d *decoder) isDesktop(n *yaml.Node) bool {
 func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 	list, ok := d.Entries(found.Key+": ", found.Value)
 	if !ok {
-		d.Mistyped(&strict.Slot{Section: &strict.Section{}, Label: found.Key, Line: found.Line}, found.Value, "a mapping of names to servers")
+		d.Mistyped(&strict.Slot{
+			Section: &strict.Section{},
+			Label:   found.Key,
+			Line:    found.Line,
+		}, found.Value, "a mapping of names to servers")
 		return
 	}
 	before, faults := len(d.Warnings), len(d.Faults)
@@ -70,7 +74,11 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 		sec := &strict.Section{Where: fmt.Sprintf("server %q: ", strict.Clip(e.Key)), Line: e.Line}
 		keys, ok := d.Entries(sec.Where, e.Value)
 		if !ok {
-			at := &strict.Slot{Section: &strict.Section{}, Label: strings.TrimSuffix(sec.Where, ": "), Line: e.Line}
+			at := &strict.Slot{
+				Section: &strict.Section{},
+				Label:   strings.TrimSuffix(sec.Where, ": "),
+				Line:    e.Line,
+			}
 			d.Mistyped(at, e.Value, `a mapping such as { "command": "npx" } or { "url": "https://…" }`)
 			continue
 		}

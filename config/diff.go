@@ -262,13 +262,23 @@ func (d *diff) access() {
 	for _, a := range d.was.Access {
 		was[a.Name] = a
 		if !stays[a.Name] {
-			d.all = append(d.all, Change{Path: "access." + a.Name, From: "there", To: "removed", Effect: EffectLive})
+			d.all = append(d.all, Change{
+				Path:   "access." + a.Name,
+				From:   "there",
+				To:     "removed",
+				Effect: EffectLive,
+			})
 		}
 	}
 	for _, a := range after {
 		before, there := was[a.Name]
 		if !there {
-			d.all = append(d.all, Change{Path: "access." + a.Name, From: "none", To: "added", Effect: EffectLive})
+			d.all = append(d.all, Change{
+				Path:   "access." + a.Name,
+				From:   "none",
+				To:     "added",
+				Effect: EffectLive,
+			})
 			continue
 		}
 		d.walk("access."+a.Name, reflect.ValueOf(before), reflect.ValueOf(a), reflect.Value{}, EffectLive)
@@ -303,7 +313,12 @@ func (d *diff) servers() {
 	var stay, stayed []string // names in both, in the order before and now
 	for _, s := range d.was.Servers {
 		if now[s.Name] == nil {
-			d.all = append(d.all, Change{Path: "servers." + s.Name, From: "there", To: "removed", Effect: EffectLive})
+			d.all = append(d.all, Change{
+				Path:   "servers." + s.Name,
+				From:   "there",
+				To:     "removed",
+				Effect: EffectLive,
+			})
 		} else {
 			stay = append(stay, s.Name)
 		}
@@ -314,14 +329,24 @@ func (d *diff) servers() {
 		}
 	}
 	if !slices.Equal(stay, stayed) {
-		d.all = append(d.all, Change{Path: "servers", From: "order", To: "another order", Effect: EffectLive})
+		d.all = append(d.all, Change{
+			Path:   "servers",
+			From:   "order",
+			To:     "another order",
+			Effect: EffectLive,
+		})
 	}
 	for i := range d.now.Servers {
 		s := &d.now.Servers[i]
 		path := "servers." + s.Name
 		before := was[s.Name]
 		if before == nil {
-			d.all = append(d.all, Change{Path: path, From: "none", To: "added", Effect: EffectLive})
+			d.all = append(d.all, Change{
+				Path:   path,
+				From:   "none",
+				To:     "added",
+				Effect: EffectLive,
+			})
 			continue
 		}
 		if before == s { // the same pointer
@@ -330,7 +355,12 @@ func (d *diff) servers() {
 		d.server(path, before, s)
 	}
 	if one, other := len(d.was.Servers) == 1, len(d.now.Servers) == 1; one != other {
-		d.all = append(d.all, Change{Path: "servers", From: fmt.Sprint(len(d.was.Servers)), To: fmt.Sprint(len(d.now.Servers)), Effect: EffectNext})
+		d.all = append(d.all, Change{
+			Path:   "servers",
+			From:   fmt.Sprint(len(d.was.Servers)),
+			To:     fmt.Sprint(len(d.now.Servers)),
+			Effect: EffectNext,
+		})
 	}
 }
 
@@ -375,7 +405,12 @@ func (d *diff) server(path string, was, now *Server) {
 	}
 	for _, file := range was.settingFiles() {
 		if d.was.files[file.path] != d.now.files[file.path] && slices.Contains(now.settingFiles(), file) {
-			d.all = append(d.all, Change{Path: path + "." + file.key, From: "content", To: "another content", Effect: EffectRenew})
+			d.all = append(d.all, Change{
+				Path:   path + "." + file.key,
+				From:   "content",
+				To:     "another content",
+				Effect: EffectRenew,
+			})
 		}
 	}
 }

@@ -184,7 +184,11 @@ func (c *Config) Grants() map[string]filter.Grant {
 	}
 	all := map[string]filter.Grant{}
 	for _, a := range c.Access {
-		g := filter.Grant{Servers: a.Servers, Allow: a.Tools.Allow, Deny: a.Tools.Deny}
+		g := filter.Grant{
+			Servers: a.Servers,
+			Allow:   a.Tools.Allow,
+			Deny:    a.Tools.Deny,
+		}
 		all[a.Name] = g
 		if a.users() {
 			all[a.Name+"/"] = g // the prefix of the principals of its users

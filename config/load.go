@@ -201,7 +201,11 @@ func (d *decoder) servers(s *strict.Slot, n *yaml.Node, into *[]Server) bool {
 		sec := &strict.Section{Where: fmt.Sprintf("server %q: ", strict.Clip(e.Key)), Line: e.Line}
 		keys, ok := d.Entries(sec.Where, e.Value)
 		if !ok {
-			at := &strict.Slot{Section: &strict.Section{}, Label: strings.TrimSuffix(sec.Where, ": "), Line: e.Line}
+			at := &strict.Slot{
+				Section: &strict.Section{},
+				Label:   strings.TrimSuffix(sec.Where, ": "),
+				Line:    e.Line,
+			}
 			d.Mistyped(at, e.Value, "a mapping such as { stdio: { command: npx } }")
 			continue
 		}
@@ -225,7 +229,11 @@ func (d *decoder) enabled(sec *strict.Section, name string, keys []strict.Entry)
 		return keys, true
 	}
 	e, on := keys[i], true
-	if d.Value(&strict.Slot{Section: sec, Label: e.Key, Line: e.Line}, e.Value, reflect.ValueOf(&on).Elem()); !on {
+	if d.Value(&strict.Slot{
+		Section: sec,
+		Label:   e.Key,
+		Line:    e.Line,
+	}, e.Value, reflect.ValueOf(&on).Elem()); !on {
 		d.Warn(e.Line, "%snot served: enabled is false", sec.Where)
 		d.off = append(d.off, name)
 		return nil, false

@@ -74,7 +74,11 @@ func (d *decoder) auth(s *strict.Slot, n *yaml.Node, into *rest.Auth) bool {
 	}
 	into.Schemes = map[string]rest.Credential{}
 	for _, e := range list {
-		at := &strict.Slot{Section: s.Section, Label: s.Label + ": " + e.Key, Line: e.Line}
+		at := &strict.Slot{
+			Section: s.Section,
+			Label:   s.Label + ": " + e.Key,
+			Line:    e.Line,
+		}
 		c, good := d.credential(at, e.Value)
 		if ok = good && ok; good {
 			into.Schemes[e.Key] = *c
@@ -308,7 +312,14 @@ func (d *decoder) resolveRest(sec *strict.Section, c *rest.Config) {
 		}
 	}
 	d.resolveText(sec, "catalog: file", &c.Catalog.File)
-	h := remote.Config{URL: "http://localhost", CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Proxy: c.Proxy, IdleTimeout: c.IdleTimeout}
+	h := remote.Config{
+		URL:         "http://localhost",
+		CAFile:      c.CAFile,
+		CertFile:    c.CertFile,
+		KeyFile:     c.KeyFile,
+		Proxy:       c.Proxy,
+		IdleTimeout: c.IdleTimeout,
+	}
 	d.resolveRemote(sec, &h)
 	c.CAFile, c.CertFile, c.KeyFile = h.CAFile, h.CertFile, h.KeyFile
 }
@@ -324,7 +335,11 @@ func (c *Config) FaultsOf(server string, err error) Faults {
 			if line == 0 {
 				line = c.lineOf(server, f.String())
 			}
-			all = append(all, Fault{File: c.name, Line: line, Message: where + f.String()})
+			all = append(all, Fault{
+				File:    c.name,
+				Line:    line,
+				Message: where + f.String(),
+			})
 		}
 		return all
 	}
@@ -338,7 +353,11 @@ func (c *Config) FaultsOf(server string, err error) Faults {
 			}
 		}
 	}
-	return Faults{{File: c.name, Line: line, Message: message}}
+	return Faults{{
+		File:    c.name,
+		Line:    line,
+		Message: message,
+	}}
 }
 
 // lineOf returns the line of the key that an error of a server's API begins with, or that of its

@@ -116,7 +116,11 @@ func (d *decoder) restTools(s *strict.Slot, n *yaml.Node, into *[]rest.Tool) boo
 			continue
 		}
 		var k toolKeys
-		at := &strict.Slot{Section: s.Section, Label: s.Label + ": " + e.Key, Line: e.Line}
+		at := &strict.Slot{
+			Section: s.Section,
+			Label:   s.Label + ": " + e.Key,
+			Line:    e.Line,
+		}
 		sec, good := d.whole(at, e.Value, &k)
 		if !good {
 			ok = false
@@ -125,7 +129,16 @@ func (d *decoder) restTools(s *strict.Slot, n *yaml.Node, into *[]rest.Tool) boo
 		t.Name, t.Title, t.About, t.Request, t.Args = k.Name, k.Title, k.About, k.Request, k.Args
 		t.Body, t.Headers, t.Result = json.RawMessage(k.Body), k.Headers, k.Result
 		t.Query = json.RawMessage(k.Query)
-		settings(&t, sec, &ruleKeys{As: k.As, Output: k.Output, Timeout: k.Timeout, Retry: k.Retry, Cache: k.Cache, Limits: k.Limits, Error: k.Error, Writes: k.Writes})
+		settings(&t, sec, &ruleKeys{
+			As:      k.As,
+			Output:  k.Output,
+			Timeout: k.Timeout,
+			Retry:   k.Retry,
+			Cache:   k.Cache,
+			Limits:  k.Limits,
+			Error:   k.Error,
+			Writes:  k.Writes,
+		})
 		for _, f := range t.Check() {
 			d.Fault(f.Line, "%s%s", s.Section.Where, f)
 			ok = false
@@ -163,7 +176,11 @@ func (d *decoder) restRules(s *strict.Slot, n *yaml.Node, into *[]rest.Rule) boo
 	good := true
 	for i, item := range strict.Resolve(n).Content {
 		var k ruleKeys
-		at := &strict.Slot{Section: s.Section, Label: fmt.Sprintf("%s: item %d", s.Label, i+1), Line: item.Line}
+		at := &strict.Slot{
+			Section: s.Section,
+			Label:   fmt.Sprintf("%s: item %d", s.Label, i+1),
+			Line:    item.Line,
+		}
 		if keys := strict.Resolve(item).Content; strict.Kind(item) == strict.Map && len(keys) > 0 {
 			at.Line = keys[0].Line
 		}
@@ -172,7 +189,12 @@ func (d *decoder) restRules(s *strict.Slot, n *yaml.Node, into *[]rest.Rule) boo
 			good = false
 			continue
 		}
-		r := rest.Rule{Match: k.Match, Entry: rest.Tool{Line: at.Line, Name: k.Name, Args: k.Args, Result: k.Result}}
+		r := rest.Rule{Match: k.Match, Entry: rest.Tool{
+			Line:   at.Line,
+			Name:   k.Name,
+			Args:   k.Args,
+			Result: k.Result,
+		}}
 		settings(&r.Entry, sec, &k)
 		*into = append(*into, r)
 	}
@@ -194,7 +216,12 @@ func (d *decoder) restArgs(s *strict.Slot, n *yaml.Node, into *[]rest.Arg) bool 
 	for _, e := range list {
 		a := rest.Arg{Line: e.Line}
 		a.Name, a.Optional = strings.CutSuffix(e.Key, "?")
-		at := &strict.Slot{Section: s.Section, Label: s.Label + ": " + e.Key, Line: e.Line, Loose: true}
+		at := &strict.Slot{
+			Section: s.Section,
+			Label:   s.Label + ": " + e.Key,
+			Line:    e.Line,
+			Loose:   true,
+		}
 		good := true
 		switch items := strict.Resolve(e.Value).Content; strict.Kind(e.Value) {
 		case strict.Map:
@@ -268,7 +295,12 @@ func (d *decoder) restArg(s *strict.Slot, n *yaml.Node, a *rest.Arg) bool {
 		out = append(out, members...)
 	}
 	for _, e := range schema {
-		at := &strict.Slot{Section: sec, Label: e.Key, Line: e.Line, Loose: true}
+		at := &strict.Slot{
+			Section: sec,
+			Label:   e.Key,
+			Line:    e.Line,
+			Loose:   true,
+		}
 		if e.Key == "type" && strict.Kind(e.Value) == strict.String {
 			if ok = d.argType(at, e.Value, "", "", a) && ok; ok {
 				add(a.Schema[1 : len(a.Schema)-1])

@@ -20,7 +20,12 @@ import (
 // keys. tokens are the keys for servers without their own.
 func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Server, c *Config, tokens []string) []strict.Entry {
 	names := func(e strict.Entry, label string) (list []string) {
-		s := &strict.Slot{Section: sec, Label: label, Line: e.Line, Some: label == "tools: allow"}
+		s := &strict.Slot{
+			Section: sec,
+			Label:   label,
+			Line:    e.Line,
+			Some:    label == "tools: allow",
+		}
 		d.Value(s, e.Value, reflect.ValueOf(&list).Elem())
 		return list
 	}
@@ -38,7 +43,11 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 			s.Tools.Deny = append(s.Tools.Deny, names(e, "tools: deny")...)
 		case "headerToEnv":
 			table := map[string]string{}
-			x := &strict.Slot{Section: sec, Label: e.Key, Line: e.Line}
+			x := &strict.Slot{
+				Section: sec,
+				Label:   e.Key,
+				Line:    e.Line,
+			}
 			d.Value(x, e.Value, reflect.ValueOf(&table).Elem())
 			for _, header := range slices.Sorted(maps.Keys(table)) {
 				f, err := parseForward(header + " as " + table[header])
@@ -100,7 +109,11 @@ func (d *decoder) proxyTokens() []string {
 			d.Warn(e.Line, "mcpProxy: %s is ignored: %s", strict.Clip(e.Key), what)
 			continue
 		}
-		s := &strict.Slot{Section: &strict.Section{Where: "mcpProxy: ", Marks: map[string]strict.Mark{}}, Label: e.Key, Line: e.Line}
+		s := &strict.Slot{
+			Section: &strict.Section{Where: "mcpProxy: ", Marks: map[string]strict.Mark{}},
+			Label:   e.Key,
+			Line:    e.Line,
+		}
 		d.Inner(s, e.Value, &p)
 		if len(p.ToolFilter.List) > 0 {
 			d.Fault(e.Line, "mcpProxy: options: toolFilter: set it for each server")
@@ -112,7 +125,11 @@ func (d *decoder) proxyTokens() []string {
 // options reads the key options of TBXark's mcp-proxy and returns the tokens in it.
 func (d *decoder) options(sec *strict.Section, e strict.Entry, s *Server) []string {
 	var p proxyOptions
-	d.Inner(&strict.Slot{Section: sec, Label: e.Key, Line: e.Line}, e.Value, &p)
+	d.Inner(&strict.Slot{
+		Section: sec,
+		Label:   e.Key,
+		Line:    e.Line,
+	}, e.Value, &p)
 	switch p.ToolFilter.Mode {
 	case "allow":
 		d.allow(sec, e, s, p.ToolFilter.List)
@@ -148,7 +165,11 @@ func (d *decoder) addToken(c *Config, token, server string, line int) {
 		return
 	}
 	d.tokens = append(d.tokens, line)
-	c.Access = append(c.Access, Access{Name: fmt.Sprintf("client-%d", len(d.tokens)), Token: token, Servers: []string{server}})
+	c.Access = append(c.Access, Access{
+		Name:    fmt.Sprintf("client-%d", len(d.tokens)),
+		Token:   token,
+		Servers: []string{server},
+	})
 }
 
 // warnClosed warns of servers without tokens in a file where others have them.

@@ -308,7 +308,13 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("%s %s", b.key, b.rule))
 	}
 	if c.Cluster.Enabled() {
-		for key, value := range map[string]any{"lease": c.Cluster.Lease, "key_prefix": c.Cluster.KeyPrefix, "store_lost": c.Cluster.StoreLost, "role": c.Cluster.Role, "replay": c.Cluster.Replay} {
+		for key, value := range map[string]any{
+			"lease":      c.Cluster.Lease,
+			"key_prefix": c.Cluster.KeyPrefix,
+			"store_lost": c.Cluster.StoreLost,
+			"role":       c.Cluster.Role,
+			"replay":     c.Cluster.Replay,
+		} {
 			if _, err := rules[key](value); err != nil {
 				errs = append(errs, fmt.Errorf("cluster: %s %w", key, err))
 			}

@@ -31,7 +31,11 @@ func (d *decoder) shortCommand(s *strict.Slot, line string, into **stdio.Config)
 		**into = stdio.Config{Command: words[0], Args: words[1:]}
 	}
 	shown := fmt.Sprintf("%q", strict.Clip((*into).Command))
-	sec := &strict.Section{Where: s.Section.Where + s.Label + ": ", Line: s.Line, Marks: map[string]strict.Mark{"command": {Line: s.Line, Shown: shown}}}
+	sec := &strict.Section{
+		Where: s.Section.Where + s.Label + ": ",
+		Line:  s.Line,
+		Marks: map[string]strict.Mark{"command": {Line: s.Line, Shown: shown}},
+	}
 	d.check(sec, *into)
 	s.Section.Adopt(s.Label, sec)
 	return true
@@ -222,7 +226,12 @@ func (d *decoder) warnPatterns(c *Config) {
 // keys.
 func (d *decoder) flagKeys(list []strict.Entry) []strict.Entry {
 	return slices.DeleteFunc(list, func(e strict.Entry) bool {
-		say := map[string]string{"verbose": "write log_level: debug", "debug": "write log_level: debug", "logformat": "that is a flag: mcp-bridge serve --log-format json", "insecure": "that is a flag: mcp-bridge serve --insecure"}[similar.Fold(e.Key)]
+		say := map[string]string{
+			"verbose":   "write log_level: debug",
+			"debug":     "write log_level: debug",
+			"logformat": "that is a flag: mcp-bridge serve --log-format json",
+			"insecure":  "that is a flag: mcp-bridge serve --insecure",
+		}[similar.Fold(e.Key)]
 		if say == "" || d.Foreign {
 			return false
 		}

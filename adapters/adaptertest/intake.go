@@ -30,7 +30,11 @@ const Rest = "notifications/roots/list_changed"
 // Intake checks that received bytes count among the bytes in flight. A message without room is
 // refused, and reserved bytes are returned. Each session has a connection of its own.
 func Intake(t *testing.T, a bridge.Adapter) {
-	g := gateway.New(gateway.Options{MaxBytes: 1 << 20, Log: slog.New(slog.DiscardHandler), Servers: []gateway.ServerOptions{{Name: "fake", Adapter: a}}})
+	g := gateway.New(gateway.Options{
+		MaxBytes: 1 << 20,
+		Log:      slog.New(slog.DiscardHandler),
+		Servers:  []gateway.ServerOptions{{Name: "fake", Adapter: a}},
+	})
 	defer g.Close(context.Background())
 	begin := func(id string) gateway.Session {
 		s, _, err := g.Initialize(t.Context(), "fake", id, "", nil, Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`))

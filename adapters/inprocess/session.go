@@ -103,7 +103,12 @@ func incoming(o conn.Outgoing) (sdk.Message, error) {
 		return r, nil
 	}
 	// Tools that were written for the SDK's HTTP server expect Extra.
-	return &sdk.Request{ID: id, Method: p.Method, Params: p.Params, Extra: &mcp.RequestExtra{Header: o.Header}}, nil
+	return &sdk.Request{
+		ID:     id,
+		Method: p.Method,
+		Params: p.Params,
+		Extra:  &mcp.RequestExtra{Header: o.Header},
+	}, nil
 }
 
 // number converts a raw id to one of the SDK. Ids here are always small numbers: the counters of
@@ -121,7 +126,11 @@ func number(raw []byte) (sdk.ID, error) {
 func problem(raw []byte) *sdk.Error {
 	e := new(sdk.Error)
 	if err := json.Unmarshal(raw, e); err != nil {
-		return &sdk.Error{Code: sdk.CodeInternalError, Message: "the client's error is malformed", Data: raw}
+		return &sdk.Error{
+			Code:    sdk.CodeInternalError,
+			Message: "the client's error is malformed",
+			Data:    raw,
+		}
 	}
 	return e
 }
@@ -130,7 +139,11 @@ func problem(raw []byte) *sdk.Error {
 func (c connection) Write(_ context.Context, msg sdk.Message) error {
 	switch msg := msg.(type) {
 	case *sdk.Request:
-		return c.say(&jsonrpc.Message{ID: raw(msg.ID), Method: msg.Method, Params: msg.Params})
+		return c.say(&jsonrpc.Message{
+			ID:     raw(msg.ID),
+			Method: msg.Method,
+			Params: msg.Params,
+		})
 	case *sdk.Response:
 		if msg.Error == nil {
 			// It comes from the SDK's encoder: valid JSON, on one line.

@@ -60,7 +60,12 @@ func New(name string, server func(*bridge.Caller) *mcp.Server, o Options) *Adapt
 	if o.Stop <= 0 {
 		o.Stop = 5 * time.Second
 	}
-	a := &Adapter{name: conn.Name(name), o: o, server: server, guards: &guards{}}
+	a := &Adapter{
+		name:   conn.Name(name),
+		o:      o,
+		server: server,
+		guards: &guards{},
+	}
 	a.join = a.connect
 	return a
 }
@@ -73,7 +78,11 @@ func Shared(name string, s *mcp.Server, o Options) *Adapter {
 // Open starts a session and does the handshake with the server. The SDK's servers have sessions
 // whatever the era of the client.
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	s := &session{a: a, rest: rest, done: make(chan struct{})}
+	s := &session{
+		a:    a,
+		rest: rest,
+		done: make(chan struct{}),
+	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.queue = conn.NewQueue(2*a.o.MaxMessage, s.unread)
 	s.Conn = conn.New(string(a.name), s.queue, rest, a.o.Timeouts)

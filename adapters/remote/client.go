@@ -61,7 +61,11 @@ func New(c Config) (*Client, error) {
 	}
 	dial := c.Dial
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: dialLimit, KeepAlive: keepAlive, Control: c.control()}).DialContext
+		dial = (&net.Dialer{
+			Timeout:   dialLimit,
+			KeepAlive: keepAlive,
+			Control:   c.control(),
+		}).DialContext
 	}
 	proxy := http.ProxyFromEnvironment
 	switch c.Proxy {
@@ -108,10 +112,18 @@ func New(c Config) (*Client, error) {
 	for name, value := range c.Headers {
 		h.Set(name, value)
 	}
-	streams := &streamTransport{dial: long.DialContext, tls: secure, proxy: proxy, other: long}
-	return &Client{url: u, header: h, auth: c.Auth,
-		short: &http.Client{Transport: short, CheckRedirect: sameOrigin},
-		long:  &http.Client{Transport: streams, CheckRedirect: sameOrigin},
+	streams := &streamTransport{
+		dial:  long.DialContext,
+		tls:   secure,
+		proxy: proxy,
+		other: long,
+	}
+	return &Client{
+		url:    u,
+		header: h,
+		auth:   c.Auth,
+		short:  &http.Client{Transport: short, CheckRedirect: sameOrigin},
+		long:   &http.Client{Transport: streams, CheckRedirect: sameOrigin},
 	}, nil
 }
 
@@ -121,7 +133,15 @@ func (c *Client) URL() *url.URL { return c.url }
 // Request returns a request to u with the configured headers and those of forward, which win. A nil
 // body means none.
 func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward http.Header, body []byte) *http.Request {
-	r := (&http.Request{Method: method, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header, len(c.header)+len(forward)+6)}).WithContext(ctx)
+	r := (&http.Request{
+		Method:     method,
+		URL:        u,
+		Host:       u.Host,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     make(http.Header, len(c.header)+len(forward)+6),
+	}).WithContext(ctx)
 	r.Header["User-Agent"], r.Header["Accept-Encoding"] = userAgent, accepted
 	maps.Copy(r.Header, c.header)
 	maps.Copy(r.Header, forward)

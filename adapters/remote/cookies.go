@@ -55,7 +55,12 @@ func (c *Cookies) SetCookies(u *url.URL, all []*http.Cookie) {
 			continue
 		}
 		c.jar.SetCookies(u, []*http.Cookie{cookie})
-		gone := &http.Cookie{Name: cookie.Name, Domain: cookie.Domain, Path: cookie.Path, MaxAge: -1}
+		gone := &http.Cookie{
+			Name:   cookie.Name,
+			Domain: cookie.Domain,
+			Path:   cookie.Path,
+			MaxAge: -1,
+		}
 		c.kept.Add(key, func() { c.jar.SetCookies(u, []*http.Cookie{gone}) })
 	}
 }

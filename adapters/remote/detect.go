@@ -78,7 +78,11 @@ func (a *Adapter) Resume(ctx context.Context, from *bridge.Caller, rest bridge.C
 			return up, err
 		}
 	}
-	return nil, &bridge.Error{Server: a.Server, Kind: bridge.ErrUnavailable, Public: "its session cannot be resumed"}
+	return nil, &bridge.Error{
+		Server: a.Server,
+		Kind:   bridge.ErrUnavailable,
+		Public: "its session cannot be resumed",
+	}
 }
 
 // Transport returns the name of the transport that worked last, or "".

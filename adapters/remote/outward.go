@@ -120,7 +120,13 @@ type outward struct {
 }
 
 func newOutward(home string, inside bool) *outward {
-	return &outward{home: strings.ToLower(home), inside: inside, look: net.DefaultResolver.LookupNetIP, proxies: map[string]bool{}, trusted: map[string]bool{}}
+	return &outward{
+		home:    strings.ToLower(home),
+		inside:  inside,
+		look:    net.DefaultResolver.LookupNetIP,
+		proxies: map[string]bool{},
+		trusted: map[string]bool{},
+	}
 }
 
 // asks returns a function that selects the proxy of a request, and refuses hosts that must not go

@@ -81,7 +81,15 @@ func New(name string, c Config, o Options) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Adapter{name: name, c: c, o: o, fetch: fetch, schemas: validate.NewCache(keptSchemas), wakeups: make(chan *wakeup), open: map[*upstream]struct{}{}}
+	a := &Adapter{
+		name:    name,
+		c:       c,
+		o:       o,
+		fetch:   fetch,
+		schemas: validate.NewCache(keptSchemas),
+		wakeups: make(chan *wakeup),
+		open:    map[*upstream]struct{}{},
+	}
 	a.life, a.stop = context.WithCancel(context.Background())
 	return a, nil
 }
@@ -150,7 +158,12 @@ func (a *Adapter) firstRead(ctx context.Context) error {
 }
 
 func (a *Adapter) unavailable(public string, err error) error {
-	return &bridge.Error{Server: a.name, Kind: bridge.ErrUnavailable, Public: public, Err: err}
+	return &bridge.Error{
+		Server: a.name,
+		Kind:   bridge.ErrUnavailable,
+		Public: public,
+		Err:    err,
+	}
 }
 
 // begin reads everything for the first time, and then watches for changes until the end.
@@ -179,7 +192,11 @@ func (a *Adapter) begin(r *reading) {
 // document has changed: an entry for a removed operation only affects itself. brought is a
 // catalogue that need not be read.
 func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
-	live := &recorder{fetcher: a.fetch, texts: map[string][]byte{}, outside: map[string]bool{}}
+	live := &recorder{
+		fetcher: a.fetch,
+		texts:   map[string][]byte{},
+		outside: map[string]bool{},
+	}
 	if first {
 		if _, err := os.Stat(a.c.keptPath()); err == nil {
 			live.limit = patience
@@ -213,7 +230,13 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &edition{catalog: a.c.catalog(m, a.name), source: source, texts: m.texts, saved: live == nil, users: 1}
+	e := &edition{
+		catalog: a.c.catalog(m, a.name),
+		source:  source,
+		texts:   m.texts,
+		saved:   live == nil,
+		users:   1,
+	}
 	if m.doc != nil {
 		e.operations = len(m.doc.Operations)
 	}
@@ -513,8 +536,20 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	}
 	list := c.catalog(m, name)
 	report := &Report{
-		Tools: len(list.tools), Size: list.size, OutputsOmitted: list.outputsOmitted, Listed: len(list.items), Mode: list.mode, Warnings: m.warnings, CatalogUnread: elsewhere,
-		Resources: len(m.resources), tools: slices.Clone(list.tools), doc: m.doc, config: c, uris: map[*toolset.Tool]string{}, timeout: cmp.Or(o.Timeout, wire.DefaultTimeout), most: o.MaxTimeout,
+		Tools:          len(list.tools),
+		Size:           list.size,
+		OutputsOmitted: list.outputsOmitted,
+		Listed:         len(list.items),
+		Mode:           list.mode,
+		Warnings:       m.warnings,
+		CatalogUnread:  elsewhere,
+		Resources:      len(m.resources),
+		tools:          slices.Clone(list.tools),
+		doc:            m.doc,
+		config:         c,
+		uris:           map[*toolset.Tool]string{},
+		timeout:        cmp.Or(o.Timeout, wire.DefaultTimeout),
+		most:           o.MaxTimeout,
 	}
 	report.Lost, report.Empty = lostKeys(m.lost), m.empty()
 	if !elsewhere {

@@ -236,7 +236,13 @@ func (c *Config) Validate() error {
 	} else if len(names) > 1 {
 		add("auth: login is set for several schemes: set it once, since a person signs in to the API once")
 	}
-	own := remote.Config{URL: "http://localhost", CertFile: c.CertFile, KeyFile: c.KeyFile, Proxy: c.Proxy, IdleTimeout: c.IdleTimeout}
+	own := remote.Config{
+		URL:         "http://localhost",
+		CertFile:    c.CertFile,
+		KeyFile:     c.KeyFile,
+		Proxy:       c.Proxy,
+		IdleTimeout: c.IdleTimeout,
+	}
 	if err := own.Validate(); err != nil {
 		errs = append(errs, err)
 	}
@@ -304,5 +310,11 @@ func (c *Config) folders() []string {
 
 // http returns the settings of connections.
 func (c *Config) http() remote.Config {
-	return remote.Config{CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Proxy: c.Proxy, IdleTimeout: c.IdleTimeout}
+	return remote.Config{
+		CAFile:      c.CAFile,
+		CertFile:    c.CertFile,
+		KeyFile:     c.KeyFile,
+		Proxy:       c.Proxy,
+		IdleTimeout: c.IdleTimeout,
+	}
 }

@@ -39,7 +39,11 @@ func (r *Report) Explain(file string, match func(name string) bool, redact func(
 	rules := toolset.RuleLines(r.config.Rules)
 	for i := range r.config.Tools {
 		if e := &r.config.Tools[i]; e.Off && match(e.Key) {
-			all = append(all, Explained{Name: "none", Key: e.Key, Lines: []Line{{"off", "the operation is not a tool", at(file, e.Line)}}})
+			all = append(all, Explained{
+				Name:  "none",
+				Key:   e.Key,
+				Lines: []Line{{"off", "the operation is not a tool", at(file, e.Line)}},
+			})
 		}
 	}
 	for _, t := range r.tools {
@@ -48,7 +52,14 @@ func (r *Report) Explain(file string, match func(name string) bool, redact func(
 			key = t.Entry.Key
 		}
 		if match(t.Name) || match(key) || match(t.Operation.ID) {
-			e := explainer{r: r, file: file, t: t, e: t.Entry, rules: rules, redact: redact}
+			e := explainer{
+				r:      r,
+				file:   file,
+				t:      t,
+				e:      t.Entry,
+				rules:  rules,
+				redact: redact,
+			}
 			all = append(all, Explained{t.Name, key, e.lines()})
 		}
 	}

@@ -58,7 +58,14 @@ func (c *Config) newFetcher() (*fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fetcher{client: client, guarded: client, own: &c.Catalog, headers: c.OpenAPIHeaders, seen: map[string]version{}, public: map[string]bool{}}
+	f := &fetcher{
+		client:  client,
+		guarded: client,
+		own:     &c.Catalog,
+		headers: c.OpenAPIHeaders,
+		seen:    map[string]version{},
+		public:  map[string]bool{},
+	}
 	if u, err := url.Parse(c.OpenAPI); err == nil && !wire.Blocked(u) {
 		guarded := c.http()
 		guarded.Refuses = remote.LinkLocal

@@ -126,7 +126,12 @@ func newFinder(tools []*toolset.Tool) *finder {
 	f.terms = make([]term, 0, len(all))
 	for w, e := range all {
 		have := float64(len(e.places))
-		t := term{word: w, joined: !e.alone, rarity: float32(math.Log(1 + (n-have+0.5)/(have+0.5))), postings: make([]posting, len(e.places))}
+		t := term{
+			word:     w,
+			joined:   !e.alone,
+			rarity:   float32(math.Log(1 + (n-have+0.5)/(have+0.5))),
+			postings: make([]posting, len(e.places)),
+		}
 		for i, p := range e.places {
 			sum := 0.0
 			for kind, times := range p.times {

@@ -126,7 +126,11 @@ func (c *Config) keepTexts(read *recorder) error {
 			maps.Copy(outside, old.Outside)
 		}
 	}
-	data, err := json.Marshal(kept{Read: time.Now().UTC().Truncate(time.Second), Texts: texts, Outside: outside})
+	data, err := json.Marshal(kept{
+		Read:    time.Now().UTC().Truncate(time.Second),
+		Texts:   texts,
+		Outside: outside,
+	})
 	if err != nil {
 		return err
 	}

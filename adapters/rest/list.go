@@ -50,7 +50,12 @@ var itemSeed = maphash.MakeSeed()
 
 // itemOf returns the item of a tool, of which raw is the entry.
 func itemOf(t *toolset.Tool, raw []byte) item {
-	return item{name: t.Name, t: t, size: len(raw), sum: maphash.Bytes(itemSeed, raw)}
+	return item{
+		name: t.Name,
+		t:    t,
+		size: len(raw),
+		sum:  maphash.Bytes(itemSeed, raw),
+	}
 }
 
 // append appends the item as it stands in a list.
@@ -68,7 +73,11 @@ const keyRequest = "mcp-bridge/request"
 // long omits output schemas if that helps: models do not read them. reading says that no tool may
 // change anything.
 func newCatalog(api string, tools []*toolset.Tool, mode string, reading bool) *catalog {
-	c := &catalog{tools: tools, byName: map[string]*toolset.Tool{}, mode: mode}
+	c := &catalog{
+		tools:  tools,
+		byName: map[string]*toolset.Tool{},
+		mode:   mode,
+	}
 	var scratch []byte
 	outputs := 0
 	for _, t := range tools {

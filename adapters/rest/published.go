@@ -155,7 +155,16 @@ func (c *Config) published(m *material, o *Options, data []byte) error {
 	used, secrets := 0, map[string]bool{}
 	for i := range tools {
 		p := &tools[i]
-		e := &toolset.Entry{Key: p.Name, Title: p.Title, About: p.Description, Body: p.Body, Headers: p.Headers, Result: p.Result, Error: p.Error, ErrorIf: p.ErrorIf}
+		e := &toolset.Entry{
+			Key:     p.Name,
+			Title:   p.Title,
+			About:   p.Description,
+			Body:    p.Body,
+			Headers: p.Headers,
+			Result:  p.Result,
+			Error:   p.Error,
+			ErrorIf: p.ErrorIf,
+		}
 		bounded := c.bound(e, p, o)
 		t, err := c.publish(e, p)
 		switch {
@@ -197,7 +206,11 @@ func (c *Config) publish(e *toolset.Entry, p *publication.Tool) (*toolset.Tool, 
 		required = append(required, name.Str)
 	}
 	gjson.GetBytes(p.InputSchema, "properties").ForEach(func(name, schema gjson.Result) bool {
-		e.Args = append(e.Args, toolset.Arg{Name: name.Str, Optional: !slices.Contains(required, name.Str), Schema: []byte(schema.Raw)})
+		e.Args = append(e.Args, toolset.Arg{
+			Name:     name.Str,
+			Optional: !slices.Contains(required, name.Str),
+			Schema:   []byte(schema.Raw),
+		})
 		return true
 	})
 	t, faults := e.Build()

@@ -46,7 +46,11 @@ var pathPart = regexp.MustCompile(`\{[^{}]*\}`)
 
 // asResource makes a resource of a tool of the server with that name.
 func asResource(t *toolset.Tool, server string) *resource {
-	r := &resource{Tool: t, query: map[string]string{}, lists: map[string]bool{}}
+	r := &resource{
+		Tool:  t,
+		query: map[string]string{},
+		lists: map[string]bool{},
+	}
 	shown := map[string]string{} // keyed by the arguments of the call
 	said := slices.Concat(t.Entry.Args, t.Shared.Args)
 	if t.Entry.Request == "" {

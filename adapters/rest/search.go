@@ -45,7 +45,12 @@ func searchItems(api string, n int, reading bool) []item {
 	one := func(name, title, about, schema, annotations string) item {
 		raw := gjson.AppendJSONString([]byte(`{"name":"`+name+`","title":"`+title+`","description":`), about)
 		raw = append(raw, `,"inputSchema":`+schema+`,`+annotations+`}`...)
-		return item{name: name, raw: raw, size: len(raw), sum: maphash.Bytes(itemSeed, raw)}
+		return item{
+			name: name,
+			raw:  raw,
+			size: len(raw),
+			sum:  maphash.Bytes(itemSeed, raw),
+		}
 	}
 	all := []item{
 		one(searchTool, "Find operations", fmt.Sprintf("Finds among the %d operations of %s those that fit, and tells the arguments of the first ones. Begin here; then use %s.", n, api, usage(reading)), searchSchema, fmt.Sprintf(reads, false)),

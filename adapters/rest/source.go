@@ -112,7 +112,13 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 		if err != nil {
 			return nil, err
 		}
-		doc, err := openapi.Load(ctx, openapi.Source{Location: c.OpenAPI, Data: c.Document, Fetcher: fetch, Overlays: overlays, Folders: c.folders()})
+		doc, err := openapi.Load(ctx, openapi.Source{
+			Location: c.OpenAPI,
+			Data:     c.Document,
+			Fetcher:  fetch,
+			Overlays: overlays,
+			Folders:  c.folders(),
+		})
 		if err != nil {
 			return nil, &documentError{err}
 		}
@@ -125,8 +131,13 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 			limit = 64 // the names of operations are then no names of tools
 		}
 		imported, m.warnings = openapi.Tools(doc, openapi.Options{
-			Rename:    func(op *openapi.Operation, name string) string { return toolset.Rename(c.Rules, op, name) },
-			NameLimit: limit, Expose: rules, FlattenBody: c.FlattenBody, StrictOutput: c.StrictOutput, Resources: c.hasResources(), Withheld: o.Identity,
+			Rename:       func(op *openapi.Operation, name string) string { return toolset.Rename(c.Rules, op, name) },
+			NameLimit:    limit,
+			Expose:       rules,
+			FlattenBody:  c.FlattenBody,
+			StrictOutput: c.StrictOutput,
+			Resources:    c.hasResources(),
+			Withheld:     o.Identity,
 		})
 		m.warnings = append(slices.Clone(doc.Warnings), m.warnings...)
 	}
@@ -179,7 +190,11 @@ func (m *material) dropUnserved() {
 		err := m.reach.Unserved(op)
 		if err != nil {
 			m.lost = append(m.lost, op)
-			m.warnings = append(m.warnings, openapi.Warning{File: op.File, Line: op.Line, Text: fmt.Sprintf("%s is left out: %v", op.Key(), err)})
+			m.warnings = append(m.warnings, openapi.Warning{
+				File: op.File,
+				Line: op.Line,
+				Text: fmt.Sprintf("%s is left out: %v", op.Key(), err),
+			})
 		}
 		return err != nil
 	})
@@ -331,10 +346,28 @@ func (c *Config) wireOptions(m *material, name string, o *Options) (*wire.Option
 	body := min(cmp.Or(int(c.Limits.Body), 8<<20), most*2/3)
 	answer := min(c.maxAnswer(), most/4)
 	return &wire.Options{
-		Name: name, Document: m.doc, BaseURL: c.BaseURL, Variables: c.Variables, HTTP: c.http(), Headers: c.Headers,
-		Credentials: auth.Schemes, Default: auth.Default, Trusted: c.origins(), Forward: o.Forward, Withheld: o.Identity,
-		Timeout: o.Timeout, MaxTimeout: o.MaxTimeout, Retries: toolset.Retries(c.Attempts), Rate: c.Limits.Rate, Concurrent: c.Limits.Concurrent,
-		Breaker: o.Breaker, CacheBytes: c.cacheBytes(), MaxAnswer: answer, MaxBody: body, MaxFile: int(c.Limits.File), Log: o.Log,
+		Name:        name,
+		Document:    m.doc,
+		BaseURL:     c.BaseURL,
+		Variables:   c.Variables,
+		HTTP:        c.http(),
+		Headers:     c.Headers,
+		Credentials: auth.Schemes,
+		Default:     auth.Default,
+		Trusted:     c.origins(),
+		Forward:     o.Forward,
+		Withheld:    o.Identity,
+		Timeout:     o.Timeout,
+		MaxTimeout:  o.MaxTimeout,
+		Retries:     toolset.Retries(c.Attempts),
+		Rate:        c.Limits.Rate,
+		Concurrent:  c.Limits.Concurrent,
+		Breaker:     o.Breaker,
+		CacheBytes:  c.cacheBytes(),
+		MaxAnswer:   answer,
+		MaxBody:     body,
+		MaxFile:     int(c.Limits.File),
+		Log:         o.Log,
 	}, nil
 }
 

@@ -61,8 +61,15 @@ func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (
 		result = gjson.AppendJSONString(append(result, `,"instructions":`...), e.about)
 	}
 	u := &upstream{
-		a: a, rest: rest, header: from.Header, identity: from.Identity,
-		server: &bridge.Greeting{Revision: revision, Capabilities: []byte(capabilities), Result: append(result, '}')},
+		a:        a,
+		rest:     rest,
+		header:   from.Header,
+		identity: from.Identity,
+		server: &bridge.Greeting{
+			Revision:     revision,
+			Capabilities: []byte(capabilities),
+			Result:       append(result, '}'),
+		},
 	}
 	u.ctx, u.end = context.WithCancelCause(context.Background())
 	a.mu.Lock()
@@ -125,7 +132,11 @@ func (u *upstream) TakesEdits() {}
 // Call implements bridge.Upstream.
 func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if !u.enter() {
-		return nil, &bridge.Error{Server: u.a.name, Kind: bridge.ErrUnsent, Public: errClosed.Error()}
+		return nil, &bridge.Error{
+			Server: u.a.name,
+			Kind:   bridge.ErrUnsent,
+			Public: errClosed.Error(),
+		}
 	}
 	defer u.calls.Done()
 	switch r.Method {
@@ -226,7 +237,12 @@ func (u *upstream) newCall(t *toolset.Tool, r *bridge.Request, args []byte) *wir
 
 // callOf returns the call for package wire.
 func callOf(t *toolset.Tool, args []byte) *wire.Call {
-	c := &wire.Call{Tool: t.Call, Args: args, Result: t.Result, Settings: t.Settings}
+	c := &wire.Call{
+		Tool:     t.Call,
+		Args:     args,
+		Result:   t.Result,
+		Settings: t.Settings,
+	}
 	if t.Picks {
 		c.Pick, c.PickName = gjson.GetBytes(args, toolset.PickArg).String(), toolset.PickArg
 	}
@@ -248,7 +264,12 @@ func callOf(t *toolset.Tool, args []byte) *wire.Call {
 // source it is ErrLost, otherwise err.
 func (u *upstream) lostError(ctx context.Context, err error) error {
 	if u.ctx.Err() != nil || ctx.Err() == nil {
-		return &bridge.Error{Server: u.a.name, Kind: bridge.ErrLost, Public: errClosed.Error(), Err: err}
+		return &bridge.Error{
+			Server: u.a.name,
+			Kind:   bridge.ErrLost,
+			Public: errClosed.Error(),
+			Err:    err,
+		}
 	}
 	return err
 }

@@ -59,7 +59,12 @@ func New(g gateway.Gateway, o Options) *Downstream {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.MaxMessage, o.MaxStreams = cmp.Or(max(o.MaxMessage, 0), 16<<20), cmp.Or(max(o.MaxStreams, 0), 10_000)
 	o.Heartbeat = cmp.Or(max(o.Heartbeat, 0), 20*time.Second)
-	d := &Downstream{g: g, o: o, peers: map[string]*peer{}, each: map[string]int{}}
+	d := &Downstream{
+		g:     g,
+		o:     o,
+		peers: map[string]*peer{},
+		each:  map[string]int{},
+	}
 	d.Limit(o.MaxEach)
 	return d
 }
@@ -118,8 +123,14 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
-	p := &peer{d: d, server: server, whose: whose, token: session.NewID(d.o.Tag), ended: make(chan struct{}),
-		out: d.g.NewLog(whose, gateway.ReplayLimits(d.o.MaxMessage), false)}
+	p := &peer{
+		d:      d,
+		server: server,
+		whose:  whose,
+		token:  session.NewID(d.o.Tag),
+		ended:  make(chan struct{}),
+		out:    d.g.NewLog(whose, gateway.ReplayLimits(d.o.MaxMessage), false),
+	}
 	defer p.out.Close()
 	p.ctx, p.cancel = context.WithCancelCause(r.Context())
 	defer p.cancel(nil)

@@ -39,7 +39,13 @@ func NewUpstream(name string, c remote.Config, o conn.Options) (*Upstream, error
 	if err != nil {
 		return nil, err
 	}
-	return &Upstream{name: conn.Name(name), client: client, o: o.Filled(name), do: client.Do, stream: client.Stream}, nil
+	return &Upstream{
+		name:   conn.Name(name),
+		client: client,
+		o:      o.Filled(name),
+		do:     client.Do,
+		stream: client.Stream,
+	}, nil
 }
 
 // Close closes idle HTTP connections. Without it they end after Config.IdleTimeout.
@@ -50,7 +56,13 @@ func (u *Upstream) Close() { u.client.Close() }
 func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	c := &connection{u: u, rest: rest}
 	ctx = remote.WithCookies(ctx, new(remote.Cookies)) // for all requests of the connection
-	c.out = &poster{c: c, header: from.Header, identity: from.Identity, wait: conn.Backlog{Limit: 4 * u.o.MaxMessage}, under: map[*post]struct{}{}}
+	c.out = &poster{
+		c:        c,
+		header:   from.Header,
+		identity: from.Identity,
+		wait:     conn.Backlog{Limit: 4 * u.o.MaxMessage},
+		under:    map[*post]struct{}{},
+	}
 	c.Conn = conn.New(string(u.name), c.out, rest, u.o.Timeouts)
 	// c.ctx outlives Open. During a sign-in, the time-outs of both stand still.
 	c.ctx, c.stop = context.WithCancel(deadline.With(context.WithoutCancel(ctx), c.HoldTimeouts))
@@ -190,7 +202,12 @@ func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error
 
 // read takes messages from the stream until it ends, and returns why.
 func (c *connection) read(events *httpio.Reader) error {
-	texts := &conn.Parser{Options: c.u.o, Conn: c.Conn, Warning: "events dropped: the server's stream has events that are not MCP messages", Unit: "events"}
+	texts := &conn.Parser{
+		Options: c.u.o,
+		Conn:    c.Conn,
+		Warning: "events dropped: the server's stream has events that are not MCP messages",
+		Unit:    "events",
+	}
 	defer texts.Warn()
 	in := c.Intake()
 	defer in.Drop()

@@ -60,8 +60,16 @@ var errUnread = errors.New("the client does not read its answers")
 func Serve(ctx context.Context, g gateway.Gateway, server string, in io.Reader, out io.Writer, o DownstreamOptions) error {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", server)
 	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), 16<<20)
-	p := &peer{g: g, server: server, modern: g.OffersModern(server), o: o, ended: make(chan struct{}), drained: make(chan struct{}, 1), stateless: map[*statelessCall]struct{}{},
-		out: g.NewLog("", gateway.ReplayLimits(o.MaxMessage), false)}
+	p := &peer{
+		g:         g,
+		server:    server,
+		modern:    g.OffersModern(server),
+		o:         o,
+		ended:     make(chan struct{}),
+		drained:   make(chan struct{}, 1),
+		stateless: map[*statelessCall]struct{}{},
+		out:       g.NewLog("", gateway.ReplayLimits(o.MaxMessage), false),
+	}
 	defer p.out.Close()
 	// awaitEnd handles the end of ctx: goroutines that wait for p.ctx need the cause.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -196,7 +204,11 @@ func (p *peer) awaitEnd(ctx context.Context, reading, writing *job) error {
 		if p.g.Draining() {
 			return bridge.ErrShutdown
 		}
-		return &bridge.Error{Server: p.server, Kind: bridge.ErrLost, Public: "it has ended, and its session with it"}
+		return &bridge.Error{
+			Server: p.server,
+			Kind:   bridge.ErrLost,
+			Public: "it has ended, and its session with it",
+		}
 	case <-p.ctx.Done():
 		return context.Cause(p.ctx)
 	case <-ctx.Done():

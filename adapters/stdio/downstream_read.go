@@ -54,7 +54,11 @@ func (p *peer) read(in io.Reader) error {
 			p.refuseSize(big)
 			continue
 		}
-		t := &text{g: p.g, buf: buf, n: p.reserved}
+		t := &text{
+			g:   p.g,
+			buf: buf,
+			n:   p.reserved,
+		}
 		p.reserved = 0
 		t.left.Store(1)
 		p.line(buf.B, t)

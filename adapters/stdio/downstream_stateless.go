@@ -87,7 +87,11 @@ func (p *peer) callStateless(a arrival) {
 		a.free()
 		return
 	}
-	v := &statelessCall{p: p, id: bytes.Clone(a.m.ID), listens: a.m.Method == "subscriptions/listen"}
+	v := &statelessCall{
+		p:       p,
+		id:      bytes.Clone(a.m.ID),
+		listens: a.m.Method == "subscriptions/listen",
+	}
 	// ctx is not derived from p.ctx: the cause decides the text of the answer.
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(p.ctx))
 	v.stop = stop

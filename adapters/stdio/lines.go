@@ -35,7 +35,11 @@ type lineReader struct {
 }
 
 func newLineReader(r io.Reader, limit int, rest func() io.Writer) *lineReader {
-	l := &lineReader{r: r, limit: limit, rest: rest}
+	l := &lineReader{
+		r:     r,
+		limit: limit,
+		rest:  rest,
+	}
 	if f, ok := r.(*os.File); ok && canTry {
 		if raw, err := f.SyscallConn(); err == nil {
 			l.raw, l.try = raw, l.tryRead

@@ -13,7 +13,11 @@ import (
 // leaderAttr makes the child the leader of a group and asks for a pidfd. The
 // kernel kills the leader when the thread that forked it ends, see starter.
 func leaderAttr(pidfd *int) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: pidfd}
+	return &syscall.SysProcAttr{
+		Setpgid:   true,
+		Pdeathsig: syscall.SIGKILL,
+		PidFD:     pidfd,
+	}
 }
 
 // pollable returns the pidfd as a file of the runtime's poller, so that waiting for a child blocks

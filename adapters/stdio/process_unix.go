@@ -32,7 +32,11 @@ type group struct {
 // streams, as leader of a new group.
 func spawn(path string, c command, files []*os.File) (*group, error) {
 	pidfd := -1
-	attr := &syscall.ProcAttr{Dir: c.dir, Env: c.env, Sys: leaderAttr(&pidfd)}
+	attr := &syscall.ProcAttr{
+		Dir: c.dir,
+		Env: c.env,
+		Sys: leaderAttr(&pidfd),
+	}
 	for _, f := range files {
 		// Fd makes the file blocking, which programs expect of the standard streams. Our ends are
 		// separate and stay non-blocking.

@@ -37,7 +37,14 @@ var (
 func New(name string, c Config, o conn.Options) *Adapter {
 	o = o.Filled(name)
 	c.StopStdin, c.StopTerm = cmp.Or(c.StopStdin, 2*time.Second), cmp.Or(c.StopTerm, 3*time.Second)
-	return &Adapter{name: conn.Name(name), c: c, o: o, eras: conn.NewEras(o.Era), said: newErrorLog(o.Log), silence: silence}
+	return &Adapter{
+		name:    conn.Name(name),
+		c:       c,
+		o:       o,
+		eras:    conn.NewEras(o.Era),
+		said:    newErrorLog(o.Log),
+		silence: silence,
+	}
 }
 
 // Check reports whether the program can be found. It starts nothing.
@@ -95,11 +102,21 @@ func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (c *child, err 
 
 // launch starts a child. Forwarded headers are in its environment, and win over Config.Env.
 func (a *Adapter) launch(forwarded map[string]string) (*child, error) {
-	c := &child{a: a, logged: make(chan struct{}), read: make(chan struct{})}
+	c := &child{
+		a:      a,
+		logged: make(chan struct{}),
+		read:   make(chan struct{}),
+	}
 	c.out = &writer{wait: conn.Backlog{Limit: 2 * a.o.MaxMessage}, fail: c.failWrites}
 	var env []string
 	env, c.held = environment(a.c.EnvPass, a.c.Env, forwarded)
-	p, err := start(command{path: a.c.Command, args: a.c.Args, dir: a.c.Cwd, env: env, ended: c.leaderEnded})
+	p, err := start(command{
+		path:  a.c.Command,
+		args:  a.c.Args,
+		dir:   a.c.Cwd,
+		env:   env,
+		ended: c.leaderEnded,
+	})
 	if err != nil {
 		return nil, a.name.Unavailable("it could not be started", err)
 	}
@@ -292,8 +309,13 @@ const exitGrace = 250 * time.Millisecond
 // output returns the pump of the child's output. Lines longer than limit, or without room, are
 // dropped. The end of the output ends the connection.
 func (c *child) output(r io.Reader, limit int) *pump {
-	texts := &conn.Parser{Options: c.a.o, Conn: c.Conn, Quotes: true, Unit: "lines",
-		Warning: "ignored lines on the server's standard output that are not MCP messages: it should log to standard error"}
+	texts := &conn.Parser{
+		Options: c.a.o,
+		Conn:    c.Conn,
+		Quotes:  true,
+		Unit:    "lines",
+		Warning: "ignored lines on the server's standard output that are not MCP messages: it should log to standard error",
+	}
 	in := c.Intake()
 	p := &pump{lines: newLineReader(r, limit, func() io.Writer {
 		in.Size(0)

@@ -46,7 +46,13 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	}
 	slow := time.AfterFunc(slowStart, func() { a.o.Log.Info("the server is still starting") })
 	defer slow.Stop()
-	o := &opening{a: a, ctx: ctx, from: from, rest: rest, u: c}
+	o := &opening{
+		a:    a,
+		ctx:  ctx,
+		from: from,
+		rest: rest,
+		u:    c,
+	}
 	switch first, other := a.eras.Order(from); {
 	case first == conn.EraLegacy:
 		err = o.legacyFirst(other)

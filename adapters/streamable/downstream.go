@@ -69,7 +69,13 @@ type Downstream struct {
 func New(g gateway.Gateway, o Options) *Downstream {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.MaxMessage, o.Heartbeat = cmp.Or(max(o.MaxMessage, 0), 16<<20), cmp.Or(max(o.Heartbeat, 0), 20*time.Second)
-	return &Downstream{g: g, o: o, peers: map[string]*peer{}, starting: map[string]*starting{}, listening: map[*statelessCall]func(){}}
+	return &Downstream{
+		g:         g,
+		o:         o,
+		peers:     map[string]*peer{},
+		starting:  map[string]*starting{},
+		listening: map[*statelessCall]func(){},
+	}
 }
 
 // Headers of the transport, in the canonical form of Go.
@@ -342,7 +348,11 @@ func (d *Downstream) find(server string, w http.ResponseWriter, r *http.Request,
 }
 
 func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpio.Body, as forms) {
-	p := &peer{d: d, id: session.NewID(d.o.Tag), whose: auth.Principal(r.Context())}
+	p := &peer{
+		d:     d,
+		id:    session.NewID(d.o.Tag),
+		whose: auth.Principal(r.Context()),
+	}
 	st := newStream(p, postPrefix, 1)
 	st.as = as
 	soon := &starting{server, p.whose, make(chan struct{})}
@@ -392,7 +402,12 @@ func (d *Downstream) enter(p *peer, s gateway.Session) {
 func (d *Downstream) Adopt(id string, h session.Held) error {
 	s, err := d.g.Adopt(h)
 	if err == nil {
-		d.enter(&peer{d: d, id: id, whose: h.Principal, epoch: h.Epoch}, s)
+		d.enter(&peer{
+			d:     d,
+			id:    id,
+			whose: h.Principal,
+			epoch: h.Epoch,
+		}, s)
 	}
 	return err
 }
@@ -469,7 +484,11 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 // listen serves a stream for messages that belong to no call. Such streams are many and mostly
 // silent. So they leave the HTTP server if they can.
 func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq int64, prime bool) {
-	how := reading{after: seq, prime: prime, done: p.Done()}
+	how := reading{
+		after: seq,
+		prime: prime,
+		done:  p.Done(),
+	}
 	run, abort, ok := httpio.Detach(w, r)
 	if !ok {
 		p.attend(st, how, func(me *reader, how reading) {

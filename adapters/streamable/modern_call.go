@@ -41,11 +41,22 @@ var _ bridge.Stream = (*statelessCall)(nil)
 // statelessLimits bound the events that wait for a slow client. Progress and log messages are
 // dropped, the oldest first. A subscription keeps the last change of each kind. If those are too
 // many, it ends: a client must not miss changes unnoticed.
-var statelessLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: 2 * historyBytes}
+var statelessLimits = replay.Limits{
+	Events: 256,
+	Bytes:  historyBytes,
+	Hard:   2 * historyBytes,
+}
 
 // newStatelessCall starts the call m, and frees body when the call has ended.
 func newStatelessCall(d *Downstream, m *jsonrpc.Message, s gateway.Stateless, body *httpio.Body, as forms) *statelessCall {
-	v := &statelessCall{d: d, method: m.Method, whose: s.From.Principal, as: as, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	v := &statelessCall{
+		d:      d,
+		method: m.Method,
+		whose:  s.From.Principal,
+		as:     as,
+		wake:   make(chan struct{}, 1),
+		done:   make(chan struct{}),
+	}
 	// The context is not the request's: a subscription leaves the HTTP server.
 	ctx, stop := context.WithCancelCause(context.Background())
 	v.stop = stop

@@ -114,7 +114,12 @@ func (p *peer) trim(now time.Time) (old []*stream) {
 			all = append(all, info{s: s}) // in use: it stays
 			continue
 		}
-		i := info{s: s, bytes: s.log.Bytes(), over: !s.ended.IsZero() && !s.used(), read: s.read}
+		i := info{
+			s:     s,
+			bytes: s.log.Bytes(),
+			over:  !s.ended.IsZero() && !s.used(),
+			read:  s.read,
+		}
 		late := i.over && now.Sub(s.ended) > keepFor
 		s.mu.Unlock()
 		if late {

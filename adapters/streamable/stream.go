@@ -70,13 +70,24 @@ const historyBytes = 4 << 20
 
 // historyLimits bound the history of one stream. Questions may exceed historyBytes up to most, and
 // answers may exceed it too: there is one for each request.
-var historyLimits = replay.Limits{Events: 256, Bytes: historyBytes, Hard: math.MaxInt}
+var historyLimits = replay.Limits{
+	Events: 256,
+	Bytes:  historyBytes,
+	Hard:   math.MaxInt,
+}
 
 // most bounds the questions that wait on a stream, and the answers to a batch.
 func (s *stream) most() int { return 4*s.p.d.o.MaxMessage + historyBytes }
 
 func newStream(p *peer, prefix string, answers int) *stream {
-	return &stream{p: p, id: prefix, as: forms{true, true}, left: answers, expectsReader: prefix == postPrefix, wake: make(chan struct{}, 1)}
+	return &stream{
+		p:             p,
+		id:            prefix,
+		as:            forms{true, true},
+		left:          answers,
+		expectsReader: prefix == postPrefix,
+		wake:          make(chan struct{}, 1),
+	}
 }
 
 // Send implements bridge.Stream.
@@ -427,7 +438,11 @@ func (s *stream) write(w *httpio.Writer, me *reader, seq int64) (int64, error) {
 			return seq, nil
 		}
 		for _, e := range events {
-			if err := w.Send(httpio.Event{ID: replay.ID(s.id, e.Seq), Type: "message", Data: e.Data}); err != nil {
+			if err := w.Send(httpio.Event{
+				ID:   replay.ID(s.id, e.Seq),
+				Type: "message",
+				Data: e.Data,
+			}); err != nil {
 				return seq, err
 			}
 		}

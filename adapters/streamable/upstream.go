@@ -30,7 +30,15 @@ func NewUpstream(name string, c remote.Config, o conn.Options) (*Upstream, error
 		return nil, err
 	}
 	o = o.Filled(name)
-	return &Upstream{name: conn.Name(name), client: client, o: o, limit: o.MaxMessage + conn.EnvelopeRoom, eras: conn.NewEras(o.Era), do: client.Do, stream: client.Stream}, nil
+	return &Upstream{
+		name:   conn.Name(name),
+		client: client,
+		o:      o,
+		limit:  o.MaxMessage + conn.EnvelopeRoom,
+		eras:   conn.NewEras(o.Era),
+		do:     client.Do,
+		stream: client.Stream,
+	}, nil
 }
 
 // Close closes idle HTTP connections. Without it they end after Config.IdleTimeout.

@@ -39,7 +39,11 @@ var (
 )
 
 func newWire(ctx context.Context, u *Upstream, from *bridge.Caller, rest bridge.Client) *wire {
-	w := &wire{queue: queue{wait: conn.Backlog{Limit: 2 * u.o.MaxMessage}}, greeting: greeting{tried: make(chan struct{}), taken: make(chan struct{}), retried: make(chan struct{})}}
+	w := &wire{queue: queue{wait: conn.Backlog{Limit: 2 * u.o.MaxMessage}}, greeting: greeting{
+		tried:   make(chan struct{}),
+		taken:   make(chan struct{}),
+		retried: make(chan struct{}),
+	}}
 	w.init(ctx, u, from, rest, w)
 	w.listening, w.stopListening = context.WithCancel(context.Background())
 	return w

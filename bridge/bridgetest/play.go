@@ -14,7 +14,12 @@ import (
 
 // Caller returns a caller of that revision and principal, with these capabilities.
 func Caller(revision, principal, capabilities string) *bridge.Caller {
-	return &bridge.Caller{Revision: revision, Principal: principal, Capabilities: []byte(capabilities), Params: []byte(InitializeParams)}
+	return &bridge.Caller{
+		Revision:     revision,
+		Principal:    principal,
+		Capabilities: []byte(capabilities),
+		Params:       []byte(InitializeParams),
+	}
 }
 
 // Request returns a request of the caller from; its messages go to back. params is a JSON object. For
@@ -26,7 +31,11 @@ func Request(t testing.TB, from *bridge.Caller, back bridge.Client, method, para
 		meta.LogLevel = era.LogLevel([]byte(gjson.Get(params, "_meta").Raw))
 		params = string(era.Inject([]byte(params), meta.Members()))
 	}
-	return &bridge.Request{Message: Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`), From: from, Back: back}
+	return &bridge.Request{
+		Message: Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`),
+		From:    from,
+		Back:    back,
+	}
 }
 
 // Upstream is a connection to a server that the test plays. It records the messages that the server
@@ -58,7 +67,11 @@ func (u *Upstream) Greet(revision, capabilities string) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.greeting = &bridge.Greeting{Revision: revision, Capabilities: []byte(capabilities), Result: []byte(result)}
+	u.greeting = &bridge.Greeting{
+		Revision:     revision,
+		Capabilities: []byte(capabilities),
+		Result:       []byte(result),
+	}
 }
 
 // Server implements bridge.Upstream.
@@ -76,7 +89,11 @@ func (u *Upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 			return m, nil
 		}
 	}
-	c := &Call{Request: r, Ctx: ctx, done: make(chan func() (*jsonrpc.Message, error), 1)}
+	c := &Call{
+		Request: r,
+		Ctx:     ctx,
+		done:    make(chan func() (*jsonrpc.Message, error), 1),
+	}
 	select {
 	case u.calls <- c:
 	case <-ctx.Done():

@@ -142,7 +142,13 @@ type asked struct {
 // New returns the book-keeping for the server of that name. rest receives messages that belong to
 // no call.
 func New(server string, out Sender, rest bridge.Client, t Timeouts) *Conn {
-	c := &Conn{server: server, out: out, rest: rest, times: t, calls: map[int64]*call{}}
+	c := &Conn{
+		server: server,
+		out:    out,
+		rest:   rest,
+		times:  t,
+		calls:  map[int64]*call{},
+	}
 	if tapped, ok := rest.(bridge.Tapped); ok {
 		c.tap = tapped.Tap()
 	}
@@ -162,7 +168,12 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	if ctx.Err() != nil { // cancelled before it began, however fast the answer would be
 		return nil, context.Cause(ctx)
 	}
-	w := &call{answer: make(chan *jsonrpc.Message, 1), back: r.Back, lasts: r.Method == era.Listen, method: r.Method}
+	w := &call{
+		answer: make(chan *jsonrpc.Message, 1),
+		back:   r.Back,
+		lasts:  r.Method == era.Listen,
+		method: r.Method,
+	}
 	if token := r.Token(); token != nil {
 		w.token = append([]byte(nil), token...)
 	}
@@ -190,7 +201,14 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	if r.Trace != (bridge.Trace{}) {
 		trace.SpanFromContext(ctx).SetAttributes(attribute.String("jsonrpc.request.id", string(id)))
 	}
-	out := Outgoing{Line: line, Method: r.Method, Call: n, Header: r.Header, Identity: r.Identity, Trace: r.Trace}
+	out := Outgoing{
+		Line:     line,
+		Method:   r.Method,
+		Call:     n,
+		Header:   r.Header,
+		Identity: r.Identity,
+		Trace:    r.Trace,
+	}
 	if modern {
 		out.Name, out.About = about(r.Message)
 		out.Mirror = r.Mirror
@@ -264,7 +282,12 @@ func (c *Conn) pausedFor(now time.Time) time.Duration {
 // unsent returns the error of a message that was not sent because the connection has ended. The
 // caller holds c.mu.
 func (c *Conn) unsent() error {
-	return &bridge.Error{Server: c.server, Kind: bridge.ErrUnsent, Public: "its connection has ended", Err: c.err}
+	return &bridge.Error{
+		Server: c.server,
+		Kind:   bridge.ErrUnsent,
+		Public: "its connection has ended",
+		Err:    c.err,
+	}
 }
 
 // ended returns the results of a call that received m.
@@ -311,7 +334,12 @@ func (c *Conn) abandon(n int64, w *call, r *bridge.Request, why error) (*jsonrpc
 		c.cancel(n, r, why)
 	}
 	if errors.Is(why, bridge.ErrShutdown) && !r.Handshake { // ErrShutdown alone would mean that the server did not get it
-		why = &bridge.Error{Server: c.server, Kind: bridge.ErrLost, Err: why, Public: bridge.Stopped}
+		why = &bridge.Error{
+			Server: c.server,
+			Kind:   bridge.ErrLost,
+			Err:    why,
+			Public: bridge.Stopped,
+		}
 	}
 	return nil, why
 }
@@ -325,7 +353,11 @@ func (c *Conn) cancel(n int64, r *bridge.Request, why error) {
 	if given, ok := bridge.ReasonOf(why); ok {
 		reason = given
 	}
-	c.send(jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason), nil, Outgoing{Header: r.Header, Identity: r.Identity, Cancels: n})
+	c.send(jsonrpc.NewCancelled(strconv.AppendInt(nil, n, 10), reason), nil, Outgoing{
+		Header:   r.Header,
+		Identity: r.Identity,
+		Cancels:  n,
+	})
 }
 
 // TakesEdits implements bridge.TakesEdits.
@@ -409,7 +441,12 @@ func (c *Conn) Notify(ctx context.Context, r *bridge.Request) error {
 	line := jsonrpc.NewBuffer(r.Len())
 	line.B = r.Append(line.B, nil, nil)
 	c.show(true, nil, r.Message)
-	return c.out.Send(ctx, Outgoing{Line: line, Method: r.Method, Header: r.Header, Identity: r.Identity})
+	return c.out.Send(ctx, Outgoing{
+		Line:     line,
+		Method:   r.Method,
+		Header:   r.Header,
+		Identity: r.Identity,
+	})
 }
 
 // Fail ends the connection: pending and later calls get err, and questions are withdrawn. It

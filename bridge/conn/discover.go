@@ -37,7 +37,11 @@ const (
 // means that no answer came, or, with SaysOther, names the server's revisions.
 func Discover(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeting, Verdict, error) {
 	ask := func() (*jsonrpc.Message, error) {
-		return c.Call(ctx, &bridge.Request{Message: from.Request("server/discover", nil), From: from, Handshake: true})
+		return c.Call(ctx, &bridge.Request{
+			Message:   from.Request("server/discover", nil),
+			From:      from,
+			Handshake: true,
+		})
 	}
 	m, err := ask()
 	if err == nil && m.Error != nil && refusesOurs(m.Error) { // once more, with a revision that it names
@@ -77,7 +81,11 @@ func (c *Conn) foreign(v Verdict, supported gjson.Result) error {
 	for _, r := range supported.Array()[:min(len(supported.Array()), 8)] {
 		names = append(names, fmt.Sprintf("%.20q", r.Str))
 	}
-	return &bridge.Error{Server: c.server, Kind: bridge.ErrUnavailable, Public: "it supports only revisions that the bridge does not speak: " + strings.Join(names, ", ")}
+	return &bridge.Error{
+		Server: c.server,
+		Kind:   bridge.ErrUnavailable,
+		Public: "it supports only revisions that the bridge does not speak: " + strings.Join(names, ", "),
+	}
 }
 
 // refusesOurs reports whether an error names the very revision for which it refuses the request.
@@ -129,7 +137,11 @@ func DiscoverByListing(ctx context.Context, c *Conn, from *bridge.Caller) (*brid
 	caps := []byte("{}")
 	found := false
 	for _, k := range []string{"tools", "prompts", "resources"} {
-		m, err := c.Call(ctx, &bridge.Request{Message: from.Request(k+"/list", nil), From: from, Handshake: true})
+		m, err := c.Call(ctx, &bridge.Request{
+			Message:   from.Request(k+"/list", nil),
+			From:      from,
+			Handshake: true,
+		})
 		if err != nil {
 			return nil, err
 		}

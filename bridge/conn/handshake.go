@@ -17,18 +17,30 @@ import (
 // no limit. The error wraps ErrNoHandshake when the server may be a modern one.
 func Handshake(ctx context.Context, c *Conn, from *bridge.Caller, most string) (*bridge.Greeting, error) {
 	params := capped(from.Params, most)
-	m, err := c.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest("initialize", params), From: from, Handshake: true})
+	m, err := c.Call(ctx, &bridge.Request{
+		Message:   jsonrpc.NewRequest("initialize", params),
+		From:      from,
+		Handshake: true,
+	})
 	if err != nil {
 		return nil, err
 	}
 	defer m.Release()
 	if m.Error != nil {
-		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrNoHandshake, Public: "it refused to initialize: " + gjson.GetBytes(m.Error, "message").String()}
+		return nil, &bridge.Error{
+			Server: c.server,
+			Kind:   bridge.ErrNoHandshake,
+			Public: "it refused to initialize: " + gjson.GetBytes(m.Error, "message").String(),
+		}
 	}
 	result := era.Greeted(rawjson.OneLine(m.Whole()), gjson.GetBytes(params, "protocolVersion").Str, c.server)
 	g := greeting(gjson.GetBytes(result, "protocolVersion").String(), result)
 	if !era.IsLegacy(g.Revision) {
-		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrNoHandshake, Public: fmt.Sprintf("it answered initialize with revision %.20q, which has no sessions or is unknown", g.Revision)}
+		return nil, &bridge.Error{
+			Server: c.server,
+			Kind:   bridge.ErrNoHandshake,
+			Public: fmt.Sprintf("it answered initialize with revision %.20q, which has no sessions or is unknown", g.Revision),
+		}
 	}
 	return g, c.Notify(ctx, &bridge.Request{Message: jsonrpc.NewNotification("notifications/initialized", nil), From: from})
 }
@@ -45,7 +57,11 @@ func Repeatable(method string) bool {
 
 // greeting returns the declaration of a server of that revision.
 func greeting(revision string, result []byte) *bridge.Greeting {
-	g := &bridge.Greeting{Revision: revision, Capabilities: []byte(gjson.GetBytes(result, "capabilities").Raw), Result: result}
+	g := &bridge.Greeting{
+		Revision:     revision,
+		Capabilities: []byte(gjson.GetBytes(result, "capabilities").Raw),
+		Result:       result,
+	}
 	if !rawjson.IsObject(g.Capabilities) {
 		g.Capabilities = []byte("{}")
 	}

@@ -49,7 +49,12 @@ type Name string
 
 // Error returns an error of any kind.
 func (n Name) Error(kind error, why string, err error) *bridge.Error {
-	return &bridge.Error{Server: string(n), Kind: kind, Public: why, Err: err}
+	return &bridge.Error{
+		Server: string(n),
+		Kind:   kind,
+		Public: why,
+		Err:    err,
+	}
 }
 
 // unknown completes the text about a call that may have had an effect.

@@ -44,7 +44,12 @@ func NewMirror(inputSchema []byte) (*Mirror, error) {
 		return nil, nil
 	}
 	var all []annotation
-	s := schemaWalk{b: inputSchema, depth: mirrorDepth, nodes: mirrorNodes, found: func(a annotation) { all = append(all, a) }}
+	s := schemaWalk{
+		b:     inputSchema,
+		depth: mirrorDepth,
+		nodes: mirrorNodes,
+		found: func(a annotation) { all = append(all, a) },
+	}
 	if s.value(rawjson.Space(inputSchema, 0), 0, true) < 0 {
 		if s.err == nil {
 			s.err = errJSON
@@ -100,7 +105,11 @@ func (m *Mirror) add(a annotation, taken map[string]bool) error {
 	if at.header != 0 {
 		return errors.New("appears twice")
 	}
-	m.headers = append(m.headers, mirrored{header: header, kind: kind, path: a.path})
+	m.headers = append(m.headers, mirrored{
+		header: header,
+		kind:   kind,
+		path:   a.path,
+	})
 	at.header = len(m.headers)
 	return nil
 }

@@ -90,7 +90,11 @@ func (s *schemaWalk) schema(i, depth int, plain bool) int {
 			if end = rawjson.End(s.b, from); end <= from {
 				return -1
 			}
-			here = append(here, annotation{value: s.b[from:end], place: jsonrpc.Span{Key: at, Value: from, End: end}})
+			here = append(here, annotation{value: s.b[from:end], place: jsonrpc.Span{
+				Key:   at,
+				Value: from,
+				End:   end,
+			}})
 		case "default", "const", "enum", "examples", "example":
 			end = rawjson.End(s.b, from)
 		case "type":
@@ -178,7 +182,12 @@ func StripMirror(inputSchema []byte) []byte {
 		return inputSchema
 	}
 	var all []jsonrpc.Span
-	s := schemaWalk{b: inputSchema, depth: 1000, nodes: len(inputSchema), found: func(a annotation) { all = append(all, a.place) }}
+	s := schemaWalk{
+		b:     inputSchema,
+		depth: 1000,
+		nodes: len(inputSchema),
+		found: func(a annotation) { all = append(all, a.place) },
+	}
 	if s.value(rawjson.Space(inputSchema, 0), 0, true) < 0 || len(all) == 0 {
 		return inputSchema
 	}

@@ -90,7 +90,11 @@ func compile(r Rules, uris bool) *compiled {
 	if len(r.Allow)+len(r.Deny)+len(r.Rename)+len(r.Override) == 0 && !r.InlineRefs {
 		return nil
 	}
-	c := &compiled{Rules: r, uris: uris, names: map[string]string{}}
+	c := &compiled{
+		Rules: r,
+		uris:  uris,
+		names: map[string]string{},
+	}
 	if !uris {
 		for internal, external := range r.Rename {
 			c.names[external] = internal

@@ -98,7 +98,11 @@ func (g *granted) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	grant, known := g.f.grants.Of(r.From.Principal)
 	switch {
 	case !known, !grant.Covers(g.f.server): // also while the principal's sessions here are being ended
-		return nil, &bridge.Error{Server: g.f.server, Kind: bridge.ErrDenied, Public: "this caller may not use it"}
+		return nil, &bridge.Error{
+			Server: g.f.server,
+			Kind:   bridge.ErrDenied,
+			Public: "this caller may not use it",
+		}
 	case grant.everything(), r.Method != "tools/call" && r.Method != list.Tools.Method():
 		return g.Upstream.Call(ctx, r)
 	case r.Method == list.Tools.Method():

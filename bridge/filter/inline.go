@@ -35,7 +35,11 @@ func inlined(ctx context.Context, schema []byte) []byte {
 	if !bytes.Contains(schema, []byte(`"$ref"`)) {
 		return schema
 	}
-	i := &inliner{ctx: ctx, root: schema, objects: map[*byte]map[string]json.RawMessage{}}
+	i := &inliner{
+		ctx:     ctx,
+		root:    schema,
+		objects: map[*byte]map[string]json.RawMessage{},
+	}
 	out := i.schema(schema, 0)
 	switch {
 	case i.stopped():

@@ -65,7 +65,12 @@ func (r *Rules) Passes(name string) bool { return passes(r.Allow, r.Deny, name) 
 
 // Idle returns the patterns and names that are about none of the server's items, after their key: "deny.read_*".
 func (r *Rules) Idle(items []string) (all []string) {
-	for key, patterns := range map[string][]string{"allow": r.Allow, "deny": r.Deny, "rename": slices.Collect(maps.Keys(r.Rename)), "override": slices.Collect(maps.Keys(r.Override))} {
+	for key, patterns := range map[string][]string{
+		"allow":    r.Allow,
+		"deny":     r.Deny,
+		"rename":   slices.Collect(maps.Keys(r.Rename)),
+		"override": slices.Collect(maps.Keys(r.Override)),
+	} {
 		for _, p := range patterns {
 			is := func(item string) bool { return item == p || (key == "allow" || key == "deny") && glob.Match(p, item) }
 			if !slices.ContainsFunc(items, is) {

@@ -37,7 +37,12 @@ const maxTasks = 10_000
 // NewTasks returns the store for one server's tasks. shared is the store of all instances, or nil
 // with one instance.
 func NewTasks(server string, shared bridge.Owners, log *slog.Logger) *Tasks {
-	return &Tasks{server: server, shared: shared, log: log, all: map[string]simplelru.LRUCache[string, struct{}]{}}
+	return &Tasks{
+		server: server,
+		shared: shared,
+		log:    log,
+		all:    map[string]simplelru.LRUCache[string, struct{}]{},
+	}
 }
 
 // store stores the owner of a task, for all instances (S-042).
@@ -66,7 +71,13 @@ func (t *Tasks) owned(ctx context.Context, principal string, ids ...string) (map
 	}
 	noted, err := t.shared.Noted(ctx, t.server, principal, ask)
 	if err != nil {
-		return nil, &bridge.Error{Server: t.server, Kind: bridge.ErrUnavailable, Err: errors.Join(bridge.ErrOverloaded, err), After: 2 * time.Second, Public: "the store of task owners is unreachable; try again later"}
+		return nil, &bridge.Error{
+			Server: t.server,
+			Kind:   bridge.ErrUnavailable,
+			Err:    errors.Join(bridge.ErrOverloaded, err),
+			After:  2 * time.Second,
+			Public: "the store of task owners is unreachable; try again later",
+		}
 	}
 	for i, id := range ask {
 		if noted[i] {

@@ -110,7 +110,11 @@ func (g *gateway) allowed(s *server, name, principal string) error {
 	case s != nil && s.filter.Serves(principal):
 		return nil
 	case s != nil:
-		return &bridge.Error{Server: s.o.Name, Kind: bridge.ErrDenied, Public: "this caller may not use it"}
+		return &bridge.Error{
+			Server: s.o.Name,
+			Kind:   bridge.ErrDenied,
+			Public: "this caller may not use it",
+		}
 	case name != "":
 		return bridge.ErrUnknownServer
 	}

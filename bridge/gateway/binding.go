@@ -40,7 +40,11 @@ func (b *bindings[S]) Init(at S, make func(*binding[S]) (bridge.Upstream, error)
 }
 
 func (b *bindings[S]) binding(at S) *binding[S] {
-	return &binding[S]{Server: at, all: b, replaced: make(chan struct{})}
+	return &binding[S]{
+		Server:   at,
+		all:      b,
+		replaced: make(chan struct{}),
+	}
 }
 
 // Current returns the current binding.

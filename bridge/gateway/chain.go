@@ -59,7 +59,12 @@ func (s *server) connection(from *bridge.Caller, rest bridge.Client) (bridge.Ups
 // session. givenUp is as in lane.Ends.
 func (s *server) guarded(o *lane.Options, from *bridge.Caller, rest bridge.Client, own bool, givenUp func()) (*lane.Lane, bridge.Upstream) {
 	kept, places := s.cache.Source(from), s.queue.Slots() // they observe the lane, so they come first
-	ends := lane.Ends{Client: places.Client(rest), Observer: kept, Gate: s.opener(own), GivenUp: givenUp}
+	ends := lane.Ends{
+		Client:   places.Client(rest),
+		Observer: kept,
+		Gate:     s.opener(own),
+		GivenUp:  givenUp,
+	}
 	if own {
 		ends.Handover = from.Handover
 	}
@@ -73,10 +78,21 @@ func (s *server) guarded(o *lane.Options, from *bridge.Caller, rest bridge.Clien
 func (s *server) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstream {
 	places := s.queue.Slots()
 	to := places.Client(rest)
-	up := places.Wrap(&share.PerCall{Name: s.o.Name, Client: to, Budget: s.lane.Budget, Force: s.g.force, Open: func(level []byte) (*lane.Lane, bridge.Upstream) {
-		l := lane.New(&s.lane, from, lane.Ends{Client: to, Observer: s.cache.Source(from), Gate: s.opener(false), Level: level})
-		return l, s.retries.Wrap(l)
-	}})
+	up := places.Wrap(&share.PerCall{
+		Name:   s.o.Name,
+		Client: to,
+		Budget: s.lane.Budget,
+		Force:  s.g.force,
+		Open: func(level []byte) (*lane.Lane, bridge.Upstream) {
+			l := lane.New(&s.lane, from, lane.Ends{
+				Client:   to,
+				Observer: s.cache.Source(from),
+				Gate:     s.opener(false),
+				Level:    level,
+			})
+			return l, s.retries.Wrap(l)
+		},
+	})
 	return s.cache.Wrap(up, from)
 }
 
@@ -84,9 +100,16 @@ func (s *server) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstrea
 // one for all stateless clients.
 func (s *server) asMember() *aggregate.Server {
 	return &aggregate.Server{
-		Name: s.o.Name, Prefix: s.o.Prefix, Log: s.log, Stores: func() bool { return s.cache.On() && len(s.o.Forward) == 0 },
-		Stateless: s.statelessCalls, Session: s.session, Serves: s.filter.Serves, Shows: s.filter.Shows, Greeting: s.health.Greeting,
-		Failing: func() error { return cmp.Or(s.drained.Err(), s.health.Failing()) },
+		Name:      s.o.Name,
+		Prefix:    s.o.Prefix,
+		Log:       s.log,
+		Stores:    func() bool { return s.cache.On() && len(s.o.Forward) == 0 },
+		Stateless: s.statelessCalls,
+		Session:   s.session,
+		Serves:    s.filter.Serves,
+		Shows:     s.filter.Shows,
+		Greeting:  s.health.Greeting,
+		Failing:   func() error { return cmp.Or(s.drained.Err(), s.health.Failing()) },
 		Await: func(from *bridge.Caller, told func()) (stop func()) {
 			return s.drained.Await(told, func() func() { return s.health.Await(s.caller(from), told) })
 		},

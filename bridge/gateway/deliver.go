@@ -21,7 +21,12 @@ func NotificationEvent(m *jsonrpc.Message) replay.Event {
 // AnswerEvent returns the event that carries an answer, and releases the answer. The event
 // takes over its share of MaxBytes.
 func AnswerEvent(m *jsonrpc.Message) replay.Event {
-	e := replay.Event{Data: m.Append(make([]byte, 0, m.Len()), m.ID, nil), Must: true, Force: true, Answers: m.ID}
+	e := replay.Event{
+		Data:    m.Append(make([]byte, 0, m.Len()), m.ID, nil),
+		Must:    true,
+		Force:   true,
+		Answers: m.ID,
+	}
 	e.Free = m.TakeRelease()
 	m.Release()
 	return e

@@ -18,7 +18,11 @@ const (
 // ReplayLimits returns the limits of the queue of a client with a single stream.
 // maxMessage is the size of the largest message in bytes.
 func ReplayLimits(maxMessage int) replay.Limits {
-	return replay.Limits{Events: 256, Bytes: 4 << 20, Hard: (unread + mostCalls) * maxMessage}
+	return replay.Limits{
+		Events: 256,
+		Bytes:  4 << 20,
+		Hard:   (unread + mostCalls) * maxMessage,
+	}
 }
 
 // Unread reports whether the queue of a client is too long to accept further calls.

@@ -136,7 +136,13 @@ func (s *sitting) finish(err error) bool {
 		if s.wire == WireStdio {
 			network = bridge.Pipe
 		}
-		s.g.sessionEnded(report.Session{Server: s.server, Revision: s.caller.Revision, Address: bridge.Address{Network: network}, Took: time.Since(s.began), Err: err})
+		s.g.sessionEnded(report.Session{
+			Server:   s.server,
+			Revision: s.caller.Revision,
+			Address:  bridge.Address{Network: network},
+			Took:     time.Since(s.began),
+			Err:      err,
+		})
 	}
 	for _, f := range onEnd {
 		f()

@@ -242,12 +242,18 @@ func newGateway(o Options) *gateway {
 	ctx, stop := context.WithCancel(context.Background())
 	g := &gateway{
 		failures: rate.Sometimes{First: 1, Interval: time.Second},
-		log:      cmp.Or(o.Log, slog.Default()), store: o.Sessions, life: ctx, stop: stop, grants: filter.NewGrants(o.Grants),
+		log:      cmp.Or(o.Log, slog.Default()),
+		store:    o.Sessions,
+		life:     ctx,
+		stop:     stop,
+		grants:   filter.NewGrants(o.Grants),
 		version:  cmp.Or(o.Version, "dev"),
-		maxCalls: cmp.Or(o.MaxCalls, maxCallsPerClient), offer: cmp.Or(o.Offer, OfferAll),
+		maxCalls: cmp.Or(o.MaxCalls, maxCallsPerClient),
+		offer:    cmp.Or(o.Offer, OfferAll),
 		workers:  newGoroutines(),
 		drains:   drain.New(o.Calls != nil),
-		sessions: map[*sitting]struct{}{}, quota: limits.NewQuota(o.PerPrincipal),
+		sessions: map[*sitting]struct{}{},
+		quota:    limits.NewQuota(o.PerPrincipal),
 	}
 	var err error
 	if g.seals, err = seal.New(o.Cluster.Secrets...); err != nil {

@@ -102,14 +102,23 @@ func statelessCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, *jso
 	if era.IsRemoved(m.Method) {
 		return nil, jsonrpc.NewError(id, jsonrpc.CodeMethodNotFound, "revision "+era.FirstModern+" has no method "+m.Method, nil)
 	}
-	c := &bridge.Caller{Principal: principal, Revision: meta.Version, Capabilities: bytes.Clone(meta.Capabilities)}
+	c := &bridge.Caller{
+		Principal:    principal,
+		Revision:     meta.Version,
+		Capabilities: bytes.Clone(meta.Capabilities),
+	}
 	c.Params = introduction(era.LegacyCapabilities(c.Capabilities), meta.ClientInfo)
 	return c, nil
 }
 
 // callerOf returns the caller of a session record.
 func callerOf(r *session.Record) *bridge.Caller {
-	c := &bridge.Caller{Principal: r.Principal, Revision: r.Revision, Capabilities: []byte("{}"), Params: r.Params}
+	c := &bridge.Caller{
+		Principal:    r.Principal,
+		Revision:     r.Revision,
+		Capabilities: []byte("{}"),
+		Params:       r.Params,
+	}
 	c.Header, c.Identity = identity.Unpack(r.Header)
 	if caps := gjson.GetBytes(r.Params, "capabilities"); caps.IsObject() {
 		c.Capabilities = []byte(caps.Raw)
@@ -137,7 +146,11 @@ func (h *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 	m, err := callOwn(ctx, up, from, "initialize", from.Params)
 	if err == nil && m.Error != nil {
 		m.Release()
-		err = &bridge.Error{Server: r.Server, Kind: bridge.ErrUnavailable, Public: "it refused initialize on a new connection"}
+		err = &bridge.Error{
+			Server: r.Server,
+			Kind:   bridge.ErrUnavailable,
+			Public: "it refused initialize on a new connection",
+		}
 	}
 	if err != nil {
 		return err
@@ -145,7 +158,12 @@ func (h *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 	now := keptGreeting(greetingOf(m.Result))
 	m.Release()
 	if len(r.Greeting) > 0 && !keptGreeting(r.Greeting).Keeps(now) {
-		return &bridge.Error{Server: r.Server, Kind: bridge.ErrLost, Err: bridge.ErrReplaced, Public: "it came back with another revision or fewer capabilities: initialize again"}
+		return &bridge.Error{
+			Server: r.Server,
+			Kind:   bridge.ErrLost,
+			Err:    bridge.ErrReplaced,
+			Public: "it came back with another revision or fewer capabilities: initialize again",
+		}
 	}
 	if r.Level != nil {
 		notifyServer(ctx, up, from, "logging/setLevel", r.Level, log)

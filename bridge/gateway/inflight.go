@@ -28,7 +28,11 @@ func (i *InFlight) Enter() error {
 	case i.closed:
 		return bridge.ErrShutdown
 	case i.n >= MaxInFlight:
-		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the bridge has too many calls in flight", MaxInFlight)}
+		return &bridge.Error{
+			Kind:   bridge.ErrOverloaded,
+			After:  limits.Again,
+			Public: bridge.OverLimit("the bridge has too many calls in flight", MaxInFlight),
+		}
 	}
 	i.n++
 	i.total++

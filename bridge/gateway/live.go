@@ -192,8 +192,24 @@ func (s *sitting) who() []any {
 
 // newSession returns a session that is not yet registered.
 func (g *gateway) newSession(key, server string, caller *bridge.Caller) *sitting {
-	s := &sitting{g: g, id: key, server: server, log: g.log, caller: caller, ended: make(chan struct{}), began: time.Now(), wire: WireStreamable}
-	s.held.Record = session.Record{Key: key, Server: server, Principal: caller.Principal, Revision: caller.Revision, Params: caller.Params, Header: identity.Pack(caller.Header, identity.WithoutToken(caller.Identity))} // each request shows its token anew
+	s := &sitting{
+		g:      g,
+		id:     key,
+		server: server,
+		log:    g.log,
+		caller: caller,
+		ended:  make(chan struct{}),
+		began:  time.Now(),
+		wire:   WireStreamable,
+	}
+	s.held.Record = session.Record{
+		Key:       key,
+		Server:    server,
+		Principal: caller.Principal,
+		Revision:  caller.Revision,
+		Params:    caller.Params,
+		Header:    identity.Pack(caller.Header, identity.WithoutToken(caller.Identity)),
+	} // each request shows its token anew
 	if lease, ok := g.store.(session.Leased); ok {
 		caller.Handover = newStay(lease, key, s.keep, s.moves)
 	}
@@ -273,7 +289,11 @@ func (s *sitting) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
 	b := s.bindings.Enter()
 	defer b.Leave()
-	a, err := b.Chain.Call(life, &bridge.Request{Message: m, From: s.caller, Call: came.Call()})
+	a, err := b.Chain.Call(life, &bridge.Request{
+		Message: m,
+		From:    s.caller,
+		Call:    came.Call(),
+	})
 	if !stop() { // the client cancelled, which ended the session's context
 		return nil, context.Cause(ctx)
 	}
@@ -314,7 +334,13 @@ func (s *sitting) Call(m *jsonrpc.Message, e *Envelope, back bridge.Stream) (*js
 
 func (s *sitting) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) Call {
 	s.Seen()
-	c := &call{s: s, m: m, with: e.open(), id: bytes.Clone(m.ID), back: back} // the answer outlives the request
+	c := &call{
+		s:    s,
+		m:    m,
+		with: e.open(),
+		id:   bytes.Clone(m.ID),
+		back: back,
+	} // the answer outlives the request
 	switch m.Method {
 	case "ping":
 		c.answer = jsonrpc.NewResult(c.id, []byte("{}"))
@@ -379,7 +405,14 @@ func (c *call) Do() (m *jsonrpc.Message, err error) {
 			s.g.reports.Look(&c.arrival)
 			defer c.arrival.Found()
 		}
-		m, err = c.binding.Chain.Call(c.ctx, &bridge.Request{Message: c.m, From: s.caller, Back: c, Header: s.g.forwarded(c.with.Header), Identity: c.with.Identity, Call: came.Call()})
+		m, err = c.binding.Chain.Call(c.ctx, &bridge.Request{
+			Message:  c.m,
+			From:     s.caller,
+			Back:     c,
+			Header:   s.g.forwarded(c.with.Header),
+			Identity: c.with.Identity,
+			Call:     came.Call(),
+		})
 	}
 	if err == nil && m.Error == nil {
 		if change := recordOf(c.m); change != nil {
@@ -401,7 +434,11 @@ func (c *call) Do() (m *jsonrpc.Message, err error) {
 	}
 	if cause := context.Cause(s.ctx); cause != nil {
 		if errors.Is(cause, bridge.ErrShutdown) && errors.Is(err, bridge.ErrLost) { // ErrShutdown alone would tell the client to retry a call that may have run
-			cause = &bridge.Error{Server: s.server, Kind: bridge.ErrLost, Public: bridge.Stopped}
+			cause = &bridge.Error{
+				Server: s.server,
+				Kind:   bridge.ErrLost,
+				Public: bridge.Stopped,
+			}
 		}
 		err = cause
 	}
@@ -441,7 +478,11 @@ func (s *sitting) enter(c *call) error {
 	case at != nil && at.left.Err() != nil:
 		return context.Cause(at.left)
 	case s.callCount >= s.g.maxCalls:
-		return &bridge.Error{Kind: bridge.ErrOverloaded, After: limits.Again, Public: bridge.OverLimit("the session has too many calls in flight", s.g.maxCalls)}
+		return &bridge.Error{
+			Kind:   bridge.ErrOverloaded,
+			After:  limits.Again,
+			Public: bridge.OverLimit("the session has too many calls in flight", s.g.maxCalls),
+		}
 	}
 	if c.next = s.calls; c.next != nil {
 		c.next.prev = c
@@ -501,7 +542,12 @@ func (s *sitting) Notify(m *jsonrpc.Message, e *Envelope) {
 		return // there is no connection yet
 	}
 	with := e.open()
-	if err := b.Chain.Notify(s.ctx, &bridge.Request{Message: m, From: s.caller, Header: s.g.forwarded(with.Header), Identity: with.Identity}); err != nil {
+	if err := b.Chain.Notify(s.ctx, &bridge.Request{
+		Message:  m,
+		From:     s.caller,
+		Header:   s.g.forwarded(with.Header),
+		Identity: with.Identity,
+	}); err != nil {
 		s.log.Debug("notification not delivered", "method", m.Method, "err", err)
 	}
 }

@@ -8,7 +8,11 @@ import (
 )
 
 // pendingLimits limit the events that wait for a standing stream.
-var pendingLimits = replay.Limits{Events: 256, Bytes: 4 << 20, Hard: 32 << 20}
+var pendingLimits = replay.Limits{
+	Events: 256,
+	Bytes:  4 << 20,
+	Hard:   32 << 20,
+}
 
 func (s *sitting) Attach(st bridge.Stream) (detach func()) {
 	s.mu.Lock()

@@ -67,23 +67,40 @@ type server struct {
 func newServer(g *gateway, o ServerOptions) *server {
 	handshake := cmp.Or(o.Handshake, time.Minute)
 	s := &server{
-		g: g, o: o, log: g.log.With("server", o.Name),
-		share: cmp.Or(o.Share, ShareSession), offer: cmp.Or(o.Offer, g.offer),
-		queue: limits.NewQueue(o.Name, o.Limits), conns: health.NewConnections(o.Name), drained: g.drains.Of(o.Name),
+		g:       g,
+		o:       o,
+		log:     g.log.With("server", o.Name),
+		share:   cmp.Or(o.Share, ShareSession),
+		offer:   cmp.Or(o.Offer, g.offer),
+		queue:   limits.NewQueue(o.Name, o.Limits),
+		conns:   health.NewConnections(o.Name),
+		drained: g.drains.Of(o.Name),
 	}
 	s.listening, s.stopListening = context.WithCancel(g.listening)
 	s.left, s.leave = context.WithCancelCause(context.Background())
 	s.health = health.New(health.Options{
-		Log: s.log, Shared: s.share == ShareAll, Life: g.life, Go: g.run, Try: s.retry,
-		MaxPause: func() time.Duration { return s.lane.Settings.Load().MaxPause }, Left: func() time.Duration { return s.breaker.Left() },
+		Log:      s.log,
+		Shared:   s.share == ShareAll,
+		Life:     g.life,
+		Go:       g.run,
+		Try:      s.retry,
+		MaxPause: func() time.Duration { return s.lane.Settings.Load().MaxPause },
+		Left:     func() time.Duration { return s.breaker.Left() },
 	})
 	s.reports = g.reports.Server(o.Name, s.health.Speaks)
 	s.rates = limits.NewRates(o.Name, o.Limits)
 	s.tools = tools.New(o.Name, tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}, s.log)
 	s.retries = retry.New(o.Retry, s.tools.Idempotent, s.log, g.life)
 	s.breaker = breaker.New(o.Breaker, breaker.Server{
-		Name: o.Name, Log: s.log, Shared: s.share == ShareAll, Within: handshake, Life: g.life, Go: g.run, Opened: s.health.RecordFailure, Closed: s.health.Works,
-		Open: func(ctx context.Context, from *bridge.Caller) (func(), error) { return s.try(ctx, from, nil) },
+		Name:   o.Name,
+		Log:    s.log,
+		Shared: s.share == ShareAll,
+		Within: handshake,
+		Life:   g.life,
+		Go:     g.run,
+		Opened: s.health.RecordFailure,
+		Closed: s.health.Works,
+		Open:   func(ctx context.Context, from *bridge.Caller) (func(), error) { return s.try(ctx, from, nil) },
 	})
 	s.filter = filter.New(o.Name, o.Filter, g.grants)
 	shared := s.share == SharePrincipal || s.share == ShareAll
@@ -91,9 +108,22 @@ func newServer(g *gateway, o ServerOptions) *server {
 		s.tasks = filter.NewTasks(o.Name, g.cluster.Owners, s.log)
 	}
 	s.cache = cache.New(o.Cache, cache.Server{
-		Name: o.Name, Adapter: o.Adapter, Forward: o.Forward, Process: o.Process, Shared: s.share == ShareAll, PerCall: s.share == ShareCall, Log: s.log, Tracing: g.tracing,
+		Name:    o.Name,
+		Adapter: o.Adapter,
+		Forward: o.Forward,
+		Process: o.Process,
+		Shared:  s.share == ShareAll,
+		PerCall: s.share == ShareCall,
+		Log:     s.log,
+		Tracing: g.tracing,
 	})
-	s.lifts = lift.Options{Server: o.Name, Handshake: handshake, Log: s.log, Rewrites: &s.rewrites, Missed: s.cache.Heard}
+	s.lifts = lift.Options{
+		Server:    o.Name,
+		Handshake: handshake,
+		Log:       s.log,
+		Rewrites:  &s.rewrites,
+		Missed:    s.cache.Heard,
+	}
 	s.laneShares = limits.NewShares(0, s.users())
 	s.pool = newPool(s)
 	total := g.lanes
@@ -102,11 +132,24 @@ func newServer(g *gateway, o ServerOptions) *server {
 	}
 	s.statelessCalls = s.stateless()
 	s.lane = lane.Options{
-		Name: o.Name, Adapter: o.Adapter, Log: s.log, Tracing: g.tracing, Address: o.Address, Sent: g.sent, Closed: g.connectionEnded, Forward: o.Forward, Shared: s.share == ShareAll,
-		Ahead: s.share != ShareCall && len(o.Forward) == 0 && (g.cluster.Places == nil || !o.Homed || !shared),
-		Idle:  max(o.Idle, 0), Handshake: handshake, Settings: new(atomic.Pointer[lane.Settings]),
-		Budget: lane.NewBudget(o.Name, 0, s.laneShares, total, s.pool.Yield), Health: s.health,
-		Room: func(principal string) bridge.Room { return g.Room(principal).Incoming() }, Dropped: &g.dropped, Tap: g.calls.Tap(o.Name),
+		Name:      o.Name,
+		Adapter:   o.Adapter,
+		Log:       s.log,
+		Tracing:   g.tracing,
+		Address:   o.Address,
+		Sent:      g.sent,
+		Closed:    g.connectionEnded,
+		Forward:   o.Forward,
+		Shared:    s.share == ShareAll,
+		Ahead:     s.share != ShareCall && len(o.Forward) == 0 && (g.cluster.Places == nil || !o.Homed || !shared),
+		Idle:      max(o.Idle, 0),
+		Handshake: handshake,
+		Settings:  new(atomic.Pointer[lane.Settings]),
+		Budget:    lane.NewBudget(o.Name, 0, s.laneShares, total, s.pool.Yield),
+		Health:    s.health,
+		Room:      func(principal string) bridge.Room { return g.Room(principal).Incoming() },
+		Dropped:   &g.dropped,
+		Tap:       g.calls.Tap(o.Name),
 	}
 	if o.Idle == 0 && shared {
 		s.lane.Idle = 10 * time.Minute
@@ -115,7 +158,12 @@ func newServer(g *gateway, o ServerOptions) *server {
 		s.sharing.Adapter = g.cluster.Places.Shared(o.Name, o.Forward, s.lane.Shared, o.Adapter)
 	}
 	s.shared = share.New(share.Options{
-		Server: o.Name, All: s.lane.Shared, Params: g.ownParams, Forward: o.Forward, Budget: s.lane.Budget, Force: g.force,
+		Server:  o.Name,
+		All:     s.lane.Shared,
+		Params:  g.ownParams,
+		Forward: o.Forward,
+		Budget:  s.lane.Budget,
+		Force:   g.force,
 		Open: func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
 			return s.guarded(&s.sharing, from, to, false, givenUp)
 		},
@@ -138,7 +186,12 @@ func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	lanes := cmp.Or(o.MaxLanes, 256) + o.Queued
 	s.laneShares.Resize(int64(lanes))
 	s.lane.Budget.Set(lanes)
-	s.lane.Set(lane.Settings{EndWithServer: o.EndWithServer, Ping: o.Ping, Restarts: cmp.Or(o.Restarts, 30), MaxPause: cmp.Or(o.MaxPause, maxBackOff)})
+	s.lane.Set(lane.Settings{
+		EndWithServer: o.EndWithServer,
+		Ping:          o.Ping,
+		Restarts:      cmp.Or(o.Restarts, 30),
+		MaxPause:      cmp.Or(o.MaxPause, maxBackOff),
+	})
 	return s.filter.Set(o.Filter)
 }
 
@@ -183,12 +236,21 @@ func (s *server) retry(from *bridge.Caller) {
 // opener returns the gate that a lane passes before it opens a connection. own: the lane
 // belongs to one session.
 func (s *server) opener(own bool) lane.Gate {
-	return laneGate{Breaker: s.breaker, Open: s.conns, Share: string(s.share), Own: own}
+	return laneGate{
+		Breaker: s.breaker,
+		Open:    s.conns,
+		Share:   string(s.share),
+		Own:     own,
+	}
 }
 
 // try opens a connection if g admits it; a nil g always does. done closes the connection.
 func (s *server) try(ctx context.Context, from *bridge.Caller, g lane.Gate) (done func(), err error) {
-	l := lane.New(&s.sharing, from, lane.Ends{Client: bridge.Nobody{}, Observer: s.cache.Source(from), Gate: g})
+	l := lane.New(&s.sharing, from, lane.Ends{
+		Client:   bridge.Nobody{},
+		Observer: s.cache.Source(from),
+		Gate:     g,
+	})
 	_, _, err = l.Known(ctx)
 	return func() { _ = l.Close(s.g.force) }, err
 }
@@ -196,7 +258,11 @@ func (s *server) try(ctx context.Context, from *bridge.Caller, g lane.Gate) (don
 // line returns a connection for stateless clients, which opens with its first call.
 func (s *server) line(from *bridge.Caller, rest bridge.Client) *guardedLine {
 	if from = s.caller(from); s.share == ShareAll {
-		from = &bridge.Caller{Revision: from.Revision, Capabilities: from.Capabilities, Params: s.g.ownParams}
+		from = &bridge.Caller{
+			Revision:     from.Revision,
+			Capabilities: from.Capabilities,
+			Params:       s.g.ownParams,
+		}
 	}
 	var l *lane.Lane
 	var up, guarded bridge.Upstream
@@ -215,17 +281,34 @@ func (s *server) line(from *bridge.Caller, rest bridge.Client) *guardedLine {
 
 // newPool returns the pool that serves the stateless clients of a server.
 func newPool(s *server) *stateless.Pool {
-	sharing := map[Share]stateless.Sharing{ShareSession: stateless.Apart, SharePrincipal: stateless.Principal, ShareAll: stateless.Everybody, ShareCall: stateless.EachCall}
+	sharing := map[Share]stateless.Sharing{
+		ShareSession:   stateless.Apart,
+		SharePrincipal: stateless.Principal,
+		ShareAll:       stateless.Everybody,
+		ShareCall:      stateless.EachCall,
+	}
 	return stateless.New(stateless.Options{
 		Legacy: lower.Options{
-			Name: s.o.Name, Log: s.log, MaxTask: func() time.Duration { return time.Duration(s.maxTask.Load()) },
-			Instance: s.g.instance, Seals: s.g.seals, Rewrites: &s.rewrites, Following: s.g.tracing.Following,
+			Name:      s.o.Name,
+			Log:       s.log,
+			MaxTask:   func() time.Duration { return time.Duration(s.maxTask.Load()) },
+			Instance:  s.g.instance,
+			Seals:     s.g.seals,
+			Rewrites:  &s.rewrites,
+			Following: s.g.tracing.Following,
 		},
-		Sharing: sharing[s.share], Idle: s.o.Idle, Lanes: func() int { return int(s.lane.Budget.Most()) }, Forward: s.o.Forward, Queue: s.queue, Shares: s.laneShares,
+		Sharing:  sharing[s.share],
+		Idle:     s.o.Idle,
+		Lanes:    func() int { return int(s.lane.Budget.Most()) },
+		Forward:  s.o.Forward,
+		Queue:    s.queue,
+		Shares:   s.laneShares,
 		Open:     func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
 		Refuse:   s.tools.Misheaded,
 		Notified: s.cache.Heard,
 		Closing:  func() (context.Context, func()) { return s.g.force, s.lane.Budget.Closing() },
-		Places:   s.g.cluster.Places, Owned: s.o.Homed, Process: s.o.Process,
+		Places:   s.g.cluster.Places,
+		Owned:    s.o.Homed,
+		Process:  s.o.Process,
 	})
 }

@@ -118,7 +118,16 @@ func (g *gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 	from := *one.From
 	from.Header, from.Identity = g.forwarded(one.Header), one.Identity
 	came := g.reports.Arrive(&s.arrival, WireStateless, one.Server, "", one.Header, one.Remote, span)
-	r := &bridge.Request{Message: m, From: &from, Back: s, Header: from.Header, Identity: from.Identity, Mirror: era.Mirrors(one.Header), Keep: one.Keep, Call: came.Call()}
+	r := &bridge.Request{
+		Message:  m,
+		From:     &from,
+		Back:     s,
+		Header:   from.Header,
+		Identity: from.Identity,
+		Mirror:   era.Mirrors(one.Header),
+		Keep:     one.Keep,
+		Call:     came.Call(),
+	}
 	a, err := up.Call(ctx, r)
 	err = g.reports.Conclude(came, one.Server, &from, m, a, err)
 	if s.Changes != nil {

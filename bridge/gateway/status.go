@@ -59,7 +59,14 @@ const Failing = "failing"
 // statusOf returns the state of a server with that many connections and calls. check is
 // ServerOptions.Check.
 func statusOf(name string, lanes, calls int, kept cache.Status, s health.Status, br breaker.Status, check func() error) Status {
-	st := Status{Name: name, Usable: true, State: "idle", Lanes: lanes, Calls: calls, Cache: kept}
+	st := Status{
+		Name:   name,
+		Usable: true,
+		State:  "idle",
+		Lanes:  lanes,
+		Calls:  calls,
+		Cache:  kept,
+	}
 	st.Revision, st.Opened, st.Failures, st.Losses, st.Restarts = s.Revision, s.Opened, s.Failures, s.Losses, s.Restarts
 	if s.Last != nil {
 		st.Last, st.LastErr, st.LastAt = bridge.Brief(s.Last), s.Last, s.LastAt
@@ -188,7 +195,11 @@ func (g *gateway) Sample(server string) (sample Sample, ok bool) {
 
 func (g *gateway) Totals() Totals {
 	t := Totals{
-		Bytes: g.bytes.Used(), MaxBytes: g.bytes.Most(), Lanes: g.lanes.Open(), MaxLanes: g.lanes.Most(), Dropped: g.dropped.Load(),
+		Bytes:    g.bytes.Used(),
+		MaxBytes: g.bytes.Most(),
+		Lanes:    g.lanes.Open(),
+		MaxLanes: g.lanes.Most(),
+		Dropped:  g.dropped.Load(),
 	}
 	t.Calls, t.Admitted = g.Activity()
 	t.Stateless, t.Subscriptions = int(g.statelessInFlight.Load()), g.quota.Subscriptions()
@@ -219,9 +230,18 @@ func (s *sitting) status() SessionStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return SessionStatus{
-		ID: s.shortID(), Server: s.server, Principal: s.caller.Principal, Client: health.Client(s.caller), Revision: s.caller.Revision,
-		Began: s.began, Used: time.Unix(0, s.seen.Load()), Calls: s.callCount, Total: s.callTotal, Transport: s.wire, Streams: len(s.streams),
-		Left: s.left.Load() && s.callCount == 0 && len(s.streams) == 0,
+		ID:        s.shortID(),
+		Server:    s.server,
+		Principal: s.caller.Principal,
+		Client:    health.Client(s.caller),
+		Revision:  s.caller.Revision,
+		Began:     s.began,
+		Used:      time.Unix(0, s.seen.Load()),
+		Calls:     s.callCount,
+		Total:     s.callTotal,
+		Transport: s.wire,
+		Streams:   len(s.streams),
+		Left:      s.left.Load() && s.callCount == 0 && len(s.streams) == 0,
 	}
 }
 
@@ -248,7 +268,11 @@ func (g *gateway) Try(server string) bool {
 	if s.trying.CompareAndSwap(false, true) {
 		g.run(func() {
 			defer s.trying.Store(false)
-			s.retry(&bridge.Caller{Revision: era.LatestLegacy, Capabilities: []byte("{}"), Params: g.ownParams})
+			s.retry(&bridge.Caller{
+				Revision:     era.LatestLegacy,
+				Capabilities: []byte("{}"),
+				Params:       g.ownParams,
+			})
 		})
 	}
 	return true
@@ -259,7 +283,12 @@ func (g *gateway) Probe(ctx context.Context, server, principal string) error {
 	if s == nil {
 		return bridge.ErrUnknownServer
 	}
-	done, err := s.try(ctx, &bridge.Caller{Principal: principal, Revision: era.LatestLegacy, Capabilities: []byte("{}"), Params: g.ownParams}, nil)
+	done, err := s.try(ctx, &bridge.Caller{
+		Principal:    principal,
+		Revision:     era.LatestLegacy,
+		Capabilities: []byte("{}"),
+		Params:       g.ownParams,
+	}, nil)
 	defer done()
 	return err
 }

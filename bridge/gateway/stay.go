@@ -29,7 +29,12 @@ var _ bridge.Handover = (*stay)(nil)
 // newStay returns the stay of a session. keep changes its record, and moves reports whether
 // another instance may continue it.
 func newStay(lease session.Leased, key string, keep func(change func(*session.Record)), moves func() bool) *stay {
-	return &stay{lease: lease, key: key, keep: keep, moves: moves}
+	return &stay{
+		lease: lease,
+		key:   key,
+		keep:  keep,
+		moves: moves,
+	}
 }
 
 // idsOfInstance is the range of request ids that each owner of a session uses.
@@ -52,7 +57,12 @@ func (s *stay) Confirm(ctx context.Context) error {
 	case ctx.Err() != nil: // perhaps because the session was lost
 		return context.Cause(ctx)
 	case err != nil:
-		return &bridge.Error{Kind: bridge.ErrUnavailable, Err: err, After: 2 * time.Second, Public: "this instance of the bridge cannot reach its store, and another instance may own the session"}
+		return &bridge.Error{
+			Kind:   bridge.ErrUnavailable,
+			Err:    err,
+			After:  2 * time.Second,
+			Public: "this instance of the bridge cannot reach its store, and another instance may own the session",
+		}
 	}
 	return nil
 }

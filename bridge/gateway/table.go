@@ -106,7 +106,11 @@ func (g *gateway) Apply(c Change) error {
 	for _, s := range was.servers {
 		next := now.named[s.o.Name]
 		if next == nil {
-			s.leave(&bridge.Error{Server: s.o.Name, Kind: bridge.ErrEnded, Public: "the bridge no longer serves it"})
+			s.leave(&bridge.Error{
+				Server: s.o.Name,
+				Kind:   bridge.ErrEnded,
+				Public: "the bridge no longer serves it",
+			})
 		}
 		if next != s {
 			var ways []*binding[*server]
@@ -173,7 +177,11 @@ func (g *gateway) renew(next *server, drain time.Duration, looking report.Rounds
 			ways := []*binding[*server]{s.bindings.Current()}
 			g.wg.Go(func() {
 				was.reports.Drain(g.life, drain, looking, func() bool { return anyBusy(ways) })
-				s.End(&bridge.Error{Server: next.o.Name, Kind: bridge.ErrEnded, Public: "its settings changed, and with restart: false a session ends with its connection"})
+				s.End(&bridge.Error{
+					Server: next.o.Name,
+					Kind:   bridge.ErrEnded,
+					Public: "its settings changed, and with restart: false a session ends with its connection",
+				})
 			})
 		} else if b := s.bindings.Replace(g.force, next); b != nil {
 			record := s.record()

@@ -134,7 +134,11 @@ func (m *Message) WithParams(params []byte) *Message {
 	if rawjson.Same(params, m.Params) {
 		return m
 	}
-	other := &Message{ID: m.ID, Method: m.Method, Params: params}
+	other := &Message{
+		ID:     m.ID,
+		Method: m.Method,
+		Params: params,
+	}
 	return other.Clone()
 }
 
@@ -155,7 +159,11 @@ func First(object []byte, members string) Edit {
 	if rest := object[at:]; rest[rawjson.Space(rest, 0)] != '}' {
 		members += ","
 	}
-	return Edit{From: at, To: at, Text: []byte(members)}
+	return Edit{
+		From: at,
+		To:   at,
+		Text: []byte(members),
+	}
 }
 
 // Once returns the response without duplicates of the members that describe its result. Some peers take the first one

@@ -83,7 +83,12 @@ func NewResult(id, result []byte) *Message { return &Message{ID: id, Result: res
 // NewToolResult is NewResult for a call of a tool. isError reports whether the result has isError: true, so that IsError
 // does not search a large one.
 func NewToolResult(id, result []byte, isError bool) *Message {
-	return &Message{ID: id, Result: result, isError: isError, judged: true}
+	return &Message{
+		ID:      id,
+		Result:  result,
+		isError: isError,
+		judged:  true,
+	}
 }
 
 // NewNotification returns a notification. params is a raw JSON object on one line, or nil.

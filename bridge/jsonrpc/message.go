@@ -107,14 +107,22 @@ func (m *Message) Renamed(name string) *Message {
 	c.buf = nil // m owns it
 	c.rename = rawjson.AppendString(nil, name)
 	c.edits = slices.DeleteFunc(slices.Clone(m.edits), func(e Edit) bool { return e.From == at && e.To > at })
-	c.edits = merged(c.edits, []Edit{{From: at, To: at + len(m.name), Text: c.rename}})
+	c.edits = merged(c.edits, []Edit{{
+		From: at,
+		To:   at + len(m.name),
+		Text: c.rename,
+	}})
 	return &c
 }
 
 // WithResult returns a response to the same request with another result. The result is raw JSON, with line
 // breaks between tokens only if m had some.
 func (m *Message) WithResult(result []byte) *Message {
-	return &Message{ID: m.ID, Result: result, lines: m.lines}
+	return &Message{
+		ID:     m.ID,
+		Result: result,
+		lines:  m.lines,
+	}
 }
 
 // URI returns params.uri decoded: the URI of a resource.

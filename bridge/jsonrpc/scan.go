@@ -398,7 +398,11 @@ func (s *scanner) resultMember(key []byte, start, i, depth int) int {
 	if to.End > 0 {
 		f.Twice = true
 	}
-	*to = Span{Key: start, Value: i, End: end}
+	*to = Span{
+		Key:   start,
+		Value: i,
+		End:   end,
+	}
 	return end
 }
 

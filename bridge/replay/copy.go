@@ -92,7 +92,13 @@ type Copies struct {
 
 // NewCopies returns Copies that write until Close.
 func NewCopies(store Store, log *slog.Logger) *Copies {
-	c := &Copies{store: store, log: log, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	c := &Copies{
+		store: store,
+		log:   log,
+		wake:  make(chan struct{}, 1),
+		stop:  make(chan struct{}),
+		done:  make(chan struct{}),
+	}
 	go c.writes()
 	return c
 }
@@ -117,7 +123,12 @@ func (c *Copies) signal() {
 // Begin starts the copy of a stream of the session of that key. open holds the raw ids of the requests that the
 // stream answers.
 func (c *Copies) Begin(session, stream string, open [][]byte) *Recorder {
-	r := &Recorder{c: c, session: session, stream: stream, open: open}
+	r := &Recorder{
+		c:       c,
+		session: session,
+		stream:  stream,
+		open:    open,
+	}
 	size := 0
 	for _, id := range open {
 		size += len(id)
@@ -134,7 +145,13 @@ func (c *Copies) Begin(session, stream string, open [][]byte) *Recorder {
 // above mark.
 func (c *Copies) Take(ctx context.Context, session, stream string, seq, mark int64) (Taken, *Recorder, error) {
 	t, err := c.store.Take(ctx, session, stream, seq, mark)
-	return t, &Recorder{c: c, session: session, stream: stream, open: t.Open, last: mark}, err
+	return t, &Recorder{
+		c:       c,
+		session: session,
+		stream:  stream,
+		open:    t.Open,
+		last:    mark,
+	}, err
 }
 
 // put queues an entry. It reports false if there is no room.
@@ -264,7 +281,11 @@ func (r *Recorder) Drop() {
 	if r.absent {
 		return
 	}
-	r.c.put(Entry{Session: r.session, Stream: r.stream, Kind: Dropped})
+	r.c.put(Entry{
+		Session: r.session,
+		Stream:  r.stream,
+		Kind:    Dropped,
+	})
 }
 
 // Payload returns the stored form of an entry, without its key and number.

@@ -82,7 +82,12 @@ func Read(all []Entry, seq int64) (Taken, error) {
 				return Taken{}, ErrForgotten
 			}
 			last = e.Seq
-			t.Events = append(t.Events, Event{Seq: e.Seq, Data: e.Data, Must: true, Force: true})
+			t.Events = append(t.Events, Event{
+				Seq:   e.Seq,
+				Data:  e.Data,
+				Must:  true,
+				Force: true,
+			})
 		}
 	}
 	return t, nil

@@ -17,42 +17,111 @@ func (s *server) Reloads(r *reload.Reloader) {
 	s.reloader = r
 	s.metrics.AddConfig(r.Counts)
 	s.actions.Add(
-		admin.Route{Method: "POST", Path: "reload", Right: admin.Act, Do: func(c *admin.Call) (any, error) {
-			var asked struct {
-				DryRun bool `json:"dry_run"`
-			}
-			if err := admin.Read(c.Body, &asked); err != nil {
-				return nil, err
-			}
-			if c.Harmless = asked.DryRun; asked.DryRun {
-				return r.Check()
-			}
-			return r.Reload()
-		}},
-		admin.Route{Method: "GET", Path: "config", Right: admin.Act, Do: func(*admin.Call) (any, error) { return admin.ShowConfig(r) }},
-		admin.Route{Method: "GET", Path: "config/values", Right: admin.Act, Do: func(c *admin.Call) (any, error) { return admin.ShowValues(c, s.c(), r.Status().Pending) }},
+		admin.Route{
+			Method: "POST",
+			Path:   "reload",
+			Right:  admin.Act,
+			Do: func(c *admin.Call) (any, error) {
+				var asked struct {
+					DryRun bool `json:"dry_run"`
+				}
+				if err := admin.Read(c.Body, &asked); err != nil {
+					return nil, err
+				}
+				if c.Harmless = asked.DryRun; asked.DryRun {
+					return r.Check()
+				}
+				return r.Reload()
+			},
+		},
+		admin.Route{
+			Method: "GET",
+			Path:   "config",
+			Right:  admin.Act,
+			Do:     func(*admin.Call) (any, error) { return admin.ShowConfig(r) },
+		},
+		admin.Route{
+			Method: "GET",
+			Path:   "config/values",
+			Right:  admin.Act,
+			Do:     func(c *admin.Call) (any, error) { return admin.ShowValues(c, s.c(), r.Status().Pending) },
+		},
 	)
 }
 
 // newAPI returns the API of operators.
 func (s *server) newAPI() *admin.API {
 	host := func(r *http.Request) string { return s.access.RequestedHost(r) }
-	a := admin.New(admin.Options{Log: s.log, Host: host, Acted: func(principal, action, outcome string) {
-		s.note(func(l *accesslog.Log) bool { return l.Action(principal, action, outcome) })
-	}})
+	a := admin.New(admin.Options{
+		Log:  s.log,
+		Host: host,
+		Acted: func(principal, action, outcome string) {
+			s.note(func(l *accesslog.Log) bool { return l.Action(principal, action, outcome) })
+		},
+	})
 	a.Add(
-		admin.Route{Method: "GET", Path: "me", Right: admin.Own, Do: func(c *admin.Call) (any, error) {
-			return s.actions.Me(c, s.access.Keyed(), s.c().Console == config.ConsolePayloads, Version())
-		}},
-		admin.Route{Method: "GET", Path: "status", Right: admin.Own, Do: s.showStatus},
-		admin.Route{Method: "GET", Path: "series", Right: admin.Own, Do: s.showSeries},
-		admin.Route{Method: "GET", Path: "tools", Right: admin.Look, Do: s.showTools},
-		admin.Route{Method: "GET", Path: "topology", Right: admin.Own, Do: s.showTopology},
-		admin.Route{Method: "GET", Path: "metrics", Right: admin.Own, Do: s.showMetrics},
-		admin.Route{Method: "GET", Path: "servers/{name}", Right: admin.Own, Do: s.showServer},
-		admin.Route{Method: "GET", Path: "servers/{name}/tools", Right: admin.Look, Do: s.showToolList},
-		admin.Route{Method: "POST", Path: "drain", Right: admin.Act, Do: s.drain(true)},
-		admin.Route{Method: "POST", Path: "resume", Right: admin.Act, Do: s.drain(false)},
+		admin.Route{
+			Method: "GET",
+			Path:   "me",
+			Right:  admin.Own,
+			Do: func(c *admin.Call) (any, error) {
+				return s.actions.Me(c, s.access.Keyed(), s.c().Console == config.ConsolePayloads, Version())
+			},
+		},
+		admin.Route{
+			Method: "GET",
+			Path:   "status",
+			Right:  admin.Own,
+			Do:     s.showStatus,
+		},
+		admin.Route{
+			Method: "GET",
+			Path:   "series",
+			Right:  admin.Own,
+			Do:     s.showSeries,
+		},
+		admin.Route{
+			Method: "GET",
+			Path:   "tools",
+			Right:  admin.Look,
+			Do:     s.showTools,
+		},
+		admin.Route{
+			Method: "GET",
+			Path:   "topology",
+			Right:  admin.Own,
+			Do:     s.showTopology,
+		},
+		admin.Route{
+			Method: "GET",
+			Path:   "metrics",
+			Right:  admin.Own,
+			Do:     s.showMetrics,
+		},
+		admin.Route{
+			Method: "GET",
+			Path:   "servers/{name}",
+			Right:  admin.Own,
+			Do:     s.showServer,
+		},
+		admin.Route{
+			Method: "GET",
+			Path:   "servers/{name}/tools",
+			Right:  admin.Look,
+			Do:     s.showToolList,
+		},
+		admin.Route{
+			Method: "POST",
+			Path:   "drain",
+			Right:  admin.Act,
+			Do:     s.drain(true),
+		},
+		admin.Route{
+			Method: "POST",
+			Path:   "resume",
+			Right:  admin.Act,
+			Do:     s.drain(false),
+		},
 	)
 	return a
 }
@@ -76,7 +145,11 @@ func (s *server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 		if !s.access.Local(r) {
 			return admin.Caller{}, true, errElsewhere
 		}
-		return admin.Caller{Look: true, Act: true, Valid: func() bool { return config.Loopback(s.c().OperatorsListen()) }}, true, nil
+		return admin.Caller{
+			Look:  true,
+			Act:   true,
+			Valid: func() bool { return config.Loopback(s.c().OperatorsListen()) },
+		}, true, nil
 	}
 	p, signed, known := s.pages.Signed(w, r, base)
 	if !known {

@@ -45,7 +45,14 @@ type announced struct {
 }
 
 func newAnnouncements(w webhooks, hooks func() map[string]*hook, log *slog.Logger) *announcements {
-	a := &announcements{store: w, log: log, hooks: hooks, updates: make(chan map[string]int64, 1), turn: make(chan struct{}, 1), applied: map[string]announced{}}
+	a := &announcements{
+		store:   w,
+		log:     log,
+		hooks:   hooks,
+		updates: make(chan map[string]int64, 1),
+		turn:    make(chan struct{}, 1),
+		applied: map[string]announced{},
+	}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.wg.Go(a.follow)
 	return a

@@ -25,7 +25,11 @@ type backlogListener struct {
 
 // newBacklog wraps l.
 func newBacklog(l net.Listener) *backlogListener {
-	b := &backlogListener{Listener: l, done: make(chan struct{}), closed: make(chan struct{})}
+	b := &backlogListener{
+		Listener: l,
+		done:     make(chan struct{}),
+		closed:   make(chan struct{}),
+	}
 	if d, ok := l.(interface{ SetDeadline(time.Time) error }); ok {
 		b.setDeadline = d.SetDeadline
 	}

@@ -75,42 +75,75 @@ func (s *server) onRedis(id string, life time.Duration) (*backing, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := store.Options{Prefix: c.KeyPrefix, Owner: id, Secrets: c.Keys(), Life: life, Hooks: func() []string { return slices.Collect(maps.Keys(s.hooks())) }}
+	o := store.Options{
+		Prefix:  c.KeyPrefix,
+		Owner:   id,
+		Secrets: c.Keys(),
+		Life:    life,
+		Hooks:   func() []string { return slices.Collect(maps.Keys(s.hooks())) },
+	}
 	kept := store.New(client, o)
 	return &backing{
-		sessions: kept, registry: store.New(beats, o), tasks: kept.Tasks(), values: kept.Values(), streams: kept.Streams(),
-		offers: kept.Requests(s.log), hooks: kept.Hooks(), close: func() error { return errors.Join(beats.Close(), client.Close()) }, listen: wire.Listen,
+		sessions: kept,
+		registry: store.New(beats, o),
+		tasks:    kept.Tasks(),
+		values:   kept.Values(),
+		streams:  kept.Streams(),
+		offers:   kept.Requests(s.log),
+		hooks:    kept.Hooks(),
+		close:    func() error { return errors.Join(beats.Close(), client.Close()) },
+		listen:   wire.Listen,
 	}, nil
 }
 
 // newInstance makes the instance that the configuration describes. It does not connect before begin.
 func (s *server) newInstance() (*instance, error) {
 	c := &s.c().Cluster
-	i := &instance{id: rand.Text(), c: c, log: s.log}
+	i := &instance{
+		id:  rand.Text(),
+		c:   c,
+		log: s.log,
+	}
 	life := s.c().SessionIdle * 3 / 2
 	var err error
 	if i.kept, err = s.newBacking(s, i.id, life); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	i.peers, err = wire.New(wire.Options{
-		ID: i.id, Secrets: c.Keys(), Lease: c.Lease, Log: s.log,
-		Forward:  func() []string { return s.g.Forwards() },
-		Allowed:  func(server, principal string) error { return s.g.Allowed(server, principal) },
-		Portable: func(r *session.Record) bool { return s.g.Portable(r) },
-		Has:      func(id string) bool { return s.streamable.Has(id) },
-		Adopt:    func(id string, h session.Held) error { return s.streamable.Adopt(id, h) },
-		MCP:      func(server string, w http.ResponseWriter, r *http.Request) { s.streamable.Serve(server, w, r) },
-		Messages: func(server string, w http.ResponseWriter, r *http.Request) { s.sse.Message(server, w, r) },
-		Workers:  func() wire.Workers { return i.workers },
-		Owners:   func() wire.Owners { return i.homes }, MaxMessage: int(s.c().MaxMessage) + between, Dial: i.kept.dial,
+		ID:         i.id,
+		Secrets:    c.Keys(),
+		Lease:      c.Lease,
+		Log:        s.log,
+		Forward:    func() []string { return s.g.Forwards() },
+		Allowed:    func(server, principal string) error { return s.g.Allowed(server, principal) },
+		Portable:   func(r *session.Record) bool { return s.g.Portable(r) },
+		Has:        func(id string) bool { return s.streamable.Has(id) },
+		Adopt:      func(id string, h session.Held) error { return s.streamable.Adopt(id, h) },
+		MCP:        func(server string, w http.ResponseWriter, r *http.Request) { s.streamable.Serve(server, w, r) },
+		Messages:   func(server string, w http.ResponseWriter, r *http.Request) { s.sse.Message(server, w, r) },
+		Workers:    func() wire.Workers { return i.workers },
+		Owners:     func() wire.Owners { return i.homes },
+		MaxMessage: int(s.c().MaxMessage) + between,
+		Dial:       i.kept.dial,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	i.hooks = newAnnouncements(i.kept.hooks, s.hooks, s.log)
 	i.node = cluster.New(cluster.Options{
-		Self: cluster.Member{ID: i.id, Version: Version(), Role: c.Role}, Store: i.kept.sessions, Registry: i.kept.registry, Peers: i.peers,
-		Lease: c.Lease, Life: life, Stop: c.StoreLost == config.StoreLostStop, MaxSessions: s.c().MaxSessions, Log: s.log,
+		Self: cluster.Member{
+			ID:      i.id,
+			Version: Version(),
+			Role:    c.Role,
+		},
+		Store:       i.kept.sessions,
+		Registry:    i.kept.registry,
+		Peers:       i.peers,
+		Lease:       c.Lease,
+		Life:        life,
+		Stop:        c.StoreLost == config.StoreLostStop,
+		MaxSessions: s.c().MaxSessions,
+		Log:         s.log,
 		Lost: func(key string) {
 			if cluster.IsConnectionKey(key) {
 				i.homes.Lost(key)
@@ -125,12 +158,27 @@ func (s *server) newInstance() (*instance, error) {
 	})
 	i.peers.Join(i.node)
 	i.homes = placement.NewOwners(placement.OwnerOptions{
-		Node: i.node, Peers: i.peers, Lease: c.Lease, Drain: s.c().Drain, Log: s.log,
-		MaxMessage: int(s.c().MaxMessage) + between, MaxBytes: int64(s.c().MaxInFlight), Gateway: shared{s},
+		Node:       i.node,
+		Peers:      i.peers,
+		Lease:      c.Lease,
+		Drain:      s.c().Drain,
+		Log:        s.log,
+		MaxMessage: int(s.c().MaxMessage) + between,
+		MaxBytes:   int64(s.c().MaxInFlight),
+		Gateway:    shared{s},
 	})
 	i.workers = placement.NewWorkers(placement.WorkerOptions{
-		Node: i.node, ID: i.id, Peers: i.peers, Queue: i.kept.offers, Runs: c.Role != cluster.RoleFront, Slots: s.c().MaxChildren, Log: s.log,
-		Placed: s.placed, Local: s.local, MaxMessage: int(s.c().MaxMessage) + between, MaxBytes: int64(s.c().MaxInFlight),
+		Node:       i.node,
+		ID:         i.id,
+		Peers:      i.peers,
+		Queue:      i.kept.offers,
+		Runs:       c.Role != cluster.RoleFront,
+		Slots:      s.c().MaxChildren,
+		Log:        s.log,
+		Placed:     s.placed,
+		Local:      s.local,
+		MaxMessage: int(s.c().MaxMessage) + between,
+		MaxBytes:   int64(s.c().MaxInFlight),
 	})
 	if c.Replay == config.ReplayOn {
 		i.copies = replay.NewCopies(i.kept.streams, s.log)
@@ -313,8 +361,16 @@ func (i *instance) workerState(placed []string) *workerState {
 // status returns the cluster as this instance sees it.
 func (i *instance) status() *clustered {
 	c := i.node.Counts()
-	out := &clustered{Instance: i.id[:session.TagLength], State: i.node.State(), Role: cmp.Or(i.c.Role, cluster.RoleAll), StoreMS: float64(i.node.BeatTook().Microseconds()) / 1000,
-		Forwarded: c.Forwarded.Load(), TakenOver: c.Taken.Load(), Lost: c.Lost.Load(), Refused: c.Refused.Load()}
+	out := &clustered{
+		Instance:  i.id[:session.TagLength],
+		State:     i.node.State(),
+		Role:      cmp.Or(i.c.Role, cluster.RoleAll),
+		StoreMS:   float64(i.node.BeatTook().Microseconds()) / 1000,
+		Forwarded: c.Forwarded.Load(),
+		TakenOver: c.Taken.Load(),
+		Lost:      c.Lost.Load(),
+		Refused:   c.Refused.Load(),
+	}
 	for _, m := range i.node.Members() {
 		out.Members = append(out.Members, colleague{m.ID[:session.TagLength], m.Address, m.Version, m.Sessions, cmp.Or(m.Role, cluster.RoleAll), m.Free, m.Draining, i.node.Unreached(m.ID)})
 	}

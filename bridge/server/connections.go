@@ -45,8 +45,14 @@ func newConnections(most int, keyed bool, proxy func(netip.Addr) bool, log *slog
 	if files := maxOpenFiles(); files > 0 && files/2 < most {
 		most = max(1, files/2)
 	}
-	return &connections{log: log, most: most, each: max(1, most/4), keyed: keyed, from: map[netip.Prefix]int{},
-		exempt: func(a netip.Addr) bool { return a.IsLoopback() || proxy(a) }}
+	return &connections{
+		log:    log,
+		most:   most,
+		each:   max(1, most/4),
+		keyed:  keyed,
+		from:   map[netip.Prefix]int{},
+		exempt: func(a netip.Addr) bool { return a.IsLoopback() || proxy(a) },
+	}
 }
 
 // addressOf returns the network under which a peer is counted; the zero prefix for an unknown one.
@@ -136,7 +142,11 @@ func (b bounded) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		client := &clientConn{Conn: conn, all: b.c, from: addressOf(conn.RemoteAddr().String())}
+		client := &clientConn{
+			Conn: conn,
+			all:  b.c,
+			from: addressOf(conn.RemoteAddr().String()),
+		}
 		why, stranger := b.c.enter(client)
 		if why == "" {
 			return client, nil

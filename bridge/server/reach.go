@@ -59,17 +59,29 @@ func (s *server) reach(c *config.Server) backend {
 func (s *server) child(c *config.Server) backend {
 	a := stdio.New(c.Name, *c.Stdio, s.limits(c))
 	if c.Place == config.PlaceWorkers && s.instance != nil {
-		return s.atWorkers(c, placement.Local{Adapter: a, MaxProcesses: c.MaxChildren, Check: a.Check})
+		return s.atWorkers(c, placement.Local{
+			Adapter:      a,
+			MaxProcesses: c.MaxChildren,
+			Check:        a.Check,
+		})
 	}
-	return backend{Adapter: a, check: a.Check, transport: func() string { return transportStdio }}
+	return backend{
+		Adapter:   a,
+		check:     a.Check,
+		transport: func() string { return transportStdio },
+	}
 }
 
 // atWorkers makes the adapter of a server whose child processes run at workers. local starts one.
 func (s *server) atWorkers(c *config.Server, local placement.Local) backend {
 	return backend{
 		Adapter: s.instance.workers.Adapter(placement.WorkerServer{
-			Name: c.Name, MaxProcesses: c.MaxChildren, Queue: queued(c), Wait: cmp.Or(c.Limits.Wait, limits.DefaultWait),
-			Handshake: c.HandshakeTimeout, Timeouts: s.limits(c).Timeouts,
+			Name:         c.Name,
+			MaxProcesses: c.MaxChildren,
+			Queue:        queued(c),
+			Wait:         cmp.Or(c.Limits.Wait, limits.DefaultWait),
+			Handshake:    c.HandshakeTimeout,
+			Timeouts:     s.limits(c).Timeouts,
 		}),
 		transport: func() string { return "worker" },
 		local:     &local,
@@ -108,7 +120,13 @@ func (s *server) api(c *config.Server) backend {
 	if err != nil {
 		return unusableBackend(c, err)
 	}
-	b := backend{Adapter: a, check: a.Check, transport: func() string { return "rest" }, close: a.Close, api: a}
+	b := backend{
+		Adapter:   a,
+		check:     a.Check,
+		transport: func() string { return "rest" },
+		close:     a.Close,
+		api:       a,
+	}
 	if w := c.Rest.Catalog; w.Webhook && w.Secret != "" {
 		b.hook = newHook(w.Secret, a.Renew)
 	}
@@ -138,7 +156,16 @@ func mayCall(grants *filter.Grants, renamed map[string]string) func(principal st
 
 // RestOptions makes the options of an HTTP API from its server's settings.
 func RestOptions(s *config.Server, maxMessage int, log *slog.Logger) rest.Options {
-	o := rest.Options{Log: log, Breaker: s.Breaker, Timeout: s.Timeout, MaxTimeout: s.MaxTimeout, MaxMessage: maxMessage, Prefix: len(s.Prefix), Shows: s.Tools.Shows, Reads: s.Resources.PassesURI}
+	o := rest.Options{
+		Log:        log,
+		Breaker:    s.Breaker,
+		Timeout:    s.Timeout,
+		MaxTimeout: s.MaxTimeout,
+		MaxMessage: maxMessage,
+		Prefix:     len(s.Prefix),
+		Shows:      s.Tools.Shows,
+		Reads:      s.Resources.PassesURI,
+	}
 	for _, f := range bridge.Lasting(s.Forwards()) {
 		o.Forward = append(o.Forward, f.To)
 	}
@@ -186,14 +213,26 @@ func (s *server) remote(c *config.Server) backend {
 	}
 	for _, c := range ways {
 		if c.Transport == fixed {
-			return backend{Adapter: c.Adapter, transport: func() string { return fixed }, close: both}
+			return backend{
+				Adapter:   c.Adapter,
+				transport: func() string { return fixed },
+				close:     both,
+			}
 		}
 	}
 	if config.EndsInSSE(r.URL) {
 		ways[0], ways[1] = ways[1], ways[0]
 	}
-	a := &remote.Adapter{Server: c.Name, Log: s.log, Candidates: ways}
-	return backend{Adapter: a, transport: a.Transport, close: both}
+	a := &remote.Adapter{
+		Server:     c.Name,
+		Log:        s.log,
+		Candidates: ways,
+	}
+	return backend{
+		Adapter:   a,
+		transport: a.Transport,
+		close:     both,
+	}
 }
 
 // authorize sets the source of tokens for requests to a server, by its settings. end stops the source.
@@ -209,7 +248,12 @@ func authorize(name string, c *remote.Config, log *slog.Logger) (end func(), err
 	if err != nil {
 		return nil, err
 	}
-	o := oauth.Options{Settings: *c.OAuth, Server: at, Transport: way, Log: log.With("server", name)}
+	o := oauth.Options{
+		Settings:  *c.OAuth,
+		Server:    at,
+		Transport: way,
+		Log:       log.With("server", name),
+	}
 	if !c.OAuth.Login {
 		m := oauth.NewMachine(o)
 		c.Auth = m
@@ -241,7 +285,13 @@ func unusableBackend(s *config.Server, err error) backend {
 // limits returns the limits of the server's connections, and the revisions that they use. These are the
 // modern era, another era, or all up to a legacy revision.
 func (s *server) limits(c *config.Server) conn.Options {
-	o := conn.Options{Log: s.log, MaxMessage: int(s.c().MaxMessage), Timeouts: s.times.of(c), Era: conn.Era(c.Era), Revision: c.Revision}
+	o := conn.Options{
+		Log:        s.log,
+		MaxMessage: int(s.c().MaxMessage),
+		Timeouts:   s.times.of(c),
+		Era:        conn.Era(c.Era),
+		Revision:   c.Revision,
+	}
 	if era.IsModern(c.Revision) {
 		o.Era, o.Revision = conn.EraModern, ""
 	}
@@ -294,5 +344,10 @@ var _ bridge.Adapter = (*unusable)(nil)
 
 // Open returns an error.
 func (u *unusable) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
-	return nil, &bridge.Error{Server: u.name, Kind: bridge.ErrUnavailable, Public: "its configuration cannot be used", Err: u.err}
+	return nil, &bridge.Error{
+		Server: u.name,
+		Kind:   bridge.ErrUnavailable,
+		Public: "its configuration cannot be used",
+		Err:    u.err,
+	}
 }

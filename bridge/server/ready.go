@@ -140,8 +140,14 @@ const transportStdio = "stdio"
 func (s *server) readiness() *readiness {
 	t := s.g.Totals()
 	out := &readiness{Whole: &load{
-		Version: Version(), Sessions: t.Sessions, Together: t.Aggregate, Calls: t.Calls, Stateless: t.Stateless,
-		Subscriptions: t.Subscriptions, Connections: t.Lanes, Bytes: t.Bytes,
+		Version:       Version(),
+		Sessions:      t.Sessions,
+		Together:      t.Aggregate,
+		Calls:         t.Calls,
+		Stateless:     t.Stateless,
+		Subscriptions: t.Subscriptions,
+		Connections:   t.Lanes,
+		Bytes:         t.Bytes,
 	}}
 	servers := s.g.Status()
 	for i := range servers {
@@ -196,9 +202,23 @@ func (s *server) unready(servers []gateway.Status) (why string, draining bool) {
 // state returns the state of a server.
 func (s *server) state(st *gateway.Status) state {
 	row := state{
-		Name: st.Name, State: st.State, Reason: st.Reason, Since: timeOrNil(st.Since), Transport: s.transport(st.Name),
-		Revision: st.Revision, Sessions: st.Sessions, Calls: st.Calls, Queued: st.Queued, Parked: st.Parked, Connections: st.Lanes,
-		Restarts: st.Restarts, Breaker: st.Breaker, RetryAt: timeOrNil(st.RetryAt), Trips: st.Trips, LastError: st.Last, LastErrorAt: timeOrNil(st.LastAt),
+		Name:        st.Name,
+		State:       st.State,
+		Reason:      st.Reason,
+		Since:       timeOrNil(st.Since),
+		Transport:   s.transport(st.Name),
+		Revision:    st.Revision,
+		Sessions:    st.Sessions,
+		Calls:       st.Calls,
+		Queued:      st.Queued,
+		Parked:      st.Parked,
+		Connections: st.Lanes,
+		Restarts:    st.Restarts,
+		Breaker:     st.Breaker,
+		RetryAt:     timeOrNil(st.RetryAt),
+		Trips:       st.Trips,
+		LastError:   st.Last,
+		LastErrorAt: timeOrNil(st.LastAt),
 	}
 	if st.Err != nil {
 		row.reason = st.Err.Error()

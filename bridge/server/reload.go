@@ -53,9 +53,16 @@ func (s *server) Apply(c *config.Config) ([]config.Change, error) {
 		return nil, err
 	}
 	s.access.RevokeKeys(was, next)
-	if err := s.exchange(next, made.table, gateway.Change{Servers: made.fresh, Tuned: made.tuned, Settings: &gateway.Settings{
-		SessionIdle: next.SessionIdle, SessionLeft: next.SessionLeft, Grants: next.Grants(), PerPrincipal: next.PerPrincipal,
-	}}); err != nil {
+	if err := s.exchange(next, made.table, gateway.Change{
+		Servers: made.fresh,
+		Tuned:   made.tuned,
+		Settings: &gateway.Settings{
+			SessionIdle:  next.SessionIdle,
+			SessionLeft:  next.SessionLeft,
+			Grants:       next.Grants(),
+			PerPrincipal: next.PerPrincipal,
+		},
+	}); err != nil {
 		made.close()
 		s.access.RestoreKeys(was)
 		return nil, err

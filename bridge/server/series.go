@@ -38,7 +38,11 @@ type timeline struct {
 }
 
 func newTimeline(m *metrics.Metrics) *timeline {
-	t := &timeline{history: m.NewHistory(), marks: admin.NewMarks(), clients: admin.NewClients(time.Now())}
+	t := &timeline{
+		history: m.NewHistory(),
+		marks:   admin.NewMarks(),
+		clients: admin.NewClients(time.Now()),
+	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	return t
 }
@@ -146,7 +150,11 @@ func (s *server) showSeries(c *admin.Call) (any, error) {
 	if text := c.Query.Get("from"); text != "" {
 		ms, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return nil, &admin.Refusal{Status: http.StatusBadRequest, Code: "query", Message: "from must be a time in Unix milliseconds"}
+			return nil, &admin.Refusal{
+				Status:  http.StatusBadRequest,
+				Code:    "query",
+				Message: "from must be a time in Unix milliseconds",
+			}
 		}
 		from = time.UnixMilli(ms)
 	}
@@ -268,7 +276,11 @@ func (s *server) showTopology(c *admin.Call) (any, error) {
 	for _, name := range servers {
 		shows[name] = true
 	}
-	out := topology{Addresses: []addressUse{}, Edges: []edge{}, Servers: []serverUse{}}
+	out := topology{
+		Addresses: []addressUse{},
+		Edges:     []edge{},
+		Servers:   []serverUse{},
+	}
 	var clients map[string]int
 	out.Clients, clients = t.clients.Groups(time.Now(), c.Sees, func(server string) bool { return shows[server] }, s.g.Sessions(c.Sees))
 	at := map[string]int{} // index in Addresses
@@ -287,7 +299,11 @@ func (s *server) showTopology(c *admin.Call) (any, error) {
 	rates, recent := t.history.Rates(), t.history.Recent()
 	for _, name := range servers {
 		r := rates[name]
-		use := serverUse{Server: name, Rate: r.Calls, Clients: clients[name]}
+		use := serverUse{
+			Server:  name,
+			Rate:    r.Calls,
+			Clients: clients[name],
+		}
 		if of := recent[name]; of != nil {
 			use.Errors = of.Errors
 		}

@@ -132,9 +132,19 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 		s.fault = err
 	}
 	o := gateway.Options{
-		Log: log, Version: Version(), Sessions: sessions, SessionIdle: c.SessionIdle, SessionLeft: c.SessionLeft,
-		MaxBytes: int64(c.MaxInFlight), MaxLanes: c.MaxChildren, Grants: s.access.Grants().All(), PerPrincipal: c.PerPrincipal,
-		Watch: s.watch, Calls: s.calls, Traces: c.Traces, Offer: gateway.Offer(c.Offer),
+		Log:          log,
+		Version:      Version(),
+		Sessions:     sessions,
+		SessionIdle:  c.SessionIdle,
+		SessionLeft:  c.SessionLeft,
+		MaxBytes:     int64(c.MaxInFlight),
+		MaxLanes:     c.MaxChildren,
+		Grants:       s.access.Grants().All(),
+		PerPrincipal: c.PerPrincipal,
+		Watch:        s.watch,
+		Calls:        s.calls,
+		Traces:       c.Traces,
+		Offer:        gateway.Offer(c.Offer),
 	}
 	o.Client = s.access.ClientOf
 	if c.Meters != nil {
@@ -143,7 +153,12 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 		o.ConnectionEnded = func(p report.Session) { s.metrics.ConnectionEnded(&p) }
 	}
 	if s.instance != nil {
-		o.Cluster = bridge.Cluster{Instance: s.instance.id, Places: s.instance.homes, Owners: s.instance.kept.tasks, Secrets: c.Cluster.Keys()}
+		o.Cluster = bridge.Cluster{
+			Instance: s.instance.id,
+			Places:   s.instance.homes,
+			Owners:   s.instance.kept.tasks,
+			Secrets:  c.Cluster.Keys(),
+		}
 	}
 	s.table.Store(&table{})
 	now, fresh := s.tableOf(slices.Clone(c.Servers), nil)
@@ -170,20 +185,40 @@ func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(
 	}
 	s.accessLog.Store(written)
 	s.g = gateway.New(o)
-	acts := &admin.Operator{Bridge: s.g, Calls: s.calls, Logs: s.logs, State: func(name string) (any, error) { return s.stateOf(name) }}
+	acts := &admin.Operator{
+		Bridge: s.g,
+		Calls:  s.calls,
+		Logs:   s.logs,
+		State:  func(name string) (any, error) { return s.stateOf(name) },
+	}
 	s.calls.Traffic.Mask, s.calls.Keeps = accesslog.Redact, func() bool { return s.c().Console == config.ConsolePayloads }
 	s.events = &admin.Events{
-		Operator: acts, Overview: func(c *admin.Caller) admin.Overview { return s.overview(c) }, SingleCaller: !s.access.Keyed(),
-		Heartbeat: func() time.Duration { return s.c().Heartbeat }, Payloads: s.calls.Keeps,
-		MaxStreams: func() int { return s.c().ConsoleStreams },
+		Operator:     acts,
+		Overview:     func(c *admin.Caller) admin.Overview { return s.overview(c) },
+		SingleCaller: !s.access.Keyed(),
+		Heartbeat:    func() time.Duration { return s.c().Heartbeat },
+		Payloads:     s.calls.Keeps,
+		MaxStreams:   func() int { return s.c().ConsoleStreams },
 	}
 	s.actions.Add(append(acts.Routes(), s.events.Routes()...)...)
 	if c.TLS.CertFile != "" {
 		s.cert = &certificate{files: c.TLS, log: log}
 	}
 	s.measure()
-	so := streamable.Options{Log: log, MaxMessage: int(c.MaxMessage), Heartbeat: c.Heartbeat, Tag: tag}
-	eo := sse.Options{Log: log, MaxMessage: int(c.MaxMessage), MaxStreams: c.MaxSessions, MaxEach: c.PerPrincipal.Sessions, Heartbeat: c.Heartbeat, Tag: tag}
+	so := streamable.Options{
+		Log:        log,
+		MaxMessage: int(c.MaxMessage),
+		Heartbeat:  c.Heartbeat,
+		Tag:        tag,
+	}
+	eo := sse.Options{
+		Log:        log,
+		MaxMessage: int(c.MaxMessage),
+		MaxStreams: c.MaxSessions,
+		MaxEach:    c.PerPrincipal.Sessions,
+		Heartbeat:  c.Heartbeat,
+		Tag:        tag,
+	}
 	if elsewhere != nil {
 		so.Elsewhere, eo.Elsewhere = elsewhere, elsewhere
 		so.Copies = s.instance.copies
@@ -310,15 +345,34 @@ func (s *server) measure() {
 // options makes a server's options from its configuration.
 func options(s *config.Server, b backend) gateway.ServerOptions {
 	o := gateway.ServerOptions{
-		Name: s.Name, Share: gateway.Share(s.Share), Offer: gateway.Offer(s.Offer), EndWithServer: !s.Restart, Idle: s.IdleStop,
-		Handshake: s.HandshakeTimeout, Restarts: s.StartsPerMinute, MaxPause: s.RestartMaxPause, MaxLanes: s.MaxChildren,
-		Prefix: s.Prefix, Filter: filter.Options{Tools: s.Tools, Prompts: s.Prompts, Resources: s.Resources},
-		Ping: s.Ping, MaxTask: s.MaxTimeout, Forward: s.Forwards(), Adapter: b.Adapter, Check: b.check,
+		Name:          s.Name,
+		Share:         gateway.Share(s.Share),
+		Offer:         gateway.Offer(s.Offer),
+		EndWithServer: !s.Restart,
+		Idle:          s.IdleStop,
+		Handshake:     s.HandshakeTimeout,
+		Restarts:      s.StartsPerMinute,
+		MaxPause:      s.RestartMaxPause,
+		MaxLanes:      s.MaxChildren,
+		Prefix:        s.Prefix,
+		Filter: filter.Options{
+			Tools:     s.Tools,
+			Prompts:   s.Prompts,
+			Resources: s.Resources,
+		},
+		Ping:     s.Ping,
+		MaxTask:  s.MaxTimeout,
+		Forward:  s.Forwards(),
+		Adapter:  b.Adapter,
+		Check:    b.check,
 		Validate: s.Validate && s.Rest == nil,
 		Process:  s.Stdio != nil,
 		Address:  serverAddress(s),
 		Homed:    s.Rest == nil && s.Adapter == nil,
-		Cache:    s.Cache, Breaker: s.Breaker, Limits: s.Limits, Retry: s.Retry,
+		Cache:    s.Cache,
+		Breaker:  s.Breaker,
+		Limits:   s.Limits,
+		Retry:    s.Retry,
 	}
 	if b.local != nil {
 		o.Queued = queued(s)
@@ -381,7 +435,11 @@ type Whoami = access.Whoami
 func (s *server) Status() []Status { return s.g.Status() }
 
 func (s *server) ServeStdio(ctx context.Context, server string, in io.Reader, out io.Writer) error {
-	return stdio.Serve(ctx, s.g, server, in, out, stdio.DownstreamOptions{Log: s.log, MaxMessage: int(s.c().MaxMessage), Principal: auth.Principal(ctx)})
+	return stdio.Serve(ctx, s.g, server, in, out, stdio.DownstreamOptions{
+		Log:        s.log,
+		MaxMessage: int(s.c().MaxMessage),
+		Principal:  auth.Principal(ctx),
+	})
 }
 
 // WithPrincipal returns the context of a request whose caller the embedding program has identified. The

@@ -26,7 +26,16 @@ func tarball(folder string, at time.Time, files []file) ([]byte, error) {
 	}
 	t := tar.NewWriter(z)
 	for _, f := range files {
-		h := tar.Header{Typeflag: tar.TypeReg, Name: path.Join(folder, f.name), Size: int64(len(f.data)), Mode: f.mode, ModTime: at, Uname: "root", Gname: "root", Format: tar.FormatUSTAR}
+		h := tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     path.Join(folder, f.name),
+			Size:     int64(len(f.data)),
+			Mode:     f.mode,
+			ModTime:  at,
+			Uname:    "root",
+			Gname:    "root",
+			Format:   tar.FormatUSTAR,
+		}
 		if err := t.WriteHeader(&h); err != nil {
 			return nil, err
 		}
@@ -48,7 +57,11 @@ func zipped(folder string, at time.Time, files []file) ([]byte, error) {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	for _, f := range files {
-		h := zip.FileHeader{Name: path.Join(folder, f.name), Method: zip.Deflate, Modified: at}
+		h := zip.FileHeader{
+			Name:     path.Join(folder, f.name),
+			Method:   zip.Deflate,
+			Modified: at,
+		}
 		h.SetMode(fs.FileMode(f.mode))
 		w, err := z.CreateHeader(&h)
 		if err != nil {

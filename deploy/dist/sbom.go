@@ -53,7 +53,11 @@ func contentsOf(ctx context.Context, program, root string) (*contents, error) {
 	}
 	c := &contents{sum: sha256.Sum256(code)}
 	add := func(path, version, hash, dir string) error {
-		m := module{path: path, version: version, hash: hash}
+		m := module{
+			path:    path,
+			version: version,
+			hash:    hash,
+		}
 		err := m.readLicences(dir)
 		c.modules = append(c.modules, m)
 		return err
@@ -188,14 +192,23 @@ const noAssertion = "NOASSERTION"
 // module the hash in go.sum.
 func (c *contents) spdx(name, version string, at time.Time) ([]byte, error) {
 	d := document{
-		Version: "SPDX-2.3", Licence: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,
+		Version:   "SPDX-2.3",
+		Licence:   "CC0-1.0",
+		ID:        "SPDXRef-DOCUMENT",
+		Name:      name,
 		Namespace: fmt.Sprintf("https://github.com/mcp-bridge/bridge/spdx/%s-%x", name, c.sum[:16]),
 		Creation:  creation{at.Format(time.RFC3339), []string{"Tool: github.com/mcp-bridge/bridge/deploy/dist"}},
 	}
 	for i, m := range c.modules {
 		p := pkg{
-			ID: fmt.Sprintf("SPDXRef-Package-%d", i), Name: m.path, Version: m.version, Purpose: "LIBRARY", Download: noAssertion,
-			Concluded: noAssertion, Declared: m.licence, Copyright: noAssertion,
+			ID:        fmt.Sprintf("SPDXRef-Package-%d", i),
+			Name:      m.path,
+			Version:   m.version,
+			Purpose:   "LIBRARY",
+			Download:  noAssertion,
+			Concluded: noAssertion,
+			Declared:  m.licence,
+			Copyright: noAssertion,
 		}
 		switch {
 		case i == 0:

@@ -15,17 +15,23 @@ import (
 // capability gets an error that names it.
 func (i *instance) addAskingTools() {
 	mcp.AddTool(i.server, &mcp.Tool{
-		Name: "sampling-request", Title: "Sampling request", Annotations: readOnly,
+		Name:        "sampling-request",
+		Title:       "Sampling request",
+		Annotations: readOnly,
 		Description: "Asks the client's language model and returns its answer",
 		InputSchema: schema(`{"type":"object","properties":{"prompt":{"type":"string","description":"Prompt for the model"},"maxTokens":{"type":"integer","minimum":1,"default":100,"description":"Most tokens to generate"}},"required":["prompt"]}`),
 	}, samplingRequest)
 	mcp.AddTool(i.server, &mcp.Tool{
-		Name: "elicitation-request", Title: "Elicitation request", Annotations: readOnly,
+		Name:        "elicitation-request",
+		Title:       "Elicitation request",
+		Annotations: readOnly,
 		Description: "Asks the user to fill in a form and reports what the user did",
 		InputSchema: schema(`{"type":"object"}`),
 	}, elicitationRequest)
 	mcp.AddTool(i.server, &mcp.Tool{
-		Name: "list-roots", Title: "List roots", Annotations: readOnly,
+		Name:        "list-roots",
+		Title:       "List roots",
+		Annotations: readOnly,
 		Description: "Asks the client for its roots and lists them",
 		InputSchema: schema(`{"type":"object"}`),
 	}, listRoots)

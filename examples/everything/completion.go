@@ -87,6 +87,8 @@ func matching(candidates []string, typed string) *mcp.CompleteResult {
 		}
 	}
 	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{
-		Values: values, Total: total, HasMore: total > len(values),
+		Values:  values,
+		Total:   total,
+		HasMore: total > len(values),
 	}}
 }

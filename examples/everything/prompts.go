@@ -10,24 +10,32 @@ import (
 
 func (i *instance) addPrompts() {
 	i.server.AddPrompt(&mcp.Prompt{
-		Name: "simple-prompt", Title: "Simple prompt", Description: "A prompt without arguments",
+		Name:        "simple-prompt",
+		Title:       "Simple prompt",
+		Description: "A prompt without arguments",
 	}, simplePrompt)
 	i.server.AddPrompt(&mcp.Prompt{
-		Name: "args-prompt", Title: "Arguments prompt", Description: "A prompt with a required and an optional argument",
+		Name:        "args-prompt",
+		Title:       "Arguments prompt",
+		Description: "A prompt with a required and an optional argument",
 		Arguments: []*mcp.PromptArgument{
 			{Name: "city", Description: "Name of the city", Required: true},
 			{Name: "state", Description: "Name of the state"},
 		},
 	}, argsPrompt)
 	i.server.AddPrompt(&mcp.Prompt{
-		Name: "completable-prompt", Title: "Team management", Description: "A prompt whose second argument's completion depends on the first",
+		Name:        "completable-prompt",
+		Title:       "Team management",
+		Description: "A prompt whose second argument's completion depends on the first",
 		Arguments: []*mcp.PromptArgument{
 			{Name: "department", Description: "Department", Required: true},
 			{Name: "name", Description: "Somebody in that department", Required: true},
 		},
 	}, completablePrompt)
 	i.server.AddPrompt(&mcp.Prompt{
-		Name: "resource-prompt", Title: "Resource prompt", Description: "A prompt that embeds a resource",
+		Name:        "resource-prompt",
+		Title:       "Resource prompt",
+		Description: "A prompt that embeds a resource",
 		Arguments: []*mcp.PromptArgument{
 			{Name: "resourceType", Description: "text or blob", Required: true},
 			{Name: "resourceId", Description: "Index of the resource, from 1", Required: true},

@@ -37,13 +37,18 @@ func (i *instance) addResources() {
 			panic(err)
 		}
 		i.server.AddResource(&mcp.Resource{
-			URI: staticPrefix + e.Name(), Name: e.Name(), MIMEType: "text/markdown", Size: int64(len(body)),
+			URI:         staticPrefix + e.Name(),
+			Name:        e.Name(),
+			MIMEType:    "text/markdown",
+			Size:        int64(len(body)),
 			Description: "Static document " + e.Name(),
 		}, readStatic)
 	}
 	for _, kind := range []string{typeText, typeBlob} {
 		i.server.AddResourceTemplate(&mcp.ResourceTemplate{
-			URITemplate: dynamicTemplate(kind), Name: "dynamic-" + kind, MIMEType: dynamicMIME(kind),
+			URITemplate: dynamicTemplate(kind),
+			Name:        "dynamic-" + kind,
+			MIMEType:    dynamicMIME(kind),
 			Description: fmt.Sprintf("A %s resource for every positive index, made when it is read", kind),
 		}, readDynamic)
 	}
@@ -54,7 +59,11 @@ func readStatic(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResou
 	if err != nil {
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	}
-	return contents(&mcp.ResourceContents{URI: req.Params.URI, MIMEType: "text/markdown", Text: string(body)}), nil
+	return contents(&mcp.ResourceContents{
+		URI:      req.Params.URI,
+		MIMEType: "text/markdown",
+		Text:     string(body),
+	}), nil
 }
 
 func readDynamic(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
@@ -66,7 +75,11 @@ func readDynamic(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadReso
 }
 
 func readExtra(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	return contents(&mcp.ResourceContents{URI: req.Params.URI, MIMEType: "text/plain", Text: "The extra resource works."}), nil
+	return contents(&mcp.ResourceContents{
+		URI:      req.Params.URI,
+		MIMEType: "text/plain",
+		Text:     "The extra resource works.",
+	}), nil
 }
 
 func contents(c *mcp.ResourceContents) *mcp.ReadResourceResult {

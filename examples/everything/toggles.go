@@ -57,7 +57,9 @@ func (i *instance) toggleLogging(ctx context.Context, req *mcp.CallToolRequest, 
 	on, err := i.toggle(ctx, &i.logging, interval, func(ctx context.Context) {
 		level := levels[rand.IntN(len(levels))]
 		err := req.Session.Log(ctx, &mcp.LoggingMessageParams{
-			Level: level, Logger: "everything", Data: fmt.Sprintf("A message of level %s", level),
+			Level:  level,
+			Logger: "everything",
+			Data:   fmt.Sprintf("A message of level %s", level),
 		})
 		if err != nil && ctx.Err() == nil {
 			i.settings.log.Warn("log message not sent", "session", req.Session.ID(), "err", err)
@@ -105,7 +107,9 @@ func (i *instance) extraFeatures() []extraFeature {
 			kind: "tool",
 			add: func() {
 				mcp.AddTool(i.server, &mcp.Tool{
-					Name: "extra-tool", Title: "Extra tool", Annotations: readOnly,
+					Name:        "extra-tool",
+					Title:       "Extra tool",
+					Annotations: readOnly,
 					Description: "Exists while toggle-extra-tool is on",
 					InputSchema: schema(`{"type":"object"}`),
 				}, func(context.Context, *mcp.CallToolRequest, noArgs) (*mcp.CallToolResult, any, error) {
@@ -118,7 +122,9 @@ func (i *instance) extraFeatures() []extraFeature {
 			kind: "prompt",
 			add: func() {
 				i.server.AddPrompt(&mcp.Prompt{
-					Name: "extra-prompt", Title: "Extra prompt", Description: "Exists while toggle-extra-prompt is on",
+					Name:        "extra-prompt",
+					Title:       "Extra prompt",
+					Description: "Exists while toggle-extra-prompt is on",
 				}, simplePrompt)
 			},
 			remove: func() { i.server.RemovePrompts("extra-prompt") },
@@ -127,7 +133,10 @@ func (i *instance) extraFeatures() []extraFeature {
 			kind: "resource",
 			add: func() {
 				i.server.AddResource(&mcp.Resource{
-					URI: extraURI, Name: "extra", Title: "Extra resource", MIMEType: "text/plain",
+					URI:         extraURI,
+					Name:        "extra",
+					Title:       "Extra resource",
+					MIMEType:    "text/plain",
 					Description: "Exists while toggle-extra-resource is on",
 				}, readExtra)
 			},

@@ -30,47 +30,65 @@ func content(c ...mcp.Content) *mcp.CallToolResult { return &mcp.CallToolResult{
 // addTools adds the tools that answer without the client's help.
 func (i *instance) addTools() {
 	mcp.AddTool(i.server, &mcp.Tool{
-		Name: "echo", Title: "Echo", Annotations: readOnly,
+		Name:        "echo",
+		Title:       "Echo",
+		Annotations: readOnly,
 		Description: "Returns the message",
 		InputSchema: schema(`{"type":"object","properties":{"message":{"type":"string","description":"Message to echo"}},"required":["message"]}`),
 	}, echo)
 	mcp.AddTool(i.server, &mcp.Tool{
-		Name: "get-sum", Title: "Sum", Annotations: readOnly,
+		Name:        "get-sum",
+		Title:       "Sum",
+		Annotations: readOnly,
 		Description: "Adds two numbers",
 		InputSchema: schema(`{"type":"object","properties":{"a":{"type":"number","description":"First number"},"b":{"type":"number","description":"Second number"}},"required":["a","b"]}`),
 	}, getSum)
 	mcp.AddTool(i.server, &mcp.Tool{
-		Name: "get-env", Title: "Environment", Annotations: readOnly,
+		Name:        "get-env",
+		Title:       "Environment",
+		Annotations: readOnly,
 		Description: "Returns all environment variables of the server, secrets included",
 		InputSchema: schema(`{"type":"object"}`),
 	}, i.getEnv)
 	mcp.AddTool(i.server, &mcp.Tool{
-		Name: "get-tiny-image", Title: "Tiny image", Annotations: readOnly,
+		Name:        "get-tiny-image",
+		Title:       "Tiny image",
+		Annotations: readOnly,
 		Description: "Returns a small PNG image",
 		InputSchema: schema(`{"type":"object"}`),
 	}, getTinyImage)
 	mcp.AddTool(i.server, &mcp.Tool{
-		Name: "get-annotated-message", Title: "Annotated message", Annotations: readOnly,
+		Name:        "get-annotated-message",
+		Title:       "Annotated message",
+		Annotations: readOnly,
 		Description: "Shows annotations that tell the client whom content is for and how much it matters",
 		InputSchema: schema(`{"type":"object","properties":{"messageType":{"type":"string","enum":["error","success","debug"],"description":"Kind of message"},"includeImage":{"type":"boolean","default":false,"description":"Whether to add an image"}},"required":["messageType"]}`),
 	}, getAnnotatedMessage)
 	mcp.AddTool(i.server, &mcp.Tool{
-		Name: "get-structured-content", Title: "Structured content", Annotations: readOnly,
+		Name:        "get-structured-content",
+		Title:       "Structured content",
+		Annotations: readOnly,
 		Description: "Returns the weather at a place as structured content that follows the output schema",
 		InputSchema: schema(`{"type":"object","properties":{"location":{"type":"string","enum":["New York","Chicago","Los Angeles"],"description":"City"}},"required":["location"]}`),
 	}, getStructuredContent)
 	mcp.AddTool(i.server, &mcp.Tool{
-		Name: "get-resource-links", Title: "Resource links", Annotations: readOnly,
+		Name:        "get-resource-links",
+		Title:       "Resource links",
+		Annotations: readOnly,
 		Description: "Returns links to resources, text and blob in turn",
 		InputSchema: schema(`{"type":"object","properties":{"count":{"type":"integer","minimum":1,"maximum":10,"default":3,"description":"Number of links"}}}`),
 	}, getResourceLinks)
 	mcp.AddTool(i.server, &mcp.Tool{
-		Name: "get-resource-reference", Title: "Resource reference", Annotations: readOnly,
+		Name:        "get-resource-reference",
+		Title:       "Resource reference",
+		Annotations: readOnly,
 		Description: "Returns a resource embedded in the result",
 		InputSchema: schema(`{"type":"object","properties":{"resourceType":{"type":"string","enum":["text","blob"],"default":"text","description":"Kind of resource"},"resourceId":{"type":"integer","minimum":1,"default":1,"description":"Index of the resource"}}}`),
 	}, getResourceReference)
 	mcp.AddTool(i.server, &mcp.Tool{
-		Name: "long-running-operation", Title: "Long running operation", Annotations: readOnly,
+		Name:        "long-running-operation",
+		Title:       "Long running operation",
+		Annotations: readOnly,
 		Description: "Takes its time and reports progress if the caller gave a progress token",
 		InputSchema: schema(`{"type":"object","properties":{"duration":{"type":"number","minimum":0,"maximum":3600,"default":10,"description":"Seconds that it takes"},"steps":{"type":"integer","minimum":1,"maximum":1000,"default":5,"description":"Number of steps"}}}`),
 	}, longRunningOperation)
@@ -179,11 +197,23 @@ type weather struct {
 func getStructuredContent(_ context.Context, _ *mcp.CallToolRequest, in locationArgs) (*mcp.CallToolResult, weather, error) {
 	switch in.Location {
 	case "New York":
-		return nil, weather{Temperature: 33, Conditions: "Cloudy", Humidity: 82}, nil
+		return nil, weather{
+			Temperature: 33,
+			Conditions:  "Cloudy",
+			Humidity:    82,
+		}, nil
 	case "Chicago":
-		return nil, weather{Temperature: 36, Conditions: "Light rain / drizzle", Humidity: 82}, nil
+		return nil, weather{
+			Temperature: 36,
+			Conditions:  "Light rain / drizzle",
+			Humidity:    82,
+		}, nil
 	default: // Los Angeles: the schema admits nothing else
-		return nil, weather{Temperature: 73, Conditions: "Sunny / Clear", Humidity: 48}, nil
+		return nil, weather{
+			Temperature: 73,
+			Conditions:  "Sunny / Clear",
+			Humidity:    48,
+		}, nil
 	}
 }
 
@@ -238,7 +268,11 @@ func longRunningOperation(ctx context.Context, req *mcp.CallToolRequest, in long
 			return nil, nil, fmt.Errorf("stopped before step %d of %d: %w", n, in.Steps, context.Cause(ctx))
 		}
 		message := fmt.Sprintf("Step %d of %d", n, in.Steps)
-		err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "debug", Logger: "long-running-operation", Data: message})
+		err := req.Session.Log(ctx, &mcp.LoggingMessageParams{
+			Level:  "debug",
+			Logger: "long-running-operation",
+			Data:   message,
+		})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -246,7 +280,10 @@ func longRunningOperation(ctx context.Context, req *mcp.CallToolRequest, in long
 			continue
 		}
 		err = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-			ProgressToken: token, Progress: float64(n), Total: float64(in.Steps), Message: message,
+			ProgressToken: token,
+			Progress:      float64(n),
+			Total:         float64(in.Steps),
+			Message:       message,
 		})
 		if err != nil {
 			return nil, nil, err

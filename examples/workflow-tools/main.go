@@ -50,17 +50,22 @@ func main() {
 }
 
 func newEngine(key, announce, secret string) http.Handler {
-	e := &engine{key: key, announce: announce, secret: secret, workflows: map[string]*workflow{
-		"calculate": {active: true, run: calculate, entry: `"title": "Calculator",
+	e := &engine{
+		key:      key,
+		announce: announce,
+		secret:   secret,
+		workflows: map[string]*workflow{
+			"calculate": {active: true, run: calculate, entry: `"title": "Calculator",
 			"description": "Computes an expression of numbers, + - * / and parentheses.",
 			"inputSchema": {"type": "object", "properties": {"expression": {"type": "string", "description": "such as (1 + 2) * 3.5"}}, "required": ["expression"]},
 			"annotations": {"readOnlyHint": true, "openWorldHint": false}`},
-		"web_search": {active: true, run: search, entry: `"title": "Web search",
+			"web_search": {active: true, run: search, entry: `"title": "Web search",
 			"description": "Finds pages by the words in them.",
 			"inputSchema": {"type": "object", "properties": {"query": {"type": "string", "minLength": 1}, "limit": {"type": "integer", "minimum": 1, "maximum": 10, "default": 3}}, "required": ["query"]},
 			"result": "pages",
 			"annotations": {"readOnlyHint": true}`},
-	}}
+		},
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /catalog.json", e.shown(e.catalog))
 	mux.HandleFunc("POST /webhook/{name}", e.shown(e.call))

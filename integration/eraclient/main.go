@@ -93,7 +93,12 @@ func (c *client) ask(ctx context.Context, method string, params, into any) error
 }
 
 func run(revision, transport string, where []string) error {
-	c := &client{revision: revision, questions: map[int]chan line{}, cancels: map[int]context.CancelFunc{}, news: make(chan struct{})}
+	c := &client{
+		revision:  revision,
+		questions: map[int]chan line{},
+		cancels:   map[int]context.CancelFunc{},
+		news:      make(chan struct{}),
+	}
 	var t mcp.Transport
 	switch transport {
 	case "streamable":

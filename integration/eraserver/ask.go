@@ -125,13 +125,26 @@ func (s *server) addAskingTools() {
 		return elicit(&mcp.ElicitParams{Message: "Who are you?", RequestedSchema: json.RawMessage(nameForm)})
 	})
 	asking(rev4, "url", "elicitation.url", "", func(args arguments) question {
-		return elicit(&mcp.ElicitParams{Mode: "url", Message: "Agree", URL: "https://example.com/agree?a=1&b=2", ElicitationID: args.Key})
+		return elicit(&mcp.ElicitParams{
+			Mode:          "url",
+			Message:       "Agree",
+			URL:           "https://example.com/agree?a=1&b=2",
+			ElicitationID: args.Key,
+		})
 	})
 	asking(rev4, "choices", "elicitation", "", func(arguments) question {
-		return elicit(&mcp.ElicitParams{Mode: "form", Message: "Which?", RequestedSchema: json.RawMessage(choicesForm)})
+		return elicit(&mcp.ElicitParams{
+			Mode:            "form",
+			Message:         "Which?",
+			RequestedSchema: json.RawMessage(choicesForm),
+		})
 	})
 	asking(rev4, "titled", "elicitation", "", func(arguments) question {
-		return elicit(&mcp.ElicitParams{Mode: "form", Message: "Which one?", RequestedSchema: json.RawMessage(titledForm)})
+		return elicit(&mcp.ElicitParams{
+			Mode:            "form",
+			Message:         "Which one?",
+			RequestedSchema: json.RawMessage(titledForm),
+		})
 	})
 	asking(rev4, "sample-tools", "sampling.tools", "", func(arguments) question {
 		q := samplingWithTools("use a tool")

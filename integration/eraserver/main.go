@@ -131,17 +131,37 @@ func (s *server) asThen(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		var e *jsonrpc.Error
 		if method == "resources/read" && !s.since(modern) && errors.As(err, &e) && e.Code == jsonrpc.CodeInvalidParams {
-			err = &jsonrpc.Error{Code: -32002, Message: e.Message, Data: e.Data}
+			err = &jsonrpc.Error{
+				Code:    -32002,
+				Message: e.Message,
+				Data:    e.Data,
+			}
 		}
 		return result, err
 	}
 }
 
 func (s *server) addResources() {
-	s.mcp.AddResource(&mcp.Resource{URI: "era://text/1", Name: "text 1", MIMEType: "text/plain"}, readText)
-	s.mcp.AddResource(&mcp.Resource{URI: "era://blob/1", Name: "blob 1", MIMEType: "image/png"}, readBlob)
-	s.mcp.AddResourceTemplate(&mcp.ResourceTemplate{URITemplate: "era://text/{n}", Name: "texts", MIMEType: "text/plain"}, readText)
-	s.mcp.AddResourceTemplate(&mcp.ResourceTemplate{URITemplate: "era://blob/{n}", Name: "blobs", MIMEType: "image/png"}, readBlob)
+	s.mcp.AddResource(&mcp.Resource{
+		URI:      "era://text/1",
+		Name:     "text 1",
+		MIMEType: "text/plain",
+	}, readText)
+	s.mcp.AddResource(&mcp.Resource{
+		URI:      "era://blob/1",
+		Name:     "blob 1",
+		MIMEType: "image/png",
+	}, readBlob)
+	s.mcp.AddResourceTemplate(&mcp.ResourceTemplate{
+		URITemplate: "era://text/{n}",
+		Name:        "texts",
+		MIMEType:    "text/plain",
+	}, readText)
+	s.mcp.AddResourceTemplate(&mcp.ResourceTemplate{
+		URITemplate: "era://blob/{n}",
+		Name:        "blobs",
+		MIMEType:    "image/png",
+	}, readBlob)
 }
 
 func readText(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {

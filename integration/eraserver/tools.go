@@ -103,9 +103,17 @@ func (s *server) addTools() {
 	plain(rev1, "image", content(&mcp.ImageContent{Data: png, MIMEType: "image/png"}))
 	plain(rev2, "audio", content(&mcp.AudioContent{Data: wav, MIMEType: "audio/wav"}))
 	plain(rev1, "embedded", content(&mcp.EmbeddedResource{
-		Resource: &mcp.ResourceContents{URI: "era://text/1", MIMEType: "text/plain", Text: "text 1"},
+		Resource: &mcp.ResourceContents{
+			URI:      "era://text/1",
+			MIMEType: "text/plain",
+			Text:     "text 1",
+		},
 	}))
-	plain(rev3, "link", content(&mcp.ResourceLink{URI: "era://text/2", Name: "second", Description: "the second text"}))
+	plain(rev3, "link", content(&mcp.ResourceLink{
+		URI:         "era://text/2",
+		Name:        "second",
+		Description: "the second text",
+	}))
 	plain(rev1, "failing", func() *mcp.CallToolResult {
 		r := said("it went wrong")
 		r.IsError = true
@@ -148,7 +156,11 @@ func (s *server) tell(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolR
 func (s *server) steps(ctx context.Context, r *mcp.CallToolRequest, args arguments) (*mcp.CallToolResult, error) {
 	token := r.Params.GetProgressToken()
 	for i := 1; i <= args.N && token != nil; i++ {
-		p := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(i), Total: float64(args.N)}
+		p := &mcp.ProgressNotificationParams{
+			ProgressToken: token,
+			Progress:      float64(i),
+			Total:         float64(args.N),
+		}
 		if s.since(rev2) {
 			p.Message = fmt.Sprint("step ", i)
 		}

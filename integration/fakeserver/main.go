@@ -76,7 +76,12 @@ func main() {
 			os.Exit(1)
 		}
 	}
-	s := &server{out: bufio.NewWriter(os.Stdout), calls: map[string]string{}, listed: "echo", asked: map[string]func(string){}}
+	s := &server{
+		out:    bufio.NewWriter(os.Stdout),
+		calls:  map[string]string{},
+		listed: "echo",
+		asked:  map[string]func(string){},
+	}
 	lines := bufio.NewReaderSize(os.Stdin, 1<<16)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -162,7 +167,11 @@ func (s *server) call(m *message) {
 		s.text(m, fmt.Sprintf("known=%v cancelled=%v", ok, cancelled))
 	case "flood": // sends more than any limit allows
 		if token := m.Params.Meta.ProgressToken; token != nil {
-			s.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress", "params": map[string]any{"progressToken": token, "progress": 1}})
+			s.send(map[string]any{
+				"jsonrpc": "2.0",
+				"method":  "notifications/progress",
+				"params":  map[string]any{"progressToken": token, "progress": 1},
+			})
 		}
 		s.text(m, strings.Repeat("x", args.Bytes))
 	case "storm": // sends list_changed again and again; the tools change before the last one
@@ -209,7 +218,11 @@ func (s *server) work(m *message) {
 	}
 	for i := range 3 {
 		if token != nil {
-			s.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress", "params": map[string]any{"progressToken": token, "progress": i + 1}})
+			s.send(map[string]any{
+				"jsonrpc": "2.0",
+				"method":  "notifications/progress",
+				"params":  map[string]any{"progressToken": token, "progress": i + 1},
+			})
 		}
 	}
 	mine := *m
@@ -224,7 +237,12 @@ func (s *server) work(m *message) {
 	s.mu.Lock()
 	s.asked[string(id)] = func(said string) { end(args.Tag + " " + said) }
 	s.mu.Unlock()
-	s.send(map[string]any{"jsonrpc": "2.0", "id": json.RawMessage(id), "method": "elicitation/create", "params": map[string]any{"message": args.Tag, "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{"said": map[string]any{"type": "string"}}}}})
+	s.send(map[string]any{
+		"jsonrpc": "2.0",
+		"id":      json.RawMessage(id),
+		"method":  "elicitation/create",
+		"params":  map[string]any{"message": args.Tag, "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{"said": map[string]any{"type": "string"}}}},
+	})
 }
 
 func (s *server) text(m *message, text string) {

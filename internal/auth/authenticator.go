@@ -90,7 +90,12 @@ var ErrDenied = errors.New("no access rule admits this user")
 // NewAuthenticator returns an Authenticator for keys, and for users that the rules admit by tokens of the issuers.
 // Without issuers it accepts keys only.
 func NewAuthenticator(keys *Keys, issuers []token.Issuer, rules []Rule, log *slog.Logger) *Authenticator {
-	a := &Authenticator{Keys: keys, rules: rules, log: log, counts: map[token.Result]*atomic.Uint64{}}
+	a := &Authenticator{
+		Keys:   keys,
+		rules:  rules,
+		log:    log,
+		counts: map[token.Result]*atomic.Uint64{},
+	}
 	for _, r := range Results {
 		a.counts[r] = new(atomic.Uint64)
 	}

@@ -131,7 +131,10 @@ var _ session.Leased = (*Node)(nil)
 // New makes a node. No request may begin before Start.
 func New(o Options) *Node {
 	n := &Node{
-		o: o, joined: make(chan struct{}), beatNow: make(chan struct{}, 1), writeNow: make(chan struct{}, 1),
+		o:        o,
+		joined:   make(chan struct{}),
+		beatNow:  make(chan struct{}, 1),
+		writeNow: make(chan struct{}, 1),
 		nextBeat: &beatRound{done: make(chan struct{})},
 		members:  map[string]Member{},
 		known:    map[string]Member{},
@@ -186,7 +189,12 @@ func (n *Node) Close(ctx context.Context) {
 		var wg sync.WaitGroup
 		for _, m := range n.Others() {
 			wg.Go(func() {
-				_, _ = n.o.Peers.Hello(ctx, m, Hello{ID: n.o.Self.ID, State: n.State(), Store: true, Leaving: true})
+				_, _ = n.o.Peers.Hello(ctx, m, Hello{
+					ID:      n.o.Self.ID,
+					State:   n.State(),
+					Store:   true,
+					Leaving: true,
+				})
 			})
 		}
 		wg.Wait()

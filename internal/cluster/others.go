@@ -33,7 +33,11 @@ func (n *Node) Answer(h Hello) Hello {
 	if !store { // the other instance may assume that there are no takeovers
 		n.noTakesUntil = time.Now().Add(n.o.Lease)
 	}
-	return Hello{ID: n.o.Self.ID, State: was, Store: store}
+	return Hello{
+		ID:    n.o.Self.ID,
+		State: was,
+		Store: store,
+	}
 }
 
 // Members returns the members of the last successful beat, ordered by id.
@@ -156,7 +160,12 @@ func (n *Node) ask(ctx context.Context, m Member) (*probe, error) {
 			defer close(p.done)
 			ctx, cancel := context.WithTimeout(n.ctx, opTimeout)
 			defer cancel()
-			h, err := n.o.Peers.Hello(ctx, m, Hello{ID: n.o.Self.ID, State: n.State(), Store: true, Absent: true})
+			h, err := n.o.Peers.Hello(ctx, m, Hello{
+				ID:     n.o.Self.ID,
+				State:  n.State(),
+				Store:  true,
+				Absent: true,
+			})
 			p.answers, p.state = err == nil && h.ID == m.ID, h.State
 		})
 	}
@@ -192,7 +201,11 @@ func (n *Node) checkReach() {
 func (n *Node) checkOne(m Member, r *reachCheck) {
 	ctx, cancel := context.WithTimeout(n.ctx, opTimeout)
 	defer cancel()
-	h, err := n.o.Peers.Hello(ctx, m, Hello{ID: n.o.Self.ID, State: n.State(), Store: n.reaches()})
+	h, err := n.o.Peers.Hello(ctx, m, Hello{
+		ID:    n.o.Self.ID,
+		State: n.State(),
+		Store: n.reaches(),
+	})
 	n.mu.Lock()
 	again := r.fails // an instance that stops fails once
 	r.fails = err != nil || h.ID != m.ID

@@ -87,7 +87,12 @@ func (n *Node) end(ctx context.Context, h session.Held, release bool) error {
 		n.mu.Unlock()
 		return nil
 	}
-	d := &ending{Held: e.Held, at: time.Now(), released: release, unsure: e.doubts > 0 && !IsConnectionKey(h.Key)}
+	d := &ending{
+		Held:     e.Held,
+		at:       time.Now(),
+		released: release,
+		unsure:   e.doubts > 0 && !IsConnectionKey(h.Key),
+	}
 	d.Record = session.Record{Key: h.Key}
 	if release {
 		d.Record = h.Record

@@ -46,7 +46,11 @@ func Hold(ctx context.Context) (end func()) {
 // context.DeadlineExceeded.
 func WithTimeout(ctx context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	c := &clock{left: d, since: time.Now(), over: func() { cancel(cmp.Or(cause, context.DeadlineExceeded)) }}
+	c := &clock{
+		left:  d,
+		since: time.Now(),
+		over:  func() { cancel(cmp.Or(cause, context.DeadlineExceeded)) },
+	}
 	c.timer = time.AfterFunc(d, c.ended)
 	return With(ctx, c.hold), func() {
 		c.stop()

@@ -95,7 +95,11 @@ func (r *Reader) Next() (Received, error) {
 				return e, err
 			}
 			if e.HasRetry { // the error is returned again
-				return Received{Type: "message", Retry: e.Retry, HasRetry: true}, nil // a retry counts at once
+				return Received{
+					Type:     "message",
+					Retry:    e.Retry,
+					HasRetry: true,
+				}, nil // a retry counts at once
 			}
 			return Received{}, err
 		case field == nil: // an empty line

@@ -65,6 +65,10 @@ func (r *Reference) with(member, text string) *jsonrpc.Message {
 	if err != nil {
 		panic(err) // raw members that were just decoded always encode
 	}
-	m := &jsonrpc.Message{ID: r.m.ID, Method: r.m.Method, Params: params}
+	m := &jsonrpc.Message{
+		ID:     r.m.ID,
+		Method: r.m.Method,
+		Params: params,
+	}
 	return m.Clone() // parsed, so that its progress token is known
 }

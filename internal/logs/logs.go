@@ -120,7 +120,12 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 
 // store stores a line.
 func (h *handler) store(r *slog.Record) {
-	line := &Line{At: r.Time, Level: r.Level.String(), Text: cut(r.Message), Attrs: map[string]string{}}
+	line := &Line{
+		At:    r.Time,
+		Level: r.Level.String(),
+		Text:  cut(r.Message),
+		Attrs: map[string]string{},
+	}
 	add := func(a slog.Attr) bool {
 		name, text := cut(a.Key), cut(a.Value.Resolve().String())
 		if name == "server" {

@@ -65,7 +65,11 @@ func keyOf(s *identity.Subject) string {
 // formOf returns the form that exchanges the subject.
 func formOf(s *identity.Subject, how string) url.Values {
 	if how == ExchangeOnBehalfOf {
-		return url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"}, "assertion": {s.Token}, "requested_token_use": {"on_behalf_of"}}
+		return url.Values{
+			"grant_type":          {"urn:ietf:params:oauth:grant-type:jwt-bearer"},
+			"assertion":           {s.Token},
+			"requested_token_use": {"on_behalf_of"},
+		}
 	}
 	return url.Values{
 		"grant_type":    {"urn:ietf:params:oauth:grant-type:token-exchange"},

@@ -62,7 +62,12 @@ type Machine struct {
 
 // NewMachine returns a Machine. The caller closes it.
 func NewMachine(o Options) *Machine {
-	m := &Machine{o: o, find: discovery.NewFinder(o.Server, o.Transport, o.Trusted()...), ask: discovery.NewAsker(o.Transport), tokens: newTokenCache(o.Log)}
+	m := &Machine{
+		o:      o,
+		find:   discovery.NewFinder(o.Server, o.Transport, o.Trusted()...),
+		ask:    discovery.NewAsker(o.Transport),
+		tokens: newTokenCache(o.Log),
+	}
 	m.subjects, _ = simplelru.NewLRU[string, *identity.Subject](maxCached, nil) // the size is positive
 	return m
 }
@@ -169,7 +174,15 @@ func (m *Machine) request(ctx context.Context, d *demand) (*discovery.Token, err
 
 // Grant returns the client in the form of package discovery.
 func (c *Client) Grant() *discovery.Client {
-	g := &discovery.Client{ID: c.ID, Secret: c.Secret, Key: assertion.Key{File: c.KeyFile, ID: c.KeyID, Algorithm: c.Algorithm}}
+	g := &discovery.Client{
+		ID:     c.ID,
+		Secret: c.Secret,
+		Key: assertion.Key{
+			File:      c.KeyFile,
+			ID:        c.KeyID,
+			Algorithm: c.Algorithm,
+		},
+	}
 	if c.InBody {
 		g.Method = discovery.Post
 	}

@@ -106,7 +106,19 @@ func Deeper(b []byte, most int) bool {
 }
 
 // delimiter holds the bytes that may follow a number or a literal.
-var delimiter = [256]bool{',': true, ':': true, '}': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true, '"': true, '{': true, '[': true}
+var delimiter = [256]bool{
+	',':  true,
+	':':  true,
+	'}':  true,
+	']':  true,
+	' ':  true,
+	'\t': true,
+	'\n': true,
+	'\r': true,
+	'"':  true,
+	'{':  true,
+	'[':  true,
+}
 
 // StringEnd returns the index behind the string whose opening quote is at i.
 func StringEnd(b []byte, i int) int {

@@ -130,12 +130,22 @@ func (d *Decoder) Fields(sec *Section, list []Entry, v reflect.Value) {
 			continue
 		}
 		_, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		s := &Slot{Section: sec, Label: e.Key, Line: e.Line, Off: options == "off", Some: options == "some"}
+		s := &Slot{
+			Section: sec,
+			Label:   e.Key,
+			Line:    e.Line,
+			Off:     options == "off",
+			Some:    options == "some",
+		}
 		if d.schema.Rule != nil {
 			s.Rule = d.schema.Rule(v.Type(), e.Key)
 		}
 		ok := d.Value(s, e.Value, v.FieldByIndex(f.Index))
-		sec.Marks[e.Key] = Mark{Line: s.Line, Shown: Shown(e.Value), Bad: !ok}
+		sec.Marks[e.Key] = Mark{
+			Line:  s.Line,
+			Shown: Shown(e.Value),
+			Bad:   !ok,
+		}
 	}
 }
 

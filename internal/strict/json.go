@@ -77,7 +77,11 @@ func (d *Decoder) jsonOf(s *Slot, n *yaml.Node, depth int, left *int) ([]byte, b
 	case Map:
 		list, _ := d.Entries(s.Section.Where+s.Label+": ", n)
 		for _, e := range list {
-			at := &Slot{Section: s.Section, Label: s.Label + ": " + e.Key, Line: e.Line}
+			at := &Slot{
+				Section: s.Section,
+				Label:   s.Label + ": " + e.Key,
+				Line:    e.Line,
+			}
 			s.Section.Marks[at.Label] = Mark{Line: e.Line}
 			raw, ok := d.jsonOf(at, e.Value, depth+1, left)
 			if !ok {

@@ -95,9 +95,19 @@ func (d *Decoder) items(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	}
 	list := reflect.MakeSlice(v.Type(), len(items), len(items))
 	for i, item := range items {
-		at := &Slot{Section: s.Section, Label: fmt.Sprintf("%s: item %d", s.Label, i+1), Line: Resolve(item).Line, Loose: true, Rule: s.Rule}
+		at := &Slot{
+			Section: s.Section,
+			Label:   fmt.Sprintf("%s: item %d", s.Label, i+1),
+			Line:    Resolve(item).Line,
+			Loose:   true,
+			Rule:    s.Rule,
+		}
 		good := d.Value(at, item, list.Index(i))
-		s.Section.Marks[at.Label] = Mark{Line: at.Line, Shown: Shown(item), Bad: !good}
+		s.Section.Marks[at.Label] = Mark{
+			Line:  at.Line,
+			Shown: Shown(item),
+			Bad:   !good,
+		}
 		ok = good && ok
 	}
 	v.Set(list)
@@ -125,7 +135,12 @@ func (d *Decoder) table(s *Slot, n *yaml.Node, v reflect.Value) bool {
 			continue
 		}
 		value := reflect.New(v.Type().Elem()).Elem()
-		at := &Slot{Section: s.Section, Label: s.Label + ": " + e.Key, Line: e.Line, Loose: true}
+		at := &Slot{
+			Section: s.Section,
+			Label:   s.Label + ": " + e.Key,
+			Line:    e.Line,
+			Loose:   true,
+		}
 		good := d.Value(at, e.Value, value)
 		s.Section.Marks[at.Label] = Mark{Line: at.Line, Bad: !good}
 		ok = good && ok

@@ -55,12 +55,23 @@ type Schema struct {
 
 // New returns a decoder for a file. env looks up variables.
 func New(file, program string, env func(string) (string, bool), s Schema) *Decoder {
-	return &Decoder{File: file, Program: program, schema: s, Env: env, Secrets: map[string]string{}}
+	return &Decoder{
+		File:    file,
+		Program: program,
+		schema:  s,
+		Env:     env,
+		Secrets: map[string]string{},
+	}
 }
 
 // Quiet returns a decoder of the same file for a first look. Its faults are dropped.
 func (d *Decoder) Quiet() *Decoder {
-	return &Decoder{File: d.File, Program: d.Program, Env: d.Env, Secrets: map[string]string{}}
+	return &Decoder{
+		File:    d.File,
+		Program: d.Program,
+		Env:     d.Env,
+		Secrets: map[string]string{},
+	}
 }
 
 func (d *Decoder) check(sec *Section, v any) {

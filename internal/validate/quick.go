@@ -204,7 +204,11 @@ type quickCheck struct {
 
 // fits reports whether b is certainly JSON that matches the schema.
 func (q *quick) fits(b []byte, once bool) bool {
-	w := quickCheck{b: b, steps: budget(len(b)), unique: once}
+	w := quickCheck{
+		b:      b,
+		steps:  budget(len(b)),
+		unique: once,
+	}
 	end := w.value(w.space(0), q, 0)
 	return end >= 0 && w.space(end) == len(b)
 }

@@ -43,7 +43,14 @@ func Play(t *testing.T, pattern string, site func(t *testing.T, s *Server) *Site
 			}
 			synctest.Test(t, func(t *testing.T) {
 				s := &Server{}
-				p := &player{t: t, s: s, site: site(t, s), replies: map[string]*Reply{}, begun: map[string]bool{}, names: map[string]string{}}
+				p := &player{
+					t:       t,
+					s:       s,
+					site:    site(t, s),
+					replies: map[string]*Reply{},
+					begun:   map[string]bool{},
+					names:   map[string]string{},
+				}
 				for _, f := range a.Files {
 					p.play(f.Name, strings.TrimRight(string(f.Data), "\n"))
 				}

@@ -54,7 +54,11 @@ func (m *Modern) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Up
 
 // Server implements bridge.Upstream.
 func (m *Modern) Server() *bridge.Greeting {
-	return &bridge.Greeting{Revision: era.LatestModern, Capabilities: []byte(gjson.Get(Discovered, "capabilities").Raw), Result: []byte(Discovered)}
+	return &bridge.Greeting{
+		Revision:     era.LatestModern,
+		Capabilities: []byte(gjson.Get(Discovered, "capabilities").Raw),
+		Result:       []byte(Discovered),
+	}
 }
 
 // Attributes implements bridge.Attributing: each call has a stream of its own.
@@ -98,13 +102,40 @@ func (m *Modern) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 }
 
 var faults = map[string]error{
-	"lost":        &bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "it died"},
-	"unavailable": &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot start"},
-	"timeout":     &bridge.Error{Server: "fake", Kind: bridge.ErrTimeout, Public: "it said nothing"},
-	"overloaded":  bridge.ErrOverloaded,
-	"limited":     &bridge.Error{Server: "fake", Kind: bridge.ErrLimited, Public: "too often", After: 1500 * time.Millisecond},
-	"open":        &bridge.Error{Server: "fake", Kind: bridge.ErrOpen, Public: "circuit breaker open", After: 10 * time.Second},
-	"busy":        &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it limits its clients", After: 90 * time.Second},
+	"lost": &bridge.Error{
+		Server: "fake",
+		Kind:   bridge.ErrLost,
+		Public: "it died",
+	},
+	"unavailable": &bridge.Error{
+		Server: "fake",
+		Kind:   bridge.ErrUnavailable,
+		Public: "it cannot start",
+	},
+	"timeout": &bridge.Error{
+		Server: "fake",
+		Kind:   bridge.ErrTimeout,
+		Public: "it said nothing",
+	},
+	"overloaded": bridge.ErrOverloaded,
+	"limited": &bridge.Error{
+		Server: "fake",
+		Kind:   bridge.ErrLimited,
+		Public: "too often",
+		After:  1500 * time.Millisecond,
+	},
+	"open": &bridge.Error{
+		Server: "fake",
+		Kind:   bridge.ErrOpen,
+		Public: "circuit breaker open",
+		After:  10 * time.Second,
+	},
+	"busy": &bridge.Error{
+		Server: "fake",
+		Kind:   bridge.ErrUnavailable,
+		Public: "it limits its clients",
+		After:  90 * time.Second,
+	},
 }
 
 func (m *Modern) tool(ctx context.Context, r *bridge.Request, what string) (*jsonrpc.Message, error) {

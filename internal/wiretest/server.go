@@ -75,7 +75,13 @@ func (s *Server) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 			return nil, err
 		}
 	}
-	c := &Conn{s: s, rest: rest, queue: make(chan func(), 1<<12), done: make(chan struct{}), asked: map[string]string{}}
+	c := &Conn{
+		s:     s,
+		rest:  rest,
+		queue: make(chan func(), 1<<12),
+		done:  make(chan struct{}),
+		asked: map[string]string{},
+	}
 	c.Conn = conn.New("fake", c, rest, conn.Timeouts{Idle: 5 * time.Minute, Max: time.Hour})
 	c.wg.Go(c.run)
 	var err error
@@ -191,7 +197,11 @@ func (c *Conn) tool(m *jsonrpc.Message) {
 	case "large":
 		c.answer(id, `{"large":"`+strings.Repeat("x", int(args.Get("n").Int()))+`"}`)
 	case "quit":
-		if err := error(&bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "it died"}); c.Fail(err) {
+		if err := error(&bridge.Error{
+			Server: "fake",
+			Kind:   bridge.ErrLost,
+			Public: "it died",
+		}); c.Fail(err) {
 			c.rest.Gone(err)
 		}
 	default:
@@ -220,7 +230,12 @@ func (c *Conn) Server() *bridge.Greeting { return c.server }
 
 // Close implements bridge.Upstream.
 func (c *Conn) Close(context.Context) error {
-	c.Fail(&bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "its connection was closed", Err: errors.New("closed")})
+	c.Fail(&bridge.Error{
+		Server: "fake",
+		Kind:   bridge.ErrLost,
+		Public: "its connection was closed",
+		Err:    errors.New("closed"),
+	})
 	c.once.Do(func() { close(c.done) })
 	c.wg.Wait()
 	return nil

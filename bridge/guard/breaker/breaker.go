@@ -70,7 +70,11 @@ func New(o Options, s Server) *Breaker {
 	if o.Off {
 		return nil
 	}
-	return &Breaker{circuit: NewCircuit(o), s: s, conns: connections{open: map[*guarded]struct{}{}}}
+	return &Breaker{
+		circuit: NewCircuit(o),
+		s:       s,
+		conns:   connections{open: map[*guarded]struct{}{}},
+	}
 }
 
 // Set replaces the options. A nil Breaker stays off.
@@ -132,14 +136,24 @@ func (b *Breaker) refusal() error {
 		when = fmt.Sprintf("in %d s", int(math.Ceil(left.Seconds())))
 	}
 	if b.Forced() != nil {
-		return &bridge.Error{Server: b.s.Name, Kind: bridge.ErrOpen, After: left, Public: "an operator has stopped calls to it; next attempt " + when}
+		return &bridge.Error{
+			Server: b.s.Name,
+			Kind:   bridge.ErrOpen,
+			After:  left,
+			Public: "an operator has stopped calls to it; next attempt " + when,
+		}
 	}
 	why, used := b.circuit.reason()
 	text := "it keeps failing (%s): its circuit breaker is open; next attempt %s"
 	if used {
 		text = "connections to it keep failing (%s): its circuit breaker is open; next attempt %s"
 	}
-	return &bridge.Error{Server: b.s.Name, Kind: bridge.ErrOpen, After: left, Public: fmt.Sprintf(text, why, when)}
+	return &bridge.Error{
+		Server: b.s.Name,
+		Kind:   bridge.ErrOpen,
+		After:  left,
+		Public: fmt.Sprintf(text, why, when),
+	}
 }
 
 // Shut reports whether openings are stopped.
@@ -182,7 +196,13 @@ func (b *Breaker) Opening(ctx context.Context, from *bridge.Caller, own bool) (o
 		if err != nil {
 			return nil
 		}
-		g := &guarded{Upstream: up, b: b, conn: c, from: from, own: own}
+		g := &guarded{
+			Upstream: up,
+			b:        b,
+			conn:     c,
+			from:     from,
+			own:      own,
+		}
 		b.conns.mu.Lock()
 		defer b.conns.mu.Unlock()
 		b.conns.open[g] = struct{}{}
@@ -210,7 +230,11 @@ func (b *Breaker) failed(a Attempt, err error, principal, text string) {
 
 // statusError returns the reason for the server's status.
 func (b *Breaker) statusError(why string) error {
-	return &bridge.Error{Server: b.s.Name, Kind: bridge.ErrOpen, Public: why}
+	return &bridge.Error{
+		Server: b.s.Name,
+		Kind:   bridge.ErrOpen,
+		Public: why,
+	}
 }
 
 // errSlow is the failure of a call whose answer came late.

@@ -82,7 +82,14 @@ func (c *Circuit) begin(k kind) (Attempt, bool) {
 		return Attempt{}, false
 	}
 	done, err := g.allow()
-	return Attempt{c: c, g: g, done: done, began: time.Now(), fails: g.fails, goods: g.goods}, err == nil
+	return Attempt{
+		c:     c,
+		g:     g,
+		done:  done,
+		began: time.Now(),
+		fails: g.fails,
+		goods: g.goods,
+	}, err == nil
 }
 
 // Attempt is a use that the circuit has let pass. The user calls one of Good, Bad and Void, once. An
@@ -174,7 +181,13 @@ func (c *Circuit) try(k kind) (*Probe, bool) {
 	if err != nil {
 		return nil, false
 	}
-	c.probe = &Probe{c: c, g: g, pass: pass, began: time.Now(), done: make(chan struct{})}
+	c.probe = &Probe{
+		c:     c,
+		g:     g,
+		pass:  pass,
+		began: time.Now(),
+		done:  make(chan struct{}),
+	}
 	return c.probe, true
 }
 

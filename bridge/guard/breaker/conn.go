@@ -68,13 +68,21 @@ func (g *guarded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 		g.inFlight.Add(1)
 		defer g.inFlight.Add(-1)
 	}
-	was := before{Attempt: a, failures: g.failures.Load(), asked: g.conn.Asked()}
+	was := before{
+		Attempt:  a,
+		failures: g.failures.Load(),
+		asked:    g.conn.Asked(),
+	}
 	if r.Back == nil {
 		m, err := g.Upstream.Call(ctx, r)
 		g.settle(ctx, r, was, err)
 		return m, err
 	}
-	c := &guardedCall{Client: r.Back, r: *r, a: a}
+	c := &guardedCall{
+		Client: r.Back,
+		r:      *r,
+		a:      a,
+	}
 	c.r.Back = c
 	m, err := g.Upstream.Call(ctx, &c.r)
 	if !c.settled.Swap(true) {

@@ -42,7 +42,11 @@ func (b *Breaker) probe(p *Probe, from *bridge.Caller) {
 // connection and calls are in flight: that server may only be slow. If only openings failed, an
 // opening is the only test.
 func (b *Breaker) ask(p *Probe, from *bridge.Caller) (done func(), err error) {
-	dead := &bridge.Error{Server: b.s.Name, Kind: bridge.ErrTimeout, Public: fmt.Sprintf("it did not answer a ping within %v", b.s.Within)}
+	dead := &bridge.Error{
+		Server: b.s.Name,
+		Kind:   bridge.ErrTimeout,
+		Public: fmt.Sprintf("it did not answer a ping within %v", b.s.Within),
+	}
 	ctx, stop := context.WithTimeoutCause(b.s.Life, b.s.Within, dead)
 	defer stop()
 	g, silent := (*guarded)(nil), false
@@ -72,7 +76,11 @@ func (g *guarded) giveUp(ctx context.Context) {
 	if g.own || g.busy() || !errors.Is(g.ping(ctx), bridge.ErrTimeout) || g.busy() {
 		return
 	}
-	g.conn.Gone(&bridge.Error{Server: g.b.s.Name, Kind: bridge.ErrLost, Public: "it did not answer a ping"})
+	g.conn.Gone(&bridge.Error{
+		Server: g.b.s.Name,
+		Kind:   bridge.ErrLost,
+		Public: "it did not answer a ping",
+	})
 }
 
 func (g *guarded) ping(ctx context.Context) error {

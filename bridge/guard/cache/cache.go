@@ -82,7 +82,11 @@ func New(o Options, s Server) *Cache {
 	if o.Off {
 		return nil
 	}
-	c := &Cache{server: s, fetches: map[string]*fetch{}, inFlight: map[*fetch]struct{}{}}
+	c := &Cache{
+		server:   s,
+		fetches:  map[string]*fetch{},
+		inFlight: map[*fetch]struct{}{},
+	}
 	o = o.complete()
 	c.options.Store(&o)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
@@ -117,7 +121,11 @@ func (c *Cache) Wrap(up bridge.Upstream, from *bridge.Caller) bridge.Upstream {
 	if c == nil {
 		return up
 	}
-	return &Cached{Upstream: up, cache: c, from: from}
+	return &Cached{
+		Upstream: up,
+		cache:    c,
+		from:     from,
+	}
 }
 
 // Close stops the fetches and awaits them.

@@ -82,7 +82,11 @@ func (e *entry) answer(r *bridge.Request, now time.Time) *jsonrpc.Message {
 	}
 	ttl := e.m.Found().TTL
 	left := max(0, e.fresh.Sub(now).Milliseconds())
-	return e.m.Edited(jsonrpc.Edit{From: ttl.Value, To: ttl.End, Text: strconv.AppendInt(nil, left, 10)})
+	return e.m.Edited(jsonrpc.Edit{
+		From: ttl.Value,
+		To:   ttl.End,
+		Text: strconv.AppendInt(nil, left, 10),
+	})
 }
 
 // since reports whether the entry was requested at t or later.

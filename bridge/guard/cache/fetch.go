@@ -73,7 +73,12 @@ func (c *Cache) join(u *Cached, k *key, r *bridge.Request) *fetch {
 		return nil
 	}
 	c.misses.Add(1)
-	f := &fetch{key: k, up: u, done: make(chan struct{}), waiters: 1}
+	f := &fetch{
+		key:     k,
+		up:      u,
+		done:    make(chan struct{}),
+		waiters: 1,
+	}
 	var ctx context.Context
 	ctx, f.stop = context.WithCancelCause(c.ctx)
 	inner := u.impersonal(r)

@@ -42,7 +42,13 @@ func (c *Cached) key(r *bridge.Request, what list.Kind, g *bridge.Greeting) (*ke
 		text = append(append(text, 0), from.Revision...)
 	}
 	text = append(append(text, 0), from.Capabilities...)
-	k := &key{options: o, what: what, principal: r.From.Principal, everybody: o.Shared && what < list.Kinds, revision: g.Revision}
+	k := &key{
+		options:   o,
+		what:      what,
+		principal: r.From.Principal,
+		everybody: o.Shared && what < list.Kinds,
+		revision:  g.Revision,
+	}
 	text = append(text, 0)
 	bare := len(text)
 	text, ok := appendParams(text, r)
@@ -131,5 +137,12 @@ func (c *Cached) impersonal(r *bridge.Request) *bridge.Request {
 		}
 		m = r.From.Request(r.Method, params)
 	}
-	return &bridge.Request{Message: m, From: r.From, Header: r.Header.Clone(), Identity: r.Identity, Back: bridge.Nobody{}, Opened: r.Opened}
+	return &bridge.Request{
+		Message:  m,
+		From:     r.From,
+		Header:   r.Header.Clone(),
+		Identity: r.Identity,
+		Back:     bridge.Nobody{},
+		Opened:   r.Opened,
+	}
 }

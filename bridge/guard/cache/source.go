@@ -28,7 +28,11 @@ func (c *Cache) Source(from *bridge.Caller) *Source {
 	if c == nil {
 		return nil
 	}
-	return &Source{cache: c, id: c.sources.Add(1), from: from}
+	return &Source{
+		cache: c,
+		id:    c.sources.Add(1),
+		from:  from,
+	}
 }
 
 // Lane is the connection that a Source observes.
@@ -39,7 +43,13 @@ func (s *Source) Wrap(up bridge.Upstream, l Lane) bridge.Upstream {
 	if s == nil {
 		return up
 	}
-	return &Cached{Upstream: up, cache: s.cache, from: s.from, lane: l, source: s}
+	return &Cached{
+		Upstream: up,
+		cache:    s.cache,
+		from:     s.from,
+		lane:     l,
+		source:   s,
+	}
 }
 
 // isApart reports whether answers of that subject are the connection's own.

@@ -140,7 +140,11 @@ func (s *Server) Err() error {
 	if o == nil {
 		return nil
 	}
-	e := &bridge.Error{Server: s.name, Kind: bridge.ErrDrained, Public: "an operator has drained it: it takes no new calls"}
+	e := &bridge.Error{
+		Server: s.name,
+		Kind:   bridge.ErrDrained,
+		Public: "an operator has drained it: it takes no new calls",
+	}
 	if !o.Until.IsZero() {
 		e.After = max(time.Second, time.Until(o.Until))
 	}

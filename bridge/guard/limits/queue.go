@@ -61,7 +61,11 @@ type refusals struct {
 
 // NewQueue returns the queue of the server of that name.
 func NewQueue(server string, o Options) *Queue {
-	q := &Queue{server: server, lines: map[string]*line{}, counts: map[string]int{}}
+	q := &Queue{
+		server: server,
+		lines:  map[string]*line{},
+		counts: map[string]int{},
+	}
 	q.Set(o)
 	return q
 }
@@ -89,7 +93,12 @@ const Again = time.Second
 
 // Refusal returns the error of a call without a slot. The text is for its client.
 func (q *Queue) Refusal(format string, args ...any) error {
-	return &bridge.Error{Server: q.server, Kind: bridge.ErrOverloaded, After: Again, Public: fmt.Sprintf(format, args...)}
+	return &bridge.Error{
+		Server: q.server,
+		Kind:   bridge.ErrOverloaded,
+		After:  Again,
+		Public: fmt.Sprintf(format, args...),
+	}
 }
 
 // enter takes a slot for a call, or waits for one. Every success needs a leave.
@@ -313,5 +322,9 @@ type Status struct {
 func (q *Queue) Status() Status {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return Status{q.taken, q.waiting, q.parked, map[string]uint64{"queue": q.refused.queue, "wait": q.refused.wait, "per_principal": q.refused.perPrincipal}}
+	return Status{q.taken, q.waiting, q.parked, map[string]uint64{
+		"queue":         q.refused.queue,
+		"wait":          q.refused.wait,
+		"per_principal": q.refused.perPrincipal,
+	}}
 }

@@ -78,7 +78,11 @@ func listensOf(u *usage) *int  { return &u.listens }
 // full returns the error of an exceeded limit, and counts it.
 func full(counter *atomic.Uint64, format string, args ...any) error {
 	counter.Add(1)
-	return &bridge.Error{Kind: bridge.ErrOverloaded, After: Again, Public: fmt.Sprintf(format, args...)}
+	return &bridge.Error{
+		Kind:   bridge.ErrOverloaded,
+		After:  Again,
+		Public: fmt.Sprintf(format, args...),
+	}
 }
 
 // Enter admits a call of a principal. Every success needs a Leave.
@@ -114,7 +118,11 @@ func (q *Quota) tooOften(from *bridge.Caller, m *jsonrpc.Message) error {
 		return nil
 	}
 	q.limiter.refused.Add(1)
-	return &bridge.Error{Kind: bridge.ErrLimited, After: wait, Public: "the bridge may be called " + tooOften(from.Principal, by.Rate, "per_principal: rate", wait)}
+	return &bridge.Error{
+		Kind:   bridge.ErrLimited,
+		After:  wait,
+		Public: "the bridge may be called " + tooOften(from.Principal, by.Rate, "per_principal: rate", wait),
+	}
 }
 
 // Listen admits a subscription of a stateless client. Every success needs an Unlisten.

@@ -65,7 +65,11 @@ func (r *Rates) Set(o Options) {
 }
 
 func newRules(o Options) *rules {
-	t := &rules{limiter: newLimiter(), o: o, known: map[string][]limit{}}
+	t := &rules{
+		limiter: newLimiter(),
+		o:       o,
+		known:   map[string][]limit{},
+	}
 	if o.Rate.PerSecond > 0 {
 		t.all = []limit{{o.Rate, 0}}
 	}
@@ -146,7 +150,12 @@ func (r *Rates) refuse(request *bridge.Request) error {
 			what = "tool " + pattern + " may be called "
 		}
 	}
-	return &bridge.Error{Server: r.server, Kind: bridge.ErrLimited, After: wait, Public: what + tooOften(request.From.Principal, by.Rate, "limits: "+key, wait)}
+	return &bridge.Error{
+		Server: r.server,
+		Kind:   bridge.ErrLimited,
+		After:  wait,
+		Public: what + tooOften(request.From.Principal, by.Rate, "limits: "+key, wait),
+	}
 }
 
 // tooOften returns the end of the message for a client that calls too often.

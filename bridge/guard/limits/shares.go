@@ -93,8 +93,12 @@ func (s *Shares) Leave(principal string, n int64) {
 
 // Refusal returns the error of a principal that has as many connections to a server as it may.
 func (s *Shares) Refusal(server string) error {
-	return &bridge.Error{Server: server, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
-		Public: fmt.Sprintf("one caller has too many connections to it: the limit is %d, which is three quarters of max_children, since others may use it too", s.most.Load())}
+	return &bridge.Error{
+		Server: server,
+		Kind:   bridge.ErrUnavailable,
+		Err:    bridge.ErrOverloaded,
+		Public: fmt.Sprintf("one caller has too many connections to it: the limit is %d, which is three quarters of max_children, since others may use it too", s.most.Load()),
+	}
 }
 
 // Most returns how many slots one principal may have. 0 means all.

@@ -70,7 +70,11 @@ func (b *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	if unbounded(r.Method) {
 		return b.Upstream.Call(ctx, r)
 	}
-	c := &boundedCall{slot: slot{principal: r.From.Principal, of: b.places}, r: *r, back: r.Back}
+	c := &boundedCall{
+		slot: slot{principal: r.From.Principal, of: b.places},
+		r:    *r,
+		back: r.Back,
+	}
 	if err := b.places.queue.enter(ctx, &c.slot); err != nil {
 		return nil, err
 	}

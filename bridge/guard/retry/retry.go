@@ -52,7 +52,12 @@ func New(o Options, idempotent Idempotent, log *slog.Logger, life context.Contex
 	if !o.On() {
 		return nil
 	}
-	r := &Retries{idempotent: idempotent, log: log, life: life.Done(), few: rate.NewLimiter(fewRetries, fewRetries)}
+	r := &Retries{
+		idempotent: idempotent,
+		log:        log,
+		life:       life.Done(),
+		few:        rate.NewLimiter(fewRetries, fewRetries),
+	}
 	r.Set(o)
 	return r
 }

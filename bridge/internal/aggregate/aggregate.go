@@ -89,7 +89,11 @@ type server struct {
 
 // New returns an Aggregate without servers. Set adds them.
 func New(o Options) *Aggregate {
-	return &Aggregate{o: o, now: &view{}, open: map[*session]struct{}{}}
+	return &Aggregate{
+		o:    o,
+		now:  &view{},
+		open: map[*session]struct{}{},
+	}
 }
 
 // Set replaces the servers. If two have the same prefix, the first gets the names. A server that stays keeps its
@@ -153,7 +157,12 @@ func (v *view) oldPrefixes(next *view, now time.Time) (all []oldPrefix) {
 
 // with returns the view of servers. Servers that v has keep their catalogues, unless they have another prefix.
 func (v *view) with(servers []*Server) *view {
-	next := &view{named: map[string]*server{}, prefix: map[*server]string{}, conflicting: map[*server]bool{}, prefixes: map[string]*server{}}
+	next := &view{
+		named:       map[string]*server{},
+		prefix:      map[*server]string{},
+		conflicting: map[*server]bool{},
+		prefixes:    map[string]*server{},
+	}
 	for _, one := range servers {
 		s := v.named[one.Name]
 		if s == nil || s.Server != one {

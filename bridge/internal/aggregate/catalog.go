@@ -69,7 +69,12 @@ func (c *catalog) learn(k list.Kind, page []byte, expose func(key string) string
 	l := &c.each[k]
 	switch {
 	case first && last:
-		*l = listing{whole: true, names: fresh, spelled: spelled, match: match}
+		*l = listing{
+			whole:   true,
+			names:   fresh,
+			spelled: spelled,
+			match:   match,
+		}
 		return
 	case l.names == nil || len(l.names)+len(fresh) > maxCatalog:
 		*l = listing{names: map[string]string{}, spelled: map[string]struct{}{}}

@@ -48,7 +48,11 @@ type reply struct {
 // gather asks the servers, all at once. It returns the late servers, when all have answered or patience is over. A
 // server that fails is left out from then on. If all fail, gather returns the first error.
 func (s *session) gather(ctx context.Context, members []*member, patience time.Duration, of gathering) (late map[*member]bool, err error) {
-	c := &collector{gathering: of, replies: make(chan reply, len(members)), late: map[*member]bool{}}
+	c := &collector{
+		gathering: of,
+		replies:   make(chan reply, len(members)),
+		late:      map[*member]bool{},
+	}
 	if len(members) == 0 || ctx.Err() != nil { // cancelled: nothing is sent
 		return c.late, context.Cause(ctx)
 	}

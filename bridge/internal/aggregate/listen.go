@@ -80,7 +80,13 @@ func (s *session) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 			if followed[m] != nil {
 				continue
 			}
-			p := &partial{l: l, m: m, part: part, from: r.From, acks: acks}
+			p := &partial{
+				l:    l,
+				m:    m,
+				part: part,
+				from: r.From,
+				acks: acks,
+			}
 			ctx, stop := context.WithCancel(ctx)
 			followed[m] = stop
 			wg.Go(func() { p.run(ctx) })
@@ -173,7 +179,11 @@ func (p *partial) run(ctx context.Context) {
 	for wait := time.Second; ; wait = min(2*wait, maxPause) {
 		p.begun.Store(false)
 		began := time.Now()
-		m, err := p.m.call(ctx, &bridge.Request{Message: p.from.Request(era.Listen, params), From: p.from, Back: p})
+		m, err := p.m.call(ctx, &bridge.Request{
+			Message: p.from.Request(era.Listen, params),
+			From:    p.from,
+			Back:    p,
+		})
 		refused := err == nil && m.Error != nil
 		m.Release()
 		p.acknowledged(subscribe.Wanted{}) // without an acknowledgement, listen need not wait

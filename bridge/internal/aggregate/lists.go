@@ -89,12 +89,28 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 	if !ok {
 		return jsonrpc.InvalidParams("params.cursor is not a nextCursor of " + r.Method), nil
 	}
-	l := &listCall{g: s, k: k, from: from, members: s.members(), parts: map[*member]*part{},
-		params: rawjson.Delete(bytes.Clone(r.Params), "cursor"),
-		inner:  bridge.Request{From: r.From, Header: r.Header.Clone(), Identity: r.Identity, Call: r.Call}} // r may not be used after this call
+	l := &listCall{
+		g:       s,
+		k:       k,
+		from:    from,
+		members: s.members(),
+		parts:   map[*member]*part{},
+		params:  rawjson.Delete(bytes.Clone(r.Params), "cursor"),
+		inner: bridge.Request{
+			From:     r.From,
+			Header:   r.Header.Clone(),
+			Identity: r.Identity,
+			Call:     r.Call,
+		},
+	} // r may not be used after this call
 	asked, good := l.choose()
 	late, err := s.gather(ctx, asked, listPatience, gathering{
-		needOne: true, good: good, slow: l.slow, do: l.ask, overdue: l.overdue, after: l.after,
+		needOne: true,
+		good:    good,
+		slow:    l.slow,
+		do:      l.ask,
+		overdue: l.overdue,
+		after:   l.after,
 	})
 	if err != nil {
 		return nil, err

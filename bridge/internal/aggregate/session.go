@@ -45,7 +45,12 @@ type snapshot struct {
 }
 
 func newSession(a *Aggregate, from *bridge.Caller, to bridge.Client) *session {
-	s := &session{a: a, caller: from, to: to, subs: map[string]*member{}}
+	s := &session{
+		a:      a,
+		caller: from,
+		to:     to,
+		subs:   map[string]*member{},
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,14 +62,22 @@ func newSession(a *Aggregate, from *bridge.Caller, to bridge.Client) *session {
 
 // snapshotOf returns the caller's snapshot of v, and the members that before does not have.
 func (s *session) snapshotOf(v *view, before map[*server]*member) (r *snapshot, added []*member) {
-	r = &snapshot{view: v, of: map[*server]*member{}, next: make(chan struct{})}
+	r = &snapshot{
+		view: v,
+		of:   map[*server]*member{},
+		next: make(chan struct{}),
+	}
 	for _, one := range v.servers {
 		if !one.Serves(s.caller.Principal) {
 			continue
 		}
 		m := before[one]
 		if m == nil {
-			m = &member{g: s, s: one, catalog: one.catalog(s.caller.Principal)}
+			m = &member{
+				g:       s,
+				s:       one,
+				catalog: one.catalog(s.caller.Principal),
+			}
 			added = append(added, m)
 		}
 		r.members = append(r.members, m)

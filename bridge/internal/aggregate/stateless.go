@@ -51,7 +51,12 @@ func (s *Stateless) enter(principal string) (*shared, error) {
 		if len(s.each) >= maxShared {
 			s.evict()
 		}
-		from := &bridge.Caller{Principal: principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: s.a.o.Params}
+		from := &bridge.Caller{
+			Principal:    principal,
+			Revision:     era.LatestModern,
+			Capabilities: []byte("{}"),
+			Params:       s.a.o.Params,
+		}
 		all := &listeners{all: map[*subscribe.Listener]struct{}{}}
 		m = &shared{session: newSession(s.a, from, all), principal: principal}
 		m.listeners = all

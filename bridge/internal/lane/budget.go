@@ -37,7 +37,11 @@ type Total struct {
 
 // NewTotal returns a Total of most connections.
 func NewTotal(most int, shares Shares) *Total {
-	return &Total{most: int64(most), shares: shares, starts: make(chan struct{}, maxStarts)}
+	return &Total{
+		most:   int64(most),
+		shares: shares,
+		starts: make(chan struct{}, maxStarts),
+	}
 }
 
 // Open returns the number of connections that are open or opening, and of processes that were started ahead.
@@ -62,7 +66,13 @@ type Budget struct {
 // NewBudget returns a Budget of most connections to a server. If there is no slot left, it calls spare, which
 // starts to close an unused connection or reports false. With own, only a connection of the principal counts.
 func NewBudget(server string, most int, shares Shares, total *Total, spare func(principal string, own bool) bool) *Budget {
-	b := &Budget{server: server, shares: shares, total: total, spare: spare, openings: make(chan struct{}, maxOpenings)}
+	b := &Budget{
+		server:   server,
+		shares:   shares,
+		total:    total,
+		spare:    spare,
+		openings: make(chan struct{}, maxOpenings),
+	}
 	b.Set(most)
 	return b
 }
@@ -170,7 +180,12 @@ func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (don
 
 // full returns the error of a connection without a slot.
 func (b *Budget) full(what string, most int64) error {
-	return &bridge.Error{Server: b.server, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit(what, int(most))}
+	return &bridge.Error{
+		Server: b.server,
+		Kind:   bridge.ErrUnavailable,
+		Err:    bridge.ErrOverloaded,
+		Public: bridge.OverLimit(what, int(most)),
+	}
 }
 
 // release frees the slot of a principal's connection.

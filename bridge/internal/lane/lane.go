@@ -100,7 +100,16 @@ var (
 
 // New returns a lane on behalf of from. It opens nothing yet.
 func New(o *Options, from *bridge.Caller, ends Ends) *Lane {
-	l := &Lane{o: o, caller: from, client: ends.Client, observer: ends.Observer, gate: ends.Gate, givenUp: ends.GivenUp, stay: ends.Handover, level: ends.Level}
+	l := &Lane{
+		o:        o,
+		caller:   from,
+		client:   ends.Client,
+		observer: ends.Observer,
+		gate:     ends.Gate,
+		givenUp:  ends.GivenUp,
+		stay:     ends.Handover,
+		level:    ends.Level,
+	}
 	if l.gate == nil {
 		l.gate = ungated{}
 	}
@@ -228,7 +237,11 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	}
 	if err == nil && m.Error == nil && !l.remember(c, r) { // the connection that got it is gone: it counts as not sent
 		m.Release()
-		return nil, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnsent, Public: "its connection has ended"}
+		return nil, &bridge.Error{
+			Server: l.o.Name,
+			Kind:   bridge.ErrUnsent,
+			Public: "its connection has ended",
+		}
 	}
 	return m, err
 }
@@ -520,7 +533,13 @@ func (l *Lane) retire(c *conn) {
 		l.mu.Lock()
 		gone := c.gone
 		l.mu.Unlock()
-		l.o.Closed(report.Session{Server: l.o.Name, Revision: g.Revision, Address: l.o.Address, Took: time.Since(c.opened), Err: gone})
+		l.o.Closed(report.Session{
+			Server:   l.o.Name,
+			Revision: g.Revision,
+			Address:  l.o.Address,
+			Took:     time.Since(c.opened),
+			Err:      gone,
+		})
 	}
 }
 

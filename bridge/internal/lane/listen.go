@@ -37,8 +37,12 @@ func (l *Lane) subscription(ctx context.Context, c *conn, r *bridge.Request) (*j
 func (l *Lane) callForAck(ctx context.Context, r *bridge.Request, call func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) (*jsonrpc.Message, error) {
 	within := l.o.Handshake
 	// The server rejects this request; it is no reason to avoid the server.
-	silent := &bridge.Error{Server: l.o.Name, Kind: bridge.ErrTimeout, Err: bridge.ErrRejected,
-		Public: fmt.Sprintf("it did not acknowledge the subscription within %v", within)}
+	silent := &bridge.Error{
+		Server: l.o.Name,
+		Kind:   bridge.ErrTimeout,
+		Err:    bridge.ErrRejected,
+		Public: fmt.Sprintf("it did not acknowledge the subscription within %v", within),
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	timer := time.AfterFunc(within, func() { cancel(silent) })

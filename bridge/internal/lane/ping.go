@@ -69,7 +69,11 @@ func (l *Lane) ping(c *conn, every time.Duration) {
 // error of that kind.
 func (c *conn) ping(ctx context.Context, up bridge.Upstream, within time.Duration, kind error) error {
 	l := c.l
-	dead := &bridge.Error{Server: l.o.Name, Kind: kind, Public: fmt.Sprintf("it did not answer a ping within %v", within)}
+	dead := &bridge.Error{
+		Server: l.o.Name,
+		Kind:   kind,
+		Public: fmt.Sprintf("it did not answer a ping within %v", within),
+	}
 	ctx, stop := context.WithTimeoutCause(ctx, within, dead)
 	defer stop()
 	ask := jsonrpc.NewRequest("ping", nil)

@@ -37,8 +37,12 @@ func (l *Lane) attempt() (*conn, error) {
 	if err := l.backOff(); err != nil {
 		return nil, err
 	}
-	turn, stop := context.WithTimeoutCause(l.ctx, l.o.Handshake, &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
-		Public: "too many of its connections are being opened"})
+	turn, stop := context.WithTimeoutCause(l.ctx, l.o.Handshake, &bridge.Error{
+		Server: l.o.Name,
+		Kind:   bridge.ErrUnavailable,
+		Err:    bridge.ErrOverloaded,
+		Public: "too many of its connections are being opened",
+	})
 	defer stop()
 	within := l.o.Handshake
 	bounded, bounds := l.o.Adapter.(bridge.BoundsOpenings)
@@ -59,11 +63,21 @@ func (l *Lane) attempt() (*conn, error) {
 		Public: fmt.Sprintf("it did not finish its handshake within %v", l.o.Handshake)})
 	defer cancel()
 	c := &conn{l: l, opened: time.Now()}
-	c.shared = sharedSubscription{c: c, subscribers: map[*subscriber]struct{}{}, topics: map[topic]int{}}
+	c.shared = sharedSubscription{
+		c:           c,
+		subscribers: map[*subscriber]struct{}{},
+		topics:      map[topic]int{},
+	}
 	c.raw, err = l.connect(ctx, c)
 	release()
 	if bridge.Exhausted(err) {
-		err = &bridge.Error{Server: l.o.Name, Kind: errNoRoom, Err: err, After: time.Second, Public: "the bridge has no room for another connection: it has too many files or processes open, or too little memory"}
+		err = &bridge.Error{
+			Server: l.o.Name,
+			Kind:   errNoRoom,
+			Err:    err,
+			After:  time.Second,
+			Public: "the bridge has no room for another connection: it has too many files or processes open, or too little memory",
+		}
 	}
 	c.up = applyEdits(c.raw, opened(c, c.raw, err))
 	if err == nil {
@@ -114,8 +128,12 @@ func (l *Lane) backOff() error {
 		return nil
 	}
 	if wait > maxWait {
-		return &bridge.Error{Server: l.o.Name, Kind: bridge.ErrUnavailable, After: wait,
-			Public: fmt.Sprintf("it keeps failing; the next start is tried in %v (%s)", wait.Round(time.Second), public(lost))}
+		return &bridge.Error{
+			Server: l.o.Name,
+			Kind:   bridge.ErrUnavailable,
+			After:  wait,
+			Public: fmt.Sprintf("it keeps failing; the next start is tried in %v (%s)", wait.Round(time.Second), public(lost)),
+		}
 	}
 	if wait > 0 && backoff.For(l.ctx, wait) != nil {
 		return bridge.ErrShutdown
@@ -151,7 +169,12 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 	level, subs := l.level, slices.Collect(maps.Keys(l.subs))
 	l.mu.Unlock()
 	if before != nil && !before.Keeps(c.up.Server()) {
-		return &bridge.Error{Server: l.o.Name, Kind: bridge.ErrLost, Err: bridge.ErrReplaced, Public: "it came back with another revision or fewer capabilities: initialize again"}
+		return &bridge.Error{
+			Server: l.o.Name,
+			Kind:   bridge.ErrLost,
+			Err:    bridge.ErrReplaced,
+			Public: "it came back with another revision or fewer capabilities: initialize again",
+		}
 	}
 	if level != nil {
 		l.send(ctx, c, "logging/setLevel", level)

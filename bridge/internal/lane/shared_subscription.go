@@ -300,7 +300,14 @@ func (s *sharedSubscription) next() (*attempt, *bridge.Request, context.Context)
 		return nil, nil, nil
 	}
 	s.oneByOne = s.oneByOne && waiting > 0
-	r := &bridge.Request{Message: one.r.Message, From: one.r.From, Header: one.r.Header, Identity: one.r.Identity, Back: a, Awaited: min(endTimeout, s.c.l.o.Handshake/2)}
+	r := &bridge.Request{
+		Message:  one.r.Message,
+		From:     one.r.From,
+		Header:   one.r.Header,
+		Identity: one.r.Identity,
+		Back:     a,
+		Awaited:  min(endTimeout, s.c.l.o.Handshake/2),
+	}
 	if s.unconfirmed {
 		r.Awaited = shortEndTimeout
 	}
@@ -352,7 +359,11 @@ func (s *sharedSubscription) ended(n *attempt, m *jsonrpc.Message, err error) {
 		case err == nil:
 			p.end <- outcome{m: m.Clone()}
 		case p.acknowledged && errors.Is(err, bridge.ErrUnsent): // but the attempt before it was
-			p.end <- outcome{err: &bridge.Error{Server: s.c.l.o.Name, Kind: bridge.ErrLost, Public: "its connection has ended"}}
+			p.end <- outcome{err: &bridge.Error{
+				Server: s.c.l.o.Name,
+				Kind:   bridge.ErrLost,
+				Public: "its connection has ended",
+			}}
 		default:
 			p.end <- outcome{err: err}
 		}

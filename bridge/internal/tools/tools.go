@@ -56,7 +56,11 @@ const (
 
 // New returns the Tools of the server of that name, without any tool.
 func New(server string, o Options, log *slog.Logger) *Tools {
-	t := &Tools{server: server, log: log, warned: map[string]bool{}}
+	t := &Tools{
+		server: server,
+		log:    log,
+		warned: map[string]bool{},
+	}
 	t.wanted.Store(&wanted{})
 	t.Set(o)
 	return t
@@ -271,7 +275,13 @@ func (c *checked) list(ctx context.Context, r *bridge.Request, since time.Time) 
 		if modern {
 			m = r.From.Request(list.Tools.Method(), params)
 		}
-		return c.Upstream.Call(ctx, &bridge.Request{Message: m, From: r.From, Header: r.Header, Identity: r.Identity, NotBefore: since})
+		return c.Upstream.Call(ctx, &bridge.Request{
+			Message:   m,
+			From:      r.From,
+			Header:    r.Header,
+			Identity:  r.Identity,
+			NotBefore: since,
+		})
 	}, func(page []byte, _, _ bool) { c.t.read(&found, page, false) })
 	if cut != nil {
 		c.t.log.Debug("list cut off", "method", list.Tools.Method(), "err", cut)

@@ -21,7 +21,11 @@ func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 		}
 	}
 	began := func(open ...string) replay.Entry {
-		e := replay.Entry{Session: "session", Stream: "pX", Kind: replay.Began}
+		e := replay.Entry{
+			Session: "session",
+			Stream:  "pX",
+			Kind:    replay.Began,
+		}
 		for _, id := range open {
 			e.Open = append(e.Open, []byte(id))
 		}
@@ -33,7 +37,12 @@ func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 		return e
 	}
 	finished := func(seq int64) replay.Entry {
-		return replay.Entry{Session: "session", Stream: "pX", Kind: replay.Finished, Seq: seq}
+		return replay.Entry{
+			Session: "session",
+			Stream:  "pX",
+			Kind:    replay.Finished,
+			Seq:     seq,
+		}
 	}
 	// taken returns the result of Take as text.
 	taken := func(t *testing.T, s replay.Store, seq, mark int64) string {
@@ -80,7 +89,15 @@ func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 		{"nothing but the end was written", []replay.Entry{finished(2)}, 1, "forgotten"},
 		{"what could not be written was seen", []replay.Entry{began("1"), event(1, "1"), event(3, "1"), event(4, "1")}, 2, "3, 4, open 1"},
 		{"the beginning could not be written", []replay.Entry{event(1, "1"), event(2), finished(2)}, 0, "1, 2, finished"},
-		{"another stream", []replay.Entry{{Session: "session", Stream: "pY", Kind: replay.Began}, {Session: "other", Stream: "pX", Kind: replay.Began}}, 0, "forgotten"},
+		{"another stream", []replay.Entry{{
+			Session: "session",
+			Stream:  "pY",
+			Kind:    replay.Began,
+		}, {
+			Session: "other",
+			Stream:  "pX",
+			Kind:    replay.Began,
+		}}, 0, "forgotten"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := open(t)

@@ -16,8 +16,17 @@ import (
 // Run runs the suite on stores that open makes. as returns the store of one owner; all share the same records.
 func Run(t *testing.T, open func(t *testing.T) (as func(owner string) session.Store)) {
 	record := func(key string) session.Held {
-		return session.Held{Record: session.Record{Key: session.Key(key), Server: "files", Principal: "p", Revision: "2025-11-25", Params: []byte(`{"a": "<ü>"}`),
-			Header: http.Header{"X-Tenant": {"one", "two"}}, Level: []byte(`{"level":"info"}`), Subs: []string{"file:///a"}, Greeting: []byte(`{}`)}}
+		return session.Held{Record: session.Record{
+			Key:       session.Key(key),
+			Server:    "files",
+			Principal: "p",
+			Revision:  "2025-11-25",
+			Params:    []byte(`{"a": "<ü>"}`),
+			Header:    http.Header{"X-Tenant": {"one", "two"}},
+			Level:     []byte(`{"level":"info"}`),
+			Subs:      []string{"file:///a"},
+			Greeting:  []byte(`{}`),
+		}}
 	}
 	put := func(t *testing.T, s session.Store, key string) session.Held {
 		t.Helper()

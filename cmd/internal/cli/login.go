@@ -239,7 +239,12 @@ func person(c *remote.Config, how login.Options, log *slog.Logger) (*login.Perso
 	if err != nil {
 		return nil, err
 	}
-	how.Options = oauth.Options{Settings: *c.OAuth, Server: at, Transport: way, Log: log}
+	how.Options = oauth.Options{
+		Settings:  *c.OAuth,
+		Server:    at,
+		Transport: way,
+		Log:       log,
+	}
 	return login.New(how), nil
 }
 

@@ -74,7 +74,12 @@ func issuer(ctx context.Context, o *config.OAuth, rules []config.Access) (faults
 	if err != nil {
 		return []string{"ca_file: " + err.Error()}, nil
 	}
-	set := jwks.New(jwks.Options{Issuer: o.Issuer, From: o.JWKS, Client: jwks.Client(transport), Log: slog.New(slog.DiscardHandler)})
+	set := jwks.New(jwks.Options{
+		Issuer: o.Issuer,
+		From:   o.JWKS,
+		Client: jwks.Client(transport),
+		Log:    slog.New(slog.DiscardHandler),
+	})
 	asks := o.Introspection != (config.Introspection{})
 	if !asks || !o.Introspection.Always {
 		usable, skipped, err := set.Try(ctx)

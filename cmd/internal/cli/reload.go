@@ -122,7 +122,11 @@ const askWithin = time.Minute
 // reload makes the bridge at that address reload its file; with check it only returns the
 // changes.
 func (o *operator) reload(ctx context.Context, at string, check bool) (*reload.Result, error) {
-	c := remote.Config{URL: strings.TrimSuffix(at, "/") + reloadPath, CAFile: o.caFile, Headers: map[string]string{}}
+	c := remote.Config{
+		URL:     strings.TrimSuffix(at, "/") + reloadPath,
+		CAFile:  o.caFile,
+		Headers: map[string]string{},
+	}
 	if o.tokenEnv != "" {
 		key, set := os.LookupEnv(o.tokenEnv)
 		if !set || key == "" {
@@ -200,7 +204,11 @@ func refused(at string, status int, text []byte) error {
 	case status == http.StatusUnprocessableEntity:
 		var faults config.Faults
 		for _, f := range of.Faults {
-			faults = append(faults, config.Fault{File: f.File, Line: f.Line, Message: f.Message})
+			faults = append(faults, config.Fault{
+				File:    f.File,
+				Line:    f.Line,
+				Message: f.Message,
+			})
 		}
 		if len(faults) > 0 {
 			return exit.Usagef("nothing has changed: the configuration has faults:\n%w", faults)

@@ -75,7 +75,13 @@ default is bridge.yaml.`,
 				return err
 			}
 			manager := newManager(log)
-			again := reload.New(reload.Options{File: file, Load: read, Log: log, Began: manager.reloading, Applied: func(c *config.Config) { l.Follow(c.LogLevel) }})
+			again := reload.New(reload.Options{
+				File:    file,
+				Load:    read,
+				Log:     log,
+				Began:   manager.reloading,
+				Applied: func(c *config.Config) { l.Follow(c.LogLevel) },
+			})
 			c, err := again.Load()
 			if err != nil {
 				return err
@@ -263,7 +269,11 @@ func summary(s *config.Server, several bool) []string {
 		kind, address = "http", s.HTTP.URL
 	}
 	if u, err := url.Parse(address); err == nil && address != "" {
-		kind += " " + (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+		kind += " " + (&url.URL{
+			Scheme: u.Scheme,
+			Host:   u.Host,
+			Path:   u.Path,
+		}).String()
 	}
 	all := []string{kind, "share: " + s.Share}
 	switch {

@@ -26,7 +26,12 @@ type console struct {
 
 // NewConsole returns the log for people. color is whether w shows colors.
 func NewConsole(w io.Writer, level slog.Leveler, color bool) slog.Handler {
-	return &console{w: w, mu: new(sync.Mutex), level: level, color: color}
+	return &console{
+		w:     w,
+		mu:    new(sync.Mutex),
+		level: level,
+		color: color,
+	}
 }
 
 // Enabled implements slog.Handler.

@@ -46,10 +46,18 @@ func (d *Document) Is(ctx context.Context, command, location string) (bool, erro
 		kind, err := (&rest.Config{OpenAPI: location}).DetectURL(ctx)
 		if err != nil {
 			u, _ := url.Parse(location) // its query may be a secret
-			return false, exit.With(exit.Server, fmt.Errorf("%s cannot be read: %w", (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), err))
+			return false, exit.With(exit.Server, fmt.Errorf("%s cannot be read: %w", (&url.URL{
+				Scheme: u.Scheme,
+				Host:   u.Host,
+				Path:   u.Path,
+			}).String(), err))
 		}
 		if u, err := url.Parse(location); err == nil && kind != rest.DocumentKind && isDocument.MatchString(u.Path) {
-			return false, exit.Usagef("what is at %s is not an OpenAPI document: that has openapi, swagger or paths at its top", (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
+			return false, exit.Usagef("what is at %s is not an OpenAPI document: that has openapi, swagger or paths at its top", (&url.URL{
+				Scheme: u.Scheme,
+				Host:   u.Host,
+				Path:   u.Path,
+			}).String())
 		}
 		return kind == rest.DocumentKind, nil
 	}
@@ -106,6 +114,14 @@ func (d *Document) Server(location string, headers *Remote, share string) (confi
 	}
 	s := config.DefaultServer(nameOf(name), share)
 	s.Share = share // Validate refuses a wrong value
-	s.Rest = &rest.Config{OpenAPI: location, BaseURL: d.BaseURL, Mode: d.mode, Expose: d.expose, ReadOnly: d.readOnly, Headers: own, Secrets: secrets}
+	s.Rest = &rest.Config{
+		OpenAPI:  location,
+		BaseURL:  d.BaseURL,
+		Mode:     d.mode,
+		Expose:   d.expose,
+		ReadOnly: d.readOnly,
+		Headers:  own,
+		Secrets:  secrets,
+	}
 	return s, nil
 }

@@ -47,7 +47,13 @@ func (p *Program) Server(command []string, share string) (config.Server, error) 
 	}
 	s := config.DefaultServer(commandName(command), share)
 	s.Share = share // also when it is wrong, so that it is refused
-	s.Stdio = &stdio.Config{Command: command[0], Args: command[1:], Env: own, EnvPass: pass, Cwd: p.Cwd}
+	s.Stdio = &stdio.Config{
+		Command: command[0],
+		Args:    command[1:],
+		Env:     own,
+		EnvPass: pass,
+		Cwd:     p.Cwd,
+	}
 	return s, nil
 }
 
@@ -189,7 +195,11 @@ func (r *Remote) Server(address, share string) (config.Server, error) {
 	}
 	s := config.DefaultServer(urlName(address), share)
 	s.Share = share // also when it is wrong, so that it is refused
-	s.HTTP = &remote.Config{URL: address, Headers: own, Transport: r.Transport}
+	s.HTTP = &remote.Config{
+		URL:       address,
+		Headers:   own,
+		Transport: r.Transport,
+	}
 	return s, nil
 }
 
@@ -232,7 +242,11 @@ func AddEra(f *pflag.FlagSet, era *string) {
 // repeat values.
 func (r *Remote) parse() (headers map[string]string, secrets []string, err error) {
 	headers = map[string]string{}
-	text := strict.Decoder{Env: os.LookupEnv, Program: "mcp-bridge", Secrets: map[string]string{}} // as in a configuration file
+	text := strict.Decoder{
+		Env:     os.LookupEnv,
+		Program: "mcp-bridge",
+		Secrets: map[string]string{},
+	} // as in a configuration file
 	for _, f := range r.Headers {
 		name, value, ok := strings.Cut(f, ":")
 		name = http.CanonicalHeaderKey(strings.TrimSpace(name))

@@ -78,8 +78,13 @@ func (s *SignIn) Settings() (*oauth.Settings, error) {
 		return nil, nil
 	}
 	o := &oauth.Settings{
-		Login: true, Issuer: s.issuer, Scopes: s.scopes, Resource: s.resource, ClientMetadataURL: s.document, RedirectURI: s.callback,
-		Private: true, // the user of this machine named the server
+		Login:             true,
+		Issuer:            s.issuer,
+		Scopes:            s.scopes,
+		Resource:          s.resource,
+		ClientMetadataURL: s.document,
+		RedirectURI:       s.callback,
+		Private:           true, // the user of this machine named the server
 	}
 	switch {
 	case s.clientID != "":

@@ -61,7 +61,11 @@ func (i *Import) readRule(said string, allow bool, v any) {
 		return
 	}
 	list, ok := v.([]any)
-	r := rule{said: said, allow: allow, odd: !ok}
+	r := rule{
+		said:  said,
+		allow: allow,
+		odd:   !ok,
+	}
 	for _, item := range list {
 		name := text(item)
 		if name == "" { // of Claude Code's managed settings

@@ -207,7 +207,11 @@ func (c *client) call(ctx context.Context, t *try) error {
 		}
 		return exit.With(exit.Answer, nil)
 	}
-	show := &shower{console: c.console, dir: t.dir, name: t.tool}
+	show := &shower{
+		console: c.console,
+		dir:     t.dir,
+		name:    t.tool,
+	}
 	if err := show.result(gjson.ParseBytes(raw)); err != nil || !failed {
 		return err
 	}

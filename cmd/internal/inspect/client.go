@@ -232,7 +232,15 @@ func (c *clientFlags) connect(ctx context.Context, settings *config.Config, name
 	if err != nil {
 		return nil, err
 	}
-	one := &client{console: con, flags: c, status: &status{console: con, quiet: c.quiet, verbose: c.verbose}}
+	one := &client{
+		console: con,
+		flags:   c,
+		status: &status{
+			console: con,
+			quiet:   c.quiet,
+			verbose: c.verbose,
+		},
+	}
 	for _, s := range settings.Servers { // the only one
 		one.silence, one.longest = s.Timeout, s.MaxTimeout
 	}

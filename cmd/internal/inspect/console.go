@@ -23,7 +23,11 @@ type console struct {
 
 // newConsole returns the console of these files; isTerminal tests for terminals.
 func newConsole(in io.Reader, out, err io.Writer, isTerminal func(any) (bool, int)) *console {
-	c := &console{in: in, out: out, err: err}
+	c := &console{
+		in:  in,
+		out: out,
+		err: err,
+	}
 	c.inTerm, _ = isTerminal(in)
 	c.outTerm, c.width = isTerminal(out)
 	c.errTerm, c.errWidth = isTerminal(err)

@@ -38,7 +38,11 @@ func DialBridge(c *config.Config, name string, log *slog.Logger) (*Link, error) 
 		fromClient.CloseWithError(err)
 	})
 	return &Link{
-		Transport: &mcp.IOTransport{Reader: fromBridge, Writer: toBridge, MaxLineLength: -1}, // the bridge has a limit
+		Transport: &mcp.IOTransport{
+			Reader:        fromBridge,
+			Writer:        toBridge,
+			MaxLineLength: -1,
+		}, // the bridge has a limit
 		Reason: func() string {
 			var all []string
 			for _, st := range s.Status() {

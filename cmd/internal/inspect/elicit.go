@@ -30,7 +30,12 @@ type asker struct {
 }
 
 func newAsker(c *console, s *status) *asker {
-	return &asker{console: c, status: s, turn: make(chan struct{}, 1), done: make(chan struct{})}
+	return &asker{
+		console: c,
+		status:  s,
+		turn:    make(chan struct{}, 1),
+		done:    make(chan struct{}),
+	}
 }
 
 // close ends the reading of input. No question may be open.

@@ -286,7 +286,11 @@ key=@FILE is the text of a file.
 func promptArguments(prompt gjson.Result) []arguments.Argument {
 	var all []arguments.Argument
 	for _, a := range prompt.Get("arguments").Array() {
-		all = append(all, arguments.Argument{Name: a.Get("name").String(), Required: a.Get("required").Bool(), About: about(a)})
+		all = append(all, arguments.Argument{
+			Name:     a.Get("name").String(),
+			Required: a.Get("required").Bool(),
+			About:    about(a),
+		})
 	}
 	return all
 }

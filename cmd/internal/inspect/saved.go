@@ -149,7 +149,11 @@ func (c *clientFlags) replayed(cmd *cobra.Command, args []string, con *console, 
 	for _, g := range groups { // one connection for the calls of a server
 		client, err := c.connect(ctx, g.settings, g.name, con, roots)
 		for _, one := range g.calls {
-			v := verdict{Name: one.Name, Server: one.Server, Tool: one.Tool}
+			v := verdict{
+				Name:   one.Name,
+				Server: one.Server,
+				Tool:   one.Tool,
+			}
 			if err == nil {
 				client.judge(ctx, one, noCheck, &v)
 			} else {
@@ -249,7 +253,11 @@ func (c *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) 
 
 // judge makes a call and records its outcome.
 func (c *client) judge(ctx context.Context, s *saved, noCheck bool, v *verdict) {
-	raw, failed, took, err := c.answer(ctx, &try{tool: s.Tool, args: s.Arguments, noCheck: noCheck})
+	raw, failed, took, err := c.answer(ctx, &try{
+		tool:    s.Tool,
+		args:    s.Arguments,
+		noCheck: noCheck,
+	})
 	v.Took, v.Result = float64(took.Microseconds())/1000, raw
 	fault := func(format string, args ...any) { v.Faults = append(v.Faults, fmt.Sprintf(format, args...)) }
 	if err != nil {

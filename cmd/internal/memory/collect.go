@@ -34,7 +34,11 @@ func RaiseFloor() (stop func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
-	t := &tuner{live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}, was: debug.SetGCPercent(mostGrowth), is: mostGrowth}
+	t := &tuner{
+		live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}},
+		was:  debug.SetGCPercent(mostGrowth),
+		is:   mostGrowth,
+	}
 	t.tune()
 	return t.stop
 }

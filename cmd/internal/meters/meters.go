@@ -67,7 +67,12 @@ func (e *exporter) Export(ctx context.Context, all *metricdata.ResourceMetrics) 
 		in := &metricpb.ScopeMetrics{Scope: &commonpb.InstrumentationScope{Name: scope.Scope.Name, Version: scope.Scope.Version}}
 		for _, m := range scope.Metrics {
 			if h, ok := m.Data.(metricdata.Histogram[float64]); ok { // there are no others
-				in.Metrics = append(in.Metrics, &metricpb.Metric{Name: m.Name, Description: m.Description, Unit: m.Unit, Data: &metricpb.Metric_Histogram{Histogram: histogramOf(h)}})
+				in.Metrics = append(in.Metrics, &metricpb.Metric{
+					Name:        m.Name,
+					Description: m.Description,
+					Unit:        m.Unit,
+					Data:        &metricpb.Metric_Histogram{Histogram: histogramOf(h)},
+				})
 			}
 		}
 		made.ScopeMetrics = append(made.ScopeMetrics, in)
@@ -92,8 +97,13 @@ func histogramOf(h metricdata.Histogram[float64]) *metricpb.Histogram {
 	}
 	for _, p := range h.DataPoints {
 		point := &metricpb.HistogramDataPoint{
-			Attributes: valuesOf(&p.Attributes), StartTimeUnixNano: nanoseconds(p.StartTime), TimeUnixNano: nanoseconds(p.Time),
-			Count: p.Count, Sum: &p.Sum, ExplicitBounds: slices.Clone(p.Bounds), BucketCounts: slices.Clone(p.BucketCounts),
+			Attributes:        valuesOf(&p.Attributes),
+			StartTimeUnixNano: nanoseconds(p.StartTime),
+			TimeUnixNano:      nanoseconds(p.Time),
+			Count:             p.Count,
+			Sum:               &p.Sum,
+			ExplicitBounds:    slices.Clone(p.Bounds),
+			BucketCounts:      slices.Clone(p.BucketCounts),
 		}
 		if least, ok := p.Min.Value(); ok {
 			point.Min = &least

@@ -53,7 +53,11 @@ func NewKey(t testing.TB, id, alg string) *Key {
 // JWK returns the public key in the form of a key set.
 func (k *Key) JWK(t testing.TB) map[string]any {
 	t.Helper()
-	data, err := jose.JSONWebKey{Key: k.Private.Public(), KeyID: k.ID, Use: "sig"}.MarshalJSON()
+	data, err := jose.JSONWebKey{
+		Key:   k.Private.Public(),
+		KeyID: k.ID,
+		Use:   "sig",
+	}.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +83,13 @@ type Issuer struct {
 
 // New returns an issuer with a URL, which is reached by RoundTrip only. It has one ES256 key with the id k1.
 func New(t testing.TB, issuer string) *Issuer {
-	return &Issuer{t: t, URL: issuer, keys: []*Key{NewKey(t, "k1", "ES256")}, override: map[string]http.HandlerFunc{}, asked: map[string]int{}}
+	return &Issuer{
+		t:        t,
+		URL:      issuer,
+		keys:     []*Key{NewKey(t, "k1", "ES256")},
+		override: map[string]http.HandlerFunc{},
+		asked:    map[string]int{},
+	}
 }
 
 // Serve returns an issuer that listens on loopback until the test ends.
@@ -135,11 +145,19 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f(w, r)
 		return
 	case r.URL.Path == own+".well-known/openid-configuration":
-		answer = map[string]any{"issuer": i.URL, "jwks_uri": strings.TrimSuffix(i.URL, "/") + "/jwks", "introspection_endpoint": i.URL + "/introspect"}
+		answer = map[string]any{
+			"issuer":                 i.URL,
+			"jwks_uri":               strings.TrimSuffix(i.URL, "/") + "/jwks",
+			"introspection_endpoint": i.URL + "/introspect",
+		}
 	case r.URL.Path == own+"jwks":
 		all := []any{}
 		for _, k := range keys {
-			all = append(all, jose.JSONWebKey{Key: k.Private.Public(), KeyID: k.ID, Use: "sig"})
+			all = append(all, jose.JSONWebKey{
+				Key:   k.Private.Public(),
+				KeyID: k.ID,
+				Use:   "sig",
+			})
 		}
 		answer = map[string]any{"keys": all}
 	default:

@@ -144,5 +144,10 @@ func parseSubject(values []string) *Subject {
 	if err != nil {
 		return nil
 	}
-	return &Subject{Issuer: parts[1], Token: parts[2], Principal: parts[3], Until: time.Unix(until, 0)}
+	return &Subject{
+		Issuer:    parts[1],
+		Token:     parts[2],
+		Principal: parts[3],
+		Until:     time.Unix(until, 0),
+	}
 }

@@ -136,10 +136,14 @@ func (m *Metadata) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*m = Metadata{
-		Issuer: memberAs[string](all["issuer"]), Keys: memberAs[string](all["jwks_uri"]), Introspection: memberAs[string](all["introspection_endpoint"]),
-		Registration: memberAs[string](all["registration_endpoint"]), Documents: memberAs[bool](all["client_id_metadata_document_supported"]),
-		Proofs: memberAs[[]string](all["code_challenge_methods_supported"]), Scopes: memberAs[[]string](all["scopes_supported"]),
-		Claims: memberAs[[]string](all["claims_supported"]),
+		Issuer:        memberAs[string](all["issuer"]),
+		Keys:          memberAs[string](all["jwks_uri"]),
+		Introspection: memberAs[string](all["introspection_endpoint"]),
+		Registration:  memberAs[string](all["registration_endpoint"]),
+		Documents:     memberAs[bool](all["client_id_metadata_document_supported"]),
+		Proofs:        memberAs[[]string](all["code_challenge_methods_supported"]),
+		Scopes:        memberAs[[]string](all["scopes_supported"]),
+		Claims:        memberAs[[]string](all["claims_supported"]),
 	}
 	return nil
 }

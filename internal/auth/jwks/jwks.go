@@ -70,7 +70,12 @@ type keys struct {
 
 // New returns a Set without keys.
 func New(o Options) *Set {
-	return &Set{o: o, requests: make(chan struct{}, 1), stopped: make(chan struct{}), flight: make(chan struct{})}
+	return &Set{
+		o:        o,
+		requests: make(chan struct{}, 1),
+		stopped:  make(chan struct{}),
+		flight:   make(chan struct{}),
+	}
 }
 
 // Run fetches and refreshes the keys until ctx ends. It is called once.
@@ -317,7 +322,11 @@ type State struct {
 
 // State returns the state of the keys.
 func (s *Set) State() State {
-	st := State{Issuer: s.o.Issuer, Fetched: s.fetched.Load(), Failed: s.failed.Load()}
+	st := State{
+		Issuer:  s.o.Issuer,
+		Fetched: s.fetched.Load(),
+		Failed:  s.failed.Load(),
+	}
 	if now := s.current.Load(); now != nil {
 		st.Have, st.At = true, now.at
 	}

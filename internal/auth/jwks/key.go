@@ -121,7 +121,12 @@ func parseKey(raw []byte) (*Key, error) {
 	default:
 		return nil, errOtherUse
 	}
-	return &Key{ID: k.KeyID, Public: k.Key, alg: k.Algorithm, raw: string(raw)}, nil
+	return &Key{
+		ID:     k.KeyID,
+		Public: k.Key,
+		alg:    k.Algorithm,
+		raw:    string(raw),
+	}, nil
 }
 
 // Fixed is a set that does not change.

@@ -27,10 +27,21 @@ type Front struct {
 
 // issuer returns the state of the issuer of these tokens, for users of another issuer.
 func (f *Front) issuer(of Issuer, log *slog.Logger) *issuer {
-	i := Issuer{URL: f.Issuer, Implies: of.Implies, Skew: of.Skew, Front: f}
+	i := Issuer{
+		URL:     f.Issuer,
+		Implies: of.Implies,
+		Skew:    of.Skew,
+		Front:   f,
+	}
 	return &issuer{
-		o: i, usersOf: of.URL, algorithms: []jose.SignatureAlgorithm{jose.ES256},
-		keys: jwks.New(jwks.Options{Issuer: f.Issuer, Text: f.Keys, Log: log}),
+		o:          i,
+		usersOf:    of.URL,
+		algorithms: []jose.SignatureAlgorithm{jose.ES256},
+		keys: jwks.New(jwks.Options{
+			Issuer: f.Issuer,
+			Text:   f.Keys,
+			Log:    log,
+		}),
 	}
 }
 

@@ -72,7 +72,11 @@ type Endpoint struct {
 
 // NewEndpoint returns an Endpoint. It sends no request.
 func NewEndpoint(e EndpointOptions) *Endpoint {
-	return &Endpoint{o: e, slots: make(chan struct{}, maxInFlight), spare: make(chan struct{}, maxSpare)}
+	return &Endpoint{
+		o:     e,
+		slots: make(chan struct{}, maxInFlight),
+		spare: make(chan struct{}, maxSpare),
+	}
 }
 
 // Ask returns the issuer's raw answer about a token. The error is ErrUnavailable. ctx is the timeout. good

@@ -126,7 +126,14 @@ func newAsker(v *Verifier, i *issuer, at *Endpoint, kept time.Duration) *asker {
 		kept = DefaultCache
 	}
 	few, _ := simplelru.NewLRU[[32]byte, refused](maxRefused, nil) // the size is positive
-	return &asker{v: v, i: i, at: at, life: kept, flights: map[[32]byte]*flight{}, refused: few}
+	return &asker{
+		v:       v,
+		i:       i,
+		at:      at,
+		life:    kept,
+		flights: map[[32]byte]*flight{},
+		refused: few,
+	}
 }
 
 // mayBeOpaque reports whether a text may be an opaque token. Only such a text is sent to the issuer.
@@ -167,7 +174,14 @@ func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, cached *To
 			if busy, ok := gate.Pass(); !ok {
 				a.mu.Unlock()
 				if busy == nil {
-					return nil, &Error{Result: Invalid, Issuer: a.i.o.URL, Why: "its issuer was not asked: this client has sent too many invalid tokens", Asked: true, Unasked: true, Text: !looksLikeJWT(raw)}
+					return nil, &Error{
+						Result:  Invalid,
+						Issuer:  a.i.o.URL,
+						Why:     "its issuer was not asked: this client has sent too many invalid tokens",
+						Asked:   true,
+						Unasked: true,
+						Text:    !looksLikeJWT(raw),
+					}
 				}
 				if err := a.await(ctx, busy, until); err != nil {
 					return nil, err
@@ -246,7 +260,13 @@ func (a *asker) read(answer []byte, ended *atomic.Bool, raw string, unknown bool
 		return nil, refuse(Unavailable, url, "the introspection answer: %v", err)
 	}
 	if member(claims, "active").Type != gjson.True {
-		return nil, &Error{Result: Invalid, Issuer: url, Why: "the issuer says that the token is not active: it has expired, was revoked, or is not a token of this issuer", Asked: unknown, Text: unknown && !looksLikeJWT(raw)}
+		return nil, &Error{
+			Result: Invalid,
+			Issuer: url,
+			Why:    "the issuer says that the token is not active: it has expired, was revoked, or is not a token of this issuer",
+			Asked:  unknown,
+			Text:   unknown && !looksLikeJWT(raw),
+		}
 	}
 	if iss := member(claims, "iss"); iss.Exists() && iss.Str != url {
 		return nil, refuse(Unknown, url, "the introspection answer names another issuer, %.200q", iss.Str)

@@ -97,7 +97,11 @@ type Error struct {
 func (e *Error) Error() string { return e.Why }
 
 func refuse(r Result, issuer, format string, args ...any) *Error {
-	return &Error{Result: r, Issuer: issuer, Why: fmt.Sprintf(format, args...)}
+	return &Error{
+		Result: r,
+		Issuer: issuer,
+		Why:    fmt.Sprintf(format, args...),
+	}
 }
 
 func expired(issuer string) *Error { return refuse(Expired, issuer, "the token has expired") }
@@ -194,7 +198,12 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 		if len(o.Algorithms) == 0 {
 			o.Algorithms = Algorithms
 		}
-		i := &issuer{o: o, keys: jwks.New(jwks.Options{Issuer: o.URL, From: o.JWKS, Client: jwks.Client(o.Transport), Log: log})}
+		i := &issuer{o: o, keys: jwks.New(jwks.Options{
+			Issuer: o.URL,
+			From:   o.JWKS,
+			Client: jwks.Client(o.Transport),
+			Log:    log,
+		})}
 		for _, a := range Algorithms { // only supported ones, also if the list has others (I-011)
 			for _, wanted := range o.Algorithms {
 				if a == wanted {
@@ -204,9 +213,19 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 		}
 		if how := o.Introspection; how != nil {
 			i.asker = newAsker(v, i, NewEndpoint(EndpointOptions{
-				Issuer: o.URL, URL: how.URL, ID: how.Client.ID, Secret: how.Client.Secret, InBody: how.Client.InBody,
-				Key:      assertion.Key{File: how.Client.KeyFile, ID: how.Client.KeyID, Algorithm: how.Client.Algorithm},
-				Metadata: i.keys.Metadata, Client: jwks.Client(o.Transport), Log: log,
+				Issuer: o.URL,
+				URL:    how.URL,
+				ID:     how.Client.ID,
+				Secret: how.Client.Secret,
+				InBody: how.Client.InBody,
+				Key: assertion.Key{
+					File:      how.Client.KeyFile,
+					ID:        how.Client.KeyID,
+					Algorithm: how.Client.Algorithm,
+				},
+				Metadata: i.keys.Metadata,
+				Client:   jwks.Client(o.Transport),
+				Log:      log,
 			}), how.Cache)
 			v.opaque = i.asker
 		}
@@ -336,11 +355,19 @@ func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, cached 
 		return v.opaque.verify(ctx, raw, sum, cached)
 	}
 	if err != nil {
-		return nil, &Error{Result: Invalid, Why: err.Error(), Text: len(raw) <= maxToken}
+		return nil, &Error{
+			Result: Invalid,
+			Why:    err.Error(),
+			Text:   len(raw) <= maxToken,
+		}
 	}
 	h, err := readHeader(head)
 	if err != nil {
-		return nil, &Error{Result: Invalid, Why: "the header of the token: " + err.Error(), Text: !gjson.ValidBytes(head)}
+		return nil, &Error{
+			Result: Invalid,
+			Why:    "the header of the token: " + err.Error(),
+			Text:   !gjson.ValidBytes(head),
+		}
 	}
 	claims, err := object(body)
 	if err != nil {
@@ -442,7 +469,11 @@ func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Token{Issuer: i.o.URL, Until: until, Claims: claims}
+	t := &Token{
+		Issuer: i.o.URL,
+		Until:  until,
+		Claims: claims,
+	}
 	if what := otherUse(claims, asked); what != "" {
 		return fail(Invalid, "the token is not an access token: %s", what)
 	}

@@ -42,7 +42,12 @@ type Grant struct {
 
 // NewFront makes the front of an instance. Close ends it.
 func NewFront(id string, q Queue, log *slog.Logger) *Front {
-	return &Front{id: id, queue: q, log: log, waiting: map[string]*waiter{}}
+	return &Front{
+		id:      id,
+		queue:   q,
+		log:     log,
+		waiting: map[string]*waiter{},
+	}
 }
 
 const (
@@ -60,7 +65,11 @@ const (
 // Wait adds a request, and waits for the grant of a worker. The error is session.ErrFull if the line has most
 // entries, session.ErrUnavailable if the store was never reached, and otherwise that of ctx.
 func (f *Front) Wait(ctx context.Context, server string, most int) (Grant, error) {
-	id, w := rand.Text(), &waiter{server: server, granted: make(chan Grant, 1), resend: make(chan struct{}, 1)}
+	id, w := rand.Text(), &waiter{
+		server:  server,
+		granted: make(chan Grant, 1),
+		resend:  make(chan struct{}, 1),
+	}
 	f.mu.Lock()
 	f.waiting[id] = w
 	f.mu.Unlock()

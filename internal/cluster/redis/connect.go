@@ -22,9 +22,17 @@ func Connect(address, caFile string) (Client, error) {
 		return nil, err
 	}
 	o := &redis.UniversalOptions{
-		Addrs: at.Hosts, MasterName: at.Master, IsClusterMode: at.Several, DB: at.DB, Username: at.Username, Password: at.Password,
-		ContextTimeoutEnabled: true, MaxRetries: 1, DialerRetries: 1,
-		PoolSize: 1 << 14, PipelinePoolSize: -1, // see atOnce
+		Addrs:                 at.Hosts,
+		MasterName:            at.Master,
+		IsClusterMode:         at.Several,
+		DB:                    at.DB,
+		Username:              at.Username,
+		Password:              at.Password,
+		ContextTimeoutEnabled: true,
+		MaxRetries:            1,
+		DialerRetries:         1,
+		PoolSize:              1 << 14,
+		PipelinePoolSize:      -1, // see atOnce
 	}
 	if at.TLS {
 		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}

@@ -83,7 +83,13 @@ var (
 
 // New makes a Store over a client, which the caller closes.
 func New(c Client, o Options) *Store {
-	return &Store{o: o, c: c, records: seal.NewShared("cluster record", o.Secrets...), members: seal.NewShared("cluster member", o.Secrets...), streams: seal.NewShared("cluster stream", o.Secrets...)}
+	return &Store{
+		o:       o,
+		c:       c,
+		records: seal.NewShared("cluster record", o.Secrets...),
+		members: seal.NewShared("cluster member", o.Secrets...),
+		streams: seal.NewShared("cluster stream", o.Secrets...),
+	}
 }
 
 // recordKey returns the key of the record of a session, or of a shared connection.
@@ -178,7 +184,11 @@ func (s *Store) Find(ctx context.Context, key string) (session.Held, error) {
 	if !known || bad != nil || !ok {
 		return session.Held{}, session.ErrNotFound
 	}
-	return session.Held{Record: r, Owner: owner, Epoch: e}, nil
+	return session.Held{
+		Record: r,
+		Owner:  owner,
+		Epoch:  e,
+	}, nil
 }
 
 // Take implements session.Store.
@@ -202,7 +212,11 @@ func (s *Store) Take(ctx context.Context, seen session.Held) (session.Held, erro
 	if !ok {
 		return session.Held{}, session.ErrNotFound
 	}
-	return session.Held{Record: r, Owner: s.o.Owner, Epoch: seen.Epoch + 1}, nil
+	return session.Held{
+		Record: r,
+		Owner:  s.o.Owner,
+		Epoch:  seen.Epoch + 1,
+	}, nil
 }
 
 // Save implements session.Keeper.
@@ -286,7 +300,11 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 		s.runs = runs
 		s.mu.Unlock()
 	}
-	seen := cluster.Seen{Run: runs, Absent: own.Err() != nil, Evicts: evicts}
+	seen := cluster.Seen{
+		Run:    runs,
+		Absent: own.Err() != nil,
+		Evicts: evicts,
+	}
 	write := seen.Absent || own.Val() != written
 	if write {
 		written = string(s.members.Seal(s.member(m.ID), text))

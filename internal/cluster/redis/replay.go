@@ -53,7 +53,13 @@ func (s Streams) Write(ctx context.Context, all []replay.Entry) error {
 				continue
 			}
 			entryID := strconv.FormatInt(e.Seq, 10) + suffix[e.Kind]
-			p.XAdd(ctx, &redis.XAddArgs{Stream: key, MaxLen: streamLength, Approx: true, ID: entryID, Values: []any{"b", s.s.streams.Seal(key+" "+entryID, e.Payload())}})
+			p.XAdd(ctx, &redis.XAddArgs{
+				Stream: key,
+				MaxLen: streamLength,
+				Approx: true,
+				ID:     entryID,
+				Values: []any{"b", s.s.streams.Seal(key+" "+entryID, e.Payload())},
+			})
 			if touched[key] = streamLife; e.Kind == replay.Finished {
 				touched[key] = finishedLife
 			}

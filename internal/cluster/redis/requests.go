@@ -71,7 +71,13 @@ func (r *Requests) Add(ctx context.Context, server string, o queue.Request, most
 // Take implements queue.Queue.
 func (r *Requests) Take(ctx context.Context, servers []string, wait time.Duration) ([]queue.Taken, error) {
 	keys := r.lines(servers)
-	args := &redis.XReadGroupArgs{Group: workers, Consumer: workers, Count: 1, Block: wait, Streams: keys}
+	args := &redis.XReadGroupArgs{
+		Group:    workers,
+		Consumer: workers,
+		Count:    1,
+		Block:    wait,
+		Streams:  keys,
+	}
 	for range keys {
 		args.Streams = append(args.Streams, ">")
 	}
@@ -112,7 +118,14 @@ func (r *Requests) Overdue(ctx context.Context, servers []string, after time.Dur
 	keys := r.lines(servers)
 	answers, err := r.s.c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {
-			p.XAutoClaim(ctx, &redis.XAutoClaimArgs{Stream: key, Group: workers, Consumer: workers, MinIdle: after, Start: "0-0", Count: int64(most)})
+			p.XAutoClaim(ctx, &redis.XAutoClaimArgs{
+				Stream:   key,
+				Group:    workers,
+				Consumer: workers,
+				MinIdle:  after,
+				Start:    "0-0",
+				Count:    int64(most),
+			})
 		}
 		return nil
 	})

@@ -132,7 +132,14 @@ func (a *Asker) Send(ctx context.Context, at *Issuer, endpoint string, c *Client
 		return nil, err
 	}
 	text := form.Encode()
-	r := (&http.Request{Method: http.MethodPost, URL: u, Host: u.Host, Header: h, Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text))}).WithContext(ctx)
+	r := (&http.Request{
+		Method:        http.MethodPost,
+		URL:           u,
+		Host:          u.Host,
+		Header:        h,
+		Body:          io.NopCloser(strings.NewReader(text)),
+		ContentLength: int64(len(text)),
+	}).WithContext(ctx)
 	status, data, err := a.do(r)
 	if err != nil {
 		return nil, err
@@ -257,7 +264,11 @@ var errDeep = fmt.Errorf("the answer of the authorization server is nested deepe
 
 // read parses the answer of a token endpoint (I-220).
 func read(data []byte) (*Token, error) {
-	t := &Token{Access: gjson.GetBytes(data, "access_token").Str, Refresh: gjson.GetBytes(data, "refresh_token").Str, ID: gjson.GetBytes(data, "id_token").Str}
+	t := &Token{
+		Access:  gjson.GetBytes(data, "access_token").Str,
+		Refresh: gjson.GetBytes(data, "refresh_token").Str,
+		ID:      gjson.GetBytes(data, "id_token").Str,
+	}
 	switch {
 	case rawjson.Deeper(data, MaxDepth): // before checks that recurse for each level
 		return nil, errDeep
@@ -285,8 +296,18 @@ func (a *Asker) Register(ctx context.Context, endpoint string, metadata map[stri
 	if err != nil {
 		return nil, err
 	}
-	r := (&http.Request{Method: http.MethodPost, URL: u, Host: u.Host, Header: http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}, "User-Agent": {"mcp-bridge"}},
-		Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text))}).WithContext(ctx)
+	r := (&http.Request{
+		Method: http.MethodPost,
+		URL:    u,
+		Host:   u.Host,
+		Header: http.Header{
+			"Content-Type": {"application/json"},
+			"Accept":       {"application/json"},
+			"User-Agent":   {"mcp-bridge"},
+		},
+		Body:          io.NopCloser(bytes.NewReader(text)),
+		ContentLength: int64(len(text)),
+	}).WithContext(ctx)
 	status, data, err := a.do(r)
 	if err != nil {
 		return nil, err

@@ -51,7 +51,11 @@ type Finder struct {
 func NewFinder(server *url.URL, transport http.RoundTripper, trusted ...string) *Finder {
 	at := *server
 	at.Fragment, at.User, at.Scheme, at.Host = "", nil, strings.ToLower(at.Scheme), strings.ToLower(at.Host)
-	return &Finder{&at, &http.Client{Transport: transport, Timeout: Limit, CheckRedirect: sameOrigin}, Hosts(trusted...)}
+	return &Finder{&at, &http.Client{
+		Transport:     transport,
+		Timeout:       Limit,
+		CheckRedirect: sameOrigin,
+	}, Hosts(trusted...)}
 }
 
 // Hosts returns the hosts of addresses, with ports.
@@ -254,12 +258,18 @@ func (f *Finder) first(ctx context.Context, name string, provider bool) (*Issuer
 // issuer parses the metadata, which must be of the named issuer (I-206).
 func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
 	i := &Issuer{
-		Name: stringAt(data, "issuer"), Authorization: stringAt(data, "authorization_endpoint"), Token: stringAt(data, "token_endpoint"),
-		Registration: stringAt(data, "registration_endpoint"), Revocation: stringAt(data, "revocation_endpoint"), Device: stringAt(data, "device_authorization_endpoint"),
-		Methods: stringsAt(data, "token_endpoint_auth_methods_supported"), Algorithms: stringsAt(data, "token_endpoint_auth_signing_alg_values_supported"),
-		Scopes: stringsAt(data, "scopes_supported"), Challenges: stringsAt(data, "code_challenge_methods_supported"),
-		Documents:   gjson.GetBytes(data, "client_id_metadata_document_supported").Type == gjson.True,
-		NamesItself: gjson.GetBytes(data, "authorization_response_iss_parameter_supported").Type == gjson.True,
+		Name:          stringAt(data, "issuer"),
+		Authorization: stringAt(data, "authorization_endpoint"),
+		Token:         stringAt(data, "token_endpoint"),
+		Registration:  stringAt(data, "registration_endpoint"),
+		Revocation:    stringAt(data, "revocation_endpoint"),
+		Device:        stringAt(data, "device_authorization_endpoint"),
+		Methods:       stringsAt(data, "token_endpoint_auth_methods_supported"),
+		Algorithms:    stringsAt(data, "token_endpoint_auth_signing_alg_values_supported"),
+		Scopes:        stringsAt(data, "scopes_supported"),
+		Challenges:    stringsAt(data, "code_challenge_methods_supported"),
+		Documents:     gjson.GetBytes(data, "client_id_metadata_document_supported").Type == gjson.True,
+		NamesItself:   gjson.GetBytes(data, "authorization_response_iss_parameter_supported").Type == gjson.True,
 	}
 	if i.Name != name && i.Name != name+"/" && i.Name+"/" != name {
 		return nil, fmt.Errorf("its issuer is %q, which is another one: sign-in is refused", sanitize.Text(cut(i.Name)))
@@ -289,7 +299,13 @@ func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
 // Assumed returns the endpoints of a server of 2025-03-26 without metadata (I-207).
 func (f *Finder) Assumed() *Issuer {
 	o := f.Origin()
-	return &Issuer{Name: o, Authorization: o + "/authorize", Token: o + "/token", Registration: o + "/register", Assumed: true}
+	return &Issuer{
+		Name:          o,
+		Authorization: o + "/authorize",
+		Token:         o + "/token",
+		Registration:  o + "/register",
+		Assumed:       true,
+	}
 }
 
 // get fetches a document. The error is errNoDocument if there is none.
@@ -298,9 +314,14 @@ func (f *Finder) get(ctx context.Context, address string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{
-		"Accept": {"application/json"}, "User-Agent": {"mcp-bridge"}, "Mcp-Protocol-Version": {"2025-11-25"},
-	}}).WithContext(ctx)
+	r := (&http.Request{
+		Method: http.MethodGet,
+		URL:    u,
+		Host:   u.Host,
+		Header: http.Header{
+			"Accept": {"application/json"}, "User-Agent": {"mcp-bridge"}, "Mcp-Protocol-Version": {"2025-11-25"},
+		},
+	}).WithContext(ctx)
 	res, err := f.client.Do(r)
 	if err != nil {
 		return nil, Reason(err)

@@ -115,7 +115,15 @@ func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 		page(w, http.StatusBadRequest, "The program that sent you here is unknown: "+err.Error()+".")
 		return
 	}
-	q := &request{Client: seal.Fingerprint(id), ID: idOf(id), Name: c.Name, Redirect: get("redirect_uri"), State: get("state"), Challenge: get("code_challenge"), Keyed: c.keyed()}
+	q := &request{
+		Client:    seal.Fingerprint(id),
+		ID:        idOf(id),
+		Name:      c.Name,
+		Redirect:  get("redirect_uri"),
+		State:     get("state"),
+		Challenge: get("code_challenge"),
+		Keyed:     c.keyed(),
+	}
 	if !f.allowsRedirect(c, q.Redirect) {
 		page(w, http.StatusBadRequest, "The program that sent you here asks to send you to an address that it did not register.")
 		return
@@ -276,7 +284,15 @@ func (f *Front) begin(w http.ResponseWriter, r *http.Request, q *request, asked 
 		return
 	}
 	browser := rand.Text()
-	a := attempt{Request: *q, Asked: asked, Slot: rand.Text()[:8], Browser: seal.Fingerprint(browser), Verifier: rand.Text() + rand.Text(), Nonce: rand.Text(), At: time.Now().UnixMilli()}
+	a := attempt{
+		Request:  *q,
+		Asked:    asked,
+		Slot:     rand.Text()[:8],
+		Browser:  seal.Fingerprint(browser),
+		Verifier: rand.Text() + rand.Text(),
+		Nonce:    rand.Text(),
+		At:       time.Now().UnixMilli(),
+	}
 	a.Request.Browser = ""
 	challenge := sha256.Sum256([]byte(a.Verifier))
 	scopes := append([]string{"openid"}, f.o.Settings.Scopes...)
@@ -375,7 +391,11 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 	}
 	id := rand.Text()
 	key = codeKey(id)
-	ok, err = f.put(ctx, key, nil, []byte(f.sealed(key, codeValue{Request: *q, Login: l, ID: rand.Text()})), codeLife, twice)
+	ok, err = f.put(ctx, key, nil, []byte(f.sealed(key, codeValue{
+		Request: *q,
+		Login:   l,
+		ID:      rand.Text(),
+	})), codeLife, twice)
 	if err != nil || !ok {
 		log.Error("a code cannot be stored", "err", err)
 		f.refuse(w, q, errStore.code, errStore.text)
@@ -433,11 +453,24 @@ func (f *Front) signIn(r *http.Request, a *attempt, code string) (l login, err e
 	if err != nil {
 		return l, err
 	}
-	t, err := f.ask.Token(ctx, at, f.client, url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {Callback(f.o.Root)}, "code_verifier": {a.Verifier}})
+	t, err := f.ask.Token(ctx, at, f.client, url.Values{
+		"grant_type":    {"authorization_code"},
+		"code":          {code},
+		"redirect_uri":  {Callback(f.o.Root)},
+		"code_verifier": {a.Verifier},
+	})
 	if err != nil {
 		return l, err
 	}
-	l = login{Client: a.Request.Client, ID: a.Request.ID, Resource: a.Request.Resource, Scopes: f.grantedBy(a.Request.Scopes, t), Refresh: t.Refresh, Nonce: a.Nonce, Keyed: a.Request.Keyed}
+	l = login{
+		Client:   a.Request.Client,
+		ID:       a.Request.ID,
+		Resource: a.Request.Resource,
+		Scopes:   f.grantedBy(a.Request.Scopes, t),
+		Refresh:  t.Refresh,
+		Nonce:    a.Nonce,
+		Keyed:    a.Request.Keyed,
+	}
 	return l, f.identify(ctx, at, &l, t, a.Nonce)
 }
 

@@ -170,7 +170,11 @@ func (f *Front) register(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, bad, "only the authorization code grant is served: grant_types must have authorization_code, response_types code")
 		return
 	}
-	c := client{Name: displayName(m.Name), Redirects: redirects, At: time.Now().Unix()}
+	c := client{
+		Name:      displayName(m.Name),
+		Redirects: redirects,
+		At:        time.Now().Unix(),
+	}
 	answer(w, http.StatusCreated, "no-store", map[string]any{
 		"client_id": f.sealed("client", c), "client_id_issued_at": c.At, "client_name": c.Name, "redirect_uris": c.Redirects,
 		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"}, "token_endpoint_auth_method": "none",

@@ -78,8 +78,16 @@ type fetch struct {
 func newDocuments[T any](transport http.RoundTripper, kind string, maxLife func(*T) time.Duration, log *slog.Logger) *documents[T] {
 	all, _ := simplelru.NewLRU[string, *document[T]](maxDocuments, nil) // the size is positive
 	return &documents[T]{
-		client: &http.Client{Transport: transport, Timeout: limit, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		kind:   kind, maxLife: maxLife, log: log, all: all, inFlight: map[string]int{},
+		client: &http.Client{
+			Transport:     transport,
+			Timeout:       limit,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		kind:     kind,
+		maxLife:  maxLife,
+		log:      log,
+		all:      all,
+		inFlight: map[string]int{},
 	}
 }
 

@@ -149,12 +149,19 @@ func New(o Options) (*Front, error) {
 		o.Store = NewMemory()
 	}
 	f := &Front{
-		o: o, base: root.EscapedPath(), client: o.Client.Grant(),
-		find: discovery.NewFinder(at, o.Transport), ask: discovery.NewAsker(o.Transport), clientDocs: newDocuments[client](o.Documents, "the metadata of a client", (*client).documentLife, o.Log),
+		o:           o,
+		base:        root.EscapedPath(),
+		client:      o.Client.Grant(),
+		find:        discovery.NewFinder(at, o.Transport),
+		ask:         discovery.NewAsker(o.Transport),
+		clientDocs:  newDocuments[client](o.Documents, "the metadata of a client", (*client).documentLife, o.Log),
 		keySets:     newDocuments[jwks.Fixed](o.Documents, "the keys of a client", func(*jwks.Fixed) time.Duration { return keysMost }, o.Log),
-		registering: newLimiter(2*time.Second, 30), fetching: newLimiter(2*time.Second, 30),
-		returning: newLimiter(time.Second, 100), codeSlots: make(chan struct{}, maxExchanges),
-		signing: newLimiter(time.Minute, 30), uses: newLimiter(time.Second, 30),
+		registering: newLimiter(2*time.Second, 30),
+		fetching:    newLimiter(2*time.Second, 30),
+		returning:   newLimiter(time.Second, 100),
+		codeSlots:   make(chan struct{}, maxExchanges),
+		signing:     newLimiter(time.Minute, 30),
+		uses:        newLimiter(time.Second, 30),
 	}
 	f.ended, _ = simplelru.NewLRU[string, struct{}](maxEnded, nil) // the sizes are positive
 	f.endings.owed, _ = lru.New[string, struct{}](maxEnded)
@@ -194,7 +201,11 @@ func (f *Front) derive() (err error) {
 		}
 		seals = append(seals, string(seal.Derive(secret, "front seals "+string(of), 32)))
 		key := signingKey(secret, string(of))
-		jwk := jose.JSONWebKey{Key: key.Public(), Use: "sig", Algorithm: string(jose.ES256)}
+		jwk := jose.JSONWebKey{
+			Key:       key.Public(),
+			Use:       "sig",
+			Algorithm: string(jose.ES256),
+		}
 		sum, err := jwk.Thumbprint(crypto.SHA256)
 		if err != nil {
 			return err
@@ -235,7 +246,11 @@ func Callback(root string) string { return root + "/oauth/callback" }
 
 // Tokens returns the settings for checking the front's access tokens.
 func (f *Front) Tokens() *token.Front {
-	return &token.Front{Issuer: f.o.Root, Keys: f.keys, Open: f.userClaims}
+	return &token.Front{
+		Issuer: f.o.Root,
+		Keys:   f.keys,
+		Open:   f.userClaims,
+	}
 }
 
 // Paths returns the paths that the front serves.
@@ -503,7 +518,15 @@ func (f *Front) secure() bool { return strings.HasPrefix(f.o.Root, "https:") }
 // cookie returns a cookie with a lifetime. The prefix of its name keeps other hosts of the domain
 // from setting it.
 func (f *Front) cookie(name, value string, life time.Duration) *http.Cookie {
-	c := &http.Cookie{Name: f.named(name), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: f.secure(), MaxAge: int(life.Seconds())}
+	c := &http.Cookie{
+		Name:     f.named(name),
+		Value:    value,
+		Path:     "/",
+		HttpOnly: true,
+		SameSite: http.SameSiteLaxMode,
+		Secure:   f.secure(),
+		MaxAge:   int(life.Seconds()),
+	}
 	if life <= 0 {
 		c.MaxAge = -1
 	}

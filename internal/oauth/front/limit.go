@@ -25,7 +25,11 @@ type limiter struct {
 // newLimiter returns a limiter that allows burst at once, then one every interval.
 func newLimiter(every time.Duration, burst int) limiter {
 	by, _ := simplelru.NewLRU[string, *rate.Limiter](maxLimited, nil) // the size is positive
-	return limiter{every: every, burst: burst, by: by}
+	return limiter{
+		every: every,
+		burst: burst,
+		by:    by,
+	}
 }
 
 // network returns the address of a request as a key: a subscriber's whole network for IPv6.

@@ -40,7 +40,16 @@ func (f *Front) question(w http.ResponseWriter, r *request, client string) {
 		page(w, http.StatusBadRequest, pageEnded)
 		return
 	}
-	p := pageData{Name: r.Name, Resource: r.Resource, Host: u.Host, Redirect: r.Redirect, Request: f.sealed("request", r), Action: f.base + "/oauth/consent", Machine: k != web, Scopes: r.Scopes}
+	p := pageData{
+		Name:     r.Name,
+		Resource: r.Resource,
+		Host:     u.Host,
+		Redirect: r.Redirect,
+		Request:  f.sealed("request", r),
+		Action:   f.base + "/oauth/consent",
+		Machine:  k != web,
+		Scopes:   r.Scopes,
+	}
 	if p.Name == "" {
 		p.Name = "A program without a name"
 	}

@@ -62,7 +62,12 @@ func listen(ctx context.Context, redirect string) (*callback, error) {
 		_, port, _ = net.SplitHostPort(l.Addr().String())
 		u.Host = net.JoinHostPort(u.Hostname(), port)
 	}
-	return &callback{redirect: u.String(), path: u.Path, listener: l, answers: make(chan answer, 1)}, nil
+	return &callback{
+		redirect: u.String(),
+		path:     u.Path,
+		listener: l,
+		answers:  make(chan answer, 1),
+	}, nil
 }
 
 // await serves the callback until the answer arrives. A line that the person types may also hold it.
@@ -70,7 +75,13 @@ func (c *callback) await(ctx context.Context, state string, issuer *discovery.Is
 	c.mu.Lock()
 	c.state, c.issuer = state, issuer
 	c.mu.Unlock()
-	s := &http.Server{Handler: c, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}
+	s := &http.Server{
+		Handler:        c,
+		ReadTimeout:    10 * time.Second,
+		WriteTimeout:   10 * time.Second,
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(c.listener) })
 	defer func() {

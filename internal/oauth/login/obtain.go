@@ -112,7 +112,11 @@ func (p *Person) unsigned(what string) error {
 	if p.o.Own {
 		return &oauth.Failure{Public: what + "; sign in: " + p.o.Command, SignIn: true}
 	}
-	return &oauth.Failure{Public: what + ": the bridge's operator must sign in", Err: fmt.Errorf("sign in: %s", p.o.Command), SignIn: true}
+	return &oauth.Failure{
+		Public: what + ": the bridge's operator must sign in",
+		Err:    fmt.Errorf("sign in: %s", p.o.Command),
+		SignIn: true,
+	}
 }
 
 // setLogin makes a login the current one.
@@ -151,7 +155,11 @@ func (p *Person) renew(ctx context.Context, old *Login) (again bool, err error) 
 		p.save(&l)
 		return false, nil
 	case code == "invalid_client" && !l.Client.Registered:
-		return false, &oauth.Failure{Public: "its authorization server refuses the configured client: check client_id and client_secret", Err: err, SignIn: true}
+		return false, &oauth.Failure{
+			Public: "its authorization server refuses the configured client: check client_id and client_secret",
+			Err:    err,
+			SignIn: true,
+		}
 	case code == "invalid_client":
 		l.Client = Client{}
 		fallthrough

@@ -122,7 +122,12 @@ type work struct {
 
 // New returns a Person. The caller closes it.
 func New(o Options) *Person {
-	p := &Person{o: o, key: Key(o.Server.String(), &o.Settings), find: discovery.NewFinder(o.Server, o.Transport, o.Trusted()...), ask: discovery.NewAsker(o.Transport)}
+	p := &Person{
+		o:    o,
+		key:  Key(o.Server.String(), &o.Settings),
+		find: discovery.NewFinder(o.Server, o.Transport, o.Trusted()...),
+		ask:  discovery.NewAsker(o.Transport),
+	}
 	p.closing, p.abort = newCancelable(), newCancelable()
 	return p
 }
@@ -178,7 +183,11 @@ func (p *Person) Token(ctx context.Context) (string, error) {
 		l, err := p.o.Store.Read(p.key)
 		if err != nil && !errors.Is(err, errBroken) { // a sign-in replaces a broken one
 			p.mu.Unlock()
-			return "", &oauth.Failure{Public: "the stored login for it cannot be read", Err: err, SignIn: true}
+			return "", &oauth.Failure{
+				Public: "the stored login for it cannot be read",
+				Err:    err,
+				SignIn: true,
+			}
 		}
 		p.login = l
 	}
@@ -220,7 +229,11 @@ func (p *Person) Token(ctx context.Context) (string, error) {
 // for missing scopes, one with more scopes.
 func (p *Person) Refused(ctx context.Context, token string, h http.Header, status, before int) (again bool, err error) {
 	c, _ := discovery.Bearer(h)
-	d := demand{refused: token, challenge: c, signs: true}
+	d := demand{
+		refused:   token,
+		challenge: c,
+		signs:     true,
+	}
 	switch {
 	case status == http.StatusUnauthorized && before <= maxWidenings:
 	case status == http.StatusForbidden && c.Error == "insufficient_scope" && len(c.Scopes) > 0 && before <= maxWidenings:
@@ -340,7 +353,11 @@ func (p *Person) publicError(err error) error {
 	if p.o.Own {
 		return &oauth.Failure{Public: "there is no token for it: " + err.Error(), SignIn: true}
 	}
-	return &oauth.Failure{Public: "there is no token for it", Err: err, SignIn: true}
+	return &oauth.Failure{
+		Public: "there is no token for it",
+		Err:    err,
+		SignIn: true,
+	}
 }
 
 // await waits for work to end, up to patience. Deadlines of the call stop meanwhile, since the

@@ -141,8 +141,11 @@ func (p *Person) register(ctx context.Context, at *discovery.Issuer, redirect st
 		return Client{}, fmt.Errorf("the authorization server %s refuses to register the bridge: %w", at.Name, err)
 	}
 	c := Client{
-		ID: gjson.GetBytes(data, "client_id").String(), Secret: gjson.GetBytes(data, "client_secret").String(),
-		Method: gjson.GetBytes(data, "token_endpoint_auth_method").String(), Redirect: redirect, Registered: true,
+		ID:         gjson.GetBytes(data, "client_id").String(),
+		Secret:     gjson.GetBytes(data, "client_secret").String(),
+		Method:     gjson.GetBytes(data, "token_endpoint_auth_method").String(),
+		Redirect:   redirect,
+		Registered: true,
 	}
 	if c.ID == "" {
 		return Client{}, fmt.Errorf("the registration answer of the authorization server %s has no client_id", at.Name)

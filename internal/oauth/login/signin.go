@@ -103,7 +103,11 @@ func (p *Person) signIn(ctx context.Context, w *work, earlier *Login, r *discove
 	if earlier != nil && earlier.Issuer.Name != at.Name {
 		earlier = nil // credentials of one issuer are never sent to another (I-209)
 	}
-	l := &Login{Server: p.find.Server(), Issuer: *at, Resource: p.resource(r)}
+	l := &Login{
+		Server:   p.find.Server(),
+		Issuer:   *at,
+		Resource: p.resource(r),
+	}
 	scopes := p.scopes(at, earlier, r, c, widen)
 	flow := p.byBrowser
 	if p.o.Device != nil {
@@ -141,7 +145,13 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, earlier *Login, scop
 			return nil, err
 		}
 		l.Client, back = client, opened
-		a = &attempt{Login: *l, Scopes: scopes, Verifier: rand.Text() + rand.Text(), State: rand.Text() + rand.Text(), Began: time.Now()}
+		a = &attempt{
+			Login:    *l,
+			Scopes:   scopes,
+			Verifier: rand.Text() + rand.Text(),
+			State:    rand.Text() + rand.Text(),
+			Began:    time.Now(),
+		}
 		if err := p.o.Store.begin(p.key, a); err != nil {
 			p.o.Log.Warn("a sign-in in progress could not be stored: another process cannot finish it", "err", err)
 		}
@@ -170,7 +180,12 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, earlier *Login, scop
 		}
 		return nil, err
 	}
-	form := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {l.Client.Redirect}, "code_verifier": {a.Verifier}}
+	form := url.Values{
+		"grant_type":    {"authorization_code"},
+		"code":          {code},
+		"redirect_uri":  {l.Client.Redirect},
+		"code_verifier": {a.Verifier},
+	}
 	if l.Resource != "" {
 		form.Set("resource", l.Resource)
 	}

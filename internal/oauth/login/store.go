@@ -66,13 +66,21 @@ type Client struct {
 
 func (c *Client) grant(s *oauth.Client) *discovery.Client {
 	if !c.Registered && s != nil && s.KeyFile != "" {
-		return &discovery.Client{ID: c.ID, Key: assertion.Key{File: s.KeyFile, ID: s.KeyID, Algorithm: s.Algorithm}}
+		return &discovery.Client{ID: c.ID, Key: assertion.Key{
+			File:      s.KeyFile,
+			ID:        s.KeyID,
+			Algorithm: s.Algorithm,
+		}}
 	}
 	secret := c.Secret
 	if !c.Registered && s != nil {
 		secret = s.Secret // the configured secret is stored in no login
 	}
-	return &discovery.Client{ID: c.ID, Secret: secret, Method: c.Method}
+	return &discovery.Client{
+		ID:     c.ID,
+		Secret: secret,
+		Method: c.Method,
+	}
 }
 
 // access returns the access token; empty without a login.
@@ -131,7 +139,11 @@ func OpenOwn(log *slog.Logger) (*Store, error) {
 		return nil, fmt.Errorf("MCP_BRIDGE_LOGINS is %q: it must be %s or %s", how, inKeychain, inFile)
 	}
 	if how == inKeychain || how == "" && os.Getenv("MCP_BRIDGE_STATE_DIR") == "" {
-		s.chain, s.required = &keychain{user: "logins in " + at, dir: at, get: keyring.Get}, how == inKeychain
+		s.chain, s.required = &keychain{
+			user: "logins in " + at,
+			dir:  at,
+			get:  keyring.Get,
+		}, how == inKeychain
 		s.warn = func(text string, err error) { log.Warn(text, "err", err) }
 	}
 	if _, err := s.Keys(); err != nil {

@@ -156,8 +156,16 @@ type Issuer struct {
 // NewIssuer returns an authorization server with a URL.
 func NewIssuer(t testing.TB, name string) *Issuer {
 	return &Issuer{
-		URL: name, t: t, clients: map[string]*Registered{}, codes: map[string]url.Values{}, grants: map[string]Grant{}, refresh: map[string]Grant{},
-		used: map[string]bool{}, override: map[string]http.HandlerFunc{}, asked: map[string]int{}, asserted: map[string]bool{},
+		URL:      name,
+		t:        t,
+		clients:  map[string]*Registered{},
+		codes:    map[string]url.Values{},
+		grants:   map[string]Grant{},
+		refresh:  map[string]Grant{},
+		used:     map[string]bool{},
+		override: map[string]http.HandlerFunc{},
+		asked:    map[string]int{},
+		asserted: map[string]bool{},
 	}
 }
 
@@ -281,7 +289,11 @@ func (i *Issuer) register(w http.ResponseWriter, r *http.Request) {
 		JSON(w, http.StatusBadRequest, map[string]any{"error": "invalid_client_metadata"})
 		return
 	}
-	c := Registered{ID: "client-" + rand.Text()[:8], Method: in.Method, Redirects: in.Redirects}
+	c := Registered{
+		ID:        "client-" + rand.Text()[:8],
+		Method:    in.Method,
+		Redirects: in.Redirects,
+	}
 	out := map[string]any{"client_id": c.ID, "redirect_uris": in.Redirects, "token_endpoint_auth_method": in.Method}
 	if in.Method != "none" {
 		c.Secret = rand.Text()
@@ -394,7 +406,11 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 		JSON(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
 		return
 	}
-	g := Grant{Client: c.ID, Resource: f.Get("resource"), Scope: f.Get("scope")}
+	g := Grant{
+		Client:   c.ID,
+		Resource: f.Get("resource"),
+		Scope:    f.Get("scope"),
+	}
 	refuse := func(code string) { JSON(w, http.StatusBadRequest, map[string]any{"error": code}) }
 	renews := false
 	switch f.Get("grant_type") {

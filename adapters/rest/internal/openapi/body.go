@@ -20,7 +20,11 @@ func (r *reader) body(at *tree.Node) (b *Body, ok bool) {
 	if !n.Is(tree.Object) || n.Get("content") != nil && content == nil {
 		return nil, false
 	}
-	b = &Body{Description: n.Scalar("description"), Required: n.Flag("required"), Content: r.content(content)}
+	b = &Body{
+		Description: n.Scalar("description"),
+		Required:    n.Flag("required"),
+		Content:     r.content(content),
+	}
 	if d := at.Scalar("description"); d != "" {
 		b.Description = d
 	}
@@ -49,7 +53,12 @@ func (r *reader) content(at *tree.Node) []*MediaType {
 		if item := entry.Get("itemSchema"); mt.schema == nil && item != nil {
 			mt.schema, mt.items = item, true
 			if httpio.IsLines(mt.Type) || isMultipart(mt.Type) { // a caller gives all items at once
-				mt.schema = entry.Object([]tree.Member{{Name: "type", Node: tree.Node{Kind: tree.Text, Text: "array", Line: item.Line, File: item.File}}, {Name: "items", Node: *item}})
+				mt.schema = entry.Object([]tree.Member{{Name: "type", Node: tree.Node{
+					Kind: tree.Text,
+					Text: "array",
+					Line: item.Line,
+					File: item.File,
+				}}, {Name: "items", Node: *item}})
 			}
 		}
 		r.shape(mt, entry.Get("encoding"), nil)
@@ -89,7 +98,11 @@ func (r *reader) swaggerBody(op *tree.Node, o *Operation, body *tree.Node, form 
 		if schema == nil {
 			schema = inlineSchema(body)
 		}
-		return &Body{Description: body.Scalar("description"), Required: body.Flag("required"), Content: r.media(types, schema)}
+		return &Body{
+			Description: body.Scalar("description"),
+			Required:    body.Flag("required"),
+			Content:     r.media(types, schema),
+		}
 	}
 	if len(form) == 0 {
 		return nil
@@ -111,14 +124,24 @@ func (r *reader) swaggerBody(op *tree.Node, o *Operation, body *tree.Node, form 
 		props = append(props, tree.Member{Name: name, Node: *s})
 		if n.Flag("required") {
 			b.Required = true
-			required = append(required, tree.Member{Node: tree.Node{Kind: tree.Text, Text: name, Line: n.Line, File: n.File}})
+			required = append(required, tree.Member{Node: tree.Node{
+				Kind: tree.Text,
+				Text: name,
+				Line: n.Line,
+				File: n.File,
+			}})
 		}
 		formats[name] = collectionFormat(n)
 		files = files || n.Str("type") == "file"
 	}
 	at := form[0]
 	list := []tree.Member{
-		{Name: "type", Node: tree.Node{Kind: tree.Text, Text: "object", Line: at.Line, File: at.File}},
+		{Name: "type", Node: tree.Node{
+			Kind: tree.Text,
+			Text: "object",
+			Line: at.Line,
+			File: at.File,
+		}},
 		{Name: "properties", Node: *at.Object(props)},
 	}
 	if len(required) > 0 {
@@ -180,7 +203,11 @@ func (r *reader) shape(mt *MediaType, encoding *tree.Node, formats map[string]st
 			return
 		}
 		seen[name] = true
-		f := &Field{Name: name, Type: r.typeOf(n), CollectionFormat: formats[name]}
+		f := &Field{
+			Name:             name,
+			Type:             r.typeOf(n),
+			CollectionFormat: formats[name],
+		}
 		f.File, f.Array = r.fileField(n, 0)
 		f.File = f.File && isMultipart(mt.Type)
 		r.encode(f, r.derefOptional(encoding.Get(name)))
@@ -237,8 +264,17 @@ func (r *reader) encode(f *Field, n *tree.Node) {
 		if r.valueOf(s) == "" && h.Flag("required") {
 			r.warn(&m.Node, "header %s of a part has no value in its schema, and no argument: it is not sent", tree.Short(m.Name))
 		}
-		f.Headers = append(f.Headers, &Parameter{Name: m.Name, In: InHeader, Description: h.Scalar("description"),
-			Required: h.Flag("required"), Style: "simple", Explode: h.Flag("explode"), Type: r.typeOf(s), Value: r.valueOf(s), schema: s})
+		f.Headers = append(f.Headers, &Parameter{
+			Name:        m.Name,
+			In:          InHeader,
+			Description: h.Scalar("description"),
+			Required:    h.Flag("required"),
+			Style:       "simple",
+			Explode:     h.Flag("explode"),
+			Type:        r.typeOf(s),
+			Value:       r.valueOf(s),
+			schema:      s,
+		})
 	}
 }
 

@@ -241,7 +241,12 @@ func (r *render) orNull(n *tree.Node, name, desc string) {
 		case "nullable", "x-nullable", "description", "title", "default":
 		case "type":
 			if types, _ := typesOf(n); len(types) == 1 {
-				list = append(list, tree.Member{Name: "type", Node: tree.Node{Kind: tree.Text, Text: types[0], Line: m.Node.Line, File: m.Node.File}})
+				list = append(list, tree.Member{Name: "type", Node: tree.Node{
+					Kind: tree.Text,
+					Text: types[0],
+					Line: m.Node.Line,
+					File: m.Node.File,
+				}})
 			}
 		default:
 			list = append(list, m)

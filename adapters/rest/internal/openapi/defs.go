@@ -20,7 +20,11 @@ func (r *render) def(n *tree.Node) string {
 		for base, i := name, 2; r.names[name]; i++ {
 			name = base + "_" + strconv.Itoa(i)
 		}
-		d = &def{defKey: key, name: name, opt: r.opt}
+		d = &def{
+			defKey: key,
+			name:   name,
+			opt:    r.opt,
+		}
 		r.defs[key] = d
 		r.names[name] = true
 		r.order = append(r.order, d)

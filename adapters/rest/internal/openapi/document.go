@@ -42,7 +42,12 @@ func (l *loader) document(doc *Document, root *tree.Node) error {
 	if self := root.Str("$self"); address.IsHTTP(self) && doc.Location == "" {
 		doc.Location, l.files[0].location = self, self
 	}
-	r := &reader{loader: l, swagger: swagger, seen: map[string]bool{}, left: maxParts}
+	r := &reader{
+		loader:  l,
+		swagger: swagger,
+		seen:    map[string]bool{},
+		left:    maxParts,
+	}
 	r.schemes(doc, root)
 	r.doc = doc
 	if swagger {
@@ -126,14 +131,24 @@ func (r *reader) servers(n *tree.Node) []Server {
 			r.warn(&n.Members()[i].Node, "a server has no url")
 			continue
 		}
-		server := Server{URL: s.Str("url"), Description: s.Scalar("description"), Remote: r.remote(s), Public: r.public(s)}
+		server := Server{
+			URL:         s.Str("url"),
+			Description: s.Scalar("description"),
+			Remote:      r.remote(s),
+			Public:      r.public(s),
+		}
 		vars := r.derefOptional(s.Get("variables"))
 		for j := range vars.Members() {
 			m := &vars.Members()[j]
 			n := r.derefOptional(&m.Node)
 			server.Remote = server.Remote || r.remote(&m.Node) || r.remote(n)
 			server.Public = server.Public || r.public(&m.Node) || r.public(n)
-			one := Variable{Name: m.Name, Default: n.Scalar("default"), Enum: n.Strings("enum"), Description: n.Scalar("description")}
+			one := Variable{
+				Name:        m.Name,
+				Default:     n.Scalar("default"),
+				Enum:        n.Strings("enum"),
+				Description: n.Scalar("description"),
+			}
 			if n.Get("default") == nil {
 				r.warn(&m.Node, "variable %q of a server has no default", tree.Short(m.Name))
 				if len(one.Enum) == 0 {
@@ -158,7 +173,11 @@ func (r *reader) hosts(root *tree.Node) []Server {
 		if base == "" {
 			return nil
 		}
-		return []Server{{URL: base, Remote: r.remote(root), Public: r.public(root)}}
+		return []Server{{
+			URL:    base,
+			Remote: r.remote(root),
+			Public: r.public(root),
+		}}
 	}
 	schemes := root.Strings("schemes")
 	if len(schemes) == 0 {
@@ -173,7 +192,11 @@ func (r *reader) hosts(root *tree.Node) []Server {
 	var out []Server
 	for _, s := range schemes {
 		if s == "http" || s == "https" {
-			out = append(out, Server{URL: s + "://" + host + base, Remote: r.remote(root), Public: r.public(root)})
+			out = append(out, Server{
+				URL:    s + "://" + host + base,
+				Remote: r.remote(root),
+				Public: r.public(root),
+			})
 		}
 	}
 	return out
@@ -201,9 +224,15 @@ func (r *reader) scheme(name string, n *tree.Node) *SecurityScheme {
 	if n = r.derefOptional(n); n == nil {
 		return nil
 	}
-	s := &SecurityScheme{Name: name, Type: n.Str("type"), Description: n.Scalar("description"),
-		In: Place(n.Str("in")), Param: n.Scalar("name"), Scheme: strings.ToLower(n.Str("scheme")),
-		OpenIDURL: n.Str("openIdConnectUrl")}
+	s := &SecurityScheme{
+		Name:        name,
+		Type:        n.Str("type"),
+		Description: n.Scalar("description"),
+		In:          Place(n.Str("in")),
+		Param:       n.Scalar("name"),
+		Scheme:      strings.ToLower(n.Str("scheme")),
+		OpenIDURL:   n.Str("openIdConnectUrl"),
+	}
 	switch s.Type {
 	case "apiKey":
 		if s.Param == "" || s.In != InHeader && s.In != InQuery && s.In != InCookie {
@@ -229,7 +258,12 @@ func (r *reader) scheme(name string, n *tree.Node) *SecurityScheme {
 
 func (r *reader) flows(n *tree.Node) []Flow {
 	one := func(kind string, n *tree.Node) Flow {
-		f := Flow{Kind: kind, TokenURL: n.Str("tokenUrl"), Remote: r.remote(n), Public: r.public(n)}
+		f := Flow{
+			Kind:     kind,
+			TokenURL: n.Str("tokenUrl"),
+			Remote:   r.remote(n),
+			Public:   r.public(n),
+		}
 		scopes := n.Get("scopes")
 		for i := range scopes.Members() {
 			f.Scopes = append(f.Scopes, scopes.Members()[i].Name)

@@ -69,7 +69,16 @@ func (t *Tool) fit(budget int, write func(*render)) *render {
 	for i := 0; ; {
 		a := attempts[i]
 		clear(keys.plain) // names of another attempt do not count
-		r := &render{l: l, limit: budget, longer: a.longer, greedy: a.greedy, cut: a.cut, note: t.opts.Details, resources: t.opts.Resources, keys: keys}
+		r := &render{
+			l:         l,
+			limit:     budget,
+			longer:    a.longer,
+			greedy:    a.greedy,
+			cut:       a.cut,
+			note:      t.opts.Details,
+			resources: t.opts.Resources,
+			keys:      keys,
+		}
 		clear(l.defs)
 		clear(l.names)
 		r.b, r.defs, r.names = l.buf[:0], l.defs, l.names
@@ -119,7 +128,12 @@ func (t *Tool) root(r *render, params []*Parameter) {
 	var required []string
 	r.b = append(r.b, `{"type":"object","properties":{`...)
 	for i, p := range params {
-		t.Arguments = append(t.Arguments, Argument{Name: names[i], Place: p.In, Required: p.Required, Parameter: p})
+		t.Arguments = append(t.Arguments, Argument{
+			Name:      names[i],
+			Place:     p.In,
+			Required:  p.Required,
+			Parameter: p,
+		})
 		if p.Required {
 			required = append(required, names[i])
 		}
@@ -133,7 +147,11 @@ func (t *Tool) root(r *render, params []*Parameter) {
 	case flat != nil:
 		required = t.spread(r, flat, required)
 	case t.Body != nil:
-		t.Arguments = append(t.Arguments, Argument{Name: "body", Place: InBody, Required: b.Required})
+		t.Arguments = append(t.Arguments, Argument{
+			Name:     "body",
+			Place:    InBody,
+			Required: b.Required,
+		})
 		if b.Required {
 			required = append(required, "body")
 		}
@@ -298,7 +316,12 @@ func (t *Tool) spread(r *render, f *flatBody, required []string) []string {
 		if must {
 			required = append(required, f.shown[i])
 		}
-		t.Arguments = append(t.Arguments, Argument{Name: f.shown[i], Place: InBody, Required: must, Field: own})
+		t.Arguments = append(t.Arguments, Argument{
+			Name:     f.shown[i],
+			Place:    InBody,
+			Required: must,
+			Field:    own,
+		})
 		desc := n.Scalar("description")
 		if own != f.shown[i] {
 			desc = renamed(desc, own)

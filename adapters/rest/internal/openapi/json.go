@@ -6,7 +6,11 @@ import "errors"
 // and the numbers as written; of several members of one name it keeps the last. It resolves no
 // references.
 func JSON(data []byte, limit int) ([]byte, error) {
-	l := &loader{byLoc: map[string]uint16{}, warned: map[string]bool{}, report: func(Warning) {}}
+	l := &loader{
+		byLoc:  map[string]uint16{},
+		warned: map[string]bool{},
+		report: func(Warning) {},
+	}
 	f, err := l.parse("", data)
 	if err != nil {
 		return nil, err

@@ -109,8 +109,23 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 		}
 		src.Location = abs
 	}
-	l := &loader{ctx: ctx, src: src, left: src.MaxBytes, byLoc: map[string]uint16{}, dirs: map[string]*os.Root{},
-		targets: map[target]*tree.Node{}, problems: map[target]*failure{}, round: 1, labels: map[*tree.Node]string{}, loops: map[hop]bool{}, counts: map[*tree.Node]int{}, patterns: map[string]bool{}, defs: map[defKey]*def{}, names: map[string]bool{}, warned: map[string]bool{}}
+	l := &loader{
+		ctx:      ctx,
+		src:      src,
+		left:     src.MaxBytes,
+		byLoc:    map[string]uint16{},
+		dirs:     map[string]*os.Root{},
+		targets:  map[target]*tree.Node{},
+		problems: map[target]*failure{},
+		round:    1,
+		labels:   map[*tree.Node]string{},
+		loops:    map[hop]bool{},
+		counts:   map[*tree.Node]int{},
+		patterns: map[string]bool{},
+		defs:     map[defKey]*def{},
+		names:    map[string]bool{},
+		warned:   map[string]bool{},
+	}
 	doc := &Document{Location: src.Location, load: l}
 	l.report = func(w Warning) { doc.Warnings = append(doc.Warnings, w) }
 	defer l.release()
@@ -219,7 +234,11 @@ func (l *loader) parse(location string, data []byte) (*file, error) {
 	l.files = append(l.files, f)
 	l.byLoc[location] = i
 	warn := func(line int32, s string) {
-		l.addWarning(Warning{File: l.name(location), Line: int(line), Text: s})
+		l.addWarning(Warning{
+			File: l.name(location),
+			Line: int(line),
+			Text: s,
+		})
 	}
 	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n\ufeff"), []byte("<")) {
 		return f, errors.New("is HTML or XML, not an OpenAPI document: use the JSON or YAML document behind the page")

@@ -75,7 +75,11 @@ type pathItem struct {
 
 func (r *reader) operation(doc *Document, common *pathItem, method string, at *tree.Node) {
 	key := method + " " + common.path
-	op := &Operation{Method: method, Path: common.path, written: common.path}
+	op := &Operation{
+		Method:  method,
+		Path:    common.path,
+		written: common.path,
+	}
 	kept := false
 	defer func() {
 		if !kept {
@@ -104,10 +108,18 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *t
 		r.warn(at, "path %q does not begin with a slash", tree.Short(path))
 		path = "/" + path
 	}
-	*op = Operation{ID: n.Scalar("operationId"), Method: method, Path: path, written: common.path,
-		Summary: cmp.Or(n.Scalar("summary"), common.summary), Description: cmp.Or(n.Scalar("description"), common.description),
-		Deprecated: n.Flag("deprecated"), Tags: n.Strings("tags"),
-		File: r.name(r.files[at.File].location), Line: int(at.Line)}
+	*op = Operation{
+		ID:          n.Scalar("operationId"),
+		Method:      method,
+		Path:        path,
+		written:     common.path,
+		Summary:     cmp.Or(n.Scalar("summary"), common.summary),
+		Description: cmp.Or(n.Scalar("description"), common.description),
+		Deprecated:  n.Flag("deprecated"),
+		Tags:        n.Strings("tags"),
+		File:        r.name(r.files[at.File].location),
+		Line:        int(at.Line),
+	}
 	op.Servers = common.servers
 	if s := n.Get("servers"); s != nil {
 		op.Servers = r.servers(s)

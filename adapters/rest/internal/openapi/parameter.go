@@ -114,7 +114,13 @@ func (r *reader) matchQuery(list []*Parameter, op *Operation, n *tree.Node) []*P
 				continue
 			}
 			r.warn(n, "%s: {?%s} is not declared as a parameter: taken as a string", op.Key(), tree.Short(name))
-			list = append(list, &Parameter{Name: name, In: InQuery, Style: "form", Explode: exploded, Type: "string"})
+			list = append(list, &Parameter{
+				Name:    name,
+				In:      InQuery,
+				Style:   "form",
+				Explode: exploded,
+				Type:    "string",
+			})
 		}
 	}
 	path, query, has := strings.Cut(op.Path, "?")
@@ -152,7 +158,13 @@ func (r *reader) queryValue(list []*Parameter, op *Operation, n *tree.Node, name
 		}
 	}
 	r.warn(n, "%s: {%s} is not declared as a parameter: taken as a string", op.Key(), tree.Short(value))
-	return append(list, &Parameter{Name: name, In: InQuery, Required: true, Style: "form", Type: "string"})
+	return append(list, &Parameter{
+		Name:     name,
+		In:       InQuery,
+		Required: true,
+		Style:    "form",
+		Type:     "string",
+	})
 }
 
 // matchPath makes sure that every name in the path has a parameter, and every path parameter a name
@@ -175,7 +187,13 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Pa
 			op.Path = strings.ReplaceAll(op.Path, m[0], "{"+plain+"}")
 			if !has(plain) {
 				r.warn(n, "%s: {%s} is not declared as a parameter: taken as a string", op.Key(), tree.Short(plain))
-				list = append(list, &Parameter{Name: plain, In: InPath, Required: true, Style: "simple", Type: "string"})
+				list = append(list, &Parameter{
+					Name:     plain,
+					In:       InPath,
+					Required: true,
+					Style:    "simple",
+					Type:     "string",
+				})
 			}
 			name = plain
 		}
@@ -198,8 +216,15 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Pa
 // parameter reads a parameter outside of a body. It returns nil for one that cannot or must not be
 // sent.
 func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
-	p := &Parameter{Name: n.Scalar("name"), In: Place(n.Str("in")), Description: n.Scalar("description"),
-		Required: n.Flag("required"), Deprecated: n.Flag("deprecated"), AllowReserved: n.Flag("allowReserved"), at: place{n.File, n.Line}}
+	p := &Parameter{
+		Name:          n.Scalar("name"),
+		In:            Place(n.Str("in")),
+		Description:   n.Scalar("description"),
+		Required:      n.Flag("required"),
+		Deprecated:    n.Flag("deprecated"),
+		AllowReserved: n.Flag("allowReserved"),
+		at:            place{n.File, n.Line},
+	}
 	if d := at.Scalar("description"); d != "" {
 		p.Description = d
 	}

@@ -81,7 +81,11 @@ func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 	var tools []*Tool
 	for _, op := range doc.Operations {
 		if o.Expose.match(op, matched) && !op.MCP.Off {
-			tools = append(tools, &Tool{Operation: op, doc: doc, opts: &o})
+			tools = append(tools, &Tool{
+				Operation: op,
+				doc:       doc,
+				opts:      &o,
+			})
 		}
 	}
 	for i, r := range o.Expose {
@@ -122,7 +126,11 @@ func (t *Tool) build() {
 	}
 	l.buf = t.AppendItem(l.buf[:0])
 	if t.Size = len(l.buf); t.Size > t.opts.Budget && t.opts.Budget < fullLimit {
-		l.addWarning(Warning{File: op.File, Line: op.Line, Text: fmt.Sprintf("the tool of %s takes %d bytes, more than the budget of %d", op.Key(), t.Size, t.opts.Budget)})
+		l.addWarning(Warning{
+			File: op.File,
+			Line: op.Line,
+			Text: fmt.Sprintf("the tool of %s takes %d bytes, more than the budget of %d", op.Key(), t.Size, t.opts.Budget),
+		})
 	}
 }
 
@@ -239,9 +247,17 @@ func (o *Operation) success() *Response {
 func AnnotationsOf(method string) Annotations {
 	switch method {
 	case "GET", "HEAD", "OPTIONS", "TRACE", "QUERY":
-		return Annotations{ReadOnly: true, Idempotent: true, OpenWorld: true}
+		return Annotations{
+			ReadOnly:   true,
+			Idempotent: true,
+			OpenWorld:  true,
+		}
 	}
-	return Annotations{Destructive: true, OpenWorld: true, Idempotent: method == "PUT" || method == "DELETE"}
+	return Annotations{
+		Destructive: true,
+		OpenWorld:   true,
+		Idempotent:  method == "PUT" || method == "DELETE",
+	}
 }
 
 // annotate describes the effects of an operation: those of its method, unless x-mcp overrides them.

@@ -97,7 +97,12 @@ func (h *hookSigner) Close() {
 // Sign implements Signer.
 func (h *hookSigner) Sign(ctx context.Context, r *http.Request, body []byte) error {
 	sum := sha256.Sum256(body)
-	q := request{Method: r.Method, URL: r.URL.String(), Headers: map[string]string{}, Body: hex.EncodeToString(sum[:])}
+	q := request{
+		Method:  r.Method,
+		URL:     r.URL.String(),
+		Headers: map[string]string{},
+		Body:    hex.EncodeToString(sum[:]),
+	}
 	for name, values := range r.Header {
 		q.Headers[name] = strings.Join(values, ", ")
 	}

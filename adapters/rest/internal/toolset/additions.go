@@ -33,7 +33,11 @@ func (e *Entry) additions(t *openapi.Tool, args map[string]*Arg, added []*Arg) (
 	if len(e.Body) == 0 && len(e.Headers) == 0 && len(e.Query) == 0 {
 		return nil, e.unused(t, added, nil)
 	}
-	o := &additions{used: map[string]bool{}, fields: map[string]string{}, hidden: map[string]string{}}
+	o := &additions{
+		used:   map[string]bool{},
+		fields: map[string]string{},
+		hidden: map[string]string{},
+	}
 	for _, a := range t.Arguments {
 		if a.Place == openapi.InBody && a.Field != "" {
 			o.fields[a.Name] = a.Field

@@ -43,8 +43,17 @@ func (e *Entry) headerTemplates(use func(name string) bool) (map[string]*templat
 func headerArguments(headers map[string]*template) []openapi.Argument {
 	var all []openapi.Argument
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		p := &openapi.Parameter{Name: name, In: openapi.InHeader, Style: "simple", Type: "string"}
-		all = append(all, openapi.Argument{Name: headerArg + name, Place: openapi.InHeader, Parameter: p})
+		p := &openapi.Parameter{
+			Name:  name,
+			In:    openapi.InHeader,
+			Style: "simple",
+			Type:  "string",
+		}
+		all = append(all, openapi.Argument{
+			Name:      headerArg + name,
+			Place:     openapi.InHeader,
+			Parameter: p,
+		})
 	}
 	return all
 }

@@ -150,7 +150,12 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 	if e.Result != "" || e.Output != nil && !*e.Output { // the document does not describe the result
 		seen.OutputSchema, seen.Wrapped = nil, false
 	}
-	out := &Tool{Tool: &seen, Call: &seen, Result: e.Result, Entry: e}
+	out := &Tool{
+		Tool:   &seen,
+		Call:   &seen,
+		Result: e.Result,
+		Entry:  e,
+	}
 	var wrong Faults
 	out.Settings, wrong = e.settings(t.Operation)
 	out.Shared = left

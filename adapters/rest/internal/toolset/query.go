@@ -89,7 +89,12 @@ func (p *pair) described(t *openapi.Tool, args map[string]*Arg) *openapi.Paramet
 			return a.Parameter
 		}
 	}
-	parameter := &openapi.Parameter{Name: p.name, In: openapi.InQuery, Style: "form", Explode: true}
+	parameter := &openapi.Parameter{
+		Name:    p.name,
+		In:      openapi.InQuery,
+		Style:   "form",
+		Explode: true,
+	}
 	if p.value.asGiven {
 		name := p.value.parts[0].arg
 		parameter.Type = gjson.GetBytes(t.InputSchema, "properties."+gjson.Escape(name)+".type").String()
@@ -104,7 +109,11 @@ func (p *pair) described(t *openapi.Tool, args map[string]*Arg) *openapi.Paramet
 func queryArguments(query []pair) []openapi.Argument {
 	var all []openapi.Argument
 	for _, p := range query {
-		all = append(all, openapi.Argument{Name: queryArg + p.name, Place: openapi.InQuery, Parameter: p.parameter})
+		all = append(all, openapi.Argument{
+			Name:      queryArg + p.name,
+			Place:     openapi.InQuery,
+			Parameter: p.parameter,
+		})
 	}
 	return all
 }

@@ -37,7 +37,11 @@ const (
 
 // Build makes the tool that the entry describes.
 func (e *Entry) Build() (*Tool, Faults) {
-	b := &builder{entry: e, used: map[string]bool{}, headers: map[string]*template{}}
+	b := &builder{
+		entry:   e,
+		used:    map[string]bool{},
+		headers: map[string]*template{},
+	}
 	if !plainName.MatchString(e.Shown()) {
 		b.fault("a tool's name has 1 to 64 letters, digits, '_', '.' and '-'")
 	}
@@ -115,7 +119,11 @@ func (b *builder) request() {
 func (b *builder) inPath(path string) string {
 	out := inPath.ReplaceAllStringFunc(path, func(expression string) string {
 		spec := expression[1 : len(expression)-1]
-		p := &openapi.Parameter{In: openapi.InPath, Required: true, Style: "simple"}
+		p := &openapi.Parameter{
+			In:       openapi.InPath,
+			Required: true,
+			Style:    "simple",
+		}
 		if rest := strings.TrimLeft(spec, "+;."); len(spec)-len(rest) == 1 {
 			switch spec[0] {
 			case '+':
@@ -149,7 +157,12 @@ func (b *builder) inPath(path string) string {
 func (b *builder) inQuery(query string) string {
 	b.query = query != ""
 	add := func(name, arg, star string) {
-		b.parameter(&openapi.Parameter{Name: name, In: openapi.InQuery, Style: "form", Explode: star != ""}, arg)
+		b.parameter(&openapi.Parameter{
+			Name:    name,
+			In:      openapi.InQuery,
+			Style:   "form",
+			Explode: star != "",
+		}, arg)
 	}
 	var fixed []string
 	pairs := func(text string) {
@@ -197,7 +210,12 @@ func (b *builder) parameter(p *openapi.Parameter, name string) *Arg {
 	}
 	p.Type = gjson.GetBytes(a.Schema, "type").String()
 	b.op.Parameters = append(b.op.Parameters, p)
-	b.args = append(b.args, openapi.Argument{Name: name, Place: p.In, Required: p.Required, Parameter: p})
+	b.args = append(b.args, openapi.Argument{
+		Name:      name,
+		Place:     p.In,
+		Required:  p.Required,
+		Parameter: p,
+	})
 	return a
 }
 
@@ -255,9 +273,19 @@ func (b *builder) rest() {
 		case hasBody && b.body != nil, !hasBody && b.query:
 			b.faults = append(b.faults, b.entry.argFault(a, "is not used: put {%s} into the request, the body or a header", a.Name))
 		case hasBody:
-			b.args = append(b.args, openapi.Argument{Name: a.Name, Place: openapi.InBody, Field: a.Name, Required: !a.Optional})
+			b.args = append(b.args, openapi.Argument{
+				Name:     a.Name,
+				Place:    openapi.InBody,
+				Field:    a.Name,
+				Required: !a.Optional,
+			})
 		default:
-			b.parameter(&openapi.Parameter{Name: a.Name, In: openapi.InQuery, Style: "form", Explode: true}, a.Name)
+			b.parameter(&openapi.Parameter{
+				Name:    a.Name,
+				In:      openapi.InQuery,
+				Style:   "form",
+				Explode: true,
+			}, a.Name)
 		}
 	}
 }
@@ -285,15 +313,25 @@ func (b *builder) tool() *Tool {
 	}
 	schema = PutMember(schema, "additionalProperties", []byte("false"))
 	seen := &openapi.Tool{
-		Name: e.Shown(), Title: e.Title, Description: cmp.Or(e.About, RequestOf(b.op)), InputSchema: schema,
-		Operation: b.op, Arguments: b.args, Annotations: annotations(b.op.Method, e.Writes),
+		Name:        e.Shown(),
+		Title:       e.Title,
+		Description: cmp.Or(e.About, RequestOf(b.op)),
+		InputSchema: schema,
+		Operation:   b.op,
+		Arguments:   b.args,
+		Annotations: annotations(b.op.Method, e.Writes),
 	}
 	for _, a := range b.args {
 		if a.Place == openapi.InBody {
 			seen.Body = &openapi.MediaType{Type: "application/json"}
 		}
 	}
-	out := &Tool{Tool: seen, Call: seen, Result: e.Result, Entry: e}
+	out := &Tool{
+		Tool:   seen,
+		Call:   seen,
+		Result: e.Result,
+		Entry:  e,
+	}
 	out.Settings, _ = e.settings(b.op) // Build reports its faults
 	if b.body == nil && len(b.headers) == 0 && len(fixed) == 0 {
 		return out
@@ -407,7 +445,15 @@ func (t *Tool) OpenTo(e *Entry) {
 	if inBody {
 		call.Body = &openapi.MediaType{Type: "application/json"}
 	} else {
-		open = openapi.Argument{Name: moreArg, Place: openapi.InQuery, Parameter: &openapi.Parameter{In: openapi.InQuery, Style: "form", Explode: true}}
+		open = openapi.Argument{
+			Name:  moreArg,
+			Place: openapi.InQuery,
+			Parameter: &openapi.Parameter{
+				In:      openapi.InQuery,
+				Style:   "form",
+				Explode: true,
+			},
+		}
 	}
 	call.Arguments = append(call.Arguments, open)
 	before := t.Prepare

@@ -32,7 +32,12 @@ func RuleFaults(rules []Rule) Faults {
 	for i := range rules {
 		r := &rules[i]
 		add := func(line int, text string) {
-			faults = append(faults, Fault{Key: ruleName(i), Line: line, Text: text, common: true})
+			faults = append(faults, Fault{
+				Key:    ruleName(i),
+				Line:   line,
+				Text:   text,
+				common: true,
+			})
 		}
 		e := &r.Entry
 		if why := r.Match.Fault(); why != "" {
@@ -82,7 +87,11 @@ type Ruleset struct {
 
 // NewRuleset returns a Ruleset of the configuration's rules.
 func NewRuleset(rules []Rule) *Ruleset {
-	r := &Ruleset{rules: rules, matches: make([]int, len(rules)), gets: make([]int, len(rules))}
+	r := &Ruleset{
+		rules:   rules,
+		matches: make([]int, len(rules)),
+		gets:    make([]int, len(rules)),
+	}
 	for i := range rules {
 		r.args = append(r.args, newCommon(rules[i].Entry.Args, ruleName(i)))
 	}
@@ -173,7 +182,12 @@ func (r *Ruleset) Unused(doc *openapi.Document) Faults {
 	for i := range r.rules {
 		rule := &r.rules[i]
 		add := func(key, format string, args ...any) {
-			faults = append(faults, Fault{Key: ruleName(i), Line: rule.Entry.LineOf(key), Text: fmt.Sprintf(format, args...), common: true})
+			faults = append(faults, Fault{
+				Key:    ruleName(i),
+				Line:   rule.Entry.LineOf(key),
+				Text:   fmt.Sprintf(format, args...),
+				common: true,
+			})
 		}
 		if r.matches[i] == 0 {
 			add("match", "no exposed operation matches it%s", rule.hint(doc))
@@ -204,7 +218,11 @@ func ExposeFaults(doc *openapi.Document, expose openapi.Rules) Faults {
 		}
 	}
 	for _, text := range expose.Idle(doc) {
-		f := Fault{Key: "expose: ", Text: fmt.Sprintf("%.200q matches no operation, so it excludes none", text), common: true}
+		f := Fault{
+			Key:    "expose: ",
+			Text:   fmt.Sprintf("%.200q matches no operation, so it excludes none", text),
+			common: true,
+		}
 		if near := validate.Nearest(strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(text), "not ")), known); near != "" {
 			f.Text += ": did you mean " + strconv.Quote("not "+near) + "?"
 		}

@@ -42,7 +42,15 @@ const (
 
 // settings returns the settings of the calls of the entry's tool.
 func (e *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
-	s := wire.Settings{Timeout: e.Timeout, KeepFor: e.KeepFor, Failure: e.Error, FailureIf: e.ErrorIf, MaxAnswer: int(e.Limits.Answer), Masked: e.Masked(), MaskedQuery: e.maskedQuery()}
+	s := wire.Settings{
+		Timeout:     e.Timeout,
+		KeepFor:     e.KeepFor,
+		Failure:     e.Error,
+		FailureIf:   e.ErrorIf,
+		MaxAnswer:   int(e.Limits.Answer),
+		Masked:      e.Masked(),
+		MaskedQuery: e.maskedQuery(),
+	}
 	s.Retries = Retries(e.Attempts)
 	s.Sets = e.Request != "" || len(e.Headers) > 0 || len(e.Query) > 0 || len(e.Body) > 0 ||
 		slices.ContainsFunc(e.Args, func(a Arg) bool { return a.Value != nil })

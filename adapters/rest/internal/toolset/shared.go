@@ -27,7 +27,12 @@ func Confines(a Arg) bool { return a.Off || a.Value != nil }
 
 // commonFault makes a fault of an entry of Config.Args.
 func (a *Arg) commonFault(format string, args ...any) Fault {
-	return Fault{Key: a.where + "args: " + a.Name + ": ", Line: a.Line, Text: fmt.Sprintf(format, args...), common: true}
+	return Fault{
+		Key:    a.where + "args: " + a.Name + ": ",
+		Line:   a.Line,
+		Text:   fmt.Sprintf(format, args...),
+		common: true,
+	}
 }
 
 // ArgFaults reports faults in Config.Args that are visible without a document.
@@ -76,7 +81,11 @@ func newCommon(args []Arg, where string) *Common {
 	for i := range args {
 		args[i].where = where
 	}
-	return &Common{args: args, used: map[string]bool{}, reported: map[string]bool{}}
+	return &Common{
+		args:     args,
+		used:     map[string]bool{},
+		reported: map[string]bool{},
+	}
 }
 
 // Of returns the entries that apply to the parameters of a tool. Members of bodies are no

@@ -126,12 +126,20 @@ func (f Faults) Error() string {
 
 // Fault makes a fault of the whole entry.
 func (e *Entry) Fault(format string, args ...any) Fault {
-	return Fault{Key: e.Key + ": ", Line: e.Line, Text: fmt.Sprintf(format, args...)}
+	return Fault{
+		Key:  e.Key + ": ",
+		Line: e.Line,
+		Text: fmt.Sprintf(format, args...),
+	}
 }
 
 // KeyFault makes a fault of one of the entry's keys, or of an inner one: "body: name".
 func (e *Entry) KeyFault(key, format string, args ...any) Fault {
-	return Fault{Key: e.Key + ": ", Line: e.LineOf(key), Text: fmt.Sprintf(format, args...)}
+	return Fault{
+		Key:  e.Key + ": ",
+		Line: e.LineOf(key),
+		Text: fmt.Sprintf(format, args...),
+	}
 }
 
 // LineOf returns the line of a key, or of the nearest enclosing key with a known line.
@@ -149,7 +157,11 @@ func (e *Entry) LineOf(key string) int {
 }
 
 func (e *Entry) argFault(a *Arg, format string, args ...any) Fault {
-	return Fault{Key: e.Key + ": args: " + a.Name + ": ", Line: a.Line, Text: fmt.Sprintf(format, args...)}
+	return Fault{
+		Key:  e.Key + ": args: " + a.Name + ": ",
+		Line: a.Line,
+		Text: fmt.Sprintf(format, args...),
+	}
 }
 
 // plainName is a name that every model provider accepts.

@@ -146,7 +146,13 @@ func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error)
 	case c.AWS != nil, c.Hook != nil:
 		return use{signs: c}, nil
 	case (c.Client != nil || c.Login) && is("oauth2", "openIdConnect", "bearer"):
-		u := use{place: openapi.InHeader, name: "Authorization", gets: true, from: c, at: endpoint{URL: &url.URL{}}}
+		u := use{
+			place: openapi.InHeader,
+			name:  "Authorization",
+			gets:  true,
+			from:  c,
+			at:    endpoint{URL: &url.URL{}},
+		}
 		err := c.CheckTokens()
 		switch {
 		case c.Login && r.o.BaseURL == "":
@@ -165,17 +171,33 @@ func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error)
 	case c.Key != "" && kind == "apiKey":
 		switch scheme.In {
 		case openapi.InQuery:
-			return use{place: openapi.InQuery, name: scheme.Param, value: c.Key}, nil
+			return use{
+				place: openapi.InQuery,
+				name:  scheme.Param,
+				value: c.Key,
+			}, nil
 		case openapi.InCookie:
-			return use{place: openapi.InCookie, name: scheme.Param, value: c.Key}, nil
+			return use{
+				place: openapi.InCookie,
+				name:  scheme.Param,
+				value: c.Key,
+			}, nil
 		}
 		return headerUse(scheme.Param, c.Key)
 	case c.Key != "" && kind == "":
 		switch {
 		case c.Query != "":
-			return use{place: openapi.InQuery, name: c.Query, value: c.Key}, nil
+			return use{
+				place: openapi.InQuery,
+				name:  c.Query,
+				value: c.Key,
+			}, nil
 		case c.Cookie != "":
-			return use{place: openapi.InCookie, name: c.Cookie, value: c.Key}, nil
+			return use{
+				place: openapi.InCookie,
+				name:  c.Cookie,
+				value: c.Key,
+			}, nil
 		case c.Header != "":
 			return headerUse(c.Header, c.Key)
 		}
@@ -193,7 +215,11 @@ func headerUse(name, value string) (use, error) {
 	if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 		return use{}, errors.New("they contain a line break or another character that a header cannot have")
 	}
-	return use{place: openapi.InHeader, name: http.CanonicalHeaderKey(name), value: value}, nil
+	return use{
+		place: openapi.InHeader,
+		name:  http.CanonicalHeaderKey(name),
+		value: value,
+	}, nil
 }
 
 // each calls f with every credential; f may change it.

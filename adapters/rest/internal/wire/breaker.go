@@ -36,7 +36,11 @@ var (
 
 func newBreakers(o breaker.Options, log *slog.Logger) *breakers {
 	byHost, _ := simplelru.NewLRU[string, *breaker.Circuit](maxHosts, nil) // the size is positive
-	return &breakers{o: o, log: log, byHost: byHost}
+	return &breakers{
+		o:      o,
+		log:    log,
+		byHost: byHost,
+	}
 }
 
 // allow asks the circuit of a host. The caller must call settle once with the outcome: nil, the

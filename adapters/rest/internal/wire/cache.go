@@ -97,7 +97,11 @@ func (c *cache) put(p *Plan, a *answer, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries.Remove(key) // Add replaces a value without reporting the old one
-	c.entries.Add(key, &cached{answer: a, until: until, size: size})
+	c.entries.Add(key, &cached{
+		answer: a,
+		until:  until,
+		size:   size,
+	})
 	for c.bytes += size; c.bytes > c.limit; {
 		c.entries.RemoveOldest()
 	}

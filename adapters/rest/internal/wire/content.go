@@ -90,7 +90,11 @@ func (s *Source) fetch(ctx context.Context, c *Call, uri string) (*param.File, e
 	case a.more:
 		return nil, param.Refuse("it %s", a.why)
 	}
-	f := &param.File{Data: a.body, Name: path.Base(read.Tool.Operation.Path), Type: a.header.Get("Content-Type")}
+	f := &param.File{
+		Data: a.body,
+		Name: path.Base(read.Tool.Operation.Path),
+		Type: a.header.Get("Content-Type"),
+	}
 	if at, err := url.Parse(uri); err == nil {
 		f.Name = path.Base(at.Path)
 	}

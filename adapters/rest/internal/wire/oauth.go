@@ -51,11 +51,24 @@ type Client struct {
 // settings returns how the bridge gets tokens for a credential with a client, or how a person signs
 // in.
 func (c *Credential) settings() oauth.Settings {
-	s := oauth.Settings{Login: c.Login, Exchange: c.Exchange, API: true}
+	s := oauth.Settings{
+		Login:    c.Login,
+		Exchange: c.Exchange,
+		API:      true,
+	}
 	if of := c.Client; of != nil {
 		s.Issuer, s.Resource, s.Scopes, s.RedirectURI, s.PKCE = of.Issuer, of.Resource, of.Scopes, of.RedirectURI, of.PKCE
 		if of.ID != "" || !c.Login {
-			s.Client = &oauth.Client{ID: of.ID, Secret: of.Secret, KeyFile: of.KeyFile, KeyID: of.KeyID, Algorithm: of.Algorithm, TokenURL: of.TokenURL, Params: of.Params, InBody: of.InBody}
+			s.Client = &oauth.Client{
+				ID:        of.ID,
+				Secret:    of.Secret,
+				KeyFile:   of.KeyFile,
+				KeyID:     of.KeyID,
+				Algorithm: of.Algorithm,
+				TokenURL:  of.TokenURL,
+				Params:    of.Params,
+				InBody:    of.InBody,
+			}
 		}
 	}
 	return s
@@ -225,7 +238,11 @@ func (s *Source) openTokens() (wrong error) {
 
 // authorizer makes the token source of a credential.
 func (s *Source) authorizer(c *Credential, at endpoint) (by remote.Authorizer, end func(), err error) {
-	o := oauth.Options{Settings: c.settings(), Server: &url.URL{Scheme: "https"}, Log: s.log}
+	o := oauth.Options{
+		Settings: c.settings(),
+		Server:   &url.URL{Scheme: "https"},
+		Log:      s.log,
+	}
 	switch home := s.reach.home.URL; {
 	case c.Login: // as SignIn does
 		o.Server, err = url.Parse(s.o.BaseURL)

@@ -45,7 +45,15 @@ const userAgent = "mcp-bridge"
 
 // request makes the request without credentials.
 func (p *Plan) request(ctx context.Context) *http.Request {
-	r := (&http.Request{Method: p.Method, URL: p.URL, Host: p.URL.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: p.Header.Clone()}).WithContext(ctx)
+	r := (&http.Request{
+		Method:     p.Method,
+		URL:        p.URL,
+		Host:       p.URL.Host,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     p.Header.Clone(),
+	}).WithContext(ctx)
 	if r.Header.Get("User-Agent") == "" {
 		r.Header.Set("User-Agent", userAgent)
 	}

@@ -41,7 +41,11 @@ func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint,
 	if len(servers) == 0 && doc != nil {
 		servers = doc.Servers
 		if len(servers) == 0 && address.IsHTTP(doc.Location) {
-			servers = []openapi.Server{{URL: "/", Remote: true, Public: doc.Public}}
+			servers = []openapi.Server{{
+				URL:    "/",
+				Remote: true,
+				Public: doc.Public,
+			}}
 		}
 	}
 	if len(servers) == 0 {
@@ -63,7 +67,12 @@ func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint,
 		ref = at.ResolveReference(ref)
 	}
 	u, err := base(ref.String())
-	return endpoint{URL: u, remote: servers[0].Remote, public: servers[0].Public, filled: filled}, err
+	return endpoint{
+		URL:    u,
+		remote: servers[0].Remote,
+		public: servers[0].Public,
+		filled: filled,
+	}, err
 }
 
 func errNowhere(relative string) error {

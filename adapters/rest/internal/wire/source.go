@@ -136,7 +136,13 @@ func New(o Options) (*Source, error) {
 	o.MaxAnswer = cmp.Or(o.MaxAnswer, defaultMaxAnswer)
 	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
 	o.MaxFile = cmp.Or(o.MaxFile, defaultMaxFile)
-	s := &Source{o: o, schemas: o.Schemas, log: o.Log, slots: make(chan struct{}, o.Concurrent), forward: map[string]string{}}
+	s := &Source{
+		o:       o,
+		schemas: o.Schemas,
+		log:     o.Log,
+		slots:   make(chan struct{}, o.Concurrent),
+		forward: map[string]string{},
+	}
 	if s.schemas == nil {
 		s.schemas = validate.NewCache(defaultSchemas)
 	}
@@ -362,7 +368,11 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 		}
 	}
 	op := c.Tool.Operation
-	o := param.Options{MaxFile: s.o.MaxFile, Taken: s.reach.keys.taken, Fetch: fetch}
+	o := param.Options{
+		MaxFile: s.o.MaxFile,
+		Taken:   s.reach.keys.taken,
+		Fetch:   fetch,
+	}
 	at, unusable := s.reach.server(op)
 	if unusable == nil {
 		o.Query = at.RawQuery
@@ -372,7 +382,14 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 		return nil, err
 	}
 	s.withhold(r.Header)
-	p := &Plan{op: op, Method: op.Method, Header: r.Header, Body: r.Body, path: r.Path, query: r.Query}
+	p := &Plan{
+		op:     op,
+		Method: op.Method,
+		Header: r.Header,
+		Body:   r.Body,
+		path:   r.Path,
+		query:  r.Query,
+	}
 	p.settings, p.mask, p.hidden = c.Settings, s.mask, s.hidden
 	if unusable != nil {
 		return p, param.Refuse("%s", unusable)

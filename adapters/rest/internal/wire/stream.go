@@ -62,7 +62,12 @@ func (j *joiner) end(ctx context.Context, err error) {
 // readEvents reads the data of server-sent events.
 func (s *Source) readEvents(ctx context.Context, a *answer, body io.Reader, progress func(int, string)) {
 	a.streamed = true
-	j := &joiner{s: s, a: a, limit: s.o.MaxBody, progress: progress}
+	j := &joiner{
+		s:        s,
+		a:        a,
+		limit:    s.o.MaxBody,
+		progress: progress,
+	}
 	r := httpio.NewReader(&capped{body, s.o.MaxBody + maxOverhead}, s.o.MaxBody)
 	for {
 		e, err := r.Next()
@@ -110,7 +115,12 @@ func (c *capped) Read(p []byte) (int, error) {
 // readLines reads JSON texts, one a line.
 func (s *Source) readLines(ctx context.Context, a *answer, body io.Reader, progress func(int, string)) {
 	a.streamed = true
-	j := &joiner{s: s, a: a, limit: s.o.MaxBody, progress: progress}
+	j := &joiner{
+		s:        s,
+		a:        a,
+		limit:    s.o.MaxBody,
+		progress: progress,
+	}
 	r := bufio.NewReaderSize(&capped{body, s.o.MaxBody + maxOverhead}, 32<<10)
 	var line []byte
 	for {

@@ -70,8 +70,12 @@ func (h *Hubs) Join(from bridge.Caller, to bridge.Client, stateless bool) (*View
 		}
 		own := func(item *hub) bool { return item.lane.Caller().Principal == from.Principal }
 		if h.count(own) >= MaxHubs && !h.evict(own) {
-			return nil, &bridge.Error{Server: h.o.Server, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded,
-				Public: bridge.OverLimit("it has too many connections for clients of different revisions and capabilities", MaxHubs)}
+			return nil, &bridge.Error{
+				Server: h.o.Server,
+				Kind:   bridge.ErrUnavailable,
+				Err:    bridge.ErrOverloaded,
+				Public: bridge.OverLimit("it has too many connections for clients of different revisions and capabilities", MaxHubs),
+			}
 		}
 		one = newHub(&h.o, &from)
 		h.hubs[key] = one

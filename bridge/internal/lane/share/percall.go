@@ -90,7 +90,11 @@ func (p *PerCall) checkRevision(ctx context.Context, l *lane.Lane) error {
 	if err != nil || now.Revision == before.Revision {
 		return err
 	}
-	err = &bridge.Error{Server: p.Name, Kind: bridge.ErrUnavailable, Public: "it came back with another revision: initialize again"}
+	err = &bridge.Error{
+		Server: p.Name,
+		Kind:   bridge.ErrUnavailable,
+		Public: "it came back with another revision: initialize again",
+	}
 	p.Client.Gone(err)
 	return err
 }

@@ -40,13 +40,21 @@ type View struct {
 }
 
 func newHub(o *Options, from *bridge.Caller) *hub {
-	h := &hub{all: o.All, turn: make(chan struct{}, 1), views: map[*View]struct{}{}}
+	h := &hub{
+		all:   o.All,
+		turn:  make(chan struct{}, 1),
+		views: map[*View]struct{}{},
+	}
 	h.lane, h.up = o.Open(from, h, h.givenUp)
 	return h
 }
 
 func (h *hub) join(to bridge.Client, stateless bool) *View {
-	v := &View{h: h, client: to, stateless: stateless}
+	v := &View{
+		h:         h,
+		client:    to,
+		stateless: stateless,
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.views[v] = struct{}{}

@@ -133,7 +133,12 @@ type key struct {
 
 // New returns a Calls without observers.
 func New() *Calls {
-	return &Calls{Traffic: &Traffic{}, under: map[key]*call{}, failures: map[failureKey]*logs.Ring[*Row]{}, recent: logs.NewRing[*Row](maxRecent)}
+	return &Calls{
+		Traffic:  &Traffic{},
+		under:    map[key]*call{},
+		failures: map[failureKey]*logs.Ring[*Row]{},
+		recent:   logs.NewRing[*Row](maxRecent),
+	}
 }
 
 // Look observes calls until done is called, and a minute longer. w receives their events; nil is for a single
@@ -319,7 +324,12 @@ func (c *Calls) Tap(server string) func(principal string) bridge.Tap {
 // replaces its own.
 func (c *Calls) Passed(server, session string, from *bridge.Caller, toServer bool, id []byte, m *jsonrpc.Message) {
 	if c != nil && c.on.Load() {
-		c.Traffic.Pass(Where{Side: Client, Server: server, Principal: from.Principal, Session: session}, toServer, id, m, nil)
+		c.Traffic.Pass(Where{
+			Side:      Client,
+			Server:    server,
+			Principal: from.Principal,
+			Session:   session,
+		}, toServer, id, m, nil)
 	}
 }
 
@@ -340,8 +350,19 @@ type call struct {
 
 // begin adds a call. It returns nil if there are too many.
 func (c *Calls) begin(ctx context.Context, server string, r *bridge.Request) (*call, context.Context) {
-	one := &call{Client: r.Back, c: c, of: r.Call, request: *r}
-	one.row = Row{Server: server, Method: clip(r.Method), Name: clip(r.GivenName()), Began: time.Now(), In: r.Len()}
+	one := &call{
+		Client:  r.Back,
+		c:       c,
+		of:      r.Call,
+		request: *r,
+	}
+	one.row = Row{
+		Server: server,
+		Method: clip(r.Method),
+		Name:   clip(r.GivenName()),
+		Began:  time.Now(),
+		In:     r.Len(),
+	}
 	if a, ok := r.Call.(*report.Arrival); ok {
 		one.row.Session = a.Session()
 		if !a.Part(r.Method) {
@@ -461,8 +482,15 @@ func (c *Calls) Take(r *report.Report) {
 		return
 	}
 	row := &Row{
-		Server: r.Server, Principal: r.Principal, Session: r.Session,
-		Revision: r.Revision, Speaks: r.Speaks, Began: r.Began, Outcome: r.Outcome.String(), Code: r.Code, In: r.Request.Len(),
+		Server:    r.Server,
+		Principal: r.Principal,
+		Session:   r.Session,
+		Revision:  r.Revision,
+		Speaks:    r.Speaks,
+		Began:     r.Began,
+		Outcome:   r.Outcome.String(),
+		Code:      r.Code,
+		In:        r.Request.Len(),
 	}
 	if failed && r.From != nil {
 		if name := health.Client(r.From); name != health.Unnamed {
@@ -623,7 +651,13 @@ func (c *Calls) hold() (all held) {
 // marks.
 func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 	all := c.hold()
-	out := &Shown{Since: all.since, Before: all.before, Under: []*Row{}, Recent: []*Row{}, Failures: []*Row{}}
+	out := &Shown{
+		Since:    all.since,
+		Before:   all.before,
+		Under:    []*Row{},
+		Recent:   []*Row{},
+		Failures: []*Row{},
+	}
 	for _, one := range all.under {
 		if fits(&one.row) {
 			out.Under = append(out.Under, one.shown())
@@ -683,7 +717,11 @@ func (c *Calls) Cancel(id string) bool {
 	defer c.mu.Unlock()
 	for _, one := range c.under {
 		if one.row.ID == id {
-			one.cancel(&bridge.Error{Server: one.row.Server, Kind: bridge.ErrCancelled, Public: "an operator cancelled the call"})
+			one.cancel(&bridge.Error{
+				Server: one.row.Server,
+				Kind:   bridge.ErrCancelled,
+				Public: "an operator cancelled the call",
+			})
 			return true
 		}
 	}

@@ -149,8 +149,15 @@ func (t *Traffic) Pass(w Where, toServer bool, id []byte, m *jsonrpc.Message, of
 // host.
 func describe(w Where, toServer bool, id []byte, m *jsonrpc.Message, of *about, uri func(string) string) *Message {
 	out := &Message{
-		At: time.Now(), Side: w.Side, To: "client", Server: w.Server, Principal: w.Principal, Session: w.Session,
-		Method: clipTo(m.Method, maxTrafficText), ID: clipTo(string(id[:min(len(id), maxID)]), maxID), Bytes: m.Len(),
+		At:        time.Now(),
+		Side:      w.Side,
+		To:        "client",
+		Server:    w.Server,
+		Principal: w.Principal,
+		Session:   w.Session,
+		Method:    clipTo(m.Method, maxTrafficText),
+		ID:        clipTo(string(id[:min(len(id), maxID)]), maxID),
+		Bytes:     m.Len(),
 	}
 	if toServer {
 		out.To = "server"
@@ -290,7 +297,11 @@ var _ bridge.Tap = (*Wire)(nil)
 
 // Wire returns the tap of a connection to that server on behalf of that principal.
 func (t *Traffic) Wire(server, principal string) *Wire {
-	return &Wire{t: t, w: Where{Side: Server, Server: server, Principal: principal}}
+	return &Wire{t: t, w: Where{
+		Side:      Server,
+		Server:    server,
+		Principal: principal,
+	}}
 }
 
 // On implements bridge.Tap.

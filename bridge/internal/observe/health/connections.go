@@ -55,7 +55,14 @@ type connection struct {
 // Add adds an open connection until the returned Upstream is closed. up is the Upstream of the adapter, and guarded
 // the one that calls use. kind says which clients use it.
 func (c *Connections) Add(conn Conn, up, guarded bridge.Upstream, from *bridge.Caller, kind string) bridge.Upstream {
-	o := &connection{Upstream: guarded, c: c, conn: conn, from: from, kind: kind, opened: time.Now()}
+	o := &connection{
+		Upstream: guarded,
+		c:        c,
+		conn:     conn,
+		from:     from,
+		kind:     kind,
+		opened:   time.Now(),
+	}
 	if p, ok := up.(interface{ Pid() int }); ok {
 		o.pid = p.Pid()
 	}
@@ -135,8 +142,15 @@ func (c *Connections) List(used Used, stderr bool) []ConnectionStatus {
 	rows := []ConnectionStatus{}
 	for _, o := range c.all() {
 		row := ConnectionStatus{
-			ID: strconv.FormatUint(o.id, 10), Pid: o.pid, For: o.kind, Principal: o.from.Principal, Client: Client(o.from),
-			Opened: o.opened, Calls: o.conn.Load(), RSS: used[o.pid].RSS, CPU: used[o.pid].CPU.Milliseconds(),
+			ID:        strconv.FormatUint(o.id, 10),
+			Pid:       o.pid,
+			For:       o.kind,
+			Principal: o.from.Principal,
+			Client:    Client(o.from),
+			Opened:    o.opened,
+			Calls:     o.conn.Load(),
+			RSS:       used[o.pid].RSS,
+			CPU:       used[o.pid].CPU.Milliseconds(),
 		}
 		if g := o.Server(); g != nil {
 			row.Revision = g.Revision
@@ -166,7 +180,11 @@ func (c *Connections) Stop(id string) bool {
 	if err != nil || o == nil {
 		return false
 	}
-	o.conn.Gone(&bridge.Error{Server: c.server, Kind: bridge.ErrLost, Public: "an operator closed its connection; whether the server acted on the request is unknown"})
+	o.conn.Gone(&bridge.Error{
+		Server: c.server,
+		Kind:   bridge.ErrLost,
+		Public: "an operator closed its connection; whether the server acted on the request is unknown",
+	})
 	return true
 }
 
@@ -174,7 +192,11 @@ func (c *Connections) Stop(id string) bool {
 // not lost: either its connection stays, or it opens another one.
 func (c *Connections) StopIdle() (stopped int) {
 	for _, o := range c.all() {
-		if o.conn.GoneIdle(&bridge.Error{Server: c.server, Kind: bridge.ErrUnsent, Public: "an operator closed its idle connection"}) {
+		if o.conn.GoneIdle(&bridge.Error{
+			Server: c.server,
+			Kind:   bridge.ErrUnsent,
+			Public: "an operator closed its idle connection",
+		}) {
 			stopped++
 		}
 	}

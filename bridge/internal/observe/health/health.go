@@ -70,7 +70,11 @@ const maxGreetings = 4096
 // New returns the Server of a server that was not used yet.
 func New(o Options) *Server {
 	greetings, _ := simplelru.NewLRU[string, *bridge.Greeting](maxGreetings, nil) // the size is positive
-	return &Server{o: o, greetings: greetings, waiters: map[*waiter]struct{}{}}
+	return &Server{
+		o:         o,
+		greetings: greetings,
+		waiters:   map[*waiter]struct{}{},
+	}
 }
 
 // failingFor is how long a server counts as unusable after a failed start. After that it counts as usable, so that
@@ -261,9 +265,17 @@ func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := Status{
-		Failure: s.failure, Since: s.since, Usable: s.failure == nil || time.Since(s.latest) > failingFor, Served: s.served,
-		Opened: s.opened.Load(), Failures: s.failures, Losses: s.losses.Load(), Restarts: s.restarts.Load(),
-		Last: s.last, LastAt: s.lastAt, Awaited: len(s.waiters),
+		Failure:  s.failure,
+		Since:    s.since,
+		Usable:   s.failure == nil || time.Since(s.latest) > failingFor,
+		Served:   s.served,
+		Opened:   s.opened.Load(),
+		Failures: s.failures,
+		Losses:   s.losses.Load(),
+		Restarts: s.restarts.Load(),
+		Last:     s.last,
+		LastAt:   s.lastAt,
+		Awaited:  len(s.waiters),
 	}
 	if s.known != nil {
 		st.Revision = s.known.Revision

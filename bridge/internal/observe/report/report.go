@@ -81,7 +81,12 @@ type Weigh func(server string, from *bridge.Caller, answer *jsonrpc.Message) err
 // there is no receiver. front returns, from the headers of a request, the instance that forwarded it; nil means that
 // there is one instance. client returns the address of the client of a request; nil means that there is none.
 func New(report func(Report), weigh Weigh, front func(http.Header) string, client func(remote string, h http.Header) netip.Addr) *Reporter {
-	r := &Reporter{report: report, weigh: weigh, front: front, client: client}
+	r := &Reporter{
+		report: report,
+		weigh:  weigh,
+		front:  front,
+		client: client,
+	}
 	r.round.Store(newRound())
 	return r
 }
@@ -164,7 +169,16 @@ func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *json
 	if a == nil || !a.by.CompareAndSwap(byNobody, byGateway) {
 		return
 	}
-	p := Report{Session: a.session, Front: a.front, Client: a.client, Network: a.network, Trace: a.trace, Began: a.began, Request: request, Call: a}
+	p := Report{
+		Session: a.session,
+		Front:   a.front,
+		Client:  a.client,
+		Network: a.network,
+		Trace:   a.trace,
+		Began:   a.began,
+		Request: request,
+		Call:    a,
+	}
 	if name := a.meant.Load(); name != nil {
 		p.Server = *name
 	}
@@ -205,7 +219,12 @@ type Session struct {
 // Sent returns the report of a request that went to a server on a connection at began. why is the reason that there is no
 // answer.
 func Sent(server string, at bridge.Address, up bridge.Upstream, began time.Time, request, answer *jsonrpc.Message, why error) Report {
-	r := Report{Server: server, Address: at, Began: began, Request: request}
+	r := Report{
+		Server:  server,
+		Address: at,
+		Began:   began,
+		Request: request,
+	}
 	if greeting := up.Server(); greeting != nil {
 		r.Speaks = greeting.Revision
 	}
@@ -250,7 +269,11 @@ type Server struct {
 
 // Server returns the Server of that name. speaks returns its last known revision, or nothing.
 func (r *Reporter) Server(name string, speaks func() string) *Server {
-	return &Server{r: r, name: name, speaks: speaks}
+	return &Server{
+		r:      r,
+		name:   name,
+		speaks: speaks,
+	}
 }
 
 // Calls returns the number of requests of clients in flight at the server. They are counted only if the reports have a
@@ -298,7 +321,17 @@ func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	if !came.Part(q.Method) { // otherwise it goes to other servers, too
 		came.Found()
 	}
-	p := Report{Server: r.s.name, Session: came.session, Front: came.front, Client: came.client, Network: came.network, Trace: came.trace, Began: time.Now(), Request: q.Message, Call: came}
+	p := Report{
+		Server:  r.s.name,
+		Session: came.session,
+		Front:   came.front,
+		Client:  came.client,
+		Network: came.network,
+		Trace:   came.trace,
+		Began:   time.Now(),
+		Request: q.Message,
+		Call:    came,
+	}
 	if came.Part(q.Method) {
 		p.Part = came.parts.Add(1)
 	}

@@ -136,7 +136,11 @@ func Carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 	case meta == nil && members == nil, meta != nil && (meta[0] != '{' || members == nil && !rawjson.Mentions(meta, keyTraceparent, keyTracestate)):
 		return m
 	case m.Params == nil:
-		return &jsonrpc.Message{ID: m.ID, Method: m.Method, Params: slices.Concat([]byte(`{"_meta":{`), members, []byte("}}"))}
+		return &jsonrpc.Message{
+			ID:     m.ID,
+			Method: m.Method,
+			Params: slices.Concat([]byte(`{"_meta":{`), members, []byte("}}")),
+		}
 	}
 	if meta == nil && bytes.HasPrefix(m.Params, []byte(`{"_meta":`)) { // the bridge made it without parsing it
 		return Carrying(m.Clone(), members)
@@ -157,11 +161,19 @@ func Carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 		if !rawjson.IsEmpty(m.Params) {
 			text = append(text, ',')
 		}
-		return m.Edited(jsonrpc.Edit{From: at, To: at, Text: text})
+		return m.Edited(jsonrpc.Edit{
+			From: at,
+			To:   at,
+			Text: text,
+		})
 	}
 	gone, emptied := jsonrpc.Omit(meta, place, func(name string) bool { return name == keyTraceparent || name == keyTracestate })
 	if members != nil && !emptied && !rawjson.IsEmpty(meta) {
 		members = slices.Concat(members, []byte(","))
 	}
-	return m.Edited(append([]jsonrpc.Edit{{From: at, To: at, Text: members}}, gone...)...)
+	return m.Edited(append([]jsonrpc.Edit{{
+		From: at,
+		To:   at,
+		Text: members,
+	}}, gone...)...)
 }

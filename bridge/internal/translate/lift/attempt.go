@@ -36,7 +36,13 @@ var _ bridge.Client = (*attempt)(nil)
 
 // listen requests the lists and these resources. asks wait for the outcome.
 func (s *subscription) listen(uris []string, asks []*change) *attempt {
-	a := &attempt{s: s, uris: uris, asks: asks, begun: make(chan struct{}), ended: make(chan struct{})}
+	a := &attempt{
+		s:     s,
+		uris:  uris,
+		asks:  asks,
+		begun: make(chan struct{}),
+		ended: make(chan struct{}),
+	}
 	var ctx context.Context
 	ctx, a.stop = context.WithCancelCause(s.ctx)
 	limit := ackWithin
@@ -45,7 +51,11 @@ func (s *subscription) listen(uris []string, asks []*change) *attempt {
 	}
 	stop := a.stop
 	a.late = time.AfterFunc(limit, func() {
-		stop(&bridge.Error{Server: s.l.o.Server, Kind: bridge.ErrTimeout, Public: "it did not acknowledge a subscription within " + ackWithin.String()})
+		stop(&bridge.Error{
+			Server: s.l.o.Server,
+			Kind:   bridge.ErrTimeout,
+			Public: "it did not acknowledge a subscription within " + ackWithin.String(),
+		})
 	})
 	s.wg.Go(func() { a.run(ctx) })
 	return a
@@ -58,7 +68,11 @@ func (a *attempt) run(ctx context.Context) {
 	defer a.stop(nil)
 	from := a.s.l.from
 	wants := subscribe.Wanted{Changes: a.s.changes, URIs: a.uris}
-	message, err := a.s.l.Upstream.Call(ctx, &bridge.Request{Message: from.Request(era.Listen, []byte(`{"notifications":`+string(wants.Raw())+`}`)), From: from, Back: a})
+	message, err := a.s.l.Upstream.Call(ctx, &bridge.Request{
+		Message: from.Request(era.Listen, []byte(`{"notifications":`+string(wants.Raw())+`}`)),
+		From:    from,
+		Back:    a,
+	})
 	if err != nil {
 		a.err = err
 		return

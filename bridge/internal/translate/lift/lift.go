@@ -49,7 +49,11 @@ type Lift struct {
 // New returns a Lift for the session of from, whose Client is to. Open the connection with its Client, and then
 // call Wrap.
 func New(from *bridge.Caller, to bridge.Client, o *Options) *Lift {
-	return &Lift{o: o, from: from, to: to}
+	return &Lift{
+		o:    o,
+		from: from,
+		to:   to,
+	}
 }
 
 // Client returns the Client of the connection.
@@ -80,7 +84,11 @@ func (l *Lift) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	}
 	switch {
 	case g == nil: // it has ended, and may come back as another
-		return nil, &bridge.Error{Server: l.o.Server, Kind: bridge.ErrUnsent, Public: "its connection has ended"}
+		return nil, &bridge.Error{
+			Server: l.o.Server,
+			Kind:   bridge.ErrUnsent,
+			Public: "its connection has ended",
+		}
 	case g.Revision == l.from.Revision:
 		return l.Upstream.Call(ctx, r)
 	case g.Modern():

@@ -82,7 +82,11 @@ func (l *Lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	case r.Method == "resources/subscribe" && k.subscribe:
 		return l.subscribe(ctx, r.URI())
 	case r.Method == "resources/unsubscribe" && k.subscribe:
-		return l.change(ctx, &change{uri: r.URI(), end: true, answer: make(chan outcome, 1)})
+		return l.change(ctx, &change{
+			uri:    r.URI(),
+			end:    true,
+			answer: make(chan outcome, 1),
+		})
 	case !k.carries(r.Method):
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "server "+l.o.Server+" has no method "+r.Method, nil), nil
 	}
@@ -91,7 +95,11 @@ func (l *Lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 			s.listing(ctx, k)
 		}
 	}
-	c := &call{l: l, r: r, meta: l.metadata()}
+	c := &call{
+		l:    l,
+		r:    r,
+		meta: l.metadata(),
+	}
 	if r.Method == "resources/read" {
 		c.uri = r.URI()
 	}
@@ -143,7 +151,11 @@ func (c *call) send(ctx context.Context, more []byte) (*jsonrpc.Message, error) 
 	inner.Message, inner.Back, inner.Logs = c.m, nil, c.meta.level != ""
 	if more != nil {
 		at := bytes.IndexByte(c.m.Params, '{') + 1
-		inner.Message = c.m.Edited(jsonrpc.Edit{From: at, To: at, Text: more})
+		inner.Message = c.m.Edited(jsonrpc.Edit{
+			From: at,
+			To:   at,
+			Text: more,
+		})
 	}
 	if c.back != nil {
 		inner.Back = c.back
@@ -164,8 +176,10 @@ func newMetadata(from *bridge.Caller, level string) *metadata {
 	meta.LogLevel = level
 	m := meta.Members()
 	return &metadata{
-		level: level, members: m, before: slices.Concat(m, []byte(",")),
-		meta: slices.Concat([]byte(`"_meta":{`), m, []byte("},")),
+		level:   level,
+		members: m,
+		before:  slices.Concat(m, []byte(",")),
+		meta:    slices.Concat([]byte(`"_meta":{`), m, []byte("},")),
 	}
 }
 
@@ -182,12 +196,20 @@ func (l *Lift) metadata() *metadata {
 // (R-098). Without them, it does not copy the request.
 func (m *metadata) into(message *jsonrpc.Message) *jsonrpc.Message {
 	if message.Params == nil || rawjson.IsEmpty(message.Params) {
-		return &jsonrpc.Message{ID: message.ID, Method: message.Method, Params: slices.Concat([]byte(`{"_meta":{`), m.members, []byte("}}"))}
+		return &jsonrpc.Message{
+			ID:     message.ID,
+			Method: message.Method,
+			Params: slices.Concat([]byte(`{"_meta":{`), m.members, []byte("}}")),
+		}
 	}
 	meta := message.Meta()
 	if meta == nil {
 		at := bytes.IndexByte(message.Params, '{') + 1
-		return message.Edited(jsonrpc.Edit{From: at, To: at, Text: m.meta})
+		return message.Edited(jsonrpc.Edit{
+			From: at,
+			To:   at,
+			Text: m.meta,
+		})
 	}
 	if meta[0] != '{' || bytes.IndexByte(meta, '\\') >= 0 || bytes.Contains(meta, []byte(era.Reserved)) {
 		return message.WithParams(era.Inject(message.Whole(), m.members))
@@ -197,7 +219,11 @@ func (m *metadata) into(message *jsonrpc.Message) *jsonrpc.Message {
 		text = m.members
 	}
 	at := cap(message.Params) - cap(meta) + 1 // meta is a part of params' backing array
-	return message.Edited(jsonrpc.Edit{From: at, To: at, Text: text})
+	return message.Edited(jsonrpc.Edit{
+		From: at,
+		To:   at,
+		Text: text,
+	})
 }
 
 // callClient is the Client of a call to a modern server.

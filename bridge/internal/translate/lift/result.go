@@ -51,7 +51,11 @@ func bare(m *jsonrpc.Message) *jsonrpc.Message {
 		if left := withoutModern(meta); rawjson.IsEmpty(left) {
 			gone = append(gone, f.Meta)
 		} else {
-			edits = append(edits, jsonrpc.Edit{From: f.Meta.Value, To: f.Meta.End, Text: left})
+			edits = append(edits, jsonrpc.Edit{
+				From: f.Meta.Value,
+				To:   f.Meta.End,
+				Text: left,
+			})
 		}
 	}
 	if edits = era.Cut(edits, m.Result, gone); len(edits) > 0 {

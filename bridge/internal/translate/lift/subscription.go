@@ -74,7 +74,14 @@ func (l *Lift) listen(c *capabilities) *subscription {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.subscription == nil && !l.closed {
-		s := &subscription{l: l, changes: c.changes, asks: make(chan *change), opened: make(chan struct{}, 1), tried: make(chan struct{}), want: map[string]bool{}}
+		s := &subscription{
+			l:       l,
+			changes: c.changes,
+			asks:    make(chan *change),
+			opened:  make(chan struct{}, 1),
+			tried:   make(chan struct{}),
+			want:    map[string]bool{},
+		}
 		s.ctx, s.stop = context.WithCancel(context.Background())
 		s.timer, s.due = time.NewTimer(0), time.Now() // at once, for the lists
 		l.subscription = s

@@ -61,8 +61,11 @@ type Options struct {
 // New returns a Server.
 func New(o Options) *Server {
 	return &Server{
-		o: o, translators: map[*Translator]struct{}{}, parked: map[string]*parked{}, waiting: map[string]int{},
-		listens: map[string]map[*subscribe.Listener]struct{}{},
+		o:           o,
+		translators: map[*Translator]struct{}{},
+		parked:      map[string]*parked{},
+		waiting:     map[string]int{},
+		listens:     map[string]map[*subscribe.Listener]struct{}{},
 	}
 }
 

@@ -70,7 +70,14 @@ const (
 
 // begin makes a call that may be parked, and waits for its outcome.
 func (t *Translator) begin(ctx context.Context, r *request, inner *bridge.Request, l *legacy) (*jsonrpc.Message, error) {
-	p := &parked{l: t, s: l, r: *inner, free: func() {}, request: r, allowed: r.r.From.Capabilities}
+	p := &parked{
+		l:       t,
+		s:       l,
+		r:       *inner,
+		free:    func() {},
+		request: r,
+		allowed: r.r.From.Capabilities,
+	}
 	if r.r.Keep != nil {
 		p.free = r.r.Keep()
 	} else {

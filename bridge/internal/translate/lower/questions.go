@@ -65,7 +65,11 @@ func (p *parked) carry(m *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 		reply(jsonrpc.NewError(nil, no.Code, no.Message, no.Data))
 		return nil
 	}
-	a := &question{method: m.Method, reply: reply, guessed: guessed}
+	a := &question{
+		method:  m.Method,
+		reply:   reply,
+		guessed: guessed,
+	}
 	if params != nil {
 		a.params = rawjson.OneLine(params)
 	}
@@ -203,7 +207,14 @@ func (p *parked) questions() *jsonrpc.Message {
 		}
 		b.WriteString(`"` + q.key + `":{"method":"` + q.method + `","params":` + string(params) + `}`)
 	}
-	state := p.l.s.sealed(&p.r, state{Kind: stateParked, Method: p.r.Method, Digest: p.digest, Expires: p.expires.Unix(), Call: p.id, Round: p.round})
+	state := p.l.s.sealed(&p.r, state{
+		Kind:    stateParked,
+		Method:  p.r.Method,
+		Digest:  p.digest,
+		Expires: p.expires.Unix(),
+		Call:    p.id,
+		Round:   p.round,
+	})
 	b.WriteString(`},"requestState":"` + state + `"`)
 	return p.s.enveloped(b.String())
 }

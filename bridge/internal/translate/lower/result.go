@@ -54,7 +54,13 @@ func (t *Translator) legacy(s *bridge.Greeting) *legacy {
 }
 
 // cached holds the methods whose results carry a lifetime (R-085).
-var cached = map[string]bool{"tools/list": true, "prompts/list": true, "resources/list": true, "resources/templates/list": true, "resources/read": true}
+var cached = map[string]bool{
+	"tools/list":               true,
+	"prompts/list":             true,
+	"resources/list":           true,
+	"resources/templates/list": true,
+	"resources/read":           true,
+}
 
 const (
 	complete = `"resultType":"complete"`
@@ -87,7 +93,11 @@ func (l *legacy) upgrade(r *bridge.Request, m *jsonrpc.Message) *jsonrpc.Message
 	var edits []jsonrpc.Edit
 	set := func(span jsonrpc.Span, name, value string) {
 		if span.End > 0 {
-			edits = append(edits, jsonrpc.Edit{From: span.Value, To: span.End, Text: []byte(value)})
+			edits = append(edits, jsonrpc.Edit{
+				From: span.Value,
+				To:   span.End,
+				Text: []byte(value),
+			})
 			return
 		}
 		add(`"` + name + `":` + value)
@@ -108,7 +118,11 @@ func (l *legacy) upgrade(r *bridge.Request, m *jsonrpc.Message) *jsonrpc.Message
 			meta = []byte("{}")
 		}
 		if meta != nil {
-			edits = append(edits, jsonrpc.Edit{From: f.Meta.Value, To: f.Meta.End, Text: rawjson.SetFirst(meta, era.KeyServerInfo, l.info)})
+			edits = append(edits, jsonrpc.Edit{
+				From: f.Meta.Value,
+				To:   f.Meta.End,
+				Text: rawjson.SetFirst(meta, era.KeyServerInfo, l.info),
+			})
 		}
 	}
 	if members != "" {

@@ -55,7 +55,11 @@ func (t *Translator) perform(ctx context.Context, r *bridge.Request, l *legacy, 
 func (t *Translator) listTools(ctx context.Context, from *bridge.Caller) {
 	since := time.Now().Add(-list.SurveyEvery)
 	cut := t.of.Tools.Survey(func(params []byte) (*jsonrpc.Message, error) {
-		return t.line.Checked().Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(list.Tools.Method(), params), From: from, NotBefore: since})
+		return t.line.Checked().Call(ctx, &bridge.Request{
+			Message:   jsonrpc.NewRequest(list.Tools.Method(), params),
+			From:      from,
+			NotBefore: since,
+		})
 	})
 	if cut != nil {
 		t.s.o.Log.Debug("list cut off", "method", list.Tools.Method(), "err", cut)
@@ -84,7 +88,12 @@ func (t *Translator) runTask(ctx context.Context, r *bridge.Request, p *parked) 
 	if id == "" { // the server executed the call at once
 		return m, nil
 	}
-	one := &task{l: t, id: id, from: r.From, back: r.Back}
+	one := &task{
+		l:    t,
+		id:   id,
+		from: r.From,
+		back: r.Back,
+	}
 	status, poll := one.read(made)
 	m.Release()
 	if p != nil {
@@ -146,7 +155,11 @@ func (t *task) finish(ctx context.Context, status string, poll time.Duration) (*
 // call makes a call about the task, over the current connection.
 func (t *task) call(ctx context.Context, method string) (*jsonrpc.Message, error) {
 	m := jsonrpc.NewRequest(method, []byte(`{"taskId":`+rawjson.Quote(t.id)+`}`))
-	return t.l.line.Call(ctx, &bridge.Request{Message: m, From: t.from, Back: t.back})
+	return t.l.line.Call(ctx, &bridge.Request{
+		Message: m,
+		From:    t.from,
+		Back:    t.back,
+	})
 }
 
 var errTask = errors.New("the task was not cancelled in time")

@@ -50,8 +50,12 @@ var _ bridge.Client = (*Translator)(nil)
 // Translator returns a Translator for these clients. open makes its connection, with the Translator as Client.
 func (s *Server) Translator(of Clients, slot Slot, open func(bridge.Client) Line) *Translator {
 	t := &Translator{
-		s: s, of: of, slot: slot, level: logLevel{turn: make(chan struct{}, 1)},
-		asking: map[*parked]struct{}{}, requests: map[*request]struct{}{},
+		s:        s,
+		of:       of,
+		slot:     slot,
+		level:    logLevel{turn: make(chan struct{}, 1)},
+		asking:   map[*parked]struct{}{},
+		requests: map[*request]struct{}{},
 	}
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
 	t.lost, t.lose = context.WithCancel(context.Background())
@@ -76,7 +80,11 @@ type request struct {
 var _ bridge.Client = (*request)(nil)
 
 func newRequest(r *bridge.Request) *request {
-	return &request{r: r, level: era.LogLevel(r.Meta()), out: make(chan outcome, 1)}
+	return &request{
+		r:     r,
+		level: era.LogLevel(r.Meta()),
+		out:   make(chan outcome, 1),
+	}
 }
 
 // Notify passes on a notification about the call.

@@ -45,7 +45,13 @@ func (t *Translator) urlsNeeded(v *request, l *legacy, m *jsonrpc.Message) *json
 	}
 	var b strings.Builder
 	b.WriteString(`"resultType":"input_required","inputRequests":{`)
-	state := state{Kind: stateURL, Method: r.Method, Digest: digest(r.Message), Expires: time.Now().Add(parkTTL).Unix(), Round: v.rounds + 1}
+	state := state{
+		Kind:    stateURL,
+		Method:  r.Method,
+		Digest:  digest(r.Message),
+		Expires: time.Now().Add(parkTTL).Unix(),
+		Round:   v.rounds + 1,
+	}
 	for i, e := range asked {
 		if !e.IsObject() || e.Get("url").Type != gjson.String {
 			return nil

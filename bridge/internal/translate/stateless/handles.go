@@ -70,7 +70,11 @@ func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message
 		if !ok {
 			return jsonrpc.InvalidParams("this requestState was not given to this client")
 		}
-		r.Message = r.Edited(jsonrpc.Edit{From: state.Index, To: state.Index + len(state.Raw), Text: []byte(rawjson.Quote(own))})
+		r.Message = r.Edited(jsonrpc.Edit{
+			From: state.Index,
+			To:   state.Index + len(state.Raw),
+			Text: []byte(rawjson.Quote(own)),
+		})
 	case era.IsTask(r.Method):
 		params := r.Whole()
 		id := gjson.GetBytes(params, "taskId")
@@ -155,7 +159,11 @@ func (h *handles) replace(m *jsonrpc.Message, member, kind string) *jsonrpc.Mess
 		m.Release()
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the server's "+member+" is not usable", []byte(`{"bridge":"upstream_invalid"}`))
 	}
-	m.Edit(jsonrpc.Edit{From: found.Index, To: found.Index + len(found.Raw), Text: []byte(rawjson.Quote(token))})
+	m.Edit(jsonrpc.Edit{
+		From: found.Index,
+		To:   found.Index + len(found.Raw),
+		Text: []byte(rawjson.Quote(token)),
+	})
 	return m
 }
 

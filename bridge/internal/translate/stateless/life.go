@@ -35,7 +35,12 @@ func (p *Pool) room(principal, group, key string) error {
 		return false
 	}
 	limited := func(what string, most int) error {
-		return &bridge.Error{Server: p.o.Legacy.Name, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit(what, most)}
+		return &bridge.Error{
+			Server: p.o.Legacy.Name,
+			Kind:   bridge.ErrUnavailable,
+			Err:    bridge.ErrOverloaded,
+			Public: bridge.OverLimit(what, most),
+		}
 	}
 	// Without access rules all clients are one principal. Then the limit holds for each handle and for all
 	// together.

@@ -92,7 +92,11 @@ const (
 func New(o Options) *Pool {
 	o.Idle = cmp.Or(o.Idle, usualIdle)
 	p := &Pool{
-		o: o, all: map[*slot]struct{}{}, slots: map[string][]*slot{}, identities: map[bridge.ConnectionKey]*identity{}, profiles: map[string]profile{},
+		o:          o,
+		all:        map[*slot]struct{}{},
+		slots:      map[string][]*slot{},
+		identities: map[bridge.ConnectionKey]*identity{},
+		profiles:   map[string]profile{},
 	}
 	o.Legacy.Lasting, o.Legacy.Alone = o.Sharing != EachCall, o.Sharing == Apart
 	o.Legacy.Forward, o.Legacy.Refusal = o.Forward, o.Queue.Refusal
@@ -442,7 +446,13 @@ func (p *Pool) newSlot(i *identity, from *bridge.Caller, group, key string, of l
 		own := *from
 		own.Handover, from = nil, &own
 	}
-	s := &slot{p: p, identity: i, key: key, group: group, once: of.Once}
+	s := &slot{
+		p:        p,
+		identity: i,
+		key:      key,
+		group:    group,
+		once:     of.Once,
+	}
 	s.lost, s.lose = context.WithCancel(context.Background())
 	of.Tools, of.Group = &i.tools, group
 	s.lower = p.legacy.Translator(of, s, func(rest bridge.Client) lower.Line {

@@ -30,7 +30,11 @@ type caller interface {
 // server stays away for giveUpAfter. The end of gone is the end of the server.
 func relisten(ctx, gone context.Context, up caller, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
 	wants, _ := subscribe.ReadWanted(r.Whole()) // the server judges malformed ones
-	back := &subscription{back: r.Back, h: h, wants: wants}
+	back := &subscription{
+		back:  r.Back,
+		h:     h,
+		wants: wants,
+	}
 	lost := time.Time{}
 	for pause := time.Second; ; pause = min(2*pause, maxPause) {
 		inner := *r

@@ -59,7 +59,12 @@ type Access struct {
 // that part accepts no caller. The caller of New calls Start, and later Stop.
 func New(o Options) (a *Access, fault error) {
 	c := o.Config()
-	a = &Access{o: o, grants: filter.NewGrants(c.Grants()), failedKeys: newLimit(o.Log), unknownTokens: newLimit(slog.New(slog.DiscardHandler))}
+	a = &Access{
+		o:             o,
+		grants:        filter.NewGrants(c.Grants()),
+		failedKeys:    newLimit(o.Log),
+		unknownTokens: newLimit(slog.New(slog.DiscardHandler)),
+	}
 	a.guard.Store(newGuard(c, o.Log))
 	a.lookups = newLookups(a.failedKeys, a.unknownTokens)
 	var err error

@@ -26,7 +26,11 @@ func keysOf(c *config.Config) []auth.Key {
 		if a.Token == "" && a.TokenFile == "" {
 			continue // the rule is for users
 		}
-		all = append(all, auth.Key{Principal: a.Name, Token: a.Token, File: a.TokenFile})
+		all = append(all, auth.Key{
+			Principal: a.Name,
+			Token:     a.Token,
+			File:      a.TokenFile,
+		})
 	}
 	return all
 }

@@ -39,8 +39,13 @@ func newDoor(c *config.Config, f *front.Front, log *slog.Logger) (door *auth.Aut
 	for i := range c.OAuth {
 		o := &c.OAuth[i]
 		issuer := token.Issuer{
-			URL: o.Issuer, Audience: o.Audience, JWKS: o.JWKS, Algorithms: o.Algorithms, ScopeClaim: o.ScopeClaim, Skew: o.ClockSkew,
-			Implies: map[string][]string{},
+			URL:        o.Issuer,
+			Audience:   o.Audience,
+			JWKS:       o.JWKS,
+			Algorithms: o.Algorithms,
+			ScopeClaim: o.ScopeClaim,
+			Skew:       o.ClockSkew,
+			Implies:    map[string][]string{},
 		}
 		for name, implied := range o.Implies {
 			issuer.Implies[name] = implied
@@ -71,7 +76,10 @@ func (a *Access) newFront() (*front.Front, error) {
 			continue
 		}
 		own := front.Options{
-			Settings: *o.Front, Root: c.PublicURL + c.BasePath, Provider: o.Issuer, Log: a.o.Log,
+			Settings: *o.Front,
+			Root:     c.PublicURL + c.BasePath,
+			Provider: o.Issuer,
+			Log:      a.o.Log,
 			Identify: func(ctx context.Context, raw, client, nonce string) (gjson.Result, error) {
 				return a.keys.Identify(ctx, o.Issuer, raw, client, nonce)
 			},
@@ -129,7 +137,13 @@ func rulesOf(c *config.Config) []auth.Rule {
 		if a.Token != "" || a.TokenFile != "" || len(a.Claims)+len(a.Scopes)+len(a.Users) == 0 {
 			continue // it is for a key, or for nobody: an embedding program may have left the key empty
 		}
-		r := auth.Rule{Name: a.Name, Issuer: a.Issuer, Claims: map[string][]string{}, Scopes: a.Scopes, Users: slices.Clone(a.Users)}
+		r := auth.Rule{
+			Name:   a.Name,
+			Issuer: a.Issuer,
+			Claims: map[string][]string{},
+			Scopes: a.Scopes,
+			Users:  slices.Clone(a.Users),
+		}
 		for name, patterns := range a.Claims {
 			r.Claims[name] = patterns
 		}
@@ -245,7 +259,12 @@ func (a *Access) Describe(w http.ResponseWriter, r *http.Request, to Target) {
 		answer.Refuse(w, http.StatusNotFound, "the address of this bridge is not known: set public_url in its configuration")
 		return
 	}
-	m := metadata{Resource: id.Root + id.Path, Methods: []string{"header"}, Scopes: a.initialScopes(to), Name: "mcp-bridge"}
+	m := metadata{
+		Resource: id.Root + id.Path,
+		Methods:  []string{"header"},
+		Scopes:   a.initialScopes(to),
+		Name:     "mcp-bridge",
+	}
 	if name, _, of := strings.Cut(strings.TrimPrefix(to.Endpoint, "/"), "/"); of {
 		m.Name = name
 	}
@@ -382,7 +401,11 @@ func (a *Access) Issuers() (all []IssuerState) {
 		return nil
 	}
 	for _, s := range a.keys.Issuers() {
-		st := IssuerState{Issuer: s.Issuer, State: "ok", Fault: s.Fault}
+		st := IssuerState{
+			Issuer: s.Issuer,
+			State:  "ok",
+			Fault:  s.Fault,
+		}
 		if !s.At.IsZero() {
 			st.Since = &s.At
 		}

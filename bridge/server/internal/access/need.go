@@ -120,7 +120,12 @@ func (s *subject) called(c *config.Server) *subject {
 			own, _ = rawjson.Text(value)
 		}
 	})
-	return &subject{by: s.by, name: shownAs(c.Tools.Rename, own), ambiguous: times != 1 || own == "", tool: true}
+	return &subject{
+		by:        s.by,
+		name:      shownAs(c.Tools.Rename, own),
+		ambiguous: times != 1 || own == "",
+		tool:      true,
+	}
 }
 
 // subjects returns the subjects of a message that may need scopes.
@@ -130,28 +135,59 @@ func subjects(m *jsonrpc.Message) []subject {
 	resources := func(s *config.Scopes) map[string]config.Words { return s.Resources }
 	switch m.Method {
 	case "tools/call":
-		return []subject{{by: tools, name: m.Name(), ambiguous: m.Doubtful() || m.Name() == "", tool: true, args: []byte(gjson.GetBytes(m.Params, "arguments").Raw)}}
+		return []subject{{
+			by:        tools,
+			name:      m.Name(),
+			ambiguous: m.Doubtful() || m.Name() == "",
+			tool:      true,
+			args:      []byte(gjson.GetBytes(m.Params, "arguments").Raw),
+		}}
 	case "prompts/get":
-		return []subject{{by: prompts, name: m.Name(), ambiguous: m.Doubtful() || m.Name() == ""}}
+		return []subject{{
+			by:        prompts,
+			name:      m.Name(),
+			ambiguous: m.Doubtful() || m.Name() == "",
+		}}
 	case "resources/read", "resources/subscribe":
-		return []subject{{by: resources, name: m.URI(), ambiguous: m.Doubtful() || m.URI() == "", isURI: true}}
+		return []subject{{
+			by:        resources,
+			name:      m.URI(),
+			ambiguous: m.Doubtful() || m.URI() == "",
+			isURI:     true,
+		}}
 	case era.Complete:
 		ref, no := list.ReferenceOf(m)
 		switch {
 		case no != nil: // the reference cannot be read: it may be anything
 			return []subject{{by: prompts, ambiguous: true}, {by: resources, ambiguous: true, isURI: true}}
 		case ref.URI != "":
-			return []subject{{by: resources, name: ref.URI, isURI: true}}
+			return []subject{{
+				by:    resources,
+				name:  ref.URI,
+				isURI: true,
+			}}
 		}
-		return []subject{{by: prompts, name: ref.Name, ambiguous: ref.Name == ""}}
+		return []subject{{
+			by:        prompts,
+			name:      ref.Name,
+			ambiguous: ref.Name == "",
+		}}
 	case era.Listen:
 		wants, fault := subscribe.ReadListen(m.Params)
 		all := make([]subject, 0, len(wants.URIs))
 		for _, uri := range wants.URIs {
-			all = append(all, subject{by: resources, name: uri, isURI: true})
+			all = append(all, subject{
+				by:    resources,
+				name:  uri,
+				isURI: true,
+			})
 		}
 		if fault != "" {
-			all = append(all, subject{by: resources, ambiguous: true, isURI: true})
+			all = append(all, subject{
+				by:        resources,
+				ambiguous: true,
+				isURI:     true,
+			})
 		}
 		return all
 	}

@@ -49,7 +49,11 @@ func (a *Access) tokenUse() *tokenUse {
 	if was != nil && was.configs == of {
 		return was
 	}
-	now := &tokenUse{configs: of, known: map[string]bool{}, oldNames: map[string][]names{}}
+	now := &tokenUse{
+		configs:  of,
+		known:    map[string]bool{},
+		oldNames: map[string][]names{},
+	}
 	if was != nil { // a server with old settings still serves its sessions
 		now.claims, now.oldNames = slices.Clone(was.claims), maps.Clone(was.oldNames)
 	}
@@ -104,7 +108,11 @@ func (t *tokenUse) add(c *config.Config) {
 	}
 	for i := range c.Servers {
 		one := &c.Servers[i]
-		its := names{Tools: one.Tools.Rename, Prompts: one.Prompts.Rename, Prefix: one.Prefix}
+		its := names{
+			Tools:   one.Tools.Rename,
+			Prompts: one.Prompts.Rename,
+			Prefix:  one.Prefix,
+		}
 		had := t.oldNames[one.Name]
 		if !slices.ContainsFunc(had, func(n names) bool {
 			return n.Prefix == its.Prefix && maps.Equal(n.Tools, its.Tools) && maps.Equal(n.Prompts, its.Prompts)
@@ -143,7 +151,12 @@ func (a *Access) Identify(r *http.Request, to Target) *http.Request {
 	}
 	var subject *identity.Subject
 	if _, shown, _ := strings.Cut(r.Header.Get("Authorization"), " "); want.tokens && shown != "" && !t.Fronted() {
-		subject = &identity.Subject{Token: strings.TrimLeft(shown, " "), Issuer: t.Issuer, Principal: auth.Principal(ctx), Until: t.Until}
+		subject = &identity.Subject{
+			Token:     strings.TrimLeft(shown, " "),
+			Issuer:    t.Issuer,
+			Principal: auth.Principal(ctx),
+			Until:     t.Until,
+		}
 	}
 	claims := make(map[string][]string, len(want.claims))
 	for _, name := range want.claims {

@@ -160,7 +160,11 @@ func (r *redactor) text(s string) error {
 		if r.depth == maxNested {
 			return r.put([]byte(`"` + redacted + `"`))
 		}
-		in := &redactor{in: json.NewDecoder(strings.NewReader(inner)), most: room, depth: r.depth + 1}
+		in := &redactor{
+			in:    json.NewDecoder(strings.NewReader(inner)),
+			most:  room,
+			depth: r.depth + 1,
+		}
 		in.in.UseNumber()
 		err := in.value()
 		if errors.Is(err, errFull) {

@@ -85,7 +85,11 @@ func (c *Call) Number(name string, otherwise, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, &Refusal{Status: http.StatusBadRequest, Code: "query", Message: name + " must be a number from 1 to " + strconv.Itoa(most)}
+		return 0, &Refusal{
+			Status:  http.StatusBadRequest,
+			Code:    "query",
+			Message: name + " must be a number from 1 to " + strconv.Itoa(most),
+		}
 	}
 	return n, nil
 }
@@ -197,7 +201,12 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 		Refuse(w, http.StatusForbidden, "denied", err.Error())
 		return
 	}
-	call := &Call{Caller: c, Context: r.Context(), Query: r.URL.Query(), vars: vars}
+	call := &Call{
+		Caller:  c,
+		Context: r.Context(),
+		Query:   r.URL.Query(),
+		vars:    vars,
+	}
 	if route.Stream != nil {
 		route.Stream(w, r, call)
 		return

@@ -81,11 +81,20 @@ func (o *Operator) checkArguments(c *Call) (any, error) {
 // schema lists the tools of a server, and returns the input schema of one tool. It acts like a client
 // of the caller that sends no headers but its key.
 func (o *Operator) schema(c *Call, server, tool string) (schema []byte, err error) {
-	from := &bridge.Caller{Principal: c.Principal, Revision: era.LatestModern, Capabilities: []byte("{}"), Params: []byte(ownParams)}
+	from := &bridge.Caller{
+		Principal:    c.Principal,
+		Revision:     era.LatestModern,
+		Capabilities: []byte("{}"),
+		Params:       []byte(ownParams),
+	}
 	var names []string
 	_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
 		var m *jsonrpc.Message
-		m, err = o.Bridge.Call(c.Context, from.Request(list.Tools.Method(), params), gateway.Stateless{Server: server, From: from, Back: discard{}})
+		m, err = o.Bridge.Call(c.Context, from.Request(list.Tools.Method(), params), gateway.Stateless{
+			Server: server,
+			From:   from,
+			Back:   discard{},
+		})
 		switch {
 		case err == nil && m == nil: // the caller left
 			err = cmp.Or(context.Cause(c.Context), bridge.ErrCancelled)

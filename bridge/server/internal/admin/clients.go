@@ -138,8 +138,11 @@ func (u *uses) rate(slot int, seconds float64) float64 {
 // NewClients returns the counts of a bridge that begins now.
 func NewClients(now time.Time) *Clients {
 	return &Clients{
-		tick: now, names: map[string]string{},
-		clients: newCounts[client, *uses](maxClients), servers: newCounts[serverOf, *uses](maxUses), sessions: newCounts[sessionOf, int](maxUses),
+		tick:     now,
+		names:    map[string]string{},
+		clients:  newCounts[client, *uses](maxClients),
+		servers:  newCounts[serverOf, *uses](maxUses),
+		sessions: newCounts[sessionOf, int](maxUses),
 	}
 }
 
@@ -289,7 +292,13 @@ func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sess
 	of := map[client]*ClientUse{}
 	group := func(c client) *ClientUse {
 		if of[c] == nil {
-			of[c] = &ClientUse{Client: c.name, Principal: c.principal, Transport: c.transport, Address: Address(c.address), Servers: []ServerUse{}}
+			of[c] = &ClientUse{
+				Client:    c.name,
+				Principal: c.principal,
+				Transport: c.transport,
+				Address:   Address(c.address),
+				Servers:   []ServerUse{},
+			}
 		}
 		return of[c]
 	}

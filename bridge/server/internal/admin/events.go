@@ -67,7 +67,12 @@ type Overview interface {
 
 // Routes returns the route of the streams.
 func (e *Events) Routes() []Route {
-	return []Route{{Method: "GET", Path: "events", Right: Own, Stream: e.serve}}
+	return []Route{{
+		Method: "GET",
+		Path:   "events",
+		Right:  Own,
+		Stream: e.serve,
+	}}
 }
 
 // snapshot is the first event.
@@ -173,8 +178,19 @@ type stream struct {
 
 // begin makes a stream and subscribes it to its topics.
 func (e *Events) begin(wants streamQuery, c *Call) *stream {
-	v := &Viewer{Feed: NewFeed(), Caller: &c.Caller, Server: wants.server, Session: wants.session, Payloads: func() bool { return wants.payloads && e.Payloads() }}
-	s := &stream{e: e, key: rand.Text(), query: wants, viewer: v}
+	v := &Viewer{
+		Feed:     NewFeed(),
+		Caller:   &c.Caller,
+		Server:   wants.server,
+		Session:  wants.session,
+		Payloads: func() bool { return wants.payloads && e.Payloads() },
+	}
+	s := &stream{
+		e:      e,
+		key:    rand.Text(),
+		query:  wants,
+		viewer: v,
+	}
 	switch {
 	case wants.has("calls"):
 		s.ends = append(s.ends, e.Calls.Look(v, c.Act, e.Bridge.Activity))
@@ -315,7 +331,11 @@ func (s *stream) record(kind string, data any) httpio.Event {
 		text = []byte("null") // nothing in it can fail
 	}
 	s.number++
-	one := httpio.Event{ID: s.key + "." + strconv.Itoa(s.number), Type: kind, Data: sanitize.JSON(text)}
+	one := httpio.Event{
+		ID:   s.key + "." + strconv.Itoa(s.number),
+		Type: kind,
+		Data: sanitize.JSON(text),
+	}
 	s.sent, s.bytes = append(s.sent, one), s.bytes+len(one.Data)
 	return one
 }

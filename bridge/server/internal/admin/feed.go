@@ -39,7 +39,11 @@ type Feed struct {
 
 // NewFeed returns an empty feed.
 func NewFeed() *Feed {
-	return &Feed{wake: make(chan struct{}, 1), begun: map[string]int{}, active: map[string]bool{}}
+	return &Feed{
+		wake:   make(chan struct{}, 1),
+		begun:  map[string]int{},
+		active: map[string]bool{},
+	}
 }
 
 // Shown records that the page shows a call as active.

@@ -137,7 +137,11 @@ func owns(c *Call, principal string) error {
 	if c.Act || c.Principal == principal && c.Principal != "" {
 		return nil
 	}
-	return &Refusal{Status: http.StatusForbidden, Code: "denied", Message: "this belongs to another caller: to act on it, list the name of your caller in admin of the configuration file"}
+	return &Refusal{
+		Status:  http.StatusForbidden,
+		Code:    "denied",
+		Message: "this belongs to another caller: to act on it, list the name of your caller in admin of the configuration file",
+	}
 }
 
 // Empty reads the body of an action without arguments.
@@ -155,7 +159,11 @@ func (o *Operator) cancelCall(c *Call) (any, error) {
 		return nil, err
 	}
 	if !o.Calls.Cancel(row.ID) {
-		return nil, &Refusal{Status: http.StatusConflict, Code: "conflict", Message: "the call has ended"}
+		return nil, &Refusal{
+			Status:  http.StatusConflict,
+			Code:    "conflict",
+			Message: "the call has ended",
+		}
 	}
 	return struct{}{}, nil
 }
@@ -169,7 +177,11 @@ func (o *Operator) endSession(c *Call) (any, error) {
 	case len(seen) == 0:
 		return nil, NotFound("session of that id")
 	case len(seen) > 1:
-		return nil, &Refusal{Status: http.StatusConflict, Code: "conflict", Message: "several sessions are shown under that id"}
+		return nil, &Refusal{
+			Status:  http.StatusConflict,
+			Code:    "conflict",
+			Message: "several sessions are shown under that id",
+		}
 	}
 	if err := owns(c, seen[0].Principal); err != nil {
 		return nil, err
@@ -217,7 +229,11 @@ func (o *Operator) forceBreaker(c *Call) (any, error) {
 		return nil, err
 	}
 	wrong := func(message string) error {
-		return &Refusal{Status: http.StatusBadRequest, Code: "body", Message: message}
+		return &Refusal{
+			Status:  http.StatusBadRequest,
+			Code:    "body",
+			Message: message,
+		}
 	}
 	if !slices.Contains([]string{"open", "closed", "auto"}, asked.State) {
 		return nil, wrong("state must be open, closed or auto")
@@ -237,10 +253,19 @@ func (o *Operator) forceBreaker(c *Call) (any, error) {
 	var f *breaker.Force
 	if asked.State != "auto" {
 		now := time.Now()
-		f = &breaker.Force{Open: asked.State == "open", By: c.Principal, Since: now, Until: now.Add(long)}
+		f = &breaker.Force{
+			Open:  asked.State == "open",
+			By:    c.Principal,
+			Since: now,
+			Until: now.Add(long),
+		}
 	}
 	if !b.Force(f) {
-		return nil, &Refusal{Status: http.StatusConflict, Code: "conflict", Message: "the server has no circuit breaker: its configuration has breaker: off"}
+		return nil, &Refusal{
+			Status:  http.StatusConflict,
+			Code:    "conflict",
+			Message: "the server has no circuit breaker: its configuration has breaker: off",
+		}
 	}
 	return o.State(name)
 }
@@ -252,7 +277,11 @@ func span(text string, otherwise time.Duration) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Second || d > forceLongest {
-		return 0, &Refusal{Status: http.StatusBadRequest, Code: "body", Message: "for must be a time from 1s to 24h, such as 10m"}
+		return 0, &Refusal{
+			Status:  http.StatusBadRequest,
+			Code:    "body",
+			Message: "for must be a time from 1s to 24h, such as 10m",
+		}
 	}
 	return d, nil
 }
@@ -339,7 +368,11 @@ func (o *Operator) showLog(c *Call) (any, error) {
 	}
 	least := slog.LevelInfo
 	if text := c.Query.Get("level"); text != "" && least.UnmarshalText([]byte(text)) != nil {
-		return nil, &Refusal{Status: http.StatusBadRequest, Code: "query", Message: "level must be one of DEBUG, INFO, WARN, ERROR"}
+		return nil, &Refusal{
+			Status:  http.StatusBadRequest,
+			Code:    "query",
+			Message: "level must be one of DEBUG, INFO, WARN, ERROR",
+		}
 	}
 	server := c.Query.Get("server")
 	return &logLines{o.Logs.Lines(limit, func(one *logs.Line) bool {

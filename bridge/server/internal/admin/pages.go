@@ -71,7 +71,12 @@ func NewPages(holder func(auth.Sum) (string, bool), path func(r *http.Request, b
 	if err != nil {
 		panic(err) // a random key always makes a cipher
 	}
-	return &Pages{Holder: holder, Path: path, key: k, ended: map[string]int64{}}
+	return &Pages{
+		Holder: holder,
+		Path:   path,
+		key:    k,
+		ended:  map[string]int64{},
+	}
 }
 
 // NewPage returns a new sign-in.
@@ -190,7 +195,14 @@ func (p *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (pag
 // SetCookie sets the cookie, or deletes it if p is nil.
 func (p *Pages) SetCookie(w http.ResponseWriter, r *http.Request, base string, page *Page) {
 	path, secure := p.Path(r, base)
-	c := http.Cookie{Name: CookieName(r.Host), Path: path, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: secure, MaxAge: -1}
+	c := http.Cookie{
+		Name:     CookieName(r.Host),
+		Path:     path,
+		HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+		Secure:   secure,
+		MaxAge:   -1,
+	}
 	if page != nil {
 		text, err := json.Marshal(page)
 		if err != nil {

@@ -27,7 +27,15 @@ type Self struct {
 // Me returns the caller. keys means that access rules exist, and payloads that operators see the
 // payloads of messages.
 func (a *API) Me(c *Call, keys, payloads bool, version string) (any, error) {
-	me := Self{Principal: c.Principal, Look: c.Look, Act: c.Act, Keys: keys, Payloads: payloads && c.Act, Version: version, Actions: []string{}}
+	me := Self{
+		Principal: c.Principal,
+		Look:      c.Look,
+		Act:       c.Act,
+		Keys:      keys,
+		Payloads:  payloads && c.Act,
+		Version:   version,
+		Actions:   []string{},
+	}
 	for _, route := range a.routes {
 		if route.Method == http.MethodPost {
 			me.Actions = append(me.Actions, route.Path)
@@ -61,11 +69,19 @@ func ShowConfig(r *reload.Reloader) (any, error) {
 	file, now := r.File(), r.Status()
 	text, err := FileText(r)
 	if err != nil {
-		return nil, &Refusal{Status: http.StatusConflict, Code: "conflict", Message: "the file cannot be read now: reload it and see the log for the reason"}
+		return nil, &Refusal{
+			Status:  http.StatusConflict,
+			Code:    "conflict",
+			Message: "the file cannot be read now: reload it and see the log for the reason",
+		}
 	}
 	shown, err := Masked(text, "")
 	if err != nil {
-		return nil, &Refusal{Status: http.StatusConflict, Code: "conflict", Message: err.Error()}
+		return nil, &Refusal{
+			Status:  http.StatusConflict,
+			Code:    "conflict",
+			Message: err.Error(),
+		}
 	}
 	return &FileShown{file, shown, now.Hash, now.LoadedAt, now.LastError, now.LastErrorAt, now.Pending}, nil
 }

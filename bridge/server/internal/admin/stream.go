@@ -70,7 +70,12 @@ func (v *Viewer) Ended(r *calls.Row) { v.row(callEnd, r) }
 
 func (v *Viewer) row(kind string, r *calls.Row) {
 	if v.Caller.Sees(r.Principal) {
-		v.Put(Event{Type: kind, Data: r, Size: 300 + len(r.Name) + len(r.Error) + 60*len(r.Marks), Call: r.ID})
+		v.Put(Event{
+			Type: kind,
+			Data: r,
+			Size: 300 + len(r.Name) + len(r.Error) + 60*len(r.Marks),
+			Call: r.ID,
+		})
 	}
 }
 
@@ -83,7 +88,12 @@ type markEvent struct {
 // Marked implements calls.Watcher.
 func (v *Viewer) Marked(r *calls.Row, m calls.Mark) {
 	if v.Caller.Sees(r.Principal) {
-		v.Put(Event{Type: callMark, Data: markEvent{r.ID, m}, Size: 80 + len(m.Text), Call: r.ID})
+		v.Put(Event{
+			Type: callMark,
+			Data: markEvent{r.ID, m},
+			Size: 80 + len(m.Text),
+			Call: r.ID,
+		})
 	}
 }
 
@@ -100,10 +110,18 @@ func (v *Viewer) Wants(server, session string) (it, payload bool) {
 
 // Passed implements calls.TrafficWatcher.
 func (v *Viewer) Passed(m *calls.Message) {
-	v.Put(Event{Type: "message", Data: m, Size: m.Weight()})
+	v.Put(Event{
+		Type: "message",
+		Data: m,
+		Size: m.Weight(),
+	})
 }
 
 // Line adds a line of the log.
 func (v *Viewer) Line(one *logs.Line) {
-	v.Put(Event{Type: "log", Data: one, Size: one.Weight()})
+	v.Put(Event{
+		Type: "log",
+		Data: one,
+		Size: one.Weight(),
+	})
 }

@@ -348,7 +348,12 @@ func (h *History) SeriesOf(server string, from time.Time) (s Span, c Columns) {
 
 // columns adds up the newest buckets of several servers. The caller holds h.mu.
 func (h *History) columns(points int, all []*past) Columns {
-	c := Columns{P50: []*float64{}, P95: []*float64{}, P99: []*float64{}, Recent: h.recent(all...)}
+	c := Columns{
+		P50:    []*float64{},
+		P95:    []*float64{},
+		P99:    []*float64{},
+		Recent: h.recent(all...),
+	}
 	for _, column := range []*[]uint64{&c.Calls, &c.Errors, &c.ToolErrors, &c.InFlight, &c.Memory} {
 		*column = make([]uint64, points)
 	}

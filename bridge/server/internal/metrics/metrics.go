@@ -258,9 +258,11 @@ func (m *Metrics) Set(servers []string) {
 			continue
 		}
 		now[name] = &serverMetrics{
-			name: name, request: m.sizes[0].WithLabelValues(name), response: m.sizes[1].WithLabelValues(name),
-			tools: tools{other: toolMetrics{name: otherTool}, known: map[string]*toolMetrics{}},
-			own:   tools{other: toolMetrics{name: otherTool}, known: map[string]*toolMetrics{}},
+			name:     name,
+			request:  m.sizes[0].WithLabelValues(name),
+			response: m.sizes[1].WithLabelValues(name),
+			tools:    tools{other: toolMetrics{name: otherTool}, known: map[string]*toolMetrics{}},
+			own:      tools{other: toolMetrics{name: otherTool}, known: map[string]*toolMetrics{}},
 		}
 	}
 	m.servers.Store(&now)

@@ -54,7 +54,12 @@ func (m *Metrics) Values(prefix string, of func(server string) bool, tools bool)
 		if !strings.HasPrefix(f.GetName(), prefix) {
 			continue
 		}
-		family := Family{Name: f.GetName(), Kind: strings.ToLower(f.GetType().String()), Help: f.GetHelp(), Values: []Value{}}
+		family := Family{
+			Name:   f.GetName(),
+			Kind:   strings.ToLower(f.GetType().String()),
+			Help:   f.GetHelp(),
+			Values: []Value{},
+		}
 		for _, one := range f.Metric {
 			if v, ok := valueOf(one); ok {
 				family.Values = append(family.Values, v)

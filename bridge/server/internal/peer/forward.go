@@ -48,8 +48,21 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 		defer context.AfterFunc(p.leaving, cancel)()
 	}
 	var last attempt
-	u := url.URL{Scheme: "https", Host: m.Address, Path: path, RawQuery: query.Encode()}
-	out := (&http.Request{Method: r.Method, URL: &u, Host: m.Address, Header: p.forwardedHeaders(r), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: last.got}))
+	u := url.URL{
+		Scheme:   "https",
+		Host:     m.Address,
+		Path:     path,
+		RawQuery: query.Encode(),
+	}
+	out := (&http.Request{
+		Method:     r.Method,
+		URL:        &u,
+		Host:       m.Address,
+		Header:     p.forwardedHeaders(r),
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+	}).WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: last.got}))
 	if r.Method == http.MethodPost {
 		out.ContentLength = int64(len(body))
 		// With GetBody net/http sends an unsent request again over another connection, since a kept one may be

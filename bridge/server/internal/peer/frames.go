@@ -206,7 +206,12 @@ func decodeError(server string, text []byte) error {
 	if err := json.Unmarshal(text, &f); err != nil {
 		f = failure{Kinds: []string{"lost"}, Public: "the outcome of the call is unknown"}
 	}
-	e := &bridge.Error{Server: f.Whose, Kind: bridge.ErrUnavailable, Public: f.Public, After: time.Duration(f.After) * time.Millisecond}
+	e := &bridge.Error{
+		Server: f.Whose,
+		Kind:   bridge.ErrUnavailable,
+		Public: f.Public,
+		After:  time.Duration(f.After) * time.Millisecond,
+	}
 	if f.Public == "" {
 		e.Server, e.Public = server, "it is not available at the instance of the bridge that owns its connection"
 	}

@@ -81,8 +81,15 @@ const OwnerTunnelPath = version + "lane"
 func (p *Peers) OwnerTunnel(m cluster.Member) remote.Config {
 	l := p.link(m)
 	return remote.Config{
-		URL: (&url.URL{Scheme: "https", Host: host(m.ID), Path: OwnerTunnelPath}).String(), Proxy: "none", TLS: p.trust.client(m.ID), IdleTimeout: idle,
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx, m.Address) },
+		URL: (&url.URL{
+			Scheme: "https",
+			Host:   host(m.ID),
+			Path:   OwnerTunnelPath,
+		}).String(),
+		Proxy:       "none",
+		TLS:         p.trust.client(m.ID),
+		IdleTimeout: idle,
+		Dial:        func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx, m.Address) },
 	}
 }
 
@@ -132,11 +139,23 @@ func (p *Peers) AskLeave(ctx context.Context, m cluster.Member, what string) (le
 
 // post sends a request to another instance. It sets no GetBody, so that net/http never sends it twice.
 func (p *Peers) post(ctx context.Context, m cluster.Member, path string, h http.Header, body []byte) (*http.Response, error) {
-	u := url.URL{Scheme: "https", Host: m.Address, Path: version + path}
+	u := url.URL{
+		Scheme: "https",
+		Host:   m.Address,
+		Path:   version + path,
+	}
 	if h == nil {
 		h = http.Header{}
 	}
-	r := &http.Request{Method: http.MethodPost, URL: &u, Host: m.Address, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	r := &http.Request{
+		Method:     http.MethodPost,
+		URL:        &u,
+		Host:       m.Address,
+		Header:     h,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	return p.link(m).http.RoundTrip(r.WithContext(ctx))
 }
@@ -149,12 +168,21 @@ func (p *Peers) Call(ctx context.Context, m cluster.Member, server, affinity str
 	defer context.AfterFunc(p.link(m).dead, cancel)()
 	var connected atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	h := http.Header{principalHeader: {Encode(r.From.Principal)}, AffinityHeader: {Encode(affinity)}, ForwardHeader: {EncodeHeader(r.From.Header, r.From.Identity)}}
+	h := http.Header{
+		principalHeader: {Encode(r.From.Principal)},
+		AffinityHeader:  {Encode(affinity)},
+		ForwardHeader:   {EncodeHeader(r.From.Header, r.From.Identity)},
+	}
 	if r.Logs {
 		h.Set(logsHeader, "1")
 	}
 	lost := func(err error) error {
-		return &bridge.Error{Server: server, Kind: bridge.ErrLost, Err: err, Public: "the instance of the bridge that owns its connection ended during the call: whether the server acted on it is unknown"}
+		return &bridge.Error{
+			Server: server,
+			Kind:   bridge.ErrLost,
+			Err:    err,
+			Public: "the instance of the bridge that owns its connection ended during the call: whether the server acted on it is unknown",
+		}
 	}
 	res, err := p.post(traced, m, "pool/"+server, h, r.Append(nil, r.ID, r.Token()))
 	switch {
@@ -277,7 +305,14 @@ func (p *Peers) pool(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	out.cancel = cancel
-	a, err := p.o.Owners().Call(ctx, server, affinity, &bridge.Request{Message: m, From: &from, Header: from.Header, Identity: from.Identity, Back: out, Logs: r.Header.Get(logsHeader) != ""})
+	a, err := p.o.Owners().Call(ctx, server, affinity, &bridge.Request{
+		Message:  m,
+		From:     &from,
+		Header:   from.Header,
+		Identity: from.Identity,
+		Back:     out,
+		Logs:     r.Header.Get(logsHeader) != "",
+	})
 	switch {
 	case errors.Is(err, ErrElsewhere):
 		out.close()

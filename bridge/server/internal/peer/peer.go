@@ -152,15 +152,25 @@ func New(o Options) (*Peers, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Peers{o: o, trust: t, connect: 2 * time.Second, links: map[string]*link{}, adopting: map[string]chan struct{}{}, served: make(chan struct{})}
+	p := &Peers{
+		o:        o,
+		trust:    t,
+		connect:  2 * time.Second,
+		links:    map[string]*link{},
+		adopting: map[string]chan struct{}{},
+		served:   make(chan struct{}),
+	}
 	if o.Dial == nil {
 		p.o.Dial = dialer(o.Lease).DialContext
 	}
 	p.leaving, p.leave = context.WithCancel(context.Background())
 	p.moves, _ = lru.New[string, string](moved) // only a size below 1 fails
 	p.http = &http.Server{
-		Handler: p.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * idle,
-		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), TLSNextProto: noHTTP2,
+		Handler:           p.handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * idle,
+		ErrorLog:          slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		TLSNextProto:      noHTTP2,
 	}
 	return p, nil
 }
@@ -206,11 +216,17 @@ func (p *Peers) link(m cluster.Member) *link {
 	if l := p.links[m.ID]; l != nil && l.dead.Err() == nil {
 		return l
 	}
-	l := &link{connect: p.o.Dial, timeout: p.connect, tls: p.trust.client(m.ID)}
+	l := &link{
+		connect: p.o.Dial,
+		timeout: p.connect,
+		tls:     p.trust.client(m.ID),
+	}
 	l.dead, l.disconnect = context.WithCancel(context.Background())
 	l.http = &http.Transport{
 		DialTLSContext:      func(ctx context.Context, _, _ string) (net.Conn, error) { return l.secure(ctx, m.Address) },
-		MaxIdleConnsPerHost: 256, IdleConnTimeout: idle, DisableCompression: true,
+		MaxIdleConnsPerHost: 256,
+		IdleConnTimeout:     idle,
+		DisableCompression:  true,
 	}
 	if p.closed {
 		l.disconnect()
@@ -253,7 +269,11 @@ const version = "/peer/v1/"
 // Hello implements cluster.Peers.
 func (p *Peers) Hello(ctx context.Context, to cluster.Member, h cluster.Hello) (a cluster.Hello, err error) {
 	body, _ := json.Marshal(h) // nothing in it can fail
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, (&url.URL{Scheme: "https", Host: to.Address, Path: version + "hello"}).String(), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, (&url.URL{
+		Scheme: "https",
+		Host:   to.Address,
+		Path:   version + "hello",
+	}).String(), bytes.NewReader(body))
 	if err != nil {
 		return a, err
 	}

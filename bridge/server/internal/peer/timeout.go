@@ -14,7 +14,12 @@ func silenceTimeout(lease time.Duration) time.Duration { return 3 * lease }
 
 // keepAlive makes the kernel probe a connection that waits for an answer.
 func keepAlive(lease time.Duration) net.KeepAliveConfig {
-	return net.KeepAliveConfig{Enable: true, Idle: lease, Interval: lease / 2, Count: 4}
+	return net.KeepAliveConfig{
+		Enable:   true,
+		Idle:     lease,
+		Interval: lease / 2,
+		Count:    4,
+	}
 }
 
 // controlSocket sets the silence timeout of sockets.

@@ -31,8 +31,13 @@ func newTrust(id string, secrets []string) (*trust, error) {
 		// Clocks may differ. The secret decides who is an instance, so expiry would protect nothing.
 		from, until := time.Now().Add(-24*time.Hour), time.Now().AddDate(10, 0, 0)
 		ca := &x509.Certificate{
-			SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mcp-bridge cluster"}, NotBefore: from, NotAfter: until,
-			IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+			SerialNumber:          big.NewInt(1),
+			Subject:               pkix.Name{CommonName: "mcp-bridge cluster"},
+			NotBefore:             from,
+			NotAfter:              until,
+			IsCA:                  true,
+			BasicConstraintsValid: true,
+			KeyUsage:              x509.KeyUsageCertSign,
 		}
 		der, err := x509.CreateCertificate(rand.Reader, ca, ca, key.Public(), key)
 		if err != nil {
@@ -50,8 +55,13 @@ func newTrust(id string, secrets []string) (*trust, error) {
 			return nil, err
 		}
 		leaf := &x509.Certificate{
-			SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: id}, DNSNames: []string{host(id)}, NotBefore: from, NotAfter: until,
-			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+			SerialNumber: big.NewInt(2),
+			Subject:      pkix.Name{CommonName: id},
+			DNSNames:     []string{host(id)},
+			NotBefore:    from,
+			NotAfter:     until,
+			KeyUsage:     x509.KeyUsageDigitalSignature,
+			ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		}
 		if der, err = x509.CreateCertificate(rand.Reader, leaf, ca, public, key); err != nil {
 			return nil, err
@@ -63,7 +73,12 @@ func newTrust(id string, secrets []string) (*trust, error) {
 
 // server returns the settings of the listener, which serves only instances.
 func (t *trust) server() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{t.own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: t.pool}
+	return &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{t.own},
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		ClientCAs:    t.pool,
+	}
 }
 
 // anyone returns the settings for a connection to any instance at an address.
@@ -88,5 +103,10 @@ func idOf(s *tls.ConnectionState) string {
 
 // client returns the settings for connections to one instance. No other instance passes, at any address.
 func (t *trust) client(id string) *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{t.own}, RootCAs: t.pool, ServerName: host(id)}
+	return &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{t.own},
+		RootCAs:      t.pool,
+		ServerName:   host(id),
+	}
 }

@@ -133,12 +133,21 @@ const (
 
 // NewOwners makes Owners. Close ends it.
 func NewOwners(o OwnerOptions) *Owners {
-	h := &Owners{o: o, out: newOutbound(), claims: map[string]*claim{}, pending: map[string]*pendingClaim{}}
+	h := &Owners{
+		o:       o,
+		out:     newOutbound(),
+		claims:  map[string]*claim{},
+		pending: map[string]*pendingClaim{},
+	}
 	h.ending, h.end = context.WithCancel(context.Background())
 	h.known, _ = lru.New[string, string](maxKnown) // only a size below 1 fails
 	h.tunnels = NewTunnelSessions(TunnelSessionOptions{
-		Adapter: (*tunnelAdapter)(h), Headers: []string{peer.ServerHeader, peer.AffinityHeader, peer.ForwardHeader},
-		Await: func(ctx context.Context) error { return o.Node.Await(ctx, "") }, Log: o.Log, MaxMessage: o.MaxMessage, MaxBytes: o.MaxBytes,
+		Adapter:    (*tunnelAdapter)(h),
+		Headers:    []string{peer.ServerHeader, peer.AffinityHeader, peer.ForwardHeader},
+		Await:      func(ctx context.Context) error { return o.Node.Await(ctx, "") },
+		Log:        o.Log,
+		MaxMessage: o.MaxMessage,
+		MaxBytes:   o.MaxBytes,
 	})
 	return h
 }
@@ -191,7 +200,11 @@ func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time
 		o.mu.Lock()
 		p.at, p.err = at, err
 		if mine {
-			c := &claim{connectionKey: its, h: o, key: key}
+			c := &claim{
+				connectionKey: its,
+				h:             o,
+				key:           key,
+			}
 			c.lost, c.markLost = context.WithCancel(context.Background())
 			o.claims[key] = c
 		}
@@ -309,7 +322,12 @@ func (o *Owners) makeRoom(by *pendingClaim, its connectionKey) error {
 
 // full returns the error of a call without room for its connection.
 func full(server, what string, most int) error {
-	return &bridge.Error{Server: server, Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded, Public: bridge.OverLimit(what, most)}
+	return &bridge.Error{
+		Server: server,
+		Kind:   bridge.ErrUnavailable,
+		Err:    bridge.ErrOverloaded,
+		Public: bridge.OverLimit(what, most),
+	}
 }
 
 // releaseUse ends one use of a claim. A claim that stays unused for keep is given up.
@@ -501,7 +519,13 @@ func unreachable(server string, err error) error {
 	if already, ok := errors.AsType[*bridge.Error](err); ok {
 		return already
 	}
-	return &bridge.Error{Server: server, Kind: errReach, Err: err, After: 2 * time.Second, Public: "the instance of the bridge that owns its connection is unreachable; try again later"}
+	return &bridge.Error{
+		Server: server,
+		Kind:   errReach,
+		Err:    err,
+		After:  2 * time.Second,
+		Public: "the instance of the bridge that owns its connection is unreachable; try again later",
+	}
 }
 
 // ownerRoute sends the requests of stateless clients to the owner of their connection.
@@ -574,7 +598,12 @@ func (c *claim) call(ctx context.Context, r *bridge.Request, call func(context.C
 	m, err := call(its, &inner)
 	if c.lost.Err() != nil && ctx.Err() == nil {
 		m.Release()
-		return nil, &bridge.Error{Server: c.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText}
+		return nil, &bridge.Error{
+			Server: c.server,
+			Kind:   bridge.ErrLost,
+			Err:    peer.ErrElsewhere,
+			Public: movedText,
+		}
 	}
 	return m, err
 }
@@ -593,7 +622,12 @@ func (c *claim) checkLease(ctx context.Context) error {
 		}
 	}
 	if c.lost.Err() != nil {
-		return &bridge.Error{Server: c.server, Kind: bridge.ErrUnsent, Err: errors.Join(bridge.ErrLost, peer.ErrElsewhere), Public: movedText}
+		return &bridge.Error{
+			Server: c.server,
+			Kind:   bridge.ErrUnsent,
+			Err:    errors.Join(bridge.ErrLost, peer.ErrElsewhere),
+			Public: movedText,
+		}
 	}
 	return nil
 }
@@ -678,7 +712,11 @@ func (o *Owners) Call(ctx context.Context, server, affinity string, r *bridge.Re
 	m, err := c.call(ctx, r, here)
 	if o.tunnels.Stopping().Err() != nil && r.Method == era.Listen {
 		m.Release()
-		return nil, &bridge.Error{Server: server, Kind: bridge.ErrLost, Public: "the instance of the bridge that owns its connection stops"}
+		return nil, &bridge.Error{
+			Server: server,
+			Kind:   bridge.ErrLost,
+			Public: "the instance of the bridge that owns its connection stops",
+		}
 	}
 	return m, err
 }

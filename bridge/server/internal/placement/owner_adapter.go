@@ -90,7 +90,12 @@ func (o *ownerAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridg
 // owned wraps a connection that this instance owns. The open connection counts as a use of its claim.
 func (o *ownerAdapter) owned(up bridge.Upstream, c *claim, rest bridge.Client, done func()) bridge.Upstream {
 	stop := context.AfterFunc(c.lost, func() {
-		rest.Gone(&bridge.Error{Server: o.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText + "; whether it acted on the request is unknown"})
+		rest.Gone(&bridge.Error{
+			Server: o.server,
+			Kind:   bridge.ErrLost,
+			Err:    peer.ErrElsewhere,
+			Public: movedText + "; whether it acted on the request is unknown",
+		})
 	})
 	return &ownedUpstream{up, c, func() {
 		stop()
@@ -140,7 +145,15 @@ func (*ownedUpstream) TakesEdits() {}
 
 // openTunnel opens a tunnel to the owner.
 func (o *ownerAdapter) openTunnel(ctx context.Context, m cluster.Member, affinity string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	t := TunnelOptions{Server: o.server, At: m.ID, HTTP: o.h.o.Peers.OwnerTunnel(m), Node: o.h.o.Node, out: o.h.out, Log: o.h.o.Log, MaxMessage: o.h.o.MaxMessage}
+	t := TunnelOptions{
+		Server:     o.server,
+		At:         m.ID,
+		HTTP:       o.h.o.Peers.OwnerTunnel(m),
+		Node:       o.h.o.Node,
+		out:        o.h.out,
+		Log:        o.h.o.Log,
+		MaxMessage: o.h.o.MaxMessage,
+	}
 	t.HTTP.Headers = peer.OwnerTunnelHeaders(from.Principal, o.server, affinity)
 	l, err := OpenTunnel(ctx, t, from, rest)
 	if err != nil {

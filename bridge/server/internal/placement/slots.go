@@ -83,11 +83,22 @@ type startCheck struct {
 }
 
 func newSlots(w WorkerOptions) *slots {
-	s := &slots{o: w, taken: map[string]*slot{}, failures: map[string]error{}, failing: map[string]startFailures{}, checks: map[string]startCheck{}, changed: make(chan struct{})}
+	s := &slots{
+		o:        w,
+		taken:    map[string]*slot{},
+		failures: map[string]error{},
+		failing:  map[string]startFailures{},
+		checks:   map[string]startCheck{},
+		changed:  make(chan struct{}),
+	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.tunnels = NewTunnelSessions(TunnelSessionOptions{
-		Adapter: s, Headers: []string{peer.GrantHeader, peer.ForwardHeader},
-		Await: func(ctx context.Context) error { return ctx.Err() }, Log: w.Log, MaxMessage: w.MaxMessage, MaxBytes: w.MaxBytes,
+		Adapter:    s,
+		Headers:    []string{peer.GrantHeader, peer.ForwardHeader},
+		Await:      func(ctx context.Context) error { return ctx.Err() },
+		Log:        w.Log,
+		MaxMessage: w.MaxMessage,
+		MaxBytes:   w.MaxBytes,
 	})
 	if w.Runs {
 		s.wg.Go(s.watch)
@@ -175,7 +186,12 @@ func (s *slots) Reserve(server string) (grant string, cancel func(), ok bool) {
 	if len(s.taken) >= s.o.Slots || s.o.Node.Draining() {
 		return "", nil, false
 	}
-	p := &slot{slots: s, grant: rand.Text(), server: server, requests: map[*slotRequest]struct{}{}}
+	p := &slot{
+		slots:    s,
+		grant:    rand.Text(),
+		server:   server,
+		requests: map[*slotRequest]struct{}{},
+	}
 	p.timer = time.AfterFunc(grantLife, p.expire)
 	s.taken[p.grant] = p
 	return p.grant, func() {
@@ -215,7 +231,12 @@ func (s *slot) expire() {
 	s.slots.mu.Unlock()
 	if rest != nil {
 		s.slots.o.Log.Warn("child process stopped: its instance is gone and no other took over", "server", s.server, "front", tag(s.front), "after", workerLinger.String())
-		rest.Gone(&bridge.Error{Server: s.server, Kind: bridge.ErrLost, Err: errOwnerGone, Public: "the instance of the bridge that used it is gone"})
+		rest.Gone(&bridge.Error{
+			Server: s.server,
+			Kind:   bridge.ErrLost,
+			Err:    errOwnerGone,
+			Public: "the instance of the bridge that used it is gone",
+		})
 	}
 }
 
@@ -318,7 +339,13 @@ func (s *slots) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clien
 		b := startFailures{n: s.failing[server].n + 1}
 		if bridge.Exhausted(err) { // another worker may have room
 			b.n = max(b.n, restAfter)
-			err = &bridge.Error{Server: server, Kind: bridge.ErrNoWorker, Err: err, After: time.Second, Public: "the worker has no room for another process: it has too many files or processes open, or too little memory"}
+			err = &bridge.Error{
+				Server: server,
+				Kind:   bridge.ErrNoWorker,
+				Err:    err,
+				After:  time.Second,
+				Public: "the worker has no room for another process: it has too many files or processes open, or too little memory",
+			}
 		}
 		if b.n >= restAfter {
 			b.until = time.Now().Add(backoff.Grown(restFor, longRest, b.n-restAfter+1))
@@ -343,7 +370,11 @@ func (s *slots) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clien
 func (s *slots) start(ctx context.Context, server string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	l, ok := s.o.Local(server)
 	if !ok {
-		return nil, &bridge.Error{Server: server, Kind: bridge.ErrUnavailable, Public: "the worker no longer has the server"}
+		return nil, &bridge.Error{
+			Server: server,
+			Kind:   bridge.ErrUnavailable,
+			Public: "the worker no longer has the server",
+		}
 	}
 	its := *from
 	its.Header, its.Identity = peer.DecodeHeader(from.Header.Get(peer.ForwardHeader))

@@ -65,7 +65,13 @@ func ResumeTunnel(ctx context.Context, t TunnelOptions, from *bridge.Caller, res
 }
 
 func open(t TunnelOptions, from *bridge.Caller, rest bridge.Client, how func(*streamable.Upstream, *bridge.Caller) (bridge.Upstream, error)) (*Tunnel, error) {
-	u, err := streamable.NewUpstream(t.Server, t.HTTP, conn.Options{Log: t.Log, MaxMessage: t.MaxMessage, Timeouts: t.Timeouts, Era: conn.EraLegacy, FailFast: true})
+	u, err := streamable.NewUpstream(t.Server, t.HTTP, conn.Options{
+		Log:        t.Log,
+		MaxMessage: t.MaxMessage,
+		Timeouts:   t.Timeouts,
+		Era:        conn.EraLegacy,
+		FailFast:   true,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +91,13 @@ func open(t TunnelOptions, from *bridge.Caller, rest bridge.Client, how func(*st
 		done()
 		return nil, err
 	}
-	l := &Tunnel{Upstream: up, adapter: u, server: t.Server, client: rest, done: done}
+	l := &Tunnel{
+		Upstream: up,
+		adapter:  u,
+		server:   t.Server,
+		client:   rest,
+		done:     done,
+	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.wg.Go(func() { l.watch(t.Node, t.At, stops) })
 	return l, nil
@@ -109,7 +121,12 @@ func (t *Tunnel) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	} // otherwise Close has begun, and Upstream refuses it
 	m, err := t.Upstream.Call(ctx, &its)
 	if err != nil && remote.Unsent(err) { // the server itself may work
-		err = &bridge.Error{Server: t.server, Kind: bridge.ErrUnsent, Err: fmt.Errorf("%w: %v", bridge.ErrLost, err), Public: "the instance of the bridge that owns its connection cannot be reached"}
+		err = &bridge.Error{
+			Server: t.server,
+			Kind:   bridge.ErrUnsent,
+			Err:    fmt.Errorf("%w: %v", bridge.ErrLost, err),
+			Public: "the instance of the bridge that owns its connection cannot be reached",
+		}
 	}
 	if errors.Is(err, bridge.ErrUnsent) {
 		t.refused.Store(true)
@@ -127,7 +144,12 @@ func (t *Tunnel) watch(n *cluster.Node, at string, stops context.Context) {
 			return
 		case <-stops.Done():
 			t.refused.Store(true)
-			t.client.Gone(&bridge.Error{Server: t.server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: "the instance of the bridge that owns its connection stops"})
+			t.client.Gone(&bridge.Error{
+				Server: t.server,
+				Kind:   bridge.ErrLost,
+				Err:    peer.ErrElsewhere,
+				Public: "the instance of the bridge that owns its connection stops",
+			})
 			return
 		case <-tick.C:
 		}
@@ -142,7 +164,11 @@ func (t *Tunnel) watch(n *cluster.Node, at string, stops context.Context) {
 		}
 	}
 	if t.ctx.Err() == nil {
-		t.client.Gone(&bridge.Error{Server: t.server, Kind: bridge.ErrLost, Public: "the instance of the bridge that owned its connection is gone; whether it acted on the request is unknown"})
+		t.client.Gone(&bridge.Error{
+			Server: t.server,
+			Kind:   bridge.ErrLost,
+			Public: "the instance of the bridge that owned its connection is gone; whether it acted on the request is unknown",
+		})
 	}
 }
 

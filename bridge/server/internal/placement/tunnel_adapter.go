@@ -43,9 +43,18 @@ func (t *tunnelAdapter) Open(ctx context.Context, from *bridge.Caller, rest brid
 		done()
 		return nil, err
 	}
-	s := &sharedUpstream{Joined: joint, greeting: joint.Server(), forward: forward}
+	s := &sharedUpstream{
+		Joined:   joint,
+		greeting: joint.Server(),
+		forward:  forward,
+	}
 	moved := context.AfterFunc(c.lost, func() {
-		rest.Gone(&bridge.Error{Server: server, Kind: bridge.ErrLost, Err: peer.ErrElsewhere, Public: movedText})
+		rest.Gone(&bridge.Error{
+			Server: server,
+			Kind:   bridge.ErrLost,
+			Err:    peer.ErrElsewhere,
+			Public: movedText,
+		})
 	})
 	s.end = func() {
 		moved()

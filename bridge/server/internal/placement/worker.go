@@ -70,13 +70,24 @@ var _ peer.Workers = (*Workers)(nil)
 
 // NewWorkers makes Workers. Begin has to follow when this instance has joined the cluster. Close ends it.
 func NewWorkers(w WorkerOptions) *Workers {
-	return &Workers{o: w, front: queue.NewFront(w.ID, w.Queue, w.Log), slots: newSlots(w), out: newOutbound(), tunnels: map[string]int{}}
+	return &Workers{
+		o:       w,
+		front:   queue.NewFront(w.ID, w.Queue, w.Log),
+		slots:   newSlots(w),
+		out:     newOutbound(),
+		tunnels: map[string]int{},
+	}
 }
 
 // Begin takes requests from now on, if this instance is a worker.
 func (w *Workers) Begin() {
 	if w.o.Runs {
-		w.taker = queue.NewWorker(queue.WorkerOptions{Queue: w.o.Queue, Slots: w.slots, Grant: w.grant, Log: w.o.Log})
+		w.taker = queue.NewWorker(queue.WorkerOptions{
+			Queue: w.o.Queue,
+			Slots: w.slots,
+			Grant: w.grant,
+			Log:   w.o.Log,
+		})
 	}
 }
 
@@ -147,7 +158,12 @@ type WorkerStatus struct {
 // Status returns the status. It reads the lengths of the queues from the store.
 func (w *Workers) Status() WorkerStatus {
 	w.mu.Lock()
-	st := WorkerStatus{Waiting: w.front.Waiting(), Tunnels: maps.Clone(w.tunnels), Running: w.slots.running(), Stopping: w.slots.tunnels.Stopping().Err() != nil}
+	st := WorkerStatus{
+		Waiting:  w.front.Waiting(),
+		Tunnels:  maps.Clone(w.tunnels),
+		Running:  w.slots.running(),
+		Stopping: w.slots.tunnels.Stopping().Err() != nil,
+	}
 	w.mu.Unlock()
 	names := w.o.Placed()
 	if len(names) == 0 {
@@ -185,7 +201,12 @@ func (w *Workers) room(s *WorkerServer) (workers, free int) {
 
 // noWorker returns the error of a connection that no worker opened.
 func (w *Workers) noWorker(s *WorkerServer, most int, err error) error {
-	e := &bridge.Error{Server: s.Name, Kind: bridge.ErrNoWorker, Err: err, After: time.Second}
+	e := &bridge.Error{
+		Server: s.Name,
+		Kind:   bridge.ErrNoWorker,
+		Err:    err,
+		After:  time.Second,
+	}
 	switch workers, _ := w.room(s); {
 	case errors.Is(err, session.ErrFull):
 		e.Public = bridge.OverLimit("too many of its connections wait for a worker", most)

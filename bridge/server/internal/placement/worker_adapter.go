@@ -88,7 +88,13 @@ func (w *workerAdapter) Open(ctx context.Context, from *bridge.Caller, rest brid
 
 // workerGone returns the error of an opening whose worker is gone or unreachable.
 func (w *workerAdapter) workerGone(err error) error {
-	return &bridge.Error{Server: w.s.Name, Kind: bridge.ErrNoWorker, Err: err, After: time.Second, Public: "the worker that was about to start it is gone or unreachable"}
+	return &bridge.Error{
+		Server: w.s.Name,
+		Kind:   bridge.ErrNoWorker,
+		Err:    err,
+		After:  time.Second,
+		Public: "the worker that was about to start it is gone or unreachable",
+	}
 }
 
 // openInTime is open with the timeout of the handshake.
@@ -109,7 +115,16 @@ const workerRetry = 100 * time.Millisecond
 // tunnelOptions returns the options of the tunnel to the slot of a grant.
 func (w *workerAdapter) tunnelOptions(m cluster.Member, key string, from *bridge.Caller, epoch int64) TunnelOptions {
 	o := &w.w.o
-	one := TunnelOptions{Server: w.s.Name, At: m.ID, HTTP: o.Peers.WorkerTunnel(m), Node: o.Node, out: w.w.out, Log: o.Log, MaxMessage: o.MaxMessage, Timeouts: w.s.Timeouts}
+	one := TunnelOptions{
+		Server:     w.s.Name,
+		At:         m.ID,
+		HTTP:       o.Peers.WorkerTunnel(m),
+		Node:       o.Node,
+		out:        w.w.out,
+		Log:        o.Log,
+		MaxMessage: o.MaxMessage,
+		Timeouts:   w.s.Timeouts,
+	}
 	one.HTTP.Headers = peer.WorkerTunnelHeaders(from.Principal, key, epoch)
 	return one
 }
@@ -146,7 +161,12 @@ const epochBits = 32
 // Resume implements bridge.Resumer: it takes the child process over from the former owner of the session.
 func (w *workerAdapter) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
 	gone := func(err error) error {
-		return &bridge.Error{Server: w.s.Name, Kind: bridge.ErrUnavailable, Err: err, Public: "the worker no longer has its process"}
+		return &bridge.Error{
+			Server: w.s.Name,
+			Kind:   bridge.ErrUnavailable,
+			Err:    err,
+			Public: "the worker no longer has its process",
+		}
 	}
 	var c carryState
 	if err := json.Unmarshal(carry, &c); err != nil {
@@ -216,7 +236,12 @@ func (w *workerUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.
 			return nil, failed
 		}
 	case errors.Is(err, bridge.ErrLost) && !errors.Is(err, bridge.ErrUnsent):
-		return nil, &bridge.Error{Server: w.server, Kind: bridge.ErrWorkerLost, Err: err, Public: "its worker is gone or unreachable; the outcome of the request is unknown"}
+		return nil, &bridge.Error{
+			Server: w.server,
+			Kind:   bridge.ErrWorkerLost,
+			Err:    err,
+			Public: "its worker is gone or unreachable; the outcome of the request is unknown",
+		}
 	}
 	return m, err
 }
@@ -251,7 +276,12 @@ func (w *workerUpstream) failureOf(answer []byte) error {
 	name := e.Get("data.worker").Str
 	for _, k := range kinds {
 		if k.name == name {
-			return &bridge.Error{Server: w.server, Kind: k.kind, Public: e.Get("message").Str, Err: errors.New("at a worker")}
+			return &bridge.Error{
+				Server: w.server,
+				Kind:   k.kind,
+				Public: e.Get("message").Str,
+				Err:    errors.New("at a worker"),
+			}
 		}
 	}
 	return nil

@@ -46,7 +46,12 @@ func New(t testing.TB, columns int) *Terminal {
 		t.Skipf("needs a terminal: %v", err)
 	}
 	t.Cleanup(func() { file.Close() })
-	return &Terminal{File: file, t: t, control: control, out: bufio.NewReader(control)}
+	return &Terminal{
+		File:    file,
+		t:       t,
+		control: control,
+		out:     bufio.NewReader(control),
+	}
 }
 
 // Type types text.

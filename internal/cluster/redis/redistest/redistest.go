@@ -29,7 +29,12 @@ type Server struct {
 func Start(t testing.TB, more ...string) *Server {
 	t.Helper()
 	programtest.Need(t, "redis-server")
-	s := &Server{Address: porttest.Address(t), t: t, dir: t.TempDir(), more: more}
+	s := &Server{
+		Address: porttest.Address(t),
+		t:       t,
+		dir:     t.TempDir(),
+		more:    more,
+	}
 	s.Run()
 	t.Cleanup(s.Kill)
 	return s
@@ -79,5 +84,13 @@ func (s *Server) Kill() {
 
 // Client returns a client, which the caller closes. It waits for answers for as long as it takes.
 func (s *Server) Client() store.Client {
-	return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{s.Address}, ContextTimeoutEnabled: true, MaxRetries: 1, DialTimeout: time.Hour, ReadTimeout: -1, WriteTimeout: -1, PoolTimeout: time.Hour})
+	return redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs:                 []string{s.Address},
+		ContextTimeoutEnabled: true,
+		MaxRetries:            1,
+		DialTimeout:           time.Hour,
+		ReadTimeout:           -1,
+		WriteTimeout:          -1,
+		PoolTimeout:           time.Hour,
+	})
 }

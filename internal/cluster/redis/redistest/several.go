@@ -31,7 +31,11 @@ func Sentinel(t testing.TB) (master, replica, sentinel *Server) {
 	until(t, "the replica follows", func() bool {
 		return strings.Contains(c.Info(context.Background(), "replication").Val(), "master_link_status:up")
 	})
-	sentinel = &Server{Address: porttest.Address(t), t: t, dir: t.TempDir()}
+	sentinel = &Server{
+		Address: porttest.Address(t),
+		t:       t,
+		dir:     t.TempDir(),
+	}
 	_, at, _ := net.SplitHostPort(sentinel.Address)
 	file := filepath.Join(sentinel.dir, "sentinel.conf") // Sentinel rewrites this file
 	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor %s 127.0.0.1 %s 1\nsentinel down-after-milliseconds %s 1000\nsentinel failover-timeout %s 5000\n",

@@ -42,7 +42,12 @@ type Disk struct {
 
 // New returns a Disk in a folder, which need not exist.
 func New(dir string) *Disk {
-	return &Disk{dir: dir, max: maxKept, wait: lockWait, opened: make(chan struct{})}
+	return &Disk{
+		dir:    dir,
+		max:    maxKept,
+		wait:   lockWait,
+		opened: make(chan struct{}),
+	}
 }
 
 // Opened returns a channel that is closed when the database is open.

@@ -211,11 +211,20 @@ func merged(n, update *tree.Node, target bool) (*tree.Node, error) {
 // placed returns a copy of an overlay's value, at the position of n.
 func placed(update, n *tree.Node) *tree.Node {
 	if update.Kind != tree.Array && update.Kind != tree.Object {
-		return &tree.Node{Line: n.Line, File: n.File, Kind: update.Kind, Text: update.Text}
+		return &tree.Node{
+			Line: n.Line,
+			File: n.File,
+			Kind: update.Kind,
+			Text: update.Text,
+		}
 	}
 	list := make([]tree.Member, 0, len(update.Members()))
 	for _, m := range update.Members() {
 		list = append(list, tree.Member{Name: m.Name, Node: *placed(&m.Node, n)})
 	}
-	return with(&tree.Node{Line: n.Line, File: n.File, Kind: update.Kind}, list)
+	return with(&tree.Node{
+		Line: n.Line,
+		File: n.File,
+		Kind: update.Kind,
+	}, list)
 }

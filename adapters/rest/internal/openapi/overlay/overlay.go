@@ -89,7 +89,12 @@ func actionOf(n *tree.Node, fault func(int32, string, ...any)) (a action, ok boo
 		return a, false
 	}
 	known(n, fault, "target", "description", "update", "remove")
-	a = action{line: int(n.Line), text: n.Str("target"), update: n.Get("update"), remove: n.Flag("remove")}
+	a = action{
+		line:   int(n.Line),
+		text:   n.Str("target"),
+		update: n.Get("update"),
+		remove: n.Flag("remove"),
+	}
 	if target := n.Get("target"); target != nil {
 		a.line = int(target.Line)
 	}

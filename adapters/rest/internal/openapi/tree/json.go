@@ -28,7 +28,12 @@ type decoder struct {
 // parseJSON returns the document's tree, and whether it refers to other texts. src must not change
 // afterwards.
 func parseJSON(src []byte, file uint16, warn func(int32, string)) (root *Node, far bool, err error) {
-	d := &decoder{src: unsafe.String(unsafe.SliceData(src), len(src)), line: 1, file: file, warn: warn}
+	d := &decoder{
+		src:  unsafe.String(unsafe.SliceData(src), len(src)),
+		line: 1,
+		file: file,
+		warn: warn,
+	}
 	n, err := d.value(0)
 	if err == nil {
 		if d.space(); d.i < len(d.src) {

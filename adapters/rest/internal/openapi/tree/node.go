@@ -78,7 +78,11 @@ func newKids(list []Member, dup func(*Member)) *Kids {
 
 // Object returns an object at n's position that is not in the document. It keeps list.
 func (n *Node) Object(list []Member) *Node {
-	made := &Node{Line: n.Line, File: n.File, Kind: Object}
+	made := &Node{
+		Line: n.Line,
+		File: n.File,
+		Kind: Object,
+	}
 	if len(list) > 0 {
 		made.Kids = newKids(list, func(*Member) {})
 	}
@@ -87,7 +91,11 @@ func (n *Node) Object(list []Member) *Node {
 
 // Array returns an array at n's position that is not in the document. It keeps list.
 func (n *Node) Array(list []Member) *Node {
-	made := &Node{Line: n.Line, File: n.File, Kind: Array}
+	made := &Node{
+		Line: n.Line,
+		File: n.File,
+		Kind: Array,
+	}
 	if len(list) > 0 {
 		made.Kids = &Kids{list: list}
 	}

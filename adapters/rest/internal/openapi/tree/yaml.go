@@ -41,7 +41,12 @@ func parseYAML(src []byte, file uint16, warn func(int32, string)) (root *Node, f
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) == 0 {
 		return nil, false, errors.New("is empty")
 	}
-	y := &yamlTree{file: file, warn: warn, done: map[*yaml.Node]*Node{}, left: 1 << 20}
+	y := &yamlTree{
+		file: file,
+		warn: warn,
+		done: map[*yaml.Node]*Node{},
+		left: 1 << 20,
+	}
 	n := y.node(doc.Content[0], 0)
 	return &n, y.far, nil
 }

@@ -80,7 +80,14 @@ func (a *assembly) formPairs(arg string, v gjson.Result, fields []*openapi.Field
 }
 
 func (a *assembly) formField(arg string, e entry) ([]pair, error) {
-	s := styled{arg: arg, name: e.name, value: e.value, style: "form", explode: true, keep: Unreserved}
+	s := styled{
+		arg:     arg,
+		name:    e.name,
+		value:   e.value,
+		style:   "form",
+		explode: true,
+		keep:    Unreserved,
+	}
 	f := e.field
 	if f != nil {
 		s.whole, s.collection = f.Type == "integer", f.CollectionFormat
@@ -197,7 +204,14 @@ func (a *assembly) parts(arg string, e entry) ([]part, error) {
 	}
 	if e.value.IsArray() && !httpio.IsJSON(f.ContentType) {
 		if joined := f.CollectionFormat; joined != "" && joined != "multi" || f.Styled && !f.Explode && f.Style != "deepObject" {
-			s := styled{arg: arg, name: e.name, value: e.value, style: f.Style, collection: joined, keep: everything}
+			s := styled{
+				arg:        arg,
+				name:       e.name,
+				value:      e.value,
+				style:      f.Style,
+				collection: joined,
+				keep:       everything,
+			}
 			text, err := s.list(cmp.Or(separators[joined], separators[f.Style], ","), false)
 			p, _ := a.part(arg, e.name, f, gjson.Result{Type: gjson.String, Str: text})
 			return []part{p}, err
@@ -216,7 +230,14 @@ func (a *assembly) parts(arg string, e entry) ([]part, error) {
 		return out, err
 	}
 	if f.Styled && e.value.IsObject() {
-		s := styled{arg: arg, name: e.name, value: e.value, style: f.Style, explode: f.Explode, keep: everything}
+		s := styled{
+			arg:     arg,
+			name:    e.name,
+			value:   e.value,
+			style:   f.Style,
+			explode: f.Explode,
+			keep:    everything,
+		}
 		if s.style == "deepObject" || s.explode {
 			return a.spread(&s, f)
 		}

@@ -134,7 +134,13 @@ func Join(base *url.URL, path, query string) (*url.URL, error) {
 	if err != nil {
 		return nil, Refuse("the path is not valid")
 	}
-	u := &url.URL{Scheme: base.Scheme, Host: base.Host, Path: plain, RawPath: raw, RawQuery: base.RawQuery}
+	u := &url.URL{
+		Scheme:   base.Scheme,
+		Host:     base.Host,
+		Path:     plain,
+		RawPath:  raw,
+		RawQuery: base.RawQuery,
+	}
 	if u.EscapedPath() != raw {
 		return nil, Refuse("the path is not valid")
 	}

@@ -49,7 +49,12 @@ type Request struct {
 // Assemble puts the arguments of a call, a JSON object, in their places. The error is a Refusal, or
 // that of Options.Fetch.
 func Assemble(t *openapi.Tool, args []byte, o Options) (*Request, error) {
-	a := &assembly{tool: t, values: map[string]gjson.Result{}, header: http.Header{}, o: o}
+	a := &assembly{
+		tool:   t,
+		values: map[string]gjson.Result{},
+		header: http.Header{},
+		o:      o,
+	}
 	var err error
 	gjson.ParseBytes(args).ForEach(func(k, v gjson.Result) bool {
 		a.values[k.String()], err = renamed(k.String(), v, t.Keys)
@@ -88,7 +93,11 @@ func Assemble(t *openapi.Tool, args []byte, o Options) (*Request, error) {
 	if len(a.cookies) > 0 {
 		a.header.Set("Cookie", strings.Join(a.cookies, "; "))
 	}
-	r := &Request{Header: a.header, Path: path, Query: strings.Join(a.query, "&")}
+	r := &Request{
+		Header: a.header,
+		Path:   path,
+		Query:  strings.Join(a.query, "&"),
+	}
 	if r.Body, err = a.body(); err != nil {
 		return nil, err
 	}

@@ -23,7 +23,16 @@ type styled struct {
 }
 
 func styledParameter(arg string, p *openapi.Parameter, v gjson.Result, keep *Set) styled {
-	return styled{arg: arg, name: p.Name, value: v, whole: p.Type == "integer", style: p.Style, explode: p.Explode, collection: p.CollectionFormat, keep: keep}
+	return styled{
+		arg:        arg,
+		name:       p.Name,
+		value:      v,
+		whole:      p.Type == "integer",
+		style:      p.Style,
+		explode:    p.Explode,
+		collection: p.CollectionFormat,
+		keep:       keep,
+	}
 }
 
 // separators are those of Swagger 2.0's collections and of OpenAPI's delimited styles, unencoded.

@@ -137,11 +137,15 @@ var made = sync.OnceValue(func() page {
 })
 
 func newAsset(kind string, text []byte) *asset {
-	return &asset{kind: kind, text: text, zipped: sync.OnceValue(func() []byte {
-		var b bytes.Buffer
-		z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is valid
-		_, _ = z.Write(text)
-		_ = z.Close() // a buffer takes everything
-		return b.Bytes()
-	})}
+	return &asset{
+		kind: kind,
+		text: text,
+		zipped: sync.OnceValue(func() []byte {
+			var b bytes.Buffer
+			z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is valid
+			_, _ = z.Write(text)
+			_ = z.Close() // a buffer takes everything
+			return b.Bytes()
+		}),
+	}
 }
