@@ -1,18 +1,11 @@
 package gateway
 
 import (
-	"cmp"
 	"errors"
-	"strconv"
-	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
-	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
 // receiver is the bridge.Client of a session's connection.
@@ -72,140 +65,6 @@ func (r receiver) Gone(err error) {
 	if r.binding.Current() { // a former binding does not end the session
 		r.s.End(err)
 	}
-}
-
-// ask puts a question to the client on the stream of its call. If that is impossible, ask takes a
-// standing stream, else the stream of another call, else the queue for a later stream.
-func (s *sitting) ask(m *jsonrpc.Message, reply func(*jsonrpc.Message), about *call) (withdraw func(why string)) {
-	mine := s.caller.Revision // lift translated a question of a modern server already
-	params, no := era.Question(m.Method, m.Params, mine, mine, s.caller.Capabilities, uuid.NewString)
-	if no != nil {
-		reply(no.Answer())
-		return nil
-	}
-	m = m.WithParams(params)
-	if about == nil || about.span == nil {
-		return s.send(m, reply, about)
-	}
-	m, reply, ended := s.g.tracing.Question(about.span, about.with.Header, mine, s.shortID(), m, reply)
-	back := s.send(m, reply, about)
-	if back == nil {
-		return nil
-	}
-	return func(why string) {
-		back(why)
-		ended()
-	}
-}
-
-// send sends the question, which fits the client's revision.
-func (s *sitting) send(m *jsonrpc.Message, reply func(*jsonrpc.Message), about *call) (withdraw func(why string)) {
-	s.mu.Lock()
-	if s.ending || len(s.questions) >= bridge.MaxQuestions {
-		s.mu.Unlock()
-		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client is gone or has too many unanswered questions", nil))
-		return nil
-	}
-	s.asked++
-	id := strconv.AppendInt(nil, s.asked, 10)
-	w := &question{reply: reply}
-	if token := m.Token(); token != nil {
-		w.token = append([]byte(nil), token...)
-	}
-	if s.questions == nil {
-		s.questions = map[string]*question{}
-	}
-	s.questions[string(id)] = w
-	s.g.calls.Passed(s.server, s.shortID(), s.caller, false, id, m)
-	e := replay.Event{Data: m.Append(make([]byte, 0, m.Len()), id, id), Must: true}
-	ttl := questionTTL
-	switch {
-	case about != nil && about.back != nil && about.back.Send(e):
-		w.to = about.back
-	default:
-		to, ok := s.standing(e), true
-		if to == nil {
-			to = s.ofCall(e)
-		}
-		if to == nil {
-			to, ok = s.put(e)
-		}
-		if !ok {
-			delete(s.questions, string(id))
-			s.mu.Unlock()
-			reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client's queue is full", nil))
-			return nil
-		}
-		if s.placed(w, to); to == nil {
-			ttl = streamTTL
-		}
-	}
-	w.timer = time.AfterFunc(ttl, func() { s.expire(string(id), w) })
-	s.mu.Unlock()
-	return func(why string) {
-		s.withdraw(string(id), w, cmp.Or(why, "the server withdrew the request"))
-	}
-}
-
-// take removes the question of that id and reports whether it was open, so that exactly one
-// party settles it.
-func (s *sitting) take(id string, q *question) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.questions[id] != q {
-		return false
-	}
-	delete(s.questions, id)
-	q.timer.Stop()
-	return true
-}
-
-// withdraw cancels a question at the client. It reports whether the question was open.
-func (s *sitting) withdraw(id string, q *question, why string) bool {
-	if !s.take(id, q) {
-		return false
-	}
-	e := replay.Event{Data: jsonrpc.NewCancelled([]byte(id), why).Append(nil, nil, nil), Must: true}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case q.to != nil && q.to.Send(e):
-	case q.to != nil:
-		e.Must = false // optional: it must not fill the queue of a client without a stream
-		s.put(e)
-	case s.pending != nil:
-		s.pending.Remove(q.seq) // the client has not seen it
-	}
-	return true
-}
-
-// expire withdraws a question after its time limit, and answers it with an error.
-func (s *sitting) expire(id string, q *question) {
-	s.mu.Lock()
-	unsent := q.to == nil
-	s.mu.Unlock()
-	if !s.withdraw(id, q, "the answer took too long") {
-		return
-	}
-	why := "the client did not answer in time"
-	if unsent {
-		why = "the client has no stream open on which it can be asked: it sends no GET, or its Accept lacks text/event-stream"
-	}
-	q.reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, why, nil))
-}
-
-func (s *sitting) Answer(m *jsonrpc.Message) error {
-	s.Seen()
-	s.g.calls.Passed(s.server, s.shortID(), s.caller, true, m.ID, m)
-	id := string(jsonrpc.Integer(m.ID)) // some clients return numbers as strings
-	s.mu.Lock()
-	q := s.questions[id]
-	s.mu.Unlock()
-	if q == nil || !s.take(id, q) {
-		return errNobodyWaits
-	}
-	q.reply(m)
-	return nil
 }
 
 var errNobodyWaits = errors.New("no request of the bridge has this id")
