@@ -150,7 +150,7 @@ const noExpression = "has what would mean something in a regular expression or a
 var filledIn = regexp.MustCompile(`\$?\$\{[^{}]*\}`)
 
 var (
-	given     = []string{"args", "env", "headers"}
+	given     = []string{"args", "env", "headers", "openapi_headers"}
 	addresses = []string{"url", "base_url", "openapi", "proxy", "redis", "advertise", "issuer", "jwks", "token_url", "resource", "public_url", "redirect_uri"}
 )
 

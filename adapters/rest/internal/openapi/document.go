@@ -49,7 +49,10 @@ func (l *loader) document(doc *Document, root *tree.Node) error {
 		left:    maxParts,
 	}
 	r.schemes(doc, root)
-	r.doc = doc
+	r.declared = map[string]bool{}
+	for _, s := range doc.Schemes {
+		r.declared[s.Name] = true
+	}
 	if swagger {
 		doc.Servers = r.hosts(root)
 		r.consumes, r.produces = root.Strings("consumes"), root.Strings("produces")
@@ -95,7 +98,7 @@ func (l *loader) public(n *tree.Node) bool {
 // reader turns the parts of a document into the model.
 type reader struct {
 	*loader
-	doc                *Document
+	declared           map[string]bool // names of security schemes
 	swagger            bool
 	consumes, produces []string // of the document, Swagger 2.0
 	security           []Requirement
@@ -305,7 +308,7 @@ func (r *reader) requirements(n *tree.Node) []Requirement {
 		req := Requirement{}
 		for j := range item.Members() {
 			m := &item.Members()[j]
-			if !slices.ContainsFunc(r.doc.Schemes, func(s *SecurityScheme) bool { return s.Name == m.Name }) {
+			if !r.declared[m.Name] {
 				r.warn(&m.Node, "security needs the scheme %q, which the document does not declare", tree.Short(m.Name))
 			}
 			req = append(req, SchemeUse{Name: m.Name, Scopes: item.Strings(m.Name)})

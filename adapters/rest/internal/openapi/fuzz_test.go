@@ -132,6 +132,11 @@ func hostile() map[string]string {
 		b.WriteString(`,"/` + itoa(i) + `":{"$ref":"#/components/pathItems/p"}`)
 	}
 	out["many times one path"] = b.String() + "}}"
+	b.Reset()
+	for i := range much(1000, 100_000) {
+		b.WriteString(",q" + itoa(i))
+	}
+	out["many names in a path"] = `{"openapi":"3.1.0","paths":{"/ok":{"get":{}},"/a{?q` + b.String() + `}":{"get":{}}}}`
 	out["many properties"] = text + `]}}}}}}}}`
 	out["numbers"] = head + "components: {schemas: {A: {multipleOf: 1e999999999, minimum: 1e-99999999, maxLength: 1e400, enum: [1e999999999, 0x10, .5, 1_000, .inf, .nan]}}}\n"
 	return out

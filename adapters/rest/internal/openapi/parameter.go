@@ -87,7 +87,7 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 	if dead {
 		return nil, nil
 	}
-	if strings.Count(op.Path, "{") > maxParameters {
+	if strings.Count(op.Path, "{")+strings.Count(op.Path, ",") > maxParameters {
 		r.warn(n, "%s is left out: its path is too long", tree.Short(op.Key()))
 		return nil, nil
 	}

@@ -3,6 +3,7 @@ package tree
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"unicode/utf8"
 )
 
@@ -13,19 +14,28 @@ func Parse(data []byte, file uint16, warn func(line int32, text string)) (root *
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	defer func() {
 		if err != nil && !utf8.Valid(data) {
-			read := bytes.IndexRune(data, utf8.RuneError) // also the first byte that is no UTF-8
-			err = fmt.Errorf("line %d: has a character that is not UTF-8: save the document as UTF-8", 1+bytes.Count(data[:read], []byte("\n")))
+			err = fmt.Errorf("line %d: %s", foreign(data), notUTF8)
 		}
 	}()
 	start := bytes.TrimLeft(data, " \t\r\n")
 	if len(start) == 0 || start[0] != '{' && start[0] != '[' {
 		return parseYAML(data, file, warn)
 	}
-	if root, far, err = parseJSON(data, file, warn); err != nil {
+	if root, far, err = parseJSON(data, file, warn); err == nil && !utf8.Valid(data) {
+		warn(int32(min(foreign(data), math.MaxInt32)), notUTF8)
+	} else if err != nil {
 		// A flow mapping of YAML begins the same way. So a warning about the text as JSON may appear twice.
 		if other, leads, _ := parseYAML(data, file, warn); other != nil {
 			return other, leads, nil
 		}
 	}
 	return root, far, err
+}
+
+const notUTF8 = "has a character that is not UTF-8: save the document as UTF-8"
+
+// foreign returns the line of the first byte that is not UTF-8.
+func foreign(data []byte) int {
+	at := bytes.IndexRune(data, utf8.RuneError) // finds such bytes, too
+	return 1 + bytes.Count(data[:at], []byte("\n"))
 }

@@ -48,6 +48,15 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// Latin-1 within JSON is said, and costs only the characters.
+func TestParseLatin1(t *testing.T) {
+	var got []string
+	root, _, err := tree.Parse([]byte("{\"a\":\n\"caf\xe9\"}"), 0, func(line int32, text string) { got = append(got, fmt.Sprint(line, " ", text)) })
+	if want := "2 has a character that is not UTF-8: save the document as UTF-8"; err != nil || len(got) != 1 || got[0] != want || root.Str("a") != "caf\ufffd" {
+		t.Errorf("Parse = %q, %v, warnings %q, want %q", root.Str("a"), err, got, want)
+	}
+}
+
 func TestParseFaults(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "is empty",
