@@ -129,7 +129,7 @@ func (s *Slots) parkOne() {
 	}
 }
 
-// add adds a call with a slot. The caller holds queue.mu.
+// add adds a call with a slot. The caller holds s.queue.mu.
 func (s *Slots) add(p *slot) {
 	if p.next = s.last; p.next != nil {
 		p.next.prev = p
@@ -137,7 +137,7 @@ func (s *Slots) add(p *slot) {
 	s.last = p
 }
 
-// remove removes a call. The caller holds queue.mu.
+// remove removes a call. The caller holds s.queue.mu.
 func (s *Slots) remove(p *slot) {
 	if p.prev != nil {
 		p.prev.next = p.next

@@ -385,7 +385,7 @@ func (a *attempt) covers(s *subscriber) bool {
 	return true
 }
 
-// replaceSoon cancels the attempt after gatherFor, to make a larger one. The caller holds s.mu.
+// replaceSoon cancels the attempt after gatherFor, to make a larger one. The caller holds a.j.mu.
 func (a *attempt) replaceSoon() {
 	if a.timer != nil {
 		return
@@ -409,7 +409,7 @@ func (s *sharedSubscription) waits() bool {
 	return false
 }
 
-// cancel ends the attempt at the server. The caller holds s.mu.
+// cancel ends the attempt at the server. The caller holds a.j.mu.
 func (a *attempt) cancel() {
 	a.cancelled = true
 	a.stop(bridge.ErrCancelled)
@@ -444,7 +444,7 @@ func (a *attempt) Notify(m *jsonrpc.Message) {
 }
 
 // knows reports whether a notification is about a resource of the attempt, perhaps for a subscriber that has
-// left. The caller holds s.mu.
+// left. The caller holds a.j.mu.
 func (a *attempt) knows(m *jsonrpc.Message) bool {
 	for topic := range a.topics {
 		if topic.member == "resourceSubscriptions" && topic.item && subscribe.Within(m.URI(), topic.value) {
@@ -454,7 +454,7 @@ func (a *attempt) knows(m *jsonrpc.Message) bool {
 	return false
 }
 
-// acknowledged stores the server's acknowledgement and passes it on. The caller holds s.mu.
+// acknowledged stores the server's acknowledgement and passes it on. The caller holds a.j.mu.
 func (a *attempt) acknowledged(m *jsonrpc.Message) {
 	if a.ack != nil {
 		return
@@ -479,7 +479,7 @@ func (a *attempt) acknowledged(m *jsonrpc.Message) {
 	}
 }
 
-// acknowledge acknowledges a client's subscription. The caller holds s.mu.
+// acknowledge acknowledges a client's subscription. The caller holds a.j.mu.
 func (a *attempt) acknowledge(s *subscriber) {
 	s.acknowledged = true
 	if s == a.only {
@@ -497,7 +497,7 @@ func (a *attempt) grants(one topic) bool {
 	return ok
 }
 
-// notifyMissed notifies a subscriber of possible changes between two attempts. The caller holds s.mu.
+// notifyMissed notifies a subscriber of possible changes between two attempts. The caller holds a.j.mu.
 func (a *attempt) notifyMissed(s *subscriber) {
 	for _, k := range list.Announced {
 		one := topic{k.Topic(), "true", false}

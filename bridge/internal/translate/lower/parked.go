@@ -149,7 +149,7 @@ func cancelCause(ctx context.Context) error {
 	return bridge.ErrCancelled
 }
 
-// detach ends the wait of the request, which gets nothing more. The caller holds l.mu.
+// detach ends the wait of the request, which gets nothing more. The caller holds p.l.mu.
 func (p *parked) detach() {
 	delete(p.l.requests, p.request)
 	p.request = nil
@@ -205,7 +205,7 @@ func (p *parked) deliver(r *request) {
 	}
 }
 
-// arm restarts the time until the call expires. The caller holds l.mu.
+// arm restarts the time until the call expires. The caller holds p.l.mu.
 func (p *parked) arm() {
 	p.expires = time.Now().Add(parkTTL)
 	if p.expiry == nil {
@@ -244,7 +244,7 @@ func (p *parked) drop(why error, so func() bool) bool {
 	return true
 }
 
-// discard makes the call one that cannot be resumed, and returns its questions. The caller holds l.mu.
+// discard makes the call one that cannot be resumed, and returns its questions. The caller holds p.l.mu.
 func (p *parked) discard() (stale []*question) {
 	if p.dropped {
 		return nil
@@ -278,7 +278,7 @@ func (p *parked) idle() (d time.Duration, over bool) {
 	return parkTTL - time.Until(p.expires), p.over
 }
 
-// waits reports whether the call waits for its client. The caller holds l.mu.
+// waits reports whether the call waits for its client. The caller holds p.l.mu.
 func (p *parked) waits() bool { return p.request == nil && !p.delivered && !p.dropped }
 
 // Notify passes a notification about the call to its request.

@@ -86,7 +86,7 @@ func (p *parked) carry(m *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 	return func(string) { t.withdraw(a) } // the protocol cannot withdraw it at the client
 }
 
-// add adds a question to the call. The caller holds l.mu.
+// add adds a question to the call. The caller holds p.l.mu.
 func (p *parked) add(q *question) {
 	p.keys++
 	q.key, q.of = keyPrefix+strconv.Itoa(p.keys), p
@@ -107,7 +107,7 @@ func (t *Translator) reassign(asks []*question) (stale []*question) {
 	return stale
 }
 
-// gather lets the questions answer the call's request after parkWindow. The caller holds l.mu.
+// gather lets the questions answer the call's request after parkWindow. The caller holds p.l.mu.
 func (p *parked) gather() {
 	if p.request != nil && p.window == nil {
 		p.window = time.AfterFunc(parkWindow, p.ask)
@@ -178,7 +178,7 @@ func (p *parked) put() bool {
 	return true
 }
 
-// park makes the call resumable. It reports false if too many calls are parked. The caller holds l.mu.
+// park makes the call resumable. It reports false if too many calls are parked. The caller holds p.l.mu.
 func (p *parked) park() bool {
 	if p.id == "" {
 		name := rand.Text()
@@ -193,7 +193,7 @@ func (p *parked) park() bool {
 	return true
 }
 
-// questions returns the result that asks the client. The caller holds l.mu.
+// questions returns the result that asks the client. The caller holds p.l.mu.
 func (p *parked) questions() *jsonrpc.Message {
 	var b strings.Builder
 	b.WriteString(`"resultType":"input_required","inputRequests":{`)

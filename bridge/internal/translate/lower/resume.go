@@ -110,7 +110,7 @@ func (p *parked) attach(r *request, again *Round) (no *jsonrpc.Message, replies 
 }
 
 // barred removes and returns the unanswered questions that a client with those capabilities cannot be asked
-// . The caller holds l.mu.
+// . The caller holds p.l.mu.
 func (p *parked) barred(capabilities []byte, answered map[*question]*jsonrpc.Message) (out []*question) {
 	if bytes.Equal(capabilities, p.allowed) {
 		return nil
@@ -132,7 +132,7 @@ func (p *parked) barred(capabilities []byte, answered map[*question]*jsonrpc.Mes
 	return out
 }
 
-// resumed makes r the call's request. The caller holds l.mu.
+// resumed makes r the call's request. The caller holds p.l.mu.
 func (p *parked) resumed(r *request) {
 	t := p.l
 	t.order++

@@ -203,7 +203,7 @@ func (s *slots) Reserve(server string) (grant string, cancel func(), ok bool) {
 	}, true
 }
 
-// release frees the slot. The caller holds slots.mu.
+// release frees the slot. The caller holds s.slots.mu.
 func (s *slot) release() {
 	if s.slots.taken[s.grant] != s {
 		return
@@ -268,7 +268,7 @@ func (s *slots) claim(grant, front string, epoch int64) error {
 	return nil
 }
 
-// breakOff cancels the requests in flight. The caller holds slots.mu.
+// breakOff cancels the requests in flight. The caller holds s.slots.mu.
 func (s *slot) breakOff() {
 	for u := range s.requests {
 		u.end()
