@@ -198,7 +198,7 @@ case "$*" in *server-everything*) exec %s/everything stdio;; esac
 	write(t, filepath.Join(dir, "tls.crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})), 0o600)
 	write(t, filepath.Join(dir, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})), 0o600)
 	w := &world{dir: dir, environment: []string{"SSL_CERT_FILE=" + filepath.Join(dir, "tls.crt"), "PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + t.TempDir(), scaletest.AtOnce}}
-	for _, name := range []string{"TOKEN", "KEY", "SEARCH_TOKEN", "GITHUB_TOKEN"} {
+	for _, name := range []string{"TOKEN", "KEY", "SEARCH_TOKEN", "GITHUB_TOKEN", "N8N_KEY"} {
 		w.environment = append(w.environment, name+"=a-value-that-is-long")
 	}
 	w.remote = w.start(t, "everything streamableHttp -port 0")
