@@ -51,24 +51,24 @@ func inlined(ctx context.Context, schema []byte) []byte {
 }
 
 // stopped reports whether the schema stays as it is.
-func (n *inliner) stopped() bool {
-	return n.size > maxInlined || n.refs > maxReferences || n.ctx.Err() != nil
+func (i *inliner) stopped() bool {
+	return i.size > maxInlined || i.refs > maxReferences || i.ctx.Err() != nil
 }
 
 // schema returns a schema, or an array of schemas, without references.
-func (n *inliner) schema(value []byte, depth int) []byte {
-	if depth > maxNested || n.stopped() {
-		n.left = true
+func (i *inliner) schema(value []byte, depth int) []byte {
+	if depth > maxNested || i.stopped() {
+		i.left = true
 		return value
 	}
 	if rawjson.IsArray(value) {
-		return rawjson.EditItems(value, func(item []byte) []byte { return n.schema(item, depth+1) })
+		return rawjson.EditItems(value, func(item []byte) []byte { return i.schema(item, depth+1) })
 	}
 	if !rawjson.IsObject(value) {
 		return value
 	}
 	if ref, ok := rawjson.Text(rawjson.Get(value, "$ref")); ok {
-		return n.replaced(value, ref, depth)
+		return i.replaced(value, ref, depth)
 	}
 	return rawjson.Edit(value, func(name, member []byte) []byte {
 		switch string(name) {
@@ -77,33 +77,33 @@ func (n *inliner) schema(value []byte, depth int) []byte {
 		case "$defs", "definitions":
 			return member // only what names them counts
 		case "properties", "patternProperties", "dependentSchemas":
-			return rawjson.Edit(member, func(_, property []byte) []byte { return n.schema(property, depth+1) })
+			return rawjson.Edit(member, func(_, property []byte) []byte { return i.schema(property, depth+1) })
 		}
-		return n.schema(member, depth+1)
+		return i.schema(member, depth+1)
 	})
 }
 
 // replaced returns the schema that a reference names, with the members that stand beside the reference.
-func (n *inliner) replaced(value []byte, ref string, depth int) []byte {
-	n.refs++
-	target := n.target(ref)
-	for _, other := range n.open {
+func (i *inliner) replaced(value []byte, ref string, depth int) []byte {
+	i.refs++
+	target := i.target(ref)
+	for _, other := range i.open {
 		if other == ref {
 			target = nil // recursive
 		}
 	}
 	if !rawjson.IsObject(target) {
-		n.left = true
+		i.left = true
 		return value
 	}
-	n.size += len(target)
-	n.open = append(n.open, ref)
-	out := n.schema(target, depth+1)
-	n.open = n.open[:len(n.open)-1]
+	i.size += len(target)
+	i.open = append(i.open, ref)
+	out := i.schema(target, depth+1)
+	i.open = i.open[:len(i.open)-1]
 	if _, still := rawjson.Text(rawjson.Get(out, "$ref")); still {
 		return value // a chain that ends in no definition
 	}
-	beside := n.schema(rawjson.Delete(value, "$ref"), depth+1)
+	beside := i.schema(rawjson.Delete(value, "$ref"), depth+1)
 	return rawjson.Merge(out, beside)
 }
 
@@ -111,8 +111,8 @@ func (n *inliner) replaced(value []byte, ref string, depth int) []byte {
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
 // target returns the part of the schema that a JSON pointer names, or nil.
-func (n *inliner) target(ref string) []byte {
-	at, pointer := n.root, strings.TrimPrefix(ref, "#")
+func (i *inliner) target(ref string) []byte {
+	at, pointer := i.root, strings.TrimPrefix(ref, "#")
 	if pointer == ref || pointer != "" && pointer[0] != '/' {
 		return nil
 	}
@@ -121,21 +121,21 @@ func (n *inliner) target(ref string) []byte {
 		return nil
 	}
 	for _, name := range names {
-		at = n.member(at, unescape.Replace(name))
+		at = i.member(at, unescape.Replace(name))
 	}
 	return at
 }
 
 // member is rawjson.Get for objects of root, each of which it reads once: a schema may have as many references as
 // definitions.
-func (n *inliner) member(object []byte, name string) []byte {
+func (i *inliner) member(object []byte, name string) []byte {
 	if !rawjson.IsObject(object) {
 		return nil
 	}
-	members, read := n.objects[&object[0]]
+	members, read := i.objects[&object[0]]
 	if !read {
 		members = rawjson.Members(object)
-		n.objects[&object[0]] = members
+		i.objects[&object[0]] = members
 	}
 	return members[name]
 }
