@@ -38,15 +38,16 @@ type Reader struct {
 	limit int
 	err   error
 
-	idle  []byte  // the window of a quiet stream
-	wide  *[]byte // a larger one from the pool for a busy stream, or nil
-	win   []byte  // read and not yet used bytes, a part of idle or wide
-	begun bool    // the beginning of the stream, which may have a BOM, was read
-	cr    bool    // the line before ended with CR: an LF belongs to it
-	text  []byte  // the line, or the part of it before its data
-	lines int     // of data in this event
-	size  int     // of its data
-	quiet int     // bytes that are not data, since the last event with data
+	idle  []byte    // the window of a quiet stream
+	wide  *[]byte   // a larger one from the pool for a busy stream, or nil
+	win   []byte    // read and not yet used bytes, a part of idle or wide
+	begun bool      // the beginning of the stream, which may have a BOM, was read
+	cr    bool      // the line before ended with CR: an LF belongs to it
+	text  []byte    // the line, or the part of it before its data
+	lines int       // of data in this event
+	size  int       // of its data
+	quiet int       // bytes that are not data, since the last event with data
+	since time.Time // when quiet began to count; a server may keep a stream alive by comments for months
 	over  *jsonrpc.Finder
 	data  *jsonrpc.Buffer
 }
@@ -64,12 +65,14 @@ const (
 	// minQuiet is the least bound on bytes without data between events, which is the limit otherwise. Such bytes may
 	// come compressed, some thousand times smaller.
 	minQuiet = 64 << 10
+	// quietTime is the time in which so many bytes are too many.
+	quietTime = time.Minute
 )
 
 // ErrEndless means that the data of an event is far larger than the limit, without an end.
 var ErrEndless = errors.New("event stream: an event is far larger than the limit")
 
-// ErrQuiet means that too much came without an event.
+// ErrQuiet means that too much came in too short a time, without an event.
 var ErrQuiet = errors.New("event stream: too many bytes without an event")
 
 var dataField = []byte("data")
@@ -77,7 +80,9 @@ var dataField = []byte("data")
 var windows = sync.Pool{New: func() any { b := make([]byte, wideWindow); return &b }}
 
 // NewReader returns a Reader of r. The data of an event may have limit bytes.
-func NewReader(r io.Reader, limit int) *Reader { return &Reader{r: r, limit: limit} }
+func NewReader(r io.Reader, limit int) *Reader {
+	return &Reader{r: r, limit: limit, since: time.Now()}
+}
 
 // Next reads the next event. The error is io.EOF at the end of the stream, and stays. An incomplete
 // event is dropped then, as the specification of server-sent events requires. The first ErrEndless
@@ -159,6 +164,9 @@ func (r *Reader) line() (field, value []byte, err error) {
 			if isData = r.begin(part, end); !isData {
 				r.quiet += len(part) + 1
 			}
+		}
+		if r.quiet > max(r.limit, minQuiet) && time.Since(r.since) >= quietTime {
+			r.quiet, r.since = 0, time.Now()
 		}
 		switch {
 		case r.quiet > max(r.limit, minQuiet):

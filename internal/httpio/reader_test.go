@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/tmaxmax/go-sse"
 )
@@ -231,6 +233,30 @@ func TestReaderQuiet(t *testing.T) {
 		}
 	}
 }
+
+// Comments that keep a stream alive do not end it, however long it has no event.
+func TestReaderAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ping = ": ping - 2026-01-01 00:00:00.000000+00:00\r\n\r\n"
+		in := &endless{event: []byte(ping)}
+		beats, limit := 0, 100<<10
+		r := NewReader(io.MultiReader(readerFunc(func(p []byte) (int, error) {
+			if beats++; beats*len(ping) > 10*limit {
+				return 0, io.EOF
+			}
+			time.Sleep(15 * time.Second)
+			return in.Read(p[:len(ping)])
+		}), strings.NewReader("data: 1\n\n")), limit)
+		if e, err := r.Next(); err != nil || e.Data == nil {
+			t.Errorf("after %d comments: %v", beats, err)
+		}
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+// Read implements io.Reader.
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // The error of the reader below comes through, after a retry that came before it.
 func TestReaderError(t *testing.T) {
