@@ -12,11 +12,15 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/logs"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // oddities are faults of a server that the bridge repairs. Each is logged once.
-type oddities struct{ encoding, ids sync.Once }
+type oddities struct {
+	encoding, ids sync.Once
+	unclaimed     logs.Limiter // of lines about errors that no call can get
+}
 
 // Read parses one message of the server. It replaces bytes that are not UTF-8 by U+FFFD. It
 // replaces the id of an answer in another form, such as "7" or 7.0, by the number that was sent, as
@@ -125,10 +129,13 @@ func (p *Parser) Deliver(m *jsonrpc.Message) {
 	p.Unclaimed(m)
 }
 
-// Unclaimed logs an error that no call can get, because it has no id. It releases m.
+// Unclaimed logs an error that no call can get, because it has no id. It releases m. more is the
+// number of those that were not logged, since a server may send any number of them.
 func (o Options) Unclaimed(m *jsonrpc.Message) {
-	said := gjson.GetBytes(m.Error, "message").Str
-	o.Log.Warn("the server reports an error without the id of a request: no call can get it", "err", sanitize.Text(sanitize.Short(said, maxQuoted)))
+	if more, due := o.odd.unclaimed.Due(warnEvery); due {
+		said := gjson.GetBytes(m.Error, "message").Str
+		o.Log.Warn("the server reports an error without the id of a request: no call can get it", "err", sanitize.Text(sanitize.Short(said, maxQuoted)), "more", more)
+	}
 	m.Release()
 }
 

@@ -258,12 +258,19 @@ func TestParserNobody(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		a.p.Deliver(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}`))
-		time.Sleep(time.Minute)
+		for range 2 {
+			for range 1000 { // the server may flood the log
+				a.p.Deliver(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}`))
+			}
+			time.Sleep(time.Minute)
+		}
 		stop()
 		wg.Wait()
 	})
-	bridgetest.Contains(t, log.String(), "level=WARN", "without the id of a request", `err=what?`)
+	bridgetest.Contains(t, log.String(), "level=WARN", "without the id of a request", `err=what?`, "more=999")
+	if n := strings.Count(log.String(), "without the id"); n != 2 {
+		t.Errorf("2000 errors within two minutes made %d lines", n)
+	}
 }
 
 // Bytes that are not UTF-8 take three times their room, which has the limit of all others,
