@@ -237,7 +237,7 @@ func (c *connection) read(events *httpio.Reader) error {
 func (c *connection) endless(in *conn.Intake, seen *jsonrpc.Finder) {
 	id := seen.ID()
 	if id == nil && !seen.Asks() {
-		id = c.Only()
+		id, _ = c.Only()
 	}
 	c.AnswerNotKept(in, id, c.u.o.MaxMessage)
 	c.giveUp(c.u.name.Lost(fmt.Sprintf("a message on its stream is far larger than the limit of %d bytes", c.u.o.MaxMessage), nil))

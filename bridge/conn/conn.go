@@ -84,6 +84,9 @@ type Conn struct {
 	pauses    int           // reasons for a pause now: len(asked), and those of HoldTimeouts
 
 	modern bool // the server is a modern one: it sends no requests, and nothing outside of calls
+
+	noted int64 // number of the first call after the last notification or answer to the server; 0 for none
+	heard int64 // highest number of a settled call
 }
 
 // Timeouts bound a call.
@@ -400,17 +403,19 @@ func (c *Conn) Waits(call int64) bool {
 	return ok
 }
 
-// Only returns the raw id of the call that waits for its answer, if there is exactly one.
-func (c *Conn) Only() []byte {
+// Only returns the raw id of the call that waits for its answer, if there is exactly one. alone
+// reports whether the server has no other message to speak of: a call that began after the last
+// notification has its answer.
+func (c *Conn) Only() (id []byte, alone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.calls) != 1 {
-		return nil
+		return nil, false
 	}
 	for n := range c.calls {
-		return strconv.AppendInt(nil, n, 10)
+		id = strconv.AppendInt(nil, n, 10)
 	}
-	return nil
+	return id, c.heard >= c.noted
 }
 
 // take removes and returns the call of that number, so that only one party settles it.
@@ -419,11 +424,17 @@ func (c *Conn) take(n int64) (*call, bool) {
 	defer c.mu.Unlock()
 	w, ok := c.calls[n]
 	delete(c.calls, n)
+	if ok {
+		c.heard = max(c.heard, n)
+	}
 	return w, ok
 }
 
 // send sends a message without waiting. The reader of the wire notices a dead one.
 func (c *Conn) send(m *jsonrpc.Message, id []byte, out Outgoing) {
+	c.mu.Lock()
+	c.noted = c.next + 1
+	c.mu.Unlock()
 	out.Line, out.Method, out.Urgent = jsonrpc.NewBuffer(m.Len()), m.Method, true
 	out.Line.B = m.Append(out.Line.B, id, nil)
 	c.show(true, id, m)
@@ -437,6 +448,7 @@ func (c *Conn) Notify(ctx context.Context, r *bridge.Request) error {
 		defer c.mu.Unlock()
 		return c.unsent()
 	}
+	c.noted = c.next + 1
 	c.mu.Unlock()
 	line := jsonrpc.NewBuffer(r.Len())
 	line.B = r.Append(line.B, nil, nil)

@@ -115,15 +115,19 @@ func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *Intake, deliver fun
 // Deliver delivers a message of a wire on which only the id says whose answer it is. An error
 // without an id is about a request that the server could not read (JSON-RPC 2.0, section 5). So it
 // answers the only call that waits, unless that call gets its own answer soon; the log has others.
-// "Method not found" is about a notification: the server could read it.
+// Some servers answer notifications, also those about calls of other clients. So the log has
+// "Method not found", too, and what may be about a notification that was sent before.
 func (p *Parser) Deliver(m *jsonrpc.Message) {
 	if m.ID != nil || !m.IsResponse() {
 		p.Conn.Deliver(m)
 		return
 	}
 	p.Conn.show(false, nil, m)
-	if m.ID = p.Conn.Only(); m.ID != nil && gjson.GetBytes(m.Error, "code").Int() != jsonrpc.CodeMethodNotFound {
-		p.Conn.unlessAnswered(m.ID, m)
+	id, alone := p.Conn.Only()
+	code := gjson.GetBytes(m.Error, "code").Int()
+	if id != nil && (alone && code != jsonrpc.CodeMethodNotFound || code == jsonrpc.CodeParse) {
+		m.ID = id
+		p.Conn.unlessAnswered(id, m)
 		return
 	}
 	p.Unclaimed(m)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -270,6 +271,51 @@ func TestParserNobody(t *testing.T) {
 	bridgetest.Contains(t, log.String(), "level=WARN", "without the id of a request", `err=what?`, "more=999")
 	if n := strings.Count(log.String(), "without the id"); n != 2 {
 		t.Errorf("2000 errors within two minutes made %d lines", n)
+	}
+}
+
+// An error without an id that may be about a notification ends no call, however long the call takes.
+func TestParserNotified(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		code string
+		note bool // a notification was sent before
+		want string
+	}{
+		{"a notification that the server cannot read", "-32600", true, `"ok":true`},
+		{"one that it fails to handle", "-32603", true, `"ok":true`},
+		{"no notification", "-32603", false, "no id"},
+		{"no JSON", "-32700", true, "no id"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := &answering{}
+				c := conn.New("fake", a, bridge.Nobody{}, conn.Timeouts{})
+				a.p = parser(c, new(bytes.Buffer))
+				call := func() string {
+					m, err := c.Call(t.Context(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":7,"method":"ping"}`)})
+					if err != nil {
+						t.Error(err)
+					}
+					return bridgetest.Text(m)
+				}
+				deliver := func(text string) { a.p.Deliver(bridgetest.Parse(t, text)) }
+				if tc.note {
+					_ = c.Notify(t.Context(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)})
+				}
+				for n := 1; n <= 2; n++ {
+					go func() {
+						time.Sleep(time.Second) // the call waits
+						deliver(`{"jsonrpc":"2.0","id":null,"error":{"code":` + tc.code + `,"message":"no id"}}`)
+						time.Sleep(time.Minute)
+						deliver(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"ok":true}}`, n))
+					}()
+					bridgetest.Contains(t, call(), tc.want)
+					tc.want = "no id" // the second call has no notification before it
+					time.Sleep(time.Hour)
+				}
+			})
+		})
 	}
 }
 
