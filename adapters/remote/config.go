@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,8 +137,8 @@ func checkURL(s string) error {
 		return errors.New("is missing: give the address of the server's MCP endpoint, such as https://tools.example.com/mcp")
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("must be the address of an MCP endpoint, such as https://tools.example.com/mcp")
-	case strings.ContainsAny(s, " {}<>\"|\\^`"):
-		return errors.New("has a space, a brace or another character that no address has: write the address itself, or %20 and the like")
+	case placeholder.MatchString(s):
+		return errors.New("has a space, or braces or < > that stand for a value: write the address itself, or %20 and the like")
 	case u.Port() != "" && !isPort(u.Port()):
 		return errors.New("has a port above 65535")
 	case u.User != nil:
@@ -147,6 +148,9 @@ func checkURL(s string) error {
 	}
 	return nil
 }
+
+// placeholder matches what no address has as it is. Servers take other odd characters, such as a | in the query.
+var placeholder = regexp.MustCompile(`[ <>]|\{[\w. -]*\}`)
 
 func isPort(s string) bool {
 	_, err := strconv.ParseUint(s, 10, 16)
