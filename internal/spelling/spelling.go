@@ -140,9 +140,15 @@ func Canonical(uri string) string { return encoded(Parsed(uri)) }
 // no segments . and .. (RFC 6570, section 3.1).
 func CanonicalTemplate(text string) string {
 	literal, rest, more := strings.Cut(text, "{")
-	if begin, path, tail := split(literal); path != "" || !more {
+	begin, path, tail := split(literal)
+	name, _, _ := strings.Cut(begin, ":")
+	_, web := ports[name]
+	if web && path == "" && (!more || tail != "" || strings.IndexAny(rest, "?&#") == 0) { // otherwise the host may go on in a variable
+		path = "/"
+	}
+	if web || path != "" || !more {
 		literal = begin + path + tail
-	} else if scheme, host, ok := strings.Cut(literal, ":"); ok { // the host may go on in a variable
+	} else if scheme, host, ok := strings.Cut(literal, ":"); ok {
 		literal = strings.ToLower(scheme) + ":" + host
 	}
 	out := encoded(literal)

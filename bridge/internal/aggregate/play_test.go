@@ -325,11 +325,11 @@ func TestResources(t *testing.T) {
 func TestSpellings(t *testing.T) {
 	for _, session := range []bool{true, false} {
 		broad := newActor(t, "broad", era.Rev20251125, caps, map[string]string{
-			"resources/list": `{"resources":[]}`, "resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"file:///{+path}"}]}`, "resources/read": `{"by":"broad"}`,
+			"resources/list": `{"resources":[{"uri":"http://other.example.com/"}]}`, "resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"file:///{+path}"}]}`, "resources/read": `{"by":"broad"}`,
 		})
 		exact := newActor(t, "exact", era.Rev20251125, caps, map[string]string{
 			"resources/list":           `{"resources":[{"uri":"file:///Straße/a b.txt"},{"uri":"file:///enc%2foded/%7Eme"},{"uri":"HTTP://Example.com:80"},{"uri":"note:x y"}]}`,
-			"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"Note://café/{name}"},{"uriTemplate":"doc://my docs/{name}{?q*}"},{"uriTemplate":"http://Docs.example.com{/path*}"}]}`,
+			"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"Note://café/{name}"},{"uriTemplate":"doc://my docs/{name}{?q*}"},{"uriTemplate":"http://Docs.example.com{/path*}"},{"uriTemplate":"http://search.example.com{?q}"},{"uriTemplate":"http://find.example.com?q={q}"}]}`,
 			"resources/read":           `{"by":"exact"}`,
 		})
 		s := play(t, session, broad, exact)
@@ -339,9 +339,10 @@ func TestSpellings(t *testing.T) {
 			"file:///Straße/a b.txt": "exact", "file:///Stra%C3%9Fe/a%20b.txt": "exact", "FILE:///Stra%c3%9fe/./a%20b.txt": "exact",
 			"file:///enc%2Foded/~me": "exact", "file:///enc/oded/~me": "broad", "http://example.com/": "exact", "note:x%20y": "exact",
 			"note://caf%C3%A9/1": "exact", "note://café/ü": "exact", "doc://my%20docs/a%20b?q=1": "exact", "http://Docs.example.com/a/b": "exact",
+			"http://search.example.com?q=1": "exact", "http://search.example.com/?q=1": "exact", "http://find.example.com?q=1": "exact",
 			"file:///other": "broad",
 		} {
-			bridgetest.Contains(t, s.call("resources/read", `{"uri":`+rawjson.Quote(uri)+`}`), `"by":"`+by+`"`)
+			bridgetest.Contains(t, uri+s.call("resources/read", `{"uri":`+rawjson.Quote(uri)+`}`), `"by":"`+by+`"`)
 		}
 		bridgetest.Contains(t, exact.lines(), `Stra%C3%9Fe/a%20b.txt`)
 		bridgetest.Contains(t, s.call("resources/read", `{"uri":"NOTE:unlisted"}`), `"by":"exact"`)
