@@ -146,6 +146,11 @@ var edges = []edge{
 		says:   "Content-Encoding",
 	},
 	{
+		odd:    "a charset as the coding of a body",
+		header: map[string]string{"Content-Type": plain, "Content-Encoding": "UTF-8"},
+		cells:  [6]string{"", taken, taken, "", taken, taken},
+	},
+	{
 		odd:    "`Mcp-Session-Id` twice, the same",
 		header: map[string]string{"Content-Type": plain, "Mcp-Session-Id": "$session\n$session"},
 		cells:  [6]string{"", "", "", "", "", taken},

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
 // accepted are the codings of answers that are read (RFC 9110, section 8.4).
@@ -38,7 +40,7 @@ func unsupported(coding string) error {
 func decoded(res *http.Response) (*http.Response, error) {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(res.Header["Content-Encoding"], ",")))
 	switch {
-	case coding == "" || coding == "identity" || res.Body == nil || res.Body == http.NoBody:
+	case httpio.IsPlain(coding), res.Body == nil, res.Body == http.NoBody:
 		return res, nil
 	case coding == "gzip" || coding == "x-gzip":
 		res.Body = &unzipped{body: body{ReadCloser: res.Body}}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -117,11 +118,16 @@ func ReadUncountedBody(w http.ResponseWriter, r *http.Request, limit int, within
 	return new(Body).of(w, r, limit, within)
 }
 
+// IsPlain reports whether a body with that Content-Encoding has no coding. Some peers name its charset there.
+func IsPlain(coding string) bool {
+	return slices.Contains([]string{"", "identity", "utf-8", "utf8"}, strings.ToLower(strings.TrimSpace(coding)))
+}
+
 func (b *Body) of(w http.ResponseWriter, r *http.Request, limit int, within time.Duration) (*Body, *Fault) {
 	if r.ContentLength > int64(limit+envelopeRoom) {
 		return nil, tooLarge(r, limit)
 	}
-	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+	if coding := r.Header.Get("Content-Encoding"); !IsPlain(coding) {
 		w.Header().Set("Accept-Encoding", "identity") // RFC 9110, section 15.5.16
 		f := &Fault{Status: http.StatusUnsupportedMediaType, Text: fmt.Sprintf("the body has the Content-Encoding %.40q: send it without", coding)}
 		f.expect(r)
