@@ -14,29 +14,31 @@ import (
 var reasons = []string{"error.message", "message", "error_description", "detail", "error", "title", "reason", "msg", "description", "errors.0.message"}
 
 // Words returns why the server refuses a request, for clients: from a body of JSON. Other bodies are error pages and
-// dumps, and a body of 401 or of a failure is not about the request. A part that is a header of the request, or may be
-// a secret, is left out.
+// dumps, and a body of 401 or of a failure is not about the request. A part that is a header of the request, or a key in its
+// query, or may be a secret, is left out.
 func Words(res *http.Response, body []byte) string {
 	if res.StatusCode/100 != 4 || res.StatusCode == http.StatusUnauthorized || !gjson.ValidBytes(body) {
 		return ""
 	}
 	for _, found := range gjson.GetManyBytes(body, reasons...) {
 		if found.Type == gjson.String && found.Str != "" {
-			return Printable(withoutSecrets(found.Str, res.Request.Header))
+			return Printable(withoutSecrets(found.Str, res.Request))
 		}
 	}
 	return ""
 }
 
-func withoutSecrets(text string, sent http.Header) string {
-	for name, values := range sent {
-		for _, value := range values {
-			_, secret, scheme := strings.Cut(value, " ")
-			if !scheme {
-				secret = value
-			}
-			if sanitize.LooksSecret(name, value) && secret != "" {
-				text = strings.ReplaceAll(text, secret, "…")
+func withoutSecrets(text string, sent *http.Request) string {
+	for _, all := range []map[string][]string{sent.Header, sent.URL.Query()} {
+		for name, values := range all {
+			for _, value := range values {
+				_, secret, scheme := strings.Cut(value, " ")
+				if !scheme {
+					secret = value
+				}
+				if sanitize.LooksSecret(name, value) && secret != "" {
+					text = strings.ReplaceAll(text, secret, "…")
+				}
 			}
 		}
 	}
