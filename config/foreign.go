@@ -73,8 +73,8 @@ func TransportOf(word string) string {
 	return ""
 }
 
-// codexTable matches the head of a server in the TOML file of Codex.
-var codexTable = regexp.MustCompile(`(?m)^[ \t]*\[mcp_servers\.`)
+// codexTable matches the head of a server in the TOML file of Codex. In YAML, it stands only in a text, which is indented.
+var codexTable = regexp.MustCompile(`(?m)^\[mcp_servers\.`)
 
 // foreignText reports a file that is not even of our syntax.
 func (d *decoder) foreignText(data []byte) bool {
