@@ -33,8 +33,8 @@ type sitting struct {
 	server   string // its name; empty means the aggregate
 	log      *slog.Logger
 	caller   *bridge.Caller
-	bindings bindings[*server] // their server is nil for the aggregate
-	ctx      context.Context   // of the session's life
+	bindings bindings
+	ctx      context.Context // of the session's life
 	cancel   context.CancelCauseFunc
 	wg       sync.WaitGroup // calls and other goroutines of the session
 	seen     atomic.Int64   // last use, Unix nanoseconds
@@ -175,10 +175,10 @@ func (g *gateway) newSession(key, server string, caller *bridge.Caller) *sitting
 		Header:    identity.Pack(caller.Header, identity.WithoutToken(caller.Identity)),
 	} // each request shows its token anew
 	if lease, ok := g.store.(session.Leased); ok {
-		caller.Handover = newStay(lease, key, s.keep, s.moves)
+		caller.Handover = newStay(lease, key, s)
 	}
 	s.changes = subscribe.NewChanges(s.tell)
-	s.bindings.Init(nil, s.chain, s.End, func(shut func(context.Context)) { g.run(func() { shut(g.force) }) })
+	s.bindings.Init(s)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.Seen()
 	return s
@@ -279,11 +279,11 @@ func (s *sitting) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 }
 
 // chain makes the chain of a binding.
-func (s *sitting) chain(b *binding[*server]) (bridge.Upstream, error) {
+func (s *sitting) chain(b *binding) (bridge.Upstream, error) {
 	if b.Server == nil {
 		return s.g.aggregate.Session(s.caller, receiver{s, b}), nil
 	}
-	return b.Server.session(s.caller, receiver{s, b})
+	return b.Server.Session(s.caller, receiver{s, b})
 }
 
 func (s *sitting) Server() string { return s.server }
