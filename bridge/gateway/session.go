@@ -87,38 +87,30 @@ func (e *Envelope) open() Envelope {
 	return *e
 }
 
-func (g *gateway) initialize(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*sitting, *jsonrpc.Message, error) {
-	return g.begin(ctx, server, id, principal, e, m, true)
-}
-
-func (g *gateway) initializePortable(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*sitting, *jsonrpc.Message, error) {
-	return g.begin(ctx, server, id, principal, e, m, false)
-}
-
-func (g *gateway) begin(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message, bound bool) (*sitting, *jsonrpc.Message, error) {
+func (g *gateway) initialize(ctx context.Context, m *jsonrpc.Message, o SessionOptions) (*sitting, *jsonrpc.Message, error) {
 	mid := bytes.Clone(m.ID) // the answer outlives the request
-	key := session.Key(id)
-	if err := g.Allowed(server, principal); err != nil {
-		return nil, g.reject(shortID(key), &bridge.Caller{Principal: principal}, m, err), err
+	key := session.Key(o.ID)
+	if err := g.Allowed(o.Server, o.Principal); err != nil {
+		return nil, g.reject(shortID(key), &bridge.Caller{Principal: o.Principal}, m, err), err
 	}
-	caller, fault := newCaller(principal, m)
+	caller, fault := newCaller(o.Principal, m)
 	if fault != "" {
 		a := jsonrpc.NewError(mid, jsonrpc.CodeInvalidParams, fault, nil)
-		g.reports.Reject(shortID(key), &bridge.Caller{Principal: principal}, m, a, nil)
+		g.reports.Reject(shortID(key), &bridge.Caller{Principal: o.Principal}, m, a, nil)
 		return nil, a, errors.New(fault)
 	}
-	with := e.open()
+	with := o.Envelope.open()
 	caller.Header, caller.Identity, caller.Params = g.forwarded(with.Header), with.Identity, g.tracing.Untraced(caller.Params)
 	if err := g.enter(caller, m); err != nil {
 		return nil, g.reject(shortID(key), caller, m, err), err
 	}
 	defer g.leave(caller)
-	s := g.newSession(key, server, caller)
-	s.held.Bound = bound
+	s := g.newSession(key, o.Server, caller)
+	s.held.Bound = !o.Portable
 	switch {
-	case e == nil:
+	case o.Envelope == nil:
 		s.wire = WireStdio
-	case bound:
+	case !o.Portable:
 		s.wire = WireSSE
 	}
 	if err := g.add(s); err != nil {
@@ -130,8 +122,8 @@ func (g *gateway) begin(ctx context.Context, server, id, principal string, e *En
 		g.reports.Look(arrival)
 		defer arrival.Found()
 	}
-	life, span := g.tracing.Received(s.ctx, m, with.Header, server, caller, s.shortID(), with.Remote)
-	came := g.reports.Arrive(arrival, s.wire, server, shortID(key), with.Header, with.Remote, span)
+	life, span := g.tracing.Received(s.ctx, m, with.Header, o.Server, caller, s.shortID(), with.Remote)
+	came := g.reports.Arrive(arrival, s.wire, o.Server, shortID(key), with.Header, with.Remote, span)
 	a, err := s.initialize(ctx, life, m, came)
 	tracing.End(span, m.Method, a, err)
 	g.reports.Depart(came, caller, m, a, err)
