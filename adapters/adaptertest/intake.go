@@ -37,7 +37,7 @@ func Intake(t *testing.T, a bridge.Adapter) {
 	})
 	defer g.Close(context.Background())
 	begin := func(id string) gateway.Session {
-		s, _, err := g.Initialize(t.Context(), "fake", id, "", nil, Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`))
+		s, _, err := g.Initialize(t.Context(), Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}`), gateway.SessionOptions{Server: "fake", ID: id})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -415,7 +415,12 @@ func (p *peer) take(m *jsonrpc.Message, e gateway.Envelope, free func()) {
 }
 
 func (p *peer) initialize(m *jsonrpc.Message, e gateway.Envelope) {
-	s, a, _ := p.d.g.Initialize(p.ctx, p.server, p.token, p.whose, &e, m) // the answer has the error
+	s, a, _ := p.d.g.Initialize(p.ctx, m, gateway.SessionOptions{
+		Server:    p.server,
+		ID:        p.token,
+		Principal: p.whose,
+		Envelope:  &e,
+	}) // the answer has the error
 	if s == nil {
 		p.mu.Lock()
 		p.begun = false // the client may try again

@@ -304,7 +304,11 @@ func (p *peer) pause() bool {
 }
 
 func (p *peer) initialize(first arrival) {
-	s, m, err := p.g.Initialize(p.ctx, p.server, session.NewID(""), p.o.Principal, nil, first.m)
+	s, m, err := p.g.Initialize(p.ctx, first.m, gateway.SessionOptions{
+		Server:    p.server,
+		ID:        session.NewID(""),
+		Principal: p.o.Principal,
+	})
 	first.free()
 	if s == nil {
 		p.answer(p.forClient(m, err))

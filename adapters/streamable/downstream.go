@@ -362,7 +362,13 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 	go func() {
 		defer close(soon.done)
 		e := gateway.EnvelopeOf(r)
-		s, a, err := d.g.InitializePortable(r.Context(), server, p.id, p.whose, &e, m)
+		s, a, err := d.g.Initialize(r.Context(), m, gateway.SessionOptions{
+			Server:    server,
+			ID:        p.id,
+			Principal: p.whose,
+			Envelope:  &e,
+			Portable:  true,
+		})
 		if s != nil {
 			d.enter(p, s)
 		}

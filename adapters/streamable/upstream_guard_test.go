@@ -62,7 +62,7 @@ func TestUpstreamGuarded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			session, _, err := g.Initialize(t.Context(), "fake", "id", "", nil, m)
+			session, _, err := g.Initialize(t.Context(), m, gateway.SessionOptions{Server: "fake", ID: "id"})
 			if err != nil {
 				t.Fatal(err)
 			}

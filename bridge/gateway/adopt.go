@@ -39,7 +39,7 @@ func (g *gateway) adopt(h session.Held) (*sitting, error) {
 
 // resume restores the session's state on a fresh connection before the first call, m; m is
 // nil when no call caused it.
-func (s *sitting) resume(ctx context.Context, b *binding[*server], m *jsonrpc.Message) error {
+func (s *sitting) resume(ctx context.Context, b *binding, m *jsonrpc.Message) error {
 	if b.Handover.Done() {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (s *sitting) resume(ctx context.Context, b *binding[*server], m *jsonrpc.Me
 
 // restore resumes a session whose client only listens: at once, or when the operator ends
 // the server's drain.
-func (s *sitting) restore(b *binding[*server]) {
+func (s *sitting) restore(b *binding) {
 	if !b.Current() || b.Handover.Waits(true) {
 		return
 	}

@@ -46,7 +46,7 @@ func TestMergeNothingStays(t *testing.T) {
 	}}
 	all(t, []stock{{name: "a", prefix: "a__", f: no}, {name: "b", prefix: "b__", f: no}}, func(t *testing.T, g *gateway) {
 		for i := range 2 {
-			_, m, err := g.initialize(context.Background(), "", "x", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			_, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "x"})
 			if err == nil || !strings.Contains(bridgetest.Text(m), "it could not be started") {
 				t.Errorf("client %d: Initialize = %s, %v", i+1, bridgetest.Text(m), err)
 			}

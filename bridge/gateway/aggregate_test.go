@@ -95,7 +95,7 @@ func allLogged(t *testing.T, log slog.Handler, servers []stock, f func(t *testin
 // enter starts a session with all servers as one.
 func enter(t *testing.T, g *gateway) (*sitting, *stream, string) {
 	t.Helper()
-	s, m, err := g.initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+	s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: fmt.Sprint("id", sessions.Add(1))})
 	if err != nil {
 		t.Fatalf("Initialize: %s, %v", bridgetest.Text(m), err)
 	}
@@ -431,7 +431,7 @@ func TestMergeStarting(t *testing.T) {
 							m, _ := g.Call(t.Context(), from.Request("tools/list", nil), Stateless{From: from, Back: &stream{}})
 							got = bridgetest.Text(m)
 						} else {
-							s, _, err := g.initialize(t.Context(), "", fmt.Sprint("id", sessions.Add(1)), "", e, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+							s, _, err := g.initialize(t.Context(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: fmt.Sprint("id", sessions.Add(1)), Envelope: e})
 							if err != nil {
 								t.Fatal(err)
 							}
@@ -533,7 +533,7 @@ func TestMergeNothing(t *testing.T) {
 	}
 	all(t, []stock{{name: "a", prefix: "a__", f: back}, {name: "b", prefix: "b__", f: &fake{before: no}}}, func(t *testing.T, g *gateway) {
 		for i := range 3 {
-			_, m, err := g.initialize(context.Background(), "", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			_, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: fmt.Sprint(i)})
 			if err == nil || !strings.Contains(bridgetest.Text(m), "it could not be started") {
 				t.Errorf("Initialize = %s, %v", bridgetest.Text(m), err)
 			}
@@ -795,7 +795,7 @@ func BenchmarkMerge(b *testing.B) {
 			}
 			br := newGateway(o)
 			defer br.Close(b.Context())
-			s, _, err := br.initialize(b.Context(), "", "x", "", nil, bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, _, err := br.initialize(b.Context(), bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "x"})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -27,7 +27,7 @@ type Gateway interface {
 	// Restore admits a revoked principal again.
 	Restore(principal string)
 	// Allowed returns nil if the principal may use the server of that name, which is as
-	// in Initialize. Its error is ErrUnknownServer, or of the kind ErrDenied.
+	// in SessionOptions. Its error is ErrUnknownServer, or of the kind ErrDenied.
 	Allowed(server, principal string) error
 	// Join joins the shared connection to a server for a session of another instance, where the
 	// guards for clients run. It also returns the server's forwarded headers.
@@ -70,17 +70,9 @@ type Gateway interface {
 	// ended. The end of ctx forces connections to close at once: two seconds later Close
 	// returns, even if an adapter ignores that.
 	Close(ctx context.Context)
-	// Initialize starts a session for the initialize request m to the server of that
-	// name, and returns it with the answer. The empty name means the aggregate, or the
-	// only server. id must not be guessable. If the handshake fails, the session ends
-	// and the answer is the error. e is the request's envelope; it may be nil, also for
-	// Call and Notify.
-	//
-	// The session ends with this process: see InitializePortable.
-	Initialize(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (Session, *jsonrpc.Message, error)
-	// InitializePortable is Initialize for a session that another instance may continue by
-	// Adopt. Its client must not depend on a stream of this instance.
-	InitializePortable(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (Session, *jsonrpc.Message, error)
+	// Initialize starts a session for the initialize request m, and returns it with the answer. If the handshake
+	// fails, the session ends and the answer is the error.
+	Initialize(ctx context.Context, m *jsonrpc.Message, o SessionOptions) (Session, *jsonrpc.Message, error)
 	// NewLog returns the event log of a stream to a client of that principal, within
 	// Options.MaxBytes. keeps: the client may resume the stream.
 	NewLog(principal string, l replay.Limits, keeps bool) *replay.Log
@@ -128,6 +120,21 @@ type Gateway interface {
 	// Apply sees the calls in flight only with Options.Watch. A stopping gateway changes nothing and
 	// returns ErrShutdown.
 	Apply(c Change) error
+}
+
+// SessionOptions describe a new session.
+type SessionOptions struct {
+	// Server is the name of the server; empty means the aggregate, or the only server.
+	Server string
+	// ID names the session to its client. It must not be guessable.
+	ID string
+	// Principal owns the session; empty without access rules.
+	Principal string
+	// Envelope is that of the request; nil on stdio.
+	Envelope *Envelope
+	// Portable means that another instance may continue the session by Adopt: its client depends on no stream of
+	// this instance.
+	Portable bool
 }
 
 // Session is the session of one client.
@@ -188,20 +195,12 @@ type Joined interface {
 // New returns a running Gateway. Close ends it.
 func New(o Options) Gateway { return newGateway(o) }
 
-func (g *gateway) Initialize(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (Session, *jsonrpc.Message, error) {
-	return begun(g.initialize(ctx, server, id, principal, e, m))
-}
-
-func (g *gateway) InitializePortable(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (Session, *jsonrpc.Message, error) {
-	return begun(g.initializePortable(ctx, server, id, principal, e, m))
-}
-
-// begun returns no Session, rather than one that holds nil.
-func begun(s *sitting, m *jsonrpc.Message, err error) (Session, *jsonrpc.Message, error) {
-	if s == nil {
-		return nil, m, err
+func (g *gateway) Initialize(ctx context.Context, m *jsonrpc.Message, o SessionOptions) (Session, *jsonrpc.Message, error) {
+	s, a, err := g.initialize(ctx, m, o)
+	if s == nil { // a Session that holds nil is not nil
+		return nil, a, err
 	}
-	return s, m, err
+	return s, a, err
 }
 
 func (g *gateway) Adopt(h session.Held) (Session, error) {

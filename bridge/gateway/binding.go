@@ -10,37 +10,33 @@ import (
 )
 
 // A binding is the chain of wrappers that a session's calls use, until a reload replaces it.
-type binding[S any] struct {
-	Server   S               // the server
+type binding struct {
+	Server   *server         // nil for the aggregate
 	Chain    bridge.Upstream // nil until Connect
 	Handover *handover       // nil unless the state of an earlier connection must be restored
-	all      *bindings[S]
+	all      *bindings
 	calls    atomic.Int64 // calls that entered
 	closed   sync.Once
 	replaced chan struct{}
 }
 
 // bindings holds a session's current binding; former ones close with their last call.
-type bindings[S any] struct {
-	make  func(*binding[S]) (bridge.Upstream, error)
-	end   func(error)
-	later func(shut func(ctx context.Context))
-	now   atomic.Pointer[binding[S]]
+type bindings struct {
+	s   *sitting
+	now atomic.Pointer[binding]
 
 	mu    sync.Mutex // guards ended, and Chain of each binding until it is set
 	ended bool
 }
 
-// Init sets the first binding, to the server at; Connect makes its chain. make returns a chain
-// and opens nothing. end ends the session. later runs shut for a former binding, or drops it,
-// and then End shuts. end and later must not block.
-func (b *bindings[S]) Init(at S, make func(*binding[S]) (bridge.Upstream, error), end func(error), later func(shut func(ctx context.Context))) {
-	b.make, b.end, b.later = make, end, later
-	b.now.Store(b.binding(at))
+// Init sets the first binding, to the aggregate; Connect makes its chain.
+func (b *bindings) Init(s *sitting) {
+	b.s = s
+	b.now.Store(b.binding(nil))
 }
 
-func (b *bindings[S]) binding(at S) *binding[S] {
-	return &binding[S]{
+func (b *bindings) binding(at *server) *binding {
+	return &binding{
 		Server:   at,
 		all:      b,
 		replaced: make(chan struct{}),
@@ -48,13 +44,13 @@ func (b *bindings[S]) binding(at S) *binding[S] {
 }
 
 // Current returns the current binding.
-func (b *bindings[S]) Current() *binding[S] { return b.now.Load() }
+func (b *bindings) Current() *binding { return b.now.Load() }
 
 // Current reports whether the binding is the current one.
-func (b *binding[S]) Current() bool { return b.all.Current() == b }
+func (b *binding) Current() bool { return b.all.Current() == b }
 
 // Enter returns the current binding for a call. Until Leave, only End closes it.
-func (b *bindings[S]) Enter() *binding[S] {
+func (b *bindings) Enter() *binding {
 	for {
 		w := b.Current()
 		w.calls.Add(1)
@@ -66,14 +62,20 @@ func (b *bindings[S]) Enter() *binding[S] {
 }
 
 // Leave ends a call that Enter began. If the binding was replaced, its last call closes it.
-func (b *binding[S]) Leave() {
+func (b *binding) Leave() {
 	if b.calls.Add(-1) == 0 && !b.Current() {
-		b.all.later(b.shut)
+		b.all.shutLater(b)
 	}
 }
 
+// shutLater closes a former binding in the background. After the gateway's end, End closes it.
+func (b *bindings) shutLater(was *binding) {
+	g := b.s.g
+	g.run(func() { was.shut(g.force) })
+}
+
 // shut closes the chain once. It returns when the chain is closed.
-func (b *binding[S]) shut(ctx context.Context) {
+func (b *binding) shut(ctx context.Context) {
 	b.all.mu.Lock()
 	up := b.Chain
 	b.all.mu.Unlock()
@@ -83,16 +85,16 @@ func (b *binding[S]) shut(ctx context.Context) {
 }
 
 // anyBusy reports whether one of the bindings has calls in flight.
-func anyBusy[S any](ways []*binding[S]) bool {
-	return slices.ContainsFunc(ways, func(b *binding[S]) bool { return b.calls.Load() > 0 })
+func anyBusy(ways []*binding) bool {
+	return slices.ContainsFunc(ways, func(b *binding) bool { return b.calls.Load() > 0 })
 }
 
 // Connect makes the chain of the current binding. life is the session's context; its cause is
 // the error when the session ended.
-func (b *bindings[S]) Connect(ctx, life context.Context) error {
+func (b *bindings) Connect(ctx, life context.Context) error {
 	for {
 		w := b.Current()
-		up, err := b.make(w)
+		up, err := b.s.chain(w)
 		if err != nil {
 			return err
 		}
@@ -115,11 +117,11 @@ func (b *bindings[S]) Connect(ctx, life context.Context) error {
 // Replace makes a binding to at the current one, and returns it if session state must be
 // restored there. It returns nil for a session that did not begin or has ended. Calls in
 // flight keep the former binding until the last one leaves: see End.
-func (b *bindings[S]) Replace(ctx context.Context, at S) *binding[S] {
+func (b *bindings) Replace(ctx context.Context, at *server) *binding {
 	was, w := b.Current(), b.binding(at)
-	up, err := b.make(w)
+	up, err := b.s.chain(w)
 	if err != nil {
-		b.end(err)
+		b.s.End(err)
 		return nil
 	}
 	b.mu.Lock()
@@ -134,18 +136,18 @@ func (b *bindings[S]) Replace(ctx context.Context, at S) *binding[S] {
 		close(was.replaced)
 	}
 	b.mu.Unlock()
-	if !begun { // Reach makes it
+	if !begun { // Connect makes it
 		_ = up.Close(ctx)
 		return nil
 	}
 	if was.calls.Load() == 0 {
-		b.later(was.shut)
+		b.shutLater(was)
 	}
 	return w
 }
 
 // Close closes the current chain. Afterwards Connect and Replace change nothing.
-func (b *bindings[S]) Close(ctx context.Context) {
+func (b *bindings) Close(ctx context.Context) {
 	b.mu.Lock()
 	b.ended = true
 	up := b.Current().Chain
@@ -156,13 +158,13 @@ func (b *bindings[S]) Close(ctx context.Context) {
 }
 
 // Released marks the session as released. The session calls it after Close.
-func (b *bindings[S]) Released() { close(b.Current().replaced) }
+func (b *bindings) Released() { close(b.Current().replaced) }
 
 // End ends the session with err if the binding is still current, and waits for its release.
 // Otherwise it closes the binding's chain, calls in flight included.
-func (b *binding[S]) End(ctx context.Context, err error) {
+func (b *binding) End(ctx context.Context, err error) {
 	if b.Current() {
-		b.all.end(err)
+		b.all.s.End(err)
 		<-b.replaced
 		return
 	}
@@ -171,7 +173,7 @@ func (b *binding[S]) End(ctx context.Context, err error) {
 
 // awaitBindings waits until none of the bindings is current, or left is closed. It reports
 // whether it waited.
-func awaitBindings[S any](ways []*binding[S], left <-chan struct{}) (waited bool) {
+func awaitBindings(ways []*binding, left <-chan struct{}) (waited bool) {
 	for _, b := range ways {
 		select {
 		case <-b.replaced:
@@ -191,7 +193,7 @@ func awaitBindings[S any](ways []*binding[S], left <-chan struct{}) (waited bool
 }
 
 // endBindings calls End of all bindings, and waits for them.
-func endBindings[S any](ctx context.Context, ways []*binding[S], err error) {
+func endBindings(ctx context.Context, ways []*binding, err error) {
 	var wg sync.WaitGroup
 	for _, b := range ways {
 		wg.Go(func() { b.End(ctx, err) })

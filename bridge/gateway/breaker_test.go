@@ -196,7 +196,7 @@ func TestBreakerGatesOpenings(t *testing.T) {
 }
 
 func initializeAs(t testing.TB, g *gateway, id, principal string) (*sitting, string, error) {
-	s, m, err := g.initialize(context.Background(), "fake", id, principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+	s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "fake", ID: id, Principal: principal})
 	return s, bridgetest.Text(m), err
 }
 

@@ -95,7 +95,7 @@ func TestCacheStorm(t *testing.T) {
 								check(v.answer)
 								continue
 							}
-							s, _, err := g.initialize(context.Background(), "", fmt.Sprint("storm ", c, i), principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+							s, _, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: fmt.Sprint("storm ", c, i), Principal: principal})
 							if err != nil {
 								continue
 							}

@@ -549,7 +549,7 @@ func TestCacheRefreshed(t *testing.T) {
 	}}
 	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}}}, func(t *testing.T, g *gateway) {
 		h := http.Header{"X-Tenant": {"a"}}
-		s, _, err := g.initialize(context.Background(), "", "refreshed", "", &Envelope{Header: h}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, _, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "refreshed", Envelope: &Envelope{Header: h}})
 		if err != nil {
 			t.Fatal(err)
 		}

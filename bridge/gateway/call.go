@@ -20,7 +20,7 @@ import (
 // call is a Call. It is the bridge.Client for the progress of the request.
 type call struct {
 	s          *sitting
-	binding    *binding[*server]
+	binding    *binding
 	m          *jsonrpc.Message
 	with       Envelope
 	id         []byte // the client's raw id
@@ -181,8 +181,8 @@ func (s *sitting) enter(c *call) error {
 	switch at := c.binding.Server; {
 	case s.ending:
 		return bridge.ErrEnded
-	case at != nil && at.left.Err() != nil:
-		return context.Cause(at.left)
+	case at != nil && at.removed.Err() != nil:
+		return context.Cause(at.removed)
 	case s.callCount >= s.g.maxCalls:
 		return &bridge.Error{
 			Kind:   bridge.ErrOverloaded,

@@ -1,10 +1,10 @@
 package gateway
 
 import (
-	"cmp"
+	"context"
 
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane/share"
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/lift"
@@ -15,8 +15,8 @@ import (
 // the other way. A wrapper that handles them (lift, filter, share) is the Client of the wrapper
 // below.
 
-// session returns the chain of one session. It opens nothing.
-func (s *server) session(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+// Session returns the chain of one session. It opens nothing. It implements aggregate.Host.
+func (s *server) Session(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	if err := s.g.allowed(s, s.o.Name, from.Principal); err != nil {
 		return nil, err
 	}
@@ -54,31 +54,60 @@ func (s *server) connection(from *bridge.Caller, rest bridge.Client) (bridge.Ups
 	return up, nil
 }
 
-// guarded returns a lane, and the lane inside its guards. The breaker stands between
-// the lane and its connections, so it also refuses openings. own: the lane belongs to one
-// session. givenUp is as in lane.Ends.
+// guarded returns a lane, and the lane inside its guards. own: the lane belongs to one session. givenUp is as in
+// lane.Ends.
 func (s *server) guarded(o *lane.Options, from *bridge.Caller, rest bridge.Client, own bool, givenUp func()) (*lane.Lane, bridge.Upstream) {
-	kept, places := s.cache.Source(from), s.queue.Slots() // they observe the lane, so they come first
+	cache, slots := s.cache.Source(from), s.queue.Slots() // they observe the lane, so they come first
 	ends := lane.Ends{
-		Client:   places.Client(rest),
-		Observer: kept,
-		Gate:     s.opener(own),
+		Client:   slots.Client(rest),
+		Observer: cache,
+		Gate:     s.gate(own), // the breaker, below the lane
 		GivenUp:  givenUp,
 	}
 	if own {
 		ends.Handover = from.Handover
 	}
 	l := lane.New(o, from, ends)
-	up := places.Wrap(s.retries.Wrap(l)) // a retried call keeps its slot
-	return l, kept.Wrap(up, l)           // a cached answer needs neither slot nor connection
+	up := slots.Wrap(s.retries.Wrap(l)) // a retried call keeps its slot
+	return l, cache.Wrap(up, l)         // a cached answer needs neither slot nor connection
+}
+
+// gate returns the gate through which a lane opens its connections. own: the lane belongs to one session.
+func (s *server) gate(own bool) lane.Gate { return laneGate{s.breaker, s, own} }
+
+// laneGate is the circuit breaker with the list of open connections.
+type laneGate struct {
+	*breaker.Breaker
+	s   *server
+	own bool
+}
+
+// Opening implements lane.Gate. The breaker stands between the lane and each of its connections, so it also
+// refuses openings.
+func (l laneGate) Opening(ctx context.Context, from *bridge.Caller) (func(lane.Conn, bridge.Upstream, error) bridge.Upstream, error) {
+	opened, err := l.Breaker.Opening(ctx, from, l.own)
+	return func(c lane.Conn, raw bridge.Upstream, err error) bridge.Upstream {
+		up := opened(c, raw, err)
+		if _, away := raw.(bridge.LivesElsewhere); away { // its own instance has the breaker
+			return raw
+		}
+		if err != nil {
+			return up
+		}
+		kind := l.s.share
+		if kind == ShareSession && !l.own {
+			kind = WireStateless
+		}
+		return l.s.conns.Add(c, raw, up, from, string(kind)) // operators see all open connections
+	}, err
 }
 
 // perCall returns an Upstream that opens a lane for each call. The limits stand outside, so
 // a queued call has no process. A retry uses the lane of its call.
 func (s *server) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstream {
-	places := s.queue.Slots()
-	to := places.Client(rest)
-	up := places.Wrap(&share.PerCall{
+	slots := s.queue.Slots()
+	to := slots.Client(rest)
+	up := slots.Wrap(&share.PerCall{
 		Name:   s.o.Name,
 		Client: to,
 		Budget: s.lane.Budget,
@@ -87,32 +116,11 @@ func (s *server) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstrea
 			l := lane.New(&s.lane, from, lane.Ends{
 				Client:   to,
 				Observer: s.cache.Source(from),
-				Gate:     s.opener(false),
+				Gate:     s.gate(false),
 				Level:    level,
 			})
 			return l, s.retries.Wrap(l)
 		},
 	})
 	return s.cache.Wrap(up, from)
-}
-
-// asMember returns the server as a member of the aggregate: one chain for each session, and
-// one for all stateless clients.
-func (s *server) asMember() *aggregate.Server {
-	return &aggregate.Server{
-		Name:      s.o.Name,
-		Prefix:    s.o.Prefix,
-		Log:       s.log,
-		Stores:    func() bool { return s.cache.On() && len(s.o.Forward) == 0 },
-		Stateless: s.statelessCalls,
-		Session:   s.session,
-		Serves:    s.filter.Serves,
-		Shows:     s.filter.Shows,
-		Greeting:  s.health.Greeting,
-		Failing:   func() error { return cmp.Or(s.drained.Err(), s.health.Failing()) },
-		Await: func(from *bridge.Caller, told func()) (stop func()) {
-			return s.drained.Await(told, func() func() { return s.health.Await(s.caller(from), told) })
-		},
-		Missed: s.cache.Heard,
-	}
 }

@@ -327,8 +327,7 @@ var sessions atomic.Int64 // numbers the ids
 
 func initialize(t testing.TB, g *gateway, principal, params string) (*sitting, string, error) {
 	t.Helper()
-	s, m, err := g.initialize(context.Background(), "fake", fmt.Sprint("id", sessions.Add(1)), principal, nil,
-		bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+params+`}`))
+	s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+params+`}`), SessionOptions{Server: "fake", ID: fmt.Sprint("id", sessions.Add(1)), Principal: principal})
 	return s, bridgetest.Text(m), err
 }
 

@@ -68,7 +68,7 @@ func asks(t *testing.T, b *gateway, principal, server string, modern bool) (ask 
 			return bridgetest.Text(a)
 		}, nil
 	}
-	s, a, err := b.initialize(context.Background(), server, "of "+principal+" at "+server, principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+	s, a, err := b.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: server, ID: "of " + principal + " at " + server, Principal: principal})
 	if err != nil {
 		return func(string, string) string { return bridgetest.Text(a) }, err
 	}
@@ -168,7 +168,7 @@ func TestGrantsNothingElse(t *testing.T) {
 				}
 			}
 		}
-		s, m, err := g.initialize(context.Background(), "", "greeted", "one", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "greeted", Principal: "one"})
 		if err != nil || strings.Contains(bridgetest.Text(m), "two") {
 			t.Errorf("initialize: %s, %v", bridgetest.Text(m), err)
 		}
@@ -226,7 +226,7 @@ func TestGreetingOfOthers(t *testing.T) {
 				if share == ShareAll { // its operator says that it is the same for all
 					whose = "[]"
 				}
-				s, m, err := g.initialize(context.Background(), "", string(share)+rand.Text(), principal, nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+				s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: string(share) + rand.Text(), Principal: principal})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -277,8 +277,7 @@ func TestTasksOfOthers(t *testing.T) {
 			defer g.Close(context.Background())
 			sessions := map[string]func(method, params string) string{}
 			for _, principal := range []string{"alice", "bob"} {
-				s, _, err := g.initialize(context.Background(), "one", string(share)+rand.Text(), principal, nil,
-					bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+				s, _, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "one", ID: string(share) + rand.Text(), Principal: principal})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -277,7 +277,7 @@ func newGateway(o Options) *gateway {
 	}
 	g.aggregate = aggregate.New(aggregate.Options{
 		Info: []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(g.version) + `}`), Params: g.ownParams,
-		Force: g.force, Following: g.tracing.Following,
+		Force: g.force, Tracing: g.tracing,
 	})
 	g.stateless = g.aggregate.Stateless()
 	g.table.Store(&table{})

@@ -15,7 +15,7 @@ type guardedLine struct {
 	bridge.Upstream
 	guardedLane
 	checked bridge.Upstream // checks calls against the list of tools
-	kept    *cache.Cached   // nil without a cache
+	cache   *cache.Cached   // nil without a cache
 }
 
 var _ stateless.Line = (*guardedLine)(nil)
@@ -33,8 +33,8 @@ type guardedLane interface {
 // newGuardedLine returns a line that calls up over lane. guarded is up, or for a view of a
 // shared lane the Upstream with the guards.
 func newGuardedLine(up, guarded bridge.Upstream, lane guardedLane, tools *tools.Tools) *guardedLine {
-	kept, _ := guarded.(*cache.Cached)
-	return &guardedLine{up, lane, tools.Wrap(up), kept}
+	c, _ := guarded.(*cache.Cached)
+	return &guardedLine{up, lane, tools.Wrap(up), c}
 }
 
 // Checked returns the line with the checks of the list of tools.
@@ -42,7 +42,7 @@ func (g *guardedLine) Checked() bridge.Upstream { return g.checked }
 
 // Holds reports whether the cache has the answer to a request. See stateless.Line.
 func (g *guardedLine) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
-	if !g.kept.Holds(r, s, why) {
+	if !g.cache.Holds(r, s, why) {
 		return false
 	}
 	g.Presume(s)

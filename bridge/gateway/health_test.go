@@ -71,7 +71,7 @@ func TestFaredRejected(t *testing.T) {
 					h.Set("X-Token", test.token)
 				}
 				first := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)
-				s, _, err := g.initialize(context.Background(), "fake", "s", "", &Envelope{Header: h}, first)
+				s, _, err := g.initialize(context.Background(), first, SessionOptions{Server: "fake", ID: "s", Envelope: &Envelope{Header: h}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -84,7 +84,7 @@ func TestFaredRejected(t *testing.T) {
 					return // a server to which no connection is made is of no use
 				}
 				opens = false
-				if _, _, err = g.initialize(context.Background(), "fake", "s2", "", &Envelope{Header: h}, first); err == nil {
+				if _, _, err = g.initialize(context.Background(), first, SessionOptions{Server: "fake", ID: "s2", Envelope: &Envelope{Header: h}}); err == nil {
 					t.Fatal("there is a connection")
 				}
 				if st := g.Status()[0]; st.State != test.want || st.Usable != (test.want == "ready") {

@@ -97,7 +97,7 @@ func TestLaneClosedWhileOpening(t *testing.T) {
 	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		s, _, err := g.initialize(ctx, "fake", "x", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, _, err := g.initialize(ctx, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "fake", ID: "x"})
 		if s != nil || err == nil {
 			t.Errorf("Initialize = %v, %v", s, err)
 		}
@@ -210,7 +210,7 @@ func TestLaneOpenings(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 10 {
 			wg.Go(func() {
-				_, m, err := g.initialize(context.Background(), "slow", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+				_, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "slow", ID: fmt.Sprint(i)})
 				if err != nil {
 					t.Error(bridgetest.Text(m))
 				}
@@ -243,7 +243,7 @@ func TestLaneLimits(t *testing.T) {
 		}
 		bridgetest.Contains(t, a, "the limit is 2")
 		for i, want := range []error{nil, bridge.ErrOverloaded} {
-			_, m, err := g.initialize(context.Background(), "other", fmt.Sprint(i), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			_, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "other", ID: fmt.Sprint(i)})
 			if !errors.Is(err, want) {
 				t.Errorf("session %d of the other server = %s, %v", i, bridgetest.Text(m), err)
 			}

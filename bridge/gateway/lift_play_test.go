@@ -118,7 +118,7 @@ func (l *liftDialogue) client(line string) {
 	m := bridgetest.Parse(l.t, line)
 	switch {
 	case m.Method == "initialize":
-		s, a, err := l.g.initialize(context.Background(), "fake", "id", "", nil, m)
+		s, a, err := l.g.initialize(context.Background(), m, SessionOptions{Server: "fake", ID: "id"})
 		if err != nil {
 			l.t.Fatal(err)
 		}

@@ -77,8 +77,7 @@ func TestListenMerged(t *testing.T) {
 			g := newGateway(Options{Servers: []ServerOptions{{Name: "new", Adapter: f, Share: share}, {Name: "old", Adapter: old}}, Log: slog.New(slog.DiscardHandler)})
 			defer g.Close(context.Background())
 			for i := range 2 { // the second session is told what is known
-				s, m, err := g.initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil,
-					bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+able("2025-11-25")+`}`))
+				s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+able("2025-11-25")+`}`), SessionOptions{ID: fmt.Sprint("id", sessions.Add(1))})
 				if err != nil {
 					t.Fatal(err)
 				}

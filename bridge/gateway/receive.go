@@ -11,7 +11,7 @@ import (
 // receiver is the bridge.Client of a session's connection.
 type receiver struct {
 	s       *sitting
-	binding *binding[*server]
+	binding *binding
 }
 
 var (

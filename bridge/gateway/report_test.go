@@ -186,7 +186,7 @@ func TestWatchFailed(t *testing.T) {
 	}}
 	reported(t, []ServerOptions{{Name: "modern", Adapter: modern}, {Name: "legacy", Adapter: legacy}}, func(t *testing.T, g *gateway, l *ledger) {
 		for _, name := range []string{"modern", "legacy"} {
-			s, m, err := g.initialize(context.Background(), name, "id-"+name, "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: name, ID: "id-" + name})
 			if err != nil {
 				t.Fatal(bridgetest.Text(m), err)
 			}
@@ -263,7 +263,7 @@ func TestWatchTogether(t *testing.T) {
 	}}
 	servers := []ServerOptions{{Name: "one", Prefix: "one__", Adapter: one}, {Name: "two", Prefix: "two__", Adapter: two}, {Name: "dead", Prefix: "dead__", Adapter: dead, Breaker: breaker.Options{Failures: 100}}}
 	reported(t, servers, func(t *testing.T, g *gateway, l *ledger) {
-		s, m, err := g.initialize(context.Background(), "", "id", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "id"})
 		if err != nil {
 			t.Fatal(bridgetest.Text(m), err)
 		}
@@ -328,7 +328,7 @@ func TestWatchNoRoom(t *testing.T) {
 				l := &ledger{}
 				g := newGateway(Options{Servers: test.servers, Log: slog.New(slog.DiscardHandler), Watch: l.take, MaxBytes: 256 << 10})
 				defer g.Close(context.Background())
-				s, m, err := g.initialize(context.Background(), "", "id", "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+				s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "id"})
 				if err != nil {
 					t.Fatal(bridgetest.Text(m), err)
 				}

@@ -35,6 +35,7 @@ type server struct {
 	log            *slog.Logger
 	share          Share
 	offer          Offer
+	handshake      time.Duration  // time limit for opening a connection
 	lane           lane.Options   // of connections that are not shared
 	sharing        lane.Options   // of shared connections
 	laneShares     *limits.Shares // of the connections, by principal
@@ -60,77 +61,91 @@ type server struct {
 	member         *aggregate.Server
 	listening      context.Context // ends when the server is removed; ends subscriptions
 	stopListening  context.CancelFunc
-	left           context.Context // ends when the server is removed; its cause is the error for its clients
-	leave          context.CancelCauseFunc
+	removed        context.Context // ends when the server is removed; its cause is the error for its clients
+	remove         context.CancelCauseFunc
 }
 
 func newServer(g *gateway, o ServerOptions) *server {
-	handshake := cmp.Or(o.Handshake, time.Minute)
 	s := &server{
-		g:       g,
-		o:       o,
-		log:     g.log.With("server", o.Name),
-		share:   cmp.Or(o.Share, ShareSession),
-		offer:   cmp.Or(o.Offer, g.offer),
-		queue:   limits.NewQueue(o.Name, o.Limits),
-		conns:   health.NewConnections(o.Name),
-		drained: g.drains.Of(o.Name),
+		g:         g,
+		o:         o,
+		log:       g.log.With("server", o.Name),
+		share:     cmp.Or(o.Share, ShareSession),
+		offer:     cmp.Or(o.Offer, g.offer),
+		handshake: cmp.Or(o.Handshake, time.Minute),
+		queue:     limits.NewQueue(o.Name, o.Limits),
+		rates:     limits.NewRates(o.Name, o.Limits),
+		filter:    filter.New(o.Name, o.Filter, g.grants),
+		conns:     health.NewConnections(o.Name),
+		drained:   g.drains.Of(o.Name),
 	}
 	s.listening, s.stopListening = context.WithCancel(g.listening)
-	s.left, s.leave = context.WithCancelCause(context.Background())
+	s.removed, s.remove = context.WithCancelCause(context.Background())
 	s.health = health.New(health.Options{
-		Log:      s.log,
-		Shared:   s.share == ShareAll,
-		Life:     g.life,
-		Go:       g.run,
-		Try:      s.retry,
-		MaxPause: func() time.Duration { return s.lane.Settings.Load().MaxPause },
-		Left:     func() time.Duration { return s.breaker.Left() },
+		Log:    s.log,
+		Shared: s.share == ShareAll,
+		Life:   g.life,
+		Host:   s,
 	})
 	s.reports = g.reports.Server(o.Name, s.health.Speaks)
-	s.rates = limits.NewRates(o.Name, o.Limits)
-	s.tools = tools.New(o.Name, tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}, s.log)
+	s.tools = tools.New(o.Name, toolOptions(o), s.log)
 	s.retries = retry.New(o.Retry, s.tools.Idempotent, s.log, g.life)
 	s.breaker = breaker.New(o.Breaker, breaker.Server{
 		Name:   o.Name,
 		Log:    s.log,
 		Shared: s.share == ShareAll,
-		Within: handshake,
+		Within: s.handshake,
 		Life:   g.life,
-		Go:     g.run,
-		Opened: s.health.RecordFailure,
-		Closed: s.health.Works,
-		Open:   func(ctx context.Context, from *bridge.Caller) (func(), error) { return s.try(ctx, from, nil) },
+		Host:   s,
+		Health: s.health,
 	})
-	s.filter = filter.New(o.Name, o.Filter, g.grants)
-	shared := s.share == SharePrincipal || s.share == ShareAll
-	if g.grants != nil && (shared || !o.Process) { // otherwise each session has its own process
+	if g.grants != nil && (s.shares() || !o.Process) { // otherwise each session has its own process
 		s.tasks = filter.NewTasks(o.Name, g.cluster.Owners, s.log)
 	}
-	s.cache = cache.New(o.Cache, cache.Server{
-		Name:    o.Name,
-		Adapter: o.Adapter,
-		Forward: o.Forward,
-		Process: o.Process,
+	s.cache = s.newCache()
+	s.lifts = lift.Options{
+		Server:    o.Name,
+		Handshake: s.handshake,
+		Log:       s.log,
+		Rewrites:  &s.rewrites,
+		Cache:     s.cache,
+	}
+	s.addLanes()
+	s.pool = s.newPool()
+	s.statelessCalls = s.stateless()
+	s.set(o)
+	s.member = &aggregate.Server{
+		Name:      o.Name,
+		Prefix:    o.Prefix,
+		Log:       s.log,
+		Stateless: s.statelessCalls,
+		Host:      s,
+	}
+	return s
+}
+
+// newCache returns the cache of the server's lists, or nil if it is off.
+func (s *server) newCache() *cache.Cache {
+	return cache.New(s.o.Cache, cache.Server{
+		Name:    s.o.Name,
+		Adapter: s.o.Adapter,
+		Forward: s.o.Forward,
+		Process: s.o.Process,
 		Shared:  s.share == ShareAll,
 		PerCall: s.share == ShareCall,
 		Log:     s.log,
-		Tracing: g.tracing,
+		Tracing: s.g.tracing,
 	})
-	s.lifts = lift.Options{
-		Server:    o.Name,
-		Handshake: handshake,
-		Log:       s.log,
-		Rewrites:  &s.rewrites,
-		Missed:    s.cache.Heard,
-	}
-	s.laneShares = limits.NewShares(0, s.users())
-	s.pool = newPool(s)
-	total := g.lanes
+}
+
+// addLanes sets what the lanes have in common: of sessions and stateless clients, and shared ones.
+func (s *server) addLanes() {
+	g, o, total := s.g, &s.o, s.g.lanes
 	if o.Queued > 0 {
 		total = lane.NewTotal(math.MaxInt, limits.NewShares(0, 0))
 	}
-	s.statelessCalls = s.stateless()
+	away := g.cluster.Places != nil && o.Homed && s.shares() // another instance may have the shared ones
+	s.laneShares = limits.NewShares(0, s.users())
 	s.lane = lane.Options{
 		Name:      o.Name,
 		Adapter:   o.Adapter,
@@ -141,20 +156,20 @@ func newServer(g *gateway, o ServerOptions) *server {
 		Closed:    g.connectionEnded,
 		Forward:   o.Forward,
 		Shared:    s.share == ShareAll,
-		Ahead:     s.share != ShareCall && len(o.Forward) == 0 && (g.cluster.Places == nil || !o.Homed || !shared),
+		Ahead:     s.share != ShareCall && len(o.Forward) == 0 && !away,
 		Idle:      max(o.Idle, 0),
-		Handshake: handshake,
+		Handshake: s.handshake,
 		Settings:  new(atomic.Pointer[lane.Settings]),
-		Budget:    lane.NewBudget(o.Name, 0, s.laneShares, total, s.pool.Yield),
+		Budget:    lane.NewBudget(o.Name, 0, s.laneShares, total, s),
 		Health:    s.health,
-		Room:      func(principal string) bridge.Room { return g.Room(principal).Incoming() },
+		Bytes:     g.bytes,
 		Dropped:   &g.dropped,
-		Tap:       g.calls.Tap(o.Name),
+		Calls:     g.calls,
 	}
-	if o.Idle == 0 && shared {
+	if o.Idle == 0 && s.shares() {
 		s.lane.Idle = 10 * time.Minute
 	}
-	if s.sharing = s.lane; g.cluster.Places != nil && o.Homed && shared {
+	if s.sharing = s.lane; away {
 		s.sharing.Adapter = g.cluster.Places.Shared(o.Name, o.Forward, s.lane.Shared, o.Adapter)
 	}
 	s.shared = share.New(share.Options{
@@ -164,13 +179,40 @@ func newServer(g *gateway, o ServerOptions) *server {
 		Forward: o.Forward,
 		Budget:  s.lane.Budget,
 		Force:   g.force,
-		Open: func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
-			return s.guarded(&s.sharing, from, to, false, givenUp)
-		},
+		Lanes:   s,
 	})
-	s.set(o)
-	s.member = s.asMember()
-	return s
+}
+
+// newPool returns the pool that serves the stateless clients of a server.
+func (s *server) newPool() *stateless.Pool {
+	sharing := map[Share]stateless.Sharing{
+		ShareSession:   stateless.Apart,
+		SharePrincipal: stateless.Principal,
+		ShareAll:       stateless.Everybody,
+		ShareCall:      stateless.EachCall,
+	}
+	return stateless.New(stateless.Options{
+		Legacy: lower.Options{
+			Name:     s.o.Name,
+			Log:      s.log,
+			MaxTask:  &s.maxTask,
+			Instance: s.g.instance,
+			Seals:    s.g.seals,
+			Rewrites: &s.rewrites,
+			Tracing:  s.g.tracing,
+		},
+		Sharing: sharing[s.share],
+		Idle:    s.o.Idle,
+		Forward: s.o.Forward,
+		Server:  s,
+		Queue:   s.queue,
+		Shares:  s.laneShares,
+		Budget:  s.lane.Budget,
+		Force:   s.g.force,
+		Places:  s.g.cluster.Places,
+		Owned:   s.o.Homed,
+		Process: s.o.Process,
+	})
 }
 
 // set applies the options that need no new connection. A guard that was off at the start stays off.
@@ -178,7 +220,7 @@ func newServer(g *gateway, o ServerOptions) *server {
 func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	s.queue.Set(o.Limits)
 	s.rates.Set(o.Limits)
-	s.tools.Set(tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools})
+	s.tools.Set(toolOptions(o))
 	s.retries.Set(o.Retry)
 	s.breaker.Set(o.Breaker)
 	s.cache.Set(o.Cache)
@@ -194,6 +236,14 @@ func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	})
 	return s.filter.Set(o.Filter)
 }
+
+// toolOptions returns the part of the options that package tools has.
+func toolOptions(o ServerOptions) tools.Options {
+	return tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}
+}
+
+// shares reports whether sessions share connections.
+func (s *server) shares() bool { return s.share == SharePrincipal || s.share == ShareAll }
 
 // ends reports whether a session ends with its connection.
 func (s *server) ends() bool { return s.lane.Settings.Load().EndWithServer }
@@ -217,98 +267,4 @@ func (s *server) close(ctx context.Context) {
 	wg.Go(func() { _ = s.pool.Close(ctx) })
 	wg.Go(s.cache.Close)
 	wg.Wait()
-}
-
-// retry opens and closes a connection to test the server, unless another opening is in
-// flight. While the circuit is open, the breaker's own probe does that.
-func (s *server) retry(from *bridge.Caller) {
-	if s.lane.Budget.Opening() {
-		return
-	}
-	if s.breaker.Shut() {
-		_ = s.breaker.Pass(s.g.life, from)
-		return
-	}
-	done, _ := s.try(s.g.life, from, s.opener(false))
-	done()
-}
-
-// opener returns the gate that a lane passes before it opens a connection. own: the lane
-// belongs to one session.
-func (s *server) opener(own bool) lane.Gate {
-	return laneGate{
-		Breaker: s.breaker,
-		Open:    s.conns,
-		Share:   string(s.share),
-		Own:     own,
-	}
-}
-
-// try opens a connection if g admits it; a nil g always does. done closes the connection.
-func (s *server) try(ctx context.Context, from *bridge.Caller, g lane.Gate) (done func(), err error) {
-	l := lane.New(&s.sharing, from, lane.Ends{
-		Client:   bridge.Nobody{},
-		Observer: s.cache.Source(from),
-		Gate:     g,
-	})
-	_, _, err = l.Known(ctx)
-	return func() { _ = l.Close(s.g.force) }, err
-}
-
-// line returns a connection for stateless clients, which opens with its first call.
-func (s *server) line(from *bridge.Caller, rest bridge.Client) *guardedLine {
-	if from = s.caller(from); s.share == ShareAll {
-		from = &bridge.Caller{
-			Revision:     from.Revision,
-			Capabilities: from.Capabilities,
-			Params:       s.g.ownParams,
-		}
-	}
-	var l *lane.Lane
-	var up, guarded bridge.Upstream
-	v, err := (*share.View)(nil), error(bridge.ErrUnavailable)
-	if s.share == ShareAll {
-		v, err = s.shared.Join(*from, rest, true)
-	}
-	if err == nil {
-		l, up, guarded = v.Lane(), v, v.Guarded()
-	} else {
-		l, up = s.guarded(&s.lane, from, rest, false, func() { rest.Gone(nil) })
-		guarded = up
-	}
-	return newGuardedLine(up, guarded, l, s.tools)
-}
-
-// newPool returns the pool that serves the stateless clients of a server.
-func newPool(s *server) *stateless.Pool {
-	sharing := map[Share]stateless.Sharing{
-		ShareSession:   stateless.Apart,
-		SharePrincipal: stateless.Principal,
-		ShareAll:       stateless.Everybody,
-		ShareCall:      stateless.EachCall,
-	}
-	return stateless.New(stateless.Options{
-		Legacy: lower.Options{
-			Name:      s.o.Name,
-			Log:       s.log,
-			MaxTask:   func() time.Duration { return time.Duration(s.maxTask.Load()) },
-			Instance:  s.g.instance,
-			Seals:     s.g.seals,
-			Rewrites:  &s.rewrites,
-			Following: s.g.tracing.Following,
-		},
-		Sharing:  sharing[s.share],
-		Idle:     s.o.Idle,
-		Lanes:    func() int { return int(s.lane.Budget.Most()) },
-		Forward:  s.o.Forward,
-		Queue:    s.queue,
-		Shares:   s.laneShares,
-		Open:     func(from *bridge.Caller, to bridge.Client) stateless.Line { return s.line(from, to) },
-		Refuse:   s.tools.Misheaded,
-		Notified: s.cache.Heard,
-		Closing:  func() (context.Context, func()) { return s.g.force, s.lane.Budget.Closing() },
-		Places:   s.g.cluster.Places,
-		Owned:    s.o.Homed,
-		Process:  s.o.Process,
-	})
 }

@@ -33,8 +33,8 @@ type sitting struct {
 	server   string // its name; empty means the aggregate
 	log      *slog.Logger
 	caller   *bridge.Caller
-	bindings bindings[*server] // their server is nil for the aggregate
-	ctx      context.Context   // of the session's life
+	bindings bindings
+	ctx      context.Context // of the session's life
 	cancel   context.CancelCauseFunc
 	wg       sync.WaitGroup // calls and other goroutines of the session
 	seen     atomic.Int64   // last use, Unix nanoseconds
@@ -87,38 +87,30 @@ func (e *Envelope) open() Envelope {
 	return *e
 }
 
-func (g *gateway) initialize(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*sitting, *jsonrpc.Message, error) {
-	return g.begin(ctx, server, id, principal, e, m, true)
-}
-
-func (g *gateway) initializePortable(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message) (*sitting, *jsonrpc.Message, error) {
-	return g.begin(ctx, server, id, principal, e, m, false)
-}
-
-func (g *gateway) begin(ctx context.Context, server, id, principal string, e *Envelope, m *jsonrpc.Message, bound bool) (*sitting, *jsonrpc.Message, error) {
+func (g *gateway) initialize(ctx context.Context, m *jsonrpc.Message, o SessionOptions) (*sitting, *jsonrpc.Message, error) {
 	mid := bytes.Clone(m.ID) // the answer outlives the request
-	key := session.Key(id)
-	if err := g.Allowed(server, principal); err != nil {
-		return nil, g.reject(shortID(key), &bridge.Caller{Principal: principal}, m, err), err
+	key := session.Key(o.ID)
+	if err := g.Allowed(o.Server, o.Principal); err != nil {
+		return nil, g.reject(shortID(key), &bridge.Caller{Principal: o.Principal}, m, err), err
 	}
-	caller, fault := newCaller(principal, m)
+	caller, fault := newCaller(o.Principal, m)
 	if fault != "" {
 		a := jsonrpc.NewError(mid, jsonrpc.CodeInvalidParams, fault, nil)
-		g.reports.Reject(shortID(key), &bridge.Caller{Principal: principal}, m, a, nil)
+		g.reports.Reject(shortID(key), &bridge.Caller{Principal: o.Principal}, m, a, nil)
 		return nil, a, errors.New(fault)
 	}
-	with := e.open()
+	with := o.Envelope.open()
 	caller.Header, caller.Identity, caller.Params = g.forwarded(with.Header), with.Identity, g.tracing.Untraced(caller.Params)
 	if err := g.enter(caller, m); err != nil {
 		return nil, g.reject(shortID(key), caller, m, err), err
 	}
 	defer g.leave(caller)
-	s := g.newSession(key, server, caller)
-	s.held.Bound = bound
+	s := g.newSession(key, o.Server, caller)
+	s.held.Bound = !o.Portable
 	switch {
-	case e == nil:
+	case o.Envelope == nil:
 		s.wire = WireStdio
-	case bound:
+	case !o.Portable:
 		s.wire = WireSSE
 	}
 	if err := g.add(s); err != nil {
@@ -130,8 +122,8 @@ func (g *gateway) begin(ctx context.Context, server, id, principal string, e *En
 		g.reports.Look(arrival)
 		defer arrival.Found()
 	}
-	life, span := g.tracing.Received(s.ctx, m, with.Header, server, caller, s.shortID(), with.Remote)
-	came := g.reports.Arrive(arrival, s.wire, server, shortID(key), with.Header, with.Remote, span)
+	life, span := g.tracing.Received(s.ctx, m, with.Header, o.Server, caller, s.shortID(), with.Remote)
+	came := g.reports.Arrive(arrival, s.wire, o.Server, shortID(key), with.Header, with.Remote, span)
 	a, err := s.initialize(ctx, life, m, came)
 	tracing.End(span, m.Method, a, err)
 	g.reports.Depart(came, caller, m, a, err)
@@ -175,10 +167,10 @@ func (g *gateway) newSession(key, server string, caller *bridge.Caller) *sitting
 		Header:    identity.Pack(caller.Header, identity.WithoutToken(caller.Identity)),
 	} // each request shows its token anew
 	if lease, ok := g.store.(session.Leased); ok {
-		caller.Handover = newStay(lease, key, s.keep, s.moves)
+		caller.Handover = newStay(lease, key, s)
 	}
 	s.changes = subscribe.NewChanges(s.tell)
-	s.bindings.Init(nil, s.chain, s.End, func(shut func(context.Context)) { g.run(func() { shut(g.force) }) })
+	s.bindings.Init(s)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.Seen()
 	return s
@@ -279,11 +271,11 @@ func (s *sitting) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 }
 
 // chain makes the chain of a binding.
-func (s *sitting) chain(b *binding[*server]) (bridge.Upstream, error) {
+func (s *sitting) chain(b *binding) (bridge.Upstream, error) {
 	if b.Server == nil {
 		return s.g.aggregate.Session(s.caller, receiver{s, b}), nil
 	}
-	return b.Server.session(s.caller, receiver{s, b})
+	return b.Server.Session(s.caller, receiver{s, b})
 }
 
 func (s *sitting) Server() string { return s.server }

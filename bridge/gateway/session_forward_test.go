@@ -70,7 +70,7 @@ func TestForward(t *testing.T) {
 		{name: "none", prefix: "none__", f: none},
 	}, func(t *testing.T, g *gateway) {
 		for _, name := range []string{"", "one", "two", "none"} {
-			s, a, err := g.initialize(context.Background(), name, "x"+name, "", &Envelope{Header: sent}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, a, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: name, ID: "x" + name, Envelope: &Envelope{Header: sent}})
 			if err != nil {
 				t.Fatal(bridgetest.Text(a))
 			}
@@ -130,7 +130,7 @@ func TestForwardShare(t *testing.T) {
 			if token == "" {
 				h = nil
 			}
-			if _, m, err := g.initialize(context.Background(), "fake", fmt.Sprint("s", i), "", &Envelope{Header: h}, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)); err != nil {
+			if _, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "fake", ID: fmt.Sprint("s", i), Envelope: &Envelope{Header: h}}); err != nil {
 				t.Fatal(bridgetest.Text(m))
 			}
 		}

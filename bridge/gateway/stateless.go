@@ -44,7 +44,7 @@ func IsStateless(m *jsonrpc.Message) bool { return era.SaysVersion(m.Meta()) }
 
 // NewStateless reads the caller from a stateless request. The message, if not nil, is the
 // error that answers a malformed request (protocol.md B7.7, B7.8, B7.9). server and
-// principal are as in Initialize.
+// principal are as in SessionOptions.
 func NewStateless(server, principal string, m *jsonrpc.Message) (*Stateless, *jsonrpc.Message) {
 	from, no := statelessCaller(principal, m)
 	if no != nil {

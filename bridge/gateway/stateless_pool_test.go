@@ -176,8 +176,8 @@ func TestIntroductionBound(t *testing.T) {
 		}
 		bridgetest.Contains(t, visitor{caps: `{"experimental":{"e":` + icon(maxIntroduction/2) + `}}`}.call(t, g, "tools/list", ""), `"result"`)
 		begin := func(n int) string {
-			_, m, _ := g.initialize(context.Background(), "", "s"+fmt.Sprint(n), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
-				`"capabilities":{},"clientInfo":{"name":"x","version":"1","icons":`+icon(n)+`}}}`))
+			_, m, _ := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
+				`"capabilities":{},"clientInfo":{"name":"x","version":"1","icons":`+icon(n)+`}}}`), SessionOptions{ID: "s" + fmt.Sprint(n)})
 			return bridgetest.Text(m)
 		}
 		bridgetest.Contains(t, begin(maxIntroduction), `"code":-32602`)
@@ -340,7 +340,7 @@ func TestShareAllIsOne(t *testing.T) {
 			all.Go(func() {
 				bridgetest.Contains(t, visitor{principal: fmt.Sprint("p", i%3)}.call(t, g, "tools/call", `"name":"x"`), `"complete"`)
 			})
-			s, m, err := g.initialize(context.Background(), "fake", fmt.Sprint("all", i), fmt.Sprint("p", i%3), nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "fake", ID: fmt.Sprint("all", i), Principal: fmt.Sprint("p", i%3)})
 			if i == 0 && err != nil {
 				t.Fatal(bridgetest.Text(m), err)
 			}

@@ -149,12 +149,12 @@ const (
 )
 
 func (g *gateway) Status() []Status {
-	sessions := map[context.Context]int{} // by server.left, which all versions of a server share
+	sessions := map[context.Context]int{} // by server.removed, which all versions of a server share
 	g.mu.Lock()
 	for s := range g.sessions {
 		var of context.Context // nil for the aggregate
 		if at := s.bindings.Current().Server; at != nil {
-			of = at.left
+			of = at.removed
 		}
 		sessions[of]++
 	}
@@ -167,7 +167,7 @@ func (g *gateway) Status() []Status {
 		of := s.pool.Status()
 		st.Queued, st.Parked = st.Queued+of.Queued, of.Waiting
 		st.Refused["rate"] = s.rates.Refused()
-		st.Sessions, st.Forced, st.Drained = sessions[s.left], s.breaker.Forced(), s.drained.Now()
+		st.Sessions, st.Forced, st.Drained = sessions[s.removed], s.breaker.Forced(), s.drained.Now()
 		if len(servers) == 1 {
 			st.Sessions += sessions[nil]
 		}
@@ -268,7 +268,7 @@ func (g *gateway) Try(server string) bool {
 	if s.trying.CompareAndSwap(false, true) {
 		g.run(func() {
 			defer s.trying.Store(false)
-			s.retry(&bridge.Caller{
+			s.Try(&bridge.Caller{
 				Revision:     era.LatestLegacy,
 				Capabilities: []byte("{}"),
 				Params:       g.ownParams,
@@ -283,12 +283,12 @@ func (g *gateway) Probe(ctx context.Context, server, principal string) error {
 	if s == nil {
 		return bridge.ErrUnknownServer
 	}
-	done, err := s.try(ctx, &bridge.Caller{
+	done, err := s.Open(ctx, &bridge.Caller{
 		Principal:    principal,
 		Revision:     era.LatestLegacy,
 		Capabilities: []byte("{}"),
 		Params:       g.ownParams,
-	}, nil)
+	})
 	defer done()
 	return err
 }

@@ -14,10 +14,9 @@ import (
 // stay is the bridge.Handover of a session that another instance may continue.
 type stay struct {
 	lease session.Leased
-	keep  func(change func(*session.Record))
-	moves func() bool
+	key   string
+	of    keeper
 
-	key    string
 	mu     sync.Mutex        // guards the rest
 	resume map[string][]byte // resumption state from another instance, by servers not yet reached
 	above  int64
@@ -26,14 +25,19 @@ type stay struct {
 
 var _ bridge.Handover = (*stay)(nil)
 
-// newStay returns the stay of a session. keep changes its record, and moves reports whether
-// another instance may continue it.
-func newStay(lease session.Leased, key string, keep func(change func(*session.Record)), moves func() bool) *stay {
+// keeper is a session with a record.
+type keeper interface {
+	// keep changes the record.
+	keep(change func(*session.Record))
+	// moves reports whether another instance may continue the session.
+	moves() bool
+}
+
+func newStay(lease session.Leased, key string, of keeper) *stay {
 	return &stay{
 		lease: lease,
 		key:   key,
-		keep:  keep,
-		moves: moves,
+		of:    of,
 	}
 }
 
@@ -80,7 +84,7 @@ func (s *stay) SaveResume(server string, carry []byte) {
 		delete(now, server)
 	}
 	s.saved = now
-	s.keep(func(r *session.Record) { r.Carry = now })
+	s.of.keep(func(r *session.Record) { r.Carry = now })
 }
 
 // TakeResume implements bridge.Handover.
@@ -93,4 +97,4 @@ func (s *stay) TakeResume(server string) ([]byte, int64) {
 }
 
 // HandedOver implements bridge.Handover.
-func (s *stay) HandedOver() bool { return s.moves() }
+func (s *stay) HandedOver() bool { return s.of.moves() }

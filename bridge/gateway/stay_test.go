@@ -23,7 +23,7 @@ func (l *lease) Await(ctx context.Context, key string) error { return l.await(ct
 // What is asked before each request (S-012).
 func TestStaySure(t *testing.T) {
 	l := &lease{Memory: session.NewMemory(1), ready: true}
-	s := newStay(l, "key", nil, nil)
+	s := newStay(l, "key", nil)
 	if err := s.Confirm(t.Context()); err != nil {
 		t.Errorf("with the store's word: %v", err)
 	}
@@ -49,19 +49,28 @@ func TestStaySure(t *testing.T) {
 
 func BenchmarkStaySure(b *testing.B) {
 	l := &lease{Memory: session.NewMemory(1), ready: true}
-	s := newStay(l, "key", nil, nil)
+	s := newStay(l, "key", nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		_ = s.Confirm(context.Background())
 	}
 }
 
+// records counts the changes of a record.
+type records struct {
+	session.Record
+	saves int
+}
+
+func (r *records) keep(change func(*session.Record)) { r.saves++; change(&r.Record) }
+func (r *records) moves() bool                       { return false }
+
 // What is kept of the connections of a session, and what another instance takes of it.
 func TestStayCarry(t *testing.T) {
-	kept, saves := session.Record{}, 0
-	s := newStay(&lease{}, "key", func(change func(*session.Record)) { saves++; change(&kept) }, func() bool { return false })
+	kept := &records{}
+	s := newStay(&lease{}, "key", kept)
 	s.SaveResume("files", nil) // of a child process there is nothing to keep
-	if saves != 0 {
+	if kept.saves != 0 {
 		t.Error("nothing was saved")
 	}
 	s.SaveResume("a", []byte("1"))
@@ -69,10 +78,10 @@ func TestStayCarry(t *testing.T) {
 	s.SaveResume("b", []byte("2"))
 	s.SaveResume("b", []byte("2"))
 	s.SaveResume("a", nil)
-	if saves != 3 || len(first) != 1 || len(kept.Carry) != 1 || string(kept.Carry["b"]) != "2" {
-		t.Errorf("%d times saved: %q, then %q", saves, first, kept.Carry)
+	if kept.saves != 3 || len(first) != 1 || len(kept.Carry) != 1 || string(kept.Carry["b"]) != "2" {
+		t.Errorf("%d times saved: %q, then %q", kept.saves, first, kept.Carry)
 	}
-	other := newStay(&lease{}, "key", func(change func(*session.Record)) { saves++; change(&kept) }, nil)
+	other := newStay(&lease{}, "key", kept)
 	other.Resume(&session.Held{Record: session.Record{Carry: maps.Clone(kept.Carry)}, Epoch: 3})
 	if carry, above := other.TakeResume("b"); string(carry) != "2" || above != 3<<32 {
 		t.Errorf("Carry = %q, %d", carry, above)
@@ -83,8 +92,8 @@ func TestStayCarry(t *testing.T) {
 	if carry, _ := other.TakeResume("a"); carry != nil {
 		t.Errorf("of another server: %q", carry)
 	}
-	saves = 0
-	if other.SaveResume("b", []byte("2")); saves != 0 { // it is kept already
+	kept.saves = 0
+	if other.SaveResume("b", []byte("2")); kept.saves != 0 { // it is kept already
 		t.Error("what is kept was saved again")
 	}
 }

@@ -194,8 +194,7 @@ func begins(t *testing.T, g *gateway, name string, session bool, c *changing) *a
 		filter = `"resourceSubscriptions":["x:a"]`
 	}
 	if session {
-		s, first, err := g.initialize(context.Background(), name, fmt.Sprint("id", sessions.Add(1)), "p", nil,
-			bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, first, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: name, ID: fmt.Sprint("id", sessions.Add(1)), Principal: "p"})
 		if err != nil {
 			t.Fatal(err)
 		}

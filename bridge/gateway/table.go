@@ -81,7 +81,7 @@ func (g *gateway) Apply(c Change) error {
 		if i := slices.IndexFunc(c.Servers, func(s ServerOptions) bool { return s.Name == name }); i >= 0 {
 			former := s
 			if s = newServer(g, c.Servers[i]); former != nil {
-				s.left, s.leave = former.left, former.leave
+				s.removed, s.remove = former.removed, former.remove
 				if s.o.Renew {
 					renewed = append(renewed, s)
 				}
@@ -106,14 +106,14 @@ func (g *gateway) Apply(c Change) error {
 	for _, s := range was.servers {
 		next := now.named[s.o.Name]
 		if next == nil {
-			s.leave(&bridge.Error{
+			s.remove(&bridge.Error{
 				Server: s.o.Name,
 				Kind:   bridge.ErrEnded,
 				Public: "the bridge no longer serves it",
 			})
 		}
 		if next != s {
-			var ways []*binding[*server]
+			var ways []*binding
 			for _, o := range g.open(func(o *sitting) bool { return o.bindings.Current().Server == s }) {
 				ways = append(ways, o.bindings.Current())
 			}
@@ -151,16 +151,16 @@ func (g *gateway) tune(s *server, o ServerOptions) (tell func()) {
 // retire ends a server that was removed or replaced. leave ends its part in sessions of
 // the aggregate, and ways are the bindings of its sessions. looking are
 // the calls that may still find the server.
-func (g *gateway) retire(s *server, c Change, looking report.Rounds, leave func(context.Context, *aggregate.Server), ways []*binding[*server]) {
+func (g *gateway) retire(s *server, c Change, looking report.Rounds, leave func(context.Context, *aggregate.Server), ways []*binding) {
 	s.stopListening()
 	begun := func() bool { return anyBusy(ways) } // calls that wait for a connection are not counted yet
 	s.reports.Drain(g.life, c.Drain, looking, begun)
 	leave(g.force, s.member)
 	_ = s.pool.Close(g.force)
-	if awaitBindings(ways, s.left.Done()) { // calls may have begun meanwhile
+	if awaitBindings(ways, s.removed.Done()) { // calls may have begun meanwhile
 		s.reports.Drain(g.life, c.Drain, looking, begun)
 	}
-	endBindings(g.force, ways, context.Cause(s.left))
+	endBindings(g.force, ways, context.Cause(s.removed))
 	s.close(g.force)
 	c.Gone(s.o.Name)
 }
@@ -174,7 +174,7 @@ func (g *gateway) renew(next *server, drain time.Duration, looking report.Rounds
 		return at != nil && at != next && at.o.Name == next.o.Name
 	}) {
 		if was := s.bindings.Current().Server; was.ends() {
-			ways := []*binding[*server]{s.bindings.Current()}
+			ways := []*binding{s.bindings.Current()}
 			g.wg.Go(func() {
 				was.reports.Drain(g.life, drain, looking, func() bool { return anyBusy(ways) })
 				s.End(&bridge.Error{

@@ -308,7 +308,7 @@ func TestTuneFilter(t *testing.T) {
 			told         func() []string
 		}
 		legacy := func(name, server, prefix string) client {
-			s, m, err := g.initialize(t.Context(), server, "session "+name, "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+			s, m, err := g.initialize(t.Context(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: server, ID: "session " + name})
 			if err != nil {
 				t.Fatalf("%s: %s", name, bridgetest.Text(m))
 			}

@@ -281,7 +281,7 @@ func TestValidateTogether(t *testing.T) {
 		g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
 			{Name: "checked", Prefix: "c__", Adapter: checked, Validate: true}, {Name: "free", Prefix: "f__", Adapter: free},
 		}})
-		s, _, err := g.initialize(context.Background(), "", fmt.Sprint("id", sessions.Add(1)), "", nil, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`))
+		s, _, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: fmt.Sprint("id", sessions.Add(1))})
 		if err != nil {
 			t.Fatal(err)
 		}

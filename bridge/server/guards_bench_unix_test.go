@@ -172,7 +172,7 @@ func caller(br gateway.Gateway, era string) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, _, err := br.Initialize(context.Background(), "i", "id", "p", nil, q)
+	s, _, err := br.Initialize(context.Background(), q, gateway.SessionOptions{Server: "i", ID: "id", Principal: "p"})
 	if err != nil {
 		return nil, err
 	}

@@ -47,19 +47,28 @@ type Breaker struct {
 type Server struct {
 	Name   string
 	Log    *slog.Logger
-	Shared bool          // all clients use one connection
-	Within time.Duration // how long a probe may take
-	// Life ends all probes.
-	Life context.Context
+	Shared bool            // all clients use one connection
+	Within time.Duration   // how long a probe may take
+	Life   context.Context // ends all probes
+	Host   Host
+	Health Health
+}
+
+// Host makes the probes of a Breaker.
+type Host interface {
 	// Go runs f in a goroutine that is awaited after the end of Life. It reports false if Life has
 	// ended.
-	Go func(f func()) bool
+	Go(f func()) bool
 	// Open opens a connection without asking the breaker. done closes it, also after an error.
-	Open func(ctx context.Context, from *bridge.Caller) (done func(), err error)
-	// Opened is called with the reason when the circuit opens, and after each failed probe.
-	Opened func(why error)
-	// Closed is called when the circuit closes again.
-	Closed func()
+	Open(ctx context.Context, from *bridge.Caller) (done func(), err error)
+}
+
+// Health follows the state of the circuit.
+type Health interface {
+	// RecordFailure records why the circuit opened, or stays open after a probe.
+	RecordFailure(why error)
+	// Works records that the circuit closed again.
+	Works()
 }
 
 // patience is how long callers wait for the outcome of a probe, counted from its start.
@@ -106,7 +115,7 @@ func (b *Breaker) pass(ctx context.Context, from *bridge.Caller, k kind) (Attemp
 	if p == nil {
 		return b.now(k)
 	}
-	if mine && !b.s.Go(func() { b.probe(p, from) }) {
+	if mine && !b.s.Host.Go(func() { b.probe(p, from) }) {
 		p.Dropped()
 		return Attempt{}, bridge.ErrShutdown
 	}
@@ -223,7 +232,7 @@ func (b *Breaker) opened() {
 func (b *Breaker) failed(a Attempt, err error, principal, text string) {
 	why := reason(err, principal)
 	if pause := a.Bad(errors.Is(err, bridge.ErrTimeout), why); pause > 0 {
-		b.s.Opened(b.statusError(why))
+		b.s.Health.RecordFailure(b.statusError(why))
 		b.s.Log.Warn(text, "for", pause.String(), "err", err)
 	}
 }

@@ -24,12 +24,12 @@ func (b *Breaker) probe(p *Probe, from *bridge.Caller) {
 	case works:
 		if p.Worked() {
 			b.s.Log.Info("server is used again")
-			b.s.Closed()
+			b.s.Health.Works()
 		}
 	case fails:
 		why := reason(err, from.Principal)
 		if pause := p.Failed(why); pause > 0 {
-			b.s.Opened(b.statusError(why))
+			b.s.Health.RecordFailure(b.statusError(why))
 			b.s.Log.Warn("circuit breaker stays open: the probe failed", "for", pause.String(), "err", err)
 		}
 	default:
@@ -60,7 +60,7 @@ func (b *Breaker) ask(p *Probe, from *bridge.Caller) (done func(), err error) {
 			return nil, err
 		}
 	}
-	done, err = b.s.Open(ctx, from)
+	done, err = b.s.Host.Open(ctx, from)
 	if err == nil {
 		b.opened()
 	}

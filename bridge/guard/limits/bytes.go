@@ -45,6 +45,9 @@ func (b *Bytes) History() *replay.History { return &b.history }
 // Room returns the room of a principal. The empty name stands for no principal.
 func (b *Bytes) Room(principal string) Room { return Room{b, principal} }
 
+// Incoming returns the room of a principal for messages of servers.
+func (b *Bytes) Incoming(principal string) bridge.Room { return b.Room(principal).Incoming() }
+
 // Room is the part of the bytes that one principal may use. Its methods may be called concurrently.
 type Room struct {
 	b         *Bytes

@@ -17,44 +17,48 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/tracing"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Server holds the functions that the package needs of one server. Its functions may be called
-// concurrently.
+// Server is one of the servers.
 type Server struct {
 	Name   string // without spaces or colons
 	Prefix string // starts the names that clients see; may be empty. Only Set reads it
 	Log    *slog.Logger
-	// Stores reports whether a list may be stored, and served to other clients of the same principal.
-	Stores func() bool
 	// Stateless takes the calls of stateless clients. The package does not close it.
 	Stateless bridge.Upstream
+	Host
+}
+
+// Host is what the package needs of one server. Its methods may be called concurrently.
+type Host interface {
+	// Stores reports whether a list may be stored, and served to other clients of the same principal.
+	Stores() bool
 	// Session returns the Upstream for a session of from. It opens nothing yet. Messages that the server sends
 	// without a call go to to.
-	Session func(from *bridge.Caller, to bridge.Client) (bridge.Upstream, error)
+	Session(from *bridge.Caller, to bridge.Client) (bridge.Upstream, error)
 	// Serves reports whether a principal may use the server. Shows reports whether a principal sees a tool or
 	// prompt, by the name that the server's own clients see.
-	Serves func(principal string) bool
-	Shows  func(k list.Kind, name, principal string) bool
+	Serves(principal string) bool
+	Shows(k list.Kind, name, principal string) bool
 	// Greeting returns the server's last greeting for a principal, or nil.
-	Greeting func(principal string) *bridge.Greeting
+	Greeting(principal string) *bridge.Greeting
 	// Failing returns why the last attempt to open the server failed, or nil.
-	Failing func() error
+	Failing() error
 	// Await calls the function told once, when the server can be opened, unless stop was called.
-	Await func(from *bridge.Caller, told func()) (stop func())
-	// Missed is called before the clients are notified, with a change that may have happened without a listener.
-	Missed func(m *jsonrpc.Message)
+	Await(from *bridge.Caller, told func()) (stop func())
+	// Heard records a change that may have happened without a listener, before the clients are notified.
+	Heard(m *jsonrpc.Message)
 }
 
 // Options configure an Aggregate.
 type Options struct {
-	Info   []byte          // serverInfo of the aggregate, raw JSON
-	Params []byte          // of initialize, on behalf of stateless clients
-	Force  context.Context // ends when the time to close connections is over
-	// Following returns life as a part of call's trace.
-	Following func(life, call context.Context) context.Context
+	Info    []byte           // serverInfo of the aggregate, raw JSON
+	Params  []byte           // of initialize, on behalf of stateless clients
+	Force   context.Context  // ends when the time to close connections is over
+	Tracing *tracing.Tracing // may be nil
 }
 
 // Aggregate offers all servers as one.

@@ -83,15 +83,29 @@ func (f *fake) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return nil, context.Cause(ctx)
 }
 
+// host is a server that keeps nothing, and knows no greeting.
+type host struct {
+	Host
+	await func() (stop func())
+}
+
+func (*host) Serves(string) bool                   { return true }
+func (*host) Shows(list.Kind, string, string) bool { return true }
+func (*host) Greeting(string) *bridge.Greeting     { return nil }
+func (*host) Stores() bool                         { return false }
+func (h *host) Await(*bridge.Caller, func()) func() {
+	if h.await == nil {
+		return func() {}
+	}
+	return h.await()
+}
+
 // of returns servers of these names. Each name is also the prefix.
 func of(names ...string) (all []*Server) {
 	for _, name := range names {
 		all = append(all, &Server{
 			Name: name, Prefix: name + "__", Log: slog.New(slog.DiscardHandler), Stateless: &fake{name: name},
-			Serves: func(string) bool { return true }, Shows: func(list.Kind, string, string) bool { return true },
-			Greeting: func(string) *bridge.Greeting { return nil },
-			Stores:   func() bool { return false },
-			Await:    func(*bridge.Caller, func()) (stop func()) { return func() {} },
+			Host: &host{},
 		})
 	}
 	return all
@@ -99,7 +113,7 @@ func of(names ...string) (all []*Server) {
 
 // one returns an aggregate of these servers.
 func one(all []*Server) *Aggregate {
-	a := New(Options{Force: context.Background(), Following: func(life, _ context.Context) context.Context { return life }})
+	a := New(Options{Force: context.Background()})
 	a.Set(all)
 	return a
 }
@@ -116,11 +130,11 @@ func TestMergeLeavesOutOnce(t *testing.T) {
 		all := of("one", "dead")
 		var waiting, ever atomic.Int64
 		all[1].Log = slog.New(slowLog{slog.DiscardHandler})
-		all[1].Await = func(*bridge.Caller, func()) (stop func()) {
+		all[1].Host = &host{await: func() (stop func()) {
 			waiting.Add(1)
 			ever.Add(1)
 			return func() { waiting.Add(-1) }
-		}
+		}}
 		s := newSession(one(all), &bridge.Caller{Params: []byte(bridgetest.InitializeParams)}, bridge.Nobody{})
 		var wg sync.WaitGroup
 		for range 2 {

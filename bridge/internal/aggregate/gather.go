@@ -57,7 +57,7 @@ func (s *session) gather(ctx context.Context, members []*member, patience time.D
 		return c.late, context.Cause(ctx)
 	}
 	var calls context.Context
-	calls, c.stop = context.WithCancelCause(s.a.o.Following(s.ctx, ctx))
+	calls, c.stop = context.WithCancelCause(s.a.o.Tracing.Following(s.ctx, ctx))
 	c.inFlight.Store(int64(len(members)))
 	for _, m := range members {
 		c.late[m] = true

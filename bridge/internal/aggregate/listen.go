@@ -236,7 +236,7 @@ func (p *partial) Notify(m *jsonrpc.Message) {
 	}
 	what.Changes = p.part.Changes
 	what.Missed(func(n *jsonrpc.Message) {
-		p.m.s.Missed(n)
+		p.m.s.Heard(n)
 		p.l.Notify(n)
 	})
 }

@@ -40,7 +40,7 @@ type upstream struct{ *actor }
 
 func (u upstream) Server() *bridge.Greeting { return u.Upstream.Server() }
 func (u upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	if err := u.failing(); err != nil {
+	if err := u.Failing(); err != nil {
 		return nil, err
 	}
 	return u.Upstream.Call(ctx, r)
@@ -50,37 +50,33 @@ func (u upstream) Notify(ctx context.Context, r *bridge.Request) error {
 }
 func (u upstream) Close(ctx context.Context) error { return u.Upstream.Close(ctx) }
 
+func (a *actor) Stores() bool                           { return true }
+func (a *actor) Serves(string) bool                     { return true }
+func (a *actor) Shows(_ list.Kind, name, _ string) bool { return name != "secret" }
+func (a *actor) Heard(*jsonrpc.Message)                 {}
+func (a *actor) Session(_ *bridge.Caller, to bridge.Client) (bridge.Upstream, error) {
+	a.set(func() { a.to = to })
+	return upstream{a}, nil
+}
+
+func (a *actor) Greeting(string) *bridge.Greeting {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.fresh {
+		return nil
+	}
+	return a.Upstream.Server()
+}
+
+func (a *actor) Await(_ *bridge.Caller, told func()) func() {
+	a.set(func() { a.told = told })
+	return func() {}
+}
+
 // newActor returns a server with these capabilities. Its prefix is its name.
 func newActor(t *testing.T, name, revision, capabilities string, results map[string]string) *actor {
 	a := &actor{Upstream: bridgetest.NewUpstream(revision, capabilities), results: results}
-	a.Server = &aggregate.Server{
-		Name: name, Prefix: name + "__", Log: slog.New(slog.DiscardHandler), Stateless: upstream{a},
-		Stores: func() bool { return true },
-		Session: func(_ *bridge.Caller, to bridge.Client) (bridge.Upstream, error) {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.to = to
-			return upstream{a}, nil
-		},
-		Serves: func(string) bool { return true },
-		Shows:  func(_ list.Kind, name, _ string) bool { return name != "secret" },
-		Greeting: func(string) *bridge.Greeting {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			if a.fresh {
-				return nil
-			}
-			return a.Upstream.Server()
-		},
-		Failing: a.failing,
-		Await: func(_ *bridge.Caller, told func()) func() {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.told = told
-			return func() {}
-		},
-		Missed: func(*jsonrpc.Message) {},
-	}
+	a.Server = &aggregate.Server{Name: name, Prefix: name + "__", Log: slog.New(slog.DiscardHandler), Stateless: upstream{a}, Host: a}
 	a.Serve = func(r *bridge.Request) *jsonrpc.Message { return a.serve(t, r) }
 	return a
 }
@@ -104,7 +100,7 @@ func (a *actor) serve(t *testing.T, r *bridge.Request) *jsonrpc.Message {
 	return nil
 }
 
-func (a *actor) failing() error {
+func (a *actor) Failing() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.fails
@@ -133,7 +129,6 @@ func play(t *testing.T, session bool, actors ...*actor) *stage {
 	s := &stage{t: t, client: &bridgetest.Client{}, from: bridgetest.Caller(era.Rev20251125, "", `{}`)}
 	s.all = aggregate.New(aggregate.Options{
 		Info: []byte(`{"name":"bridge"}`), Params: []byte(bridgetest.InitializeParams), Force: context.Background(),
-		Following: func(life, _ context.Context) context.Context { return life },
 	})
 	s.serve(actors...)
 	if s.up = s.all.Session(s.from, s.client); !session {

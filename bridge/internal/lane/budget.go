@@ -57,15 +57,22 @@ type Budget struct {
 	open      atomic.Int64
 	shares    Shares
 	total     *Total
-	spare     func(principal string, own bool) bool
+	spare     Spare
 	openings  chan struct{} // one token for each connection that is opening
 	closings  closings
 	aheadHeld atomic.Bool // a process that was started ahead has a slot
 }
 
-// NewBudget returns a Budget of most connections to a server. If there is no slot left, it calls spare, which
-// starts to close an unused connection or reports false. With own, only a connection of the principal counts.
-func NewBudget(server string, most int, shares Shares, total *Total, spare func(principal string, own bool) bool) *Budget {
+// Spare makes room for another connection.
+type Spare interface {
+	// Yield starts to close an unused connection, or reports false. With own, only a connection of the principal
+	// counts.
+	Yield(principal string, own bool) bool
+}
+
+// NewBudget returns a Budget of most connections to a server. If there is no slot left, it asks spare, which may be
+// nil.
+func NewBudget(server string, most int, shares Shares, total *Total, spare Spare) *Budget {
 	b := &Budget{
 		server:   server,
 		shares:   shares,
@@ -133,7 +140,7 @@ func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (don
 			b.open.Add(-1)
 			b.shares.Leave(principal, 1)
 		}
-		if left == nil && b.spare(principal, own) {
+		if left == nil && b.spare != nil && b.spare.Yield(principal, own) {
 			continue
 		}
 		if left == nil && own {

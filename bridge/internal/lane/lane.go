@@ -624,17 +624,17 @@ func (c *conn) Notify(m *jsonrpc.Message) {
 // Room implements bridge.Roomy. Messages count against the principal of the lane, if it has one alone.
 func (c *conn) Room() bridge.Room {
 	if c.l.o.Shared {
-		return c.l.o.Room("")
+		return c.l.o.Bytes.Incoming("")
 	}
-	return c.l.o.Room(c.l.caller.Principal)
+	return c.l.o.Bytes.Incoming(c.l.caller.Principal)
 }
 
 // Tap implements bridge.Tapped.
 func (c *conn) Tap() bridge.Tap {
-	if c.l.o.Tap == nil {
+	if c.l.o.Calls == nil {
 		return nil
 	}
-	return c.l.o.Tap(c.l.caller.Principal)
+	return c.l.o.Calls.Traffic.Wire(c.l.o.Name, c.l.caller.Principal)
 }
 
 // Ask passes on a question that belongs to no call.

@@ -135,7 +135,7 @@ func options(s *server) *lane.Options {
 	total := lane.NewTotal(3, limits.NewShares(3, 0))
 	o := &lane.Options{
 		Name: "s", Adapter: s, Log: slog.New(slog.DiscardHandler), Idle: time.Hour, Handshake: time.Minute, Settings: new(atomic.Pointer[lane.Settings]), Health: health{},
-		Budget: lane.NewBudget("s", 2, limits.NewShares(2, 0), total, func(string, bool) bool { return false }),
+		Budget: lane.NewBudget("s", 2, limits.NewShares(2, 0), total, nil),
 	}
 	o.Set(lane.Settings{Restarts: 30, MaxPause: time.Minute})
 	return o
@@ -163,7 +163,7 @@ func TestReplacedAtOnce(t *testing.T) {
 		var l *lane.Lane
 		again := make(chan error, 1)
 		o := options(s)
-		o.Budget = lane.NewBudget("s", 9, limits.NewShares(9, 0), lane.NewTotal(9, limits.NewShares(9, 0)), func(string, bool) bool { return false })
+		o.Budget = lane.NewBudget("s", 9, limits.NewShares(9, 0), lane.NewTotal(9, limits.NewShares(9, 0)), nil)
 		l = lane.New(o, &bridge.Caller{}, lane.Ends{Observer: s, Client: told{gone: func() {
 			go func() { again <- call(t, l, "initialize", "{}") }()
 			time.Sleep(time.Second) // of the bubble: whatever they can do is done
@@ -333,7 +333,7 @@ func TestBudget(t *testing.T) {
 		} {
 			o := options(s)
 			if budgets[open.server] == nil {
-				budgets[open.server] = lane.NewBudget(open.server, 2, limits.NewShares(2, 0), total, func(string, bool) bool { return false })
+				budgets[open.server] = lane.NewBudget(open.server, 2, limits.NewShares(2, 0), total, nil)
 			}
 			o.Budget = budgets[open.server]
 			l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: s, Observer: s})

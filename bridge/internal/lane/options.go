@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/tracing"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -36,12 +37,16 @@ type Options struct {
 	Settings  *atomic.Pointer[Settings]
 	Budget    *Budget
 	Health    Health
-	// Room returns the byte limit for messages to a principal. The empty name stands for messages to no one in
+	Bytes     Bytes
+	Dropped   *atomic.Uint64 // counts dropped notifications
+	Calls     *calls.Calls   // shows messages to observers; nil if there never is one
+}
+
+// Bytes bounds the memory of messages.
+type Bytes interface {
+	// Incoming returns the limit for messages to a principal. The empty name stands for messages to no one in
 	// particular.
-	Room    func(principal string) bridge.Room
-	Dropped *atomic.Uint64 // counts dropped notifications
-	// Tap returns the tap for connections of a principal; nil if it never has an observer.
-	Tap func(principal string) bridge.Tap
+	Incoming(principal string) bridge.Room
 }
 
 // Settings holds the settings of lanes that may change while connections are open.

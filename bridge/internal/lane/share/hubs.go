@@ -27,8 +27,13 @@ type Options struct {
 	Forward []bridge.Forward // client headers that the server gets
 	Budget  *lane.Budget
 	Force   context.Context // ends when the time to close lanes is over
-	// Open returns a lane, and the Upstream for calls over it. givenUp is as in lane.Ends.
-	Open func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream)
+	Lanes   Lanes
+}
+
+// Lanes makes the shared lanes.
+type Lanes interface {
+	// SharedLane returns a lane, and the Upstream for calls over it. givenUp is as in lane.Ends.
+	SharedLane(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream)
 }
 
 // Hubs holds the shared lanes of one server.

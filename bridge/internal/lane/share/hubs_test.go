@@ -44,6 +44,10 @@ func (s *server) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return jsonrpc.NewResult(nil, []byte("{}")), nil
 }
 
+func (s *server) SharedLane(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
+	return lane.New(&lane.Options{}, from, lane.Ends{Client: to, Observer: ended{}, GivenUp: givenUp}), s
+}
+
 // shared runs f in a bubble with the shared lanes of a server, of which there may be
 // four.
 func shared(t *testing.T, up *server, f func(t *testing.T, h *Hubs)) {
@@ -51,10 +55,7 @@ func shared(t *testing.T, up *server, f func(t *testing.T, h *Hubs)) {
 	synctest.Test(t, func(t *testing.T) {
 		up.subs = map[string]bool{}
 		h := New(Options{
-			Server: "s", Budget: lane.NewBudget("s", 4, nil, nil, nil), Force: t.Context(),
-			Open: func(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
-				return lane.New(&lane.Options{}, from, lane.Ends{Client: to, Observer: ended{}, GivenUp: givenUp}), up
-			},
+			Server: "s", Budget: lane.NewBudget("s", 4, nil, nil, nil), Force: t.Context(), Lanes: up,
 		})
 		defer h.Close(t.Context())
 		f(t, h)

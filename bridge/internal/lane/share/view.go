@@ -45,7 +45,7 @@ func newHub(o *Options, from *bridge.Caller) *hub {
 		turn:  make(chan struct{}, 1),
 		views: map[*View]struct{}{},
 	}
-	h.lane, h.up = o.Open(from, h, h.givenUp)
+	h.lane, h.up = o.Lanes.SharedLane(from, h, h.givenUp)
 	return h
 }
 

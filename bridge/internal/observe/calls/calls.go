@@ -312,14 +312,6 @@ func (w *watched) Notify(ctx context.Context, r *bridge.Request) error {
 	return w.Upstream.Notify(ctx, r)
 }
 
-// Tap returns the function that makes taps for connections to that server; nil without Calls.
-func (c *Calls) Tap(server string) func(principal string) bridge.Tap {
-	if c == nil {
-		return nil
-	}
-	return func(principal string) bridge.Tap { return c.Traffic.Wire(server, principal) }
-}
-
 // Passed shows a message between a client and the bridge that belongs to none of the client's requests. id
 // replaces its own.
 func (c *Calls) Passed(server, session string, from *bridge.Caller, toServer bool, id []byte, m *jsonrpc.Message) {

@@ -24,16 +24,20 @@ type Options struct {
 	Log *slog.Logger
 	// Shared says that all principals use one connection, so that a greeting holds for all.
 	Shared bool
+	Life   context.Context // ends the tries
+	Host   Host            // used by Await only
+}
+
+// Host tries the server that a Server is about.
+type Host interface {
+	// Go runs f in a goroutine that is awaited after the end of Life. It reports false if Life has ended.
+	Go(f func()) bool
+	// Try opens a connection for a caller and closes it, unless another attempt runs.
+	Try(from *bridge.Caller)
 	// MaxPause bounds the pauses between tries.
-	MaxPause func() time.Duration
-	// Life ends with the gateway. Go runs a function in a goroutine that the gateway awaits; it reports false after
-	// the end of the gateway.
-	Life context.Context
-	Go   func(func()) bool
-	// Try opens a connection for a caller and closes it, unless another attempt runs. Left returns how long the
-	// circuit stays open.
-	Try  func(from *bridge.Caller)
-	Left func() time.Duration
+	MaxPause() time.Duration
+	// Left returns how long the circuit stays open.
+	Left() time.Duration
 }
 
 // Server is the state of a server. Its methods may be called concurrently.
@@ -209,7 +213,7 @@ func (s *Server) Await(from *bridge.Caller, notify func()) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiters[w] = struct{}{}
-	if !s.probing && s.o.Go(s.probe) {
+	if !s.probing && s.o.Host.Go(s.probe) {
 		s.probing = true
 	}
 	return func() {
@@ -221,15 +225,15 @@ func (s *Server) Await(from *bridge.Caller, notify func()) (stop func()) {
 
 // probe tries the server until it works or has no waiting callers.
 func (s *Server) probe() {
-	for wait := time.Second; ; wait = min(2*wait, s.o.MaxPause()) {
-		if backoff.For(s.o.Life, max(wait, s.o.Left())) != nil {
+	for wait := time.Second; ; wait = min(2*wait, s.o.Host.MaxPause()) {
+		if backoff.For(s.o.Life, max(wait, s.o.Host.Left())) != nil {
 			return
 		}
 		from, wanted := s.waiting()
 		if !wanted {
 			return
 		}
-		s.o.Try(from)
+		s.o.Host.Try(from)
 	}
 }
 

@@ -15,27 +15,33 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 )
 
+// host tries a server whose circuit is closed.
+type host struct {
+	wg  sync.WaitGroup
+	try func(from *bridge.Caller)
+}
+
+func (h *host) Go(f func()) bool        { h.wg.Go(f); return true }
+func (h *host) Try(from *bridge.Caller) { h.try(from) }
+func (h *host) MaxPause() time.Duration { return 4 * time.Second }
+func (h *host) Left() time.Duration     { return 0 }
+
 // A server that cannot be had is tried with growing pauses while somebody waits
 // for it, and who waits is told once that it works again.
 func TestAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life, end := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		defer wg.Wait()
+		h := &host{}
+		defer h.wg.Wait()
 		defer end()
 		began := time.Now()
 		var tries []time.Duration
-		var s *health.Server
-		s = health.New(health.Options{
-			Log: slog.New(slog.DiscardHandler), MaxPause: func() time.Duration { return 4 * time.Second }, Life: life,
-			Go:   func(f func()) bool { wg.Go(f); return true },
-			Left: func() time.Duration { return 0 },
-			Try: func(from *bridge.Caller) {
-				if tries = append(tries, time.Since(began)); len(tries) == 4 {
-					s.Greeted(from.Principal, &bridge.Greeting{Revision: "2025-11-25"})
-				}
-			},
-		})
+		s := health.New(health.Options{Log: slog.New(slog.DiscardHandler), Life: life, Host: h})
+		h.try = func(from *bridge.Caller) {
+			if tries = append(tries, time.Since(began)); len(tries) == 4 {
+				s.Greeted(from.Principal, &bridge.Greeting{Revision: "2025-11-25"})
+			}
+		}
 		s.Failed(errors.New("no"))
 		told, gone := 0, 0
 		s.Await(&bridge.Caller{Principal: "p"}, func() { told++ })

@@ -27,8 +27,13 @@ type Options struct {
 	Handshake time.Duration // time limit for opening a connection
 	Log       *slog.Logger
 	Rewrites  *list.Rewrites
-	// Missed is called with changes that may have been missed, before the session gets them.
-	Missed func(m *jsonrpc.Message)
+	Cache     Cache
+}
+
+// Cache keeps the server's lists.
+type Cache interface {
+	// Heard records a change that may have been missed, before the session gets it.
+	Heard(m *jsonrpc.Message)
 }
 
 // Lift is an Upstream for one session.

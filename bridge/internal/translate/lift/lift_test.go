@@ -37,7 +37,7 @@ func (p *passing) Close(context.Context) error { return nil }
 // lifting returns a lift for a session of that revision in front of up, and the caller.
 func lifting(t testing.TB, revision string, up bridge.Upstream) (bridge.Upstream, *bridge.Caller) {
 	t.Helper()
-	o := &lift.Options{Server: "fake", Log: slog.New(slog.DiscardHandler), Rewrites: &list.Rewrites{}, Missed: func(*jsonrpc.Message) {}}
+	o := &lift.Options{Server: "fake", Log: slog.New(slog.DiscardHandler), Rewrites: &list.Rewrites{}}
 	from := &bridge.Caller{Revision: revision, Capabilities: []byte(`{"roots":{}}`), Params: []byte(bridgetest.InitializeParams)}
 	return lift.New(from, bridge.Nobody{}, o).Wrap(up), from
 }

@@ -37,11 +37,14 @@ func play(t *testing.T, session, server, clientCaps, serverCaps string) *stage {
 	}
 	l := lift.New(s.from, s.client, &lift.Options{
 		Server: "fake", Handshake: time.Minute, Log: slog.New(slog.DiscardHandler), Rewrites: &list.Rewrites{},
-		Missed: func(*jsonrpc.Message) { s.missed++ },
+		Cache: s,
 	})
 	s.own, s.up = l.Client(), l.Wrap(s.Upstream)
 	return s
 }
+
+// Heard implements lift.Cache.
+func (s *stage) Heard(*jsonrpc.Message) { s.missed++ }
 
 // begin calls initialize and returns the result.
 func (s *stage) begin() string {

@@ -409,7 +409,7 @@ func (s *subscription) changed(lists map[string]bool, uris []string) {
 	uris = slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !s.wants(uri) })
 	missed := subscribe.Wanted{Changes: lists, URIs: uris}
 	missed.Missed(func(m *jsonrpc.Message) {
-		s.l.o.Missed(m)
+		s.l.o.Cache.Heard(m)
 		s.l.to.Notify(m)
 	})
 }

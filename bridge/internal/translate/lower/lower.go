@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/tracing"
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/seal"
@@ -45,17 +46,20 @@ type Server struct {
 type Options struct {
 	Name     string // of the server
 	Log      *slog.Logger
-	MaxTask  func() time.Duration // time limit for a call made as a task; 0 means none
-	Lasting  bool                 // connections outlive the requests that they are opened for
-	Alone    bool                 // a call whose client can be asked gets a connection of its own
-	Instance string               // of the bridge
+	MaxTask  *atomic.Int64 // time limit for a call made as a task, in nanoseconds; 0 means none
+	Lasting  bool          // connections outlive the requests that they are opened for
+	Alone    bool          // a call whose client can be asked gets a connection of its own
+	Instance string        // of the bridge
 	Seals    *seal.Key
 	Rewrites *list.Rewrites   // of the server's lists
 	Forward  []bridge.Forward // a requestState is valid only for clients of one bridge.IdentityKey
-	// Following returns ctx as a part of the trace of a call, which it outlives.
-	Following func(ctx, call context.Context) context.Context
-	// Refusal returns the error of a call that exceeds a limit.
-	Refusal func(format string, args ...any) error
+	Tracing  *tracing.Tracing // may be nil
+	Queue    Queue
+}
+
+// Queue makes the errors of calls that exceed a limit.
+type Queue interface {
+	Refusal(format string, args ...any) error
 }
 
 // New returns a Server.

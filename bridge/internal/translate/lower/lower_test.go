@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +42,11 @@ type stage struct {
 	events []string   // of Line and Slot
 }
 
+// limit is a Queue.
+type limit struct{}
+
+func (limit) Refusal(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
 // play starts a translator for a server of that revision. Close it at the end of the bubble.
 func play(t *testing.T, revision, capabilities string, of lower.Clients) *stage {
 	t.Helper()
@@ -50,12 +56,13 @@ func play(t *testing.T, revision, capabilities string, of lower.Clients) *stage 
 	}
 	s := &stage{Upstream: bridgetest.NewUpstream(revision, capabilities), t: t, from: bridgetest.Caller(era.LatestModern, "", able)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.s = lower.New(lower.Options{
-		Name: "fake", Log: slog.New(slog.DiscardHandler), MaxTask: func() time.Duration { return time.Minute },
+	o := lower.Options{
+		Name: "fake", Log: slog.New(slog.DiscardHandler), MaxTask: new(atomic.Int64),
 		Lasting: true, Alone: true, Instance: "here", Seals: key, Rewrites: &list.Rewrites{},
-		Following: func(ctx, _ context.Context) context.Context { return ctx },
-		Refusal:   func(format string, args ...any) error { return fmt.Errorf(format, args...) },
-	})
+		Queue: limit{},
+	}
+	o.MaxTask.Store(int64(time.Minute))
+	s.s = lower.New(o)
 	if of.Tools == nil {
 		of.Tools = &list.TaskTools{}
 	}

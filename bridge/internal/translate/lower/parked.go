@@ -84,7 +84,7 @@ func (t *Translator) begin(ctx context.Context, r *request, inner *bridge.Reques
 		p.r.Message = inner.Clone()
 	}
 	p.r.Back, p.r.Keep, p.r.Mirror = p, nil, nil
-	p.ctx, p.cancel = context.WithCancelCause(t.s.o.Following(t.ctx, ctx))
+	p.ctx, p.cancel = context.WithCancelCause(t.s.o.Tracing.Following(t.ctx, ctx))
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()

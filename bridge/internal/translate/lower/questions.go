@@ -151,7 +151,7 @@ func (p *parked) ask() {
 	}
 	r := p.request
 	p.detach()
-	r.out <- outcome{err: s.o.Refusal("%s", bridge.OverLimit("the server asks its client a question, and too many calls are parked", most))}
+	r.out <- outcome{err: s.o.Queue.Refusal("%s", bridge.OverLimit("the server asks its client a question, and too many calls are parked", most))}
 	stale := p.discard()
 	t.mu.Unlock()
 	unanswered(stale)

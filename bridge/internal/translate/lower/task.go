@@ -128,7 +128,7 @@ func (t *task) read(now gjson.Result) (status string, poll time.Duration) {
 // finish polls the task until it ends or needs input, and returns its result. The request for the result lets
 // the server ask its questions.
 func (t *task) finish(ctx context.Context, status string, poll time.Duration) (*jsonrpc.Message, error) {
-	began, most := time.Now(), t.l.s.o.MaxTask()
+	began, most := time.Now(), time.Duration(t.l.s.o.MaxTask.Load())
 	for {
 		switch status {
 		case "completed", "failed", "input_required":

@@ -56,7 +56,7 @@ func (p *Pool) room(principal, group, key string) error {
 	if most := int(p.o.Shares.Most()); most > 0 && principal != "" && full(most, mine) {
 		return p.o.Shares.Refusal(p.o.Legacy.Name)
 	}
-	if most := p.o.Lanes(); full(most, func(*slot) bool { return true }) {
+	if most := int(p.o.Budget.Most()); full(most, func(*slot) bool { return true }) {
 		return limited("it has too many connections", most)
 	}
 	return nil
@@ -187,10 +187,10 @@ func (p *Pool) shut(s *slot) {
 		return
 	}
 	delete(p.all, s)
-	ctx, left := p.o.Closing()
+	left := p.o.Budget.Closing()
 	p.wg.Go(func() {
 		defer left()
-		s.lower.Close(ctx)
+		s.lower.Close(p.o.Force)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +57,8 @@ func (c *connection) Holds(r *bridge.Request, _ *bridge.Greeting, _ error) bool 
 type stage struct {
 	t    *testing.T
 	pool *stateless.Pool
+
+	revision, capabilities string // of the server
 	// The rest is set before the calls that it is for.
 	all        []*connection
 	serve      func(r *bridge.Request) *jsonrpc.Message // nil leaves calls to the test
@@ -87,40 +90,41 @@ func play(t *testing.T, revision, capabilities string, o stateless.Options) *sta
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{t: t}
+	s := &stage{t: t, revision: revision, capabilities: capabilities}
 	o.Legacy = lower.Options{
 		Name: "fake", Log: slog.New(slog.DiscardHandler), Seals: key, Rewrites: &list.Rewrites{}, Instance: o.Legacy.Instance,
-		MaxTask:   func() time.Duration { return 0 },
-		Following: func(ctx, _ context.Context) context.Context { return ctx },
+		MaxTask: new(atomic.Int64),
 	}
 	if o.Queue == nil {
 		o.Queue = queue{time.Minute, 10}
 	}
-	if o.Lanes == nil {
-		o.Lanes = func() int { return 10 }
+	if o.Budget == nil {
+		o.Budget = budget(10)
 	}
-	o.Shares = limits.NewShares(100, 0)
-	o.Refuse = func(r *bridge.Request) *jsonrpc.Message {
-		if r.Name() == "contradiction" {
-			return jsonrpc.InvalidParams("contradiction")
-		}
-		return nil
-	}
-	o.Notified = func(m *jsonrpc.Message) { s.heard = append(s.heard, m.Method) }
-	o.Closing = func() (context.Context, func()) { return context.Background(), func() {} }
-	o.Open = func(from *bridge.Caller, rest bridge.Client) stateless.Line {
-		c := &connection{Upstream: bridgetest.NewUpstream(revision, capabilities), s: s, n: len(s.all) + 1, from: from, rest: rest}
-		c.Serve = func(r *bridge.Request) *jsonrpc.Message {
-			if s.serve == nil {
-				return nil
-			}
-			return s.serve(r)
-		}
-		s.all = append(s.all, c)
-		return c
-	}
+	o.Server, o.Shares, o.Force = s, limits.NewShares(100, 0), context.Background()
 	s.pool = stateless.New(o)
 	return s
+}
+
+func (s *stage) Misheaded(r *bridge.Request) *jsonrpc.Message {
+	if r.Name() == "contradiction" {
+		return jsonrpc.InvalidParams("contradiction")
+	}
+	return nil
+}
+
+func (s *stage) Heard(m *jsonrpc.Message) { s.heard = append(s.heard, m.Method) }
+
+func (s *stage) Line(from *bridge.Caller, rest bridge.Client) stateless.Line {
+	c := &connection{Upstream: bridgetest.NewUpstream(s.revision, s.capabilities), s: s, n: len(s.all) + 1, from: from, rest: rest}
+	c.Serve = func(r *bridge.Request) *jsonrpc.Message {
+		if s.serve == nil {
+			return nil
+		}
+		return s.serve(r)
+	}
+	s.all = append(s.all, c)
+	return c
 }
 
 // visit is a request of a client.
@@ -277,7 +281,7 @@ func TestHandles(t *testing.T) {
 func TestClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lanes := 2
-		s := play(t, era.Rev20251125, `{}`, stateless.Options{Lanes: func() int { return lanes }, Queue: queue{10 * time.Second, 1}})
+		s := play(t, era.Rev20251125, `{}`, stateless.Options{Budget: budget(lanes), Queue: queue{10 * time.Second, 1}})
 		began := time.Now()
 		one := s.ask("", able, "tools/call", `{"name":"1"}`)
 		a := s.all0().Next()

@@ -99,7 +99,7 @@ func New(o Options) *Pool {
 		profiles:   map[string]profile{},
 	}
 	o.Legacy.Lasting, o.Legacy.Alone = o.Sharing != EachCall, o.Sharing == Apart
-	o.Legacy.Forward, o.Legacy.Refusal = o.Forward, o.Queue.Refusal
+	o.Legacy.Forward, o.Legacy.Queue = o.Forward, o.Queue
 	p.o.Legacy, p.legacy = o.Legacy, lower.New(o.Legacy)
 	return p
 }
@@ -135,7 +135,7 @@ func (p *Pool) Notify(context.Context, *bridge.Request) error { return nil }
 
 // Call makes a stateless client's call at the instance of its connection.
 func (p *Pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	if no := p.o.Refuse(r); no != nil {
+	if no := p.o.Server.Misheaded(r); no != nil {
 		return no, nil
 	}
 	if r.Back == nil { // the bridge's own call may look like a client's
@@ -456,7 +456,7 @@ func (p *Pool) newSlot(i *identity, from *bridge.Caller, group, key string, of l
 	s.lost, s.lose = context.WithCancel(context.Background())
 	of.Tools, of.Group = &i.tools, group
 	s.lower = p.legacy.Translator(of, s, func(rest bridge.Client) lower.Line {
-		s.line = p.o.Open(from, rest)
+		s.line = p.o.Server.Line(from, rest)
 		return s.line
 	})
 	return s

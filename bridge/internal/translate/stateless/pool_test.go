@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/internal/lane"
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/lower"
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -49,6 +50,27 @@ func (l *line) Close(context.Context) error {
 	return nil
 }
 
+// server counts the connections that it makes.
+type server struct {
+	revision string
+	made     *int
+	closed   *atomic.Int64
+}
+
+func (*server) Misheaded(*bridge.Request) *jsonrpc.Message { return nil }
+func (*server) Heard(*jsonrpc.Message)                     {}
+
+func (s *server) Line(from *bridge.Caller, _ bridge.Client) stateless.Line {
+	*s.made++
+	return &line{n: *s.made, from: from, server: bridge.Greeting{Revision: s.revision, Capabilities: []byte("{}"), Result: []byte("{}")}, closed: s.closed}
+}
+
+// budget is a Budget of so many connections.
+type budget int64
+
+func (b budget) Most() int64          { return int64(b) }
+func (budget) Closing() (left func()) { return func() {} }
+
 // pool returns a Pool of connections to a server of that revision, and how many
 // were made and closed.
 func pool(t *testing.T, revision string, o stateless.Options) (p *stateless.Pool, made *int, closed *atomic.Int64) {
@@ -59,16 +81,10 @@ func pool(t *testing.T, revision string, o stateless.Options) (p *stateless.Pool
 	made, closed = new(int), new(atomic.Int64)
 	o.Legacy = lower.Options{
 		Name: "fake", Log: slog.New(slog.DiscardHandler), Seals: key, Rewrites: &list.Rewrites{},
-		Following: func(ctx, _ context.Context) context.Context { return ctx },
 	}
 	o.Queue, o.Shares = limits.NewQueue("fake", limits.Options{}), limits.NewShares(100, 0)
-	o.Open = func(from *bridge.Caller, _ bridge.Client) stateless.Line {
-		*made++
-		return &line{n: *made, from: from, server: bridge.Greeting{Revision: revision, Capabilities: []byte("{}"), Result: []byte("{}")}, closed: closed}
-	}
-	o.Refuse = func(*bridge.Request) *jsonrpc.Message { return nil }
-	o.Notified = func(*jsonrpc.Message) {}
-	o.Closing = func() (context.Context, func()) { return context.Background(), func() {} }
+	o.Server = &server{revision, made, closed}
+	o.Force = context.Background()
 	return stateless.New(o), made, closed
 }
 
@@ -101,7 +117,7 @@ func TestSharing(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, made, closed := pool(t, tc.revision, stateless.Options{Sharing: tc.sharing, Lanes: func() int { return 10 }})
+				p, made, closed := pool(t, tc.revision, stateless.Options{Sharing: tc.sharing, Budget: budget(10)})
 				over(t, p, "", `{}`, "")
 				over(t, p, "", `{ }`, "") // as the first
 				over(t, p, "", `{"experimental":{"e":{}}}`, "")
@@ -124,12 +140,12 @@ func TestSharing(t *testing.T) {
 // If fewer connections are allowed than exist, unused ones make room.
 func TestLowered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		most := 10
-		p, made, closed := pool(t, era.Rev20260728, stateless.Options{Lanes: func() int { return most }})
+		most := lane.NewBudget("fake", 10, nil, nil, nil)
+		p, made, closed := pool(t, era.Rev20260728, stateless.Options{Budget: most})
 		for _, principal := range []string{"a", "b", "c", "d", "e"} {
 			over(t, p, principal, `{}`, "")
 		}
-		most = 2
+		most.Set(2)
 		over(t, p, "f", `{}`, "")
 		if synctest.Wait(); *made != 6 || closed.Load() != 4 {
 			t.Errorf("%d connections made, and %d closed; want 6 and 4", *made, closed.Load())
@@ -143,7 +159,7 @@ func TestLowered(t *testing.T) {
 // An idle connection is closed, and makes room on request.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, made, closed := pool(t, era.Rev20260728, stateless.Options{Lanes: func() int { return 10 }, Idle: time.Minute})
+		p, made, closed := pool(t, era.Rev20260728, stateless.Options{Budget: budget(10), Idle: time.Minute})
 		over(t, p, "", `{}`, "")
 		<-time.After(time.Minute + time.Second)
 		synctest.Wait()

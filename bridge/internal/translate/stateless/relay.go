@@ -66,7 +66,7 @@ type relayed struct {
 
 // Notify passes on a notification about the call, of any method.
 func (r *relayed) Notify(m *jsonrpc.Message) {
-	r.slot.p.o.Notified(m)
+	r.slot.p.o.Server.Heard(m)
 	if era.Wanted(m, r.level) {
 		r.Client.Notify(m)
 	}

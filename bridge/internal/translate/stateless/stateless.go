@@ -32,37 +32,46 @@ const (
 
 // Options holds the parts of the bridge that a Pool needs.
 type Options struct {
-	// Legacy configures package lower, and holds the server's name and log. New sets Lasting, Alone, Identity
-	// and Refusal.
+	// Legacy configures package lower, and holds the server's name and log. New sets Lasting, Alone, Forward
+	// and Queue.
 	Legacy  lower.Options
 	Sharing Sharing
 	Idle    time.Duration // until an unused connection closes; 0 means 10 minutes, negative means never
-	Lanes   func() int    // limit on connections
 	Forward []bridge.Forward
+	Server  Server
 	Queue   Queue
 	Shares  Shares
+	Budget  Budget
+	Force   context.Context // ends when the time to close connections is over
 	// Places finds the instance of a connection, if the server is Owned; nil means this one. Process means that
 	// each connection has a process, so that connections to a modern server have an owner, too.
 	Places  bridge.Places
 	Owned   bool
 	Process bool
-	// Open returns a connection on behalf of from. Its Client is to. It opens on demand.
-	Open func(from *bridge.Caller, to bridge.Client) Line
-	// Refuse returns the error of a request that contradicts itself, or nil.
-	Refuse func(*bridge.Request) *jsonrpc.Message
-	// Notified is called with notifications on a modern server's call streams, and with changes that may have been
-	// missed.
-	Notified func(*jsonrpc.Message)
-	// Closing counts a connection that closes in the background, until left is called. The close is forced when
-	// ctx ends.
-	Closing func() (ctx context.Context, left func())
+}
+
+// Server is what a Pool needs of its server.
+type Server interface {
+	// Line returns a connection on behalf of from. Its Client is to. It opens on demand.
+	Line(from *bridge.Caller, to bridge.Client) Line
+	// Misheaded returns the error of a request that contradicts itself, or nil.
+	Misheaded(r *bridge.Request) *jsonrpc.Message
+	// Heard records notifications on a modern server's call streams, and changes that may have been missed.
+	Heard(m *jsonrpc.Message)
+}
+
+// Budget bounds the connections to the server.
+type Budget interface {
+	Most() int64
+	// Closing counts a connection that closes in the background, until left is called.
+	Closing() (left func())
 }
 
 // Queue configures the wait for exclusive connections, and makes the errors of calls that get none.
 type Queue interface {
 	Wait() time.Duration
 	Length() int
-	Refusal(format string, args ...any) error
+	lower.Queue
 	TimedOut(format string, args ...any) error
 }
 

@@ -138,7 +138,7 @@ func (s *subscription) Notify(m *jsonrpc.Message) {
 	s.again = false
 	had, _ := subscribe.ReadWanted(m.Params)
 	had.Missed(func(n *jsonrpc.Message) {
-		s.h.p.o.Notified(n)
+		s.h.p.o.Server.Heard(n)
 		s.back.Notify(n)
 	})
 }

@@ -1,0 +1,118 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
+	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
+	"github.com/mcp-bridge/bridge/bridge/internal/lane"
+	"github.com/mcp-bridge/bridge/bridge/internal/lane/share"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
+	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+)
+
+// This file has the methods of a server that its parts call.
+
+var (
+	_ health.Host      = (*server)(nil)
+	_ breaker.Host     = (*server)(nil)
+	_ lane.Spare       = (*server)(nil)
+	_ share.Lanes      = (*server)(nil)
+	_ stateless.Server = (*server)(nil)
+	_ aggregate.Host   = (*server)(nil)
+)
+
+// Go implements health.Host and breaker.Host.
+func (s *server) Go(f func()) bool { return s.g.run(f) }
+
+// Try implements health.Host. While the circuit is open, the breaker's own probe tests the server.
+func (s *server) Try(from *bridge.Caller) {
+	if s.lane.Budget.Opening() {
+		return
+	}
+	if s.breaker.Shut() {
+		_ = s.breaker.Pass(s.g.life, from)
+		return
+	}
+	done, _ := s.open(s.g.life, from, s.gate(false))
+	done()
+}
+
+// MaxPause implements health.Host.
+func (s *server) MaxPause() time.Duration { return s.lane.Settings.Load().MaxPause }
+
+// Left implements health.Host.
+func (s *server) Left() time.Duration { return s.breaker.Left() }
+
+// Open implements breaker.Host.
+func (s *server) Open(ctx context.Context, from *bridge.Caller) (done func(), err error) {
+	return s.open(ctx, from, nil)
+}
+
+// open opens a connection if g admits it; a nil g always does. done closes the connection.
+func (s *server) open(ctx context.Context, from *bridge.Caller, g lane.Gate) (done func(), err error) {
+	l := lane.New(&s.sharing, from, lane.Ends{
+		Client:   bridge.Nobody{},
+		Observer: s.cache.Source(from),
+		Gate:     g,
+	})
+	_, _, err = l.Known(ctx)
+	return func() { _ = l.Close(s.g.force) }, err
+}
+
+// Yield implements lane.Spare.
+func (s *server) Yield(principal string, own bool) bool { return s.pool.Yield(principal, own) }
+
+// SharedLane implements share.Lanes.
+func (s *server) SharedLane(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
+	return s.guarded(&s.sharing, from, to, false, givenUp)
+}
+
+// Line implements stateless.Server.
+func (s *server) Line(from *bridge.Caller, rest bridge.Client) stateless.Line {
+	if from = s.caller(from); s.share == ShareAll {
+		from = &bridge.Caller{
+			Revision:     from.Revision,
+			Capabilities: from.Capabilities,
+			Params:       s.g.ownParams,
+		}
+		if v, err := s.shared.Join(*from, rest, true); err == nil {
+			return newGuardedLine(v, v.Guarded(), v.Lane(), s.tools)
+		}
+	}
+	l, up := s.guarded(&s.lane, from, rest, false, func() { rest.Gone(nil) })
+	return newGuardedLine(up, up, l, s.tools)
+}
+
+// Misheaded implements stateless.Server.
+func (s *server) Misheaded(r *bridge.Request) *jsonrpc.Message { return s.tools.Misheaded(r) }
+
+// Heard implements stateless.Server and aggregate.Host.
+func (s *server) Heard(m *jsonrpc.Message) { s.cache.Heard(m) }
+
+// Stores implements aggregate.Host.
+func (s *server) Stores() bool { return s.cache.On() && len(s.o.Forward) == 0 }
+
+// Serves implements aggregate.Host.
+func (s *server) Serves(principal string) bool { return s.filter.Serves(principal) }
+
+// Shows implements aggregate.Host.
+func (s *server) Shows(k list.Kind, name, principal string) bool {
+	return s.filter.Shows(k, name, principal)
+}
+
+// Greeting implements aggregate.Host.
+func (s *server) Greeting(principal string) *bridge.Greeting { return s.health.Greeting(principal) }
+
+// Failing implements aggregate.Host.
+func (s *server) Failing() error { return cmp.Or(s.drained.Err(), s.health.Failing()) }
+
+// Await implements aggregate.Host.
+func (s *server) Await(from *bridge.Caller, told func()) (stop func()) {
+	return s.drained.Await(told, func() func() { return s.health.Await(s.caller(from), told) })
+}
