@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -114,15 +113,6 @@ func (s *server) newInstance() (*instance, error) {
 		Secrets:    c.Keys(),
 		Lease:      c.Lease,
 		Log:        s.log,
-		Forward:    func() []string { return s.g.Forwards() },
-		Allowed:    func(server, principal string) error { return s.g.Allowed(server, principal) },
-		Portable:   func(r *session.Record) bool { return s.g.Portable(r) },
-		Has:        func(id string) bool { return s.streamable.Has(id) },
-		Adopt:      func(id string, h session.Held) error { return s.streamable.Adopt(id, h) },
-		MCP:        func(server string, w http.ResponseWriter, r *http.Request) { s.streamable.Serve(server, w, r) },
-		Messages:   func(server string, w http.ResponseWriter, r *http.Request) { s.sse.Message(server, w, r) },
-		Workers:    func() wire.Workers { return i.workers },
-		Owners:     func() wire.Owners { return i.homes },
 		MaxMessage: int(s.c().MaxMessage) + between,
 		Dial:       i.kept.dial,
 	})
@@ -130,33 +120,7 @@ func (s *server) newInstance() (*instance, error) {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	i.hooks = newAnnouncements(i.kept.hooks, s.hooks, s.log)
-	i.node = cluster.New(cluster.Options{
-		Self: cluster.Member{
-			ID:      i.id,
-			Version: Version(),
-			Role:    c.Role,
-		},
-		Store:       i.kept.sessions,
-		Registry:    i.kept.registry,
-		Peers:       i.peers,
-		Lease:       c.Lease,
-		Life:        life,
-		Stop:        c.StoreLost == config.StoreLostStop,
-		MaxSessions: s.c().MaxSessions,
-		Log:         s.log,
-		Lost: func(key string) {
-			if cluster.IsConnectionKey(key) {
-				i.homes.Lost(key)
-			} else {
-				s.g.Move(key)
-			}
-		},
-		Hooked:       i.hooks.update,
-		StoreEmptied: func() { i.workers.RequestAgain() },
-		Room:         func() (int, map[string]int) { return i.workers.Free(), i.workers.Running() },
-		Servers:      func() string { return hashOf(s.table.Load().names()) },
-	})
-	i.peers.Join(i.node)
+	i.node = s.newNode(i, life)
 	i.homes = placement.NewOwners(placement.OwnerOptions{
 		Node:       i.node,
 		Peers:      i.peers,
@@ -175,8 +139,7 @@ func (s *server) newInstance() (*instance, error) {
 		Runs:       c.Role != cluster.RoleFront,
 		Slots:      s.c().MaxChildren,
 		Log:        s.log,
-		Placed:     s.placed,
-		Local:      s.local,
+		Servers:    s,
 		MaxMessage: int(s.c().MaxMessage) + between,
 		MaxBytes:   int64(s.c().MaxInFlight),
 	})
@@ -184,6 +147,36 @@ func (s *server) newInstance() (*instance, error) {
 		i.copies = replay.NewCopies(i.kept.streams, s.log)
 	}
 	return i, nil
+}
+
+// newNode makes the membership of an instance.
+func (s *server) newNode(i *instance, life time.Duration) *cluster.Node {
+	return cluster.New(cluster.Options{
+		Self: cluster.Member{
+			ID:      i.id,
+			Version: Version(),
+			Role:    i.c.Role,
+		},
+		Store:       i.kept.sessions,
+		Registry:    i.kept.registry,
+		Peers:       i.peers,
+		Lease:       i.c.Lease,
+		Life:        life,
+		Stop:        i.c.StoreLost == config.StoreLostStop,
+		MaxSessions: s.c().MaxSessions,
+		Log:         s.log,
+		Lost: func(key string) {
+			if cluster.IsConnectionKey(key) {
+				i.homes.Lost(key)
+			} else {
+				s.g.Move(key)
+			}
+		},
+		Hooked:       i.hooks.update,
+		StoreEmptied: func() { i.workers.RequestAgain() },
+		Room:         func() (int, map[string]int) { return i.workers.Free(), i.workers.Running() },
+		Servers:      func() string { return hashOf(s.table.Load().names()) },
+	})
 }
 
 // hashOf returns a short hash of names, independent of their order.
@@ -214,6 +207,18 @@ func (s shared) Release(server, key string) {
 	if of, ours := strings.CutPrefix(key, placement.SessionAffinity); ours || key == "" {
 		s.s.g.ReleaseShared(server, of)
 	}
+}
+
+// join gives the parts of this instance to its peers, before begin.
+func (i *instance) join(s *server) {
+	i.peers.Join(wire.Parts{
+		Node:     i.node,
+		Gateway:  s.g,
+		Sessions: s.streamable,
+		Streams:  s.sse,
+		Owners:   i.homes,
+		Workers:  i.workers,
+	})
 }
 
 // tag returns the prefix of the ids of sessions that start here; empty for a single instance.

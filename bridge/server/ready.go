@@ -169,7 +169,7 @@ func (s *server) readiness() *readiness {
 // queues adds the state of workers. It reads the store, so it is called only for a caller that may see it.
 func (s *server) queues(r *readiness) {
 	if s.instance != nil {
-		r.Cluster.Workers = s.instance.workerState(s.placed())
+		r.Cluster.Workers = s.instance.workerState(s.Placed())
 	}
 }
 

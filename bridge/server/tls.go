@@ -65,6 +65,15 @@ func (c *certificate) status() *certificateStatus {
 	return st
 }
 
+// Good implements metrics.Certificate.
+func (c *certificate) Good() (until time.Time, good bool) {
+	st := c.status()
+	if st == nil {
+		return time.Time{}, false
+	}
+	return st.Until, st.LastError == ""
+}
+
 // certificateEvery is the interval between checks of the files.
 const certificateEvery = 2 * time.Second
 
