@@ -22,6 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	wire "github.com/mcp-bridge/bridge/bridge/server/internal/peer"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/backoff"
@@ -314,49 +315,19 @@ func (i *instance) close(ctx context.Context) {
 	_ = i.kept.close() // everything has been written
 }
 
-// clustered is the part of /readyz about the cluster.
-type clustered struct {
-	Instance  string        `json:"instance"`
-	State     cluster.State `json:"state"`
-	Role      string        `json:"role"`
-	Workers   *workerState  `json:"workers,omitempty"` // absent if no server has place: workers
-	StoreMS   float64       `json:"store_ms"`          // the duration of the last heartbeat
-	Members   []colleague   `json:"members"`
-	Forwarded uint64        `json:"forwarded"`
-	TakenOver uint64        `json:"taken_over"`
-	Lost      uint64        `json:"lost_to_others"`
-	Refused   uint64        `json:"refused_for_want_of_an_owner"`
-}
-
-// colleague is one instance of the cluster.
-type colleague struct {
-	Instance string `json:"instance"`
-	Address  string `json:"address"`
-	Version  string `json:"version"`
-	Sessions int    `json:"sessions"`
-	Role     string `json:"role"`
-	Free     int    `json:"free,omitempty"` // number of further child processes that it can run for others
-	Draining bool   `json:"draining,omitempty"`
-	// Unreached means that the instance lives, but the last attempt to reach it from here failed.
-	Unreached bool `json:"unreached,omitempty"`
-}
-
-// workerState is the state of workers, as this instance sees it.
-type workerState struct {
-	Queued      map[string]int `json:"queued,omitempty"`      // by server, waiting openings of all instances
-	Waiting     map[string]int `json:"waiting,omitempty"`     // by server, waiting openings of this one
-	Connections map[string]int `json:"connections,omitempty"` // by worker, connections of this one
-	Running     map[string]int `json:"running,omitempty"`     // by server, child processes here for others
-	Stopping    bool           `json:"stopping,omitempty"`    // this worker stops: others' calls wait for another one
-}
-
 // workerState returns the state of workers; nil if no server is placed at workers.
-func (i *instance) workerState(placed []string) *workerState {
+func (i *instance) workerState(placed []string) *status.Workers {
 	if len(placed) == 0 {
 		return nil
 	}
 	st := i.workers.Status()
-	w := &workerState{st.Queued, st.Waiting, map[string]int{}, st.Running, st.Stopping}
+	w := &status.Workers{
+		Queued:      st.Queued,
+		Waiting:     st.Waiting,
+		Connections: map[string]int{},
+		Running:     st.Running,
+		Stopping:    st.Stopping,
+	}
 	for id, n := range st.Tunnels {
 		w.Connections[id[:session.TagLength]] = n
 	}
@@ -364,9 +335,9 @@ func (i *instance) workerState(placed []string) *workerState {
 }
 
 // status returns the cluster as this instance sees it.
-func (i *instance) status() *clustered {
+func (i *instance) status() *status.Cluster {
 	c := i.node.Counts()
-	out := &clustered{
+	out := &status.Cluster{
 		Instance:  i.id[:session.TagLength],
 		State:     i.node.State(),
 		Role:      cmp.Or(i.c.Role, cluster.RoleAll),
@@ -377,7 +348,16 @@ func (i *instance) status() *clustered {
 		Refused:   c.Refused.Load(),
 	}
 	for _, m := range i.node.Members() {
-		out.Members = append(out.Members, colleague{m.ID[:session.TagLength], m.Address, m.Version, m.Sessions, cmp.Or(m.Role, cluster.RoleAll), m.Free, m.Draining, i.node.Unreached(m.ID)})
+		out.Members = append(out.Members, status.Member{
+			Instance:  m.ID[:session.TagLength],
+			Address:   m.Address,
+			Version:   m.Version,
+			Sessions:  m.Sessions,
+			Role:      cmp.Or(m.Role, cluster.RoleAll),
+			Free:      m.Free,
+			Draining:  m.Draining,
+			Unreached: i.node.Unreached(m.ID),
+		})
 	}
 	return out
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/server/internal/accesslog"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/metrics"
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
 	"github.com/mcp-bridge/bridge/internal/auth"
@@ -86,7 +87,7 @@ type operating struct {
 	timeline *timeline
 	calls    *calls.Calls // the recorded calls
 	logs     *logs.Log
-	drained  atomic.Pointer[drained] // the order of an operator; nil if there is none
+	drained  atomic.Pointer[status.Drain] // the order of an operator; nil if there is none
 }
 
 // c returns the current configuration. Nobody may change it.
