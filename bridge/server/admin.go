@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
-	"github.com/mcp-bridge/bridge/bridge/server/internal/accesslog"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
@@ -51,14 +50,7 @@ func (s *server) Reloads(r *reload.Reloader) {
 
 // newAPI returns the API of operators.
 func (s *server) newAPI() *admin.API {
-	host := func(r *http.Request) string { return s.access.RequestedHost(r) }
-	a := admin.New(admin.Options{
-		Log:  s.log,
-		Host: host,
-		Acted: func(principal, action, outcome string) {
-			s.note(func(l *accesslog.Log) bool { return l.Action(principal, action, outcome) })
-		},
-	})
+	a := admin.New(s.log, s)
 	a.Add(
 		admin.Route{
 			Method: "GET",
@@ -181,12 +173,6 @@ func (s *server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 		return good && (look || admin.HasConsole(s.c())) && (look || !was.Look) && (act || !was.Act)
 	}
 	return c, true, nil
-}
-
-// pagePath returns the path of the console's cookie: see admin.Pages.
-func (s *server) pagePath(r *http.Request, base string) (path string, secure bool) {
-	secure = r.TLS != nil || s.access.Trusts(r.RemoteAddr) && r.Header.Get("X-Forwarded-Proto") == "https"
-	return s.outside(r) + base + "/ui", secure
 }
 
 // signIn answers a key with a cookie. Tokens of identity providers do not sign in: they expire before

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
@@ -210,10 +211,7 @@ func TestAdminSees(t *testing.T) {
 		if all.Total != 2 || all.Sessionless == nil {
 			t.Errorf("all: %+v", all)
 		}
-		var mine, whole struct {
-			readiness
-			Process *process
-		}
+		var mine, whole status.Overview
 		get(oneKey, "status", &mine)
 		get(sinKey, "status", &whole)
 		if len(mine.Servers) != 1 || mine.Process != nil || mine.Whole != nil {

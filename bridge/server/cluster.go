@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	wire "github.com/mcp-bridge/bridge/bridge/server/internal/peer"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/backoff"
@@ -114,15 +114,6 @@ func (s *server) newInstance() (*instance, error) {
 		Secrets:    c.Keys(),
 		Lease:      c.Lease,
 		Log:        s.log,
-		Forward:    func() []string { return s.g.Forwards() },
-		Allowed:    func(server, principal string) error { return s.g.Allowed(server, principal) },
-		Portable:   func(r *session.Record) bool { return s.g.Portable(r) },
-		Has:        func(id string) bool { return s.streamable.Has(id) },
-		Adopt:      func(id string, h session.Held) error { return s.streamable.Adopt(id, h) },
-		MCP:        func(server string, w http.ResponseWriter, r *http.Request) { s.streamable.Serve(server, w, r) },
-		Messages:   func(server string, w http.ResponseWriter, r *http.Request) { s.sse.Message(server, w, r) },
-		Workers:    func() wire.Workers { return i.workers },
-		Owners:     func() wire.Owners { return i.homes },
 		MaxMessage: int(s.c().MaxMessage) + between,
 		Dial:       i.kept.dial,
 	})
@@ -130,33 +121,7 @@ func (s *server) newInstance() (*instance, error) {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	i.hooks = newAnnouncements(i.kept.hooks, s.hooks, s.log)
-	i.node = cluster.New(cluster.Options{
-		Self: cluster.Member{
-			ID:      i.id,
-			Version: Version(),
-			Role:    c.Role,
-		},
-		Store:       i.kept.sessions,
-		Registry:    i.kept.registry,
-		Peers:       i.peers,
-		Lease:       c.Lease,
-		Life:        life,
-		Stop:        c.StoreLost == config.StoreLostStop,
-		MaxSessions: s.c().MaxSessions,
-		Log:         s.log,
-		Lost: func(key string) {
-			if cluster.IsConnectionKey(key) {
-				i.homes.Lost(key)
-			} else {
-				s.g.Move(key)
-			}
-		},
-		Hooked:       i.hooks.update,
-		StoreEmptied: func() { i.workers.RequestAgain() },
-		Room:         func() (int, map[string]int) { return i.workers.Free(), i.workers.Running() },
-		Servers:      func() string { return hashOf(s.table.Load().names()) },
-	})
-	i.peers.Join(i.node)
+	i.node = s.newNode(i, life)
 	i.homes = placement.NewOwners(placement.OwnerOptions{
 		Node:       i.node,
 		Peers:      i.peers,
@@ -175,8 +140,7 @@ func (s *server) newInstance() (*instance, error) {
 		Runs:       c.Role != cluster.RoleFront,
 		Slots:      s.c().MaxChildren,
 		Log:        s.log,
-		Placed:     s.placed,
-		Local:      s.local,
+		Servers:    s,
 		MaxMessage: int(s.c().MaxMessage) + between,
 		MaxBytes:   int64(s.c().MaxInFlight),
 	})
@@ -184,6 +148,36 @@ func (s *server) newInstance() (*instance, error) {
 		i.copies = replay.NewCopies(i.kept.streams, s.log)
 	}
 	return i, nil
+}
+
+// newNode makes the membership of an instance.
+func (s *server) newNode(i *instance, life time.Duration) *cluster.Node {
+	return cluster.New(cluster.Options{
+		Self: cluster.Member{
+			ID:      i.id,
+			Version: Version(),
+			Role:    i.c.Role,
+		},
+		Store:       i.kept.sessions,
+		Registry:    i.kept.registry,
+		Peers:       i.peers,
+		Lease:       i.c.Lease,
+		Life:        life,
+		Stop:        i.c.StoreLost == config.StoreLostStop,
+		MaxSessions: s.c().MaxSessions,
+		Log:         s.log,
+		Lost: func(key string) {
+			if cluster.IsConnectionKey(key) {
+				i.homes.Lost(key)
+			} else {
+				s.g.Move(key)
+			}
+		},
+		Hooked:       i.hooks.update,
+		StoreEmptied: func() { i.workers.RequestAgain() },
+		Room:         func() (int, map[string]int) { return i.workers.Free(), i.workers.Running() },
+		Servers:      func() string { return hashOf(s.table.Load().names()) },
+	})
 }
 
 // hashOf returns a short hash of names, independent of their order.
@@ -214,6 +208,18 @@ func (s shared) Release(server, key string) {
 	if of, ours := strings.CutPrefix(key, placement.SessionAffinity); ours || key == "" {
 		s.s.g.ReleaseShared(server, of)
 	}
+}
+
+// join gives the parts of this instance to its peers, before begin.
+func (i *instance) join(s *server) {
+	i.peers.Join(wire.Parts{
+		Node:     i.node,
+		Gateway:  s.g,
+		Sessions: s.streamable,
+		Streams:  s.sse,
+		Owners:   i.homes,
+		Workers:  i.workers,
+	})
 }
 
 // tag returns the prefix of the ids of sessions that start here; empty for a single instance.
@@ -309,49 +315,19 @@ func (i *instance) close(ctx context.Context) {
 	_ = i.kept.close() // everything has been written
 }
 
-// clustered is the part of /readyz about the cluster.
-type clustered struct {
-	Instance  string        `json:"instance"`
-	State     cluster.State `json:"state"`
-	Role      string        `json:"role"`
-	Workers   *workerState  `json:"workers,omitempty"` // absent if no server has place: workers
-	StoreMS   float64       `json:"store_ms"`          // the duration of the last heartbeat
-	Members   []colleague   `json:"members"`
-	Forwarded uint64        `json:"forwarded"`
-	TakenOver uint64        `json:"taken_over"`
-	Lost      uint64        `json:"lost_to_others"`
-	Refused   uint64        `json:"refused_for_want_of_an_owner"`
-}
-
-// colleague is one instance of the cluster.
-type colleague struct {
-	Instance string `json:"instance"`
-	Address  string `json:"address"`
-	Version  string `json:"version"`
-	Sessions int    `json:"sessions"`
-	Role     string `json:"role"`
-	Free     int    `json:"free,omitempty"` // number of further child processes that it can run for others
-	Draining bool   `json:"draining,omitempty"`
-	// Unreached means that the instance lives, but the last attempt to reach it from here failed.
-	Unreached bool `json:"unreached,omitempty"`
-}
-
-// workerState is the state of workers, as this instance sees it.
-type workerState struct {
-	Queued      map[string]int `json:"queued,omitempty"`      // by server, waiting openings of all instances
-	Waiting     map[string]int `json:"waiting,omitempty"`     // by server, waiting openings of this one
-	Connections map[string]int `json:"connections,omitempty"` // by worker, connections of this one
-	Running     map[string]int `json:"running,omitempty"`     // by server, child processes here for others
-	Stopping    bool           `json:"stopping,omitempty"`    // this worker stops: others' calls wait for another one
-}
-
 // workerState returns the state of workers; nil if no server is placed at workers.
-func (i *instance) workerState(placed []string) *workerState {
+func (i *instance) workerState(placed []string) *status.Workers {
 	if len(placed) == 0 {
 		return nil
 	}
 	st := i.workers.Status()
-	w := &workerState{st.Queued, st.Waiting, map[string]int{}, st.Running, st.Stopping}
+	w := &status.Workers{
+		Queued:      st.Queued,
+		Waiting:     st.Waiting,
+		Connections: map[string]int{},
+		Running:     st.Running,
+		Stopping:    st.Stopping,
+	}
 	for id, n := range st.Tunnels {
 		w.Connections[id[:session.TagLength]] = n
 	}
@@ -359,9 +335,9 @@ func (i *instance) workerState(placed []string) *workerState {
 }
 
 // status returns the cluster as this instance sees it.
-func (i *instance) status() *clustered {
+func (i *instance) status() *status.Cluster {
 	c := i.node.Counts()
-	out := &clustered{
+	out := &status.Cluster{
 		Instance:  i.id[:session.TagLength],
 		State:     i.node.State(),
 		Role:      cmp.Or(i.c.Role, cluster.RoleAll),
@@ -372,7 +348,16 @@ func (i *instance) status() *clustered {
 		Refused:   c.Refused.Load(),
 	}
 	for _, m := range i.node.Members() {
-		out.Members = append(out.Members, colleague{m.ID[:session.TagLength], m.Address, m.Version, m.Sessions, cmp.Or(m.Role, cluster.RoleAll), m.Free, m.Draining, i.node.Unreached(m.ID)})
+		out.Members = append(out.Members, status.Member{
+			Instance:  m.ID[:session.TagLength],
+			Address:   m.Address,
+			Version:   m.Version,
+			Sessions:  m.Sessions,
+			Role:      cmp.Or(m.Role, cluster.RoleAll),
+			Free:      m.Free,
+			Draining:  m.Draining,
+			Unreached: i.node.Unreached(m.ID),
+		})
 	}
 	return out
 }

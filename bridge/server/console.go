@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -20,21 +21,7 @@ const AdminPath = admin.Base
 func HasConsole(c *config.Config) bool { return admin.HasConsole(c) }
 
 // overview is the content of /readyz, and the load of the process.
-type overview struct {
-	*readiness
-	Process *process `json:"process,omitempty"` // nil like readiness.Whole
-}
-
-// process is the load of the bridge's process.
-type process struct {
-	Started    time.Time `json:"started_at"`
-	Memory     uint64    `json:"memory_bytes"`
-	Goroutines int       `json:"goroutines"`
-	// Calls counts the calls of clients since Started.
-	Calls          uint64 `json:"calls_total"`
-	MaxBytes       int64  `json:"max_bytes_in_flight"`
-	MaxConnections int64  `json:"max_connections"`
-}
+type overview struct{ status.Overview }
 
 // showStatus returns the state of the bridge, with the resources of child processes if requested.
 func (s *server) showStatus(c *admin.Call) (any, error) {
@@ -53,19 +40,26 @@ func (s *server) showStatus(c *admin.Call) (any, error) {
 
 // overview returns the state of the bridge that the caller may see.
 func (s *server) overview(c *admin.Caller) *overview {
-	out := &overview{readiness: s.readiness()}
+	out := &overview{status.Overview{Bridge: *s.readiness()}}
 	if c.Act {
-		out.addStderr()
+		out.AddStderr()
 	}
 	sees := s.view(c)
 	s.figure(out.Servers, c.Look)
 	if !sees.All {
-		out.limit(sees.Of)
+		out.Limit(sees.Of)
 		return out
 	}
-	s.queues(out.readiness)
+	s.queues(&out.Bridge)
 	t := s.g.Totals()
-	out.Process = &process{s.began, admin.Memory(), runtime.NumGoroutine(), t.Admitted, t.MaxBytes, t.MaxLanes}
+	out.Process = &status.Process{
+		Started:        s.began,
+		Memory:         admin.Memory(),
+		Goroutines:     runtime.NumGoroutine(),
+		Calls:          t.Admitted,
+		MaxBytes:       t.MaxBytes,
+		MaxConnections: t.MaxLanes,
+	}
 	return out
 }
 
@@ -74,7 +68,7 @@ const bytesPerToken = 4
 
 // figure adds the figures of the console to the states of servers. lists adds those of their tools: the last list may
 // be that of a caller with other rights.
-func (s *server) figure(servers []state, lists bool) {
+func (s *server) figure(servers []status.Server, lists bool) {
 	recent := s.timeline.history.Recent()
 	for i := range servers {
 		one := &servers[i]
@@ -90,19 +84,19 @@ func (s *server) figure(servers []state, lists bool) {
 
 // changes has the changes of the state of the bridge.
 type changes struct {
-	*overview
+	status.Overview
 	Removed []string `json:"removed,omitempty"` // servers
 }
 
 // Since implements admin.Overview. The result has only the servers that changed.
 func (o *overview) Since(before admin.Overview, whole bool) any {
 	old := before.(*overview)
-	was := map[string]*state{}
+	was := map[string]*status.Server{}
 	for i := range old.Servers {
 		was[old.Servers[i].Name] = &old.Servers[i]
 	}
-	part := *o.readiness
-	part.Servers = []state{}
+	part := o.Bridge
+	part.Servers = []status.Server{}
 	for i := range o.Servers {
 		one := &o.Servers[i]
 		if before := was[one.Name]; before == nil || !reflect.DeepEqual(before, one) {
@@ -111,12 +105,12 @@ func (o *overview) Since(before admin.Overview, whole bool) any {
 		delete(was, one.Name)
 	}
 	removed := slices.Sorted(maps.Keys(was))
-	same := *old.readiness
+	same := old.Bridge
 	same.Servers = part.Servers
 	if len(removed) == 0 && len(part.Servers) == 0 && reflect.DeepEqual(&same, &part) && !whole {
 		return nil
 	}
-	return changes{&overview{&part, o.Process}, removed}
+	return changes{status.Overview{Bridge: part, Process: o.Process}, removed}
 }
 
 // showMetrics returns the metrics as JSON.
@@ -149,7 +143,7 @@ func (s *server) view(c *admin.Caller) access.View {
 
 // detail is the state of one server in detail.
 type detail struct {
-	Server *state `json:"server"`
+	Server *status.Server `json:"server"`
 	// Settings are the settings of the file, without possible secrets: see admin.Masked. They are empty for a caller
 	// that may not act.
 	Settings string `json:"settings,omitempty"`
@@ -164,9 +158,9 @@ func (s *server) showServer(c *admin.Call) (any, error) {
 		return nil, admin.NotFound("server of that name")
 	}
 	if c.Act {
-		st.addStderr()
+		st.AddStderr()
 	}
-	one := []state{*st}
+	one := []status.Server{*st}
 	s.figure(one, c.Look)
 	out := detail{Server: &one[0]}
 	if !c.Look {
@@ -184,7 +178,7 @@ func (s *server) showServer(c *admin.Call) (any, error) {
 }
 
 // stateOf returns the state of a server.
-func (s *server) stateOf(name string) (*state, error) {
+func (s *server) stateOf(name string) (*status.Server, error) {
 	all := s.g.Status()
 	i := slices.IndexFunc(all, func(st Status) bool { return st.Name == name })
 	if i < 0 {
@@ -192,13 +186,6 @@ func (s *server) stateOf(name string) (*state, error) {
 	}
 	row := s.state(&all[i])
 	return &row, nil
-}
-
-// drained is an operator's order to drain the bridge, or one server.
-type drained struct {
-	By    string     `json:"by,omitempty"`
-	Since time.Time  `json:"since"`
-	Until *time.Time `json:"until,omitempty"` // for a server; nil means until it is resumed
 }
 
 // drain returns the action that drains or resumes the bridge. While it is drained, /readyz reports that
@@ -211,7 +198,7 @@ func (s *server) drain(on bool) func(c *admin.Call) (any, error) {
 		if !on {
 			s.drained.Store(nil)
 		} else {
-			s.drained.CompareAndSwap(nil, &drained{c.Principal, time.Now(), nil})
+			s.drained.CompareAndSwap(nil, &status.Drain{By: c.Principal, Since: time.Now()})
 		}
 		return s.overview(&c.Caller), nil
 	}

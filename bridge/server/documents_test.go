@@ -17,6 +17,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
 )
@@ -164,7 +165,7 @@ func (l *library) still(open *reader, tool string) {
 }
 
 // ready returns what /readyz says.
-func (l *library) ready() (code int, out readiness) {
+func (l *library) ready() (code int, out status.Bridge) {
 	l.t.Helper()
 	resp, err := http.Get(l.site.URL + "/readyz")
 	if err != nil {
@@ -178,7 +179,7 @@ func (l *library) ready() (code int, out readiness) {
 }
 
 // until waits until /readyz says so.
-func (l *library) until(so func(code int, r readiness) bool) {
+func (l *library) until(so func(code int, r status.Bridge) bool) {
 	l.t.Helper()
 	for code, r := l.ready(); !so(code, r); code, r = l.ready() {
 		if l.t.Context().Err() != nil {
@@ -366,7 +367,7 @@ func TestDocumentLost(t *testing.T) {
 		l.still(open, "getWord")
 	}
 	l.log.wait(t, "level=WARN", "stays as it was", "server=words", "503")
-	l.until(func(code int, r readiness) bool {
+	l.until(func(code int, r status.Bridge) bool {
 		return code == http.StatusOK && strings.Contains(r.Servers[0].LastError, "503")
 	})
 	fresh := l.reader()
@@ -388,5 +389,7 @@ func TestDocumentLost(t *testing.T) {
 		}
 	}
 	l.still(open, "readWord")
-	l.until(func(_ int, r readiness) bool { return !strings.Contains(r.Servers[0].LastError, "is not applied yet") })
+	l.until(func(_ int, r status.Bridge) bool {
+		return !strings.Contains(r.Servers[0].LastError, "is not applied yet")
+	})
 }

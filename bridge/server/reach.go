@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/url"
-	"slices"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest"
@@ -91,25 +90,6 @@ func (s *server) atWorkers(c *config.Server, local placement.Local) backend {
 // queued returns how many openings at workers may wait.
 func queued(s *config.Server) int {
 	return cmp.Or(s.Limits.Queue, s.Limits.Calls, limits.DefaultCalls)
-}
-
-// placed returns the servers whose child processes run at workers.
-func (s *server) placed() (names []string) {
-	for name, b := range s.table.Load().backends {
-		if b.local != nil {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// local returns the settings with which a worker starts a server.
-func (s *server) local(name string) (placement.Local, bool) {
-	if b := s.table.Load().backends[name]; b != nil && b.local != nil {
-		return *b.local, true
-	}
-	return placement.Local{}, false
 }
 
 // api makes the adapter of an HTTP API.

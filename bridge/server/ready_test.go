@@ -15,11 +15,12 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
-func (r *rig) readyz(header ...string) (status int, got readiness) {
+func (r *rig) readyz(header ...string) (status int, got status.Bridge) {
 	r.t.Helper()
 	a := r.Do("GET", "/readyz", "", header...).Wait()
 	if err := json.Unmarshal([]byte(a.Body()), &got); err != nil {
@@ -172,8 +173,8 @@ func TestReadyTextFailing(t *testing.T) {
 		Cache: cache.Status{Entries: 2, Bytes: 10, Oldest: 90 * time.Minute, Stale: true},
 	}
 	r := newRig(t, nil, "one")
-	all := &readiness{Reason: "no server works", Whole: &load{}, Servers: []state{r.s.state(&st)}}
-	lines := strings.Split(all.table(now), "\n")
+	all := &status.Bridge{Reason: "no server works", Whole: &status.Load{}, Servers: []status.Server{r.s.state(&st)}}
+	lines := strings.Split(all.Text(now), "\n")
 	if want := regexp.MustCompile(`^one +failing +1m0s +stdio +- +0 +0 +0 +0 +open for 3s +2, 1h30m0s old, stale +\(2s ago\) it fails x{141} … x{450}$`); lines[0] != "not ready: no server works" || !want.MatchString(lines[4]) {
 		t.Errorf("table:\n%s", strings.Join(lines, "\n"))
 	}
@@ -264,17 +265,5 @@ func TestReadyAccess(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A long error keeps its end, where a program says why it gave up.
-func TestLine(t *testing.T) {
-	const end = "RuntimeError: missing API key\nFOO_KEY is set here and was not passed"
-	for _, frames := range []int{0, 8, 200} {
-		s := "server py: its process has ended (exit status 1)\nits last lines on stderr:\n" + strings.Repeat("  File \"/srv/py/server.py\", line 7, in main\n", frames) + end
-		got := line(s)
-		if !strings.HasPrefix(got, "server py: its process has ended") || !strings.HasSuffix(got, strings.ReplaceAll(end, "\n", " ")) || len([]rune(got)) > maxLine+3 {
-			t.Errorf("%d frames: %q", frames, got)
-		}
 	}
 }

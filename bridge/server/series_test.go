@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/metrics"
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -92,7 +93,7 @@ func TestAdminSeries(t *testing.T) {
 		is("what is new", again.Total.Calls, []uint64{1, 0})
 		is("what is new of one", again.Servers[0].Calls, []uint64{1, 0})
 
-		var st readiness
+		var st status.Bridge
 		r.read("GET", "status", "", opsKey, 200, &st)
 		if share := st.Servers[0].ErrorShare; share == nil || *share < .16 || *share > .17 || st.Servers[2].ErrorShare != nil || st.Servers[0].Tools != nil {
 			t.Errorf("the share of errors: %v of %+v", share, st.Servers[0])
@@ -158,7 +159,7 @@ func TestAdminTools(t *testing.T) {
 		r.read("GET", "servers/none/tools", "", sinKey, 404, nil)
 		r.read("GET", "servers/one/tools", "", devKey, 403, nil)
 
-		var viewer, own readiness
+		var viewer, own status.Bridge
 		r.read("GET", "status", "", sinKey, 200, &viewer)
 		r.read("GET", "status", "", devKey, 200, &own)
 		if s := viewer.Servers[0]; s.Tools == nil || *s.Tools != 0 || s.ListTokens == nil || *s.ListTokens < 5 || *s.ListTokens > 20 || viewer.Servers[1].Tools != nil || own.Servers[0].Tools != nil {

@@ -8,7 +8,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -16,9 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -37,10 +34,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/accesslog"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
-	"github.com/mcp-bridge/bridge/bridge/server/internal/admin/console"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/metrics"
-	wire "github.com/mcp-bridge/bridge/bridge/server/internal/peer"
-	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
 	"github.com/mcp-bridge/bridge/internal/auth"
@@ -92,193 +87,7 @@ type operating struct {
 	timeline *timeline
 	calls    *calls.Calls // the recorded calls
 	logs     *logs.Log
-	drained  atomic.Pointer[drained] // the order of an operator; nil if there is none
-}
-
-func build(c *config.Config, log *slog.Logger, reach backendMaker) *server {
-	return buildOn(c, log, reach, (*server).onRedis)
-}
-
-// buildOn is build with the backing of a cluster.
-func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(s *server, id string, life time.Duration) (*backing, error)) *server {
-	lines := logs.New()
-	log = slog.New(lines.Handler(log.Handler()))
-	s := &server{
-		log:        log,
-		reacher:    reach,
-		newBacking: backs,
-		began:      time.Now(),
-		leaving:    map[string]int{},
-		times:      times{},
-		noHook:     newHook(rand.Text(), nil),
-		listeners:  listeners{serving: make(chan struct{})},
-		operating:  operating{logs: lines, calls: calls.New()},
-	}
-	s.conf.Store(c)
-	s.actions, s.page = s.newAPI(), console.Handler()
-	var err error
-	s.pages = admin.NewPages(func(sum auth.Sum) (string, bool) { return s.access.Door().Holder(sum) }, s.pagePath)
-	var sessions session.Keeper = session.NewMemory(c.MaxSessions)
-	var tag string
-	var elsewhere *wire.Peers
-	if c.Cluster.Enabled() {
-		if s.instance, err = s.newInstance(); err != nil {
-			s.fault = err
-		} else {
-			sessions, tag, elsewhere = s.instance.node, s.instance.tag(), s.instance.peers
-		}
-	}
-	if s.access, err = s.newAccess(); err != nil {
-		s.fault = err
-	}
-	o := gateway.Options{
-		Log:          log,
-		Version:      Version(),
-		Sessions:     sessions,
-		SessionIdle:  c.SessionIdle,
-		SessionLeft:  c.SessionLeft,
-		MaxBytes:     int64(c.MaxInFlight),
-		MaxLanes:     c.MaxChildren,
-		Grants:       s.access.Grants().All(),
-		PerPrincipal: c.PerPrincipal,
-		Watch:        s.watch,
-		Calls:        s.calls,
-		Traces:       c.Traces,
-		Offer:        gateway.Offer(c.Offer),
-	}
-	o.Client = s.access.ClientOf
-	if c.Meters != nil {
-		o.Sent = func(r report.Report) { s.metrics.Sent(&r) }
-		o.SessionEnded = func(p report.Session) { s.metrics.SessionEnded(&p) }
-		o.ConnectionEnded = func(p report.Session) { s.metrics.ConnectionEnded(&p) }
-	}
-	if s.instance != nil {
-		o.Cluster = bridge.Cluster{
-			Instance: s.instance.id,
-			Places:   s.instance.homes,
-			Owners:   s.instance.kept.tasks,
-			Secrets:  c.Cluster.Keys(),
-		}
-	}
-	s.table.Store(&table{})
-	now, fresh := s.tableOf(slices.Clone(c.Servers), nil)
-	o.Servers = fresh
-	if err := now.documentFaults(c, fresh); err != nil {
-		s.fault = err
-	}
-	if elsewhere != nil {
-		o.Front = wire.Front
-	}
-	s.table.Store(now)
-	s.metrics = metrics.New(Version())
-	s.metrics.Set(now.names())
-	s.timeline = newTimeline(s.metrics)
-	if c.Meters != nil {
-		if err := s.metrics.Export(c.Meters, Version()); err != nil {
-			s.fault = err
-		}
-	}
-	written, err := accesslog.Open(c.AccessLog, tag, log)
-	if err != nil {
-		s.fault = err
-		log.Error("the access log cannot be opened", "err", err)
-	}
-	s.accessLog.Store(written)
-	s.g = gateway.New(o)
-	acts := &admin.Operator{
-		Bridge: s.g,
-		Calls:  s.calls,
-		Logs:   s.logs,
-		State:  func(name string) (any, error) { return s.stateOf(name) },
-	}
-	s.calls.Traffic.Mask, s.calls.Keeps = accesslog.Redact, func() bool { return s.c().Console == config.ConsolePayloads }
-	s.events = &admin.Events{
-		Operator:     acts,
-		Overview:     func(c *admin.Caller) admin.Overview { return s.overview(c) },
-		SingleCaller: !s.access.Keyed(),
-		Heartbeat:    func() time.Duration { return s.c().Heartbeat },
-		Payloads:     s.calls.Keeps,
-		MaxStreams:   func() int { return s.c().ConsoleStreams },
-	}
-	s.actions.Add(append(acts.Routes(), s.events.Routes()...)...)
-	if c.TLS.CertFile != "" {
-		s.cert = &certificate{files: c.TLS, log: log}
-	}
-	s.measure()
-	so := streamable.Options{
-		Log:        log,
-		MaxMessage: int(c.MaxMessage),
-		Heartbeat:  c.Heartbeat,
-		Tag:        tag,
-	}
-	eo := sse.Options{
-		Log:        log,
-		MaxMessage: int(c.MaxMessage),
-		MaxStreams: c.MaxSessions,
-		MaxEach:    c.PerPrincipal.Sessions,
-		Heartbeat:  c.Heartbeat,
-		Tag:        tag,
-	}
-	if elsewhere != nil {
-		so.Elsewhere, eo.Elsewhere = elsewhere, elsewhere
-		so.Copies = s.instance.copies
-	}
-	if s.access.Door().Tokens() {
-		so.Screen, eo.Screen = s.access.Screen, s.access.Screen
-	}
-	s.streamable, s.sse = streamable.New(s.g, so), sse.New(s.g, eo)
-	s.access.Start()
-	s.http = &http.Server{
-		Handler:           s.treeAt(c.BasePath),
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       5 * time.Minute,
-		// One limit for all: the caller is known only after the headers are read. Node's HTTP
-		// server has the same limit.
-		MaxHeaderBytes: 16 << 10,
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // faults of clients
-		BaseContext:    s.base,
-	}
-	if s.access.Keyed() {
-		s.http.ConnContext = withClient
-	}
-	if s.access.Keyed() || s.instance != nil {
-		s.http.ConnState = func(c net.Conn, state http.ConnState) {
-			if client := clientOf(c); client != nil {
-				client.countIdle(state)
-				if s.access.Keyed() {
-					client.limitIdle(state)
-				}
-			}
-		}
-	}
-	s.clients = newConnections(c.MaxConnections, s.access.Keyed(), s.access.Proxy, log)
-	if s.cert != nil {
-		s.http.TLSConfig, s.http.Protocols = s.cert.config(), protocols(runtime.Version(), log)
-	}
-	return s
-}
-
-// newAccess makes the checks of callers.
-func (s *server) newAccess() (*access.Access, error) {
-	o := access.Options{
-		Config: s.c, Log: s.log,
-		Servers: func() []string { return s.g.Servers() },
-		Has:     func(server string) bool { return s.table.Load().backends[server] != nil },
-		Allowed: func(server, principal string) error { return s.g.Allowed(server, principal) },
-		KeysChanged: func(principal string, good bool) {
-			if good {
-				s.g.Restore(principal)
-				return
-			}
-			s.g.Revoke(principal)
-			s.sse.Revoke(principal)
-		},
-		Accepted: markAuthenticated,
-	}
-	if s.instance != nil {
-		o.Store = s.instance.kept.values
-	}
-	return access.New(o)
+	drained  atomic.Pointer[status.Drain] // the order of an operator; nil if there is none
 }
 
 // c returns the current configuration. Nobody may change it.
@@ -304,42 +113,6 @@ func (s *server) note(take func(*accesslog.Log) bool) {
 		}
 		l = next
 	}
-}
-
-// measure adds the state of the bridge to the metrics.
-func (s *server) measure() {
-	b := metrics.Bridge{
-		Totals: s.g.Totals, Status: s.g.Status,
-		Ready: func(all []gateway.Status) bool {
-			why, _ := s.unready(all)
-			return why == ""
-		},
-		Stdio: func(server string) bool {
-			return s.transport(server) == transportStdio
-		},
-		Refused: func() uint64 { return s.clients.refused.Load() },
-	}
-	b.LogLost = func() uint64 {
-		n := s.lostLines.Load()
-		if l := s.accessLog.Load(); l != nil {
-			n += l.Lost()
-		}
-		return n
-	}
-	if s.instance != nil {
-		b.Cluster, b.Workers = s.instance.node, s.instance.workers.Status
-	}
-	b.Door = s.access.Door()
-	if s.cert != nil {
-		b.Certificate = func() (until time.Time, good bool) {
-			st := s.cert.status()
-			if st == nil {
-				return time.Time{}, false
-			}
-			return st.Until, st.LastError == ""
-		}
-	}
-	s.metrics.AddBridge(b)
 }
 
 // options makes a server's options from its configuration.
@@ -431,8 +204,6 @@ type Status = gateway.Status
 
 // Whoami is the answer of GET /whoami: the caller that the bridge recognizes by a key or a token.
 type Whoami = access.Whoami
-
-func (s *server) Status() []Status { return s.g.Status() }
 
 func (s *server) ServeStdio(ctx context.Context, server string, in io.Reader, out io.Writer) error {
 	return stdio.Serve(ctx, s.g, server, in, out, stdio.DownstreamOptions{

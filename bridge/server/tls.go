@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/toolchain"
 )
@@ -33,24 +34,12 @@ type certificateFault struct {
 	since time.Time
 }
 
-// certificateStatus is the state of the bridge's certificate.
-type certificateStatus struct {
-	// Until is the time at which the certificate in use ends.
-	Until time.Time `json:"until"`
-	// LastError says that the files cannot be used, so that an older certificate stays in use. The reason is only
-	// for operators that may act: it names the file.
-	LastError   string     `json:"last_error,omitempty"`
-	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
-
-	last string // LastError with its reason
-}
-
 // oldCertificate is the beginning of messages about files that cannot be used.
 const oldCertificate = "the new certificate cannot be used: the old one stays in use"
 
 // status checks the files, unless they were checked just now, and returns the state. It returns nil without a
 // certificate.
-func (c *certificate) status() *certificateStatus {
+func (c *certificate) status() *status.Certificate {
 	if c == nil {
 		return nil
 	}
@@ -58,11 +47,20 @@ func (c *certificate) status() *certificateStatus {
 	if pair == nil {
 		return nil // the bridge does not serve yet
 	}
-	st := &certificateStatus{Until: pair.Leaf.NotAfter}
+	st := &status.Certificate{Until: pair.Leaf.NotAfter}
 	if f := c.fault.Load(); f != nil {
-		st.LastError, st.LastErrorAt, st.last = oldCertificate+"; see the log for the reason", &f.since, oldCertificate+": "+f.text
+		st.LastError, st.LastErrorAt, st.FullError = oldCertificate+"; see the log for the reason", &f.since, oldCertificate+": "+f.text
 	}
 	return st
+}
+
+// Good implements metrics.Certificate.
+func (c *certificate) Good() (until time.Time, good bool) {
+	st := c.status()
+	if st == nil {
+		return time.Time{}, false
+	}
+	return st.Until, st.LastError == ""
 }
 
 // certificateEvery is the interval between checks of the files.

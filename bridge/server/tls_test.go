@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/toolchain"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
@@ -246,7 +247,7 @@ func TestTLSReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := func(good string) *certificateStatus {
+	told := func(good string) *status.Certificate {
 		t.Helper()
 		s.cert.next.Store(0)
 		st := s.readiness().TLS
@@ -286,10 +287,10 @@ func TestTLSReload(t *testing.T) {
 		t.Errorf("without the file, certificate %d", n)
 	}
 	all := s.readiness()
-	if got := all.table(time.Now()); !strings.Contains(got, "the old one stays in use; see the log for the reason (since ") {
+	if got := all.Text(time.Now()); !strings.Contains(got, "the old one stays in use; see the log for the reason (since ") {
 		t.Errorf("for people: %s", got)
 	}
-	if all.addStderr(); !strings.Contains(all.TLS.LastError, "cert_file "+s.files.CertFile+": ") {
+	if all.AddStderr(); !strings.Contains(all.TLS.LastError, "cert_file "+s.files.CertFile+": ") {
 		t.Errorf("an operator reads %q", all.TLS.LastError)
 	}
 	certified(t, s.files, 3)

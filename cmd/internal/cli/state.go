@@ -7,64 +7,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // bridgeState is the state of a running bridge, as /readyz and the API have it.
-type bridgeState struct {
-	Ready, Draining bool
-	Reason          string
-	Drained         *struct{}
-	Bridge          *struct { // nil for a caller that may not see all servers
-		Sessions, Calls, Subscriptions int
-		Connections                    int64
-	}
-	Config *struct {
-		Hash        string
-		LoadedAt    time.Time `json:"loaded_at"`
-		LastError   string    `json:"last_error"`
-		LastErrorAt time.Time `json:"last_error_at"`
-		Pending     []string  `json:"pending_restart"`
-	}
-	TLS *struct {
-		Until     time.Time
-		LastError string `json:"last_error"`
-	}
-	Process struct {
-		Memory uint64 `json:"memory_bytes"`
-	}
-	Servers []serverState
-}
-
-// serverState is the state of a server.
-type serverState struct {
-	Name, State, Reason, Transport, Revision string
-	Since                                    *time.Time
-	Sessions, Calls, Queued, Connections     int
-	Restarts                                 uint64
-	Breaker                                  string     `json:"circuit_breaker"`
-	RetryAt                                  *time.Time `json:"retry_at"`
-	Forced                                   *struct{ Breaker string }
-	Drained                                  *struct{}
-	P50                                      *float64   `json:"p50_ms"`
-	P95                                      *float64   `json:"p95_ms"`
-	RSS                                      int64      `json:"rss_bytes"`
-	CPU                                      int64      `json:"cpu_ms"`
-	LastError                                string     `json:"last_error"`
-	LastErrorAt                              *time.Time `json:"last_error_at"`
-	Cache                                    *struct {
-		Entries int
-		Oldest  string
-		Stale   bool
-	}
-}
+type bridgeState status.Overview
 
 // failing is the state of a server that does not work.
 const failing = "failing"
 
 // badness orders servers for people: 0 is failing, 1 restricted, 2 working.
-func (s *serverState) badness() int {
+func badness(s *status.Server) int {
 	switch {
 	case s.State == failing:
 		return 0
@@ -75,24 +30,24 @@ func (s *serverState) badness() int {
 }
 
 // word says how a server is.
-func (s *serverState) word(now time.Time) string {
-	word := s.State
+func word(s *status.Server, now time.Time) string {
+	text := s.State
 	switch {
 	case s.Forced != nil:
-		word = "forced " + s.Forced.Breaker
+		text = "forced " + s.Forced.Breaker
 	case s.Breaker == "open":
-		word = "circuit open"
+		text = "circuit open"
 		if s.RetryAt != nil && s.RetryAt.After(now) {
-			word += " " + age(*s.RetryAt, now)
+			text += " " + age(*s.RetryAt, now)
 		}
 	case s.Breaker == "half-open":
-		word = "circuit half-open"
+		text = "circuit half-open"
 	}
 	switch {
 	case s.Drained == nil:
-		return word
-	case s.badness() == 0:
-		return word + ", drained"
+		return text
+	case badness(s) == 0:
+		return text + ", drained"
 	}
 	return "drained"
 }
@@ -103,10 +58,10 @@ func (b *bridgeState) sentence() (text, tone string) {
 	var drained []string
 	for i := range b.Servers {
 		switch s := &b.Servers[i]; {
-		case s.badness() == 1 && s.Drained != nil:
+		case badness(s) == 1 && s.Drained != nil:
 			drained = append(drained, s.Name)
 		default:
-			bad[s.badness()] = append(bad[s.badness()], s.Name)
+			bad[badness(s)] = append(bad[badness(s)], s.Name)
 		}
 	}
 	of := func(some []string, what string) string {
@@ -187,11 +142,11 @@ func (b *bridgeState) head(on screen) string {
 
 // table returns an empty table of servers, whose STATE has colors.
 func (b *bridgeState) table(on screen, now time.Time, head ...string) terminal.Table {
-	slices.SortStableFunc(b.Servers, func(s, y serverState) int { return cmp.Compare(s.badness(), y.badness()) })
+	slices.SortStableFunc(b.Servers, func(s, y status.Server) int { return cmp.Compare(badness(&s), badness(&y)) })
 	colors := map[string]string{}
 	for i := range b.Servers {
 		s := &b.Servers[i]
-		colors[s.word(now)] = [...]string{red, yellow, green}[s.badness()]
+		colors[word(s, now)] = [...]string{red, yellow, green}[badness(s)]
 	}
 	return terminal.Table{Head: head, Paint: func(column, cell string) string {
 		if color := colors[cell]; column == "STATE" && color != "" {
@@ -212,13 +167,13 @@ func addRow(t *terminal.Table, cells ...string) {
 // status formats the output of the command status.
 func (b *bridgeState) status(now time.Time, on screen) string {
 	out := b.head(on)
-	if w := b.Bridge; w != nil {
+	if w := b.Whole; w != nil {
 		out += on.line(strings.Join([]string{count(w.Sessions, "session"), count(w.Calls, "active call"), count(w.Subscriptions, "subscription"), count(int(w.Connections), "connection")}, ", ")) + "\n"
 	}
 	if c := b.Config; c != nil {
 		out += on.line("configuration "+c.Hash+", read "+age(now, c.LoadedAt)+" ago") + "\n"
-		if c.LastError != "" {
-			out += on.paint(red, on.line("not reloaded "+age(now, c.LastErrorAt)+" ago: "+c.LastError)) + "\n"
+		if c.LastError != "" && c.LastErrorAt != nil {
+			out += on.paint(red, on.line("not reloaded "+age(now, *c.LastErrorAt)+" ago: "+c.LastError)) + "\n"
 		}
 		if len(c.Pending) > 0 {
 			out += on.line("after a restart: "+strings.Join(c.Pending, ", ")) + "\n"
@@ -247,7 +202,7 @@ func (b *bridgeState) status(now time.Time, on screen) string {
 				last = age(now, *s.LastErrorAt) + " ago: " + last
 			}
 		}
-		addRow(&t, on.name(s.Name), s.word(now), since, s.Transport, s.Revision, fmt.Sprint(s.Sessions), fmt.Sprint(s.Calls), fmt.Sprint(s.Connections), fmt.Sprint(s.Restarts), cache, last)
+		addRow(&t, on.name(s.Name), word(s, now), since, s.Transport, s.Revision, fmt.Sprint(s.Sessions), fmt.Sprint(s.Calls), fmt.Sprint(s.Connections), fmt.Sprint(s.Restarts), cache, last)
 	}
 	if len(b.Servers) == 0 {
 		return out

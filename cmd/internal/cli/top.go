@@ -251,14 +251,14 @@ func (v *topView) text(on screen) string {
 		out = on.paint(red, on.line(v.fault.Error())) + "\n"
 	}
 	var totals []string
-	if b := v.state.Bridge; b != nil {
+	if b := v.state.Whole; b != nil {
 		totals = append(totals, count(b.Sessions, "session"), count(b.Calls, "active call"), count(int(b.Connections), "connection"))
 	}
 	if v.series.known() {
 		totals = append(totals, v.series.rate(v.series.Total)+" calls/s")
 	}
-	if m := v.state.Process.Memory; m > 0 {
-		totals = append(totals, fmt.Sprintf("%d MiB", m>>20))
+	if p := v.state.Process; p != nil {
+		totals = append(totals, fmt.Sprintf("%d MiB", p.Memory>>20))
 	}
 	if on.hint != "" {
 		totals = append(totals, on.hint)
@@ -336,7 +336,7 @@ func (v *topView) servers(on screen, most int) string {
 		if v.series.known() {
 			failed = fmt.Sprintf("%.0f", sum(c.Errors))
 		}
-		addRow(&t, on.name(s.Name), s.word(v.At), v.series.rate(c), failed, v.series.spark(c), fmt.Sprint(s.Calls), queued, millis(s.P50), millis(s.P95), fmt.Sprint(s.Sessions), fmt.Sprint(s.Connections), memory, cpu, s.Transport, s.Revision)
+		addRow(&t, on.name(s.Name), word(s, v.At), v.series.rate(c), failed, v.series.spark(c), fmt.Sprint(s.Calls), queued, millis(s.P50), millis(s.P95), fmt.Sprint(s.Sessions), fmt.Sprint(s.Connections), memory, cpu, s.Transport, s.Revision)
 	}
 	out := t.Format("", on.width, nil)
 	if left := len(v.state.Servers) - shown; left > 0 {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 	"github.com/mcp-bridge/bridge/internal/porttest"
@@ -191,7 +192,7 @@ func TestTopFits(t *testing.T) {
 	v := fixedView(t, topFixture)
 	for i := range 40 {
 		name := fmt.Sprintf("a-server-with-quite-a-long-name-%d", i)
-		v.state.Servers = append([]serverState{{Name: name, State: "ready", Transport: "stdio", Revision: "2025-11-25"}}, v.state.Servers...)
+		v.state.Servers = append([]status.Server{{Name: name, State: "ready", Transport: "stdio", Revision: "2025-11-25"}}, v.state.Servers...)
 		v.calls.Active = append(v.calls.Active, topCall{Server: name, Method: "tools/call", Name: strings.Repeat("long", 30), Principal: "dev", Session: "1f0c9a7e"})
 		v.calls.Failures = append(v.calls.Failures, topCall{Server: name, Method: "tools/call", Error: strings.Repeat("long ", 30), Outcome: "unavailable"})
 	}
@@ -222,25 +223,25 @@ func TestTopFits(t *testing.T) {
 
 // The sentence of the state has the words of the console.
 func TestSentence(t *testing.T) {
-	one, two, three := serverState{Name: "one", State: "ready"}, serverState{Name: "two", State: "idle"}, serverState{Name: "three", State: failing}
-	drained, open, half := serverState{Name: "drained", State: "idle", Drained: &struct{}{}}, serverState{Name: "open", State: failing, Breaker: "open"}, serverState{Name: "half", State: "ready", Breaker: "half-open"}
+	one, two, three := status.Server{Name: "one", State: "ready"}, status.Server{Name: "two", State: "idle"}, status.Server{Name: "three", State: failing}
+	drained, open, half := status.Server{Name: "drained", State: "idle", Drained: &status.Drain{}}, status.Server{Name: "open", State: failing, Breaker: "open"}, status.Server{Name: "half", State: "ready", Breaker: "half-open"}
 	for _, test := range []struct {
-		state bridgeState
+		state status.Bridge
 		want  string
 		color string
 	}{
-		{bridgeState{Ready: true, Servers: []serverState{one}}, "The server is working", green},
-		{bridgeState{Ready: true, Servers: []serverState{one, two}}, "All 2 servers working", green},
-		{bridgeState{Ready: true, Servers: []serverState{one, three, open}}, "2 of 3 servers failing: three, open", yellow},
-		{bridgeState{Reason: "no server works", Servers: []serverState{three, open}}, "All 2 servers failing: three, open", red},
-		{bridgeState{Ready: true, Servers: []serverState{three}}, "The server is failing: three", red},
-		{bridgeState{Reason: "this instance cannot reach the store", Servers: []serverState{one}}, "Not ready: this instance cannot reach the store", red},
-		{bridgeState{Ready: true, Servers: []serverState{one, half, drained}}, "1 of 3 servers refused by the circuit breaker: half", yellow},
-		{bridgeState{Ready: true, Servers: []serverState{one, drained}}, "1 of 2 servers drained: drained", yellow},
-		{bridgeState{Drained: &struct{}{}, Reason: "drained by an operator", Servers: []serverState{three}}, "The bridge is draining: drained by an operator", yellow},
-		{bridgeState{Ready: true}, "No servers", yellow},
+		{status.Bridge{Ready: true, Servers: []status.Server{one}}, "The server is working", green},
+		{status.Bridge{Ready: true, Servers: []status.Server{one, two}}, "All 2 servers working", green},
+		{status.Bridge{Ready: true, Servers: []status.Server{one, three, open}}, "2 of 3 servers failing: three, open", yellow},
+		{status.Bridge{Reason: "no server works", Servers: []status.Server{three, open}}, "All 2 servers failing: three, open", red},
+		{status.Bridge{Ready: true, Servers: []status.Server{three}}, "The server is failing: three", red},
+		{status.Bridge{Reason: "this instance cannot reach the store", Servers: []status.Server{one}}, "Not ready: this instance cannot reach the store", red},
+		{status.Bridge{Ready: true, Servers: []status.Server{one, half, drained}}, "1 of 3 servers refused by the circuit breaker: half", yellow},
+		{status.Bridge{Ready: true, Servers: []status.Server{one, drained}}, "1 of 2 servers drained: drained", yellow},
+		{status.Bridge{Drained: &status.Drain{}, Reason: "drained by an operator", Servers: []status.Server{three}}, "The bridge is draining: drained by an operator", yellow},
+		{status.Bridge{Ready: true}, "No servers", yellow},
 	} {
-		if got, color := test.state.sentence(); got != test.want || color != test.color {
+		if got, color := (&bridgeState{Bridge: test.state}).sentence(); got != test.want || color != test.color {
 			t.Errorf("%+v: %q in color %s, want %q in %s", test.state, got, color, test.want, test.color)
 		}
 	}

@@ -19,21 +19,26 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/front/disk"
 )
 
-// Options are the parts of the bridge that Access needs. No function may be nil.
+// Options are the parts of the bridge that Access needs.
 type Options struct {
-	Config func() *config.Config // returns the current configuration, which is read only
+	Bridge Bridge
 	Log    *slog.Logger
-	// Servers returns the names of the servers. Has reports whether a server of that name exists.
-	// Allowed returns the reason that a principal may not use the server.
-	Servers func() []string
-	Has     func(server string) bool
-	Allowed func(server, principal string) error
-	// KeysChanged is called when a principal's last key is removed, and when it has a key again.
-	KeysChanged func(principal string, good bool)
-	// Accepted is called with the context of each request whose key is good.
-	Accepted func(context.Context)
 	// Store is the data that the fronts of several instances share; nil for a single instance.
 	Store front.Store
+}
+
+// Bridge has the configuration and the servers to which Access admits callers.
+type Bridge interface {
+	// Config returns the current configuration, which is read only.
+	Config() *config.Config
+	Servers() []string
+	HasServer(name string) bool
+	// Allowed returns the reason that a principal may not use the server.
+	Allowed(server, principal string) error
+	// KeysChanged is called when a principal's last key is removed, and when it has a key again.
+	KeysChanged(principal string, good bool)
+	// Accepted is called with the context of each request whose key is good.
+	Accepted(context.Context)
 }
 
 // Access checks who may use the bridge. Its methods may be called concurrently.
@@ -58,7 +63,7 @@ type Access struct {
 // New returns an Access for the configuration. The fault names the part of it that cannot be used:
 // that part accepts no caller. The caller of New calls Start, and later Stop.
 func New(o Options) (a *Access, fault error) {
-	c := o.Config()
+	c := o.Bridge.Config()
 	a = &Access{
 		o:             o,
 		grants:        filter.NewGrants(c.Grants()),
@@ -79,7 +84,7 @@ func New(o Options) (a *Access, fault error) {
 	return a, fault
 }
 
-func (a *Access) c() *config.Config { return a.o.Config() }
+func (a *Access) c() *config.Config { return a.o.Bridge.Config() }
 
 // Open opens the folder in which the front keeps logins, if it has one.
 func (a *Access) Open() error {
@@ -159,7 +164,7 @@ func (a *Access) ApplyRules(next *config.Config) {
 // sender has to wait, or 0.
 func (a *Access) Key(r *http.Request, text string) (principal string, sum auth.Sum, wait time.Duration, ok bool) {
 	if principal, sum, ok = a.keys.Key(text); ok {
-		a.o.Accepted(r.Context())
+		a.o.Bridge.Accepted(r.Context())
 		return principal, sum, 0, true
 	}
 	if wait = a.failedKeys.Take(a.Client(r)); wait == 0 {

@@ -41,7 +41,7 @@ func (a *Access) Start() {
 	if a.keys == nil {
 		return
 	}
-	a.keys.OnChange(a.o.KeysChanged)
+	a.keys.OnChange(a.o.Bridge.KeysChanged)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { a.keys.Watch(ctx) })
@@ -82,7 +82,7 @@ func (a *Access) Admit(w http.ResponseWriter, r *http.Request, path string, to T
 		a.reject(w, r, path, to, err)
 		return r, false
 	}
-	a.o.Accepted(r.Context())
+	a.o.Bridge.Accepted(r.Context())
 	return r.WithContext(auth.WithCaller(r.Context(), who)), true
 }
 
@@ -146,7 +146,7 @@ func (a *Access) View(principal string) View {
 	if a.keys == nil || a.c().PublicStatus || a.c().SeesAll(auth.RuleOf(principal)) {
 		return View{true, func(string) bool { return true }}
 	}
-	return View{false, func(server string) bool { return server != "" && a.o.Allowed(server, principal) == nil }}
+	return View{false, func(server string) bool { return server != "" && a.o.Bridge.Allowed(server, principal) == nil }}
 }
 
 // StatusView reports whether the answer to a request that is open to all callers contains details of
@@ -161,7 +161,7 @@ func (a *Access) StatusView(r *http.Request, base string) (sees View, acts, ok b
 	who, err := a.keys.Caller(ctx, r.Header, a.resource(r, to))
 	switch {
 	case err == nil:
-		a.o.Accepted(r.Context())
+		a.o.Bridge.Accepted(r.Context())
 	case a.countGuess(r, a.refusalOf(r, to, err).guess, err) == 0 && a.refusalOf(r, to, err).guess:
 		a.logRejected(r, r.URL.Path, err) // it may be a guess
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/answer"
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/auth"
@@ -221,7 +222,7 @@ func (a *Access) serves(to Target) bool {
 	if !of {
 		name, last = "", name
 	}
-	return (last == "mcp" || last == "sse") && (name == "" && !of || a.o.Has(name))
+	return (last == "mcp" || last == "sse") && (name == "" && !of || a.o.Bridge.HasServer(name))
 }
 
 // metadata is the metadata of a protected resource (RFC 9728 §2).
@@ -385,23 +386,13 @@ func (a *Access) reject(w http.ResponseWriter, r *http.Request, path string, to 
 	answer.Data(w, no.status, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, no.text, []byte(`{"bridge":"`+no.kind+`"}`)).Append(nil, nil, nil))
 }
 
-// IssuerState is the state of the keys of an issuer, for /readyz.
-type IssuerState struct {
-	Issuer string `json:"issuer"`
-	// State is ok, old or unreachable. It is old if the keys cannot be refreshed. It is unreachable,
-	// and tokens cannot be checked, if there are no keys or the last lookup of a token failed.
-	State string     `json:"state"`
-	Since *time.Time `json:"keys_since,omitempty"`
-	Fault string     `json:"last_error,omitempty"`
-}
-
 // Issuers returns the state of the keys of all issuers.
-func (a *Access) Issuers() (all []IssuerState) {
+func (a *Access) Issuers() (all []status.Issuer) {
 	if !a.keys.Tokens() {
 		return nil
 	}
 	for _, s := range a.keys.Issuers() {
-		st := IssuerState{
+		st := status.Issuer{
 			Issuer: s.Issuer,
 			State:  "ok",
 			Fault:  s.Fault,

@@ -12,6 +12,17 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
+// open is a bridge with every server, for every principal.
+type open struct {
+	Bridge
+	c *config.Config
+}
+
+func (o *open) Config() *config.Config       { return o.c }
+func (o *open) HasServer(string) bool        { return true }
+func (o *open) Allowed(string, string) error { return nil }
+func (o *open) Accepted(context.Context)     {}
+
 // ruled makes an Access of the servers one and two, for users of an issuer: its group eng may
 // use everything, and guests the server one without its tool echo.
 func ruled(t *testing.T, change func(*config.Config)) *Access {
@@ -26,11 +37,7 @@ func ruled(t *testing.T, change func(*config.Config)) *Access {
 		{Name: "guests", Users: config.Words{"guest-*"}, Servers: []string{"one"}, Tools: config.Choice{Deny: []string{"echo"}}},
 	}
 	change(&c)
-	a, err := New(Options{
-		Config: func() *config.Config { return &c }, Log: slog.New(slog.DiscardHandler),
-		Servers: func() []string { return nil }, Has: func(string) bool { return true }, Allowed: func(string, string) error { return nil },
-		KeysChanged: func(string, bool) {}, Accepted: func(context.Context) {},
-	})
+	a, err := New(Options{Bridge: &open{c: &c}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

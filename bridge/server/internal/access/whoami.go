@@ -45,8 +45,8 @@ func (a *Access) Whoami(w http.ResponseWriter, r *http.Request) {
 		until := t.Until.UTC()
 		me.Issuer, me.Subject, me.Client, me.Scopes, me.Until = t.Issuer, t.Subject, t.Client, t.Scopes, &until
 	}
-	for _, name := range a.o.Servers() {
-		if a.o.Allowed(name, me.Principal) == nil {
+	for _, name := range a.o.Bridge.Servers() {
+		if a.o.Bridge.Allowed(name, me.Principal) == nil {
 			me.Servers = append(me.Servers, name)
 		}
 	}

@@ -124,13 +124,12 @@ func (r *Route) match(path string) map[string]string {
 	return vars
 }
 
-// Options are the parts of the bridge that the API needs.
-type Options struct {
-	Log *slog.Logger
-	// Host returns the host that a client requested.
-	Host func(r *http.Request) string
+// Bridge is the bridge that an API belongs to.
+type Bridge interface {
+	// RequestedHost returns the host that a client requested.
+	RequestedHost(r *http.Request) string
 	// Acted is called after each action.
-	Acted func(principal, action, outcome string)
+	Acted(principal, action, outcome string)
 }
 
 // Who returns the caller of a request. If the request is not accepted, Who answers it itself and
@@ -139,7 +138,8 @@ type Who func(w http.ResponseWriter, r *http.Request) (c Caller, known bool, err
 
 // API serves routes.
 type API struct {
-	o       Options
+	log     *slog.Logger
+	bridge  Bridge
 	routes  []Route
 	refused logs.Limiter // of lines about foreign web pages
 }
@@ -148,7 +148,7 @@ type API struct {
 const refusedLogEvery = 10 * time.Second
 
 // New returns an API without routes.
-func New(o Options) *API { return &API{o: o} }
+func New(log *slog.Logger, b Bridge) *API { return &API{log: log, bridge: b} }
 
 // Add adds routes, before the first request.
 func (a *API) Add(routes ...Route) { a.routes = append(a.routes, routes...) }
@@ -236,9 +236,9 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 // Admits reports whether a request comes from no foreign web page, and has a JSON body if it is a
 // POST. Otherwise it answers the request.
 func (a *API) Admits(w http.ResponseWriter, r *http.Request, what string) bool {
-	if !isOwnPage(r, a.o.Host(r)) {
+	if !isOwnPage(r, a.bridge.RequestedHost(r)) {
 		if more, due := a.refused.Due(refusedLogEvery); due {
-			a.o.Log.Warn("web page refused", "action", clip(what), "origin", clip(r.Header.Get("Origin")), "more", more)
+			a.log.Warn("web page refused", "action", clip(what), "origin", clip(r.Header.Get("Origin")), "more", more)
 		}
 		Refuse(w, http.StatusForbidden, "origin", "only the bridge's own web pages may use this")
 		return false
@@ -277,8 +277,8 @@ func Body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 
 func (a *API) record(who, action, outcome string) {
 	action = clip(action)
-	a.o.Log.Info("console", "principal", who, "action", action, "outcome", outcome)
-	a.o.Acted(who, action, outcome)
+	a.log.Info("console", "principal", who, "action", action, "outcome", outcome)
+	a.bridge.Acted(who, action, outcome)
 }
 
 // isOwnPage reports whether a request comes from no web page, or from the bridge's own.

@@ -14,17 +14,19 @@ import (
 	"time"
 )
 
+// acts is a bridge that counts the actions of operators.
+type acts struct{ noted *int }
+
+func (a *acts) RequestedHost(r *http.Request) string { return r.Host }
+func (a *acts) Acted(string, string, string)         { *a.noted++ }
+
 // Whoever has no key cannot fill the log, neither as a page of another site nor by actions
 // that are denied. What a known caller is denied is in it.
 func TestLogLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		noted := 0
-		a := New(Options{
-			Log:   slog.New(slog.NewTextHandler(&log, nil)),
-			Host:  func(r *http.Request) string { return r.Host },
-			Acted: func(principal, action, outcome string) { noted++ },
-		})
+		a := New(slog.New(slog.NewTextHandler(&log, nil)), &acts{&noted})
 		a.Add(Route{Method: "POST", Path: "servers/{name}/probe", Right: Act, Do: func(*Call) (any, error) { return struct{}{}, nil }})
 		path := "servers/" + strings.Repeat("x", 10_000) + "/probe"
 		ask := func(principal string, header ...string) {

@@ -40,16 +40,6 @@ var topics = []string{"servers", "calls", "sessions", "traffic", "log"}
 // Events serves streams of events.
 type Events struct {
 	*Operator
-	// Overview returns the state of the bridge that a caller may see.
-	Overview func(c *Caller) Overview
-	// Heartbeat returns the interval of heartbeats on an idle stream.
-	Heartbeat func() time.Duration
-	// Payloads reports whether the payloads of messages may be shown.
-	Payloads func() bool
-	// MaxStreams returns the limit of open streams. The same number of closed ones may wait until a reader resumes them.
-	MaxStreams func() int
-	// SingleCaller reports that there is only one caller.
-	SingleCaller bool
 
 	streams Streams
 
@@ -90,7 +80,7 @@ func (e *Events) serve(w http.ResponseWriter, r *http.Request, c *Call) {
 		fail(w, err)
 		return
 	}
-	leave, ok := e.streams.Acquire(&c.Caller, e.MaxStreams(), e.SingleCaller)
+	leave, ok := e.streams.Acquire(&c.Caller, e.States.Config().ConsoleStreams, !e.States.Keyed())
 	if !ok {
 		Refuse(w, http.StatusTooManyRequests, "too_many_streams", "too many pages are open: close one, or raise console_streams in the configuration file")
 		return
@@ -149,7 +139,7 @@ func (e *Events) parse(c *Call) (s streamQuery, err error) {
 		return s, denied("messages", "viewers")
 	case s.payloads && !c.Act:
 		return s, denied("the payloads of messages", "admin")
-	case s.payloads && !e.Payloads():
+	case s.payloads && !e.Calls.Keeps():
 		return s, &Refusal{http.StatusConflict, "conflict", "payloads of messages are not shown: set console: payloads in the configuration file"}
 	}
 	return s, nil
@@ -183,7 +173,8 @@ func (e *Events) begin(wants streamQuery, c *Call) *stream {
 		Caller:   &c.Caller,
 		Server:   wants.server,
 		Session:  wants.session,
-		Payloads: func() bool { return wants.payloads && e.Payloads() },
+		Calls:    e.Calls,
+		Payloads: wants.payloads,
 	}
 	s := &stream{
 		e:      e,
@@ -230,8 +221,8 @@ func (e *Events) detach(s *stream) {
 			oldest = o
 		}
 	}
-	most := e.MaxStreams()
-	full := len(e.detached) >= most || !e.SingleCaller && own >= max(1, most/2) // each page that an operator leaves adds one
+	most := e.States.Config().ConsoleStreams                                     // as many as open ones
+	full := len(e.detached) >= most || e.States.Keyed() && own >= max(1, most/2) // each page that an operator leaves adds one
 	if full && oldest != nil {
 		e.forget(oldest)
 	}
@@ -374,7 +365,7 @@ func (s *stream) snapshot() error {
 	var all snapshot
 	now := time.Now()
 	if s.query.has("servers") {
-		s.overview, s.process = s.e.Overview(s.c), now
+		s.overview, s.process = s.e.States.Overview(s.c), now
 		all.Status = s.overview
 	}
 	if s.query.has("calls") {
@@ -439,7 +430,7 @@ func (s *stream) poll(now time.Time) (more bool, err error) {
 	if s.query.has("servers") && err == nil {
 		err = s.servers(now)
 	}
-	if err == nil && now.Sub(s.written) >= s.e.Heartbeat() {
+	if err == nil && now.Sub(s.written) >= s.e.States.Config().Heartbeat {
 		s.written = now
 		return true, s.out.Beat()
 	}
@@ -459,7 +450,7 @@ func (s *stream) bye(reason string) error {
 
 // servers writes changes of the state of servers.
 func (s *stream) servers(now time.Time) error {
-	all := s.e.Overview(s.c)
+	all := s.e.States.Overview(s.c)
 	change := all.Since(s.overview, now.Sub(s.process) >= processEvery)
 	s.overview = all
 	if change == nil {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
@@ -63,13 +64,23 @@ func TestPassBroken(t *testing.T) {
 	}
 }
 
+// bounds is a bridge with a limit of streams.
+type bounds struct {
+	States
+	keyed   bool
+	streams int
+}
+
+func (b bounds) Keyed() bool            { return b.keyed }
+func (b bounds) Config() *config.Config { return &config.Config{ConsoleStreams: b.streams} }
+
 // A caller's streams without a reader take places from each other, and not from those of
 // others.
 func TestLost(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			const streams = 16
-			e := &Events{SingleCaller: alone, MaxStreams: func() int { return streams }}
+			e := &Events{Operator: &Operator{States: bounds{keyed: !alone, streams: streams}}}
 			ended := map[string]bool{}
 			lose := func(principal string, n int) {
 				time.Sleep(time.Millisecond)

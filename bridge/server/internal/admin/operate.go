@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/drain"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
+	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
@@ -21,8 +22,19 @@ type Operator struct {
 	Bridge gateway.Gateway
 	Calls  *calls.Calls
 	Logs   *logs.Log
+	States States
+}
+
+// States has the configuration and the state of the bridge.
+type States interface {
+	// Config returns the current configuration, which is read only.
+	Config() *config.Config
+	// Keyed reports whether there are access rules. Without them, there is only one caller.
+	Keyed() bool
+	// Overview returns the state of the bridge that a caller may see.
+	Overview(c *Caller) Overview
 	// State returns the state of a server.
-	State func(server string) (any, error)
+	State(server string) (any, error)
 }
 
 // Routes returns the routes of the operator.
@@ -267,7 +279,7 @@ func (o *Operator) forceBreaker(c *Call) (any, error) {
 			Message: "the server has no circuit breaker: its configuration has breaker: off",
 		}
 	}
-	return o.State(name)
+	return o.States.State(name)
 }
 
 // span reads the time for which an operator's order applies.
@@ -319,7 +331,7 @@ func (o *Operator) order(name string, order *drain.Order) (any, error) {
 		return nil, NotFound("server of that name")
 	}
 	of.Set(order)
-	return o.State(name)
+	return o.States.State(name)
 }
 
 func (o *Operator) forgetLists(c *Call) (any, error) {

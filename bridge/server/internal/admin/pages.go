@@ -53,27 +53,30 @@ func CookieName(host string) string {
 
 // Pages checks the sign-ins of the page for operators.
 type Pages struct {
-	// Holder returns the principal that has the key of that sum now.
-	Holder func(auth.Sum) (principal string, ok bool)
-	// Path returns the path of the cookie, as the browser sees it, and whether the browser uses
-	// TLS. base is the base path of the bridge.
-	Path func(r *http.Request, base string) (path string, secure bool)
-
-	key *seal.Key
+	bridge PagesBridge
+	key    *seal.Key
 
 	mu    sync.Mutex       // guards the rest
 	ended map[string]int64 // by the ID of a sign-in that ended: when its cookie would have expired, in Unix seconds
 }
 
+// PagesBridge is the bridge that operators sign in on.
+type PagesBridge interface {
+	// Holder returns the principal that has the key of that sum now.
+	Holder(auth.Sum) (principal string, ok bool)
+	// PagePath returns the path of the cookie, as the browser sees it, and whether the browser uses
+	// TLS. base is the base path of the bridge.
+	PagePath(r *http.Request, base string) (path string, secure bool)
+}
+
 // NewPages returns Pages without a sign-in.
-func NewPages(holder func(auth.Sum) (string, bool), path func(r *http.Request, base string) (string, bool)) *Pages {
+func NewPages(b PagesBridge) *Pages {
 	k, err := seal.New()
 	if err != nil {
 		panic(err) // a random key always makes a cipher
 	}
 	return &Pages{
-		Holder: holder,
-		Path:   path,
+		bridge: b,
 		key:    k,
 		ended:  map[string]int64{},
 	}
@@ -97,7 +100,7 @@ func (p *Pages) Valid(page *Page) bool {
 	if ended || time.Now().Unix() >= page.until() {
 		return false
 	}
-	who, ok := p.Holder(page.Sum)
+	who, ok := p.bridge.Holder(page.Sum)
 	return ok && who == page.Principal
 }
 
@@ -194,7 +197,7 @@ func (p *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (pag
 
 // SetCookie sets the cookie, or deletes it if p is nil.
 func (p *Pages) SetCookie(w http.ResponseWriter, r *http.Request, base string, page *Page) {
-	path, secure := p.Path(r, base)
+	path, secure := p.bridge.PagePath(r, base)
 	c := http.Cookie{
 		Name:     CookieName(r.Host),
 		Path:     path,

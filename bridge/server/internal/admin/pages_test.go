@@ -10,9 +10,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
+// site is a bridge where every key is of ops.
+type site struct{}
+
+func (site) Holder(auth.Sum) (string, bool)                { return "ops", true }
+func (site) PagePath(*http.Request, string) (string, bool) { return "/ui", false }
+
 // newPages returns pages where every key is of ops.
 func newPages() *Pages {
-	return NewPages(func(auth.Sum) (string, bool) { return "ops", true }, func(*http.Request, string) (string, bool) { return "/ui", false })
+	return NewPages(site{})
 }
 
 // at returns a request of a page at a host, with cookies.

@@ -53,8 +53,9 @@ type Viewer struct {
 	Caller *Caller
 	// Server and Session select messages; empty means all.
 	Server, Session string
-	// Payloads reports whether it gets the payloads of messages.
-	Payloads func() bool
+	// Payloads means that it gets the payloads of messages, while Calls keeps them.
+	Payloads bool
+	Calls    *calls.Calls
 }
 
 var (
@@ -105,7 +106,7 @@ func (v *Viewer) Wants(server, session string) (it, payload bool) {
 	if v.Full() {
 		return false, false
 	}
-	return true, v.Payloads()
+	return true, v.Payloads && v.Calls.Keeps()
 }
 
 // Passed implements calls.TrafficWatcher.

@@ -12,27 +12,38 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
-// Bridge has the functions that are called when the metrics are read.
+// Bridge has the parts of the bridge that are read with the metrics.
 type Bridge struct {
-	Totals func() gateway.Totals
-	Status func() []gateway.Status
-	// Ready reports whether the bridge is ready with servers in these states.
-	Ready func([]gateway.Status) bool
-	// Stdio reports whether the connections to a server are child processes.
-	Stdio func(server string) bool
+	Counts      Counts
+	Certificate Certificate         // nil without TLS
+	Cluster     *cluster.Node       // this instance of a cluster; nil for a single instance
+	Workers     Workers             // nil for a single instance
+	Door        *auth.Authenticator // nil without access rules
+}
+
+// Counts has the counters and the states of the bridge.
+type Counts interface {
+	Totals() gateway.Totals
+	Status() []gateway.Status
+	// ReadyWith reports whether the bridge is ready with servers in these states.
+	ReadyWith([]gateway.Status) bool
+	// OnStdio reports whether the connections to a server are child processes.
+	OnStdio(server string) bool
 	// Refused returns the number of refused connections of clients.
-	Refused func() uint64
-	// LogLost returns the number of lost lines of the access log; nil without an access log.
-	LogLost func() uint64
-	// Certificate returns the end of the certificate in use, and whether its files were good when they were last read.
-	// It is nil without TLS.
-	Certificate func() (until time.Time, good bool)
-	// Cluster is this instance of a cluster; nil for a single instance.
-	Cluster *cluster.Node
-	// Workers returns the state of the cluster's workers; nil for a single instance.
-	Workers func() placement.WorkerStatus
-	// Door verifies keys and tokens; nil without access rules.
-	Door *auth.Authenticator
+	Refused() uint64
+	// LogLost returns the number of lost lines of the access log.
+	LogLost() uint64
+}
+
+// Certificate is the certificate of the bridge.
+type Certificate interface {
+	// Good returns the end of the certificate in use, and whether its files were good when they were last read.
+	Good() (until time.Time, good bool)
+}
+
+// Workers has the state of the cluster's workers.
+type Workers interface {
+	Status() placement.WorkerStatus
 }
 
 // AddBridge adds the metrics that are read from the bridge.
@@ -134,16 +145,14 @@ func newGauges(b Bridge) *gauges {
 	each("connections_lost_total", "Connections that ended by themselves.", counter, func(st *gateway.Status) float64 { return float64(st.Losses) })
 	each("restarts_total", "Attempts to reopen a connection that was lost, or that could not be opened.", counter, func(st *gateway.Status) float64 { return float64(st.Restarts) })
 	each("server_failures_total", "How often a connection could not be opened, or the server was unreachable.", counter, func(st *gateway.Status) float64 { return float64(st.Failures) })
-	if b.LogLost != nil {
-		whole("access_log_lines_lost_total", "Lines of the access log that could not be written.", counter, func(*overview) float64 { return float64(b.LogLost()) })
-	}
+	whole("access_log_lines_lost_total", "Lines of the access log that could not be written.", counter, func(*overview) float64 { return float64(b.Counts.LogLost()) })
 	if b.Certificate != nil {
 		whole("tls_certificate_expiry_timestamp_seconds", "When the certificate in use ends.", gauge, func(*overview) float64 {
-			until, _ := b.Certificate()
+			until, _ := b.Certificate.Good()
 			return float64(until.Unix())
 		})
 		whole("tls_certificate_last_reload_successful", "Whether the files of the certificate were good when they were last read.", gauge, func(*overview) float64 {
-			_, good := b.Certificate()
+			_, good := b.Certificate.Good()
 			return truth(good)
 		})
 	}
@@ -193,13 +202,13 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(to chan<- prometheus.Metric) {
-	totals, servers := g.b.Totals(), g.b.Status()
-	all := overview{totals, g.b.Ready(servers)}
+	totals, servers := g.b.Counts.Totals(), g.b.Counts.Status()
+	all := overview{totals, g.b.Counts.ReadyWith(servers)}
 	for _, w := range g.whole {
 		to <- prometheus.MustNewConstMetric(w.desc, w.kind, w.value(&all))
 	}
 	to <- prometheus.MustNewConstMetric(g.sessions, prometheus.GaugeValue, float64(totals.Aggregate), "")
-	to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(g.b.Refused()), "", "connections")
+	to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(g.b.Counts.Refused()), "", "connections")
 	if g.instance != nil {
 		now := g.b.Cluster.State()
 		for _, state := range []cluster.State{cluster.Sure, cluster.Frozen, cluster.Isolated} {
@@ -228,7 +237,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		for limit, n := range st.Refused {
 			to <- prometheus.MustNewConstMetric(g.refused, prometheus.CounterValue, float64(n), st.Name, limit)
 		}
-		if g.b.Stdio(st.Name) {
+		if g.b.Counts.OnStdio(st.Name) {
 			to <- prometheus.MustNewConstMetric(g.children, prometheus.GaugeValue, float64(st.Lanes), st.Name)
 		}
 	}

@@ -87,20 +87,23 @@ func TestMetricsConcurrently(t *testing.T) {
 	}
 }
 
+// fixed has the states of the servers of a bridge; the first is on stdio.
+type fixed []gateway.Status
+
+func (f fixed) Totals() gateway.Totals {
+	return gateway.Totals{Refused: map[string]uint64{"sessions": 1}}
+}
+func (f fixed) Status() []gateway.Status        { return f }
+func (f fixed) ReadyWith([]gateway.Status) bool { return true }
+func (f fixed) OnStdio(server string) bool      { return server == f[0].Name }
+func (f fixed) Refused() uint64                 { return 1 }
+func (f fixed) LogLost() uint64                 { return 1 }
+
 // A registry checks that the same metric is not described twice, and differently.
 func TestMetricsDescribed(t *testing.T) {
 	one := gateway.Status{Name: "one", Breaker: "closed"}
 	one.Refused = map[string]uint64{"calls": 1}
-	asked := newGauges(Bridge{
-		Totals: func() gateway.Totals { return gateway.Totals{Refused: map[string]uint64{"sessions": 1}} },
-		Status: func() []gateway.Status {
-			return []gateway.Status{one, {Name: "two", Breaker: "off"}}
-		},
-		Ready:   func([]gateway.Status) bool { return true },
-		Stdio:   func(server string) bool { return server == "one" },
-		Refused: func() uint64 { return 1 },
-		LogLost: func() uint64 { return 1 },
-	})
+	asked := newGauges(Bridge{Counts: fixed{one, {Name: "two", Breaker: "off"}}})
 	if err := testutil.CollectAndCompare(asked, strings.NewReader(""), "mcp_bridge_nothing"); err != nil {
 		t.Error(err)
 	}

@@ -34,13 +34,17 @@ type tableRow struct {
 // others are the metrics of the Go runtime and of the process that the table has.
 var others = []string{"go_goroutines", "go_memstats_heap_alloc_bytes", "process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds", "process_max_fds", "process_start_time_seconds"}
 
+// certified is a good certificate.
+type certified struct{}
+
+func (certified) Good() (until time.Time, good bool) { return until, true }
+
 // tableOf returns all metrics that a bridge may have, by name.
 func tableOf(t *testing.T) map[string]tableRow {
 	t.Helper()
 	m := New("v0.0.0")
 	m.AddBridge(Bridge{
-		LogLost: func() uint64 { return 0 }, Certificate: func() (until time.Time, good bool) { return until, true },
-		Cluster: new(cluster.Node), Workers: func() (st placement.WorkerStatus) { return st }, Door: new(auth.Authenticator),
+		Certificate: certified{}, Cluster: new(cluster.Node), Workers: new(placement.Workers), Door: new(auth.Authenticator),
 	})
 	m.AddConfig(func() (c reload.Counts) { return c })
 	described := make(chan *prometheus.Desc)

@@ -3,18 +3,17 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
 // workers collects the metrics of a cluster's workers. There are none if no server is placed at
 // workers.
 type workers struct {
-	now                              func() placement.WorkerStatus
+	now                              Workers
 	queued, waiting, lanes, children *prometheus.Desc
 }
 
-func newWorkers(now func() placement.WorkerStatus) *workers {
+func newWorkers(now Workers) *workers {
 	desc := func(name, help, label string) *prometheus.Desc {
 		return prometheus.NewDesc("mcp_bridge_cluster_"+name, help, []string{label}, nil)
 	}
@@ -36,7 +35,7 @@ func (w *workers) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (w *workers) Collect(to chan<- prometheus.Metric) {
-	st := w.now()
+	st := w.now.Status()
 	show := func(d *prometheus.Desc, of map[string]int, named func(string) string) {
 		for name, n := range of {
 			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), named(name))

@@ -103,22 +103,23 @@ func TestBarred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const id = "AAAAAAA"
 		barred, adopted := errors.New("its key was taken away"), 0
-		p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
-			Allowed: func(server, principal string) error {
+		own := &local{
+			allowed: func(server, principal string) error {
 				if server != "files" || principal != "alice" {
 					t.Errorf("asked for %q at %q", principal, server)
 				}
 				return barred
 			},
-			Portable: func(*session.Record) bool { return true },
-			Adopt:    func(string, session.Held) error { adopted++; return nil },
-			Has:      func(string) bool { return adopted > 0 }})
+			adopt: func(string, session.Held) error { adopted++; return nil },
+			has:   func(string) bool { return adopted > 0 },
+		}
+		p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard})
 		if err != nil {
 			t.Fatal(err)
 		}
 		records := session.NewMemory(10)
 		n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: records.As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
-		p.Join(n)
+		p.Join(own.parts(n))
 		n.Start("127.0.0.1:1")
 		defer n.Close(t.Context())
 		if err := n.Beat(t.Context()); err != nil {
@@ -159,22 +160,22 @@ func TestAdoptRefused(t *testing.T) {
 		for _, refusal := range []error{bridge.ErrShutdown, &bridge.Error{Kind: bridge.ErrOverloaded, Public: "no room"}} {
 			const id = "AAAAAAA"
 			tries := 0
-			p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
-				Allowed:  func(string, string) error { return nil },
-				Portable: func(*session.Record) bool { return true },
-				Adopt: func(string, session.Held) error {
+			own := &local{
+				adopt: func(string, session.Held) error {
 					if tries++; tries == 1 {
 						return refusal
 					}
 					return nil
 				},
-				Has: func(string) bool { return tries > 1 }})
+				has: func(string) bool { return tries > 1 },
+			}
+			p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard})
 			if err != nil {
 				t.Fatal(err)
 			}
 			records := session.NewMemory(10)
 			n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: records.As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
-			p.Join(n)
+			p.Join(own.parts(n))
 			n.Start("127.0.0.1:1")
 			defer n.Close(t.Context())
 			if err := n.Beat(t.Context()); err != nil {
@@ -212,15 +213,16 @@ func TestAdoptOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var adopted atomic.Int32
 		records := session.NewMemory(10)
-		p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
-			Portable: func(*session.Record) bool { return true },
-			Adopt:    func(string, session.Held) error { adopted.Add(1); return nil },
-			Has:      func(string) bool { return true }})
+		own := &local{
+			adopt: func(string, session.Held) error { adopted.Add(1); return nil },
+			has:   func(string) bool { return true },
+		}
+		p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard})
 		if err != nil {
 			t.Fatal(err)
 		}
 		n := cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: records.As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
-		p.Join(n)
+		p.Join(own.parts(n))
 		n.Start("127.0.0.1:1")
 		defer n.Close(t.Context())
 		if err := n.Beat(t.Context()); err != nil {
@@ -252,7 +254,7 @@ func TestAdoptOnce(t *testing.T) {
 			t.Error("a session that is here was given away")
 		}
 		looks := 0
-		p.o.Has = func(string) bool { looks++; return looks < 3 }
+		own.has = func(string) bool { looks++; return looks < 3 }
 		if !p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`)) {
 			t.Error("a session that was given away was not")
 		}
@@ -266,16 +268,18 @@ func TestGone(t *testing.T) {
 			gone, leave := context.WithCancel(t.Context())
 			leave()
 			looks := 0
-			p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard,
-				Has: func(string) bool {
+			own := &local{
+				has: func(string) bool {
 					looks++
 					return looks > 100
-				}})
+				},
+			}
+			p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard})
 			if err != nil {
 				t.Fatal(err)
 			}
 			n := cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: session.NewMemory(10).As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
-			p.Join(n)
+			p.Join(own.parts(n))
 			n.Start("127.0.0.1:1")
 			defer n.Close(t.Context())
 			if err := n.Beat(t.Context()); err != nil {

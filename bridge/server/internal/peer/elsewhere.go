@@ -49,7 +49,7 @@ func (p *Peers) givenAway(ctx context.Context, id string, body []byte) bool {
 	if ids, _ := requests(body); len(ids) == 0 {
 		return false // a call in flight may need it
 	}
-	for until := time.Now().Add(patience); p.o.Has(id); {
+	for until := time.Now().Add(patience); p.parts.Sessions.Has(id); {
 		if time.Now().After(until) || backoff.For(ctx, 10*time.Millisecond) != nil {
 			return false
 		}
@@ -64,7 +64,7 @@ func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, pa
 	patience := time.Now().Add(p.o.Lease + 2*time.Second)
 	for tries := 0; ; tries++ {
 		if p.node.Holds(key) {
-			if p.o.Has(id) {
+			if p.parts.Sessions.Has(id) {
 				return false
 			}
 			if forwarded(r) || time.Now().After(patience) || backoff.For(r.Context(), 20*time.Millisecond) != nil { // it is being handed over
@@ -192,7 +192,7 @@ func (p *Peers) locate(ctx context.Context, server, id, key, principal string) l
 		}
 		p.Disconnect(seen.Owner)
 	}
-	if p.o.Allowed(server, principal) != nil { // (S-083)
+	if p.parts.Gateway.Allowed(server, principal) != nil { // (S-083)
 		return location{missing: true}
 	}
 	if p.node.Draining() {
@@ -233,8 +233,8 @@ func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) locatio
 	if err != nil {
 		return location{}
 	}
-	if p.o.Portable(&h.Record) { // otherwise the session ended with its server (S-034)
-		if err = p.o.Adopt(id, h); err == nil {
+	if p.parts.Gateway.Portable(&h.Record) { // otherwise the session ended with its server (S-034)
+		if err = p.parts.Sessions.Adopt(id, h); err == nil {
 			p.o.Log.Info("session taken over", "session", h.Key[:8], "from", seen.Owner, "server", h.Server)
 			return location{taken: true}
 		}

@@ -238,7 +238,7 @@ func (p *Peers) handleOwners(mux *http.ServeMux) {
 		switch err := json.NewDecoder(io.LimitReader(r.Body, maxBuffered)).Decode(&o); {
 		case err != nil:
 			http.Error(w, "not a question about an owner", http.StatusBadRequest)
-		case p.node.Await(r.Context(), "") == nil && p.o.Owners().Owns(r.Context(), o.Server, o.Affinity):
+		case p.node.Await(r.Context(), "") == nil && p.parts.Owners.Owns(r.Context(), o.Server, o.Affinity):
 			w.WriteHeader(http.StatusNoContent)
 		default:
 			w.WriteHeader(http.StatusMisdirectedRequest)
@@ -250,16 +250,16 @@ func (p *Peers) handleOwners(mux *http.ServeMux) {
 			http.Error(w, "not a principal", http.StatusBadRequest)
 			return
 		}
-		p.o.Owners().ServeTunnel(w, r.WithContext(auth.WithPrincipal(r.Context(), name)))
+		p.parts.Owners.ServeTunnel(w, r.WithContext(auth.WithPrincipal(r.Context(), name)))
 	})
 	mux.HandleFunc("POST "+version+"pool/{server}", p.pool)
 	mux.HandleFunc("POST "+version+leavePath+"{what}", func(w http.ResponseWriter, r *http.Request) {
 		var err error
 		switch r.PathValue("what") {
 		case LeaveOwner:
-			err = p.o.Owners().Leave(r.Context(), idOf(r.TLS))
+			err = p.parts.Owners.Leave(r.Context(), idOf(r.TLS))
 		case LeaveWorker:
-			err = p.o.Workers().Leave(r.Context(), idOf(r.TLS))
+			err = p.parts.Workers.Leave(r.Context(), idOf(r.TLS))
 		default:
 			err = errors.ErrUnsupported
 		}
@@ -305,7 +305,7 @@ func (p *Peers) pool(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	out.cancel = cancel
-	a, err := p.o.Owners().Call(ctx, server, affinity, &bridge.Request{
+	a, err := p.parts.Owners.Call(ctx, server, affinity, &bridge.Request{
 		Message:  m,
 		From:     &from,
 		Header:   from.Header,

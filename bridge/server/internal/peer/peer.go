@@ -35,22 +35,6 @@ type Options struct {
 	Secrets []string // of the cluster: the first signs, and all are accepted
 	Lease   time.Duration
 	Log     *slog.Logger
-	// Forward returns the headers of clients that are forwarded to some server.
-	Forward func() []string
-	// Allowed returns an error unless a principal may use a server here.
-	Allowed func(server, principal string) error
-	// Portable reports whether another instance can resume a session.
-	Portable func(r *session.Record) bool
-	// Has reports whether the session of an id can be served here.
-	Has func(id string) bool
-	// Adopt resumes a session that this instance took over.
-	Adopt func(id string, h session.Held) error
-	// MCP and Messages serve forwarded requests of clients.
-	MCP, Messages func(server string, w http.ResponseWriter, r *http.Request)
-	// Owners returns the server of shared connections.
-	Owners func() Owners
-	// Workers returns the two sides of workers at this instance.
-	Workers func() Workers
 	// MaxMessage bounds one message of a stateless client between instances, in bytes.
 	MaxMessage int
 	// Dial connects to another instance. nil means TCP, where a silent network ends a connection after three
@@ -58,9 +42,45 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
+// Parts are the parts of this instance that Peers serve to the others.
+type Parts struct {
+	Node     *cluster.Node
+	Gateway  Gateway
+	Sessions Sessions
+	Streams  Streams
+	Owners   Owners
+	Workers  Workers
+}
+
+// Gateway decides about the sessions of this instance, as gateway.Gateway does.
+type Gateway interface {
+	// Forwards returns the headers of clients that are forwarded to some server.
+	Forwards() []string
+	// Allowed returns an error unless a principal may use a server here.
+	Allowed(server, principal string) error
+	// Portable reports whether another instance can resume a session.
+	Portable(r *session.Record) bool
+}
+
+// Sessions has the sessions of this instance, as streamable.Downstream does.
+type Sessions interface {
+	// Has reports whether the session of an id can be served here.
+	Has(id string) bool
+	// Adopt resumes a session that this instance took over.
+	Adopt(id string, h session.Held) error
+	// Serve serves a forwarded request of a client.
+	Serve(server string, w http.ResponseWriter, r *http.Request)
+}
+
+// Streams serves the forwarded messages of clients of HTTP+SSE, as sse.Downstream does.
+type Streams interface {
+	Message(server string, w http.ResponseWriter, r *http.Request)
+}
+
 // Peers sends requests to the other instances, and serves theirs.
 type Peers struct {
 	o      Options
+	parts  Parts
 	trust  *trust
 	node   *cluster.Node
 	http   *http.Server
@@ -175,8 +195,8 @@ func New(o Options) (*Peers, error) {
 	return p, nil
 }
 
-// Join sets the node of this instance.
-func (p *Peers) Join(n *cluster.Node) { p.node = n }
+// Join sets the parts of this instance.
+func (p *Peers) Join(parts Parts) { p.parts, p.node = parts, parts.Node }
 
 // Listen serves the other instances on l until Close.
 func (p *Peers) Listen(l net.Listener) {
@@ -358,8 +378,8 @@ func (p *Peers) handler() http.Handler {
 			f(server, w, r.WithContext(ctx))
 		}
 	}
-	mux.HandleFunc(version+"s/{server}/mcp", serve(p.o.MCP))
-	mux.HandleFunc("POST "+version+"s/{server}/messages", serve(p.o.Messages))
+	mux.HandleFunc(version+"s/{server}/mcp", serve(func(server string, w http.ResponseWriter, r *http.Request) { p.parts.Sessions.Serve(server, w, r) }))
+	mux.HandleFunc("POST "+version+"s/{server}/messages", serve(func(server string, w http.ResponseWriter, r *http.Request) { p.parts.Streams.Message(server, w, r) }))
 	p.handleOwners(mux)
 	p.handleWorkers(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -391,7 +411,7 @@ func (p *Peers) forwardedHeaders(r *http.Request) http.Header {
 			}
 		}
 	}
-	for _, name := range p.o.Forward() {
+	for _, name := range p.parts.Gateway.Forwards() {
 		if values := r.Header[name]; len(values) > 0 && !strings.HasPrefix(name, ownPrefix) {
 			h[name] = values
 		}

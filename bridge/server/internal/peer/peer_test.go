@@ -36,6 +36,31 @@ func (alone) Beat(_ context.Context, m cluster.Member, _ time.Duration) (cluster
 func (alone) Present(context.Context, string) (bool, error) { return true, nil }
 func (alone) Leave(context.Context, string) error           { return nil }
 
+// local has the sessions of an instance. A nil function refuses nothing.
+type local struct {
+	forward []string
+	allowed func(server, principal string) error
+	has     func(id string) bool
+	adopt   func(id string, h session.Held) error
+	mcp     func(server string, w http.ResponseWriter, r *http.Request)
+}
+
+func (l *local) parts(n *cluster.Node) Parts {
+	return Parts{Node: n, Gateway: l, Sessions: l, Streams: l}
+}
+func (l *local) Forwards() []string            { return l.forward }
+func (l *local) Portable(*session.Record) bool { return true }
+func (l *local) Allowed(server, principal string) error {
+	if l.allowed == nil {
+		return nil
+	}
+	return l.allowed(server, principal)
+}
+func (l *local) Has(id string) bool                                            { return l.has(id) }
+func (l *local) Adopt(id string, h session.Held) error                         { return l.adopt(id, h) }
+func (l *local) Serve(server string, w http.ResponseWriter, r *http.Request)   { l.mcp(server, w, r) }
+func (l *local) Message(server string, w http.ResponseWriter, r *http.Request) { l.mcp(server, w, r) }
+
 // instance starts an instance that serves its peers with mcp, and returns it as a member.
 func instance(t *testing.T, id string, secrets []string, mcp func(server string, w http.ResponseWriter, r *http.Request)) (*Peers, cluster.Member) {
 	t.Helper()
@@ -45,12 +70,13 @@ func instance(t *testing.T, id string, secrets []string, mcp func(server string,
 // instanceAt is instance at a listener, if it is not nil.
 func instanceAt(t *testing.T, l net.Listener, id string, lease time.Duration, secrets []string, mcp func(server string, w http.ResponseWriter, r *http.Request)) (*Peers, cluster.Member) {
 	t.Helper()
-	p, err := New(Options{ID: id, Secrets: secrets, Lease: lease, Forward: func() []string { return []string{"X-Tenant", "Bridge-Principal"} }, Log: slog.New(slog.DiscardHandler), MCP: mcp, Messages: mcp})
+	p, err := New(Options{ID: id, Secrets: secrets, Lease: lease, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.connect = time.Hour // a busy machine may take long for a handshake
-	p.Join(cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: session.NewMemory(10).As(id), Registry: alone{}, Peers: p, Lease: lease, Log: slog.New(slog.DiscardHandler)}))
+	own := &local{forward: []string{"X-Tenant", "Bridge-Principal"}, mcp: mcp}
+	p.Join(own.parts(cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: session.NewMemory(10).As(id), Registry: alone{}, Peers: p, Lease: lease, Log: slog.New(slog.DiscardHandler)})))
 	if l == nil {
 		if l, err = Listen(t.Context(), "127.0.0.1:0", lease); err != nil {
 			t.Fatal(err)
@@ -199,14 +225,13 @@ func TestAdoptedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const id = "AAAAAAA"
 		adopted := 0
-		p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler),
-			Portable: func(*session.Record) bool { return true }, Adopt: func(string, session.Held) error { adopted++; return nil }})
+		p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		records := session.NewMemory(10)
 		n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: again{records.As(id), id}, Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: slog.New(slog.DiscardHandler)})
-		p.Join(n)
+		p.Join((&local{adopt: func(string, session.Held) error { adopted++; return nil }}).parts(n))
 		n.Start("127.0.0.1:1")
 		defer n.Close(t.Context())
 		if err := n.Beat(t.Context()); err != nil {

@@ -130,7 +130,7 @@ func (p *Peers) handleWorkers(mux *http.ServeMux) {
 			http.Error(w, "not a grant", http.StatusBadRequest)
 			return
 		}
-		switch err := p.o.Workers().AcceptGrant(r.PathValue("id"), queue.Grant{Worker: idOf(r.TLS), Key: g.Grant}); {
+		switch err := p.parts.Workers.AcceptGrant(r.PathValue("id"), queue.Grant{Worker: idOf(r.TLS), Key: g.Grant}); {
 		case err == nil:
 			w.WriteHeader(http.StatusNoContent)
 		case errors.Is(err, queue.ErrUnreached):
@@ -145,14 +145,14 @@ func (p *Peers) handleWorkers(mux *http.ServeMux) {
 		switch {
 		case err != nil:
 			http.Error(w, "not an epoch", http.StatusBadRequest)
-		case p.o.Workers().ClaimSlot(r.PathValue("grant"), idOf(r.TLS), epoch) == nil:
+		case p.parts.Workers.ClaimSlot(r.PathValue("grant"), idOf(r.TLS), epoch) == nil:
 			w.WriteHeader(http.StatusNoContent)
 		default:
 			w.WriteHeader(http.StatusGone)
 		}
 	})
 	mux.HandleFunc("POST "+version+claimPath+"{grant}/why", func(w http.ResponseWriter, r *http.Request) {
-		if err := p.o.Workers().SlotFailure(r.PathValue("grant")); err != nil {
+		if err := p.parts.Workers.SlotFailure(r.PathValue("grant")); err != nil {
 			_, _ = w.Write(encodeError(err)) // the front may be gone
 			return
 		}
@@ -165,6 +165,6 @@ func (p *Peers) handleWorkers(mux *http.ServeMux) {
 			http.Error(w, "not a request of a tunnel", http.StatusBadRequest)
 			return
 		}
-		p.o.Workers().ServeTunnel(w, r.WithContext(auth.WithPrincipal(r.Context(), name)), SlotClaim{r.Header.Get(GrantHeader), idOf(r.TLS), epoch})
+		p.parts.Workers.ServeTunnel(w, r.WithContext(auth.WithPrincipal(r.Context(), name)), SlotClaim{r.Header.Get(GrantHeader), idOf(r.TLS), epoch})
 	})
 }

@@ -73,11 +73,11 @@ func (c *crew) ServeTunnel(w http.ResponseWriter, r *http.Request, s SlotClaim) 
 // what is none of it is refused.
 func TestWork(t *testing.T) {
 	c := &crew{asked: make(chan string, 2), left: make(chan struct{})}
-	p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler), Workers: func() Workers { return c }})
+	p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Join(cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: session.NewMemory(10).As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler)}))
+	p.Join(Parts{Node: cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: session.NewMemory(10).As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler)}), Workers: c})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -110,8 +110,8 @@ func newSlots(w WorkerOptions) *slots {
 func (s *slots) Room() (servers []string, free int, changed <-chan struct{}) {
 	most := map[string]int{}
 	var works []string
-	for _, name := range s.o.Placed() {
-		if l, ok := s.o.Local(name); ok && s.startable(name, l) {
+	for _, name := range s.o.Servers.Placed() {
+		if l, ok := s.o.Servers.Local(name); ok && s.startable(name, l) {
 			works, most[name] = append(works, name), l.MaxProcesses
 		}
 	}
@@ -368,7 +368,7 @@ func (s *slots) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clien
 }
 
 func (s *slots) start(ctx context.Context, server string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	l, ok := s.o.Local(server)
+	l, ok := s.o.Servers.Local(server)
 	if !ok {
 		return nil, &bridge.Error{
 			Server: server,

@@ -132,6 +132,12 @@ type rig struct {
 	live *registry
 }
 
+// files is the only server that is placed at workers.
+type files struct{ settings Local }
+
+func (f *files) Placed() []string           { return []string{"files"} }
+func (f *files) Local(string) (Local, bool) { return f.settings, true }
+
 func bubble(t *testing.T, f func(*testing.T, *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -139,8 +145,8 @@ func bubble(t *testing.T, f func(*testing.T, *rig)) {
 		log := slog.New(slog.DiscardHandler)
 		node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: r.live, Peers: r.live, Lease: 6 * time.Second, Log: log})
 		r.Workers = NewWorkers(WorkerOptions{
-			Node: node, ID: "WORKER1", Queue: queue.NewMemory(), Runs: true, Slots: 3, Placed: func() []string { return []string{"files"} },
-			Local: func(string) (Local, bool) { return Local{Adapter: r.a, MaxProcesses: 2}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
+			Node: node, ID: "WORKER1", Queue: queue.NewMemory(), Runs: true, Slots: 3,
+			Servers: &files{Local{Adapter: r.a, MaxProcesses: 2}}, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
 		})
 		node.Start("127.0.0.1:1")
 		<-node.Joined()
@@ -391,9 +397,7 @@ func TestPlaces(t *testing.T) {
 			t.Error("one place too many")
 		}
 		broken := errors.New("there is no such program")
-		r.slots.o.Local = func(string) (Local, bool) {
-			return Local{Adapter: r.a, MaxProcesses: 3, Check: func() error { return broken }}, true
-		}
+		r.slots.o.Servers = &files{Local{Adapter: r.a, MaxProcesses: 3, Check: func() error { return broken }}}
 		time.Sleep(grantLife + time.Second)
 		room("it cannot be started", "[] 1")
 		broken = nil

@@ -26,16 +26,21 @@ type WorkerOptions struct {
 	// Runs means that this instance is a worker.
 	Runs bool
 	// Slots is the number of child processes that may run here for other instances.
-	Slots int
-	// Placed returns the names of the servers with place: workers.
-	Placed func() []string
-	// Local returns the settings with which such a server is started here.
-	Local func(server string) (Local, bool)
-	Log   *slog.Logger
+	Slots   int
+	Servers PlacedServers
+	Log     *slog.Logger
 	// MaxMessage bounds one message between instances, and MaxBytes all messages of the tunnels served here,
 	// in bytes.
 	MaxMessage int
 	MaxBytes   int64
+}
+
+// PlacedServers has the servers with place: workers.
+type PlacedServers interface {
+	// Placed returns their names.
+	Placed() []string
+	// Local returns the settings with which such a server is started here.
+	Local(server string) (Local, bool)
 }
 
 // Local holds the settings with which a worker starts a server.
@@ -165,7 +170,7 @@ func (w *Workers) Status() WorkerStatus {
 		Stopping: w.slots.tunnels.Stopping().Err() != nil,
 	}
 	w.mu.Unlock()
-	names := w.o.Placed()
+	names := w.o.Servers.Placed()
 	if len(names) == 0 {
 		return st
 	}

@@ -65,8 +65,8 @@ func itself(t *testing.T, p *process, first func(http.ResponseWriter) bool) *loo
 	live, log := &registry{live: map[string]bool{}}, slog.New(slog.DiscardHandler)
 	node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: live, Peers: live, Lease: time.Minute, Log: log})
 	l.w = NewWorkers(WorkerOptions{
-		Node: node, ID: "WORKER1", Peers: l, Queue: queue.NewMemory(), Runs: true, Slots: 3, Placed: func() []string { return []string{"files"} },
-		Local: func(string) (Local, bool) { return Local{Adapter: p, MaxProcesses: 3}, true }, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
+		Node: node, ID: "WORKER1", Peers: l, Queue: queue.NewMemory(), Runs: true, Slots: 3,
+		Servers: &files{Local{Adapter: p, MaxProcesses: 3}}, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
 	})
 	l.site = wiretest.NewSite(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if !first(rw) {
