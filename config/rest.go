@@ -255,8 +255,8 @@ func unencrypted(at string) bool {
 // sent is a value from the environment, and the section that sends it.
 type sent struct{ where, value string }
 
-// noteSent stores values from the environment in headers, queries or arguments of an HTTP API.
-func (d *decoder) noteSent(s *strict.Slot, whole string, values []string) {
+// NoteExpanded stores values from the environment in headers, queries or arguments of an HTTP API.
+func (d *decoder) NoteExpanded(s *strict.Slot, whole string, values []string) {
 	if len(values) == 0 || !strings.Contains(s.Section.Where, ": rest: ") {
 		return
 	}
