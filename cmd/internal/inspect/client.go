@@ -242,8 +242,7 @@ func (c *clientFlags) connect(ctx context.Context, settings *config.Config, name
 		return nil, err
 	}
 	one.asker = newAsker(con, one.status)
-	one.wire = newWire(one.link.Transport)
-	one.wire.hear, one.wire.ask = one.status.hear, one.asker.answer
+	one.wire = newWire(one.link.Transport, one.status, one.asker)
 	can := &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}}}
 	if len(roots) > 0 {
 		can.RootsV2 = &mcp.RootCapabilities{}
