@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/address"
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -381,7 +382,7 @@ func (d *decoder) resolveText(sec *strict.Section, key string, path *string) {
 	shown := d.Redact(strconv.Quote(*path))
 	*path = d.absolute(*path)
 	if info, err := os.Stat(*path); err != nil {
-		d.Warn(m.Line, "%s%s is %s: %s", sec.Where, key, shown, reason(err))
+		d.Warn(m.Line, "%s%s is %s: %s", sec.Where, key, shown, files.Reason(err))
 	} else if info.IsDir() {
 		d.Warn(m.Line, "%s%s is %s: is a directory", sec.Where, key, shown)
 	}
