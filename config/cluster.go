@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -125,7 +126,7 @@ func (d *decoder) resolveCluster(sec *strict.Section, c *Cluster) {
 	if c.CAFile != "" {
 		c.CAFile = d.absolute(c.CAFile)
 		if _, err := readFile(c.CAFile); err != nil {
-			d.unusable(sec, "ca_file", reason(err))
+			d.unusable(sec, "ca_file", files.Reason(err).Error())
 		}
 	}
 }

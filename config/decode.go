@@ -27,8 +27,8 @@ type Fault = strict.Fault
 // Faults is the error of Load and Parse: all faults of the file by line.
 type Faults = strict.Faults
 
-// A decoder turns one file into a Config. The functions below give the strict decoder in it the
-// special rules of our settings.
+// A decoder turns one file into a Config. It has the special rules of our settings for the strict
+// decoder in it.
 type decoder struct {
 	*strict.Decoder
 	dir       string             // the file's folder; "" if no file may be read
@@ -43,26 +43,19 @@ type decoder struct {
 	secret    *strict.Slot       // the first secret that the file itself has; nil without one
 }
 
+var _ strict.Schema = (*decoder)(nil)
+
 func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
 	if env == nil {
 		env = os.LookupEnv
 	}
 	d := &decoder{dir: dir, programs: map[string]error{}}
-	d.Decoder = strict.New(file, "mcp-bridge", env, strict.Schema{
-		Value:    d.specialValue,
-		Text:     textOf,
-		Rule:     ruleOf,
-		Keys:     otherKeys,
-		Meant:    nearest,
-		Check:    d.check,
-		Literal:  d.checkLiteral,
-		Expanded: d.noteSent,
-	})
+	d.Decoder = strict.New(file, "mcp-bridge", env, d)
 	return d
 }
 
-// specialValue reads the values that have a form of their own. known is false for all others.
-func (d *decoder) specialValue(s *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
+// Special implements strict.Schema.
+func (d *decoder) Special(s *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
 	switch into := into.(type) {
 	case *string:
 		s.Loose = s.Loose || (s.Label == "listen" || s.Label == "console_listen") && s.Section.Where == "" // a port alone is a number
@@ -94,8 +87,8 @@ func (d *decoder) specialValue(s *strict.Slot, n *yaml.Node, into any) (ok, know
 	return d.restValue(s, n, into)
 }
 
-// check validates the settings, and checks the files that they name.
-func (d *decoder) check(sec *strict.Section, v any) {
+// CheckStruct validates the settings, and checks the files that they name.
+func (d *decoder) CheckStruct(sec *strict.Section, v any) {
 	if c, ok := v.(*rest.Config); ok {
 		c.Document = d.documents[&c.OpenAPI]
 		c.Secrets = d.sentBy(sec)
@@ -109,9 +102,8 @@ func (d *decoder) check(sec *strict.Section, v any) {
 	}
 }
 
-// textOf returns the expected form of a type of ours whose values are written as text, and
-// parses them.
-func textOf(t reflect.Type) (expected string, parse func(strict.Text) (any, error)) {
+// Form implements strict.Schema.
+func (*decoder) Form(t reflect.Type) (expected string, parse func(strict.Text) (any, error)) {
 	switch {
 	case t == reflect.TypeFor[bridge.Forward]():
 		return "the name of a header, such as X-Tenant", func(t strict.Text) (any, error) { return parseForward(t.Value) }
@@ -171,8 +163,8 @@ func isOff(t strict.Text) bool {
 	return t.Value == "off" || t.Kind == strict.Bool && strings.EqualFold(t.Value, "false")
 }
 
-// otherKeys returns the keys of a struct that are read without a field.
-func otherKeys(in reflect.Type) []string {
+// OtherKeys implements strict.Schema.
+func (*decoder) OtherKeys(in reflect.Type) []string {
 	switch in {
 	case reflect.TypeFor[Config]():
 		return []string{"mcpServers"}
@@ -182,8 +174,8 @@ func otherKeys(in reflect.Type) []string {
 	return nil
 }
 
-// nearest returns the valid name that resembles key, or "".
-func nearest(key string, valid []string) string {
+// Meant returns the valid name that resembles key, or "".
+func (*decoder) Meant(key string, valid []string) string {
 	// Names of other tools, and pairs that are too different in their letters.
 	other := map[string]string{
 		"cmd": "command", "arguments": "args", "environment": "env",

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -74,7 +75,7 @@ func (d *decoder) resolveStdio(sec *strict.Section, c *stdio.Config) {
 	if c.Cwd != "" {
 		c.Cwd = d.absolute(c.Cwd)
 		if info, err := os.Stat(c.Cwd); err != nil {
-			d.unusable(sec, "cwd", reason(err))
+			d.unusable(sec, "cwd", files.Reason(err).Error())
 		} else if !info.IsDir() {
 			d.unusable(sec, "cwd", "not a folder")
 		}
@@ -108,24 +109,12 @@ func (d *decoder) absolute(path string) string {
 	return filepath.Join(d.dir, path)
 }
 
-// reason returns the text of the system's error without the path, which may be a secret.
-func reason(err error) string {
-	var e *fs.PathError
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "does not exist"
-	case errors.As(err, &e):
-		return e.Err.Error()
-	}
-	return "cannot be read"
-}
-
 // readEnv reads a dotenv file. Errors show nothing of its content. The map is never nil.
 func readEnv(path string) (map[string]string, error) {
 	vars := map[string]string{}
 	data, err := readFile(path)
 	if err != nil {
-		return vars, errors.New(reason(err))
+		return vars, files.Reason(err)
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	read, err := godotenv.UnmarshalBytes(data)

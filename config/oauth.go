@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -334,7 +335,7 @@ func (d *decoder) resolveOAuth(sec *strict.Section, o *OAuth) {
 	if o.JWKS != "" && !strings.Contains(o.JWKS, "://") {
 		o.JWKS = d.absolute(o.JWKS)
 		if data, err := readFile(o.JWKS); err != nil {
-			d.unusable(sec, "jwks", reason(err))
+			d.unusable(sec, "jwks", files.Reason(err).Error())
 		} else if err := jwks.Check(data); err != nil {
 			d.unusable(sec, "jwks", err)
 		}

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"os"
 	"slices"
+
+	"github.com/mcp-bridge/bridge/internal/files"
 )
 
 // settingFile is a file whose content belongs to a server's settings, such as a certificate. It
@@ -74,7 +76,7 @@ func Digest(path string) string {
 	}
 	data, err := readFile(path)
 	if err != nil {
-		return "unreadable: " + reason(err)
+		return "unreadable: " + files.Reason(err).Error()
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -139,7 +140,7 @@ func (d *decoder) resolveRemote(sec *strict.Section, c *remote.Config) {
 		}
 		*f.path = d.absolute(*f.path)
 		if info, err := os.Stat(*f.path); err != nil {
-			d.unusable(sec, f.key, reason(err))
+			d.unusable(sec, f.key, files.Reason(err).Error())
 			good = false
 		} else if info.IsDir() {
 			d.unusable(sec, f.key, "is a directory")

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/internal/address"
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -255,8 +256,8 @@ func unencrypted(at string) bool {
 // sent is a value from the environment, and the section that sends it.
 type sent struct{ where, value string }
 
-// noteSent stores values from the environment in headers, queries or arguments of an HTTP API.
-func (d *decoder) noteSent(s *strict.Slot, whole string, values []string) {
+// NoteExpanded stores values from the environment in headers, queries or arguments of an HTTP API.
+func (d *decoder) NoteExpanded(s *strict.Slot, whole string, values []string) {
 	if len(values) == 0 || !strings.Contains(s.Section.Where, ": rest: ") {
 		return
 	}
@@ -381,7 +382,7 @@ func (d *decoder) resolveText(sec *strict.Section, key string, path *string) {
 	shown := d.Redact(strconv.Quote(*path))
 	*path = d.absolute(*path)
 	if info, err := os.Stat(*path); err != nil {
-		d.Warn(m.Line, "%s%s is %s: %s", sec.Where, key, shown, reason(err))
+		d.Warn(m.Line, "%s%s is %s: %s", sec.Where, key, shown, files.Reason(err))
 	} else if info.IsDir() {
 		d.Warn(m.Line, "%s%s is %s: is a directory", sec.Where, key, shown)
 	}

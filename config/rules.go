@@ -100,8 +100,8 @@ func checkListen(s string) (string, error) {
 	return at, address.CheckListen(at)
 }
 
-// ruleOf returns the rule for a key of a struct. For a table, the rule is about its names.
-func ruleOf(in reflect.Type, key string) func(any) (any, error) {
+// RuleOf implements strict.Schema.
+func (*decoder) RuleOf(in reflect.Type, key string) func(any) (any, error) {
 	is := func(others ...reflect.Type) bool {
 		return slices.ContainsFunc(others, func(t reflect.Type) bool { return t.PkgPath() == in.PkgPath() })
 	}

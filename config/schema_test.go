@@ -107,7 +107,7 @@ func (s *schema) fields(t reflect.Type) object {
 		s.describe(v, t, key)
 		properties[key] = v
 	}
-	for _, key := range otherKeys(t) {
+	for _, key := range (*decoder)(nil).OtherKeys(t) {
 		v := or(object{"type": "boolean"}, references)
 		s.describe(v, t, key)
 		properties[key] = v

@@ -36,7 +36,7 @@ func (d *decoder) shortCommand(s *strict.Slot, line string, into **stdio.Config)
 		Line:  s.Line,
 		Marks: map[string]strict.Mark{"command": {Line: s.Line, Shown: shown}},
 	}
-	d.check(sec, *into)
+	d.CheckStruct(sec, *into)
 	s.Section.Adopt(s.Label, sec)
 	return true
 }
@@ -97,9 +97,9 @@ func OfShell(text string) (home, variable bool) {
 	return atHome.MatchString(text), unbraced.MatchString(text)
 }
 
-// checkLiteral looks for parts of a text that only a shell would replace. They are a fault in a
+// CheckText looks for parts of a text that only a shell would replace. They are a fault in a
 // path and a warning elsewhere. Messages do not show the values, which may be secrets.
-func (d *decoder) checkLiteral(s *strict.Slot, text string) error {
+func (d *decoder) CheckText(s *strict.Slot, text string) error {
 	before := d.argument
 	d.noteSecret(s, text)
 	warned := d.warnSpelling(s, before, text)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -25,11 +26,11 @@ func (t TLS) Pair() (*tls.Certificate, error) {
 func (t TLS) pair() (pair *tls.Certificate, key string, err error) {
 	cert, err := readFile(t.CertFile)
 	if err != nil {
-		return nil, "cert_file", errors.New(reason(err))
+		return nil, "cert_file", files.Reason(err)
 	}
 	own, err := readFile(t.KeyFile)
 	if err != nil {
-		return nil, "key_file", errors.New(reason(err))
+		return nil, "key_file", files.Reason(err)
 	}
 	read, err := tls.X509KeyPair(cert, own)
 	if err == nil {
@@ -53,7 +54,7 @@ func (d *decoder) resolveTLS(sec *strict.Section, t *TLS) {
 	if err != nil {
 		d.unusable(sec, key, err)
 		if _, also := readFile(t.KeyFile); also != nil && key == "cert_file" {
-			d.unusable(sec, "key_file", reason(also))
+			d.unusable(sec, "key_file", files.Reason(also).Error())
 		}
 		return
 	}

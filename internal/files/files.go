@@ -4,6 +4,7 @@ package files
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,6 +20,25 @@ func Read(path string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// Unpathed returns the error about a file without its path, which may be a secret or known already.
+func Unpathed(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// Reason is Unpathed as words behind the name of a setting. It hides errors of other kinds.
+func Reason(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("does not exist")
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return errors.New("cannot be read")
 }
 
 // Create writes a new file that only its owner can read. It fails with fs.ErrExist if there

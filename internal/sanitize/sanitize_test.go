@@ -85,3 +85,16 @@ func TestMayBeSecret(t *testing.T) {
 		}
 	}
 }
+
+func TestMayNameSecret(t *testing.T) {
+	for _, name := range []string{"X-Api-Key", "Authorization", "proxy-auth", "X-Signature", "Set-Cookie", "X-JWT-Assertion", "DB_PASSWD", "--pass-phrase"} {
+		if !sanitize.MayNameSecret(name) {
+			t.Errorf("%s: no secret", name)
+		}
+	}
+	for _, name := range []string{"Content-Type", "X-Request-Id", "LOG_LEVEL", "--port"} {
+		if sanitize.MayNameSecret(name) {
+			t.Errorf("%s: a secret", name)
+		}
+	}
+}

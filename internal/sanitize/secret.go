@@ -25,6 +25,13 @@ func IsSecret(name string) bool {
 	return name == "auth" || name == "pwd" || name == "pin" || slices.ContainsFunc(secretNames, func(part string) bool { return strings.Contains(name, part) })
 }
 
+// MayNameSecret reports whether a header, a parameter, a flag or a variable of that name may hold a secret. Of
+// members of results, which have names such as key for much else, IsSecret knows.
+func MayNameSecret(name string) bool {
+	lower := strings.ToLower(name)
+	return IsSecret(name) || slices.ContainsFunc([]string{"key", "auth", "signature"}, func(part string) bool { return strings.Contains(lower, part) })
+}
+
 // secretLook matches the beginnings of known kinds of keys, and runs that may be random: of letters with digits, of
 // hexadecimal digits, or of digits.
 var secretLook = regexp.MustCompile(`(?i)\b(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|glpat|xox[a-z]|npm|hf|shpat|sq0[a-z]{3}|ya29)[-_.][\w-]{8,}|\b(?:AKIA|ASIA|AIza|eyJ)[\w-]{8,}|` +

@@ -136,9 +136,7 @@ func (d *Decoder) Fields(sec *Section, list []Entry, v reflect.Value) {
 			Line:    e.Line,
 			Off:     options == "off",
 			Some:    options == "some",
-		}
-		if d.schema.Rule != nil {
-			s.Rule = d.schema.Rule(v.Type(), e.Key)
+			Rule:    d.schema.RuleOf(v.Type(), e.Key),
 		}
 		ok := d.Value(s, e.Value, v.FieldByIndex(f.Index))
 		sec.Marks[e.Key] = Mark{
@@ -151,7 +149,7 @@ func (d *Decoder) Fields(sec *Section, list []Entry, v reflect.Value) {
 
 // unknown reports a key that no field has.
 func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
-	valid := append(Keys(t), d.schema.Keys(t)...)
+	valid := append(Keys(t), d.schema.OtherKeys(t)...)
 	if name := d.schema.Meant(e.Key, valid); name != "" {
 		d.Fault(e.Line, "%sunknown key %q: did you mean %q?", sec.Where, Clip(e.Key), name)
 		// The intended key is not missing: no further faults about it.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // Expand replaces the references in s and reports whether there was one. The error names each
@@ -69,7 +71,7 @@ func (d *Decoder) lookup(inner string, closed bool) (string, error) {
 	if !set && isEditorVariable(name) {
 		return "", fmt.Errorf("only editors replace ${%s}: write the path itself, or ${HOME} for the home folder", name)
 	}
-	if !set && isSecret(name) { // a default in the file would be no secret
+	if !set && sanitize.MayNameSecret(name) { // a default in the file would be no secret
 		return "", fmt.Errorf("the variable %s is not set: set it in the environment of %s", name, d.Program)
 	}
 	if !set {
@@ -158,10 +160,4 @@ func Clip(s string) string {
 		return s
 	}
 	return string([]rune(s)[:most]) + "…"
-}
-
-// isSecret reports whether a variable probably holds a secret.
-func isSecret(name string) bool {
-	name = strings.ToUpper(name)
-	return slices.ContainsFunc([]string{"SECRET", "TOKEN", "PASSWORD", "KEY"}, func(word string) bool { return strings.Contains(name, word) })
 }

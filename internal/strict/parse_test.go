@@ -111,7 +111,7 @@ func TestSource(t *testing.T) {
 		"{ a: [1_000, 0x10, 1.10, ~, True, .5, 1e3],\n\n b: [x,\n y], c: z }",
 		"{ <<: &y { a: b },\n c: *y }",
 	} {
-		d := strict.New("zoo.yaml", "test", func(string) (string, bool) { return "", false }, schema())
+		d := new(rules).decoder(func(string) (string, bool) { return "", false })
 		root, ok := d.Tree([]byte("# é\nouter: { é: 1, x: &here " + text + ", last: \"}\" }\n"))
 		if !ok {
 			t.Errorf("%q: %v", text, d.Faults)

@@ -27,10 +27,8 @@ type Slot struct {
 // Value reads n into v. It reports whether n has the form of v.
 func (d *Decoder) Value(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	into := v.Addr().Interface()
-	if d.schema.Value != nil {
-		if ok, known := d.schema.Value(s, n, into); known {
-			return ok
-		}
+	if ok, known := d.schema.Special(s, n, into); known {
+		return ok
 	}
 	switch into := into.(type) {
 	case *json.RawMessage:
@@ -74,7 +72,7 @@ func (d *Decoder) Value(s *Slot, n *yaml.Node, v reflect.Value) bool {
 
 // isText reports whether values of a type are written as text.
 func (d *Decoder) isText(t reflect.Type) bool {
-	_, parse := d.schema.Text(t)
+	_, parse := d.schema.Form(t)
 	return parse != nil || t == reflect.TypeFor[netip.Prefix]()
 }
 
@@ -160,7 +158,7 @@ func (d *Decoder) group(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	into := v.Addr().Interface()
 	sec, ok := d.Inner(s, n, into)
 	if ok {
-		d.check(sec, into)
+		d.schema.CheckStruct(sec, into)
 	}
 	return ok
 }
@@ -185,7 +183,7 @@ func (d *Decoder) Inner(s *Slot, n *yaml.Node, into any) (*Section, bool) {
 // Struct fills the struct that v points to from the entries, and checks it.
 func (d *Decoder) Struct(sec *Section, list []Entry, into any) {
 	d.Fields(sec, list, reflect.ValueOf(into).Elem())
-	d.check(sec, into)
+	d.schema.CheckStruct(sec, into)
 }
 
 // Text is the value of a scalar with the references replaced.
@@ -222,16 +220,14 @@ func (d *Decoder) Scalar(s *Slot, n *yaml.Node, t reflect.Type) (Text, bool) {
 // replaced returns a text with its references replaced.
 func (d *Decoder) replaced(x *Slot, n *yaml.Node) (Text, bool) {
 	s := Resolve(n).Value
-	if d.schema.Literal != nil {
-		if err := d.schema.Literal(x, s); err != nil {
-			d.Fault(x.Line, "%s%s is %s: %v", x.Section.Where, x.Label, Shown(n), err)
-			return Text{}, false
-		}
+	if err := d.schema.CheckText(x, s); err != nil {
+		d.Fault(x.Line, "%s%s is %s: %v", x.Section.Where, x.Label, Shown(n), err)
+		return Text{}, false
 	}
 	d.values = nil
 	value, expanded, err := d.Expand(s)
-	if len(d.values) > 0 && d.schema.Expanded != nil {
-		d.schema.Expanded(x, value, d.values)
+	if len(d.values) > 0 {
+		d.schema.NoteExpanded(x, value, d.values)
 	}
 	if err == nil && strings.ContainsRune(value, 0) {
 		err = errors.New("must not contain a zero byte")
@@ -279,7 +275,7 @@ func Shown(n *yaml.Node) string {
 
 // expected returns the form of values of a type.
 func (d *Decoder) expected(t reflect.Type, off bool) string {
-	if text, parse := d.schema.Text(t); parse != nil {
+	if text, parse := d.schema.Form(t); parse != nil {
 		return text
 	}
 	switch {
@@ -301,7 +297,7 @@ func (d *Decoder) expected(t reflect.Type, off bool) string {
 // form, because the value may be a secret.
 func (d *Decoder) convert(got Text, t reflect.Type, off bool) (any, error) {
 	wrong := fmt.Errorf("expected %s", d.expected(t, off))
-	if _, parse := d.schema.Text(t); parse != nil {
+	if _, parse := d.schema.Form(t); parse != nil {
 		return parse(got)
 	}
 	switch {

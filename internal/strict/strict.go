@@ -28,29 +28,29 @@ type Decoder struct {
 	values []string // values from the environment in the text that Expand read last
 }
 
-// Schema describes the special rules of the structs that a decoder fills. No error shows a value,
-// which may be a secret. Value, Rule, Check, Literal and Expanded may be nil.
-type Schema struct {
-	// Value reads a value that has a special form, and stores it at the pointer into.
+// Schema has the special rules of the structs that a decoder fills. No error shows a value,
+// which may be a secret.
+type Schema interface {
+	// Special reads a value that has a special form, and stores it at the pointer into.
 	// known is false for all other values.
-	Value func(s *Slot, n *yaml.Node, into any) (ok, known bool)
-	// Text returns the expected form of a type whose values are written as text, and
+	Special(s *Slot, n *yaml.Node, into any) (ok, known bool)
+	// Form returns the expected form of a type whose values are written as text, and
 	// parses them; parse is nil for all others.
-	Text func(t reflect.Type) (expected string, parse func(Text) (any, error))
-	// Rule returns a check of the value of a key, beyond its type. For a list it checks each item,
-	// and for a table each name. The check returns the normal form of the value. Rule returns nil
+	Form(t reflect.Type) (expected string, parse func(Text) (any, error))
+	// RuleOf returns a check of the value of a key, beyond its type. For a list it checks each item,
+	// and for a table each name. The check returns the normal form of the value. RuleOf returns nil
 	// when there is no such check.
-	Rule func(in reflect.Type, key string) func(any) (any, error)
-	// Keys returns the keys of a struct that are read without a field.
-	Keys func(in reflect.Type) []string
+	RuleOf(in reflect.Type, key string) func(any) (any, error)
+	// OtherKeys returns the keys of a struct that are read without a field.
+	OtherKeys(in reflect.Type) []string
 	// Meant returns the valid key that was probably meant by an unknown one, or nothing.
-	Meant func(key string, valid []string) string
-	// Check checks a struct after its keys were read. Default: Decoder.Validate.
-	Check func(sec *Section, v any)
-	// Literal checks a text as it is written, before references are replaced.
-	Literal func(s *Slot, text string) error
-	// Expanded gets each text that has values from the environment in it.
-	Expanded func(s *Slot, whole string, values []string)
+	Meant(key string, valid []string) string
+	// CheckStruct checks a struct after its keys were read: by Decoder.Validate at least.
+	CheckStruct(sec *Section, v any)
+	// CheckText checks a text as it is written, before references are replaced.
+	CheckText(s *Slot, text string) error
+	// NoteExpanded gets each text that has values from the environment in it.
+	NoteExpanded(s *Slot, whole string, values []string)
 }
 
 // New returns a decoder for a file. env looks up variables.
@@ -72,12 +72,4 @@ func (d *Decoder) Quiet() *Decoder {
 		Env:     d.Env,
 		Secrets: map[string]string{},
 	}
-}
-
-func (d *Decoder) check(sec *Section, v any) {
-	if d.schema.Check == nil {
-		d.Validate(sec, v)
-		return
-	}
-	d.schema.Check(sec, v)
 }

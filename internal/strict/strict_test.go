@@ -38,39 +38,68 @@ func (k *keeper) Validate() error {
 	return nil
 }
 
-// schema has a rule or a form for one key of each kind.
-func schema() strict.Schema {
-	return strict.Schema{
-		Text: func(t reflect.Type) (string, func(strict.Text) (any, error)) {
-			if t != reflect.TypeFor[kilos]() {
-				return "", nil
-			}
-			return "a weight such as 5kg", func(t strict.Text) (any, error) {
-				if t.Value != "5kg" {
-					return nil, errors.New("expected a weight such as 5kg")
-				}
-				return kilos(5), nil
-			}
-		},
-		Rule: func(in reflect.Type, key string) func(any) (any, error) {
-			if in != reflect.TypeFor[zoo]() || key != "places" {
-				return nil
-			}
-			return func(v any) (any, error) {
-				if v.(int) < 1 {
-					return nil, errors.New("must be at least 1")
-				}
-				return v, nil
-			}
-		},
-		Keys:  func(reflect.Type) []string { return []string{"extra"} },
-		Meant: func(key string, _ []string) string { return map[string]string{"nam": "name"}[key] },
+// rules has a rule or a form for one key of each kind.
+type rules struct {
+	own      bool // kilos have a form of their own
+	d        *strict.Decoder
+	expanded []string
+}
+
+func (r *rules) Special(s *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
+	k, known := into.(*kilos)
+	if !known || !r.own {
+		return false, false
 	}
+	got, ok := r.d.Scalar(s, n, reflect.TypeFor[string]())
+	*k = kilos(len(got.Value))
+	return ok, true
+}
+
+func (*rules) Form(t reflect.Type) (string, func(strict.Text) (any, error)) {
+	if t != reflect.TypeFor[kilos]() {
+		return "", nil
+	}
+	return "a weight such as 5kg", func(t strict.Text) (any, error) {
+		if t.Value != "5kg" {
+			return nil, errors.New("expected a weight such as 5kg")
+		}
+		return kilos(5), nil
+	}
+}
+
+func (*rules) RuleOf(in reflect.Type, key string) func(any) (any, error) {
+	if in != reflect.TypeFor[zoo]() || key != "places" {
+		return nil
+	}
+	return func(v any) (any, error) {
+		if v.(int) < 1 {
+			return nil, errors.New("must be at least 1")
+		}
+		return v, nil
+	}
+}
+
+func (*rules) OtherKeys(reflect.Type) []string { return []string{"extra"} }
+
+func (*rules) Meant(key string, _ []string) string { return map[string]string{"nam": "name"}[key] }
+
+func (r *rules) CheckStruct(sec *strict.Section, v any) { r.d.Validate(sec, v) }
+
+func (*rules) CheckText(*strict.Slot, string) error { return nil }
+
+func (r *rules) NoteExpanded(s *strict.Slot, whole string, values []string) {
+	r.expanded = append(r.expanded, s.Label+" "+whole+" "+strings.Join(values, ","))
+}
+
+// decoder returns a decoder with these rules.
+func (r *rules) decoder(env func(string) (string, bool)) *strict.Decoder {
+	r.d = strict.New("zoo.yaml", "test", env, r)
+	return r.d
 }
 
 // read reads a file into a zoo.
 func read(text string, set func(*strict.Decoder)) (z zoo, d *strict.Decoder) {
-	d = strict.New("zoo.yaml", "test", func(name string) (string, bool) { return "value-of-" + name, name != "UNSET" }, schema())
+	d = new(rules).decoder(func(name string) (string, bool) { return "value-of-" + name, name != "UNSET" })
 	if set != nil {
 		set(d)
 	}
@@ -174,7 +203,7 @@ func TestForeign(t *testing.T) {
 
 // A quiet decoder finds the entries and drops the faults.
 func TestQuiet(t *testing.T) {
-	d := strict.New("zoo.yaml", "test", nil, strict.Schema{})
+	d := strict.New("zoo.yaml", "test", nil, nil)
 	root, _ := d.Tree([]byte("base: &b { x: 1 }\nall: { <<: *b, x: 2, x: 3 }\n"))
 	top, _ := d.Entries("", root)
 	if list, ok := d.Quiet().Entries("", top[1].Value); !ok || len(list) != 1 || list[0].Key != "x" || len(d.Faults) > 0 {
@@ -187,26 +216,13 @@ func TestQuiet(t *testing.T) {
 
 // The Schema reads a value with a form of its own, and gets values from the environment.
 func TestOwnForm(t *testing.T) {
-	var expanded []string
-	s := strict.Schema{Expanded: func(s *strict.Slot, whole string, values []string) {
-		expanded = append(expanded, s.Label+" "+whole+" "+strings.Join(values, ","))
-	}}
-	var d *strict.Decoder
-	s.Value = func(s *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
-		k, known := into.(*kilos)
-		if !known {
-			return false, false
-		}
-		got, ok := d.Scalar(s, n, reflect.TypeFor[string]())
-		*k = kilos(len(got.Value))
-		return ok, true
-	}
-	d = strict.New("zoo.yaml", "test", func(string) (string, bool) { return "abc", true }, s)
+	r := &rules{own: true}
+	d := r.decoder(func(string) (string, bool) { return "abc", true })
 	root, _ := d.Tree([]byte("weight: x${Y}\n"))
 	list, _ := d.Entries("", root)
 	var z zoo
 	d.Fields(&strict.Section{}, list, reflect.ValueOf(&z).Elem())
-	if z.Weight != 4 || len(expanded) != 1 || expanded[0] != "weight xabc abc" || len(d.Faults) > 0 {
-		t.Errorf("got %v, expanded %q, faults %v", z.Weight, expanded, d.Faults)
+	if z.Weight != 4 || len(r.expanded) != 1 || r.expanded[0] != "weight xabc abc" || len(d.Faults) > 0 {
+		t.Errorf("got %v, expanded %q, faults %v", z.Weight, r.expanded, d.Faults)
 	}
 }

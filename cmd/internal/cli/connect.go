@@ -23,11 +23,8 @@ func newConnect(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 
 // newConnectOn is newConnect with a replaceable test for terminals.
 func newConnectOn(l *flags.Log, stdout, stderr io.Writer, isTerminal func(any) bool) *cobra.Command {
-	var file, era, offer string
-	var remote flags.Remote
-	var sign flags.SignIn
-	var document flags.Document
-	var program flags.Program
+	var offer string
+	var target flags.Target
 	var limits flags.Limits
 	cmd := &cobra.Command{
 		Use:        "connect [flags] [TARGET | -- COMMAND [ARGS...]]",
@@ -69,56 +66,26 @@ of that variable, which keeps it out of the list of processes.`,
 			if err != nil {
 				return err
 			}
-			var c *config.Config
-			isProgram, isDocument := len(args) > 0 && cmd.ArgsLenAtDash() == 0, false
-			if len(args) > 0 && !isProgram && flags.MayBeDocument(args[0]) {
-				if isDocument, err = document.Is(cmd.Context(), "connect", args[0]); err != nil {
-					return err
-				}
-			}
-			ask := asking(stderr, isTerminal(stderr))
-			isURL := !isProgram && !isDocument && len(args) > 0 && flags.IsURL(args[0])
-			for _, f := range []struct {
-				name   string
-				useful bool
-				with   string
-			}{
-				{"config", !isProgram && !isDocument && !isURL, "a server of the file"},
-				{"env", isProgram, "a program"},
-				{"env-all", isProgram, "a program"},
-				{"cwd", isProgram, "a program"},
-				{"header", isURL || isDocument, "a URL or an OpenAPI document"},
-				{"transport", isURL, "the URL of an MCP server"},
-				{"era", isURL || isProgram, "the URL of an MCP server or a program"},
-				{"offer", isURL || isProgram || isDocument, "a target that is no server of the file"},
-			} {
-				if err := flags.Useless(cmd.Flags(), f.with, f.name); err != nil && !f.useful {
-					return err
-				}
-			}
-			if err := flags.Useless(cmd.Flags(), "the URL of an MCP server", append([]string{"device"}, flags.SignInNames...)...); err != nil && !isURL {
-				return err
-			}
-			if err := flags.Useless(cmd.Flags(), "an OpenAPI document", flags.DocumentNames...); err != nil && !isDocument {
-				return err
-			}
-			switch {
-			case isProgram:
-				c, err = program.Config(args, era)
-			case isDocument:
-				c, err = document.Config(args[0], &remote)
-			case isURL:
-				log = hinting(log)
-				if c, err = remote.Config(args[0], era); err == nil {
-					err = sign.On(c.Servers[0].HTTP, ask, deviceOn(stderr), true)
-				}
-			default:
-				if c, err = connectFile(file, cmd.Flags().Changed("config"), args); err == nil {
-					askOf(c, ask)
-				}
-			}
+			kind, err := target.Kind(cmd.Context(), args, cmd.ArgsLenAtDash() == 0)
 			if err != nil {
 				return err
+			}
+			c, err := target.Config(kind, args)
+			if err != nil {
+				return err
+			}
+			switch ask := asking(stderr, isTerminal(stderr)); kind {
+			case flags.OfFile:
+				if c.AccessLog.To == "stdout" {
+					return exit.Usagef("%s: access_log: to is stdout, which is the client's here: name stderr or a file", target.File)
+				}
+				c.Access = nil // access rules are for clients over the network
+				askOf(c, ask)
+			case flags.OfURL:
+				log = hinting(log)
+				if err := target.SignIn.On(c.Servers[0].HTTP, ask, deviceOn(stderr), true); err != nil {
+					return err
+				}
 			}
 			for i := range c.Servers {
 				limits.Over(cmd.Flags(), &c.Servers[i])
@@ -145,26 +112,10 @@ of that variable, which keeps it out of the list of processes.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
-	remote.Add(f)
-	sign.Add(f)
-	program.Add(f)
-	document.Add(f)
-	flags.AddEra(f, &era)
+	f.StringVarP(&target.File, "config", "c", flags.DefaultFile, "configuration file")
+	target.Add(cmd)
+	target.SignIn.Add(f)
 	addOfferFlag(f, &offer)
 	limits.Add(f)
 	return cmd
-}
-
-// connectFile reads the configuration file, and keeps the named server of it, or all.
-func connectFile(file string, named bool, target []string) (*config.Config, error) {
-	c, err := flags.Target(file, named, target...)
-	if err != nil {
-		return nil, err
-	}
-	if c.AccessLog.To == "stdout" {
-		return nil, exit.Usagef("%s: access_log: to is stdout, which is the client's here: name stderr or a file", file)
-	}
-	c.Access = nil // access rules are for clients over the network
-	return c, nil
 }

@@ -169,7 +169,7 @@ func TestMistakes(t *testing.T) {
 		{"run with an unset variable", []string{"run", "--env", "NOT_SET_ANYWHERE", "--", "cat"}, "NOT_SET_ANYWHERE=VALUE"},
 		{"run with a nameless variable", []string{"run", "--env", "=x", "--", "cat"}, "NAME=VALUE"},
 		{"run with a header for a program", []string{"run", "-H", "A: b", "--", "cat"}, "--header is of use with a URL or an OpenAPI document only"},
-		{"run with a transport for a program", []string{"run", "--transport", "sse", "--", "cat"}, "--transport is of use with a URL or an OpenAPI document only"},
+		{"run with a transport for a program", []string{"run", "--transport", "sse", "--", "cat"}, "--transport is of use with the URL of an MCP server only"},
 		{"run with a variable for a URL", []string{"run", "--env", "A=b", "https://example.com/mcp"}, "--env is of use with a program only"},
 		{"run with a folder for a URL", []string{"run", "--cwd", "/", "https://example.com/mcp"}, "--cwd is of use with a program only"},
 		{"run with a bad flag behind a URL", []string{"run", "https://example.com/mcp", "--share", "some"}, "must be session, principal, call or all"},

@@ -5,7 +5,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,11 +25,8 @@ import (
 
 func newRun(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	c := config.Default()
-	var share, era, offer string
-	var program flags.Program
-	var remote flags.Remote
-	var sign flags.SignIn
-	var document flags.Document
+	var share, offer string
+	var target flags.Target
 	var restart, insecure, asJSON bool
 	var tokenEnv, name string
 	var limits flags.Limits
@@ -79,58 +79,35 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 			if err != nil {
 				return err
 			}
-			var s config.Server
-			isDocument := false
-			if len(args) == 1 {
-				if isDocument, err = document.Is(cmd.Context(), "run", args[0]); err != nil {
-					return err
-				}
-			}
-			if err := flags.Useless(cmd.Flags(), "the URL of an MCP server", append([]string{"device"}, flags.SignInNames...)...); err != nil && (isDocument || !flags.IsURL(args[0])) {
-				return err
-			}
-			if isDocument {
-				if s, err = runDocument(cmd, args[0], &document, &remote, share); err == nil {
-					c.Warnings = append(s.Warnings(), remote.Unexpanded()...)
-				}
-			} else if flags.IsURL(args[0]) {
-				if err := flags.Useless(cmd.Flags(), "a program", "env", "env-all", "cwd"); err != nil {
-					return err
-				}
-				if err := flags.Useless(cmd.Flags(), "an OpenAPI document", flags.DocumentNames...); err != nil {
-					return err
-				}
-				if len(args) > 1 {
-					return exit.Usagef("a URL takes no arguments: write flags before --, or leave -- out")
-				}
-				log = hinting(log)
-				if s, err = remote.Server(args[0], share); err == nil {
-					c.Warnings = append(s.Warnings(), remote.Unexpanded()...)
-					terminal, _ := terminal.Is(stderr)
-					err = sign.On(s.HTTP, asking(stderr, terminal), deviceOn(stderr), false)
-				}
-			} else {
-				if err := flags.Useless(cmd.Flags(), "a URL or an OpenAPI document", append([]string{"header", "transport"}, flags.DocumentNames...)...); err != nil {
-					return err
-				}
-				if hint := flags.Remotely(args[0]); len(args) == 1 && hint != "" {
-					return exit.Usagef("%s is not a program: %s", args[0], hint)
-				}
-				if err := noProgram(args[0], program.Cwd); err != nil {
-					return err
-				}
-				if s, err = program.Server(args, share); err == nil {
-					c.Warnings = append(s.Warnings(), flags.Unexpanded(args[1:])...)
-					if cmd.ArgsLenAtDash() < 0 {
-						c.Warnings = append(c.Warnings, flags.Misplaced(cmd.Flags(), args)...)
-					}
-					err = program.Find(&s)
-				}
-			}
+			kind, err := target.Kind(cmd.Context(), args, cmd.ArgsLenAtDash() == 0)
 			if err != nil {
 				return err
 			}
-			s.Restart, s.Era, s.Offer = restart, era, offer
+			if err := noTarget(args, kind, target.Program.Cwd); err != nil {
+				return err
+			}
+			s, warnings, err := target.Server(kind, args, share)
+			if err != nil {
+				return err
+			}
+			switch c.Warnings = warnings; kind {
+			case flags.OfDocument:
+				if err := s.Rest.Validate(); err != nil {
+					return exit.With(exit.Usage, err)
+				}
+				s.Rest.Remarks = true
+			case flags.OfURL:
+				log = hinting(log)
+				terminal, _ := terminal.Is(stderr)
+				if err := target.SignIn.On(s.HTTP, asking(stderr, terminal), deviceOn(stderr), false); err != nil {
+					return err
+				}
+			default:
+				if cmd.ArgsLenAtDash() < 0 {
+					c.Warnings = append(c.Warnings, flags.Misplaced(cmd.Flags(), args)...)
+				}
+			}
+			s.Restart, s.Offer = restart, offer
 			limits.Over(cmd.Flags(), &s)
 			if name != "" {
 				s.Name = name
@@ -165,14 +142,11 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 	listen.Add(f, "default "+c.Listen)
 	f.StringVar(&name, "name", "", "name of the server (default: made from COMMAND or URL)")
 	f.StringVar(&share, "share", config.ShareSession, "what shares a process or connection: session, principal, call or all")
-	program.Add(f)
 	f.StringVar(&tokenEnv, "token-env", "", "variable with the key that clients must send (16 characters or more)")
 	addInsecureFlag(f, &insecure)
 	addJSONFlag(f, &asJSON)
-	remote.Add(f)
-	sign.Add(f)
-	document.Add(f)
-	flags.AddEra(f, &era)
+	target.Add(cmd)
+	target.SignIn.Add(f)
 	addOfferFlag(f, &offer)
 	f.BoolVar(&restart, "restart", true, "replace a lost process or connection; false ends the session")
 	limits.Add(f)
@@ -204,6 +178,36 @@ func ahead(cmd *cobra.Command, args []string) ([]string, error) {
 		return nil, exit.Usagef("a URL or a document takes no arguments: leave them out; for several servers write a configuration file, and 'mcp-bridge serve FILE'")
 	}
 	return args[:1], nil
+}
+
+// noTarget refuses arguments after a URL, and words that cannot name a program.
+func noTarget(args []string, kind flags.Kind, cwd string) error {
+	switch {
+	case kind == flags.OfURL && len(args) > 1:
+		return exit.Usagef("a URL takes no arguments: write flags before --, or leave -- out")
+	case kind != flags.OfProgram:
+		return nil
+	}
+	if hint := flags.Remotely(args[0]); len(args) == 1 && hint != "" {
+		return exit.Usagef("%s is not a program: %s", args[0], hint)
+	}
+	return noProgram(args[0], cwd)
+}
+
+// noProgram refuses a path that is a document or a configuration, not a program.
+func noProgram(path, cwd string) error {
+	if !slices.Contains([]string{".yaml", ".yml", ".json", ".html", ".htm"}, strings.ToLower(filepath.Ext(path))) {
+		return nil
+	}
+	at := path
+	if !filepath.IsAbs(at) {
+		at = filepath.Join(cwd, at)
+	}
+	info, err := os.Stat(at)
+	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 != 0 && runtime.GOOS != "windows" {
+		return nil
+	}
+	return exit.Usagef("%s is neither a program nor an OpenAPI document, which has openapi, swagger or paths at its top. Serve a configuration file with 'mcp-bridge serve -c FILE'", path)
 }
 
 // isolation describes the parts that clients without sessions share, if --share does not define them;

@@ -132,9 +132,9 @@ func TestRunNoDocument(t *testing.T) {
 		{[]string{lost}, "lost.yaml: line 2: "},
 		{[]string{settings}, settings + " is a configuration file: serve it with 'mcp-bridge serve -c " + settings + "'"},
 		{[]string{"--base-url", "https://api.example.com", path}, "--base-url is of use with an OpenAPI document only, and " + path + " is not one"},
-		{[]string{"--base-url", "https://api.example.com", "--", "cat", "x"}, "--base-url is of use with a URL or an OpenAPI document only"},
+		{[]string{"--base-url", "https://api.example.com", "--", "cat", "x"}, "--base-url is of use with an OpenAPI document only"},
 		{[]string{"--base-url", "example", file(t, "pets.yaml", petsDocument)}, "base_url must be a URL such as"},
-		{[]string{"--era", "modern", file(t, "pets.yaml", petsDocument)}, "--era is of use with an MCP server only"},
+		{[]string{"--era", "modern", file(t, "pets.yaml", petsDocument)}, "--era is of use with the URL of an MCP server or a program only"},
 	} {
 		code, stdout, stderr := in(t, append([]string{"run"}, test.args...)...)
 		if code != exit.Usage || stdout != "" || !strings.Contains(stderr, test.want) {

@@ -27,8 +27,7 @@ type Document struct {
 // DocumentNames are the names of the flags.
 var DocumentNames = []string{"base-url", "mode", "expose", "read-only"}
 
-// Add adds the flags.
-func (d *Document) Add(f *pflag.FlagSet) {
+func (d *Document) add(f *pflag.FlagSet) {
 	f.StringVar(&d.BaseURL, "base-url", "", "address of the API (default: that in the document)")
 	f.StringVar(&d.mode, "mode", rest.ModeAuto, "offer operations as tools, or by search: tools, search or auto")
 	f.StringArrayVar(&d.expose, "expose", nil, "offer only operations that fit, such as 'tag pets' or 'not DELETE' (repeatable)")
@@ -91,18 +90,9 @@ func MayBeDocument(target string) bool {
 	return IsURL(target) || strings.ContainsAny(target, `./\`)
 }
 
-// Config returns a configuration with the API of a document as its only server.
-func (d *Document) Config(location string, headers *Remote) (*config.Config, error) {
-	s, err := d.Server(location, headers, config.ShareSession)
-	if err != nil {
-		return nil, err
-	}
-	return alone(s, headers.Unexpanded()...), nil
-}
-
-// Server returns the configuration of the API of a document. headers go to the API, not to
+// server returns the configuration of the API of a document. headers go to the API, not to
 // the origin of the document.
-func (d *Document) Server(location string, headers *Remote, share string) (config.Server, error) {
+func (d *Document) server(location string, headers *Remote, share string) (config.Server, error) {
 	own, secrets, err := headers.parse()
 	if err != nil {
 		return config.Server{}, err

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
-	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/memory"
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
 // DefaultFile is the default of -c.
@@ -69,42 +67,6 @@ func Remotely(text string) string {
 
 // Forms lists the forms of a target for errors.
 const Forms = "Give a URL, an OpenAPI file, a configuration file with -c FILE, or a command after --"
-
-// Target reads a configuration file and keeps the server of that name; without a name, all.
-// given: the command line names the file.
-func Target(file string, given bool, name ...string) (*config.Config, error) {
-	if len(name) > 0 && strings.Contains(name[0], " ") { // names of servers have no spaces
-		return nil, exit.Usagef("%q is neither a URL nor the name of a server: write a program as words, behind --: -- %s", name[0], strings.Join(strings.Fields(name[0]), " "))
-	}
-	c, err := Load(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && !given && len(name) > 0 && Remotely(name[0]) != "":
-		return nil, exit.Usagef("%q is not a URL: %s", name[0], Remotely(name[0]))
-	case errors.Is(err, fs.ErrNotExist) && !given && len(name) > 0:
-		return nil, exit.Usagef("unknown target %q: there is no %s here. %s", name[0], file, Forms)
-	case errors.Is(err, fs.ErrNotExist) && !given:
-		return nil, exit.Usagef("no target: there is no %s here. %s", file, Forms)
-	case err != nil || len(name) == 0:
-		return c, err
-	}
-	var names []string
-	for _, s := range c.Servers {
-		if s.Name == name[0] {
-			c.Servers = []config.Server{s}
-			return c, nil
-		}
-		names = append(names, s.Name)
-	}
-	return nil, exit.Usagef("%s has no server %q: %s", file, name[0], similar.Hint(name[0], names, "it has none"))
-}
-
-// alone returns a configuration with one server. warnings concern its flags.
-func alone(s config.Server, warnings ...string) *config.Config {
-	c := config.Default()
-	c.Servers, c.Warnings = []config.Server{s}, append(s.Warnings(), warnings...)
-	c.Fit(memory.Most())
-	return &c
-}
 
 // Useless refuses flags that only have an effect with something else.
 func Useless(f *pflag.FlagSet, with string, names ...string) error {

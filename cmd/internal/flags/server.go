@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -29,8 +30,7 @@ type Program struct {
 	Cwd    string
 }
 
-// Add adds the flags.
-func (p *Program) Add(f *pflag.FlagSet) {
+func (p *Program) add(f *pflag.FlagSet) {
 	f.StringArrayVar(&p.Env, "env", nil, "variable for COMMAND; NAME alone or a pattern such as 'AWS_*' passes yours on (repeatable)")
 	f.BoolVar(&p.EnvAll, "env-all", false, "pass all your variables on to COMMAND, with all secrets")
 	f.StringVar(&p.Cwd, "cwd", "", "working folder of COMMAND")
@@ -57,18 +57,8 @@ func (p *Program) Server(command []string, share string) (config.Server, error) 
 	return s, nil
 }
 
-// Config returns a configuration with the server that command starts, if the program exists.
-func (p *Program) Config(command []string, era string) (*config.Config, error) {
-	s, err := p.Server(command, config.ShareSession)
-	if err == nil {
-		err = p.Find(&s)
-	}
-	s.Era = era
-	return alone(s, Unexpanded(command[1:])...), err
-}
-
-// Find refuses a command that cannot start, and suggests a correct one.
-func (p *Program) Find(s *config.Server) error {
+// find refuses a command that cannot start, and suggests a correct one.
+func (p *Program) find(s *config.Server) error {
 	for _, path := range [][2]string{{"--cwd is", p.Cwd}, {"the program is", s.Stdio.Command}} {
 		if home, variable := config.OfShell(path[1]); home || variable {
 			return exit.Usagef("%s %q, which no shell has expanded: write $HOME in place of ~, and use no single quotes", path[0], path[1])
@@ -76,7 +66,7 @@ func (p *Program) Find(s *config.Server) error {
 	}
 	if p.Cwd != "" {
 		if info, err := os.Stat(p.Cwd); err != nil {
-			return exit.Usagef("--cwd is %q: %w", p.Cwd, unpathed(err))
+			return exit.Usagef("--cwd is %q: %w", p.Cwd, files.Unpathed(err))
 		} else if !info.IsDir() {
 			return exit.Usagef("--cwd is %q: is not a folder", p.Cwd)
 		}
@@ -111,14 +101,6 @@ func (p *Program) Find(s *config.Server) error {
 		return exit.Usagef("there is no file %q: correct its path; for a program in PATH write the name alone", command)
 	}
 	return exit.Usagef("%q cannot be started: %w", command, err)
-}
-
-// unpathed returns the error about a file without its path.
-func unpathed(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
-	}
-	return err
 }
 
 // Unexpanded returns warnings about arguments of a program that a shell should have expanded.
@@ -174,17 +156,9 @@ type Remote struct {
 	Transport string
 }
 
-// Add adds the flags.
-func (r *Remote) Add(f *pflag.FlagSet) {
+func (r *Remote) add(f *pflag.FlagSet) {
 	f.StringArrayVarP(&r.Headers, "header", "H", nil, "header to send, 'NAME: VALUE'; ${NAME} is that variable's value (repeatable)")
 	f.StringVar(&r.Transport, "transport", remote.TransportAuto, "transport of the server: streamable, sse or auto")
-}
-
-// Config returns a configuration with the server at a URL.
-func (r *Remote) Config(address, era string) (*config.Config, error) {
-	s, err := r.Server(address, config.ShareSession)
-	s.Era = era
-	return alone(s, r.Unexpanded()...), err
 }
 
 // Server returns the configuration of the server at a URL.
@@ -231,11 +205,6 @@ func AddHandshake(f *pflag.FlagSet, limit *time.Duration) {
 func IsURL(s string) bool {
 	scheme, _, ok := strings.Cut(s, "://")
 	return ok && !strings.ContainsAny(scheme, `/\ `)
-}
-
-// AddEra adds --era, for a server that no file describes.
-func AddEra(f *pflag.FlagSet, era *string) {
-	f.StringVar(era, "era", config.EraAuto, "revisions of the server: legacy (to 2025-11-25), modern (from 2026-07-28) or auto")
 }
 
 // parse reads the --header flags. secrets are the values from the environment. Errors do not

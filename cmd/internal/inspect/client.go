@@ -64,11 +64,7 @@ type clientFlags struct {
 
 	command            string // its name
 	byURL              bool   // the server is named by its URL
-	file               string
-	remote             flags.Remote
-	document           flags.Document
-	program            flags.Program
-	era                string
+	target             flags.Target
 	roots              []string
 	timeout, handshake time.Duration
 	verbose            bool
@@ -79,11 +75,8 @@ type clientFlags struct {
 
 func (c *clientFlags) add(one *cobra.Command) {
 	c.set, c.command = one.Flags(), one.Name()
-	c.set.StringVarP(&c.file, "config", "c", flags.DefaultFile, "configuration file with the server TARGET")
-	c.remote.Add(c.set)
-	c.document.Add(c.set)
-	flags.AddEra(c.set, &c.era)
-	c.program.Add(c.set)
+	c.set.StringVarP(&c.target.File, "config", "c", flags.DefaultFile, "configuration file with the server TARGET")
+	c.target.Add(one)
 	c.set.StringArrayVar(&c.roots, "root", nil, "folder to offer as a root (repeatable)")
 	c.set.DurationVar(&c.timeout, "timeout", 300*time.Second, "longest silence of the server; progress resets it")
 	flags.AddHandshake(c.set, &c.handshake)
@@ -107,15 +100,14 @@ Exit codes: 0 success; 1 the server answered with an error; 2 wrong usage;
 
 // split separates the target from the arguments: the first one, or all after --.
 func (c *clientFlags) split(cmd *cobra.Command, args []string) (t target, rest []string, err error) {
-	t.flags = c
 	switch n := cmd.ArgsLenAtDash(); {
 	case n >= 0 && n < len(args):
-		t.command, rest = args[n:], args[:n]
+		t, rest = target{args[n:], true}, args[:n]
 	case n < 0 && len(args) == 0 && c.command == "tools": // of all servers of the file
 	case n >= 0 || len(args) == 0:
 		return t, nil, exit.Usagef("no target. %s (see '%s --help')", flags.Forms, cmd.CommandPath())
 	default:
-		t.name, rest = args[0], args[1:]
+		t.args, rest = args[:1], args[1:]
 	}
 	return t, rest, nil
 }
@@ -154,8 +146,7 @@ func (c *clientFlags) run(cmd *cobra.Command, args []string, con *console, a act
 	if err != nil {
 		return err
 	}
-	c.byURL = t.command == nil && flags.IsURL(t.name)
-	settings, name, err := t.resolve(cmd.Context())
+	settings, name, err := c.resolve(cmd.Context(), t)
 	if err != nil {
 		return err
 	}
@@ -251,8 +242,7 @@ func (c *clientFlags) connect(ctx context.Context, settings *config.Config, name
 		return nil, err
 	}
 	one.asker = newAsker(con, one.status)
-	one.wire = newWire(one.link.Transport)
-	one.wire.hear, one.wire.ask = one.status.hear, one.asker.answer
+	one.wire = newWire(one.link.Transport, one.status, one.asker)
 	can := &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}}}
 	if len(roots) > 0 {
 		can.RootsV2 = &mcp.RootCapabilities{}

@@ -47,7 +47,8 @@ var (
 	errCancel  = errors.New("cancelled")
 )
 
-// answer asks the user and returns an ElicitResult; nil when ctx has ended.
+// answer asks the user and returns an ElicitResult; nil when ctx has ended. params are raw: only the
+// text has the order of a form's fields.
 func (a *asker) answer(ctx context.Context, params json.RawMessage) json.RawMessage {
 	select {
 	case a.turn <- struct{}{}:

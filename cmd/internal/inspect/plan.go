@@ -26,7 +26,7 @@ func (c *clientFlags) dryRun(cmd *cobra.Command, args []string, t *try) error {
 	if err := t.prepare(cmd, c, rest); err != nil {
 		return err
 	}
-	conf, _, err := at.resolve(cmd.Context())
+	conf, _, err := c.resolve(cmd.Context(), at)
 	if err != nil {
 		return err
 	}

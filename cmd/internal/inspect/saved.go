@@ -211,9 +211,8 @@ func (c *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) 
 		if len(rest) > 0 {
 			return nil, exit.Usagef("%q is of no use with --saved, whose file has the calls", rest[0])
 		}
-		c.byURL = t.command == nil && flags.IsURL(t.name)
 		g := group{}
-		if g.settings, g.name, err = t.resolve(cmd.Context()); err != nil {
+		if g.settings, g.name, err = c.resolve(cmd.Context(), t); err != nil {
 			return nil, err
 		}
 		for i := range calls {
@@ -221,7 +220,7 @@ func (c *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) 
 		}
 		return []group{g}, nil
 	}
-	if err := (target{flags: c}).useless(); err != nil {
+	if _, err := c.target.Kind(cmd.Context(), nil, false); err != nil {
 		return nil, err
 	}
 	var all []group
@@ -238,7 +237,7 @@ func (c *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) 
 				g.name, names = "", nil
 			}
 			var err error
-			if g.settings, err = flags.Target(c.file, c.changed("config"), names...); err == nil {
+			if g.settings, err = c.target.Config(flags.OfFile, names); err == nil {
 				err = c.tune(g.settings)
 			}
 			if err != nil {

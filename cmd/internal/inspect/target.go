@@ -9,52 +9,32 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// target is the server that a command line names.
+// target is the server that a command line names: by one argument, by a command behind --, or by
+// neither, which means all servers of the file.
 type target struct {
-	name    string   // a URL, or a name in the configuration file; empty with a command
-	command []string // behind --
-	api     bool     // name is an OpenAPI document
-	flags   *clientFlags
+	args   []string
+	dashed bool
 }
 
 // resolve returns the configuration of the target as when it is served, and its name. The
 // name is empty for all servers of the file.
-func (t target) resolve(ctx context.Context) (*config.Config, string, error) {
-	if t.command == nil && t.name != "" && flags.MayBeDocument(t.name) {
-		var err error
-		if t.api, err = t.flags.document.Is(ctx, t.flags.command, t.name); err != nil {
-			return nil, "", err
-		}
-	}
-	if err := t.useless(); err != nil {
+func (c *clientFlags) resolve(ctx context.Context, t target) (*config.Config, string, error) {
+	c.byURL = !t.dashed && len(t.args) > 0 && flags.IsURL(t.args[0])
+	kind, err := c.target.Kind(ctx, t.args, t.dashed)
+	if err != nil {
 		return nil, "", err
 	}
-	var c *config.Config
-	var err error
-	switch file, given := t.flags.file, t.flags.changed("config"); {
-	case t.command != nil:
-		c, err = t.flags.program.Config(t.command, t.flags.era)
-	case t.api:
-		c, err = t.flags.document.Config(t.name, &t.flags.remote)
-	case flags.IsURL(t.name):
-		if c, err = t.flags.remote.Config(t.name, t.flags.era); err == nil {
-			err = (&flags.SignIn{}).On(c.Servers[0].HTTP, nil, nil, true) // the logins of 'mcp-bridge login'
-		}
-	case t.name == "":
-		c, err = flags.Target(file, given)
-	default:
-		c, err = flags.Target(file, given, t.name)
+	conf, err := c.target.Config(kind, t.args)
+	if err == nil && kind == flags.OfURL {
+		err = c.target.SignIn.On(conf.Servers[0].HTTP, nil, nil, true) // the logins of 'mcp-bridge login'
 	}
 	if err == nil {
-		err = t.flags.tune(c)
+		err = c.tune(conf)
 	}
-	switch {
-	case err != nil:
-		return nil, "", err
-	case t.command == nil && t.name == "":
-		return c, "", nil
+	if err != nil || len(t.args) == 0 {
+		return conf, "", err
 	}
-	return c, c.Servers[0].Name, nil
+	return conf, conf.Servers[0].Name, nil
 }
 
 // tune applies the other flags to the configuration.
@@ -87,30 +67,4 @@ func (c *clientFlags) tune(conf *config.Config) error {
 		return exit.With(exit.Usage, flags.Named(err, ""))
 	}
 	return nil
-}
-
-// useless refuses flags that have no effect on the target.
-func (t target) useless() error {
-	isCommand, remote := t.command != nil, flags.IsURL(t.name)
-	for _, f := range []struct {
-		name   string
-		useful bool
-		where  string
-	}{
-		{"env", isCommand, "a command behind --"},
-		{"env-all", isCommand, "a command behind --"},
-		{"cwd", isCommand, "a command behind --"},
-		{"header", remote || t.api, "a URL or an OpenAPI document"},
-		{"transport", remote && !t.api, "the URL of an MCP server"},
-		{"era", (isCommand || remote) && !t.api, "the URL of an MCP server or a command behind --"},
-		{"config", !isCommand && !remote && !t.api, "the name of a server in the file"},
-	} {
-		if err := flags.Useless(t.flags.set, f.where, f.name); err != nil && !f.useful {
-			return err
-		}
-	}
-	if t.api {
-		return nil
-	}
-	return flags.Useless(t.flags.set, "an OpenAPI document", flags.DocumentNames...)
 }

@@ -111,7 +111,7 @@ servers:
 		{"a broken file", nil, []string{"one", "-c", file(t, "bad.yaml", "servers: 5")}, "the configuration has faults"},
 		{"a header of a command", []string{"cat"}, []string{"-H", "A: b"}, "--header is of use with a URL or an OpenAPI document only"},
 		{"a transport of a command", []string{"cat"}, []string{"--transport", "sse"}, "--transport is of use with the URL of an MCP server only"},
-		{"a variable of a URL", nil, []string{"https://example.com", "--env", "A=b"}, "--env is of use with a command behind -- only"},
+		{"a variable of a URL", nil, []string{"https://example.com", "--env", "A=b"}, "--env is of use with a program only"},
 		{"a folder of a URL", nil, []string{"https://example.com", "--cwd", "/"}, "--cwd is of use"},
 		{"a file for a URL", nil, []string{"https://example.com", "-c", path}, "--config is of use"},
 		{"an unset variable", []string{"cat"}, []string{"--env", "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE"},

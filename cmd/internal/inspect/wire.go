@@ -17,12 +17,8 @@ type wire struct {
 	mcp.Transport
 	mcp.Connection // set by Connect
 
-	// hear is called for each notification of the server, in order.
-	hear func(method string, params json.RawMessage)
-	// ask answers a question (elicitation/create) with its raw params: only the text has the
-	// order of a form's fields. It returns nil when the server withdraws the question or
-	// the session ends.
-	ask func(ctx context.Context, params json.RawMessage) json.RawMessage
+	status *status // hears the server's notifications, in order
+	asker  *asker  // answers the server's questions (elicitation/create)
 
 	ctx  context.Context // of questions
 	stop context.CancelFunc
@@ -35,8 +31,13 @@ type wire struct {
 	taken     chan struct{} // open from the last request until its cancellation is sent
 }
 
-func newWire(t mcp.Transport) *wire {
-	w := &wire{Transport: t, questions: map[jsonrpc.ID]context.CancelFunc{}}
+func newWire(t mcp.Transport, s *status, a *asker) *wire {
+	w := &wire{
+		Transport: t,
+		status:    s,
+		asker:     a,
+		questions: map[jsonrpc.ID]context.CancelFunc{},
+	}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	w.begin()
 	return w
@@ -83,7 +84,7 @@ func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 			case m.Method == "notifications/cancelled" && w.withdrawn(m.Params):
 				continue
 			case !m.IsCall():
-				w.hear(m.Method, m.Params)
+				w.status.hear(m.Method, m.Params)
 			}
 		}
 		return m, nil
@@ -103,7 +104,7 @@ func (w *wire) question(m *jsonrpc.Request) {
 			delete(w.questions, m.ID)
 			w.mu.Unlock()
 		}()
-		if result := w.ask(ctx, m.Params); result != nil {
+		if result := w.asker.answer(ctx, m.Params); result != nil {
 			_ = w.Connection.Write(ctx, &jsonrpc.Response{ID: m.ID, Result: result}) // the call fails on a dead connection
 		}
 	})

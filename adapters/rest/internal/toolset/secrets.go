@@ -9,7 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
-	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // MaxPublishedSecrets bounds the secrets of a catalogue: each is searched in everything that
@@ -19,7 +19,7 @@ const MaxPublishedSecrets = 100
 // secretHeader reports whether a header is probably a secret, by its name. An Idempotency-Key is
 // not.
 func secretHeader(name string) bool {
-	return wire.Sensitive(name) && !strings.EqualFold(name, keyHeader)
+	return sanitize.MayNameSecret(name) && !strings.EqualFold(name, keyHeader)
 }
 
 // secretParameter reports whether a query parameter is probably a secret, by its name; author and

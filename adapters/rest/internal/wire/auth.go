@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/sign"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
@@ -393,17 +394,9 @@ func (k *keyring) secrets(o *Options) []string {
 		}
 	}
 	for name, value := range o.Headers {
-		if Sensitive(name) {
+		if sanitize.MayNameSecret(name) {
 			out = append(out, value)
 		}
 	}
 	return out
-}
-
-// Sensitive reports whether a header, parameter or cookie of that name is probably a secret.
-func Sensitive(name string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc([]string{"auth", "token", "key", "secret", "cookie", "password", "session", "signature", "credential"}, func(word string) bool {
-		return strings.Contains(name, word)
-	})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // alwaysShown are headers that results show even if the document does not declare them. They name
@@ -73,7 +74,7 @@ func showable(name string) bool {
 		return false
 	}
 	low := strings.ToLower(name)
-	return !Sensitive(name) && !openapi.OfConnection(name) && !strings.HasPrefix(low, "access-control-") && !slices.ContainsFunc(
+	return !sanitize.MayNameSecret(name) && !openapi.OfConnection(name) && !strings.HasPrefix(low, "access-control-") && !slices.ContainsFunc(
 		[]string{"ratelimit", "rate-limit", "request-id", "requestid", "correlation", "trace"}, func(word string) bool { return strings.Contains(low, word) })
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // Plan is one request before credentials are added, so that nothing that shows a plan can show
@@ -78,7 +79,7 @@ func (p *Plan) forwards(name string) bool {
 // authorized reports whether a header of the request is probably a credential.
 func (p *Plan) authorized() bool {
 	for name := range p.Header {
-		if Sensitive(name) {
+		if sanitize.MayNameSecret(name) {
 			return true
 		}
 	}
@@ -205,7 +206,7 @@ func (p *Plan) String() string {
 	fmt.Fprintf(&b, "%s %s\n", p.Method, u.String())
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		value := strings.Join(r.Header[name], ", ")
-		if slices.Contains(p.forwarded, name) && Sensitive(name) || slices.Contains(p.fixed, name) && p.hidden[name] || slices.Contains(p.settings.Masked, name) {
+		if slices.Contains(p.forwarded, name) && sanitize.MayNameSecret(name) || slices.Contains(p.fixed, name) && p.hidden[name] || slices.Contains(p.settings.Masked, name) {
 			value = masked
 		}
 		fmt.Fprintf(&b, "%s: %s\n", name, value)

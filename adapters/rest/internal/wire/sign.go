@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/sign"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // maxHookDetail is how many bytes of a hook's error the log shows.
@@ -79,7 +80,7 @@ func (p *Plan) sign(ctx context.Context, r *http.Request) error {
 		}
 		for name := range r.Header {
 			// A signature holds for one request; masking it would displace tokens from the list.
-			if u.hide != nil && p.Header[name] == nil && Sensitive(name) && !strings.Contains(name, "Signature") {
+			if u.hide != nil && p.Header[name] == nil && sanitize.MayNameSecret(name) && !strings.Contains(name, "Signature") {
 				_, token, found := strings.Cut(r.Header.Get(name), "Bearer ")
 				if u.hide(r.Header.Get(name)); found {
 					u.hide(token)

@@ -22,6 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
@@ -180,14 +181,14 @@ func New(o Options) (*Source, error) {
 	secrets := append(s.reach.keys.secrets(&o), o.Secrets...)
 	if home := s.reach.home.URL; home != nil {
 		for name, values := range home.Query() {
-			if Sensitive(name) {
+			if sanitize.MayNameSecret(name) {
 				secrets = append(secrets, values...)
 			}
 		}
 	}
 	s.hidden = map[string]bool{}
 	for name, value := range o.Headers {
-		s.hidden[http.CanonicalHeaderKey(name)] = Sensitive(name) || slices.ContainsFunc(o.Secrets, func(t string) bool { return t != "" && strings.Contains(value, t) })
+		s.hidden[http.CanonicalHeaderKey(name)] = sanitize.MayNameSecret(name) || slices.ContainsFunc(o.Secrets, func(t string) bool { return t != "" && strings.Contains(value, t) })
 	}
 	for _, t := range secrets {
 		s.secret = append(s.secret, spellings(t)...)

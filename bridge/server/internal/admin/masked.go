@@ -179,12 +179,7 @@ func announces(arg string) bool {
 	if value || !strings.HasPrefix(name, "-") {
 		return false
 	}
-	return slices.Contains([]string{"-u", "-H", "-e", "-p", "-k", "-P", "--user", "--header", "--env", "--pass", "--pat", "--creds", "--license"}, name) || secretFlag(name)
-}
-
-// secretFlag reports whether the value of a flag may be a secret, by its name.
-func secretFlag(name string) bool {
-	return sanitize.IsSecret(name) || strings.Contains(strings.ToLower(name), "key")
+	return slices.Contains([]string{"-u", "-H", "-e", "-p", "-k", "-P", "--user", "--header", "--env", "--pass", "--pat", "--creds", "--license"}, name) || sanitize.MayNameSecret(name)
 }
 
 // command returns a program with its arguments, or one argument.
@@ -213,7 +208,7 @@ func argument(word string) string {
 		return "-p" + hidden
 	case !ok || strings.Contains(name, "://"):
 		return text(word)
-	case strings.HasPrefix(name, "-") && !secretFlag(name):
+	case strings.HasPrefix(name, "-") && !sanitize.MayNameSecret(name):
 		return name + "=" + text(value)
 	case plain.MatchString(value) && strings.HasPrefix(value, "$"):
 		return word
