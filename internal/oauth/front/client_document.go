@@ -128,7 +128,7 @@ func (f *Front) prover(r *http.Request, id string, get func(string) string) prov
 		if get("client_assertion_type") != assertion.Type {
 			err = errors.New("client_assertion_type must be jwt-bearer, with a client_assertion")
 		} else {
-			jti, remaining, err = assertion.Check(get("client_assertion"), id, []string{f.o.Root, f.o.Root + "/token"}, keys)
+			jti, remaining, err = checkAssertion(get("client_assertion"), id, []string{f.o.Root, f.o.Root + "/token"}, keys)
 		}
 		if err != nil {
 			f.o.Log.Info("a client did not authenticate with its key", "client", idOf(id), "err", err)

@@ -467,7 +467,7 @@ func (f *Front) open(kind, text string, into any) bool {
 func (f *Front) grantedScopes(text string, standard []string) []string {
 	var all []string
 	known := f.o.Scopes()
-	for _, s := range token.SplitScopes(text) {
+	for _, s := range discovery.SplitScopes(text) {
 		if slices.Contains(known, s) && !slices.Contains(all, s) {
 			all = append(all, s)
 		}
