@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -109,16 +110,7 @@ func (d *decoder) absolute(path string) string {
 }
 
 // reason returns the text of the system's error without the path, which may be a secret.
-func reason(err error) string {
-	var e *fs.PathError
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "does not exist"
-	case errors.As(err, &e):
-		return e.Err.Error()
-	}
-	return "cannot be read"
-}
+func reason(err error) string { return files.Reason(err).Error() }
 
 // readEnv reads a dotenv file. Errors show nothing of its content. The map is never nil.
 func readEnv(path string) (map[string]string, error) {

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -132,7 +131,7 @@ func (k *keyFile) read() (string, error) {
 	switch {
 	case err != nil:
 		k.info = nil
-		return "", reason(err)
+		return "", files.Reason(err)
 	case k.info != nil && os.SameFile(info, k.info) && info.Size() == k.info.Size() && info.ModTime().Equal(k.info.ModTime()) &&
 		k.at.Sub(info.ModTime()).Abs() > checkEvery:
 		return k.key, nil
@@ -151,14 +150,14 @@ func Read(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return "", reason(err)
+		return "", files.Reason(err)
 	case !info.Mode().IsRegular(): // reading a pipe could block forever
 		return "", errors.New("is not a file")
 	}
 	data, err := files.Read(path, maxKeyFile+1)
 	switch {
 	case err != nil:
-		return "", reason(err)
+		return "", files.Reason(err)
 	case len(data) > maxKeyFile:
 		return "", errors.New("is larger than 16 KiB: it must hold a key and nothing else")
 	}
@@ -167,16 +166,4 @@ func Read(path string) (string, error) {
 		return "", errors.New("is empty")
 	}
 	return key, nil
-}
-
-// reason returns the system's error without the path.
-func reason(err error) error {
-	var e *fs.PathError
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return errors.New("does not exist")
-	case errors.As(err, &e):
-		return e.Err
-	}
-	return errors.New("cannot be read")
 }

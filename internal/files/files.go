@@ -4,6 +4,7 @@ package files
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,6 +20,26 @@ func Read(path string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// Unpathed returns an error about a file without the path, which may be a secret.
+func Unpathed(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// Reason returns the system's error about a file, without the path.
+func Reason(err error) error {
+	_, ok := errors.AsType[*fs.PathError](err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("does not exist")
+	case ok:
+		return Unpathed(err)
+	}
+	return errors.New("cannot be read")
 }
 
 // Create writes a new file that only its owner can read. It fails with fs.ErrExist if there

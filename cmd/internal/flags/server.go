@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -76,7 +77,7 @@ func (p *Program) Find(s *config.Server) error {
 	}
 	if p.Cwd != "" {
 		if info, err := os.Stat(p.Cwd); err != nil {
-			return exit.Usagef("--cwd is %q: %w", p.Cwd, unpathed(err))
+			return exit.Usagef("--cwd is %q: %w", p.Cwd, files.Unpathed(err))
 		} else if !info.IsDir() {
 			return exit.Usagef("--cwd is %q: is not a folder", p.Cwd)
 		}
@@ -111,14 +112,6 @@ func (p *Program) Find(s *config.Server) error {
 		return exit.Usagef("there is no file %q: correct its path; for a program in PATH write the name alone", command)
 	}
 	return exit.Usagef("%q cannot be started: %w", command, err)
-}
-
-// unpathed returns the error about a file without its path.
-func unpathed(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
-	}
-	return err
 }
 
 // Unexpanded returns warnings about arguments of a program that a shell should have expanded.

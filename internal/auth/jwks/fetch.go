@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -45,11 +43,7 @@ func Transport(caFile string) (http.RoundTripper, error) {
 	}
 	data, err := readFile(caFile)
 	if err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) {
-			err = at.Err // without the path, which may hold a secret
-		}
-		return nil, err
+		return nil, files.Unpathed(err)
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
@@ -93,7 +87,7 @@ func (s *Set) set(ctx context.Context) (data []byte, kept time.Duration, err err
 	if err != nil {
 		return nil, 0, fmt.Errorf("the keys at %s: %w", from, err)
 	}
-	return data, age(h.Get("Cache-Control")), nil
+	return data, discovery.MaxAge(h, minLife, maxLife), nil
 }
 
 // readFile reads a file with keys or certificates.
@@ -172,15 +166,4 @@ func (s *Set) get(ctx context.Context, address string) ([]byte, http.Header, err
 		err = errors.New("the answer is larger than 1 MiB")
 	}
 	return data, a.Header, err
-}
-
-// age returns the lifetime that a Cache-Control header sets.
-func age(control string) time.Duration {
-	for part := range strings.SplitSeq(control, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(name, "max-age") {
-			return min(max(time.Duration(seconds)*time.Second, minLife), maxLife)
-		}
-	}
-	return minLife
 }

@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -130,11 +129,17 @@ func (a *Asker) Send(ctx context.Context, at *Issuer, endpoint string, c *Client
 	if err != nil {
 		return nil, errors.New("the endpoint of the authorization server must be a URL")
 	}
-	h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}, "User-Agent": {"mcp-bridge"}}
+	h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
 	if form, err = c.Authenticate(at, form, h); err != nil {
 		return nil, err
 	}
-	text := form.Encode()
+	return a.post(ctx, u, h, form.Encode(), append(secrets(form), c.Secret))
+}
+
+// post sends a POST and returns the answer. hidden are secrets that a refusal must not show.
+func (a *Asker) post(ctx context.Context, u *url.URL, h http.Header, text string, hidden []string) ([]byte, error) {
+	h.Set("Accept", "application/json")
+	h.Set("User-Agent", "mcp-bridge")
 	r := (&http.Request{
 		Method:        http.MethodPost,
 		URL:           u,
@@ -148,7 +153,7 @@ func (a *Asker) Send(ctx context.Context, at *Issuer, endpoint string, c *Client
 		return nil, err
 	}
 	if status != http.StatusOK && status != http.StatusCreated {
-		return nil, refusal(status, data, append(secrets(form), c.Secret))
+		return nil, refusal(status, data, hidden)
 	}
 	return data, nil
 }
@@ -304,26 +309,10 @@ func (a *Asker) Register(ctx context.Context, endpoint string, metadata map[stri
 	if err != nil {
 		return nil, err
 	}
-	r := (&http.Request{
-		Method: http.MethodPost,
-		URL:    u,
-		Host:   u.Host,
-		Header: http.Header{
-			"Content-Type": {"application/json"},
-			"Accept":       {"application/json"},
-			"User-Agent":   {"mcp-bridge"},
-		},
-		Body:          io.NopCloser(bytes.NewReader(text)),
-		ContentLength: int64(len(text)),
-	}).WithContext(ctx)
-	status, data, err := a.do(r)
-	if err != nil {
-		return nil, err
-	}
-	if status != http.StatusOK && status != http.StatusCreated {
-		return nil, refusal(status, data, nil)
-	}
+	data, err := a.post(ctx, u, http.Header{"Content-Type": {"application/json"}}, string(text), nil)
 	switch {
+	case err != nil:
+		return nil, err
 	case rawjson.Deeper(data, MaxDepth):
 		return nil, errDeep
 	case !gjson.ValidBytes(data):

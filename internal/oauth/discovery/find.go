@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -369,6 +370,17 @@ func Reason(err error) error {
 		return e.Err
 	}
 	return err
+}
+
+// MaxAge returns the lifetime that Cache-Control sets, within bounds; least without one.
+func MaxAge(h http.Header, least, most time.Duration) time.Duration {
+	for part := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(name, "max-age") {
+			return min(max(time.Duration(seconds)*time.Second, least), most)
+		}
+	}
+	return least
 }
 
 func stringAt(data []byte, key string) string {

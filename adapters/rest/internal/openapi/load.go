@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/overlay"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 	"github.com/mcp-bridge/bridge/internal/address"
+	"github.com/mcp-bridge/bridge/internal/files"
 )
 
 // Fetcher reads documents from URLs. It decides which addresses are allowed, and bounds the time
@@ -133,7 +134,7 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 	if data == nil {
 		var err error
 		if data, err = l.read(src.Location, true); err != nil {
-			return nil, fmt.Errorf("%s: %w", l.name(src.Location), reason(err))
+			return nil, fmt.Errorf("%s: %w", l.name(src.Location), files.Unpathed(err))
 		}
 	} else if int64(len(data)) > l.left {
 		return nil, fmt.Errorf("%s: %w", l.name(src.Location), l.tooLarge())
@@ -285,27 +286,18 @@ func (l *loader) read(location string, main bool) ([]byte, error) {
 		dir := l.dirs[abs]
 		if dir == nil {
 			if dir, err = os.OpenRoot(abs); err != nil {
-				return nil, reason(err)
+				return nil, files.Unpathed(err)
 			}
 			l.dirs[abs] = dir
 		}
 		info, err := dir.Stat(rel)
 		if err != nil { // a link may lead out of this folder, and not out of another
-			why = reason(err)
+			why = files.Unpathed(err)
 			continue
 		}
 		return l.readAll(info, func() (*os.File, error) { return dir.Open(rel) })
 	}
 	return nil, why
-}
-
-// reason omits the path, which the message already has.
-func reason(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
 }
 
 // readAll reads a regular file. It does not even open others: opening a pipe would wait for a
@@ -319,12 +311,12 @@ func (l *loader) readAll(info fs.FileInfo, open func() (*os.File, error)) ([]byt
 	}
 	f, err := open()
 	if err != nil {
-		return nil, reason(err)
+		return nil, files.Unpathed(err)
 	}
 	defer f.Close()
 	buf := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead))
 	if _, err := buf.ReadFrom(io.LimitReader(f, l.left+1)); err != nil {
-		return nil, reason(err)
+		return nil, files.Unpathed(err)
 	}
 	if int64(buf.Len()) > l.left {
 		return nil, l.tooLarge()
