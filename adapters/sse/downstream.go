@@ -228,31 +228,23 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) er
 	if err := ew.Flush(); err != nil {
 		return err
 	}
-	beat := time.NewTicker(p.d.o.Heartbeat)
-	defer beat.Stop()
-	ended := p.ended
-	var quiet <-chan struct{} // closed when all calls of an ended session are answered
-	for {
-		if err := ew.Drain(p.out); err != nil {
-			return err
-		}
-		select {
-		case <-p.out.Wake():
-		case <-beat.C:
-			if err := ew.Beat(); err != nil {
-				return err
-			}
-		case <-ended:
-			// The session has ended by itself. The answers to its calls come now.
-			ended, quiet = nil, p.calls.None()
-			timer := time.AfterFunc(lastAnswers, func() { p.cancel(bridge.ErrEnded) })
-			defer timer.Stop()
-		case <-quiet:
-			return ew.Drain(p.out)
-		case <-p.ctx.Done():
-			return context.Cause(p.ctx)
-		}
+	drain := func() error { return ew.Drain(p.out) }
+	s := httpio.Serving{
+		Heartbeat: p.d.o.Heartbeat,
+		Wake:      p.out.Wake(),
+		Stop:      p.ended,
 	}
+	if err := ew.Serve(p.ctx, s, drain); err != httpio.ErrStopped {
+		return err
+	}
+	// The session has ended by itself. The answers to its calls come now.
+	timer := time.AfterFunc(lastAnswers, func() { p.cancel(bridge.ErrEnded) })
+	defer timer.Stop()
+	s.Stop = p.calls.None()
+	if err := ew.Serve(p.ctx, s, drain); err != httpio.ErrStopped {
+		return err
+	}
+	return drain()
 }
 
 // lastAnswers is how long the stream of an ended session waits for the answers to its calls in

@@ -166,27 +166,13 @@ func (s *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
 
 // serve writes the stream until it ends, or the client disconnects.
 func (s *statelessCall) serve(ctx context.Context, w *httpio.Writer) {
-	beat := time.NewTicker(s.d.o.Heartbeat)
-	defer beat.Stop()
-	for {
-		ended := s.ended() // before the last write
-		if s.write(w) != nil {
-			return
-		}
-		if ended {
-			s.last(w)
-			return
-		}
-		select {
-		case <-s.wake:
-		case <-s.done:
-		case <-beat.C:
-			if w.Beat() != nil {
-				return
-			}
-		case <-ctx.Done():
-			return
-		}
+	err := w.Serve(ctx, httpio.Serving{
+		Heartbeat: s.d.o.Heartbeat,
+		Wake:      s.wake,
+		Stop:      s.done,
+	}, func() error { return s.write(w) })
+	if err == httpio.ErrStopped && s.write(w) == nil {
+		s.last(w)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"io"
 	"math"
 	"net/http"
 	"sync"
@@ -385,38 +386,28 @@ func (s *stream) serve(ctx context.Context, w *httpio.Writer, me *reader, how re
 	if how.begin != nil {
 		how.begin()
 	}
-	beat := time.NewTicker(s.p.d.o.Heartbeat)
-	defer beat.Stop()
-	for {
+	err := w.Serve(ctx, httpio.Serving{
+		Heartbeat: s.p.d.o.Heartbeat,
+		Wake:      me.wake,
+		Stop:      me.kick,
+		Done:      how.done,
+	}, func() (err error) {
 		finished := s.log.Finished()
 		there := ctx.Err() == nil // read it now: after the last write the client may disconnect
-		next, err := s.write(w, me, seq)
-		if err != nil {
-			return false
+		if seq, err = s.write(w, me, seq); err == nil && finished {
+			whole, err = there, io.EOF
 		}
-		seq = next
-		if finished {
-			s.mu.Lock()
-			s.read = there
-			s.mu.Unlock()
-			return there
-		}
-		select {
-		case <-me.wake:
-		case <-beat.C:
-			if w.Beat() != nil {
-				return false
-			}
-		case <-ctx.Done():
-			return false
-		case <-me.kick:
-			s.endForResume(w)
-			return false
-		case <-how.done:
-			s.endForResume(w)
-			return false
-		}
+		return err
+	})
+	switch err {
+	case io.EOF:
+		s.mu.Lock()
+		s.read = whole
+		s.mu.Unlock()
+	case httpio.ErrStopped:
+		s.endForResume(w)
 	}
+	return whole
 }
 
 // resumeAfter is when a client may resume a stream that the bridge closes.

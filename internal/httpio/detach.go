@@ -7,9 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-	"unsafe"
-
-	"github.com/tmaxmax/go-sse"
 )
 
 // Detach begins the response like OpenWriter, but first takes the connection from the HTTP server.
@@ -80,11 +77,6 @@ type connection struct {
 	b []byte
 }
 
-func (c *connection) Send(m *sse.Message) error {
-	_, err := m.WriteTo(c)
-	return err
-}
-
 func (c *connection) Write(p []byte) (int, error) {
 	if len(c.b)+len(p) <= gathered {
 		c.b = append(c.b, p...)
@@ -95,10 +87,6 @@ func (c *connection) Write(p []byte) (int, error) {
 	}
 	Deadline(c.c, len(p))
 	return c.c.Write(p)
-}
-
-func (c *connection) WriteString(s string) (int, error) {
-	return c.Write(unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
 func (c *connection) Flush() error {

@@ -40,6 +40,7 @@ func TestWriter(t *testing.T) {
 	}{
 		{"all", Event{ID: "p1-1", Type: "message", Data: []byte(`{"a":1}`)}, "id: p1-1\nevent: message\ndata: {\"a\":1}\n\n"},
 		{"endpoint", Event{Type: "endpoint", Data: []byte("/messages?sessionId=X")}, "event: endpoint\ndata: /messages?sessionId=X\n\n"},
+		{"lines", Event{Type: "message", Data: []byte("a\nb\rc")}, "event: message\ndata: a\ndata: b\ndata: c\n\n"},
 		{"priming (R-038)", Event{ID: "p1-0", Prime: true}, "id: p1-0\ndata: \n\n"},
 	}
 	for _, test := range tests {

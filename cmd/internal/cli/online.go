@@ -131,7 +131,7 @@ func issuer(ctx context.Context, o *config.OAuth, rules []config.Access) (faults
 	default:
 		remarks = append(remarks, "clients cannot register by themselves (its metadata has neither registration_endpoint nor client_id_metadata_document_supported): register each there, and give it the id")
 	}
-	if !slices.Contains(m.Proofs, "S256") {
+	if !slices.Contains(m.Challenges, "S256") {
 		remarks = append(remarks, "its metadata does not have S256 in code_challenge_methods_supported: many clients refuse to sign in then")
 	}
 	var unheard []string

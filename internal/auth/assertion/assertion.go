@@ -1,4 +1,4 @@
-// Package assertion signs and checks client assertions: a client's key authenticates it instead of a
+// Package assertion signs client assertions: the bridge's key authenticates it instead of a
 // secret (RFC 7523: private_key_jwt).
 package assertion
 
@@ -23,6 +23,9 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 )
+
+// Type is the value of client_assertion_type.
+const Type = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 // life is the lifetime of an assertion. It is sent at once.
 const life = 60 * time.Second
@@ -72,7 +75,7 @@ func (k *Key) AddTo(form url.Values, client, issuer string, taken []string) erro
 	if err != nil {
 		return err
 	}
-	form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+	form.Set("client_assertion_type", Type)
 	form.Set("client_assertion", text)
 	return nil
 }

@@ -4,19 +4,18 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge/internal/files"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 const (
@@ -29,13 +28,9 @@ const (
 // errNoDocument means that an address has no document.
 var errNoDocument = errors.New("there is no such document")
 
-// Client returns a client for requests to an issuer. It follows no redirect, which could lead anywhere
-// (I-020).
+// Client returns a client for requests to an issuer, which follows no redirect.
 func Client(transport http.RoundTripper) *http.Client {
-	return &http.Client{
-		Transport: transport, Timeout: fetchLimit,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	return discovery.NewClient(transport, fetchLimit)
 }
 
 // Transport returns a transport for requests to an issuer. It uses the proxies of the environment. It
@@ -48,11 +43,7 @@ func Transport(caFile string) (http.RoundTripper, error) {
 	}
 	data, err := readFile(caFile)
 	if err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) {
-			err = at.Err // without the path, which may hold a secret
-		}
-		return nil, err
+		return nil, files.Unpathed(err)
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
@@ -71,16 +62,10 @@ func CheckAddress(address string) error {
 	switch {
 	case err != nil || u.Host == "" || u.User != nil:
 		return errors.New("must be a URL such as https://idp.example.com")
-	case u.Scheme == "https" || u.Scheme == "http" && IsLoopback(u.Hostname()):
+	case u.Scheme == "https" || u.Scheme == "http" && discovery.Loopback(u.Hostname()):
 		return nil
 	}
 	return errors.New("must be https: over http, anybody on the network could replace the keys; http is for this machine only")
-}
-
-// IsLoopback reports whether a host is this machine.
-func IsLoopback(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
 // set fetches the set. Its address is the option From, or jwks_uri in the issuer's metadata. kept is its lifetime.
@@ -102,7 +87,7 @@ func (s *Set) set(ctx context.Context) (data []byte, kept time.Duration, err err
 	if err != nil {
 		return nil, 0, fmt.Errorf("the keys at %s: %w", from, err)
 	}
-	return data, age(h.Get("Cache-Control")), nil
+	return data, discovery.MaxAge(h, minLife, maxLife), nil
 }
 
 // readFile reads a file with keys or certificates.
@@ -112,49 +97,6 @@ func readFile(path string) ([]byte, error) {
 		err = errors.New("the file is larger than 1 MiB")
 	}
 	return data, err
-}
-
-// Metadata are members of an issuer's metadata.
-type Metadata struct {
-	Issuer        string // issuer
-	Keys          string // jwks_uri
-	Introspection string // introspection_endpoint
-
-	// These tell how clients can use it: registration, ids that are URLs of documents, PKCE methods, scopes,
-	// and claims. A provider may support more than it lists.
-	Registration string   // registration_endpoint
-	Documents    bool     // client_id_metadata_document_supported
-	Proofs       []string // code_challenge_methods_supported
-	Scopes       []string // scopes_supported
-	Claims       []string // claims_supported
-}
-
-// UnmarshalJSON reads each member by itself: a malformed one counts as missing.
-func (m *Metadata) UnmarshalJSON(data []byte) error {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(data, &all); err != nil {
-		return err
-	}
-	*m = Metadata{
-		Issuer:        memberAs[string](all["issuer"]),
-		Keys:          memberAs[string](all["jwks_uri"]),
-		Introspection: memberAs[string](all["introspection_endpoint"]),
-		Registration:  memberAs[string](all["registration_endpoint"]),
-		Documents:     memberAs[bool](all["client_id_metadata_document_supported"]),
-		Proofs:        memberAs[[]string](all["code_challenge_methods_supported"]),
-		Scopes:        memberAs[[]string](all["scopes_supported"]),
-		Claims:        memberAs[[]string](all["claims_supported"]),
-	}
-	return nil
-}
-
-// memberAs parses a member; the zero value if it is malformed.
-func memberAs[T any](data json.RawMessage) (v T) {
-	if data == nil || json.Unmarshal(data, &v) != nil {
-		var none T
-		return none
-	}
-	return v
 }
 
 // discover returns the jwks_uri in the issuer's metadata.
@@ -171,7 +113,7 @@ func (s *Set) discover(ctx context.Context) (string, error) {
 
 // Metadata fetches the issuer's metadata from the addresses of RFC 8414 §3 and §5 and OpenID Connect
 // Discovery §4.
-func (s *Set) Metadata(ctx context.Context) (*Metadata, error) {
+func (s *Set) Metadata(ctx context.Context) (*discovery.Issuer, error) {
 	u, err := url.Parse(s.o.Issuer)
 	if err != nil {
 		return nil, err
@@ -190,14 +132,14 @@ func (s *Set) Metadata(ctx context.Context) (*Metadata, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the metadata at %s: %w", address, err)
 		}
-		var m Metadata
-		if json.Unmarshal(data, &m) != nil {
+		if !gjson.ValidBytes(data) || !gjson.ParseBytes(data).IsObject() {
 			return nil, fmt.Errorf("the metadata at %s must be JSON", address)
 		}
-		if m.Issuer != s.o.Issuer {
-			return nil, fmt.Errorf("the issuer in the metadata at %s is %.200q: write the issuer exactly like that", address, m.Issuer)
+		m := discovery.ParseIssuer(data)
+		if m.Name != s.o.Issuer {
+			return nil, fmt.Errorf("the issuer in the metadata at %s is %.200q: write the issuer exactly like that", address, m.Name)
 		}
-		return &m, nil
+		return m, nil
 	}
 	return nil, fmt.Errorf("the issuer publishes no metadata: tried %s", strings.Join(addresses, ", "))
 }
@@ -210,11 +152,7 @@ func (s *Set) get(ctx context.Context, address string) ([]byte, http.Header, err
 	r.Header.Set("Accept", "application/json")
 	a, err := s.o.Client.Do(r)
 	if err != nil {
-		var e *url.Error
-		if errors.As(err, &e) {
-			err = e.Err
-		}
-		return nil, nil, err
+		return nil, nil, discovery.Reason(err)
 	}
 	defer a.Body.Close()
 	switch {
@@ -228,15 +166,4 @@ func (s *Set) get(ctx context.Context, address string) ([]byte, http.Header, err
 		err = errors.New("the answer is larger than 1 MiB")
 	}
 	return data, a.Header, err
-}
-
-// age returns the lifetime that a Cache-Control header sets.
-func age(control string) time.Duration {
-	for part := range strings.SplitSeq(control, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(name, "max-age") {
-			return min(max(time.Duration(seconds)*time.Second, minLife), maxLife)
-		}
-	}
-	return minLife
 }

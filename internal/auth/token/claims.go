@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
@@ -147,11 +148,6 @@ func CheckScope(s string) (rule string) {
 	return ""
 }
 
-// SplitScopes returns the scopes in a text. Only spaces separate them (RFC 6749 §3.3).
-func SplitScopes(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ' ' })
-}
-
 // scopes returns the scopes in the claims and the implied ones, sorted.
 func (i *issuer) scopes(claims gjson.Result) ([]string, error) {
 	names := []string{"scope", "scp"}
@@ -178,7 +174,7 @@ func (i *issuer) scopes(claims gjson.Result) ([]string, error) {
 			return nil, errors.New("its scopes must be a text or a list of texts")
 		}
 		for _, w := range words {
-			add(SplitScopes(w))
+			add(discovery.SplitScopes(w))
 		}
 	}
 	for n := 0; n < len(all); n++ { // all grows in the loop

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 	"github.com/mcp-bridge/bridge/internal/logs"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 const (
@@ -42,13 +42,10 @@ type EndpointOptions struct {
 	Issuer string
 	// URL is the introspection endpoint. Empty means the one in the issuer's metadata.
 	URL string
-	// ID and Secret are the bridge's own at the issuer. They are sent in the Authorization header,
-	// or in the body with InBody.
-	ID, Secret string
-	InBody     bool
-	Key        assertion.Key // signs instead of Secret
+	// As is the bridge as a client of the issuer.
+	As discovery.Client
 	// Metadata fetches the metadata of the issuer.
-	Metadata func(context.Context) (*jwks.Metadata, error)
+	Metadata func(context.Context) (*discovery.Issuer, error)
 	Client   *http.Client // see jwks.Client
 	Log      *slog.Logger
 }
@@ -108,32 +105,19 @@ func (e *Endpoint) ask(ctx context.Context, raw string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	form := url.Values{"token": {raw}, "token_type_hint": {"access_token"}}
-	switch {
-	case e.o.Key.File != "":
-		if err := e.o.Key.AddTo(form, e.o.ID, e.o.Issuer, nil); err != nil {
-			return nil, err
-		}
-	case e.o.InBody:
-		form.Set("client_id", e.o.ID)
-		form.Set("client_secret", e.o.Secret)
+	h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}}
+	form, err := e.o.As.Authenticate(&discovery.Issuer{Name: e.o.Issuer}, url.Values{"token": {raw}, "token_type_hint": {"access_token"}}, h)
+	if err != nil {
+		return nil, err
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(form.Encode()))
 	if err != nil {
 		return nil, errors.New("its address must be a URL")
 	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Accept", "application/json")
-	if !e.o.InBody && e.o.Key.File == "" { // encoded by RFC 6749 §2.3.1
-		r.SetBasicAuth(url.QueryEscape(e.o.ID), url.QueryEscape(e.o.Secret))
-	}
+	r.Header = h
 	a, err := e.o.Client.Do(r)
 	if err != nil {
-		var at *url.Error
-		if errors.As(err, &at) {
-			err = at.Err
-		}
-		return nil, fmt.Errorf("%s: %w", address, err)
+		return nil, fmt.Errorf("%s: %w", address, discovery.Reason(err))
 	}
 	defer a.Body.Close()
 	switch a.StatusCode {

@@ -22,12 +22,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 // rig is an endpoint whose issuer answers that each token is not active.
 type rig struct {
 	*Endpoint
-	metadata func(context.Context) (*jwks.Metadata, error)
+	metadata func(context.Context) (*discovery.Issuer, error)
 	looked   int
 	answer   func(*http.Request)
 	log      bytes.Buffer
@@ -43,7 +44,7 @@ func newRig(t *testing.T, url string) *rig {
 		_, _ = w.Write([]byte(`{"active":false}`))
 	})
 	var mu sync.Mutex
-	r.Endpoint = NewEndpoint(EndpointOptions{Issuer: i.URL, URL: url, ID: "a", Secret: "b", Client: jwks.Client(i), Log: slog.New(slog.NewTextHandler(&r.log, nil)), Metadata: func(ctx context.Context) (*jwks.Metadata, error) {
+	r.Endpoint = NewEndpoint(EndpointOptions{Issuer: i.URL, URL: url, As: discovery.Client{ID: "a", Secret: "b"}, Client: jwks.Client(i), Log: slog.New(slog.NewTextHandler(&r.log, nil)), Metadata: func(ctx context.Context) (*discovery.Issuer, error) {
 		mu.Lock()
 		r.looked++
 		mu.Unlock()
@@ -58,8 +59,8 @@ const place = "https://idp.example.com/introspect"
 func TestFind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "")
-		good := func(context.Context) (*jwks.Metadata, error) { return &jwks.Metadata{Introspection: place}, nil }
-		slow := func(ctx context.Context) (*jwks.Metadata, error) {
+		good := func(context.Context) (*discovery.Issuer, error) { return &discovery.Issuer{Introspection: place}, nil }
+		slow := func(ctx context.Context) (*discovery.Issuer, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
@@ -150,7 +151,7 @@ func TestAskSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRig(t, place)
-	r.o.Secret, r.o.Key = "", assertion.Key{File: file, ID: "k7"}
+	r.o.As.Secret, r.o.As.Key = "", assertion.Key{File: file, ID: "k7"}
 	seen := map[string]bool{}
 	r.answer = func(q *http.Request) {
 		_ = q.ParseForm()
@@ -175,7 +176,7 @@ func TestAskSigned(t *testing.T) {
 	if len(seen) != 2 {
 		t.Errorf("%d assertions, want 2", len(seen))
 	}
-	r.o.Key.File += ".gone"
+	r.o.As.Key.File += ".gone"
 	if _, err := r.Ask(t.Context(), "x", false); !errors.Is(err, ErrUnavailable) || !strings.Contains(r.log.String(), "key_file") {
 		t.Errorf("without the file: %v; the log: %s", err, r.log.String())
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
+	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
 // Introspection has the settings to ask an issuer about opaque tokens (RFC 7662).
@@ -41,6 +42,23 @@ type Client struct {
 	Algorithm string `yaml:"algorithm"`
 	// InBody sends both in the body instead of the Authorization header. Default false.
 	InBody bool `yaml:"in_body"`
+}
+
+func (c *Client) client() discovery.Client {
+	method := discovery.Basic
+	if c.InBody {
+		method = discovery.Post
+	}
+	return discovery.Client{
+		ID:     c.ID,
+		Secret: c.Secret,
+		Method: method,
+		Key: assertion.Key{
+			File:      c.KeyFile,
+			ID:        c.KeyID,
+			Algorithm: c.Algorithm,
+		},
+	}
 }
 
 // Look checks the key file like assertion.Look.

@@ -23,7 +23,6 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
@@ -213,16 +212,9 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 		}
 		if how := o.Introspection; how != nil {
 			i.asker = newAsker(v, i, NewEndpoint(EndpointOptions{
-				Issuer: o.URL,
-				URL:    how.URL,
-				ID:     how.Client.ID,
-				Secret: how.Client.Secret,
-				InBody: how.Client.InBody,
-				Key: assertion.Key{
-					File:      how.Client.KeyFile,
-					ID:        how.Client.KeyID,
-					Algorithm: how.Client.Algorithm,
-				},
+				Issuer:   o.URL,
+				URL:      how.URL,
+				As:       how.Client.client(),
 				Metadata: i.keys.Metadata,
 				Client:   jwks.Client(o.Transport),
 				Log:      log,

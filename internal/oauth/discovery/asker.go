@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +16,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
-	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
@@ -105,11 +103,15 @@ type Asker struct{ client *http.Client }
 
 // NewAsker returns an Asker. transport should refuse addresses that strangers must not name. No
 // redirect is followed, so that a secret goes to no other address.
-func NewAsker(transport http.RoundTripper) *Asker {
-	return &Asker{&http.Client{
-		Transport: transport, Timeout: limit,
+func NewAsker(transport http.RoundTripper) *Asker { return &Asker{NewClient(transport, limit)} }
+
+// NewClient returns a client that follows no redirect, which could lead anywhere (I-020).
+func NewClient(transport http.RoundTripper, limit time.Duration) *http.Client {
+	return &http.Client{
+		Transport:     transport,
+		Timeout:       limit,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}
 }
 
 // Token requests a token at the token endpoint of an issuer.
@@ -127,11 +129,17 @@ func (a *Asker) Send(ctx context.Context, at *Issuer, endpoint string, c *Client
 	if err != nil {
 		return nil, errors.New("the endpoint of the authorization server must be a URL")
 	}
-	h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}, "User-Agent": {"mcp-bridge"}}
-	if form, err = c.authenticate(at, form, h); err != nil {
+	h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	if form, err = c.Authenticate(at, form, h); err != nil {
 		return nil, err
 	}
-	text := form.Encode()
+	return a.post(ctx, u, h, form.Encode(), append(secrets(form), c.Secret))
+}
+
+// post sends a POST and returns the answer. hidden are secrets that a refusal must not show.
+func (a *Asker) post(ctx context.Context, u *url.URL, h http.Header, text string, hidden []string) ([]byte, error) {
+	h.Set("Accept", "application/json")
+	h.Set("User-Agent", "mcp-bridge")
 	r := (&http.Request{
 		Method:        http.MethodPost,
 		URL:           u,
@@ -145,7 +153,7 @@ func (a *Asker) Send(ctx context.Context, at *Issuer, endpoint string, c *Client
 		return nil, err
 	}
 	if status != http.StatusOK && status != http.StatusCreated {
-		return nil, refusal(status, data, append(secrets(form), c.Secret))
+		return nil, refusal(status, data, hidden)
 	}
 	return data, nil
 }
@@ -220,8 +228,8 @@ func refusal(status int, data []byte, hidden []string) *Error {
 	return e
 }
 
-// authenticate adds the client's authentication to a request (I-219).
-func (c *Client) authenticate(at *Issuer, form url.Values, h http.Header) (url.Values, error) {
+// Authenticate adds the client's authentication to a request (I-219): to its headers, or to the copy of form that it returns.
+func (c *Client) Authenticate(at *Issuer, form url.Values, h http.Header) (url.Values, error) {
 	out := url.Values{}
 	for name, values := range form {
 		out[name] = values
@@ -262,6 +270,11 @@ func (c *Client) method(at *Issuer) string {
 
 var errDeep = fmt.Errorf("the answer of the authorization server is nested deeper than %d levels", MaxDepth)
 
+// SplitScopes returns the scopes in a text. Only spaces separate them (RFC 6749 §3.3).
+func SplitScopes(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ' ' })
+}
+
 // read parses the answer of a token endpoint (I-220).
 func read(data []byte) (*Token, error) {
 	t := &Token{
@@ -278,7 +291,7 @@ func read(data []byte) (*Token, error) {
 		return nil, errors.New("the token_type of the authorization server's answer must be Bearer")
 	}
 	if v := gjson.GetBytes(data, "scope"); v.Type == gjson.String {
-		t.Scopes = token.SplitScopes(v.Str)
+		t.Scopes = SplitScopes(v.Str)
 	}
 	if n := gjson.GetBytes(data, "expires_in"); n.Float() > 0 && n.Float() < 1e9 {
 		t.Lives = time.Duration(n.Float() * float64(time.Second))
@@ -296,26 +309,10 @@ func (a *Asker) Register(ctx context.Context, endpoint string, metadata map[stri
 	if err != nil {
 		return nil, err
 	}
-	r := (&http.Request{
-		Method: http.MethodPost,
-		URL:    u,
-		Host:   u.Host,
-		Header: http.Header{
-			"Content-Type": {"application/json"},
-			"Accept":       {"application/json"},
-			"User-Agent":   {"mcp-bridge"},
-		},
-		Body:          io.NopCloser(bytes.NewReader(text)),
-		ContentLength: int64(len(text)),
-	}).WithContext(ctx)
-	status, data, err := a.do(r)
-	if err != nil {
-		return nil, err
-	}
-	if status != http.StatusOK && status != http.StatusCreated {
-		return nil, refusal(status, data, nil)
-	}
+	data, err := a.post(ctx, u, http.Header{"Content-Type": {"application/json"}}, string(text), nil)
 	switch {
+	case err != nil:
+		return nil, err
 	case rawjson.Deeper(data, MaxDepth):
 		return nil, errDeep
 	case !gjson.ValidBytes(data):

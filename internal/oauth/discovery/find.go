@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -192,14 +193,19 @@ type Issuer struct {
 	Registration  string `json:"registration,omitempty"`
 	Revocation    string `json:"revocation,omitempty"`
 	Device        string `json:"device,omitempty"`
-	// Userinfo is its userinfo endpoint (OpenID Connect); empty for none.
-	Userinfo string `json:"-"`
+	// Userinfo, Introspection and Keys are its userinfo endpoint, its introspection endpoint and its jwks_uri; empty
+	// for none.
+	Userinfo      string `json:"-"`
+	Introspection string `json:"-"`
+	Keys          string `json:"-"`
 	// Methods are the client authentication methods of the token endpoint. Algorithms are the algorithms
 	// of signed assertions. They are nil if the metadata lists none.
 	Methods    []string `json:"methods,omitempty"`
 	Algorithms []string `json:"algorithms,omitempty"`
 	// Scopes are its scopes; nil if it lists none.
 	Scopes []string `json:"scopes,omitempty"`
+	// Claims are the claims of its tokens; nil if it lists none. It may support more.
+	Claims []string `json:"-"`
 	// Challenges are its PKCE methods.
 	Challenges []string `json:"challenges,omitempty"`
 	// Documents means that a client id may be the URL of the client's metadata.
@@ -255,15 +261,19 @@ func (f *Finder) first(ctx context.Context, name string, provider bool) (*Issuer
 	return nil, nil
 }
 
-// issuer parses the metadata, which must be of the named issuer (I-206).
-func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
-	i := &Issuer{
+// ParseIssuer parses the metadata of an issuer, and checks nothing. A malformed member counts as missing.
+func ParseIssuer(data []byte) *Issuer {
+	return &Issuer{
 		Name:          stringAt(data, "issuer"),
 		Authorization: stringAt(data, "authorization_endpoint"),
 		Token:         stringAt(data, "token_endpoint"),
 		Registration:  stringAt(data, "registration_endpoint"),
 		Revocation:    stringAt(data, "revocation_endpoint"),
 		Device:        stringAt(data, "device_authorization_endpoint"),
+		Userinfo:      stringAt(data, "userinfo_endpoint"),
+		Introspection: stringAt(data, "introspection_endpoint"),
+		Keys:          stringAt(data, "jwks_uri"),
+		Claims:        stringsAt(data, "claims_supported"),
 		Methods:       stringsAt(data, "token_endpoint_auth_methods_supported"),
 		Algorithms:    stringsAt(data, "token_endpoint_auth_signing_alg_values_supported"),
 		Scopes:        stringsAt(data, "scopes_supported"),
@@ -271,6 +281,11 @@ func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
 		Documents:     gjson.GetBytes(data, "client_id_metadata_document_supported").Type == gjson.True,
 		NamesItself:   gjson.GetBytes(data, "authorization_response_iss_parameter_supported").Type == gjson.True,
 	}
+}
+
+// issuer parses the metadata, which must be of the named issuer (I-206).
+func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
+	i := ParseIssuer(data)
 	if i.Name != name && i.Name != name+"/" && i.Name+"/" != name {
 		return nil, fmt.Errorf("its issuer is %q, which is another one: sign-in is refused", sanitize.Text(cut(i.Name)))
 	}
@@ -288,10 +303,8 @@ func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
 			return nil, fmt.Errorf("%s %w", e.key, err)
 		}
 	}
-	if at := stringAt(data, "userinfo_endpoint"); at != "" { // only the front needs it: a wrong one refuses nothing
-		if _, err := f.Address(at); err == nil {
-			i.Userinfo = at
-		}
+	if _, err := f.Address(i.Userinfo); err != nil { // only the front needs it: a wrong one refuses nothing
+		i.Userinfo = ""
 	}
 	return i, nil
 }
@@ -357,6 +370,17 @@ func Reason(err error) error {
 		return e.Err
 	}
 	return err
+}
+
+// MaxAge returns the lifetime that Cache-Control sets, within bounds; least without one.
+func MaxAge(h http.Header, least, most time.Duration) time.Duration {
+	for part := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(name, "max-age") {
+			return min(max(time.Duration(seconds)*time.Second, least), most)
+		}
+	}
+	return least
 }
 
 func stringAt(data []byte, key string) string {

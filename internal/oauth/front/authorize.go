@@ -157,7 +157,7 @@ func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 	if len(resources) == 1 && resources[0] != "" {
 		q.Resource = strings.TrimSuffix(resources[0], "/")
 	}
-	standard, ours := f.o.Resource(q.Resource)
+	standard, ours := f.o.Bridge.Resource(q.Resource)
 	if !ours {
 		stop("invalid_target", "the resource is not on this server: take it from the server's protected resource metadata")
 		return
@@ -201,7 +201,7 @@ func (f *Front) consentAnswer(w http.ResponseWriter, r *http.Request) {
 		page(w, http.StatusForbidden, pageEnded)
 		return
 	case get("answer") != "allow":
-		f.o.Log.Info("a user denied consent to a client", "client", q.ID, "from", f.o.From(r).String())
+		f.o.Log.Info("a user denied consent to a client", "client", q.ID, "from", f.o.Bridge.From(r).String())
 		f.refuse(w, q, "access_denied", "the user did not agree")
 		return
 	}
@@ -330,7 +330,7 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, f.cookie("signin-"+a.Slot, "", 0))
-	q, log := &a.Request, f.o.Log.With("client", a.Request.ID, "from", f.o.From(r).String())
+	q, log := &a.Request, f.o.Log.With("client", a.Request.ID, "from", f.o.Bridge.From(r).String())
 	sum := sha256.Sum256([]byte(get("state")))
 	if !f.firstReturn(sum) {
 		page(w, http.StatusForbidden, pageEnded)
@@ -410,15 +410,12 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 
 // admits reports whether an access rule admits the user of a login.
 func (f *Front) admits(ctx context.Context, l *login) bool {
-	if f.o.Admits == nil {
-		return true
-	}
 	out, refusal := f.issue(rand.Text(), l, l.Scopes)
 	if refusal != nil {
 		return false
 	}
 	text, _ := out["access_token"].(string)
-	return f.o.Admits(ctx, text, l.Resource)
+	return f.o.Bridge.Admits(ctx, text, l.Resource)
 }
 
 var errBusy = errors.New("too many sign-ins at once")
@@ -426,7 +423,7 @@ var errBusy = errors.New("too many sign-ins at once")
 // takeSlot takes a slot for exchanging a code at the provider. Anybody can make up codes, and each
 // costs a request in the bridge's name (I-114).
 func (f *Front) takeSlot(r *http.Request) (done func(), err error) {
-	if f.returning.take(network(f.o.From(r))) > 0 {
+	if f.returning.take(network(f.o.Bridge.From(r))) > 0 {
 		return nil, errBusy
 	}
 	limit := time.NewTimer(slotWait)
@@ -503,7 +500,7 @@ func (f *Front) identify(ctx context.Context, at *discovery.Issuer, l *login, t 
 	if t.ID == "" {
 		return errors.New("the provider's answer has no ID token: it must support OpenID Connect")
 	}
-	claims, err := f.o.Identify(ctx, t.ID, f.client.ID, nonce)
+	claims, err := f.o.Bridge.Identify(ctx, t.ID, f.client.ID, nonce)
 	if err != nil {
 		return err
 	}

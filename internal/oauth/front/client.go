@@ -142,7 +142,7 @@ func (f *Front) allowsRedirect(c *client, address string) bool {
 
 // register registers a client. The sealed client_id holds the whole registration (I-101).
 func (f *Front) register(w http.ResponseWriter, r *http.Request) {
-	if after := f.registering.take(network(f.o.From(r))); after > 0 {
+	if after := f.registering.take(network(f.o.Bridge.From(r))); after > 0 {
 		tooMany(w, after)
 		return
 	}

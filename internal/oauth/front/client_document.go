@@ -82,7 +82,7 @@ func (f *Front) findClient(r *http.Request, id string) (*client, error) {
 		}
 		return nil, errors.New("it is not registered here, or this server has lost the key of its registration: let it register again")
 	}
-	from := f.o.From(r)
+	from := f.o.Bridge.From(r)
 	c, err := f.clientDocs.Get(r.Context(), id, site(from), f.fetches(from), f.documentParser(id))
 	if err != nil {
 		f.o.Log.Info("the metadata of a client cannot be used", "client", fmt.Sprintf("%.200q", id), "err", err)
@@ -109,7 +109,7 @@ func (f *Front) prover(r *http.Request, id string, get func(string) string) prov
 		if !isDocument(id) {
 			return nil
 		}
-		ctx, from := context.WithoutCancel(r.Context()), f.o.From(r)
+		ctx, from := context.WithoutCancel(r.Context()), f.o.Bridge.From(r)
 		c, err := f.clientDocs.Get(ctx, id, site(from), f.fetches(from), f.documentParser(id))
 		if err == nil && !c.keyed() {
 			return nil
@@ -128,7 +128,7 @@ func (f *Front) prover(r *http.Request, id string, get func(string) string) prov
 		if get("client_assertion_type") != assertion.Type {
 			err = errors.New("client_assertion_type must be jwt-bearer, with a client_assertion")
 		} else {
-			jti, remaining, err = assertion.Check(get("client_assertion"), id, []string{f.o.Root, f.o.Root + "/token"}, keys)
+			jti, remaining, err = checkAssertion(get("client_assertion"), id, []string{f.o.Root, f.o.Root + "/token"}, keys)
 		}
 		if err != nil {
 			f.o.Log.Info("a client did not authenticate with its key", "client", idOf(id), "err", err)

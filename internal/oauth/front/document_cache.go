@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -238,18 +237,7 @@ func (d *documents[T]) fetch(ctx context.Context, id string, doc *document[T], r
 		doc.err = wrongDocument("its Content-Type must be application/json")
 	default:
 		if doc.value, doc.err = read(data); doc.err == nil {
-			doc.until = time.Now().Add(min(age(res.Header.Get("Cache-Control")), d.maxLife(doc.value)))
+			doc.until = time.Now().Add(min(discovery.MaxAge(res.Header, minLife, maxLife), d.maxLife(doc.value)))
 		}
 	}
-}
-
-// age returns the lifetime that a Cache-Control header sets.
-func age(control string) time.Duration {
-	for part := range strings.SplitSeq(control, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil && strings.EqualFold(name, "max-age") {
-			return min(max(time.Duration(seconds)*time.Second, minLife), maxLife)
-		}
-	}
-	return minLife
 }

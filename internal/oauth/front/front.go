@@ -44,6 +44,22 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
+// Bridge is the bridge that a front stands before.
+type Bridge interface {
+	// Identify checks an ID token of the provider and returns its claims. It checks no nonce if
+	// nonce is empty.
+	Identify(ctx context.Context, raw, client, nonce string) (gjson.Result, error)
+	// Admits reports whether the holder of an access token may use a resource.
+	Admits(ctx context.Context, token, resource string) bool
+	// Resource returns the scopes that clients should request at an address; ok is false if
+	// the bridge does not serve the address.
+	Resource(address string) (scopes []string, ok bool)
+	// Scopes returns all scopes of the bridge.
+	Scopes() []string
+	// From returns the client address of a request.
+	From(r *http.Request) netip.Addr
+}
+
 // Options are the settings and dependencies of a Front.
 type Options struct {
 	Settings
@@ -56,22 +72,10 @@ type Options struct {
 	// Documents fetches metadata of clients, from addresses that strangers name. It must refuse
 	// private networks.
 	Documents http.RoundTripper
-	// Identify checks an ID token of the provider and returns its claims. It checks no nonce if
-	// nonce is empty.
-	Identify func(ctx context.Context, raw, client, nonce string) (gjson.Result, error)
+	Bridge    Bridge
 	// Claims are the claims that access rules name. Those that an ID token lacks are requested from
 	// userinfo.
 	Claims []string
-	// Admits reports whether the holder of an access token may use a resource; nil admits
-	// all holders.
-	Admits func(ctx context.Context, token, resource string) bool
-	// Resource returns the scopes that clients should request at an address; ok is false if
-	// the bridge does not serve the address.
-	Resource func(address string) (scopes []string, ok bool)
-	// Scopes returns all scopes of the bridge.
-	Scopes func() []string
-	// From returns the client address of a request.
-	From func(*http.Request) netip.Addr
 	// Secrets are the seeds of all keys. The first one seals and signs; all of them open and
 	// verify. Without any, a random one lives as long as the process.
 	Secrets []string
@@ -339,7 +343,7 @@ func (f *Front) metadata(openid bool) map[string]any {
 	for _, endpoint := range []string{"token", "revocation"} {
 		m[endpoint+"_endpoint_auth_signing_alg_values_supported"] = assertion.Algorithms
 	}
-	if all := f.o.Scopes(); len(all) > 0 {
+	if all := f.o.Bridge.Scopes(); len(all) > 0 {
 		m["scopes_supported"] = all
 	}
 	if openid {
@@ -466,8 +470,8 @@ func (f *Front) open(kind, text string, into any) bool {
 // grantedScopes returns the requested scopes that exist, or the standard ones if text names none.
 func (f *Front) grantedScopes(text string, standard []string) []string {
 	var all []string
-	known := f.o.Scopes()
-	for _, s := range token.SplitScopes(text) {
+	known := f.o.Bridge.Scopes()
+	for _, s := range discovery.SplitScopes(text) {
 		if slices.Contains(known, s) && !slices.Contains(all, s) {
 			all = append(all, s)
 		}

@@ -146,6 +146,29 @@ type rig struct {
 	log   *bytes.Buffer
 }
 
+// testBridge is the bridge of a rig.
+type testBridge struct {
+	r      *rig
+	admits func(ctx context.Context, token, resource string) bool
+	from   func(*http.Request) netip.Addr
+}
+
+func (b *testBridge) Identify(ctx context.Context, raw, client, nonce string) (gjson.Result, error) {
+	return b.r.check.Identify(ctx, provider, raw, client, nonce)
+}
+
+func (b *testBridge) Admits(ctx context.Context, token, resource string) bool {
+	return b.admits(ctx, token, resource)
+}
+
+func (b *testBridge) Resource(address string) ([]string, bool) {
+	return []string{"mcp:use"}, address == root || address == filesURL
+}
+
+func (b *testBridge) Scopes() []string { return []string{"files:write", "mcp:use"} }
+
+func (b *testBridge) From(r *http.Request) netip.Addr { return b.from(r) }
+
 // fronted runs f with a front, in a bubble.
 func fronted(t *testing.T, change func(*Options), f func(t *testing.T, r *rig)) {
 	t.Helper()
@@ -159,14 +182,11 @@ func newRig(t *testing.T, i *idp, change func(*Options)) *rig {
 	o := Options{
 		Settings: Settings{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}, KeyFile: "is read elsewhere", Scopes: []string{"profile"}},
 		Root:     root, Provider: provider, Transport: i, Documents: r.docs, Log: log, Secrets: []string{"a secret of this test of 32 bytes"},
-		Identify: func(ctx context.Context, raw, client, nonce string) (gjson.Result, error) {
-			return r.check.Identify(ctx, provider, raw, client, nonce)
+		Bridge: &testBridge{
+			r:      r,
+			admits: func(context.Context, string, string) bool { return true },
+			from:   func(*http.Request) netip.Addr { return netip.MustParseAddr("192.0.2.1") },
 		},
-		Resource: func(address string) ([]string, bool) {
-			return []string{"mcp:use"}, address == root || address == filesURL
-		},
-		Scopes: func() []string { return []string{"files:write", "mcp:use"} },
-		From:   func(*http.Request) netip.Addr { return netip.MustParseAddr("192.0.2.1") },
 	}
 	if change != nil {
 		change(&o)
@@ -1443,7 +1463,7 @@ func TestAdmits(t *testing.T) {
 	store := NewMemory()
 	fronted(t, func(o *Options) {
 		o.Store = store
-		o.Admits = func(_ context.Context, token, resource string) bool {
+		o.Bridge.(*testBridge).admits = func(_ context.Context, token, resource string) bool {
 			asked = append(asked, resource)
 			return strings.Count(token, ".") == 2 && len(asked) > 1
 		}
@@ -1848,7 +1868,7 @@ func TestRegistrations(t *testing.T) {
 	scaletest.Unraced(t)
 	r := newRig(t, newIDP(t), func(o *Options) {
 		n := 0
-		o.From = func(*http.Request) netip.Addr {
+		o.Bridge.(*testBridge).from = func(*http.Request) netip.Addr {
 			n++
 			return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})
 		}
@@ -1879,7 +1899,7 @@ func TestRegistrations(t *testing.T) {
 func TestLimits(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		from := netip.MustParseAddr("2001:db8::1")
-		r.o.From = func(*http.Request) netip.Addr { return from }
+		r.o.Bridge.(*testBridge).from = func(*http.Request) netip.Addr { return from }
 		count := func(f func() *httptest.ResponseRecorder) (refused int) {
 			for range 60 {
 				if a := f(); a.Code == 429 {

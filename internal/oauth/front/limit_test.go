@@ -16,7 +16,7 @@ import (
 func TestMadeUpCodes(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		from := netip.MustParseAddr("192.0.2.7")
-		r.o.From = func(*http.Request) netip.Addr { return from }
+		r.o.Bridge.(*testBridge).from = func(*http.Request) netip.Addr { return from }
 		id, b := r.join(back), r.browser()
 		comes := func() string {
 			t.Helper()
@@ -99,7 +99,7 @@ func TestCodesAtATime(t *testing.T) {
 func TestStrangerOften(t *testing.T) {
 	looked := 0
 	fronted(t, func(o *Options) {
-		o.Admits = func(context.Context, string, string) bool {
+		o.Bridge.(*testBridge).admits = func(context.Context, string, string) bool {
 			looked++
 			return false
 		}

@@ -563,7 +563,7 @@ func TestFetches(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		from := netip.MustParseAddr("192.0.2.1")
 		var mu sync.Mutex
-		r.o.From = func(*http.Request) netip.Addr {
+		r.o.Bridge.(*testBridge).from = func(*http.Request) netip.Addr {
 			mu.Lock()
 			defer mu.Unlock()
 			return from

@@ -17,8 +17,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/internal/auth/assertion"
-	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/backoff"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
@@ -158,7 +156,7 @@ func (f *Front) readForm(r *http.Request) (id string, get func(string) string, r
 		id = name
 	}
 	if text := get("client_assertion"); id == "" && text != "" {
-		id = assertion.Subject(text) // client_id may be left out (RFC 7523 §3)
+		id = assertedClient(text) // client_id may be left out (RFC 7523 §3)
 	}
 	if !isDocument(id) && f.registered(id) == nil {
 		return "", nil, errClient
@@ -264,7 +262,7 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 	if !f.open("refresh", get("refresh_token"), &given) {
 		return nil, errTurn
 	}
-	key, holdKey, wanted := loginKey(given.ID), turnKey(given.ID), token.SplitScopes(get("scope"))
+	key, holdKey, wanted := loginKey(given.ID), turnKey(given.ID), discovery.SplitScopes(get("scope"))
 	if refusal := f.limitUse(key); refusal != nil {
 		return nil, refusal
 	}

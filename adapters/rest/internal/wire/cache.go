@@ -164,7 +164,7 @@ func freshness(h http.Header, now time.Time, unsaid time.Duration) (until time.T
 			from = date
 		}
 		age = at.Sub(from)
-	case h.Get("Expires") == "": // an unreadable Expires is in the past
+	case h.Get("Expires") == "": // an unreadable date is in the past
 		age = unsaid
 	}
 	if n, err := strconv.ParseUint(strings.TrimSpace(h.Get("Age")), 10, 31); err == nil {

@@ -33,15 +33,21 @@ const tooLarge = "is larger than what is read of one"
 func (s *Source) read(ctx context.Context, res *http.Response, progress func(int, string)) (*answer, error) {
 	defer func() { _ = res.Body.Close() }()
 	a := &answer{status: res.StatusCode, header: res.Header}
-	if res.StatusCode < 300 {
-		switch t := a.contentType(); {
-		case t == "text/event-stream":
-			s.readEvents(ctx, a, res.Body, progress)
-			return a, nil
-		case httpio.IsLines(t):
-			s.readLines(ctx, a, res.Body, progress)
-			return a, nil
+	t := a.contentType()
+	if events := t == "text/event-stream"; res.StatusCode < 300 && (events || httpio.IsLines(t)) {
+		a.streamed = true
+		j := &joiner{
+			s:        s,
+			a:        a,
+			limit:    s.o.MaxBody,
+			progress: progress,
 		}
+		if events {
+			j.readEvents(ctx, res.Body)
+		} else {
+			j.readLines(ctx, res.Body)
+		}
+		return a, nil
 	}
 	a.buf = bodies.Get().(*[]byte)
 	b, err := readAll(res.Body, *a.buf, int(min(res.ContentLength, int64(s.o.MaxBody))), s.o.MaxBody+1)

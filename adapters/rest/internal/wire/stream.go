@@ -60,19 +60,12 @@ func (j *joiner) end(ctx context.Context, err error) {
 }
 
 // readEvents reads the data of server-sent events.
-func (s *Source) readEvents(ctx context.Context, a *answer, body io.Reader, progress func(int, string)) {
-	a.streamed = true
-	j := &joiner{
-		s:        s,
-		a:        a,
-		limit:    s.o.MaxBody,
-		progress: progress,
-	}
-	r := httpio.NewReader(&capped{body, s.o.MaxBody + maxOverhead}, s.o.MaxBody)
+func (j *joiner) readEvents(ctx context.Context, body io.Reader) {
+	r := httpio.NewReader(&capped{body, j.limit + maxOverhead}, j.limit)
 	for {
 		e, err := r.Next()
 		if e.Oversized != nil {
-			a.more, a.why = true, tooLarge
+			j.a.more, j.a.why = true, tooLarge
 			return
 		}
 		if err != nil {
@@ -113,20 +106,13 @@ func (c *capped) Read(p []byte) (int, error) {
 }
 
 // readLines reads JSON texts, one a line.
-func (s *Source) readLines(ctx context.Context, a *answer, body io.Reader, progress func(int, string)) {
-	a.streamed = true
-	j := &joiner{
-		s:        s,
-		a:        a,
-		limit:    s.o.MaxBody,
-		progress: progress,
-	}
-	r := bufio.NewReaderSize(&capped{body, s.o.MaxBody + maxOverhead}, 32<<10)
+func (j *joiner) readLines(ctx context.Context, body io.Reader) {
+	r := bufio.NewReaderSize(&capped{body, j.limit + maxOverhead}, 32<<10)
 	var line []byte
 	for {
 		part, err := r.ReadSlice('\n')
 		line = append(line, part...)
-		if errors.Is(err, bufio.ErrBufferFull) && len(line) <= s.o.MaxBody {
+		if errors.Is(err, bufio.ErrBufferFull) && len(line) <= j.limit {
 			continue
 		}
 		if text := bytes.TrimSpace(line); len(text) > 0 && !j.add(text) {

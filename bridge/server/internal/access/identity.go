@@ -81,19 +81,9 @@ func (a *Access) newFront() (*front.Front, error) {
 			Root:     c.PublicURL + c.BasePath,
 			Provider: o.Issuer,
 			Log:      a.o.Log,
-			Identify: func(ctx context.Context, raw, client, nonce string) (gjson.Result, error) {
-				return a.keys.Identify(ctx, o.Issuer, raw, client, nonce)
-			},
-			Claims: o.RuleClaims(c.Access),
-			Admits: func(ctx context.Context, text, resource string) bool {
-				root := c.PublicURL + c.BasePath
-				_, err := a.keys.Again(ctx, http.Header{"Authorization": {"Bearer " + text}}, token.Resource{Root: root, Path: strings.TrimPrefix(resource, root)})
-				return !errors.Is(err, auth.ErrDenied)
-			},
-			Resource: a.scopesAt,
-			Scopes:   func() []string { return slices.Sorted(maps.Keys(a.tokenUse().known)) },
-			From:     func(r *http.Request) netip.Addr { return a.guard.Load().client(r) },
+			Claims:   o.RuleClaims(c.Access),
 		}
+		own.Bridge = fronted{a, own.Provider, own.Root}
 		var err error
 		if own.Transport, err = o.Reach(); err != nil {
 			return nil, fmt.Errorf("oauth: front: ca_file %w", err)
@@ -119,17 +109,35 @@ func (a *Access) newFront() (*front.Front, error) {
 	return nil, nil
 }
 
-// scopesAt returns the scopes that clients of an address should request; ok is false for an
-// address that the bridge does not serve.
-func (a *Access) scopesAt(address string) (scopes []string, ok bool) {
-	root := a.c().PublicURL + a.c().BasePath
-	endpoint, ok := strings.CutPrefix(address, root)
-	to := Target{Base: a.c().BasePath, Endpoint: endpoint}
-	if !ok || endpoint != "" && (endpoint[0] != '/' || !a.serves(to)) {
+// fronted is the bridge of a front.
+type fronted struct {
+	a            *Access
+	issuer, root string
+}
+
+var _ front.Bridge = fronted{}
+
+func (f fronted) Identify(ctx context.Context, raw, client, nonce string) (gjson.Result, error) {
+	return f.a.keys.Identify(ctx, f.issuer, raw, client, nonce)
+}
+
+func (f fronted) Admits(ctx context.Context, text, resource string) bool {
+	_, err := f.a.keys.Again(ctx, http.Header{"Authorization": {"Bearer " + text}}, token.Resource{Root: f.root, Path: strings.TrimPrefix(resource, f.root)})
+	return !errors.Is(err, auth.ErrDenied)
+}
+
+func (f fronted) Resource(address string) (scopes []string, ok bool) {
+	endpoint, ok := strings.CutPrefix(address, f.root)
+	to := Target{Base: f.a.c().BasePath, Endpoint: endpoint}
+	if !ok || endpoint != "" && (endpoint[0] != '/' || !f.a.serves(to)) {
 		return nil, false
 	}
-	return a.initialScopes(to), true
+	return f.a.initialScopes(to), true
 }
+
+func (f fronted) Scopes() []string { return slices.Sorted(maps.Keys(f.a.tokenUse().known)) }
+
+func (f fronted) From(r *http.Request) netip.Addr { return f.a.guard.Load().client(r) }
 
 // rulesOf returns the access rules for users.
 func rulesOf(c *config.Config) []auth.Rule {

@@ -1,4 +1,4 @@
-package assertion
+package front
 
 import (
 	"encoding/json"
@@ -10,45 +10,43 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
-// Type is the value of client_assertion_type.
-const Type = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-
 const (
-	maxText = 16 << 10 // bytes of an assertion
-	maxLife = 10 * time.Minute
-	maxID   = 256 // bytes of its jti
-	skew    = 30 * time.Second
+	maxAssertion     = 16 << 10 // bytes
+	maxAssertionLife = 10 * time.Minute
+	maxAssertionID   = 256 // bytes of its jti
+	assertionSkew    = 30 * time.Second
 )
 
-// Subject returns the client that an assertion names; empty for another text. It verifies nothing.
-func Subject(text string) string {
-	if len(text) > maxText {
+// assertedClient returns the client that an assertion names; empty for another text. It verifies nothing.
+func assertedClient(text string) string {
+	if len(text) > maxAssertion {
 		return ""
 	}
-	signed, err := jose.ParseSignedCompact(text, algorithms)
+	signed, err := jose.ParseSignedCompact(text, assertionAlgorithms)
 	if err != nil {
 		return ""
 	}
 	return gjson.GetBytes(signed.UnsafePayloadWithoutVerification(), "sub").Str
 }
 
-var algorithms = func() (all []jose.SignatureAlgorithm) {
-	for _, name := range Algorithms {
+var assertionAlgorithms = func() (all []jose.SignatureAlgorithm) {
+	for _, name := range assertion.Algorithms {
 		all = append(all, jose.SignatureAlgorithm(name))
 	}
 	return all
 }()
 
-// Check verifies a client's assertion for one of the audiences, by the client's keys (RFC 7523 §3). It
+// checkAssertion verifies a client's assertion for one of the audiences, by the client's keys (RFC 7523 §3). It
 // returns the assertion's jti and remaining lifetime. During that time the caller must refuse further uses of it.
-func Check(text, client string, audiences []string, keys *jwks.Fixed) (id string, left time.Duration, err error) {
-	if len(text) > maxText {
+func checkAssertion(text, client string, audiences []string, keys *jwks.Fixed) (id string, left time.Duration, err error) {
+	if len(text) > maxAssertion {
 		return "", 0, errors.New("the assertion must not be longer than 16 KiB")
 	}
-	signed, err := jose.ParseSignedCompact(text, algorithms)
+	signed, err := jose.ParseSignedCompact(text, assertionAlgorithms)
 	if err != nil {
 		return "", 0, errors.New("the assertion must be a JSON Web Token with a supported algorithm")
 	}
@@ -96,14 +94,14 @@ func Check(text, client string, audiences []string, keys *jwks.Fixed) (id string
 		return "", 0, errors.New("iss and sub of the assertion must be the client_id")
 	case !slices.ContainsFunc(aud, func(a string) bool { return slices.Contains(audiences, strings.TrimSuffix(a, "/")) }):
 		return "", 0, errors.New("aud of the assertion must be this server's issuer or token endpoint")
-	case c.Expires == nil || !now.Before(at(c.Expires).Add(skew)):
+	case c.Expires == nil || !now.Before(at(c.Expires).Add(assertionSkew)):
 		return "", 0, errors.New("the assertion has expired or has no exp")
-	case at(c.Expires).Sub(now) > maxLife:
+	case at(c.Expires).Sub(now) > maxAssertionLife:
 		return "", 0, errors.New("the assertion must expire within 10 minutes")
-	case at(c.Issued).Sub(now) > skew || at(c.NotBefore).Sub(now) > skew:
+	case at(c.Issued).Sub(now) > assertionSkew || at(c.NotBefore).Sub(now) > assertionSkew:
 		return "", 0, errors.New("the assertion is not valid yet (iat or nbf)")
-	case c.ID == "" || len(c.ID) > maxID:
+	case c.ID == "" || len(c.ID) > maxAssertionID:
 		return "", 0, errors.New("the assertion must have a jti of at most 256 bytes")
 	}
-	return c.ID, at(c.Expires).Add(skew).Sub(now), nil
+	return c.ID, at(c.Expires).Add(assertionSkew).Sub(now), nil
 }

@@ -1,4 +1,4 @@
-package assertion_test
+package front
 
 import (
 	"crypto/x509"
@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
-func set(t *testing.T, keys ...*authtest.Key) *jwks.Fixed {
+func keySet(t *testing.T, keys ...*authtest.Key) *jwks.Fixed {
 	t.Helper()
 	var all []any
 	for _, k := range keys {
@@ -35,11 +35,11 @@ func set(t *testing.T, keys ...*authtest.Key) *jwks.Fixed {
 }
 
 // Valid assertions of a client (RFC 7523 §3).
-func TestCheck(t *testing.T) {
+func TestCheckAssertion(t *testing.T) {
 	const client, issuer = "https://app.example.com/client.json", "https://mcp.example.com"
 	synctest.Test(t, func(t *testing.T) {
 		key, second, stranger := authtest.NewKey(t, "1", "ES256"), authtest.NewKey(t, "2", "EdDSA"), authtest.NewKey(t, "1", "ES256")
-		keys := set(t, key, second)
+		keys := keySet(t, key, second)
 		now := time.Now().Unix()
 		claims := func(changes ...any) authtest.Claims {
 			c := authtest.Claims{"iss": client, "sub": client, "aud": issuer, "jti": "one", "iat": now, "exp": now + 60}
@@ -60,10 +60,10 @@ func TestCheck(t *testing.T) {
 			"without the name of the key": second.Sign(t, authtest.Claims{"typ": "JWT", "kid": nil}, claims()), "just expired": key.Sign(t, typed, claims("exp", now-29)),
 			"a clock ahead": key.Sign(t, typed, claims("iat", now+29, "nbf", now+29)), "without iat": key.Sign(t, typed, claims("iat", nil)),
 		} {
-			if id, left, err := assertion.Check(text, client, []string{issuer, issuer + "/token"}, keys); err != nil || id != "one" || left <= 0 || left > 90*time.Second {
+			if id, left, err := checkAssertion(text, client, []string{issuer, issuer + "/token"}, keys); err != nil || id != "one" || left <= 0 || left > 90*time.Second {
 				t.Errorf("%s: %q %v %v", name, id, left, err)
 			}
-			if got := assertion.Subject(text); got != client {
+			if got := assertedClient(text); got != client {
 				t.Errorf("%s: it is of %q", name, got)
 			}
 		}
@@ -79,15 +79,15 @@ func TestCheck(t *testing.T) {
 			"tomorrow": {key.Sign(t, typed, claims("nbf", now+86400)), "not valid yet"}, "no jti": {key.Sign(t, typed, claims("jti", nil)), "must have a jti"},
 			"a long jti": {key.Sign(t, typed, claims("jti", strings.Repeat("x", 257))), "must have a jti"}, "claims that are none": {key.Sign(t, typed, []string{"x"}), "are malformed"},
 		} {
-			if _, _, err := assertion.Check(tc.text, client, []string{issuer}, keys); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, _, err := checkAssertion(tc.text, client, []string{issuer}, keys); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: %v, want %s", name, err, tc.want)
 			}
 		}
 	})
 }
 
-// Check accepts the bridge's own assertions.
-func TestShowAndCheck(t *testing.T) {
+// checkAssertion accepts the bridge's own assertions.
+func TestCheckOwnAssertion(t *testing.T) {
 	key := authtest.NewKey(t, "1", "ES256")
 	der, err := x509.MarshalPKCS8PrivateKey(key.Private)
 	if err != nil {
@@ -101,7 +101,7 @@ func TestShowAndCheck(t *testing.T) {
 	if err := (&assertion.Key{File: file, ID: "1"}).AddTo(form, "bridge", "https://idp.example.com", nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := assertion.Check(form.Get("client_assertion"), "bridge", []string{"https://idp.example.com"}, set(t, key)); err != nil || form.Get("client_assertion_type") != assertion.Type {
+	if _, _, err := checkAssertion(form.Get("client_assertion"), "bridge", []string{"https://idp.example.com"}, keySet(t, key)); err != nil || form.Get("client_assertion_type") != assertion.Type {
 		t.Errorf("%v %v", form, err)
 	}
 }
