@@ -16,14 +16,14 @@ type ConnectionKey string
 // no tasks, because tasks are relayed 1:1 only (protocol.md D3).
 func SessionKey(from *Caller, forward []Forward) (key ConnectionKey, capabilities []byte) {
 	capabilities = era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks"))
-	who := from.Principal + "\x00" + from.Revision + "\x00" + string(capabilities)
+	who := unambiguous(from.Principal) + "\x00" + from.Revision + "\x00" + string(capabilities)
 	return connectionKey(who, forward, func(f *Forward) []string { return from.Header[f.To] }), capabilities
 }
 
 // IdentityKey returns the key of a stateless client, whose capabilities change with each request: its principal, and the
 // headers and claims that are forwarded (see Lasting).
 func IdentityKey(from *Caller, forward []Forward) ConnectionKey {
-	return connectionKey(from.Principal, forward, func(f *Forward) []string { return f.Values(from.Header, from.Identity) })
+	return connectionKey(unambiguous(from.Principal), forward, func(f *Forward) []string { return f.Values(from.Header, from.Identity) })
 }
 
 func connectionKey(who string, forward []Forward, values func(*Forward) []string) ConnectionKey {
@@ -31,8 +31,11 @@ func connectionKey(who string, forward []Forward, values func(*Forward) []string
 	key.WriteString(who)
 	for _, f := range Lasting(forward) {
 		for _, value := range values(&f) {
-			key.WriteString("\x00" + f.To + ":" + value)
+			key.WriteString("\x00" + f.To + ":" + unambiguous(value))
 		}
 	}
 	return ConnectionKey(key.String())
 }
+
+// unambiguous doubles each NUL: a user may choose the text of a claim, and a single NUL is what stands between parts.
+func unambiguous(text string) string { return strings.ReplaceAll(text, "\x00", "\x00\x00") }

@@ -47,4 +47,8 @@ func TestConnectionKey(t *testing.T) {
 			t.Errorf("%s: keys of clients without sessions %q and %q", test.name, a, b)
 		}
 	}
+	two, one := caller(func(c *bridge.Caller) { c.Header.Add("X-Team", "blue") }), caller(func(c *bridge.Caller) { c.Header.Set("X-Team", "red\x00X-Team:blue") })
+	if a, b := bridge.IdentityKey(two, forward), bridge.IdentityKey(one, forward); a == b {
+		t.Errorf("two values and one that imitates them have the key %q", a)
+	}
 }

@@ -73,13 +73,9 @@ func checkFilter(all *breaches, what string, r filter.Rules) {
 	}
 	useless := func(name string) string {
 		switch {
-		case slices.Contains(r.Deny, name), what != "resources" && !r.Passes(name) && len(r.Allow) == 0:
+		case slices.Contains(r.Deny, name):
 			return "has no effect: deny hides it"
-		case what == "resources": // URIs have several spellings
-			return ""
-		case !r.Passes(name):
-			return "has no effect: allow and deny hide it"
-		case strings.ContainsAny(name, "*?"):
+		case what != "resources" && strings.ContainsAny(name, "*?"):
 			return "must be a name: patterns are for allow and deny"
 		}
 		return ""

@@ -193,6 +193,13 @@ func (d *decoder) warnPatterns(c *Config) {
 				tables[key+": "+name] = name
 			}
 		}
+		hidden := func(key string, r *filter.Rules, names iter.Seq[string]) {
+			for _, name := range slices.Sorted(names) {
+				if !r.Passes(name) {
+					warn(key+name, "has no effect: allow and deny hide it")
+				}
+			}
+		}
 		keys("limits: tools", maps.Keys(s.Limits.Tools))
 		keys("scopes: tools", maps.Keys(s.Scopes.Tools))
 		keys("scopes: prompts", maps.Keys(s.Scopes.Prompts))
@@ -201,11 +208,17 @@ func (d *decoder) warnPatterns(c *Config) {
 				warn(key, noExpression)
 			}
 		}
-		for what, r := range map[string]*filter.Rules{"tools": &s.Tools, "prompts": &s.Prompts} {
+		for _, of := range []struct {
+			what  string
+			rules *filter.Rules
+		}{{"tools", &s.Tools}, {"prompts", &s.Prompts}} {
+			what, r := of.what, of.rules
 			maps.Copy(tables, items(what+": allow", r.Allow))
 			maps.Copy(tables, items(what+": deny", r.Deny))
 			keys(what+": rename", maps.Keys(r.Rename))
 			keys(what+": override", maps.Keys(r.Override))
+			hidden(what+": rename: ", r, maps.Keys(r.Rename)) // perhaps for a while only
+			hidden(what+": override: ", r, maps.Keys(r.Override))
 		}
 		for _, key := range slices.Sorted(maps.Keys(tables)) {
 			if s.Prefix != "" && strings.HasPrefix(tables[key], s.Prefix) {

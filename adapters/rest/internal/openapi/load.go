@@ -286,7 +286,8 @@ func (l *loader) read(location string, main bool) ([]byte, error) {
 		dir := l.dirs[abs]
 		if dir == nil {
 			if dir, err = os.OpenRoot(abs); err != nil {
-				return nil, files.Unpathed(err)
+				why = files.Unpathed(err)
+				continue
 			}
 			l.dirs[abs] = dir
 		}
