@@ -167,7 +167,7 @@ func (g *gateway) CallPool(ctx context.Context, name string, r *bridge.Request) 
 
 func (g *gateway) ReleaseShared(name, key string) {
 	if s := g.table.Load().named[name]; s != nil && (s.share == SharePrincipal || s.share == ShareAll) {
-		s.shared.Leave(bridge.ConnectionKey(key))
+		s.shared.Release(bridge.ConnectionKey(key))
 	}
 }
 
@@ -179,6 +179,6 @@ func (g *gateway) CloseUnused() {
 
 func (g *gateway) ReleasePool(name, key string) {
 	if s := g.table.Load().named[name]; s != nil {
-		s.pool.LeaveOwner(key)
+		s.pool.ReleaseOwner(key)
 	}
 }

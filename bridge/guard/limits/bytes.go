@@ -79,7 +79,7 @@ func (r Room) Incoming() bridge.Room { return incoming{r} }
 // adopt adds n held bytes to the principal's share. If the bytes do not fit, adopt drops events
 // stored for the principal's clients. It reports false if the bytes do not fit even so.
 func (r Room) adopt(n int) bool {
-	for !r.b.shares.Enter(r.principal, int64(n)) {
+	for !r.b.shares.Take(r.principal, int64(n)) {
 		if !r.b.history.DropOf(outgoing{r}) {
 			return false
 		}
@@ -88,7 +88,7 @@ func (r Room) adopt(n int) bool {
 }
 
 // disown removes n bytes from the principal's share. They stay held.
-func (r Room) disown(n int) { r.b.shares.Leave(r.principal, int64(n)) }
+func (r Room) disown(n int) { r.b.shares.Return(r.principal, int64(n)) }
 
 // take takes n bytes. It reports false if more than most bytes would be held, or more than the
 // principal's share. It drops stored events to make room.

@@ -52,8 +52,8 @@ func (s *Shares) settle() {
 	s.most.Store(max(1, s.places*3/4))
 }
 
-// Enter takes n slots for a principal. It reports false if they exceed its bound.
-func (s *Shares) Enter(principal string, n int64) bool {
+// Take takes n slots for a principal. It reports false if they exceed its bound.
+func (s *Shares) Take(principal string, n int64) bool {
 	if principal == "" {
 		return true
 	}
@@ -79,8 +79,8 @@ func (s *Shares) Force(principal string, n int64) {
 	s.of[principal] += n
 }
 
-// Leave gives n slots back.
-func (s *Shares) Leave(principal string, n int64) {
+// Return gives n slots back.
+func (s *Shares) Return(principal string, n int64) {
 	if principal == "" || n == 0 {
 		return
 	}

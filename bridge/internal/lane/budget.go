@@ -12,8 +12,8 @@ import (
 // Shares bounds how many of some slots one principal may hold.
 type Shares interface {
 	// Enter takes n slots, or reports false if the principal's share has too few.
-	Enter(principal string, n int64) bool
-	Leave(principal string, n int64)
+	Take(principal string, n int64) bool
+	Return(principal string, n int64)
 	Most() int64
 	// Refusal returns the error of a principal whose share at the server is full.
 	Refusal(server string) error
@@ -102,8 +102,8 @@ func (b *Budget) Most() int64 { return b.most.Load() }
 // Opening reports whether a connection is opening.
 func (b *Budget) Opening() bool { return len(b.openings) > 0 }
 
-// Closing announces that a connection is about to close, until left is called. Others wait for its slot.
-func (b *Budget) Closing() (left func()) { return b.closings.begin() }
+// Closing announces that a connection is about to close, until closed is called. Others wait for its slot.
+func (b *Budget) Closing() (closed func()) { return b.closings.begin() }
 
 // reserveAhead takes a slot for a process that starts before any client connects. The next connection takes the slot
 // over. reserveAhead reports false if slots are scarce.
@@ -131,31 +131,31 @@ func (b *Budget) cede() {
 func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (done func(), err error) {
 	b.cede()
 	for {
-		left := b.closings.next()
-		own := !b.shares.Enter(principal, 1) // the principal's own share is full
+		next := b.closings.upcoming()
+		own := !b.shares.Take(principal, 1) // the principal's own share is full
 		if !own {
 			if b.open.Add(1) <= b.Most() {
 				break
 			}
 			b.open.Add(-1)
-			b.shares.Leave(principal, 1)
+			b.shares.Return(principal, 1)
 		}
-		if left == nil && b.spare != nil && b.spare.Yield(principal, own) {
+		if next == nil && b.spare != nil && b.spare.Yield(principal, own) {
 			continue
 		}
-		if left == nil && own {
+		if next == nil && own {
 			return nil, b.shares.Refusal(b.server)
 		}
-		if left == nil {
+		if next == nil {
 			return nil, b.full("it has too many connections: see max_children of the server", b.Most())
 		}
 		select { // a slot is about to become free
-		case <-left:
+		case <-next:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
-	full, own := b.total.open.Add(1) > b.total.most, !b.total.shares.Enter(principal, 1)
+	full, own := b.total.open.Add(1) > b.total.most, !b.total.shares.Take(principal, 1)
 	if own {
 		b.leave(principal)
 		return nil, b.full("one caller has too many connections to all servers: it may have three quarters of max_children", b.total.shares.Most())
@@ -197,13 +197,13 @@ func (b *Budget) full(what string, most int64) error {
 
 // release frees the slot of a principal's connection.
 func (b *Budget) release(principal string) {
-	b.total.shares.Leave(principal, 1)
+	b.total.shares.Return(principal, 1)
 	b.leave(principal)
 }
 
 // leave frees a slot that has no share of the Total.
 func (b *Budget) leave(principal string) {
-	b.shares.Leave(principal, 1)
+	b.shares.Return(principal, 1)
 	b.total.open.Add(-1) // first: a caller that finds a slot at the server relies on one in the total
 	b.open.Add(-1)
 }
@@ -230,30 +230,30 @@ func (t *Total) start(ctx context.Context) (begun func(), err error) {
 type closings struct {
 	mu   sync.Mutex // guards the rest
 	n    int
-	left chan struct{} // closed when the next connection has closed
+	next chan struct{} // closed when the next connection has closed
 }
 
 // begin counts a connection that is closing, until done is called.
 func (c *closings) begin() (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.n++; c.left == nil {
-		c.left = make(chan struct{})
+	if c.n++; c.next == nil {
+		c.next = make(chan struct{})
 	}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.n--
-		close(c.left)
-		if c.left = nil; c.n > 0 {
-			c.left = make(chan struct{})
+		close(c.next)
+		if c.next = nil; c.n > 0 {
+			c.next = make(chan struct{})
 		}
 	}
 }
 
-// next returns a channel that is closed with the next connection; nil if none is closing.
-func (c *closings) next() <-chan struct{} {
+// upcoming returns a channel that is closed with the next connection; nil if none is closing.
+func (c *closings) upcoming() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.left
+	return c.next
 }

@@ -545,9 +545,9 @@ func (l *Lane) retire(c *conn) {
 
 // retireSoon calls retire in the background. The caller holds l.mu.
 func (l *Lane) retireSoon(c *conn) {
-	left := l.o.Budget.Closing()
+	closed := l.o.Budget.Closing()
 	l.wg.Go(func() {
-		defer left()
+		defer closed()
 		l.retire(c)
 	})
 }

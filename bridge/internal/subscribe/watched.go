@@ -71,9 +71,9 @@ func (w *Watched[W]) Of(uri string, f func(W)) {
 	}
 }
 
-// Leave removes the subscriber who from all resources that have others too. It returns the resources without another
+// Drop removes the subscriber who from all resources that have others too. It returns the resources without another
 // subscriber, for Remove.
-func (w *Watched[W]) Leave(who W) (alone []string) {
+func (w *Watched[W]) Drop(who W) (alone []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for uri, one := range w.all {

@@ -98,8 +98,8 @@ func (h *Hubs) count(which func(*hub) bool) (n int) {
 	return n
 }
 
-// Leave starts to close the hub of that key, unless a session uses it.
-func (h *Hubs) Leave(key bridge.ConnectionKey) {
+// Release starts to close the hub of that key, unless a session uses it.
+func (h *Hubs) Release(key bridge.ConnectionKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if one := h.hubs[key]; one != nil {
@@ -112,9 +112,9 @@ func (h *Hubs) evict(which func(*hub) bool) bool {
 	for key, one := range h.hubs {
 		if which(one) && one.unused() {
 			delete(h.hubs, key)
-			left := h.o.Budget.Closing()
+			closed := h.o.Budget.Closing()
 			h.wg.Go(func() {
-				defer left()
+				defer closed()
 				_ = one.lane.Close(h.o.Force)
 			})
 			return true

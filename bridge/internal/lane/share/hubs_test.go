@@ -72,7 +72,7 @@ func joined(t *testing.T, h *Hubs, principal string) *View {
 }
 
 // A lane is closed on request when no session uses it.
-func TestHubsLeave(t *testing.T) {
+func TestHubsRelease(t *testing.T) {
 	shared(t, &server{}, func(t *testing.T, s *Hubs) {
 		v, b := joined(t, s, "a"), joined(t, s, "b")
 		if len(s.hubs) != 2 {
@@ -84,11 +84,11 @@ func TestHubsLeave(t *testing.T) {
 				key = c
 			}
 		}
-		if s.Leave(key); s.hubs[key] != v.h {
+		if s.Release(key); s.hubs[key] != v.h {
 			t.Error("a lane that is used was closed")
 		}
 		_, _ = v.Close(t.Context()), b.Close(t.Context())
-		s.Leave(key)
+		s.Release(key)
 		synctest.Wait()
 		if s.hubs[key] != nil || v.h.lane.State() != lane.Ended || b.h.lane.State() == lane.Ended {
 			t.Errorf("%d lanes are left", len(s.hubs))

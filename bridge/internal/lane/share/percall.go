@@ -54,10 +54,10 @@ func (p *PerCall) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	p.mu.Unlock()
 	l, up := p.Open(level)
 	defer func() { // the caller does not wait until the process ends
-		left := p.Budget.Closing()
+		closed := p.Budget.Closing()
 		go func() {
 			defer p.wg.Done()
-			defer left()
+			defer closed()
 			_ = l.Close(p.Force)
 		}()
 	}()

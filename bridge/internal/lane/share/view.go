@@ -418,7 +418,7 @@ func (v *View) Close(context.Context) error {
 	if loudest {
 		h.lane.Go(h.relax)
 	}
-	for _, uri := range h.subs.Leave(v) {
+	for _, uri := range h.subs.Drop(v) {
 		h.lane.Go(func(ctx context.Context) { v.abandon(ctx, uri) })
 	}
 	return nil

@@ -103,7 +103,7 @@ func (t *Translator) abandoned() {
 		t.setSuspect(true)
 		t.slot.Hold() // keeps the connection open for lingering
 		t.slot.Retire()
-		time.AfterFunc(lingering, t.slot.Leave)
+		time.AfterFunc(lingering, t.slot.Release)
 	case t.suspicion.pinging:
 		t.suspicion.again = true
 	default:

@@ -111,8 +111,8 @@ func (s *Server) Status() Status {
 type Slot interface {
 	// Hold counts one more call that uses the connection.
 	Hold()
-	// Leave ends what Hold began.
-	Leave()
+	// Release ends what Hold began.
+	Release()
 	// Suspect reports whether the server may ask about a call that has ended.
 	Suspect(bool)
 	// Retire takes no more requests, if other connections are possible.

@@ -84,7 +84,7 @@ func (s *stage) end() {
 func (s *stage) Caller() *bridge.Caller   { return s.from }
 func (s *stage) Checked() bridge.Upstream { return s.Upstream }
 func (s *stage) Hold()                    { s.event("hold") }
-func (s *stage) Leave()                   { s.event("leave") }
+func (s *stage) Release()                 { s.event("leave") }
 func (s *stage) Suspect(yes bool)         { s.event(fmt.Sprint("suspect ", yes)) }
 func (s *stage) Retire()                  { s.event("retire") }
 func (s *stage) Gone()                    { s.event("gone") }

@@ -187,7 +187,7 @@ func (p *parked) finish(m *jsonrpc.Message, err error) {
 	}
 	t.mu.Unlock()
 	unanswered(stale)
-	t.slot.Leave()
+	t.slot.Release()
 }
 
 // deliver gives the client the answer. It stays for a while, in case it gets lost. The caller holds

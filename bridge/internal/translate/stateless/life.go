@@ -187,9 +187,9 @@ func (p *Pool) shut(s *slot) {
 		return
 	}
 	delete(p.all, s)
-	left := p.o.Budget.Closing()
+	closed := p.o.Budget.Closing()
 	p.wg.Go(func() {
-		defer left()
+		defer closed()
 		s.lower.Close(p.o.Force)
 	})
 }
@@ -225,8 +225,8 @@ func (s *slot) Hold() {
 	s.calls++
 }
 
-// Leave ends what Hold began.
-func (s *slot) Leave() { s.p.leave(s, true) }
+// Release ends what Hold began.
+func (s *slot) Release() { s.p.leave(s, true) }
 
 // Suspect records whether the server may ask about a call that has ended. If not, waiting calls are served.
 func (s *slot) Suspect(yes bool) {

@@ -87,9 +87,9 @@ func (o owners) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 // apart starts the affinity keys of connections that only stateless clients use.
 const apart = "stateless\x00"
 
-// LeaveOwner closes the connections with that affinity key after their last use, because another instance owns
+// ReleaseOwner closes the connections with that affinity key after their last use, because another instance owns
 // them now.
-func (p *Pool) LeaveOwner(alike string) {
+func (p *Pool) ReleaseOwner(alike string) {
 	key, ours := strings.CutPrefix(alike, apart)
 	if !ours && alike != "" {
 		return

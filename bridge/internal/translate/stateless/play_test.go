@@ -517,11 +517,11 @@ func TestPlaced(t *testing.T) {
 		c := s.all[1].Next()
 		c.Back.Ask(bridgetest.Question(t, "roots/list", `{}`), func(*jsonrpc.Message) {})
 		state := statePattern.FindString(<-done)
-		s.pool.LeaveOwner("session key")
+		s.pool.ReleaseOwner("session key")
 		if s.pool.Status().Found != 1 {
 			t.Error("a connection was given up for a key that is not its own")
 		}
-		s.pool.LeaveOwner(at.keys[0])
+		s.pool.ReleaseOwner(at.keys[0])
 		if s.pool.Status().Found != 0 || s.pool.Status().Waiting != 1 {
 			t.Errorf("Status() = %+v", s.pool.Status())
 		}

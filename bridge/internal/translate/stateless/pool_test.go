@@ -68,8 +68,8 @@ func (s *server) Line(from *bridge.Caller, _ bridge.Client) stateless.Line {
 // budget is a Budget of so many connections.
 type budget int64
 
-func (b budget) Most() int64          { return int64(b) }
-func (budget) Closing() (left func()) { return func() {} }
+func (b budget) Most() int64            { return int64(b) }
+func (budget) Closing() (closed func()) { return func() {} }
 
 // pool returns a Pool of connections to a server of that revision, and how many
 // were made and closed.

@@ -63,8 +63,8 @@ type Server interface {
 // Budget bounds the connections to the server.
 type Budget interface {
 	Most() int64
-	// Closing counts a connection that closes in the background, until left is called.
-	Closing() (left func())
+	// Closing counts a connection that closes in the background, until closed is called.
+	Closing() (closed func())
 }
 
 // Queue configures the wait for exclusive connections, and makes the errors of calls that get none.
