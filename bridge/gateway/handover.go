@@ -169,7 +169,7 @@ func (h *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 		notifyServer(ctx, up, from, "logging/setLevel", r.Level, log)
 	}
 	for _, uri := range r.Subs {
-		notifyServer(ctx, up, from, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`), log)
+		notifyServer(ctx, up, from, "resources/subscribe", subscribe.Params(uri), log)
 	}
 	h.done.Store(true)
 	if !h.announced {

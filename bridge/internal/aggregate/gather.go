@@ -10,24 +10,23 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// gathering is one question to several servers at once.
-type gathering struct {
-	good int // answers that are known already
-	// do asks one server. An error means that the server cannot be used.
-	do func(context.Context, *member) error
-	// overdue is called for each server that has not answered when patience is over. after is called later with
-	// its outcome.
-	overdue func(*member)
-	after   func(*member, error)
-	// needOne extends patience until one server has answered, if an empty answer would be wrong.
-	needOne bool
-	// slow selects the servers that get only slowPatience. It may be nil.
-	slow func(*member) bool
+// question is a question to several servers at once.
+type question interface {
+	// ask asks one server. An error means that the server cannot be used.
+	ask(ctx context.Context, m *member) error
+	// overdue records that a server has not answered when patience is over. after takes its outcome later.
+	overdue(m *member)
+	after(m *member, err error)
+	// slow reports whether a server gets only slowPatience.
+	slow(m *member) bool
+	// needsOne reports whether an empty answer would be wrong: then patience lasts until one server has answered.
+	needsOne() bool
 }
 
-// collector collects the answers of a gathering.
+// collector collects the answers to a question.
 type collector struct {
-	gathering
+	question
+	good     int                     // answers so far
 	stop     context.CancelCauseFunc // ends the calls
 	replies  chan reply              // has room for all
 	inFlight atomic.Int64            // calls in flight
@@ -45,13 +44,15 @@ type reply struct {
 	err error
 }
 
-// gather asks the servers, all at once. It returns the late servers, when all have answered or patience is over. A
-// server that fails is left out from then on. If all fail, gather returns the first error.
-func (s *session) gather(ctx context.Context, members []*member, patience time.Duration, of gathering) (late map[*member]bool, err error) {
+// gather asks the servers, all at once. good answers are known already. gather returns the late servers, when all have
+// answered or patience is over. A server that fails is left out from then on. If all fail, gather returns the first
+// error.
+func (s *session) gather(ctx context.Context, members []*member, patience time.Duration, q question, good int) (late map[*member]bool, err error) {
 	c := &collector{
-		gathering: of,
-		replies:   make(chan reply, len(members)),
-		late:      map[*member]bool{},
+		question: q,
+		good:     good,
+		replies:  make(chan reply, len(members)),
+		late:     map[*member]bool{},
 	}
 	if len(members) == 0 || ctx.Err() != nil { // cancelled: nothing is sent
 		return c.late, context.Cause(ctx)
@@ -63,7 +64,7 @@ func (s *session) gather(ctx context.Context, members []*member, patience time.D
 		c.late[m] = true
 	}
 	for _, m := range members {
-		if !s.spawn(func() { c.ask(calls, m) }) {
+		if !s.spawn(func() { c.run(calls, m) }) {
 			c.stop(bridge.ErrEnded)
 			return nil, bridge.ErrEnded
 		}
@@ -71,9 +72,9 @@ func (s *session) gather(ctx context.Context, members []*member, patience time.D
 	return c.wait(ctx, patience)
 }
 
-// ask asks one server.
-func (c *collector) ask(ctx context.Context, m *member) {
-	err := c.do(ctx, m)
+// run asks one server, and takes its reply.
+func (c *collector) run(ctx context.Context, m *member) {
+	err := c.ask(ctx, m)
 	if c.inFlight.Add(-1) == 0 {
 		c.stop(nil)
 	}
@@ -140,7 +141,7 @@ func (c *collector) enough(expired, passed bool) bool {
 	switch {
 	case len(c.late) == 0:
 		return true
-	case c.needOne && c.good == 0:
+	case c.needsOne() && c.good == 0:
 		return false
 	}
 	return expired || passed && c.onlySlow()
@@ -149,7 +150,7 @@ func (c *collector) enough(expired, passed bool) bool {
 // onlySlow reports whether only slow servers are awaited.
 func (c *collector) onlySlow() bool {
 	for m := range c.late {
-		if c.slow == nil || !c.slow(m) {
+		if !c.slow(m) {
 			return false
 		}
 	}

@@ -31,26 +31,10 @@ func (s *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 			known++
 		}
 	}
-	meet := gathering{
-		do: func(ctx context.Context, m *member) error {
-			a, err := m.call(ctx, s.greet())
-			a.Release()
-			return err
-		},
-		overdue: func(m *member) { m.setAbsent(m.s.Failing()) },
-		after: func(m *member, err error) {
-			if err != nil {
-				m.leaveOut(err)
-				return
-			}
-			m.s.Log.Debug("joined the aggregate")
-			m.back()
-		},
-	}
 	var again error // from the servers that failed recently
 	var wg sync.WaitGroup
-	wg.Go(func() { _, again = s.gather(ctx, failing, retryPatience, meet) })
-	late, err := s.gather(ctx, fresh, greetPatience, meet)
+	wg.Go(func() { _, again = s.gather(ctx, failing, retryPatience, greetCall{s}, 0) })
+	late, err := s.gather(ctx, fresh, greetPatience, greetCall{s}, 0)
 	wg.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -68,6 +52,29 @@ func (s *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	}
 	return jsonrpc.NewResult(nil, s.greeting()), nil
 }
+
+// greetCall is the question for the greetings of servers.
+type greetCall struct{ s *session }
+
+func (g greetCall) ask(ctx context.Context, m *member) error {
+	a, err := m.call(ctx, g.s.greet())
+	a.Release()
+	return err
+}
+
+func (greetCall) overdue(m *member) { m.setAbsent(m.s.Failing()) }
+
+func (greetCall) after(m *member, err error) {
+	if err != nil {
+		m.leaveOut(err)
+		return
+	}
+	m.s.Log.Debug("joined the aggregate")
+	m.back()
+}
+
+func (greetCall) slow(*member) bool { return false }
+func (greetCall) needsOne() bool    { return false }
 
 // discovered returns the result of server/discover. Tasks are offered if a modern server has them.
 func (s *session) discovered() []byte {

@@ -104,14 +104,7 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 		},
 	} // r may not be used after this call
 	asked, good := l.choose()
-	late, err := s.gather(ctx, asked, listPatience, gathering{
-		needOne: true,
-		good:    good,
-		slow:    l.slow,
-		do:      l.ask,
-		overdue: l.overdue,
-		after:   l.after,
-	})
+	late, err := s.gather(ctx, asked, listPatience, l, good)
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +163,9 @@ func (l *listCall) choose() (asked []*member, good int) {
 func (l *listCall) slow(m *member) bool {
 	return l.from == nil && (l.parts[m].known != nil || m.catalog.slow.mute(l.k))
 }
+
+// needsOne implements question.
+func (l *listCall) needsOne() bool { return true }
 
 // missing logs that a server is left out of the list, and why. The first time it is a warning.
 func (l *listCall) missing(m *member, why error) {

@@ -101,7 +101,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	}
 	if resubscribe {
 		for _, uri := range m.g.subscriptions(m) {
-			if err := m.send(ctx, up, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`)); err != nil {
+			if err := m.send(ctx, up, "resources/subscribe", subscribe.Params(uri)); err != nil {
 				return nil, err
 			}
 			m.g.to.Notify(subscribe.Updated(uri)) // it may have changed meanwhile (R-149)

@@ -14,7 +14,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 	"github.com/mcp-bridge/bridge/internal/deadline"
 	"github.com/mcp-bridge/bridge/internal/list"
-	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // A connection that has worked is opened again at once with the next call. It has worked if it answered a call
@@ -180,7 +179,7 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 		l.send(ctx, c, "logging/setLevel", level)
 	}
 	for _, uri := range subs {
-		l.send(ctx, c, "resources/subscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
+		l.send(ctx, c, "resources/subscribe", subscribe.Params(uri))
 	}
 	l.mu.Lock()
 	l.server, l.lost = c.up.Server(), nil

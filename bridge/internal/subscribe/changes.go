@@ -105,7 +105,7 @@ func (c *Changes) pass(t *change) {
 }
 
 // End sends no more notifications. If flush is set, it sends the waiting ones first.
-func (c *Changes) End(there bool) {
+func (c *Changes) End(flush bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
@@ -116,7 +116,7 @@ func (c *Changes) End(there bool) {
 		c.timer.Stop()
 	}
 	for _, t := range c.sent {
-		if there && t.again != nil {
+		if flush && t.again != nil {
 			c.pass(t)
 		}
 	}

@@ -17,9 +17,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
+// Params returns the params of a request or a notification about a resource.
+func Params(uri string) []byte { return []byte(`{"uri":` + rawjson.Quote(uri) + `}`) }
+
 // Updated returns the notification that a resource has changed.
 func Updated(uri string) *jsonrpc.Message {
-	m := jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
+	m := jsonrpc.NewNotification("notifications/resources/updated", Params(uri))
 	return m.Clone() // parsed, so that URI works
 }
 

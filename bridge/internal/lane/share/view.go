@@ -387,7 +387,7 @@ func (v *View) subscribe(ctx context.Context, r *bridge.Request) (m *jsonrpc.Mes
 
 // abandon ends a subscription of a session that has ended.
 func (v *View) abandon(ctx context.Context, uri string) {
-	m := jsonrpc.NewRequest("resources/unsubscribe", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
+	m := jsonrpc.NewRequest("resources/unsubscribe", subscribe.Params(uri))
 	if a, err := v.unsubscribe(ctx, &bridge.Request{Message: m, From: v.h.lane.Caller()}); err == nil {
 		a.Release()
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
-	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // These govern when a session subscribes again (protocol.md D2.5).
@@ -302,7 +301,7 @@ func (s *subscription) follow() {
 			s.want[c.uri] = true
 		case wanted:
 			s.unwant(c.uri)
-			answers[i] = jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the server does not report changes of this resource", []byte(`{"uri":`+rawjson.Quote(c.uri)+`}`))
+			answers[i] = jsonrpc.NewError(nil, jsonrpc.CodeInvalidParams, "the server does not report changes of this resource", subscribe.Params(c.uri))
 		}
 	}
 	s.mu.Unlock()

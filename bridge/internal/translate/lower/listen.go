@@ -12,7 +12,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
-	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // maxSubscribing bounds the concurrent resources/subscribe requests of one subscription.
@@ -127,7 +126,7 @@ func (t *Translator) watch(ctx context.Context, ln *subscribe.Listener, uri stri
 }
 
 func (t *Translator) subscribe(ctx context.Context, method, uri string) bool {
-	m, err := t.line.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, []byte(`{"uri":`+rawjson.Quote(uri)+`}`)), From: t.line.Caller()})
+	m, err := t.line.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, subscribe.Params(uri)), From: t.line.Caller()})
 	defer m.Release()
 	return err == nil && m.Error == nil
 }
