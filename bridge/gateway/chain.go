@@ -61,7 +61,7 @@ func (s *server) guarded(o *lane.Options, from *bridge.Caller, rest bridge.Clien
 	ends := lane.Ends{
 		Client:   slots.Client(rest),
 		Observer: cache,
-		Gate:     s.gate(own), // the breaker, below the lane
+		Gate:     laneGate{s.breaker, s, own}, // below the lane
 		GivenUp:  givenUp,
 	}
 	if own {
@@ -72,14 +72,11 @@ func (s *server) guarded(o *lane.Options, from *bridge.Caller, rest bridge.Clien
 	return l, cache.Wrap(up, l)         // a cached answer needs neither slot nor connection
 }
 
-// gate returns the gate through which a lane opens its connections. own: the lane belongs to one session.
-func (s *server) gate(own bool) lane.Gate { return laneGate{s.breaker, s, own} }
-
 // laneGate is the circuit breaker with the list of open connections.
 type laneGate struct {
 	*breaker.Breaker
 	s   *server
-	own bool
+	own bool // the lane belongs to one session
 }
 
 // Opening implements lane.Gate. The breaker stands between the lane and each of its connections, so it also
@@ -116,7 +113,7 @@ func (s *server) perCall(from *bridge.Caller, rest bridge.Client) bridge.Upstrea
 			l := lane.New(&s.lane, from, lane.Ends{
 				Client:   to,
 				Observer: s.cache.Source(from),
-				Gate:     s.gate(false),
+				Gate:     laneGate{s.breaker, s, false},
 				Level:    level,
 			})
 			return l, s.retries.Wrap(l)

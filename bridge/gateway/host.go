@@ -6,31 +6,18 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
-	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane"
-	"github.com/mcp-bridge/bridge/bridge/internal/lane/share"
-	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// This file has the methods of a server that its parts call.
+// This file has the methods of a server that its parts call: it is their health.Host, breaker.Host, lane.Spare,
+// share.Lanes, stateless.Server and aggregate.Host.
 
-var (
-	_ health.Host      = (*server)(nil)
-	_ breaker.Host     = (*server)(nil)
-	_ lane.Spare       = (*server)(nil)
-	_ share.Lanes      = (*server)(nil)
-	_ stateless.Server = (*server)(nil)
-	_ aggregate.Host   = (*server)(nil)
-)
-
-// Go implements health.Host and breaker.Host.
 func (s *server) Go(f func()) bool { return s.g.run(f) }
 
-// Try implements health.Host. While the circuit is open, the breaker's own probe tests the server.
+// Try is that of health.Host. While the circuit is open, the breaker's own probe tests the server.
 func (s *server) Try(from *bridge.Caller) {
 	if s.lane.Budget.Opening() {
 		return
@@ -39,17 +26,14 @@ func (s *server) Try(from *bridge.Caller) {
 		_ = s.breaker.Pass(s.g.life, from)
 		return
 	}
-	done, _ := s.open(s.g.life, from, s.gate(false))
+	done, _ := s.open(s.g.life, from, laneGate{s.breaker, s, false})
 	done()
 }
 
-// MaxPause implements health.Host.
 func (s *server) MaxPause() time.Duration { return s.lane.Settings.Load().MaxPause }
 
-// Left implements health.Host.
 func (s *server) Left() time.Duration { return s.breaker.Left() }
 
-// Open implements breaker.Host.
 func (s *server) Open(ctx context.Context, from *bridge.Caller) (done func(), err error) {
 	return s.open(ctx, from, nil)
 }
@@ -65,15 +49,12 @@ func (s *server) open(ctx context.Context, from *bridge.Caller, g lane.Gate) (do
 	return func() { _ = l.Close(s.g.force) }, err
 }
 
-// Yield implements lane.Spare.
 func (s *server) Yield(principal string, own bool) bool { return s.pool.Yield(principal, own) }
 
-// SharedLane implements share.Lanes.
 func (s *server) SharedLane(from *bridge.Caller, to bridge.Client, givenUp func()) (*lane.Lane, bridge.Upstream) {
 	return s.guarded(&s.sharing, from, to, false, givenUp)
 }
 
-// Line implements stateless.Server.
 func (s *server) Line(from *bridge.Caller, rest bridge.Client) stateless.Line {
 	if from = s.caller(from); s.share == ShareAll {
 		from = &bridge.Caller{
@@ -89,30 +70,22 @@ func (s *server) Line(from *bridge.Caller, rest bridge.Client) stateless.Line {
 	return newGuardedLine(up, up, l, s.tools)
 }
 
-// Misheaded implements stateless.Server.
 func (s *server) Misheaded(r *bridge.Request) *jsonrpc.Message { return s.tools.Misheaded(r) }
 
-// Heard implements stateless.Server and aggregate.Host.
 func (s *server) Heard(m *jsonrpc.Message) { s.cache.Heard(m) }
 
-// Stores implements aggregate.Host.
 func (s *server) Stores() bool { return s.cache.On() && len(s.o.Forward) == 0 }
 
-// Serves implements aggregate.Host.
 func (s *server) Serves(principal string) bool { return s.filter.Serves(principal) }
 
-// Shows implements aggregate.Host.
 func (s *server) Shows(k list.Kind, name, principal string) bool {
 	return s.filter.Shows(k, name, principal)
 }
 
-// Greeting implements aggregate.Host.
 func (s *server) Greeting(principal string) *bridge.Greeting { return s.health.Greeting(principal) }
 
-// Failing implements aggregate.Host.
 func (s *server) Failing() error { return cmp.Or(s.drained.Err(), s.health.Failing()) }
 
-// Await implements aggregate.Host.
 func (s *server) Await(from *bridge.Caller, told func()) (stop func()) {
 	return s.drained.Await(told, func() func() { return s.health.Await(s.caller(from), told) })
 }

@@ -88,7 +88,7 @@ func newServer(g *gateway, o ServerOptions) *server {
 		Host:   s,
 	})
 	s.reports = g.reports.Server(o.Name, s.health.Speaks)
-	s.tools = tools.New(o.Name, toolOptions(o), s.log)
+	s.tools = tools.New(o.Name, tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}, s.log)
 	s.retries = retry.New(o.Retry, s.tools.Idempotent, s.log, g.life)
 	s.breaker = breaker.New(o.Breaker, breaker.Server{
 		Name:   o.Name,
@@ -220,7 +220,7 @@ func (s *server) newPool() *stateless.Pool {
 func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	s.queue.Set(o.Limits)
 	s.rates.Set(o.Limits)
-	s.tools.Set(toolOptions(o))
+	s.tools.Set(tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools})
 	s.retries.Set(o.Retry)
 	s.breaker.Set(o.Breaker)
 	s.cache.Set(o.Cache)
@@ -235,11 +235,6 @@ func (s *server) set(o ServerOptions) (changed []list.Kind) {
 		MaxPause:      cmp.Or(o.MaxPause, maxBackOff),
 	})
 	return s.filter.Set(o.Filter)
-}
-
-// toolOptions returns the part of the options that package tools has.
-func toolOptions(o ServerOptions) tools.Options {
-	return tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}
 }
 
 // shares reports whether sessions share connections.
