@@ -132,7 +132,6 @@ type joined struct {
 	s *server
 }
 
-// Call implements bridge.Upstream.
 func (j *joined) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	defer j.s.reports.CountOther()()
 	return j.View.Call(ctx, r)

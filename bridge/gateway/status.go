@@ -56,35 +56,45 @@ type Status struct {
 // Failing is the Status.State of a server that does not work.
 const Failing = "failing"
 
-// statusOf returns the state of a server with that many connections and calls. check is
-// ServerOptions.Check.
-func statusOf(name string, lanes, calls int, kept cache.Status, s health.Status, br breaker.Status, check func() error) Status {
+// status returns the state of the server without its sessions.
+func (s *server) status() Status {
+	h, br, visitors := s.health.Status(), s.breaker.Status(), s.pool.Status()
 	st := Status{
-		Name:   name,
-		Usable: true,
-		State:  "idle",
-		Lanes:  lanes,
-		Calls:  calls,
-		Cache:  kept,
+		Name:     s.o.Name,
+		Usable:   true,
+		State:    "idle",
+		Lanes:    int(s.lane.Budget.Open()),
+		Calls:    int(s.reports.Calls()),
+		Parked:   visitors.Waiting,
+		Revision: h.Revision,
+		Opened:   h.Opened,
+		Failures: h.Failures,
+		Losses:   h.Losses,
+		Restarts: h.Restarts,
+		Status:   s.queue.Status(),
+		Forced:   s.breaker.Forced(),
+		Drained:  s.drained.Now(),
+		Cache:    s.cache.Status(),
 	}
-	st.Revision, st.Opened, st.Failures, st.Losses, st.Restarts = s.Revision, s.Opened, s.Failures, s.Losses, s.Restarts
-	if s.Last != nil {
-		st.Last, st.LastErr, st.LastAt = bridge.Brief(s.Last), s.Last, s.LastAt
+	st.Queued += visitors.Queued
+	st.Refused["rate"] = s.rates.Refused()
+	if h.Last != nil {
+		st.Last, st.LastErr, st.LastAt = bridge.Brief(h.Last), h.Last, h.LastAt
 	}
 	switch {
-	case st.Lanes > 0 && s.Served:
+	case st.Lanes > 0 && h.Served:
 		st.State = "ready"
 	case st.Lanes > 0:
 		st.State = "starting"
 	}
-	failure, usable := s.Failure, s.Usable
-	if !s.Served && check != nil {
-		if why := check(); why != nil {
+	failure, usable := h.Failure, h.Usable
+	if !h.Served && s.o.Check != nil {
+		if why := s.o.Check(); why != nil {
 			failure, usable = cmp.Or(failure, why), false
 		}
 	}
 	if failure != nil {
-		st.Usable, st.State, st.Reason, st.Since = usable, Failing, bridge.Brief(failure), s.Since
+		st.Usable, st.State, st.Reason, st.Since = usable, Failing, bridge.Brief(failure), h.Since
 		st.Err = failure
 	}
 	if st.Breaker, st.Trips = br.State, br.Trips; br.Why == nil {
@@ -162,12 +172,8 @@ func (g *gateway) Status() []Status {
 	servers := g.table.Load().servers
 	all := make([]Status, 0, len(servers))
 	for _, s := range servers {
-		st := statusOf(s.o.Name, int(s.lane.Budget.Open()), int(s.reports.Calls()), s.cache.Status(), s.health.Status(), s.breaker.Status(), s.o.Check)
-		st.Status = s.queue.Status()
-		of := s.pool.Status()
-		st.Queued, st.Parked = st.Queued+of.Queued, of.Waiting
-		st.Refused["rate"] = s.rates.Refused()
-		st.Sessions, st.Forced, st.Drained = sessions[s.removed], s.breaker.Forced(), s.drained.Now()
+		st := s.status()
+		st.Sessions = sessions[s.removed]
 		if len(servers) == 1 {
 			st.Sessions += sessions[nil]
 		}

@@ -71,7 +71,6 @@ func (s *stay) Confirm(ctx context.Context) error {
 	return nil
 }
 
-// SaveResume implements bridge.Handover.
 func (s *stay) SaveResume(server string, carry []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +86,6 @@ func (s *stay) SaveResume(server string, carry []byte) {
 	s.of.keep(func(r *session.Record) { r.Carry = now })
 }
 
-// TakeResume implements bridge.Handover.
 func (s *stay) TakeResume(server string) ([]byte, int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,5 +94,4 @@ func (s *stay) TakeResume(server string) ([]byte, int64) {
 	return carry, s.above
 }
 
-// HandedOver implements bridge.Handover.
 func (s *stay) HandedOver() bool { return s.of.moves() }

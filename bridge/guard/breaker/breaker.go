@@ -312,7 +312,6 @@ type Status struct {
 	Again time.Time // when the pause ends
 }
 
-// Status returns the current status.
 func (b *Breaker) Status() Status {
 	if b == nil {
 		return Status{State: "off"}

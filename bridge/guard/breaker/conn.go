@@ -43,7 +43,6 @@ type guarded struct {
 	inFlight atomic.Int64                 // calls in flight, without subscriptions
 }
 
-// Close closes the connection.
 func (g *guarded) Close(ctx context.Context) error {
 	g.b.conns.mu.Lock()
 	delete(g.b.conns.open, g)
@@ -58,7 +57,6 @@ type before struct {
 	asked    int64
 }
 
-// Call makes a call.
 func (g *guarded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	a, err := g.b.pass(ctx, g.from, calls)
 	if err != nil {

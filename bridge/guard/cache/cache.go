@@ -155,7 +155,6 @@ type Status struct {
 	Served  uint64        // requests that were answered with an expired answer
 }
 
-// Status returns the current status.
 func (c *Cache) Status() (s Status) {
 	if c == nil {
 		return s

@@ -110,10 +110,8 @@ func (r Room) take(n int, most int64) bool {
 
 type outgoing struct{ Room }
 
-// Reserve implements replay.Room.
 func (o outgoing) Reserve(n int) bool { return o.take(n, o.b.most-o.b.most/forRequests) }
 
-// Force implements replay.Room.
 func (o outgoing) Force(n int) {
 	o.b.used.Add(int64(n))
 	o.b.shares.Force(o.principal, int64(n))
@@ -121,7 +119,6 @@ func (o outgoing) Force(n int) {
 
 type incoming struct{ Room }
 
-// Reserve implements bridge.Room.
 func (i incoming) Reserve(n int) bool {
 	if (outgoing(i)).Reserve(n) {
 		return true

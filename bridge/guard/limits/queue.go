@@ -318,7 +318,6 @@ type Status struct {
 	Refused map[string]uint64
 }
 
-// Status returns the current status.
 func (q *Queue) Status() Status {
 	q.mu.Lock()
 	defer q.mu.Unlock()

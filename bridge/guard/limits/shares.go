@@ -14,15 +14,15 @@ type Shares struct {
 	most atomic.Int64 // of one principal; 0 means all
 
 	mu     sync.Mutex // guards the rest
-	places int64
+	slots int64
 	users  int
 	of     map[string]int64
 }
 
 // NewShares returns the bound for slots that a number of principals share. Without access rules
 // there are no principals.
-func NewShares(places int64, principals int) *Shares {
-	s := &Shares{places: places, of: map[string]int64{}}
+func NewShares(slots int64, principals int) *Shares {
+	s := &Shares{slots: slots, of: map[string]int64{}}
 	s.Set(principals)
 	return s
 }
@@ -36,10 +36,10 @@ func (s *Shares) Set(principals int) {
 }
 
 // Resize changes the number of slots. A principal that exceeds the new bound loses nothing.
-func (s *Shares) Resize(places int64) {
+func (s *Shares) Resize(slots int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.places = places
+	s.slots = slots
 	s.settle()
 }
 
@@ -49,7 +49,7 @@ func (s *Shares) settle() {
 		s.most.Store(0)
 		return
 	}
-	s.most.Store(max(1, s.places*3/4))
+	s.most.Store(max(1, s.slots*3/4))
 }
 
 // Take takes n slots for a principal. It reports false if they exceed its bound.

@@ -29,20 +29,20 @@ func (s *Slots) Client(to bridge.Client) bridge.Client { return &askedClient{to,
 // bounded is an Upstream whose calls need a slot.
 type bounded struct {
 	bridge.Upstream
-	places *Slots
+	slots *Slots
 }
 
 // askedClient is the Client of a connection whose calls need slots.
 type askedClient struct {
 	bridge.Client
-	places *Slots
+	slots *Slots
 }
 
 var _ bridge.Client = (*askedClient)(nil)
 
 // Ask passes a question on.
 func (a *askedClient) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
-	return asking(a.Client, m, reply, a.places.parkOne)
+	return asking(a.Client, m, reply, a.slots.parkOne)
 }
 
 // unbounded reports whether a request needs no slot. The handshake needs none: connections have
@@ -71,14 +71,14 @@ func (b *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 		return b.Upstream.Call(ctx, r)
 	}
 	c := &boundedCall{
-		slot: slot{principal: r.From.Principal, of: b.places},
+		slot: slot{principal: r.From.Principal, of: b.slots},
 		r:    *r,
 		back: r.Back,
 	}
-	if err := b.places.queue.enter(ctx, &c.slot); err != nil {
+	if err := b.slots.queue.enter(ctx, &c.slot); err != nil {
 		return nil, err
 	}
-	defer b.places.queue.leave(&c.slot)
+	defer b.slots.queue.leave(&c.slot)
 	if r.Back != nil {
 		c.r.Back = c
 	}

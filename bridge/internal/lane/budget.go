@@ -47,7 +47,6 @@ func NewTotal(most int, shares Shares) *Total {
 // Open returns the number of connections that are open or opening, and of processes that were started ahead.
 func (t *Total) Open() int64 { return t.open.Load() }
 
-// Most returns the limit.
 func (t *Total) Most() int64 { return t.most }
 
 // Budget bounds the connections to one server, as a part of a Total.
@@ -96,7 +95,6 @@ func (b *Budget) Open() int64 {
 	return b.open.Load()
 }
 
-// Most returns the limit.
 func (b *Budget) Most() int64 { return b.most.Load() }
 
 // Opening reports whether a connection is opening.

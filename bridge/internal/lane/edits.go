@@ -19,12 +19,10 @@ func applyEdits(raw, up bridge.Upstream) bridge.Upstream {
 // editApplier is an Upstream that applies edits.
 type editApplier struct{ bridge.Upstream }
 
-// Call makes a call.
 func (e *editApplier) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	return e.Upstream.Call(ctx, edited(r))
 }
 
-// Notify sends a notification.
 func (e *editApplier) Notify(ctx context.Context, r *bridge.Request) error {
 	return e.Upstream.Notify(ctx, edited(r))
 }

@@ -284,7 +284,6 @@ type watched struct {
 	server string
 }
 
-// Call makes a call.
 func (w *watched) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if !w.c.on.Load() || r.Call == nil {
 		return w.Upstream.Call(ctx, r)

@@ -77,7 +77,6 @@ func (c *Connections) Add(conn Conn, up, guarded bridge.Upstream, from *bridge.C
 	return o
 }
 
-// Close closes the connection.
 func (c *connection) Close(ctx context.Context) error {
 	c.c.mu.Lock()
 	delete(c.c.open, c.id)

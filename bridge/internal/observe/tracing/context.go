@@ -39,7 +39,6 @@ type carrier bridge.Trace
 
 var _ propagation.TextMapCarrier = carrier{}
 
-// Get implements propagation.TextMapCarrier.
 func (c carrier) Get(key string) string {
 	switch key {
 	case keyTraceparent:
@@ -53,7 +52,6 @@ func (c carrier) Get(key string) string {
 // Set implements propagation.TextMapCarrier, and does nothing.
 func (carrier) Set(string, string) {}
 
-// Keys implements propagation.TextMapCarrier.
 func (carrier) Keys() []string { return []string{keyTraceparent, keyTracestate} }
 
 // remote returns ctx with the trace that a message names in _meta. Without one, remote keeps the trace of ctx. If ctx

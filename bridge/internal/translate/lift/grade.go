@@ -70,7 +70,6 @@ type graded struct {
 	server string
 }
 
-// Notify passes on a notification.
 func (g *graded) Notify(m *jsonrpc.Message) {
 	g.Client.Notify(m.WithParams(era.Notification(m.Method, m.Params, g.server, g.from.Revision)))
 }

@@ -71,7 +71,6 @@ func (l *Lift) Wrap(up bridge.Upstream) bridge.Upstream {
 	return l
 }
 
-// Call makes a call.
 func (l *Lift) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	g := l.Upstream.Server()
 	switch {

@@ -85,7 +85,6 @@ type Status struct {
 	Bytes         int // of the answers of these calls
 }
 
-// Status returns the current counts.
 func (s *Server) Status() Status {
 	s.mu.Lock()
 	st := Status{Kept: len(s.parked), Bytes: s.keptBytes}

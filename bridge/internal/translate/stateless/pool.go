@@ -112,7 +112,6 @@ type Status struct {
 	Queued       int // calls that wait for an exclusive connection
 }
 
-// Status returns the current counts.
 func (p *Pool) Status() Status {
 	st := Status{Status: p.legacy.Status()}
 	p.mu.Lock()
