@@ -407,12 +407,12 @@ func TestSubscribeRefused(t *testing.T) {
 		s.end()
 
 		s = play(t, era.Rev20251125, era.Rev20260728, `{}`, `{"tools":{"listChanged":true}}`)
-		s.begin()
+		s.call("initialize", bridgetest.InitializeParams)
 		for range 3 {
 			s.Next().Refuse(t, `{"code":-32601,"message":"unknown"}`)
 		}
 		time.Sleep(time.Hour)
-		if got := s.Got(); len(got) != 3 {
+		if got := s.Got(); len(got) != 4 { // with the handshake
 			t.Errorf("the server got %d requests: %q", len(got), got)
 		}
 		s.end()
