@@ -13,10 +13,10 @@ import (
 type Shares struct {
 	most atomic.Int64 // of one principal; 0 means all
 
-	mu     sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the rest
 	slots int64
-	users  int
-	of     map[string]int64
+	users int
+	of    map[string]int64
 }
 
 // NewShares returns the bound for slots that a number of principals share. Without access rules
