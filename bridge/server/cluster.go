@@ -334,7 +334,6 @@ func (i *instance) workerState(placed []string) *status.Workers {
 	return w
 }
 
-// status returns the cluster as this instance sees it.
 func (i *instance) status() *status.Cluster {
 	c := i.node.Counts()
 	out := &status.Cluster{

@@ -102,7 +102,6 @@ func (c *connections) oldest(is func(*clientConn) bool) *clientConn {
 	return nil
 }
 
-// leave stops counting a connection.
 func (c *connections) leave(client *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +182,6 @@ type clientConn struct {
 	idle          atomic.Pointer[time.Timer]
 }
 
-// Close closes the connection, and stops counting it.
 func (c *clientConn) Close() error {
 	err := c.Conn.Close()
 	c.all.leave(c)

@@ -137,7 +137,6 @@ func (l *link) secure(ctx context.Context, address string) (net.Conn, error) {
 	return &counted{Conn: t}, nil
 }
 
-// counted is a connection that counts the bytes written to it.
 type counted struct {
 	net.Conn
 	written atomic.Int64
@@ -155,7 +154,6 @@ type linkedConn struct {
 	forget func() bool
 }
 
-// Close closes the connection.
 func (l *linkedConn) Close() error {
 	l.forget()
 	return l.Conn.Close()
@@ -229,7 +227,6 @@ func (p *Peers) Close(ctx context.Context) {
 // idle is the time for which a connection without requests is kept.
 const idle = time.Minute
 
-// link returns the link to an instance.
 func (p *Peers) link(m cluster.Member) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
