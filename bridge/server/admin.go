@@ -48,7 +48,6 @@ func (s *server) Reloads(r *reload.Reloader) {
 	)
 }
 
-// newAPI returns the API of operators.
 func (s *server) newAPI() *admin.API {
 	a := admin.New(s.log, s)
 	a.Add(

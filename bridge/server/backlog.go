@@ -57,7 +57,6 @@ func (b *backlogListener) Finish(ctx context.Context) {
 // acceptWait bounds the time of Accept for a connection that is in the backlog.
 const acceptWait = time.Second
 
-// Accept returns the next connection.
 func (b *backlogListener) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
@@ -78,5 +77,4 @@ func (b *backlogListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the listener at once.
 func (b *backlogListener) Close() error { return b.close() }

@@ -81,7 +81,6 @@ func (s *server) fail(err error) {
 	}
 }
 
-// newAccess makes the checks of callers.
 func (s *server) newAccess() (*access.Access, error) {
 	o := access.Options{
 		Bridge: s,
@@ -144,7 +143,6 @@ func (s *server) observe(c *config.Config) {
 	s.accessLog.Store(written)
 }
 
-// operate makes the parts for operators.
 func (s *server) operate() {
 	s.calls.Traffic.Mask, s.calls.Keeps = accesslog.Redact, func() bool { return s.c().Console == config.ConsolePayloads }
 	acts := &admin.Operator{

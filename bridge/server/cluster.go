@@ -59,8 +59,8 @@ type backing struct {
 	offers   queue.Queue
 	hooks    webhooks
 	close    func() error
-	// listen opens the address for other instances. dial connects to them; nil means TCP.
-	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	dialer   wire.Dialer // of other instances; nil means TCP
+	// listen opens the address for other instances.
 	listen func(ctx context.Context, address string, lease time.Duration) (net.Listener, error)
 }
 
@@ -115,7 +115,7 @@ func (s *server) newInstance() (*instance, error) {
 		Lease:      c.Lease,
 		Log:        s.log,
 		MaxMessage: int(s.c().MaxMessage) + between,
-		Dial:       i.kept.dial,
+		Dialer:     i.kept.dialer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
@@ -334,7 +334,6 @@ func (i *instance) workerState(placed []string) *status.Workers {
 	return w
 }
 
-// status returns the cluster as this instance sees it.
 func (i *instance) status() *status.Cluster {
 	c := i.node.Counts()
 	out := &status.Cluster{

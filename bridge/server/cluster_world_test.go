@@ -150,7 +150,7 @@ func (w *world) start(c *config.Config, log *slog.Logger, reach backendMaker) *w
 		v := &view{o: o, id: id}
 		return &backing{
 			sessions: v, registry: v, tasks: v, values: logins{v}, streams: copies{v}, offers: offers{v}, hooks: hooks{v}, close: func() error { return nil },
-			dial:   func(ctx context.Context, _, address string) (net.Conn, error) { return o.dial(ctx, address) },
+			dialer: o,
 			listen: func(context.Context, string, time.Duration) (net.Listener, error) { return o.peer, nil },
 		}, nil
 	})
@@ -457,8 +457,8 @@ type link struct {
 	pair [2]int
 }
 
-// dial connects to the instance at an address.
-func (w *wholeOne) dial(ctx context.Context, address string) (net.Conn, error) {
+// DialContext connects to the instance at an address.
+func (w *wholeOne) DialContext(ctx context.Context, _, address string) (net.Conn, error) {
 	for {
 		w.w.mu.Lock()
 		var to *wholeOne

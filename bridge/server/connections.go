@@ -14,7 +14,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/internal/address"
-	"github.com/mcp-bridge/bridge/internal/backoff"
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
@@ -28,7 +27,8 @@ type connections struct {
 	keyed      bool                  // there are access rules
 	refusedLog logs.Limiter
 	refused    atomic.Uint64
-	waiting    atomic.Int64 // idle connections, which wait for a request
+	waiting    atomic.Int64  // idle connections, which wait for a request
+	waits      chan struct{} // has a value when waiting has changed
 
 	mu        sync.Mutex // guards the rest
 	open      int
@@ -50,6 +50,7 @@ func newConnections(most int, keyed bool, proxy func(netip.Addr) bool, log *slog
 		most:   most,
 		each:   max(1, most/4),
 		keyed:  keyed,
+		waits:  make(chan struct{}, 1),
 		from:   map[netip.Prefix]int{},
 		exempt: func(a netip.Addr) bool { return a.IsLoopback() || proxy(a) },
 	}
@@ -101,7 +102,6 @@ func (c *connections) oldest(is func(*clientConn) bool) *clientConn {
 	return nil
 }
 
-// leave stops counting a connection.
 func (c *connections) leave(client *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +182,6 @@ type clientConn struct {
 	idle          atomic.Pointer[time.Timer]
 }
 
-// Close closes the connection, and stops counting it.
 func (c *clientConn) Close() error {
 	err := c.Conn.Close()
 	c.all.leave(c)
@@ -211,6 +210,10 @@ func (c *clientConn) countIdle(state http.ConnState) {
 		} else {
 			c.all.waiting.Add(-1)
 		}
+		select {
+		case c.all.waits <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -218,10 +221,16 @@ func (c *clientConn) countIdle(state http.ConnState) {
 // arrives while its connection is closed gets no answer, and a proxy does not repeat a POST. So an
 // instance that stops closes each connection with an answer.
 func (c *connections) awaitIdle(ctx context.Context, still time.Duration) {
-	open, since := c.waiting.Load(), time.Now()
-	for open > 0 && time.Since(since) < still && backoff.For(ctx, 10*time.Millisecond) == nil {
-		if n := c.waiting.Load(); n != open {
-			open, since = n, time.Now()
+	over := time.NewTimer(still)
+	defer over.Stop()
+	for c.waiting.Load() > 0 {
+		select {
+		case <-c.waits:
+			over.Reset(still)
+		case <-over.C:
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }

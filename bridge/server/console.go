@@ -113,7 +113,6 @@ func (o *overview) Since(before admin.Overview, whole bool) any {
 	return changes{status.Overview{Bridge: part, Process: o.Process}, removed}
 }
 
-// showMetrics returns the metrics as JSON.
 func (s *server) showMetrics(c *admin.Call) (any, error) {
 	sees := s.view(&c.Caller)
 	of := sees.Of
@@ -141,7 +140,6 @@ func (s *server) view(c *admin.Caller) access.View {
 	return s.access.View(c.Principal)
 }
 
-// detail is the state of one server in detail.
 type detail struct {
 	Server *status.Server `json:"server"`
 	// Settings are the settings of the file, without possible secrets: see admin.Masked. They are empty for a caller
@@ -177,7 +175,6 @@ func (s *server) showServer(c *admin.Call) (any, error) {
 	return out, nil
 }
 
-// stateOf returns the state of a server.
 func (s *server) stateOf(name string) (*status.Server, error) {
 	all := s.g.Status()
 	i := slices.IndexFunc(all, func(st Status) bool { return st.Name == name })

@@ -54,7 +54,6 @@ func (s *server) hookOf(name string) *hook {
 	return nil
 }
 
-// hooks returns the webhooks of all servers that have one.
 func (s *server) hooks() map[string]*hook {
 	all := map[string]*hook{}
 	for name, b := range s.table.Load().backends {

@@ -192,7 +192,6 @@ func (t *tree) checkPage(c *gin.Context) {
 	c.Next()
 }
 
-// target returns the target of a client's request.
 func (t *tree) target(c *gin.Context) access.Target {
 	path := c.Request.URL.Path[len(t.base):]
 	if server, ok := strings.CutPrefix(path, "/ui/mcp"); ok {

@@ -37,7 +37,6 @@ type backend struct {
 	local         *placement.Local // the settings for its start at a worker; nil if it is not placed at workers
 }
 
-// backendMaker makes the adapter of a configured server.
 type backendMaker func(*server, *config.Server) backend
 
 // reach makes the adapter of a server by its kind.
@@ -92,7 +91,6 @@ func queued(s *config.Server) int {
 	return cmp.Or(s.Limits.Queue, s.Limits.Calls, limits.DefaultCalls)
 }
 
-// api makes the adapter of an HTTP API.
 func (s *server) api(c *config.Server) backend {
 	o := RestOptions(c, int(s.c().MaxMessage), s.log)
 	o.May = mayCall(s.access.Grants(), c.Tools.Rename)
@@ -322,7 +320,6 @@ type unusable struct {
 
 var _ bridge.Adapter = (*unusable)(nil)
 
-// Open returns an error.
 func (u *unusable) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
 	return nil, &bridge.Error{
 		Server: u.name,

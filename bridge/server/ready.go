@@ -16,10 +16,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// transportStdio is the transport of a child process.
 const transportStdio = "stdio"
 
-// readiness returns the state of the bridge and of each server.
 func (s *server) readiness() *status.Bridge {
 	t := s.g.Totals()
 	out := &status.Bridge{Whole: &status.Load{
@@ -82,7 +80,6 @@ func (s *server) unready(servers []gateway.Status) (why string, draining bool) {
 	return "", false
 }
 
-// state returns the state of a server.
 func (s *server) state(st *gateway.Status) status.Server {
 	row := status.Server{
 		Name:        st.Name,

@@ -154,7 +154,6 @@ func effects(changes []config.Change) affected {
 	return of
 }
 
-// close closes the parts that will not be used.
 func (p *prepared) close() {
 	if p.accessLog != nil {
 		p.accessLog.Close(nil)

@@ -69,7 +69,6 @@ const (
 	posting   = "POST"
 )
 
-// treeAt makes the HTTP surface below a path.
 func (s *server) treeAt(base string) *tree {
 	t := &tree{s: s, base: base}
 	quietly(t.build)

@@ -19,7 +19,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// keysOf returns the keys of the access rules.
 func keysOf(c *config.Config) []auth.Key {
 	var all []auth.Key
 	for _, a := range c.Access {

@@ -34,7 +34,6 @@ type guard struct {
 	refusals *logs.Limiter // of lines about refused requests
 }
 
-// newGuard returns the guard of a configuration.
 func newGuard(c *config.Config, log *slog.Logger) *guard {
 	g := &guard{
 		origins:  c.AllowedOrigins,

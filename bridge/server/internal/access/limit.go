@@ -25,7 +25,6 @@ type limit struct {
 	by simplelru.LRUCache[netip.Prefix, *addressState]
 }
 
-// addressState is the state of one address.
 type addressState struct {
 	rate *rate.Limiter
 	next time.Time // when the next line about it may be logged
@@ -43,7 +42,6 @@ const (
 	lineEvery = 10 * time.Second
 )
 
-// newLimit makes a limit that logs to log.
 func newLimit(log *slog.Logger) *limit {
 	by, _ := simplelru.NewLRU[netip.Prefix, *addressState](WrongAddresses, nil) // the size is positive
 	return &limit{log: log, by: by}

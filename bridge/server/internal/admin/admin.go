@@ -153,7 +153,6 @@ func New(log *slog.Logger, b Bridge) *API { return &API{log: log, bridge: b} }
 // Add adds routes, before the first request.
 func (a *API) Add(routes ...Route) { a.routes = append(a.routes, routes...) }
 
-// Routes returns all routes.
 func (a *API) Routes() []Route { return slices.Clone(a.routes) }
 
 // Has reports whether a path below Base has a route.
@@ -304,7 +303,6 @@ type Refusal struct {
 	Code, Message string
 }
 
-// Error returns the message.
 func (r *Refusal) Error() string { return r.Message }
 
 // NotFound returns the error for a thing that does not exist, or that this caller may not see.
@@ -312,7 +310,6 @@ func NotFound(what string) error {
 	return &Refusal{http.StatusNotFound, "not_found", "there is no " + what}
 }
 
-// fault is one fault of a configuration.
 type fault struct {
 	File    string `json:"file,omitempty"`
 	Line    int    `json:"line,omitempty"` // 0 means the whole file

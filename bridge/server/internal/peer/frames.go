@@ -31,7 +31,6 @@ type frames struct {
 	most int // bytes of one frame
 }
 
-// next returns the next frame.
 func (f *frames) next() (kind byte, text []byte, err error) {
 	head, err := f.in.ReadSlice('\n')
 	if err != nil {
@@ -178,7 +177,6 @@ var kinds = []struct {
 	{"unavailable", bridge.ErrUnavailable}, {"unsent", bridge.ErrUnsent}, {"overloaded", bridge.ErrOverloaded}, {"unknown_server", bridge.ErrUnknownServer},
 }
 
-// failure is the JSON form of an error.
 type failure struct {
 	Kinds  []string `json:"kinds"`
 	Public string   `json:"public"`

@@ -74,7 +74,6 @@ func DecodeHeader(value string) (http.Header, *identity.Identity) {
 	return identity.Unpack(h)
 }
 
-// OwnerTunnelPath is the path of tunnels to an owner.
 const OwnerTunnelPath = version + "lane"
 
 // OwnerTunnel returns the client settings of tunnels to an owner.
@@ -228,7 +227,6 @@ type Unsent struct{ Err error }
 
 func (u *Unsent) Error() string { return "the instance cannot be reached: " + u.Err.Error() }
 
-// Unwrap returns the cause.
 func (u *Unsent) Unwrap() error { return u.Err }
 
 // handleOwners registers the handlers for shared connections.

@@ -37,9 +37,14 @@ type Options struct {
 	Log     *slog.Logger
 	// MaxMessage bounds one message of a stateless client between instances, in bytes.
 	MaxMessage int
-	// Dial connects to another instance. nil means TCP, where a silent network ends a connection after three
+	// Dialer connects to another instance. nil means TCP, where a silent network ends a connection after three
 	// leases.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dialer Dialer
+}
+
+// Dialer connects to an address, as net.Dialer does.
+type Dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Parts are the parts of this instance that Peers serve to the others.
@@ -100,7 +105,7 @@ type Peers struct {
 
 // link holds the connections to one instance.
 type link struct {
-	connect    func(ctx context.Context, network, address string) (net.Conn, error)
+	dialer     Dialer
 	timeout    time.Duration // of connecting
 	tls        *tls.Config
 	http       *http.Transport // without http.Client, which makes short requests a tenth slower
@@ -114,7 +119,7 @@ func (l *link) dial(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	defer context.AfterFunc(l.dead, cancel)()
-	c, err := l.connect(ctx, "tcp", address)
+	c, err := l.dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +142,6 @@ func (l *link) secure(ctx context.Context, address string) (net.Conn, error) {
 	return &counted{Conn: t}, nil
 }
 
-// counted is a connection that counts the bytes written to it.
 type counted struct {
 	net.Conn
 	written atomic.Int64
@@ -155,7 +159,6 @@ type linkedConn struct {
 	forget func() bool
 }
 
-// Close closes the connection.
 func (l *linkedConn) Close() error {
 	l.forget()
 	return l.Conn.Close()
@@ -180,8 +183,8 @@ func New(o Options) (*Peers, error) {
 		adopting: map[string]chan struct{}{},
 		served:   make(chan struct{}),
 	}
-	if o.Dial == nil {
-		p.o.Dial = dialer(o.Lease).DialContext
+	if o.Dialer == nil {
+		p.o.Dialer = dialer(o.Lease)
 	}
 	p.leaving, p.leave = context.WithCancel(context.Background())
 	p.moves, _ = lru.New[string, string](moved) // only a size below 1 fails
@@ -229,7 +232,6 @@ func (p *Peers) Close(ctx context.Context) {
 // idle is the time for which a connection without requests is kept.
 const idle = time.Minute
 
-// link returns the link to an instance.
 func (p *Peers) link(m cluster.Member) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,7 +239,7 @@ func (p *Peers) link(m cluster.Member) *link {
 		return l
 	}
 	l := &link{
-		connect: p.o.Dial,
+		dialer:  p.o.Dialer,
 		timeout: p.connect,
 		tls:     p.trust.client(m.ID),
 	}
@@ -271,7 +273,7 @@ func (p *Peers) Disconnect(id string) {
 func (p *Peers) IDAt(ctx context.Context, address string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.connect)
 	defer cancel()
-	conn, err := p.o.Dial(ctx, "tcp", address)
+	conn, err := p.o.Dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return "", err
 	}

@@ -52,7 +52,6 @@ const (
 	claimPath        = "claims/"
 )
 
-// grantBody is the body of a grant.
 type grantBody struct {
 	Grant string `json:"ticket"`
 }

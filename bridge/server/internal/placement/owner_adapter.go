@@ -120,7 +120,6 @@ func (o *ownedUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.M
 	return o.Upstream.Call(ctx, r)
 }
 
-// Notify sends a notification.
 func (o *ownedUpstream) Notify(ctx context.Context, r *bridge.Request) error {
 	if err := o.c.checkLease(ctx); err != nil {
 		return err
@@ -128,7 +127,6 @@ func (o *ownedUpstream) Notify(ctx context.Context, r *bridge.Request) error {
 	return o.Upstream.Notify(ctx, r)
 }
 
-// Close closes the connection.
 func (o *ownedUpstream) Close(ctx context.Context) error {
 	defer o.end()
 	return o.Upstream.Close(ctx)
