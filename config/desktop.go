@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -71,15 +70,8 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 	defer d.warnClosed(found, c)
 	taken, tokens := map[string]strict.Entry{}, d.proxyTokens()
 	for _, e := range list {
-		sec := &strict.Section{Where: fmt.Sprintf("server %q: ", strict.Clip(e.Key)), Line: e.Line}
-		keys, ok := d.Entries(sec.Where, e.Value)
+		sec, keys, ok := d.serverKeys(e, `a mapping such as { "command": "npx" } or { "url": "https://…" }`)
 		if !ok {
-			at := &strict.Slot{
-				Section: &strict.Section{},
-				Label:   strings.TrimSuffix(sec.Where, ": "),
-				Line:    e.Line,
-			}
-			d.Mistyped(at, e.Value, `a mapping such as { "command": "npx" } or { "url": "https://…" }`)
 			continue
 		}
 		kind, keys, why := d.desktopKeys(sec, keys)

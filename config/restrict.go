@@ -190,7 +190,7 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 	n := e.Value
 	name := similar.Fold(e.Key)
 	switch {
-	case isEmpty(n) && !((where != "" || strings.HasPrefix(name, "allow")) && isCollection(n) && NothingAllowed(e.Key)):
+	case isEmpty(n) && !((where != "" || strings.HasPrefix(name, "allow")) && isCollection(n) && nothingAllowed(e.Key)):
 		return false
 	case where == "" && e.Key == "mcpProxy":
 		d.proxy = &e
@@ -213,7 +213,7 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 	case slices.Contains([]string{"env", "headers", "autoApprove", "alwaysAllow", "envFile", "disabled", "enabled"}, e.Key):
 		return false
 	}
-	if where != "" && !MayRestrict(e.Key) {
+	if where != "" && !MayRestrict(e.Key, isEmpty(n), isCollection(n)) {
 		return false
 	}
 	d.Fault(e.Line, "%s%s may be a restriction or a credential, and mcp-bridge does not know it: write it in bridge's own form (tools: { allow: […], deny: […] }, access, headers), or remove the key", where, strict.Clip(e.Key))
@@ -221,17 +221,21 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 }
 
 // MayRestrict reports whether a key of another program's file may be a restriction or a
-// credential, by its name. An unknown one must not be ignored.
-func MayRestrict(key string) bool {
+// credential, by its name. An unknown one must not be ignored. An empty value restricts nothing,
+// unless it is a list of what is allowed.
+func MayRestrict(key string, empty, list bool) bool {
 	name := similar.Fold(key)
+	if empty && !(list && nothingAllowed(key)) {
+		return false
+	}
 	if strings.HasPrefix(name, "author") && !strings.HasPrefix(name, "authori") { // authorName is no credential, authorization is one
 		return false
 	}
 	return containsAny(name, "allow", "deny", "denied", "block", "disable", "enable", "exclude", "include", "restrict", "filter", "whitelist", "blacklist", "auth", "token", "permission", "sandbox", "only", "limit", "available", "expose", "hidden", "approv")
 }
 
-// NothingAllowed reports whether an empty list under that key may allow nothing.
-func NothingAllowed(key string) bool {
+// nothingAllowed reports whether an empty list under that key may allow nothing.
+func nothingAllowed(key string) bool {
 	return containsAny(similar.Fold(key), "allow", "enable", "include", "white")
 }
 

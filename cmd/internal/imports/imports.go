@@ -513,14 +513,11 @@ func (s *server) others(o object) string {
 	return ""
 }
 
-// mayRestrict reports whether an unknown key may restrict something. An empty list may: it
-// allows nothing.
+// mayRestrict reports whether an unknown key may restrict something.
 func mayRestrict(key string, v any) bool {
-	switch v.(type) {
-	case []any, object:
-		return config.MayRestrict(key) && (!empty(v) || config.NothingAllowed(key))
-	}
-	return config.MayRestrict(key) && !empty(v)
+	_, list := v.([]any)
+	_, table := v.(object)
+	return config.MayRestrict(key, empty(v), list || table)
 }
 
 func empty(v any) bool {
