@@ -1,13 +1,13 @@
 package config
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/mcp-bridge/bridge/config/foreign"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -71,15 +71,8 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 	defer d.warnClosed(found, c)
 	taken, tokens := map[string]strict.Entry{}, d.proxyTokens()
 	for _, e := range list {
-		sec := &strict.Section{Where: fmt.Sprintf("server %q: ", strict.Clip(e.Key)), Line: e.Line}
-		keys, ok := d.Entries(sec.Where, e.Value)
+		sec, keys, ok := d.serverKeys(e, `a mapping such as { "command": "npx" } or { "url": "https://…" }`)
 		if !ok {
-			at := &strict.Slot{
-				Section: &strict.Section{},
-				Label:   strings.TrimSuffix(sec.Where, ": "),
-				Line:    e.Line,
-			}
-			d.Mistyped(at, e.Value, `a mapping such as { "command": "npx" } or { "url": "https://…" }`)
 			continue
 		}
 		kind, keys, why := d.desktopKeys(sec, keys)
@@ -114,7 +107,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 	}
 	for _, e := range keys {
 		shown := strict.Shown(e.Value)
-		ours, known := aliasOf(e.Key)
+		ours, known := foreign.KeyOf(e.Key)
 		written := isCollection(e.Value) && (ours == "args" || ours == "env" || ours == "headers")
 		if strict.Kind(e.Value) == strict.Null || written && isEmpty(e.Value) {
 			continue // some programs write null, or an empty list, for a key that is not set
@@ -127,7 +120,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 			continue
 		case ours == "allow", ours == "deny", !known:
 		case slices.ContainsFunc(own, func(e strict.Entry) bool { return e.Key == ours }):
-			d.Fault(e.Line, "%s%s says the same as another key: keep one of %s", sec.Where, e.Key, strings.Join(Aliases[ours], ", "))
+			d.Fault(e.Line, "%s%s says the same as another key: keep one of %s", sec.Where, e.Key, strings.Join(foreign.Aliases[ours], ", "))
 			continue
 		default:
 			e.Key = ours
@@ -171,9 +164,9 @@ func (d *decoder) desktopKind(keys []strict.Entry) (kind, why string) {
 		if isEmpty(e.Value) {
 			continue
 		}
-		switch ours, _ := aliasOf(e.Key); ours {
+		switch ours, _ := foreign.KeyOf(e.Key); ours {
 		case "type":
-			if kind = TransportOf(strict.Resolve(e.Value).Value); kind == "" {
+			if kind = foreign.TransportOf(strict.Resolve(e.Value).Value); kind == "" {
 				return "", "its " + e.Key + " is " + strict.Shown(e.Value) + ": expected stdio, http or sse"
 			}
 			return kind, ""

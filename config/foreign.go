@@ -5,73 +5,12 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/mcp-bridge/bridge/config/foreign"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
-
-// Words of other programs' files, of which the bridge serves some as they are. 'mcp-bridge import'
-// reads all of them.
-
-// A Place is where a program's file has its servers.
-type Place struct {
-	Path    []string // of keys, from the top of the file to the servers
-	Program string   // empty: the bridge serves such a file
-}
-
-// Places lists the places of servers that 'mcp-bridge import' looks at.
-var Places = []Place{
-	{[]string{"mcpServers"}, ""}, // Claude, Cursor, Windsurf, Gemini, Cline, mcpo, TBXark and others
-	{[]string{"servers"}, ""},    // VS Code, JetBrains
-	{[]string{"mcp", "servers"}, "VS Code"},
-	{[]string{"context_servers"}, "Zed"},
-	{[]string{"extensions"}, "Goose"},
-	{[]string{"mcp_servers"}, "Codex"},
-	{[]string{"mcp"}, "Crush"},
-	{[]string{"registry"}, "Docker's MCP gateway"},
-}
-
-// Aliases lists the names that keys of a server have in other programs' files.
-var Aliases = map[string][]string{
-	"command":  {"command", "cmd"},
-	"url":      {"url", "httpUrl", "serverUrl", "uri"},
-	"args":     {"args"},
-	"env":      {"env", "environment", "envs"},
-	"env_file": {"env_file", "envFile"},
-	"cwd":      {"cwd"},
-	"headers":  {"headers", "http_headers"},
-	"type":     {"type", "transport", "transportType"},
-	"allow":    {"tools", "includeTools", "enabledTools", "enabled_tools", "allowedTools", "available_tools"},
-	"deny":     {"disabledTools", "disabled_tools", "excludeTools"},
-	// What has no meaning here.
-	"": {"autoApprove", "alwaysAllow", "description", "icon", "name", "trust", "version", "gallery", "dev"},
-}
-
-// aliasOf returns our name of a key of another program's file, and whether it is a known one.
-func aliasOf(key string) (ours string, known bool) {
-	for ours, all := range Aliases {
-		if slices.Contains(all, key) {
-			return ours, true
-		}
-	}
-	return key, false
-}
-
-// TransportOf returns the kind of server that a type in another program's file means: stdio, http or
-// sse. It returns "" for an unknown one. Programs write them with and without - and _, and in capitals.
-func TransportOf(word string) string {
-	switch strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(word)) {
-	case "stdio", "local":
-		return "stdio"
-	case "http", "streamablehttp", "httpstream", "remote":
-		return "http"
-	case "sse":
-		return "sse"
-	}
-	return ""
-}
 
 // codexTable matches the head of a server in the TOML file of Codex. In YAML, it stands only in a text, which is indented.
 var codexTable = regexp.MustCompile(`(?m)^\[mcp_servers\.`)
@@ -112,7 +51,7 @@ func (d *decoder) foreignFile(list []strict.Entry) (line int, hint string) {
 	if e := at("binds"); e != nil {
 		return e.Line, "this looks like a file of agentgateway, which mcp-bridge does not read: name its servers under servers"
 	}
-	for _, p := range Places {
+	for _, p := range foreign.Places {
 		e := at(p.Path[0])
 		if e == nil || p.Program == "" {
 			continue

@@ -198,15 +198,8 @@ func (d *decoder) servers(s *strict.Slot, n *yaml.Node, into *[]Server) bool {
 			}
 			d.Fault(e.Line, "server %q: %v%s", strict.Clip(e.Key), err, hint)
 		}
-		sec := &strict.Section{Where: fmt.Sprintf("server %q: ", strict.Clip(e.Key)), Line: e.Line}
-		keys, ok := d.Entries(sec.Where, e.Value)
+		sec, keys, ok := d.serverKeys(e, "a mapping such as { stdio: { command: npx } }")
 		if !ok {
-			at := &strict.Slot{
-				Section: &strict.Section{},
-				Label:   strings.TrimSuffix(sec.Where, ": "),
-				Line:    e.Line,
-			}
-			d.Mistyped(at, e.Value, "a mapping such as { stdio: { command: npx } }")
 			continue
 		}
 		keys, on := d.enabled(sec, e.Key, keys)
@@ -220,6 +213,20 @@ func (d *decoder) servers(s *strict.Slot, n *yaml.Node, into *[]Server) bool {
 		d.Fault(s.Line, "no server is served: each has enabled: false")
 	}
 	return len(*into) > 0 || len(list) == 0
+}
+
+// serverKeys returns the keys of a server, which must be a mapping of the expected form.
+func (d *decoder) serverKeys(e strict.Entry, expected string) (sec *strict.Section, keys []strict.Entry, ok bool) {
+	about := fmt.Sprintf("server %q", strict.Clip(e.Key))
+	sec = &strict.Section{Where: about + ": ", Line: e.Line}
+	if keys, ok = d.Entries(sec.Where, e.Value); !ok {
+		d.Mistyped(&strict.Slot{
+			Section: &strict.Section{},
+			Label:   about,
+			Line:    e.Line,
+		}, e.Value, expected)
+	}
+	return sec, keys, ok
 }
 
 // enabled returns the other keys of a server, and whether the server is switched on.

@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/mcp-bridge/bridge/config/foreign"
 	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -32,7 +33,7 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 	sec.Marks = map[string]strict.Mark{}
 	var rest []strict.Entry
 	for _, e := range keys {
-		ours, _ := aliasOf(e.Key)
+		ours, _ := foreign.KeyOf(e.Key)
 		switch ours {
 		case "allow":
 			if e.Key == "available_tools" && isEmpty(e.Value) {
@@ -190,7 +191,7 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 	n := e.Value
 	name := similar.Fold(e.Key)
 	switch {
-	case isEmpty(n) && !((where != "" || strings.HasPrefix(name, "allow")) && isCollection(n) && NothingAllowed(e.Key)):
+	case isEmpty(n) && !((where != "" || strings.HasPrefix(name, "allow")) && isCollection(n) && foreign.NothingAllowed(e.Key)):
 		return false
 	case where == "" && e.Key == "mcpProxy":
 		d.proxy = &e
@@ -205,7 +206,7 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 		}
 		d.Fault(e.Line, "mcp: mcp-bridge does not read allowed and excluded, which restrict the servers to use: remove them, and the servers that are not to be served")
 		return true
-	case where == "" && !ListsServers(e.Key):
+	case where == "" && !foreign.ListsServers(e.Key):
 		return false
 	case name == "oauth":
 		d.Fault(e.Line, "%soauth is of another form here: write the server in bridge's own form, with http: { url: …, oauth: { … } }, or remove the key", where)
@@ -213,39 +214,11 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 	case slices.Contains([]string{"env", "headers", "autoApprove", "alwaysAllow", "envFile", "disabled", "enabled"}, e.Key):
 		return false
 	}
-	if where != "" && !MayRestrict(e.Key) {
+	if where != "" && !foreign.MayRestrict(e.Key, isEmpty(n), isCollection(n)) {
 		return false
 	}
 	d.Fault(e.Line, "%s%s may be a restriction or a credential, and mcp-bridge does not know it: write it in bridge's own form (tools: { allow: […], deny: […] }, access, headers), or remove the key", where, strict.Clip(e.Key))
 	return true
-}
-
-// MayRestrict reports whether a key of another program's file may be a restriction or a
-// credential, by its name. An unknown one must not be ignored.
-func MayRestrict(key string) bool {
-	name := similar.Fold(key)
-	if strings.HasPrefix(name, "author") && !strings.HasPrefix(name, "authori") { // authorName is no credential, authorization is one
-		return false
-	}
-	return containsAny(name, "allow", "deny", "denied", "block", "disable", "enable", "exclude", "include", "restrict", "filter", "whitelist", "blacklist", "auth", "token", "permission", "sandbox", "only", "limit", "available", "expose", "hidden", "approv")
-}
-
-// NothingAllowed reports whether an empty list under that key may allow nothing.
-func NothingAllowed(key string) bool {
-	return containsAny(similar.Fold(key), "allow", "enable", "include", "white")
-}
-
-// ListsServers reports whether a key of another program's file lists the servers that may be
-// used, or not.
-func ListsServers(key string) bool {
-	return slices.Contains([]string{
-		"allowmcpservers", "allowedmcpservers", "enabledmcpjsonservers",
-		"excludemcpservers", "deniedmcpservers", "disabledmcpservers", "disabledmcpjsonservers",
-	}, similar.Fold(key))
-}
-
-func containsAny(name string, words ...string) bool {
-	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
 }
 
 func isCollection(n *yaml.Node) bool {

@@ -55,7 +55,7 @@ func New(c Config) (*Client, error) {
 	}
 	secure := c.TLS
 	if secure == nil {
-		if secure, err = c.tls(); err != nil {
+		if secure, err = c.Secure(); err != nil {
 			return nil, err
 		}
 	}

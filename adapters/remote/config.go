@@ -167,8 +167,8 @@ func Reserved(name string) bool {
 	}, name)
 }
 
-// tls returns the TLS settings, or nil for the defaults.
-func (c *Config) tls() (*tls.Config, error) {
+// Secure returns the TLS settings of the files, or nil for the defaults.
+func (c *Config) Secure() (*tls.Config, error) {
 	if c.CAFile == "" && c.CertFile == "" {
 		return nil, nil
 	}

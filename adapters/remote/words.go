@@ -29,6 +29,7 @@ func Words(res *http.Response, body []byte) string {
 }
 
 func withoutSecrets(text string, sent *http.Request) string {
+	var secrets []string
 	for _, all := range []map[string][]string{sent.Header, sent.URL.Query()} {
 		for name, values := range all {
 			for _, value := range values {
@@ -36,13 +37,13 @@ func withoutSecrets(text string, sent *http.Request) string {
 				if !scheme {
 					secret = value
 				}
-				if sanitize.LooksSecret(name, value) && secret != "" {
-					text = strings.ReplaceAll(text, secret, "…")
+				if sanitize.LooksSecret(name, value) {
+					secrets = append(secrets, secret)
 				}
 			}
 		}
 	}
-	parts := strings.Split(text, " ")
+	parts := strings.Split(string(sanitize.NewMask("…", secrets...).Bytes([]byte(text))), " ")
 	for i, part := range parts {
 		if sanitize.MayBeSecret(part) {
 			parts[i] = "…"

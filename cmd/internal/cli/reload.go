@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +22,6 @@ import (
 )
 
 func newReload(stdout, stderr io.Writer) *cobra.Command {
-	var file string
 	var check, asJSON bool
 	var o operator
 	cmd := &cobra.Command{
@@ -48,24 +45,10 @@ the key of a caller in admin is needed: see --token-env.`,
   mcp-bridge reload https://mcp.example.com --token-env OPS_KEY`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			at := ""
-			if len(args) > 0 {
-				at = args[0]
-			} else {
-				c, err := flags.Running(cmd.Name(), file, cmd.Flags().Changed("config"))
-				if err != nil {
-					return err
-				}
-				var own asked
-				if err := own.own(c); err != nil {
-					return err
-				}
-				at = own.url
-				if o.caFile == "" {
-					o.own = &own
-				}
+			if err := o.find(cmd, args); err != nil {
+				return err
 			}
-			out, err := o.reload(cmd.Context(), at, check)
+			out, err := o.reload(cmd.Context(), check)
 			if err != nil {
 				return err
 			}
@@ -80,7 +63,7 @@ the key of a caller in admin is needed: see --token-env.`,
 			return printChanges(stdout, out, "nothing has changed")
 		},
 	}
-	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file of the bridge")
+	cmd.Flags().StringVarP(&o.file, "config", "c", flags.DefaultFile, "configuration file of the bridge")
 	cmd.Flags().BoolVar(&check, "check", false, "print what would change, and change nothing")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as one JSON document")
 	o.add(cmd.Flags())
@@ -103,86 +86,50 @@ func printChanges(w io.Writer, out *reload.Result, none string) error {
 
 // operator sends an operator's requests to a running bridge.
 type operator struct {
-	tokenEnv, caFile string
-	own              *asked // the bridge that serves a configuration on this machine; nil for another
+	looker
+	caFile string
 }
 
 // add adds the flags.
 func (o *operator) add(f *pflag.FlagSet) {
+	o.timeout = time.Minute
 	f.StringVar(&o.tokenEnv, "token-env", "", "variable with your key of the bridge")
 	f.StringVar(&o.caFile, "ca-file", "", "certificates (PEM) to trust as the bridge's issuer, besides the system's")
+}
+
+// trust replaces the trusted certificates by those of the flag, if there is one.
+func (o *operator) trust() error {
+	trusted, err := (&remote.Config{CAFile: o.caFile}).Secure()
+	if err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	if trusted != nil {
+		o.tls = trusted
+	}
+	return nil
 }
 
 // reloadPath is the path of a reload, below the base path.
 const reloadPath = "/" + server.AdminPath + "reload"
 
-// askWithin limits the time for the bridge's answer.
-const askWithin = time.Minute
-
-// reload makes the bridge at that address reload its file; with check it only returns the
-// changes.
-func (o *operator) reload(ctx context.Context, at string, check bool) (*reload.Result, error) {
-	c := remote.Config{
-		URL:     strings.TrimSuffix(at, "/") + reloadPath,
-		CAFile:  o.caFile,
-		Headers: map[string]string{},
-	}
-	if o.tokenEnv != "" {
-		key, set := os.LookupEnv(o.tokenEnv)
-		if !set || key == "" {
-			return nil, exit.Usagef("--token-env %s: the variable is not set: set it to the key", o.tokenEnv)
-		}
-		c.Headers["Authorization"] = "Bearer " + key
-		if o.own != nil {
-			o.own.key = key
-		}
+// reload makes the bridge reload its file; with check it only returns the changes.
+func (o *operator) reload(ctx context.Context, check bool) (*reload.Result, error) {
+	if err := o.trust(); err != nil {
+		return nil, err
 	}
 	body, _ := json.Marshal(map[string]bool{"dry_run": check}) // cannot fail
-	var status int
-	var text []byte
-	var err error
-	if o.own != nil {
-		o.own.timeout = askWithin
-		status, _, text, err = o.own.send(ctx, http.MethodPost, reloadPath, body)
-	} else {
-		status, text, err = post(ctx, at, c, body)
-	}
+	status, _, text, err := o.send(ctx, http.MethodPost, reloadPath, body)
 	if err != nil {
 		return nil, err
 	}
 	if status == http.StatusOK {
 		var out reload.Result
 		if err := json.Unmarshal(text, &out); err != nil {
-			return nil, fmt.Errorf("the answer of %s is not that of a bridge: %w", at, err)
+			return nil, fmt.Errorf("the answer of %s is not that of a bridge: %w", o.url, err)
 		}
 		return &out, nil
 	}
-	return nil, refused(at, status, text)
-}
-
-// post sends JSON to the bridge at that address, with the connection settings c.
-func post(ctx context.Context, at string, c remote.Config, body []byte) (status int, text []byte, err error) {
-	if err := c.Validate(); err != nil {
-		return 0, nil, exit.With(exit.Usage, err)
-	}
-	client, err := remote.New(c)
-	if err != nil {
-		return 0, nil, exit.With(exit.Usage, err)
-	}
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
-	defer cancel()
-	r := client.Request(ctx, http.MethodPost, client.URL(), nil, body)
-	r.Header.Set("Content-Type", "application/json")
-	a, err := client.Do(r)
-	if err != nil {
-		return 0, nil, exit.With(exit.Server, fmt.Errorf("ask the bridge at %s: %w", at, err))
-	}
-	defer a.Body.Close()
-	if text, err = io.ReadAll(io.LimitReader(a.Body, maxStatus)); err != nil {
-		return 0, nil, exit.With(exit.Server, fmt.Errorf("ask the bridge at %s: %w", at, err))
-	}
-	return a.StatusCode, text, nil
+	return nil, refused(o.url, status, text)
 }
 
 // refused returns the error of a response that is not a success.
@@ -226,7 +173,13 @@ func refused(at string, status int, text []byte) error {
 
 // against prints the changes that the file would make at a bridge that serves it.
 func (o *operator) against(ctx context.Context, w io.Writer, file, at string) error {
-	out, err := o.reload(ctx, at, true)
+	if err := o.readKey(); err != nil {
+		return err
+	}
+	if err := o.at(at); err != nil {
+		return err
+	}
+	out, err := o.reload(ctx, true)
 	if err != nil {
 		return err
 	}

@@ -233,12 +233,21 @@ func (l *looker) add(cmd *cobra.Command, what string, timeout time.Duration) {
 	cmd.Args = cobra.MaximumNArgs(1)
 }
 
-// find reads the address of the bridge from the command line.
+// readKey reads the key from the variable of --token-env.
+func (l *looker) readKey() error {
+	if l.tokenEnv == "" {
+		return nil
+	}
+	if l.key = os.Getenv(l.tokenEnv); l.key == "" {
+		return exit.Usagef("--token-env %s: the variable is not set: set it to the key", l.tokenEnv)
+	}
+	return nil
+}
+
+// find reads the address and the key of the bridge from the command line.
 func (l *looker) find(cmd *cobra.Command, args []string) error {
-	if l.tokenEnv != "" {
-		if l.key = os.Getenv(l.tokenEnv); l.key == "" {
-			return exit.Usagef("--token-env %s: the variable is not set: set it to the key", l.tokenEnv)
-		}
+	if err := l.readKey(); err != nil {
+		return err
 	}
 	switch {
 	case len(args) > 0 && cmd.Flags().Changed("config"):

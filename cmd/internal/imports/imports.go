@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/jsonc"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/config/foreign"
 	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -128,7 +129,7 @@ func decode(data []byte) (root object, err error) {
 // project.
 func tables(root object) []table {
 	var found []table
-	for _, place := range config.Places {
+	for _, place := range foreign.Places {
 		at := any(root)
 		for _, key := range place.Path {
 			o, _ := at.(object)
@@ -174,7 +175,7 @@ func servers(v any) object {
 	}
 	reachable := func(v any) bool {
 		o, _ := v.(object)
-		return slices.ContainsFunc(slices.Concat(config.Aliases["command"], config.Aliases["url"]), func(key string) bool { return o[key] != nil })
+		return slices.ContainsFunc(slices.Concat(foreign.Aliases["command"], foreign.Aliases["url"]), func(key string) bool { return o[key] != nil })
 	}
 	for _, v := range table {
 		if reachable(v) {
@@ -257,7 +258,7 @@ func (i *Import) fill(s *server, o object, t table) string {
 		}
 	}
 	get := func(what string) (v any) {
-		for _, key := range config.Aliases[what] {
+		for _, key := range foreign.Aliases[what] {
 			if o[key] != nil {
 				v = o[key]
 			}
@@ -274,7 +275,7 @@ func (i *Import) fill(s *server, o object, t table) string {
 		return "it has neither a command nor a url"
 	}
 	word := text(get("type"))
-	kind := config.TransportOf(word)
+	kind := foreign.TransportOf(word)
 	switch {
 	case slices.Contains([]string{"ws", "websocket", "builtin", "platform", "poci"}, strings.ToLower(word)):
 		return "its type is " + word + ", which mcp-bridge does not speak"
@@ -377,7 +378,7 @@ func (s *server) restrict(o object) string {
 		}
 		s.off = s.off || ok && on == (key == "disabled")
 	}
-	for _, key := range slices.Concat(config.Aliases["allow"], config.Aliases["deny"]) {
+	for _, key := range slices.Concat(foreign.Aliases["allow"], foreign.Aliases["deny"]) {
 		if o[key] == nil || key == "available_tools" && empty(o[key]) { // all, in Goose
 			continue
 		}
@@ -391,7 +392,7 @@ func (s *server) restrict(o object) string {
 		if !ok {
 			return key + " is no list of names"
 		}
-		if slices.Contains(config.Aliases["deny"], key) {
+		if slices.Contains(foreign.Aliases["deny"], key) {
 			s.deny = append(s.deny, list...)
 		} else if why := s.permit(list); why != "" {
 			return why
@@ -497,7 +498,7 @@ const signIn = "has another form here: write the server yourself, with http: { u
 
 // others handles keys without a counterpart.
 func (s *server) others(o object) string {
-	known := slices.Concat(append(slices.Collect(maps.Values(config.Aliases)), read)...)
+	known := slices.Concat(append(slices.Collect(maps.Values(foreign.Aliases)), read)...)
 	for _, key := range slices.Sorted(maps.Keys(o)) {
 		switch {
 		case slices.Contains(known, key):
@@ -513,14 +514,11 @@ func (s *server) others(o object) string {
 	return ""
 }
 
-// mayRestrict reports whether an unknown key may restrict something. An empty list may: it
-// allows nothing.
+// mayRestrict reports whether an unknown key may restrict something.
 func mayRestrict(key string, v any) bool {
-	switch v.(type) {
-	case []any, object:
-		return config.MayRestrict(key) && (!empty(v) || config.NothingAllowed(key))
-	}
-	return config.MayRestrict(key) && !empty(v)
+	_, list := v.([]any)
+	_, table := v.(object)
+	return foreign.MayRestrict(key, empty(v), list || table)
 }
 
 func empty(v any) bool {

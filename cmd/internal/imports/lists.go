@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/config/foreign"
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
@@ -46,7 +47,7 @@ func (i *Import) readLists(from string, here bool, scope object) {
 	for _, key := range slices.Sorted(maps.Keys(scope)) {
 		said := key + " in " + from
 		switch approved := similar.Fold(key) == "enabledmcpjsonservers"; {
-		case !config.ListsServers(key):
+		case !foreign.ListsServers(key):
 		case !approved:
 			i.readRule(said, strings.HasPrefix(similar.Fold(key), "allow"), scope[key])
 		case here && !empty(scope[key]) && scope["enableAllProjectMcpServers"] != true:

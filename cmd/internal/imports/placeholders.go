@@ -12,7 +12,7 @@ import (
 // table's texts are first brought into the form ${…}; reference says what each of these becomes.
 
 var (
-	foreign = regexp.MustCompile(`\$\{([^{}]*)\}`)
+	placeholder = regexp.MustCompile(`\$\{([^{}]*)\}`)
 	// bare are placeholders of opencode, {env:NAME} and {file:PATH}.
 	bare = regexp.MustCompile(`\$?\{((?:env|file):[^{}]+)\}`)
 	// templates are placeholders of Continue, ${{ secrets.NAME }}.
@@ -79,7 +79,7 @@ var editors = []string{
 // reference converts the references in a text to the bridge's form. What nobody but the client can
 // fill in becomes s.why.
 func (i *Import) reference(s *server, value string) string {
-	return foreign.ReplaceAllStringFunc(value, func(whole string) string {
+	return placeholder.ReplaceAllStringFunc(value, func(whole string) string {
 		inner := whole[2 : len(whole)-1]
 		kind, rest, _ := strings.Cut(inner, ":")
 		asked := func(name, what string) string {

@@ -13,7 +13,7 @@ import (
 // looksSecret reports whether a value may be a secret. A reference to a variable is none,
 // but its default may be.
 func looksSecret(name, value string) bool {
-	bare := foreign.ReplaceAllStringFunc(value, func(whole string) string {
+	bare := placeholder.ReplaceAllStringFunc(value, func(whole string) string {
 		_, fallback, _ := strings.Cut(strings.TrimSuffix(whole, "}"), ":-")
 		return fallback
 	})
@@ -40,7 +40,7 @@ func (i *Import) secret(s *server, name, value string) string {
 	}
 	i.values[name] = value
 	what := "a secret, whose value is in the file"
-	if foreign.MatchString(value) {
+	if placeholder.MatchString(value) {
 		what += ": fill in what stands there as ${…}"
 	}
 	s.need(name, what)
@@ -119,7 +119,7 @@ func (i *Import) argument(s *server, arg string) string {
 
 // admit adds an access rule for a token and a server.
 func (i *Import) admit(s *server, token string) {
-	if len(token) < 16 && !foreign.MatchString(token) {
+	if len(token) < 16 && !placeholder.MatchString(token) {
 		s.notes = append(s.notes, "the token of its clients has fewer than 16 characters: choose a longer one")
 	}
 	if count := slices.IndexFunc(i.tokens, func(a access) bool { return a.token == token }); count >= 0 {

@@ -89,7 +89,7 @@ func (i *Import) callers() []caller {
 	var all []caller
 	for count, a := range i.tokens {
 		c := caller{server: server{name: fmt.Sprintf("client-%d", count+1)}, servers: a.servers}
-		if c.token = i.reference(&c.server, a.token); foreign.ReplaceAllString(a.token, "") != "" {
+		if c.token = i.reference(&c.server, a.token); placeholder.ReplaceAllString(a.token, "") != "" {
 			c.token = i.secret(&c.server, fmt.Sprintf("CLIENT_%d_TOKEN", count+1), a.token)
 		}
 		all = append(all, c)

@@ -215,15 +215,7 @@ func refusal(status int, data []byte, hidden []string) *Error {
 	if code := gjson.GetBytes(data, "error"); code.Type == gjson.String && len(code.Str) < 60 && httpguts.ValidHeaderFieldName(code.Str) {
 		e.Code = code.Str
 	}
-	text := gjson.GetBytes(data, "error_description").String()
-	for _, h := range hidden {
-		if h != "" {
-			text = strings.ReplaceAll(text, h, "…")
-			if q := url.QueryEscape(h); q != h {
-				text = strings.ReplaceAll(text, q, "…")
-			}
-		}
-	}
+	text := string(sanitize.NewMask("…", hidden...).Bytes([]byte(gjson.GetBytes(data, "error_description").String())))
 	e.Text = sanitize.Text(strings.ToValidUTF8(text[:min(len(text), 300)], ""))
 	return e
 }

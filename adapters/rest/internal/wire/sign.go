@@ -49,18 +49,13 @@ func (s *Source) openSigners() error {
 // hookDetail returns a hook's own error text for the log. Only here the hook's environment is masked:
 // answers may well contain the name of a region.
 func (s *Source) hookDetail(hook *sign.HookError) string {
-	s.mu.Lock()
-	secret := slices.Clone(s.secret)
-	s.mu.Unlock()
+	var own []string
 	for _, c := range s.o.credentials() {
 		if c.Hook != nil {
-			for _, value := range c.Hook.Env {
-				secret = append(secret, spellings(value)...)
-			}
+			own = slices.AppendSeq(own, maps.Values(c.Hook.Env))
 		}
 	}
-	longestFirst(secret)
-	return head(maskTexts([]byte(hook.Detail), secret), maxHookDetail)
+	return head(s.secrets.With(long(own)...).Bytes([]byte(hook.Detail)), maxHookDetail)
 }
 
 // sign signs a finished request. Headers from the caller stay unchanged.

@@ -92,13 +92,12 @@ type Source struct {
 	hidden     map[string]bool // configured headers whose values are secret
 	mismatched sync.Map        // tools whose answers did not fit, each logged once
 	misplaced  sync.Map        // origins that get no calls, each logged once
-	configured int             // how many of secret are configured
+	secrets    *sanitize.Mask  // the configured ones, and tokens
 	life       context.Context
 	stop       context.CancelFunc
 	closeIdle  func()
 
-	mu     sync.Mutex // guards secret, closed
-	secret []string   // the configured ones first, then tokens
+	mu     sync.Mutex // guards closed
 	closed bool
 	wg     sync.WaitGroup // of calls
 }
@@ -190,12 +189,7 @@ func New(o Options) (*Source, error) {
 	for name, value := range o.Headers {
 		s.hidden[http.CanonicalHeaderKey(name)] = sanitize.MayNameSecret(name) || slices.ContainsFunc(o.Secrets, func(t string) bool { return t != "" && strings.Contains(value, t) })
 	}
-	for _, t := range secrets {
-		s.secret = append(s.secret, spellings(t)...)
-	}
-	longestFirst(s.secret)
-	s.secret = slices.Compact(s.secret)
-	s.configured = len(s.secret)
+	s.secrets = sanitize.NewMask(masked, long(secrets)...)
 	return s, nil
 }
 
