@@ -24,7 +24,9 @@ func called(result []byte, from, to string) []byte {
 				return nil
 			}
 		case "content":
-			return rawjson.EditItems(value, func(b []byte) []byte { return block(b, to) })
+			if to < Rev20250618 { // later ones know all blocks, and a content may be large
+				return rawjson.EditItems(value, func(b []byte) []byte { return block(b, to) })
+			}
 		}
 		return value
 	})

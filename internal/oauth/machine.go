@@ -174,19 +174,11 @@ func (m *Machine) request(ctx context.Context, d *demand) (*discovery.Token, err
 
 // Grant returns the client in the form of package discovery.
 func (c *Client) Grant() *discovery.Client {
-	g := &discovery.Client{
-		ID:     c.ID,
-		Secret: c.Secret,
-		Key: assertion.Key{
-			File:      c.KeyFile,
-			ID:        c.KeyID,
-			Algorithm: c.Algorithm,
-		},
-	}
-	if c.InBody {
-		g.Method = discovery.Post
-	}
-	return g
+	return discovery.NewClient(c.ID, c.Secret, c.InBody, assertion.Key{
+		File:      c.KeyFile,
+		ID:        c.KeyID,
+		Algorithm: c.Algorithm,
+	})
 }
 
 // target returns the authorization server, the resource, and the scopes to request (I-211). Without an

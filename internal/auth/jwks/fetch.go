@@ -30,7 +30,7 @@ var errNoDocument = errors.New("there is no such document")
 
 // Client returns a client for requests to an issuer, which follows no redirect.
 func Client(transport http.RoundTripper) *http.Client {
-	return discovery.NewClient(transport, fetchLimit)
+	return discovery.Unredirected(transport, fetchLimit)
 }
 
 // Transport returns a transport for requests to an issuer. It uses the proxies of the environment. It

@@ -43,7 +43,7 @@ type EndpointOptions struct {
 	// URL is the introspection endpoint. Empty means the one in the issuer's metadata.
 	URL string
 	// As is the bridge as a client of the issuer.
-	As discovery.Client
+	As *discovery.Client
 	// Metadata fetches the metadata of the issuer.
 	Metadata func(context.Context) (*discovery.Issuer, error)
 	Client   *http.Client // see jwks.Client

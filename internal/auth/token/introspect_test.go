@@ -44,7 +44,7 @@ func newRig(t *testing.T, url string) *rig {
 		_, _ = w.Write([]byte(`{"active":false}`))
 	})
 	var mu sync.Mutex
-	r.Endpoint = NewEndpoint(EndpointOptions{Issuer: i.URL, URL: url, As: discovery.Client{ID: "a", Secret: "b"}, Client: jwks.Client(i), Log: slog.New(slog.NewTextHandler(&r.log, nil)), Metadata: func(ctx context.Context) (*discovery.Issuer, error) {
+	r.Endpoint = NewEndpoint(EndpointOptions{Issuer: i.URL, URL: url, As: &discovery.Client{ID: "a", Secret: "b"}, Client: jwks.Client(i), Log: slog.New(slog.NewTextHandler(&r.log, nil)), Metadata: func(ctx context.Context) (*discovery.Issuer, error) {
 		mu.Lock()
 		r.looked++
 		mu.Unlock()

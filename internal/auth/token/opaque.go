@@ -44,21 +44,13 @@ type Client struct {
 	InBody bool `yaml:"in_body"`
 }
 
-func (c *Client) client() discovery.Client {
-	method := discovery.Basic
-	if c.InBody {
-		method = discovery.Post
-	}
-	return discovery.Client{
-		ID:     c.ID,
-		Secret: c.Secret,
-		Method: method,
-		Key: assertion.Key{
-			File:      c.KeyFile,
-			ID:        c.KeyID,
-			Algorithm: c.Algorithm,
-		},
-	}
+// grant returns the client in the form of package discovery.
+func (c *Client) grant() *discovery.Client {
+	return discovery.NewClient(c.ID, c.Secret, c.InBody, assertion.Key{
+		File:      c.KeyFile,
+		ID:        c.KeyID,
+		Algorithm: c.Algorithm,
+	})
 }
 
 // Look checks the key file like assertion.Look.

@@ -214,7 +214,7 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 			i.asker = newAsker(v, i, NewEndpoint(EndpointOptions{
 				Issuer:   o.URL,
 				URL:      how.URL,
-				As:       how.Client.client(),
+				As:       how.Client.grant(),
 				Metadata: i.keys.Metadata,
 				Client:   jwks.Client(o.Transport),
 				Log:      log,

@@ -43,6 +43,19 @@ type Client struct {
 	Key    assertion.Key // signs assertions, instead of a secret
 }
 
+// NewClient returns the client of an operator's settings. inBody sends its secret in the body, not in a header.
+func NewClient(id, secret string, inBody bool, key assertion.Key) *Client {
+	c := &Client{
+		ID:     id,
+		Secret: secret,
+		Key:    key,
+	}
+	if inBody {
+		c.Method = Post
+	}
+	return c
+}
+
 // Token is the answer of a token endpoint.
 type Token struct {
 	Access  string
@@ -103,10 +116,10 @@ type Asker struct{ client *http.Client }
 
 // NewAsker returns an Asker. transport should refuse addresses that strangers must not name. No
 // redirect is followed, so that a secret goes to no other address.
-func NewAsker(transport http.RoundTripper) *Asker { return &Asker{NewClient(transport, limit)} }
+func NewAsker(transport http.RoundTripper) *Asker { return &Asker{Unredirected(transport, limit)} }
 
-// NewClient returns a client that follows no redirect, which could lead anywhere (I-020).
-func NewClient(transport http.RoundTripper, limit time.Duration) *http.Client {
+// Unredirected returns an HTTP client that follows no redirect, which could lead anywhere (I-020).
+func Unredirected(transport http.RoundTripper, limit time.Duration) *http.Client {
 	return &http.Client{
 		Transport:     transport,
 		Timeout:       limit,

@@ -113,11 +113,7 @@ func (p *Person) deviceClient(ctx context.Context, l, earlier *Login) (Client, e
 	at := &l.Issuer
 	switch {
 	case p.o.Client != nil:
-		c := Client{ID: p.o.Client.ID}
-		if p.o.Client.InBody {
-			c.Method = discovery.Post
-		}
-		return c, nil
+		return Client{ID: p.o.Client.ID, Method: p.o.Client.Grant().Method}, nil
 	case at.Documents && p.o.ClientMetadataURL != "":
 		return Client{ID: p.o.ClientMetadataURL}, nil
 	case earlier != nil && earlier.Client.Registered && earlier.Client.Redirect == "" && earlier.Client.ID != "" && (earlier.Client.Ends.IsZero() || time.Now().Before(earlier.Client.Ends)):

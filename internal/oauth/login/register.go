@@ -40,10 +40,7 @@ func (p *Person) client(ctx context.Context, l, earlier *Login, scopes []string)
 	}
 	switch {
 	case p.o.Client != nil:
-		c = Client{ID: p.o.Client.ID}
-		if p.o.Client.InBody {
-			c.Method = discovery.Post
-		}
+		c = Client{ID: p.o.Client.ID, Method: p.o.Client.Grant().Method}
 		err = open()
 		return c, back, err
 	case at.Documents && p.o.ClientMetadataURL != "":

@@ -170,35 +170,13 @@ func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error)
 		}
 		return headerUse("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(c.User+":"+c.Password)))
 	case c.Key != "" && kind == "apiKey":
-		switch scheme.In {
-		case openapi.InQuery:
-			return use{
-				place: openapi.InQuery,
-				name:  scheme.Param,
-				value: c.Key,
-			}, nil
-		case openapi.InCookie:
-			return use{
-				place: openapi.InCookie,
-				name:  scheme.Param,
-				value: c.Key,
-			}, nil
-		}
-		return headerUse(scheme.Param, c.Key)
+		return keyUse(scheme.In, scheme.Param, c.Key)
 	case c.Key != "" && kind == "":
 		switch {
 		case c.Query != "":
-			return use{
-				place: openapi.InQuery,
-				name:  c.Query,
-				value: c.Key,
-			}, nil
+			return keyUse(openapi.InQuery, c.Query, c.Key)
 		case c.Cookie != "":
-			return use{
-				place: openapi.InCookie,
-				name:  c.Cookie,
-				value: c.Key,
-			}, nil
+			return keyUse(openapi.InCookie, c.Cookie, c.Key)
 		case c.Header != "":
 			return headerUse(c.Header, c.Key)
 		}
@@ -212,13 +190,18 @@ func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error)
 	return use{}, fmt.Errorf("they do not fit the document's scheme, which has type %s", kind)
 }
 
-func headerUse(name, value string) (use, error) {
-	if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-		return use{}, errors.New("they contain a line break or another character that a header cannot have")
+func headerUse(name, value string) (use, error) { return keyUse(openapi.InHeader, name, value) }
+
+func keyUse(place openapi.Place, name, value string) (use, error) {
+	if place == openapi.InHeader {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return use{}, errors.New("they contain a line break or another character that a header cannot have")
+		}
+		name = http.CanonicalHeaderKey(name)
 	}
 	return use{
-		place: openapi.InHeader,
-		name:  http.CanonicalHeaderKey(name),
+		place: place,
+		name:  name,
 		value: value,
 	}, nil
 }
