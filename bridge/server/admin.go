@@ -43,7 +43,7 @@ func (s *server) Reloads(r *reload.Reloader) {
 			Method: "GET",
 			Path:   "config/values",
 			Right:  admin.Act,
-			Do:     func(c *admin.Call) (any, error) { return admin.ShowValues(c, s.c(), r.Status().Pending) },
+			Do:     func(c *admin.Call) (any, error) { return admin.ShowValues(c, s.Config(), r.Status().Pending) },
 		},
 	)
 }
@@ -56,7 +56,7 @@ func (s *server) newAPI() *admin.API {
 			Path:   "me",
 			Right:  admin.Own,
 			Do: func(c *admin.Call) (any, error) {
-				return s.actions.Me(c, s.access.Keyed(), s.c().Console == config.ConsolePayloads, Version())
+				return s.actions.Me(c, s.access.Keyed(), s.Config().Console == config.ConsolePayloads, Version())
 			},
 		},
 		admin.Route{
@@ -128,7 +128,7 @@ var (
 func (s *server) caller(w http.ResponseWriter, r *http.Request, base string) (c admin.Caller, known bool, err error) {
 	if !s.access.Keyed() {
 		if who := auth.Principal(r.Context()); who != "" { // the embedding program identifies its callers
-			if !admin.HasConsole(s.c()) {
+			if !admin.HasConsole(s.Config()) {
 				return admin.Caller{Principal: who}, true, errNoConsole
 			}
 			return admin.Caller{Principal: who}, true, nil
@@ -139,7 +139,7 @@ func (s *server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 		return admin.Caller{
 			Look:  true,
 			Act:   true,
-			Valid: func() bool { return config.Loopback(s.c().OperatorsListen()) },
+			Valid: func() bool { return config.Loopback(s.Config().OperatorsListen()) },
 		}, true, nil
 	}
 	p, signed, known := s.pages.Signed(w, r, base)
@@ -156,7 +156,7 @@ func (s *server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 	}
 	c = admin.Caller{Principal: p.Principal, Cookie: signed}
 	c.Look, c.Act = s.access.Rights(p.Principal)
-	if !c.Look && !admin.HasConsole(s.c()) {
+	if !c.Look && !admin.HasConsole(s.Config()) {
 		return c, true, errNoConsole
 	}
 	was := c
@@ -169,7 +169,7 @@ func (s *server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 			good = err == nil && now.Principal == was.Principal
 		}
 		look, act := s.access.Rights(was.Principal)
-		return good && (look || admin.HasConsole(s.c())) && (look || !was.Look) && (act || !was.Act)
+		return good && (look || admin.HasConsole(s.Config())) && (look || !was.Look) && (act || !was.Act)
 	}
 	return c, true, nil
 }

@@ -144,7 +144,7 @@ func (s *server) observe(c *config.Config) {
 }
 
 func (s *server) operate() {
-	s.calls.Traffic.Mask, s.calls.Keeps = accesslog.Redact, func() bool { return s.c().Console == config.ConsolePayloads }
+	s.calls.Traffic.Mask, s.calls.Keeps = accesslog.Redact, func() bool { return s.Config().Console == config.ConsolePayloads }
 	acts := &admin.Operator{
 		Bridge: s.g,
 		Calls:  s.calls,

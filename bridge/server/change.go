@@ -119,7 +119,7 @@ func (s *server) Replace(c config.Server) error {
 func (s *server) change(name string, edit func(all []config.Server, place int) ([]config.Server, error)) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	c := *s.c()
+	c := *s.Config()
 	servers, err := edit(slices.Clone(c.Servers), s.table.Load().index(name))
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (s *server) exchange(c *config.Config, now *table, change gateway.Change) e
 		for name := range gone {
 			s.released(name)
 		}
-		now, c = was, s.c()
+		now, c = was, s.Config()
 	}
 	s.times.set(c.Servers)
 	s.table.Store(now)

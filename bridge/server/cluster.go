@@ -66,7 +66,7 @@ type backing struct {
 
 // onRedis returns the backing in Redis. It does not connect yet.
 func (s *server) onRedis(id string, life time.Duration) (*backing, error) {
-	c := &s.c().Cluster
+	c := &s.Config().Cluster
 	client, err := store.Connect(c.Redis, c.CAFile)
 	if err != nil {
 		return nil, err
@@ -98,13 +98,13 @@ func (s *server) onRedis(id string, life time.Duration) (*backing, error) {
 
 // newInstance makes the instance that the configuration describes. It does not connect before begin.
 func (s *server) newInstance() (*instance, error) {
-	c := &s.c().Cluster
+	c := &s.Config().Cluster
 	i := &instance{
 		id:  rand.Text(),
 		c:   c,
 		log: s.log,
 	}
-	life := s.c().SessionIdle * 3 / 2
+	life := s.Config().SessionIdle * 3 / 2
 	var err error
 	if i.kept, err = s.newBacking(s, i.id, life); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
@@ -114,7 +114,7 @@ func (s *server) newInstance() (*instance, error) {
 		Secrets:    c.Keys(),
 		Lease:      c.Lease,
 		Log:        s.log,
-		MaxMessage: int(s.c().MaxMessage) + between,
+		MaxMessage: int(s.Config().MaxMessage) + between,
 		Dialer:     i.kept.dialer,
 	})
 	if err != nil {
@@ -126,10 +126,10 @@ func (s *server) newInstance() (*instance, error) {
 		Node:       i.node,
 		Peers:      i.peers,
 		Lease:      c.Lease,
-		Drain:      s.c().Drain,
+		Drain:      s.Config().Drain,
 		Log:        s.log,
-		MaxMessage: int(s.c().MaxMessage) + between,
-		MaxBytes:   int64(s.c().MaxInFlight),
+		MaxMessage: int(s.Config().MaxMessage) + between,
+		MaxBytes:   int64(s.Config().MaxInFlight),
 		Gateway:    shared{s},
 	})
 	i.workers = placement.NewWorkers(placement.WorkerOptions{
@@ -138,11 +138,11 @@ func (s *server) newInstance() (*instance, error) {
 		Peers:      i.peers,
 		Queue:      i.kept.offers,
 		Runs:       c.Role != cluster.RoleFront,
-		Slots:      s.c().MaxChildren,
+		Slots:      s.Config().MaxChildren,
 		Log:        s.log,
 		Servers:    s,
-		MaxMessage: int(s.c().MaxMessage) + between,
-		MaxBytes:   int64(s.c().MaxInFlight),
+		MaxMessage: int(s.Config().MaxMessage) + between,
+		MaxBytes:   int64(s.Config().MaxInFlight),
 	})
 	if c.Replay == config.ReplayOn {
 		i.copies = replay.NewCopies(i.kept.streams, s.log)
@@ -164,7 +164,7 @@ func (s *server) newNode(i *instance, life time.Duration) *cluster.Node {
 		Lease:       i.c.Lease,
 		Life:        life,
 		Stop:        i.c.StoreLost == config.StoreLostStop,
-		MaxSessions: s.c().MaxSessions,
+		MaxSessions: s.Config().MaxSessions,
 		Log:         s.log,
 		Lost: func(key string) {
 			if cluster.IsConnectionKey(key) {
@@ -283,7 +283,7 @@ func (i *instance) leave(ctx context.Context, s *server) (others *sync.WaitGroup
 	for _, drain := range []func(context.Context){i.homes.Drain, i.workers.Drain} {
 		others.Go(func() {
 			_ = backoff.For(context.Background(), i.node.Beats())
-			within, cancel := context.WithTimeout(context.Background(), s.c().Drain)
+			within, cancel := context.WithTimeout(context.Background(), s.Config().Drain)
 			defer cancel()
 			drain(within)
 		})

@@ -259,7 +259,7 @@ func TestDocumentMistakesReload(t *testing.T) {
 			}
 			l.still(open, "getWord")
 
-			one := *l.s.c()
+			one := *l.s.Config()
 			c, err := config.Load(filepath.Join(l.dir, "bridge.yaml"), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -272,7 +272,7 @@ func TestDocumentMistakesReload(t *testing.T) {
 			if err := l.s.Add(other); err == nil {
 				t.Error("Add takes it")
 			}
-			if got := l.s.c(); len(got.Servers) != len(one.Servers) {
+			if got := l.s.Config(); len(got.Servers) != len(one.Servers) {
 				t.Errorf("there are %d servers", len(got.Servers))
 			}
 			l.still(open, "getWord")

@@ -70,7 +70,7 @@ func (t *tree) root(c *gin.Context) {
 	switch {
 	case !takes(reading, r.Method) || !strings.Contains(r.Header.Get("Accept"), "text/html"):
 		t.nowhere(c)
-	case admin.HasConsole(t.s.c()) && t.s.forOperators(r):
+	case admin.HasConsole(t.s.Config()) && t.s.forOperators(r):
 		to := "ui/" // below any prefix of a proxy
 		if !strings.HasSuffix(r.URL.Path, "/") {
 			to = path.Base(r.URL.Path) + "/" + to

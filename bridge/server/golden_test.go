@@ -203,7 +203,7 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%d lines of %q, want %d", len(got), name, len(want))
 			}
 		}
-		ask(tc.name, r.s.http.Handler, r.s.c().BasePath)
+		ask(tc.name, r.s.http.Handler, r.s.Config().BasePath)
 		if tc.name == "keys, alice" {
 			ask("at another path than base_path", r.s.HandlerAt("/tools"), "/tools")
 		}

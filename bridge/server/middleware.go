@@ -106,7 +106,7 @@ func (t *tree) checkCaller(c *gin.Context) {
 
 // checkOperator accepts callers that may see the state of the bridge: with public_status, all callers.
 func (t *tree) checkOperator(c *gin.Context) {
-	if !t.s.c().PublicStatus {
+	if !t.s.Config().PublicStatus {
 		t.admit(c, c.Request.URL.Path, access.Target{Base: t.base})
 	}
 }
@@ -175,7 +175,7 @@ func (t *tree) forOperators(c *gin.Context) {
 
 // hasConsole accepts requests if the console is enabled.
 func (t *tree) hasConsole(c *gin.Context) {
-	if !admin.HasConsole(t.s.c()) {
+	if !admin.HasConsole(t.s.Config()) {
 		t.nowhere(c)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // there: the console is a client of the bridge, and browsers restrict the console's requests to its own
 // origin.
 func (s *server) listenForOperators(ctx context.Context) (err error) {
-	at := s.c().ConsoleListen
+	at := s.Config().ConsoleListen
 	if at == "" || s.operators != nil {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (s *server) base(l net.Listener) context.Context {
 
 // forOperators reports whether a request came in at an address for operators.
 func (s *server) forOperators(r *http.Request) bool {
-	return s.c().ConsoleListen == "" || r.Context().Value(atOperators{}) != nil
+	return s.Config().ConsoleListen == "" || r.Context().Value(atOperators{}) != nil
 }
 
 // ended waits until all listeners have ended, the first of them with err. It returns an error other than

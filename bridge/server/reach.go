@@ -92,7 +92,7 @@ func queued(s *config.Server) int {
 }
 
 func (s *server) api(c *config.Server) backend {
-	o := RestOptions(c, int(s.c().MaxMessage), s.log)
+	o := RestOptions(c, int(s.Config().MaxMessage), s.log)
 	o.May = mayCall(s.access.Grants(), c.Tools.Rename)
 	a, err := rest.New(c.Name, *c.Rest, o)
 	if err != nil {
@@ -265,7 +265,7 @@ func unusableBackend(s *config.Server, err error) backend {
 func (s *server) limits(c *config.Server) conn.Options {
 	o := conn.Options{
 		Log:        s.log,
-		MaxMessage: int(s.c().MaxMessage),
+		MaxMessage: int(s.Config().MaxMessage),
 		Timeouts:   s.times.of(c),
 		Era:        conn.Era(c.Era),
 		Revision:   c.Revision,

@@ -57,7 +57,7 @@ func (s *server) queues(r *status.Bridge) {
 // unready returns the reason that the bridge is not ready with its servers in these states, or "". If all servers must
 // work, it tries those whose next attempt is due: no client can, while a probe keeps all clients away.
 func (s *server) unready(servers []gateway.Status) (why string, draining bool) {
-	all := s.c().Ready == config.ReadyAll
+	all := s.Config().Ready == config.ReadyAll
 	var useless []string
 	for i := range servers {
 		st := &servers[i]

@@ -17,7 +17,7 @@ func (s *server) Plan(c *config.Config) ([]config.Change, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	changes := config.Diff(s.c(), c)
+	changes := config.Diff(s.Config(), c)
 	changed := effects(changes).changed
 	var faults config.Faults
 	for i := range c.Servers {
@@ -41,7 +41,7 @@ func (s *server) Apply(c *config.Config) ([]config.Change, error) {
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	was := s.c()
+	was := s.Config()
 	changes := config.Diff(was, c)
 	if len(changes) == 0 {
 		return nil, nil

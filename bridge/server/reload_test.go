@@ -27,7 +27,7 @@ import (
 
 // other returns a copy of the configuration that counts, as change makes it.
 func (s *server) other(change func(*config.Config)) *config.Config {
-	c := *s.c()
+	c := *s.Config()
 	c.Servers, c.Access = slices.Clone(c.Servers), slices.Clone(c.Access)
 	change(&c)
 	return &c
@@ -411,7 +411,7 @@ func TestApplySettings(t *testing.T) {
 		if got := r.apply(func(c *config.Config) { c.MaxSessions = 7; c.Drain = 0 }); got != "max_sessions 10000 → 7 (restart); drain 10s → 0s (live)" {
 			t.Errorf("changes: %s", got)
 		}
-		if c := r.s.c(); c.MaxSessions != 10000 || c.Drain != 0 {
+		if c := r.s.Config(); c.MaxSessions != 10000 || c.Drain != 0 {
 			t.Errorf("max_sessions %d, drain %v", c.MaxSessions, c.Drain)
 		}
 	})
@@ -425,7 +425,7 @@ func TestApplyFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSite(t, tells("one", "1"))
-	before, conf := s.table.Load(), s.c()
+	before, conf := s.table.Load(), s.Config()
 	for what, change := range map[string]func(*config.Config){
 		"no servers":    func(c *config.Config) { c.Servers = nil },
 		"no access log": func(c *config.Config) { c.AccessLog.To = folder; c.Servers = append(c.Servers, tells("two", "2")) },
@@ -438,7 +438,7 @@ func TestApplyFault(t *testing.T) {
 		if _, err := s.Apply(s.other(change)); err == nil {
 			t.Errorf("%s is no error", what)
 		}
-		if s.table.Load() != before || s.c() != conf {
+		if s.table.Load() != before || s.Config() != conf {
 			t.Errorf("%s has changed something", what)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
-func (s *server) Handler() http.Handler { return s.HandlerAt(s.c().BasePath) }
+func (s *server) Handler() http.Handler { return s.HandlerAt(s.Config().BasePath) }
 
 func (s *server) HandlerAt(base string) http.Handler { return s.loggedTreeAt(base) }
 
@@ -136,7 +136,7 @@ func (t *tree) build() {
 			t.routes = append(t.routes, route{metadata, reading, path, t.describe}, route{metadata, reading, path + "/*endpoint", t.describe})
 		}
 	}
-	if base == s.c().BasePath {
+	if base == s.Config().BasePath {
 		for _, path := range s.access.Front().Paths() {
 			t.routes = append(t.routes, route{documents, anyMethod, strings.ReplaceAll(path, ":", `\:`), t.plain(s.access.Front().ServeHTTP)})
 		}

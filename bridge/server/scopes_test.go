@@ -224,7 +224,7 @@ func TestScopesOfOne(t *testing.T) {
 		if r := ask("one:use one:echo"); r.Status() != 200 || !strings.Contains(r.Body(), "result") {
 			t.Errorf("a call with its scope: %d %s", r.Status(), r.Body())
 		}
-		c := *r.s.c()
+		c := *r.s.Config()
 		c.Servers = append(slices.Clone(c.Servers), config.DefaultServer("two", ""))
 		c.Servers[1].Stdio = &config.Stdio{Command: "true"}
 		if _, err := r.s.Apply(&c); err != nil {
@@ -255,7 +255,7 @@ func TestScopesOfFormer(t *testing.T) {
 			}
 		}
 		check("say", "say")
-		c := *r.s.c()
+		c := *r.s.Config()
 		c.Servers = slices.Clone(c.Servers)
 		c.Servers[0].Tools.Rename = map[string]string{"echo": "tell"}
 		c.Servers[0].Scopes.Tools = map[string]config.Words{"tell": {"tell"}}
@@ -397,7 +397,7 @@ func TestScopesReload(t *testing.T) {
 		if got := ask(); got != 200 {
 			t.Fatal(got)
 		}
-		c := *r.s.c()
+		c := *r.s.Config()
 		c.Servers = slices.Clone(c.Servers)
 		c.Servers[0].Scopes.Tools = map[string]config.Words{"echo": {"one:echo"}}
 		opened := r.s.table.Load().backends["one"]

@@ -112,7 +112,7 @@ func (s *server) tick(now time.Time) {
 
 // hasOperators reports whether the configuration lets anybody use the API of operators.
 func (s *server) hasOperators() bool {
-	c := s.c()
+	c := s.Config()
 	return admin.HasConsole(c) || len(c.Admin)+len(c.Viewers) > 0 || !s.access.Keyed() && config.Loopback(c.OperatorsListen())
 }
 
@@ -180,7 +180,7 @@ func (s *server) showSeries(c *admin.Call) (any, error) {
 	var a serverSeries
 	a.Span, a.Columns = t.history.SeriesOf(name, from)
 	a.Marks = t.marks.Since(oldest, func(server string) bool { return server == name }, false)
-	servers := s.c().Servers
+	servers := s.Config().Servers
 	if i := slices.IndexFunc(servers, func(one config.Server) bool { return one.Name == name }); i >= 0 {
 		of := &servers[i].Limits
 		most := cmp.Or(of.Calls, limits.DefaultCalls)

@@ -90,9 +90,6 @@ type operating struct {
 	drained  atomic.Pointer[status.Drain] // the order of an operator; nil if there is none
 }
 
-// c returns the current configuration. Nobody may change it.
-func (s *server) c() *config.Config { return s.conf.Load() }
-
 // watch records the outcome of a request.
 func (s *server) watch(r report.Report) {
 	s.metrics.Take(&r)
@@ -208,7 +205,7 @@ type Whoami = access.Whoami
 func (s *server) ServeStdio(ctx context.Context, server string, in io.Reader, out io.Writer) error {
 	return stdio.Serve(ctx, s.g, server, in, out, stdio.DownstreamOptions{
 		Log:        s.log,
-		MaxMessage: int(s.c().MaxMessage),
+		MaxMessage: int(s.Config().MaxMessage),
 		Principal:  auth.Principal(ctx),
 	})
 }
@@ -237,9 +234,9 @@ func (s *server) Listen(ctx context.Context) (net.Listener, error) {
 		return nil, err
 	}
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", config.Address(s.c().Listen))
+	l, err := lc.Listen(ctx, "tcp", config.Address(s.Config().Listen))
 	if err != nil {
-		return nil, cannotListen(s.c().Listen, err, "--port or listen:, or port 0 for any free one")
+		return nil, cannotListen(s.Config().Listen, err, "--port or listen:, or port 0 for any free one")
 	}
 	return l, nil
 }
@@ -298,8 +295,8 @@ func (s *server) Serve(ctx context.Context, l net.Listener) error {
 		return s.ended(err, failed)
 	case <-ctx.Done():
 	}
-	s.log.Info("stopping", "drain", s.c().Drain.String())
-	drain, cancel := context.WithTimeout(context.Background(), s.c().Drain)
+	s.log.Info("stopping", "drain", s.Config().Drain.String())
+	drain, cancel := context.WithTimeout(context.Background(), s.Config().Drain)
 	others := &sync.WaitGroup{}
 	if s.instance != nil {
 		others = s.instance.leave(drain, s)
@@ -351,7 +348,7 @@ func (s *server) finish(most time.Duration, door *backlogListener) {
 
 // serve serves on l, with TLS if that is configured.
 func (s *server) serve(l net.Listener) error {
-	if s.clients.most < s.c().MaxConnections && l != s.operators { // logged once
+	if s.clients.most < s.Config().MaxConnections && l != s.operators { // logged once
 		s.log.Debug("max_connections is lowered to half of the files that the process may open (ulimit -n)", "max_connections", s.clients.most)
 	}
 	counted := bounded{l, s.clients}
@@ -381,7 +378,7 @@ const lastRequests = time.Second
 // and then shared ones, may take the time that they are given.
 func (s *server) patience() time.Duration {
 	var most time.Duration
-	for _, one := range s.c().Servers {
+	for _, one := range s.Config().Servers {
 		if one.Stdio != nil {
 			most = max(most, one.Stdio.StopStdin+one.Stdio.StopTerm)
 		}

@@ -25,7 +25,7 @@ var (
 	_ placement.PlacedServers = (*server)(nil)
 )
 
-func (s *server) Config() *config.Config { return s.c() }
+func (s *server) Config() *config.Config { return s.conf.Load() }
 
 func (s *server) Servers() []string { return s.g.Servers() }
 
