@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -161,9 +160,6 @@ func (s *Set) get(ctx context.Context, address string) ([]byte, http.Header, err
 	case a.StatusCode != http.StatusOK:
 		return nil, nil, fmt.Errorf("the answer is %s", a.Status)
 	}
-	data, err := io.ReadAll(io.LimitReader(a.Body, maxDocument+1))
-	if err == nil && len(data) > maxDocument {
-		err = errors.New("the answer is larger than 1 MiB")
-	}
+	data, err := discovery.ReadAnswer(a)
 	return data, a.Header, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -18,7 +17,6 @@ import (
 )
 
 const (
-	maxAnswer = 1 << 20
 	// addressLife is the lifetime of the endpoint's address from the metadata.
 	addressLife = time.Hour
 	// findLimit is the timeout for finding the address. findErrLife is the lifetime of a failure.
@@ -127,12 +125,9 @@ func (e *Endpoint) ask(ctx context.Context, raw string) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("%s: the answer is %s", address, a.Status)
 	}
-	answer, err := io.ReadAll(io.LimitReader(a.Body, maxAnswer+1))
-	switch {
-	case err != nil:
+	answer, err := discovery.ReadAnswer(a)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", address, err)
-	case len(answer) > maxAnswer:
-		return nil, fmt.Errorf("%s: the answer is larger than 1 MiB", address)
 	}
 	return answer, nil
 }

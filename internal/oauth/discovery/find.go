@@ -350,18 +350,25 @@ func (f *Finder) get(ctx context.Context, address string) ([]byte, error) {
 	case res.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("the answer is HTTP %d", res.StatusCode)
 	}
-	data, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
+	data, err := ReadAnswer(res)
 	switch {
 	case err != nil:
-		return nil, Reason(err)
-	case len(data) > maxDocument:
-		return nil, errors.New("the answer is larger than 1 MiB")
+		return nil, err
 	case rawjson.Deeper(data, MaxDepth):
 		return nil, fmt.Errorf("the answer is nested deeper than %d levels", MaxDepth)
 	case !gjson.ValidBytes(data) || !gjson.ParseBytes(data).IsObject():
 		return nil, errors.New("the answer must be a JSON object")
 	}
 	return data, nil
+}
+
+// ReadAnswer reads the body of an answer. It may have 1 MiB.
+func ReadAnswer(res *http.Response) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
+	if err == nil && len(data) > maxDocument {
+		err = errors.New("the answer is larger than 1 MiB")
+	}
+	return data, Reason(err)
 }
 
 // Reason removes the address from an error of net/http: it may hold a code or a token.
