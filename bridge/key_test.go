@@ -43,12 +43,12 @@ func TestConnectionKey(t *testing.T) {
 		if (c != b) != test.session {
 			t.Errorf("%s: keys of sessions %q and %q", test.name, c, b)
 		}
-		if a, b := bridge.IdentityKey(one, forward), bridge.IdentityKey(other, forward); (a != b) != test.without {
-			t.Errorf("%s: keys of clients without sessions %q and %q", test.name, a, b)
+		if c, b := bridge.IdentityKey(one, forward), bridge.IdentityKey(other, forward); (c != b) != test.without {
+			t.Errorf("%s: keys of clients without sessions %q and %q", test.name, c, b)
 		}
 	}
 	two, one := caller(func(c *bridge.Caller) { c.Header.Add("X-Team", "blue") }), caller(func(c *bridge.Caller) { c.Header.Set("X-Team", "red\x00X-Team:blue") })
-	if a, b := bridge.IdentityKey(two, forward), bridge.IdentityKey(one, forward); a == b {
-		t.Errorf("two values and one that imitates them have the key %q", a)
+	if c, b := bridge.IdentityKey(two, forward), bridge.IdentityKey(one, forward); c == b {
+		t.Errorf("two values and one that imitates them have the key %q", c)
 	}
 }

@@ -106,7 +106,6 @@ func (o *OAuth) Reach() (http.RoundTripper, error) {
 	return jwks.Transport(o.CAFile)
 }
 
-// checkPublicURL checks public_url.
 func checkPublicURL(s string) error {
 	u, err := url.Parse(s)
 	switch {

@@ -13,7 +13,6 @@ import (
 // is no file that is followed otherwise, such as the document of an API.
 type settingFile struct{ key, path string }
 
-// settingFiles returns the files of a server.
 func (s *Server) settingFiles() []settingFile {
 	var all []settingFile
 	add := func(kind, ca, cert, key string) {

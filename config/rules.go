@@ -158,7 +158,6 @@ func notZero(value any) (any, error) {
 	return value, nil
 }
 
-// checkVariable checks the name of a variable.
 func checkVariable(name string) (string, error) {
 	if name == "" || strings.ContainsAny(name, "=\x00") {
 		return "", fmt.Errorf("%q is no name for a variable: it must not be empty or contain '='", strict.Clip(name))

@@ -211,33 +211,33 @@ var crowds atomic.Int32
 
 // crowd starts n callers. Their questions are answered at other.
 func (f *fleet) crowd(l *ledger, n int, session, at, other string) *crowd {
-	g := &crowd{name: fmt.Sprint("crowd ", crowds.Add(1)), stop: make(chan struct{})}
+	c := &crowd{name: fmt.Sprint("crowd ", crowds.Add(1)), stop: make(chan struct{})}
 	for range n {
-		g.all.Go(func() {
+		c.all.Go(func() {
 			for {
 				select {
-				case <-g.stop:
+				case <-c.stop:
 					return
 				default:
 				}
-				k := g.begun.Add(1)
-				w := work{Tag: fmt.Sprint(g.name, " call ", k), Ask: k%3 == 0, MS: mathrand.IntN(30)}
+				k := c.begun.Add(1)
+				w := work{Tag: fmt.Sprint(c.name, " call ", k), Ask: k%3 == 0, MS: mathrand.IntN(30)}
 				ctx, cancel := context.WithCancel(f.t.Context())
 				how := l.call(f, ctx, session, at, other, w)
 				cancel()
-				g.mu.Lock()
-				g.how = append(g.how, worked{w, how})
-				g.mu.Unlock()
+				c.mu.Lock()
+				c.how = append(c.how, worked{w, how})
+				c.mu.Unlock()
 				switch how {
 				case succeeded:
-					g.good.Add(1)
+					c.good.Add(1)
 				case broken: // the instance has gone
 					return
 				}
 			}
 		})
 	}
-	return g
+	return c
 }
 
 // goesOn waits for more calls that succeed.

@@ -98,11 +98,11 @@ func TestClusterRestored(t *testing.T) {
 			t.Errorf("the session that has ended = %d", status)
 		}
 	}
-	for _, s := range []*legacyClient{stays, fresh, moved} {
-		f.kept(s, whatever)
+	for _, l := range []*legacyClient{stays, fresh, moved} {
+		f.kept(l, whatever)
 	}
-	for _, g := range crowds[1:] {
-		g.end(t, l)
+	for _, c := range crowds[1:] {
+		c.end(t, l)
 	}
 	p[0].cmd.Process.Kill()
 	killed := time.Now()

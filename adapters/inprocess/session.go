@@ -85,28 +85,28 @@ func (c connection) Read(context.Context) (sdk.Message, error) {
 // fraction of the SDK's own decoding. The payload refers to the line, which the garbage collector
 // frees: a handler may keep its arguments for any time.
 func incoming(o conn.Outgoing) (sdk.Message, error) {
-	p, err := jsonrpc.Parse(o.Line.B)
+	m, err := jsonrpc.Parse(o.Line.B)
 	if err != nil {
 		return nil, err
 	}
 	var id sdk.ID
-	if p.ID != nil {
-		if id, err = number(p.ID); err != nil {
+	if m.ID != nil {
+		if id, err = number(m.ID); err != nil {
 			return nil, err
 		}
 	}
-	if p.IsResponse() {
-		r := &sdk.Response{ID: id, Result: p.Result}
-		if p.Error != nil {
-			r.Error = problem(p.Error)
+	if m.IsResponse() {
+		r := &sdk.Response{ID: id, Result: m.Result}
+		if m.Error != nil {
+			r.Error = problem(m.Error)
 		}
 		return r, nil
 	}
 	// Tools that were written for the SDK's HTTP server expect Extra.
 	return &sdk.Request{
 		ID:     id,
-		Method: p.Method,
-		Params: p.Params,
+		Method: m.Method,
+		Params: m.Params,
 		Extra:  &mcp.RequestExtra{Header: o.Header},
 	}, nil
 }

@@ -284,7 +284,6 @@ func stampOf(path string) stamp {
 	return stamp{info.Size(), info.ModTime(), real}
 }
 
-// filesChanged reports whether a file has changed.
 func (w *watched) filesChanged() bool {
 	for path, s := range w.files {
 		if stampOf(path) != s {
@@ -308,7 +307,6 @@ func (w *watched) urlsChanged(ctx context.Context) (bool, error) {
 	return false, first
 }
 
-// texts returns the watched texts.
 func (w *watched) texts() []string {
 	return append(slices.Sorted(maps.Keys(w.files)), w.urls...)
 }

@@ -96,8 +96,8 @@ var changesOf = map[string]string{
 // nevertheless, also while others come and go.
 func TestJointSDK(t *testing.T) {
 	quiet(t)
-	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: adapter(t, "sdk server that changes", conn.Options{})}}, Log: slog.New(slog.DiscardHandler)})
-	defer b.Close(context.Background())
+	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: adapter(t, "sdk server that changes", conn.Options{})}}, Log: slog.New(slog.DiscardHandler)})
+	defer g.Close(context.Background())
 	call := func(ctx context.Context, back bridge.Stream, method, params string) (*jsonrpc.Message, error) {
 		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params +
 			`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`))
@@ -109,7 +109,7 @@ func TestJointSDK(t *testing.T) {
 			return no, nil
 		}
 		s.Back = back
-		return b.Call(ctx, m, *s)
+		return g.Call(ctx, m, *s)
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()

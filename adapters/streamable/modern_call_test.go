@@ -244,8 +244,8 @@ func TestModernLarge(t *testing.T) {
 				t.Errorf("large %d: %q, %d bytes", n, r.Header("Content-Type"), len(r.Body()))
 			}
 			args := fmt.Sprintf(`{"n":12345678901234567890,"pad":"%s"}`, strings.Repeat("y", n))
-			if a := m.send(modernCallBody("1", "echo", args)).Wait(); !strings.Contains(a.Body(), args) {
-				t.Errorf("echo %d: %d %d bytes", n, a.Status(), len(a.Body()))
+			if r := m.send(modernCallBody("1", "echo", args)).Wait(); !strings.Contains(r.Body(), args) {
+				t.Errorf("echo %d: %d %d bytes", n, r.Status(), len(r.Body()))
 			}
 			late := m.send(modernCallBody("1", "late", `{"after":"2s","pad":"`+strings.Repeat("z", n)+`"}`)).Wait()
 			if e := late.Events(); len(e) != 1 || !strings.Contains(e[0].Data, `"late":true`) {

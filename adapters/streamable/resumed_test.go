@@ -177,13 +177,13 @@ func TestStreamNotTaken(t *testing.T) {
 		name, seq, _ := replay.ParseID(call.Events()[3].ID)
 		two := i.adopt(b, "b", mine.id)
 		for _, id := range []string{call.Events()[1].ID, replay.ID(name, seq+5), replay.ID("pUNKNOWN", 0), replay.ID(name, 9<<32)} {
-			if a := two.get("Last-Event-ID", id).Wait(); a.Status() != 400 || strings.Contains(a.Body(), "progress") {
-				t.Errorf("behind %s: %d %s", id, a.Status(), a.Body())
+			if r := two.get("Last-Event-ID", id).Wait(); r.Status() != 400 || strings.Contains(r.Body(), "progress") {
+				t.Errorf("behind %s: %d %s", id, r.Status(), r.Body())
 			}
 		}
 		other := i.adopt(b, "b", theirs.id)
-		if a := other.get("Last-Event-ID", replay.ID(name, seq+5)).Wait(); a.Status() != 400 {
-			t.Errorf("behind more than was copied: %d %s", a.Status(), a.Body())
+		if r := other.get("Last-Event-ID", replay.ID(name, seq+5)).Wait(); r.Status() != 400 {
+			t.Errorf("behind more than was copied: %d %s", r.Status(), r.Body())
 		}
 	})
 }

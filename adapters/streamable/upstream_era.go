@@ -96,39 +96,39 @@ var errNotModern = errors.New("no answer of a modern server")
 // discover opens a connection to a modern server. The error wraps errNotModern when the server seems
 // to be a legacy one. undiscovered reports whether the server answered as a modern server without
 // that method does.
-func (u *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridge.Client) (m *stateless, undiscovered bool, err error) {
-	m = newStateless(ctx, u, from, rest)
-	g, v, err := conn.Discover(ctx, m.Conn, from)
+func (u *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridge.Client) (s *stateless, undiscovered bool, err error) {
+	s = newStateless(ctx, u, from, rest)
+	g, v, err := conn.Discover(ctx, s.Conn, from)
 	if err == nil {
-		err = m.notModern(v)
+		err = s.notModern(v)
 	}
 	if err == nil {
-		err = m.opened(g)
+		err = s.opened(g)
 	}
 	if err != nil {
-		_ = m.Close(context.Background()) // it does not wait for the server
-		return nil, m.fault().undiscovered(), u.name.Unopened(err)
+		_ = s.Close(context.Background()) // it does not wait for the server
+		return nil, s.fault().undiscovered(), u.name.Unopened(err)
 	}
-	return m, false, nil
+	return s, false, nil
 }
 
 // list opens a connection to a server that has neither server/discover nor initialize (protocol.md
 // C2.4).
 func (u *Upstream) list(ctx context.Context, from *bridge.Caller, rest bridge.Client) (*stateless, error) {
-	m := newStateless(ctx, u, from, rest)
-	m.undiscovered = true
-	g, err := conn.DiscoverByListing(ctx, m.Conn, from)
+	s := newStateless(ctx, u, from, rest)
+	s.undiscovered = true
+	g, err := conn.DiscoverByListing(ctx, s.Conn, from)
 	switch {
 	case err == nil && g == nil:
 		err = u.name.Unavailable("it knows neither server/discover nor initialize, and lists nothing", nil)
 	case err == nil:
-		err = m.opened(g)
+		err = s.opened(g)
 	}
 	if err != nil {
-		_ = m.Close(context.Background())
+		_ = s.Close(context.Background())
 		return nil, u.name.Unopened(err)
 	}
-	return m, nil
+	return s, nil
 }
 
 // notModern returns why a verdict does not show a modern server, or nil.

@@ -59,8 +59,8 @@ func (s *stateless) opened(greeting *bridge.Greeting) error {
 //
 func (s *stateless) Send(_ context.Context, o conn.Outgoing) error {
 	if o.Call != 0 {
-		q := newModernCall(s, o)
-		return s.begin(&q.exchange, q.run)
+		m := newModernCall(s, o)
+		return s.begin(&m.exchange, m.run)
 	}
 	o.Line.Free()
 	if o.Cancels != 0 {

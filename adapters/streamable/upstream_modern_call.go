@@ -33,13 +33,13 @@ type modernCall struct {
 }
 
 func newModernCall(s *stateless, o conn.Outgoing) *modernCall {
-	q := &modernCall{w: s, out: o}
-	q.out.Line, q.out.Header = nil, nil
-	q.init(&s.link, o, q.take)
+	m := &modernCall{w: s, out: o}
+	m.out.Line, m.out.Header = nil, nil
+	m.init(&s.link, o, m.take)
 	s.mu.Lock()
-	q.early = !s.open
+	m.early = !s.open
 	s.mu.Unlock()
-	return q
+	return m
 }
 
 // run sends the call and takes its response.

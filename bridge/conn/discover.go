@@ -106,7 +106,6 @@ func Classify(raw []byte) Verdict {
 	return NoVerdict // it refuses a revision that it names as supported
 }
 
-// revisions returns the verdict of a list of revisions.
 func revisions(list gjson.Result) Verdict {
 	v := NoVerdict
 	for _, r := range list.Array() {

@@ -56,7 +56,7 @@ func (g *gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 		return
 	}
 	g.revoked.Relist(func(principal string) bool { return changed[principal] }, "", list.Tools)
-	for _, s := range g.open(func(o *sitting) bool { return changed[o.caller.Principal] }) {
+	for _, s := range g.open(func(s *sitting) bool { return changed[s.caller.Principal] }) {
 		at := s.bindings.Current().Server
 		if err := g.allowed(at, "", s.caller.Principal); at != nil && err != nil {
 			s.End(err)

@@ -95,7 +95,7 @@ func callStateless(t *testing.T, g *gateway, server, method, params string) stri
 	return text.String()
 }
 
-func callsStateless(t *testing.T, b *gateway, ctx context.Context, server, method, params string, back bridge.Stream) *jsonrpc.Message {
+func callsStateless(t *testing.T, g *gateway, ctx context.Context, server, method, params string, back bridge.Stream) *jsonrpc.Message {
 	t.Helper()
 	if params != "" {
 		params += ","
@@ -106,7 +106,7 @@ func callsStateless(t *testing.T, b *gateway, ctx context.Context, server, metho
 		return no
 	}
 	s.Back = back
-	a, _ := b.Call(ctx, m, *s)
+	a, _ := g.Call(ctx, m, *s)
 	if a != nil && string(a.ID) != `"mine"` {
 		t.Errorf("the answer has id %s", a.ID)
 	}

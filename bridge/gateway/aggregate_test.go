@@ -832,11 +832,11 @@ func (i *instantWire) Send(_ context.Context, o conn.Outgoing) error {
 		result = everything
 	}
 	if o.Line.Free(); o.Call > 0 {
-		a, err := jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":%s}`, o.Call, result))
+		m, err := jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":%s}`, o.Call, result))
 		if err != nil {
 			return err
 		}
-		i.Deliver(a)
+		i.Deliver(m)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ type Gateway interface {
 	Close(ctx context.Context)
 	// Initialize starts a session for the initialize request m, and returns it with the answer. If the handshake
 	// fails, the session ends and the answer is the error.
-	Initialize(ctx context.Context, m *jsonrpc.Message, o SessionOptions) (Session, *jsonrpc.Message, error)
+	Initialize(ctx context.Context, m *jsonrpc.Message, s SessionOptions) (Session, *jsonrpc.Message, error)
 	// NewLog returns the event log of a stream to a client of that principal, within
 	// Options.MaxBytes. keeps: the client may resume the stream.
 	NewLog(principal string, l replay.Limits, keeps bool) *replay.Log

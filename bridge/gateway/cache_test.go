@@ -83,17 +83,17 @@ func (l *lister) times() int {
 func hinted(members string) (*statelessFake, func() int) {
 	var mu sync.Mutex
 	asked := 0
-	s := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	s := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		switch m.Method {
 		case era.Listen:
-			w.acknowledge(m)
+			s.acknowledge(m)
 		case "tools/list", "resources/read":
 			mu.Lock()
 			asked++
-			w.reply(m, `{"resultType":"complete",`+strings.ReplaceAll(members, "%d", fmt.Sprint(asked))+`}`)
+			s.reply(m, `{"resultType":"complete",`+strings.ReplaceAll(members, "%d", fmt.Sprint(asked))+`}`)
 			mu.Unlock()
 		default:
-			w.reply(m, `{"resultType":"complete"}`)
+			s.reply(m, `{"resultType":"complete"}`)
 		}
 		return true
 	}}
@@ -571,15 +571,15 @@ func TestCacheRefreshed(t *testing.T) {
 // too.
 func TestCacheRetries(t *testing.T) {
 	calls := 0
-	s := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	s := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		switch m.Method {
 		case "tools/list":
-			w.reply(m, `{"resultType":"complete","tools":[{"name":"t","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}}],"ttlMs":60000,"cacheScope":"public"}`)
+			s.reply(m, `{"resultType":"complete","tools":[{"name":"t","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}}],"ttlMs":60000,"cacheScope":"public"}`)
 		case "tools/call":
 			if calls++; calls == 1 {
-				w.die()
+				s.die()
 			} else {
-				w.reply(m, `{"resultType":"complete","content":[]}`)
+				s.reply(m, `{"resultType":"complete","content":[]}`)
 			}
 		}
 		return true

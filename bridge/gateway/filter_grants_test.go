@@ -51,7 +51,7 @@ func ruled(t *testing.T, f func(t *testing.T, g *gateway)) {
 
 // asks returns what makes requests to a server on behalf of a principal, in
 // either era.
-func asks(t *testing.T, b *gateway, principal, server string, modern bool) (ask func(method, params string) string, err error) {
+func asks(t *testing.T, g *gateway, principal, server string, modern bool) (ask func(method, params string) string, err error) {
 	t.Helper()
 	if modern {
 		return func(method, params string) string {
@@ -64,11 +64,11 @@ func asks(t *testing.T, b *gateway, principal, server string, modern bool) (ask 
 				t.Fatalf("%s: %s", method, bridgetest.Text(no))
 			}
 			s.Back = &stream{}
-			a, _ := b.Call(t.Context(), m, *s) // the answer says what went wrong
+			a, _ := g.Call(t.Context(), m, *s) // the answer says what went wrong
 			return bridgetest.Text(a)
 		}, nil
 	}
-	s, a, err := b.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: server, ID: "of " + principal + " at " + server, Principal: principal})
+	s, a, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: server, ID: "of " + principal + " at " + server, Principal: principal})
 	if err != nil {
 		return func(string, string) string { return bridgetest.Text(a) }, err
 	}

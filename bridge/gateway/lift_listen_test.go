@@ -285,12 +285,12 @@ func TestListenRefused(t *testing.T) {
 // told too.
 func TestListenLate(t *testing.T) {
 	var open atomic.Bool
-	s := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	s := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen && !open.Swap(true) {
-			w.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"too much to do"}}`)
+			s.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"too much to do"}}`)
 			return true
 		}
-		return completely("{}")(w, m)
+		return completely("{}")(s, m)
 	}}
 	run(t, ServerOptions{Adapter: s}, func(t *testing.T, g *gateway) {
 		_, st, _ := beginAs(t, g, able("2025-11-25"))
@@ -347,10 +347,10 @@ func TestListenUnacknowledged(t *testing.T) {
 // A subscription that ends as soon as it has begun is opened less and less
 // often.
 func TestListenBackOff(t *testing.T) {
-	s := &statelessFake{serve: func(w *statelessWire, m *jsonrpc.Message) bool {
+	s := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
 		if m.Method == era.Listen {
-			w.acknowledge(m)
-			w.reply(m, `{"resultType":"complete"}`)
+			s.acknowledge(m)
+			s.reply(m, `{"resultType":"complete"}`)
 		}
 		return true
 	}}

@@ -58,14 +58,14 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall} {
 		t.Run(string(share), func(t *testing.T) {
 			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Share: share, Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
-			limited(t, o, func(t *testing.T, b *gateway) {
-				s, st := begin(t, b, "")
-				other, _ := begin(t, b, "")
+			limited(t, o, func(t *testing.T, g *gateway) {
+				s, st := begin(t, g, "")
+				other, _ := begin(t, g, "")
 				call := start(t, s, fmt.Sprintf(askTool, "elicitation/create"))
 				if call.over() {
 					t.Fatalf("the call ended: %s", call.answer)
 				}
-				if s := b.Status()[0]; s.Slots != 0 || s.Slotless != 1 {
+				if s := g.Status()[0]; s.Slots != 0 || s.Slotless != 1 {
 					t.Errorf("%d places, %d that ask, want none and 1", s.Slots, s.Slotless)
 				}
 				bridgetest.Contains(t, do(t, other, "2", "tools/call", tool("x")), `"result"`)
@@ -83,7 +83,7 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 				if roots.over() {
 					t.Fatalf("the call ended: %s", roots.answer)
 				}
-				if s := b.Status()[0]; s.Slots != 1 || s.Slotless != 0 {
+				if s := g.Status()[0]; s.Slots != 1 || s.Slotless != 0 {
 					t.Errorf("with a question for roots: %d places, %d that ask, want 1 and none", s.Slots, s.Slotless)
 				}
 				bridgetest.Contains(t, do(t, other, "2", "tools/call", tool("x")), `none of them ended within 1s`)
@@ -93,13 +93,13 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 	// A question that is refused at once lets nobody wait.
 	f := inquisitive()
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareAll, Limits: limits.Options{Calls: 1}}}}
-	limited(t, o, func(t *testing.T, b *gateway) {
-		s, _ := begin(t, b, "")
+	limited(t, o, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
 		slow := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)
 		synctest.Wait()
 		f.wire(1).say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`)
 		bridgetest.Contains(t, strings.Join(f.wire(1).log(), "\n"), "it cannot ask one of them")
-		if s := b.Status()[0]; s.Slots != 1 || slow.over() {
+		if s := g.Status()[0]; s.Slots != 1 || slow.over() {
 			t.Errorf("%d places, want 1", s.Slots)
 		}
 	})
@@ -108,12 +108,12 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 // The same for a client without a session, whose call is parked.
 func TestParkedCallGivesPlaceBack(t *testing.T) {
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
-	limited(t, o, func(t *testing.T, b *gateway) {
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"ask","arguments":{}`), `"input_required"`)
-		if s := b.Status()[0]; s.Slots != 0 || s.Slotless != 1 {
+	limited(t, o, func(t *testing.T, g *gateway) {
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"ask","arguments":{}`), `"input_required"`)
+		if s := g.Status()[0]; s.Slots != 0 || s.Slotless != 1 {
 			t.Errorf("%d places, %d that ask, want none and 1", s.Slots, s.Slotless)
 		}
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"result"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x"`), `"result"`)
 	})
 }
 
@@ -124,10 +124,10 @@ func TestListenHasNoPlace(t *testing.T) {
 	answer := p.serve
 	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || answer(f, m) }
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
-	limited(t, o, func(t *testing.T, b *gateway) {
+	limited(t, o, func(t *testing.T, g *gateway) {
 		var all []*visiting
 		for range 3 {
-			all = append(all, visitor{}.ask(t, b, "1", era.Listen, `"notifications":{"toolsListChanged":true}`))
+			all = append(all, visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`))
 			synctest.Wait()
 		}
 		for i, v := range all {
@@ -135,13 +135,13 @@ func TestListenHasNoPlace(t *testing.T) {
 				t.Errorf("subscription %d: %q", i, got)
 			}
 		}
-		if s := b.Status()[0]; s.Slots != 0 || s.Slotless != 3 {
+		if s := g.Status()[0]; s.Slots != 0 || s.Slotless != 3 {
 			t.Errorf("%d places, %d others, want none and 3", s.Slots, s.Slotless)
 		}
-		bridgetest.Contains(t, visitor{}.call(t, b, "tools/call", `"name":"x"`), `"got"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x"`), `"got"`)
 
 		p.wire(1).die()
-		slow := visitor{}.ask(t, b, "1", "tools/call", `"name":"slow"`)
+		slow := visitor{}.ask(t, g, "1", "tools/call", `"name":"slow"`)
 		time.Sleep(10 * time.Second)
 		slow.cancel(bridge.ErrCancelled)
 		<-slow.done

@@ -41,7 +41,7 @@ type visiting struct {
 }
 
 // ask makes a request in a goroutine. params are without braces.
-func (v visitor) ask(t testing.TB, b *gateway, id, method, params string) *visiting {
+func (v visitor) ask(t testing.TB, g *gateway, id, method, params string) *visiting {
 	t.Helper()
 	if params != "" {
 		params += ","
@@ -64,7 +64,7 @@ func (v visitor) ask(t testing.TB, b *gateway, id, method, params string) *visit
 	go func() {
 		defer close(one.done)
 		defer one.cancel(nil)
-		a, err := b.Call(ctx, m, *s)
+		a, err := g.Call(ctx, m, *s)
 		one.answer, one.err = bridgetest.Text(a), err
 		one.close() // nothing may come behind the answer
 	}()

@@ -39,8 +39,8 @@ func TestLowerWithSDK(t *testing.T) {
 		text := fmt.Sprint(sure.Action, " ", said.Action, " ", said.Content["seat"])
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
 	})
-	b := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "sdk", Adapter: inprocess.Shared("sdk", s, inprocess.Options{})}}})
-	defer b.Close(context.Background())
+	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "sdk", Adapter: inprocess.Shared("sdk", s, inprocess.Options{})}}})
+	defer g.Close(context.Background())
 	call := func(more string) gjson.Result {
 		t.Helper()
 		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"book","arguments":{}` + more +
@@ -53,7 +53,7 @@ func TestLowerWithSDK(t *testing.T) {
 			t.Fatalf("NewStateless = %s", no.Error)
 		}
 		s.Back = deaf{}
-		a, err := b.Call(t.Context(), m, *s)
+		a, err := g.Call(t.Context(), m, *s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -239,18 +239,18 @@ func TestLowerAnnotationGone(t *testing.T) {
 		}
 		return m.Method == "tools/list"
 	}}
-	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, g *gateway) {
 		call := func() string {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":"v"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
 			s, _ := NewStateless("", "", m)
 			s.Back, s.Header = &stream{}, http.Header{}
-			a, _ := b.Call(context.Background(), m, *s)
+			a, _ := g.Call(context.Background(), m, *s)
 			return bridgetest.Text(a)
 		}
-		visitor{}.call(t, b, "tools/list", "")
+		visitor{}.call(t, g, "tools/list", "")
 		bridgetest.Contains(t, call(), "-32020")
 		list = listed("")
-		visitor{}.call(t, b, "tools/list", "")
+		visitor{}.call(t, g, "tools/list", "")
 		bridgetest.Contains(t, call(), `"resultType":"complete"`)
 	})
 }

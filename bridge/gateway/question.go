@@ -62,20 +62,20 @@ func (s *sitting) send(m *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 	}
 	s.asked++
 	id := strconv.AppendInt(nil, s.asked, 10)
-	w := &question{reply: reply}
+	q := &question{reply: reply}
 	if token := m.Token(); token != nil {
-		w.token = append([]byte(nil), token...)
+		q.token = append([]byte(nil), token...)
 	}
 	if s.questions == nil {
 		s.questions = map[string]*question{}
 	}
-	s.questions[string(id)] = w
+	s.questions[string(id)] = q
 	s.g.calls.Passed(s.server, s.shortID(), s.caller, false, id, m)
 	e := replay.Event{Data: m.Append(make([]byte, 0, m.Len()), id, id), Must: true}
 	ttl := questionTTL
 	switch {
 	case about != nil && about.back != nil && about.back.Send(e):
-		w.to = about.back
+		q.to = about.back
 	default:
 		to, ok := s.standing(e), true
 		if to == nil {
@@ -90,14 +90,14 @@ func (s *sitting) send(m *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 			reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client's queue is full", nil))
 			return nil
 		}
-		if s.placed(w, to); to == nil {
+		if s.placed(q, to); to == nil {
 			ttl = streamTTL
 		}
 	}
-	w.timer = time.AfterFunc(ttl, func() { s.expire(string(id), w) })
+	q.timer = time.AfterFunc(ttl, func() { s.expire(string(id), q) })
 	s.mu.Unlock()
 	return func(why string) {
-		s.withdraw(string(id), w, cmp.Or(why, "the server withdrew the request"))
+		s.withdraw(string(id), q, cmp.Or(why, "the server withdrew the request"))
 	}
 }
 

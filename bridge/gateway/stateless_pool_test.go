@@ -220,12 +220,12 @@ func TestPoolLaneKey(t *testing.T) {
 // and its requestState is good for it only.
 func TestPoolForwarded(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-User", To: "X-Who"}}}, func(t *testing.T, b *gateway) {
+	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-User", To: "X-Who"}}}, func(t *testing.T, g *gateway) {
 		call := func(user, params string) string {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+params+`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+ableVisitor+`}}}`)
 			s, _ := NewStateless("", "", m)
 			s.Back, s.Header = &stream{}, http.Header{"X-User": {user}}
-			a, _ := b.Call(context.Background(), m, *s)
+			a, _ := g.Call(context.Background(), m, *s)
 			return bridgetest.Text(a)
 		}
 		state := stateOf(t, call("ann", ""))

@@ -482,17 +482,17 @@ func TestTableWaitsForOtherInstances(t *testing.T) {
 					}()
 					return true
 				}}
-				b := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: SharePrincipal}}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})
-				defer b.Close(context.Background())
+				g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: SharePrincipal}}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})
+				defer g.Close(context.Background())
 				call := func() (*jsonrpc.Message, error) {
 					if !tunnel {
 						m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a",`+statelessMeta+`}}`)
 						s, _ := NewStateless("fake", "", m)
-						return b.CallPool(t.Context(), "fake", &bridge.Request{Message: m, From: s.From, Back: (&StatelessClient{Back: &stream{}})})
+						return g.CallPool(t.Context(), "fake", &bridge.Request{Message: m, From: s.From, Back: (&StatelessClient{Back: &stream{}})})
 					}
 					m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}`)
 					from := bridge.Caller{Revision: era.LatestLegacy, Capabilities: []byte("{}"), Params: []byte(bridgetest.InitializeParams)}
-					j, _, err := b.Join("fake", from, bridge.Nobody{})
+					j, _, err := g.Join("fake", from, bridge.Nobody{})
 					if err != nil {
 						return nil, err
 					}
@@ -505,7 +505,7 @@ func TestTableWaitsForOtherInstances(t *testing.T) {
 				}()
 				synctest.Wait()
 				gone := make(chan string, 1)
-				if err := b.Apply(Change{Drain: time.Minute, Gone: func(name string) { gone <- name }}); err != nil {
+				if err := g.Apply(Change{Drain: time.Minute, Gone: func(name string) { gone <- name }}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(30 * time.Second)

@@ -44,14 +44,14 @@ func tuning(t *testing.T, a *fake, o ServerOptions, f func(t *testing.T, g *gate
 // Limits count for an open session: a higher one lets those pass that wait.
 func TestTuneLimits(t *testing.T) {
 	release := make(chan struct{}, 9)
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method != "tools/call" {
 			return false
 		}
 		id := string(m.ID)
 		go func() {
 			<-release
-			w.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{}}`)
+			f.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{}}`)
 		}()
 		return true
 	}}
@@ -81,12 +81,12 @@ func TestTuneLimits(t *testing.T) {
 // Retries count for an open session, and so does their end.
 func TestTuneRetry(t *testing.T) {
 	var reads atomic.Int64
-	f := &fake{serve: func(w *fakeWire, m *jsonrpc.Message) bool {
+	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
 		if m.Method != "resources/read" {
 			return false
 		}
 		reads.Add(1)
-		w.Abort(number(m.ID), failure(bridge.ErrTimeout))
+		f.Abort(number(m.ID), failure(bridge.ErrTimeout))
 		return true
 	}}
 	tuning(t, f, ServerOptions{Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {

@@ -139,7 +139,7 @@ func TestTraceContext(t *testing.T) {
 					if modernServer {
 						o.Adapter = stateless
 					}
-					traced(t, func(t *testing.T, b *gateway, spans recorded) {
+					traced(t, func(t *testing.T, g *gateway, spans recorded) {
 						var a string
 						const arguments = `"name":"echo","arguments":{"n":12345678901234567890, "x" : 1.50}`
 						if modernClient {
@@ -149,13 +149,13 @@ func TestTraceContext(t *testing.T) {
 								t.Fatal(bridgetest.Text(no))
 							}
 							s.Back, s.Header = &stream{}, tc.header
-							got, err := b.Call(t.Context(), m, *s)
+							got, err := g.Call(t.Context(), m, *s)
 							if err != nil {
 								t.Fatal(err)
 							}
 							a = bridgetest.Text(got)
 						} else {
-							s, _ := begin(t, b, "")
+							s, _ := begin(t, g, "")
 							got, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+arguments+`,"_meta":{`+tc.meta+`}}}`), &Envelope{Header: tc.header}, nil)
 							if err != nil {
 								t.Fatal(err)
@@ -518,12 +518,12 @@ func TestTraceCache(t *testing.T) {
 // A program that embeds the bridge may have a span of its own around a call.
 func TestTraceEmbedded(t *testing.T) {
 	f := &fake{}
-	traced(t, func(t *testing.T, b *gateway, spans recorded) {
+	traced(t, func(t *testing.T, g *gateway, spans recorded) {
 		outer := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
 		m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
 		s, _ := NewStateless("", "", m)
 		s.Back, s.Header = &stream{}, http.Header{"Traceparent": {clientParent}}
-		if _, err := b.Call(trace.ContextWithSpanContext(t.Context(), outer), m, *s); err != nil {
+		if _, err := g.Call(trace.ContextWithSpanContext(t.Context(), outer), m, *s); err != nil {
 			t.Fatal(err)
 		}
 		if door, _ := spans.pair(t, "tools/list"); door.Parent().SpanID() != outer.SpanID() {

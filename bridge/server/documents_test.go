@@ -179,11 +179,11 @@ func (l *library) ready() (code int, out status.Bridge) {
 }
 
 // until waits until /readyz says so.
-func (l *library) until(so func(code int, r status.Bridge) bool) {
+func (l *library) until(so func(code int, b status.Bridge) bool) {
 	l.t.Helper()
-	for code, r := l.ready(); !so(code, r); code, r = l.ready() {
+	for code, b := l.ready(); !so(code, b); code, b = l.ready() {
 		if l.t.Context().Err() != nil {
-			l.t.Fatalf("readyz = %d %+v", code, r)
+			l.t.Fatalf("readyz = %d %+v", code, b)
 		}
 	}
 }
@@ -228,8 +228,8 @@ func TestDocumentMistakes(t *testing.T) {
 				t.Errorf("Listen = %v", err)
 			}
 			l.log.wait(t, "level=ERROR", "fault of the configuration")
-			if code, r := l.ready(); code != http.StatusServiceUnavailable || r.Servers[0].State != "failing" {
-				t.Errorf("readyz = %d %+v", code, r)
+			if code, b := l.ready(); code != http.StatusServiceUnavailable || b.Servers[0].State != "failing" {
+				t.Errorf("readyz = %d %+v", code, b)
 			}
 		})
 	}
@@ -254,8 +254,8 @@ func TestDocumentMistakesReload(t *testing.T) {
 				}
 			}
 			l.log.wait(t, "level=ERROR", "fault of the configuration", "words")
-			if _, r := l.ready(); !strings.Contains(r.Config.LastError, "a fault in line ") {
-				t.Errorf("last_error is %q", r.Config.LastError)
+			if _, b := l.ready(); !strings.Contains(b.Config.LastError, "a fault in line ") {
+				t.Errorf("last_error is %q", b.Config.LastError)
 			}
 			l.still(open, "getWord")
 
@@ -325,8 +325,8 @@ func TestDocumentLate(t *testing.T) {
 	}
 	notReady := func() {
 		t.Helper()
-		if code, r := l.ready(); code != http.StatusServiceUnavailable || r.Servers[0].State != "failing" || !strings.Contains(r.Servers[0].Reason, "503") {
-			t.Errorf("readyz = %d %+v", code, r.Servers)
+		if code, b := l.ready(); code != http.StatusServiceUnavailable || b.Servers[0].State != "failing" || !strings.Contains(b.Servers[0].Reason, "503") {
+			t.Errorf("readyz = %d %+v", code, b.Servers)
 		}
 	}
 	notReady()
@@ -367,8 +367,8 @@ func TestDocumentLost(t *testing.T) {
 		l.still(open, "getWord")
 	}
 	l.log.wait(t, "level=WARN", "stays as it was", "server=words", "503")
-	l.until(func(code int, r status.Bridge) bool {
-		return code == http.StatusOK && strings.Contains(r.Servers[0].LastError, "503")
+	l.until(func(code int, b status.Bridge) bool {
+		return code == http.StatusOK && strings.Contains(b.Servers[0].LastError, "503")
 	})
 	fresh := l.reader()
 	if err := fresh.reads(t, "getWord"); err != nil {
@@ -389,7 +389,7 @@ func TestDocumentLost(t *testing.T) {
 		}
 	}
 	l.still(open, "readWord")
-	l.until(func(_ int, r status.Bridge) bool {
-		return !strings.Contains(r.Servers[0].LastError, "is not applied yet")
+	l.until(func(_ int, b status.Bridge) bool {
+		return !strings.Contains(b.Servers[0].LastError, "is not applied yet")
 	})
 }

@@ -425,7 +425,7 @@ func TestExchangeReopens(t *testing.T) {
 	eventually(t, "the token has ended", func() bool {
 		return site.Do("POST", "/one/mcp", "junk", first...).Wait().Status() == http.StatusUnauthorized
 	})
-	if a := site.Do("POST", "/one/mcp", call("1", "who"), append(token(time.Hour), "Mcp-Session-Id", id)...).Wait(); !strings.Contains(a.Body(), "of ann") {
-		t.Errorf("%d %s", a.Status(), a.Body())
+	if r := site.Do("POST", "/one/mcp", call("1", "who"), append(token(time.Hour), "Mcp-Session-Id", id)...).Wait(); !strings.Contains(r.Body(), "of ann") {
+		t.Errorf("%d %s", r.Status(), r.Body())
 	}
 }

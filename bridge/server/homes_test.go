@@ -426,7 +426,7 @@ func TestHomesStopBusy(t *testing.T) {
 	severally(t, 0, plain, func(t *testing.T, s *several) {
 		s.other = "other"
 		for range 2 {
-			s.add(func(c *config.Server) { c.Share = "all" })
+			s.add(func(s *config.Server) { s.Share = "all" })
 		}
 		home, front := s.all[0], s.all[1]
 		s.joined(2)

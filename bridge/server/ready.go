@@ -48,9 +48,9 @@ func (s *server) readiness() *status.Bridge {
 }
 
 // queues adds the state of workers. It reads the store, so it is called only for a caller that may see it.
-func (s *server) queues(r *status.Bridge) {
+func (s *server) queues(b *status.Bridge) {
 	if s.instance != nil {
-		r.Cluster.Workers = s.instance.workerState(s.Placed())
+		b.Cluster.Workers = s.instance.workerState(s.Placed())
 	}
 }
 

@@ -482,8 +482,8 @@ func identityBy(t *testing.T, share string) {
 		r := site.Do("POST", "/one/mcp", initialize, who...).Wait()
 		id := r.Header("Mcp-Session-Id")
 		for n := range 2 {
-			if a := site.Do("POST", "/one/mcp", call(fmt.Sprint(n), "echo"), append(who, "Mcp-Session-Id", id)...).Wait(); !strings.Contains(a.Body(), "hello") {
-				t.Fatalf("%s: %d %s", tc.name, a.Status(), a.Body())
+			if r := site.Do("POST", "/one/mcp", call(fmt.Sprint(n), "echo"), append(who, "Mcp-Session-Id", id)...).Wait(); !strings.Contains(r.Body(), "hello") {
+				t.Fatalf("%s: %d %s", tc.name, r.Status(), r.Body())
 			}
 		}
 		mu.Lock()

@@ -305,7 +305,7 @@ func TestWorkersFull(t *testing.T) {
 		s.slots = 1
 		for _, role := range []string{cluster.RoleFront, cluster.RoleWorker} {
 			s.role = role
-			s.add(func(c *config.Server) { c.MaxChildren, c.Limits.Wait = 1, time.Hour })
+			s.add(func(s *config.Server) { s.MaxChildren, s.Limits.Wait = 1, time.Hour })
 		}
 		s.joined(2)
 		front := s.all[0]

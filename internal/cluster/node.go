@@ -86,7 +86,6 @@ type Node struct {
 // Counts holds the counters that the metrics show.
 type Counts struct{ Forwarded, Taken, Lost, Refused atomic.Uint64 }
 
-// beatRound is one beat.
 type beatRound struct {
 	done chan struct{}
 	err  error

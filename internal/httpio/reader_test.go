@@ -256,7 +256,7 @@ func TestReaderAlive(t *testing.T) {
 type readerFunc func([]byte) (int, error)
 
 // Read implements io.Reader.
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+func (r readerFunc) Read(p []byte) (int, error) { return r(p) }
 
 // The error of the reader below comes through, after a retry that came before it.
 func TestReaderError(t *testing.T) {

@@ -235,8 +235,8 @@ func (p *partial) Notify(m *jsonrpc.Message) {
 		return
 	}
 	what.Changes = p.part.Changes
-	what.Missed(func(n *jsonrpc.Message) {
-		p.m.s.Heard(n)
-		p.l.Notify(n)
+	what.Missed(func(m *jsonrpc.Message) {
+		p.m.s.Heard(m)
+		p.l.Notify(m)
 	})
 }

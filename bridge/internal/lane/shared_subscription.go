@@ -263,13 +263,13 @@ func (s *sharedSubscription) remove(p *subscriber) {
 // run makes one attempt after the other until there is no subscriber left.
 func (s *sharedSubscription) run(context.Context) {
 	for {
-		n, r, ctx := s.next()
-		if n == nil {
+		a, r, ctx := s.next()
+		if a == nil {
 			return
 		}
 		m, err := s.c.l.subscription(ctx, s.c, r)
-		n.stop(nil)
-		s.ended(n, m, err)
+		a.stop(nil)
+		s.ended(a, m, err)
 	}
 }
 
@@ -322,17 +322,17 @@ func (s *sharedSubscription) next() (*attempt, *bridge.Request, context.Context)
 }
 
 // ended handles the end of an attempt at the server.
-func (s *sharedSubscription) ended(n *attempt, m *jsonrpc.Message, err error) {
+func (s *sharedSubscription) ended(a *attempt, m *jsonrpc.Message, err error) {
 	defer m.Release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current = nil
-	if n.timer != nil {
-		n.timer.Stop()
+	if a.timer != nil {
+		a.timer.Stop()
 	}
 	var all, waiting []*subscriber
 	for p := range s.subscribers {
-		if p.in != n {
+		if p.in != a {
 			continue
 		}
 		p.in = nil
@@ -342,8 +342,8 @@ func (s *sharedSubscription) ended(n *attempt, m *jsonrpc.Message, err error) {
 	}
 	refused := errors.Is(err, bridge.ErrRejected) || err == nil && m.Error != nil
 	switch {
-	case n.cancelled: // the next attempt follows, if there are subscribers
-		if n.ack != nil { // otherwise the request may not have been sent
+	case a.cancelled: // the next attempt follows, if there are subscribers
+		if a.ack != nil { // otherwise the request may not have been sent
 			s.unconfirmed = err != nil
 		}
 		return

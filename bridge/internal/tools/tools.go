@@ -116,7 +116,6 @@ type entry struct {
 	idempotent bool        // it may be called twice
 }
 
-// memory returns the memory of a principal.
 func (t *Tools) memory(principal string) *memory {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -105,8 +105,8 @@ func TestConnectSignsIn(t *testing.T) {
 		t.Errorf("connect = %d %s %s", code, out, errs)
 	}
 	for _, args := range [][]string{nil, {"--no-login"}} {
-		p := signed(t, len(args) > 0)
-		k := start(t.Context(), t, append([]string{"connect", p.URL}, args...)...)
+		r := signed(t, len(args) > 0)
+		k := start(t.Context(), t, append([]string{"connect", r.URL}, args...)...)
 		want, word := "it needs a token; sign in: mcp-bridge login URL", "login_required"
 		if args != nil {
 			want, word = "it wants credentials (HTTP 401)", "upstream_unavailable"
@@ -114,7 +114,7 @@ func TestConnectSignsIn(t *testing.T) {
 		if a := k.ask(hello); !strings.Contains(gjson.Get(a, "error.message").String(), want) || gjson.Get(a, "error.data.bridge").String() != word {
 			t.Errorf("%q: initialize: %s, want %s and %s", args, a, want, word)
 		}
-		if _, _, errs := k.leave(); !strings.Contains(errs, "mcp-bridge login URL") || p.Issuer.Asked("/register") != 0 {
+		if _, _, errs := k.leave(); !strings.Contains(errs, "mcp-bridge login URL") || r.Issuer.Asked("/register") != 0 {
 			t.Errorf("%q: %s", args, errs)
 		}
 	}

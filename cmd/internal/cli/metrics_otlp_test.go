@@ -37,19 +37,19 @@ func newMetricStub(t *testing.T, status int) *metricStub {
 	return m
 }
 
-func (s *metricStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (m *metricStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
-		err = proto.Unmarshal(body, &s.data)
+		err = proto.Unmarshal(body, &m.data)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	s.path, s.header = r.URL.Path, r.Header
-	w.WriteHeader(s.status)
+	m.path, m.header = r.URL.Path, r.Header
+	w.WriteHeader(m.status)
 }
 
 // connect sends the durations of its calls where the environment says, at the latest when it ends.

@@ -92,7 +92,7 @@ func issuer(ctx context.Context, o *config.OAuth, rules []config.Access) (faults
 			remarks = append(remarks, "not used: "+one.Error())
 		}
 	}
-	m, err := set.Metadata(ctx)
+	i, err := set.Metadata(ctx)
 	if err != nil {
 		if o.JWKS == "" && (!asks || !o.Introspection.Always) {
 			return faults, remarks // the fault of the keys includes it
@@ -103,18 +103,18 @@ func issuer(ctx context.Context, o *config.OAuth, rules []config.Access) (faults
 		return faults, append(remarks, err.Error())
 	}
 	if asks && o.Introspection.URL == "" {
-		if m.Introspection == "" {
+		if i.Introspection == "" {
 			faults = append(faults, "its metadata names no introspection_endpoint: set url under introspection")
-		} else if err := jwks.CheckAddress(m.Introspection); err != nil {
+		} else if err := jwks.CheckAddress(i.Introspection); err != nil {
 			faults = append(faults, "introspection_endpoint "+err.Error())
 		} else {
-			remarks = append(remarks, "opaque tokens are asked about at "+m.Introspection)
+			remarks = append(remarks, "opaque tokens are asked about at "+i.Introspection)
 		}
 	}
 	var unlisted []string
 	for _, name := range o.RuleClaims(rules) {
 		object, _, _ := strings.Cut(name, ".")
-		if len(m.Claims) > 0 && !slices.Contains(m.Claims, name) && !slices.Contains(m.Claims, object) {
+		if len(i.Claims) > 0 && !slices.Contains(i.Claims, name) && !slices.Contains(i.Claims, object) {
 			unlisted = append(unlisted, name)
 		}
 	}
@@ -124,19 +124,19 @@ func issuer(ctx context.Context, o *config.OAuth, rules []config.Access) (faults
 	switch {
 	case o.Front != nil: // clients use the bridge instead
 		return faults, remarks
-	case m.Documents:
+	case i.Documents:
 		remarks = append(remarks, "clients whose id is a URL (CIMD) need no registration")
-	case m.Registration != "":
-		remarks = append(remarks, "clients register by themselves at "+m.Registration)
+	case i.Registration != "":
+		remarks = append(remarks, "clients register by themselves at "+i.Registration)
 	default:
 		remarks = append(remarks, "clients cannot register by themselves (its metadata has neither registration_endpoint nor client_id_metadata_document_supported): register each there, and give it the id")
 	}
-	if !slices.Contains(m.Challenges, "S256") {
+	if !slices.Contains(i.Challenges, "S256") {
 		remarks = append(remarks, "its metadata does not have S256 in code_challenge_methods_supported: many clients refuse to sign in then")
 	}
 	var unheard []string
 	for _, scope := range o.Scopes {
-		if len(m.Scopes) > 0 && !slices.Contains(m.Scopes, scope) {
+		if len(i.Scopes) > 0 && !slices.Contains(i.Scopes, scope) {
 			unheard = append(unheard, scope)
 		}
 	}

@@ -477,7 +477,6 @@ func begun(ctx context.Context, s *server.Server, m *manager) bool {
 	}
 }
 
-// addInsecureFlag adds --insecure.
 func addInsecureFlag(f *pflag.FlagSet, insecure *bool) {
 	f.BoolVar(insecure, "insecure", false, "serve other machines without access rules: anyone can use every server")
 }

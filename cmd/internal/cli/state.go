@@ -117,7 +117,6 @@ func (s screen) paint(color, text string) string {
 	return "\x1b[" + color + "m" + text + "\x1b[0m"
 }
 
-// line returns a text as one line.
 func (s screen) line(text string) string {
 	text = terminal.OneLine(sanitize.Text(text))
 	if s.width > 0 {
@@ -167,16 +166,16 @@ func addRow(t *terminal.Table, cells ...string) {
 // status formats the output of the command status.
 func (b *bridgeState) status(now time.Time, on screen) string {
 	out := b.head(on)
-	if w := b.Whole; w != nil {
-		out += on.line(strings.Join([]string{count(w.Sessions, "session"), count(w.Calls, "active call"), count(w.Subscriptions, "subscription"), count(int(w.Connections), "connection")}, ", ")) + "\n"
+	if l := b.Whole; l != nil {
+		out += on.line(strings.Join([]string{count(l.Sessions, "session"), count(l.Calls, "active call"), count(l.Subscriptions, "subscription"), count(int(l.Connections), "connection")}, ", ")) + "\n"
 	}
-	if c := b.Config; c != nil {
-		out += on.line("configuration "+c.Hash+", read "+age(now, c.LoadedAt)+" ago") + "\n"
-		if c.LastError != "" && c.LastErrorAt != nil {
-			out += on.paint(red, on.line("not reloaded "+age(now, *c.LastErrorAt)+" ago: "+c.LastError)) + "\n"
+	if s := b.Config; s != nil {
+		out += on.line("configuration "+s.Hash+", read "+age(now, s.LoadedAt)+" ago") + "\n"
+		if s.LastError != "" && s.LastErrorAt != nil {
+			out += on.paint(red, on.line("not reloaded "+age(now, *s.LastErrorAt)+" ago: "+s.LastError)) + "\n"
 		}
-		if len(c.Pending) > 0 {
-			out += on.line("after a restart: "+strings.Join(c.Pending, ", ")) + "\n"
+		if len(s.Pending) > 0 {
+			out += on.line("after a restart: "+strings.Join(s.Pending, ", ")) + "\n"
 		}
 	}
 	if b.TLS != nil && b.TLS.LastError != "" {

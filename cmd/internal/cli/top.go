@@ -191,13 +191,13 @@ func (l *looker) view(ctx context.Context) (*topView, error) {
 }
 
 // json returns the view as one line.
-func (v *topView) json() string {
-	text, _ := json.Marshal(v) // the parts have been decoded
+func (t *topView) json() string {
+	text, _ := json.Marshal(t) // the parts have been decoded
 	return string(sanitize.JSON(text)) + "\n"
 }
 
 // known reports whether there are numbers.
-func (s *topSeries) known() bool { return s.Step >= 1 }
+func (t *topSeries) known() bool { return t.Step >= 1 }
 
 // rate returns the calls per second of the last 30 seconds.
 func (s *topSeries) rate(t topColumns) string {
@@ -245,19 +245,19 @@ func (s *topSeries) spark(t topColumns) string {
 }
 
 // text formats the output of top.
-func (v *topView) text(on screen) string {
-	out := v.state.head(on)
-	if v.fault != nil {
-		out = on.paint(red, on.line(v.fault.Error())) + "\n"
+func (t *topView) text(on screen) string {
+	out := t.state.head(on)
+	if t.fault != nil {
+		out = on.paint(red, on.line(t.fault.Error())) + "\n"
 	}
 	var totals []string
-	if b := v.state.Whole; b != nil {
-		totals = append(totals, count(b.Sessions, "session"), count(b.Calls, "active call"), count(int(b.Connections), "connection"))
+	if l := t.state.Whole; l != nil {
+		totals = append(totals, count(l.Sessions, "session"), count(l.Calls, "active call"), count(int(l.Connections), "connection"))
 	}
-	if v.series.known() {
-		totals = append(totals, v.series.rate(v.series.Total)+" calls/s")
+	if t.series.known() {
+		totals = append(totals, t.series.rate(t.series.Total)+" calls/s")
 	}
-	if p := v.state.Process; p != nil {
+	if p := t.state.Process; p != nil {
 		totals = append(totals, fmt.Sprintf("%d MiB", p.Memory>>20))
 	}
 	if on.hint != "" {
@@ -266,23 +266,23 @@ func (v *topView) text(on screen) string {
 	out += on.line(strings.Join(totals, ", ")) + "\n\n"
 
 	var reasons []string
-	for i := range v.state.Servers {
-		if s := &v.state.Servers[i]; s.Reason != "" {
+	for i := range t.state.Servers {
+		if s := &t.state.Servers[i]; s.Reason != "" {
 			reasons = append(reasons, on.line(s.Name+": "+strings.TrimPrefix(s.Reason, "server "+s.Name+": "))+"\n")
 		}
 	}
-	servers, active, failures := len(v.state.Servers), len(v.calls.Active), len(v.calls.Failures)
+	servers, active, failures := len(t.state.Servers), len(t.calls.Active), len(t.calls.Failures)
 	if on.rows > 0 {
 		rows := max(1, on.rows-4)
 		reasons = reasons[:min(len(reasons), rows/6)]
 		servers, active, failures = fit(rows-len(reasons), servers, active, failures)
 	}
-	out += v.servers(on, servers) + strings.Join(reasons, "")
+	out += t.servers(on, servers) + strings.Join(reasons, "")
 	if active > 0 {
-		out += "\nactive calls:\n" + list(v.calls.Active[:active], func(one *topCall) string { return age(v.At, one.Began) }, on)
+		out += "\nactive calls:\n" + list(t.calls.Active[:active], func(one *topCall) string { return age(t.At, one.Began) }, on)
 	}
 	if failures > 0 {
-		out += "\nlast failures:\n" + list(v.calls.Failures[:failures], func(one *topCall) string { return fmt.Sprintf("%.0f ms", one.Took) }, on)
+		out += "\nlast failures:\n" + list(t.calls.Failures[:failures], func(one *topCall) string { return fmt.Sprintf("%.0f ms", one.Took) }, on)
 	}
 	return out
 }

@@ -100,14 +100,14 @@ func readFile(path string) ([]byte, error) {
 
 // discover returns the jwks_uri in the issuer's metadata.
 func (s *Set) discover(ctx context.Context) (string, error) {
-	m, err := s.Metadata(ctx)
+	i, err := s.Metadata(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err := CheckAddress(m.Keys); err != nil {
+	if err := CheckAddress(i.Keys); err != nil {
 		return "", fmt.Errorf("the metadata of the issuer: jwks_uri %w", err)
 	}
-	return m.Keys, nil
+	return i.Keys, nil
 }
 
 // Metadata fetches the issuer's metadata from the addresses of RFC 8414 §3 and §5 and OpenID Connect
@@ -134,11 +134,11 @@ func (s *Set) Metadata(ctx context.Context) (*discovery.Issuer, error) {
 		if !gjson.ValidBytes(data) || !gjson.ParseBytes(data).IsObject() {
 			return nil, fmt.Errorf("the metadata at %s must be JSON", address)
 		}
-		m := discovery.ParseIssuer(data)
-		if m.Name != s.o.Issuer {
-			return nil, fmt.Errorf("the issuer in the metadata at %s is %.200q: write the issuer exactly like that", address, m.Name)
+		i := discovery.ParseIssuer(data)
+		if i.Name != s.o.Issuer {
+			return nil, fmt.Errorf("the issuer in the metadata at %s is %.200q: write the issuer exactly like that", address, i.Name)
 		}
-		return m, nil
+		return i, nil
 	}
 	return nil, fmt.Errorf("the issuer publishes no metadata: tried %s", strings.Join(addresses, ", "))
 }

@@ -164,13 +164,13 @@ func (e *Endpoint) address(ctx context.Context) (string, error) {
 func (e *Endpoint) lookUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findLimit)
 	defer cancel()
-	m, err := e.o.Metadata(ctx)
+	i, err := e.o.Metadata(ctx)
 	switch {
 	case err != nil:
-	case m.Introspection == "":
+	case i.Introspection == "":
 		err = errors.New("the metadata of the issuer has no introspection_endpoint: set url under introspection")
 	default:
-		if err = jwks.CheckAddress(m.Introspection); err != nil {
+		if err = jwks.CheckAddress(i.Introspection); err != nil {
 			err = fmt.Errorf("the metadata of the issuer: introspection_endpoint %w", err)
 		}
 	}
@@ -178,7 +178,7 @@ func (e *Endpoint) lookUp(ctx context.Context) {
 	defer e.mu.Unlock()
 	switch now := time.Now(); {
 	case err == nil:
-		e.found, e.findErr, e.until = m.Introspection, nil, now.Add(addressLife)
+		e.found, e.findErr, e.until = i.Introspection, nil, now.Add(addressLife)
 	case e.found != "":
 		e.until = now.Add(addressGrace)
 	default:

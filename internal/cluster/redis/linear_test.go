@@ -60,33 +60,33 @@ var sequential = porcupine.NondeterministicModel{
 	},
 	Init: func() []any { return []any{record{}} },
 	Step: func(state, input, output any) []any {
-		was, q, t := state.(record), input.(asked), output.(told)
+		was, a, t := state.(record), input.(asked), output.(told)
 		there := was.epoch > 0
 		var next record
 		may := false // whether it does anything in this state
-		switch q.what {
+		switch a.what {
 		case "find":
 			if t.how == "none" && !there || t.how == "ok" && was == (record{t.owner, t.epoch, t.level}) || t.how == "unknown" {
 				return []any{was}
 			}
 			return nil
 		case "put":
-			next, may = record{q.by, 1, q.level}, !there
+			next, may = record{a.by, 1, a.level}, !there
 		case "take":
-			next, may = record{q.by, was.epoch + 1, was.level}, there && was.owner == q.owner && was.epoch == q.epoch
+			next, may = record{a.by, was.epoch + 1, was.level}, there && was.owner == a.owner && was.epoch == a.epoch
 		case "save":
-			next, may = record{was.owner, was.epoch, q.level}, there && was.owner == q.by && was.epoch == q.epoch
+			next, may = record{was.owner, was.epoch, a.level}, there && was.owner == a.by && was.epoch == a.epoch
 		case "release":
-			next, may = record{"", was.epoch, q.level}, there && was.owner == q.by && was.epoch == q.epoch
+			next, may = record{"", was.epoch, a.level}, there && was.owner == a.by && was.epoch == a.epoch
 		case "delete":
-			next, may = record{}, there && was.owner == q.by && was.epoch == q.epoch
+			next, may = record{}, there && was.owner == a.by && was.epoch == a.epoch
 		}
 		switch t.how {
 		case "ok":
-			if q.what == "delete" && !may {
+			if a.what == "delete" && !may {
 				return []any{was} // another's is no error
 			}
-			if may && next == (record{t.owner, t.epoch, t.level}) || may && q.what == "delete" {
+			if may && next == (record{t.owner, t.epoch, t.level}) || may && a.what == "delete" {
 				return []any{next}
 			}
 		case "moved":

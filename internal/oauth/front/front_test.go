@@ -153,21 +153,21 @@ type testBridge struct {
 	from   func(*http.Request) netip.Addr
 }
 
-func (b *testBridge) Identify(ctx context.Context, raw, client, nonce string) (gjson.Result, error) {
-	return b.r.check.Identify(ctx, provider, raw, client, nonce)
+func (t *testBridge) Identify(ctx context.Context, raw, client, nonce string) (gjson.Result, error) {
+	return t.r.check.Identify(ctx, provider, raw, client, nonce)
 }
 
-func (b *testBridge) Admits(ctx context.Context, token, resource string) bool {
-	return b.admits(ctx, token, resource)
+func (t *testBridge) Admits(ctx context.Context, token, resource string) bool {
+	return t.admits(ctx, token, resource)
 }
 
-func (b *testBridge) Resource(address string) ([]string, bool) {
+func (t *testBridge) Resource(address string) ([]string, bool) {
 	return []string{"mcp:use"}, address == root || address == filesURL
 }
 
-func (b *testBridge) Scopes() []string { return []string{"files:write", "mcp:use"} }
+func (t *testBridge) Scopes() []string { return []string{"files:write", "mcp:use"} }
 
-func (b *testBridge) From(r *http.Request) netip.Addr { return b.from(r) }
+func (t *testBridge) From(r *http.Request) netip.Addr { return t.from(r) }
 
 // fronted runs f with a front, in a bubble.
 func fronted(t *testing.T, change func(*Options), f func(t *testing.T, r *rig)) {

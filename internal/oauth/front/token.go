@@ -316,7 +316,7 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 			continue
 		}
 		// Whatever the result, others with the same token must not count as thieves.
-		release := func(h renewal) { _, _ = f.put(ctx, holdKey, myHold, []byte(f.sealed(holdKey, h)), grace, twice) }
+		release := func(r renewal) { _, _ = f.put(ctx, holdKey, myHold, []byte(f.sealed(holdKey, r)), grace, twice) }
 		if now, err := f.o.Store.Get(ctx, key); err != nil || !bytes.Equal(now, raw) {
 			if held {
 				after = *r // perhaps the hold of a later turn

@@ -111,7 +111,6 @@ func label(item gjson.Result) string {
 	return fmt.Sprintf("%q", string(name))
 }
 
-// read reads a tool.
 func read(item gjson.Result) (*Tool, error) {
 	if !item.IsObject() {
 		return nil, errors.New("is not an object")

@@ -256,21 +256,21 @@ func (r *reader) encode(f *Field, n *tree.Node) {
 	headers := r.derefOptional(n.Get("headers"))
 	for i := range headers.Members() {
 		m := &headers.Members()[i]
-		h := r.derefOptional(&m.Node)
-		if h == nil || strings.EqualFold(m.Name, "Content-Type") || !httpguts.ValidHeaderFieldName(m.Name) {
+		n := r.derefOptional(&m.Node)
+		if n == nil || strings.EqualFold(m.Name, "Content-Type") || !httpguts.ValidHeaderFieldName(m.Name) {
 			continue
 		}
-		s := h.Get("schema")
-		if r.valueOf(s) == "" && h.Flag("required") {
+		s := n.Get("schema")
+		if r.valueOf(s) == "" && n.Flag("required") {
 			r.warn(&m.Node, "header %s of a part has no value in its schema, and no argument: it is not sent", tree.Short(m.Name))
 		}
 		f.Headers = append(f.Headers, &Parameter{
 			Name:        m.Name,
 			In:          InHeader,
-			Description: h.Scalar("description"),
-			Required:    h.Flag("required"),
+			Description: n.Scalar("description"),
+			Required:    n.Flag("required"),
 			Style:       "simple",
-			Explode:     h.Flag("explode"),
+			Explode:     n.Flag("explode"),
 			Type:        r.typeOf(s),
 			Value:       r.valueOf(s),
 			schema:      s,

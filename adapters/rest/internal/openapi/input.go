@@ -21,7 +21,7 @@ func (t *Tool) input(budget int) {
 			t.Body, t.Plain = chosen, t.doc.load.plain(b, chosen)
 		}
 	}
-	r := t.fit(budget, func(w *render) { t.root(w, params) })
+	r := t.fit(budget, func(r *render) { t.root(r, params) })
 	t.InputSchema = r.b
 	t.Stubbed = r.stubs
 	t.Keys = nil
@@ -361,23 +361,23 @@ type outputKey struct {
 
 // writeOutput writes the schema of an answer within a budget.
 func (t *Tool) writeOutput(n *tree.Node, budget int) []byte {
-	r := t.fit(budget, func(w *render) {
-		w.output, w.relaxed = true, !t.opts.StrictOutput
-		w.longer = min(w.longer, 200)
-		w.b = append(w.b, `{"type":"object"`...)
+	r := t.fit(budget, func(r *render) {
+		r.output, r.relaxed = true, !t.opts.StrictOutput
+		r.longer = min(r.longer, 200)
+		r.b = append(r.b, `{"type":"object"`...)
 		if t.Wrapped {
-			w.b = append(w.b, `,"properties":{`...)
-			w.key("result")
-			w.direct(n, "", "")
-			w.b = append(w.b, '}')
-			if !w.relaxed {
-				w.required([]string{"result"})
+			r.b = append(r.b, `,"properties":{`...)
+			r.key("result")
+			r.direct(n, "", "")
+			r.b = append(r.b, '}')
+			if !r.relaxed {
+				r.required([]string{"result"})
 			}
 		} else {
-			w.object(w.l.derefOptional(n))
+			r.object(r.l.derefOptional(n))
 		}
-		w.definitions()
-		w.b = append(w.b, '}')
+		r.definitions()
+		r.b = append(r.b, '}')
 	})
 	switch {
 	case len(r.b) <= budget:

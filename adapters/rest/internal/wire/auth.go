@@ -349,7 +349,6 @@ func (k *keyring) taken(in openapi.Place, encoded string) bool {
 	return k.dflt != nil && is(*k.dflt)
 }
 
-// credentials returns all credentials.
 func (o *Options) credentials() []Credential {
 	all := slices.Collect(maps.Values(o.Credentials))
 	if o.Default != nil {

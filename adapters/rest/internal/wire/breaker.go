@@ -63,7 +63,6 @@ func (b *breakers) allow(host string) (settle func(error), err error) {
 	return func(err error) { b.count(host, a, b.judge(began, err)) }, nil
 }
 
-// circuit returns the circuit of a host.
 func (b *breakers) circuit(host string) *breaker.Circuit {
 	b.mu.Lock()
 	defer b.mu.Unlock()

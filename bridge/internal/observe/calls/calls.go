@@ -459,9 +459,9 @@ func (c *call) Notify(m *jsonrpc.Message) {
 // Ask passes on a question about the call.
 func (c *call) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	c.mark("asked", m.Method)
-	return c.Client.Ask(m, func(a *jsonrpc.Message) {
+	return c.Client.Ask(m, func(m *jsonrpc.Message) {
 		c.mark("answered", "")
-		reply(a)
+		reply(m)
 	})
 }
 

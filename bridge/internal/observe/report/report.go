@@ -239,21 +239,21 @@ func (r *Reporter) end(p *Report, from *bridge.Caller, answer *jsonrpc.Message, 
 }
 
 // finish sets what is known of a request at its end.
-func (p *Report) finish(from *bridge.Caller, answer *jsonrpc.Message, err error) {
-	p.Took = time.Since(p.Began)
+func (r *Report) finish(from *bridge.Caller, answer *jsonrpc.Message, err error) {
+	r.Took = time.Since(r.Began)
 	if from != nil {
-		p.From, p.Principal, p.Revision = from, from.Principal, from.Revision
+		r.From, r.Principal, r.Revision = from, from.Principal, from.Revision
 	}
 	switch {
 	case err != nil:
-		p.Outcome, p.Err = bridge.OutcomeOf(err), err
-		if p.Request.Method == era.Listen && (p.Outcome == bridge.Cancelled || errors.Is(err, bridge.ErrShutdown)) {
-			p.Outcome = bridge.Answered // the normal end of a subscription
+		r.Outcome, r.Err = bridge.OutcomeOf(err), err
+		if r.Request.Method == era.Listen && (r.Outcome == bridge.Cancelled || errors.Is(err, bridge.ErrShutdown)) {
+			r.Outcome = bridge.Answered // the normal end of a subscription
 		}
 	default:
-		p.Outcome, p.Answer = bridge.OutcomeOfAnswer(p.Request.Method, answer), answer
+		r.Outcome, r.Answer = bridge.OutcomeOfAnswer(r.Request.Method, answer), answer
 		if answer.Error != nil {
-			p.Code = gjson.GetBytes(answer.Error, "code").Int()
+			r.Code = gjson.GetBytes(answer.Error, "code").Int()
 		}
 	}
 }

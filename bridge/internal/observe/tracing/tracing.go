@@ -268,9 +268,9 @@ func (t *Tracing) Question(about trace.Span, h http.Header, revision, session st
 		m = Carrying(m, traceMembers(traceOf(span.SpanContext())))
 	}
 	return m,
-		func(a *jsonrpc.Message) {
-			End(span, method, a, nil)
-			reply(a)
+		func(m *jsonrpc.Message) {
+			End(span, method, m, nil)
+			reply(m)
 		},
 		func() { End(span, method, nil, bridge.ErrCancelled) }
 }

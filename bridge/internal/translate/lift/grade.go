@@ -82,16 +82,16 @@ func (g *graded) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(stri
 		return nil
 	}
 	method := m.Method
-	return g.Client.Ask(m.WithParams(params), func(a *jsonrpc.Message) {
-		if a.Error == nil {
-			result, no := era.Answer(method, a.Result, g.from.Revision, g.server)
+	return g.Client.Ask(m.WithParams(params), func(m *jsonrpc.Message) {
+		if m.Error == nil {
+			result, no := era.Answer(method, m.Result, g.from.Revision, g.server)
 			switch {
 			case no != nil:
-				a = no.Answer()
-			case !rawjson.Same(result, a.Result):
-				a = a.WithResult(result)
+				m = no.Answer()
+			case !rawjson.Same(result, m.Result):
+				m = m.WithResult(result)
 			}
 		}
-		reply(a)
+		reply(m)
 	})
 }

@@ -65,25 +65,25 @@ func (p *parked) carry(m *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 		reply(jsonrpc.NewError(nil, no.Code, no.Message, no.Data))
 		return nil
 	}
-	a := &question{
+	q := &question{
 		method:  m.Method,
 		reply:   reply,
 		guessed: guessed,
 	}
 	if params != nil {
-		a.params = rawjson.OneLine(params)
+		q.params = rawjson.OneLine(params)
 	}
 	t.mu.Lock()
 	full := p.over || p.dropped || len(p.open) >= bridge.MaxQuestions
 	if !full {
-		p.add(a)
+		p.add(q)
 	}
 	t.mu.Unlock()
 	if full {
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client is gone or has too many unanswered questions", nil))
 		return nil
 	}
-	return func(string) { t.withdraw(a) } // the protocol cannot withdraw it at the client
+	return func(string) { t.withdraw(q) } // the protocol cannot withdraw it at the client
 }
 
 // add adds a question to the call. The caller holds p.l.mu.

@@ -26,19 +26,19 @@ type legacy struct {
 const maxServerInfo = 1 << 10
 
 // newLegacy reads a legacy greeting. Without lasting it announces no changes.
-func newLegacy(s *bridge.Greeting, lasting bool) *legacy {
-	l := &legacy{Greeting: s, rewrites: &list.Rewrites{}}
-	l.discover = era.DiscoverResult(s.Result, era.Supported(), lasting)
-	if info := gjson.GetBytes(s.Result, "serverInfo"); info.IsObject() {
+func newLegacy(g *bridge.Greeting, lasting bool) *legacy {
+	l := &legacy{Greeting: g, rewrites: &list.Rewrites{}}
+	l.discover = era.DiscoverResult(g.Result, era.Supported(), lasting)
+	if info := gjson.GetBytes(g.Result, "serverInfo"); info.IsObject() {
 		raw := info.Raw
 		if len(raw) > maxServerInfo {
 			raw = `{"name":` + rawjson.Quote(info.Get("name").String()) + `,"version":` + rawjson.Quote(info.Get("version").String()) + `}`
 		}
 		l.info = []byte(raw)
 	}
-	caps := gjson.ParseBytes(s.Capabilities)
+	caps := gjson.ParseBytes(g.Capabilities)
 	l.logging = caps.Get("logging").Exists()
-	l.tasks = s.Revision == era.Rev20251125 && caps.Get("tasks.requests.tools.call").Exists()
+	l.tasks = g.Revision == era.Rev20251125 && caps.Get("tasks.requests.tools.call").Exists()
 	return l
 }
 

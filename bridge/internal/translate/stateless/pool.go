@@ -172,24 +172,24 @@ func (p *Pool) make(ctx context.Context, r *bridge.Request, again *lower.Round, 
 			return no, nil
 		}
 	}
-	l, g, held, err := p.connect(ctx, r, lane)
+	s, g, held, err := p.connect(ctx, r, lane)
 	if err != nil {
 		return nil, err
 	}
-	defer p.leave(l, !unasked[r.Method])
+	defer p.leave(s, !unasked[r.Method])
 	if g.Modern() {
-		return l.relay(ctx, r, lane != "", again)
+		return s.relay(ctx, r, lane != "", again)
 	}
 	if !here {
-		p.dropProbe(l)
+		p.dropProbe(s)
 		return nil, errLegacy
 	}
 	if no := again.Unknown(); no != nil {
 		return no, nil
 	}
-	m, err := l.lower.Call(ctx, r, g, held, again)
-	if now := l.line.Server(); err == nil && now != nil && r.Method != "server/discover" && r.Method != era.Listen {
-		l.identity.learn(now)
+	m, err := s.lower.Call(ctx, r, g, held, again)
+	if now := s.line.Server(); err == nil && now != nil && r.Method != "server/discover" && r.Method != era.Listen {
+		s.identity.learn(now)
 	}
 	return m, err
 }
@@ -212,19 +212,19 @@ func (p *Pool) isLegacy(r *bridge.Request) bool {
 func (p *Pool) connect(ctx context.Context, r *bridge.Request, lane string) (*slot, *bridge.Greeting, bool, error) {
 	c := claim{r: r, lane: lane}
 	for tried := false; ; {
-		l, err := p.slot(ctx, &c)
+		s, err := p.slot(ctx, &c)
 		if err != nil {
 			return nil, nil, false, err
 		}
-		g, held, err := p.known(ctx, l, r)
+		g, held, err := p.known(ctx, s, r)
 		if err == nil && (c.granted || g.Modern() || !c.exclusive) {
-			return l, g, held, nil
+			return s, g, held, nil
 		}
 		full := c.granted && errors.Is(err, bridge.ErrOverloaded)
 		if full {
-			p.yield(l)
+			p.yield(s)
 		}
-		p.leave(l, !unasked[r.Method])
+		p.leave(s, !unasked[r.Method])
 		switch {
 		case err == nil:
 			c.legacy = true // the next round claims an exclusive connection
@@ -240,12 +240,12 @@ func (p *Pool) connect(ctx context.Context, r *bridge.Request, lane string) (*sl
 
 // known returns the server's greeting, and whether the request's answer is cached. It opens a connection if necessary,
 // unless the request only reads the stored greeting.
-func (p *Pool) known(ctx context.Context, l *slot, r *bridge.Request) (g *bridge.Greeting, held bool, err error) {
-	own, common := l.line.Server(), l.identity.known()
+func (p *Pool) known(ctx context.Context, s *slot, r *bridge.Request) (g *bridge.Greeting, held bool, err error) {
+	own, common := s.line.Server(), s.identity.known()
 	if g = own; g == nil {
 		g = common
 	}
-	if l.line.Holds(r, g, nil) { // a cached list needs no connection
+	if s.line.Holds(r, g, nil) { // a cached list needs no connection
 		return g, true, nil
 	}
 	if r.Method == "server/discover" && own != nil && !own.Modern() {
@@ -255,14 +255,14 @@ func (p *Pool) known(ctx context.Context, l *slot, r *bridge.Request) (g *bridge
 		return common, false, nil
 	}
 	if p.o.Sharing == EachCall {
-		g, err = l.identity.meet(ctx, p, l.line)
+		g, err = s.identity.meet(ctx, p, s.line)
 		return g, false, err
 	}
-	now, err := p.greeted(ctx, l.line)
+	now, err := p.greeted(ctx, s.line)
 	switch {
 	case err == nil:
-		l.identity.learn(now)
-	case l.line.Holds(r, g, err):
+		s.identity.learn(now)
+	case s.line.Holds(r, g, err):
 		return g, true, nil
 	}
 	return now, false, err

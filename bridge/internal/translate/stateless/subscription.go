@@ -129,16 +129,16 @@ func (s *subscription) Notify(m *jsonrpc.Message) {
 	case !s.again:
 		s.begun = true
 		s.back.Notify(s.h.toClient(m))
-		for _, e := range s.early {
-			s.back.Notify(s.h.toClient(e))
+		for _, m := range s.early {
+			s.back.Notify(s.h.toClient(m))
 		}
 		s.early = nil
 		return
 	}
 	s.again = false
 	had, _ := subscribe.ReadWanted(m.Params)
-	had.Missed(func(n *jsonrpc.Message) {
-		s.h.p.o.Server.Heard(n)
-		s.back.Notify(n)
+	had.Missed(func(m *jsonrpc.Message) {
+		s.h.p.o.Server.Heard(m)
+		s.back.Notify(m)
 	})
 }

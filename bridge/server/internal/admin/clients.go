@@ -109,7 +109,6 @@ type sessionOf struct {
 
 func (s sessionOf) owner() string { return s.principal }
 
-// uses are calls.
 type uses struct {
 	slots [clientSlots + 1]uint32 // slot n is at n % len(slots)
 	last  int                     // the slot of the last call

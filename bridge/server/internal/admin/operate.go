@@ -345,7 +345,6 @@ func (o *Operator) forgetLists(c *Call) (any, error) {
 	return map[string]int{"forgotten": kept.Forget()}, nil
 }
 
-// probeResult is the result of a probe.
 type probeResult struct {
 	OK    bool    `json:"ok"`
 	Took  float64 `json:"took_ms"`

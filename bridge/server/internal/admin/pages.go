@@ -70,13 +70,13 @@ type PagesBridge interface {
 }
 
 // NewPages returns Pages without a sign-in.
-func NewPages(b PagesBridge) *Pages {
+func NewPages(p PagesBridge) *Pages {
 	k, err := seal.New()
 	if err != nil {
 		panic(err) // a random key always makes a cipher
 	}
 	return &Pages{
-		bridge: b,
+		bridge: p,
 		key:    k,
 		ended:  map[string]int64{},
 	}

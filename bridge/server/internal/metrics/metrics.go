@@ -108,15 +108,14 @@ func annotationsOf(tool []byte) Annotations {
 // maxKept bounds the bytes of ToolList.First.
 const maxKept = 64 << 10
 
-// add adds a tool to the list.
-func (l *ToolList) add(item []byte, name string) {
-	if whole := len(l.First) == l.Tools; whole && l.Tools < maxTools {
+func (t *ToolList) add(item []byte, name string) {
+	if whole := len(t.First) == t.Tools; whole && t.Tools < maxTools {
 		one := Tool{name, strings.Clone(gjson.GetBytes(item, "title").Str), annotationsOf(item)}
-		if size := l.kept + len(one.Name) + len(one.Title) + len(one.Annotations.Title); size <= maxKept {
-			l.First, l.kept = append(l.First, one), size
+		if size := t.kept + len(one.Name) + len(one.Title) + len(one.Annotations.Title); size <= maxKept {
+			t.First, t.kept = append(t.First, one), size
 		}
 	}
-	l.Tools++
+	t.Tools++
 }
 
 // maxTools bounds the tools of one server with counters of their own.
@@ -167,7 +166,6 @@ func (t *tools) of(name string) *toolMetrics {
 	return &t.other
 }
 
-// all returns all tools.
 func (t *tools) all() []*toolMetrics {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -332,7 +330,6 @@ func (m *Metrics) counter(s *serverMetrics, method int, revision string, o bridg
 	return c
 }
 
-// countTool counts the report of a call of a tool.
 func (m *Metrics) countTool(s *serverMetrics, tool *toolMetrics, r *report.Report) {
 	calls := tool.calls[r.Outcome].Load()
 	if calls == nil {

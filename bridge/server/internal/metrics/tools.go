@@ -42,34 +42,34 @@ func (t toolTotals) minus(o toolTotals) toolTotals {
 }
 
 // tick ends a minute when it is over. called means that the server had calls since the last tick.
-func (t *pastTools) tick(h *History, s *serverMetrics, called bool) {
-	t.changed = t.changed || called
+func (p *pastTools) tick(h *History, s *serverMetrics, called bool) {
+	p.changed = p.changed || called
 	if h.n%minuteBuckets != 0 {
 		return
 	}
-	t.minutes = slices.DeleteFunc(t.minutes, func(t toolMinute) bool { return h.n-t.end >= Minutes*minuteBuckets })
-	if !t.changed {
+	p.minutes = slices.DeleteFunc(p.minutes, func(t toolMinute) bool { return h.n-t.end >= Minutes*minuteBuckets })
+	if !p.changed {
 		return
 	}
-	t.changed = false
-	one := toolMinute{h.n, t.since(h, s)}
+	p.changed = false
+	one := toolMinute{h.n, p.since(h, s)}
 	if len(one.tools) == 0 {
 		return
 	}
-	if t.was == nil {
-		t.was = map[*toolMetrics]toolTotals{}
+	if p.was == nil {
+		p.was = map[*toolMetrics]toolTotals{}
 	}
 	for tool, n := range one.tools {
-		t.was[tool] = t.was[tool].plus(n)
+		p.was[tool] = p.was[tool].plus(n)
 	}
-	t.minutes = append(t.minutes, one)
+	p.minutes = append(p.minutes, one)
 }
 
 // since returns what was counted since the last minute.
-func (t *pastTools) since(h *History, s *serverMetrics) map[*toolMetrics]toolTotals {
+func (p *pastTools) since(h *History, s *serverMetrics) map[*toolMetrics]toolTotals {
 	out := map[*toolMetrics]toolTotals{}
 	for _, tool := range s.tools.all() {
-		if n := h.readTool(tool).minus(t.was[tool]); n.calls > 0 {
+		if n := h.readTool(tool).minus(p.was[tool]); n.calls > 0 {
 			out[tool] = n
 		}
 	}

@@ -141,7 +141,6 @@ func (o *ownedUpstream) Attributes() bool {
 // TakesEdits implements bridge.TakesEdits: servers inside the program have no owner.
 func (*ownedUpstream) TakesEdits() {}
 
-// openTunnel opens a tunnel to the owner.
 func (o *ownerAdapter) openTunnel(ctx context.Context, m cluster.Member, affinity string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	t := TunnelOptions{
 		Server:     o.server,

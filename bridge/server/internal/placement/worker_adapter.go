@@ -132,7 +132,7 @@ func (w *workerAdapter) tunnelOptions(m cluster.Member, key string, from *bridge
 // open opens the connection of a grant. The error is bridge.ErrNoWorker when it does not concern the server: the
 // worker is gone, or has no room for a process.
 func (w *workerAdapter) open(ctx context.Context, m cluster.Member, g queue.Grant, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	l, err := OpenTunnel(ctx, w.tunnelOptions(m, g.Key, from, 0), from, rest)
+	t, err := OpenTunnel(ctx, w.tunnelOptions(m, g.Key, from, 0), from, rest)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err
@@ -145,7 +145,7 @@ func (w *workerAdapter) open(ctx context.Context, m cluster.Member, g queue.Gran
 		}
 		return nil, w.workerGone(err)
 	}
-	return w.upstream(l, g), nil
+	return w.upstream(t, g), nil
 }
 
 // carryState is the data by which another instance resumes the connection.
@@ -203,9 +203,9 @@ func (w *workerAdapter) reclaim(ctx context.Context, c carryState, epoch int64) 
 	}
 }
 
-func (w *workerAdapter) upstream(l *Tunnel, g queue.Grant) bridge.Upstream {
+func (w *workerAdapter) upstream(t *Tunnel, g queue.Grant) bridge.Upstream {
 	w.w.countTunnel(g.Worker, 1)
-	return &workerUpstream{l, w.w, w.s.Name, g}
+	return &workerUpstream{t, w.w, w.s.Name, g}
 }
 
 // workerUpstream is a connection to a child process at a worker.
