@@ -164,7 +164,7 @@ func (*takenBack) Unwrap() error { return ErrCancelled }
 // MaxReason is the length to which the reason of a cancellation is cut, in bytes.
 const MaxReason = 1 << 10
 
-// CancelReason returns the reason in notifications/cancelled, or "".
+// CancelReason returns the reason in notifications/cancelled, cut to MaxReason bytes, or "".
 func CancelReason(m *jsonrpc.Message) string {
 	given := gjson.GetBytes(m.Params, "reason")
 	if given.Type != gjson.String || len(given.Str) <= MaxReason {

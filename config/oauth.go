@@ -294,7 +294,8 @@ func (d *decoder) warnEmail(top *strict.Section, c *Config) {
 	}
 }
 
-// warnLaterScopes warns of scopes that clients do not request first. Many clients cannot request more later.
+// warnLaterScopes warns of scopes that calls need but no issuer lists. Clients request the listed scopes
+// first, and many clients cannot request more later.
 func (d *decoder) warnLaterScopes(c *Config) {
 	if len(c.OAuth) == 0 {
 		return

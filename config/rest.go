@@ -361,8 +361,8 @@ func (c *Config) FaultsOf(server string, err error) Faults {
 	}}
 }
 
-// lineOf returns the line of the key that an error of a server's API begins with, or that of its
-// document.
+// lineOf returns the line of the key under rest with which text, an error of the API, begins.
+// Without that key, lineOf returns the line of openapi or of rest; 0 means that there is none.
 func (c *Config) lineOf(server, text string) int {
 	key, _, _ := strings.Cut(text, ": ")
 	for _, name := range []string{"rest." + key, "rest.openapi", "rest"} {

@@ -315,7 +315,8 @@ func (a *Adapter) readAgain(why error, brought []byte) (*material, error) {
 	return m, nil
 }
 
-// These are the pauses between checks for changes.
+// filePause and urlPause are the pauses between checks of files and of URLs for changes, unless
+// Refresh is set.
 const (
 	filePause = 2 * time.Second
 	urlPause  = 5 * time.Minute

@@ -160,7 +160,7 @@ func oneLine(b []byte) []byte {
 	return b
 }
 
-// pageSize is the size of a page in bytes; it has at least one tool.
+// pageSize bounds a page, in bytes. A page has at least one tool, even if that tool is larger.
 const pageSize = 512 << 10
 
 // page returns the result of tools/list. The cursor is the name of the last listed tool, so that it

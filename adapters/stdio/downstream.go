@@ -181,7 +181,8 @@ func (p *peer) current() gateway.Session {
 	return p.session
 }
 
-// awaitEnd waits for the reason to end, which is nil if the client has left.
+// awaitEnd waits until the peer must end, and returns the reason; nil if the client has left. When the
+// client has left, awaitEnd waits up to lingerEOF for calls in flight.
 func (p *peer) awaitEnd(ctx context.Context, reading, writing *job) error {
 	select {
 	case <-reading.done:

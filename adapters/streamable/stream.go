@@ -53,7 +53,7 @@ type reader struct {
 
 var _ bridge.Stream = (*stream)(nil)
 
-// answered is an answer, and its cause if it is an error of the bridge.
+// answered is an answer. If the bridge made the answer, err is the reason.
 type answered struct {
 	m   *jsonrpc.Message
 	err error
@@ -66,7 +66,7 @@ const (
 	postPrefix = "p"
 )
 
-// historyBytes bounds the events that are kept of a stream for resumption, without answers.
+// historyBytes bounds the events that a stream keeps for resumption, in bytes: see historyLimits.
 const historyBytes = 4 << 20
 
 // historyLimits bound the history of one stream. Questions may exceed historyBytes up to most, and

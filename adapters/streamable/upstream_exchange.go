@@ -251,7 +251,8 @@ func (e *exchange) unexpectedType(res *http.Response) {
 	e.l.Abort(e.call, e.l.a.name.Invalid(fmt.Sprintf("it answered with neither JSON nor events (HTTP %d)", res.StatusCode), nil))
 }
 
-// Attempts to reach a server that refuses connections: it may be about to start.
+// reachFor bounds the time of attempts to reach a server that refuses connections: it may be about
+// to start. reachPause is the pause between them.
 const (
 	reachFor   = 4 * time.Second
 	reachPause = 100 * time.Millisecond

@@ -38,8 +38,8 @@ func (b *Backlog) Remove(size int) {
 	b.room.Wake()
 }
 
-// Await unlocks mu and waits until bytes were removed, or Wake. If ctx ends first, it
-// returns its cause.
+// Await unlocks mu, and waits for Remove or Wake. If ctx ends first, Await returns its
+// cause. mu stays unlocked.
 func (b *Backlog) Await(ctx context.Context, mu *sync.Mutex) error { return b.room.Await(ctx, mu) }
 
 // Wake lets waiting senders look again.

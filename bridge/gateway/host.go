@@ -17,7 +17,8 @@ import (
 
 func (s *server) Go(f func()) bool { return s.g.run(f) }
 
-// Try is that of health.Host. While the circuit is open, the breaker's own probe tests the server.
+// Try opens a connection to test the server, unless one is being opened. While the circuit is open, the
+// breaker's own probe tests the server.
 func (s *server) Try(from *bridge.Caller) {
 	if s.lane.Budget.Opening() {
 		return

@@ -171,7 +171,6 @@ func (g *gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(),
 	}, nil
 }
 
-// statelessCall holds the state of a stateless client's call.
 type statelessCall struct {
 	StatelessClient
 	arrival   report.Arrival

@@ -142,7 +142,7 @@ func (m *Message) WithParams(params []byte) *Message {
 	return other.Clone()
 }
 
-// Replaced returns the response with another result, parsed for Found. It releases m.
+// Replaced returns a copy of the response with another result, whose members Found knows. Replaced releases m.
 func (m *Message) Replaced(result []byte) *Message {
 	b := m.WithResult(result)
 	if b.ID == nil {

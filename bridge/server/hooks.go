@@ -32,7 +32,7 @@ func newHook(secret string, renew func(context.Context, []byte) (int, error)) *h
 }
 
 const (
-	// hookLimit bounds the time that a sender waits for its answer.
+	// hookLimit bounds one renewal of a catalogue, and so the time that a sender waits for its answer.
 	hookLimit = time.Minute
 	// signedBodies bounds the large bodies with a signature that are read at once.
 	signedBodies = 2

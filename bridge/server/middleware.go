@@ -180,7 +180,7 @@ func (t *tree) hasConsole(c *gin.Context) {
 	}
 }
 
-// checkPage accepts the console's requests: like client, and also by its cookie.
+// checkPage accepts the console's requests: like checkClient, and also by the console's cookie.
 func (t *tree) checkPage(c *gin.Context) {
 	w, r := of(c)
 	r, done, ok := t.s.fromPage(w, r, t.base, t.target(c))

@@ -351,8 +351,8 @@ func (r *Reloader) Follow(ctx context.Context) {
 }
 
 // poll reloads the files if their digest equals before, and differs from that of the last
-// reading. It returns the digest. A faulty file does not show which files it names, so poll reads
-// it each time.
+// reading. It returns the digest. A faulty file does not show which files it names, and they may
+// have changed. So poll also reads a faulty file again, after the backoff.
 func (r *Reloader) poll(before string) (seen string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -50,8 +50,8 @@ func Check(key string) error {
 // Key is a key of a principal.
 type Key struct {
 	Principal string
-	// Token is the key itself. File is used instead: a file with the key, perhaps with a final line
-	// break. It is read again when it changes.
+	// Token is the key itself. In its place, File names a file with the key, perhaps with a final
+	// line break. The file is read again when it changes.
 	Token, File string
 }
 

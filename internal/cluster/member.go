@@ -65,7 +65,6 @@ type Registry interface {
 // State is whether an instance may begin requests of its sessions.
 type State string
 
-// The states.
 const (
 	// Sure is the state of an instance whose lease, by the store, has not ended.
 	Sure State = "sure"

@@ -30,7 +30,8 @@ func Unpathed(err error) error {
 	return err
 }
 
-// Reason is Unpathed as words behind the name of a setting. It hides errors of other kinds.
+// Reason returns the error about a file in words that follow the name of a setting, without the path.
+// For an error that is no fs.PathError, Reason says only that the file cannot be read.
 func Reason(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return errors.New("does not exist")

@@ -1,8 +1,8 @@
 // Package httpio reads the bodies of POSTs within limits of size, time and memory. It reads and writes
 // server-sent events, and has the media types that adapters distinguish.
 //
-// Bytes count when they arrive. A body that is announced, or whose first bytes have arrived, takes
-// no memory from others.
+// Only the bytes that have arrived count. So a client that announces a large body, or stops after its
+// first bytes, takes no memory from others.
 package httpio
 
 import (
@@ -112,8 +112,8 @@ func ReadBody[R Room](rooms interface{ Room(principal string) R }, w http.Respon
 }
 
 // ReadUncountedBody reads the body of r, of at most limit bytes, within that time. It is for
-// requests whose principal is not known yet: they take no memory from others. The caller bounds how
-// many are read at once.
+// requests whose principal is not known yet. The body is in no Room, so the caller must bound how
+// many bodies are read at once.
 func ReadUncountedBody(w http.ResponseWriter, r *http.Request, limit int, within time.Duration) (*Body, *Fault) {
 	return new(Body).of(w, r, limit, within)
 }

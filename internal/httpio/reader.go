@@ -59,8 +59,8 @@ const (
 	maxText = 16 << 10
 	// maxRetry bounds the retry of a server.
 	maxRetry = 24 * time.Hour
-	// maxOver bounds the data of an event that is larger than the limit, in multiples of the limit.
-	// Up to there it is read, since the id of the message may come last.
+	// maxOver bounds how much is read of an event whose data exceeds the limit, in multiples of the
+	// limit. The data beyond the limit may hold the id of the message.
 	maxOver = 4
 	// minQuiet is the least bound on bytes without data between events, which is the limit otherwise. Such bytes may
 	// come compressed, some thousand times smaller.

@@ -27,8 +27,8 @@ type Memo struct {
 	last Page
 }
 
-// Once calls f to examine the list in an answer, unless it was the last one. f returns true if the list need
-// not be examined again.
+// Once calls f to examine the list in an answer, unless f returned true for the same
+// list the last time. If f returns false, Once calls f for the same list again.
 func (m *Memo) Once(a *jsonrpc.Message, f func() bool) {
 	p := PageOf(a)
 	m.mu.Lock()

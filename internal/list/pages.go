@@ -67,8 +67,9 @@ func (m *Mark) Follow(k Kind, page []byte) (more bool, err error) {
 }
 
 // Pages reads a list to its end. ask requests the page with these params, and page gets its result, which
-// is valid during the call. For a repeated page, page gets an empty result. whole means that no page is
-// missing; cut is the reason that the list was cut off.
+// is valid during the call. For a repeated page, page gets an empty result. whole reports that no request
+// failed. cut, if not nil, is the reason that Pages ended the list before the server did. whole is true
+// then.
 func (k Kind) Pages(ask func(params []byte) (*jsonrpc.Message, error), page func(result []byte, first, last bool)) (whole bool, cut error) {
 	params := []byte("{}")
 	var at Mark

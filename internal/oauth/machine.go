@@ -86,7 +86,7 @@ func WithScopes(ctx context.Context, scopes []string) context.Context {
 	return context.WithValue(ctx, scopesKey{}, scopes)
 }
 
-// scopes returns the scopes that a request needs, as far as they are known.
+// scopes returns the scopes of the settings, or else those of WithScopes, or nil.
 func (m *Machine) scopes(ctx context.Context) []string {
 	if len(m.o.Scopes) > 0 {
 		return m.o.Scopes

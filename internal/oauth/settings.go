@@ -97,7 +97,7 @@ func (s *Settings) Trusted() (all []string) {
 // ResourceOff is the value of Settings.Resource that leaves the parameter out.
 const ResourceOff = "off"
 
-// PKCEAssume is the value of Settings.PKCE.
+// PKCEAssume is the value of Settings.PKCE for a server that does not list PKCE in its metadata.
 const PKCEAssume = "assume"
 
 // CheckIssuer reports that an issuer is the address of its metadata.

@@ -19,7 +19,7 @@ func Reserve(t testing.TB) int {
 	return port
 }
 
-// Address is Reserve for an address.
+// Address returns 127.0.0.1 with a port of Reserve.
 func Address(t testing.TB) string {
 	t.Helper()
 	return fmt.Sprint("127.0.0.1:", Reserve(t))

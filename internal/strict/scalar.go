@@ -217,7 +217,8 @@ func (d *Decoder) Scalar(s *Slot, n *yaml.Node, t reflect.Type) (Text, bool) {
 	return Text{}, d.Mistyped(s, n, d.expected(t, s.Off))
 }
 
-// replaced returns a text with its references replaced.
+// replaced returns a text with its references replaced. If the text is invalid before or
+// after that, replaced adds faults and reports false.
 func (d *Decoder) replaced(x *Slot, n *yaml.Node) (Text, bool) {
 	s := Resolve(n).Value
 	if err := d.schema.CheckText(x, s); err != nil {

@@ -18,9 +18,9 @@ type Options struct {
 	// Stale is how long after that a list is still served while the server is stopped,
 	// starts, or fails. 0 means 1 h.
 	Stale time.Duration `yaml:"stale"`
-	// Shared says that the server lists the same for everybody. Otherwise, a list serves
-	// other principals only if the server says that it is public. That always holds for
-	// resources and for server/discover.
+	// Shared says that the server lists the same for everybody. If it is false, a list serves
+	// other principals only if the server says that the list is public. For resources and
+	// for server/discover, the server must always say so.
 	Shared bool `yaml:"shared"`
 	// Bytes bounds the cached answers of the server. 0 means 16 MiB.
 	Bytes int64 `yaml:"bytes"`

@@ -90,7 +90,7 @@ func (s *Server) expire(o *Order) waiters {
 	return s.takeWaiters()
 }
 
-// takeWaiters returns those who wait for the end of the order. The caller holds s.mu, and calls notify without it.
+// takeWaiters removes and returns the waiters. The caller holds s.mu, and unlocks s.mu before it calls notify.
 func (s *Server) takeWaiters() waiters {
 	all := s.waiters
 	s.waiters = waiters{}
@@ -179,7 +179,7 @@ type drained struct {
 	s *Server
 }
 
-// Call makes a call, or refuses it if it is new.
+// Call makes a call. During a drain, Call refuses a new call, except with a context of Passing.
 func (d *drained) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if err := d.s.Refuses(r.Message, r.From); err != nil && ctx.Value(passing{}) == nil {
 		return nil, err

@@ -75,7 +75,7 @@ func sessionsOf(u *usage) *int { return &u.sessions }
 func callsOf(u *usage) *int    { return &u.calls }
 func listensOf(u *usage) *int  { return &u.listens }
 
-// full returns the error of an exceeded limit, and counts it.
+// full adds 1 to counter, and returns the error of an exceeded limit.
 func full(counter *atomic.Uint64, format string, args ...any) error {
 	counter.Add(1)
 	return &bridge.Error{

@@ -219,7 +219,8 @@ type paced struct {
 	rates *Rates
 }
 
-// Call makes a call, or refuses it.
+// Call makes a call, or refuses one that comes too often. It rejects a doubtful name of a tool,
+// which could evade the tool's limit.
 func (p *paced) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "tools/call" && r.Doubtful() {
 		return jsonrpc.InvalidParams(bridge.NameDoubtful), nil

@@ -205,7 +205,7 @@ func (a *attended) Notify(m *jsonrpc.Message) {
 	a.Client.Notify(m)
 }
 
-// Ask passes a question about the call on.
+// Ask passes a question about the call on. A call with a question is not made again.
 func (a *attended) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	a.used.Store(true)
 	return a.Client.Ask(m, reply)

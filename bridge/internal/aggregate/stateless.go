@@ -76,8 +76,8 @@ func (s *Stateless) leave(m *shared) {
 	}
 }
 
-// evict drops the least recently used session. If all are in use, their number is bounded by that of the
-// requests. The caller holds s.mu.
+// evict drops the least recently used session that is not in use. If all are in use, evict drops none: then
+// the requests in flight bound the number of sessions. The caller holds s.mu.
 func (s *Stateless) evict() {
 	var oldest *shared
 	for _, m := range s.each {

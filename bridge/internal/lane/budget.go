@@ -11,7 +11,7 @@ import (
 
 // Shares bounds how many of some slots one principal may hold.
 type Shares interface {
-	// Enter takes n slots, or reports false if the principal's share has too few.
+	// Take takes n slots, or reports false if the principal's share has too few.
 	Take(principal string, n int64) bool
 	Return(principal string, n int64)
 	Most() int64

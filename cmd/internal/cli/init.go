@@ -111,8 +111,8 @@ keys with it if it is named in the first line of the file:
 	}
 }
 
-// writeNew writes a file that only its owner can read. It replaces a file only with force;
-// if that fails, the old file stays.
+// writeNew writes a file that only its owner can read. It replaces a file only with force.
+// If the replacement fails, the old file stays.
 func writeNew(name string, text []byte, force bool) error {
 	if info, missing := os.Stat(name); missing == nil && !info.Mode().IsRegular() {
 		return exit.Usagef("%s is not a regular file: name another one with -o", name)

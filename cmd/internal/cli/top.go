@@ -151,8 +151,8 @@ type topCall struct {
 	Took                                                     float64 `json:"took_ms"`
 }
 
-// topSeries are the numbers of the last minutes, in steps of so many milliseconds. A column may be
-// shorter: its end is now.
+// topSeries holds the numbers of the last minutes. Step is in milliseconds. The last number of a
+// column is the newest. A column may be shorter than others.
 type topSeries struct {
 	Step    float64
 	Total   topColumns

@@ -104,8 +104,8 @@ func value(attrs []slog.Attr, key string) string {
 	return ""
 }
 
-// shown returns a value safe for a terminal, in quotes if its end would be unclear. Errors
-// come last, without quotes.
+// shown returns a value safe for a terminal, in quotes if its end would be unclear. An error
+// needs no quotes, because it is the last value of a line.
 func shown(v slog.Value) string {
 	text := sanitize.Text(v.Resolve().String())
 	if _, isErr := v.Any().(error); !isErr && (text == "" || strings.ContainsAny(text, " \n\"=")) {

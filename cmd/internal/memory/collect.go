@@ -53,7 +53,9 @@ type tuner struct {
 	stopped bool
 }
 
-// mark is an unreferenced object: its cleanup runs after the next collection.
+// mark is an unreferenced object: its cleanup runs after the next collection. It has
+// 16 bytes, because the cleanup of a smaller object may never run: the runtime puts several
+// into one block.
 type mark struct{ _ [16]byte }
 
 func (t *tuner) tune() {

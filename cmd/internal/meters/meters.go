@@ -44,7 +44,6 @@ func New(r *resource.Resource, t Temporality, to Collector) (p metric.MeterProvi
 	return made, made.Shutdown
 }
 
-// exporter sends metrics to its collector.
 type exporter struct {
 	to    Collector
 	times sdk.TemporalitySelector

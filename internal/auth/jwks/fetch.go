@@ -67,7 +67,8 @@ func CheckAddress(address string) error {
 	return errors.New("must be https: over http, anybody on the network could replace the keys; http is for this machine only")
 }
 
-// set fetches the set. Its address is the option From, or jwks_uri in the issuer's metadata. kept is its lifetime.
+// set returns the set of the option Text, or else of the file or URL that the option From names, or else of
+// jwks_uri in the issuer's metadata. kept is how long data is used, from minLife to maxLife.
 func (s *Set) set(ctx context.Context) (data []byte, kept time.Duration, err error) {
 	from := s.o.From
 	if s.o.Text != nil {

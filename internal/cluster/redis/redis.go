@@ -147,7 +147,7 @@ func result(v any, err error) (code int64, texts []string, _ error) {
 	return code, texts, nil
 }
 
-// moved makes the error of a script that found another owner.
+// moved makes the error of a script that found another owner. texts are that owner and its epoch.
 func moved(texts []string) *session.Moved {
 	m := &session.Moved{}
 	if len(texts) == 2 {

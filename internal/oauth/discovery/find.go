@@ -185,7 +185,7 @@ func (f *Finder) Server() string {
 
 // Issuer is the metadata of an authorization server.
 type Issuer struct {
-	// Name is its issuer identifier, exactly as it writes it.
+	// Name is the issuer identifier, exactly as the authorization server writes it.
 	Name string `json:"name"`
 	// Authorization, Token, Registration, Revocation and Device are its endpoints; empty for none.
 	Authorization string `json:"authorization,omitempty"`

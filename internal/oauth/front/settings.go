@@ -161,7 +161,7 @@ func (s *Settings) Secrets() (all []string, err error) {
 	return all, nil
 }
 
-// secret reads a key file.
+// secret reads a key file of minKey to maxKey bytes. Its error follows the name of the setting.
 func secret(name string) (string, error) {
 	data, err := files.Read(name, maxKey+1)
 	if errors.Is(err, os.ErrNotExist) {

@@ -106,7 +106,8 @@ func (k *keychain) open(create bool) (*seal.Key, error) {
 	}
 }
 
-// ask gets the key, or makes it.
+// ask gets the key from the keychain, which may prompt the person without a time
+// limit. With create, ask makes a missing key. At its end, ask closes asked.
 func (k *keychain) ask(create bool, asked chan struct{}) {
 	text, err := k.get(keychainService, k.user)
 	if create && errors.Is(err, keyring.ErrNotFound) {

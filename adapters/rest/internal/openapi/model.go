@@ -174,9 +174,9 @@ type Field struct {
 	Array bool
 	Type  string // as in Parameter
 
-	// These come from encoding. ContentType may list several types with commas and wildcards.
-	// Styled: Style, Explode and AllowReserved serialise the field, instead of the media type's own
-	// rules.
+	// These come from encoding. ContentType may list several types with commas and wildcards. If
+	// Styled is true, Style, Explode and AllowReserved serialise the field in place of the media
+	// type's own rules.
 	ContentType   string
 	Headers       []*Parameter
 	Styled        bool

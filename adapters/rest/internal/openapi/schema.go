@@ -314,7 +314,7 @@ func (r *render) types(types []string, nullable bool) {
 }
 
 func (r *render) describe(desc, note string) {
-	// Types are very frequent: nothing is allocated here.
+	// Descriptions are very frequent: describe allocates nothing.
 	desc, mark := tree.Cut(strings.TrimSpace(desc), r.longer)
 	if desc == "" && mark == "" && note == "" {
 		return

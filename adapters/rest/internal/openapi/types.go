@@ -81,8 +81,8 @@ func positive(s string) bool {
 	return strings.ContainsAny(digits, "123456789") && !strings.HasPrefix(s, "-")
 }
 
-// asType converts a value to the type, or returns nil. YAML reads 1 if a document means "1", and
-// some documents have false in quotes.
+// asType converts a value to the type, or returns nil if it cannot. With several types, the value
+// stays as it is. YAML reads 1 if a document means "1", and some documents have false in quotes.
 func asType(v *tree.Node, types []string) *tree.Node {
 	if v == nil || v.Kind == tree.Null || len(types) != 1 {
 		return v

@@ -182,7 +182,8 @@ func (h *hookSigner) run(ctx context.Context, asked []byte) ([]byte, error) {
 	return said.data, nil
 }
 
-// bounded stores the first bytes written to it, and calls full, which may be nil, on more.
+// bounded stores the first limit bytes written to it. When it has them, each Write calls full,
+// which may be nil.
 type bounded struct {
 	data  []byte
 	limit int

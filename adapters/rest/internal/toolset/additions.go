@@ -368,8 +368,8 @@ func (a *additions) fill(args []byte) ([]byte, error) {
 	return RewriteMembers(args, func(name string, value []byte) (string, []byte) { return name, value }, more...), nil
 }
 
-// rename gives members the names that clients see, from which requests are made. With top it
-// renames the outermost members too.
+// rename replaces the API's names of members by those that clients see, since requests are made
+// from arguments with the latter. With top, rename replaces the outermost names too.
 func (t *template) rename(shown map[string]string, top bool) {
 	for i, inner := range t.inner {
 		if name, ok := shown[t.name(i)]; ok && top {

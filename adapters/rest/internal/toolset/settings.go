@@ -84,7 +84,7 @@ func Repeatable(method string) bool {
 	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, method)
 }
 
-// keyHeader identifies a request to the API when it is made again.
+// keyHeader has a key by which the API recognizes a request that is made again.
 const keyHeader = "Idempotency-Key"
 
 // SendsKey reports whether requests may carry an Idempotency-Key.

@@ -136,7 +136,6 @@ func (t *template) append(dst []byte, values map[string]gjson.Result) ([]byte, b
 	return append(dst, end), true
 }
 
-// bodyFault makes a fault of an invalid body.
 func (e *Entry) bodyFault(err error) Fault {
 	at := ""
 	if wrong, ok := errors.AsType[*templateFault](err); ok {

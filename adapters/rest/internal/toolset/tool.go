@@ -218,7 +218,7 @@ func (a *Arg) unusable() string {
 	return strings.Join(strings.Fields(wrong.Err.Error()), " ")
 }
 
-// types are those of JSON Schema.
+// types are the types of JSON Schema, without null.
 var types = []string{"string", "integer", "number", "boolean", "object", "array"}
 
 // ParseArg reads the short form of an argument's schema: a type, [type] for a list, or words

@@ -119,8 +119,8 @@ func (r *Reach) Untrusted(op *openapi.Operation, settings Settings) (origin stri
 	return originOf(at.URL), r.needs(op, at, settings)
 }
 
-// Tokens returns the origins that tokens come from, and the refused ones that a document at a URL
-// names.
+// Tokens returns the origins of the token endpoints. used get credentials. A document at a URL
+// names the refused ones, which get none.
 func (r *Reach) Tokens() (used, refused []string) {
 	r.keys.each(func(u *use) {
 		switch {

@@ -61,7 +61,7 @@ func (s *Source) retries(p *Plan) int {
 	return max(cmp.Or(p.settings.Retries, s.o.Retries), 0)
 }
 
-// fails reports whether an answer with a success status is an error.
+// fails reports whether an answer with a success status is an error by FailureIf.
 func (s *Settings) fails(a *answer) bool {
 	if s.FailureIf == "" || a.more || a.streamed {
 		return false

@@ -160,7 +160,8 @@ func (s *Settings) applyPath(body []byte, path string) (v []byte, ok bool) {
 	return applyPath(body, path)
 }
 
-// pick applies a path from a model. A note says why it did not apply.
+// pick applies a path that a model asks for. If the path cannot be applied, v is nil and note is the
+// reason, for the model.
 func pick(body []byte, path string) (v []byte, note string) {
 	if pathTooLarge(path, len(body)) {
 		return nil, "The path to pick is too long or asks for too much: the answer is given whole."

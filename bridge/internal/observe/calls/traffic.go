@@ -263,7 +263,7 @@ func (t *Traffic) Asked(server, session, principal string, m *jsonrpc.Message) *
 	return e
 }
 
-// Answered shows the answer.
+// Answered records the answer. It does nothing if e or m is nil.
 func (e *Exchange) Answered(m *jsonrpc.Message) {
 	if e != nil && m != nil {
 		e.t.Pass(e.w, false, e.id, m, &e.of)

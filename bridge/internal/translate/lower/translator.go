@@ -268,7 +268,8 @@ func (t *Translator) withholds(m *jsonrpc.Message) bool {
 	return true
 }
 
-// Gone reports that the server has ended for good, or was replaced. Further requests use a new connection.
+// Gone gives the connection up: the server has ended for good, or was replaced. Further requests use a new
+// connection.
 func (t *Translator) Gone(error) {
 	t.lose()
 	t.slot.Gone()

@@ -81,7 +81,8 @@ func (t *Translator) urlsNeeded(v *request, l *legacy, m *jsonrpc.Message) *json
 	return l.enveloped(b.String())
 }
 
-// awaitURLs awaits the completion of these elicitations.
+// awaitURLs notes ids, so that urlDone records when these elicitations are complete. If maxURLsOpen are
+// noted, awaitURLs drops any of them.
 func (t *Translator) awaitURLs(ids []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

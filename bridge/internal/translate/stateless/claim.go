@@ -195,7 +195,7 @@ func (p *Pool) quit(c *claim) {
 	}
 }
 
-// yield drops a connection that could not be opened for lack of room.
+// yield drops a connection that could not be opened for lack of room, unless other requests wait for it too.
 func (p *Pool) yield(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

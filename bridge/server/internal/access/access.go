@@ -33,7 +33,7 @@ type Bridge interface {
 	Config() *config.Config
 	Servers() []string
 	HasServer(name string) bool
-	// Allowed returns the reason that a principal may not use the server.
+	// Allowed returns nil if a principal may use the server, and otherwise the reason.
 	Allowed(server, principal string) error
 	// KeysChanged is called when a principal's last key is removed, and when it has a key again.
 	KeysChanged(principal string, good bool)

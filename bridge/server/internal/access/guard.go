@@ -63,7 +63,8 @@ const (
 // nosniff makes browsers accept the Content-Type as it is.
 var nosniff = []string{"nosniff"}
 
-// checkHost reports whether the Host of a request is served here. Otherwise it answers the request.
+// checkHost reports whether the Host of a request is served here, and its path has no percent-encoding.
+// Otherwise it answers the request. In any case it sets nosniff.
 func (g *guard) checkHost(w http.ResponseWriter, r *http.Request) bool {
 	w.Header()["X-Content-Type-Options"] = nosniff
 	if r.URL.RawPath != "" { // a proxy's rules for paths would not see the server's name

@@ -18,7 +18,7 @@ type lookups struct {
 	running map[netip.Prefix]*addressLookups
 }
 
-// addressLookups counts the running lookups of an address.
+// addressLookups counts the running lookups of a network of addresses (address.Network).
 type addressLookups struct {
 	n       int
 	changed chan struct{} // closed when a lookup ends; nil without a waiting goroutine

@@ -282,7 +282,8 @@ func (o *Operator) forceBreaker(c *Call) (any, error) {
 	return o.States.State(name)
 }
 
-// span reads the time for which an operator's order applies.
+// span parses the time for which an operator's order applies, from 1s to forceLongest. Without text, it
+// returns otherwise.
 func span(text string, otherwise time.Duration) (time.Duration, error) {
 	if text == "" {
 		return otherwise, nil

@@ -92,7 +92,8 @@ func (p *Peers) OwnerTunnel(m cluster.Member) remote.Config {
 	}
 }
 
-// ownerQuery is the question whether an instance owns a connection.
+// ownerQuery is the question whether an instance owns a connection. The names of its members are part of
+// the wire between instances.
 type ownerQuery struct {
 	Server   string
 	Affinity string `json:"Alike"`

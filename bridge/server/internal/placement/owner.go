@@ -514,7 +514,8 @@ func (o *Owners) Home(server, affinity string, here bridge.Away) bridge.Away {
 // errReach is the kind of an error that does not concern the server itself.
 var errReach = fmt.Errorf("%w: %w", bridge.ErrUnavailable, bridge.ErrOverloaded)
 
-// unreachable returns the error of a call whose owner cannot be reached.
+// unreachable returns the error of a call whose owner cannot be reached. It returns err itself if that is a
+// bridge.Error.
 func unreachable(server string, err error) error {
 	if already, ok := errors.AsType[*bridge.Error](err); ok {
 		return already

@@ -214,7 +214,7 @@ func (s *slot) release() {
 	s.slots.changed = make(chan struct{})
 }
 
-// expire frees a slot whose front did not come, or is gone.
+// expire frees a slot whose front did not come. If the front is gone, expire stops its child process.
 func (s *slot) expire() {
 	s.slots.mu.Lock()
 	if s.slots.taken[s.grant] != s || len(s.requests) > 0 || s.opening {

@@ -51,7 +51,7 @@ type TunnelSessions struct {
 // vanishedAfter is the time for which a tunnel without requests is kept. A living instance keeps a stream open.
 const vanishedAfter = 2 * time.Minute
 
-// maxTunnels bounds the tunnels.
+// maxTunnels bounds the sessions of tunnels, their connections, and their calls in flight.
 const maxTunnels = 100_000
 
 // NewTunnelSessions makes TunnelSessions. Close ends it.
@@ -114,7 +114,7 @@ func (t *TunnelSessions) Close(ctx context.Context) {
 }
 
 // Serve serves a request of a tunnel. It answers 404 when no request may begin here: the other instance then opens
-// another tunnel.
+// another tunnel. It answers 503 when too many calls are in flight.
 func (t *TunnelSessions) Serve(w http.ResponseWriter, r *http.Request) {
 	if t.stopping.Err() != nil { // a request on a connection that is about to close would lose its answer
 		w.Header().Set("Connection", "close")

@@ -24,7 +24,7 @@ func main() {
 	}
 }
 
-// made returns what the bridge sends, by the names of the files.
+// made returns the files that the bridge sends to browsers, by name.
 func made(sources string) (map[string]string, error) {
 	read := func(name string) (string, error) {
 		text, err := os.ReadFile(filepath.Join(sources, name))
