@@ -101,7 +101,7 @@ func (g *gateway) Allowed(server, principal string) error {
 	return g.allowed(g.table.Load().at(server), server, principal)
 }
 
-// allowed is Allowed for a server that the table holds; s is nil for the aggregate.
+// allowed is Allowed for s, the server of that name. s is nil for the aggregate and for an unknown name.
 func (g *gateway) allowed(s *server, name, principal string) error {
 	if err := g.revoked.Check(principal); err != nil {
 		return err

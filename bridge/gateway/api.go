@@ -26,8 +26,9 @@ type Gateway interface {
 	Revoke(principal string)
 	// Restore admits a revoked principal again.
 	Restore(principal string)
-	// Allowed returns nil if the principal may use the server of that name, which is as
-	// in SessionOptions. Its error is ErrUnknownServer, or of the kind ErrDenied.
+	// Allowed returns nil if the principal may use the server of that name; empty means
+	// the aggregate, or the only server. Otherwise the error is ErrUnknownServer, or of the
+	// kind ErrDenied or ErrRevoked.
 	Allowed(server, principal string) error
 	// Join joins the shared connection to a server for a session of another instance, where the
 	// guards for clients run. It also returns the server's forwarded headers.

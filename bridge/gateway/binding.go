@@ -114,9 +114,10 @@ func (b *bindings) Connect(ctx, life context.Context) error {
 	}
 }
 
-// Replace makes a binding to at the current one, and returns it if session state must be
-// restored there. It returns nil for a session that did not begin or has ended. Calls in
-// flight keep the former binding until the last one leaves: see End.
+// Replace replaces the current binding with a binding to the server at. Replace returns the
+// new binding if session state must be restored at that server. It returns nil for a session
+// that did not begin or has ended. Calls in flight keep the former binding until the last
+// one leaves: see End.
 func (b *bindings) Replace(ctx context.Context, at *server) *binding {
 	was, w := b.Current(), b.binding(at)
 	up, err := b.s.chain(w)

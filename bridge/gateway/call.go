@@ -70,7 +70,6 @@ func (s *sitting) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) Cal
 	return c
 }
 
-// reject refuses the call.
 func (c *call) reject(err error) *call {
 	c.answer, c.err = c.s.g.reject(c.s.shortID(), c.s.caller, c.m, err), err
 	tracing.End(c.span, c.m.Method, nil, err)
@@ -152,7 +151,7 @@ func (c *call) Do() (m *jsonrpc.Message, err error) {
 	return Refusal(c.id, err), err
 }
 
-// byOperator reports whether an operator cancelled the call with that context: its client waits for the cause.
+// byOperator reports whether an operator cancelled the call of ctx. The client of such a call still waits, for the cause.
 func byOperator(ctx context.Context) bool {
 	e, told := errors.AsType[*bridge.Error](context.Cause(ctx))
 	return told && e.Kind == bridge.ErrCancelled

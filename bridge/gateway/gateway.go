@@ -94,8 +94,8 @@ type ServerOptions struct {
 	MaxPause time.Duration
 	// MaxLanes limits the connections to this server; 0 means 256.
 	MaxLanes int
-	// Queued is how many openings may wait in a queue of Adapter; 0 means that it has none. They have room
-	// beside MaxLanes. The processes of such a server run elsewhere, and do not count in Options.MaxLanes.
+	// Queued is how many openings may wait in a queue of Adapter; 0 means that Adapter has no queue. Queued
+	// adds to MaxLanes. The processes of such a server run elsewhere, and do not count in Options.MaxLanes.
 	Queued int
 	// Prefix precedes the names of the server's tools and prompts in the
 	// aggregate; empty means none.

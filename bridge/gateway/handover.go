@@ -111,7 +111,6 @@ func statelessCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, *jso
 	return c, nil
 }
 
-// callerOf returns the caller of a session record.
 func callerOf(r *session.Record) *bridge.Caller {
 	c := &bridge.Caller{
 		Principal:    r.Principal,

@@ -51,7 +51,7 @@ func (p *principals) Restore(principal string) {
 	delete(p.out, principal)
 }
 
-// Relist calls Relists of the calls of all principals for which of reports true. of may call
+// Relist calls the function Relists of each call whose principal of selects. of may call
 // methods of p.
 func (p *principals) Relist(of func(principal string) bool, server string, kinds ...list.Kind) {
 	tell := map[string][]func(string, ...list.Kind){}

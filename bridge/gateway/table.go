@@ -50,8 +50,8 @@ func (g *gateway) Forwards() []string { return g.table.Load().forwards }
 type Change struct {
 	Names   []string        // of all servers, in order
 	Servers []ServerOptions // new and changed servers
-	// Tuned are existing servers whose changed options also apply to open sessions, such
-	// as those of guards. All other options change by Servers only.
+	// Tuned are existing servers with changed options that also apply to open sessions,
+	// such as the options of guards. All other options change by Servers only.
 	Tuned []ServerOptions
 	// Drain is how long calls to removed servers may continue.
 	Drain time.Duration

@@ -171,8 +171,8 @@ func (c *Cache) heard(s *Source, m *jsonrpc.Message) {
 	})
 }
 
-// changed drops the lists whose change method announces. The connection that announced it has lists
-// of its own then.
+// changed drops the lists that a notification of that method announces as changed. If the connection
+// of s announced the change, it has lists of its own from then on. s is nil for other announcements.
 func (c *Cache) changed(s *Source, method string) {
 	for kind := range list.Kinds {
 		if kind.Changed() != method {

@@ -22,7 +22,7 @@ type fetch struct {
 	e     *entry // the answer, whether it is stored or not
 	bound bool   // the answer has a cursor that is valid over its connection only
 
-	// The rest belongs to a fetch for all. It is cancelled when all its callers have left.
+	// The rest belongs to a fetch that callers share. The fetch is cancelled when all its callers have left.
 	stop    context.CancelCauseFunc
 	done    chan struct{} // closed at the end
 	waiters int           // guarded by the cache's mu

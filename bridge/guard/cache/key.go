@@ -84,7 +84,7 @@ func (k *key) sameList(o *key) bool {
 	return k.what == o.what && k.source == o.source && (k.everybody || k.principal == o.principal)
 }
 
-// of returns the key of the same list among the own lists of the connection of s.
+// of returns the key of the same list for the connection of s alone.
 func (k *key) of(s *Source) *key {
 	own, mark := *k, strconv.FormatUint(s.id, 36)+"\x02"
 	own.source, own.text, own.public = s, mark+k.text, mark+k.public

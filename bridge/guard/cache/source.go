@@ -86,8 +86,8 @@ func (s *Source) Notified(m *jsonrpc.Message) {
 	}
 }
 
-// Reopened drops the connection's own lists: they were its process's. After a loss it drops
-// all lists that may have come over the connection.
+// Reopened drops the connection's own lists, which came from its former process. After a loss
+// Reopened drops all lists that may have come over the connection.
 func (s *Source) Reopened(lost bool) {
 	s.drop(func(k *key) bool { return lost || k.source == s })
 }

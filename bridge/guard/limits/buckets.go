@@ -48,9 +48,9 @@ func newLimiter() *limiter {
 	return &limiter{buckets: b}
 }
 
-// take takes a token of each rate. If a rate has none, take takes nothing. Then take returns that
-// rate, and the time until there is a token. The next round of a counted call passes for a while
-// nevertheless, but counts.
+// take takes a token of each rate. If a rate has none, take takes nothing. Then take returns the
+// rate with the longest wait, and the time until that rate has a token. If goesOn reports that the
+// call is the next round of a counted one, take takes tokens nevertheless: each rate may owe maxOwed.
 func (l *limiter) take(principal string, of []limit, goesOn func() bool) (wait time.Duration, by limit) {
 	now := time.Now()
 	l.mu.Lock()
@@ -89,7 +89,7 @@ func has(buckets []*rate.Limiter, now time.Time) bool {
 	return !slices.ContainsFunc(buckets, func(l *rate.Limiter) bool { return l.TokensAt(now) < 1 })
 }
 
-// spend takes a token of each bucket, if need be one of the future.
+// spend takes a token of each bucket. A bucket without a token owes one.
 func spend(buckets []*rate.Limiter, now time.Time) {
 	for _, l := range buckets {
 		if !l.AllowN(now, 1) {
@@ -105,7 +105,7 @@ func until(l *rate.Limiter, now time.Time) time.Duration {
 	return max(time.Duration(math.Round(missing*1e6)), 0) * time.Microsecond
 }
 
-// bucket returns a bucket, if need be a new and full one. The caller holds l.mu.
+// bucket returns the principal's bucket of r. If there is none, it adds a full one. The caller holds l.mu.
 func (l *limiter) bucket(principal string, r limit) *rate.Limiter {
 	b := bucketKey{principal, r.index}
 	one, ok := l.buckets.Get(b)

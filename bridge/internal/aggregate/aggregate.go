@@ -101,8 +101,9 @@ func New(o Options) *Aggregate {
 }
 
 // Set replaces the servers. If two have the same prefix, the first gets the names. A server that stays keeps its
-// pointer, and its connections are untouched; its prefix may be another one. Clients are notified of lists that may have changed. Calls to
-// removed servers continue until leave is called, which closes the connections to one of them.
+// pointer, and its connections are untouched; its prefix may be another one. Clients are notified of lists that may
+// have changed. Calls to a removed server continue until leave is called with that server: leave closes the
+// connections to it.
 //
 // Calls of Set must not overlap.
 func (a *Aggregate) Set(servers []*Server) (leave func(ctx context.Context, gone *Server)) {
@@ -138,7 +139,8 @@ const (
 	maxOldPrefixes = 8 // of all servers together
 )
 
-// oldPrefixes returns the old prefixes that next honours at now.
+// oldPrefixes returns the prefixes that clients may still use after next replaces v, latest last. They are at most
+// maxOldPrefixes, and each ends oldPrefixTTL after the server lost it.
 func (v *view) oldPrefixes(next *view, now time.Time) (all []oldPrefix) {
 	stays := func(o oldPrefix) bool {
 		s := next.named[o.server]

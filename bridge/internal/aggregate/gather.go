@@ -14,7 +14,7 @@ import (
 type question interface {
 	// ask asks one server. An error means that the server cannot be used.
 	ask(ctx context.Context, m *member) error
-	// overdue records that a server has not answered when patience is over. after takes its outcome later.
+	// overdue records that a server has not answered when the wait ends. after gets the outcome of that server later.
 	overdue(m *member)
 	after(m *member, err error)
 	// slow reports whether a server gets only slowPatience.
@@ -89,7 +89,8 @@ func (c *collector) run(ctx context.Context, m *member) {
 	}
 }
 
-// wait takes replies until there are enough.
+// wait takes replies until there are enough. late are the servers that have not replied. If all servers have
+// failed, err is the first failure.
 func (c *collector) wait(ctx context.Context, patience time.Duration) (late map[*member]bool, err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

@@ -39,7 +39,7 @@ func (s *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	// If no server can be used, the client gets an error, no empty greeting.
+	// If no server can be used, the client gets an error, not an empty greeting.
 	switch {
 	case known > 0 || len(late) > 0 || err == nil && len(fresh) > 0:
 	case err != nil && (again != nil || len(failing) == 0):
@@ -97,8 +97,8 @@ func (s *session) greet() *bridge.Request {
 	return s.request("initialize", s.caller.Params)
 }
 
-// setAbsent leaves the server out until back is called, if fails is not nil. A server that is still starting is
-// not left out: lists wait for it.
+// setAbsent leaves the server out of lists because of the error fails; nil ends that. A server that is still
+// starting is not left out: lists wait for it.
 func (m *member) setAbsent(fails error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

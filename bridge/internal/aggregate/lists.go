@@ -116,7 +116,7 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 	return l.merge(late), nil
 }
 
-// choose returns the servers to ask, and how many pages are known already.
+// choose returns the servers to ask. good is the number of servers whose page is known already.
 func (l *listCall) choose() (asked []*member, good int) {
 	var absent []*member
 	for _, m := range l.members {
@@ -239,8 +239,8 @@ func (l *listCall) after(m *member, err error) {
 	}
 }
 
-// takeLate returns and removes the page that came too late for the last request. If it is still awaited,
-// takeLate returns its entry.
+// takeLate returns and removes the page that came too late for the last request. If that page has not come yet,
+// takeLate returns the entry coming, which stays.
 func (m *member) takeLate(k list.Kind) (page []byte, coming *late) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -260,8 +260,8 @@ func (m *member) awaitPage(k list.Kind) *late {
 	return m.late[k]
 }
 
-// keepPage gives page or why to the callers that await l. If news is set, the page stays for the next request. keepPage
-// reports whether it stays.
+// keepPage gives page, or the error why, to the callers that await l. If news is set, page stays for the next request.
+// keepPage reports whether page stays.
 func (m *member) keepPage(k list.Kind, l *late, page []byte, news bool, why error) bool {
 	if l == nil {
 		return false
@@ -394,7 +394,7 @@ func (s *server) cutOff(k list.Kind, why error) {
 	s.Log.Log(context.Background(), level, "list cut off", "method", k.Method(), "err", why)
 }
 
-// add adds one server's page.
+// add appends the items of one server's page that show does not drop, and merges the page's _meta.
 func (m *merged) add(one *member, k list.Kind, page []byte) {
 	k.Each(page, func(item []byte, key string) {
 		if item = one.show(k, item, key); item == nil {

@@ -527,7 +527,7 @@ func (s *session) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Mes
 	return jsonrpc.NewResult(nil, []byte("{}")), nil
 }
 
-// These constants bound the wait for slow servers. List_changed announces later items.
+// These constants bound the wait for slow servers. A notification (list_changed) announces the items that come later.
 const (
 	greetPatience = 5 * time.Second
 	retryPatience = time.Second // for servers that failed recently

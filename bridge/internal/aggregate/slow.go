@@ -18,7 +18,7 @@ const slowList = 2 * time.Second
 // muteAfter is the time after which a server counts as one that does not answer.
 const muteAfter = listPatience / 2
 
-// slowPatience is the wait for a slow list. The server may have recovered.
+// slowPatience is how long a request waits for a list that was slow before: the server may have recovered.
 const slowPatience = 250 * time.Millisecond
 
 // maxSlowPage bounds the stored page of one list, in bytes.

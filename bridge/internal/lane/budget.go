@@ -249,7 +249,7 @@ func (c *closings) begin() (done func()) {
 	}
 }
 
-// upcoming returns a channel that is closed with the next connection; nil if none is closing.
+// upcoming returns a channel that is closed when the next connection has closed; nil if none is closing.
 func (c *closings) upcoming() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

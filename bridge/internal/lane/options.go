@@ -88,8 +88,8 @@ type Ends struct {
 	Client   bridge.Client
 	Observer Observer
 	Gate     Gate // nil lets everything pass
-	// GivenUp is called when a kept connection could not be opened again for some minutes, and after each
-	// further attempt. It may be nil.
+	// GivenUp is called when a kept connection could not be opened again for 5 minutes, and after each further
+	// failed attempt. It may be nil.
 	GivenUp func()
 	// Handover is the session that owns the connection, if another instance may resume both; nil otherwise.
 	Handover bridge.Handover

@@ -65,8 +65,8 @@ func (l *Lane) ping(c *conn, every time.Duration) {
 	}
 }
 
-// ping pings the server over up. An answer that is an error counts. Without an answer in time it returns an
-// error of that kind.
+// ping pings the server over up. An error that the server answers also counts as an answer. If no answer comes
+// within that time, ping returns an error of that kind.
 func (c *conn) ping(ctx context.Context, up bridge.Upstream, within time.Duration, kind error) error {
 	l := c.l
 	dead := &bridge.Error{

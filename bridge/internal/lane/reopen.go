@@ -246,7 +246,7 @@ func (l *Lane) notifyLost(err error) {
 	}
 }
 
-// giveUpAfter is the time after which Ends.GivenUp is called.
+// giveUpAfter is how long keepOpen tries before each failed attempt calls Ends.GivenUp.
 const giveUpAfter = 5 * time.Minute
 
 // keepOpen opens the connection while something needs it. It tries without limit.
@@ -281,7 +281,7 @@ func (c *conn) Gone(err error) { c.markGone(err, false) }
 func (c *conn) GoneIdle(err error) bool { return c.markGone(err, true) }
 
 // markGone records that the connection has ended. With idle, it does so only if the connection is open and no
-// call is in flight.
+// call is in flight. markGone reports whether the lane used the connection until now.
 func (c *conn) markGone(err error, idle bool) bool {
 	l := c.l
 	l.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Watched counts the subscribers of each resource. So the server gets one request for the first and one for the
-// last. Requests for the same resource are serialized. The zero value is empty.
+// Watched counts the subscribers of each resource, so that the server gets one request when the first one comes and
+// one when the last one leaves. Requests for the same resource are serialized. The zero value is empty.
 type Watched[W comparable] struct {
 	mu  sync.Mutex // guards the rest, and the fields by and users of watched
 	all map[string]*watched[W]

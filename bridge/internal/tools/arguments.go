@@ -94,8 +94,8 @@ func arguments(params []byte) (args []byte, ok bool) {
 // relistEvery is the shortest time between two lists because of invalid arguments.
 const relistEvery = time.Second
 
-// relist lists the tools for a call, unless another call has done so since edition. A cached list is good enough if it
-// is not older than since.
+// relist lists the tools for a call, unless another call has replaced that edition of them. A cached list is good enough
+// if it is not older than since.
 func (c *checked) relist(ctx context.Context, r *bridge.Request, m *memory, edition int, since time.Time) {
 	select {
 	case m.turn <- struct{}{}:

@@ -17,7 +17,7 @@ type round struct {
 
 func newRound() *round { return &round{done: make(chan struct{})} }
 
-// leave counts out a call that found its server or ended.
+// leave removes a call from the count: it has found its server, or has ended.
 func (r *round) leave() {
 	if r.looking.Add(-1) == 0 {
 		r.check()
@@ -34,7 +34,7 @@ func (r *round) check() {
 // Rounds hold the calls that began before a change of the servers and had not found their server then.
 type Rounds []*round
 
-// await waits until each of these calls found its server or ended, or ctx ends.
+// await waits until each call of these rounds has found its server or has ended, or until ctx ends.
 func (r Rounds) await(ctx context.Context) {
 	for _, round := range r {
 		select {

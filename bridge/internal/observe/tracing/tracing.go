@@ -215,8 +215,8 @@ func (t *Tracing) Opening(ctx context.Context, server string) (ended func(error)
 	return func(err error) { End(span, "", nil, err) }
 }
 
-// Call makes a call to a server at that address in a span of its own, and passes the trace context. Requests of the bridge itself carry
-// none: such a request may serve several clients, but would carry the context of one.
+// Call makes a call to a server at that address in a span of its own, and passes the trace context. Requests of the
+// bridge itself carry none: such a request may serve several clients, but would carry the context of one.
 func (t *Tracing) Call(ctx context.Context, server string, at bridge.Address, up bridge.Upstream, r *bridge.Request) (*jsonrpc.Message, error) {
 	if t == nil {
 		return up.Call(ctx, r)
@@ -255,7 +255,8 @@ func (t *Tracing) Call(ctx context.Context, server string, at bridge.Address, up
 // the question is withdrawn.
 func (t *Tracing) Question(about trace.Span, h http.Header, revision, session string, m *jsonrpc.Message, reply func(*jsonrpc.Message)) (*jsonrpc.Message, func(*jsonrpc.Message), func()) {
 	ctx, method := trace.ContextWithSpan(context.Background(), about), m.Method
-	// The server may have started further spans since. Contexts of other traces are not this client's.
+	// The question may carry the context of a span that the server started during the call. A context of another
+	// trace does not belong to this client.
 	theirs, _ := remote(context.Background(), m.Meta(), nil)
 	if trace.SpanContextFromContext(theirs).TraceID() == about.SpanContext().TraceID() {
 		ctx = theirs

@@ -175,7 +175,8 @@ func (c *conversation) round(ctx context.Context, w *questions) (more []byte, no
 			fresh = append(fresh, q)
 			continue
 		}
-		// The user has visited the URL, or is about to.
+		// The user has agreed to the URL before, and has visited it or is about to. The server gets the same answer
+		// again, after a wait that doubles with each round, up to lastLook.
 		answers[q] = had.answer
 		wait = max(wait, min(firstLook<<min(had.looks, 8), lastLook))
 		had.looks++

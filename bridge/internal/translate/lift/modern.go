@@ -255,8 +255,8 @@ func (c *callClient) Notify(m *jsonrpc.Message) {
 	c.Client.Notify(m.WithParams(era.Notification(m.Method, m.Params, era.LatestModern, c.l.from.Revision)))
 }
 
-// rises reports whether progress exceeds the highest value that the client got. Each attempt starts anew, but the
-// client has only one call.
+// rises reports whether the client may get this progress. If the call is repeated, progress must exceed the highest
+// value that the client got: each attempt starts anew, but the client has only one call.
 func (c *callClient) rises(progress float64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

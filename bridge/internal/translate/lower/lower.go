@@ -114,7 +114,7 @@ type Slot interface {
 	Release()
 	// Suspect reports whether the server may ask about a call that has ended.
 	Suspect(bool)
-	// Retire takes no more requests, if other connections are possible.
+	// Retire keeps further requests from the connection, if other connections are possible.
 	Retire()
 	// Gone reports that the server has ended for good, or was replaced.
 	Gone()
@@ -123,9 +123,9 @@ type Slot interface {
 // Line is a connection with its guards.
 type Line interface {
 	bridge.Upstream
-	// Caller returns the caller that it is opened for.
+	// Caller returns the caller on whose behalf the connection opens.
 	Caller() *bridge.Caller
-	// Checked returns it with the checks of tool calls.
+	// Checked returns the connection with the checks of tool calls.
 	Checked() bridge.Upstream
 	// Keep opens the connection, and keeps it open until release is called.
 	Keep(ctx context.Context) (release func(), err error)

@@ -229,8 +229,8 @@ func (p *parked) expire() {
 	})
 }
 
-// drop drops the call if condition, called with l.mu held, reports true; nil always does. It cancels a call in
-// flight and answers the server's questions as unanswered.
+// drop drops the call, unless so is set and reports false. so is called with l.mu held. drop cancels a call in
+// flight, and answers the server's questions as unanswered. It reports false if so did.
 func (p *parked) drop(why error, so func() bool) bool {
 	p.l.mu.Lock()
 	if so != nil && !so() {

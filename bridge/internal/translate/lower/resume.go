@@ -198,7 +198,7 @@ func (s *Server) unpark(p *parked) {
 	p.bytes = 0
 }
 
-// settle ends the count of the call as waiting for its client. The caller holds s.mu.
+// settle removes the call from those that wait for their client. The caller holds s.mu.
 func (s *Server) settle(p *parked) {
 	if p.settled {
 		return
@@ -212,8 +212,9 @@ func (s *Server) settle(p *parked) {
 
 func (p *parked) principal() string { return p.r.From.Principal }
 
-// keep counts a delivered answer. If such answers take too many bytes, it discards the call. The caller holds
-// the lock of the call's translator.
+// keep counts the bytes of an answer that stays after delivery. If such answers take more than maxKeptAnswers bytes,
+// or more than maxParkedInAll calls are parked, keep discards the call. The caller holds the lock of the call's
+// translator.
 func (s *Server) keep(p *parked) {
 	s.mu.Lock()
 	s.settle(p)

@@ -28,7 +28,8 @@ func (t *Translator) perform(ctx context.Context, r *bridge.Request, l *legacy, 
 	name := r.Name()
 	required, known := t.of.Tools.Requires(name)
 	if !known && t.of.Tools.MayAsk() {
-		// Some servers answer a call without a task with a result that clients take for the tool's own.
+		// The list says whether the tool requires a task. Some servers answer a call that lacks the task with a
+		// result that clients take for the tool's own.
 		t.listTools(ctx, r.From)
 		t.of.Tools.Requested()
 		required, known = t.of.Tools.Requires(name)

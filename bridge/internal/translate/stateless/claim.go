@@ -14,7 +14,7 @@ import (
 // waits a moment, since most calls are short. Then another connection is opened. If the limits forbid that, the
 // call waits in the queue.
 
-// claim is the request for a connection, and its entry in the queue for an exclusive one.
+// claim is a request that needs a connection, and the entry of that request in the queue for exclusive ones.
 type claim struct {
 	r         *bridge.Request
 	lane      string
@@ -29,7 +29,7 @@ type claim struct {
 	group, key string
 	until      time.Time // the end of its wait
 
-	// Its entry in the queue, guarded by Pool.mu.
+	// The entry in the queue, guarded by Pool.mu.
 	result  chan *slot // gets one connection
 	patient bool       // it waits for a free connection, and no other is opened for it
 	at      *clist.Element
@@ -47,7 +47,8 @@ func (p *Pool) exclusive(r *bridge.Request, lane string, of profile) bool {
 	return of.asked && !unasked[r.Method] && lane == "" && p.o.Sharing == Apart && !(p.attributes.Load() && !p.legacy.Unattributed())
 }
 
-// claim returns a connection without other calls, or nothing if the request must wait. The caller holds p.mu.
+// claim returns a connection without other calls, or nil if the request must wait. The error says that the queue is
+// full. The caller holds p.mu.
 func (p *Pool) claim(c *claim) (*slot, error) {
 	if c.until.IsZero() {
 		c.until = time.Now().Add(p.o.Queue.Wait())
@@ -80,7 +81,7 @@ func (p *Pool) free(c *claim) *slot {
 	return nil
 }
 
-// grow adds a connection and enters the request. The caller holds p.mu.
+// grow adds a connection and enters the request at it. The error says why the limits forbid that. The caller holds p.mu.
 func (p *Pool) grow(c *claim) (*slot, error) {
 	if err := p.room(c.from.Principal, c.group, c.key); err != nil {
 		return nil, err

@@ -83,8 +83,8 @@ func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message
 			return jsonrpc.InvalidParams("there is no such task")
 		}
 		h.ids = map[string]string{own: id.Str}
-		// Built anew, because the task's id is also in a header. Duplicate members, and members that some readers take
-		// for taskId, must not pass.
+		// The params are built anew, because the task's id is also in a header: duplicate members, and members that
+		// some readers take for taskId, must not pass.
 		params = rawjson.Edit(params, func(name, value []byte) []byte {
 			if string(name) != "taskId" && bytes.EqualFold(name, []byte("taskId")) {
 				return nil

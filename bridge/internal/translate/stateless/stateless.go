@@ -52,7 +52,7 @@ type Options struct {
 
 // Server is what a Pool needs of its server.
 type Server interface {
-	// Line returns a connection on behalf of from. Its Client is to. It opens on demand.
+	// Line returns a connection on behalf of from. The connection opens on demand, and its Client is to.
 	Line(from *bridge.Caller, to bridge.Client) Line
 	// Misheaded returns the error of a request that contradicts itself, or nil.
 	Misheaded(r *bridge.Request) *jsonrpc.Message
