@@ -144,8 +144,8 @@ type Session interface {
 	Done() <-chan struct{}
 	// OnEnd calls f when the session ends, or at once if it already ended.
 	OnEnd(f func())
-	// Go runs f in a goroutine that the session's end awaits. It reports false when the session
-	// or the gateway ended.
+	// Go runs f in a goroutine that the session's end awaits. If the session or the gateway has
+	// ended, Go reports false and does not call f.
 	Go(f func()) bool
 	// Seen records a sign of life of the client.
 	Seen()

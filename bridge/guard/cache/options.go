@@ -15,8 +15,8 @@ type Options struct {
 	// Lists is how long the lists of a legacy server are fresh. A modern server says so
 	// itself. 0 means 5 s.
 	Lists time.Duration `yaml:"lists"`
-	// Stale is how long after that a list is still served while the server is stopped,
-	// starts, or fails. 0 means 1 h.
+	// Stale is how long a list that is no longer fresh is still served while the server is
+	// stopped, starts, or fails. 0 means 1 h.
 	Stale time.Duration `yaml:"stale"`
 	// Shared says that the server lists the same for everybody. If it is false, a list serves
 	// other principals only if the server says that the list is public. For resources and

@@ -158,7 +158,7 @@ func (c *Cache) serveStale(e *entry, r *bridge.Request, why error) *jsonrpc.Mess
 }
 
 // Holds reports whether the cache answers a request without a connection. g is the server's
-// greeting. why, if it is not nil, is why no connection can be opened. A nil Cached holds
+// greeting. why is the error that keeps a connection from opening, or nil. A nil Cached holds
 // nothing.
 func (c *Cached) Holds(r *bridge.Request, g *bridge.Greeting, why error) bool {
 	if c == nil || g == nil || why != nil && !excused(why) {

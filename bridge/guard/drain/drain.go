@@ -187,9 +187,9 @@ func (d *drained) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	return d.Upstream.Call(ctx, r)
 }
 
-// isContinuation reports whether a request belongs to an earlier one. It may be about a task, end a subscription, or
-// answer the question of a call. Only clients of 2026-07-28 answer by another call. In requests of other clients, the
-// members for that have no meaning.
+// isContinuation reports whether a request belongs to an earlier one: the request is about a task, ends a subscription,
+// or answers the question of a call. Only clients of 2026-07-28 answer by another call. In requests of other clients,
+// requestState and inputResponses have no meaning.
 func isContinuation(m *jsonrpc.Message, from *bridge.Caller) bool {
 	switch {
 	case strings.HasPrefix(m.Method, "tasks/") && m.Method != "tasks/list", m.Method == "resources/unsubscribe":

@@ -14,8 +14,8 @@ type Options struct {
 	Off bool `yaml:"-"`
 	// Attempts is how often a call is made at most. 0 means 2.
 	Attempts int `yaml:"attempts"`
-	// Besides lists, reads and pings, Tools retries calls of tools that the server declares
-	// read-only or idempotent. Default false.
+	// Tools retries calls of tools that the server declares read-only or idempotent. Lists,
+	// reads and pings are retried anyway. Default false.
 	Tools bool `yaml:"tools"`
 }
 

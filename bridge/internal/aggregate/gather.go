@@ -89,8 +89,8 @@ func (c *collector) run(ctx context.Context, m *member) {
 	}
 }
 
-// wait takes replies until there are enough. late are the servers that have not replied. If all servers have
-// failed, err is the first failure.
+// wait takes replies until there are enough. late are the servers that have not replied. err is the first failure
+// if all servers have failed, or the cause of ctx if ctx ended.
 func (c *collector) wait(ctx context.Context, patience time.Duration) (late map[*member]bool, err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

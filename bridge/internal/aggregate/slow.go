@@ -15,7 +15,8 @@ import (
 // slowList is the time after which a list counts as slow: the next request hardly waits for it.
 const slowList = 2 * time.Second
 
-// muteAfter is the time after which a server counts as one that does not answer.
+// muteAfter is the time after which a list counts as one that the server does not answer. The next request waits only
+// slowPatience for such a list, even without a stored page.
 const muteAfter = listPatience / 2
 
 // slowPatience is how long a request waits for a list that was slow before: the server may have recovered.

@@ -104,7 +104,7 @@ func (b *Budget) Opening() bool { return len(b.openings) > 0 }
 func (b *Budget) Closing() (closed func()) { return b.closings.begin() }
 
 // reserveAhead takes a slot for a process that starts before any client connects. The next connection takes the slot
-// over. reserveAhead reports false if slots are scarce.
+// over. reserveAhead reports false if the server has no free slot, or if half of the slots of the Total are taken.
 func (b *Budget) reserveAhead() bool {
 	server, all := b.open.Add(1), b.total.open.Add(1)
 	b.aheadHeld.Store(true)

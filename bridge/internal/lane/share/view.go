@@ -331,8 +331,8 @@ func (v *View) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return m, nil
 }
 
-// relax sets the server's level to the most verbose one that sessions still want. Without any the level stays: the
-// server's own is unknown.
+// relax sets the server's level to the most verbose one that sessions still want. If no session wants a level, the
+// level stays, because the level that the server had by itself is unknown.
 func (h *hub) relax(ctx context.Context) {
 	select {
 	case h.turn <- struct{}{}:

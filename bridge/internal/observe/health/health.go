@@ -206,8 +206,8 @@ func (s *Server) Speaks() string {
 	return s.known.Revision
 }
 
-// Await calls notify once, when a connection to the server was opened. Until then the package tries the server: no
-// client may need it meanwhile. stop ends the waiting.
+// Await calls notify once, when the server works: see Works. Until then the package tries the server, because perhaps
+// no client does. stop ends the waiting.
 func (s *Server) Await(from *bridge.Caller, notify func()) (stop func()) {
 	w := &waiter{from, notify}
 	s.mu.Lock()

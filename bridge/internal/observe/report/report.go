@@ -49,7 +49,7 @@ type Report struct {
 	// Client is the address of the client; not valid on a wire without addresses, or if another instance forwarded the
 	// request.
 	Client netip.Addr
-	// Network is that of the client's wire: bridge.TCP or bridge.Pipe. It is empty if it is unknown.
+	// Network is the network of the client's wire: bridge.TCP or bridge.Pipe; empty if it is unknown.
 	Network string
 	// Address is that of the server; zero except in reports of Sent.
 	Address bridge.Address
@@ -123,7 +123,7 @@ func (a *Arrival) Address() string { return a.address }
 // Wire returns the transport of the client; empty for a request that was refused at once.
 func (a *Arrival) Wire() string { return a.wire }
 
-// Session returns the beginning of the session's key, or nothing.
+// Session returns the beginning of the session's key; empty for a request without a session.
 func (a *Arrival) Session() string { return a.session }
 
 // Call returns the arrival as a bridge.Call, or a nil interface for a nil Arrival.
