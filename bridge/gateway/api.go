@@ -67,9 +67,9 @@ type Gateway interface {
 	Draining() bool
 	// Activity returns the number of calls in flight, and of all calls so far.
 	Activity() (now int, all uint64)
-	// Close ends all sessions and connections, and returns when all their goroutines
-	// ended. The end of ctx forces connections to close at once: two seconds later Close
-	// returns, even if an adapter ignores that.
+	// Close ends all sessions and connections, and returns when all their goroutines have
+	// ended. When ctx ends, Close forces connections to close at once. Two seconds later
+	// Close returns, even if an adapter ignores that.
 	Close(ctx context.Context)
 	// Initialize starts a session for the initialize request m, and returns it with the answer. If the handshake
 	// fails, the session ends and the answer is the error.
@@ -167,8 +167,8 @@ type Session interface {
 	Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) Call
 	// Notify handles a notification of the client.
 	Notify(m *jsonrpc.Message, e *Envelope)
-	// Attach adds a standing stream until detach: it carries messages that belong to no
-	// call. Pending events and questions go there at once.
+	// Attach adds a standing stream until detach is called. The stream carries messages that
+	// belong to no call. Pending events and questions go to the stream at once.
 	Attach(st bridge.Stream) (detach func())
 	// Answer delivers the client's answer to a question. An answer to no open question, perhaps
 	// a late one, is errNobodyWaits.

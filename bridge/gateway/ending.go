@@ -102,7 +102,7 @@ func (s *sitting) close(ctx context.Context, err error) {
 		s.release(ctx)
 		return
 	}
-	<-s.ended // the first caller uses b.force, which ends with ctx
+	<-s.ended // the first caller uses g.force, which ends with ctx
 }
 
 // finish marks the session as ending, and reports whether this was the first call.

@@ -29,8 +29,9 @@ type Status struct {
 	Calls    int
 	Parked   int    // parked calls
 	Revision string // of the last handshake; empty before the first
-	// Opened counts opened connections. Failures counts failed openings and unreachable servers.
-	// Losses counts connections that ended by themselves. Restarts counts openings after a loss.
+	// Opened counts opened connections. Failures counts failed openings and calls to an
+	// unreachable server. Losses counts connections that ended by themselves. Restarts counts
+	// openings after a failure or a loss.
 	Opened, Failures, Losses, Restarts uint64
 	// Last is the last failure or loss, also after recovery. It may name programs and
 	// files.

@@ -40,7 +40,7 @@ func (o *Options) HasRate() bool {
 }
 
 // PerPrincipal bounds the use of the whole bridge by one principal. It has no meaning without
-// access rules, where all callers are one principal.
+// access rules, where no caller has a principal.
 type PerPrincipal struct {
 	// Sessions is how many sessions may be open. 0 means 1,000.
 	Sessions int `yaml:"sessions"`

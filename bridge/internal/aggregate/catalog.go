@@ -179,7 +179,8 @@ func (c *catalog) hasScheme(uri string) bool {
 	return false
 }
 
-// maxCatalogs bounds the principals that a server has catalogues of.
+// maxCatalogs bounds the catalogues of a server, one for each principal. Beyond it an arbitrary one goes, and is
+// read again when it is needed.
 const maxCatalogs = 256
 
 // catalog returns the server's catalogue for the principal.

@@ -109,8 +109,9 @@ func (s *subscription) wanted(m *jsonrpc.Message) bool {
 	return true
 }
 
-// Notify passes on a notification after the acknowledgement. The client gets one acknowledgement. In
-// place of further ones it gets the changes that it may have missed.
+// Notify passes on a notification after the acknowledgement. At most subscribe.MaxEarly earlier ones wait
+// for it; the others are dropped. The client gets one acknowledgement. In place of further ones it gets the
+// changes that it may have missed.
 func (s *subscription) Notify(m *jsonrpc.Message) {
 	if !s.wanted(m) {
 		return
