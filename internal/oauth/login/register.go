@@ -49,7 +49,8 @@ func (p *Person) client(ctx context.Context, l, earlier *Login, scopes []string)
 		return c, back, err
 	}
 	if earlier != nil && earlier.Client.Registered && earlier.Client.Redirect != "" && (earlier.Client.Ends.IsZero() || time.Now().Before(earlier.Client.Ends)) && (p.o.RedirectURI == "" || earlier.Client.Redirect == p.o.RedirectURI) && p.stillRegistered(ctx, l, earlier.Client, scopes) {
-		// The same port again. If it is taken, another client is registered (I-217).
+		// The bridge listens on the registered port again. If the port is taken, another client is registered
+		// (I-217).
 		if back, err := listen(ctx, earlier.Client.Redirect); err == nil {
 			return earlier.Client, back, nil
 		}

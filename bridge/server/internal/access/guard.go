@@ -143,8 +143,8 @@ func isParam(header string) bool {
 	return len(header) > len(era.HeaderParam) && strings.EqualFold(header[:len(era.HeaderParam)], era.HeaderParam)
 }
 
-// deny refuses a request because of a header's value, and logs it for the operator. It returns
-// false.
+// deny refuses a request because of a header's value. It logs the refusal for the operator, at most
+// once in RejectedLogEvery. It returns false.
 func (g *guard) deny(w http.ResponseWriter, r *http.Request, header, value, why string) bool {
 	if more, due := g.refusals.Due(RejectedLogEvery); due {
 		g.log.Info("request refused", header, fmt.Sprintf("%.200s", value), "from", g.client(r).String(), "err", why, "more", more)
