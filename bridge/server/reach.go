@@ -86,7 +86,8 @@ func (s *server) atWorkers(c *config.Server, local placement.Local) backend {
 	}
 }
 
-// queued returns how many openings at workers may wait.
+// queued returns how many openings at workers may wait: limits.queue, else limits.calls, else the
+// default of limits.calls.
 func queued(s *config.Server) int {
 	return cmp.Or(s.Limits.Queue, s.Limits.Calls, limits.DefaultCalls)
 }

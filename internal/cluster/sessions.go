@@ -420,7 +420,8 @@ func (n *Node) save(e *entry) {
 	}
 }
 
-// settle asks whether this instance still owns a session, and records that in the store if it does.
+// settle asks the store whether this instance still owns a session, and records that in the store if
+// it does.
 //
 // Another instance may have found this one dead, and be about to take the session over. So this instance takes a
 // blocked session again, although the store names it as the owner. The new take raises the epoch, and the

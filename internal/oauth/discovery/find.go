@@ -112,9 +112,8 @@ type Resource struct {
 
 var errNoDocument = errors.New("there is no such document")
 
-// Resource reads the server's metadata: first at named, the address of a challenge, unless it is
-// empty or relative, then at the addresses of RFC 9728. nil means that there is none (I-202,
-// I-207).
+// Resource reads the server's metadata: first at named, the address of a challenge, unless named is
+// empty or relative, then at the addresses of RFC 9728. nil means that there is none (I-202, I-207).
 func (f *Finder) Resource(ctx context.Context, named string) (*Resource, error) {
 	origin, path := f.Origin(), strings.TrimSuffix(f.server.EscapedPath(), "/")
 	addresses := []string{origin + wellKnown + resourceMetadata}

@@ -115,7 +115,8 @@ func (p *Person) stillRegistered(ctx context.Context, l *Login, c Client, scopes
 	return false
 }
 
-// register registers a client (I-210; RFC 7591); without a redirect address, one for the device flow.
+// register registers a client (I-210; RFC 7591). An empty redirect means a client for the device
+// flow.
 func (p *Person) register(ctx context.Context, at *discovery.Issuer, redirect string) (Client, error) {
 	method := discovery.Basic // the default without metadata (RFC 8414 §2)
 	for _, m := range []string{discovery.None, discovery.Post, discovery.Basic} {

@@ -122,9 +122,8 @@ func (g *guard) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 // maxFurtherHeaders bounds the further headers of one preflight.
 const maxFurtherHeaders = 64
 
-// furtherHeaders returns those of the headers that a preflight requests which a server may get, as the rest of a list:
-// headers of forward, and Mcp-Param headers. The tools define the latter, so the bridge cannot list them ahead
-// (2026-07-28, B8).
+// furtherHeaders returns, as the rest of a list, those headers of a preflight that a server may get: headers of
+// forward, and Mcp-Param headers. The tools define the latter, so the bridge cannot list them ahead (2026-07-28, B8).
 func (g *guard) furtherHeaders(wanted []string) string {
 	list, n := "", 0
 	for _, line := range wanted {
