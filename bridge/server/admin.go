@@ -174,8 +174,8 @@ func (s *server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 	return c, true, nil
 }
 
-// signIn answers a key with a cookie. Tokens of identity providers do not sign in: they expire before
-// the page is closed.
+// signIn exchanges the key in a request's body for a cookie. It takes no token of an identity
+// provider: such tokens expire before the page is closed.
 func (s *server) signIn(w http.ResponseWriter, r *http.Request, base string) {
 	var asked struct {
 		Key string `json:"key"`

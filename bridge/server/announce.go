@@ -91,7 +91,7 @@ var errNotShared = errors.New("the other instances of the bridge could not be in
 // storeLimit bounds one operation of the store with a body.
 const storeLimit = 5 * time.Second
 
-// apply applies a webhook here, and stores it for the others.
+// apply applies a webhook here, and stores the webhook for the other instances.
 func (a *announcements) apply(ctx context.Context, server string, h *hook, body []byte) (tools int, err error) {
 	if err := a.enter(ctx); err != nil {
 		return 0, err
@@ -129,8 +129,8 @@ func (a *announcements) follow() {
 	}
 }
 
-// sync applies the stored webhook of a server if its number is new. Number 0 means that the store has
-// lost the webhook: sync stores it again.
+// sync applies the stored webhook of a server, unless h has applied the webhook of that number.
+// Number 0 means that the store has lost the webhook: sync stores it again.
 func (a *announcements) sync(server string, h *hook, number int64) error {
 	if err := a.enter(a.ctx); err != nil {
 		return err

@@ -109,8 +109,9 @@ func (s *Server) Add(c config.Server) error { return s.b.Add(c) }
 func (s *Server) Remove(name string) error { return s.b.Remove(name) }
 
 // Replace changes the settings of the server of c's name. Its sessions keep the old settings until they
-// end, also when they reopen a connection, except Timeout and MaxTimeout; Remove ends them too. New
-// sessions, stateless clients, and clients of all servers as one use the new settings at once.
+// end, also when they reopen a connection; only Timeout and MaxTimeout change for them too. Remove ends
+// these sessions too. New sessions, stateless clients, and clients of all servers as one use the new
+// settings at once.
 func (s *Server) Replace(c config.Server) error { return s.b.Replace(c) }
 
 // Plan returns the changes that Apply would make, and when each takes effect. It changes nothing. It

@@ -179,8 +179,8 @@ func (s *server) exchange(c *config.Config, now *table, change gateway.Change) e
 	return err
 }
 
-// released records that a removed or replaced server of that name is no longer in use. The caller holds
-// s.changing.
+// released counts down the removed or replaced servers of a name that are still in use. The caller
+// holds s.changing.
 func (s *server) released(name string) {
 	if s.leaving[name]--; s.leaving[name] == 0 {
 		delete(s.leaving, name)

@@ -19,7 +19,7 @@ import (
 
 // connections bounds the open connections of clients: any program can open one, with or without a key.
 // One address may have a quarter of them, because it is cheap to open many from one address. With access
-// rules, a connection without a good key gives its place up when another one needs it.
+// rules, a new connection without a place takes the place of the oldest one without a good key.
 type connections struct {
 	log        *slog.Logger
 	most, each int
@@ -39,8 +39,8 @@ type connections struct {
 // operatorConnections bounds the connections of operators at an address of their own.
 const operatorConnections = 256
 
-// newConnections bounds connections to most, and to half of the files that the process may open: the
-// other half is for servers.
+// newConnections bounds connections to most, but to at most half of the files that the process may
+// open: the other half is for servers.
 func newConnections(most int, keyed bool, proxy func(netip.Addr) bool, log *slog.Logger) *connections {
 	if files := maxOpenFiles(); files > 0 && files/2 < most {
 		most = max(1, files/2)
@@ -121,7 +121,7 @@ func (c *connections) remove(client *clientConn) {
 	}
 }
 
-// forget removes a connection from those without a good key. The caller has c.mu.
+// forget removes a connection from c.strangers. The caller holds c.mu.
 func (c *connections) forget(client *clientConn) {
 	if client.stranger != nil {
 		c.strangers.Remove(client.stranger)
@@ -201,7 +201,7 @@ func (c *clientConn) limitIdle(state http.ConnState) {
 	}
 }
 
-// countIdle counts idle connections.
+// countIdle counts the connection as waiting while it is idle, and signals each change on waits.
 func (c *clientConn) countIdle(state http.ConnState) {
 	if waits := state == http.StateIdle; waits != c.isIdle {
 		c.isIdle = waits

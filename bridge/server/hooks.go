@@ -34,7 +34,7 @@ func newHook(secret string, renew func(context.Context, []byte) (int, error)) *h
 const (
 	// hookLimit bounds one renewal of a catalogue, and so the time that a sender waits for its answer.
 	hookLimit = time.Minute
-	// signedBodies bounds the large bodies with a signature that are read at once.
+	// signedBodies is the number of slots for bodies that may be above smallBody: as many are read at once.
 	signedBodies = 2
 	// smallBody is the size of the largest body that needs no slot of signing. The headers, which
 	// need no secret either, may be as large.

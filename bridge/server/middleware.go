@@ -30,7 +30,8 @@ func (t *tree) recovered(c *gin.Context) {
 			t.s.log.Error("panic in a handler", "path", r.URL.Path, "err", fmt.Sprint(fault))
 		}
 		if n, ok := w.(*noted); fault == http.ErrAbortHandler || ok && n.begun {
-			// In a program around the bridge, gin.Recovery takes the panic for the end of the request.
+			// The write deadline in the past cuts the answer off. The panic alone may not: in a program around the
+			// bridge, gin.Recovery takes the panic for the end of the request.
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
 			panic(http.ErrAbortHandler)
 		}
@@ -180,7 +181,7 @@ func (t *tree) hasConsole(c *gin.Context) {
 	}
 }
 
-// checkPage accepts the console's requests: like checkClient, and also by the console's cookie.
+// checkPage accepts the requests that checkClient accepts, and requests with the console's cookie.
 func (t *tree) checkPage(c *gin.Context) {
 	w, r := of(c)
 	r, done, ok := t.s.fromPage(w, r, t.base, t.target(c))

@@ -47,8 +47,8 @@ func (s *server) forOperators(r *http.Request) bool {
 	return s.Config().ConsoleListen == "" || r.Context().Value(atOperators{}) != nil
 }
 
-// ended waits until all listeners have ended, the first of them with err. It returns an error other than
-// http.ErrServerClosed, if one had it.
+// ended waits until all listeners have ended. err is the error of the first one. ended returns an error
+// other than http.ErrServerClosed, if a listener had one.
 func (s *server) ended(err error, others <-chan error) error {
 	if s.operators != nil {
 		if other := <-others; errors.Is(err, http.ErrServerClosed) {

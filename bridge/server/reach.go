@@ -86,7 +86,8 @@ func (s *server) atWorkers(c *config.Server, local placement.Local) backend {
 	}
 }
 
-// queued returns how many openings at workers may wait.
+// queued returns how many openings at workers may wait: limits.queue, else limits.calls, else the
+// default of limits.calls.
 func queued(s *config.Server) int {
 	return cmp.Or(s.Limits.Queue, s.Limits.Calls, limits.DefaultCalls)
 }
@@ -112,8 +113,8 @@ func (s *server) api(c *config.Server) backend {
 }
 
 // mayCall returns a function that returns the check of a principal's tools; nil without access rules.
-// The check is nil for a principal that may use all tools. Rules use the names that clients see, which
-// renamed has by the server's own names.
+// The check is nil for a principal that may use all tools. Rules use the names that clients see:
+// renamed has them by the server's own names.
 func mayCall(grants *filter.Grants, renamed map[string]string) func(principal string) func(tool string) bool {
 	if grants == nil {
 		return nil
@@ -260,8 +261,8 @@ func unusableBackend(s *config.Server, err error) backend {
 	}
 }
 
-// limits returns the limits of the server's connections, and the revisions that they use. These are the
-// modern era, another era, or all up to a legacy revision.
+// limits returns the limits of the server's connections, and which revisions they use: those of the
+// modern era, those of the era in the settings, or all up to a legacy revision.
 func (s *server) limits(c *config.Server) conn.Options {
 	o := conn.Options{
 		Log:        s.log,

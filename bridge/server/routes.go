@@ -25,7 +25,8 @@ func (s *server) Mount(on gin.IRouter) {
 	t := s.loggedTreeAt(strings.TrimSuffix(at.BasePath(), "/"))
 	serve, added := gin.WrapH(t), map[string]bool{}
 	for i := range t.routes {
-		// Each path has a route: a wildcard would leave the group no route of its own.
+		// Each path gets its own route: with a wildcard, the program could add no route of its own to the
+		// group.
 		if path, ok := strings.CutPrefix(t.routes[i].whole(), at.BasePath()); ok && !added[path] {
 			added[path] = true
 			at.Any(path, serve)
@@ -277,7 +278,6 @@ func unslashed(r *http.Request) *http.Request {
 // isEndpoint reports whether a path with that last element may be an endpoint.
 func isEndpoint(last string) bool { return last == "mcp" || last == "sse" || last == "messages" }
 
-// plain makes a handler from f.
 func (t *tree) plain(f http.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) { f(of(c)) }
 }

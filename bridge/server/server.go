@@ -112,7 +112,6 @@ func (s *server) note(take func(*accesslog.Log) bool) {
 	}
 }
 
-// options makes a server's options from its configuration.
 func options(s *config.Server, b backend) gateway.ServerOptions {
 	o := gateway.ServerOptions{
 		Name:          s.Name,
@@ -367,7 +366,7 @@ func (s *server) serve(l net.Listener) error {
 	return s.http.ServeTLS(counted, "", "")
 }
 
-// closeLimit bounds the time of responses after the bridge closed, and then the time of the access log.
+// closeLimit bounds the time for responses after the bridge closed, and again the time for writing the access log.
 const closeLimit = 2 * time.Second
 
 // lastRequests limits the time in which an instance that stops waits for another request on open

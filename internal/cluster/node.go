@@ -22,7 +22,7 @@ type Options struct {
 	// Life is the lifetime of a record that is not extended. The node extends its records well before
 	// they expire.
 	Life time.Duration
-	// Stop means that no request begins without the store, not even while no instance reaches it.
+	// Stop rules out Frozen: no request begins without the store, not even while no instance reaches it.
 	Stop bool
 	// MaxSessions bounds the sessions of this instance. Shared connections are not counted.
 	MaxSessions int
@@ -30,7 +30,7 @@ type Options struct {
 	// Lost is called when another instance owns a session, or a shared connection, of this one. It must
 	// not block.
 	Lost func(key string)
-	// Hooked is called with the numbers of the last webhooks after each beat. It must not block.
+	// Hooked is called after each beat, with the numbers of the last webhooks by server. It must not block.
 	Hooked func(map[string]int64)
 	// StoreEmptied is called when the store may have lost the data of this instance. It must not block. It may
 	// be nil.

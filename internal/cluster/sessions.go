@@ -156,7 +156,8 @@ func (n *Node) forget() (owed int) {
 	return owed
 }
 
-// full reports whether there is no room for one more session. The caller holds n.mu.
+// full reports whether there is no room for one more session. Shared connections do not count. The caller holds
+// n.mu.
 func (n *Node) full() bool { return len(n.held)-n.connections >= n.o.MaxSessions }
 
 // add adds a session, or a shared connection. The caller holds n.mu.
@@ -210,8 +211,8 @@ func (n *Node) Find(ctx context.Context, key string) (session.Held, error) {
 	return n.o.Store.Find(ctx, key)
 }
 
-// endedFor is the time for which the node stores the end of a session. A store that was restored from an
-// old copy may still have the session.
+// endedFor is the time for which the node remembers that a session ended. A store that was restored from
+// an old copy may still have the session.
 const endedFor = time.Minute
 
 // Take takes over a session whose owner is dead or released it. It fails with ErrUnavailable while this instance
@@ -419,7 +420,8 @@ func (n *Node) save(e *entry) {
 	}
 }
 
-// settle asks whether this instance still owns a session, and records that in the store if it does.
+// settle asks the store whether this instance still owns a session, and records that in the store if
+// it does.
 //
 // Another instance may have found this one dead, and be about to take the session over. So this instance takes a
 // blocked session again, although the store names it as the owner. The new take raises the epoch, and the

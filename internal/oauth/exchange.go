@@ -55,8 +55,8 @@ func (m *Machine) subject(ctx context.Context) (*identity.Subject, error) {
 	return s, nil
 }
 
-// keyOf returns the cache key for a subject's tokens. Another token of the same caller may have other
-// rights.
+// keyOf returns the cache key for a subject's tokens. The subject's token is a part of the key,
+// because another token of the same caller may have other rights.
 func keyOf(s *identity.Subject) string {
 	sum := sha256.Sum256([]byte(s.Token))
 	return "\x00" + s.Principal + "\x00" + string(sum[:])

@@ -47,7 +47,7 @@ type tokenCache struct {
 type cachedToken struct {
 	done    chan struct{} // closed when token, until and err are set
 	token   string        // empty while the authorization server is unknown
-	until   time.Time     // guarded by the keeper's lock once done is closed
+	until   time.Time     // guarded by the tokenCache's mu once done is closed
 	err     error
 	fails   int       // number of failed requests before this one
 	renewed time.Time // when a refusal last caused a new token
@@ -98,7 +98,7 @@ func (t *tokenCache) get(ctx context.Context, key string, ask func(context.Conte
 	}
 }
 
-// expired reports whether a new token must be requested. The caller holds the keeper's lock.
+// expired reports whether a new token must be requested. The caller holds the mu of the tokenCache.
 func (c *cachedToken) expired(now time.Time) bool {
 	select {
 	case <-c.done:

@@ -22,7 +22,7 @@ type Bridge struct {
 	// Drained is set if an operator drained the bridge. It is nil if Whole is nil.
 	Drained *Drain `json:"drained,omitempty"`
 	Whole   *Load  `json:"bridge,omitempty"` // nil for a caller that may not see all servers
-	// Cluster is the cluster as this instance sees it. It is nil without one, and if Whole is nil.
+	// Cluster is the cluster as this instance sees it. It is nil for a single instance, and if Whole is nil.
 	Cluster *Cluster `json:"cluster,omitempty"`
 	// Config is the state of reloading. It is nil without it, and if Whole is nil.
 	Config *reload.Status `json:"config,omitempty"`
@@ -37,7 +37,7 @@ type Bridge struct {
 type Load struct {
 	Version  string `json:"version"`
 	Sessions int    `json:"sessions"`
-	// Together counts the sessions at /mcp, of all servers as one.
+	// Together counts the sessions at /mcp, the address of all servers as one.
 	Together      int   `json:"sessions_at_all_as_one,omitempty"`
 	Calls         int   `json:"calls"`
 	Stateless     int   `json:"calls_without_session"`
@@ -69,7 +69,7 @@ type Server struct {
 	ErrorShare *float64 `json:"error_share,omitempty"`
 	Tools      *int     `json:"tools,omitempty"`
 	ListTokens *int     `json:"list_tokens,omitempty"`
-	// RSS and CPU are the memory and the processor time of its child processes, if requested.
+	// RSS is the memory of its child processes in bytes, and CPU their processor time in milliseconds, if requested.
 	RSS         int64  `json:"rss_bytes,omitempty"`
 	CPU         int64  `json:"cpu_ms,omitempty"`
 	Queued      int    `json:"queued,omitempty"`
@@ -296,8 +296,9 @@ func ago(now time.Time, t *time.Time) string {
 	return now.Sub(*t).Round(time.Second).String()
 }
 
-// maxLine bounds an error in a table. It has room for the bridge's own text and the last lines of most
-// processes; a longer one keeps its beginning and more of its end, where most programs say what they lack.
+// maxLine bounds an error in a table, in characters. It has room for the bridge's own text and the last
+// lines of most processes. A longer error keeps its beginning and its last endLine characters, where most
+// programs say what they lack.
 const (
 	maxLine = 600
 	endLine = 450

@@ -23,7 +23,7 @@ type Request struct {
 	Front string `json:"front"` // the instance that needs the connection
 }
 
-// Taken is a request that a worker took. Another worker gets it, too, unless it is done in time.
+// Taken is a request that a worker took. Unless the request is done in time, another worker gets it too.
 type Taken struct {
 	Request
 	Server string

@@ -34,7 +34,7 @@ type Slots interface {
 	// closed when that number may change.
 	Room() (servers []string, free int, changed <-chan struct{})
 	// Reserve takes a slot for a request. The front opens the connection with the grant; cancel frees the slot if
-	// it will not. Reserve reports false if no slot is free.
+	// the front will not. Reserve reports false if no slot is free.
 	Reserve(server string) (grant string, cancel func(), ok bool)
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
-// Connect makes a client for an address. caFile, which may be empty, has the certificates of
-// authorities. It opens no connection yet.
+// Connect makes a client for an address. caFile names a file with the certificates of
+// authorities; it may be empty. Connect opens no connection yet.
 func Connect(address, caFile string) (Client, error) {
 	at, err := cluster.ParseURL(address)
 	if err != nil {

@@ -43,7 +43,7 @@ type Client struct {
 	Key    assertion.Key // signs assertions, instead of a secret
 }
 
-// NewClient returns the client of an operator's settings. inBody sends its secret in the body, not in a header.
+// NewClient returns the client of an operator's settings. inBody makes it send its secret in the body, not in a header.
 func NewClient(id, secret string, inBody bool, key assertion.Key) *Client {
 	c := &Client{
 		ID:     id,

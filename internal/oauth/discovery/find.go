@@ -59,7 +59,7 @@ func NewFinder(server *url.URL, transport http.RoundTripper, trusted ...string) 
 	}, Hosts(trusted...)}
 }
 
-// Hosts returns the hosts of addresses, with ports.
+// Hosts returns the hosts of addresses, with ports. It leaves out addresses without a host.
 func Hosts(addresses ...string) (all []string) {
 	for _, a := range addresses {
 		if u, err := url.Parse(a); err == nil && u.Host != "" {
@@ -110,11 +110,10 @@ type Resource struct {
 	Scopes []string
 }
 
-// errNoDocument means that an address has no document.
 var errNoDocument = errors.New("there is no such document")
 
-// Resource reads the server's metadata: at the address of a challenge if named is set, else at the
-// addresses of RFC 9728. nil means that there is none (I-202, I-207).
+// Resource reads the server's metadata: first at named, the address of a challenge, unless named is
+// empty or relative, then at the addresses of RFC 9728. nil means that there is none (I-202, I-207).
 func (f *Finder) Resource(ctx context.Context, named string) (*Resource, error) {
 	origin, path := f.Origin(), strings.TrimSuffix(f.server.EscapedPath(), "/")
 	addresses := []string{origin + wellKnown + resourceMetadata}

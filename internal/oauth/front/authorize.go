@@ -170,7 +170,6 @@ func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 	f.consent(w, r, q, id)
 }
 
-// consent shows the consent page.
 func (f *Front) consent(w http.ResponseWriter, r *http.Request, q *request, client string) {
 	browser := cmp.Or(f.cookieOf(r, "consent"), rand.Text())
 	q.Browser, q.At = seal.Fingerprint(browser), time.Now().UnixMilli()
@@ -219,7 +218,8 @@ func (r *request) consentKey() string {
 	return seal.Fingerprint(string(text))
 }
 
-// agreements returns the consents that the browser stores, oldest first.
+// agreements returns the consents that the browser stores, oldest first, without those older than
+// rememberFor. There are none unless the setting is ConsentRemember.
 func (f *Front) agreements(r *http.Request) (all []agreement) {
 	if f.o.Consent == ConsentRemember {
 		f.open("agreed", f.cookieOf(r, "agreed"), &all)
@@ -233,10 +233,10 @@ type agreement struct {
 	At   int64  `json:"t"`
 }
 
-// skipsConsent reports whether the sign-in can begin without the consent page. Somebody has agreed in
-// this browser, and a program on this machine opened the page and gets the answer. No other page
-// may lead here: a stranger's page could make the user sign in the stranger's program (I-105).
-// A site always needs the page: a link in a mail looks as if a program had opened it.
+// skipsConsent reports whether the sign-in can begin without the consent page. Somebody must have
+// agreed in this browser, and the answer must go to a program on this machine. No other page may lead
+// here: a stranger's page could make the user sign in the stranger's program (I-105). A site always
+// needs the consent page: a link in a mail looks as if a program had opened it.
 func (f *Front) skipsConsent(r *http.Request, q *request) bool {
 	_, k := classify(q.Redirect)
 	to := q.consentKey()
@@ -471,7 +471,8 @@ func (f *Front) signIn(r *http.Request, a *attempt, code string) (l login, err e
 	return l, f.identify(ctx, at, &l, t, a.Nonce)
 }
 
-// grantedBy returns the wanted scopes that the provider has granted.
+// grantedBy returns the wanted scopes that the provider has granted: all of them without ScopePrefix,
+// and none if the provider's answer has no scope.
 func (f *Front) grantedBy(wanted []string, t *discovery.Token) (all []string) {
 	switch {
 	case f.o.ScopePrefix == "":

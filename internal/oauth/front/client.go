@@ -181,7 +181,7 @@ func (f *Front) register(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// displayName returns a name in a form that can be shown.
+// displayName returns a name in a form that can be shown, cut after maxName bytes.
 func displayName(name string) string {
 	name = sanitize.Text(strings.ToValidUTF8(name, ""))
 	if len(name) <= maxName {

@@ -326,8 +326,8 @@ func apiHandler(methods string, f http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// metadata returns the front's metadata (RFC 8414 §2). Some clients refuse a document of OpenID
-// Connect without its additional members.
+// metadata returns the front's metadata (RFC 8414 §2). openid adds members of OpenID Connect: some
+// clients refuse a document of OpenID Connect without them.
 func (f *Front) metadata(openid bool) map[string]any {
 	m := map[string]any{
 		"issuer": f.o.Root, "authorization_endpoint": f.o.Root + "/authorize", "token_endpoint": f.o.Root + "/token",

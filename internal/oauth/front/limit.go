@@ -32,7 +32,8 @@ func newLimiter(every time.Duration, burst int) limiter {
 	}
 }
 
-// network returns the address of a request as a key: a subscriber's whole network for IPv6.
+// network returns the key of an address. For IPv6 it is the key of the subscriber's whole network,
+// of 64 bits.
 func network(from netip.Addr) string { return prefix(from, 64) }
 
 // site returns a key for all addresses of a site: one company may have them all.

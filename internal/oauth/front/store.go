@@ -143,7 +143,7 @@ const (
 	maxRetry = 5 * time.Second
 )
 
-// put calls Swap and retries while the store fails. ctx must not end.
+// put calls Swap again while the store fails, at most times times in all. ctx must not end.
 func (f *Front) put(ctx context.Context, key string, old, value []byte, life time.Duration, times int) (ok bool, err error) {
 	for n := 1; ; n++ {
 		if ok, err = f.o.Store.Swap(ctx, key, old, value, life); err == nil || n >= times {

@@ -164,7 +164,8 @@ func (f *Front) readForm(r *http.Request) (id string, get func(string) string, r
 	return id, get, nil
 }
 
-// sameResource reports whether a client's resource parameter fits the resource of its login.
+// sameResource reports whether a client's resource parameter fits the resource of its login. The
+// parameter may be empty, or have one more slash at its end.
 func sameResource(said, is string) bool { return said == "" || strings.TrimSuffix(said, "/") == is }
 
 // redeem exchanges a code for tokens, once (I-108).
@@ -201,7 +202,8 @@ func (f *Front) redeem(ctx context.Context, client string, get func(string) stri
 			return nil, refusal
 		}
 	}
-	// The login is stored before the code is marked: a second use must find the login to end.
+	// The login is stored before the code is marked: a second use of the code must find the login, to
+	// end it.
 	if c.Login.Refresh != "" {
 		if _, err := f.put(ctx, loginKey(c.ID), nil, []byte(f.sealed(loginKey(c.ID), c.Login)), loginLife, tries); err != nil {
 			return nil, f.storeFailed(err)
@@ -315,7 +317,8 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 		} else if !ok {
 			continue
 		}
-		// Whatever the result, others with the same token must not count as thieves.
+		// The mark stays for grace, whatever the result: others with the same token must not count as
+		// thieves.
 		release := func(r renewal) { _, _ = f.put(ctx, holdKey, myHold, []byte(f.sealed(holdKey, r)), grace, twice) }
 		if now, err := f.o.Store.Get(ctx, key); err != nil || !bytes.Equal(now, raw) {
 			if held {

@@ -29,7 +29,7 @@ const (
 	// promptWait is the time that the first caller waits for the keychain, which may show a prompt. A
 	// program on a desktop may have started the bridge, and nobody may be there.
 	promptWait = 10 * time.Second
-	// askAgain is the pause after a failure.
+	// askAgain is the time after a failure before the keychain is asked again.
 	askAgain = 30 * time.Second
 )
 

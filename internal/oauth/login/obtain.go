@@ -119,7 +119,7 @@ func (p *Person) unsigned(what string) error {
 	}
 }
 
-// setLogin makes a login the current one.
+// setLogin makes a login the current one. unkept is the reason that the login was not saved, or nil.
 func (p *Person) setLogin(l *Login, unkept error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,8 +173,8 @@ func (p *Person) renew(ctx context.Context, old *Login) (again bool, err error) 
 	}
 }
 
-// moved reports whether a renewal failed as if the authorization server had moved. Another server
-// answers there, or several renewals in a row had no answer.
+// moved reports whether a renewal failed as if the authorization server had moved: another server
+// answered, or rediscoverAfter renewals in a row had no answer.
 func (p *Person) moved(err error) bool {
 	if e, ok := errors.AsType[*discovery.Error](err); ok {
 		return e.NotOAuth()

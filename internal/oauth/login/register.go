@@ -49,7 +49,8 @@ func (p *Person) client(ctx context.Context, l, earlier *Login, scopes []string)
 		return c, back, err
 	}
 	if earlier != nil && earlier.Client.Registered && earlier.Client.Redirect != "" && (earlier.Client.Ends.IsZero() || time.Now().Before(earlier.Client.Ends)) && (p.o.RedirectURI == "" || earlier.Client.Redirect == p.o.RedirectURI) && p.stillRegistered(ctx, l, earlier.Client, scopes) {
-		// The same port again. If it is taken, another client is registered (I-217).
+		// The bridge listens on the registered port again. If the port is taken, another client is registered
+		// (I-217).
 		if back, err := listen(ctx, earlier.Client.Redirect); err == nil {
 			return earlier.Client, back, nil
 		}
@@ -114,7 +115,8 @@ func (p *Person) stillRegistered(ctx context.Context, l *Login, c Client, scopes
 	return false
 }
 
-// register registers a client (I-210; RFC 7591); without a redirect address, one for the device flow.
+// register registers a client (I-210; RFC 7591). An empty redirect means a client for the device
+// flow.
 func (p *Person) register(ctx context.Context, at *discovery.Issuer, redirect string) (Client, error) {
 	method := discovery.Basic // the default without metadata (RFC 8414 §2)
 	for _, m := range []string{discovery.None, discovery.Post, discovery.Basic} {

@@ -256,7 +256,8 @@ func (p *Person) metadata(ctx context.Context, c discovery.Challenge) (*discover
 }
 
 // scopes returns the scopes to request: of the settings, else of the challenge, else of the server's
-// metadata, else none. Widening adds to the earlier ones (I-211, I-212).
+// metadata, else none. widen adds those of the settings and of the challenge to the earlier ones
+// (I-211, I-212). offline_access is added if the authorization server has it.
 func (p *Person) scopes(at *discovery.Issuer, earlier *Login, r *discovery.Resource, c discovery.Challenge, widen bool) []string {
 	var all []string
 	switch {

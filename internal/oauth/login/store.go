@@ -91,7 +91,8 @@ func (l *Login) access() string {
 	return l.Access
 }
 
-// good reports whether the access token can be used.
+// good reports whether the access token can be used: it expires later than in renewBefore, or in a fifth of
+// its life if that is less.
 func (l *Login) good(now time.Time) bool {
 	if l == nil || l.Access == "" {
 		return false

@@ -200,7 +200,7 @@ func (i *Issuer) Answer(path string, f http.HandlerFunc) {
 	i.override[path] = f
 }
 
-// Asked returns the number of requests for a path below it.
+// Asked returns the number of requests for a path below the issuer.
 func (i *Issuer) Asked(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -499,7 +499,7 @@ type Resource struct {
 	saw []string
 }
 
-// Saw returns the Authorization headers that it has received.
+// Saw returns the Authorization headers that the resource has received.
 func (r *Resource) Saw() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -160,8 +160,8 @@ func (a *Access) ApplyRules(next *config.Config) {
 	a.guard.Store(newGuard(next, a.o.Log))
 }
 
-// Key returns the principal of a key. Any other text counts as a guess: wait is the time that its
-// sender has to wait, or 0.
+// Key returns the principal of a key. Any other text counts as a wrong key: wait is the time after
+// which the sender may show another one, or 0.
 func (a *Access) Key(r *http.Request, text string) (principal string, sum auth.Sum, wait time.Duration, ok bool) {
 	if principal, sum, ok = a.keys.Key(text); ok {
 		a.o.Bridge.Accepted(r.Context())

@@ -140,7 +140,7 @@ type View struct {
 	Of  func(server string) bool
 }
 
-// View returns the view that a principal may have.
+// View returns what a principal may see: the whole bridge, or only the servers that it may use.
 func (a *Access) View(principal string) View {
 	if a.keys == nil || a.c().PublicStatus || a.c().SeesAll(auth.RuleOf(principal)) {
 		return View{true, func(string) bool { return true }}

@@ -122,9 +122,8 @@ func (g *guard) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 // maxFurtherHeaders bounds the further headers of one preflight.
 const maxFurtherHeaders = 64
 
-// furtherHeaders returns those of the headers that a preflight requests which a server may get, as the rest of a list:
-// headers of forward, and Mcp-Param headers. The tools define the latter, so the bridge cannot list them ahead
-// (2026-07-28, B8).
+// furtherHeaders returns, as the rest of a list, those headers of a preflight that a server may get: headers of
+// forward, and Mcp-Param headers. The tools define the latter, so the bridge cannot list them ahead (2026-07-28, B8).
 func (g *guard) furtherHeaders(wanted []string) string {
 	list, n := "", 0
 	for _, line := range wanted {
@@ -143,8 +142,8 @@ func isParam(header string) bool {
 	return len(header) > len(era.HeaderParam) && strings.EqualFold(header[:len(era.HeaderParam)], era.HeaderParam)
 }
 
-// deny refuses a request because of a header's value, and logs it for the operator. It returns
-// false.
+// deny refuses a request because of a header's value. It logs the refusal for the operator, at most
+// once in RejectedLogEvery. It returns false.
 func (g *guard) deny(w http.ResponseWriter, r *http.Request, header, value, why string) bool {
 	if more, due := g.refusals.Due(RejectedLogEvery); due {
 		g.log.Info("request refused", header, fmt.Sprintf("%.200s", value), "from", g.client(r).String(), "err", why, "more", more)

@@ -109,7 +109,7 @@ func (a *Access) newFront() (*front.Front, error) {
 	return nil, nil
 }
 
-// fronted is the bridge of a front.
+// fronted implements front.Bridge with Access.
 type fronted struct {
 	a            *Access
 	issuer, root string
@@ -170,7 +170,7 @@ func rulesOf(c *config.Config) []auth.Rule {
 // such as /files/mcp. Without an endpoint it is the whole bridge (I-001).
 type Target struct {
 	Base, Endpoint string
-	// Refuse writes the refusal of a caller. nil writes a JSON-RPC error.
+	// Refuse answers a caller that is refused. If Refuse is nil, the answer is a JSON-RPC error.
 	Refuse func(w http.ResponseWriter, status int, code, message string)
 }
 
@@ -205,7 +205,7 @@ func (a *Access) resource(r *http.Request, to Target) token.Resource {
 
 // ownHost reports whether a request came in on loopback, and its Host names loopback and the same
 // port. Other clients can write any Host, even a Host that a token of another service names. port
-// is the default port.
+// is the port of a Host without one.
 func ownHost(r *http.Request, port string) bool {
 	a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok || !address.Local(address.Hostname(r.Host)) {

@@ -71,7 +71,7 @@ func (l *limit) Wait(from netip.Addr) time.Duration {
 	return r.DelayFrom(now)
 }
 
-// count is Take without the log line. say reports whether one is due.
+// count is Take without the log line. say reports whether the line is due.
 func (l *limit) count(from netip.Prefix, now time.Time) (wait time.Duration, say bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,7 +24,7 @@ type addressLookups struct {
 	changed chan struct{} // closed when a lookup ends; nil without a waiting goroutine
 }
 
-// newLookups returns lookups for the limits in which failed lookups are counted.
+// newLookups returns lookups that are bounded by limits, which count wrong keys.
 func newLookups(limits ...*limit) *lookups {
 	return &lookups{limits: limits, running: map[netip.Prefix]*addressLookups{}}
 }

@@ -33,8 +33,9 @@ type tokenUse struct {
 	oldNames map[string][]names
 }
 
-// maxOldNames bounds the old settings of a server whose names are stored. oldPrefixTTL is the time in
-// which their prefixes need scopes: longer than bridge/internal/aggregate resolves them.
+// maxOldNames bounds the old settings of a server whose names are stored. For oldPrefixTTL, names
+// with an old prefix need the server's scopes. bridge/internal/aggregate resolves such names for a
+// shorter time.
 const (
 	maxOldNames  = 8
 	oldPrefixTTL = 6 * time.Minute
@@ -136,8 +137,8 @@ func (t *tokenUse) add(c *config.Config) {
 	}
 }
 
-// Identify returns the request with the data of its caller's token that servers get (I-057, I-303),
-// and with its target, in its context.
+// Identify adds two values to the context of a request: the data of the caller's token that servers
+// get (I-057, I-303), and the target.
 func (a *Access) Identify(r *http.Request, to Target) *http.Request {
 	if !a.keys.Tokens() {
 		return r

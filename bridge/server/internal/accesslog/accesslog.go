@@ -171,7 +171,8 @@ func clipped(s string) string {
 	return s
 }
 
-// Close writes the queue. It stops waiting for a blocked file when done is closed.
+// Close writes the queued lines and closes the file. When done is closed, Close stops waiting for
+// a blocked file, and the queued lines are lost.
 func (l *Log) Close(done <-chan struct{}) {
 	if !l.Writer.Close(done) {
 		l.to.log.Warn("the access log does not accept lines: queued lines are lost")
@@ -191,7 +192,7 @@ type target struct {
 
 var _ logs.Sink = (*target)(nil)
 
-// open opens the file, and appends to it.
+// open opens the file for appending. It refuses a pipe, which may block.
 func (t *target) open() error {
 	if info, err := os.Stat(t.path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
 		return errors.New("is a pipe, which may block: name a file, stdout or stderr")
@@ -212,7 +213,8 @@ func (t *target) Write(lines []byte) (int, error) {
 	return sanitize.JSONWriter(t.Writer).Write(lines)
 }
 
-// Follow opens the file again after it was moved or removed, such as by log rotation.
+// Follow opens the file again after it was moved or removed, such as by log rotation. It reports
+// whether it opened the file.
 func (t *target) Follow() bool {
 	if t.path == "" {
 		return false

@@ -107,7 +107,8 @@ type Route struct {
 	Stream func(w http.ResponseWriter, r *http.Request, c *Call)
 }
 
-// match returns the segments of a path that stand for names; nil if the path is another one.
+// match returns, by name, the segments of a path that stand for names; nil if the path is not the
+// route's.
 func (r *Route) match(path string) map[string]string {
 	want, got := strings.Split(r.Path, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {
@@ -258,7 +259,7 @@ const bodyWait = 10 * time.Second
 // Body reads the body of a request. It answers a request whose body is not valid.
 func Body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	// The deadline stays for an incomplete body, since net/http reads the rest. For a complete
-	// body it is removed: net/http would take its passing for the end of the connection.
+	// body it is removed: net/http takes a deadline that passes for the end of the connection.
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyWait))
 	body, err := io.ReadAll(httpio.MaxBytes(w, r.Body, MaxBody))

@@ -52,7 +52,7 @@ type Clients struct {
 	sessions counts[sessionOf, int] // the slot of the last call
 }
 
-// counts holds what was used last. One principal has at most a quarter of the places.
+// counts holds the entries that were used last. One principal has at most a quarter of the places.
 type counts[K owned, V any] struct {
 	simplelru.LRUCache[K, V]
 	most int
@@ -115,7 +115,7 @@ type uses struct {
 	total uint64
 }
 
-// add counts a call.
+// add counts a call in a slot. It clears the slots that passed without a call.
 func (u *uses) add(slot int) {
 	for i := u.last + 1; i <= slot && i <= u.last+len(u.slots); i++ {
 		u.slots[i%len(u.slots)] = 0

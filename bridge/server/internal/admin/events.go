@@ -388,8 +388,8 @@ func (s *stream) snapshot() error {
 	return s.out.Flush()
 }
 
-// flush writes the events of the feed, and returns how many were dropped. Those that it can no longer write are numbered
-// too: a reader that resumes gets them, or the number of events that it missed.
+// flush writes the events of the feed, and returns how many were dropped. After a failed write it still numbers the
+// other events: a reader that resumes gets them, or the number of events that it missed.
 func (s *stream) flush() (dropped int, err error) {
 	defer s.trim() // once for all of them
 	events, dropped := s.viewer.Take()

@@ -46,7 +46,7 @@ func NewFeed() *Feed {
 	}
 }
 
-// Shown records that the page shows a call as active.
+// Shown records that the page shows a call as active: Put then has more room for the call's end.
 func (f *Feed) Shown(call string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,7 +79,7 @@ func (f *Feed) Put(e Event) {
 	}
 }
 
-// put adds an event. The caller holds f.mu.
+// put is Put without the wake-up. The caller holds f.mu.
 func (f *Feed) put(e Event) {
 	if e.Type == callEnd {
 		if at, replaces := f.begun[e.Call]; replaces {
@@ -113,7 +113,7 @@ func (f *Feed) put(e Event) {
 // Wake returns a channel that receives when there may be events.
 func (f *Feed) Wake() <-chan struct{} { return f.wake }
 
-// Take returns the queued events, and the number of dropped events.
+// Take removes and returns the queued events. dropped is the number of events dropped since the last Take.
 func (f *Feed) Take() (events []Event, dropped int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -126,8 +126,8 @@ func (m *Marks) LookAtBridge(now, since time.Time, drainedBy string, reloads *re
 	m.reloads = is
 }
 
-// Since returns the marks that were found after from, the oldest first: those of the servers for which of returns true,
-// and with whole those of the bridge.
+// Since returns the marks that were found after from, the oldest first: the marks of the servers for which of returns
+// true, and with whole also the bridge's own.
 func (m *Marks) Since(from time.Time, of func(server string) bool, whole bool) []Mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -21,7 +21,7 @@ var hiddenKeys = []string{"env", "headers", "openapi_headers", "query", "auth", 
 // commandKeys are the keys of a program and its arguments.
 var commandKeys = []string{"command", "stdio", "args"}
 
-// harmlessKeys are the keys that have a name like that of a secret.
+// harmlessKeys are the keys that have a name like that of a secret, but no secret as their value.
 var harmlessKeys = []string{"session_idle", "session_left", "sessions", "max_sessions", "token_file", "token_url"}
 
 // isSecret reports whether the value of a key may be a secret, by its name.
@@ -182,7 +182,7 @@ func announces(arg string) bool {
 	return slices.Contains([]string{"-u", "-H", "-e", "-p", "-k", "-P", "--user", "--header", "--env", "--pass", "--pat", "--creds", "--license"}, name) || sanitize.MayNameSecret(name)
 }
 
-// command returns a program with its arguments, or one argument.
+// command returns a program with its arguments, or one argument, with *** for what may be a secret.
 func command(s string) string {
 	words, next := strings.Fields(s), false
 	if len(words) != 1 && strings.ContainsAny(s, "\r\n'\"`;|&<>()\\") { // a script: words do not say what belongs together

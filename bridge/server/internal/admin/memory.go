@@ -15,8 +15,8 @@ var memory struct {
 	bytes      uint64
 }
 
-// Memory returns the memory of this process in bytes, at most memoryEvery old. All callers share a
-// reading.
+// Memory returns the memory of this process in bytes. The reading is at most memoryEvery old, and
+// all callers share it.
 func Memory() uint64 {
 	memory.Lock()
 	defer memory.Unlock()

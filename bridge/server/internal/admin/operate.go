@@ -282,8 +282,8 @@ func (o *Operator) forceBreaker(c *Call) (any, error) {
 	return o.States.State(name)
 }
 
-// span parses the time for which an operator's order applies, from 1s to forceLongest. Without text, it
-// returns otherwise.
+// span parses the time for which an operator's order applies, from 1s to forceLongest. An empty text
+// means otherwise.
 func span(text string, otherwise time.Duration) (time.Duration, error) {
 	if text == "" {
 		return otherwise, nil

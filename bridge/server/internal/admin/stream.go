@@ -53,7 +53,7 @@ type Viewer struct {
 	Caller *Caller
 	// Server and Session select messages; empty means all.
 	Server, Session string
-	// Payloads means that it gets the payloads of messages, while Calls keeps them.
+	// Payloads makes the viewer get the payloads of messages while Calls keeps payloads.
 	Payloads bool
 	Calls    *calls.Calls
 }
@@ -98,7 +98,8 @@ func (v *Viewer) Marked(r *calls.Row, m calls.Mark) {
 	}
 }
 
-// Wants implements calls.TrafficWatcher.
+// Wants implements calls.TrafficWatcher. If the feed is full, Wants refuses the message and counts it as
+// dropped.
 func (v *Viewer) Wants(server, session string) (it, payload bool) {
 	if !v.Caller.Look || v.Server != "" && v.Server != server || v.Session != "" && !strings.HasPrefix(session, v.Session) {
 		return false, false

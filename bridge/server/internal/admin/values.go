@@ -23,8 +23,8 @@ type Value struct {
 	Value string `json:"value"`
 	// From is one of the constants below.
 	From string `json:"from"`
-	// Line is the line in the file of the setting, or of the setting that contains it. It is 0 unless
-	// From is FromFile, and for files of other programs.
+	// Line is the line in the file of the setting, or of the setting that contains it. It is 0 if
+	// From is not FromFile, or if the file is another program's.
 	Line int `json:"line,omitempty"`
 	// Variables are the environment variables that the file's text names.
 	Variables []string `json:"variables,omitempty"`
@@ -185,9 +185,8 @@ func (v *values) shown(key string, value reflect.Value) string {
 // maxListed bounds the text of a list, in bytes.
 const maxListed = 100
 
-// listed returns the entries of a short list, without secrets: texts, or the names of structures and of the keys of a
-// map. It returns nothing for other lists, for arguments of programs, and for those that have
-// variables or what may be a secret.
+// listed returns the entries of a short list: texts, or the names of structures and of the keys of a map. It returns
+// nothing for other lists, for arguments of programs, and for lists that have variables or what may be a secret.
 func (v *values) listed(key string, value reflect.Value) string {
 	keys := strings.Split(key, ".")
 	last := keys[len(keys)-1]

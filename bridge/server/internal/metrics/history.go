@@ -42,7 +42,8 @@ type History struct {
 	n    int        // buckets so far
 	of   map[string]*past
 	seen dto.Metric // for reading a counter
-	// lately is the result of Recent until the next tick; nil if it is not known yet. It is never changed.
+	// lately is the result of Recent until the next tick; nil if it is not known yet. The map is replaced, never
+	// changed.
 	lately map[string]*Recent
 }
 
@@ -253,7 +254,7 @@ func (p *past) last(n, count int) func(yield func(i int, b *bucket) bool) {
 	}
 }
 
-// sum adds up the newest buckets.
+// sum adds up the newest count buckets. n is the number of buckets so far.
 func (p *past) sum(n, count int) (calls, together uint64) {
 	for _, b := range p.last(n, count) {
 		calls, together = calls+uint64(b.calls), together+uint64(b.together)
@@ -272,11 +273,11 @@ type Columns struct {
 	P99        []*float64 `json:"p99,omitzero"`
 	InFlight   []uint64   `json:"in_flight,omitzero"`
 	Memory     []uint64   `json:"memory,omitzero"` // bytes
-	// Recent describes the last 5 minutes, whatever the buckets are; nil without calls.
+	// Recent describes the last 5 minutes, whatever time the series covers; nil without calls.
 	Recent *Recent `json:"recent,omitempty"`
 }
 
-// Span is the time of a series.
+// Span is the time that the buckets of a series cover.
 type Span struct {
 	Step   int64 `json:"step"`   // milliseconds
 	To     int64 `json:"to"`     // the end of the newest bucket; 0 before the first
@@ -429,7 +430,7 @@ type Recent struct {
 	P99 *float64 `json:"p99,omitempty"`
 }
 
-// recent describes the calls of servers together; nil without calls. The caller holds h.mu.
+// recent describes the calls of servers together in the last 5 minutes; nil without calls. The caller holds h.mu.
 func (h *History) recent(servers ...*past) *Recent {
 	var calls, errors uint64
 	var took times

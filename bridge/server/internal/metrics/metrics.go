@@ -82,8 +82,8 @@ type Tool struct {
 	Annotations Annotations `json:"annotations,omitzero"`
 }
 
-// Annotations are those of a tool that the protocol defines (2025-11-25, ToolAnnotations). Values of other types are left
-// out.
+// Annotations are the annotations of a tool that the protocol defines (2025-11-25, ToolAnnotations). A value of another
+// type is left out.
 type Annotations struct {
 	Title       string `json:"title,omitempty"`
 	ReadOnly    *bool  `json:"readOnlyHint,omitempty"`
@@ -92,7 +92,6 @@ type Annotations struct {
 	OpenWorld   *bool  `json:"openWorldHint,omitempty"`
 }
 
-// annotationsOf reads the annotations of a tool.
 func annotationsOf(tool []byte) Annotations {
 	of := gjson.GetBytes(tool, "annotations")
 	hint := func(name string) *bool {
@@ -374,7 +373,7 @@ func (m *Metrics) Serve(w http.ResponseWriter, r *http.Request, of func(server s
 	promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: m.registry}).ServeHTTP(w, r)
 }
 
-// allowed returns the metrics of the servers for which the function of returns true; those of tools only with tools. A
+// allowed returns the metrics of the servers for which of returns true, and with tools also those of their tools: a
 // caller that may use a server need not be allowed to see all of its tools.
 func allowed(all []*dto.MetricFamily, of func(server string) bool, tools bool) []*dto.MetricFamily {
 	var some []*dto.MetricFamily

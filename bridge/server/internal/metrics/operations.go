@@ -25,7 +25,7 @@ type operations struct {
 	connections metric.Float64Histogram // sessions with servers
 }
 
-// operationBuckets are in seconds, as the conventions say.
+// operationBuckets are in seconds, as the conventions for MCP say.
 var operationBuckets = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300}
 
 // Export records durations with a meter provider too, also those that Sent gets. version is that of the program. It is
@@ -145,7 +145,7 @@ func peer(server, revision string, at bridge.Address) []attribute.KeyValue {
 	return all
 }
 
-// errorCodes are those of JSON-RPC and MCP. Servers may invent any other.
+// errorCodes are the error codes of JSON-RPC and MCP. A server may send any other code.
 var errorCodes = []int64{
 	jsonrpc.CodeParse, jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams, jsonrpc.CodeInternal, jsonrpc.CodeNoResource,
 	jsonrpc.CodeHeaderMismatch, jsonrpc.CodeMissingCapability, jsonrpc.CodeUnsupportedVersion, -32042, // URL elicitation required

@@ -16,8 +16,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// Serve forwards a request for a session to its owner. It reports false when this instance is the owner, perhaps
-// since now, or when the session does not exist. An empty id stands for a new session.
+// Serve forwards a request for a session to its owner. It reports false if the session does not exist, or if
+// this instance is the owner, which it may have become just now. An empty id stands for a new session.
 func (p *Peers) Serve(w http.ResponseWriter, r *http.Request, server, id string, here bool, body []byte) bool {
 	if here && p.node.Ready() && !(p.node.Draining() && p.givenAway(r.Context(), id, body)) {
 		return false

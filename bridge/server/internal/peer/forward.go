@@ -161,7 +161,7 @@ func sever(rc *http.ResponseController, w io.Writer) {
 	_ = rc.Flush()
 }
 
-// requests returns the ids of the requests in a body, raw.
+// requests returns the ids, as raw JSON, of the requests in a body. batch reports whether the body is a batch.
 func requests(body []byte) (ids [][]byte, batch bool) {
 	elements := [][]byte{body}
 	if batch = jsonrpc.IsBatch(body); batch {
@@ -198,7 +198,8 @@ func (p *Peers) lost(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(text)
 }
 
-// events copies an event stream. If it breaks between two events, events answers the open requests of the body.
+// events copies an event stream. If the stream breaks between two events, events answers the open requests of the body
+// with errors. If it breaks within an event, events cuts the connection.
 func (p *Peers) events(w http.ResponseWriter, r *http.Request, res *http.Response, body []byte) {
 	var open [][]byte
 	if r.Method == http.MethodPost {

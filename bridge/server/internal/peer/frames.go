@@ -166,7 +166,8 @@ func (f *frameWriter) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func
 // Gone does nothing: the call itself fails.
 func (f *frameWriter) Gone(error) {}
 
-// kinds lists the names of the kinds of errors. A kind comes before the kinds that it is also of.
+// kinds lists the names of the kinds of errors. The order matters: an error that is of several kinds
+// gets the name of the first one.
 var kinds = []struct {
 	name string
 	kind error

@@ -41,7 +41,8 @@ type Owners interface {
 // ErrElsewhere means that the instance does not own the connection, and did not act on the request.
 var ErrElsewhere = errors.New("this instance does not own the connection")
 
-// Headers of requests to an owner. Their names are part of the wire between versions.
+// Headers of requests to an owner. Their names must not change: instances of different versions send
+// them to each other.
 const (
 	ServerHeader   = "Bridge-Server"  // the server
 	AffinityHeader = "Bridge-Home"    // the affinity key of the connection: see Encode

@@ -392,7 +392,7 @@ func (p *Peers) handler() http.Handler {
 	})
 }
 
-// nameOf returns the name in the certificate of the asking instance.
+// nameOf returns the name in the certificate of the asking instance; empty without a certificate.
 func (p *Peers) nameOf(r *http.Request) string {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || len(r.TLS.PeerCertificates[0].DNSNames) == 0 {
 		return ""

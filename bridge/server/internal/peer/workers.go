@@ -40,7 +40,8 @@ type SlotClaim struct {
 	Epoch        int64
 }
 
-// Headers of requests to a worker. Their names are part of the wire between versions.
+// Headers of requests to a worker. Their names must not change: instances of different versions send them to
+// each other.
 const (
 	GrantHeader = "Bridge-Ticket"
 	epochHeader = "Bridge-Epoch"

@@ -244,8 +244,8 @@ func (o *Owners) askOthers(ctx context.Context, its connectionKey) (cluster.Memb
 	return cluster.Member{}, session.ErrUnavailable
 }
 
-// locate is acquire with a memory. An owner that is remembered stands for the answer of the store while the store
-// gives none, and if first is set, before the store is asked.
+// locate is acquire with a memory of owners. The remembered owner is the answer while the store gives none. If
+// first is set, locate returns the remembered owner without asking the store.
 func (o *Owners) locate(ctx context.Context, its connectionKey, keep time.Duration, first bool) (at cluster.Member, c *claim, done func(), err error) {
 	key := its.storeKey()
 	id, _ := o.known.Get(key)
@@ -681,7 +681,8 @@ func (p *parkedRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Mes
 	return nil, unreachable(p.server, err)
 }
 
-// parked is the affinity key of parked calls: their instance serves them also when it is not the owner.
+// parked is the affinity key of requests for parked calls. The instance of such a call serves them, also when it is
+// not the owner.
 const parked = "\x00parked"
 
 // Call implements peer.Owners.

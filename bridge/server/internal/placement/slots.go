@@ -138,7 +138,8 @@ func (s *slots) Room() (servers []string, free int, changed <-chan struct{}) {
 	return servers, min(s.o.Slots-len(s.taken), maxOpening-opening), s.changed
 }
 
-// startable reports whether a server can be started here, as far as that is known. Only one goroutine calls it.
+// startable reports whether a server can be started here, by a check that is at most checkEvery old. Only one
+// goroutine calls it.
 func (s *slots) startable(name string, l Local) bool {
 	if l.Check == nil {
 		return true
@@ -158,7 +159,7 @@ func (s *slots) startable(name string, l Local) bool {
 	return now.err == nil
 }
 
-// free returns the number of free slots.
+// free returns the number of free slots; 0 when this instance is about to stop.
 func (s *slots) free() int {
 	if s.o.Node.Draining() {
 		return 0

@@ -97,8 +97,8 @@ func (t *TunnelSessions) Enter() error { return t.calls.Enter() }
 // Leave ends the use that Enter began.
 func (t *TunnelSessions) Leave() { t.calls.Leave() }
 
-// Drain waits until no call of another instance is in flight, or ctx ends. New requests wait until then, and are
-// refused.
+// Drain waits until no call of another instance is in flight, or ctx ends. Requests that arrive meanwhile wait
+// for that too, and are then refused.
 func (t *TunnelSessions) Drain(ctx context.Context) {
 	t.stop()
 	_ = t.calls.Drain(ctx)

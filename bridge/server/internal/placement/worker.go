@@ -73,7 +73,7 @@ type Workers struct {
 
 var _ peer.Workers = (*Workers)(nil)
 
-// NewWorkers makes Workers. Begin has to follow when this instance has joined the cluster. Close ends it.
+// NewWorkers makes Workers. The caller calls Begin when this instance has joined the cluster, and Close at the end.
 func NewWorkers(w WorkerOptions) *Workers {
 	return &Workers{
 		o:       w,

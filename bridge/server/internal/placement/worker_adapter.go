@@ -218,7 +218,7 @@ type workerUpstream struct {
 
 var _ bridge.Resumable = (*workerUpstream)(nil)
 
-// pingMethod pings the child process: a plain ping is answered by the worker itself.
+// pingMethod makes a worker ping its child process: the worker answers a plain ping itself.
 const pingMethod = "bridge/ping"
 
 // Call makes a call.
@@ -246,8 +246,8 @@ func (w *workerUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.
 	return m, err
 }
 
-// kinds lists the names under which a worker sends the failures of its process. A kind comes before the kinds that
-// it is also of.
+// kinds lists the names under which a worker sends the failures of its process. The order matters: a failure that
+// is of several kinds gets the name of the first one.
 var kinds = []struct {
 	name string
 	kind error

@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster/queue"
 )
 
-// Run runs the suite on queues made by open, which are empty.
+// Run runs the suite. open returns an empty queue.
 func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 	const soon, long = 50 * time.Millisecond, time.Hour
 	add := func(t *testing.T, q queue.Queue, server string, ids ...string) (entries []string) {

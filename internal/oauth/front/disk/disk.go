@@ -231,8 +231,8 @@ func (d *Disk) room(tx *bbolt.Tx, b *bbolt.Bucket, now time.Time) error {
 	return b.Delete(first) // the count stays: one value replaces another
 }
 
-// sweep removes expired values and counts the others. The sequence of a bucket is an upper bound of
-// its number of values.
+// sweep removes expired values, and stores the number of the others as the sequence of their
+// bucket. Between sweeps, the sequence is an upper bound of the number of values.
 func (d *Disk) sweep(tx *bbolt.Tx) error {
 	now := time.Now()
 	d.swept = now

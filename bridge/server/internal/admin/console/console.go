@@ -111,7 +111,7 @@ func matches(has []string, tag string) bool {
 	return false
 }
 
-// made makes the page, once it is used.
+// made makes the page at its first use.
 var made = sync.OnceValue(func() page {
 	read := func(name string) []byte {
 		text, err := files.ReadFile(name)
