@@ -47,11 +47,12 @@ demo: ## the bridge in front of an example server, on http://127.0.0.1:8808/mcp
 	@echo 'Compiling the bridge and an example server, for a minute or two the first time.'
 	@export $(QUICK); all=$$($(GO) list -deps ./cmd/bridge ./examples/everything | wc -l) && mkdir -p bin && \
 	{ $(GO) build -v -o bin/mcp-bridge ./cmd/bridge && $(GO) build -v -o bin/everything ./examples/everything || echo 'FAILED'; } 2>&1 | \
-	{ while IFS= read -r line; do case $$line in \
+	{ from='' to='\n'; if [ -t 1 ]; then from='\r\033[K' to=''; fi; \
+	while IFS= read -r line; do case $$line in \
 		FAILED) exit 1;; \
 		*[!a-zA-Z0-9_./-]*) printf '\n%s\n' "$$line";; \
-		*) n=$$((n+1)); printf '\r\033[K[%d/%d] %s' $$n $$all "$$line";; \
-	esac; done; printf '\r\033[K'; }
+		*) n=$$((n+1)); printf "$$from[%d/%d] %s$$to" $$n $$all "$$line";; \
+	esac; done; printf "$$from"; }
 	@echo 'Calling a tool of the example server through the bridge: get-sum a=2 b=3'
 	@bin/mcp-bridge call get-sum a=2 b=3 -- bin/everything stdio
 	@exec bin/mcp-bridge run $(RUN) -- bin/everything stdio

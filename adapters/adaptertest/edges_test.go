@@ -460,7 +460,8 @@ const (
 
 var questionID = regexp.MustCompile(`"id":(\d+),"method":"sampling/createMessage"`)
 
-// message returns what the client of e sends. heard is what it has heard, with a question of the server.
+// message returns the message that the client of e sends. heard has the messages to the client so far, among them a
+// question of the server.
 func (e edge) message(heard string) string {
 	m := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{}}}`
 	switch {

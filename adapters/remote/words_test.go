@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a server says reaches clients, without what the operator's address and headers have of secrets.
+// A server's words reach clients without the secrets of the configured address and headers.
 func TestWordsWithoutSecrets(t *testing.T) {
 	u, err := url.Parse("https://tools.example.com/s/550e8400-e29b-41d4-a716-446655440000/mcp?api_key=short-1&plan=free")
 	if err != nil {

@@ -113,7 +113,7 @@ func TestStatelessCancelled(t *testing.T) {
 		if got := s.m.Cancelled(); !slices.Equal(got, []string{"tools/call wait: cancelled by the client"}) {
 			t.Errorf("cancelled %q", got)
 		}
-		s.say(cancelled("1", statelessMeta)) // there is none any more, and it means no session's
+		s.say(cancelled("1", statelessMeta)) // the stateless call has ended; a session's call of the same id goes on
 		s.s.Answer(`{"still":"there"}`)
 		s.expect(`{"jsonrpc":"2.0","id":1,"result":{"still":"there"}}`)
 		s.say(cancelled(`"1"`, statelessMeta))

@@ -20,8 +20,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
-// A server that has its clients poll is told of each cancelled call, also of one that is cancelled at the moment at
-// which its stream is resumed (D0.3).
+// A server whose clients poll learns of each cancelled call, even of a call that is cancelled just as its stream is
+// resumed (D0.3).
 func TestUpstreamPolledCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cancelled atomic.Int32

@@ -44,8 +44,8 @@ func (n note) size() int { return len(n.Line.B) + noteRoom }
 func (w *wire) enqueue(ctx context.Context, o conn.Outgoing) error {
 	n := note{Outgoing: o}
 	if o.Cancels != 0 {
-		// The exchange may have ended: nobody waited any more when its stream was to be resumed. The server
-		// is told all the same.
+		// The exchange is nil if it has ended, as when a stream is not resumed because the caller left. The
+		// server still gets the cancellation.
 		n.about = w.exchange(o.Cancels)
 	}
 	for {

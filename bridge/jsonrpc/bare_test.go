@@ -2,7 +2,7 @@ package jsonrpc
 
 import "testing"
 
-// What is around a message is left out, and nothing else.
+// Bare removes what stands around a message, and changes nothing in the message.
 func TestBare(t *testing.T) {
 	for _, tc := range []struct{ in, want string }{
 		{"{}", "{}"},

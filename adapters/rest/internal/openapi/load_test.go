@@ -66,7 +66,7 @@ components: {securitySchemes: {a: {type: apiKey}, b: {type: wrong}, c: {type: ht
 	}
 }
 
-// What a document uses and does not declare is said.
+// A warning names each thing that a document uses and does not declare.
 func TestUndeclared(t *testing.T) {
 	for text, want := range map[string]string{
 		"openapi: 3.1.0\nwebhooks: {}\n":                                                                          "doc.yaml:1: the document has no operations: nothing of it becomes a tool",

@@ -100,8 +100,8 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 
 var queryTemplate = regexp.MustCompile(`\{[?&]([^{}]*)\}`)
 
-// matchQuery makes parameters of {?a,b} in a path. What the path's own query sets is no parameter; what the query only
-// names, as ?a or ?a={a}, is one.
+// matchQuery makes parameters of {?a,b} in a path, and of the names without a value in the path's own query: ?a and
+// ?a={a}. A name with a value there is no parameter.
 func (r *reader) matchQuery(list []*Parameter, op *Operation, n *tree.Node) []*Parameter {
 	index := func(name string) int {
 		return slices.IndexFunc(list, func(p *Parameter) bool { return p.In == InQuery && p.Name == name })
@@ -148,7 +148,8 @@ func (r *reader) matchQuery(list []*Parameter, op *Operation, n *tree.Node) []*P
 	return list
 }
 
-// queryValue makes a parameter of ?name={value} in a path, from the one that is called value if there is one.
+// queryValue makes a parameter of ?name={value} in a path. If the operation declares a parameter called value, that one
+// is renamed.
 func (r *reader) queryValue(list []*Parameter, op *Operation, n *tree.Node, name, value string) []*Parameter {
 	path, _, _ := strings.Cut(op.Path, "?")
 	for _, p := range list {

@@ -87,8 +87,8 @@ func TestMethodOverridesOfWrites(t *testing.T) {
 	same(t, len(warnings), 0)
 }
 
-// What an operation sends must be there: a dead reference costs the operation. One in a schema or an answer costs only
-// that.
+// An operation with a dead reference among its parameters or in its body is left out. A dead reference in a schema or
+// an answer costs only that part.
 func TestDeadReferencesOfRequests(t *testing.T) {
 	const dead = "{$ref: '#/components/none/x'}"
 	for _, c := range []struct {
@@ -157,7 +157,7 @@ func TestPathTemplates(t *testing.T) {
 	}
 }
 
-// What the query of a path sets is no argument, and what it only names is one.
+// A value in the query of a path is no argument. A name without a value is one.
 func TestPathQueries(t *testing.T) {
 	for path, want := range map[string]string{
 		"/p{?a,b*}":        "/p: query a, query b*",
