@@ -2,7 +2,7 @@
 // prompts start with their server's prefix. Lists are merged. A server that fails is left out until it works
 // again.
 //
-// Each connection comes from the server's own functions, with all its guards. A principal sees only what the
+// Each connection comes from the server's Host, and has all guards of that server. A principal sees only what the
 // servers list for it.
 package aggregate
 
@@ -22,7 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Server is one of the servers.
+// Server describes one of the servers.
 type Server struct {
 	Name   string // without spaces or colons
 	Prefix string // starts the names that clients see; may be empty. Only Set reads it
@@ -32,12 +32,12 @@ type Server struct {
 	Host
 }
 
-// Host is what the package needs of one server. Its methods may be called concurrently.
+// Host gives an Aggregate access to one server. Its methods may be called concurrently.
 type Host interface {
 	// Stores reports whether a list may be stored, and served to other clients of the same principal.
 	Stores() bool
-	// Session returns the Upstream for a session of from. It opens nothing yet. Messages that the server sends
-	// without a call go to to.
+	// Session returns the Upstream for a session of from. The first call opens the connection. to gets the messages
+	// that the server sends without a call.
 	Session(from *bridge.Caller, to bridge.Client) (bridge.Upstream, error)
 	// Serves reports whether a principal may use the server. Shows reports whether a principal sees a tool or
 	// prompt, by the name that the server's own clients see.
@@ -47,9 +47,9 @@ type Host interface {
 	Greeting(principal string) *bridge.Greeting
 	// Failing returns why the last attempt to open the server failed, or nil.
 	Failing() error
-	// Await calls the function told once, when the server can be opened, unless stop was called.
+	// Await calls told once, when the server can be opened again, unless stop is called first.
 	Await(from *bridge.Caller, told func()) (stop func())
-	// Heard records a change that may have happened without a listener, before the clients are notified.
+	// Heard makes the cache drop the answers that the notification m makes stale. It is called before clients get m.
 	Heard(m *jsonrpc.Message)
 }
 
@@ -75,7 +75,7 @@ type view struct {
 	servers     []*server
 	named       map[string]*server
 	prefix      map[*server]string
-	conflicting map[*server]bool   // servers whose prefix starts another's, so that names can collide
+	conflicting map[*server]bool   // servers whose prefix starts another server's, or starts with it: their names can collide
 	prefixes    map[string]*server // the first server of each prefix
 	lengths     []int              // of the prefixes, the longest first
 	old         []oldPrefix        // the newest last
@@ -85,7 +85,7 @@ type view struct {
 type server struct {
 	*Server
 	cut     [list.Kinds]atomic.Bool // the warning about a cut list was logged
-	covered atomic.Bool             // so was that about a user interface that another server has too
+	covered atomic.Bool             // the warning about a user interface that an earlier server has too was logged
 
 	mu       sync.Mutex          // guards catalogs
 	catalogs map[string]*catalog // by principal
@@ -100,10 +100,9 @@ func New(o Options) *Aggregate {
 	}
 }
 
-// Set replaces the servers. If two have the same prefix, the first gets the names. A server that stays keeps its
-// pointer, and its connections are untouched; its prefix may be another one. Clients are notified of lists that may
-// have changed. Calls to a removed server continue until leave is called with that server: leave closes the
-// connections to it.
+// Set replaces the servers. If two have the same prefix, the first gets the names. A server whose pointer stays keeps
+// its connections, even if its prefix changes. Clients are notified of lists that may have changed. Calls to a
+// removed server continue until leave is called with that server: leave closes the connections to it.
 //
 // Calls of Set must not overlap.
 func (a *Aggregate) Set(servers []*Server) (leave func(ctx context.Context, gone *Server)) {
@@ -139,8 +138,8 @@ const (
 	maxOldPrefixes = 8 // of all servers together
 )
 
-// oldPrefixes returns the prefixes that clients may still use after next replaces v, latest last. They are at most
-// maxOldPrefixes, and each ends oldPrefixTTL after the server lost it.
+// oldPrefixes returns the prefixes that clients may still use after next replaces v, the newest last. There are at
+// most maxOldPrefixes, and each ends oldPrefixTTL after the server lost it.
 func (v *view) oldPrefixes(next *view, now time.Time) (all []oldPrefix) {
 	stays := func(o oldPrefix) bool {
 		s := next.named[o.server]
@@ -180,7 +179,7 @@ func (v *view) with(servers []*Server) *view {
 		next.servers = append(next.servers, s)
 		next.named[s.Name] = s
 	}
-	var begin []*server // a chain of servers: each prefix starts the next one, and that of s
+	var begin []*server // a chain of servers: the prefix of each starts the prefix of the next, and the last one's that of s
 	for _, s := range slices.SortedFunc(slices.Values(next.servers), func(s, b *server) int { return strings.Compare(next.prefix[s], next.prefix[b]) }) {
 		for len(begin) > 0 && !strings.HasPrefix(next.prefix[s], next.prefix[begin[len(begin)-1]]) {
 			begin = begin[:len(begin)-1]
@@ -204,7 +203,7 @@ func (v *view) with(servers []*Server) *view {
 	return next
 }
 
-// Session returns the Upstream of a session. Messages that servers send without a call go to to.
+// Session returns the Upstream of a session. to gets the messages that servers send without a call.
 func (a *Aggregate) Session(from *bridge.Caller, to bridge.Client) bridge.Upstream {
 	return newSession(a, from, to)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/spelling"
 )
 
-// catalog holds the lists of one server for one principal, after filters and renames, by external name. All sessions of
-// the principal write to it, so it may hold removed items. The catalog shows the place of an item, never whether the
-// item may be used.
+// catalog holds the lists of one server for one principal, after filters and renames, by external name. All sessions
+// of the principal write to it, so it may hold removed items. A catalog tells which server has an item, never whether
+// the principal may use the item.
 type catalog struct {
 	slow slow
 
@@ -27,8 +27,8 @@ type catalog struct {
 // listing is one list of a server.
 type listing struct {
 	whole   bool                // all pages were read at least once
-	names   map[string]string   // own name or URI, by external name
-	spelled map[string]struct{} // the canonical spellings of URIs that are written in another one
+	names   map[string]string   // the server's own name or URI, by external name
+	spelled map[string]struct{} // the canonical spellings of the URIs that the server spells otherwise
 	match   []template          // the list's templates, in its order
 }
 
@@ -39,12 +39,13 @@ type template struct {
 
 const (
 	maxCatalog  = 20_000   // entries of one listing
-	maxTemplate = 1 << 10  // bytes of a template that is compared with URIs; longer ones make too large expressions
+	maxTemplate = 1 << 10  // bytes of a template that is compared with URIs; longer ones have too large regular expressions
 	maxMatched  = 64 << 10 // bytes of a URI that is compared with templates
 )
 
-// learn stores a page of a list. expose returns an item's external name. first and last mark the first and the
-// last page.
+// learn stores a page of a list. expose returns an item's external name. first and last mark the first and the last
+// page. A page that is both replaces all items of the list. Any other page adds to them, and replaces them only if
+// there would be more than maxCatalog.
 func (c *catalog) learn(k list.Kind, page []byte, expose func(key string) string, first, last bool) {
 	fresh, spelled := map[string]string{}, map[string]struct{}{}
 	var match []template
@@ -100,7 +101,7 @@ func (c *catalog) forget() {
 	c.each = [list.Kinds]listing{}
 }
 
-// forget is forget of each of the server's catalogues.
+// forget removes all items of the server's catalogues.
 func (s *server) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +128,7 @@ func (c *catalog) lists(canonical string) bool {
 	return plain || spelled
 }
 
-// behind returns the own name whose external name would be external if the server had that prefix.
+// behind returns the server's own name that clients would see as external if the server had that prefix.
 func (c *catalog) behind(k list.Kind, prefix, external string) (string, bool) {
 	if !strings.HasPrefix(external, prefix) && !hashed(external) {
 		return "", false
@@ -149,8 +150,8 @@ func (c *catalog) listed(k list.Kind) bool {
 	return c.each[k].whole
 }
 
-// matches reports whether a resource fits one of the server's templates. It uses the regular expression, whose
-// time is linear in the length of the client's URI. The library's own search is quadratic.
+// matches reports whether a resource fits one of the server's templates. A URI above maxMatched matches none. The
+// regular expression takes time linear in the length of the client's URI; the library's own search is quadratic.
 func (c *catalog) matches(canonical string) bool {
 	if len(canonical) > maxMatched {
 		return false
@@ -179,8 +180,8 @@ func (c *catalog) hasScheme(uri string) bool {
 	return false
 }
 
-// maxCatalogs bounds the catalogues of a server, one for each principal. Beyond it an arbitrary one goes, and is
-// read again when it is needed.
+// maxCatalogs bounds the catalogues of a server, one for each principal. Beyond that number, the server drops an
+// arbitrary one, and reads its lists again on demand.
 const maxCatalogs = 256
 
 // catalog returns the server's catalogue for the principal.
@@ -204,9 +205,9 @@ func (s *server) catalog(principal string) *catalog {
 // maxName is the longest tool name that model providers accept.
 const maxName = 64
 
-// externalName returns the name under which clients of the aggregate see name. It depends on prefix and name
-// only. A name that model providers accept stays as it is behind the prefix. In others, invalid characters are
-// replaced, and the name is cut and ends with a hash of the whole.
+// externalName returns the name under which clients of the aggregate see name. It depends on prefix and name only. If
+// model providers accept prefix and name together, that is the external name. Otherwise externalName replaces invalid
+// characters, cuts the name, and appends a hash of the whole.
 func externalName(prefix, name string) string {
 	full := prefix + name
 	odd := func(r rune) rune {

@@ -14,12 +14,14 @@ import (
 type question interface {
 	// ask asks one server. An error means that the server cannot be used.
 	ask(ctx context.Context, m *member) error
-	// overdue records that a server has not answered when the wait ends. after gets the outcome of that server later.
+	// overdue records that a server has not answered when gather returns. after gets the outcome of that server
+	// later, unless the client cancels before gather returns.
 	overdue(m *member)
 	after(m *member, err error)
 	// slow reports whether a server gets only slowPatience.
 	slow(m *member) bool
-	// needsOne reports whether an empty answer would be wrong: then patience lasts until one server has answered.
+	// needsOne reports whether an empty answer would be wrong: then gather waits until one server has answered, or
+	// all have failed.
 	needsOne() bool
 }
 
@@ -44,9 +46,10 @@ type reply struct {
 	err error
 }
 
-// gather asks the servers, all at once. good answers are known already. gather returns the late servers, when all have
-// answered or patience is over. A server that fails is left out from then on. If all fail, gather returns the first
-// error.
+// gather asks all servers at once. good is the number of answers that are known already. gather returns when all have
+// answered or patience is over; late are the servers that have not answered. It leaves out each server that fails,
+// except an overloaded one, until that server works again. If no answer is good and none is late, err is the first
+// failure.
 func (s *session) gather(ctx context.Context, members []*member, patience time.Duration, q question, good int) (late map[*member]bool, err error) {
 	c := &collector{
 		question: q,
@@ -72,7 +75,7 @@ func (s *session) gather(ctx context.Context, members []*member, patience time.D
 	return c.wait(ctx, patience)
 }
 
-// run asks one server, and takes its reply.
+// run asks one server. The reply goes to wait, or to after if wait has returned.
 func (c *collector) run(ctx context.Context, m *member) {
 	err := c.ask(ctx, m)
 	if c.inFlight.Add(-1) == 0 {
@@ -89,8 +92,8 @@ func (c *collector) run(ctx context.Context, m *member) {
 	}
 }
 
-// wait takes replies until there are enough. late are the servers that have not replied. err is the first failure
-// if all servers have failed, or the cause of ctx if ctx ended.
+// wait takes replies until there are enough. late are the servers that have not replied. If all servers have failed,
+// err is the first failure; if ctx has ended, err is its cause.
 func (c *collector) wait(ctx context.Context, patience time.Duration) (late map[*member]bool, err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -136,8 +139,7 @@ func (c *collector) wait(ctx context.Context, patience time.Duration) (late map[
 	return c.late, nil
 }
 
-// enough reports whether wait may return. expired reports that patience is over, and passed reports the same of
-// slowPatience.
+// enough reports whether wait may return. expired means that patience is over, and passed that slowPatience is over.
 func (c *collector) enough(expired, passed bool) bool {
 	switch {
 	case len(c.late) == 0:
@@ -148,7 +150,7 @@ func (c *collector) enough(expired, passed bool) bool {
 	return expired || passed && c.onlySlow()
 }
 
-// onlySlow reports whether only slow servers are awaited.
+// onlySlow reports whether all servers that have not replied are slow.
 func (c *collector) onlySlow() bool {
 	for m := range c.late {
 		if !c.slow(m) {

@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// initialize answers initialize and server/discover from the servers' greetings. Only servers without a stored greeting
-// are asked, so a new client starts no child whose greeting is stored. A server that failed recently is tried, but
-// awaited for retryPatience only.
+// initialize answers initialize and server/discover from the servers' greetings. It asks only servers without a
+// stored greeting, so that a new client starts no child whose greeting is stored. It also tries servers that failed
+// recently, but waits only retryPatience for them.
 func (s *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	var fresh, failing []*member
 	known := 0
@@ -76,7 +76,7 @@ func (greetCall) after(m *member, err error) {
 func (greetCall) slow(*member) bool { return false }
 func (greetCall) needsOne() bool    { return false }
 
-// discovered returns the result of server/discover. Tasks are offered if a modern server has them.
+// discovered returns the result of server/discover. It offers tasks if a modern server does.
 func (s *session) discovered() []byte {
 	result := era.DiscoverResult(s.greeting(), era.Supported(), true)
 	for _, m := range s.members() {
@@ -97,16 +97,16 @@ func (s *session) greet() *bridge.Request {
 	return s.request("initialize", s.caller.Params)
 }
 
-// setAbsent leaves the server out of lists because of the error fails; nil ends that. A server that is still
-// starting is not left out: lists wait for it.
+// setAbsent sets the error because of which lists leave the server out. With nil they do not: they wait for a server
+// that is still starting.
 func (m *member) setAbsent(fails error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.absent = fails
 }
 
-// greeting returns the result of initialize, with the union of all capabilities. A server without a greeting
-// counts as one with all of them.
+// greeting returns the result of initialize, with the union of all capabilities. A server without a greeting counts
+// as a server with all capabilities.
 func (s *session) greeting() []byte {
 	caps := []byte("{}")
 	var instructions []string
@@ -121,7 +121,7 @@ func (s *session) greeting() []byte {
 			instructions = append(instructions, m.s.Name+":\n"+text)
 		}
 	}
-	caps = era.WithoutTasks(caps) // a task's id does not name its server
+	caps = era.WithoutTasks(caps) // the id of a legacy task does not name its server
 	for _, k := range list.Announced {
 		if has := gjson.GetBytes(caps, k.Capability()); has.Exists() { // each server that comes or goes changes the list
 			caps = rawjson.Set(caps, k.Capability(), rawjson.Set([]byte(has.Raw), "listChanged", []byte("true")))
@@ -135,8 +135,8 @@ func (s *session) greeting() []byte {
 	return []byte(result + "}")
 }
 
-// union returns the capabilities that a or b has. Objects are merged. For other values true wins, else that of
-// a.
+// union returns the capabilities that a or b has. It merges objects. If another value differs, true counts, and
+// otherwise the value of a.
 func union(a, b []byte) []byte {
 	gjson.ParseBytes(b).ForEach(func(name, theirs gjson.Result) bool {
 		ours := gjson.GetBytes(a, gjson.Escape(name.Str))

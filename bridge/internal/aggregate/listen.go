@@ -18,11 +18,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// listeners holds the subscriptions of one principal to the aggregate. Notify serves those changes that come
-// from the aggregate itself: a server came or went.
+// listeners holds the subscriptions of one principal to the aggregate. Notify passes on the changes that the
+// aggregate itself announces, such as a server that came or went.
 type listeners struct {
 	bridge.Nobody
-	mu  sync.Mutex
+	mu  sync.Mutex // guards all
 	all map[*subscribe.Listener]struct{}
 }
 
@@ -172,8 +172,8 @@ type partial struct {
 
 var _ bridge.Client = (*partial)(nil)
 
-// run keeps a subscription at the server until ctx ends or the server refuses. After each loss of the server it
-// subscribes again.
+// run keeps a subscription at the server until ctx ends, the server refuses the subscription, or the server is
+// removed. After each loss of the server, run pauses and subscribes again.
 func (p *partial) run(ctx context.Context) {
 	params := []byte(`{"notifications":` + string(p.part.Raw()) + `}`)
 	for wait := time.Second; ; wait = min(2*wait, maxPause) {
@@ -186,7 +186,7 @@ func (p *partial) run(ctx context.Context) {
 		})
 		refused := err == nil && m.Error != nil
 		m.Release()
-		p.acknowledged(subscribe.Wanted{}) // without an acknowledgement, listen need not wait
+		p.acknowledged(subscribe.Wanted{}) // if the server has not acknowledged, listen stops waiting for it
 		if ctx.Err() != nil {
 			return
 		}
@@ -203,7 +203,7 @@ func (p *partial) run(ctx context.Context) {
 	}
 }
 
-// acknowledged passes on the server's acknowledgement. It reports whether it was the first.
+// acknowledged passes the server's first acknowledgement to listen. first reports whether what was the first.
 func (p *partial) acknowledged(what subscribe.Wanted) (first bool) {
 	p.once.Do(func() {
 		first = true
@@ -230,7 +230,7 @@ func (p *partial) Notify(m *jsonrpc.Message) {
 	for i, own := range what.Tasks {
 		what.Tasks[i] = p.m.taskID(own)
 	}
-	late := p.l.Acknowledged() // the client got its acknowledgement without this one
+	late := p.l.Acknowledged() // the client got its acknowledgement without this server's
 	if p.acknowledged(what) && !late {
 		return
 	}

@@ -33,7 +33,8 @@ func (c *cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// cursorOf reads a request's cursor; nil means the first page.
+// cursorOf reads a request's cursor; nil means the first page. It reports false for a cursor that the aggregate did
+// not make for such a list.
 func cursorOf(k list.Kind, params []byte) (*cursor, bool) {
 	given := gjson.GetBytes(params, "cursor")
 	if !given.Exists() || given.Type == gjson.Null || given.Type == gjson.String && given.Str == "" {
@@ -167,7 +168,8 @@ func (l *listCall) slow(m *member) bool {
 // needsOne implements question.
 func (l *listCall) needsOne() bool { return true }
 
-// missing logs that a server is left out of the list, and why. The first time it is a warning.
+// missing logs why a server is left out of the list. The line is a warning if the last list of that kind had the
+// server.
 func (l *listCall) missing(m *member, why error) {
 	level := slog.LevelDebug
 	if m.catalog.slow.missing(l.k, true) {
@@ -182,7 +184,8 @@ var (
 	errSlow     = errors.New("it has not answered in time")
 )
 
-// ask asks one server.
+// ask requests a server's page. If an earlier request still awaits that page, ask waits for the earlier request
+// instead.
 func (l *listCall) ask(ctx context.Context, m *member) error {
 	p := l.parts[m]
 	if p.earlier != nil {
@@ -208,15 +211,15 @@ func (l *listCall) ask(ctx context.Context, m *member) error {
 	return err
 }
 
-// overdue records that a server has not answered in time.
+// overdue records that a server's page is late, so that later requests can await the page.
 func (l *listCall) overdue(m *member) {
-	if p := l.parts[m]; l.from == nil && p.earlier == nil { // an earlier request waits for this page already; the page of a cursor is requested again
+	if p := l.parts[m]; l.from == nil && p.earlier == nil { // otherwise an earlier request awaits this page already, or the client requests the page of its cursor again
 		p.late = m.awaitPage(l.k)
 		m.catalog.slow.overdue(l.k, p.took())
 	}
 }
 
-// after takes a page that came too late.
+// after stores a page that came too late, and announces a change to the client if its list differs.
 func (l *listCall) after(m *member, err error) {
 	p := l.parts[m]
 	if p.earlier != nil {
@@ -225,7 +228,7 @@ func (l *listCall) after(m *member, err error) {
 	var result []byte
 	if err == nil && p.page.Error == nil && l.from == nil {
 		result = resultOf(p.page)
-		if m.awaits(l.k, p.late) { // otherwise the list has changed since
+		if m.awaits(l.k, p.late) { // otherwise the list has changed meanwhile
 			m.catalog.slow.keep(l.k, l.g.caller.Revision, result)
 		}
 	}
@@ -239,8 +242,8 @@ func (l *listCall) after(m *member, err error) {
 	}
 }
 
-// takeLate returns and removes the page that came too late for the last request. If that page has not come yet,
-// takeLate returns the entry coming, which stays.
+// takeLate returns and removes the page that came too late for the last request. If that page is still awaited,
+// takeLate returns its entry as coming, and the entry stays.
 func (m *member) takeLate(k list.Kind) (page []byte, coming *late) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -252,7 +255,7 @@ func (m *member) takeLate(k list.Kind) (page []byte, coming *late) {
 	return l.page, nil
 }
 
-// awaitPage records that the first page is awaited.
+// awaitPage returns a new entry, under which later requests await the first page.
 func (m *member) awaitPage(k list.Kind) *late {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -289,7 +292,7 @@ func (m *member) latePage(k list.Kind, l *late) []byte {
 	return l.page
 }
 
-// awaits reports whether l is still the awaited page.
+// awaits reports whether l is still the entry of the awaited page.
 func (m *member) awaits(k list.Kind, l *late) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -315,7 +318,8 @@ type merged struct {
 	next  cursor
 }
 
-// merge builds one answer from the pages. Servers in late have no page yet; their stored page is used.
+// merge builds one answer from the pages. Servers in late have no page yet: merge uses their stored page, if there is
+// one.
 func (l *listCall) merge(late map[*member]bool) *jsonrpc.Message {
 	all := &merged{next: cursor{Kind: l.k, At: map[string]*list.Mark{}}}
 	var no *jsonrpc.Message // the first error of a server
@@ -338,7 +342,7 @@ func (l *listCall) merge(late map[*member]bool) *jsonrpc.Message {
 		} else if page := p.page; page != nil {
 			if page.Error != nil {
 				l.missing(m, errors.New(string(page.Error)))
-				if no == nil && gjson.GetBytes(page.Error, "code").Int() != jsonrpc.CodeMethodNotFound { // otherwise it has no such list
+				if no == nil && gjson.GetBytes(page.Error, "code").Int() != jsonrpc.CodeMethodNotFound { // a server without the method has no such list
 					no = page
 				}
 				continue
@@ -367,8 +371,8 @@ func (l *listCall) merge(late map[*member]bool) *jsonrpc.Message {
 	return l.answer(all)
 }
 
-// follow records the position at which a server's list continues, if there is one. repeats reports a page that came
-// before.
+// follow records where a server's list continues. more reports whether the list does, and repeats whether the page
+// came before.
 func (l *listCall) follow(m *member, page []byte, all *merged) (more, repeats bool) {
 	at := &list.Mark{}
 	if l.from != nil {
@@ -382,7 +386,7 @@ func (l *listCall) follow(m *member, page []byte, all *merged) (more, repeats bo
 	return more, errors.Is(cut, list.ErrRepeats)
 }
 
-// cutOff logs that a list was cut off, unless why is nil. The first time it is a warning.
+// cutOff logs that a list was cut off, unless why is nil. The first line for a list is a warning.
 func (s *server) cutOff(k list.Kind, why error) {
 	if why == nil {
 		return

@@ -25,15 +25,15 @@ type member struct {
 	s       *server
 	catalog *catalog
 
-	mu          sync.Mutex      // guards the rest
-	up          bridge.Upstream // nil until the first call
-	closed      bool            // close was called
-	level       *[]byte         // the level that the server has
-	resubscribe bool            // its connection was lost: the next one needs the subscriptions
-	calls       []bridge.Client // the Clients of calls in flight, for progress and questions
-	absent      error           // why it is left out of lists; nil if it is not
-	stop        func()          // ends the wait of leaveOut
-	late        [list.Kinds]*late
+	mu          sync.Mutex        // guards the rest
+	up          bridge.Upstream   // nil until the first call
+	closed      bool              // close was called
+	level       *[]byte           // the params of logging/setLevel that the server got last; nil for none
+	resubscribe bool              // the last connection was lost: the next one needs the subscriptions
+	calls       []bridge.Client   // the Clients of calls in flight, for progress and questions
+	absent      error             // why it is left out of lists; nil if it is not
+	stop        func()            // ends the wait that leaveOut began; nil if there is none
+	late        [list.Kinds]*late // by kind; nil if no page is awaited
 }
 
 // late is a first page that did not arrive in time.
@@ -73,7 +73,8 @@ func (m *member) upstream() (bridge.Upstream, error) {
 	return up, err
 }
 
-// ready returns the connection after it sent the level and, after a restart, the subscriptions.
+// ready returns the connection. If the server has not got the current level, or has lost the subscriptions, ready
+// first sends them.
 func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	up, err := m.upstream()
 	if err != nil {
@@ -94,7 +95,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 			short, cancel := context.WithTimeout(ctx, greetPatience)
 			err := m.send(short, up, "logging/setLevel", *level)
 			cancel()
-			if err != nil && (ctx.Err() != nil || short.Err() == nil) { // a server that does not answer this is used all the same
+			if err != nil && (ctx.Err() != nil || short.Err() == nil) { // a server that does not answer logging/setLevel in time is used nevertheless
 				return nil, err
 			}
 		}
@@ -104,7 +105,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 			if err := m.send(ctx, up, "resources/subscribe", subscribe.Params(uri)); err != nil {
 				return nil, err
 			}
-			m.g.to.Notify(subscribe.Updated(uri)) // it may have changed meanwhile
+			m.g.to.Notify(subscribe.Updated(uri)) // the resource may have changed meanwhile
 		}
 	}
 	m.mu.Lock()
@@ -177,7 +178,7 @@ func (m *member) notify(ctx context.Context, r *bridge.Request) error {
 	return up.Notify(ctx, r)
 }
 
-// Notify passes on a notification of the server.
+// Notify passes on a notification of the server. If exactly one call is in flight, the call gets log messages.
 func (m *member) Notify(n *jsonrpc.Message) {
 	m.outdate(n.Method)
 	if n.Method == "notifications/message" {
@@ -189,7 +190,8 @@ func (m *member) Notify(n *jsonrpc.Message) {
 	m.g.to.Notify(n)
 }
 
-// Ask passes on a question of the server.
+// Ask passes on a question of the server: to the call in flight if there is exactly one, and otherwise to the
+// session.
 func (m *member) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	if c := m.sole(); c != nil {
 		return c.Ask(m.marked(q), reply)
@@ -222,7 +224,8 @@ func (m *memberCall) Ask(q *jsonrpc.Message, reply func(*jsonrpc.Message)) func(
 	return m.Client.Ask(m.m.marked(q), reply)
 }
 
-// byToken returns the server that a progress token names, and the server's own token.
+// byToken returns the server that a progress token names, and the server's own token. The server is nil if the token
+// names none.
 func (s *session) byToken(token []byte) (*member, []byte) {
 	escaped, own, _ := strings.Cut(gjson.ParseBytes(token).Str, " ")
 	name, err := url.PathUnescape(escaped)
@@ -232,8 +235,8 @@ func (s *session) byToken(token []byte) (*member, []byte) {
 	return s.byName(name), []byte(own)
 }
 
-// Gone drops the connection after its server ended. The next call opens a new one. The client's lists may be
-// stale.
+// Gone drops the connection after its server ended. The next call opens a new one. Gone announces changes of the
+// lists, because the client's may be stale.
 func (m *member) Gone(err error) {
 	m.mu.Lock()
 	up := m.up
@@ -257,7 +260,7 @@ func (m *member) changed() {
 	}
 }
 
-// leaveOut leaves the server out of lists until it works again.
+// leaveOut leaves the server out of lists until it works again, unless err means that the session or the bridge ends.
 func (m *member) leaveOut(err error) {
 	if errors.Is(err, bridge.ErrEnded) || errors.Is(err, bridge.ErrShutdown) {
 		return
@@ -278,14 +281,14 @@ func (m *member) leaveOut(err error) {
 	}
 }
 
-// back takes the server into the lists again.
+// back puts the server into the lists again, and announces the change.
 func (m *member) back() {
 	m.mu.Lock()
 	was, stop := m.absent, m.stop
 	m.absent, m.stop = nil, nil
 	m.mu.Unlock()
 	if stop != nil {
-		stop() // the wait may still run: the caller may be another
+		stop() // the wait may still run: it is not the only caller of back
 	}
 	if was != nil {
 		m.changed()
@@ -348,10 +351,10 @@ func (m *member) external(k list.Kind) func(key string) string {
 	}
 }
 
-// prefix returns what starts the external names.
+// prefix returns the prefix of the server's external names.
 func (m *member) prefix() string { return m.g.current.Load().prefix[m.s] }
 
-// conflicting reports whether names of this server can collide with another's.
+// conflicting reports whether names of this server can collide with those of another server.
 func (m *member) conflicting() bool { return m.g.current.Load().conflicting[m.s] }
 
 // before returns the servers before this one, in the order of the configuration.

@@ -119,7 +119,7 @@ func (s *session) update(v *view) (left []*member) {
 	close(was.next)
 	for one, m := range r.of {
 		if was.of[one] != nil && was.prefix[one] != v.prefix[one] {
-			m.catalog.forget() // the server may have dropped it
+			m.catalog.forget() // server.forget misses a catalogue that the server has dropped
 			changed = append(changed, m)
 		}
 	}
@@ -137,8 +137,8 @@ func (s *session) byName(name string) *member {
 	return r.of[r.view.named[name]]
 }
 
-// request makes the bridge's own request to a server. For stateless clients it is on behalf of the last one, so
-// that both use the same connection.
+// request makes the bridge's own request to a server. For stateless clients it is on behalf of the last one, so that
+// the request and that client's calls use the same connection.
 func (s *session) request(method string, params []byte) *bridge.Request {
 	if from := s.last.Load(); from != nil {
 		return &bridge.Request{Message: from.Request(method, params), From: from}
@@ -146,7 +146,7 @@ func (s *session) request(method string, params []byte) *bridge.Request {
 	return &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: s.caller}
 }
 
-// spawn runs f in a goroutine that Close awaits.
+// spawn runs f in a goroutine that Close awaits. If Close was called, spawn reports false and does not run f.
 func (s *session) spawn(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,8 +293,8 @@ func (s *session) find(ctx context.Context, k list.Kind, external string) (*memb
 	return nil, ""
 }
 
-// oldPrefixes returns, newest first, the old prefixes that external may carry. If another server has that prefix
-// now, no old one counts.
+// oldPrefixes returns, newest first, the old prefixes that external may carry. An old prefix does not count if
+// external starts with the current prefix of another server.
 func (s *session) oldPrefixes(external string) (all []oldPrefix) {
 	r := s.current.Load()
 	holder := r.holder(external, func(*server) bool { return true })
@@ -306,13 +306,14 @@ func (s *session) oldPrefixes(external string) (all []oldPrefix) {
 	return all
 }
 
-// byPrefix returns the server with the longest prefix of the name.
+// byPrefix returns the caller's server with the longest prefix of the name; nil if there is none.
 func (s *session) byPrefix(external string) *member {
 	r := s.current.Load()
 	return r.of[r.holder(external, func(one *server) bool { return r.of[one] != nil })]
 }
 
-// holder returns the server with the longest prefix of a name, among the servers that may accepts.
+// holder returns the server with the longest prefix of a name, among the servers that may accepts; nil if there is
+// none.
 func (v *view) holder(external string, may func(*server) bool) *server {
 	for _, n := range v.lengths {
 		if n < len(external) {
@@ -412,9 +413,9 @@ func (s *session) likelyOwner(ctx context.Context, uri string) *member {
 	return nil
 }
 
-// read passes on a call about a resource. Tools may name resources that no server lists. Such a resource is
-// requested from each server that lists something of its scheme, one after the other. An unreachable server does
-// not stop this, because reading does no harm.
+// read passes on a resources/read. The owner's answer is final. If there is no owner, or it is unreachable, read asks
+// each server that lists something of the scheme, one after the other, because tools may name resources that no
+// server lists. An unreachable server does not stop this: to read twice does no harm.
 func (s *session) read(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	uri := r.URI()
 	owner := s.owner(ctx, list.Resources, uri)

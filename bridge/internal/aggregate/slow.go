@@ -12,7 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// slowList is the time after which a list counts as slow: the next request hardly waits for it.
+// slowList is the time after which a list counts as slow: if its page is stored, the next request waits only
+// slowPatience.
 const slowList = 2 * time.Second
 
 // muteAfter is the time after which a list counts as one that the server does not answer. The next request waits only
@@ -40,7 +41,7 @@ type slowKey struct {
 	revision string
 }
 
-// took records how long a list took after the connection was open.
+// took records how long a list took after the connection was open. A list that is not slow any more loses its pages.
 func (s *slow) took(k list.Kind, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +59,7 @@ func (s *slow) overdue(k list.Kind, d time.Duration) {
 	s.mutes[k] = s.mutes[k] || d > muteAfter
 }
 
-// missing records whether a list lacks the server. It reports whether that is new.
+// missing records whether a list lacks the server now. news reports whether the last list of that kind differed.
 func (s *slow) missing(k list.Kind, now bool) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +90,7 @@ func (s *slow) mute(k list.Kind) bool {
 	return s.mutes[k]
 }
 
-// keep stores the page of a slow list that has only one.
+// keep stores the page of a slow list, if the list has only one page, of at most maxSlowPage.
 func (s *slow) keep(k list.Kind, revision string, page []byte) {
 	_, more := list.Next(page)
 	s.mu.Lock()
@@ -113,8 +114,8 @@ func (s *slow) page(k list.Kind, revision string) []byte {
 	return s.pages[slowKey{k, revision}]
 }
 
-// lastKnown returns the stored page of a slow list. It returns nil if pages of the server may not be stored, or
-// depend on the client's headers.
+// lastKnown returns the stored page of a slow list. It returns nil if there is none, if pages of the server may not
+// be stored, or if they depend on the client's headers.
 func (m *member) lastKnown(k list.Kind) []byte {
 	if !m.s.Stores() {
 		return nil

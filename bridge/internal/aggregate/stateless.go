@@ -134,5 +134,4 @@ func (s *Stateless) Close(ctx context.Context) error {
 // noClose is an Upstream whose user must not close it, because others use it.
 type noClose struct{ bridge.Upstream }
 
-// Close does nothing.
 func (noClose) Close(context.Context) error { return nil }

@@ -27,7 +27,7 @@ func (s *session) task(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	return a, err
 }
 
-// ofTask returns the server of a task, and the server's own id.
+// ofTask returns the server that a task's id names, and the server's own id. The server is nil if the id names none.
 func (s *session) ofTask(id string) (*member, string) {
 	name, own, ok := strings.Cut(id, ":")
 	if !ok {
@@ -49,7 +49,7 @@ func (m *member) claim(a *jsonrpc.Message) *jsonrpc.Message {
 
 func (m *member) taskID(own string) string { return m.s.Name + ":" + own }
 
-// created marks the task that a call created, if it did.
+// created puts the server's name before the id of the task that a call created, if the answer is a task.
 func (m *member) created(a *jsonrpc.Message) *jsonrpc.Message {
 	if a.Error == nil && bytes.Equal(a.Found().Type.Of(a.Result), []byte(`"task"`)) {
 		return m.claim(a)

@@ -14,9 +14,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// refusal returns the answer to a call whose arguments violate the listed schema, or nil. It is a result, so
-// that models read it. A call of an unknown tool, or of one with an unusable schema, is not refused. Since the
-// schema may have changed, the tools are listed again before a call is refused.
+// refusal returns the answer to a call that must not reach the server, or nil. If the arguments violate the listed
+// schema, the answer is a result, so that the model reads the faults. If a legacy client requested a task, or the
+// params are ambiguous, the answer is an error. A call of an unknown tool, or of a tool with an unusable schema,
+// passes. Before a call of a known tool is refused, the tools are listed again, because the schema may have changed.
 func (c *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Message {
 	checks := c.t.wanted.Load().checks
 	if checks == nil {
@@ -47,7 +48,8 @@ func (c *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Messa
 	return jsonrpc.NewResult(nil, []byte(`{"content":[{"type":"text","text":`+rawjson.Quote(faults.Error())+`}],"isError":true}`))
 }
 
-// verify returns the faults of the arguments; nil if there are none or the schema is unusable.
+// verify returns the faults of the arguments; nil if there are none, or if the schema is absent or unusable. It logs
+// an unusable schema once for each tool.
 func (t *Tools) verify(checks *validate.Cache, tool string, schema, args []byte) validate.Faults {
 	if schema == nil {
 		return nil
@@ -62,7 +64,8 @@ func (t *Tools) verify(checks *validate.Cache, tool string, schema, args []byte)
 	return nil
 }
 
-// first reports whether no warning about the tool was logged yet.
+// first records a warning about the tool, and reports whether the warning is its first. Beyond maxTools tools it
+// reports false.
 func (t *Tools) first(tool string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,13 +76,14 @@ func (t *Tools) first(tool string) bool {
 	return true
 }
 
-// arguments returns the raw arguments of a call; nil for none. It reports false if the server may read other arguments.
+// arguments returns the raw arguments of a call; nil for none. ok is false if params have arguments twice, or a name
+// that differs from arguments in case only: the server may read the other member.
 func arguments(params []byte) (args []byte, ok bool) {
 	found := 0
 	gjson.ParseBytes(params).ForEach(func(name, value gjson.Result) bool {
 		switch {
 		case name.Str == "arguments" && value.Type == gjson.Null:
-			found++ // some clients write null for none
+			found++ // some clients write null instead of leaving the member out
 		case name.Str == "arguments":
 			found++
 			args = []byte(value.Raw)
@@ -91,11 +95,12 @@ func arguments(params []byte) (args []byte, ok bool) {
 	return args, found < 2
 }
 
-// relistEvery is the shortest time between two lists because of invalid arguments.
+// relistEvery is the greatest age of a cached list that decides to refuse a call.
 const relistEvery = time.Second
 
-// relist lists the tools for a call, unless another call has replaced that edition of them. A cached list is good enough
-// if it is not older than since.
+// relist lists the tools for a call, unless another call has listed them since that edition. A cached list that is
+// not older than since is good enough. If the list is incomplete, only the edition changes, so that waiting calls do
+// not request the list again.
 func (c *checked) relist(ctx context.Context, r *bridge.Request, m *memory, edition int, since time.Time) {
 	select {
 	case m.turn <- struct{}{}:

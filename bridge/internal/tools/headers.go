@@ -10,11 +10,11 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// headed makes a call with the headers that its tool's schema asks for (2026-07-28, B8). If the server rejects
-// them, the schema may have changed. Then the tools are listed again, and the call, which was not executed, is
-// repeated once.
+// headed makes a call with the headers that the tool's schema requires (2026-07-28, B8). If the server rejects the
+// headers, it has not executed the call, and the schema may have changed: headed lists the tools and repeats the call
+// once. If the list is incomplete, headed returns the rejection.
 func (c *checked) headed(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	inner := *r // the Upstream below replaces headers
+	inner := *r // copied: the Upstream below changes the headers of its request
 	args := []byte(gjson.GetBytes(r.Params, "arguments").Raw)
 	m := c.t.memory(r.From.Principal)
 	if e, _, _ := m.get(r.Name()); e.listed {
@@ -49,8 +49,8 @@ func mismatched(m *jsonrpc.Message, err error) bool {
 	return err == nil && m.Error != nil && gjson.GetBytes(m.Error, "code").Int() == jsonrpc.CodeHeaderMismatch
 }
 
-// Misheaded returns the error of a call whose client's headers contradict its arguments. It returns nil
-// if they do not, or if the tool is unknown. The server itself may be legacy and have no such headers
+// Misheaded returns an error if the client's headers of a call contradict its arguments, and otherwise nil.
+// It returns nil for an unknown tool. It works for legacy servers too, which have no headers of their own
 // (protocol.md D4).
 func (t *Tools) Misheaded(r *bridge.Request) *jsonrpc.Message {
 	if r.Mirror == nil || r.Method != "tools/call" {

@@ -1,9 +1,9 @@
-// Package tools stores the rules of a server's tools for calls. These are the schema of arguments, headers that repeat
-// arguments, and whether a call may be repeated. It takes the rules from the lists that pass, for each principal. It
-// requests a list if a call needs one.
+// Package tools stores the rules of a server's tools for calls. The rules are the schema of the arguments, the
+// headers that repeat arguments, and whether a call may be repeated. Tools reads the rules from the lists that
+// servers send to clients, for each principal. It requests a list if a call needs one.
 //
-// It checks arguments and sets headers. It repeats only a call that the server did not execute because of wrong
-// headers.
+// Tools checks arguments and sets headers. It repeats a call only if the server rejected the headers, and so did not
+// execute the call.
 package tools
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Options selects the rules of tools that are stored beside their headers.
+// Options selects the rules that Tools stores. Headers are always stored.
 type Options struct {
 	Check      bool // check the arguments of calls
 	Idempotent bool // find out which calls may be repeated
@@ -42,7 +42,7 @@ type Tools struct {
 
 // wanted is the internal form of Options.
 type wanted struct {
-	checks     *validate.Cache // of compiled schemas; nil if arguments are not checked
+	checks     *validate.Cache // the compiled schemas; nil if arguments are not checked
 	idempotent bool
 }
 
@@ -50,11 +50,11 @@ type wanted struct {
 const (
 	maxPrincipals = 256      // with stored tools
 	maxTools      = 20_000   // of one principal
-	maxSchemas    = 16 << 20 // bytes of their schemas
+	maxSchemas    = 16 << 20 // bytes of the schemas of one principal's tools
 	maxChecked    = 256      // compiled schemas of a server
 )
 
-// New returns the Tools of the server of that name, without any tool.
+// New returns the Tools of the server of that name. They know no tool yet.
 func New(server string, o Options, log *slog.Logger) *Tools {
 	t := &Tools{
 		server: server,
@@ -66,7 +66,7 @@ func New(server string, o Options, log *slog.Logger) *Tools {
 	return t
 }
 
-// Set replaces the options. If they demand more, all tools are forgotten.
+// Set replaces the options. If they add a rule, Set forgets all tools, because that rule was not stored for them.
 func (t *Tools) Set(o Options) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,14 +76,14 @@ func (t *Tools) Set(o Options) {
 			now.checks = validate.NewCache(maxChecked)
 		}
 	}
-	t.wanted.Store(now) // first, so that tools learned from now on meet it
+	t.wanted.Store(now) // first: tools that are stored from now on have all rules
 	if t.of == nil || now.checks != nil && was.checks == nil || now.idempotent && !was.idempotent {
 		t.of = map[string]*memory{}
 	}
 }
 
-// Wrap returns an Upstream that checks the arguments of tool calls, and sets their headers for a modern server.
-// It wraps the cache, because it sometimes needs fresh lists.
+// Wrap returns an Upstream that checks the arguments of tool calls, and sets their headers for a modern server. The
+// cache must be within up, because its lists are sometimes too old.
 func (t *Tools) Wrap(up bridge.Upstream) bridge.Upstream { return &checked{up, t} }
 
 // Idempotent reports whether the principal's list marks the tool as one that may be called twice.
@@ -92,10 +92,11 @@ func (t *Tools) Idempotent(principal, tool string) bool {
 	return e.idempotent
 }
 
-// memory holds the tools that one principal sees. All its sessions write to it, so it may hold removed tools.
+// memory holds the tools that one principal sees. All sessions of the principal write to it, so it may hold tools
+// that the server has removed.
 type memory struct {
 	seen list.Memo
-	turn chan struct{} // held while the tools are listed for a call
+	turn chan struct{} // a lock, held while the tools are listed for a call
 
 	mu      sync.Mutex // guards the rest
 	tools   table
@@ -106,11 +107,11 @@ type memory struct {
 type table struct {
 	of     map[string]entry
 	bytes  int // of schemas
-	filled int // counts how often it was full and cleared
+	filled int // counts how often the table was full and was cleared
 }
 
 type entry struct {
-	listed     bool        // listed by the server; otherwise only called
+	listed     bool        // the server lists the tool; otherwise clients only called it
 	schema     []byte      // of the arguments; nil if absent or not wanted
 	mirror     *era.Mirror // the headers of its calls; nil for none
 	idempotent bool        // it may be called twice
@@ -141,8 +142,9 @@ func (m *memory) get(tool string) (e entry, edition int, known bool) {
 	return e, m.edition, known
 }
 
-// read stores the tools of a page, and returns those with invalid header annotations. first marks the
-// first page of a list: tools that it lacks lose their idempotent mark.
+// read stores the tools of a page. bad holds the faults of invalid header annotations by tool; nil if there
+// are none. first marks the first page of a list: read then clears the idempotent marks of all stored tools, and the
+// pages of the list set them again.
 func (t *Tools) read(into *table, page []byte, first bool) (bad map[string]error) {
 	mirrored, wanted := rawjson.Mentions(page, "x-mcp-header"), t.wanted.Load()
 	hinted := wanted.idempotent && rawjson.Mentions(page, "Hint")
@@ -187,8 +189,8 @@ func (t *table) note(name string, e entry) {
 	t.of[name] = e
 }
 
-// idempotent reports whether a tool with these annotations may be called twice. Only explicit annotations count.
-// If they contradict each other, the answer is no.
+// idempotent reports whether a tool with these annotations may be called twice. idempotentHint is enough.
+// readOnlyHint is enough unless destructiveHint contradicts it.
 func idempotent(annotations gjson.Result) bool {
 	if annotations.Get("idempotentHint").Type == gjson.True {
 		return true
@@ -196,13 +198,14 @@ func idempotent(annotations gjson.Result) bool {
 	return annotations.Get("readOnlyHint").Type == gjson.True && annotations.Get("destructiveHint").Type != gjson.True
 }
 
-// checked is an Upstream that makes calls of tools match their entries.
+// checked is an Upstream that checks the arguments of tool calls and sets their headers, by the stored rules.
 type checked struct {
 	bridge.Upstream
 	t *Tools
 }
 
-// Call makes a call, unless it calls a tool with invalid arguments.
+// Call passes on a call, and stores the tools of a list that passes. If a tool call has invalid arguments, Call
+// answers it.
 func (c *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch r.Method {
 	case list.Tools.Method():
@@ -222,9 +225,9 @@ func (c *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	return c.Upstream.Call(ctx, r)
 }
 
-// learn stores the tools of a list, and returns the list for its client. It hides tools of a modern server on HTTP
-// with invalid header annotations. In other servers such annotations have no effect, but a modern client
-// on HTTP would drop the tool: so the invalid ones are removed from the tools (protocol.md D1.8, D4).
+// learn stores the tools of a page, and returns the page for the client. If a tool of a modern server on HTTP has an
+// invalid header annotation, learn hides the tool. For other servers such an annotation has no effect, but a
+// modern client on HTTP would drop the tool: learn removes the tool's header annotations (protocol.md D1.8, D4).
 func (c *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
 	g, wanted := c.Upstream.Server(), c.t.wanted.Load()
 	if wanted.checks == nil && !wanted.idempotent && !g.Modern() && !r.From.Modern() {
@@ -265,8 +268,8 @@ func (c *checked) learn(r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message 
 // listPatience is how long a call waits for the list of tools.
 const listPatience = 10 * time.Second
 
-// list lists the tools for a call, in the era of the call. A cached list that is not older than since is good enough.
-// list reports whether it read the whole list.
+// list requests the list of tools for a call, in the era of the call. Cached pages that are not older than since are
+// good enough. whole reports whether list has read all pages.
 func (c *checked) list(ctx context.Context, r *bridge.Request, since time.Time) (found table, whole bool) {
 	modern := c.Upstream.Server().Modern() || gjson.GetBytes(r.Meta(), gjson.Escape(era.KeyVersion)).Exists()
 	whole, cut := list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
@@ -288,8 +291,8 @@ func (c *checked) list(ctx context.Context, r *bridge.Request, since time.Time) 
 	return found, whole
 }
 
-// replace stores a whole list of tools. The tool called is known even if it is not listed, because the server
-// may have it.
+// replace stores a whole list of tools. The tool called becomes known even if the list lacks it, because a server may
+// have tools that it does not list.
 func (m *memory) replace(found table, called string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
