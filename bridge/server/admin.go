@@ -122,9 +122,9 @@ var (
 	errNoConsole = errors.New("the console is off and this caller is not an operator: set console: on, or list the caller's name in admin or viewers")
 )
 
-// caller returns the caller of a request to the API of operators, and its rights. Without access
-// rules, any program on this machine is an operator, because it may use every server too. A proxy is
-// no operator: it may act for any client.
+// caller returns the caller of a request to the API of operators, and its rights. Without access rules, any program
+// on this machine is an operator, because it may use every server too. A proxy is no operator: it may act for any
+// client. If known is false, caller has answered the request.
 func (s *server) caller(w http.ResponseWriter, r *http.Request, base string) (c admin.Caller, known bool, err error) {
 	if !s.access.Keyed() {
 		if who := auth.Principal(r.Context()); who != "" { // the embedding program identifies its callers

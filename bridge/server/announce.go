@@ -63,7 +63,7 @@ func (a *announcements) close() {
 	a.wg.Wait()
 }
 
-// update takes the numbers of the webhooks in the store.
+// update passes the numbers of the webhooks in the store to follow, in place of numbers that follow has not read yet.
 func (a *announcements) update(all map[string]int64) {
 	select {
 	case <-a.updates: // older news
@@ -88,7 +88,7 @@ func (a *announcements) enter(ctx context.Context) error {
 // errNotShared means that this instance has applied a webhook but could not inform the other instances.
 var errNotShared = errors.New("the other instances of the bridge could not be informed")
 
-// storeLimit bounds one operation of the store with a body.
+// storeLimit bounds the time for storing a webhook, or for reading one.
 const storeLimit = 5 * time.Second
 
 // apply applies a webhook here, and stores the webhook for the other instances.

@@ -57,21 +57,19 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) { return s.b.
 // configuration allows, and stops everything.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error { return s.b.Serve(ctx, l) }
 
-// Serving returns a channel that is closed when Serve serves clients. In a cluster, this instance has joined
-// it by then: before that, clients are refused.
+// Serving returns a channel that is closed when Serve serves clients. In a cluster, the instance refuses clients
+// until it has joined.
 func (s *Server) Serving() <-chan struct{} { return s.b.Serving() }
 
-// ServeStdio serves one client on in and out, usually os.Stdin and os.Stdout, as desktop clients start
-// servers. Nothing else may be written to out. The empty name means all servers as one. It returns when
-// the client leaves, or ctx ends; Close ends the rest. A principal in ctx (WithPrincipal) is the
-// client's.
+// ServeStdio serves one client on in and out, usually os.Stdin and os.Stdout, as desktop clients start servers.
+// Nothing else may be written to out. The empty name means all servers as one. ServeStdio returns when the client
+// leaves, or ctx ends; Close then stops the servers. A principal in ctx (WithPrincipal) is the client's.
 func (s *Server) ServeStdio(ctx context.Context, server string, in io.Reader, out io.Writer) error {
 	return s.b.ServeStdio(ctx, server, in, out)
 }
 
-// Handler returns the HTTP surface, for a listener or a router of one's own. Its paths are below the
-// configuration's base_path. It works behind http.StripPrefix too: HTTP+SSE clients get the path that
-// they requested.
+// Handler returns the HTTP surface, for a listener or a router of the program. Its paths are below the
+// configuration's base_path. It works behind http.StripPrefix too: HTTP+SSE clients get the path that they requested.
 func (s *Server) Handler() http.Handler { return s.b.Handler() }
 
 // HandlerAt is Handler with another base path, such as /tools: without a slash at its end, and without *.

@@ -30,7 +30,7 @@ func build(c *config.Config, log *slog.Logger, reach backendMaker) *server {
 	return buildOn(c, log, reach, (*server).onRedis)
 }
 
-// buildOn is build with the backing of a cluster.
+// buildOn is build with a function that makes the backing of a cluster.
 func buildOn(c *config.Config, log *slog.Logger, reach backendMaker, backs func(s *server, id string, life time.Duration) (*backing, error)) *server {
 	lines := logs.New()
 	s := &server{

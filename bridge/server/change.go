@@ -29,8 +29,8 @@ func (t *table) index(name string) int {
 	return slices.IndexFunc(t.servers, func(s config.Server) bool { return s.Name == name })
 }
 
-// tableOf makes the table of the servers, and the options of new or changed servers. All others
-// keep their adapters. It also reads the documents of HTTP APIs that are files: see mistakes.
+// tableOf makes the table of the servers, and the options of new or changed servers. All others keep their adapters.
+// It also reads the documents of HTTP APIs that are files: see documentFaults.
 func (s *server) tableOf(servers []config.Server, changed map[string]bool) (t *table, fresh []gateway.ServerOptions) {
 	was := s.table.Load()
 	t = &table{servers: servers, backends: map[string]*backend{}}
@@ -140,7 +140,7 @@ func (s *server) change(name string, edit func(all []config.Server, place int) (
 // that are new or changed. The caller holds s.changing. An error changes nothing.
 func (s *server) exchange(c *config.Config, now *table, change gateway.Change) error {
 	was := s.table.Load()
-	before := &table{backends: map[string]*backend{}} // the servers that stay: removed ones are not found any more
+	before := &table{backends: map[string]*backend{}} // the servers that stay: from now on, no request finds removed ones
 	gone := map[string]*backend{}
 	for name, b := range was.backends {
 		if now.backends[name] != nil {

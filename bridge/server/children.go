@@ -25,7 +25,8 @@ func totalMemory() int64 {
 	return int64(min(all, 1<<62))
 }
 
-// watchMemory warns once if the child processes of servers use half of the memory, until ctx ends.
+// watchMemory measures the memory of the child processes of servers until ctx ends. If they use half of all,
+// watchMemory logs a warning and returns.
 func (s *server) watchMemory(ctx context.Context, all int64, usage func() health.Used) {
 	if all == 0 || usage() == nil {
 		return

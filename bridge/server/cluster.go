@@ -186,7 +186,7 @@ func hashOf(names []string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// between is the size that a message between instances may have beyond a client's: it holds more data.
+// between is the size that a message between instances may have beyond a client's: such a message holds more data.
 const between = 1 << 20
 
 // shared gives other instances access to the connections of this instance.

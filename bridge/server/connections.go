@@ -17,9 +17,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// connections bounds the open connections of clients: any program can open one, with or without a key.
-// One address may have a quarter of them, because it is cheap to open many from one address. With access
-// rules, a new connection without a place takes the place of the oldest one without a good key.
+// connections bounds the open connections of clients: any program can open one, with or without a key. One address
+// may have a quarter of them, because it is cheap to open many from one address. With access rules, a new connection
+// beyond a bound replaces the oldest connection without a good key.
 type connections struct {
 	log        *slog.Logger
 	most, each int
@@ -33,7 +33,7 @@ type connections struct {
 	mu        sync.Mutex // guards the rest
 	open      int
 	from      map[netip.Prefix]int
-	strangers list.List // of *clientConn: those without a good key, the oldest first; empty without access rules
+	strangers list.List // of *clientConn: connections without a good key, the oldest first; empty without access rules
 }
 
 // operatorConnections bounds the connections of operators at an address of their own.
@@ -62,15 +62,15 @@ func addressOf(peer string) netip.Prefix {
 	return address.Network(at.Addr())
 }
 
-// enter counts a connection. If there are too many, it returns the reason, and the stranger that gave its
-// place up. Without such a stranger, the new connection has no place.
+// enter counts a connection. If there are too many, enter returns the reason, and the stranger that the connection
+// replaces. If there is no stranger to replace, the connection is not counted.
 func (c *connections) enter(client *clientConn) (why string, stranger *clientConn) {
 	from := client.from
 	free := !from.IsValid() || c.exempt(from.Addr())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case !free && c.from[from] >= c.each: // first: the place that becomes free is one of this address
+	case !free && c.from[from] >= c.each: // first: the connection must replace one of the same address
 		why = "this address has a quarter of max_connections: if it is a proxy, list it in trusted_proxies"
 		stranger = c.oldest(func(c *clientConn) bool { return c.from == from })
 	case c.open >= c.most:
@@ -91,8 +91,8 @@ func (c *connections) enter(client *clientConn) (why string, stranger *clientCon
 	return why, stranger
 }
 
-// oldest returns the oldest connection without a good key of which is is true; nil without one. The caller
-// has c.mu.
+// oldest returns the oldest connection without a good key that is accepts; nil if there is none. The caller holds
+// c.mu.
 func (c *connections) oldest(is func(*clientConn) bool) *clientConn {
 	for e := c.strangers.Front(); e != nil; e = e.Next() {
 		if c := e.Value.(*clientConn); is(c) {
@@ -108,7 +108,7 @@ func (c *connections) leave(client *clientConn) {
 	c.remove(client)
 }
 
-// remove is leave for callers that have c.mu.
+// remove is leave for callers that hold c.mu.
 func (c *connections) remove(client *clientConn) {
 	if !client.counted {
 		return
@@ -135,7 +135,8 @@ type bounded struct {
 	c *connections
 }
 
-// Accept returns the next connection within the limits. It closes others, or those whose place they get.
+// Accept returns the next counted connection. It closes connections beyond a bound, or the strangers that they
+// replace.
 func (b bounded) Accept() (net.Conn, error) {
 	for {
 		conn, err := b.Listener.Accept()
@@ -191,7 +192,7 @@ func (c *clientConn) Close() error {
 // strangerIdle limits the idle time of a connection without a good key, if access rules exist.
 const strangerIdle = time.Minute
 
-// limitIdle closes idle connections on which no good key was shown.
+// limitIdle closes a connection that is idle for strangerIdle, if no good key was shown on it.
 func (c *clientConn) limitIdle(state http.ConnState) {
 	if old := c.idle.Swap(nil); old != nil {
 		old.Stop()
@@ -217,9 +218,9 @@ func (c *clientConn) countIdle(state http.ConnState) {
 	}
 }
 
-// awaitIdle waits until no connection is idle, none got a request within still, or ctx ends. A request that
-// arrives while its connection is closed gets no answer, and a proxy does not repeat a POST. So an
-// instance that stops closes each connection with an answer.
+// awaitIdle waits until no connection is idle, none has become idle or busy for the time still, or ctx ends. If a
+// request arrives while the bridge closes its connection, the request gets no answer, and a proxy does not repeat a
+// POST. Therefore an instance that stops closes each connection with an answer.
 func (c *connections) awaitIdle(ctx context.Context, still time.Duration) {
 	over := time.NewTimer(still)
 	defer over.Stop()

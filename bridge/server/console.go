@@ -63,11 +63,11 @@ func (s *server) overview(c *admin.Caller) *overview {
 	return out
 }
 
-// bytesPerToken is what a token takes in a list of tools, roughly.
+// bytesPerToken is the approximate size of a token of a model in a list of tools.
 const bytesPerToken = 4
 
-// figure adds the figures of the console to the states of servers. lists adds those of their tools: the last list may
-// be that of a caller with other rights.
+// figure adds the figures of the console to the states of servers. lists adds the sizes of their lists of tools: only
+// for callers with Look, because the last list may be that of a caller with other rights.
 func (s *server) figure(servers []status.Server, lists bool) {
 	recent := s.timeline.history.Recent()
 	for i := range servers {
@@ -82,7 +82,7 @@ func (s *server) figure(servers []status.Server, lists bool) {
 	}
 }
 
-// changes has the changes of the state of the bridge.
+// changes is the state of the bridge with only the servers that changed.
 type changes struct {
 	status.Overview
 	Removed []string `json:"removed,omitempty"` // servers
@@ -129,7 +129,7 @@ func (s *server) showMetrics(c *admin.Call) (any, error) {
 	return map[string]any{"metrics": all}, err
 }
 
-// view returns of which servers the caller may see the state.
+// view returns the servers whose state the caller may see.
 func (s *server) view(c *admin.Caller) access.View {
 	if c.Look {
 		return access.View{All: true, Of: func(string) bool { return true }}
@@ -167,7 +167,7 @@ func (s *server) showServer(c *admin.Call) (any, error) {
 	if _, _, of, _ := s.g.Operated(name); of != nil {
 		out.Connections = of.List(health.Usage(), c.Act)
 	}
-	if s.reloader != nil && c.Act { // masking recognizes most secrets, not each
+	if s.reloader != nil && c.Act { // not for others: masking may miss a secret
 		if text, err := admin.FileText(s.reloader); err == nil {
 			out.Settings, _ = admin.Masked(text, name) // a broken file has none
 		}

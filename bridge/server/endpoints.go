@@ -71,7 +71,7 @@ func (t *tree) root(c *gin.Context) {
 	case !takes(reading, r.Method) || !strings.Contains(r.Header.Get("Accept"), "text/html"):
 		t.nowhere(c)
 	case admin.HasConsole(t.s.Config()) && t.s.forOperators(r):
-		to := "ui/" // below any prefix of a proxy
+		to := "ui/" // relative, so that a prefix of a proxy stays
 		if !strings.HasSuffix(r.URL.Path, "/") {
 			to = path.Base(r.URL.Path) + "/" + to
 		}
@@ -82,7 +82,7 @@ func (t *tree) root(c *gin.Context) {
 	}
 }
 
-// toConsole redirects to the page for operators, below any prefix of a proxy.
+// toConsole redirects to the page for operators. The target is relative, so that a prefix of a proxy stays.
 func (t *tree) toConsole(c *gin.Context) {
 	w, r := of(c)
 	if !takes(reading, r.Method) {

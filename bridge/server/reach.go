@@ -29,7 +29,7 @@ type backend struct {
 	bridge.Adapter
 	check         func() error     // returns the reason that the server cannot work now, or nil
 	transport     func() string    // returns stdio, streamable, sse, rest, worker or in-process; empty while unknown
-	close         func()           // closes the resources kept between connections; may be nil
+	close         func()           // closes the resources that outlive connections; may be nil
 	hook          *hook            // its webhook; nil if it has none
 	fault         error            // the reason that its settings cannot be used
 	api           *rest.Adapter    // the adapter of an HTTP API; nil for others
@@ -221,7 +221,7 @@ func authorize(name string, c *remote.Config, log *slog.Logger) (end func(), err
 	}
 	at, err := url.Parse(c.URL)
 	if err != nil {
-		return nil, errors.New("url: not a URL") // which may contain a secret
+		return nil, errors.New("url: not a URL") // the URL may contain a secret
 	}
 	way, err := remote.Outward(*c, c.OAuth.Private, c.OAuth.Trusted()...)
 	if err != nil {
@@ -261,8 +261,8 @@ func unusableBackend(s *config.Server, err error) backend {
 	}
 }
 
-// limits returns the limits of the server's connections, and which revisions they use: those of the
-// modern era, those of the era in the settings, or all up to a legacy revision.
+// limits returns the limits of the server's connections, and their revisions. A modern revision in the settings
+// allows only the modern era. A legacy revision bounds the revisions that a legacy server is offered.
 func (s *server) limits(c *config.Server) conn.Options {
 	o := conn.Options{
 		Log:        s.log,
@@ -299,7 +299,7 @@ func (t times) of(s *config.Server) conn.Timeouts {
 	return one.live
 }
 
-// set applies the timeouts of the servers.
+// set applies the timeouts of the servers, and forgets those of other servers.
 func (t times) set(servers []config.Server) {
 	there := map[string]bool{}
 	for i := range servers {

@@ -172,7 +172,7 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request, base string) {
 	} else if inside {
 		s.queues(all)
 	}
-	w.Header().Set("Cache-Control", "no-store") // it is of this moment, and of this caller
+	w.Header().Set("Cache-Control", "no-store") // the answer depends on the moment and the caller
 	switch format := r.URL.Query().Get("format"); {
 	case !inside: // the status is the whole answer
 		answerObject(w, code, "ready", all.Ready)

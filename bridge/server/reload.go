@@ -137,8 +137,8 @@ func (p *prepared) fill(s *server, was, next *config.Config, changes []config.Ch
 // affected has the servers that changes affect, by name.
 type affected struct {
 	changed map[string]bool // servers that get a new adapter
-	renewed map[string]bool // of these, open sessions get it too
-	tuned   map[string]bool // some of its settings take effect at once
+	renewed map[string]bool // of these, servers whose open sessions get the new adapter too
+	tuned   map[string]bool // servers with changed settings that take effect at once
 }
 
 func effects(changes []config.Change) affected {

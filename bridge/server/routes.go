@@ -158,7 +158,7 @@ func (t *tree) build() {
 // whole returns the path of a route in gin's form.
 func (r *route) whole() string { return strings.TrimSuffix(r.group.BasePath(), "/") + r.path }
 
-// matches reports whether a path has those parts, and returns the server that it names.
+// matches reports whether a path has those parts. params holds the server that the path names.
 func matches(path string, parts []string) (params gin.Params, ok bool) {
 	for i, part := range parts {
 		if strings.HasPrefix(part, "*") {
@@ -177,7 +177,7 @@ func matches(path string, parts []string) (params gin.Params, ok bool) {
 	return params, true
 }
 
-// printing is held while gin's mode is changed.
+// printing guards gin's global mode.
 var printing sync.Mutex
 
 // quietly builds a tree. In its default mode, debug, gin prints each route on stdout, where clients on
@@ -195,8 +195,8 @@ func quietly(build func()) {
 // newEngine makes an engine that answers no request by itself.
 func newEngine() *gin.Engine {
 	e := gin.New()
-	// A path has one spelling, except for a slash at its end: see unslashed. A path with % is
-	// refused before anything else reads it (named), so gin may use the decoded path.
+	// A path has one spelling, except for a slash at its end: see unslashed. checkHost refuses a path with % before a
+	// route reads the path, so gin may use the decoded path.
 	e.RedirectTrailingSlash, e.RedirectFixedPath, e.RemoveExtraSlash = false, false, false
 	e.UseRawPath, e.UseEscapedPath = false, false
 	// gin v1.12.0 panics when it searches the other methods of a path among so many routes. It also

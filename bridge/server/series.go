@@ -249,7 +249,7 @@ type topology struct {
 }
 
 type addressUse struct {
-	Path string  `json:"path"`
+	Path string  `json:"path"` // below the base path
 	Rate float64 `json:"rate"`
 }
 

@@ -49,7 +49,7 @@ type server struct {
 	reacher    backendMaker
 	newBacking func(s *server, id string, life time.Duration) (*backing, error)
 	table      atomic.Pointer[table]
-	changing   sync.Mutex // held while conf and now are replaced
+	changing   sync.Mutex // held while conf and table are replaced
 	times      times
 	leaving    map[string]int // by name, removed or replaced servers that are still in use; guarded by changing
 	g          gateway.Gateway
@@ -146,11 +146,11 @@ func options(s *config.Server, b backend) gateway.ServerOptions {
 	if b.local != nil {
 		o.Queued = queued(s)
 	}
-	o.Idle = cmp.Or(o.Idle, -1) // never: a default is filled in already
+	o.Idle = cmp.Or(o.Idle, -1) // 0 means never: the configuration has the default already
 	return o
 }
 
-// serverAddress returns where a server is. An HTTP API may be where only its document says.
+// serverAddress returns where a server is. If only its document has the address of an HTTP API, the host is empty.
 func serverAddress(s *config.Server) bridge.Address {
 	text := ""
 	switch {
@@ -337,7 +337,8 @@ func (s *server) awaitJoined(ctx context.Context) (wait *sync.WaitGroup, stop co
 
 func (s *server) Serving() <-chan struct{} { return s.serving }
 
-// finish accepts the connections of the backlog and no others, and waits for responses, at most for that time.
+// finish accepts the connections of the backlog and no others, and waits for their responses. It takes at most the
+// time most.
 func (s *server) finish(most time.Duration, door *backlogListener) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -373,8 +374,8 @@ const closeLimit = 2 * time.Second
 // connections. Each connection is closed with its answer.
 const lastRequests = time.Second
 
-// patience is how long sessions and connections may take to close before they are forced to: children of sessions,
-// and then shared ones, may take the time that they are given.
+// patience returns how long sessions and connections may take to close before they are forced to. Children of
+// sessions stop first, and shared ones after them: both may take their stop_stdin and stop_term.
 func (s *server) patience() time.Duration {
 	var most time.Duration
 	for _, one := range s.Config().Servers {
@@ -398,7 +399,7 @@ func (s *server) Close(ctx context.Context) {
 	cancel()
 	s.sse.Close()
 	s.streamable.Close()
-	if s.instance != nil { // others are told that it leaves, also when ctx has ended
+	if s.instance != nil { // other instances must learn that this one leaves, even if ctx has ended
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.patience())
 		s.instance.close(within)
 		cancel()
@@ -422,7 +423,7 @@ func (s *server) Close(ctx context.Context) {
 	}
 }
 
-// end closes an access log. It has its own time limit: clients may have used up the other.
+// end closes an access log. It has its own time limit, because clients may have used up the limit of Close.
 func (s *server) end(l *accesslog.Log) {
 	lines, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()

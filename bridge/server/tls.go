@@ -25,7 +25,7 @@ type certificate struct {
 	// fault is the fault of the files; nil while they can be used.
 	fault atomic.Pointer[certificateFault]
 
-	turn sync.Mutex // guards files; held while files are read, so only tried
+	turn sync.Mutex // guards files; held while they are read, so that handshakes only try to get it
 }
 
 // certificateFault is the reason that the files of a certificate cannot be used.

@@ -23,7 +23,7 @@ import (
 type Options struct {
 	Bridge Bridge
 	Log    *slog.Logger
-	// Store is the data that the fronts of several instances share; nil for a single instance.
+	// Store holds the data that the fronts of several instances share; nil for a single instance.
 	Store front.Store
 }
 
@@ -35,9 +35,9 @@ type Bridge interface {
 	HasServer(name string) bool
 	// Allowed returns nil if a principal may use the server, and otherwise the reason.
 	Allowed(server, principal string) error
-	// KeysChanged is called when a principal's last key is removed, and when it has a key again.
+	// KeysChanged is called when a principal loses its last key, and with good when it has a key again.
 	KeysChanged(principal string, good bool)
-	// Accepted is called with the context of each request whose key is good.
+	// Accepted is called with the context of each request whose key or token is good.
 	Accepted(context.Context)
 }
 
@@ -50,9 +50,9 @@ type Access struct {
 	disk          *disk.Disk          // stores the logins of front; nil if it has no folder
 	grants        *filter.Grants      // the grants of each caller; nil without access rules
 	rejections    sync.Map            // by auth.ResultOf, a *logs.Limiter for lines about rejected requests; "" is for wrong keys
-	failedKeys    *limit              // of failed keys
-	unknownTokens *limit              // of well-formed tokens that are unknown to their issuer
-	lookups       *lookups            // at issuers: each may end with a failed key or an unknown token
+	failedKeys    *limit              // counts wrong keys
+	unknownTokens *limit              // counts well-formed tokens that are unknown to their issuer
+	lookups       *lookups            // bounds the lookups at issuers: each may end with a wrong key or an unknown token
 	streams       streams
 	use           atomic.Pointer[tokenUse]
 	pending       atomic.Pointer[config.Config] // the configuration that is about to be applied; nil if there is none
@@ -86,7 +86,7 @@ func New(o Options) (a *Access, fault error) {
 
 func (a *Access) c() *config.Config { return a.o.Bridge.Config() }
 
-// Open opens the folder in which the front keeps logins, if it has one.
+// Open opens the folder in which the front stores logins, if it has one.
 func (a *Access) Open() error {
 	if a.disk == nil {
 		return nil
@@ -94,7 +94,7 @@ func (a *Access) Open() error {
 	return a.disk.Open()
 }
 
-// Close closes that folder. No request may come after it.
+// Close closes the folder of the front. No request may come after Close.
 func (a *Access) Close() {
 	if a.disk != nil {
 		_ = a.disk.Close() // every Put is on the disk already
@@ -119,7 +119,7 @@ func (a *Access) Covers(principal, server string) bool {
 	return !ruled || g.Covers(server)
 }
 
-// Rights reports whether a principal may look at things of others, and act on them.
+// Rights reports whether a principal is an operator that may look at the data of all callers, and whether it may act.
 func (a *Access) Rights(principal string) (look, act bool) {
 	c, rule := a.c(), auth.RuleOf(principal)
 	act = slices.Contains(c.Admin, rule)
@@ -134,8 +134,8 @@ func (a *Access) Prepare(next *config.Config) (done func()) {
 	return func() { a.pending.Store(nil) }
 }
 
-// RevokeKeys removes the keys that the next configuration lacks, before its rules apply. Exactly one
-// of ApplyRules and RestoreKeys follows.
+// RevokeKeys applies the keys of the next configuration, except those of new rules, so that removed keys end before
+// the new rules apply. Exactly one of ApplyRules and RestoreKeys follows.
 func (a *Access) RevokeKeys(was, next *config.Config) {
 	if a.keys != nil {
 		a.keys.Set(slices.DeleteFunc(keysOf(next), func(k auth.Key) bool {
@@ -144,7 +144,7 @@ func (a *Access) RevokeKeys(was, next *config.Config) {
 	}
 }
 
-// RestoreKeys restores the keys that RevokeKeys removed: the next configuration is not applied.
+// RestoreKeys undoes RevokeKeys, because the next configuration is not applied.
 func (a *Access) RestoreKeys(was *config.Config) {
 	if a.keys != nil {
 		a.keys.Set(keysOf(was))
@@ -160,8 +160,8 @@ func (a *Access) ApplyRules(next *config.Config) {
 	a.guard.Store(newGuard(next, a.o.Log))
 }
 
-// Key returns the principal of a key. Any other text counts as a wrong key: wait is the time after
-// which the sender may show another one, or 0.
+// Key returns the principal and the hash of a key. Any other text counts as a wrong key. If the sender has shown too
+// many wrong keys, wait is the time after which it may show another one.
 func (a *Access) Key(r *http.Request, text string) (principal string, sum auth.Sum, wait time.Duration, ok bool) {
 	if principal, sum, ok = a.keys.Key(text); ok {
 		a.o.Bridge.Accepted(r.Context())
@@ -173,8 +173,8 @@ func (a *Access) Key(r *http.Request, text string) (principal string, sum auth.S
 	return "", sum, wait, false
 }
 
-// Recheck checks the credentials of an accepted request once more, and returns its caller. It is
-// not counted as a request.
+// Recheck checks the credentials of an accepted request once more, and returns its caller. The check does not count
+// as a request.
 func (a *Access) Recheck(r *http.Request, to Target) (auth.Caller, error) {
 	return a.keys.Again(r.Context(), r.Header, a.resource(r, to))
 }

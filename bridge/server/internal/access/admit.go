@@ -85,9 +85,9 @@ func (a *Access) Admit(w http.ResponseWriter, r *http.Request, path string, to T
 	return r.WithContext(auth.WithCaller(r.Context(), who)), true
 }
 
-// gated returns the context for verifying a request's credentials. It limits lookups at issuers
-// for addresses that showed many invented tokens, and simultaneous lookups of an address. The
-// caller calls g.done when the result has been counted.
+// gated returns the context for verifying a request's credentials. It limits lookups at issuers for addresses that
+// showed many invented tokens, and simultaneous lookups of an address. The caller calls g.done when it has counted
+// the result. Without an issuer, g is nil, and done does nothing.
 func (a *Access) gated(r *http.Request) (_ context.Context, g *gate) {
 	if !a.keys.Tokens() {
 		return r.Context(), nil
@@ -103,7 +103,7 @@ type gate struct {
 	end func() // ends the lookup of its token; nil if there is none
 }
 
-// Pass reports whether the issuer may be asked about the token of the request.
+// Pass implements token.Gate. It begins a lookup at the issuer, which gate.done ends.
 func (g *gate) Pass() (busy <-chan struct{}, ok bool) {
 	g.end, busy = g.a.lookups.Begin(g.a.guard.Load().client(g.r))
 	return busy, g.end != nil
@@ -148,8 +148,8 @@ func (a *Access) View(principal string) View {
 	return View{false, func(server string) bool { return server != "" && a.o.Bridge.Allowed(server, principal) == nil }}
 }
 
-// StatusView reports whether the answer to a request that is open to all callers contains details of
-// the bridge's state, and which details. acts reports whether the caller may act on things of others.
+// StatusView returns what a request to a path for everybody may see of the bridge's state. If ok is false, it may see
+// no details. acts reports whether the caller may act as an operator.
 func (a *Access) StatusView(r *http.Request, base string) (sees View, acts, ok bool) {
 	if a.keys == nil || a.c().PublicStatus {
 		return a.View(""), a.keys == nil && auth.Principal(r.Context()) == "" && a.Local(r), true
@@ -176,12 +176,12 @@ const (
 	unreadLimit = 5 * time.Second
 )
 
-// RejectedLogEvery is the least time between two lines about requests rejected for the same cause.
-// Causes have limits of their own, so that none hides another.
+// RejectedLogEvery is the least time between two lines about requests rejected for the same cause. Each cause has a
+// limit of its own, so that no cause hides another.
 const RejectedLogEvery = 10 * time.Second
 
-// logRejected logs a request without a good key or token, but no part of its credentials. With an
-// issuer, a request without credentials is a detail: every client that signs in begins so.
+// logRejected logs a request without a good key or token, but no part of its credentials. With an issuer, a request
+// without credentials is a detail: every sign-in begins with one.
 func (a *Access) logRejected(r *http.Request, path string, why error) {
 	cause, level := auth.ResultOf(why), slog.LevelInfo
 	switch {
@@ -198,7 +198,7 @@ func (a *Access) logRejected(r *http.Request, path string, why error) {
 	a.o.Log.Log(r.Context(), level, "request rejected", "from", a.guard.Load().client(r).String(), "path", path, "err", why, "more", more)
 }
 
-// TooMany answers a request with a wrong key from an address that showed too many. refuse is that of a Target.
+// TooMany answers a request with a wrong key from an address that showed too many. refuse is the Refuse of a Target.
 func TooMany(w http.ResponseWriter, wait time.Duration, refuse func(w http.ResponseWriter, status int, code, message string)) {
 	seconds := strconv.Itoa(int(math.Ceil(wait.Seconds())))
 	httpio.RetryAfter(w.Header(), wait)

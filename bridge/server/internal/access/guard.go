@@ -77,7 +77,8 @@ func (g *guard) checkHost(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// requestedHost returns the host that the client requested.
+// requestedHost returns the host that the client requested: behind a trusted proxy, the first one in
+// X-Forwarded-Host.
 func (g *guard) requestedHost(r *http.Request) string {
 	if forwarded := r.Header.Get("X-Forwarded-Host"); forwarded != "" && g.trusts(r.RemoteAddr) {
 		first, _, _ := strings.Cut(forwarded, ",")
@@ -191,16 +192,16 @@ func (g *guard) proxy(a netip.Addr) bool {
 func onLoopback(r *http.Request) bool {
 	a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
-		return true // the strict side
+		return true // the stricter answer
 	}
 	at, err := netip.ParseAddrPort(a.String())
 	return err != nil || at.Addr().Unmap().IsLoopback()
 }
 
-// hostAllowed reports whether a host may be requested. Beyond loopback and without a list,
-// addresses may. Names may if everything needs a key. Otherwise the name may belong to an attacker
-// whose DNS points to us. For a browser, a page of that name has our origin, and its GETs carry no
-// Origin.
+// hostAllowed reports whether clients may request a host. Names of this machine and of allowed_hosts are always
+// allowed. On a listener beyond loopback without allowed_hosts, so is every address, and every name if all data needs
+// a key. Without keys, a name may belong to an attacker whose DNS points to the bridge: for a browser, a page of that
+// name has the bridge's origin, and its GETs carry no Origin.
 func (g *guard) hostAllowed(host string, loopback bool) bool {
 	if g.listed(host) || address.Local(address.Hostname(host)) {
 		return true
@@ -218,10 +219,10 @@ func (g *guard) listed(host string) bool {
 	return slices.Contains(g.hosts, host) || slices.Contains(g.hosts, address.Hostname(host))
 }
 
-// originAllowed reports whether pages of an origin may call. Those of the list may: also browser extensions
-// and applications, whose origins have other schemes than http. Other pages of this machine may if there are no
-// access rules. A page of the requested host may if that name is surely ours. Such a name
-// is in allowed_hosts, a name of this machine, or an address, which no attacker's DNS can redirect.
+// originAllowed reports whether pages of an origin may call. An empty allowed_origins allows none. The origins in
+// allowed_origins may, also browser extensions and applications, whose schemes are not http. On loopback, other pages
+// of this machine may if there are no access rules. A page of the requested host may if that host is surely the
+// bridge's: it is in allowed_hosts, a name of this machine, or an address, which no attacker's DNS can redirect.
 func (g *guard) originAllowed(origin, host string, loopback bool) bool {
 	if g.origins != nil && len(g.origins) == 0 {
 		return false
@@ -254,7 +255,7 @@ func (a *Access) CheckOrigin(w http.ResponseWriter, r *http.Request) bool {
 	return a.guard.Load().checkOrigin(w, r)
 }
 
-// RequestedHost returns the host that the client requested.
+// RequestedHost returns the host that the client requested, through trusted proxies.
 func (a *Access) RequestedHost(r *http.Request) string { return a.guard.Load().requestedHost(r) }
 
 // Trusts reports whether a peer is a trusted proxy, whose X-Forwarded headers are used.
@@ -271,8 +272,8 @@ func (a *Access) ClientOf(remote string, h http.Header) netip.Addr {
 	return a.guard.Load().clientOf(remote, h)
 }
 
-// Local reports whether a program on this machine made a request. It is false behind a proxy,
-// which may act for any client.
+// Local reports whether a program on this machine made a request. It reports false if operators may come from other
+// machines, or if a proxy passed the request on, because the proxy may act for any client.
 func (a *Access) Local(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && peer.Addr().Unmap().IsLoopback() && onLoopback(r) && config.Loopback(a.c().OperatorsListen()) && !proxied(r.Header)

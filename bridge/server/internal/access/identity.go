@@ -174,7 +174,7 @@ type Target struct {
 	Refuse func(w http.ResponseWriter, status int, code, message string)
 }
 
-// TargetOf returns the target of an endpoint. Messages belong to the target of their stream.
+// TargetOf returns the target of an endpoint. The messages of HTTP+SSE belong to the target of their stream.
 func TargetOf(base, path string) Target {
 	if stream, ok := strings.CutSuffix(path, "/messages"); ok {
 		return Target{Base: base, Endpoint: stream + "/sse"}
@@ -182,9 +182,9 @@ func TargetOf(base, path string) Target {
 	return Target{Base: base, Endpoint: path}
 }
 
-// resource returns the target with the bridge's public address, which the operator configures.
-// Without it, only a request on loopback may name its own host (I-002). For any other request
-// the address that its token must name is unknown.
+// resource returns the target with the bridge's public address, which the operator configures. Without that address,
+// only a request on loopback may name its own host (I-002). For any other request, the result is empty: the address
+// that a token must name is unknown.
 func (a *Access) resource(r *http.Request, to Target) token.Resource {
 	if !a.keys.Tokens() {
 		return token.Resource{}
@@ -203,9 +203,9 @@ func (a *Access) resource(r *http.Request, to Target) token.Resource {
 	return token.Resource{Root: root + to.Base, Path: to.Endpoint}
 }
 
-// ownHost reports whether a request came in on loopback, and its Host names loopback and the same
-// port. Other clients can write any Host, even a Host that a token of another service names. port
-// is the port of a Host without one.
+// ownHost reports whether a request came in on loopback, and its Host names loopback and the same port. Other clients
+// can write any Host, even a Host that a token of another service names. port is the port that a Host without a port
+// means.
 func ownHost(r *http.Request, port string) bool {
 	a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok || !address.Local(address.Hostname(r.Host)) {
@@ -364,13 +364,13 @@ func (a *Access) refusalOf(r *http.Request, to Target, why error) refusal {
 	return refusal{http.StatusUnauthorized, "unauthorized", "the token is not valid", "invalid_token", e.Text}
 }
 
-// retryIdentity is the Retry-After of a request whose token cannot be checked now.
+// retryIdentity is the Retry-After of the answer to a request whose token cannot be checked now.
 const retryIdentity = 5 * time.Second
 
 // reject answers a request that is not accepted. It does not read the body.
 func (a *Access) reject(w http.ResponseWriter, r *http.Request, path string, to Target, why error) {
 	if gone := r.Context().Err(); gone != nil && errors.Is(why, gone) {
-		return // the client left during the check: the token proved nothing
+		return // the client left during the check, whose result is unknown
 	}
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets a new one for the next request
@@ -394,7 +394,7 @@ func (a *Access) reject(w http.ResponseWriter, r *http.Request, path string, to 
 	answer.Data(w, no.status, "application/json", jsonrpc.NewError(nil, jsonrpc.CodeInvalidRequest, no.text, []byte(`{"bridge":"`+no.kind+`"}`)).Append(nil, nil, nil))
 }
 
-// Issuers returns the state of the keys of all issuers.
+// Issuers returns the state of the keys of all issuers; nil if none is configured.
 func (a *Access) Issuers() (all []status.Issuer) {
 	if !a.keys.Tokens() {
 		return nil

@@ -15,9 +15,9 @@ import (
 // limit counts wrong keys by address, in memory. It logs addresses that show too many, for
 // programs that block them. Its methods may be called concurrently.
 //
-// A good key is accepted also when the limit is reached. Otherwise any client behind the same NAT
-// or proxy could lock others out with invented keys. So the limit does not slow down guessing, which
-// is hopeless anyway: keys have 16 characters or more.
+// A good key is accepted also when the limit is reached. Otherwise a client could use invented keys to lock out
+// others behind the same NAT or proxy. The limit therefore does not slow down guessing, which is hopeless anyway:
+// keys have 16 characters or more.
 type limit struct {
 	log *slog.Logger
 
@@ -27,7 +27,7 @@ type limit struct {
 
 type addressState struct {
 	rate *rate.Limiter
-	next time.Time // when the next line about it may be logged
+	next time.Time // when the next line about the address may be logged
 }
 
 const (

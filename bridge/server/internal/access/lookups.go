@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// lookups bounds the lookups of tokens that run at once for an address: to as many as it may
-// still show wrong keys. Otherwise all that come before the first result would pass. Its methods
-// may be called concurrently.
+// lookups bounds the lookups of tokens that run at once for an address, to the number of wrong keys that the address
+// may still show. Otherwise all lookups that begin before the first result would pass. Its methods may be called
+// concurrently.
 type lookups struct {
 	limits []*limit
 
@@ -29,9 +29,9 @@ func newLookups(limits ...*limit) *lookups {
 	return &lookups{limits: limits, running: map[netip.Prefix]*addressLookups{}}
 }
 
-// Begin starts a lookup for an address. The caller calls end once, after it has counted a wrong
-// key (see limit.Take), or found a good one. end is nil if the lookup must wait until busy is
-// closed. If busy is nil too, it must wait until the address may show a wrong key again.
+// Begin starts a lookup for an address. The caller calls end once, after it has counted a wrong key (see limit.Take),
+// or found a good one. end is nil if the lookup must wait until busy is closed. If busy is nil too, none may begin
+// before the address may show a wrong key again.
 func (l *lookups) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
 	at := address.Network(from)
 	l.mu.Lock()
@@ -77,5 +77,5 @@ func (l *limit) left(from netip.Prefix) int {
 	if !ok {
 		return WrongAtOnce
 	}
-	return int(of.rate.TokensAt(time.Now()) + 1e-10) // for rounding; less than a nanosecond's worth
+	return int(of.rate.TokensAt(time.Now()) + 1e-10) // against rounding errors; less than the tokens of a nanosecond
 }

@@ -48,15 +48,16 @@ func (n *need) Add(scopes []string) {
 
 // subject is the tool, prompt or resource that a message names.
 type subject struct {
-	by        func(*config.Scopes) map[string]config.Words
-	name      string // or the URI
-	ambiguous bool   // the message is ambiguous: the server decides which subject it names
-	isURI     bool   // name is a URI
+	by        func(*config.Scopes) map[string]config.Words // returns the patterns for subjects of this kind, with their scopes
+	name      string                                       // or the URI
+	ambiguous bool                                         // the message is ambiguous: the server decides which subject it names
+	isURI     bool                                         // name is a URI
 	tool      bool
 	args      []byte // of a call of a tool
 }
 
-// matches reports whether a pattern fits the subject, in any spelling of a URI.
+// matches reports whether a pattern fits the subject, in any spelling of a URI. Every pattern fits an ambiguous
+// subject.
 func (s *subject) matches(pattern, name string) bool {
 	switch {
 	case s.ambiguous:
@@ -257,8 +258,8 @@ func (n *need) atAggregate(servers []config.Server, m *jsonrpc.Message) {
 	}
 }
 
-// taskServer returns the server of a task of the aggregate. It is empty if any server may have the
-// task, such as that of a session that started when there was one server.
+// taskServer returns the server of a task of the aggregate. It is empty if any server may have the task, such as a
+// task of a session that started when there was one server.
 func taskServer(servers []config.Server, id string) string {
 	name, _, _ := strings.Cut(id, ":")
 	if slices.ContainsFunc(servers, func(s config.Server) bool { return s.Name == name }) {
@@ -298,8 +299,8 @@ func hasPrefix(prefixes []string, name string) bool {
 	})
 }
 
-// shortened reports whether a name ends with a hash. The short form of a name that was too long, or had
-// characters that clients refuse, ends so (see externalName in bridge/internal/aggregate).
+// shortened reports whether a name ends with a hash, like the short form of a name that was too long or had
+// characters that clients refuse (see externalName in bridge/internal/aggregate).
 func shortened(name string) bool {
 	i := len(name) - 9
 	return i > 0 && name[i] == '_' && strings.Trim(name[i+1:], "0123456789abcdef") == ""

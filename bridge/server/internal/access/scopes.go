@@ -26,7 +26,7 @@ import (
 // configuration has a new one.
 type tokenUse struct {
 	configs  [2]*config.Config // the current one; and the next one, or nil
-	claims   []string          // that servers are sent
+	claims   []string          // that servers get
 	scoped   bool              // some server needs scopes
 	tokens   bool              // some server exchanges the tokens of callers
 	known    map[string]bool   // the scopes that the configuration names
@@ -68,7 +68,7 @@ func (a *Access) tokenUse() *tokenUse {
 	return now
 }
 
-// expire lets prefixes that are no longer configured expire at until, unless they already do.
+// expire lets prefixes that are no longer configured expire at until, unless they already have a time to expire.
 func (t *tokenUse) expire(until time.Time) {
 	type named struct{ name, prefix string }
 	configured := map[named]bool{}
@@ -297,7 +297,7 @@ func (s *scopeUpgrades) requested(log *slog.Logger, principal, server string, wa
 	}
 }
 
-// granted records that the scopes of a caller's token suffice.
+// granted logs that a caller came back with the scopes that it had needed, once.
 func (s *scopeUpgrades) granted(log *slog.Logger, principal string, t *token.Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

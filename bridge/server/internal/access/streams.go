@@ -40,7 +40,7 @@ func (s *sessionStreams) remaining() time.Duration {
 // the key that signed the token.
 const recheckEvery = time.Minute
 
-// errTokenExpired is the cause of an ended stream.
+// errTokenExpired is the cause with which a stream's context ends.
 var errTokenExpired = errors.New("the token of the stream has expired")
 
 // follow returns the request with a context that ends with the caller's token, if it opens a
@@ -70,7 +70,7 @@ func (s *streams) follow(r *http.Request, server, which string) (followed *http.
 	return r, func() {}
 }
 
-// extend postpones the end of the streams of a session.
+// extend lets the streams of a session last until t expires, unless the session has shown a longer token.
 func (s *streams) extend(key string, t *token.Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *streams) extend(key string, t *token.Token) {
 	}
 }
 
-// open returns a request that ends with the token. Without a key, nothing extends it.
+// open returns a request whose context ends with the token. If key is empty, no later token extends the request.
 func (s *streams) open(r *http.Request, key string, t *token.Token) (*http.Request, func()) {
 	ctx, cancel := context.WithCancelCause(httpio.Attached(r.Context()))
 	s.extend(key, t)
