@@ -16,17 +16,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Settings are the fields of Options that Apply can change. Access rules exist from
-// the start or never.
+// Settings are the fields of Options that Apply can change. Apply changes existing access rules. It neither adds rules
+// to a gateway without rules, nor removes them all.
 type Settings struct {
-	// SessionIdle, SessionLeft, Grants and PerPrincipal are the fields of Options of these names.
+	// The fields are those of Options of the same names. Apply sets each value as it is: 0 means no default here.
 	SessionIdle  time.Duration
 	SessionLeft  time.Duration
 	Grants       map[string]filter.Grant
 	PerPrincipal limits.PerPrincipal
 }
 
-// applySettings applies the settings, and returns the principals with changed grants.
+// applySettings applies s, which may be nil, and returns the principals whose grants changed.
 func (g *gateway) applySettings(s *Settings) (changed map[string]bool) {
 	if s == nil {
 		return nil
@@ -40,12 +40,12 @@ func (g *gateway) applySettings(s *Settings) (changed map[string]bool) {
 	return changed
 }
 
-// regrant ends sessions and calls of principals at servers that they may no longer use,
-// and announces changed lists to their clients. Calls of the aggregate may continue for
-// drain; leave is as in retire.
+// regrant applies changed grants. If a principal may no longer use a server, its sessions and calls there end. Other
+// clients of these principals are notified of changed lists. Calls of the aggregate may continue for drain. For looking
+// and leave see retire.
 func (g *gateway) regrant(now *table, changed map[string]bool, drain time.Duration, looking report.Rounds, leave func(context.Context, *aggregate.Server)) {
 	for _, s := range now.servers {
-		s.laneShares.Set(s.users()) // a new principal changes no grant
+		s.laneShares.Set(s.users()) // also without changed grants: there may be a new principal
 		for principal := range changed {
 			if err := g.allowed(s, s.o.Name, principal); err != nil {
 				s.pool.Revoke(principal, err)
@@ -101,7 +101,7 @@ func (g *gateway) Allowed(server, principal string) error {
 	return g.allowed(g.table.Load().at(server), server, principal)
 }
 
-// allowed is Allowed for s, the server of that name. s is nil for the aggregate and for an unknown name.
+// allowed is Allowed for the server s of that name. s is nil for the aggregate and for an unknown name.
 func (g *gateway) allowed(s *server, name, principal string) error {
 	if err := g.revoked.Check(principal); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (g *gateway) allowed(s *server, name, principal string) error {
 	return &bridge.Error{Kind: bridge.ErrDenied, Public: "this caller may use no server"}
 }
 
-// joined is a Joined. A server that is removed or replaced waits for its calls.
+// joined is a Joined. A server that was removed or replaced closes only after the calls through joined.
 type joined struct {
 	*share.View
 	s *server

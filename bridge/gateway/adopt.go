@@ -37,27 +37,27 @@ func (g *gateway) adopt(h session.Held) (*sitting, error) {
 	return s, nil
 }
 
-// resume restores the session's state on a fresh connection before the first call, m; m is
-// nil when no call caused it.
+// resume restores the session's state on a fresh connection before the first call. m is the call that needs the
+// connection, or nil if no call does.
 func (s *sitting) resume(ctx context.Context, b *binding, m *jsonrpc.Message) error {
 	if b.Handover.Done() {
 		return nil
 	}
-	if b.Server != nil { // a refused call opens no connection
+	if b.Server != nil { // before resume opens a connection
 		if err := b.Server.drained.Refuses(m, s.caller); err != nil {
 			return err
 		}
 		ctx = drain.Passing(ctx)
 	}
 	err := b.Handover.Resume(ctx, b.Chain, s.caller, s.record, s.log, s.changes.Notify)
-	if errors.Is(err, bridge.ErrReplaced) && b.Current() { // a newer binding is not affected
+	if errors.Is(err, bridge.ErrReplaced) && b.Current() { // otherwise the session already uses a newer binding
 		s.End(err)
 	}
 	return err
 }
 
-// restore resumes a session whose client only listens: at once, or when the operator ends
-// the server's drain.
+// restore resumes a session whose client only listens: at once, or after a drain of the server when the operator ends
+// the drain.
 func (s *sitting) restore(b *binding) {
 	if !b.Current() || b.Handover.Waits(true) {
 		return
@@ -77,8 +77,8 @@ func (s *sitting) restore(b *binding) {
 	}
 }
 
-// repeat repeats, on the current binding, a request that set session state. The binding may have
-// been resumed before the state was recorded. repeat waits for the answer or the end of ctx.
+// repeat sends m, which set session state on a former binding, on the current binding too. That binding may have been
+// resumed before the state was in the record. repeat waits for the answer or the end of ctx.
 func (s *sitting) repeat(ctx context.Context, m *jsonrpc.Message) {
 	m = m.Clone()
 	awaitRun(ctx, s.Go, func() {
@@ -90,15 +90,14 @@ func (s *sitting) repeat(ctx context.Context, m *jsonrpc.Message) {
 	})
 }
 
-// record returns the session's record.
 func (s *sitting) record() session.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held.Record
 }
 
-// keep changes the record and saves it in a goroutine, since callers hold locks of their own. The end
-// of the session saves the record once more: see forget.
+// keep changes the record and starts a goroutine that saves the record. Callers hold locks, so keep itself does no I/O.
+// After the session's end there is no save: see forget.
 func (s *sitting) keep(change func(*session.Record)) {
 	s.mu.Lock()
 	change(&s.held.Record)
@@ -116,8 +115,8 @@ func (s *sitting) keep(change func(*session.Record)) {
 	}
 }
 
-// save saves the record until it no longer changes meanwhile. Only one runs at a time, so that the store
-// gets the last state last.
+// save saves the record, and saves again if the record changed meanwhile. Only one save of a session runs at a time, so
+// the store gets the newest record last.
 func (s *sitting) save() {
 	defer s.wg.Done()
 	s.mu.Lock()
@@ -134,10 +133,11 @@ func (s *sitting) save() {
 	s.saving = false
 }
 
-// ErrMoved means that another instance continues the session.
+// ErrMoved is the reason of a session's end here when another instance continues the session.
 var ErrMoved = errors.New("the session goes on at another instance")
 
-// forget deletes the session's record, or releases it if another instance may continue.
+// forget deletes the session's record from the store. If another instance may continue the session, forget releases the
+// record, with its last changes, instead.
 func (s *sitting) forget() {
 	s.mu.Lock()
 	held := s.held
@@ -151,7 +151,7 @@ func (s *sitting) forget() {
 	}
 }
 
-// moves reports whether another instance may continue the session, which ended here.
+// moves reports whether another instance may continue the session after its end here.
 func (s *sitting) moves() bool {
 	cause, r := context.Cause(s.ctx), s.record()
 	return (errors.Is(cause, ErrMoved) || errors.Is(cause, bridge.ErrShutdown)) && !r.Bound && s.g.Portable(&r)
@@ -164,7 +164,7 @@ func (g *gateway) MoveIdle() (left int) {
 		left++
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.callCount == 0 && !s.ending && (s.greeted.Load() || s.used) // initialize does not count as a call
+		return s.callCount == 0 && !s.ending && (s.greeted.Load() || s.used) // a session that only called initialize may still lack its answer
 	})
 	return left
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// A binding is the chain of wrappers that a session's calls use, until a reload replaces it.
+// A binding ties a session to the chain of wrappers that its calls use. A reload may replace the binding.
 type binding struct {
 	Server   *server         // nil for the aggregate
-	Chain    bridge.Upstream // nil until Connect
-	Handover *handover       // nil unless the state of an earlier connection must be restored
+	Chain    bridge.Upstream // nil until Connect or Replace sets it
+	Handover *handover       // nil if no state of an earlier connection must be restored
 	all      *bindings
-	calls    atomic.Int64 // calls that entered
+	calls    atomic.Int64 // calls between Enter and Leave
 	closed   sync.Once
-	replaced chan struct{}
+	replaced chan struct{} // closed when another binding replaced this one, or the session was released
 }
 
-// bindings holds a session's current binding; former ones close with their last call.
+// bindings holds a session's current binding. A former binding closes when its last call leaves.
 type bindings struct {
 	s   *sitting
 	now atomic.Pointer[binding]
@@ -29,7 +29,7 @@ type bindings struct {
 	ended bool
 }
 
-// Init sets the first binding, to the aggregate; Connect makes its chain.
+// Init sets the first binding, which is to the aggregate until enroll sets its server. Connect makes its chain.
 func (b *bindings) Init(s *sitting) {
 	b.s = s
 	b.now.Store(b.binding(nil))
@@ -49,7 +49,7 @@ func (b *bindings) Current() *binding { return b.now.Load() }
 // Current reports whether the binding is the current one.
 func (b *binding) Current() bool { return b.all.Current() == b }
 
-// Enter returns the current binding for a call. Until Leave, only End closes it.
+// Enter returns the current binding for a call. Until Leave, nothing but End and Close closes the binding.
 func (b *bindings) Enter() *binding {
 	for {
 		w := b.Current()
@@ -68,7 +68,8 @@ func (b *binding) Leave() {
 	}
 }
 
-// shutLater closes a former binding in the background. After the gateway's end, End closes it.
+// shutLater closes a former binding in the background. Once the gateway is closed, shutLater does nothing: retire
+// closes the binding by End.
 func (b *bindings) shutLater(was *binding) {
 	g := b.s.g
 	g.run(func() { was.shut(g.force) })
@@ -89,8 +90,8 @@ func anyBusy(ways []*binding) bool {
 	return slices.ContainsFunc(ways, func(b *binding) bool { return b.calls.Load() > 0 })
 }
 
-// Connect makes the chain of the current binding. life is the session's context; its cause is
-// the error when the session ended.
+// Connect makes the chain of the current binding. ctx bounds only the closing of a chain that a concurrent Replace made
+// obsolete. If the session has ended, Connect returns the cause of life, which is the session's context.
 func (b *bindings) Connect(ctx, life context.Context) error {
 	for {
 		w := b.Current()
@@ -107,17 +108,16 @@ func (b *bindings) Connect(ctx, life context.Context) error {
 		if counts && !ended {
 			return nil
 		}
-		_ = up.Close(ctx) // it has no other user yet
+		_ = up.Close(ctx) // no call has used this chain
 		if ended {
 			return context.Cause(life)
 		}
 	}
 }
 
-// Replace replaces the current binding with a binding to the server at. Replace returns the
-// new binding if session state must be restored at that server. It returns nil for a session
-// that did not begin or has ended. Calls in flight keep the former binding until the last
-// one leaves: see End.
+// Replace replaces the current binding with a binding to the server at. It returns the new binding if the session has
+// begun, because its state must be restored at that server. For a session that has not begun or has ended it returns
+// nil. Calls in flight keep the former binding until they leave it: see End.
 func (b *bindings) Replace(ctx context.Context, at *server) *binding {
 	was, w := b.Current(), b.binding(at)
 	up, err := b.s.chain(w)
@@ -137,7 +137,7 @@ func (b *bindings) Replace(ctx context.Context, at *server) *binding {
 		close(was.replaced)
 	}
 	b.mu.Unlock()
-	if !begun { // Connect makes it
+	if !begun { // Connect makes the chain instead
 		_ = up.Close(ctx)
 		return nil
 	}
@@ -158,11 +158,11 @@ func (b *bindings) Close(ctx context.Context) {
 	}
 }
 
-// Released marks the session as released. The session calls it after Close.
+// Released closes replaced of the current binding. The session calls it once, after Close.
 func (b *bindings) Released() { close(b.Current().replaced) }
 
-// End ends the session with err if the binding is still current, and waits for its release.
-// Otherwise it closes the binding's chain, calls in flight included.
+// End ends the session with err if the binding is still current, and waits until the session is released. Otherwise End
+// closes the binding's chain at once, which fails calls in flight.
 func (b *binding) End(ctx context.Context, err error) {
 	if b.Current() {
 		b.all.s.End(err)
@@ -172,8 +172,8 @@ func (b *binding) End(ctx context.Context, err error) {
 	b.shut(ctx)
 }
 
-// awaitBindings waits until none of the bindings is current, or left is closed. It reports
-// whether it waited.
+// awaitBindings waits until each binding was replaced or its session released, or until left is closed. It reports
+// whether it had to wait.
 func awaitBindings(ways []*binding, left <-chan struct{}) (waited bool) {
 	for _, b := range ways {
 		select {
@@ -193,7 +193,7 @@ func awaitBindings(ways []*binding, left <-chan struct{}) (waited bool) {
 	return waited
 }
 
-// endBindings calls End of all bindings, and waits for them.
+// endBindings calls End of all bindings at once, and returns when all have returned.
 func endBindings(ctx context.Context, ways []*binding, err error) {
 	var wg sync.WaitGroup
 	for _, b := range ways {

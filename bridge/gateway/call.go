@@ -17,21 +17,21 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// call is a Call. It is the bridge.Client for the progress of the request.
+// call is a Call. It receives the server's messages about the request as a bridge.Client.
 type call struct {
 	s          *sitting
 	binding    *binding
 	m          *jsonrpc.Message
 	with       Envelope
-	id         []byte // the client's raw id
-	back       bridge.Stream
+	id         []byte        // the client's raw id
+	back       bridge.Stream // takes messages of the server before the answer; may be nil
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 	span       trace.Span // nil without tracing
 	prev, next *call      // in the session's list
 	arrival    report.Arrival
-	answer     *jsonrpc.Message // of a refused call, or one that the bridge answers itself
-	err        error            // of a refused call
+	answer     *jsonrpc.Message // nil until the bridge refuses the call, or answers it itself
+	err        error            // reason why the bridge refused the call
 }
 
 func (s *sitting) Call(m *jsonrpc.Message, e *Envelope, back bridge.Stream) (*jsonrpc.Message, error) {
@@ -76,7 +76,7 @@ func (c *call) reject(err error) *call {
 	return c
 }
 
-// end releases what Enter took.
+// end reverses Enter.
 func (c *call) end() {
 	c.binding.Leave()
 	c.cancel(nil)
@@ -102,11 +102,11 @@ func (c *call) Do() (m *jsonrpc.Message, err error) {
 	s := c.s
 	came := s.g.reports.Arrive(&c.arrival, s.wire, s.server, s.shortID(), c.with.Header, c.with.Remote, c.span)
 	for err = s.resume(c.ctx, c.binding, c.m); err != nil && !c.binding.Current() && c.ctx.Err() == nil; err = s.resume(c.ctx, c.binding, c.m) {
-		c.binding.Leave() // nothing was sent: it goes where calls go now
+		c.binding.Leave() // resume failed before the call was sent, so the call can use the new binding
 		c.binding = s.bindings.Enter()
 	}
 	if err == nil {
-		if c.binding.Server == nil { // otherwise its binding counts it
+		if c.binding.Server == nil { // the binding counts the calls of a single server
 			s.g.reports.Look(&c.arrival)
 			defer c.arrival.Found()
 		}
@@ -138,7 +138,7 @@ func (c *call) Do() (m *jsonrpc.Message, err error) {
 		return nil, bridge.ErrCancelled
 	}
 	if cause := context.Cause(s.ctx); cause != nil {
-		if errors.Is(cause, bridge.ErrShutdown) && errors.Is(err, bridge.ErrLost) { // ErrShutdown alone would tell the client to retry a call that may have run
+		if errors.Is(cause, bridge.ErrShutdown) && errors.Is(err, bridge.ErrLost) { // ErrShutdown alone would let the client retry a call that the server may have run
 			cause = &bridge.Error{
 				Server: s.server,
 				Kind:   bridge.ErrLost,
@@ -151,14 +151,15 @@ func (c *call) Do() (m *jsonrpc.Message, err error) {
 	return Refusal(c.id, err), err
 }
 
-// byOperator reports whether an operator cancelled the call of ctx. The client of such a call still waits, for the cause.
+// byOperator reports whether an operator cancelled the call of ctx. The client of such a call still waits for an
+// answer, which is the cause of ctx.
 func byOperator(ctx context.Context) bool {
 	e, told := errors.AsType[*bridge.Error](context.Cause(ctx))
 	return told && e.Kind == bridge.ErrCancelled
 }
 
-// callFailed logs a call without an answer: one line a second at info, the others at debug. unnamed says that log does
-// not name the server, as for all servers as one: the error does.
+// callFailed logs a call without an answer: at most one line a second at info, the others at debug. unnamed says that
+// log lacks the name of the server, as the log of the aggregate does. Then the name comes from err.
 func (g *gateway) callFailed(log *slog.Logger, unnamed bool, method string, err error, span trace.Span) {
 	level := slog.LevelDebug
 	g.failures.Do(func() { level = slog.LevelInfo })
@@ -168,7 +169,7 @@ func (g *gateway) callFailed(log *slog.Logger, unnamed bool, method string, err 
 	log.Log(context.Background(), level, "call failed", "method", fmt.Sprintf("%.64s", method), "err", bridge.Brief(err), tracing.ID(span))
 }
 
-// reject reports a refused request, and returns its answer.
+// reject reports a refused request to Options.Watch, and returns the error message for the client.
 func (g *gateway) reject(session string, from *bridge.Caller, m *jsonrpc.Message, err error) *jsonrpc.Message {
 	g.reports.Reject(session, from, m, nil, err)
 	return Refusal(bytes.Clone(m.ID), err)
@@ -217,8 +218,8 @@ func (s *sitting) leave(c *call) {
 	s.touch()
 }
 
-// cancelCall cancels the call that the notification names. If several have that id,
-// against the protocol, it cancels none.
+// cancelCall cancels the call whose id the notification has. If several calls have that id, which the protocol forbids,
+// it cancels none.
 func (s *sitting) cancelCall(m *jsonrpc.Message) {
 	id := m.RequestID()
 	s.mu.Lock()
@@ -239,8 +240,8 @@ func (s *sitting) cancelCall(m *jsonrpc.Message) {
 	}
 }
 
-// Notify sends a notification about the call on the call's stream. If the stream does
-// not take it, progress and log messages are dropped; others go to a standing stream.
+// Notify sends a notification about the call on the call's stream. If the stream takes no more, Notify drops progress
+// and log messages. Other notifications go to a standing stream.
 func (c *call) Notify(m *jsonrpc.Message) {
 	if c.back != nil && c.back.Send(NotificationEvent(m)) {
 		return
@@ -255,5 +256,5 @@ func (c *call) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string
 	return c.s.ask(m, reply, c)
 }
 
-// Gone does nothing: the call itself fails.
+// Gone does nothing: Call of the chain returns the error.
 func (c *call) Gone(error) {}

@@ -12,14 +12,14 @@ import (
 // NotificationEvent returns the event that carries a notification.
 func NotificationEvent(m *jsonrpc.Message) replay.Event {
 	e := replay.Event{Data: m.Append(make([]byte, 0, m.Len()), nil, nil)}
-	if e.Key = subscribe.Changed(m); m.Method == "notifications/tasks" { // a newer one replaces it: it carries the whole state
+	if e.Key = subscribe.Changed(m); m.Method == "notifications/tasks" { // the newest state of a task replaces an older one in the queue
 		e.Key = m.Method + " " + gjson.GetBytes(m.Params, "taskId").Str
 	}
 	return e
 }
 
-// AnswerEvent returns the event that carries an answer, and releases the answer. The event
-// takes over its share of MaxBytes.
+// AnswerEvent returns the event that carries an answer, and releases m. The event takes over the bytes that m has of
+// MaxBytes, and frees them when it was sent.
 func AnswerEvent(m *jsonrpc.Message) replay.Event {
 	e := replay.Event{
 		Data:    m.Append(make([]byte, 0, m.Len()), m.ID, nil),
@@ -35,13 +35,13 @@ func AnswerEvent(m *jsonrpc.Message) replay.Event {
 // StatelessClient is the bridge.Client of a stateless client's call.
 type StatelessClient struct {
 	Back         bridge.Stream      // of the response
-	Subscription []byte             // the raw id of the request, if it is a subscription
-	Changes      *subscribe.Changes // of a subscription
+	Subscription []byte             // raw id of subscriptions/listen; nil for other requests
+	Changes      *subscribe.Changes // collects the change notifications of a subscription; nil for other requests
 }
 
 var _ bridge.Client = (*StatelessClient)(nil)
 
-// Notify sends a notification of the call. One of a subscription carries its id.
+// Notify sends a notification. If the request is a subscription, the notification carries its id.
 func (s *StatelessClient) Notify(m *jsonrpc.Message) {
 	if s.Subscription == nil {
 		s.Back.Send(NotificationEvent(m))
@@ -54,16 +54,16 @@ func (s *StatelessClient) Notify(m *jsonrpc.Message) {
 	s.Tell(m)
 }
 
-// Tell sends a notification of the subscription, with its id.
+// Tell sends m with the id of the subscription.
 func (s *StatelessClient) Tell(m *jsonrpc.Message) {
 	s.Back.Send(NotificationEvent(subscribe.Tagged(m, s.Subscription)))
 }
 
-// Ask refuses: a stateless client gets no requests.
+// Ask rejects m: a stateless client gets no requests.
 func (s *StatelessClient) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	reply(jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "the client has no session: it cannot be asked", nil))
 	return nil
 }
 
-// Gone does nothing: the call itself fails.
+// Gone does nothing: Call of the chain returns the error.
 func (s *StatelessClient) Gone(error) {}

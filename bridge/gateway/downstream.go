@@ -8,15 +8,15 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// A client that does not read gets no more calls when `unread` messages of the largest
-// size are queued for it. Answers to calls in flight come on top: at most mostCalls.
+// When more than unread messages of the largest size are queued for a client that does not read, the adapter accepts no
+// more calls of that client. The answers to its calls in flight, at most mostCalls, are added to the queue.
 const (
 	unread    = 4
 	mostCalls = 128
 )
 
-// ReplayLimits returns the limits of the queue of a client with a single stream.
-// maxMessage is the size of the largest message in bytes.
+// ReplayLimits returns the limits of the event queue of a client with a single stream. maxMessage is the size of the
+// largest message in bytes.
 func ReplayLimits(maxMessage int) replay.Limits {
 	return replay.Limits{
 		Events: 256,
@@ -25,17 +25,17 @@ func ReplayLimits(maxMessage int) replay.Limits {
 	}
 }
 
-// Unread reports whether the queue of a client is too long to accept further calls.
+// Unread reports whether the queue of a client is too long to accept another call of the client.
 func Unread(out *replay.Log, maxMessage int) bool { return out.Bytes() > unread*maxMessage }
 
-// Calls counts the calls in flight.
+// Calls counts calls in flight. Its zero value counts none.
 type Calls struct {
 	mu   sync.Mutex // guards the rest
 	n    int
-	none chan struct{} // closed when n falls to 0; nil while no caller waits
+	none chan struct{} // closed and set to nil when n falls to 0; nil while no caller waits
 }
 
-// Add adds n to the count; -1 ends a call.
+// Add adds n to the count: 1 for a call that begins, -1 for a call that ends.
 func (c *Calls) Add(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +46,7 @@ func (c *Calls) Add(n int) {
 	}
 }
 
-// None returns a channel that closes when no call is in flight. No call may begin after it.
+// None returns a channel that closes when no call is in flight. After None, the caller must not add calls.
 func (c *Calls) None() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,10 +62,10 @@ func (c *Calls) None() <-chan struct{} {
 	return none
 }
 
-// TooEarly is the error text for a message before its session.
+// TooEarly is the error text for a message that comes before the client's session.
 const TooEarly = "initialize first, and wait for its answer"
 
-// Early answers a request before the session: ping works, others fail.
+// Early answers a request that comes before the client's session: ping succeeds, other requests fail.
 func Early(m *jsonrpc.Message) *jsonrpc.Message {
 	if m.Method == "ping" {
 		return jsonrpc.NewResult(m.ID, []byte("{}"))
@@ -76,7 +76,7 @@ func Early(m *jsonrpc.Message) *jsonrpc.Message {
 // MaxBatch limits the messages of one batch (2025-03-26).
 const MaxBatch = 100
 
-// BatchSize returns why a batch cannot have n messages, or an empty string.
+// BatchSize returns the error text for a batch of n messages, or an empty string if the size is allowed.
 func BatchSize(n int) string {
 	if n == 0 || n > MaxBatch {
 		return "a batch has 1 to " + strconv.Itoa(MaxBatch) + " messages"
@@ -84,16 +84,16 @@ func BatchSize(n int) string {
 	return ""
 }
 
-// NoBatches returns the error text for a batch in a revision without batches. each names the place
-// of a single message.
+// NoBatches returns the error text for a batch in a revision without batches. each says where a single message goes,
+// such as "for each POST".
 func NoBatches(revision, each string) string {
 	return "batches do not exist in revision " + revision + ": send one message " + each
 }
 
-// Batch checks the messages of one batch, in order. It holds the ids so far.
+// Batch checks the messages of one batch, in their order. It holds the ids of the requests so far.
 type Batch map[string]bool
 
-// Fault returns why a message cannot be part of the batch, or an empty string.
+// Fault returns the reason why m cannot be part of the batch, or an empty string. It adds the id of m to the batch.
 func (b Batch) Fault(m *jsonrpc.Message) string {
 	switch {
 	case !m.IsRequest():

@@ -47,11 +47,10 @@ func (s *sitting) Seen() {
 	s.touch()
 }
 
-// touch restarts the session's idle time.
+// touch restarts the session's idle time. Unlike Seen, it is no sign of life of the client.
 func (s *sitting) touch() { s.seen.Store(time.Now().UnixNano()) }
 
-// idleFor returns how long the session is idle. An open stream or a call in flight
-// makes it busy.
+// idleFor returns how long the session has been idle at now. A session with a stream or a call in flight is not idle.
 func (s *sitting) idleFor(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,13 +60,13 @@ func (s *sitting) idleFor(now time.Time) time.Duration {
 	return now.Sub(time.Unix(0, s.seen.Load()))
 }
 
-// unusedTTL is the idle limit of a session without any message after initialize. Its client
-// probably lost the answer, and with it the id of the session.
+// unusedTTL is the idle limit of a session whose client sent nothing after initialize. The client probably lost the
+// answer, and with it the id of the session.
 const unusedTTL = 5 * time.Minute
 
-// idleLimit returns how long the session may be idle. The shorter left is for a client that closed
-// its stream and sent nothing since: it probably left without DELETE. The shorter limit only counts
-// if a process runs for this session alone.
+// idleLimit returns how long the session may be idle, at most idle. left applies instead, if it is shorter, to a
+// session with a process of its own whose client closed its last stream and sent nothing since. Such a client probably
+// left without DELETE.
 func (s *sitting) idleLimit(idle, left time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +79,7 @@ func (s *sitting) idleLimit(idle, left time.Duration) time.Duration {
 	return idle
 }
 
-// hasProcess reports whether a process may run for this session alone.
+// hasProcess reports whether the session may have a process of its own.
 func (s *sitting) hasProcess() bool {
 	own := func(at *server) bool { return at.o.Process && at.share == ShareSession }
 	if at := s.bindings.Current().Server; at != nil {
@@ -96,16 +95,16 @@ func (s *sitting) End(err error) {
 	s.g.wg.Go(func() { s.release(s.g.force) })
 }
 
-// close ends the session and returns when it is released.
+// close ends the session with err and returns when the session is released.
 func (s *sitting) close(ctx context.Context, err error) {
 	if s.finish(err) {
 		s.release(ctx)
 		return
 	}
-	<-s.ended // the first caller uses g.force, which ends with ctx
+	<-s.ended // the first caller releases it under g.force, which ends with ctx
 }
 
-// finish marks the session as ending, and reports whether this was the first call.
+// finish marks the session as ending, and reports whether this call was the first. Only the first has an effect.
 func (s *sitting) finish(err error) bool {
 	s.mu.Lock()
 	if s.ending {
@@ -150,8 +149,8 @@ func (s *sitting) finish(err error) bool {
 	return true
 }
 
-// release closes the session's connection, awaits its goroutines, and removes the session.
-// The connection closes first, so that calls which wait for it return.
+// release closes the session's connection, awaits its goroutines, and removes the session. The connection closes first,
+// so that calls in flight return.
 func (s *sitting) release(ctx context.Context) {
 	s.bindings.Close(ctx)
 	s.wg.Wait()

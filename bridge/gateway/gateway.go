@@ -1,5 +1,5 @@
-// Package gateway holds the sessions of clients, and builds the chain of wrappers
-// that a client's calls to a server pass.
+// Package gateway holds the sessions of clients, and builds the chain of wrappers that a client's calls to a server
+// pass.
 package gateway
 
 import (
@@ -42,26 +42,25 @@ type Share string
 
 // The modes of sharing.
 const (
-	// ShareSession: each session has its own connection.
+	// ShareSession gives each session its own connection.
 	ShareSession Share = "session"
-	// SharePrincipal: all sessions of a principal share one, if their clients
-	// have the same revision and capabilities.
+	// SharePrincipal gives all sessions of a principal one connection, if their clients have the same revision and
+	// capabilities.
 	SharePrincipal Share = "principal"
-	// ShareCall: each request opens a connection and closes it afterwards.
+	// ShareCall opens a connection for each request, and closes it after the answer.
 	ShareCall Share = "call"
-	// ShareAll: all clients share one. The server cannot ask its clients
-	// questions, since a question could reach the wrong client.
+	// ShareAll gives all clients one connection. The bridge refuses the server's questions, since a question could
+	// reach the wrong client.
 	ShareAll Share = "all"
 )
 
-// Offer selects which revisions clients can use at an address of the bridge,
-// independent of the server's revision.
+// Offer selects which revisions clients can use at an address of the bridge, whatever the server's revision is.
 type Offer string
 
 // The values of Offer.
 const (
 	OfferAll    Offer = "all"    // all that the bridge implements
-	OfferLegacy Offer = "legacy" // those with a handshake and sessions, to 2025-11-25
+	OfferLegacy Offer = "legacy" // revisions with a handshake and sessions, up to 2025-11-25
 )
 
 // ServerOptions describe one server.
@@ -72,45 +71,39 @@ type ServerOptions struct {
 	Adapter bridge.Adapter
 	// Share selects which sessions share a connection; empty means ShareSession.
 	Share Share
-	// Offer selects the revisions at the server's own address; empty means
-	// Options.Offer.
+	// Offer selects the revisions that clients can use at the server's own address. Empty means Options.Offer.
 	Offer Offer
-	// EndWithServer ends a session when its connection is lost, for servers
-	// that keep state in the process. Otherwise the session gets a new
-	// connection.
+	// EndWithServer ends a session when its connection is lost. It is meant for servers that keep the session's state
+	// in the process. Without it, the session gets a new connection.
 	EndWithServer bool
-	// Idle is how long a connection without calls and subscriptions stays open.
-	// 0 means no limit with ShareSession and ShareCall, and 10 minutes otherwise;
-	// a negative value means no limit.
+	// Idle is how long a connection without calls and subscriptions stays open. 0 means 10 minutes for SharePrincipal
+	// and ShareAll, and no limit otherwise. A negative value means no limit.
 	Idle time.Duration
-	// Handshake bounds the opening of a connection; 0 means 60 s.
+	// Handshake bounds the time to open a connection; 0 means 60 s.
 	Handshake time.Duration
-	// Restarts is how often a lost connection may be reopened in a minute; 0 means 30.
-	// Once half of them are used, the rest is spread over the minute.
+	// Restarts limits how often the bridge reopens lost connections in a minute; 0 means 30. After half of them, the
+	// bridge spreads the rest evenly over the minute.
 	Restarts int
-	// MaxPause is the longest pause before the bridge reopens a connection that
-	// failed to open, or was lost before its first answer. Pauses begin at 1 s
-	// and double. 0 means 1 min.
+	// MaxPause is the longest pause before the bridge reopens a connection that failed to open, or was lost before its
+	// first answer. The first pause is 1 s, and each further pause is twice as long. 0 means 1 min.
 	MaxPause time.Duration
 	// MaxLanes limits the connections to this server; 0 means 256.
 	MaxLanes int
-	// Queued is how many openings may wait in a queue of Adapter; 0 means that Adapter has no queue. Queued
-	// adds to MaxLanes. The processes of such a server run elsewhere, and do not count in Options.MaxLanes.
+	// Queued is how many openings may wait in a queue of Adapter; 0 means that Adapter has no queue. Queued adds to
+	// MaxLanes. With a queue the server's processes run elsewhere, so they do not count in Options.MaxLanes.
 	Queued int
-	// Prefix precedes the names of the server's tools and prompts in the
-	// aggregate; empty means none.
+	// Prefix precedes the names of the server's tools and prompts in the aggregate. It may be empty.
 	Prefix string
 	// Filter selects and changes the list entries that clients see.
 	Filter filter.Options
-	// Ping is how long a connection may be silent before the bridge pings the
-	// server; 0 means never. Without an answer within the same time, the
-	// connection counts as lost.
+	// Ping is the time without a message from the server after which the bridge pings the server; 0 means never.
+	// Without an answer within the same time, the connection counts as lost.
 	Ping time.Duration
-	// Forward lists the client headers that the server gets. No other header is
-	// passed on (protocol.md D0.9).
+	// Forward lists the client headers and claims that the server gets. The bridge passes on no other header
+	// (protocol.md D0.9).
 	Forward []bridge.Forward
-	// Validate checks arguments of tool calls against the input schemas of the
-	// tools before the server gets them.
+	// Validate makes the bridge check the arguments of a tool call against the tool's input schema before the server
+	// gets the call.
 	Validate bool
 	// MaxTask limits how long a call waits for a task of the server; 0 means no
 	// limit. The Adapter limits all other calls.
@@ -120,103 +113,103 @@ type ServerOptions struct {
 	Breaker breaker.Options
 	Limits  limits.Options
 	Retry   retry.Options
-	// Renew moves open sessions at the server of that name to these settings, as after a
-	// lost connection. Otherwise they keep the former settings.
+	// Renew makes Apply move open sessions at the server of that name to these settings, as after a lost connection.
+	// Otherwise open sessions keep the former settings.
 	Renew bool
-	// Process: opening a connection starts a process. Refreshing a cached list is no
-	// reason to do so.
+	// Process means that opening a connection starts a process. The bridge starts no process only to refresh a cached
+	// list.
 	Process bool
-	// Homed: a shared connection lives at one of several instances. See bridge.Cluster.
+	// Homed means that one of several instances owns a shared connection, and the others use it through that instance.
+	// See bridge.Cluster.
 	Homed bool
-	// Address is where the server is, for traces; the zero value means that it is unknown.
+	// Address is where the server is, as traces show it. The zero value means unknown.
 	Address bridge.Address
-	// Check reports why the server cannot work, before its first start. A nil Check
-	// checks nothing.
+	// Check returns why the server cannot work, such as a missing program. Status calls it until the server's first
+	// handshake. A nil Check checks nothing.
 	Check func() error
 }
 
 // Options configure a Gateway.
 type Options struct {
-	Servers  []ServerOptions // in the order of lists
-	Sessions session.Keeper  // nil means one in memory for 10,000 sessions
+	Servers  []ServerOptions // in the order of Gateway.Servers and of the aggregate's lists
+	Sessions session.Keeper  // nil means a store in memory for 10,000 sessions
 	Log      *slog.Logger    // nil means slog.Default()
 	// Version is the bridge's version in handshakes; empty means "dev".
 	Version string
 	// Offer selects the revisions at the address of the aggregate, and of each server
 	// without its own Offer. Empty means OfferAll.
 	Offer Offer
-	// SessionIdle is how long a session lives without a request, a call in flight
-	// or an open stream; 0 means 30 minutes.
+	// SessionIdle is how long a session lives without a request, a call in flight and an open stream; 0 means 30
+	// minutes.
 	SessionIdle time.Duration
 	// SessionLeft replaces SessionIdle for a session with its own process whose client
 	// closed its last stream and sent nothing since; 0 means 5 minutes.
 	SessionLeft time.Duration
-	// MaxBytes limits the memory of all messages together: request bodies, large
-	// answers, and events queued for clients; 0 means 512 MiB. One eighth is reserved
-	// for requests. With several principals, each has at most three quarters.
+	// MaxBytes limits the memory of all messages: request bodies, large answers, and events queued for clients. 0 means
+	// 512 MiB. One eighth is reserved for requests. If there are several principals, each gets at most three quarters.
 	MaxBytes int64
 	// MaxLanes limits the connections to all servers together; 0 means 1,024.
 	MaxLanes int
-	// Grants are the access rules by principal. A principal without a grant may use
-	// nothing. nil means no rules: all callers are the principal with the empty name.
+	// Grants are the access rules by principal. A principal without a grant may use nothing. nil means no access rules:
+	// all callers are the principal with the empty name.
 	Grants map[string]filter.Grant
 	// PerPrincipal limits each principal.
 	PerPrincipal limits.PerPrincipal
 	MaxCalls     int // requests of a session in flight; 0 means 128
-	// Watch is called with the outcome of each client request, from several
-	// goroutines. It must not block. It may be nil.
+	// Watch is called with the outcome of each client request, from several goroutines at once. It must not block. It
+	// may be nil.
 	Watch func(report.Report)
-	// Sent is called with the outcome of each request on a connection to a server, as Watch. Its
-	// reports have nothing of a client. It may be nil.
+	// Sent is called like Watch, with the outcome of each request on a connection to a server. These reports name no
+	// client. Sent may be nil.
 	Sent func(report.Report)
-	// SessionEnded is called with each session of a client that ended, and ConnectionEnded with each session with a
-	// server, as Watch. Both may be nil.
+	// SessionEnded is called like Watch when a client's session has ended, ConnectionEnded when a connection to a
+	// server has ended. Both may be nil.
 	SessionEnded, ConnectionEnded func(report.Session)
-	// Calls records calls while an operator watches; it may be nil.
+	// Calls records calls for operators. nil turns off what operators can do with calls and drains.
 	Calls *calls.Calls
-	// Client returns the address of the client that sent a request, by the address of the peer and the headers.
-	// nil stands for the address of the peer.
+	// Client returns the address of the client that sent a request, from the address of the peer and the request's
+	// headers. nil means that the peer is the client.
 	Client func(remote string, h http.Header) netip.Addr
-	// Front returns the instance that forwarded a request, by its headers; nil without
-	// a cluster.
+	// Front returns the name of the instance that forwarded a request, from the request's headers. It is nil without a
+	// cluster.
 	Front func(http.Header) string
-	// Cluster holds the shared state of several instances.
+	// Cluster holds the state that several instances share. The zero value means a single instance.
 	Cluster bridge.Cluster
-	// Traces receives the spans of calls, and the bridge passes them to servers.
-	// nil turns tracing off: trace contexts of clients pass unchanged.
+	// Traces receives the spans of calls. The bridge then sends its own trace context to servers. nil turns tracing
+	// off: the trace contexts of clients pass unchanged.
 	Traces trace.TracerProvider
 }
 
 // gateway is a Gateway.
 type gateway struct {
 	log               *slog.Logger
-	table             atomic.Pointer[table] // of servers
+	table             atomic.Pointer[table] // the current servers; Apply replaces it
 	grants            *filter.Grants        // nil without access rules
 	store             session.Keeper
 	idle, left        atomic.Int64  // Options.SessionIdle and SessionLeft, in nanoseconds
-	quota             *limits.Quota // of each principal
+	quota             *limits.Quota // limits of each principal
 	revoked           principals
 	drains            *drain.Servers // nil without operators
 	statelessInFlight atomic.Int64   // calls of stateless clients
 	bytes             *limits.Bytes
 	version           string
 	offer             Offer
-	tracing           *tracing.Tracing // nil without
+	tracing           *tracing.Tracing // nil without Options.Traces
 	sent              func(report.Report)
 	sessionEnded      func(report.Session)
 	connectionEnded   func(report.Session)
-	ownParams         []byte // of initialize for connections that no single client owns (D3)
+	ownParams         []byte // params of initialize for connections that no single client owns (D3)
 	lanes             *lane.Total
-	laneShares        *limits.Shares // of these connections, by principal
-	dropped           atomic.Uint64  // notifications
-	failures          rate.Sometimes // limits failed calls logged at info
+	laneShares        *limits.Shares // shares of lanes by principal
+	dropped           atomic.Uint64  // notifications that full queues dropped
+	failures          rate.Sometimes // limits the log lines of callFailed at info
 	reports           *report.Reporter
 	calls             *calls.Calls // nil without operators
 	cluster           bridge.Cluster
 	seals             *seal.Key // seals the handles of stateless clients
 	instance          string    // name of this instance, in handles that only it can open
 	inFlight          InFlight
-	maxCalls          int                  // of a session
+	maxCalls          int                  // limit of requests in flight of a session
 	aggregate         *aggregate.Aggregate // all servers as one
 	stateless         bridge.Upstream      // the aggregate for stateless clients
 	listening         context.Context      // ends when the bridge begins to stop; ends subscriptions
@@ -235,7 +228,8 @@ type gateway struct {
 	closed   bool
 }
 
-// maxCallsPerClient limits the calls of one client in flight, for the sake of the others (protocol.md F).
+// maxCallsPerClient is the default of Options.MaxCalls, so that one client cannot use all of MaxInFlight (protocol.md
+// F).
 const maxCallsPerClient = 128
 
 func newGateway(o Options) *gateway {
@@ -257,7 +251,7 @@ func newGateway(o Options) *gateway {
 	}
 	var err error
 	if g.seals, err = seal.New(o.Cluster.Secrets...); err != nil {
-		panic(err) // a random key always makes a cipher
+		panic(err) // New fails for no key that it makes
 	}
 	g.instance, g.cluster = cmp.Or(o.Cluster.Instance, rand.Text()), o.Cluster
 	g.idle.Store(int64(cmp.Or(o.SessionIdle, 30*time.Minute)))
@@ -321,7 +315,7 @@ func (g *gateway) enter(from *bridge.Caller, m *jsonrpc.Message) error {
 	return nil
 }
 
-// leave releases what enter took.
+// leave reverses enter.
 func (g *gateway) leave(from *bridge.Caller) {
 	g.quota.Leave(from)
 	g.inFlight.Leave()
@@ -375,7 +369,7 @@ func (g *gateway) close(ctx context.Context) {
 	g.hurry()
 }
 
-// run runs f in a goroutine that Close awaits. It reports false after Close.
+// run runs f in a goroutine that Close awaits. After Close, run reports false and does not call f.
 func (g *gateway) run(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -386,7 +380,7 @@ func (g *gateway) run(f func()) bool {
 	return true
 }
 
-// open returns the sessions for which which is true.
+// open returns the open sessions for which which returns true.
 func (g *gateway) open(which func(*sitting) bool) (all []*sitting) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -398,11 +392,11 @@ func (g *gateway) open(which func(*sitting) bool) (all []*sitting) {
 	return all
 }
 
-// sweepEvery is the longest interval between searches for idle sessions. Short idle
-// limits shorten it.
+// sweepEvery is the longest interval between two searches for idle sessions. The interval is a quarter of the shortest
+// idle limit, if that is shorter.
 const sweepEvery = 30 * time.Second
 
-// sweep ends idle sessions until ctx ends.
+// sweep ends idle sessions and removes unused counts of limits, until ctx ends.
 func (g *gateway) sweep(ctx context.Context) {
 	every := func() time.Duration {
 		return max(min(sweepEvery, time.Duration(min(g.idle.Load(), g.left.Load()))/4), 10*time.Millisecond)

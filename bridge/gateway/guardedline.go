@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
 )
 
-// guardedLine is a lane inside its guards, or a view of a shared one.
+// guardedLine is a lane, or a view of a shared lane, inside the guards of the server.
 type guardedLine struct {
 	bridge.Upstream
 	guardedLane
@@ -30,17 +30,17 @@ type guardedLane interface {
 	Ping(ctx context.Context, within time.Duration) error
 }
 
-// newGuardedLine returns a line that calls up over lane. guarded is up, or for a view of a
-// shared lane the Upstream with the guards.
+// newGuardedLine returns a line that calls up over lane. guarded is the Upstream with the guards: up itself, or for a
+// view of a shared lane the Upstream inside the view.
 func newGuardedLine(up, guarded bridge.Upstream, lane guardedLane, tools *tools.Tools) *guardedLine {
 	c, _ := guarded.(*cache.Cached)
 	return &guardedLine{up, lane, tools.Wrap(up), c}
 }
 
-// Checked returns the line with the checks of the list of tools.
+// Checked returns the Upstream that checks calls against the list of tools before the guards.
 func (g *guardedLine) Checked() bridge.Upstream { return g.checked }
 
-// Holds reports whether the cache has the answer to a request. See stateless.Line.
+// Holds reports whether the cache has the answer to r. See stateless.Line.
 func (g *guardedLine) Holds(r *bridge.Request, s *bridge.Greeting, why error) bool {
 	if !g.cache.Holds(r, s, why) {
 		return false

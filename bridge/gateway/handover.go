@@ -22,13 +22,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// handover restores the state of a session on a fresh connection before the first call:
-// initialize, log level and subscriptions.
+// handover restores the state of a session on a fresh connection before the first call: the handshake, the log level
+// and the subscriptions.
 type handover struct {
-	turn      chan struct{} // holds one token, for the goroutine that restores
+	turn      chan struct{} // holds one token; the goroutine that restores has it
 	done      atomic.Bool
-	announced bool // the client already got the notifications of changes
-	waiting   atomic.Bool
+	announced bool        // announceKept already notified the client of changes
+	waiting   atomic.Bool // see Waits
 }
 
 // newHandover returns the handover of an adopted session.
@@ -38,27 +38,28 @@ func newHandover() *handover {
 	return h
 }
 
-// resumedHandover returns the handover of a session that gets a new connection at this
-// instance, and whose client was notified by announceKept.
+// resumedHandover returns the handover of a session that gets a new connection at this instance. announceKept has
+// already notified its client.
 func resumedHandover() *handover {
 	h := newHandover()
 	h.announced = true
 	return h
 }
 
-// Done reports whether the state is restored. A nil handover has nothing to restore.
+// Done reports whether the state is restored. It is true for a nil handover.
 func (h *handover) Done() bool { return h == nil || h.done.Load() }
 
-// Waits sets whether a goroutine waits to resume without a call, and returns the former value.
+// Waits sets whether a goroutine of restore runs or waits for the end of a drain, and returns the former value.
 func (h *handover) Waits(now bool) (before bool) { return h.waiting.Swap(now) }
 
-// maxIntroduction limits the params of initialize in bytes, since the session keeps them.
+// maxIntroduction limits the params of initialize to 256 KiB, since the session keeps them.
 const maxIntroduction = 256 << 10
 
 // introductionTooLong is the error text for a client that exceeds maxIntroduction.
 var introductionTooLong = bridge.OverLimit("the client's capabilities and clientInfo are too long", maxIntroduction)
 
-// newCaller reads the caller from initialize. The string, if not empty, is the fault of the request.
+// newCaller reads the caller from initialize. If the string is not empty, the request is faulty and the string is the
+// error text.
 func newCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
 	asked := gjson.GetBytes(m.Params, "protocolVersion")
 	if asked.Type != gjson.String {
@@ -84,8 +85,8 @@ func newCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, string) {
 	return c, ""
 }
 
-// statelessCaller reads the caller from a stateless request. The message, if not nil, is
-// the error that answers a malformed request (protocol.md B7.7, B7.8, B7.9).
+// statelessCaller reads the caller from a stateless request. If the request is malformed, it returns the error message
+// for the client instead (protocol.md B7.7, B7.8, B7.9).
 func statelessCaller(principal string, m *jsonrpc.Message) (*bridge.Caller, *jsonrpc.Message) {
 	id := bytes.Clone(m.ID)
 	if v := gjson.GetBytes(m.Meta(), era.VersionPath); v.Type == gjson.String && v.Str != "" && v.Str != era.LatestModern {
@@ -125,9 +126,10 @@ func callerOf(r *session.Record) *bridge.Caller {
 	return c
 }
 
-// Resume restores the session's state at the server once, and calls changed for each list and
-// subscribed resource that may have changed. The error is a kind of bridge.ErrReplaced if the server changed and
-// the session cannot continue.
+// Resume restores the session's state at the server. Only the first success does so; later calls return nil. Then
+// Resume calls changed for each list that may have changed, unless the client knows already, and for each subscribed
+// resource. If the server came back with another revision or fewer capabilities, the error is a kind of
+// bridge.ErrReplaced.
 func (h *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.Caller, record func() session.Record, log *slog.Logger, changed func(what string, m *jsonrpc.Message)) error {
 	if h.Done() {
 		return nil
@@ -181,8 +183,7 @@ func (h *handover) Resume(ctx context.Context, up bridge.Upstream, from *bridge.
 	return nil
 }
 
-// awaitRun runs f by run, and waits for f or the end of ctx. run reports false if it does
-// not run f.
+// awaitRun passes f to run, which reports false if it does not run f, and waits until f returns or ctx ends.
 func awaitRun(ctx context.Context, run func(func()) bool, f func()) {
 	done := make(chan struct{})
 	if !run(func() {
@@ -197,7 +198,8 @@ func awaitRun(ctx context.Context, run func(func()) bool, f func()) {
 	}
 }
 
-// notifyServer repeats a request that set state at the server. It logs a failure.
+// notifyServer repeats a request that set state at the server. It only logs a failure: the call can go on without that
+// state.
 func notifyServer(ctx context.Context, up bridge.Upstream, from *bridge.Caller, method string, params []byte, log *slog.Logger) {
 	m, err := callOwn(ctx, up, from, method, params)
 	if err == nil && m.Error != nil {
@@ -209,12 +211,12 @@ func notifyServer(ctx context.Context, up bridge.Upstream, from *bridge.Caller, 
 	m.Release()
 }
 
-// callOwn makes a request that the bridge itself starts.
+// callOwn makes a request of the bridge itself on behalf of from.
 func callOwn(ctx context.Context, up bridge.Upstream, from *bridge.Caller, method string, params []byte) (*jsonrpc.Message, error) {
 	return up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: from})
 }
 
-// pickedHeaders returns a copy of the headers of those names.
+// pickedHeaders returns a copy of those headers of h that names lists.
 func pickedHeaders(h http.Header, names []string) http.Header {
 	out := http.Header{}
 	for _, name := range names {
@@ -225,7 +227,7 @@ func pickedHeaders(h http.Header, names []string) http.Header {
 	return out
 }
 
-// announceKept calls changed for each list that the greeting of a record announces.
+// announceKept calls changed for each list that kept, the result of greetingOf, announces.
 func announceKept(kept []byte, changed func(what string, m *jsonrpc.Message)) {
 	announceLists(keptGreeting(kept), changed)
 }
@@ -238,7 +240,8 @@ func announceLists(of *bridge.Greeting, changed func(what string, m *jsonrpc.Mes
 	}
 }
 
-// greetingOf returns the part of an initialize result that the record keeps.
+// greetingOf returns the parts of an initialize result that the record keeps: the revision and the capabilities. It
+// returns nil if one is missing.
 func greetingOf(result []byte) []byte {
 	v, caps := gjson.GetBytes(result, "protocolVersion"), gjson.GetBytes(result, "capabilities")
 	if v.Type != gjson.String || !caps.IsObject() {
@@ -252,8 +255,8 @@ func keptGreeting(kept []byte) *bridge.Greeting {
 	return &bridge.Greeting{Revision: gjson.GetBytes(kept, "protocolVersion").Str, Capabilities: []byte(gjson.GetBytes(kept, "capabilities").Raw)}
 }
 
-// recordOf returns the change of the record after a successful call, or nil. A fresh
-// connection restores the state from the record.
+// recordOf returns how the success of m changes the record, or nil if it does not. Resume restores the state from the
+// record on a fresh connection.
 func recordOf(m *jsonrpc.Message) func(*session.Record) {
 	switch m.Method {
 	case "logging/setLevel":

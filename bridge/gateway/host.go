@@ -12,13 +12,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// This file has the methods of a server that its parts call: it is their health.Host, breaker.Host, lane.Spare,
-// share.Lanes, stateless.Server and aggregate.Host.
+// This file holds the methods of a server that its parts call. For them a server is a health.Host, breaker.Host,
+// lane.Spare, share.Lanes, stateless.Server and aggregate.Host.
 
 func (s *server) Go(f func()) bool { return s.g.run(f) }
 
-// Try opens a connection to test the server, unless one is being opened. While the circuit is open, the
-// breaker's own probe tests the server.
+// Try opens a connection to test the server, and closes it. It does nothing while the bridge opens another connection
+// to the server. While the circuit is open, the breaker's own probe tests the server.
 func (s *server) Try(from *bridge.Caller) {
 	if s.lane.Budget.Opening() {
 		return
@@ -39,7 +39,7 @@ func (s *server) Open(ctx context.Context, from *bridge.Caller) (done func(), er
 	return s.open(ctx, from, nil)
 }
 
-// open opens a connection if g admits it; a nil g always does. done closes the connection.
+// open opens a connection if g admits it. A nil g admits every connection. done closes the connection; it is never nil.
 func (s *server) open(ctx context.Context, from *bridge.Caller, g lane.Gate) (done func(), err error) {
 	l := lane.New(&s.sharing, from, lane.Ends{
 		Client:   bridge.Nobody{},

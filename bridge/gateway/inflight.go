@@ -8,13 +8,13 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
-// InFlight counts the calls in flight of all clients. Its zero value is ready to use.
+// InFlight counts the calls in flight of all clients. Its zero value counts none.
 type InFlight struct {
 	mu     sync.Mutex // guards the rest
 	n      int
-	total  uint64 // calls ever admitted
-	closed bool
-	empty  chan struct{} // closed when n falls to 0 after Drain
+	total  uint64        // calls that Enter admitted
+	closed bool          // new calls are refused
+	empty  chan struct{} // closed and set to nil when n falls to 0; nil while Drain does not wait
 }
 
 // MaxInFlight limits the calls in flight of all clients together (protocol.md F).
@@ -39,7 +39,7 @@ func (i *InFlight) Enter() error {
 	return nil
 }
 
-// Leave ends a call.
+// Leave ends a call that Enter admitted.
 func (i *InFlight) Leave() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -49,21 +49,21 @@ func (i *InFlight) Leave() {
 	}
 }
 
-// Shut refuses new calls.
+// Shut makes Enter refuse new calls.
 func (i *InFlight) Shut() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.closed = true
 }
 
-// Draining reports whether calls are refused.
+// Draining reports whether Shut or Drain was called.
 func (i *InFlight) Draining() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.closed
 }
 
-// Drain refuses new calls, and waits for the calls in flight or the end of ctx.
+// Drain makes Enter refuse new calls, and waits until no call is in flight. If ctx ends first, it returns the cause.
 func (i *InFlight) Drain(ctx context.Context) error {
 	i.mu.Lock()
 	i.closed = true
@@ -84,7 +84,7 @@ func (i *InFlight) Drain(ctx context.Context) error {
 	}
 }
 
-// Activity returns the number of calls in flight, and of all calls so far.
+// Activity returns the number of calls in flight, and the number of calls since the start.
 func (i *InFlight) Activity() (now int, all uint64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

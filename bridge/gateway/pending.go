@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// pendingLimits limit the events that wait for a standing stream.
+// pendingLimits bound the queue of events that wait for a standing stream.
 var pendingLimits = replay.Limits{
 	Events: 256,
 	Bytes:  4 << 20,
@@ -32,10 +32,10 @@ func (s *sitting) Attach(st bridge.Stream) (detach func()) {
 	}
 }
 
-// attachment is one Attach of a stream, which may be attached again.
+// attachment is the stream of one call of Attach. A stream can be attached twice, so the pointer tells them apart.
 type attachment struct{ bridge.Stream }
 
-// begin marks the client as ready and sends the pending events. The caller holds s.mu.
+// begin marks the client as ready, and sends the pending events. The caller holds s.mu.
 func (s *sitting) begin() {
 	if !s.ready {
 		s.ready = true
@@ -52,7 +52,7 @@ func (s *sitting) flush() {
 	if n := s.pending.Drops(); n > 0 {
 		s.log.Warn("notifications dropped: the client had no stream open", "count", n)
 	}
-	s.pending.Close() // frees its bytes for the stream
+	s.pending.Close() // frees its bytes, so that the streams can use them
 	s.pending = nil
 	waiting := map[int64]*question{}
 	for _, q := range s.questions {
@@ -61,13 +61,13 @@ func (s *sitting) flush() {
 		}
 	}
 	for _, e := range events {
-		to, ok := s.put(e) // another client may have taken the freed bytes
+		to, ok := s.put(e) // ok is false if another client took the freed bytes
 		switch q := waiting[e.Seq]; {
 		case q == nil:
 		case ok:
 			s.placed(q, to)
 		default:
-			q.seq = 0 // dropped: it expires
+			q.seq = 0 // the event was dropped: expire answers the question
 		}
 	}
 }
@@ -83,8 +83,8 @@ func (s *sitting) placed(q *question, to bridge.Stream) {
 	}
 }
 
-// standing sends an event on the newest standing stream that takes it, and returns that
-// stream or nil. The caller holds s.mu.
+// standing sends e on the newest standing stream that takes it, and returns the stream. It returns nil if no stream
+// takes e, or the client is not ready. The caller holds s.mu.
 func (s *sitting) standing(e replay.Event) bridge.Stream {
 	if s.ready {
 		for _, st := range slices.Backward(s.streams) {
@@ -96,11 +96,11 @@ func (s *sitting) standing(e replay.Event) bridge.Stream {
 	return nil
 }
 
-// attended is a stream that reports whether its client reads it.
+// attended is a bridge.Stream that knows whether its client reads it.
 type attended interface{ Attended() bool }
 
-// ofCall sends a question on the newest call's stream that the client reads, and returns
-// that stream or nil. The question need not be about that call. The caller holds s.mu.
+// ofCall sends a question on the stream of the newest call whose client reads it, and returns the stream, or nil if
+// there is none. The question need not be about that call. The caller holds s.mu.
 func (s *sitting) ofCall(e replay.Event) bridge.Stream {
 	for c := s.calls; c != nil; c = c.next {
 		if a, ok := c.back.(attended); ok && a.Attended() && c.back.Send(e) {
@@ -110,8 +110,8 @@ func (s *sitting) ofCall(e replay.Event) bridge.Stream {
 	return nil
 }
 
-// put sends an event on a standing stream, or adds it to pending. It reports false when
-// pending is full. The caller holds s.mu.
+// put sends e on a standing stream, or adds e to pending and returns a nil stream. ok is false if pending is full. The
+// caller holds s.mu.
 func (s *sitting) put(e replay.Event) (to bridge.Stream, ok bool) {
 	if to := s.standing(e); to != nil {
 		return to, true

@@ -13,25 +13,25 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// question is a request of the server that waits for the client's answer.
+// question is a request of the server that waits for the answer of the client.
 type question struct {
 	token []byte // the server's raw progress token
 	reply func(*jsonrpc.Message)
-	to    bridge.Stream // nil while it waits for one
-	seq   int64         // its event in Session.pending while it waits
+	to    bridge.Stream // stream that carries it; nil while it is in sitting.pending
+	seq   int64         // number of its event in pending; 0 if the event was dropped
 	timer *time.Timer
 }
 
-// Time limits of a question.
+// questionTTL and streamTTL limit how long a question waits.
 const (
-	questionTTL = 10 * time.Minute // for the client's answer
-	streamTTL   = 30 * time.Second // for a stream that carries it (D3)
+	questionTTL = 10 * time.Minute // for the answer, once a stream carries the question
+	streamTTL   = 30 * time.Second // for a stream that can carry the question (D3)
 )
 
-// ask puts a question to the client on the stream of its call. If that is impossible, ask takes a
-// standing stream, else the stream of another call, else the queue for a later stream.
+// ask sends a question to the client on the stream of the call that it is about. If that stream takes no more, ask uses
+// a standing stream, then the stream of another call, and at last queues the question for a later stream.
 func (s *sitting) ask(m *jsonrpc.Message, reply func(*jsonrpc.Message), about *call) (withdraw func(why string)) {
-	mine := s.caller.Revision // lift translated a question of a modern server already
+	mine := s.caller.Revision // lift has already translated the questions of a modern server
 	params, no := era.Question(m.Method, m.Params, mine, mine, s.caller.Capabilities, uuid.NewString)
 	if no != nil {
 		reply(no.Answer())
@@ -52,7 +52,7 @@ func (s *sitting) ask(m *jsonrpc.Message, reply func(*jsonrpc.Message), about *c
 	}
 }
 
-// send sends the question, which fits the client's revision.
+// send sends m, which fits the client's revision. It returns nil if it answered m with an error at once.
 func (s *sitting) send(m *jsonrpc.Message, reply func(*jsonrpc.Message), about *call) (withdraw func(why string)) {
 	s.mu.Lock()
 	if s.ending || len(s.questions) >= bridge.MaxQuestions {
@@ -101,8 +101,8 @@ func (s *sitting) send(m *jsonrpc.Message, reply func(*jsonrpc.Message), about *
 	}
 }
 
-// take removes the question of that id and reports whether it was open, so that exactly one
-// party settles it.
+// take removes the question of that id, and reports whether the question was open. So exactly one party answers or
+// withdraws it.
 func (s *sitting) take(id string, q *question) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *sitting) take(id string, q *question) bool {
 	return true
 }
 
-// withdraw cancels a question at the client. It reports whether the question was open.
+// withdraw cancels a question at the client, and reports whether the question was open.
 func (s *sitting) withdraw(id string, q *question, why string) bool {
 	if !s.take(id, q) {
 		return false
@@ -125,7 +125,7 @@ func (s *sitting) withdraw(id string, q *question, why string) bool {
 	switch {
 	case q.to != nil && q.to.Send(e):
 	case q.to != nil:
-		e.Must = false // optional: it must not fill the queue of a client without a stream
+		e.Must = false // a withdrawal may be lost, and must not fill the queue of a client without a stream
 		s.put(e)
 	case s.pending != nil:
 		s.pending.Remove(q.seq) // the client has not seen it
@@ -133,7 +133,7 @@ func (s *sitting) withdraw(id string, q *question, why string) bool {
 	return true
 }
 
-// expire withdraws a question after its time limit, and answers it with an error.
+// expire withdraws a question when its time is over, and answers the server with an error.
 func (s *sitting) expire(id string, q *question) {
 	s.mu.Lock()
 	unsent := q.to == nil

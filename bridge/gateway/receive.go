@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// receiver is the bridge.Client of a session's connection.
+// receiver is the bridge.Client of a session's binding.
 type receiver struct {
 	s       *sitting
 	binding *binding
@@ -19,8 +19,8 @@ var (
 	_ bridge.Client = (*call)(nil)
 )
 
-// Notify sends a notification that names no call. A log message goes on the stream of
-// the call in flight if there is exactly one.
+// Notify sends a notification that names no call. If exactly one call is in flight, a log message goes on the stream of
+// that call.
 func (r receiver) Notify(m *jsonrpc.Message) {
 	s := r.s
 	if what := subscribe.Changed(m); what != "" {
@@ -42,7 +42,7 @@ func (r receiver) Notify(m *jsonrpc.Message) {
 	s.put(e)
 }
 
-// tell sends a notification of a change to the client.
+// tell sends a notification of a changed list or resource to the client.
 func (s *sitting) tell(m *jsonrpc.Message) {
 	s.g.calls.Passed(s.server, s.shortID(), s.caller, false, nil, m)
 	s.mu.Lock()
@@ -52,7 +52,8 @@ func (s *sitting) tell(m *jsonrpc.Message) {
 	}
 }
 
-// Ask puts a question. It goes on the stream of the call in flight if there is exactly one.
+// Ask sends a question that names no call. If exactly one call is in flight, the question counts as one about that
+// call.
 func (r receiver) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	r.s.mu.Lock()
 	c := r.s.onlyCall()
@@ -60,7 +61,7 @@ func (r receiver) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(str
 	return r.s.ask(m, reply, c)
 }
 
-// Gone ends the session: its connection ended and is not replaced.
+// Gone ends the session: its connection ended, and the lane does not open another.
 func (r receiver) Gone(err error) {
 	if r.binding.Current() { // a former binding does not end the session
 		r.s.End(err)

@@ -12,38 +12,38 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// dataOf maps kinds of errors to the codes of data.bridge. They show programs why a call failed.
-// The first match counts.
+// dataOf maps kinds of errors to the codes of data.bridge, by which programs learn why a call failed. The first kind
+// that matches counts, so a kind precedes the kind that it belongs to.
 var dataOf = []struct {
 	kind error
 	word string
 }{
 	{bridge.ErrLimited, "rate_limited"},
-	{bridge.ErrRevoked, "unauthorized"}, // a kind of the next
+	{bridge.ErrRevoked, "unauthorized"}, // also a kind of ErrDenied
 	{bridge.ErrDenied, "denied"},
-	{bridge.ErrOpen, "circuit_open"}, // a kind of ErrUnavailable
-	{bridge.ErrDrained, "draining"},  // likewise
+	{bridge.ErrOpen, "circuit_open"}, // also a kind of ErrUnavailable
+	{bridge.ErrDrained, "draining"},  // also a kind of ErrUnavailable
 	{bridge.ErrOverloaded, "overloaded"},
-	{bridge.ErrSignIn, "login_required"}, // likewise
+	{bridge.ErrSignIn, "login_required"}, // also a kind of ErrUnavailable
 	{bridge.ErrUnavailable, "upstream_unavailable"},
 	{bridge.ErrUnsent, "upstream_unavailable"},
 	{bridge.ErrTimeout, "upstream_timeout"},
 	{bridge.ErrTooLarge, "upstream_too_large"},
-	{bridge.ErrInvalid, "upstream_invalid"}, // a kind of the next
+	{bridge.ErrInvalid, "upstream_invalid"}, // also a kind of ErrLost
 	{bridge.ErrLost, "upstream_lost"},
 	{bridge.ErrShutdown, "stopping"},
 }
 
-// Refusal returns the JSON-RPC error for a client (protocol.md D7).
+// Refusal returns the JSON-RPC error that tells a client about err (protocol.md D7).
 func Refusal(id []byte, err error) *jsonrpc.Message { return refuse(id, err, (*bridge.Error).Told) }
 
-// FullRefusal is Refusal with all details, such as the last output of a server's process. It
-// is for the operator only.
+// FullRefusal is Refusal with all details of err, such as the last output of a server's process. Only operators may see
+// it.
 func FullRefusal(id []byte, err error) *jsonrpc.Message {
 	return refuse(id, err, (*bridge.Error).Error)
 }
 
-// OwnerLost returns the JSON-RPC error for a call in flight when the instance that owned its session ended.
+// OwnerLost returns the JSON-RPC error for a call that was in flight when the instance that owned its session ended.
 func OwnerLost(id []byte) *jsonrpc.Message {
 	return jsonrpc.NewError(id, jsonrpc.CodeInternal, "the instance of the bridge that owned the session ended during the call: whether the server acted on it is unknown", []byte(`{"bridge":"upstream_lost"}`))
 }
@@ -78,8 +78,8 @@ func refuse(id []byte, err error, text func(*bridge.Error) string) *jsonrpc.Mess
 	return jsonrpc.NewError(id, code, message, data)
 }
 
-// dataFor returns the data of an error. These are its code, the server of a refusal by the bridge,
-// and the pause before the next try, if known.
+// dataFor returns the data of the JSON-RPC error: the code word, the pause before the next try if known, and the
+// server, if the bridge refused the call or there is a pause.
 func dataFor(word string, err error) []byte {
 	data := `{"bridge":"` + word + `"`
 	e, ours := errors.AsType[*bridge.Error](err)

@@ -8,28 +8,28 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// errRevoked is the cause when a principal's key was removed.
+// errRevoked is the error for calls and sessions of a principal whose key was removed.
 var errRevoked = &bridge.Error{Kind: bridge.ErrRevoked, Public: "the caller's key is no longer valid"}
 
-// principals holds the calls of stateless clients by principal, and the revoked principals.
-// Its zero value is empty. It is safe for concurrent use.
+// principals holds the calls of stateless clients by principal, and the revoked principals. Its zero value is empty.
+// Its methods may be called concurrently.
 type principals struct {
-	mu    sync.Mutex                // guards the rest, and the lists of calls
+	mu    sync.Mutex                // guards the rest, and prev and next of calls
 	calls map[string]*principalCall // the newest call of each principal
 	out   map[string]struct{}       // revoked principals
 }
 
-// principalCall is a call of a stateless client.
+// principalCall is a call or a subscription of a stateless client.
 type principalCall struct {
-	// Relists is called when lists of these kinds may have changed for the principal at the server
-	// of that name. An empty name means all servers. Relists may be nil.
+	// Relists is called when the principal's lists of these kinds may have changed at the server of that name. An empty
+	// name means all servers. Relists is nil for a call.
 	Relists func(server string, kinds ...list.Kind)
 
 	stop       context.CancelCauseFunc
 	prev, next *principalCall // of the same principal
 }
 
-// Revoke refuses a principal until Restore, and stops its calls. It returns their number.
+// Revoke refuses the principal's calls until Restore, ends its calls in flight, and returns their number.
 func (p *principals) Revoke(principal string) (calls int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,14 +44,14 @@ func (p *principals) Revoke(principal string) (calls int) {
 	return calls
 }
 
-// Restore admits a principal again.
+// Restore ends Revoke.
 func (p *principals) Restore(principal string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.out, principal)
 }
 
-// Relist calls the function Relists of each call whose principal of selects. of may call
+// Relist calls Relists of each call for whose principal of returns true. It holds no lock meanwhile, so of may call
 // methods of p.
 func (p *principals) Relist(of func(principal string) bool, server string, kinds ...list.Kind) {
 	tell := map[string][]func(string, ...list.Kind){}
@@ -73,7 +73,7 @@ func (p *principals) Relist(of func(principal string) bool, server string, kinds
 	}
 }
 
-// Check returns errRevoked for a revoked principal.
+// Check returns errRevoked if the principal is revoked.
 func (p *principals) Check(principal string) error {
 	if principal == "" {
 		return nil
@@ -91,8 +91,8 @@ func (p *principals) check(principal string) error {
 	return nil
 }
 
-// Enter registers a call of a stateless client; stop ends the call. After a nil error, Leave
-// must be called.
+// Enter registers a call of a stateless client. Revoke ends the call by stop. After a nil error, the caller must call
+// Leave.
 func (p *principals) Enter(c *principalCall, principal string, stop context.CancelCauseFunc) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +110,7 @@ func (p *principals) Enter(c *principalCall, principal string, stop context.Canc
 	return nil
 }
 
-// Leave removes a call.
+// Leave removes a call that Enter registered.
 func (p *principals) Leave(c *principalCall, principal string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

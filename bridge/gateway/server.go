@@ -28,40 +28,40 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// server holds the settings of one server, its guards, its shared connections and its state.
+// server is one server: its settings, guards, connections and state.
 type server struct {
 	g              *gateway
 	o              ServerOptions
 	log            *slog.Logger
 	share          Share
 	offer          Offer
-	handshake      time.Duration  // time limit for opening a connection
-	lane           lane.Options   // of connections that are not shared
-	sharing        lane.Options   // of shared connections
-	laneShares     *limits.Shares // of the connections, by principal
+	handshake      time.Duration  // bounds the time to open a connection
+	lane           lane.Options   // options of connections that are not shared
+	sharing        lane.Options   // options of shared connections
+	laneShares     *limits.Shares // shares of the connections by principal
 	shared         *share.Hubs    // shared lanes
 	reports        *report.Server
 	health         *health.Server
-	trying         atomic.Bool // Gateway.Try tries the server
+	trying         atomic.Bool // a test that Gateway.Try started is in flight
 	filter         *filter.Filter
-	statelessCalls bridge.Upstream  // the chain of stateless clients
-	pool           *stateless.Pool  // their connections
-	tools          *tools.Tools     // checks calls against the server's list of tools
-	queue          *limits.Queue    // of calls
-	rates          *limits.Rates    // of calls; nil without limits
+	statelessCalls bridge.Upstream  // chain of wrappers for calls of stateless clients
+	pool           *stateless.Pool  // connections of stateless clients
+	tools          *tools.Tools     // checks arguments and headers of calls against the server's list of tools
+	queue          *limits.Queue    // bounds the calls in flight
+	rates          *limits.Rates    // bounds the rate of calls; nil without a bound
 	drained        *drain.Server    // nil without operators
 	breaker        *breaker.Breaker // nil when it is off
 	conns          *health.Connections
 	retries        *retry.Retries // nil when they are off
-	rewrites       list.Rewrites  // of its lists
-	lifts          lift.Options   // of sessions
+	rewrites       list.Rewrites  // shared by all translations of the server's lists
+	lifts          lift.Options   // options of lift for sessions
 	maxTask        atomic.Int64   // ServerOptions.MaxTask, in nanoseconds
-	cache          *cache.Cache   // of its lists; nil when it is off
-	tasks          *filter.Tasks  // owners of its tasks; nil when all callers may see them
+	cache          *cache.Cache   // cached lists; nil when it is off
+	tasks          *filter.Tasks  // owners of the server's tasks; nil when each session may see all of them
 	member         *aggregate.Server
-	listening      context.Context // ends when the server is removed; ends subscriptions
+	listening      context.Context // ends when the server is removed or replaced, or the bridge stops; subscriptions end with it
 	stopListening  context.CancelFunc
-	removed        context.Context // ends when the server is removed; its cause is the error for its clients
+	removed        context.Context // ends when the server is removed, not when it is replaced; the cause is the error for its clients
 	remove         context.CancelCauseFunc
 }
 
@@ -99,7 +99,7 @@ func newServer(g *gateway, o ServerOptions) *server {
 		Host:   s,
 		Health: s.health,
 	})
-	if g.grants != nil && (s.shares() || !o.Process) { // otherwise each session has its own process
+	if g.grants != nil && (s.shares() || !o.Process) { // a session with a process of its own sees only its own tasks
 		s.tasks = filter.NewTasks(o.Name, g.cluster.Owners, s.log)
 	}
 	s.cache = s.newCache()
@@ -124,7 +124,7 @@ func newServer(g *gateway, o ServerOptions) *server {
 	return s
 }
 
-// newCache returns the cache of the server's lists, or nil if it is off.
+// newCache returns the cache of the server's lists, or nil when it is off.
 func (s *server) newCache() *cache.Cache {
 	return cache.New(s.o.Cache, cache.Server{
 		Name:    s.o.Name,
@@ -138,13 +138,14 @@ func (s *server) newCache() *cache.Cache {
 	})
 }
 
-// addLanes sets what the lanes have in common: of sessions and stateless clients, and shared ones.
+// addLanes sets the options of the server's connections: lane for those of one session or stateless client, sharing for
+// shared ones.
 func (s *server) addLanes() {
 	g, o, total := s.g, &s.o, s.g.lanes
 	if o.Queued > 0 {
 		total = lane.NewTotal(math.MaxInt, limits.NewShares(0, 0))
 	}
-	away := g.cluster.Places != nil && o.Homed && s.shares() // another instance may have the shared ones
+	away := g.cluster.Places != nil && o.Homed && s.shares() // another instance may own the shared connections
 	s.laneShares = limits.NewShares(0, s.users())
 	s.lane = lane.Options{
 		Name:      o.Name,
@@ -183,7 +184,7 @@ func (s *server) addLanes() {
 	})
 }
 
-// newPool returns the pool that serves the stateless clients of a server.
+// newPool returns the pool that holds the server's connections of stateless clients.
 func (s *server) newPool() *stateless.Pool {
 	sharing := map[Share]stateless.Sharing{
 		ShareSession:   stateless.Apart,
@@ -215,8 +216,8 @@ func (s *server) newPool() *stateless.Pool {
 	})
 }
 
-// set applies the options that need no new connection. A guard that was off at the start stays off.
-// set returns the kinds of lists that changed for clients.
+// set applies the options that need no new connection, and returns the kinds of lists that changed for clients. A guard
+// that was off when the server was made stays off.
 func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	s.queue.Set(o.Limits)
 	s.rates.Set(o.Limits)
@@ -237,16 +238,16 @@ func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	return s.filter.Set(o.Filter)
 }
 
-// shares reports whether sessions share connections.
+// shares reports whether several sessions can use one connection.
 func (s *server) shares() bool { return s.share == SharePrincipal || s.share == ShareAll }
 
-// ends reports whether a session ends with its connection.
+// ends reports whether a session ends when its connection ends.
 func (s *server) ends() bool { return s.lane.Settings.Load().EndWithServer }
 
 // maxBackOff is the default of ServerOptions.MaxPause.
 const maxBackOff = 60 * time.Second
 
-// caller returns the caller with only those headers that the server may see.
+// caller returns from with only the headers and claims that the server may get.
 func (s *server) caller(from *bridge.Caller) *bridge.Caller {
 	if from.Header == nil && from.Identity == nil {
 		return from

@@ -26,29 +26,29 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// sitting is a Session.
+// sitting is a Session: one client at one server, or at the aggregate.
 type sitting struct {
 	g        *gateway
 	id       string
-	server   string // its name; empty means the aggregate
+	server   string // name of the server; empty means the aggregate, or the only server
 	log      *slog.Logger
 	caller   *bridge.Caller
 	bindings bindings
-	ctx      context.Context // of the session's life
+	ctx      context.Context // ends with the session
 	cancel   context.CancelCauseFunc
 	wg       sync.WaitGroup // calls and other goroutines of the session
-	seen     atomic.Int64   // last use, Unix nanoseconds
+	seen     atomic.Int64   // last use in Unix nanoseconds
 	left     atomic.Bool    // the client closed its last stream, and sent nothing since
 	began    time.Time
-	wire     string // the SessionStatus.Transport
+	wire     string // transport of the client, as in SessionStatus
 
 	greeted atomic.Bool // initialize was answered
 
-	changes *subscribe.Changes // notifications of changes, to the client
+	changes *subscribe.Changes // collects notifications of changes for the client
 
 	mu        sync.Mutex // guards the rest
 	ready     bool       // the client finished the handshake
-	used      bool       // a request came after the handshake
+	used      bool       // the client sent a message after initialize
 	ending    bool
 	ended     chan struct{} // closed when the session is released
 	calls     *call         // the newest call in flight
@@ -56,26 +56,26 @@ type sitting struct {
 	callTotal uint64               // calls so far
 	questions map[string]*question // by the bridge's raw id
 	asked     int64
-	streams   []*attachment // open standing streams; the newest is used
+	streams   []*attachment // open standing streams; put tries the newest first
 	pending   *replay.Log   // events that wait for a standing stream
 	onEnd     []func()
-	held      session.Held // the record, and the right to change it
-	unsaved   bool         // held changed since the last save
+	held      session.Held // the session's record in the store, and this instance's claim on it
+	unsaved   bool         // the record changed since the last save
 	saving    bool         // save runs
 }
 
-// Envelope holds the data beside a client's message over HTTP: its headers and the caller's
-// identity. The bridge reads only the headers that a server forwards.
+// Envelope holds what comes with a client's message outside the message. The bridge reads only the headers that a
+// server forwards.
 type Envelope struct {
-	// Header has the headers of the request; nil for a wire without headers.
+	// Header holds the headers of the request. It is nil for a transport without headers.
 	Header http.Header
-	// Identity is the caller's identity from its token; nil without a token.
+	// Identity is the identity from the caller's token. It is nil without a token.
 	Identity *identity.Identity
-	// Remote is the address of the peer that sent the request; empty for a wire without addresses.
+	// Remote is the address of the peer that sent the request. It is empty for a transport without addresses.
 	Remote string
 }
 
-// EnvelopeOf returns the envelope of a request that access admitted.
+// EnvelopeOf returns the envelope of a request that package auth has admitted.
 func EnvelopeOf(r *http.Request) Envelope {
 	return Envelope{r.Header, auth.IdentityOf(r.Context()), r.RemoteAddr}
 }
@@ -88,7 +88,7 @@ func (e *Envelope) open() Envelope {
 }
 
 func (g *gateway) initialize(ctx context.Context, m *jsonrpc.Message, o SessionOptions) (*sitting, *jsonrpc.Message, error) {
-	mid := bytes.Clone(m.ID) // the answer outlives the request
+	mid := bytes.Clone(m.ID) // the answer may outlive m
 	key := session.Key(o.ID)
 	if err := g.Allowed(o.Server, o.Principal); err != nil {
 		return nil, g.reject(shortID(key), &bridge.Caller{Principal: o.Principal}, m, err), err
@@ -118,7 +118,7 @@ func (g *gateway) initialize(ctx context.Context, m *jsonrpc.Message, o SessionO
 		return nil, g.reject(shortID(key), caller, m, err), err
 	}
 	arrival := new(report.Arrival)
-	if s.bindings.Current().Server == nil { // otherwise its binding counts it
+	if s.bindings.Current().Server == nil { // the binding counts the calls of a single server
 		g.reports.Look(arrival)
 		defer arrival.Found()
 	}
@@ -137,7 +137,7 @@ func (g *gateway) initialize(ctx context.Context, m *jsonrpc.Message, o SessionO
 	return s, a, nil
 }
 
-// who returns the attributes of the session's log lines: clientInfo and principal.
+// who returns the attributes of the session in log lines: client and principal.
 func (s *sitting) who() []any {
 	who := []any{"client", health.Client(s.caller)}
 	if s.caller.Principal != "" {
@@ -146,7 +146,7 @@ func (s *sitting) who() []any {
 	return who
 }
 
-// newSession returns a session that is not yet registered.
+// newSession returns a session that add has not registered yet.
 func (g *gateway) newSession(key, server string, caller *bridge.Caller) *sitting {
 	s := &sitting{
 		g:      g,
@@ -165,7 +165,7 @@ func (g *gateway) newSession(key, server string, caller *bridge.Caller) *sitting
 		Revision:  caller.Revision,
 		Params:    caller.Params,
 		Header:    identity.Pack(caller.Header, identity.WithoutToken(caller.Identity)),
-	} // each request shows its token anew
+	} // each request brings its own token
 	if lease, ok := g.store.(session.Leased); ok {
 		caller.Handover = newStay(lease, key, s)
 	}
@@ -176,8 +176,8 @@ func (g *gateway) newSession(key, server string, caller *bridge.Caller) *sitting
 	return s
 }
 
-// forwarded returns a copy of the headers of h that some server forwards. It is nil without
-// h, or if no server forwards anything.
+// forwarded returns a copy of those headers of h that at least one server gets. It is nil if h is nil, or if no server
+// gets headers or claims.
 func (g *gateway) forwarded(h http.Header) http.Header {
 	t := g.table.Load()
 	if h == nil || !t.forwarding {
@@ -186,7 +186,7 @@ func (g *gateway) forwarded(h http.Header) http.Header {
 	return pickedHeaders(h, t.forwards)
 }
 
-// add registers the session, within its principal's limit.
+// add counts the session for its principal, stores it and registers it.
 func (g *gateway) add(s *sitting) error {
 	if err := g.quota.AddSession(s.caller); err != nil {
 		return err
@@ -198,10 +198,10 @@ func (g *gateway) add(s *sitting) error {
 	return nil
 }
 
-// enroll stores and registers the session.
+// enroll stores the session, unless it was adopted, and registers it.
 func (g *gateway) enroll(s *sitting) error {
 	adopted := s.held.Owner != ""
-	if !adopted { // otherwise it is stored already
+	if !adopted { // the record of an adopted session is in the store already
 		held, err := g.store.Put(s.ctx, s.held)
 		if errors.Is(err, session.ErrFull) {
 			return &bridge.Error{Kind: bridge.ErrOverloaded, Public: "the bridge is at its limit of sessions (max_sessions); try again later"}
@@ -213,7 +213,7 @@ func (g *gateway) enroll(s *sitting) error {
 	}
 	g.mu.Lock()
 	at := g.table.Load().at(s.server)
-	no := g.allowed(at, s.server, s.caller.Principal) // the table may have changed meanwhile
+	no := g.allowed(at, s.server, s.caller.Principal) // the servers may have changed since the caller checked
 	if g.closed {
 		no = bridge.ErrShutdown
 	}
@@ -225,7 +225,7 @@ func (g *gateway) enroll(s *sitting) error {
 	}
 	g.mu.Unlock()
 	if no != nil {
-		if !adopted { // otherwise another instance may adopt it
+		if !adopted { // another instance may still adopt an adopted session
 			_ = g.store.Delete(context.Background(), s.held)
 		}
 		return no
@@ -236,8 +236,8 @@ func (g *gateway) enroll(s *sitting) error {
 	return nil
 }
 
-// initialize opens the connection, and returns the client's answer. ctx is that of the
-// request, life that of the session.
+// initialize opens the connection and returns the answer for the client. ctx is the context of the request, and life
+// that of the session.
 func (s *sitting) initialize(ctx, life context.Context, m *jsonrpc.Message, came *report.Arrival) (*jsonrpc.Message, error) {
 	if err := s.bindings.Connect(ctx, s.ctx); err != nil {
 		return nil, err
@@ -259,8 +259,8 @@ func (s *sitting) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 	if err != nil {
 		return nil, err
 	}
-	// The client gets its own revision, whatever the server's is (D3). The rest passes
-	// unchanged.
+	// The client gets the revision that it agreed on with the bridge, whatever the revision of the server is (D3). The
+	// rest of the result passes unchanged.
 	result := a.Result
 	s.keep(func(r *session.Record) { r.Greeting = greetingOf(result) })
 	if v := gjson.GetBytes(result, "protocolVersion"); v.Str != s.caller.Revision && v.Index > 0 {
@@ -270,7 +270,7 @@ func (s *sitting) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 	return jsonrpc.NewResult(nil, result), nil
 }
 
-// chain makes the chain of a binding.
+// chain builds the chain of wrappers for a binding.
 func (s *sitting) chain(b *binding) (bridge.Upstream, error) {
 	if b.Server == nil {
 		return s.g.aggregate.Session(s.caller, receiver{s, b}), nil
@@ -292,7 +292,7 @@ func (s *sitting) Notify(m *jsonrpc.Message, e *Envelope) {
 		s.used = true
 		s.begin()
 		s.mu.Unlock()
-		return // the bridge sent its own when it opened the connection
+		return // the bridge sent its own notification when it opened the connection
 	case "notifications/cancelled":
 		s.cancelCall(m)
 		return
@@ -311,7 +311,7 @@ func (s *sitting) Notify(m *jsonrpc.Message, e *Envelope) {
 	}
 	b := s.bindings.Current()
 	if !b.Handover.Done() {
-		return // there is no connection yet
+		return // there is no connection yet that could have sent a question
 	}
 	with := e.open()
 	if err := b.Chain.Notify(s.ctx, &bridge.Request{
@@ -324,8 +324,8 @@ func (s *sitting) Notify(m *jsonrpc.Message, e *Envelope) {
 	}
 }
 
-// shortID returns the session's short name in logs. It is not its id.
+// shortID returns the session's short name for logs and reports. It is not the session id, and gives no access.
 func (s *sitting) shortID() string { return shortID(s.id) }
 
-// shortID shortens a session key for logs and reports.
+// shortID shortens the key of a session for logs and reports.
 func shortID(key string) string { return key[:min(len(key), 8)] }

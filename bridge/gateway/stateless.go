@@ -24,27 +24,26 @@ type Stateless struct {
 	Server string
 	// From is the caller, read from the request's _meta.
 	From *bridge.Caller
-	// Header holds the headers of the client's request; nil on stdio. Headers that mirror arguments
-	// are compared with the arguments. Other headers are read only if a server forwards them.
+	// Header holds the headers of the client's request; nil on stdio. The bridge compares the headers that repeat
+	// arguments with the arguments. It reads other headers only if a server gets them.
 	Header http.Header
 	// Remote is the address of the peer that sent the request; empty on stdio.
 	Remote string
-	// Identity is the caller's identity, from its token.
+	// Identity is the identity from the caller's token. It is nil without a token.
 	Identity *identity.Identity
-	// Back takes messages before the answer.
+	// Back takes the server's messages before the answer.
 	Back bridge.Stream
-	// Keep keeps the message valid after the call, until free is called. If it is nil, a
-	// call that outlives its request copies the message.
+	// Keep makes the message valid beyond the call, until free is called. If Keep is nil, a call that outlives its
+	// request copies the message.
 	Keep func() (free func())
 }
 
-// IsStateless reports whether a message names a stateless revision in its _meta. This
-// decides before session ids and headers (protocol.md C3).
+// IsStateless reports whether _meta of m names a revision. If it does, m is a stateless request, whatever its session
+// id and headers say (protocol.md C3).
 func IsStateless(m *jsonrpc.Message) bool { return era.SaysVersion(m.Meta()) }
 
-// NewStateless reads the caller from a stateless request. The message, if not nil, is the
-// error that answers a malformed request (protocol.md B7.7, B7.8, B7.9). server and
-// principal are as in SessionOptions.
+// NewStateless reads the caller from a stateless request. If the request is malformed, NewStateless returns the error
+// message for the client instead (protocol.md B7.7, B7.8, B7.9). server and principal are as in SessionOptions.
 func NewStateless(server, principal string, m *jsonrpc.Message) (*Stateless, *jsonrpc.Message) {
 	from, no := statelessCaller(principal, m)
 	if no != nil {
@@ -53,13 +52,14 @@ func NewStateless(server, principal string, m *jsonrpc.Message) (*Stateless, *js
 	return &Stateless{Server: server, From: from}, nil
 }
 
-// maxListenSize limits a subscriptions/listen request, which stays in memory while it lasts.
+// maxListenSize limits a subscriptions/listen request to 1 MiB, since the request stays in memory as long as the
+// subscription.
 const maxListenSize = 1 << 20
 
 func (g *gateway) Call(ctx context.Context, m *jsonrpc.Message, stateless Stateless) (*jsonrpc.Message, error) {
-	id := bytes.Clone(m.ID) // the answer outlives the request
+	id := bytes.Clone(m.ID) // the answer may outlive m
 	s := &statelessCall{StatelessClient: StatelessClient{Back: stateless.Back}}
-	if m.Method != era.Listen { // which lasts, and ends with its server
+	if m.Method != era.Listen { // a subscription is not awaited: it ends with its server
 		g.reports.Look(&s.arrival)
 		defer s.arrival.Found()
 	}
@@ -78,7 +78,7 @@ func (g *gateway) Call(ctx context.Context, m *jsonrpc.Message, stateless Statel
 	return a, err
 }
 
-// admitted answers a request within its span.
+// admitted answers a request that may use its server. The span is for the whole request.
 func (g *gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateless, s *statelessCall, at *server, id []byte, span trace.Span) (*jsonrpc.Message, error) {
 	done, err := g.receive(one.From, m)
 	if err != nil {
@@ -95,7 +95,7 @@ func (g *gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 		defer stop(nil)
 		if m.Method == era.Listen {
 			s.Subscription, s.Changes = id, subscribe.NewChanges(s.Tell)
-			defer s.Changes.End(false) // also after an error
+			defer s.Changes.End(false) // otherwise an error would leave the goroutine running
 			defer context.AfterFunc(listening, func() { stop(bridge.ErrShutdown) })()
 		}
 		if s.Subscription == nil {
@@ -149,8 +149,8 @@ func (g *gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 	return Refusal(id, err), err
 }
 
-// receive admits a call of a stateless client; done ends it. A stop of the bridge does not
-// wait for subscriptions.
+// receive admits a call or a subscription of a stateless client, and done ends it. Drain does not wait for
+// subscriptions, so they do not count as calls in flight.
 func (g *gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(), err error) {
 	if m.Method == era.Listen {
 		if g.inFlight.Draining() {

@@ -18,46 +18,43 @@ import (
 // Status is the state of a server.
 type Status struct {
 	Name     string    // of the server
-	Usable   bool      // it works, or it may be tried
+	Usable   bool      // the server works, or a call may try it
 	State    string    // "ready", "starting", "idle" or Failing
-	Reason   string    // why it fails; it may name programs and files
-	Err      error     // the same with all details, for the operator only
-	Since    time.Time // when it began to fail
+	Reason   string    // why it fails, in short; it may name programs and files
+	Err      error     // why it fails with all details, for operators only
+	Since    time.Time // when it began to fail; zero while it works
 	Lanes    int       // connections that are open or opening
-	Sessions int       // open; sessions of the aggregate count if there is one server
-	// Calls counts the requests in flight, if Options.Watch is set.
+	Sessions int       // open sessions; with a single server those of the aggregate count, too
+	// Calls counts the requests in flight. It is 0 unless Options.Watch is set.
 	Calls    int
-	Parked   int    // parked calls
-	Revision string // of the last handshake; empty before the first
-	// Opened counts opened connections. Failures counts failed openings and calls to an
-	// unreachable server. Losses counts connections that ended by themselves. Restarts counts
-	// openings after a failure or a loss.
+	Parked   int    // calls of stateless clients that wait for an answer of the client
+	Revision string // revision of the last handshake; empty before the first
+	// Opened counts opened connections. Failures counts failed openings, and calls that did not reach the server.
+	// Losses counts connections that ended by themselves. Restarts counts openings after a failure or a loss.
 	Opened, Failures, Losses, Restarts uint64
-	// Last is the last failure or loss, also after recovery. It may name programs and
-	// files.
+	// Last is the last failure or loss. It stays after recovery, and may name programs and files.
 	Last    string
-	LastErr error     // the same with all details, for the operator only
-	LastAt  time.Time // zero if there was none
-	// Status counts calls as Limits do. Queued includes calls that wait for their own
-	// connection. Refused includes "rate".
+	LastErr error     // the last failure or loss with all details, for operators only
+	LastAt  time.Time // zero if there was no failure and no loss
+	// Status describes the calls at the server. Here Queued includes calls that wait for a connection, and Refused has
+	// the additional key "rate".
 	limits.Status
-	// Breaker is the state of the circuit breaker: "closed"; "open" while it refuses
-	// calls or openings until RetryAt; "half-open" during a probe; or "off".
+	// Breaker is the state of the circuit breaker: "closed"; "open", so that it refuses calls or openings until
+	// RetryAt; "half-open" during a probe; or "off".
 	Breaker string
 	RetryAt time.Time
 	Trips   uint64 // how often the breaker opened
-	// Forced is an operator's order to the breaker, or nil.
+	// Forced is an operator's order to the circuit breaker, or nil.
 	Forced *breaker.Force
-	// Drained is an operator's drain, or nil.
+	// Drained is an operator's order to drain the server, or nil.
 	Drained *drain.Order
-	// Cache is the state of the list cache.
-	Cache cache.Status
+	Cache   cache.Status
 }
 
 // Failing is the Status.State of a server that does not work.
 const Failing = "failing"
 
-// status returns the state of the server without its sessions.
+// status returns the state of the server, but with Sessions 0.
 func (s *server) status() Status {
 	h, br, visitors := s.health.Status(), s.breaker.Status(), s.pool.Status()
 	st := Status{
@@ -104,7 +101,7 @@ func (s *server) status() Status {
 	if br.State == "open" {
 		st.RetryAt = br.Again
 	}
-	if time.Now().Before(br.Again) { // from then on a call may try it
+	if time.Now().Before(br.Again) { // after the pause a call may test the server
 		st.Usable = false
 	}
 	if st.State != Failing {
@@ -116,42 +113,43 @@ func (s *server) status() Status {
 	return st
 }
 
-// Totals counts what all servers have together.
+// Totals counts over all servers.
 type Totals struct {
-	Sessions      int    // all
-	Aggregate     int    // of these, sessions of the aggregate
-	Calls         int    // in flight
-	Stateless     int    // of these, calls of stateless clients
-	Subscriptions int    // subscriptions of stateless clients
-	Bytes         int64  // memory of messages
+	Sessions      int    // open sessions
+	Aggregate     int    // open sessions of the aggregate
+	Calls         int    // calls in flight, without subscriptions
+	Stateless     int    // calls in flight of stateless clients
+	Subscriptions int    // open subscriptions of stateless clients
+	Bytes         int64  // memory of messages, in bytes
 	MaxBytes      int64  // Options.MaxBytes
 	Lanes         int64  // connections that are open or opening
 	MaxLanes      int64  // Options.MaxLanes
-	Admitted      uint64 // calls so far
+	Admitted      uint64 // calls since the start
 	Dropped       uint64 // notifications that full queues dropped
-	// Refused counts refusals by limit: "sessions", "calls", "listens" and "rate" of a
-	// principal, "bytes" of a principal or of all.
+	// Refused counts refusals by the limit: "sessions", "calls", "listens" and "rate" are limits of one principal,
+	// "bytes" is one of a principal or of the bridge.
 	Refused map[string]uint64
 }
 
 // SessionStatus is the state of a session.
 type SessionStatus struct {
-	ID        string    `json:"id"`                  // the short name in logs; it gives no access
+	ID        string    `json:"id"`                  // short name in logs; it gives no access
 	Server    string    `json:"server"`              // empty means the aggregate
 	Principal string    `json:"principal,omitempty"` // empty without access rules
-	Client    string    `json:"client,omitempty"`    // clientInfo
-	Revision  string    `json:"revision"`            // of the protocol
-	Began     time.Time `json:"began"`               // at this instance
-	Used      time.Time `json:"used"`                // last message of the client
+	Client    string    `json:"client,omitempty"`    // clientInfo in one line
+	Revision  string    `json:"revision"`            // protocol revision agreed with the client
+	Began     time.Time `json:"began"`               // when it began at this instance
+	Used      time.Time `json:"used"`                // time of the client's last message
 	Calls     int       `json:"calls"`               // in flight
 	Total     uint64    `json:"calls_total"`         // calls so far, at this instance
-	Transport string    `json:"transport"`           // of the client: streamable, sse or stdio
+	Transport string    `json:"transport"`           // WireStreamable, WireSSE or WireStdio
 	Streams   int       `json:"streams"`             // open standing streams
-	// Left says that the client closed its last stream and sent nothing since: it probably left without an end.
+	// Left says that the client closed its last stream and sent nothing since. It probably left without ending the
+	// session.
 	Left bool `json:"left,omitempty"`
 }
 
-// These are the transports of clients. WireStateless is none of SessionStatus.Transport: its clients have no session.
+// These are the transports of clients. A SessionStatus never has WireStateless: a stateless client has no session.
 const (
 	WireStreamable = "streamable"
 	WireSSE        = "sse"
@@ -160,7 +158,7 @@ const (
 )
 
 func (g *gateway) Status() []Status {
-	sessions := map[context.Context]int{} // by server.removed, which all versions of a server share
+	sessions := map[context.Context]int{} // by server.removed, which replaced versions of a server share
 	g.mu.Lock()
 	for s := range g.sessions {
 		var of context.Context // nil for the aggregate
@@ -183,13 +181,13 @@ func (g *gateway) Status() []Status {
 	return all
 }
 
-// Sample is the part of a server's state that is cheap to read again and again.
+// Sample is the part of a server's state that is cheap enough to read often.
 type Sample struct {
 	Calls   int                 // in flight
 	Health  health.Status       // availability, and counts of connections
 	Breaker breaker.Status      // state of the circuit breaker
 	Drained *drain.Order        // an operator's drain, or nil
-	Open    *health.Connections // open connections
+	Open    *health.Connections // open connections; its methods give their states
 }
 
 func (g *gateway) Sample(server string) (sample Sample, ok bool) {

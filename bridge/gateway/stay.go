@@ -18,16 +18,16 @@ type stay struct {
 	of    keeper
 
 	mu     sync.Mutex        // guards the rest
-	resume map[string][]byte // resumption state from another instance, by servers not yet reached
-	above  int64
-	saved  map[string][]byte // the record's resumption state
+	resume map[string][]byte // resumption state from another instance, by server; TakeResume removes it
+	above  int64             // request ids of this instance are larger
+	saved  map[string][]byte // resumption state in the session's record, by server
 }
 
 var _ bridge.Handover = (*stay)(nil)
 
-// keeper is a session with a record.
+// keeper is the part of a sitting that a stay needs.
 type keeper interface {
-	// keep changes the record.
+	// keep changes the record and saves it in the background.
 	keep(change func(*session.Record))
 	// moves reports whether another instance may continue the session.
 	moves() bool
@@ -41,24 +41,24 @@ func newStay(lease session.Leased, key string, of keeper) *stay {
 	}
 }
 
-// idsOfInstance is the range of request ids that each owner of a session uses.
+// idsOfInstance is how many request ids each instance that owns a session has for it.
 const idsOfInstance = 1 << 32
 
-// Resume sets the state from the record of another instance.
+// Resume takes over the resumption state that another instance saved in the session's record.
 func (s *stay) Resume(h *session.Held) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resume, s.saved, s.above = maps.Clone(h.Carry), h.Carry, h.Epoch*idsOfInstance
 }
 
-// Confirm implements bridge.Handover (S-012).
+// Confirm waits until this instance surely owns the session (S-012). See bridge.Handover.
 func (s *stay) Confirm(ctx context.Context) error {
 	if s.lease.Ready() {
 		return nil
 	}
 	err := s.lease.Await(ctx, s.key)
 	switch {
-	case ctx.Err() != nil: // perhaps because the session was lost
+	case ctx.Err() != nil: // the session may have been lost to another instance
 		return context.Cause(ctx)
 	case err != nil:
 		return &bridge.Error{
@@ -77,7 +77,7 @@ func (s *stay) SaveResume(server string, carry []byte) {
 	if bytes.Equal(s.saved[server], carry) {
 		return
 	}
-	now := map[string][]byte{} // a copy: a save of the former one may be in flight
+	now := map[string][]byte{} // a copy, since save may be reading the former map
 	maps.Copy(now, s.saved)
 	if now[server] = carry; carry == nil {
 		delete(now, server)

@@ -11,18 +11,18 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 )
 
-// table is an immutable snapshot of the servers. Apply replaces it; calls and sessions end
-// with the server that they began with.
+// table is an immutable snapshot of the servers. Apply replaces the table. A call or session keeps the server that it
+// began with.
 type table struct {
 	servers  []*server
 	named    map[string]*server
-	forwards []string // client headers that some server forwards
+	forwards []string // client headers that at least one server gets, sorted
 
-	forwarding bool // some server forwards headers or claims
+	forwarding bool // at least one server gets headers or claims
 }
 
-// at returns the server of that name; for an empty name the only server. It returns nil
-// for the aggregate, and for an unknown name.
+// at returns the server of that name. For an empty name it returns the only server. It returns nil for the aggregate
+// and for an unknown name.
 func (t *table) at(name string) *server {
 	if name == "" && len(t.servers) == 1 {
 		return t.servers[0]
@@ -46,19 +46,19 @@ func (g *gateway) StartAhead() {
 
 func (g *gateway) Forwards() []string { return g.table.Load().forwards }
 
-// Change describes the new state for Apply.
+// Change describes the state that Apply makes.
 type Change struct {
-	Names   []string        // of all servers, in order
+	Names   []string        // names of all servers, in their order
 	Servers []ServerOptions // new and changed servers
-	// Tuned are existing servers with changed options that also apply to open sessions,
-	// such as the options of guards. All other options change by Servers only.
+	// Tuned are existing servers with changed options that also apply to open sessions, such as the options of guards.
+	// Other options change only by an entry in Servers.
 	Tuned []ServerOptions
-	// Drain is how long calls to removed servers may continue.
+	// Drain is how long calls to removed and replaced servers may continue.
 	Drain time.Duration
 	// Settings are the new settings; nil keeps the current ones.
 	Settings *Settings
-	// Gone is called for each removed or changed server when its former connections are
-	// closed.
+	// Gone is called for each removed or replaced server after its connections are closed, from a goroutine of its own.
+	// It must not be nil.
 	Gone func(name string)
 }
 
@@ -71,7 +71,7 @@ func (g *gateway) Apply(c Change) error {
 	changed := g.applySettings(c.Settings)
 	was := g.table.Load()
 	for _, s := range c.Tuned {
-		defer g.tune(was.named[s.Name], s)() // notifies at the end, when names and grants fit each other
+		defer g.tune(was.named[s.Name], s)() // notifies when Apply returns, so that names and grants are new
 	}
 	now := &table{named: map[string]*server{}}
 	var members []*aggregate.Server
@@ -97,7 +97,7 @@ func (g *gateway) Apply(c Change) error {
 	}
 	slices.Sort(now.forwards)
 	now.forwards = slices.Compact(now.forwards)
-	g.mu.Lock() // enroll reads it under mu
+	g.mu.Lock() // enroll holds mu from its read of the table until the session is registered
 	g.table.Store(now)
 	g.mu.Unlock()
 	leave := g.aggregate.Set(members)
@@ -126,8 +126,8 @@ func (g *gateway) Apply(c Change) error {
 	return nil
 }
 
-// tune applies options to a server, and to its former versions with open sessions. tell
-// notifies clients of changed lists.
+// tune applies o to a server, and to former versions of it that have open sessions. tell notifies clients of changed
+// lists.
 func (g *gateway) tune(s *server, o ServerOptions) (tell func()) {
 	changed := s.set(o)
 	s.member.Prefix = o.Prefix
@@ -148,16 +148,15 @@ func (g *gateway) tune(s *server, o ServerOptions) (tell func()) {
 	}
 }
 
-// retire ends a server that was removed or replaced. leave ends its part in sessions of
-// the aggregate, and ways are the bindings of its sessions. looking are
-// the calls that may still find the server.
+// retire ends a server that was removed or replaced, at the latest after c.Drain. looking are the calls that may still
+// find the server, and ways the bindings of its sessions. leave ends the calls of the aggregate at the server.
 func (g *gateway) retire(s *server, c Change, looking report.Rounds, leave func(context.Context, *aggregate.Server), ways []*binding) {
 	s.stopListening()
-	begun := func() bool { return anyBusy(ways) } // calls that wait for a connection are not counted yet
+	begun := func() bool { return anyBusy(ways) } // counts calls that wait for a connection, which reports does not
 	s.reports.Drain(g.life, c.Drain, looking, begun)
 	leave(g.force, s.member)
 	_ = s.pool.Close(g.force)
-	if awaitBindings(ways, s.removed.Done()) { // calls may have begun meanwhile
+	if awaitBindings(ways, s.removed.Done()) { // calls may have begun while retire waited
 		s.reports.Drain(g.life, c.Drain, looking, begun)
 	}
 	endBindings(g.force, ways, context.Cause(s.removed))
@@ -165,9 +164,8 @@ func (g *gateway) retire(s *server, c Change, looking report.Rounds, leave func(
 	c.Gone(s.o.Name)
 }
 
-// renew moves the open sessions at former versions of a server to next, as after a lost connection.
-// A session that cannot outlive its connection ends when the server has no calls, at the latest
-// after drain.
+// renew moves the open sessions at former versions of a server to next, as after a lost connection. A session that ends
+// with its connection ends when the server has no calls in flight, at the latest after drain.
 func (g *gateway) renew(next *server, drain time.Duration, looking report.Rounds) {
 	for _, s := range g.open(func(s *sitting) bool {
 		at := s.bindings.Current().Server
