@@ -12,26 +12,26 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
-// finder finds tools by words. It ranks like BM25F. A word counts more if fewer tools have it. The
-// word also counts more if its field says more about the tool, or is shorter. Tools also gain if
-// the question covers their names, and if they do the requested act.
+// finder finds tools by words, and ranks them like BM25F. A word counts more if fewer tools have
+// it, if its field has more weight, and if its field is shorter. A tool also scores more if the
+// question has more of its name, and if the tool does the act that the question asks for.
 //
 // A finder belongs to one catalogue, does not change, and is safe for concurrent use.
 type finder struct {
 	tools   []*toolset.Tool
-	traits  []trait                // of each of tools
-	terms   []term                 // sorted by their words
+	traits  []trait                // by the index of tools
+	terms   []term                 // sorted by word
 	visible func(name string) bool // selects the tools to find; nil selects all
 }
 
 // isVisible reports whether the caller may see a tool.
 func (f *finder) isVisible(t *toolset.Tool) bool { return f.visible == nil || f.visible(t.Name) }
 
-// term is a word with its occurrences.
+// term is a stemmed word with its occurrences.
 type term struct {
 	word     string
-	joined   bool // it is two adjacent words
-	rarity   float32
+	joined   bool    // no field has the word: it joins two adjacent words of a name
+	rarity   float32 // higher if fewer tools have the word: the IDF of BM25
 	postings []posting
 }
 
@@ -39,23 +39,23 @@ type term struct {
 type posting struct {
 	tool   uint32
 	weight float32 // 0 to 1
-	core   bool    // the word is part of the tool's name
+	core   bool    // the tool's name or resource has the word, which is no verb
 }
 
-// These are the fields of a tool.
+// These are the fields of a tool that the finder searches.
 const (
 	ofName = iota
 	ofTitle
-	ofResource // the last part of the path that is no argument: the operation's object
-	ofPath     // the parts before ofResource
+	ofResource // the last part of the path that is no argument: what the operation acts on
+	ofPath     // the parts before ofResource that are no arguments
 	ofTags
 	ofText // the beginning of the description
-	ofArgs // the names of arguments and of members of the body, and the words that they allow
+	ofArgs // the names of arguments and of members of the body, and their enum values
 	kinds
 )
 
-// fields holds the weights of words in each field. length, from 0 to 1, reduces the weight in long
-// fields.
+// fields holds the weight of a word in each field. length, from 0 to 1, is how much the field's
+// length reduces the weight: b of BM25.
 var fields = [kinds]struct{ weight, length float64 }{
 	ofName:     {1.2, 0.6},
 	ofTitle:    {1.5, 0.6},
@@ -66,23 +66,22 @@ var fields = [kinds]struct{ weight, length float64 }{
 	ofArgs:     {0.3, 0.6},
 }
 
-// These values were chosen by questions to documents of twenty APIs. None is critical: half or
-// twice as much finds nearly the same.
+// These values were chosen with questions about twenty APIs. None is critical: with half or twice
+// the value, searches find nearly the same.
 const (
-	described  = 300 // bytes of a description that count
-	argued     = 500 // bytes of names of arguments that count
-	saturation = 1.5 // k1 of BM25
-	coverage   = 0.7 // share of the score that depends on how much of a tool's name the question covers
-	verbShare  = 0.5 // weight of the verb that a question begins with: fits uses it too
-	partShare  = 0.4 // weight of a word that is only the beginning of another one
-	pairShare  = 0.6 // weight of a word in place of another one
-	selfShare  = 0.7 // weight of words for the person who asks
-	otherwise  = 0.6 // factor for tools that do something else
-	shaped     = 1.2 // factor for lists among collections, and the like
-	readable   = 1.05
+	described  = 300  // bytes of a description that count
+	argued     = 500  // bytes of ofArgs that count
+	saturation = 1.5  // k1 of BM25
+	coverage   = 0.7  // share of the score that depends on how much of a tool's name the question covers
+	verbShare  = 0.5  // weight of the verb that a question begins with; trait.matches counts the verb too
+	partShare  = 0.4  // weight of a term that begins with the asked word, or that the asked word begins with
+	pairShare  = 0.6  // weight of a synonym
+	selfShare  = 0.7  // weight of askers if the question has a word of selves
+	otherwise  = 0.6  // factor for tools that do another act than the question asks for
+	shaped     = 1.2  // factor for tools whose path ends as the act suggests: get with an argument, list without
+	readable   = 1.05 // factor for tools that read if the question asks for no act
 )
 
-// newFinder makes the finder of tools.
 func newFinder(tools []*toolset.Tool) *finder {
 	f := &finder{tools: tools, traits: make([]trait, len(tools))}
 	type place struct {
@@ -91,7 +90,7 @@ func newFinder(tools []*toolset.Tool) *finder {
 	}
 	type entry struct {
 		places []place
-		alone  bool // it is a single word somewhere
+		alone  bool // a field has the word itself, not only joined words
 	}
 	all := map[string]*entry{}
 	lengths := make([][kinds]float64, len(tools))
@@ -117,7 +116,7 @@ func newFinder(tools []*toolset.Tool) *finder {
 			for j, w := range own {
 				add(kind, w, true)
 				if j > 0 && (kind == ofName || kind == ofResource) {
-					add(kind, own[j-1]+w, false) // a question may have ConfigMap as one word
+					add(kind, own[j-1]+w, false) // a question may write ConfigMap as one word
 				}
 			}
 		}
@@ -152,7 +151,7 @@ func newFinder(tools []*toolset.Tool) *finder {
 	return f
 }
 
-// texts returns the fields of a tool.
+// texts returns the text of each of a tool's fields.
 func texts(t *toolset.Tool) (out [kinds]string) {
 	op := t.Operation
 	out[ofName], out[ofTitle], out[ofTags] = t.Name, t.Title, strings.Join(op.Tags, " ")
@@ -165,8 +164,7 @@ func texts(t *toolset.Tool) (out [kinds]string) {
 	return out
 }
 
-// argumentsOf returns the names of a tool's arguments and of the members of its body, and the words that
-// they allow.
+// argumentsOf returns the text of ofArgs.
 func argumentsOf(t *toolset.Tool) string {
 	var b strings.Builder
 	add := func(schema gjson.Result) {
@@ -184,12 +182,13 @@ func argumentsOf(t *toolset.Tool) string {
 	return b.String()
 }
 
-// keywords returns the words of a text by which a tool is found.
+// keywords returns the stems of a text, without stops.
 func keywords(text string) []string {
 	return slices.DeleteFunc(stems(text), func(w string) bool { return stops[w] })
 }
 
-// pathParts returns the parts of a path that are no arguments, and whether its last part is one.
+// pathParts returns the parts of an operation's path that are no arguments. one reports whether the
+// last part is an argument.
 func pathParts(op *openapi.Operation) (static []string, one bool) {
 	path, _, _ := strings.Cut(op.Path, "?")
 	for part := range strings.SplitSeq(path, "/") {
@@ -203,11 +202,11 @@ func pathParts(op *openapi.Operation) (static []string, one bool) {
 	return static, one
 }
 
-// trait holds the acts of a tool, and more that its rank depends on.
+// trait holds what a tool's rank depends on besides the occurrences of words.
 type trait struct {
-	named, method act     // by its name or its title; by its method
-	one           bool    // its path ends with an argument: it concerns one of many
-	core          float32 // total rarity of the words that name it
+	named, method act     // what the tool does by its name or its title, and by its HTTP method
+	one           bool    // the path ends with an argument: the tool acts on one of many things
+	core          float32 // total rarity of the words with posting.core
 }
 
 func traitOf(t *toolset.Tool) trait {
@@ -236,23 +235,23 @@ func traitOf(t *toolset.Tool) trait {
 		out.named = verbs[stem(strings.ToLower(first))]
 	}
 	if out.named&reads != 0 {
-		out.named |= out.method & reads // many tools called get return a list
+		out.named |= out.method & reads // many tools with get in their names return a list
 	}
 	return out
 }
 
-// matches returns the factor for a tool's score, by the action that the question asks for.
+// matches returns the factor for a tool's score if the question asks for the act want.
 func (t trait) matches(want act) float32 {
 	does := t.named
 	if does == 0 || want == actOther {
 		does = t.method
 	}
 	switch {
-	case want == 0: // a thing is named, most likely to see it
+	case want == 0: // the question names only a thing, most likely to see it
 		if does&reads != 0 {
 			return readable
 		}
-	case want == actOther: // an unknown action
+	case want == actOther:
 		if does&reads != 0 {
 			return otherwise
 		}
@@ -266,8 +265,8 @@ func (t trait) matches(want act) float32 {
 	return 1
 }
 
-// find returns the tools that have one of the words, the best first. If no word counts, find
-// returns all tools.
+// find returns the tools that have a word of the query, the best first. A query without words, or
+// with stops only, selects all tools. tag and method, unless empty, exclude other tools.
 func (f *finder) find(query, tag, method string) []*toolset.Tool {
 	type hit struct {
 		t     *toolset.Tool
@@ -275,8 +274,8 @@ func (f *finder) find(query, tag, method string) []*toolset.Tool {
 	}
 	asked := f.ask(query)
 	scores := make([]float32, len(f.tools))
-	covered := make([]float32, len(f.tools)) // how much of trait.core is covered
-	best := make([]float32, len(f.tools))    // the best of one word
+	covered := make([]float32, len(f.tools)) // how much of trait.core the query covers
+	best := make([]float32, len(f.tools))    // the highest score among the forms of the current word
 	var touched []uint32
 	for _, forms := range asked.words {
 		touched = touched[:0]
@@ -326,23 +325,23 @@ func (f *finder) find(query, tag, method string) []*toolset.Tool {
 	return out
 }
 
-// question is a parsed question.
+// question is a parsed query.
 type question struct {
-	words   [][]form
-	unknown bool // it has words, none of which occurs
-	act     act  // the wanted action; 0 if unknown
+	words   [][]form // for each word of the query, the terms that match it
+	unknown bool     // the query has words, and no term matches any of them
+	act     act      // the wanted act; 0 if the query names none
 }
 
-// form is a way to write a word.
+// form is a term that matches a word of the query. weight is the term's rarity, or a share of it.
 type form struct {
 	*term
 	weight float32
 }
 
-// askedWords is how many words of a question count.
+// askedWords bounds the words of a query that count.
 const askedWords = 20
 
-// ask parses a question.
+// ask parses a query.
 func (f *finder) ask(query string) question {
 	var q question
 	all := words(query)
@@ -362,7 +361,7 @@ func (f *finder) ask(query string) question {
 			if a := verbs[w]; a != 0 {
 				q.act = a
 			} else if q.act == 0 && i+1 < len(all) && afterVerb[all[i+1]] {
-				q.act = actOther // reboot a server
+				q.act = actOther // such as "reboot a server"
 			}
 		}
 		kept = append(kept, w)
@@ -393,7 +392,7 @@ func (f *finder) ask(query string) question {
 		}
 		add(forms, share)
 	}
-	if self && len(kept) == 0 { // who am I
+	if self && len(kept) == 0 { // such as "who am I"
 		add(f.exact(callers...), 1)
 	}
 	if self {
@@ -403,7 +402,7 @@ func (f *finder) ask(query string) question {
 	return q
 }
 
-// exact returns the terms for words.
+// exact returns the terms that equal one of the words.
 func (f *finder) exact(ws ...string) []form {
 	var out []form
 	for _, w := range ws {
@@ -418,11 +417,11 @@ func (f *finder) search(w string) (int, bool) {
 	return slices.BinarySearchFunc(f.terms, w, func(t term, w string) int { return strings.Compare(t.word, w) })
 }
 
-// manyForms bounds the terms that begin with a word.
+// manyForms bounds the longer terms that begin with a word of the query.
 const manyForms = 40
 
-// forms returns the terms for a word, for longer words that begin with it, and for its own
-// beginnings: repo and repository.
+// forms returns the terms that match a word: the word itself, longer terms that begin with it, and
+// terms that it begins with, such as repo for repository.
 func (f *finder) forms(w string) []form {
 	out := f.exact(w)
 	if len(w) < 3 {

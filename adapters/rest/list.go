@@ -19,36 +19,37 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// catalog is the tools and resources of an edition, and their lists. It does not change.
+// catalog holds the tools and resources of an edition, and their lists for clients. A finished
+// catalog does not change.
 type catalog struct {
 	tools          []*toolset.Tool
 	byName         map[string]*toolset.Tool
 	mode           string
-	size           int    // of the list if it had all tools
+	size           int    // bytes of a list of all tools, without omitted output schemas
 	outputsOmitted int    // bytes of output schemas omitted from the list
 	items          []item // of tools/list
 	finder         *finder
-	about          string // instructions
-	info           []byte // serverInfo
+	about          string // the server's instructions
+	info           []byte // the server's serverInfo, as JSON
 
-	resources        []*resource // in the order in which addresses are matched
+	resources        []*resource // in the order in which they are compared with a URI
 	plain, templates []byte      // results of resources/list and resources/templates/list
 }
 
-// item is a listed tool. It is written on demand: thousands of them would take as much memory again
-// as their schemas.
+// item is a tool of tools/list. append writes the JSON of t on demand: thousands of written tools
+// would take as much memory again as their schemas.
 type item struct {
 	name string
 	t    *toolset.Tool
-	raw  []byte // replaces t
-	size int
-	sum  uint64 // its hash
+	raw  []byte // the JSON, if t is nil
+	size int    // bytes of the JSON
+	sum  uint64 // hash of the JSON
 }
 
-// itemSeed is the seed of all sums.
+// itemSeed is the seed of every item's sum, so that sums can be compared.
 var itemSeed = maphash.MakeSeed()
 
-// itemOf returns the item of a tool, of which raw is the entry.
+// itemOf returns the item of a tool whose JSON is raw. The item does not keep raw.
 func itemOf(t *toolset.Tool, raw []byte) item {
 	return item{
 		name: t.Name,
@@ -58,7 +59,7 @@ func itemOf(t *toolset.Tool, raw []byte) item {
 	}
 }
 
-// append appends the item as it stands in a list.
+// append appends the item's JSON.
 func (i *item) append(dst []byte) []byte {
 	if i.t == nil {
 		return append(dst, i.raw...)
@@ -66,12 +67,12 @@ func (i *item) append(dst []byte) []byte {
 	return appendEntry(dst, i.t)
 }
 
-// keyRequest is the key of a tool's request in _meta.
+// keyRequest is the key in a tool's _meta under which the tool's HTTP request is shown.
 const keyRequest = "mcp-bridge/request"
 
-// newCatalog lists the tools of the API of that name, in a mode. In ModeAuto, a list that is too
-// long omits output schemas if that helps: models do not read them. reading says that no tool may
-// change anything.
+// newCatalog returns the catalog of an API's tools. In ModeAuto, if only a list without output
+// schemas fits within autoLimit, it omits these, which models do not read. If even that list is too
+// long, the mode is ModeSearch. reading says that no tool changes anything.
 func newCatalog(api string, tools []*toolset.Tool, mode string, reading bool) *catalog {
 	c := &catalog{
 		tools:  tools,
@@ -126,7 +127,7 @@ func newCatalog(api string, tools []*toolset.Tool, mode string, reading bool) *c
 
 const keyOutput = `,"outputSchema":`
 
-// appendEntry appends the entry of a tool in a list.
+// appendEntry appends the JSON of a tool for tools/list, on one line.
 func appendEntry(dst []byte, t *toolset.Tool) []byte {
 	begin := len(dst)
 	out := gjson.AppendJSONString(append(dst, `{"name":`...), t.Name)
@@ -146,7 +147,8 @@ func appendEntry(dst []byte, t *toolset.Tool) []byte {
 	return out
 }
 
-// oneLine removes line breaks, which stand only between tokens, from JSON.
+// oneLine replaces the line breaks of JSON by blanks, in place. Valid JSON has line breaks only
+// between tokens.
 func oneLine(b []byte) []byte {
 	for _, c := range []byte("\n\r") {
 		for at := b; ; {
@@ -160,11 +162,13 @@ func oneLine(b []byte) []byte {
 	return b
 }
 
-// pageSize bounds a page, in bytes. A page has at least one tool, even if that tool is larger.
+// pageSize bounds a page of tools/list, in bytes. A page has at least one tool, even if that tool is
+// larger.
 const pageSize = 512 << 10
 
-// page returns the result of tools/list. The cursor is the name of the last listed tool, so that it
-// stays valid when the list changes. page reports false if there is no such tool.
+// page returns the result of tools/list. The cursor encodes the name of the last tool of the page
+// before, so that a cursor survives a change of the list; an empty cursor means the first page. page
+// reports false if the list does not have that tool.
 func (c *catalog) page(cursor string) ([]byte, bool) {
 	from := 0
 	if cursor != "" {
@@ -190,18 +194,18 @@ func (c *catalog) page(cursor string) ([]byte, bool) {
 	return append(out, `]}`...), true
 }
 
-// sameResources reports whether both have the same resources for clients.
+// sameResources reports whether clients see the same resources in both catalogs.
 func (c *catalog) sameResources(other *catalog) bool {
 	return bytes.Equal(c.plain, other.plain) && bytes.Equal(c.templates, other.templates)
 }
 
-// same reports whether both have the same tools for clients.
+// same reports whether clients see the same tools in both catalogs.
 func (c *catalog) same(other *catalog) bool {
 	return slices.EqualFunc(c.items, other.items, func(i, b item) bool { return i.size == b.size && i.sum == b.sum })
 }
 
-// combine applies the configuration to the tools of a document, which may be nil. A fault in the
-// configuration only affects its own entry.
+// combine applies the configuration to the tools imported from a document, and adds the
+// configuration's own tools. doc may be nil. A fault in an entry affects only that entry.
 func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach *wire.Reach) ([]*toolset.Tool, toolset.Faults) {
 	var faults toolset.Faults
 	entries := map[*openapi.Operation]*toolset.Entry{}
@@ -277,7 +281,8 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 	}), faults
 }
 
-// sameName makes a fault of two tools with the same name.
+// sameName returns the fault that t has the same name as another tool, in the entry of t if the
+// configuration has one.
 func (c *Config) sameName(t, other *toolset.Tool) toolset.Fault {
 	for i := range c.Tools {
 		if e := &c.Tools[i]; e.Shown() == t.Name {
@@ -287,7 +292,8 @@ func (c *Config) sameName(t, other *toolset.Tool) toolset.Fault {
 	return toolset.Fault{Key: t.Name + ": ", Text: "two tools have this name"}
 }
 
-// find returns the operation that a key of the configuration names, or why there is none.
+// find returns the operation of the document that a key of Config.Tools names, or why there is none.
+// doc may be nil.
 func find(doc *openapi.Document, key string) (op *openapi.Operation, why string) {
 	if doc == nil {
 		return nil, "has no request, and the server has no document: set request, or openapi for the server"
@@ -310,11 +316,12 @@ func find(doc *openapi.Document, key string) (op *openapi.Operation, why string)
 	return nil, why
 }
 
-// secure gives an operation of the configuration credentials: those of the first scheme by name.
+// secure lets an operation of the configuration use the credentials of the first scheme by name, or
+// else the default.
 func (a Auth) secure(op *openapi.Operation) {
 	for _, name := range slices.Sorted(maps.Keys(a.Schemes)) {
 		op.Security = append(op.Security, openapi.Requirement{{Name: name}})
 	}
-	// The default is for operations that need a scheme without credentials.
+	// No scheme has an empty name, and an operation whose needs no scheme meets gets the default.
 	op.Security = append(op.Security, openapi.Requirement{{Name: ""}})
 }

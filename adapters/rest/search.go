@@ -19,12 +19,12 @@ const (
 	callTool     = "call_operation"
 )
 
-// IsCall reports whether a tool of ModeSearch calls another tool, named by its argument id.
+// IsCall reports whether name is a tool of ModeSearch that calls the tool named by its argument id.
 func IsCall(name string) bool { return name == readTool || name == callTool }
 
 func isSearch(name string) bool { return name == searchTool || name == describeTool || IsCall(name) }
 
-// These are the input schemas of the tools.
+// These are the input schemas of the tools of ModeSearch.
 const (
 	searchSchema = `{"type":"object","properties":{` +
 		`"query":{"type":"string","description":"Words to look for in names, paths, summaries, descriptions and arguments; leave it out to see everything"},` +
@@ -38,8 +38,8 @@ const (
 		`"arguments":{"type":"object","description":"Its arguments, as ` + searchTool + ` or ` + describeTool + ` says"}},"required":["id"]}`
 )
 
-// searchItems returns the entries of these tools for the API of that name with n operations.
-// reading says that no operation may change anything.
+// searchItems returns the tools of ModeSearch for an API with n operations. With reading, no
+// operation changes anything, and callTool is left out.
 func searchItems(api string, n int, reading bool) []item {
 	const reads = `"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":%t}`
 	one := func(name, title, about, schema, annotations string) item {
@@ -64,7 +64,7 @@ func searchItems(api string, n int, reading bool) []item {
 		`"annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`))
 }
 
-// usage explains which tools call operations.
+// usage names the tools that call operations, as part of searchTool's description.
 func usage(reading bool) string {
 	if reading {
 		return readTool
@@ -72,8 +72,8 @@ func usage(reading bool) string {
 	return readTool + " for what only reads, and " + callTool + " for everything else"
 }
 
-// finderFor returns the finder of a caller who may use only the tools that may selects; nil selects
-// all.
+// finderFor returns the catalog with a finder that finds only the tools for which may returns true.
+// A nil may selects all.
 func (c *catalog) finderFor(may func(name string) bool) *catalog {
 	own, finder := *c, *c.finder
 	finder.visible = may
@@ -81,16 +81,16 @@ func (c *catalog) finderFor(may func(name string) bool) *catalog {
 	return &own
 }
 
-// shownHits is how many results a search shows.
+// shownHits bounds the tools that one search lists.
 const shownHits = 20
 
-// The result of a search shows the arguments of its first hits, in a limited number of bytes.
+// These bound the input schemas that a search shows: their number, and their bytes in total.
 const (
 	shownSchemas    = 3
 	shownSchemaSize = 6 << 10
 )
 
-// search answers a call of searchTool with checked arguments.
+// search returns the result of a call of searchTool. args fit searchSchema.
 func (c *catalog) search(args []byte) []byte {
 	a := gjson.ParseBytes(args)
 	tag := a.Get("tag").String()
@@ -122,7 +122,8 @@ func (c *catalog) search(args []byte) []byte {
 	return textResult(b.String(), false)
 }
 
-// writeSchemas writes the arguments of the first tools that fit.
+// writeSchemas writes the input schemas of the first tools found, within the bounds of shownSchemas
+// and shownSchemaSize. If schemas are left out, the text says where to get them.
 func writeSchemas(b *strings.Builder, found []*toolset.Tool) {
 	room, left := shownSchemaSize, len(found) > shownSchemas
 	for _, t := range found[:min(len(found), shownSchemas)] {
@@ -138,7 +139,7 @@ func writeSchemas(b *strings.Builder, found []*toolset.Tool) {
 	}
 }
 
-// short is a line about a tool.
+// short returns the tool's title or the first line of its description, in up to 120 characters.
 func short(t *toolset.Tool) string {
 	s := t.Title
 	if s == "" {
@@ -151,7 +152,7 @@ func short(t *toolset.Tool) string {
 	return s
 }
 
-// tags returns up to a hundred tags.
+// tags returns the first hundred tags of the visible tools.
 func (f *finder) tags() []string {
 	var all []string
 	seen := map[string]bool{}
@@ -169,7 +170,8 @@ func (f *finder) tags() []string {
 	return all
 }
 
-// describe answers a call of describeTool. limit bounds the text.
+// describe returns the result of a call of describeTool. If an operation does not fit within limit,
+// in bytes, the text says so instead of describing it.
 func (c *catalog) describe(args []byte, limit int) []byte {
 	var b strings.Builder
 	unknown := 0
@@ -198,7 +200,7 @@ func (c *catalog) describe(args []byte, limit int) []byte {
 	return textResult(b.String(), unknown == len(ids))
 }
 
-// unknown says that no operation has that name.
+// unknown returns the message that no operation has that name, and the nearest name.
 func (c *catalog) unknown(name string) string {
 	text := fmt.Sprintf("There is no operation %.80q.", name)
 	if near := c.finder.find(name, "", ""); len(near) > 0 {
@@ -207,7 +209,7 @@ func (c *catalog) unknown(name string) string {
 	return text
 }
 
-// textResult is a CallToolResult with a text.
+// textResult returns a CallToolResult with one text.
 func textResult(text string, isError bool) []byte {
 	out := gjson.AppendJSONString([]byte(`{"content":[{"type":"text","text":`), text)
 	if isError {

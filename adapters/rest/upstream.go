@@ -18,10 +18,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
-// revision is the server's revision.
+// revision is the revision of MCP that the adapter speaks as a server.
 const revision = "2025-11-25"
 
-// capabilities are the server's capabilities.
+// capabilities returns the capabilities of the server as JSON.
 func (c *Config) capabilities() string {
 	if c.hasResources() {
 		return `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`
@@ -29,30 +29,30 @@ func (c *Config) capabilities() string {
 	return `{"tools":{"listChanged":true}}`
 }
 
-// upstream is a connection, from which calls are made.
+// upstream is a connection of the bridge to the adapter. It takes calls until Close.
 type upstream struct {
 	a        *Adapter
 	server   *bridge.Greeting
-	header   http.Header        // the forwarded headers of the caller's first request
-	identity *identity.Identity // of the same request
-	rest     bridge.Client
-	ctx      context.Context // ends with Close
+	header   http.Header        // the forwarded headers of the request that opened the connection
+	identity *identity.Identity // that of the same request
+	rest     bridge.Client      // gets notifications that belong to no call
+	ctx      context.Context    // ends with Close
 	end      context.CancelCauseFunc
 
 	mu     sync.Mutex // guards closed
 	closed bool
 	calls  sync.WaitGroup
 
-	notifying   sync.Mutex // held during notifications to rest, and by Close
-	notifyEnded bool       // closed: there are no more notifications
+	notifying   sync.Mutex // guards notifyEnded; held during a notification to rest, so that Close waits for it
+	notifyEnded bool       // rest gets no more notifications
 }
 
 var _ bridge.Upstream = (*upstream)(nil)
 
-// errClosed ends the calls of a closed connection.
+// errClosed is the cause that ends the calls of a closed connection.
 var errClosed = errors.New("its connection was closed")
 
-// connect makes a connection.
+// connect opens a connection that greets with the catalog of e. It fails once the adapter is closed.
 func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	capabilities := a.c.capabilities()
 	result := []byte(`{"protocolVersion":"` + revision + `","capabilities":` + capabilities + `,"serverInfo":`)
@@ -85,10 +85,10 @@ func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (
 // Server implements bridge.Upstream.
 func (u *upstream) Server() *bridge.Greeting { return u.server }
 
-// Notify implements bridge.Upstream. It does nothing: the context of a call cancels it.
+// Notify implements bridge.Upstream. It does nothing: a call ends with its context.
 func (u *upstream) Notify(context.Context, *bridge.Request) error { return nil }
 
-// Close implements bridge.Upstream.
+// Close implements bridge.Upstream. It ends all calls, and returns when they have ended.
 func (u *upstream) Close(context.Context) error {
 	u.a.mu.Lock()
 	delete(u.a.open, u)
@@ -104,7 +104,7 @@ func (u *upstream) Close(context.Context) error {
 	return nil
 }
 
-// changed notifies the client that tools or resources have changed.
+// changed notifies the client that the list of kind, "tools" or "resources", has changed.
 func (u *upstream) changed(kind string) {
 	u.notifying.Lock()
 	defer u.notifying.Unlock()
@@ -113,10 +113,10 @@ func (u *upstream) changed(kind string) {
 	}
 }
 
-// listChanged returns the method of that notification.
+// listChanged returns the method of the notification that the list of kind has changed.
 func listChanged(kind string) string { return "notifications/" + kind + "/list_changed" }
 
-// enter begins a call. It reports false if the connection is closed.
+// enter begins a call, which u.calls.Done ends. It reports false if the connection is closed.
 func (u *upstream) enter() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -169,7 +169,7 @@ func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return u.call(ctx, e.edition, r, params)
 }
 
-// call calls a tool.
+// call answers tools/call with the tools of e.
 func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
 	args := memberOf(params, "arguments") // raw, since it may be large
 	switch {
@@ -204,7 +204,7 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	return jsonrpc.NewToolResult(nil, result, wire.IsError(result)), nil
 }
 
-// bound returns the context of a call, which also ends with the connection.
+// bound returns a context that ends with ctx or with the connection, and the function that frees it.
 func (u *upstream) bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(u.ctx, func() { cancel(context.Cause(u.ctx)) })
@@ -214,7 +214,9 @@ func (u *upstream) bound(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// newCall returns the call of a request, with the caller's headers and the like.
+// newCall returns the call for package wire, with the headers, the identity, the trace and the
+// progress token of the request. If the request has no headers or no identity, it takes those of the
+// connection.
 func (u *upstream) newCall(t *toolset.Tool, r *bridge.Request, args []byte) *wire.Call {
 	call := callOf(t, args)
 	if call.Header = r.Header; call.Header == nil {
@@ -235,7 +237,7 @@ func (u *upstream) newCall(t *toolset.Tool, r *bridge.Request, args []byte) *wir
 	return call
 }
 
-// callOf returns the call for package wire.
+// callOf returns the call for package wire, without anything of the caller but args.
 func callOf(t *toolset.Tool, args []byte) *wire.Call {
 	c := &wire.Call{
 		Tool:     t.Call,
@@ -260,8 +262,8 @@ func callOf(t *toolset.Tool, args []byte) *wire.Call {
 	return c
 }
 
-// lostError returns the error of a call without a result. After the end of the connection or the
-// source it is ErrLost, otherwise err.
+// lostError returns the error of a call without a result: err if the caller ended ctx, and otherwise
+// ErrLost, since the connection or the source was closed.
 func (u *upstream) lostError(ctx context.Context, err error) error {
 	if u.ctx.Err() != nil || ctx.Err() == nil {
 		return &bridge.Error{
@@ -274,9 +276,9 @@ func (u *upstream) lostError(ctx context.Context, err error) error {
 	return err
 }
 
-// resolveCall returns the called tool with its arguments, or an immediate answer, or nothing if there is
-// no such tool. may, if not nil, reports which tools the caller may use. Other tools do not exist
-// for the tools that find and call tools.
+// resolveCall returns the tool to call with its arguments, or an immediate answer, or nothing if
+// there is no tool of that name. A tool of ModeSearch answers itself or resolves to the tool that it
+// calls. It finds and calls only the tools for which may returns true; a nil may selects all.
 func (a *Adapter) resolveCall(e *edition, name string, args []byte, may func(string) bool) (t *toolset.Tool, given, answer []byte) {
 	if e.mode == ModeSearch && isSearch(name) {
 		schema := map[string]string{searchTool: searchSchema, describeTool: describeSchema, readTool: callSchema, callTool: callSchema}[name]
@@ -302,7 +304,7 @@ func (a *Adapter) resolveCall(e *edition, name string, args []byte, may func(str
 	return e.byName[name], args, nil
 }
 
-// allOf returns a function that holds if both do; nil holds always.
+// allOf returns a function that holds if both functions hold. A nil function always holds.
 func allOf(one, other func(string) bool) func(string) bool {
 	switch {
 	case one == nil:
@@ -313,10 +315,10 @@ func allOf(one, other func(string) bool) func(string) bool {
 	return func(name string) bool { return one(name) && other(name) }
 }
 
-// maxDescribed bounds a result of describeTool.
+// maxDescribed bounds a result of describeTool, in bytes.
 const maxDescribed = 100 << 10
 
-// Tools returns all tools as JSON, whether they are listed or not.
+// Tools returns all tools as a JSON list, including tools that tools/list leaves out.
 func (a *Adapter) Tools(ctx context.Context) ([]byte, error) {
 	u, err := a.acquire(ctx)
 	if err != nil {
@@ -333,8 +335,8 @@ func (a *Adapter) Tools(ctx context.Context) ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// Plan returns the request that a call would send as text, with secrets masked. It sends nothing,
-// but may read the document.
+// Plan returns the text of the request that a call of the named tool would send, with secrets
+// masked. It makes no call, but may read the document.
 func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, error) {
 	u, err := a.acquire(ctx)
 	if err != nil {

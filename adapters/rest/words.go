@@ -30,8 +30,8 @@ func words(s string) []string {
 	return all
 }
 
-// startsWord reports whether a capital after another one begins a word. The A of IPAddress does,
-// but its P does not. The s of IDs is a plural.
+// startsWord reports whether s, a capital after another capital, begins a word. The A of IPAddress
+// does, but its P does not. The D of IDs does not, since the s is a plural.
 func startsWord(s string) bool {
 	_, n := utf8.DecodeRuneInString(s)
 	next, m := utf8.DecodeRuneInString(s[n:])
@@ -42,8 +42,8 @@ func startsWord(s string) bool {
 	return next != 's' || unicode.IsLower(after)
 }
 
-// stem unifies most forms of an English word: plurals, and endings of verbs. The result need not be
-// a word.
+// stem returns the same text for most forms of an English word: for singular and plural, and for
+// the forms of a verb. The text need not be a word.
 func stem(w string) string {
 	if len(w) <= 3 {
 		return w
@@ -78,7 +78,7 @@ func hasSuffix(w string, ends ...string) bool {
 	return slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(w, end) })
 }
 
-// stems returns the stemmed words of a text.
+// stems returns the stem of each word of a text.
 func stems(text string) []string {
 	all := words(text)
 	for i, w := range all {
@@ -95,23 +95,23 @@ func set(text string) map[string]bool {
 	return all
 }
 
-// stops are words without meaning for operations.
+// stops are stems that occur in any question, and say nothing about operations.
 var stops = set(`a an the this that these those it its there here of in on at to for from by with within into as and or if
 	is are was were be been being am do does did done has have had having can could may might must shall should will would
 	i you we us they he she him them your our their his her who whom whose what which when where why how
 	please want need like some any all each every given via than then so not no yes also more most other such only just
 	about using use used`)
 
-// afterVerb are the words that follow a verb, rather than a noun, at the beginning of a question.
+// afterVerb are words that follow a verb at the beginning of a question, but not a noun.
 var afterVerb = map[string]bool{"a": true, "an": true, "the": true, "my": true, "to": true, "on": true}
 
-// asking are the first words of questions for something to read, as amounts are the second ones.
+// A question wants to read if its first word is in asking, or its second word in amounts.
 var (
 	asking  = set("who whose what which when where is are was were does did has have")
 	amounts = set("many much")
 )
 
-// pairs maps words to others that people use for the same, one of which an API may have.
+// pairs maps stems to those of their synonyms.
 var pairs = func() map[string][]string {
 	all := map[string][]string{}
 	for _, text := range []string{
@@ -131,15 +131,15 @@ var pairs = func() map[string][]string {
 	return all
 }()
 
-// selves are the words for the person who asks. askers are the words for that person in APIs, and
-// callers the roles of that person there.
+// selves are words of a question for the person who asks. askers are words of APIs for the caller,
+// and callers are words of APIs for the caller's account.
 var (
 	selves  = set("i me my mine myself whoami")
 	askers  = stems("me my whoami authenticated current")
 	callers = stems("user account profile identity")
 )
 
-// act is a set of acts of operations.
+// act is a set of things that an operation does, one bit each.
 type act uint8
 
 const (
@@ -153,7 +153,7 @@ const (
 	reads = actList | actGet
 )
 
-// verbs maps words to the acts of operations.
+// verbs maps stems to acts.
 var verbs = func() map[string]act {
 	all := map[string]act{}
 	for a, text := range map[act]string{

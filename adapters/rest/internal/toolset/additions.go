@@ -11,24 +11,24 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// additions are the additions of an entry to the requests of an operation of the document. They are
-// headers, query parameters, and members of the body or the whole body. Clients do not see
-// arguments whose place the entry sets. An argument that the entry uses goes only to the places
-// that the entry names, and nowhere else in the body.
+// additions are what an entry adds to the requests of an operation of the document: headers, query
+// parameters, and members of the body or the whole body. Clients do not see arguments whose place
+// the entry sets. An argument in the body's template goes only to the places where the template has
+// it.
 type additions struct {
 	body    *template
 	headers map[string]*template
 	query   []pair
-	used    map[string]bool   // arguments that the body uses
-	fields  map[string]string // members of the body: their names by argument
-	hidden  map[string]string // arguments that clients do not see: the keys that set their places
-	patches bool              // the body is merged into the one that clients give
-	media   *openapi.MediaType
+	used    map[string]bool    // arguments that the body uses
+	fields  map[string]string  // by argument: the name of the body's member that it fills
+	hidden  map[string]string  // by argument that clients do not see: the key that sets its place
+	patches bool               // the template is merged into the body that the client gives
+	media   *openapi.MediaType // of the body
 }
 
-// additions reads the body, the headers and the query of an entry for a tool of the document. args
-// are the entry's arguments by name. added are the arguments that the document lacks. It returns
-// nil without body, headers and query.
+// additions parses the body, the headers and the query of an entry for a tool of the document. args
+// are the entry's arguments by name. added are the arguments that the document lacks. The result is
+// nil if the entry has no body, headers and query, or if a template has a fault.
 func (e *Entry) additions(t *openapi.Tool, args map[string]*Arg, added []*Arg) (*additions, Faults) {
 	if len(e.Body) == 0 && len(e.Headers) == 0 && len(e.Query) == 0 {
 		return nil, e.unused(t, added, nil)
@@ -123,8 +123,8 @@ func (e *Entry) additions(t *openapi.Tool, args map[string]*Arg, added []*Arg) (
 	return o, faults
 }
 
-// unused reports added arguments that no template uses: mostly misspelled names of the document's
-// arguments.
+// unused returns a fault for each added argument that no template uses. Most of them are misspelled
+// names of the document's arguments.
 func (e *Entry) unused(t *openapi.Tool, added []*Arg, used map[string]bool) Faults {
 	var faults Faults
 	for _, a := range added {
@@ -140,10 +140,11 @@ func (e *Entry) unused(t *openapi.Tool, added []*Arg, used map[string]bool) Faul
 	return faults
 }
 
-// fits says why an operation cannot have the template's body; empty if it can.
+// fits says why the template cannot be the body of an operation; empty if it can. It sets media and
+// patches.
 func (a *additions) fits(t *openapi.Tool) string {
 	method := t.Operation.Method
-	if a.media = t.Body; a.media == nil && t.Operation.Body != nil { // clients give none
+	if a.media = t.Body; a.media == nil && t.Operation.Body != nil { // no argument is in the body
 		a.media = t.Operation.Body.Content[0]
 	}
 	if a.media == nil {
@@ -172,7 +173,7 @@ func (a *additions) fits(t *openapi.Tool) string {
 	return ""
 }
 
-// hide records which arguments clients do not see, since the additions set their places.
+// hide records the arguments that clients do not see, since the additions set their places.
 func (a *additions) hide(t *openapi.Tool) {
 	for _, argument := range t.Arguments {
 		switch {
@@ -213,7 +214,8 @@ func (a *additions) headerOf(argument openapi.Argument) *template {
 // sets reports whether the additions set the place of an argument.
 func (a *additions) sets(arg string) bool { return a != nil && a.hidden[arg] != "" }
 
-// without returns an input schema without the parts that the additions set.
+// without returns an input schema without the arguments and the body's members that the additions
+// set.
 func (a *additions) without(schema []byte) []byte {
 	if a == nil {
 		return schema
@@ -233,8 +235,8 @@ func (a *additions) without(schema []byte) []byte {
 	return left
 }
 
-// withoutSet returns an object schema without the members that a template sets. empty reports that
-// no member is left.
+// withoutSet returns an object schema without the members that a template sets. empty reports
+// whether no member is left.
 func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left []byte, empty bool) {
 	if ref, ok := strings.CutPrefix(gjson.GetBytes(schema, "$ref").String(), "#/$defs/"); ok {
 		if meant := defs.Get(gjson.Escape(ref)); meant.IsObject() {
@@ -261,7 +263,7 @@ func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left 
 				empty = false
 				return own, one
 			}
-			loose[own] = true // the template supplies it
+			loose[own] = true // not required from clients, since the template sets it
 			if inner := t.inner[i]; inner.object {
 				if one, none := withoutSet(one, inner, defs, depth+1); !none {
 					empty = false
@@ -302,7 +304,7 @@ func membersOf(schema []byte) []Member {
 	return all
 }
 
-// equip adds the arguments that fill makes to the tool of package wire.
+// equip replaces arguments of the tool for package wire by those that fill makes.
 func (a *additions) equip(call *openapi.Tool) {
 	if a == nil {
 		return
@@ -322,7 +324,7 @@ func (a *additions) equip(call *openapi.Tool) {
 	call.Arguments = append(call.Arguments, headerArguments(a.headers)...)
 }
 
-// fill adds the additions to the arguments of a request, under the document's names.
+// fill returns the arguments of a request with the additions. args have the document's names.
 func (a *additions) fill(args []byte) ([]byte, error) {
 	if a == nil {
 		return args, nil
@@ -368,8 +370,8 @@ func (a *additions) fill(args []byte) ([]byte, error) {
 	return RewriteMembers(args, func(name string, value []byte) (string, []byte) { return name, value }, more...), nil
 }
 
-// rename replaces the API's names of members by those that clients see, since requests are made
-// from arguments with the latter. With top, rename replaces the outermost names too.
+// rename replaces the API's names of members by the names that clients see, since package wire
+// expects the latter. If top is set, it replaces the outermost names too.
 func (t *template) rename(shown map[string]string, top bool) {
 	for i, inner := range t.inner {
 		if name, ok := shown[t.name(i)]; ok && top {
@@ -379,7 +381,7 @@ func (t *template) rename(shown map[string]string, top bool) {
 	}
 }
 
-// name returns the name of a member; items of lists have none.
+// name returns the name of the member with index i; it is empty for an item of a list.
 func (t *template) name(i int) string {
 	if !t.object {
 		return ""
@@ -390,8 +392,8 @@ func (t *template) name(i int) string {
 // bodyIsOne reports whether the body is a single argument.
 func (a *additions) bodyIsOne() bool { return len(a.fields) == 0 }
 
-// merge merges the value of a template into another value, member by member. It reports false if
-// there is neither.
+// merge returns the given value with the members that the template sets. If either is no object, the
+// template replaces the given value. merge reports false if there is neither value.
 func (t *template) merge(given gjson.Result, values map[string]gjson.Result) ([]byte, bool) {
 	if !t.object || !given.IsObject() {
 		if out, ok := t.append(nil, values); ok {

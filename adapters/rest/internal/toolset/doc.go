@@ -1,12 +1,12 @@
 // Package toolset makes tools of operations by the operator's configuration. An [Entry] changes a
 // tool of the document (Override): other names, values that clients do not see, headers, a query
-// and a body. Or it is a tool of its own (Build), with a template of its request. [Common] holds
+// and a body. An entry with a template of a request is a tool of its own (Build). [Common] holds
 // the entries for the parameters of all operations.
 //
-// Clients neither see nor set the values that an entry sets. Arguments stay in the places that a template gives them.
-// Mistakes are a [Fault] with the key and the line of the configuration, found before any call. The package recognizes
-// probable secrets, so that they are never shown.
+// Clients neither see nor set the values that an entry sets, and an argument goes only to the places
+// that a template gives it. A mistake is a [Fault] with the key and the line of the configuration,
+// found before any call. The package recognizes probable secrets, so that they are never shown.
 //
-// It reads, lists and sends nothing: a [Tool] says how its arguments become those of package wire,
-// and with which settings.
+// The package does no I/O: a [Tool] turns the arguments of a call into those of package wire, and
+// has the settings of the call.
 package toolset

@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// headerTemplates reads the headers of an entry.
+// headerTemplates parses the headers of an entry. use reports whether an argument exists.
 func (e *Entry) headerTemplates(use func(name string) bool) (map[string]*template, Faults) {
 	all := map[string]*template{}
 	var faults Faults
@@ -39,7 +39,7 @@ func (e *Entry) headerTemplates(use func(name string) bool) (map[string]*templat
 	return all, faults
 }
 
-// headerArguments returns the arguments of a request that stand for headers with templates.
+// headerArguments returns one argument of the request for each header with a template.
 func headerArguments(headers map[string]*template) []openapi.Argument {
 	var all []openapi.Argument
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -58,8 +58,8 @@ func headerArguments(headers map[string]*template) []openapi.Argument {
 	return all
 }
 
-// setFallbacks records the defaults that replace missing arguments within other text of a header or the
-// query. of returns an argument's default.
+// setFallbacks records the defaults that replace missing arguments within other text, in a header
+// or the query. of returns an argument's default.
 func (t *template) setFallbacks(of func(name string) gjson.Result) {
 	for i := range t.parts {
 		if p := &t.parts[i]; p.arg != "" && !t.asGiven {
@@ -71,9 +71,9 @@ func (t *template) setFallbacks(of func(name string) gjson.Result) {
 	}
 }
 
-// header returns the text of a header. It reports false for a header that is not sent, since an
-// argument without a default is missing. A header with a gap, such as the Idempotency-Key "order-",
-// would be the same for other calls.
+// header returns the text of a header or a query parameter. It reports false if an argument without
+// a default is missing: nothing is sent then, since a text with a gap, such as the Idempotency-Key
+// "order-", would be the same for different calls.
 func (t *template) header(values map[string]gjson.Result) (string, bool) {
 	s := ""
 	for _, p := range t.parts {
@@ -93,8 +93,8 @@ func (t *template) header(values map[string]gjson.Result) (string, bool) {
 	return s, true
 }
 
-// filledHeaders fills the templates. Its error names the header, since several arguments may have
-// made the invalid text.
+// filledHeaders returns the values for headerArguments. Its error names the header, since several
+// arguments may have caused the invalid text.
 func filledHeaders(headers map[string]*template, values map[string]gjson.Result) ([]Member, error) {
 	var all []Member
 	for _, name := range slices.Sorted(maps.Keys(headers)) {

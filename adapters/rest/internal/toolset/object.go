@@ -2,7 +2,7 @@ package toolset
 
 import "github.com/tidwall/gjson"
 
-// PutMember returns the object with a member set: in its place, or at the end.
+// PutMember returns the object with the member set. A new member is the last one.
 func PutMember(object []byte, name string, value []byte) []byte {
 	return RewriteMembers(object, func(k string, v []byte) (string, []byte) {
 		if k == name {
@@ -12,10 +12,10 @@ func PutMember(object []byte, name string, value []byte) []byte {
 	}, Member{Name: name, Value: value})
 }
 
-// Member is a member of an object.
+// Member is a member of a JSON object.
 type Member struct {
 	Name  string
-	Value []byte
+	Value []byte // JSON
 }
 
 // AddMembers returns the object with more members at the end. It skips members that the object
@@ -24,8 +24,8 @@ func AddMembers(object []byte, more ...Member) []byte {
 	return RewriteMembers(object, func(name string, value []byte) (string, []byte) { return name, value }, more...)
 }
 
-// RewriteMembers returns the object with its members rewritten by f, which drops a member by a nil
-// value. It then adds more, without names that are already there.
+// RewriteMembers returns the object with each member replaced by what f returns, and with more at
+// the end. It drops a member with a nil value, and a member whose name an earlier one has.
 func RewriteMembers(object []byte, f func(name string, value []byte) (string, []byte), more ...Member) []byte {
 	out := make([]byte, 0, len(object)+64)
 	out = append(out, '{')

@@ -13,32 +13,32 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Tool is a tool as clients see it, and how its calls become requests.
+// Tool is a tool as clients see it, with what turns its calls into requests.
 type Tool struct {
 	*openapi.Tool
-	// Call is the tool for package wire. Call differs from Tool if Prepare turns checked arguments
-	// from clients into arguments of the request. Then Call has the Arguments of the request, and
-	// the InputSchema for clients, which the catalog sets.
-	Call          *openapi.Tool
+	// Call is the tool for package wire. If Prepare is set, Call has the Arguments of the request,
+	// and its InputSchema, which the catalog sets, is the one for clients.
+	Call *openapi.Tool
+	// Prepare, unless nil, turns the checked arguments of a client into those of the request.
 	Prepare       func(args []byte) ([]byte, error)
-	Result        string
-	Picks         bool   // it has PickArg
-	OutputOmitted bool   // its output schema is omitted, since the list was too long
-	Entry         *Entry // its entry in the configuration, or nil
-	// Published is its entry in a catalogue, as far as it applies, or nil.
-	Published *Entry
-	Patch     func(schema []byte) []byte
-	// Hidden are arguments that clients do not see, with the keys that set their places.
+	Result        string // gjson path to the part of an answer that is the result; empty means all
+	Picks         bool   // the tool has PickArg
+	OutputOmitted bool   // the tool has no output schema, since the list was too long
+	Entry         *Entry // the tool's entry in the configuration, or nil
+	Published     *Entry // the tool's entry in a catalogue, or nil
+	// Patch, unless nil, applies the tool's settings to an input schema of the document.
+	Patch func(schema []byte) []byte
+	// Hidden maps each argument that clients do not see, since the entry sets its place, to the key
+	// that does: headers, query or body.
 	Hidden map[string]string
-	// Shared are the settings for its parameters that apply to all operations.
-	Shared Shared
-	// Settings are those of its calls.
+	// Shared are the settings for parameters of all operations that apply to the tool.
+	Shared   Shared
 	Settings wire.Settings
 }
 
-// Reads reports whether calls only read, by the method or by writes of the configuration. Hints of a
-// document or a catalogue can deny it, and never claim it: their authors decide nothing for the
-// operator.
+// Reads reports whether calls change nothing. If the configuration says nothing, the method decides.
+// A hint of a document or a catalogue can make the result false, but not true: its author does not
+// decide for the operator.
 func (t *Tool) Reads() bool {
 	if t.Entry != nil && t.Entry.Writes != nil {
 		return !*t.Entry.Writes
@@ -46,7 +46,7 @@ func (t *Tool) Reads() bool {
 	return t.Annotations.ReadOnly && slices.Contains([]string{"GET", "HEAD", "OPTIONS"}, t.Operation.Method)
 }
 
-// Full returns the complete input schema.
+// Full returns the input schema with the parts that a stubbed InputSchema omits.
 func (t *Tool) Full() []byte {
 	if !t.Stubbed {
 		return t.InputSchema
@@ -57,8 +57,8 @@ func (t *Tool) Full() []byte {
 	return t.Patch(t.Tool.Full())
 }
 
-// Override applies an entry, and the settings for parameters of all operations, to a tool of the
-// document.
+// Override returns a tool of the document with the entry and the settings for parameters of all
+// operations applied. For one argument, the entry replaces the settings in common.
 func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 	names := argumentNames(t)
 	added := e.added(names)
@@ -186,7 +186,7 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 				return original, value
 			}
 			if a := args[name]; a != nil && (a.Off || a.Value != nil || a.As != "" && a.As != name) {
-				return name, nil // clients must not set it, even if it passes the check
+				return name, nil // clients must not set it, even if the schema allows unknown arguments
 			}
 			return name, value
 		}, fixed...)
@@ -204,8 +204,8 @@ func argumentNames(t *openapi.Tool) []string {
 	return names
 }
 
-// added returns the arguments of an entry that the operation lacks and that declare a type. One
-// without a type is probably a misspelled name.
+// added returns the arguments of an entry that the operation lacks and that declare a type. If an
+// argument has no type, its name is probably misspelled.
 func (e *Entry) added(names []string) []*Arg {
 	var all []*Arg
 	for i := range e.Args {
@@ -217,7 +217,7 @@ func (e *Entry) added(names []string) []*Arg {
 	return all
 }
 
-// declares reports whether the argument has a type or a replacement of one.
+// declares reports whether the argument's schema has a type, or a keyword in place of a type.
 func (a *Arg) declares() bool {
 	if string(a.Schema) == "{}" { // the type any
 		return true
@@ -252,7 +252,8 @@ func withAdded(schema []byte, added []*Arg) []byte {
 	return schema
 }
 
-// patched returns the input schema with the changes of the entries.
+// patched returns the input schema with the arguments changed, renamed or removed as args says, by
+// the document's names.
 func patched(schema []byte, args map[string]*Arg) []byte {
 	return RewriteMembers(schema, func(name string, value []byte) (string, []byte) {
 		switch name {

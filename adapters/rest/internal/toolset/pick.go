@@ -4,13 +4,13 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// PickArg is the argument by which models choose parts of an answer.
+// PickArg is the argument with which models choose a part of an answer.
 const PickArg = "_pick"
 
 const pickSchema = `{"type":"string","description":"Only this part of the answer, as a gjson path such as items.#.name or items.#.{id,name}"}`
 
-// OfferPick adds PickArg to the tool, unless it has an argument of that name. The tool then has no
-// output schema, since its answers vary.
+// OfferPick adds PickArg to the tool and removes the output schema, since answers then vary. If the
+// tool already has an argument of that name, OfferPick does nothing.
 func (t *Tool) OfferPick() {
 	if gjson.GetBytes(t.InputSchema, "properties."+PickArg).Exists() {
 		return
@@ -26,7 +26,6 @@ func (t *Tool) OfferPick() {
 	t.LeaveOutput()
 }
 
-// LeaveOutput removes the output schema.
 func (t *Tool) LeaveOutput() {
 	if t.OutputSchema == nil && t.Call.OutputSchema == nil {
 		return
@@ -37,7 +36,6 @@ func (t *Tool) LeaveOutput() {
 	t.Tool, t.Call = &seen, &call
 }
 
-// withPick returns an input schema with PickArg.
 func withPick(schema []byte) []byte {
 	properties := []byte(gjson.GetBytes(schema, "properties").Raw)
 	if len(properties) == 0 {

@@ -16,11 +16,11 @@ type pair struct {
 	parameter *openapi.Parameter
 }
 
-// queryArg is the prefix of these parameters' names among the arguments of a request; messages show
-// it. Other arguments have no blank in their names.
+// queryArg is the prefix for names of these parameters among the arguments of a request. Messages
+// show the prefix. Names of other arguments have no blank.
 const queryArg = "query "
 
-// queryTemplates reads the query of an entry.
+// queryTemplates parses the Query of an entry; use is as for parseTemplate.
 func (e *Entry) queryTemplates(use func(name string) bool) ([]pair, Faults) {
 	var all []pair
 	var faults Faults
@@ -56,8 +56,8 @@ func (t *template) flat(list bool) bool {
 	return !t.object
 }
 
-// sent returns a value as sent outside of a body. It reports false for a value that is not sent,
-// because an argument is missing. In a list, single items may be missing.
+// sent returns the value of a query parameter as JSON. It reports false if an argument is missing,
+// so that the parameter is not sent. A list leaves out items whose argument is missing.
 func (t *template) sent(values map[string]gjson.Result) ([]byte, bool) {
 	switch {
 	case t.raw != nil:
@@ -81,8 +81,8 @@ func (t *template) sent(values map[string]gjson.Result) ([]byte, bool) {
 	return append(out, ']'), true
 }
 
-// described returns the parameter with its style. The document sets the style, or the type of the
-// argument that is the whole value does.
+// described returns the document's parameter of that name. If there is none, it returns a form
+// parameter, with the type of the argument that is the whole value.
 func (p *pair) described(t *openapi.Tool, args map[string]*Arg) *openapi.Parameter {
 	for _, a := range t.Arguments {
 		if a.Place == openapi.InQuery && a.Parameter.Name == p.name {
@@ -105,7 +105,7 @@ func (p *pair) described(t *openapi.Tool, args map[string]*Arg) *openapi.Paramet
 	return parameter
 }
 
-// queryArguments returns the arguments of a request that stand for these parameters.
+// queryArguments returns one argument of the request for each of these parameters.
 func queryArguments(query []pair) []openapi.Argument {
 	var all []openapi.Argument
 	for _, p := range query {
@@ -118,7 +118,7 @@ func queryArguments(query []pair) []openapi.Argument {
 	return all
 }
 
-// filledQuery fills these parameters.
+// filledQuery returns the values for queryArguments.
 func filledQuery(query []pair, values map[string]gjson.Result) []Member {
 	var all []Member
 	for _, p := range query {

@@ -21,21 +21,21 @@ type builder struct {
 	entry   *Entry
 	op      *openapi.Operation
 	args    []openapi.Argument
-	used    map[string]bool
-	query   bool // the template has a query
+	used    map[string]bool // by argument: a template uses it
+	query   bool            // the request's template has a query
 	body    *template
 	headers map[string]*template
 	faults  Faults
 }
 
-// These names stand for the body and for headers among the arguments of a request. Other arguments
-// have no colon in their names.
+// BodyArg is the name of the body among the arguments of a request. headerArg is the prefix for
+// names of headers. Names of other arguments have no colon.
 const (
 	BodyArg   = ":body"
 	headerArg = ":header:"
 )
 
-// Build makes the tool that the entry describes.
+// Build returns the tool of an entry with a Request, or the faults of the entry.
 func (e *Entry) Build() (*Tool, Faults) {
 	b := &builder{
 		entry:   e,
@@ -59,14 +59,14 @@ func (e *Entry) Build() (*Tool, Faults) {
 	return b.tool(), nil
 }
 
-// Shown is the name of a tool with a request.
+// Shown returns the name of the tool of an entry with a Request.
 func (e *Entry) Shown() string { return cmp.Or(e.Name, e.Key) }
 
 func (b *builder) fault(format string, args ...any) {
 	b.faults = append(b.faults, b.entry.Fault(format, args...))
 }
 
-// arg returns the argument of that name, and marks it as used.
+// arg returns the argument of that name, and marks it as used. It returns nil if there is none.
 func (b *builder) arg(name string) *Arg {
 	for i := range b.entry.Args {
 		if a := &b.entry.Args[i]; a.Name == name {
@@ -84,7 +84,7 @@ var (
 	wholePair = regexp.MustCompile(`^\{([a-zA-Z0-9_.-]+)(\*?)\}$`)
 )
 
-// request reads the method and the template.
+// request parses the method and the template of Request.
 func (b *builder) request() {
 	b.op = &openapi.Operation{}
 	method, target, _ := strings.Cut(strings.TrimSpace(b.entry.Request), " ")
@@ -115,7 +115,7 @@ func (b *builder) request() {
 	}
 }
 
-// inPath reads the variables of the path, and returns it as an OpenAPI path.
+// inPath adds the variables of the path as parameters, and returns the path as OpenAPI writes it.
 func (b *builder) inPath(path string) string {
 	out := inPath.ReplaceAllStringFunc(path, func(expression string) string {
 		spec := expression[1 : len(expression)-1]
@@ -153,7 +153,7 @@ func (b *builder) inPath(path string) string {
 	return out
 }
 
-// inQuery reads the variables of the query, and returns its fixed part.
+// inQuery adds the variables of the query as parameters, and returns the fixed part of the query.
 func (b *builder) inQuery(query string) string {
 	b.query = query != ""
 	add := func(name, arg, star string) {
@@ -197,7 +197,8 @@ func (b *builder) inQuery(query string) string {
 	return strings.Join(fixed, "&")
 }
 
-// parameter adds a parameter that an argument fills.
+// parameter adds a parameter that the named argument fills, and returns the argument. It returns nil
+// if there is none.
 func (b *builder) parameter(p *openapi.Parameter, name string) *Arg {
 	again := b.used[name] && slices.ContainsFunc(b.args, func(a openapi.Argument) bool { return a.Name == name && a.Place == p.In })
 	a := b.arg(name)
@@ -239,7 +240,7 @@ func (b *builder) arguments() {
 	}
 }
 
-// templates reads the body and the headers.
+// templates parses the body and the headers.
 func (b *builder) templates() {
 	use := func(name string) bool { return b.arg(name) != nil }
 	if len(b.entry.Body) > 0 {
@@ -259,8 +260,8 @@ func (b *builder) templates() {
 	}
 }
 
-// rest assigns arguments without a place to the query, or to members of the body. If a template
-// already sets these, an unused argument is a fault.
+// rest makes each argument without a place a query parameter, or a member of the body if the method
+// has one. If a template sets the query or the body, an argument without a place is a fault.
 func (b *builder) rest() {
 	if b.op.Method == "" {
 		return
@@ -290,7 +291,7 @@ func (b *builder) rest() {
 	}
 }
 
-// tool assembles the tool.
+// tool returns the tool after the other steps have found no fault.
 func (b *builder) tool() *Tool {
 	e := b.entry
 	var properties []Member
@@ -347,8 +348,8 @@ func (b *builder) tool() *Tool {
 	return out
 }
 
-// fill adds the filled templates to the arguments. It drops values that clients must not set, even
-// if they pass the check.
+// fill returns the arguments of a request: those of the client, the fixed ones, and the filled
+// templates. It drops values of the client that only the entry may set.
 func (b *builder) fill(args []byte, fixed []Member) ([]byte, error) {
 	args = RewriteMembers(args, func(name string, value []byte) (string, []byte) {
 		if strings.HasPrefix(name, ":") || slices.ContainsFunc(fixed, func(m Member) bool { return m.Name == name }) {
@@ -380,7 +381,7 @@ func valuesOf(args []byte) map[string]gjson.Result {
 	return values
 }
 
-// described returns the schema with the argument's own settings.
+// described returns the schema with the argument's Schema, About and Default.
 func (a *Arg) described(schema []byte) []byte {
 	if len(a.Schema) > 0 && &a.Schema[0] != &schema[0] {
 		gjson.ParseBytes(a.Schema).ForEach(func(k, v gjson.Result) bool {
@@ -397,7 +398,8 @@ func (a *Arg) described(schema []byte) []byte {
 	return schema
 }
 
-// fallback returns the default of an argument with that schema.
+// fallback returns the argument's own default, or else the default in the document's schema. a may be
+// nil.
 func (a *Arg) fallback(schema []byte) gjson.Result {
 	if a == nil {
 		return gjson.GetBytes(schema, "default")
@@ -411,7 +413,7 @@ func (a *Arg) fallback(schema []byte) gjson.Result {
 	return gjson.GetBytes(schema, "default")
 }
 
-// annotations describes the effects of a method, unless writes overrides them.
+// annotations returns the annotations for a method. writes, unless nil, overrides them.
 func annotations(method string, writes *bool) openapi.Annotations {
 	a := openapi.AnnotationsOf(method)
 	if writes != nil && *writes == a.ReadOnly {
@@ -420,11 +422,12 @@ func annotations(method string, writes *bool) openapi.Annotations {
 	return a
 }
 
-// moreArg is the argument of a request whose members are the unnamed parameters of its query.
+// moreArg is the argument of a request whose members are query parameters that no schema names.
 const moreArg = queryArg + "arguments"
 
-// OpenTo lets a tool with an open schema send unnamed arguments: in its body, with the arguments
-// that have no other place, or in the query if its method has no body.
+// OpenTo lets a tool send arguments that its input schema allows but does not name. They go into the
+// body, together with arguments that have no other place, or into the query if the method has no
+// body.
 func (t *Tool) OpenTo(e *Entry) {
 	inBody := Methods[t.Operation.Method]
 	elsewhere := map[string]bool{}

@@ -12,21 +12,20 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Rule changes all operations that it matches, like an Entry changes one. The last matching rule
-// with a setting wins, and an entry's own setting wins over rules.
+// Rule changes all operations that it matches, as an Entry changes one. For each setting, the last
+// matching rule that has it wins. The setting of an operation's own entry wins over rules.
 type Rule struct {
-	// Match selects the operations.
 	Match openapi.Match
-	// Entry has the settings. Result, Error, ErrorIf, Timeout, Attempts, Cache, KeepFor, Limits,
-	// As, Writes and Output apply as for a tool, if they can. Args are parameters, as for all
-	// operations. Name is a template with {name}. Other fields are ignored.
+	// Entry has the settings. Result, Error, ErrorIf, Timeout, Attempts, Cache, KeepFor, Limits, As,
+	// Writes and Output apply to the operations that allow them. Args apply to parameters, as
+	// Config.Args do. Name is a template with {name}. Other fields are ignored.
 	Entry Entry
 }
 
-// ruleName is the name of a rule in messages.
+// ruleName returns the name in messages of the rule with index i.
 func ruleName(i int) string { return fmt.Sprintf("rules: item %d: ", i+1) }
 
-// RuleFaults reports faults that are visible without a document.
+// RuleFaults returns the faults of rules that can be found without a document.
 func RuleFaults(rules []Rule) Faults {
 	var faults Faults
 	for i := range rules {
@@ -65,10 +64,11 @@ func (e *Entry) hasSettings() bool {
 		e.Limits != (ToolLimits{}) || e.Result != "" || e.Error != "" || e.ErrorIf != "" || e.Writes != nil
 }
 
-// namePart stands for the tool's name without the rule.
+// namePart stands for the tool's original name in the Name of a rule.
 const namePart = "{name}"
 
-// Rename returns the name of an operation's tool, by the last rule that has one.
+// Rename returns the name that the last matching rule with a Name gives an operation's tool, or name
+// if there is no such rule.
 func Rename(rules []Rule, op *openapi.Operation, name string) string {
 	for _, r := range slices.Backward(rules) {
 		if r.Entry.Name != "" && r.Match.Matches(op) {
@@ -82,10 +82,9 @@ func Rename(rules []Rule, op *openapi.Operation, name string) string {
 type Ruleset struct {
 	rules         []Rule
 	args          []*Common
-	matches, gets []int // how many operations a rule matches, and how many of them are GETs
+	matches, gets []int // by rule: how many operations it matches, and how many of those are GETs
 }
 
-// NewRuleset returns a Ruleset of the configuration's rules.
 func NewRuleset(rules []Rule) *Ruleset {
 	r := &Ruleset{
 		rules:   rules,
@@ -98,8 +97,9 @@ func NewRuleset(rules []Rule) *Ruleset {
 	return r
 }
 
-// Apply combines a tool's own entry, which may be nil, with the rules; nil means no settings. It adds
-// the rules' parameters to shared.
+// Apply returns a tool's own entry, which may be nil, with the settings of matching rules. The result
+// is nil if there are neither. Apply puts the rules' Args into shared, where they replace settings
+// for the same argument.
 func (r *Ruleset) Apply(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
 	out := own
 	var fit []*Entry // the last rule first
@@ -124,7 +124,7 @@ func (r *Ruleset) Apply(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
 		}
 		fit = append(fit, &r.rules[i].Entry)
 	}
-	for _, from := range fit { // first, since retry depends on it
+	for _, from := range fit { // before fill, in which retry depends on writes
 		out.take(from, out.Writes == nil && from.Writes != nil, "writes", func() { out.Writes = from.Writes })
 	}
 	for _, from := range fit {
@@ -142,7 +142,8 @@ func (r *Ruleset) Apply(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
 	return out
 }
 
-// take copies a setting of a rule, with its lines, if can is set.
+// take calls set to copy a setting of the rule's entry from, and copies the lines of key. If can is
+// false, it does nothing.
 func (e *Entry) take(from *Entry, can bool, key string, set func()) {
 	if !can {
 		return
@@ -155,8 +156,8 @@ func (e *Entry) take(from *Entry, can bool, key string, set func()) {
 	}
 }
 
-// fill copies the rule's settings that the entry lacks and that can apply to an operation. Writes
-// is set before.
+// fill copies the settings of the rule's entry from that e lacks and that the operation allows. The
+// caller has copied Writes before.
 func (e *Entry) fill(from *Entry, op *openapi.Operation) {
 	take := func(can bool, key string, set func()) { e.take(from, can, key, set) }
 	get := op.Method == http.MethodGet
@@ -176,7 +177,8 @@ func (e *Entry) fill(from *Entry, op *openapi.Operation) {
 	take(e.Limits.Answer == 0 && from.Limits.Answer != 0, "limits", func() { e.Limits = from.Limits })
 }
 
-// Unused reports rules that match nothing, and settings that apply to none of their operations.
+// Unused returns faults for rules that match no operation, and for settings that apply to none of
+// the matched operations.
 func (r *Ruleset) Unused(doc *openapi.Document) Faults {
 	var faults Faults
 	for i := range r.rules {
@@ -204,8 +206,8 @@ func (r *Ruleset) Unused(doc *openapi.Document) Faults {
 	return faults
 }
 
-// ExposeFaults reports rules of expose that should exclude operations of a document and match none:
-// without an error, clients could call what such a rule means.
+// ExposeFaults returns faults for rules of expose that exclude operations and match none. If such a
+// rule were no error, clients could call the operations that the operator wanted to exclude.
 func ExposeFaults(doc *openapi.Document, expose openapi.Rules) Faults {
 	var faults Faults
 	var known []string
@@ -231,7 +233,7 @@ func ExposeFaults(doc *openapi.Document, expose openapi.Rules) Faults {
 	return faults
 }
 
-// hint returns a hint at the tag or name that was probably meant.
+// hint returns a question with the tag or the name that the operator probably meant, or "".
 func (r *Rule) hint(doc *openapi.Document) string {
 	tags, names := doc.Known()
 	for _, part := range []struct{ said, known []string }{{r.Match.Tag, tags}, {r.Match.Name, names}} {
@@ -244,7 +246,7 @@ func (r *Rule) hint(doc *openapi.Document) string {
 	return ""
 }
 
-// RuleLines maps lines of the configuration to rules, counted from 1.
+// RuleLines maps lines of the configuration to the numbers of their rules, counted from 1.
 func RuleLines(rules []Rule) map[int]int {
 	all := map[int]int{}
 	for i := range rules {

@@ -12,18 +12,18 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// MaxPublishedSecrets bounds the secrets of a catalogue: each is searched in everything that
-// clients see.
+// MaxPublishedSecrets bounds the secrets of a catalogue, since all that clients see is searched for
+// each secret.
 const MaxPublishedSecrets = 100
 
-// secretHeader reports whether a header is probably a secret, by its name. An Idempotency-Key is
-// not.
+// secretHeader reports whether a header's value is probably a secret, by the header's name. That of
+// an Idempotency-Key is not.
 func secretHeader(name string) bool {
 	return sanitize.MayNameSecret(name) && !strings.EqualFold(name, keyHeader)
 }
 
-// secretParameter reports whether a query parameter is probably a secret, by its name; author and
-// keywords are not.
+// secretParameter reports whether the value of a query parameter is probably a secret, by the
+// parameter's name. Those of author and keywords are not.
 func secretParameter(name string) bool {
 	name = strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(name))
 	return slices.Contains([]string{"key", "auth", "sig"}, name) || slices.ContainsFunc(
@@ -31,8 +31,8 @@ func secretParameter(name string) bool {
 		func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// RequestOf returns a request as clients see it. hidden are query parameters that are masked
-// whatever their names.
+// RequestOf returns the method, the path and the query of an operation as clients see them. See
+// PathOf for the masked parts.
 func RequestOf(op *openapi.Operation, hidden ...string) string {
 	return op.Method + " " + PathOf(op, hidden...)
 }
@@ -40,8 +40,8 @@ func RequestOf(op *openapi.Operation, hidden ...string) string {
 // Request returns the tool's request as clients see it.
 func (t *Tool) Request() string { return RequestOf(t.Operation, t.Settings.MaskedQuery...) }
 
-// PathOf returns the path and the query of a request. It masks probable secrets in the query,
-// unless the document wrote them.
+// PathOf returns the path and the query of an operation. Unless the operation is from a document, it
+// masks values in the query that are probably secrets, and those of the parameters named in hidden.
 func PathOf(op *openapi.Operation, hidden ...string) string {
 	path, query, _ := strings.Cut(op.Path, "?")
 	if query == "" || op.File != "" {
@@ -57,8 +57,8 @@ func PathOf(op *openapi.Operation, hidden ...string) string {
 	return path + "?" + strings.Join(pairs, "&")
 }
 
-// Secrets returns the probable secrets in the entry's own headers and query. Those of the API's
-// headers and credentials are known elsewhere.
+// Secrets returns the probable secrets in the entry's headers and query, sorted. It does not return
+// those of the API's headers and credentials.
 func (e *Entry) Secrets() []string {
 	var all []string
 	for name, text := range e.Headers {
@@ -75,7 +75,8 @@ func (e *Entry) Secrets() []string {
 	return slices.Compact(all)
 }
 
-// inQuery calls add with each name and value of the entry's query. Values are templates.
+// inQuery calls add with the name and the value of each query parameter that Query or Request sets.
+// Values are templates. It calls add twice for an escaped value: once with the unescaped value.
 func (e *Entry) inQuery(add func(name, text string)) {
 	gjson.ParseBytes(e.Query).ForEach(func(name, v gjson.Result) bool {
 		items := []gjson.Result{v}
@@ -100,7 +101,8 @@ func (e *Entry) inQuery(add func(name, text string)) {
 	}
 }
 
-// literals returns the texts of a template between its arguments; for Bearer TOKEN, the token too.
+// literals returns the texts of a template outside its placeholders. For a text such as "Bearer
+// TOKEN", it also returns the part after the blank.
 func literals(text string) []string {
 	t, err := parseText(text, func(string) bool { return true })
 	if err != nil {
@@ -119,8 +121,8 @@ func literals(text string) []string {
 	return all
 }
 
-// Hides adds the secrets of a catalogue's entry to the known ones. It reports false if there would
-// be too many.
+// Hides adds the entry's secrets to known. If known would then have more than MaxPublishedSecrets,
+// Hides adds nothing and reports false.
 func (e *Entry) Hides(known map[string]bool) bool {
 	own := slices.DeleteFunc(e.Secrets(), func(s string) bool { return known[s] })
 	if len(known)+len(own) > MaxPublishedSecrets {
@@ -132,7 +134,7 @@ func (e *Entry) Hides(known map[string]bool) bool {
 	return true
 }
 
-// Masked returns the names of the entry's secret headers.
+// Masked returns the canonical names of the entry's headers that are probably secrets.
 func (e *Entry) Masked() []string {
 	var all []string
 	for name := range e.Headers {
@@ -143,7 +145,7 @@ func (e *Entry) Masked() []string {
 	return all
 }
 
-// maskedQuery returns the names of query parameters in which the entry has probable secrets.
+// maskedQuery returns the names of query parameters whose values in the entry are probably secrets.
 func (e *Entry) maskedQuery() []string {
 	var all []string
 	e.inQuery(func(name, text string) {
@@ -154,8 +156,8 @@ func (e *Entry) maskedQuery() []string {
 	return all
 }
 
-// secretValues calls found with each configured value of a parameter that is probably a secret, by
-// its name or, if holds is not nil, by the value.
+// secretValues calls found with each configured value of a parameter that is probably a secret: by
+// the parameter's name, or because holds, unless nil, returns true for the value.
 func (t *Tool) secretValues(holds func(value string) bool, found func(p *openapi.Parameter, value string)) {
 	own := t.Shared.Args
 	if t.Entry != nil {
@@ -174,8 +176,8 @@ func (t *Tool) secretValues(holds func(value string) bool, found func(p *openapi
 	}
 }
 
-// Conceal masks further headers and query parameters that contain one of the secrets. It also masks
-// configured values of secret parameters.
+// Conceal masks the entry's headers and query parameters that contain one of the secrets. It also
+// masks parameters whose configured value contains one, or is probably a secret by their name.
 func (t *Tool) Conceal(secrets []string) {
 	holds := func(text string) bool {
 		return slices.ContainsFunc(secrets, func(secret string) bool { return strings.Contains(text, secret) })
@@ -208,8 +210,8 @@ func (t *Tool) Conceal(secrets []string) {
 	})
 }
 
-// Secrets returns the secrets of the tool's catalogue entry, and configured values of secret
-// parameters.
+// Secrets returns the probable secrets of the tool's catalogue entry, and the configured values of
+// parameters that are probably secrets by their names.
 func (t *Tool) Secrets() []string {
 	var all []string
 	if t.Published != nil {

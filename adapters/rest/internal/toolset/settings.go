@@ -12,7 +12,7 @@ import (
 // AsResource is the As of a GET that is a resource instead of a tool.
 const AsResource = "resource"
 
-// settingFaults reports faults in the settings of an entry that do not depend on its request.
+// settingFaults returns the faults in settings of an entry that can be found without its operation.
 func (e *Entry) settingFaults() Faults {
 	var faults Faults
 	add := func(key, text string) { faults = append(faults, e.KeyFault(key, "%s", key+" "+text)) }
@@ -34,13 +34,14 @@ func (e *Entry) settingFaults() Faults {
 	return faults
 }
 
-// maxAttempts is how often a request may be made at most, and DefaultAttempts how often by default.
+// maxAttempts bounds Attempts. DefaultAttempts is how often a request is sent at most if no setting
+// says otherwise.
 const (
 	maxAttempts     = 10
 	DefaultAttempts = 3
 )
 
-// settings returns the settings of the calls of the entry's tool.
+// settings returns the settings for calls of the entry's tool, whose operation is op.
 func (e *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
 	s := wire.Settings{
 		Timeout:     e.Timeout,
@@ -71,7 +72,7 @@ func (e *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
 	return s, faults
 }
 
-// Retries converts attempts to the count of package wire.
+// Retries returns the Retries of package wire for a number of attempts: -1 for none.
 func Retries(attempts int) int {
 	if attempts == 1 {
 		return -1
@@ -79,15 +80,16 @@ func Retries(attempts int) int {
 	return max(attempts-1, 0) // 0 is the default
 }
 
-// Repeatable reports whether a request of that method may be made twice.
+// Repeatable reports whether the method is idempotent, so that a request may be sent twice.
 func Repeatable(method string) bool {
 	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, method)
 }
 
-// keyHeader has a key by which the API recognizes a request that is made again.
+// keyHeader is the header with a key by which an API recognizes a repeated request.
 const keyHeader = "Idempotency-Key"
 
-// SendsKey reports whether requests may carry an Idempotency-Key.
+// SendsKey reports whether the entry sets an Idempotency-Key, or the operation has a parameter for
+// the key.
 func (e *Entry) SendsKey(op *openapi.Operation) bool {
 	return e.HasKey() || slices.ContainsFunc(op.Parameters, func(p *openapi.Parameter) bool {
 		return p.In == openapi.InHeader && strings.EqualFold(p.Name, keyHeader)
@@ -104,5 +106,5 @@ func (e *Entry) HasKey() bool {
 	return false
 }
 
-// Repeat allows the entry's request to be made again, whatever its method.
+// Repeat allows the entry's request to be repeated, whatever its method.
 func (e *Entry) Repeat() { e.harmless = true }

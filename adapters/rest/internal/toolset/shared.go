@@ -12,7 +12,7 @@ import (
 // Shared are the settings for parameters of all operations, as they apply to one tool.
 type Shared struct {
 	Args []Arg // of Config.Args, under the tool's names for its arguments
-	// Filled are arguments that Config.Headers or Config.Auth always send, with the key that does.
+	// Filled maps each argument whose place Config.Headers or Config.Auth always sets to that key.
 	Filled map[string]string
 }
 
@@ -22,10 +22,10 @@ func (s *Shared) Empty() bool { return len(s.Args) == 0 && len(s.Filled) == 0 }
 // Confines reports whether the settings restrict the requests that clients can make.
 func (s *Shared) Confines() bool { return slices.ContainsFunc(s.Args, Confines) }
 
-// Confines reports whether an entry for an argument restricts clients.
+// Confines reports whether an argument's setting hides the argument from clients.
 func Confines(a Arg) bool { return a.Off || a.Value != nil }
 
-// commonFault makes a fault of an entry of Config.Args.
+// commonFault returns a fault of an entry of Config.Args, or of the Args of a rule.
 func (a *Arg) commonFault(format string, args ...any) Fault {
 	return Fault{
 		Key:    a.where + "args: " + a.Name + ": ",
@@ -35,7 +35,7 @@ func (a *Arg) commonFault(format string, args ...any) Fault {
 	}
 }
 
-// ArgFaults reports faults in Config.Args that are visible without a document.
+// ArgFaults returns the faults in Config.Args that can be found without a document.
 func ArgFaults(args []Arg) []string {
 	var all []string
 	seen := map[string]bool{}
@@ -68,12 +68,12 @@ func (a *Arg) hasDisplaySettings() bool {
 // Common applies the entries for parameters of all operations to the tools of a document.
 type Common struct {
 	args     []Arg
-	used     map[string]bool
-	reported map[string]bool
-	known    []string // names of parameters
+	used     map[string]bool // by name: the entries that match a parameter
+	reported map[string]bool // by Fault.Key
+	known    []string        // names of the document's parameters
 }
 
-// NewCommon returns a Common of the configuration's entries.
+// NewCommon returns a Common of Config.Args.
 func NewCommon(args []Arg) *Common { return newCommon(args, "") }
 
 func newCommon(args []Arg, where string) *Common {
@@ -88,8 +88,8 @@ func newCommon(args []Arg, where string) *Common {
 	}
 }
 
-// Of returns the entries that apply to the parameters of a tool. Members of bodies are no
-// parameters. reach may be nil.
+// Of returns the settings that apply to the parameters of a tool; members of its body are no
+// parameters. If reach is nil, Filled is empty.
 func (c *Common) Of(t *openapi.Tool, reach *wire.Reach) Shared {
 	s := Shared{Filled: map[string]string{}}
 	for _, one := range t.Arguments {
@@ -124,7 +124,7 @@ func (c *Common) Unreported(faults Faults) Faults {
 	})
 }
 
-// Unused reports entries that match no parameter.
+// Unused returns faults for entries that match no parameter.
 func (c *Common) Unused() Faults {
 	var faults Faults
 	for i := range c.args {

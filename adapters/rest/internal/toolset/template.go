@@ -28,8 +28,8 @@ type part struct {
 	fallback     gjson.Result // replaces a missing argument in a header or the query
 }
 
-// placeholder matches {name}, and {{name}}, which stands for {name} itself. Other braces stand for
-// themselves.
+// placeholder matches {name}, and {{name}}, which becomes the text {name}. Other braces are plain
+// text.
 var placeholder = regexp.MustCompile(`\{\{[A-Za-z_][A-Za-z0-9_.-]*\}\}|\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
 
 // maxNesting bounds the depth of templates.
@@ -37,14 +37,14 @@ const maxNesting = 50
 
 // templateFault is a fault in a template.
 type templateFault struct {
-	path string // the path to it, with a colon before each member
+	path string // the members that lead to the fault, each after a colon and a blank
 	text string
 }
 
 func (t *templateFault) Error() string { return t.text }
 
-// parseTemplate reads a value. It calls use with each argument in it; use reports whether that
-// argument exists.
+// parseTemplate parses a JSON value. It calls use with the name in each placeholder; use reports
+// whether that argument exists. depth is that of v in the whole template.
 func parseTemplate(v gjson.Result, use func(name string) bool, depth int) (*template, error) {
 	if depth > maxNesting {
 		return nil, &templateFault{text: "is nested too deep"}
@@ -69,7 +69,7 @@ func parseTemplate(v gjson.Result, use func(name string) bool, depth int) (*temp
 	return &template{raw: []byte(v.Raw)}, nil
 }
 
-// parseText reads a text.
+// parseText parses a text; use is as for parseTemplate.
 func parseText(s string, use func(name string) bool) (*template, error) {
 	t := &template{}
 	literal := ""
@@ -100,8 +100,8 @@ func parseText(s string, use func(name string) bool) (*template, error) {
 	return t, nil
 }
 
-// append writes the value with its placeholders filled. It reports false if its only argument is
-// missing.
+// append appends the value with its placeholders filled. It reports false if the value is a single
+// placeholder whose argument is missing; objects and lists leave out such a value.
 func (t *template) append(dst []byte, values map[string]gjson.Result) ([]byte, bool) {
 	switch {
 	case t.raw != nil:
@@ -144,7 +144,7 @@ func (e *Entry) bodyFault(err error) Fault {
 	return e.KeyFault("body"+at, "body %s", err)
 }
 
-// args returns the arguments of the template, each once.
+// args returns the names of the template's arguments, each once.
 func (t *template) args() []string {
 	var all []string
 	for _, p := range t.parts {

@@ -17,11 +17,12 @@ import (
 // Entry is an entry of Config.Tools. With a Request it is a tool of its own; otherwise it changes a
 // tool of the document.
 type Entry struct {
-	// Key is an operationId, or METHOD and path as in the document. For a tool of its own it is the
-	// tool's name.
+	// Key is an operationId, or METHOD and path as in the document. For a tool of its own, Key is
+	// the tool's name unless Name is set.
 	Key  string
 	Line int // in the configuration; 0 for an entry made by a program
-	// Lines are the lines of the entry's keys.
+	// Lines has the line of each key of the entry. The name of an inner key begins with those of
+	// the outer ones, such as "limits: answer".
 	Lines map[string]int
 	// Off removes an operation.
 	Off bool
@@ -32,76 +33,80 @@ type Entry struct {
 	Request string
 	// Args are new arguments, and changes to those of the operation.
 	Args []Arg
-	// Body is JSON with placeholders. A string that is only {arg} becomes the argument itself;
-	// within other text {arg} becomes its text.
+	// Body is JSON with placeholders. A string that is only {arg} becomes the argument's JSON; within
+	// other text, {arg} becomes the argument's text.
 	Body json.RawMessage
-	// Headers are templates of text, by header.
+	// Headers has a template of text for each header.
 	Headers map[string]string
-	// Query is a JSON object that is added to the query of an operation of the document. Its values
-	// are templates like Body.
+	// Query is a JSON object with parameters for the query of an operation of the document. Its
+	// values are templates like Body.
 	Query json.RawMessage
-	// Result is a gjson path that is applied to answers.
+	// Result is a gjson path to the part of an answer that is the result. Empty means all.
 	Result string
-	// Error is a gjson path to the message of an error answer. ErrorIf is one that marks answers
-	// with a success status as errors.
+	// Error is a gjson path to the message of an error answer. ErrorIf is a gjson path: an answer
+	// with a success status is an error if its value there is not false, null, 0 or empty.
 	Error, ErrorIf string
-	// Timeout is how long a call may take with all its attempts. Attempts is how often its request
-	// is made. 0 means the API's setting.
+	// Timeout bounds a call with all its attempts. Attempts bounds how often the request of a call is
+	// sent. 0 means the API's setting.
 	Timeout  time.Duration
 	Attempts int
 	// Cache says whether answers are cached; nil means the API's setting. KeepFor is how long an
-	// answer stays fresh if it names no time itself.
+	// answer stays fresh if the answer does not say so itself.
 	Cache   *bool
 	KeepFor time.Duration
-	// Limits bound the results of its calls; 0 means the API's limit.
-	Limits ToolLimits
-	// As is AsResource for a GET that is a resource, and otherwise empty.
+	Limits  ToolLimits
+	// As is AsResource for a GET that is a resource, and otherwise "tool" or empty.
 	As string
-	// Writes says whether the tool changes anything; nil decides by the method.
+	// Writes says whether the tool changes anything. If it is nil, the method decides.
 	Writes *bool
 	// Output says whether the tool keeps the document's output schema; nil means yes.
 	Output *bool
-	// Ruled: only rules apply to the operation, and no entry.
+	// Ruled says that all settings are from rules: the configuration has no entry for the operation.
 	Ruled bool
 
-	harmless bool // its request may be repeated, whatever the method
+	harmless bool // the request may be repeated, whatever the method
 }
 
 // Bytes is a number of bytes.
 type Bytes int64
 
-// ToolLimits are the limits of one tool's calls.
+// ToolLimits are the limits of one tool's calls. 0 means the API's limit.
 type ToolLimits struct {
-	Answer Bytes `yaml:"answer"` // bytes of text in one result
+	Answer Bytes `yaml:"answer"` // bounds the text of one result
 }
 
 // Arg is a new argument of a tool, or a change to one. An argument that the operation lacks is new
 // if its schema has a type.
 type Arg struct {
 	Name     string // the API's name
-	Line     int    // in the configuration; 0 for one made by a program
-	Optional bool   // clients may omit it
-	// Off removes an optional argument. Value is sent for an argument that clients then do not see.
-	Off   bool
+	Line     int    // in the configuration; 0 for an argument made by a program
+	Optional bool   // clients may omit the argument
+	// Off removes an optional argument.
+	Off bool
+	// Value, unless nil, is always sent, and clients do not see the argument.
 	Value json.RawMessage
-	// As holds the name that clients see.
+	// As is the name that clients see; empty means Name.
 	As string
-	// About is its description. Default is the API's default, which clients see.
-	About   string
+	// About is the description.
+	About string
+	// Default is the default in the schema for clients. Templates of headers and query parameters
+	// use it for a missing argument within other text.
 	Default json.RawMessage
-	// Schema is a JSON Schema. For a changed argument, its members replace those of the same name.
+	// Schema is a JSON Schema. The members of a changed argument's Schema replace those in the
+	// document's schema.
 	Schema json.RawMessage
 
-	where string // the rule that it belongs to
+	where string // prefix of its faults: the rule that has the argument, or empty
 }
 
-// Fault is a fault in an entry of Config.Tools or Config.Args.
+// Fault is a fault in the configuration of tools, of arguments for all operations, of rules or of
+// expose.
 type Fault struct {
 	Key  string // such as "issues/lock: args: owner: "
 	Line int    // in the configuration; 0 if unknown
 	Text string // the fault
 
-	common bool // it concerns Config.Args
+	common bool // the fault is in no entry of Config.Tools
 }
 
 // String returns the fault as operators read it.
@@ -112,10 +117,9 @@ func (f Fault) String() string {
 	return "tools: " + f.Key + f.Text
 }
 
-// Faults are several faults.
+// Faults is an error with a line for each fault.
 type Faults []Fault
 
-// Error has a line for each fault.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i, one := range f {
@@ -124,7 +128,7 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Fault makes a fault of the whole entry.
+// Fault returns a fault of the whole entry.
 func (e *Entry) Fault(format string, args ...any) Fault {
 	return Fault{
 		Key:  e.Key + ": ",
@@ -133,7 +137,7 @@ func (e *Entry) Fault(format string, args ...any) Fault {
 	}
 }
 
-// KeyFault makes a fault of one of the entry's keys, or of an inner one: "body: name".
+// KeyFault returns a fault of one of the entry's keys. key is as in Lines.
 func (e *Entry) KeyFault(key, format string, args ...any) Fault {
 	return Fault{
 		Key:  e.Key + ": ",
@@ -142,7 +146,7 @@ func (e *Entry) KeyFault(key, format string, args ...any) Fault {
 	}
 }
 
-// LineOf returns the line of a key, or of the nearest enclosing key with a known line.
+// LineOf returns the line of a key as in Lines, or of the nearest outer key with a known line.
 func (e *Entry) LineOf(key string) int {
 	for {
 		if line := e.Lines[key]; line > 0 {
@@ -167,7 +171,7 @@ func (e *Entry) argFault(a *Arg, format string, args ...any) Fault {
 // plainName is a name that every model provider accepts.
 var plainName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
-// Check reports faults that are visible without a document.
+// Check returns the faults that can be found without a document.
 func (e *Entry) Check() Faults {
 	var faults Faults
 	for i := range e.Args {
@@ -205,7 +209,7 @@ func (e *Entry) Check() Faults {
 	return faults
 }
 
-// unusable says why values cannot be checked with the schema; empty if they can.
+// unusable says why the argument's schema is invalid; empty if it is valid.
 func (a *Arg) unusable() string {
 	if len(a.Schema) == 0 {
 		return ""
