@@ -104,6 +104,8 @@ type Request struct {
 	Identity *identity.Identity
 	// NotBefore, if not zero, is the earliest time of an acceptable answer. Older cached answers do not count.
 	NotBefore time.Time
+	// Through is the meta tool that named the called tool, such as call_tool; empty if the client called the tool itself.
+	Through string
 	// Mirror holds headers that repeat arguments of the call (2026-07-28, B8). They are the client's, and from
 	// package tools on the server's. It is nil for a client whose wire has no headers.
 	Mirror http.Header

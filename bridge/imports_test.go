@@ -45,6 +45,7 @@ var layers = []layer{
 		"bridge/guard/retry",
 		"bridge/internal/aggregate",
 		"bridge/internal/lane/share",
+		"bridge/internal/metatools",
 		"bridge/internal/tools",
 		"bridge/internal/translate/lift",
 		"bridge/internal/translate/lower",

@@ -29,6 +29,12 @@ type StartsAhead interface {
 	StartAhead(ctx, force context.Context) error
 }
 
+// OffersSearch is an Adapter whose list of tools may be too long for models, who find tools by search then. decided is
+// false until the list is known.
+type OffersSearch interface {
+	OffersSearch() (search, decided bool)
+}
+
 // Attributing is an Upstream that may attribute each question to a call, like Streamable HTTP. The Client of
 // that call gets the question. Calls of different clients share such a connection.
 type Attributing interface{ Attributes() bool }

@@ -126,6 +126,13 @@ type Config struct {
 	// Separator stands between a server's name and the names of its tools and prompts in the
 	// aggregate: 1 to 8 of the characters that Prefix may have. Default "__".
 	Separator string `yaml:"separator" effect:"live"`
+	// ToolsMode sets how the aggregate offers tools: ToolsAll, or ToolsSearch, with which its list has only tools that
+	// find and call the others. A client chooses for itself with tools=all or tools=search in its URL. Default: the tools
+	// of servers whose own mode is ToolsSearch are found, and those of the others listed.
+	ToolsMode string `yaml:"tools_mode" effect:"live"`
+	// Always are patterns of tools that the aggregate lists with ToolsSearch too, by the names that clients see there.
+	// Default: none.
+	Always []string `yaml:"always" effect:"live"`
 	// Servers are the servers to publish, in file order; at least one.
 	Servers []Server `yaml:"servers" effect:"live"`
 
@@ -176,6 +183,12 @@ type Server struct {
 	// Offer sets the revisions for clients at the server's own address. Default: that of the
 	// file.
 	Offer string `yaml:"offer" effect:"next"`
+	// ToolsMode sets how the server's own address offers tools: ToolsAll or ToolsSearch. Default: ToolsAll; for an HTTP
+	// API its mode decides.
+	ToolsMode string `yaml:"tools_mode" effect:"live"`
+	// Always are patterns of tools that the server's own address lists with ToolsSearch too, by the names that clients see
+	// there. Default: none.
+	Always []string `yaml:"always" effect:"live"`
 	// Share sets who shares one upstream connection: ShareSession (the default),
 	// SharePrincipal, ShareCall or ShareAll.
 	Share string `yaml:"share" effect:"next"`
@@ -244,6 +257,12 @@ const (
 const (
 	OfferAll    = string(gateway.OfferAll)    // all revisions
 	OfferLegacy = string(gateway.OfferLegacy) // revisions with a handshake and sessions, to 2025-11-25
+)
+
+// Values of Config.ToolsMode and Server.ToolsMode.
+const (
+	ToolsAll    = string(gateway.ToolsAll)    // the list has all tools
+	ToolsSearch = string(gateway.ToolsSearch) // the list has search_tools, read_tool and call_tool
 )
 
 // Values of Server.Share.

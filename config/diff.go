@@ -121,7 +121,7 @@ func (d *diff) add(path string, a, b, standard reflect.Value, effect Effect) {
 }
 
 // shownKeys are the keys whose texts are no secrets: names, our own addresses, and keywords.
-var shownKeys = []string{"listen", "console_listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "transport", "mode"}
+var shownKeys = []string{"listen", "console_listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "tools_mode", "transport", "mode"}
 
 // depends are the defaults that are no value: they depend on other keys, or on the kind of the server.
 var depends = map[string]string{"queue": "as calls", "lists": "1m for rest, else 5s"}

@@ -84,6 +84,8 @@ func TestDiff(t *testing.T) {
 		{"access_log", func(c *Config) { c.AccessLog.To = "stderr" }, "access_log.to (live)"},
 		{"cluster", func(c *Config) { c.Cluster.Redis = "redis://:s3cr3t@a" }, "cluster.redis (restart)"},
 		{"offer", func(c *Config) { c.Offer = OfferLegacy }, "offer all → legacy (restart)"},
+		{"tools_mode", func(c *Config) { c.ToolsMode = ToolsSearch }, "tools_mode none → search (live)"},
+		{"always", func(c *Config) { c.Always = []string{"a"} }, "always (live)"},
 		{"separator", func(c *Config) { c.Separator = "." }, "separator __ → . (live)"},
 		{"servers", func(c *Config) {
 			c.Servers = append(c.Servers, DefaultServer("three", ""), DefaultServer("four", ""))
@@ -109,6 +111,8 @@ func TestDiff(t *testing.T) {
 		{".scopes", func(c *Config) { c.Servers[0].Scopes.All = Words{"a"} }, "servers.one.scopes.all (live)"},
 		{".identity", func(c *Config) { c.Servers[0].Identity = map[string]string{"X-User": "sub"} }, "servers.one.identity (renew)"},
 		{".prefix", func(c *Config) { c.Servers[0].Prefix = "" }, "servers.one.prefix one__ → none (live)"},
+		{".tools_mode", func(c *Config) { c.Servers[0].ToolsMode = ToolsSearch }, "servers.one.tools_mode none → search (live)"},
+		{".always", func(c *Config) { c.Servers[0].Always = []string{"a"} }, "servers.one.always (live)"},
 		{".tools", func(c *Config) { c.Servers[0].Tools.Deny = []string{"a"} }, "servers.one.tools (live)"},
 		{".prompts", func(c *Config) { c.Servers[0].Prompts.Allow = []string{"a"} }, "servers.one.prompts (live)"},
 		{".resources", func(c *Config) { c.Servers[0].Resources.Rename = map[string]string{"a": "b"} }, "servers.one.resources (live)"},

@@ -462,11 +462,20 @@ func (a *Adapter) Close() {
 	a.fetch.close()
 }
 
+// OffersSearch implements bridge.OffersSearch.
+func (a *Adapter) OffersSearch() (search, decided bool) {
+	if a.c.Mode == ModeSearch || a.c.Mode == ModeTools {
+		return a.c.Mode == ModeSearch, true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.current == nil || a.current.mode == ModeSearch, a.current != nil
+}
+
 // Report describes an API before it is used.
 type Report struct {
-	// Tools is how many tools there are, and Size the bytes of a list of all of them. Listed is how
-	// many tools clients see in their list.
-	Tools, Size, Listed int
+	// Tools is how many tools there are, and Size the bytes of a list of all of them.
+	Tools, Size int
 	// Names are those of the tools that Options.Shows chooses from; nil if they are not all known.
 	Names []string
 	// Resources is how many operations are resources instead of tools.
@@ -540,7 +549,6 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 		Tools:          len(list.tools),
 		Size:           list.size,
 		OutputsOmitted: list.outputsOmitted,
-		Listed:         len(list.items),
 		Mode:           list.mode,
 		Warnings:       m.warnings,
 		CatalogUnread:  elsewhere,
@@ -554,7 +562,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	}
 	report.Lost, report.Empty = lostKeys(m.lost), m.empty()
 	if !elsewhere {
-		report.Names = append(m.names, searchTool, describeTool, readTool, callTool)
+		report.Names = m.names
 	}
 	for _, r := range m.resources {
 		report.tools, report.uris[r.Tool] = append(report.tools, r.Tool), r.uri

@@ -46,7 +46,7 @@ func TestMethods(t *testing.T) {
 		{"logging/setLevel", `{"level":"debug"}`, -32601},
 		{"tools/call", `{"name":"nothing"}`, -32602},
 		{"tools/call", `{"name":"listPets","arguments":[]}`, -32602},
-		{"tools/call", `{"name":"search_operations","arguments":{}}`, -32602},
+		{"tools/call", `{"name":"search_tools","arguments":{}}`, -32602},
 		{"tools/list", `{"cursor":"x"}`, -32602},
 	} {
 		if got := gjson.GetBytes(raw(t, up, test.method, test.params).Error, "code").Int(); got != test.code {

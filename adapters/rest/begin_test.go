@@ -203,38 +203,6 @@ func TestBeginCarries(t *testing.T) {
 	}
 }
 
-// A borrowed edition shows no tool that the new settings hide.
-func TestBeginHides(t *testing.T) {
-	t.Parallel()
-	api := newAPI(t)
-	text, err := os.ReadFile("testdata/pets.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &sites{texts: map[string]string{"/pets.yaml": string(text)}}
-	site := httptest.NewServer(s)
-	defer site.Close()
-	c := api.pets()
-	c.OpenAPI, c.Mode = site.URL+"/pets.yaml", ModeSearch
-	first := adapter(t, c, Options{})
-	if err := first.Begin(nil); err != nil {
-		t.Fatal(err)
-	}
-	const getPet = `{"id":"getPet","arguments":{"id":1}}`
-	if text, bad := call(t, connect(t, first, &adaptertest.Client{}), callTool, getPet); bad {
-		t.Fatal(text)
-	}
-	s.set("/pets.yaml", "")
-	next := adapter(t, c, Options{Shows: func(name string) bool { return name != "getPet" }})
-	if err := next.Begin(first); err != nil {
-		t.Fatal(err)
-	}
-	asked := api.count()
-	if text, bad := call(t, connect(t, next, &adaptertest.Client{}), callTool, getPet); !bad || api.count() != asked {
-		t.Errorf("a tool that is hidden now: %s", text)
-	}
-}
-
 // A setting that names a temporarily unreadable part of a document is no fault.
 func TestBeginPartAway(t *testing.T) {
 	t.Parallel()

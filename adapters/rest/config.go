@@ -126,7 +126,7 @@ func (a *Auth) Exchanges() bool {
 const (
 	ModeAuto   = "auto"   // ModeTools, unless the list is longer than autoLimit without output schemas
 	ModeTools  = "tools"  // all tools are listed
-	ModeSearch = "search" // a few tools find, describe and call the others
+	ModeSearch = "search" // tools are found and not listed, as with tools_mode: search of the server
 )
 
 // autoLimit is the largest list, in bytes, that ModeAuto offers whole. Models read all of it at

@@ -28,7 +28,6 @@ type catalog struct {
 	size           int    // bytes of a list of all tools, without omitted output schemas
 	outputsOmitted int    // bytes of output schemas omitted from the list
 	items          []item // of tools/list
-	finder         *finder
 	about          string // the server's instructions
 	info           []byte // the server's serverInfo, as JSON
 
@@ -36,44 +35,23 @@ type catalog struct {
 	plain, templates []byte      // results of resources/list and resources/templates/list
 }
 
-// item is a tool of tools/list. append writes the JSON of t on demand: thousands of written tools
-// would take as much memory again as their schemas.
+// item is a tool in tools/list, without its JSON: thousands of them would take as much memory again as their schemas.
 type item struct {
-	name string
 	t    *toolset.Tool
-	raw  []byte // the JSON, if t is nil
-	size int    // bytes of the JSON
+	size int    // of the JSON, in bytes
 	sum  uint64 // hash of the JSON
 }
 
-// itemSeed is the seed of every item's sum, so that sums can be compared.
+// itemSeed is the seed of all sums.
 var itemSeed = maphash.MakeSeed()
-
-// itemOf returns the item of a tool whose JSON is raw. The item does not keep raw.
-func itemOf(t *toolset.Tool, raw []byte) item {
-	return item{
-		name: t.Name,
-		t:    t,
-		size: len(raw),
-		sum:  maphash.Bytes(itemSeed, raw),
-	}
-}
-
-// append appends the item's JSON.
-func (i *item) append(dst []byte) []byte {
-	if i.t == nil {
-		return append(dst, i.raw...)
-	}
-	return appendEntry(dst, i.t)
-}
 
 // keyRequest is the key in a tool's _meta under which the tool's HTTP request is shown.
 const keyRequest = "mcp-bridge/request"
 
 // newCatalog returns the catalog of an API's tools. In ModeAuto, if only a list without output
 // schemas fits within autoLimit, it omits these, which models do not read. If even that list is too
-// long, the mode is ModeSearch. reading says that no tool changes anything.
-func newCatalog(api string, tools []*toolset.Tool, mode string, reading bool) *catalog {
+// long, the mode is ModeSearch.
+func newCatalog(tools []*toolset.Tool, mode string) *catalog {
 	c := &catalog{
 		tools:  tools,
 		byName: map[string]*toolset.Tool{},
@@ -107,20 +85,9 @@ func newCatalog(api string, tools []*toolset.Tool, mode string, reading bool) *c
 			}
 		}
 	}
-	if c.mode == ModeTools {
-		for _, t := range tools {
-			scratch = appendEntry(scratch[:0], t)
-			c.items = append(c.items, itemOf(t, scratch))
-		}
-		return c
-	}
-	c.finder = newFinder(tools)
-	c.items = searchItems(api, len(tools), reading)
 	for _, t := range tools {
-		if t.Entry != nil && !t.Entry.Ruled && !isSearch(t.Name) {
-			scratch = appendEntry(scratch[:0], t)
-			c.items = append(c.items, itemOf(t, scratch))
-		}
+		scratch = appendEntry(scratch[:0], t)
+		c.items = append(c.items, item{t, len(scratch), maphash.Bytes(itemSeed, scratch)})
 	}
 	return c
 }
@@ -173,7 +140,7 @@ func (c *catalog) page(cursor string) ([]byte, bool) {
 	from := 0
 	if cursor != "" {
 		name, err := base64.RawURLEncoding.DecodeString(cursor)
-		i := slices.IndexFunc(c.items, func(it item) bool { return it.name == string(name) })
+		i := slices.IndexFunc(c.items, func(it item) bool { return it.t.Name == string(name) })
 		if err != nil || i < 0 {
 			return nil, false
 		}
@@ -184,12 +151,12 @@ func (c *catalog) page(cursor string) ([]byte, bool) {
 		it := &c.items[from+i]
 		if i > 0 {
 			if len(out)+it.size > pageSize {
-				next := base64.RawURLEncoding.EncodeToString([]byte(c.items[from+i-1].name))
+				next := base64.RawURLEncoding.EncodeToString([]byte(c.items[from+i-1].t.Name))
 				return append(out, `],"nextCursor":"`+next+`"}`...), true
 			}
 			out = append(out, ',')
 		}
-		out = it.append(out)
+		out = appendEntry(out, it.t)
 	}
 	return append(out, `]}`...), true
 }
@@ -224,7 +191,7 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 			}
 			continue
 		}
-		op, why := find(doc, e.Key)
+		op, why := operationOf(doc, e.Key)
 		switch {
 		case op == nil:
 			faults = append(faults, e.Fault("%s", why))
@@ -292,9 +259,9 @@ func (c *Config) sameName(t, other *toolset.Tool) toolset.Fault {
 	return toolset.Fault{Key: t.Name + ": ", Text: "two tools have this name"}
 }
 
-// find returns the operation of the document that a key of Config.Tools names, or why there is none.
+// operationOf returns the operation of the document that a key of Config.Tools names, or why there is none.
 // doc may be nil.
-func find(doc *openapi.Document, key string) (op *openapi.Operation, why string) {
+func operationOf(doc *openapi.Document, key string) (op *openapi.Operation, why string) {
 	if doc == nil {
 		return nil, "has no request, and the server has no document: set request, or openapi for the server"
 	}

@@ -387,7 +387,7 @@ func FuzzPublished(f *testing.F) {
 		if c.published(m, &Options{}, []byte(text)) != nil {
 			return
 		}
-		list := newCatalog("API", m.tools, ModeTools, false)
+		list := newCatalog(m.tools, ModeTools)
 		page, _ := list.page("")
 		if !gjson.ValidBytes(page) {
 			t.Fatalf("%q is listed as %s", text, page)

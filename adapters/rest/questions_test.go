@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/internal/find"
 	"github.com/mcp-bridge/bridge/internal/openapitest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
@@ -78,7 +80,8 @@ func TestQuestions(t *testing.T) {
 				t.Errorf("%d questions, want %d", len(all), test.count)
 			}
 			var got, plain score
-			var f *finder
+			var tools []*toolset.Tool
+			var x *find.Index
 			var reference func(query string) []*toolset.Tool
 			document := ""
 			for _, a := range all {
@@ -89,12 +92,15 @@ func TestQuestions(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					f, reference = newFinder(m.tools), plainBM25(m.tools)
+					tools, x, reference = m.tools, indexOf(m.tools), plainBM25(m.tools)
 				}
-				if !slices.ContainsFunc(f.tools, a.answered) {
+				if !slices.ContainsFunc(tools, a.answered) {
 					t.Fatalf("%s has none of %q", document, a.answers)
 				}
-				found := f.find(a.text, "", "")
+				var found []*toolset.Tool
+				for _, i := range x.Find(a.text) {
+					found = append(found, tools[i])
+				}
 				if !slices.ContainsFunc(found[:min(len(found), 20)], a.answered) {
 					t.Logf("%s: %s: %q is not among twenty", document, a.text, a.answers)
 				}
@@ -115,6 +121,20 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
+// indexOf returns the index of tools as clients of the gateway have it.
+func indexOf(tools []*toolset.Tool) *find.Index {
+	var all []find.Tool
+	for _, t := range tools {
+		all = append(all, find.Read(appendEntry(nil, t), ""))
+	}
+	return find.New(all)
+}
+
+// splitWords returns the words of a text, in lower case.
+func splitWords(text string) []string {
+	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+}
+
 // plainBM25 finds tools by BM25 over one text per tool.
 func plainBM25(tools []*toolset.Tool) func(query string) []*toolset.Tool {
 	stop := []string{"a", "an", "the", "to", "in", "of"}
@@ -123,7 +143,7 @@ func plainBM25(tools []*toolset.Tool) func(query string) []*toolset.Tool {
 	have := map[string]float64{}
 	for i, t := range tools {
 		texts[i] = map[string]float64{}
-		ws := words(strings.Join([]string{t.Name, t.Title, toolset.PathOf(t.Operation), strings.Join(t.Operation.Tags, " "), t.Description[:min(len(t.Description), 300)]}, " "))
+		ws := splitWords(strings.Join([]string{t.Name, t.Title, toolset.PathOf(t.Operation), strings.Join(t.Operation.Tags, " "), t.Description[:min(len(t.Description), 300)]}, " "))
 		for _, w := range ws {
 			if !slices.Contains(stop, w) {
 				texts[i][w]++
@@ -140,7 +160,7 @@ func plainBM25(tools []*toolset.Tool) func(query string) []*toolset.Tool {
 		scores := map[*toolset.Tool]float64{}
 		var out []*toolset.Tool
 		for i, t := range tools {
-			for _, w := range words(query) {
+			for _, w := range splitWords(query) {
 				if times := texts[i][w]; times > 0 {
 					rarity := math.Log(1 + (n-have[w]+0.5)/(have[w]+0.5))
 					scores[t] += rarity * times * 2.2 / (times + 1.2*(0.25+0.75*lengths[i]*n/total))
@@ -169,73 +189,12 @@ paths:
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFinder(m.tools)
+	x := indexOf(m.tools)
 	for question, want := range map[string]string{
 		"launch a machine": "startInstance", "urgent things": "listJobs", "the queue": "listJobs", "a callback": "addHook", "who is the current user": "userGet",
 	} {
-		if found := f.find(question, "", ""); len(found) == 0 || found[0].Name != want {
-			t.Errorf("%s: %v, want %s", question, len(found), want)
+		if found := x.Find(question); len(found) == 0 || m.tools[found[0]].Name != want {
+			t.Errorf("%s: %v, want %s", question, found, want)
 		}
-	}
-}
-
-func TestWords(t *testing.T) {
-	for _, test := range []struct{ text, want string }{
-		{"listCoreV1NamespacedPod", "list core v1 namespaced pod"},
-		{"repos/list-for_org", "repos list for org"},
-		{"getIPAddress", "get ip address"},
-		{"listURLs of IDs", "list urls of ids"},
-		{"SMS", "sms"},
-		{"", ""},
-		{"Größe ändern", "größe ändern"},
-	} {
-		if got := strings.Join(words(test.text), " "); got != test.want {
-			t.Errorf("words(%q) = %q, want %q", test.text, got, test.want)
-		}
-	}
-}
-
-func TestStem(t *testing.T) {
-	for _, group := range []string{
-		"pet pets", "repository repositories", "create creates creating created creation", "delete deleting deletion",
-		"add adds adding added", "get getting", "address addresses", "box boxes", "message messages", "status",
-		"cancel cancelled canceling", "is", "news", "class classes", "page paging paged",
-	} {
-		all := strings.Fields(group)
-		for _, w := range all {
-			if stem(w) != stem(all[0]) {
-				t.Errorf("stem(%q) = %q, stem(%q) = %q", w, stem(w), all[0], stem(all[0]))
-			}
-		}
-	}
-	for _, pair := range []string{"use user", "stat station"} {
-		a, b, _ := strings.Cut(pair, " ")
-		if stem(a) == stem(b) {
-			t.Errorf("stem(%q) = stem(%q) = %q", a, b, stem(a))
-		}
-	}
-}
-
-// A caller who may use only some tools finds only these.
-func TestFindGranted(t *testing.T) {
-	c := Config{OpenAPI: file(t, many(30)), Mode: ModeSearch}
-	m, err := c.read(t.Context(), "many", &Options{}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := c.catalog(m, "many")
-	some := all.finderFor(func(name string) bool { return name == "getThing3" || name == "getThing4" })
-	for _, test := range []struct{ name, got, want string }{
-		{"search", string(some.search([]byte(`{"query":"thing"}`))), "getThing3"},
-		{"everything", string(some.search([]byte(`{}`))), "getThing4"},
-		{"describe", string(some.describe([]byte(`{"ids":["getThing7"]}`), 1<<16)), `There is no operation`},
-		{"tags", string(some.search([]byte(`{"query":"nothing"}`))), "t0, t1."},
-	} {
-		if !strings.Contains(test.got, test.want) || strings.Contains(test.got, "/things7") || strings.Contains(test.got, "t2") {
-			t.Errorf("%s: %s", test.name, test.got)
-		}
-	}
-	if got := len(all.finder.find("thing", "", "")); got != 30 {
-		t.Errorf("everybody finds %d, want 30", got)
 	}
 }

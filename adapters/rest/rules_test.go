@@ -127,15 +127,6 @@ func TestRulesRetry(t *testing.T) {
 	}
 }
 
-// A rule does not list tools that are found by search.
-func TestRulesAndSearch(t *testing.T) {
-	c := shopOf(t, []toolset.Rule{{Match: openapi.Match{Path: []string{"**"}}, Entry: toolset.Entry{Timeout: time.Second}}}, toolset.Entry{Key: "status", About: "How it is."})
-	c.Mode = ModeSearch
-	if got := names(t, connect(t, adapter(t, c, Options{}), nil)); got != "search_operations describe_operations read_operation call_operation status" {
-		t.Errorf("tools = %s", got)
-	}
-}
-
 // Faults of rules name the rule and the line.
 func TestRuleFaults(t *testing.T) {
 	at := func(e toolset.Entry) toolset.Entry {

@@ -42,12 +42,9 @@ type Options struct {
 	// Prefix is the length of the prefix that tool names will get. Names are cut so that both have
 	// at most 64 characters.
 	Prefix int
-	// Shows reports whether clients may see the tool of that name; nil means all. Only this package
-	// can apply it to the operations of ModeSearch.
+	// Shows reports whether clients may see the tool of that name; nil means all. Hidden tools take no memory, and
+	// do not count for ModeAuto.
 	Shows func(name string) bool
-	// May returns a function that reports which tools a principal may use. May, or its result, is
-	// nil if those are all. Only this package can apply it to the operations of ModeSearch.
-	May func(principal string) func(name string) bool
 	// Reads reports whether clients may read the resource at that address; nil means all. Only this
 	// package can apply it to files in arguments.
 	Reads func(uri string) bool
@@ -126,13 +123,9 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 			return nil, fmt.Errorf("expose: %w", err)
 		}
 		m.doc, m.texts, m.lost = doc, append(slices.Clone(doc.Files), c.Overlays...), doc.LostOf(rules)
-		limit := 64 - o.Prefix
-		if c.Mode == ModeSearch {
-			limit = 64 // the names of operations are then no names of tools
-		}
 		imported, m.warnings = openapi.Tools(doc, openapi.Options{
 			Rename:       func(op *openapi.Operation, name string) string { return toolset.Rename(c.Rules, op, name) },
-			NameLimit:    limit,
+			NameLimit:    64 - o.Prefix,
 			Expose:       rules,
 			FlattenBody:  c.FlattenBody,
 			StrictOutput: c.StrictOutput,
@@ -304,12 +297,8 @@ func (c *Config) catalog(m *material, name string) *catalog {
 			about = append(about, sanitize.Short(text, maxAbout))
 		}
 	}
-	api := sanitize.Short(title, maxTitle)
-	out := newCatalog(api, m.tools, c.Mode, c.ReadOnly)
+	out := newCatalog(m.tools, c.Mode)
 	out.listResources(m.resources)
-	if out.mode == ModeSearch {
-		about = append(about, fmt.Sprintf("%s has %d operations. Find them with %s, which tells the arguments of the first ones; %s tells those of others. Then use %s.", api, len(m.tools), searchTool, describeTool, usage(c.ReadOnly)))
-	}
 	out.about = strings.Join(about, "\n\n")
 	out.info = gjson.AppendJSONString([]byte(`{"name":`), name)
 	if title != name {
@@ -321,9 +310,6 @@ func (c *Config) catalog(m *material, name string) *catalog {
 
 // maxAbout is how much of a document's description becomes instructions.
 const maxAbout = 2000
-
-// maxTitle is how much of its title names the API in tools.
-const maxTitle = 80
 
 // newSource makes the source that calls the API.
 func newSource(c *Config, m *material, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -178,20 +177,13 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	case args[0] != '{':
 		return jsonrpc.InvalidParams("arguments must be an object"), nil
 	}
-	var may func(string) bool
-	if u.a.o.May != nil {
-		may = u.a.o.May(r.From.Principal)
-	}
-	t, given, answer := u.a.resolveCall(e, r.Name(), args, may)
-	switch {
-	case answer != nil:
-		return jsonrpc.NewResult(nil, answer), nil
-	case t == nil:
+	t := e.byName[r.Name()]
+	if t == nil {
 		return jsonrpc.InvalidParams("Unknown tool: " + r.Name()), nil
 	}
 	ctx, end := u.bound(ctx)
 	defer end()
-	call := u.newCall(t, r, given)
+	call := u.newCall(t, r, args)
 	call.Resource = u.a.resourceReader(e, func(t *toolset.Tool, args []byte) *wire.Call {
 		read := callOf(t, args)
 		read.Header, read.Subject = call.Header, call.Subject
@@ -276,48 +268,6 @@ func (u *upstream) lostError(ctx context.Context, err error) error {
 	return err
 }
 
-// resolveCall returns the tool to call with its arguments, or an immediate answer, or nothing if
-// there is no tool of that name. A tool of ModeSearch answers itself or resolves to the tool that it
-// calls. It finds and calls only the tools for which may returns true; a nil may selects all.
-func (a *Adapter) resolveCall(e *edition, name string, args []byte, may func(string) bool) (t *toolset.Tool, given, answer []byte) {
-	if e.mode == ModeSearch && isSearch(name) {
-		schema := map[string]string{searchTool: searchSchema, describeTool: describeSchema, readTool: callSchema, callTool: callSchema}[name]
-		args, err := a.schemas.Check([]byte(schema), args, true)
-		if err != nil {
-			return nil, nil, textResult(err.Error(), true)
-		}
-		may = allOf(may, a.o.Shows) // the edition may have older settings, which showed more
-		switch name {
-		case searchTool:
-			return nil, nil, e.finderFor(may).search(args)
-		case describeTool:
-			return nil, nil, e.finderFor(may).describe(args, maxDescribed)
-		}
-		if t = e.byName[gjson.GetBytes(args, "id").String()]; t == nil || may != nil && !may(t.Name) {
-			return nil, nil, textResult(e.finderFor(may).unknown(gjson.GetBytes(args, "id").String()), true)
-		}
-		if name == readTool && !t.Reads() {
-			return nil, nil, textResult(fmt.Sprintf("%s may change something: use %s.", t.Name, callTool), true)
-		}
-		return t, []byte(gjson.GetBytes(args, "arguments").Raw), nil // missing arguments mean {}
-	}
-	return e.byName[name], args, nil
-}
-
-// allOf returns a function that holds if both functions hold. A nil function always holds.
-func allOf(one, other func(string) bool) func(string) bool {
-	switch {
-	case one == nil:
-		return other
-	case other == nil:
-		return one
-	}
-	return func(name string) bool { return one(name) && other(name) }
-}
-
-// maxDescribed bounds a result of describeTool, in bytes.
-const maxDescribed = 100 << 10
-
 // Tools returns all tools as a JSON list, including tools that tools/list leaves out.
 func (a *Adapter) Tools(ctx context.Context) ([]byte, error) {
 	u, err := a.acquire(ctx)
@@ -343,16 +293,11 @@ func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, e
 		return "", err
 	}
 	defer u.calls.Done()
-	t, given, answer := a.resolveCall(u.edition, name, args, nil)
-	switch {
-	case answer != nil && isSearch(name) && !IsCall(name):
-		return "", errors.New(name + " sends no request")
-	case answer != nil:
-		return "", errors.New(gjson.GetBytes(answer, "content.0.text").String())
-	case t == nil:
+	t := u.byName[name]
+	if t == nil {
 		return "", errors.New("there is no tool " + name)
 	}
-	call := callOf(t, given)
+	call := callOf(t, args)
 	call.Resource = a.resourceReader(u.edition, callOf)
 	p, err := u.source.Plan(call)
 	if err != nil {

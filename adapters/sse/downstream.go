@@ -143,7 +143,11 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 	if err := d.g.Allowed(server, whose); errors.Is(err, bridge.ErrRevoked) { // Revoke may have been called before open
 		return
 	}
-	if err := p.serve(w, r, endpoint+"?sessionId="+p.token); err != nil {
+	endpoint += "?sessionId=" + p.token
+	if mode := gateway.EnvelopeOf(r).Tools; mode != "" {
+		endpoint += "&tools=" + string(mode)
+	}
+	if err := p.serve(w, r, endpoint); err != nil {
 		d.o.Log.Debug("stream ended", "server", server, "err", err)
 	}
 }

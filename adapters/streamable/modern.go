@@ -62,7 +62,8 @@ func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Reques
 		body.Free()
 		return
 	}
-	s.Header, s.Identity, s.Remote = r.Header, auth.IdentityOf(r.Context()), r.RemoteAddr
+	e := gateway.EnvelopeOf(r)
+	s.Header, s.Identity, s.Tools, s.Remote = e.Header, e.Identity, e.Tools, e.Remote
 	newStatelessCall(d, m, *s, body, as).reply(w, r)
 }
 

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
@@ -19,11 +20,13 @@ import (
 // Settings are the fields of Options that Apply can change. Apply changes existing access rules. It neither adds rules
 // to a gateway without rules, nor removes them all.
 type Settings struct {
-	// The fields are those of Options of the same names. Apply sets each value as it is: 0 means no default here.
+	// SessionIdle, SessionLeft, Grants, PerPrincipal and Tools are the fields of Options of these names. Apply sets each
+	// value as it is: 0 means no default here.
 	SessionIdle  time.Duration
 	SessionLeft  time.Duration
 	Grants       map[string]filter.Grant
 	PerPrincipal limits.PerPrincipal
+	Tools        Tools
 }
 
 // applySettings applies s, which may be nil, and returns the principals whose grants changed.
@@ -35,9 +38,20 @@ func (g *gateway) applySettings(s *Settings) (changed map[string]bool) {
 	g.left.Store(int64(s.SessionLeft))
 	g.quota.Set(s.PerPrincipal)
 	changed = g.grants.Set(s.Grants)
+	if was := g.joint.Swap(&s.Tools); !reflect.DeepEqual(*was, s.Tools) {
+		defer g.relist("")
+	}
 	g.laneShares.Set(len(s.Grants))
 	g.bytes.Set(len(s.Grants))
 	return changed
+}
+
+// relist notifies the clients at an address that its list of tools changed.
+func (g *gateway) relist(name string) {
+	for _, s := range g.open(func(s *sitting) bool { return s.server == name }) {
+		subscribe.NotifyChanged(s.changes, []list.Kind{list.Tools})
+	}
+	g.revoked.Relist(func(string) bool { return true }, name, list.Tools)
 }
 
 // regrant applies changed grants. If a principal may no longer use a server, its sessions and calls there end. Other

@@ -22,6 +22,7 @@ type call struct {
 	s          *sitting
 	binding    *binding
 	m          *jsonrpc.Message
+	through    string // the bridge.Request.Through
 	with       Envelope
 	id         []byte        // the client's raw id
 	back       bridge.Stream // takes messages of the server before the answer; may be nil
@@ -56,6 +57,14 @@ func (s *sitting) Enter(m *jsonrpc.Message, e *Envelope, back bridge.Stream) Cal
 		s.g.reports.Reject(s.shortID(), s.caller, m, c.answer, nil)
 		return c
 	}
+	if e != nil && *s.tools.Load() != e.Tools {
+		s.tools.Store(&e.Tools)
+	}
+	if c.m, c.through, c.answer = s.g.unwrapped(m, s.caller, s.address(s.bindings.Current(), c.with.Tools)); c.answer != nil {
+		s.g.reports.Reject(s.shortID(), s.caller, m, c.answer, nil)
+		return c
+	}
+	m = c.m
 	c.ctx, c.span = s.g.tracing.Received(s.ctx, m, c.with.Header, s.server, s.caller, s.shortID(), c.with.Remote)
 	if err := s.g.enter(s.caller, m); err != nil {
 		return c.reject(err)
@@ -110,12 +119,13 @@ func (c *call) Do() (m *jsonrpc.Message, err error) {
 			s.g.reports.Look(&c.arrival)
 			defer c.arrival.Found()
 		}
-		m, err = c.binding.Chain.Call(c.ctx, &bridge.Request{
+		m, err = s.g.offered(c.binding.Chain, c.m, c.through, s.address(c.binding, c.with.Tools)).Call(c.ctx, &bridge.Request{
 			Message:  c.m,
 			From:     s.caller,
 			Back:     c,
 			Header:   s.g.forwarded(c.with.Header),
 			Identity: c.with.Identity,
+			Through:  c.through,
 			Call:     came.Call(),
 		})
 	}

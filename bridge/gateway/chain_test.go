@@ -80,6 +80,8 @@ func (c *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //     aggregate report each for itself.
 //   - drain.drained refuses new calls to a server that an operator has drained, which is
 //     reported; what the bridge asks by itself passes below it.
+//   - metatools.checked holds calls through read_tool and call_tool to the list that the caller
+//     gets, so it stands above all that changes the list.
 //   - filter.granted is about what the caller may use, and names tools as clients do.
 //     filter.filtered renames them, so all below it sees the server's own names.
 //   - limits.paced counts what clients ask, and not what lift asks for them.
@@ -92,7 +94,7 @@ func (c *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //     process, one that waits has none.
 func TestChains(t *testing.T) {
 	const (
-		refined   = "calls.watched > report.reported > drain.drained > filter.granted > filter.filtered > "
+		refined   = "calls.watched > report.reported > drain.drained > metatools.checked > filter.granted > filter.filtered > "
 		session   = refined + "filter.owned > limits.paced > lift.Lift > tools.checked > "
 		visitor   = refined + "limits.paced > stateless.Pool > "
 		legacy    = "lower.Translator > tools.checked > "

@@ -28,6 +28,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane"
+	"github.com/mcp-bridge/bridge/bridge/internal/metatools"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/tracing"
@@ -94,6 +95,8 @@ type ServerOptions struct {
 	Queued int
 	// Prefix precedes the names of the server's tools and prompts in the aggregate. It may be empty.
 	Prefix string
+	// Tools is how the server's own address offers its tools. Without a mode, Adapter decides: see bridge.OffersSearch.
+	Tools Tools
 	// Filter selects and changes the list entries that clients see.
 	Filter filter.Options
 	// Ping is the time without a message from the server after which the bridge pings the server; 0 means never.
@@ -139,6 +142,8 @@ type Options struct {
 	// Offer selects the revisions at the address of the aggregate, and of each server
 	// without its own Offer. Empty means OfferAll.
 	Offer Offer
+	// Tools is how the address of all servers offers their tools.
+	Tools Tools
 	// SessionIdle is how long a session lives without a request, a call in flight and an open stream; 0 means 30
 	// minutes.
 	SessionIdle time.Duration
@@ -209,10 +214,13 @@ type gateway struct {
 	seals             *seal.Key // seals the handles of stateless clients
 	instance          string    // name of this instance, in handles that only it can open
 	inFlight          InFlight
-	maxCalls          int                  // limit of requests in flight of a session
-	aggregate         *aggregate.Aggregate // all servers as one
-	stateless         bridge.Upstream      // the aggregate for stateless clients
-	listening         context.Context      // ends when the bridge begins to stop; ends subscriptions
+	maxCalls          int                   // limit of requests in flight of a session
+	aggregate         *aggregate.Aggregate  // all servers as one
+	joint             atomic.Pointer[Tools] // Options.Tools
+	indexes           *metatools.Indexes
+	info              []byte          // serverInfo of the bridge
+	stateless         bridge.Upstream // the aggregate for stateless clients
+	listening         context.Context // ends when the bridge begins to stop; ends subscriptions
 	stopListening     context.CancelFunc
 	life              context.Context // ends with Close
 	stop              context.CancelFunc
@@ -248,6 +256,8 @@ func newGateway(o Options) *gateway {
 		drains:   drain.New(o.Calls != nil),
 		sessions: map[*sitting]struct{}{},
 		quota:    limits.NewQuota(o.PerPrincipal),
+		indexes:  metatools.NewIndexes(),
+		info:     []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(cmp.Or(o.Version, "dev")) + `}`),
 	}
 	var err error
 	if g.seals, err = seal.New(o.Cluster.Secrets...); err != nil {
@@ -264,14 +274,17 @@ func newGateway(o Options) *gateway {
 	g.listening, g.stopListening = context.WithCancel(context.Background())
 	g.tracing, g.sent = tracing.New(o.Traces, g.version, o.Client), o.Sent
 	g.sessionEnded, g.connectionEnded = o.SessionEnded, o.ConnectionEnded
-	g.ownParams = []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","version":` + rawjson.Quote(g.version) + `}}`)
+	g.ownParams = []byte(`{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":` + string(g.info) + `}`)
 	g.force, g.hurry = context.WithCancel(context.Background())
 	if g.store == nil {
 		g.store = session.NewMemory(10_000)
 	}
+	g.joint.Store(&o.Tools)
 	g.aggregate = aggregate.New(aggregate.Options{
-		Info: []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(g.version) + `}`), Params: g.ownParams,
-		Force: g.force, Tracing: g.tracing,
+		Info:    g.info,
+		Params:  g.ownParams,
+		Force:   g.force,
+		Tracing: g.tracing,
 	})
 	g.stateless = g.aggregate.Stateless()
 	g.table.Store(&table{})

@@ -6,6 +6,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
 )
 
 // receiver is the bridge.Client of a session's binding.
@@ -44,6 +45,9 @@ func (r receiver) Notify(m *jsonrpc.Message) {
 
 // tell sends a notification of a changed list or resource to the client.
 func (s *sitting) tell(m *jsonrpc.Message) {
+	if m.Method == list.Tools.Changed() && s.g.constant(s.address(s.bindings.Current(), *s.tools.Load())) {
+		return
+	}
 	s.g.calls.Passed(s.server, s.shortID(), s.caller, false, nil, m)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,6 +5,8 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,13 +46,14 @@ type server struct {
 	health         *health.Server
 	trying         atomic.Bool // a test that Gateway.Try started is in flight
 	filter         *filter.Filter
-	statelessCalls bridge.Upstream  // chain of wrappers for calls of stateless clients
-	pool           *stateless.Pool  // connections of stateless clients
-	tools          *tools.Tools     // checks arguments and headers of calls against the server's list of tools
-	queue          *limits.Queue    // bounds the calls in flight
-	rates          *limits.Rates    // bounds the rate of calls; nil without a bound
-	drained        *drain.Server    // nil without operators
-	breaker        *breaker.Breaker // nil when it is off
+	offered        atomic.Pointer[Tools] // ServerOptions.Tools
+	statelessCalls bridge.Upstream       // chain of wrappers for calls of stateless clients
+	pool           *stateless.Pool       // connections of stateless clients
+	tools          *tools.Tools          // checks arguments and headers of calls against the server's list of tools
+	queue          *limits.Queue         // bounds the calls in flight
+	rates          *limits.Rates         // bounds the rate of calls; nil without a bound
+	drained        *drain.Server         // nil without operators
+	breaker        *breaker.Breaker      // nil when it is off
 	conns          *health.Connections
 	retries        *retry.Retries // nil when they are off
 	rewrites       list.Rewrites  // shared by all translations of the server's lists
@@ -235,7 +238,11 @@ func (s *server) set(o ServerOptions) (changed []list.Kind) {
 		Restarts:      cmp.Or(o.Restarts, 30),
 		MaxPause:      cmp.Or(o.MaxPause, maxBackOff),
 	})
-	return s.filter.Set(o.Filter)
+	was := s.offered.Swap(&o.Tools)
+	if changed = s.filter.Set(o.Filter); was != nil && !reflect.DeepEqual(*was, o.Tools) && !slices.Contains(changed, list.Tools) {
+		changed = append(changed, list.Tools)
+	}
+	return changed
 }
 
 // shares reports whether several sessions can use one connection.

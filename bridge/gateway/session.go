@@ -42,7 +42,8 @@ type sitting struct {
 	began    time.Time
 	wire     string // transport of the client, as in SessionStatus
 
-	greeted atomic.Bool // initialize was answered
+	tools   atomic.Pointer[ToolsMode] // Envelope.Tools of the newest request
+	greeted atomic.Bool               // initialize was answered
 
 	changes *subscribe.Changes // collects notifications of changes for the client
 
@@ -71,13 +72,16 @@ type Envelope struct {
 	Header http.Header
 	// Identity is the identity from the caller's token. It is nil without a token.
 	Identity *identity.Identity
+	// Tools is the mode that the client's URL asks for; empty for that of the address.
+	Tools ToolsMode
 	// Remote is the address of the peer that sent the request. It is empty for a transport without addresses.
 	Remote string
 }
 
 // EnvelopeOf returns the envelope of a request that package auth has admitted.
 func EnvelopeOf(r *http.Request) Envelope {
-	return Envelope{r.Header, auth.IdentityOf(r.Context()), r.RemoteAddr}
+	mode, _ := ToolsModeOf(r.URL.Query()) // the server refuses others
+	return Envelope{r.Header, auth.IdentityOf(r.Context()), mode, r.RemoteAddr}
 }
 
 func (e *Envelope) open() Envelope {
@@ -107,6 +111,7 @@ func (g *gateway) initialize(ctx context.Context, m *jsonrpc.Message, o SessionO
 	defer g.leave(caller)
 	s := g.newSession(key, o.Server, caller)
 	s.held.Bound = !o.Portable
+	s.tools.Store(&with.Tools)
 	switch {
 	case o.Envelope == nil:
 		s.wire = WireStdio
@@ -158,6 +163,7 @@ func (g *gateway) newSession(key, server string, caller *bridge.Caller) *sitting
 		began:  time.Now(),
 		wire:   WireStreamable,
 	}
+	s.tools.Store(new(ToolsMode))
 	s.held.Record = session.Record{
 		Key:       key,
 		Server:    server,
@@ -245,7 +251,7 @@ func (s *sitting) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
 	b := s.bindings.Enter()
 	defer b.Leave()
-	a, err := b.Chain.Call(life, &bridge.Request{
+	a, err := s.g.offered(b.Chain, m, "", s.address(b, *s.tools.Load())).Call(life, &bridge.Request{
 		Message: m,
 		From:    s.caller,
 		Call:    came.Call(),
@@ -276,6 +282,16 @@ func (s *sitting) chain(b *binding) (bridge.Upstream, error) {
 		return s.g.aggregate.Session(s.caller, receiver{s, b}), nil
 	}
 	return b.Server.Session(s.caller, receiver{s, b})
+}
+
+// address returns where a request of the session uses tools. mode is that of the request.
+func (s *sitting) address(b *binding, mode ToolsMode) address {
+	return address{
+		name:      s.server,
+		at:        b.Server,
+		mode:      mode,
+		principal: s.caller.Principal,
+	}
 }
 
 func (s *sitting) Server() string { return s.server }

@@ -31,6 +31,8 @@ type Stateless struct {
 	Remote string
 	// Identity is the identity from the caller's token. It is nil without a token.
 	Identity *identity.Identity
+	// Tools is the mode that the client's URL asks for; empty for that of the address.
+	Tools ToolsMode
 	// Back takes the server's messages before the answer.
 	Back bridge.Stream
 	// Keep makes the message valid beyond the call, until free is called. If Keep is nil, a call that outlives its
@@ -72,29 +74,45 @@ func (g *gateway) Call(ctx context.Context, m *jsonrpc.Message, stateless Statel
 		g.reports.Reject("", stateless.From, m, a, nil)
 		return a, nil
 	}
+	s.where = address{
+		name:      stateless.Server,
+		at:        at,
+		mode:      stateless.Tools,
+		principal: stateless.From.Principal,
+	}
+	var no *jsonrpc.Message
+	if m, s.through, no = g.unwrapped(m, stateless.From, s.where); no != nil {
+		g.reports.Reject("", stateless.From, m, no, nil)
+		return no, nil
+	}
 	ctx, span := g.tracing.Received(ctx, m, stateless.Header, stateless.Server, stateless.From, "", stateless.Remote)
-	a, err := g.admitted(ctx, m, stateless, s, at, id, span)
+	a, err := g.admitted(ctx, m, stateless, s, id, span)
 	tracing.End(span, m.Method, a, err)
 	return a, err
 }
 
 // admitted answers a request that may use its server. The span is for the whole request.
-func (g *gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateless, s *statelessCall, at *server, id []byte, span trace.Span) (*jsonrpc.Message, error) {
+func (g *gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateless, s *statelessCall, id []byte, span trace.Span) (*jsonrpc.Message, error) {
 	done, err := g.receive(one.From, m)
 	if err != nil {
 		return g.reject("", one.From, m, err), err
 	}
 	defer done()
-	up, listening := g.stateless, g.listening
+	up, listening, at := g.stateless, g.listening, s.where.at
 	if at != nil {
 		up, listening = at.statelessCalls, at.listening
 	}
+	up = g.offered(up, m, s.through, s.where)
 	if principal := one.From.Principal; m.Method == era.Listen || principal != "" {
 		var stop context.CancelCauseFunc
 		ctx, stop = context.WithCancelCause(ctx)
 		defer stop(nil)
 		if m.Method == era.Listen {
-			s.Subscription, s.Changes = id, subscribe.NewChanges(s.Tell)
+			s.Subscription, s.Changes = id, subscribe.NewChanges(func(m *jsonrpc.Message) {
+				if m.Method != list.Tools.Changed() || !g.constant(s.where) {
+					s.Tell(m)
+				}
+			})
 			defer s.Changes.End(false) // otherwise an error would leave the goroutine running
 			defer context.AfterFunc(listening, func() { stop(bridge.ErrShutdown) })()
 		}
@@ -125,8 +143,12 @@ func (g *gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 		Header:   from.Header,
 		Identity: from.Identity,
 		Mirror:   era.Mirrors(one.Header),
+		Through:  s.through,
 		Keep:     one.Keep,
 		Call:     came.Call(),
+	}
+	if s.through != "" {
+		r.Mirror = nil // the client's headers repeat arguments of the meta tool
 	}
 	a, err := up.Call(ctx, r)
 	err = g.reports.Conclude(came, one.Server, &from, m, a, err)
@@ -173,6 +195,8 @@ func (g *gateway) receive(from *bridge.Caller, m *jsonrpc.Message) (done func(),
 
 type statelessCall struct {
 	StatelessClient
+	where     address
+	through   string // the bridge.Request.Through
 	arrival   report.Arrival
 	revocable principalCall
 }

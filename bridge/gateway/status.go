@@ -48,7 +48,8 @@ type Status struct {
 	Forced *breaker.Force
 	// Drained is an operator's order to drain the server, or nil.
 	Drained *drain.Order
-	Cache   cache.Status
+	// Cache counts what the cache of lists did.
+	Cache cache.Status
 }
 
 // Failing is the Status.State of a server that does not work.

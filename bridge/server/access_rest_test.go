@@ -40,7 +40,7 @@ func TestAccessSearch(t *testing.T) {
 		c.Servers = []config.Server{pets}
 		c.Access = []config.Access{
 			{Name: "alice", Token: aliceKey},
-			{Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"*_operation*", "list*"}}},
+			{Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"list*"}}},
 		}
 		if err := c.Validate(); err != nil {
 			t.Fatal(err)
@@ -62,14 +62,14 @@ func TestAccessSearch(t *testing.T) {
 				all, some       string // parts of what alice and bob are told
 				calls           string // what the API gets of alice
 			}{
-				{"search_operations", `{}`, "deletePets", "listPets", ""},
-				{"search_operations", `{"query":"delete"}`, "deletePets: DELETE /pets", "Nothing fits", ""},
-				{"search_operations", `{"query":"xyz"}`, "tags open, vets", "tags open.", ""},
-				{"describe_operations", `{"ids":["deletePets"]}`, "DELETE /pets", "There is no operation", ""},
-				{"call_operation", `{"id":"deletePets"}`, "", "There is no operation", "DELETE"},
-				{"call_operation", `{"id":"listPets"}`, "", "", "GET"},
-				{"read_operation", `{"id":"listPets"}`, "", "", "GET"},
-				{"read_operation", `{"id":"deletePets"}`, "use call_operation", "There is no operation", ""},
+				{"search_tools", `{}`, "pets: 2", "pets: 1", ""},
+				{"search_tools", `{"query":"delete"}`, `\"deletePets\",\"call_with\":\"call_tool\"`, "No tool fits", ""},
+				{"search_tools", `{"server":"pets"}`, "deletePets", "listPets", ""},
+				{"search_tools", `{"names":["deletePets"]}`, "DELETE /pets", "There is no tool", ""},
+				{"call_tool", `{"name":"deletePets"}`, "", "There is no tool", "DELETE"},
+				{"call_tool", `{"name":"listPets"}`, "", "", "GET"},
+				{"read_tool", `{"name":"listPets"}`, "", "", "GET"},
+				{"read_tool", `{"name":"deletePets"}`, "call it with call_tool", "There is no tool", ""},
 				{"deletePets", `{}`, "", "Unknown tool: deletePets", "DELETE"},
 			} {
 				want, calls := tc.all, tc.calls
@@ -86,7 +86,7 @@ func TestAccessSearch(t *testing.T) {
 					"modern": do(body, append(append(header, "Mcp-Name", tc.tool, "Accept", "*/*"), as(key)...)...),
 				} {
 					text := answer.Body.String()
-					if !strings.Contains(text, want) || key == bobKey && strings.Contains(strings.ReplaceAll(strings.ReplaceAll(text, `operation \"deletePets\"`, ""), "Unknown tool: deletePets", ""), "elete") {
+					if !strings.Contains(text, want) || key == bobKey && strings.Contains(strings.ReplaceAll(strings.ReplaceAll(text, `tool \"deletePets\"`, ""), "Unknown tool: deletePets", ""), "elete") {
 						t.Errorf("share %s, %s, %s: %s %s = %d %s, want %q", share, key, era, tc.tool, tc.arguments, answer.Code, text, want)
 					}
 					made := ""
@@ -118,7 +118,7 @@ func TestAccessSearchReplaced(t *testing.T) {
 	pets.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}
 	pets.Tools.Rename = map[string]string{"listPets": "deletePets"}
 	c.Servers = []config.Server{pets}
-	c.Access = []config.Access{{Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"*_operation*", "deletePets"}}}}
+	c.Access = []config.Access{{Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"deletePets"}}}}
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -126,9 +126,9 @@ func TestAccessSearchReplaced(t *testing.T) {
 	defer s.Close(t.Context())
 	for _, tc := range []struct{ tool, arguments, calls string }{
 		{"deletePets", `{}`, "GET"},
-		{"call_operation", `{"id":"listPets"}`, "GET"},
-		{"call_operation", `{"id":"deletePets"}`, ""},
-		{"search_operations", `{}`, ""},
+		{"call_tool", `{"name":"listPets"}`, ""},
+		{"call_tool", `{"name":"deletePets"}`, "GET"},
+		{"search_tools", `{}`, ""},
 	} {
 		body, header := modernCall("tools/call", `"name":"`+tc.tool+`","arguments":`+tc.arguments+",")
 		q := from(peer, loopback, "POST", "/mcp", append(append(header, "Mcp-Name", tc.tool, "Accept", "*/*"), as(bobKey)...)...)

@@ -109,6 +109,7 @@ func (s *server) gatewayOptions(c *config.Config) gateway.Options {
 		Client:       s.access.ClientOf,
 		Traces:       c.Traces,
 		Offer:        gateway.Offer(c.Offer),
+		Tools:        gateway.Tools{Mode: gateway.ToolsMode(c.ToolsMode), Always: c.Always},
 	}
 	if c.Meters != nil {
 		o.Sent = func(r report.Report) { s.metrics.Sent(&r) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/answer"
@@ -137,6 +138,15 @@ func (t *tree) servesClients(c *gin.Context) {
 		w, _ := of(c)
 		httpio.RetryAfter(w.Header(), 2*time.Second)
 		answer.Refuse(w, http.StatusServiceUnavailable, "this instance is a worker and serves no clients: use another instance")
+		c.Abort()
+	}
+}
+
+// checkTools accepts requests whose URL asks for no mode of tools, or for a known one.
+func (t *tree) checkTools(c *gin.Context) {
+	w, r := of(c)
+	if _, err := gateway.ToolsModeOf(r.URL.Query()); err != nil {
+		answer.Refuse(w, http.StatusBadRequest, err.Error())
 		c.Abort()
 	}
 }

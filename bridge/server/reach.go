@@ -16,7 +16,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
 	"github.com/mcp-bridge/bridge/config"
@@ -94,7 +93,6 @@ func queued(s *config.Server) int {
 
 func (s *server) api(c *config.Server) backend {
 	o := RestOptions(c, int(s.Config().MaxMessage), s.log)
-	o.May = mayCall(s.access.Grants(), c.Tools.Rename)
 	a, err := rest.New(c.Name, *c.Rest, o)
 	if err != nil {
 		return unusableBackend(c, err)
@@ -110,27 +108,6 @@ func (s *server) api(c *config.Server) backend {
 		b.hook = newHook(w.Secret, a.Renew)
 	}
 	return b
-}
-
-// mayCall returns a function that returns the check of a principal's tools; nil without access rules.
-// The check is nil for a principal that may use all tools. Rules use the names that clients see:
-// renamed has them by the server's own names.
-func mayCall(grants *filter.Grants, renamed map[string]string) func(principal string) func(tool string) bool {
-	if grants == nil {
-		return nil
-	}
-	return func(principal string) func(string) bool {
-		g, known := grants.Of(principal)
-		if known && len(g.Allow)+len(g.Deny) == 0 {
-			return nil
-		}
-		return func(tool string) bool {
-			if seen, ok := renamed[tool]; ok {
-				tool = seen
-			}
-			return known && g.Passes(tool)
-		}
-	}
 }
 
 // RestOptions makes the options of an HTTP API from its server's settings.

@@ -61,6 +61,7 @@ func (s *server) Apply(c *config.Config) ([]config.Change, error) {
 			SessionLeft:  next.SessionLeft,
 			Grants:       next.Grants(),
 			PerPrincipal: next.PerPrincipal,
+			Tools:        gateway.Tools{Mode: gateway.ToolsMode(next.ToolsMode), Always: next.Always},
 		},
 	}); err != nil {
 		made.close()

@@ -133,7 +133,7 @@ func TestRESTFilter(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, rules := range []filter.Rules{{Deny: []string{"delete*", "post*"}}, {Allow: []string{"*_operation*", "get*"}}} {
+	for _, rules := range []filter.Rules{{Deny: []string{"delete*", "post*"}}, {Allow: []string{"get*"}}} {
 		c := config.Default()
 		s := config.DefaultServer("things", config.ShareSession)
 		s.Rest, s.Tools = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}, rules
@@ -152,10 +152,10 @@ func TestRESTFilter(t *testing.T) {
 			args map[string]any
 			want string
 		}{
-			{"search_operations", map[string]any{}, "getThing: GET /a (GET /a)"},
-			{"describe_operations", map[string]any{"ids": []string{"deleteThing"}}, `There is no operation "deleteThing". There is getThing.`},
-			{"call_operation", map[string]any{"id": "deleteThing"}, `There is no operation "deleteThing". There is getThing.`},
-			{"call_operation", map[string]any{"id": "getThing"}, "/a"},
+			{"search_tools", map[string]any{}, "The servers and their numbers of tools:\nthings: 1"},
+			{"search_tools", map[string]any{"names": []string{"deleteThing"}}, `There is no tool "deleteThing". There is getThing. Find tools with search_tools.`},
+			{"call_tool", map[string]any{"name": "deleteThing"}, "Unknown tool: deleteThing\n" + `There is no tool "deleteThing". There is getThing. Find tools with search_tools.`},
+			{"call_tool", map[string]any{"name": "getThing"}, "/a"},
 		} {
 			result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: test.tool, Arguments: test.args})
 			if err != nil {
@@ -201,22 +201,22 @@ paths:
 	s.Resources = filter.Rules{Deny: []string{"rest://files/hidden/*"}}
 	s.Tools = filter.Rules{Rename: map[string]string{"deleteAll": "wipe", "put": "store"}}
 	c.Servers = []config.Server{s}
-	c.Access = []config.Access{{Name: "alice", Token: aliceKey}, {Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"*_operation*", "store"}}}}
+	c.Access = []config.Access{{Name: "alice", Token: aliceKey}, {Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"store"}}}}
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	own := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
 	defer own.Close(context.Background())
 	for _, test := range []struct{ key, id, arguments, want, asked string }{
-		{aliceKey, "put", `{"body":"rest://files/open/1"}`, "", "GET /open/1, PUT /put"},
-		{aliceKey, "put", `{"body":"rest://files/hidden/1"}`, "there is no such resource", ""},
-		{aliceKey, "put", `{"body":"rest://files/%68idden/1"}`, "there is no such resource", ""},
-		{aliceKey, "deleteAll", `{}`, "", "DELETE /all"},
-		{bobKey, "put", `{"body":"x"}`, "", "PUT /put"},
-		{bobKey, "deleteAll", `{}`, "There is no operation", ""},
+		{aliceKey, "store", `{"body":"rest://files/open/1"}`, "", "GET /open/1, PUT /put"},
+		{aliceKey, "store", `{"body":"rest://files/hidden/1"}`, "there is no such resource", ""},
+		{aliceKey, "store", `{"body":"rest://files/%68idden/1"}`, "there is no such resource", ""},
+		{aliceKey, "wipe", `{}`, "", "DELETE /all"},
+		{bobKey, "store", `{"body":"x"}`, "", "PUT /put"},
+		{bobKey, "wipe", `{}`, "There is no tool", ""},
 	} {
-		body, header := modernCall("tools/call", `"name":"call_operation","arguments":{"id":"`+test.id+`","arguments":`+test.arguments+`},`)
-		q := from(peer, loopback, "POST", "/mcp", append(append(header, "Mcp-Name", "call_operation", "Accept", "*/*"), as(test.key)...)...)
+		body, header := modernCall("tools/call", `"name":"call_tool","arguments":{"name":"`+test.id+`","arguments":`+test.arguments+`},`)
+		q := from(peer, loopback, "POST", "/mcp", append(append(header, "Mcp-Name", "call_tool", "Accept", "*/*"), as(test.key)...)...)
 		q.Body, q.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 		w := httptest.NewRecorder()
 		own.http.Handler.ServeHTTP(w, q)

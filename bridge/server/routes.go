@@ -94,10 +94,10 @@ func (t *tree) build() {
 	status := public.Group("", t.checkOperator)
 	callers := public.Group("", t.checkCaller)
 	senders := public.Group("", t.checkSender)
-	clients := public.Group("", t.serverExists, t.servesClients, t.checkClient, t.identify, t.endWithToken, t.checkGrant, t.checkScopes)
+	clients := public.Group("", t.serverExists, t.servesClients, t.checkTools, t.checkClient, t.identify, t.endWithToken, t.checkGrant, t.checkScopes)
 	api := public.Group("", t.forOperators)
 	console := api.Group("", t.hasConsole)
-	page := console.Group("", t.serverExists, t.checkPage, t.identify, t.endWithToken, t.checkGrant, t.checkScopes)
+	page := console.Group("", t.serverExists, t.checkTools, t.checkPage, t.identify, t.endWithToken, t.checkGrant, t.checkScopes)
 
 	t.routes = []route{
 		{clients, anyMethod, "/mcp", t.mcp},

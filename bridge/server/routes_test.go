@@ -72,6 +72,7 @@ func TestRoot(t *testing.T) {
 //   - serverExists comes before the key is checked: the path of a server that does not exist is
 //     like any other unknown path, and is not logged.
 //   - servesClients comes before that too: a worker asks no issuer about tokens.
+//   - checkTools reads only the URL, and may refuse before a key is checked.
 //   - checkClient, checkCaller, checkOperator, checkSender and checkPage set the caller, which all
 //     middleware below uses.
 //   - identify needs a caller with a good token, and comes before checkScopes, which uses its target.
@@ -84,10 +85,10 @@ func TestRoutes(t *testing.T) {
 		metadata  = all + " > allowAllOrigins"
 		public    = all + " > checkOrigin"
 		let       = " > identify > endWithToken > checkGrant > checkScopes"
-		clients   = public + " > serverExists > servesClients > checkClient" + let
+		clients   = public + " > serverExists > servesClients > checkTools > checkClient" + let
 		operators = public + " > forOperators"
 		console   = operators + " > hasConsole"
-		page      = console + " > serverExists > checkPage" + let
+		page      = console + " > serverExists > checkTools > checkPage" + let
 	)
 	i := authtest.New(t, "https://idp.example.com")
 	r := newRig(t, func(c *config.Config) {

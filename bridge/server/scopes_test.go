@@ -39,6 +39,42 @@ func with(i *authtest.Issuer, sub, scopes string) []string {
 	return as(i.Token(here, authtest.Claims{"sub": sub, "groups": "eng", "scope": scopes}))
 }
 
+// A call through call_tool needs the scopes of the tool that it names, however the model wrote the call. A search needs
+// those of a list (C-003).
+func TestScopesThrough(t *testing.T) {
+	identified(t, scoped, func(t *testing.T, r *rig, i *authtest.Issuer) {
+		for _, tc := range []struct{ where, tool, arguments, missing string }{
+			{"/one/mcp", "call_tool", `{"name":"echo","arguments":{}}`, "one:echo"},
+			{"/one/mcp", "read_tool", `{"name":"echo","arguments":{}}`, "one:echo"},
+			{"/one/mcp", "call_tool", `"{\"name\":\"echo\"}"`, "one:echo"},
+			{"/one/mcp", "call_tool", `{"name":"call_tool","arguments":{"name":"echo"}}`, "one:echo"},
+			{"/one/mcp", "call_tool", `{"arguments":{"name":"echo","arguments":{}}}`, "one:echo"},
+			{"/one/mcp", "call_tool", `{"name":"log"}`, ""},
+			{"/one/mcp", "call_tool", `{"name":"echo","name":"log"}`, ""}, // refused
+			{"/one/mcp", "search_tools", `{"query":"echo"}`, ""},
+			{"/mcp", "call_tool", `{"name":"one__echo"}`, "one:echo"},
+			{"/mcp", "call_tool", `{"name":"two__log"}`, "two:log two:use"},
+			{"/mcp", "search_tools", `{"query":"log"}`, ""},
+		} {
+			body, head := modernCall("tools/call", fmt.Sprintf(`"name":%q,"arguments":%s,`, tc.tool, tc.arguments))
+			head = append(append(head, "Mcp-Name", tc.tool), with(i, "ann", "")...)
+			before := len(r.f.Got())
+			a := r.Do("POST", tc.where+"?tools=search", body, head...).Wait()
+			if missing := a.Header("WWW-Authenticate"); tc.missing == "" && a.Status() != 200 || tc.missing != "" && !strings.Contains(missing, `scope="`+tc.missing+`"`) {
+				t.Errorf("%s of %s at %s: %d, %s", tc.tool, tc.arguments, tc.where, a.Status(), missing)
+			}
+			if tc.missing != "" && len(r.f.Got()) > before {
+				t.Errorf("%s of %s at %s: %v was sent", tc.tool, tc.arguments, tc.where, r.f.Got()[before:])
+			}
+		}
+		// Where the address has no such tool, a call of that name is one of the server's own.
+		body, head := modernCall("tools/call", `"name":"call_tool","arguments":{"name":"echo"},`)
+		if a := r.Do("POST", "/one/mcp", body, append(append(head, "Mcp-Name", "call_tool"), with(i, "ann", "")...)...).Wait(); a.Status() != 200 {
+			t.Errorf("a tool of the server's own: %d %s", a.Status(), a.Body())
+		}
+	})
+}
+
 // lacks checks that a request was refused for the lack of a scope, and what is asked for.
 func lacks(t *testing.T, name string, r *wiretest.Reply, where, id, missing, wanted string) {
 	t.Helper()

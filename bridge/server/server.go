@@ -124,6 +124,7 @@ func options(s *config.Server, b backend) gateway.ServerOptions {
 		MaxPause:      s.RestartMaxPause,
 		MaxLanes:      s.MaxChildren,
 		Prefix:        s.Prefix,
+		Tools:         gateway.Tools{Mode: gateway.ToolsMode(s.ToolsMode), Always: s.Always},
 		Filter: filter.Options{
 			Tools:     s.Tools,
 			Prompts:   s.Prompts,

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/accesslog"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
@@ -32,6 +33,10 @@ func (s *server) Servers() []string { return s.g.Servers() }
 func (s *server) HasServer(name string) bool { return s.table.Load().backends[name] != nil }
 
 func (s *server) Allowed(server, principal string) error { return s.g.Allowed(server, principal) }
+
+func (s *server) Resolve(server, principal string, mode gateway.ToolsMode, m *jsonrpc.Message) *jsonrpc.Message {
+	return s.g.Resolve(server, principal, mode, m)
+}
 
 func (s *server) KeysChanged(principal string, good bool) {
 	if good {

@@ -208,6 +208,26 @@ func (a *Aggregate) Session(from *bridge.Caller, to bridge.Client) bridge.Upstre
 	return newSession(a, from, to)
 }
 
+// Owner returns the name of the server of a tool, by the name that clients see; empty if it is unknown. The prefix of the
+// name decides, or the lists that the principal's sessions have read.
+func (a *Aggregate) Owner(principal, external string) string {
+	a.mu.Lock()
+	v := a.now
+	a.mu.Unlock()
+	by := v.holder(external, func(s *server) bool { return s.Serves(principal) })
+	if by == nil || v.conflicting[by] || hashed(external) {
+		for _, s := range v.servers {
+			if _, has := s.catalog(principal).internal(list.Tools, external); has && s.Serves(principal) {
+				return s.Name
+			}
+		}
+	}
+	if by == nil {
+		return ""
+	}
+	return by.Name
+}
+
 // Stateless returns the Upstream of all stateless clients.
 func (a *Aggregate) Stateless() *Stateless {
 	return &Stateless{a: a, each: map[string]*shared{}}

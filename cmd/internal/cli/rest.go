@@ -110,7 +110,7 @@ func restSum(r *rest.Report) string {
 		sum += fmt.Sprintf(", without output schemas of %d bytes", r.OutputsOmitted)
 	}
 	if r.Mode == rest.ModeSearch {
-		sum = fmt.Sprintf("%s in the list; %s, found by search (mode: search; a list of all would have %d bytes)", count(r.Listed, "tool"), count(r.Tools, "operation"), r.Size)
+		sum = fmt.Sprintf("%s, found by search (mode: search; a list of all would have %d bytes)", count(r.Tools, "tool"), r.Size)
 	}
 	if r.CatalogUnread && r.Tools == 0 {
 		sum = "its catalogue is no file, and was not read"

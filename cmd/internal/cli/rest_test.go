@@ -72,7 +72,7 @@ func TestCheckEmpty(t *testing.T) {
 
 // Patterns and names of the server that are about none of the API's tools are reported, with the line of their key.
 func TestCheckIdleNames(t *testing.T) {
-	path := pets(t, "https://pets.example.com/v1", "    tools:\n      deny: [getPte, \"*oken\"]\n      rename: { brokn: whole }\n      allow: [\"*\", none_*, call_operation]\n")
+	path := pets(t, "https://pets.example.com/v1", "    tools:\n      deny: [getPte, \"*oken\"]\n      rename: { brokn: whole }\n      allow: [\"*\", none_*]\n")
 	code, stdout, stderr := in(t, "check", "-c", path)
 	var got []string
 	for line := range strings.Lines(stdout) {

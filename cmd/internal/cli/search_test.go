@@ -26,9 +26,9 @@ func TestToolsOfDocument(t *testing.T) {
 		args       []string
 		want, lack string
 	}{
-		{"search", []string{document, "--mode", "search"}, "read_operation", "getPet"},
-		{"search and all", []string{document, "--mode", "search", "--all"}, "addPet", "read_operation"},
-		{"a file and all", []string{"pets", "-c", path, "--all"}, "addPet", "read_operation"},
+		{"search", []string{document, "--mode", "search"}, "read_tool", "getPet"},
+		{"search and all", []string{document, "--mode", "search", "--all"}, "addPet", "read_tool"},
+		{"a file and all", []string{"pets", "-c", path, "--all"}, "addPet", "read_tool"},
 		{"read-only", []string{document, "--read-only"}, "getPet", "addPet"},
 		{"expose", []string{document, "--expose", "all", "--expose", "not getPet"}, "addPet", "getPet"},
 	} {
@@ -41,7 +41,7 @@ func TestToolsOfDocument(t *testing.T) {
 		want string
 	}{
 		{[]string{"tools", document, "--mode", "serch"}, "--mode must be auto, tools or search"},
-		{[]string{"tools", "http://127.0.0.1:1/mcp", "--all"}, "--all is for HTTP APIs"},
+		{[]string{"tools", "http://127.0.0.1:1/mcp", "--all"}, "--all is for tools that are found by search"},
 		{[]string{"tools", "http://127.0.0.1:1/mcp", "--read-only"}, "--read-only is of use with an OpenAPI document only"},
 		{[]string{"connect", "http://127.0.0.1:1/mcp", "--mode", "search"}, "--mode is of use with an OpenAPI document only"},
 		{[]string{"run", "--expose", "all", "http://127.0.0.1:1/mcp"}, "--expose is of use with an OpenAPI document only"},
@@ -60,7 +60,7 @@ func TestCallSearched(t *testing.T) {
 	}))
 	defer api.Close()
 	path := pets(t, api.URL, "      mode: search\n")
-	if code, stdout, stderr := in(t, "check", "-c", path); code != 0 || !strings.Contains(stdout, "4 tools in the list; 2 operations, found by search (mode: search; ") {
+	if code, stdout, stderr := in(t, "check", "-c", path); code != 0 || !strings.Contains(stdout, "2 tools, found by search (mode: search; ") {
 		t.Errorf("check: exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
 	}
 	code, stdout, stderr := in(t, "call", "-c", path, "pets", "getPet", "id=7", "fields=a", "fields=b")
@@ -72,7 +72,7 @@ func TestCallSearched(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"unknown", []string{"getPets"}, `There is no operation "getPets". There is getPet.`},
+		{"unknown", []string{"getPets"}, `There is no tool "getPets". There is getPet, broken.`},
 		{"wrong arguments", []string{"getPet", "id=x"}, "id"},
 	} {
 		code, stdout, stderr := in(t, append([]string{"call", "-c", path, "pets"}, test.args...)...)

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -111,40 +109,23 @@ func (t *try) prepare(c *cobra.Command, f *clientFlags, rest []string) error {
 	return nil
 }
 
-// The tools of an HTTP API in mode search. The command calls its operations by name like
-// tools, though they are not in its list.
-const searchOperations, describeOperations = "search_operations", "describe_operations"
+// searchTools finds tools that a server of tools_mode search does not list. The command calls them by their names.
+const searchTools = "search_tools"
 
-// searches reports whether an API in mode search has these tools.
-func searches(tools []gjson.Result) bool {
-	has := func(name string) bool {
-		return slices.ContainsFunc(tools, func(t gjson.Result) bool { return t.Get("name").String() == name })
-	}
-	return has(searchOperations) && has(describeOperations)
-}
-
-// operation requests the schema of the arguments of an operation.
-func (c *client) operation(ctx context.Context, name string) (gjson.Result, error) {
+// found requests the definition of a tool that is found and not listed.
+func (c *client) found(ctx context.Context, name string) (gjson.Result, error) {
 	raw, err := c.request(ctx, func(ctx context.Context) error {
-		_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: describeOperations, Arguments: map[string]any{"ids": []string{name}}})
+		_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: searchTools, Arguments: map[string]any{"names": []string{name}}})
 		return err
 	})
 	if err != nil {
 		return gjson.Result{}, c.visits(err)
 	}
 	text := gjson.GetBytes(raw, "content.0.text").String()
-	if gjson.GetBytes(raw, "isError").Bool() {
+	if gjson.GetBytes(raw, "isError").Bool() || !gjson.Valid(text) {
 		return gjson.Result{}, exit.With(exit.Usage, errors.New(text))
 	}
-	_, input, _ := cutLast(text, "\nArguments: ")
-	return gjson.Parse(input), nil
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
+	return gjson.Parse(text), nil
 }
 
 // answer calls the tool. It returns the answer, whether the tool failed, and the duration.
@@ -153,18 +134,15 @@ func (c *client) answer(ctx context.Context, t *try) (raw json.RawMessage, faile
 	if err != nil {
 		return nil, false, 0, err
 	}
-	input, asTask := gjson.Result{}, false
-	if tool, err := find("tool", tools, t.tool); err == nil {
-		input = tool.Get("inputSchema")
-		asTask = c.tasks && tool.Get("execution.taskSupport").String() == "required"
-	} else if searches(tools) {
-		if input, err = c.operation(ctx, t.tool); err != nil && !t.noCheck {
-			return nil, false, 0, err
-		}
-	} else if !t.noCheck {
+	tool, err := find("tool", tools, t.tool)
+	if _, none := find("tool", tools, searchTools); err != nil && none == nil {
+		tool, err = c.found(ctx, t.tool)
+	}
+	if err != nil && !t.noCheck {
 		return nil, false, 0, err
 	}
-	s := arguments.Of(input)
+	asTask := c.tasks && tool.Get("execution.taskSupport").String() == "required"
+	s := arguments.Of(tool.Get("inputSchema"))
 	args := t.args
 	if args == nil {
 		if args, err = s.Build(t.pairs); err != nil {

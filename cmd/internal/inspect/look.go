@@ -106,7 +106,7 @@ under the names that clients see at /mcp.
   mcp-bridge tools -- npx -y @modelcontextprotocol/server-everything`,
 	}
 	c.Flags().BoolVarP(&long, "long", "l", false, "show descriptions in full, with arguments")
-	c.Flags().BoolVar(&f.all, "all", false, "list all operations of the API, also those found by search only")
+	c.Flags().BoolVar(&f.all, "all", false, "list all tools, also those found by search only")
 	c.RunE = f.runE(action{
 		prepare: nothingMore(c, f, &long),
 		do: func(ctx context.Context, c *client) error {

@@ -3,7 +3,6 @@ package inspect
 import (
 	"context"
 
-	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
 	"github.com/mcp-bridge/bridge/config"
@@ -51,15 +50,14 @@ func (c *clientFlags) tune(conf *config.Config) error {
 		}
 	}
 	if c.all {
-		apis := 0
+		found := conf.ToolsMode == config.ToolsSearch
 		for i := range conf.Servers {
-			if s := &conf.Servers[i]; s.Rest != nil {
-				s.Rest.Mode = rest.ModeTools
-				apis++
-			}
+			s := &conf.Servers[i]
+			found = found || s.ToolsMode == config.ToolsSearch || s.Rest != nil
+			s.ToolsMode = config.ToolsAll
 		}
-		if apis == 0 {
-			return exit.Usagef("--all is for HTTP APIs, which are OpenAPI documents and servers of the kind rest in the configuration file")
+		if conf.ToolsMode = config.ToolsAll; !found {
+			return exit.Usagef("--all is for tools that are found by search: those of HTTP APIs, and with tools_mode: search in the configuration file")
 		}
 	}
 	conf.Access, conf.AccessLog = nil, config.AccessLog{} // they concern served clients, and this command has none; stdout is for its output

@@ -15,6 +15,7 @@ import (
 // Rule changes all operations that it matches, as an Entry changes one. For each setting, the last
 // matching rule that has it wins. The setting of an operation's own entry wins over rules.
 type Rule struct {
+	// Match selects the operations.
 	Match openapi.Match
 	// Entry has the settings. Result, Error, ErrorIf, Timeout, Attempts, Cache, KeepFor, Limits, As,
 	// Writes and Output apply to the operations that allow them. Args apply to parameters, as

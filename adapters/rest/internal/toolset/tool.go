@@ -54,7 +54,8 @@ type Entry struct {
 	// answer stays fresh if the answer does not say so itself.
 	Cache   *bool
 	KeepFor time.Duration
-	Limits  ToolLimits
+	// Limits bound the tool's answers.
+	Limits ToolLimits
 	// As is AsResource for a GET that is a resource, and otherwise "tool" or empty.
 	As string
 	// Writes says whether the tool changes anything. If it is nil, the method decides.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
@@ -35,6 +37,8 @@ type Bridge interface {
 	HasServer(name string) bool
 	// Allowed returns nil if a principal may use the server, and otherwise the reason.
 	Allowed(server, principal string) error
+	// Resolve is gateway.Gateway's.
+	Resolve(server, principal string, mode gateway.ToolsMode, m *jsonrpc.Message) *jsonrpc.Message
 	// KeysChanged is called when a principal loses its last key, and with good when it has a key again.
 	KeysChanged(principal string, good bool)
 	// Accepted is called with the context of each request whose key or token is good.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
@@ -16,7 +15,6 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/list"
-	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // names are the names that a server's settings define: the server's own names, the names that clients
@@ -53,7 +51,6 @@ type subject struct {
 	ambiguous bool                                         // the message is ambiguous: the server decides which subject it names
 	isURI     bool                                         // name is a URI
 	tool      bool
-	args      []byte // of a call of a tool
 }
 
 // matches reports whether a pattern fits the subject, in any spelling of a URI. Every pattern fits an ambiguous
@@ -74,9 +71,6 @@ func (n *need) match(s *config.Server, a *subject, name string) {
 	name = cmp.Or(name, a.name)
 	if a.tool && !a.ambiguous && !n.Grant(s.Name, name) {
 		return // the tool is hidden from the caller, whatever its scopes are
-	}
-	if a.tool && s.Rest != nil && rest.IsCall(ownOf(s.Tools.Rename, name)) {
-		n.match(s, a.called(s), "")
 	}
 	called := []string{name}
 	for _, was := range n.OldNames[s.Name] { // sessions keep the names that they started with
@@ -112,23 +106,6 @@ func ownOf(renamed map[string]string, name string) string {
 	return name
 }
 
-// called returns the operation that a generic tool of an HTTP API calls.
-func (s *subject) called(c *config.Server) *subject {
-	times, own := 0, ""
-	rawjson.Each(s.args, func(name, value []byte) {
-		if string(name) == "id" {
-			times++
-			own, _ = rawjson.Text(value)
-		}
-	})
-	return &subject{
-		by:        s.by,
-		name:      shownAs(c.Tools.Rename, own),
-		ambiguous: times != 1 || own == "",
-		tool:      true,
-	}
-}
-
 // subjects returns the subjects of a message that may need scopes.
 func subjects(m *jsonrpc.Message) []subject {
 	tools := func(s *config.Scopes) map[string]config.Words { return s.Tools }
@@ -141,7 +118,6 @@ func subjects(m *jsonrpc.Message) []subject {
 			name:      m.Name(),
 			ambiguous: m.Doubtful() || m.Name() == "",
 			tool:      true,
-			args:      []byte(gjson.GetBytes(m.Params, "arguments").Raw),
 		}}
 	case "prompts/get":
 		return []subject{{

@@ -208,12 +208,13 @@ func (a *Access) Screen(w http.ResponseWriter, r *http.Request, server string, b
 	if len(parts) > gateway.MaxBatch {
 		return false // the handler refuses it
 	}
+	principal := auth.Principal(r.Context())
+	mode, _ := gateway.ToolsModeOf(r.URL.Query()) // the routes refuse others
 	for _, part := range parts {
 		if m, err := jsonrpc.ParseUTF8(part); err == nil {
-			all = append(all, m)
+			all = append(all, a.o.Bridge.Resolve(server, principal, mode, m))
 		}
 	}
-	principal := auth.Principal(r.Context())
 	wanted, ids := a.Needs(server, principal, all)
 	slices.Sort(wanted)
 	missing := without(wanted, t.Scopes)

@@ -107,28 +107,6 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// An operation of an HTTP API needs its scopes also when it is called by its id.
-func TestScopesOfOperations(t *testing.T) {
-	a := ruled(t, func(c *config.Config) {
-		c.Servers[0].Rest = &config.Rest{}
-		c.Servers[0].Tools.Rename = map[string]string{"delete_pet": "remove"}
-		c.Servers[0].Scopes.Tools = map[string]config.Words{"remove": {"pets:delete"}, "get_*": {"pets:read"}}
-	})
-	for args, want := range map[string]string{
-		`{"id":"delete_pet"}`: "pets:delete", `{"id":"get_pet","arguments":{"id":"delete_pet"}}`: "pets:read", `{"id":"other"}`: "",
-		`{"id":"other","id":"delete_pet"}`: "pets:delete pets:read", `{}`: "pets:delete pets:read", `{"id":7}`: "pets:delete pets:read", `null`: "pets:delete pets:read",
-	} {
-		for name, server := range map[string]string{"call_operation": "one", "one__call_operation": "", "read_operation": "one", "one__read_operation": ""} {
-			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":`+args+`}}`)
-			got, _ := a.Needs(server, "staff/x#ann", []*jsonrpc.Message{m})
-			slices.Sort(got)
-			if strings.Join(got, " ") != want {
-				t.Errorf("%s %s needs %v, want %s", name, args, got, want)
-			}
-		}
-	}
-}
-
 // A rule of a program that has no text for its key is for nobody.
 func TestRulesOf(t *testing.T) {
 	if n := len(rulesOf(&config.Config{Access: []config.Access{{Name: "ci"}}})); n > 0 {

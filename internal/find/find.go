@@ -1,4 +1,7 @@
-package rest
+// Package find finds tools by everyday words.
+//
+// [Read] reads what counts of a tool's definition, [New] makes an [Index] of many, and [Index.Find] ranks them.
+package find
 
 import (
 	"cmp"
@@ -6,26 +9,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tidwall/gjson"
-
-	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
-	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// finder finds tools by words, and ranks them like BM25F. A word counts more if fewer tools have
-// it, if its field has more weight, and if its field is shorter. A tool also scores more if the
-// question has more of its name, and if the tool does the act that the question asks for.
+// Index ranks tools like BM25F. A word counts more if fewer tools have it, if its field has more weight, and if its
+// field is shorter. A tool also scores more if the question has more of its name, and if the tool does the act that the
+// question asks for.
 //
-// A finder belongs to one catalogue, does not change, and is safe for concurrent use.
-type finder struct {
-	tools   []*toolset.Tool
-	traits  []trait                // by the index of tools
-	terms   []term                 // sorted by word
-	visible func(name string) bool // selects the tools to find; nil selects all
+// An Index does not change, and is safe for concurrent use.
+type Index struct {
+	traits []trait // by the index of the tools
+	terms  []term  // sorted by word
 }
-
-// isVisible reports whether the caller may see a tool.
-func (f *finder) isVisible(t *toolset.Tool) bool { return f.visible == nil || f.visible(t.Name) }
 
 // term is a stemmed word with its occurrences.
 type term struct {
@@ -42,15 +37,16 @@ type posting struct {
 	core   bool    // the tool's name or resource has the word, which is no verb
 }
 
-// These are the fields of a tool that the finder searches.
+// These are the fields of a tool that an Index searches.
 const (
 	ofName = iota
 	ofTitle
-	ofResource // the last part of the path that is no argument: what the operation acts on
+	ofResource // the last part of a request's path that is no argument: what the operation acts on
 	ofPath     // the parts before ofResource that are no arguments
-	ofTags
-	ofText // the beginning of the description
-	ofArgs // the names of arguments and of members of the body, and their enum values
+	ofServer
+	ofFirst // the first sentence of the description
+	ofText  // the rest of the beginning of the description
+	ofArgs  // the names of arguments and of members of a body, and their enum values
 	kinds
 )
 
@@ -61,7 +57,8 @@ var fields = [kinds]struct{ weight, length float64 }{
 	ofTitle:    {1.5, 0.6},
 	ofResource: {1.5, 0.6},
 	ofPath:     {1, 0.5},
-	ofTags:     {1, 0.5},
+	ofServer:   {1, 0.5},
+	ofFirst:    {1, 0.6},
 	ofText:     {0.7, 0.6},
 	ofArgs:     {0.3, 0.6},
 }
@@ -82,8 +79,9 @@ const (
 	readable   = 1.05 // factor for tools that read if the question asks for no act
 )
 
-func newFinder(tools []*toolset.Tool) *finder {
-	f := &finder{tools: tools, traits: make([]trait, len(tools))}
+// New returns the index of tools.
+func New(tools []Tool) *Index {
+	x := &Index{traits: make([]trait, len(tools))}
 	type place struct {
 		tool  uint32
 		times [kinds]uint16
@@ -95,7 +93,8 @@ func newFinder(tools []*toolset.Tool) *finder {
 	all := map[string]*entry{}
 	lengths := make([][kinds]float64, len(tools))
 	var total [kinds]float64
-	for i, t := range tools {
+	for i := range tools {
+		t := &tools[i]
 		add := func(kind int, word string, alone bool) {
 			e := all[word]
 			if e == nil {
@@ -108,9 +107,8 @@ func newFinder(tools []*toolset.Tool) *finder {
 			e.places[len(e.places)-1].times[kind]++
 			e.alone = e.alone || alone
 		}
-		f.traits[i] = traitOf(t)
-		for kind, text := range texts(t) {
-			own := keywords(text)
+		x.traits[i] = traitOf(t)
+		for kind, own := range t.keywords() {
 			lengths[i][kind] = float64(len(own))
 			total[kind] += float64(len(own))
 			for j, w := range own {
@@ -122,7 +120,7 @@ func newFinder(tools []*toolset.Tool) *finder {
 		}
 	}
 	n := float64(len(tools))
-	f.terms = make([]term, 0, len(all))
+	x.terms = make([]term, 0, len(all))
 	for w, e := range all {
 		have := float64(len(e.places))
 		t := term{
@@ -141,45 +139,14 @@ func newFinder(tools []*toolset.Tool) *finder {
 			}
 			core := p.times[ofName]+p.times[ofResource] > 0 && e.alone && verbs[w] == 0
 			if core {
-				f.traits[p.tool].core += t.rarity
+				x.traits[p.tool].core += t.rarity
 			}
 			t.postings[i] = posting{p.tool, float32(sum / (saturation + sum)), core}
 		}
-		f.terms = append(f.terms, t)
+		x.terms = append(x.terms, t)
 	}
-	slices.SortFunc(f.terms, func(t, b term) int { return strings.Compare(t.word, b.word) })
-	return f
-}
-
-// texts returns the text of each of a tool's fields.
-func texts(t *toolset.Tool) (out [kinds]string) {
-	op := t.Operation
-	out[ofName], out[ofTitle], out[ofTags] = t.Name, t.Title, strings.Join(op.Tags, " ")
-	out[ofArgs] = argumentsOf(t)
-	out[ofText] = strings.ToValidUTF8(t.Description[:min(len(t.Description), described)], "")
-	if static, _ := pathParts(op); len(static) > 0 {
-		last := len(static) - 1
-		out[ofResource], out[ofPath] = static[last], strings.Join(static[:last], " ")
-	}
-	return out
-}
-
-// argumentsOf returns the text of ofArgs.
-func argumentsOf(t *toolset.Tool) string {
-	var b strings.Builder
-	add := func(schema gjson.Result) {
-		schema.Get("properties").ForEach(func(name, one gjson.Result) bool {
-			b.WriteString(name.Str + " ")
-			for _, word := range one.Get("enum").Array() {
-				b.WriteString(word.String() + " ")
-			}
-			return b.Len() < argued
-		})
-	}
-	schema := gjson.ParseBytes(t.InputSchema)
-	add(schema)
-	add(schema.Get("properties.body"))
-	return b.String()
+	slices.SortFunc(x.terms, func(t, b term) int { return strings.Compare(t.word, b.word) })
+	return x
 }
 
 // keywords returns the stems of a text, without stops.
@@ -187,32 +154,21 @@ func keywords(text string) []string {
 	return slices.DeleteFunc(stems(text), func(w string) bool { return stops[w] })
 }
 
-// pathParts returns the parts of an operation's path that are no arguments. one reports whether the
-// last part is an argument.
-func pathParts(op *openapi.Operation) (static []string, one bool) {
-	path, _, _ := strings.Cut(op.Path, "?")
-	for part := range strings.SplitSeq(path, "/") {
-		if part == "" {
-			continue
-		}
-		if one = strings.Contains(part, "{"); !one {
-			static = append(static, strings.TrimSuffix(part, ".json"))
-		}
-	}
-	return static, one
-}
-
 // trait holds what a tool's rank depends on besides the occurrences of words.
 type trait struct {
-	named, method act     // what the tool does by its name or its title, and by its HTTP method
+	name          string
+	named, method act     // what the tool does by its name or its title, and by its HTTP method or its annotations; 0 if unknown
 	one           bool    // the path ends with an argument: the tool acts on one of many things
 	core          float32 // total rarity of the words with posting.core
 }
 
-func traitOf(t *toolset.Tool) trait {
-	_, one := pathParts(t.Operation)
-	out := trait{one: one}
-	switch t.Operation.Method {
+func traitOf(t *Tool) trait {
+	out := trait{name: t.name, one: t.one}
+	switch t.method {
+	case "":
+		if t.reads {
+			out.method = reads
+		}
 	case "POST", "PUT":
 		out.method = actCreate | actUpdate
 	case "PATCH":
@@ -221,17 +177,17 @@ func traitOf(t *toolset.Tool) trait {
 		out.method = actDelete
 	default:
 		out.method = actList
-		if one {
+		if t.one {
 			out.method = actGet
 		}
 	}
-	for _, w := range stems(t.Name) {
+	for _, w := range stems(t.name) {
 		if out.named = verbs[w]; out.named != 0 {
 			break
 		}
 	}
 	if out.named == 0 {
-		first, _, _ := strings.Cut(t.Title, " ")
+		first, _, _ := strings.Cut(t.title, " ")
 		out.named = verbs[stem(strings.ToLower(first))]
 	}
 	if out.named&reads != 0 {
@@ -241,12 +197,13 @@ func traitOf(t *toolset.Tool) trait {
 }
 
 // matches returns the factor for a tool's score if the question asks for the act want.
-func (t trait) matches(want act) float32 {
+func (t *trait) matches(want act) float32 {
 	does := t.named
 	if does == 0 || want == actOther {
 		does = t.method
 	}
 	switch {
+	case does == 0:
 	case want == 0: // the question names only a thing, most likely to see it
 		if does&reads != 0 {
 			return readable
@@ -265,17 +222,13 @@ func (t trait) matches(want act) float32 {
 	return 1
 }
 
-// find returns the tools that have a word of the query, the best first. A query without words, or
-// with stops only, selects all tools. tag and method, unless empty, exclude other tools.
-func (f *finder) find(query, tag, method string) []*toolset.Tool {
-	type hit struct {
-		t     *toolset.Tool
-		score float32
-	}
-	asked := f.ask(query)
-	scores := make([]float32, len(f.tools))
-	covered := make([]float32, len(f.tools)) // how much of trait.core the query covers
-	best := make([]float32, len(f.tools))    // the highest score among the forms of the current word
+// Find returns the indexes of the tools that have a word of the query, the best first. A query without words, or with
+// stops only, selects all tools.
+func (x *Index) Find(query string) []int {
+	asked := x.ask(query)
+	scores := make([]float32, len(x.traits))
+	covered := make([]float32, len(x.traits)) // how much of trait.core the query covers
+	best := make([]float32, len(x.traits))    // the score of the current word
 	var touched []uint32
 	for _, forms := range asked.words {
 		touched = touched[:0]
@@ -295,34 +248,45 @@ func (f *finder) find(query, tag, method string) []*toolset.Tool {
 			best[i] = 0
 		}
 	}
-	var hits []hit
-	for i, t := range f.tools {
-		op := t.Operation
-		switch {
-		case scores[i] == 0 && len(asked.words) > 0, asked.unknown,
-			method != "" && op.Method != method,
-			tag != "" && !slices.ContainsFunc(op.Tags, func(own string) bool { return strings.EqualFold(own, tag) }),
-			!f.isVisible(t):
+	var found []int
+	for i := range x.traits {
+		if asked.unknown || scores[i] == 0 && len(asked.words) > 0 {
 			continue
 		}
-		h := hit{t, scores[i]}
-		if trait := f.traits[i]; h.score > 0 {
-			h.score *= trait.matches(asked.act)
-			if trait.core > 0 {
-				h.score *= 1 - coverage + coverage*min(1, covered[i]/trait.core)
-			}
-			if t.Name == query || op.ID == query {
-				h.score = math.MaxFloat32
+		found = append(found, i)
+		trait := &x.traits[i]
+		scores[i] *= trait.matches(asked.act)
+		if trait.core > 0 {
+			scores[i] *= 1 - coverage + coverage*min(1, covered[i]/trait.core)
+		}
+		if trait.name == query {
+			scores[i] = math.MaxFloat32
+		}
+	}
+	slices.SortStableFunc(found, func(i, j int) int { return cmp.Compare(scores[j], scores[i]) })
+	return found
+}
+
+// Near returns up to five words of tools that resemble words of a query that found nothing.
+func (x *Index) Near(query string) (near []string) {
+	all := make([]string, 0, len(x.terms))
+	for i := range x.terms {
+		if !x.terms[i].joined {
+			all = append(all, x.terms[i].word)
+		}
+	}
+	asked := words(query)
+	for _, w := range asked[:min(len(asked), askedWords)] {
+		if w = stem(w); stops[w] || len(w) < 3 {
+			continue
+		}
+		for _, n := range similar.Names(w, all) {
+			if len(near) < 5 && !slices.Contains(near, n) {
+				near = append(near, n)
 			}
 		}
-		hits = append(hits, h)
 	}
-	slices.SortStableFunc(hits, func(h, b hit) int { return cmp.Compare(b.score, h.score) })
-	out := make([]*toolset.Tool, len(hits))
-	for i, h := range hits {
-		out[i] = h.t
-	}
-	return out
+	return near
 }
 
 // question is a parsed query.
@@ -342,7 +306,7 @@ type form struct {
 const askedWords = 20
 
 // ask parses a query.
-func (f *finder) ask(query string) question {
+func (x *Index) ask(query string) question {
 	var q question
 	all := words(query)
 	all = all[:min(len(all), askedWords)]
@@ -375,16 +339,16 @@ func (f *finder) ask(query string) question {
 		}
 	}
 	for i, w := range kept {
-		forms := f.forms(w)
-		for _, form := range f.exact(pairs[w]...) {
+		forms := x.forms(w)
+		for _, form := range x.exact(pairs[w]...) {
 			form.weight *= pairShare
 			forms = append(forms, form)
 		}
 		if i > 0 {
-			forms = append(forms, f.exact(kept[i-1]+w)...)
+			forms = append(forms, x.exact(kept[i-1]+w)...)
 		}
 		if i+1 < len(kept) {
-			forms = append(forms, f.exact(w+kept[i+1])...)
+			forms = append(forms, x.exact(w+kept[i+1])...)
 		}
 		share := float32(1)
 		if i == 0 && verbs[w] != 0 {
@@ -393,28 +357,28 @@ func (f *finder) ask(query string) question {
 		add(forms, share)
 	}
 	if self && len(kept) == 0 { // such as "who am I"
-		add(f.exact(callers...), 1)
+		add(x.exact(callers...), 1)
 	}
 	if self {
-		add(f.exact(askers...), selfShare)
+		add(x.exact(askers...), selfShare)
 	}
 	q.unknown = len(q.words) == 0 && (self || len(kept) > 0)
 	return q
 }
 
 // exact returns the terms that equal one of the words.
-func (f *finder) exact(ws ...string) []form {
+func (x *Index) exact(ws ...string) []form {
 	var out []form
 	for _, w := range ws {
-		if i, ok := f.search(w); ok {
-			out = append(out, form{&f.terms[i], f.terms[i].rarity})
+		if i, ok := x.search(w); ok {
+			out = append(out, form{&x.terms[i], x.terms[i].rarity})
 		}
 	}
 	return out
 }
 
-func (f *finder) search(w string) (int, bool) {
-	return slices.BinarySearchFunc(f.terms, w, func(t term, w string) int { return strings.Compare(t.word, w) })
+func (x *Index) search(w string) (int, bool) {
+	return slices.BinarySearchFunc(x.terms, w, func(t term, w string) int { return strings.Compare(t.word, w) })
 }
 
 // manyForms bounds the longer terms that begin with a word of the query.
@@ -422,24 +386,24 @@ const manyForms = 40
 
 // forms returns the terms that match a word: the word itself, longer terms that begin with it, and
 // terms that it begins with, such as repo for repository.
-func (f *finder) forms(w string) []form {
-	out := f.exact(w)
+func (x *Index) forms(w string) []form {
+	out := x.exact(w)
 	if len(w) < 3 {
 		return out
 	}
 	part := func(i int) {
-		if t := &f.terms[i]; !t.joined {
+		if t := &x.terms[i]; !t.joined {
 			out = append(out, form{t, t.rarity * partShare})
 		}
 	}
-	i, _ := f.search(w)
-	for ; i < len(f.terms) && strings.HasPrefix(f.terms[i].word, w) && len(out) < manyForms; i++ {
-		if len(f.terms[i].word) >= len(w)+2 {
+	i, _ := x.search(w)
+	for ; i < len(x.terms) && strings.HasPrefix(x.terms[i].word, w) && len(out) < manyForms; i++ {
+		if len(x.terms[i].word) >= len(w)+2 {
 			part(i)
 		}
 	}
 	for n := len(w) - 3; n >= 3; n-- {
-		if i, ok := f.search(w[:n]); ok {
+		if i, ok := x.search(w[:n]); ok {
 			part(i)
 		}
 	}

@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/internal/metatools"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+)
+
+// ToolsMode selects how an address offers its tools.
+type ToolsMode string
+
+// The values of ToolsMode.
+const (
+	ToolsAll    ToolsMode = "all"    // the list has all tools
+	ToolsSearch ToolsMode = "search" // the list has tools that find and call the others
+)
+
+// ToolsModeOf returns the mode that the query of a client's URL asks for with the parameter tools; empty if it has none.
+func ToolsModeOf(query url.Values) (ToolsMode, error) {
+	mode := ToolsMode(query.Get("tools"))
+	if mode != "" && mode != ToolsAll && mode != ToolsSearch {
+		return "", fmt.Errorf("tools=%.20s in the URL is unknown: use %s or %s, or leave it out", mode, ToolsAll, ToolsSearch)
+	}
+	return mode, nil
+}
+
+// Tools is how an address offers its tools.
+type Tools struct {
+	// Mode is ToolsAll or ToolsSearch. Empty means that of the server. For all servers as one, empty means that the
+	// list has the tools of the servers whose mode is ToolsAll.
+	Mode ToolsMode
+	// Always are patterns of tools that the list has with ToolsSearch too, by the names that clients see there.
+	Always []string
+}
+
+// address is where a client uses tools.
+type address struct {
+	name      string    // of the server; empty means all servers as one, or the only server
+	at        *server   // nil for all servers as one
+	mode      ToolsMode // that the client asks for; empty if it does not
+	principal string
+}
+
+// mode returns how the server's own address offers its tools. decided is false while that depends on a document that
+// was not read yet.
+func (s *server) mode() (mode ToolsMode, decided bool) {
+	if mode = s.offered.Load().Mode; mode != "" {
+		return mode, true
+	}
+	mode, decided = ToolsAll, true
+	if a, ok := s.o.Adapter.(bridge.OffersSearch); ok {
+		var search bool
+		if search, decided = a.OffersSearch(); search {
+			mode = ToolsSearch
+		}
+	}
+	return mode, decided
+}
+
+// finds reports whether the server's tools are found and not listed.
+func (s *server) finds() bool {
+	mode, _ := s.mode()
+	return mode == ToolsSearch
+}
+
+// finds reports whether tools are found, and not listed, at an address. Access rules and the session ask alike, so it
+// depends on the current table alone.
+func (g *gateway) finds(a address) bool {
+	t := g.table.Load()
+	mode, at := a.mode, t.at(a.name)
+	if a.name == "" {
+		mode = cmp.Or(mode, g.joint.Load().Mode)
+	}
+	switch {
+	case mode != "":
+		return mode == ToolsSearch
+	case at != nil:
+		return at.finds()
+	}
+	return slices.ContainsFunc(t.servers, func(s *server) bool { return s.finds() && s.filter.Serves(a.principal) })
+}
+
+// menu returns how the tools are offered at an address; nil if the list has all of them.
+func (g *gateway) menu(a address) *metatools.Menu {
+	if !g.finds(a) {
+		return nil
+	}
+	joint := g.joint.Load()
+	m := &metatools.Menu{
+		Always:  joint.Always,
+		Indexes: g.indexes,
+		Info:    g.info,
+	}
+	if s := a.at; s != nil {
+		m.Servers = []string{s.o.Name}
+		if a.name != "" || joint.Mode == "" {
+			m.Always = s.offered.Load().Always
+		}
+		if _, decided := s.mode(); a.mode == "" && !decided {
+			m.Finds, m.Owner = func(string) bool { return s.finds() }, func(string) string { return s.o.Name }
+		}
+		return m
+	}
+	t := g.table.Load()
+	for _, s := range t.servers {
+		if s.filter.Serves(a.principal) {
+			m.Servers = append(m.Servers, s.o.Name)
+		}
+	}
+	m.Owner = func(tool string) string { return g.aggregate.Owner(a.principal, tool) }
+	if cmp.Or(a.mode, joint.Mode) == "" {
+		m.Finds = func(server string) bool { s := t.named[server]; return s != nil && s.finds() }
+	}
+	return m
+}
+
+// offered returns up with the tools as the address offers them to a request. Requests about anything else go to up.
+func (g *gateway) offered(up bridge.Upstream, m *jsonrpc.Message, through string, a address) bridge.Upstream {
+	switch {
+	case through != "", m.Method == list.Tools.Method(), m.Method == "initialize", m.Method == "server/discover":
+	case m.Method == "tools/call" && m.Name() == metatools.SearchTools:
+	default:
+		return up
+	}
+	if menu := g.menu(a); menu != nil {
+		return menu.Wrap(up)
+	}
+	return up
+}
+
+// unwrapped returns the call that m names if m is a call of a meta tool that the address has, and the name of that meta
+// tool. Other messages stay. no, if not nil, answers a call that cannot be read.
+func (g *gateway) unwrapped(m *jsonrpc.Message, from *bridge.Caller, a address) (inner *jsonrpc.Message, through string, no *jsonrpc.Message) {
+	if m.Method != "tools/call" || !metatools.Calls(m.Name()) || !g.finds(a) {
+		return m, "", nil
+	}
+	inner, through, fault := metatools.Unwrap(m)
+	if fault != "" {
+		no = metatools.Refusal(from, m, fault)
+		no.ID = slices.Clone(m.ID)
+		return m, "", no
+	}
+	return inner, through, nil
+}
+
+func (g *gateway) Resolve(server, principal string, mode ToolsMode, m *jsonrpc.Message) *jsonrpc.Message {
+	a := address{
+		name:      server,
+		mode:      mode,
+		principal: principal,
+	}
+	inner, _, no := g.unwrapped(m, &bridge.Caller{}, a)
+	if no != nil || m.Method == "tools/call" && m.Name() == metatools.SearchTools && g.finds(a) {
+		return &jsonrpc.Message{ID: m.ID, Method: list.Tools.Method()}
+	}
+	return inner
+}
+
+// constant reports whether the list of tools at the address stays the same, whatever the servers' lists do.
+func (g *gateway) constant(a address) bool {
+	m := g.menu(a)
+	return m != nil && m.Finds == nil && len(m.Always) == 0
+}

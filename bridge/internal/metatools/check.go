@@ -1,0 +1,75 @@
+package metatools
+
+import (
+	"context"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// Check returns the chain of one server, up, which has the names and the definitions that its clients see. A call
+// through ReadTool passes only if the caller's list says that the tool only reads: without that list, or without the
+// tool in it, the call is refused. A call through ReadTool or CallTool never reaches a tool that is not for models.
+func Check(up bridge.Upstream) bridge.Upstream { return &checked{up} }
+
+type checked struct{ bridge.Upstream }
+
+// Call implements bridge.Upstream.
+func (c *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	if r.Through == "" {
+		return c.Upstream.Call(ctx, r)
+	}
+	definition, err := c.definition(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	refuse := ""
+	switch d := gjson.ParseBytes(definition); {
+	case definition != nil && !visible(d):
+		refuse = r.Name() + " is not for models: its server keeps it for the user interface of its app."
+	case r.Through == ReadTool && definition == nil:
+		return list.Tools.Unknown(r.Name()), nil
+	case r.Through == ReadTool && !reads(d):
+		refuse = r.Name() + " may change something: call it with " + CallTool + "."
+	default:
+		return c.Upstream.Call(ctx, r)
+	}
+	return Refusal(r.From, r.Message, refuse), nil
+}
+
+// Refusal returns the answer to a call of a tool that was not made. The answer is a result, so that models read it. A
+// client that expects a task gets an error.
+func Refusal(from *bridge.Caller, m *jsonrpc.Message, why string) *jsonrpc.Message {
+	if gjson.GetBytes(m.Params, "task").Exists() && !from.Modern() {
+		return jsonrpc.InvalidParams(why)
+	}
+	result := `"content":[{"type":"text","text":` + rawjson.Quote(why) + `}],"isError":true}`
+	if from.Modern() {
+		result = `"resultType":"complete",` + result
+	}
+	return jsonrpc.NewResult(nil, []byte("{"+result))
+}
+
+// definition returns the definition of the called tool in the caller's list; nil if the list cannot be read or does not
+// have the tool. The error is the reason that the caller has cancelled the call, or that the server cannot be used.
+func (c *checked) definition(ctx context.Context, r *bridge.Request) (found []byte, err error) {
+	_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
+		if found != nil { // the rest does not matter
+			return jsonrpc.NewResult(nil, []byte("{}")), nil
+		}
+		var a *jsonrpc.Message
+		a, err = c.Upstream.Call(ctx, own(r, params))
+		return a, err
+	}, func(page []byte, _, _ bool) {
+		list.Tools.Each(page, func(item []byte, name string) {
+			if name == r.Name() {
+				found = item
+			}
+		})
+	})
+	return found, err
+}
