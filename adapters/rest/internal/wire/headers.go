@@ -13,7 +13,7 @@ import (
 var alwaysShown = []string{"Location", "Operation-Location", "Retry-After"}
 
 // shownHeaders returns the headers that a result shows, as lines sorted by name. These are the
-// headers that the document declares, alwaysShown, and a Link to the next page.
+// headers that the document declares, alwaysShown, and the link to the next page.
 func (s *Source) shownHeaders(c *Call, a *answer) []string {
 	if a == nil || c.bare || len(a.header) == 0 {
 		return nil
