@@ -31,18 +31,18 @@ type Adapter struct {
 	life    context.Context // ends with Close
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
-	wakeups chan *wakeup // wake-ups from webhooks
-	said    []string     // warnings about the last catalogue; one reading at a time uses it
+	wakeups chan *wakeup // requests of webhooks for follow
+	said    []string     // warnings about the last catalogue; only read uses it, which runs once at a time
 
-	mu         sync.Mutex // guards the rest
+	mu         sync.Mutex // guards the fields below
 	current    *use       // nil before the first reading
-	ownEdition bool       // now was read here, and not borrowed
-	reading    *reading   // the first reading, in progress; otherwise nil
-	failed     error      // why the last first reading failed
+	ownEdition bool       // this adapter read current, and did not borrow it
+	reading    *reading   // the first reading while it runs; nil otherwise
+	failed     error      // why the last try of the first reading failed
 	failedAt   time.Time
-	pushed     []byte // the catalogue, if a webhook carries it
+	pushed     []byte // the catalogue that a webhook sent; nil if none did
 	open       map[*upstream]struct{}
-	listeners  []*func(method string) // other listeners for changes
+	listeners  []*func(method string) // what AnnounceChanges registered
 	closed     bool
 }
 
@@ -51,7 +51,8 @@ var (
 	_ bridge.AnnouncesChanges = (*Adapter)(nil)
 )
 
-// AnnounceChanges registers changed, which is called when the tools or the resources change.
+// AnnounceChanges registers a function that is called with the method of the notification when the
+// tools or the resources change. stop removes it.
 func (a *Adapter) AnnounceChanges(changed func(method string)) (stop func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -64,17 +65,17 @@ func (a *Adapter) AnnounceChanges(changed func(method string)) (stop func()) {
 	}
 }
 
-// reading is a first attempt to read everything.
+// reading is one try of the first reading of document, overlays and catalogue.
 type reading struct {
-	done chan struct{}
+	done chan struct{} // closed after err is set
 	err  error
 }
 
-// keptSchemas is how many compiled schemas are cached.
+// keptSchemas bounds the compiled schemas in the cache.
 const keptSchemas = 512
 
-// New makes the adapter for the server of that name. c must be valid. New reads the certificates
-// that c names. Begin reads the document, or else the first use does. Close ends the adapter.
+// New returns an adapter for the server of that name. c must be valid. New reads the certificates
+// that c names. Begin, or else the first use, reads the document. Close ends the adapter.
 func New(name string, c Config, o Options) (*Adapter, error) {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", name)
 	fetch, err := c.newFetcher()
@@ -94,7 +95,7 @@ func New(name string, c Config, o Options) (*Adapter, error) {
 	return a, nil
 }
 
-// Check says why the API is unusable now.
+// Check returns why the API is unusable now, or nil if it is usable.
 func (a *Adapter) Check() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,7 +115,8 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	return a.connect(u.edition, from, rest)
 }
 
-// acquire returns the API's current edition for a call, which ends with calls.Done.
+// acquire returns the current edition for a call. Before the first reading, it waits for that. The
+// caller must call calls.Done at the end of the call.
 func (a *Adapter) acquire(ctx context.Context) (*use, error) {
 	a.mu.Lock()
 	there := a.current != nil
@@ -135,7 +137,8 @@ func (a *Adapter) acquire(ctx context.Context) (*use, error) {
 	return a.current, nil
 }
 
-// firstRead reads everything for the first time, or waits for a reading in progress.
+// firstRead waits for the first reading, and starts it if none is in progress. It does nothing if the
+// adapter has its own edition or is closed.
 func (a *Adapter) firstRead(ctx context.Context) error {
 	a.mu.Lock()
 	if a.ownEdition || a.closed {
@@ -166,7 +169,8 @@ func (a *Adapter) unavailable(public string, err error) error {
 	}
 }
 
-// begin reads everything for the first time, and then watches for changes until the end.
+// begin does the first reading. If that succeeds, begin watches for changes until the adapter is
+// closed.
 func (a *Adapter) begin(r *reading) {
 	before := stampFiles(append([]string{a.c.OpenAPI, a.c.Catalog.File}, a.c.Overlays...))
 	e, err := a.read(true, a.pushedCatalog())
@@ -188,9 +192,9 @@ func (a *Adapter) begin(r *reading) {
 	}
 }
 
-// read makes an edition. The first time, a fault in the configuration is an error. Later the
-// document has changed: an entry for a removed operation only affects itself. brought is a
-// catalogue that need not be read.
+// read returns a new edition. In the first reading, a fault in the configuration is an error. Later,
+// the document may have changed, so that a fault affects only its own entry. brought, unless nil, is
+// the catalogue.
 func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	live := &recorder{
 		fetcher: a.fetch,
@@ -209,7 +213,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	case first && (unusable || empty):
 		saved, why := a.readAgain(cmp.Or(err, errEmpty), brought)
 		if why == nil {
-			m, err, live = saved, nil, nil // the saved texts stay
+			m, err, live = saved, nil, nil // nil: the saved texts are not replaced
 		} else if unusable {
 			err = why
 		}
@@ -219,7 +223,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	if err != nil {
 		return nil, err
 	}
-	away := live != nil && len(live.failed) > 0 // an unreadable part may have the parts that the settings name
+	away := live != nil && len(live.failed) > 0 // what the settings name may be in an unreadable text
 	if first && len(m.faults) > 0 && !away {
 		return nil, m.faults
 	}
@@ -283,7 +287,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	return e, nil
 }
 
-// errEmpty is why a document without operations is not used in place of one with some. Such a
+// errEmpty is why a document without operations does not replace a document with operations. Such a
 // document is more likely the answer of a failing server than the end of an API.
 var errEmpty = errors.New("the document has no operations, and had some before: to use it, restart the bridge, and remove what keep_dir saved")
 
@@ -294,8 +298,8 @@ func (a *Adapter) hasOperations() bool {
 	return a.current != nil && a.current.operations > 0
 }
 
-// readAgain reads the document saved on disk, instead of one that is unreadable or unusable. The
-// error is why if none is saved.
+// readAgain reads the document saved on disk, in place of a document that is unusable because of why.
+// If none is saved, the error is why.
 func (a *Adapter) readAgain(why error, brought []byte) (*material, error) {
 	k, err := a.c.readKept(a.fetch)
 	if k == nil {
@@ -315,16 +319,16 @@ func (a *Adapter) readAgain(why error, brought []byte) (*material, error) {
 	return m, nil
 }
 
-// filePause and urlPause are the pauses between checks of files and of URLs for changes, unless
-// Refresh is set.
+// filePause is the pause between checks of files for changes, and urlPause that between checks of
+// URLs, unless Refresh is set.
 const (
 	filePause = 2 * time.Second
 	urlPause  = 5 * time.Minute
 )
 
-// follow watches for changes until the end. It polls: file systems do not always report changes,
-// nor does the exchange of a container's volume. While the saved document is in use, it reads the URL
-// at once, and then often.
+// follow watches for changes until the adapter is closed. It polls, since neither file systems nor
+// exchanged volumes of containers always report changes. While the saved document is in use, follow
+// reads the URL at once, and then at least every longestPause.
 func (a *Adapter) follow(w *watched, saved bool) {
 	pause := cmp.Or(a.c.Refresh, filePause)
 	ticker := time.NewTicker(pause)
@@ -375,7 +379,8 @@ func (a *Adapter) follow(w *watched, saved bool) {
 	}
 }
 
-// logUnusable logs once that the document or the catalogue cannot be used.
+// logUnusable logs that the document or the catalogue cannot be used, unless said has the same error.
+// It returns the text for the next call.
 func (a *Adapter) logUnusable(said string, err error) string {
 	if text := err.Error(); text != said && a.life.Err() == nil {
 		a.o.Log.Warn("the tools stay as they were: the document or the catalogue cannot be used", "err", err)
@@ -384,7 +389,7 @@ func (a *Adapter) logUnusable(said string, err error) string {
 	return said
 }
 
-// pushedCatalog returns the catalogue that a webhook sent, or nil.
+// pushedCatalog returns the last catalogue that a webhook sent, or nil.
 func (a *Adapter) pushedCatalog() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -397,8 +402,8 @@ func (a *Adapter) carry(brought []byte) {
 	a.pushed = brought
 }
 
-// swap replaces the current edition, whose calls may end. It reports false if the adapter is
-// closed.
+// swap replaces the current edition, and announces the changes. Calls of the old edition may end
+// normally. swap reports false if the adapter is closed.
 func (a *Adapter) swap(e *edition) bool {
 	a.mu.Lock()
 	if a.closed {
@@ -420,7 +425,7 @@ func (a *Adapter) swap(e *edition) bool {
 		changed = append(changed, "resources")
 	}
 	tell, told := slices.Collect(maps.Keys(a.open)), slices.Clone(a.listeners)
-	a.wg.Go(func() { // the old edition is in use here until its calls end
+	a.wg.Go(func() { // leaves the old edition after its calls
 		ended := make(chan struct{})
 		go func() {
 			old.calls.Wait()
@@ -431,7 +436,7 @@ func (a *Adapter) swap(e *edition) bool {
 		case <-a.life.Done():
 		}
 		if old.left() {
-			old.source.Close() // which ends its calls
+			old.source.Close() // ends calls that are still running
 			<-ended
 		}
 	})
@@ -447,7 +452,7 @@ func (a *Adapter) swap(e *edition) bool {
 	return true
 }
 
-// Close ends everything, calls included, and returns when all has ended.
+// Close ends all calls and all goroutines of the adapter, and returns when they have ended.
 func (a *Adapter) Close() {
 	a.mu.Lock()
 	a.closed = true
@@ -474,40 +479,35 @@ func (a *Adapter) OffersSearch() (search, decided bool) {
 
 // Report describes an API before it is used.
 type Report struct {
-	// Tools is how many tools there are, and Size the bytes of a list of all of them.
+	// Tools is the number of tools, and Size the bytes of a list of all of them.
 	Tools, Size int
-	// Names are those of the tools that Options.Shows chooses from; nil if they are not all known.
-	Names []string
-	// Resources is how many operations are resources instead of tools.
-	Resources int
-	// OutputsOmitted is how many bytes of output schemas were omitted to shorten the list.
-	OutputsOmitted int
-	// Mode is ModeTools or ModeSearch.
-	Mode string
-	// Lost are exposed operations that cannot be tools: as METHOD path, or as a path if its
-	// operations are unknown. Warnings say why.
-	Lost []string
-	// Empty: the document has no operations.
-	Empty bool
-	// Warnings are about the document.
+	// Names are the names among which Options.Shows chooses. They are nil if not all are known.
+	Names          []string
+	Resources      int    // operations that are resources instead of tools
+	OutputsOmitted int    // bytes of output schemas omitted to shorten the list
+	Mode           string // ModeTools or ModeSearch
+	// Lost are exposed operations that cannot be tools, as METHOD path, or as a path whose operations
+	// are unknown. Warnings say why.
+	Lost     []string
+	Empty    bool // the document has no operations
 	Warnings []openapi.Warning
-	// Unread: the document is at a URL, and was not read.
-	Unread bool
-	// Advice names the settings to change then; empty for none.
+	Unread   bool // the document is at a URL, and was not read
+	// Advice, for an Unread document, says which settings it may need; it may be empty.
 	Advice string
-	// CatalogUnread: the catalogue was not read either, does not exist yet, or a webhook sends it.
+	// CatalogUnread says that the catalogue was not read: it is at a URL, its file does not exist
+	// yet, or a webhook sends it.
 	CatalogUnread bool
 
-	tools   []*toolset.Tool // includes resources
-	uris    map[*toolset.Tool]string
+	tools   []*toolset.Tool          // including resources
+	uris    map[*toolset.Tool]string // of resources
 	doc     *openapi.Document
 	config  *Config
 	timeout time.Duration
-	most    time.Duration // the longest timeout; 0 for no limit
+	most    time.Duration // the longest timeout of a tool; no limit if 0
 }
 
-// Inspect reads the document, if it is a file, and reports the resulting tools. It makes no
-// connection. The error is of type Faults for faults in Config.Tools.
+// Inspect reports the tools of a document that is a file. It makes no connection, and so does not
+// read a URL. If entries of the configuration have faults, the error is of type Faults.
 func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, error) {
 	if address.IsHTTP(c.OpenAPI) {
 		_, err := c.readOverlays()
@@ -570,7 +570,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	return report, nil
 }
 
-// lostKeys names lost operations.
+// lostKeys returns the keys of lost operations.
 func lostKeys(lost []*openapi.Operation) []string {
 	var all []string
 	for _, op := range lost {
@@ -579,7 +579,7 @@ func lostKeys(lost []*openapi.Operation) []string {
 	return all
 }
 
-// nowhere says why no tool can be called: neither the document nor Config.BaseURL names a server.
+// nowhere returns why no tool can be called, or nil: neither the document nor BaseURL names a server.
 func (c *Config) nowhere(m *material) error {
 	if m.reach == nil || len(m.all) == 0 {
 		return nil

@@ -18,12 +18,12 @@ const (
 	longestPause = time.Minute
 )
 
-// Begin reads the document, the overlays and the catalogue before they are needed. When it returns
-// it has read all files; the error is a fault in them.
+// Begin reads the document, the overlays and the catalogue before the first use. When it returns, it
+// has read all files. The error is a fault in them.
 //
-// It reads URLs, and a catalogue file that does not exist yet, in the background until that
-// succeeds. Until then, calls use the API of before: the adapter of the same server with the
-// previous settings, or nil. before may be closed at any time.
+// Begin reads URLs, and a catalogue file that does not exist yet, in the background, until that
+// succeeds. Until then, calls use the edition of before. before is the adapter of the same server
+// with the previous settings, or nil; it may be closed at any time.
 func (a *Adapter) Begin(before *Adapter) error {
 	if before != nil && a.c.Catalog.Webhook && a.c.Catalog.location() == "" {
 		a.carry(before.pushedCatalog())
@@ -70,8 +70,8 @@ func (a *Adapter) borrow(before *Adapter) {
 	a.mu.Unlock()
 }
 
-// retryRead reads everything until that succeeds. It logs a failure unless the one before had the
-// same text.
+// retryRead tries the first reading until it succeeds. It logs each failure whose text differs from
+// that of the failure before.
 func (a *Adapter) retryRead() {
 	said := ""
 	for failures := 1; ; failures++ {
@@ -93,8 +93,8 @@ func (a *Adapter) retryRead() {
 	}
 }
 
-// Behind returns why the previous adapter's edition is still in use, and since when that is known.
-// The error is nil if the edition is this adapter's own.
+// Behind returns why the previous adapter's edition is still in use, and when the last try to replace
+// it failed. Both are zero if no edition is borrowed.
 func (a *Adapter) Behind() (since time.Time, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,12 +12,11 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
 
-// maxKept is the longest time for which a catalogue may have answers cached that name no time
-// themselves.
+// maxKept bounds the KeepFor of a catalogue's tools.
 const maxKept = time.Hour
 
-// bound copies a catalogue's settings for a tool's calls into e, within the limits of the
-// configuration: a catalogue is trusted less. Changed settings cause warnings.
+// bound copies the settings of a catalogue's tool into e, within the limits of the configuration,
+// since a catalogue is trusted less. Each setting that it changes causes a warning.
 func (c *Config) bound(e *toolset.Entry, t *publication.Tool, o *Options) (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 	most := cmp.Or(o.MaxTimeout, o.Timeout, wire.DefaultTimeout)

@@ -24,39 +24,39 @@ import (
 type Config struct {
 	// OpenAPI is the path or URL of the API's document.
 	OpenAPI string `yaml:"openapi"`
-	// OpenAPIHeaders are sent where OpenAPI is read from if it is a URL, and to no other origin. The API does not get them.
+	// OpenAPIHeaders are sent with requests for documents to the origin of OpenAPI, if that is a URL.
+	// No other origin and no call gets them.
 	OpenAPIHeaders map[string]string `yaml:"openapi_headers"`
 	// Document is the document itself, if the configuration contains it. OpenAPI is then its path,
 	// from which references resolve.
 	Document []byte `yaml:"-"`
-	// Overlays are files that change the document before anything else, in order: OpenAPI Overlays.
+	// Overlays are the paths of OpenAPI Overlays, which change the document before it is read, in
+	// order.
 	Overlays []string `yaml:"overlays"`
-	// KeepDir is a folder for the last good document of a URL. The bridge starts with it if the URL
-	// cannot be read. Empty means none.
-	KeepDir string `yaml:"keep_dir"`
-	// Catalog is a source of more tools.
+	// KeepDir is a folder in which the bridge saves the last good document of a URL. If the URL cannot
+	// be read, the bridge starts with the saved document. Empty means that nothing is saved.
+	KeepDir string  `yaml:"keep_dir"`
 	Catalog Catalog `yaml:"catalog"`
 	// BaseURL is the address of the API. Empty means the document's.
 	BaseURL string `yaml:"base_url"`
 	// Variables are values for variables in the document's server addresses.
 	Variables map[string]string `yaml:"variables"`
-	// Auth is how the bridge authenticates to the API.
-	Auth Auth `yaml:"auth"`
-	// Args changes the parameters of these names in all operations of the document. Tools win over
-	// it.
+	Auth      Auth              `yaml:"auth"`
+	// Args change the parameters with their names in all operations of the document. Rules and Tools
+	// win over Args.
 	Args []toolset.Arg `yaml:"args"`
-	// Rules change the operations of the document that they match. Tools win over them.
+	// Rules change the operations of the document that they match. Tools win over Rules.
 	Rules []toolset.Rule `yaml:"rules"`
 	// Headers are sent with every request.
 	Headers map[string]string `yaml:"headers"`
-	// Secrets are further values to mask, wherever they are sent. For a file, they are the values
-	// from the environment in its headers, its queries, its arguments and its base_url.
+	// Secrets are further values to mask in everything that clients see. For a configuration file,
+	// they are the values from the environment in headers, queries, arguments and base_url.
 	Secrets []string `yaml:"-"`
-	// Remarks logs every oddity of the document as a warning, for bridges that serve only this
+	// Remarks logs every oddity of the document as a warning, for a bridge that serves only this
 	// document.
 	Remarks bool `yaml:"-"`
-	// Trusted are further origins that may get credentials and headers, and to which the document
-	// may refer; and folders to whose files a document in a file may refer.
+	// Trusted are origins and folders. An origin may get credentials and headers, and the document
+	// may refer to it. A document in a file may refer to the files in a folder.
 	Trusted []string `yaml:"trusted"`
 	// Expose chooses operations; see openapi.ParseRules. Empty means all.
 	Expose []string `yaml:"expose"`
@@ -68,21 +68,21 @@ type Config struct {
 	FlattenBody bool `yaml:"flatten_body"`
 	// StrictOutput keeps output schemas as the document has them.
 	StrictOutput bool `yaml:"strict_output"`
-	// Pick gives tools an argument by which models choose parts of answers.
-	Pick bool `yaml:"pick"`
-	// Limits bound calls.
+	// Pick gives tools an argument with which models choose parts of answers.
+	Pick   bool   `yaml:"pick"`
 	Limits Limits `yaml:"limits"`
-	// Attempts is how often a repeatable request is made; 0 means 3.
+	// Attempts bounds how often a repeatable request is sent; 3 if 0.
 	Attempts int `yaml:"attempts"`
-	// Cache is the size of the cache for answers to GET, in bytes; 0 means none.
+	// Cache is the size of the cache for answers to GET, in bytes. If it is 0, only answers of tools
+	// with a cache setting are cached.
 	Cache toolset.Bytes `yaml:"cache"`
-	// Refresh is how often the document is checked for changes; 0 means 2 s for files and 5 min for
-	// URLs.
+	// Refresh is the pause between checks of the document for changes; 2 s for files and 5 min for
+	// URLs if 0.
 	Refresh time.Duration `yaml:"refresh"`
 	// Tools change the document's tools, and add others.
 	Tools []toolset.Entry `yaml:"tools"`
-	// CAFile names a file of PEM certificates that may sign the API's, beside the system's trusted
-	// certificates.
+	// CAFile names a PEM file of authorities that may sign the API's certificate, besides those that
+	// the system trusts.
 	CAFile string `yaml:"ca_file"`
 	// CertFile and KeyFile are the bridge's PEM certificate and key for the API; both or neither.
 	CertFile string `yaml:"cert_file"`
@@ -90,29 +90,29 @@ type Config struct {
 	// Proxy is the URL of a proxy (http, https or socks5), or "none". Empty means HTTP_PROXY,
 	// HTTPS_PROXY and NO_PROXY.
 	Proxy string `yaml:"proxy"`
-	// IdleTimeout is how long an unused connection stays open. 0 means 4 s.
+	// IdleTimeout is how long an unused connection stays open; 4 s if 0.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 }
 
-// Limits bound calls. Zero means the default.
+// Limits bound the calls of an API.
 type Limits struct {
-	Answer     toolset.Bytes `yaml:"answer"`     // text in one result; 100 KiB
-	Body       toolset.Bytes `yaml:"body"`       // bytes read of one answer; 8 MiB
-	File       toolset.Bytes `yaml:"file"`       // one file in arguments; 10 MiB
-	Rate       limits.Rate   `yaml:"rate"`       // requests; none
-	Concurrent int           `yaml:"concurrent"` // calls at a time; 64
+	Answer     toolset.Bytes `yaml:"answer"`     // text of one result; 100 KiB if 0
+	Body       toolset.Bytes `yaml:"body"`       // bytes read of one answer; 8 MiB if 0
+	File       toolset.Bytes `yaml:"file"`       // one file in arguments; 10 MiB if 0
+	Rate       limits.Rate   `yaml:"rate"`       // requests; no limit if 0
+	Concurrent int           `yaml:"concurrent"` // calls at a time; 64 if 0
 }
 
-// Auth is how the bridge authenticates to an API. Zero means not at all.
+// Auth has the credentials with which the bridge authenticates to an API.
 type Auth struct {
-	// Default is for all operations that Schemes does not cover, unless the document says that they
-	// need nothing.
+	// Default is for the operations that get no credential of Schemes, unless the document says that
+	// they need none. It may be nil.
 	Default *wire.Credential
-	// Schemes are keyed by the document's security schemes.
+	// Schemes are keyed by the names of the document's security schemes.
 	Schemes map[string]wire.Credential
 }
 
-// Exchanges reports whether callers' tokens are exchanged for those of the API.
+// Exchanges reports whether callers' tokens are exchanged for tokens of the API.
 func (a *Auth) Exchanges() bool {
 	for _, one := range a.Schemes {
 		if one.Exchange != "" {
@@ -129,11 +129,12 @@ const (
 	ModeSearch = "search" // tools are found and not listed, as with tools_mode: search of the server
 )
 
-// autoLimit is the largest list, in bytes, that ModeAuto offers whole. Models read all of it at
-// each turn.
+// autoLimit bounds the list of all tools that ModeAuto offers, in bytes. Models read the whole list
+// at each turn.
 const autoLimit = 64 << 10
 
-// Sends reports whether Headers or Auth set a header of that name, or one that servers may take for it.
+// Sends reports whether Headers or Auth set a header of that name, or of a name that servers may take
+// for the same.
 func (c *Config) Sends(header string) bool {
 	for name := range c.Headers {
 		if openapi.SameHeader(name, header) {
@@ -148,8 +149,8 @@ func (c *Config) Sends(header string) bool {
 	return c.Auth.Default != nil && openapi.SameHeader(c.Auth.Default.Header, header)
 }
 
-// Validate reports faults in the settings. It reads no file and makes no connection. It shows no
-// values that may be secrets.
+// Validate returns the faults in the settings. It reads no file and makes no connection. The error
+// contains no values that may be secrets.
 func (c *Config) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -254,7 +255,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// headerFaults reports faults in headers that are sent as they are.
+// headerFaults returns the faults in headers without templates.
 func headerFaults(headers map[string]string) []string {
 	var all []string
 	add := func(format string, name string) { all = append(all, fmt.Sprintf("headers: "+format, name)) }
@@ -284,7 +285,7 @@ func (c *Config) signsIn() (all []*wire.Credential) {
 	return all
 }
 
-// SignIn returns how a person signs in to the API; nil if no person does.
+// SignIn returns the settings with which a person signs in to the API, or nil if nobody has to.
 func (c *Config) SignIn() *remote.Config {
 	if all := c.signsIn(); len(all) > 0 {
 		return all[0].SignIn(c.BaseURL, c.http())
@@ -301,14 +302,13 @@ func isBase(s string) bool {
 // isFolder reports whether an item of Trusted is a folder.
 func isFolder(item string) bool { return strings.HasPrefix(item, ".") || filepath.IsAbs(item) }
 
-// origins and folders return the items of Trusted of their kind.
 func (c *Config) origins() []string { return slices.DeleteFunc(slices.Clone(c.Trusted), isFolder) }
 
 func (c *Config) folders() []string {
 	return slices.DeleteFunc(slices.Clone(c.Trusted), func(item string) bool { return !isFolder(item) })
 }
 
-// http returns the settings of connections.
+// http returns the settings of connections, without a URL and headers.
 func (c *Config) http() remote.Config {
 	return remote.Config{
 		CAFile:      c.CAFile,

@@ -15,18 +15,18 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// Kind is the kind of a file or URL, by Detect.
+// Kind is what a file or a URL contains.
 type Kind int
 
-// These are the kinds.
 const (
-	OtherKind     Kind = iota // none of those below
+	OtherKind     Kind = iota // none of the others
 	DocumentKind              // an OpenAPI document
 	Configuration             // a file of the bridge or of a desktop client
 )
 
-// Detect returns the kind of a file by its content. A missing file and a program are OtherKind, and so
-// is a file that cannot be parsed, unless it begins like a document.
+// Detect returns the kind of a file by its content. Missing files, programs and files that cannot be
+// parsed are OtherKind. A file with a document's first key is DocumentKind even if it cannot be
+// parsed.
 func Detect(location string) (Kind, error) {
 	info, err := os.Stat(location)
 	if err != nil || !info.Mode().IsRegular() {
@@ -49,8 +49,8 @@ func Detect(location string) (Kind, error) {
 	return kindOf(append(head, rest...)), nil
 }
 
-// DetectURL returns the kind of a URL. It reads nothing unless the path looks like that of a
-// document: a server would take the request for a client's.
+// DetectURL returns the kind of the URL in c.OpenAPI. It reads the URL only if the path looks like
+// that of a document, since an MCP server would take the request for that of a client.
 func (c *Config) DetectURL(ctx context.Context) (Kind, error) {
 	u, err := url.Parse(c.OpenAPI)
 	if err != nil || !documentPath(u.Path) {
@@ -68,7 +68,7 @@ func (c *Config) DetectURL(ctx context.Context) (Kind, error) {
 	return kindOf(data), nil
 }
 
-// documentPath reports whether an API may have its document at such a path.
+// documentPath reports whether the path looks like that of a document.
 func documentPath(p string) bool {
 	last := strings.ToLower(path.Base(p))
 	switch path.Ext(last) {
@@ -78,14 +78,14 @@ func documentPath(p string) bool {
 	return last == "openapi" || last == "swagger" || last == "api-docs"
 }
 
-// documentKey matches the key that begins most documents.
+// documentKey matches the key with which most documents begin.
 var documentKey = regexp.MustCompile(`(?m)^[\s{]*["']?(openapi|swagger)["']?\s*:`)
 
 func kindOf(data []byte) Kind {
 	root, _, err := tree.Parse(data, 0, func(int32, string) {})
 	switch {
 	case err != nil:
-		if documentKey.Match(data) { // reading it says which line is wrong
+		if documentKey.Match(data) { // the error of reading the document will name the line
 			return DocumentKind
 		}
 	case root.Get("openapi") != nil, root.Get("swagger") != nil, root.Get("paths").Is(tree.Object):

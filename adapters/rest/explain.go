@@ -14,23 +14,24 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Explained is a tool, line by line.
+// Explained says where each part of a tool comes from.
 type Explained struct {
 	Name  string // as clients see it
-	Key   string // of the entry of Config.Tools; empty if there is none
-	Lines []Line // from its description to its request
+	Key   string // of the entry in Config.Tools; empty if there is none
+	Lines []Line
 }
 
-// Line is a fact about a tool and its origin: a line of a file, or words.
+// Line is a part of a tool with its origin.
 type Line struct {
 	What string // the part, such as "description"
-	Text string // its value
-	From string // its origin
+	Text string // the value of the part
+	From string // the origin: a file with a line, or words
 }
 
-// Explain says why tools are as they are. match selects them by the names that clients see, or by
-// keys of the configuration. file is the configuration, and redact masks secrets in its values. An
-// API whose document was not read has no tools.
+// Explain says where each part of the selected tools comes from. match selects tools by the names
+// that clients see, by keys of the configuration, or by operation IDs. file is the path of the
+// configuration, and redact masks secrets in values. If the document was not read, there are no
+// tools.
 func (r *Report) Explain(file string, match func(name string) bool, redact func(string) string) []Explained {
 	if r.Unread {
 		return nil
@@ -74,9 +75,9 @@ type explainer struct {
 	e    *toolset.Entry // nil if the configuration has no entry
 	out  []Line
 
-	rules map[int]int // the rule at each line of the configuration
+	rules map[int]int // by line of the configuration: the number of the rule
 
-	redact func(string) string
+	redact func(string) string // masks secrets
 }
 
 // generated is the origin of parts that the bridge makes itself.
@@ -106,11 +107,10 @@ func at(file string, line int) string {
 	return fmt.Sprintf("%s:%d", file, line)
 }
 
-// own reports whether the tool comes from the configuration and not from an operation.
-// operation's.
+// own reports whether the configuration, and no document, has the tool's operation.
 func (e *explainer) own() bool { return e.e != nil && e.e.Request != "" }
 
-// source returns the origin of a tool that the configuration changes.
+// source returns the origin of the tool's operation.
 func (e *explainer) source() string {
 	switch op := e.t.Operation; {
 	case e.own():
@@ -129,7 +129,7 @@ func (e *explainer) lines() []Line {
 	return e.out
 }
 
-// head explains the visible parts of the tool itself.
+// head explains the name, the request, the texts and the hints.
 func (e *explainer) head() {
 	t, op, entry := e.t, e.t.Operation, e.e
 	if entry == nil {
@@ -240,7 +240,7 @@ func (e *explainer) arguments() {
 	}
 }
 
-// where returns the place of an argument.
+// where returns the place of an argument in the request.
 func where(a openapi.Argument) string {
 	switch {
 	case a.Field != "":
@@ -257,7 +257,7 @@ func (e *explainer) argument(a openapi.Argument, shown string, arg *toolset.Arg)
 	switch {
 	case shown == toolset.PickArg && e.t.Picks:
 		return generated + " (pick)"
-	case arg != nil && (e.own() || a.Place == ""): // the document does not have it
+	case arg != nil && (e.own() || a.Place == ""): // the document does not have the argument
 		return e.at(arg.Line)
 	case a.Parameter != nil && e.r.doc != nil:
 		if file, line := e.r.doc.Where(a.Parameter); line > 0 {
@@ -273,7 +273,7 @@ func (e *explainer) argument(a openapi.Argument, shown string, arg *toolset.Arg)
 	return from
 }
 
-// templates explains the additions of the configuration to the request.
+// templates explains what the configuration adds to the request.
 func (e *explainer) templates() {
 	if e.e == nil {
 		return

@@ -23,23 +23,23 @@ import (
 )
 
 const (
-	fetchLimit  = 30 * time.Second
-	maxDocument = 64 << 20
+	fetchLimit  = 30 * time.Second // of one text
+	maxDocument = 64 << 20         // bytes of one text
 )
 
 // fetcher reads documents from URLs, and detects changes.
 type fetcher struct {
 	client  *remote.Client
-	guarded *remote.Client    // for URLs that others than the operator may have named
+	guarded *remote.Client    // for URLs that the operator need not have named
 	outside *remote.Client    // for URLs that the author of a public document named
 	main    string            // the URL of the document; empty if there is none
-	from    []*url.URL        // origins that may be read from; that of main is first
-	own     *Catalog          // its URL may be read too, with its headers
+	from    []*url.URL        // origins from which texts may be read; that of main is first
+	own     *Catalog          // has a further URL to read, with headers
 	headers map[string]string // for the origin of main
 
-	mu     sync.Mutex // guards the fields below
-	seen   map[string]version
-	public map[string]bool // URLs that were read at a public address
+	mu     sync.Mutex         // guards seen and public
+	seen   map[string]version // by URL
+	public map[string]bool    // URLs that were read at a public address
 }
 
 // version identifies the state in which a text was read.
@@ -50,9 +50,9 @@ type version struct {
 
 var _ openapi.Fetcher = (*fetcher)(nil)
 
-// newFetcher makes a fetcher for the document of c. The document may refer only to its own server
-// and to trusted ones. So its author cannot make the bridge read from other servers in the bridge's
-// network.
+// newFetcher returns a fetcher for the document of c. The document may refer only to its own server
+// and to trusted servers, so that its author cannot make the bridge read from other servers in the
+// bridge's network.
 func (c *Config) newFetcher() (*fetcher, error) {
 	client, err := remote.New(c.http())
 	if err != nil {
@@ -90,16 +90,16 @@ func (c *Config) newFetcher() (*fetcher, error) {
 	return f, nil
 }
 
-// Public implements openapi.Fetcher. A URL that was once public stays public: its host may claim
-// another address later.
+// Public implements openapi.Fetcher. A URL that was public once stays public, since its host could
+// claim another address later.
 func (f *fetcher) Public(address string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.public[address]
 }
 
-// Fetch implements openapi.Fetcher. It drops the version of a text that cannot be read. Parts that
-// need the text lack it. They must be made anew once the text can be read, even if it is unchanged.
+// Fetch implements openapi.Fetcher. If a text cannot be read, Fetch forgets its version, so that
+// changed reports a change once the text can be read.
 func (f *fetcher) Fetch(ctx context.Context, address string) ([]byte, error) {
 	data, v, err := f.get(ctx, address, version{})
 	f.mu.Lock()
@@ -112,8 +112,8 @@ func (f *fetcher) Fetch(ctx context.Context, address string) ([]byte, error) {
 	return data, nil
 }
 
-// changed reports whether a URL has changed since Fetch read it. A text that could not be read has
-// changed when it can be.
+// changed reports whether a text has changed since Fetch. A text that Fetch could not read has changed
+// if it can be read now.
 func (f *fetcher) changed(ctx context.Context, address string) (bool, error) {
 	f.mu.Lock()
 	old, known := f.seen[address]
@@ -129,14 +129,15 @@ func (f *fetcher) changed(ctx context.Context, address string) (bool, error) {
 	return v.sum != old.sum, nil
 }
 
-// keep drops all URLs except these.
+// keep forgets the versions of all texts except these.
 func (f *fetcher) keep(urls []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	maps.DeleteFunc(f.seen, func(address string, _ version) bool { return !slices.Contains(urls, address) })
 }
 
-// get reads a URL. If nothing has changed it returns no data.
+// get reads a URL, and returns the text with its version. If the server says that old is still the
+// version, it returns no data.
 func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte, version, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -217,7 +218,7 @@ func (f *fetcher) allowed(u *url.URL) bool {
 type stamp struct {
 	size     int64
 	modified time.Time
-	path     string // with links resolved: a volume is exchanged by a link
+	path     string // with links resolved, since containers exchange a volume by a link
 }
 
 // watched detects changes in the texts of a document.
@@ -227,12 +228,12 @@ type watched struct {
 	urls  []string
 }
 
-// unsettled is the age below which a file's time proves nothing: the file may have been written
-// again within the same tick. A time further in the future was set on purpose.
+// unsettled is the age below which the time of a file proves nothing: the file may have been written
+// again within the same tick of the clock. A time further in the future was set on purpose.
 const unsettled = time.Second
 
-// moment describes files before they are read. A file that is replaced meanwhile has changed,
-// however old it claims to be.
+// moment describes files before they are read, so that a file that is replaced during the reading
+// counts as changed.
 type moment struct {
 	at    time.Time
 	files map[string]stamp
@@ -249,7 +250,7 @@ func stampFiles(texts []string) moment {
 	return m
 }
 
-// watch records the state of a document's texts, which were read after before.
+// watch returns the state of a document's texts, which were read after the moment before.
 func watch(fetch *fetcher, texts []string, before moment) *watched {
 	w := &watched{fetch: fetch, files: map[string]stamp{}}
 	for _, t := range texts {
@@ -262,7 +263,7 @@ func watch(fetch *fetcher, texts []string, before moment) *watched {
 			s = stampOf(t)
 		}
 		if age := before.at.Sub(s.modified); -unsettled < age && age < unsettled {
-			s = stamp{size: -1} // it is read once more
+			s = stamp{size: -1} // differs from every stamp, so that the file is read once more
 		}
 		w.files[t] = s
 	}
@@ -293,7 +294,7 @@ func (w *watched) filesChanged() bool {
 	return false
 }
 
-// urlsChanged reports whether a URL has changed. Otherwise it returns why the first unreadable one
+// urlsChanged reports whether a URL has changed. If none has, the error is that of the first URL that
 // could not be read.
 func (w *watched) urlsChanged(ctx context.Context) (bool, error) {
 	var first error

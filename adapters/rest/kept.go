@@ -19,17 +19,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/files"
 )
 
-// maxKeptFile is the largest file with a saved document: a document of the largest size, in base64.
+// maxKeptFile bounds the file with a saved document, in bytes: the largest document in base64 fits.
 const maxKeptFile = maxDocument * 3 / 2
 
-// kept is the last good document of a URL on disk, with all texts that it needs.
+// kept is the last good document of a URL, saved on disk with all texts that it refers to.
 type kept struct {
 	Read  time.Time         `json:"read"`
-	Texts map[string][]byte `json:"texts"` // by hashes of their URLs, which may contain secrets
-	// Outside has the texts that were read at a public address.
+	Texts map[string][]byte `json:"texts"` // by hashes of their URLs, since URLs may contain secrets
+	// Outside has the hashes of URLs that were read at a public address.
 	Outside map[string]bool `json:"outside,omitempty"`
 
-	own *fetcher // for missing texts
+	own *fetcher // reads missing texts
 }
 
 var _ openapi.Fetcher = (*kept)(nil)
@@ -45,16 +45,16 @@ func (k *kept) Fetch(ctx context.Context, address string) ([]byte, error) {
 // Public implements openapi.Fetcher.
 func (k *kept) Public(address string) bool { return k.Outside[sumOf(address)] || k.own.Public(address) }
 
-// recorder records the texts that are read.
+// recorder records the texts that a fetcher reads.
 type recorder struct {
 	*fetcher
 	texts   map[string][]byte // by hashes of their URLs
 	outside map[string]bool   // as in kept
 	failed  []string          // hashes of unreadable URLs
-	limit   time.Duration     // for the document itself; 0 for that of fetcher
+	limit   time.Duration     // bounds the fetch of the document itself; fetchLimit if 0
 }
 
-// patience is how long a server may take for the document if a saved one is at hand.
+// patience bounds the fetch of a document if a saved document can replace it.
 const patience = 4 * time.Second
 
 // Fetch implements openapi.Fetcher.
@@ -82,7 +82,7 @@ func sumOf(address string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// keptPath returns the file of the last good document; empty if it is not saved.
+// keptPath returns the path of the saved document. It is empty if the document is not to be saved.
 func (c *Config) keptPath() string {
 	if c.KeepDir == "" || !address.IsHTTP(c.OpenAPI) {
 		return ""
@@ -90,8 +90,7 @@ func (c *Config) keptPath() string {
 	return filepath.Join(c.KeepDir, sumOf(c.OpenAPI)+".json")
 }
 
-// readKept reads the last good document from disk. It returns nil without an error if none is
-// saved.
+// readKept reads the saved document. It returns nil without an error if none is saved.
 func (c *Config) readKept(own *fetcher) (*kept, error) {
 	path := c.keptPath()
 	if path == "" {
@@ -110,8 +109,9 @@ func (c *Config) readKept(own *fetcher) (*kept, error) {
 	return k, nil
 }
 
-// keepTexts saves the document on disk, atomically for readers. If one of its texts could not be
-// read now, older texts stay beside the new ones: the missing text may refer to them.
+// keepTexts saves the document on disk. It replaces the file at once, so that readers see no partial
+// one. If a text could not be read now, but is saved, all saved texts stay besides the new ones, since
+// the unread text may refer to them.
 func (c *Config) keepTexts(read *recorder) error {
 	path := c.keptPath()
 	if path == "" {

@@ -7,11 +7,11 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
-// ownCache is the size of the cache for tools that ask for one, without Config.Cache.
+// ownCache is the size of the cache, in bytes, if Config.Cache is 0 and tools want a cache.
 const ownCache = 8 << 20
 
-// setMaskingAndCache sets which parts of requests are masked, and whose answers are cached. Without Config.Cache, only
-// answers of tools that request a cache are cached. The limit of a message bounds each answer.
+// setMaskingAndCache sets for each tool the masked parts of requests, the bound of answers, and whether
+// answers are cached. Without Config.Cache, only answers of tools that want a cache are cached.
 func (c *Config) setMaskingAndCache(tools []*toolset.Tool, o *Options) {
 	for _, t := range tools {
 		t.Conceal(c.Secrets)
@@ -23,7 +23,7 @@ func (c *Config) setMaskingAndCache(tools []*toolset.Tool, o *Options) {
 	}
 }
 
-// cacheBytes returns the size of the cache.
+// cacheBytes returns the size of the cache, in bytes.
 func (c *Config) cacheBytes() int {
 	own := func(e *toolset.Entry) bool { return e.Cache != nil && *e.Cache }
 	if c.Cache == 0 && slices.ContainsFunc(c.entries(), own) {
@@ -44,7 +44,7 @@ func (c *Config) entries() []*toolset.Entry {
 	return all
 }
 
-// secrets returns the secrets of all entries, of the configuration and of a catalogue.
+// secrets returns the probable secrets in the entries of the configuration and of a catalogue.
 func (c *Config) secrets(tools []*toolset.Tool) []string {
 	var all []string
 	for _, e := range c.entries() {

@@ -18,7 +18,7 @@ type (
 	Client = wire.Client
 	// AWS signs requests for AWS: Credential.AWS.
 	AWS = sign.AWS
-	// Hook is a program or service that makes headers: Credential.Hook.
+	// Hook is a program or service that signs requests: Credential.Hook.
 	Hook = sign.Hook
 	// Rule changes the operations that it matches: Config.Rules.
 	Rule = toolset.Rule
@@ -34,19 +34,19 @@ type (
 	Bytes = toolset.Bytes
 	// Fault is one of Faults.
 	Fault = toolset.Fault
-	// Warning is an oddity of a document, which the bridge tolerates.
+	// Warning is a fault in a document that the bridge tolerates.
 	Warning = openapi.Warning
-	// Faults are the faults of Rules and Tools, each with its line.
+	// Faults is an error with the faults of Rules and Tools.
 	Faults = toolset.Faults
 )
 
 // AsResource is the Tool.As of a GET that is a resource.
 const AsResource = toolset.AsResource
 
-// MaxCatalog is the largest catalogue, in bytes.
+// MaxCatalog bounds a catalogue, in bytes.
 const MaxCatalog = publication.MaxBytes
 
-// RuleFaults returns the faults of rules that are visible without a document.
+// RuleFaults returns the faults of rules that can be found without a document.
 func RuleFaults(rules []Rule) Faults { return toolset.RuleFaults(rules) }
 
 // ParseArg reads the short form of an argument's schema: a type, [type] for a list, or words

@@ -10,13 +10,13 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
 
-// maxOrigins is how many origins a message lists.
+// maxOrigins bounds the origins that a message lists.
 const maxOrigins = 10
 
-// compare checks the servers of an edition's operations. It logs the origins to which parts of the
-// configuration do not go, and that the API has moved. The error says that a document at a URL, read
-// again, names a new origin that is not the operator's. The tools then stay as they were, even if
-// nothing would be withheld: arguments are not for every server either.
+// compare checks the servers of an edition's operations. It logs the origins to which credentials do
+// not go, and a change of the API's server. After the first reading, compare returns an error if a
+// document at a URL names a new origin that is not the operator's. The tools then stay as they were,
+// even if no credentials are involved, since arguments are not for every server either.
 func (a *Adapter) compare(first bool, e *edition, m *material) error {
 	reach := e.source.Reach()
 	e.home = reach.Home()
@@ -69,7 +69,8 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 	return nil
 }
 
-// moved compares an edition with the previous one.
+// moved compares an edition with the current one. It logs another server of the API or of tokens. The
+// error says that there is a new untrusted origin.
 func (a *Adapter) moved(e *edition) error {
 	a.mu.Lock()
 	old := a.current

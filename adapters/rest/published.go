@@ -20,24 +20,24 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// Catalog names a catalogue, which publishes tools that change while the bridge runs; package
-// catalog describes its form. The zero value names none.
+// Catalog names the source of a catalogue, whose tools change while the bridge runs. Package catalog
+// describes its form. The zero value means no catalogue.
 type Catalog struct {
-	// File or URL is the source of the catalogue; at most one is set.
+	// File or URL is the source of the catalogue. At most one of them is set.
 	File string `yaml:"file"`
 	URL  string `yaml:"url"`
 	// Headers are sent with requests for URL only.
 	Headers map[string]string `yaml:"headers"`
-	// Webhook accepts messages with Secret: that something has changed or, without File and URL, a
+	// Webhook accepts requests with Secret: to read everything again or, without File and URL, with a
 	// new catalogue.
 	Webhook bool   `yaml:"webhook"`
 	Secret  string `yaml:"secret"`
-	// Retry allows repeated requests for tools that the catalogue declares harmless, even with
-	// methods such as POST.
+	// Retry allows the bridge to repeat requests of tools that the catalogue declares harmless, even
+	// with methods such as POST.
 	Retry bool `yaml:"retry"`
 }
 
-// minSecret is the shortest secret of a webhook, in characters.
+// minSecret is the shortest Secret of a webhook, in bytes.
 const minSecret = 16
 
 func (c *Catalog) exists() bool { return c.File != "" || c.URL != "" || c.Webhook }
@@ -50,7 +50,7 @@ func (c *Catalog) location() string {
 	return c.File
 }
 
-// faults reports faults in the settings.
+// faults returns the faults in the settings.
 func (c *Catalog) faults() []string {
 	var all []string
 	add := func(text string) { all = append(all, "catalog: "+text) }
@@ -78,13 +78,13 @@ func (c *Catalog) faults() []string {
 	return all
 }
 
-// missing reports whether the file does not exist: its writer may start later.
+// missing reports whether the file does not exist. Its writer may start after the bridge.
 func (c *Catalog) missing() bool {
 	_, err := os.Stat(c.File)
 	return c.File != "" && errors.Is(err, fs.ErrNotExist)
 }
 
-// fetch reads the catalogue. Without a location it is empty.
+// fetch reads the catalogue. Without a location, it returns an empty one.
 func (c *Catalog) fetch(ctx context.Context, fetch openapi.Fetcher) ([]byte, error) {
 	switch {
 	case c.URL != "":
@@ -104,10 +104,10 @@ func (c *Catalog) fetch(ctx context.Context, fetch openapi.Fetcher) ([]byte, err
 	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
 		return nil, errors.New(c.File + " is not a file")
 	}
-	return io.ReadAll(io.LimitReader(f, publication.MaxBytes+1)) // Parse reports one that is larger
+	return io.ReadAll(io.LimitReader(f, publication.MaxBytes+1)) // Parse refuses a larger one
 }
 
-// addPublished adds the tools of the catalogue to the others.
+// addPublished adds the tools of the catalogue to the material. brought, unless nil, is the catalogue.
 func (c *Config) addPublished(ctx context.Context, m *material, o *Options, fetch openapi.Fetcher, brought []byte) error {
 	if !c.Catalog.exists() {
 		return nil
@@ -123,7 +123,7 @@ func (c *Config) addPublished(ctx context.Context, m *material, o *Options, fetc
 		}
 	}
 	err := c.published(m, o, data)
-	if err != nil && brought != nil { // its sender must get the error
+	if err != nil && brought != nil { // for the sender of the catalogue
 		return &CatalogError{err}
 	}
 	return err
@@ -132,7 +132,8 @@ func (c *Config) addPublished(ctx context.Context, m *material, o *Options, fetc
 // publishedFile stands for the catalogue in warnings.
 const publishedFile = "catalogue"
 
-// published adds the tools of a catalogue to the others. It omits unusable ones, with a warning.
+// published adds the tools of a catalogue to the material. It leaves out unusable ones, with a
+// warning for each.
 func (c *Config) published(m *material, o *Options, data []byte) error {
 	tools, warnings, err := publication.Parse(data)
 	if err != nil {
@@ -189,8 +190,8 @@ func (c *Config) published(m *material, o *Options, data []byte) error {
 	return nil
 }
 
-// publish makes a tool of a catalogue's entry e, as if the configuration had it. The input schema
-// stays as it is.
+// publish returns the tool of a catalogue's entry e, as if the configuration had the entry. The input
+// schema stays as it is in p.
 func (c *Config) publish(e *toolset.Entry, p *publication.Tool) (*toolset.Tool, error) {
 	var err error
 	if e.Request, err = c.below(p.Request); err != nil {
@@ -218,7 +219,7 @@ func (c *Config) publish(e *toolset.Entry, p *publication.Tool) (*toolset.Tool, 
 		return nil, errors.New(strings.TrimPrefix(faults[0].Key, p.Name+": ") + faults[0].Text)
 	}
 	t.Settings.Bounded = true
-	t.Entry, t.Published = nil, e // the configuration has no entry for it
+	t.Entry, t.Published = nil, e // the entry is not in the configuration
 	t.InputSchema = p.InputSchema
 	for name, into := range map[string]*bool{
 		"readOnlyHint": &t.Annotations.ReadOnly, "destructiveHint": &t.Annotations.Destructive,
@@ -234,8 +235,8 @@ func (c *Config) publish(e *toolset.Entry, p *publication.Tool) (*toolset.Tool, 
 	return t, nil
 }
 
-// below returns a request whose address is below the API's own, where all requests go. It refuses
-// other addresses.
+// below returns the request with a path in place of a whole URL. It refuses a URL that is not below
+// BaseURL.
 func (c *Config) below(request string) (string, error) {
 	method, target, _ := strings.Cut(strings.TrimSpace(request), " ")
 	target = strings.TrimSpace(target)
@@ -253,7 +254,7 @@ func (c *Config) below(request string) (string, error) {
 	return method + " " + path, climbs(path)
 }
 
-// climbs refuses a path that leads above its beginning, in any encoding.
+// climbs returns an error for a path with a part . or .., encoded or not.
 func climbs(path string) error {
 	path, _, _ = strings.Cut(path, "?")
 	if plain, err := url.PathUnescape(path); err == nil {

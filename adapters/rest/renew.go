@@ -8,13 +8,13 @@ import (
 
 // wakeup is a webhook's request to read everything again.
 type wakeup struct {
-	body  []byte // the catalogue itself; nil to read it
-	done  chan struct{}
+	body  []byte        // the new catalogue; nil if the request has none
+	done  chan struct{} // closed after tools and err are set
 	tools int
 	err   error
 }
 
-// answer reports the outcome. nil is no webhook's request.
+// answer reports the outcome to the waiting webhook. w may be nil.
 func (w *wakeup) answer(e *edition, err error) {
 	if w == nil {
 		return
@@ -25,10 +25,11 @@ func (w *wakeup) answer(e *edition, err error) {
 	close(w.done)
 }
 
-// ErrElsewhere refuses a catalogue in a webhook's request.
+// ErrElsewhere is the error of a catalogue in a webhook's request if the configuration names a file
+// or a URL.
 var ErrElsewhere = errors.New("the catalogue is read from its file or URL: send nothing, and it is read again")
 
-// CatalogError reports that a catalogue from a webhook is unusable. The tools stay as they were.
+// CatalogError is the error of an unusable catalogue from a webhook. The tools stay as they were.
 type CatalogError struct {
 	Err error // the fault
 }
@@ -39,9 +40,8 @@ func (c *CatalogError) Error() string { return c.Err.Error() }
 // Unwrap returns the fault.
 func (c *CatalogError) Unwrap() error { return c.Err }
 
-// Renew reads everything again at once, for a webhook. body is the new catalogue if it has no file
-// or URL. Renew returns how many tools there are. The error is ErrElsewhere or a *CatalogError if
-// body is unusable.
+// Renew reads everything again at once, for a webhook, and returns the number of tools. body, unless
+// empty, is the new catalogue. If body is unusable, the error is ErrElsewhere or a *CatalogError.
 func (a *Adapter) Renew(ctx context.Context, body []byte) (tools int, err error) {
 	w := &wakeup{done: make(chan struct{})}
 	if len(bytes.TrimSpace(body)) > 0 {
@@ -49,12 +49,12 @@ func (a *Adapter) Renew(ctx context.Context, body []byte) (tools int, err error)
 			return 0, ErrElsewhere
 		}
 		w.body = bytes.Clone(body)
-		// The sender gets faults in the catalogue, but no others.
+		// Only faults in the catalogue are for its sender.
 		if err := a.c.published(&material{}, &a.o, w.body); err != nil {
 			return 0, &CatalogError{err}
 		}
 	}
-	if err := a.firstRead(ctx); err != nil { // starts following too
+	if err := a.firstRead(ctx); err != nil { // also starts follow, which takes wakeups
 		return 0, err
 	}
 	select {

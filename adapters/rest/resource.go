@@ -23,35 +23,35 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// scheme begins the addresses of resources.
+// scheme is the beginning of every resource's URI.
 const scheme = "rest://"
 
-// maxURI is the longest address that is read.
+// maxURI bounds the URI in a request, in bytes.
 const maxURI = 8 << 10
 
-// resource is a GET whose answers clients read at addresses below rest://SERVER: with its path, and
-// other arguments in the query.
+// resource is a GET whose answers clients read at a URI below rest://SERVER. The URI has the path of
+// the request, and the other arguments in its query.
 type resource struct {
 	*toolset.Tool
-	uri    string         // a template (RFC 6570) unless plain
-	plain  bool           // it has no arguments
-	path   *regexp.Regexp // of the encoded path
-	inPath []string       // the arguments that it captures, by property
-	query  map[string]string
-	lists  map[string]bool // arguments that are lists
-	fixed  int             // how much of the path is fixed
+	uri    string            // a template (RFC 6570) unless plain
+	plain  bool              // the resource has no arguments
+	path   *regexp.Regexp    // matches the encoded path, and captures the arguments inPath
+	inPath []string          // arguments in the path, in order
+	query  map[string]string // by variable of the query: the argument
+	lists  map[string]bool   // arguments that are lists
+	fixed  int               // bytes of the path outside of variables
 }
 
 var pathPart = regexp.MustCompile(`\{[^{}]*\}`)
 
-// asResource makes a resource of a tool of the server with that name.
+// asResource returns the resource for a tool of the server with that name. It changes t.Call.
 func asResource(t *toolset.Tool, server string) *resource {
 	r := &resource{
 		Tool:  t,
 		query: map[string]string{},
 		lists: map[string]bool{},
 	}
-	shown := map[string]string{} // keyed by the arguments of the call
+	shown := map[string]string{} // by argument of the call: the name that clients see
 	said := slices.Concat(t.Entry.Args, t.Shared.Args)
 	if t.Entry.Request == "" {
 		for _, a := range said {
@@ -90,7 +90,7 @@ func asResource(t *toolset.Tool, server string) *resource {
 			return a.Place == openapi.InPath && a.Parameter.Name == path[span[0]+1:span[1]-1]
 		})
 		if i < 0 {
-			continue // Tools reports it
+			continue // openapi.Tools reports the fault
 		}
 		a := t.Call.Arguments[i]
 		name := cmp.Or(shown[a.Name], a.Name)
@@ -137,8 +137,8 @@ func asResource(t *toolset.Tool, server string) *resource {
 	return r
 }
 
-// resources separates the resources from the tools. Two resources with the same addresses are
-// ambiguous.
+// resources moves the resources from m.tools to m.resources. It is a fault if two resources have the
+// same URIs.
 func (c *Config) resources(m *material, server string) {
 	known := map[string]*resource{}
 	m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool {
@@ -146,7 +146,7 @@ func (c *Config) resources(m *material, server string) {
 			return false
 		}
 		if t.Operation.Method != http.MethodGet {
-			return true // settings reports it
+			return true // Entry.settings reports the fault
 		}
 		r := asResource(t, server)
 		if other := known[r.path.String()]; other != nil {
@@ -159,12 +159,12 @@ func (c *Config) resources(m *material, server string) {
 	})
 }
 
-// hasResources reports whether some operations are resources.
+// hasResources reports whether the configuration may make operations resources.
 func (c *Config) hasResources() bool {
 	return slices.ContainsFunc(c.entries(), func(e *toolset.Entry) bool { return e.As == toolset.AsResource })
 }
 
-// item returns the entry of the resource, or of its template, in a list.
+// item returns the JSON of the resource, or of its template, for a list.
 func (r *resource) item() []byte {
 	key := "uriTemplate"
 	if r.plain {
@@ -183,7 +183,7 @@ func (r *resource) item() []byte {
 	return append(out, "}}"...)
 }
 
-// kind returns the media type of the contents, if there is only one.
+// kind returns the media type of the contents if the document declares exactly one, or else "".
 func (r *resource) kind() string {
 	kind := ""
 	for _, answer := range r.Operation.Responses {
@@ -201,7 +201,7 @@ func (r *resource) kind() string {
 	return kind
 }
 
-// listResources makes the lists of resources and of their templates.
+// listResources sets the lists of resources and of templates.
 func (c *catalog) listResources(all []*resource) {
 	plain, templates := []byte(`{"resources":[`), []byte(`{"resourceTemplates":[`)
 	add := func(list, one []byte) []byte {
@@ -218,17 +218,17 @@ func (c *catalog) listResources(all []*resource) {
 		}
 	}
 	c.plain, c.templates = append(plain, "]}"...), append(templates, "]}"...)
-	// /pets/new is not /pets/{id}: the more specific path comes first.
+	// The more specific path comes first, so that /pets/new is not read as /pets/{id}.
 	c.resources = slices.Clone(all)
 	slices.SortStableFunc(c.resources, func(r, b *resource) int {
 		return cmp.Or(len(r.inPath)-len(b.inPath), b.fixed-r.fixed)
 	})
 }
 
-// errNoResource reports that an address has no resource.
+// errNoResource is the error of a URI without a resource.
 var errNoResource = errors.New("there is no such resource")
 
-// resourceAt returns the resource at an address, and the arguments in the address.
+// resourceAt returns the resource at a URI, and the arguments in the URI.
 func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 	rest, ok := strings.CutPrefix(uri, scheme+server)
 	if !ok || len(uri) > maxURI {
@@ -247,7 +247,7 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 		}
 		var args []toolset.Member
 		for i, name := range r.inPath {
-			// Commas between values are plain, and those in values are encoded.
+			// A comma between values is plain, and a comma in a value is encoded.
 			parts := []string{found[i+1]}
 			if r.lists[name] {
 				parts = strings.Split(found[i+1], ",")
@@ -282,8 +282,9 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 	return nil, nil, errNoResource
 }
 
-// resourceReader returns the function that reads resources for arguments that are files; nil without
-// resources. Resources that clients may not read do not exist for them.
+// resourceReader returns a function that returns the call to read a resource, for arguments that are
+// files. It returns nil if there are no resources. A resource that clients may not read counts as
+// missing.
 func (a *Adapter) resourceReader(e *edition, equip func(*toolset.Tool, []byte) *wire.Call) func(string) (*wire.Call, error) {
 	if len(e.resources) == 0 {
 		return nil

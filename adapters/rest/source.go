@@ -29,53 +29,53 @@ import (
 // Options are settings that do not belong to the API itself.
 type Options struct {
 	Log *slog.Logger // nil means slog.Default()
-	// Timeout is how long a call may take in all; 0 means 30 s.
+	// Timeout bounds a call with all its attempts; 30 s if 0.
 	Timeout time.Duration
-	// MaxTimeout bounds the timeouts of tools; 0 means no limit.
+	// MaxTimeout bounds the timeouts of tools; no limit if 0.
 	MaxTimeout time.Duration
 	// Breaker says when a failing host gets no more requests.
 	Breaker breaker.Options
-	// Forward are the callers' headers to pass on, under the API's names.
+	// Forward are the callers' headers to pass on, as wire.Options.Forward.
 	Forward []string
 	// Identity are those of Forward that identify the caller. No argument sets them.
 	Identity []string
-	// Prefix is the length of the prefix that tool names will get. Names are cut so that both have
-	// at most 64 characters.
+	// Prefix is the length of the prefix that tool names will get, in bytes. Names are cut so that
+	// both together have at most 64 bytes.
 	Prefix int
-	// Shows reports whether clients may see the tool of that name; nil means all. Hidden tools take no memory, and
-	// do not count for ModeAuto.
+	// Shows reports whether clients may see the tool of that name. If it is nil, they may see all. Hidden tools take no
+	// memory, and do not count for ModeAuto.
 	Shows func(name string) bool
-	// Reads reports whether clients may read the resource at that address; nil means all. Only this
-	// package can apply it to files in arguments.
+	// Reads reports whether clients may read the resource at that URI. If it is nil, they may read
+	// all. Only this package can apply it to files in arguments.
 	Reads func(uri string) bool
-	// MaxMessage bounds a result in bytes; 0 means 16 MiB.
+	// MaxMessage bounds a result, in bytes; 16 MiB if 0.
 	MaxMessage int
 }
 
-// edition is the API as it was read once: its tools, and the source that calls them. A call ends on
-// the edition that it began on.
+// edition is the API as one reading found it: the tools, and the source that calls them. A call uses
+// the same edition until its end.
 type edition struct {
 	*catalog
 	source     *wire.Source
-	texts      []string // paths and URLs that it was made of
+	texts      []string // paths and URLs of all texts that were read
 	operations int      // of the document
-	saved      bool     // the document is the one saved on disk
-	nowhere    error    // no call can be made, since the API has no server; nil otherwise
-	home       string   // the API's origin; empty without a server of its own
-	tokens     []string // origins that tokens come from
-	untrusted  []string // origins without credentials; see wire.Reach
+	saved      bool     // the document was read from KeepDir
+	nowhere    error    // why no call can be made: the API has no server; nil otherwise
+	home       string   // the origin of the API's own server; empty if there is none
+	tokens     []string // origins of the token endpoints
+	untrusted  []string // origins that get no credentials; see wire.Reach
 
 	mu    sync.Mutex // guards users
-	users int        // number of adapters that use it
+	users int        // adapters that use the edition
 }
 
 // use is one adapter's use of an edition, which several adapters may share.
 type use struct {
 	*edition
-	calls sync.WaitGroup // in flight; Add is called with the adapter's mu held while this use is current
+	calls sync.WaitGroup // calls in flight; Add is called with Adapter.mu held, while the use is current
 }
 
-// left ends one adapter's use. It reports whether it was the last: then the adapter closes the
+// left ends one adapter's use. It reports whether that was the last use: then the caller closes the
 // source.
 func (e *edition) left() bool {
 	e.mu.Lock()
@@ -84,22 +84,22 @@ func (e *edition) left() bool {
 	return e.users == 0
 }
 
-// material is the input of an edition.
+// material is what an edition is made of.
 type material struct {
-	doc       *openapi.Document
-	reach     *wire.Reach // nil if the settings are wrong
+	doc       *openapi.Document // nil without a document
+	reach     *wire.Reach       // nil if the settings are wrong
 	tools     []*toolset.Tool
 	resources []*resource
-	all       []*toolset.Tool // includes the tools that clients do not see
-	names     []string        // of the tools that Options.Shows chooses from
-	texts     []string        // paths and URLs of all that was read
+	all       []*toolset.Tool // including the tools that clients do not see
+	names     []string        // of the tools among which Options.Shows chooses
+	texts     []string        // paths and URLs of all texts that were read
 	warnings  []openapi.Warning
-	lost      []*openapi.Operation // exposed but unusable
-	faults    toolset.Faults       // in the configuration
+	lost      []*openapi.Operation // exposed but unusable operations
+	faults    toolset.Faults       // of the configuration
 }
 
-// read reads the document and, unless a webhook brought it, the catalogue. It makes the tools of
-// the server of that name.
+// read reads the document and, if brought is nil, the catalogue, and returns the tools for the server
+// of that name.
 func (c *Config) read(ctx context.Context, name string, o *Options, fetch openapi.Fetcher, brought []byte) (*material, error) {
 	m := &material{}
 	var imported []*openapi.Tool
@@ -141,7 +141,7 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	m.dropUnserved()
 	if m.doc != nil {
 		for _, f := range toolset.ExposeFaults(m.doc, rules) {
-			if address.IsHTTP(c.OpenAPI) { // its owner may remove operations at any time
+			if address.IsHTTP(c.OpenAPI) { // the owner of the document may remove operations at any time
 				m.warnings = append(m.warnings, openapi.Warning{File: filepath.Base(c.OpenAPI), Text: f.String()})
 			} else {
 				m.faults = append(m.faults, f)
@@ -170,7 +170,8 @@ func (c *Config) read(ctx context.Context, name string, o *Options, fetch openap
 	return m, nil
 }
 
-// empty reports whether the document has no operations. A lost one may return.
+// empty reports whether the document has no operations. Lost operations count, since they may become
+// usable.
 func (m *material) empty() bool { return m.doc != nil && len(m.doc.Operations)+len(m.doc.Lost) == 0 }
 
 // dropUnserved drops operations whose own servers have no address.
@@ -193,7 +194,8 @@ func (m *material) dropUnserved() {
 	})
 }
 
-// wanted says that operations need credentials, and that nothing in the configuration could be one.
+// wanted returns a warning that operations need credentials, if nothing in the configuration could be
+// a credential.
 func (c *Config) wanted(m *material, o *Options) string {
 	if m.reach == nil || m.doc == nil || c.Auth.Default != nil || len(c.Auth.Schemes)+len(c.Headers)+len(o.Forward) > 0 || c.CertFile != "" {
 		return ""
@@ -211,8 +213,8 @@ func (c *Config) wanted(m *material, o *Options) string {
 	return fmt.Sprintf("%d of %d operations need credentials, and none are set: add %s", n, len(m.all), way)
 }
 
-// warnIdle warns of configured credentials that no operation gets. Without a document each tool gets the only one: see
-// Auth.secure.
+// warnIdle warns of configured credentials that no operation gets. Without a document, every tool
+// gets one: see Auth.secure.
 func (c *Config) warnIdle(m *material) {
 	if m.reach == nil || m.doc == nil || len(m.all) == 0 {
 		return
@@ -233,9 +235,9 @@ func (c *Config) warnIdle(m *material) {
 
 // warnVariables warns of configured variables that are in no address of the API.
 func (c *Config) warnVariables(m *material, ops []*openapi.Operation) {
-	var used strings.Builder // the addresses, which may have variables that the document does not declare
+	var used strings.Builder // the addresses; their variables need not be declared
 	note := func(servers []openapi.Server) {
-		for _, s := range servers[:min(1, len(servers))] { // the others are not used
+		for _, s := range servers[:min(1, len(servers))] { // only the first server gets calls
 			used.WriteString(s.URL)
 		}
 	}
@@ -257,7 +259,7 @@ func (c *Config) warnVariables(m *material, ops []*openapi.Operation) {
 	}
 }
 
-// documentError says why a document is unusable.
+// documentError is the error of an unusable document.
 type documentError struct{ error }
 
 func (d *documentError) Unwrap() error { return d.error }
@@ -279,7 +281,7 @@ func (c *Config) readOverlays() ([]*overlay.Overlay, error) {
 	return all, nil
 }
 
-// catalog makes the list of the tools.
+// catalog returns the catalog of the material, with the server's info and instructions.
 func (c *Config) catalog(m *material, name string) *catalog {
 	if c.Pick {
 		for _, t := range m.tools {
@@ -308,10 +310,10 @@ func (c *Config) catalog(m *material, name string) *catalog {
 	return out
 }
 
-// maxAbout is how much of a document's description becomes instructions.
+// maxAbout bounds the part of a document's description that becomes instructions, in characters.
 const maxAbout = 2000
 
-// newSource makes the source that calls the API.
+// newSource returns the source that calls the API. schemas may be nil.
 func newSource(c *Config, m *material, name string, o *Options, schemas *validate.Cache) (*wire.Source, error) {
 	options, err := c.wireOptions(m, name, o)
 	if err != nil {
@@ -321,14 +323,14 @@ func newSource(c *Config, m *material, name string, o *Options, schemas *validat
 	return wire.New(*options)
 }
 
-// wireOptions returns the options of the source that do not depend on the tools.
+// wireOptions returns the options of the source, without those that depend on the tools.
 func (c *Config) wireOptions(m *material, name string, o *Options) (*wire.Options, error) {
 	auth, err := c.Auth.forDocument(m.doc)
 	if err != nil {
 		return nil, err
 	}
 	most := o.maxMessage()
-	// Results have four bytes for three of a binary answer, and structured content beside a text.
+	// In a result, a binary answer takes four bytes for three, and a text may occur again as structured content.
 	body := min(cmp.Or(int(c.Limits.Body), 8<<20), most*2/3)
 	answer := min(c.maxAnswer(), most/4)
 	return &wire.Options{
@@ -363,8 +365,8 @@ func (o *Options) maxMessage() int { return cmp.Or(o.MaxMessage, 16<<20) }
 // maxAnswer returns how many bytes of text a result may have, unless its tool sets a limit.
 func (c *Config) maxAnswer() int { return cmp.Or(int(c.Limits.Answer), 100<<10) }
 
-// forDocument returns the credentials for a document. A value without a place is for the only scheme that names a
-// place.
+// forDocument returns the credentials for a document. If Default has a Key without a place, the key is
+// for the document's only apiKey scheme.
 func (a Auth) forDocument(doc *openapi.Document) (Auth, error) {
 	c := a.Default
 	if c == nil || c.Key == "" || c.Header != "" || c.Query != "" || c.Cookie != "" {

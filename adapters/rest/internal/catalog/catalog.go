@@ -12,7 +12,7 @@
 //	    request: POST /webhook/calculate
 //
 // Requests, bodies, headers, results and settings (timeout, retry, cache, error and limits) mean
-// the same as for tools of the configuration. Package rest makes tools of them.
+// the same as for tools of the configuration. Package rest turns the entries into tools.
 package catalog
 
 import (
@@ -27,9 +27,9 @@ import (
 )
 
 const (
-	// MaxBytes is the largest catalogue that is read.
+	// MaxBytes bounds a catalogue, in bytes.
 	MaxBytes = 8 << 20
-	// MaxTools is the largest number of tools.
+	// MaxTools bounds the tools of a catalogue.
 	MaxTools = 5000
 )
 
@@ -40,11 +40,11 @@ type Tool struct {
 	InputSchema []byte
 	// Request is a method and a template of an address: a path below the API's own, or a whole URL.
 	Request string
-	// Body is JSON with {argument} in it; nil means none.
+	// Body is JSON with placeholders such as {argument}. It is nil without a template.
 	Body []byte
-	// Headers are templates of text, by header.
+	// Headers has a template of text for each header.
 	Headers map[string]string
-	// Result is a gjson path that is applied to answers.
+	// Result is a gjson path to the part of an answer that is the result. Empty means all.
 	Result string
 	Settings
 	// Annotations are the catalogue's hints, by name.
@@ -54,8 +54,8 @@ type Tool struct {
 // Hints are the names of annotations that describe the acts of a tool.
 var Hints = []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 
-// Parse reads a catalogue. It omits unusable tools, with a warning. It is an error if no tool is
-// usable, or if the text is no catalogue.
+// Parse parses a catalogue. It leaves out unusable tools, with a warning for each. It returns an error
+// if the text is no catalogue, or if the catalogue has tools and none is usable.
 func Parse(data []byte) (tools []Tool, warnings []string, err error) {
 	if len(data) > MaxBytes {
 		return nil, nil, fmt.Errorf("the catalogue is larger than %d bytes", MaxBytes)
@@ -99,7 +99,7 @@ func Parse(data []byte) (tools []Tool, warnings []string, err error) {
 	return tools, warnings, nil
 }
 
-// label is a tool's name in messages.
+// label returns a tool's name for messages.
 func label(item gjson.Result) string {
 	name := []rune(item.Get("name").String())
 	switch {
@@ -161,7 +161,7 @@ func read(item gjson.Result) (*Tool, error) {
 	return t, nil
 }
 
-// schema reads an input schema. Without one, a tool has no arguments.
+// schema returns the input schema of a tool. Without one, every object fits.
 func schema(v gjson.Result) ([]byte, error) {
 	switch kind := v.Get("type"); {
 	case !v.Exists() || v.Type == gjson.Null:

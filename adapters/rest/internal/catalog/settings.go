@@ -12,27 +12,27 @@ import (
 // Settings are a catalogue's settings for the calls of a tool, within the limits of the
 // configuration. Zero means the API's setting.
 type Settings struct {
-	// Timeout is how long a call may take with all its attempts.
+	// Timeout bounds a call with all its attempts.
 	Timeout time.Duration
-	// Attempts is how often a request is made; at most MaxAttempts.
+	// Attempts bounds how often the request of a call is sent; at most MaxAttempts.
 	Attempts int
-	// Cache says whether answers are cached. KeepFor is how long an answer stays fresh if it names
-	// no time itself.
+	// Cache says whether answers are cached; nil means the API's setting. KeepFor is how long an
+	// answer stays fresh if the answer does not say so itself.
 	Cache   *bool
 	KeepFor time.Duration
-	// Error is a gjson path to the message of an error answer. ErrorIf is one that marks answers
-	// with a success status as errors.
+	// Error is a gjson path to the message of an error answer. ErrorIf is a gjson path: an answer
+	// with a success status is an error if its value there is not false, null, 0 or empty.
 	Error, ErrorIf string
 	// Answer bounds the text of a result, in bytes.
 	Answer int
 }
 
 const (
-	// MaxAttempts is how often a request may be made.
+	// MaxAttempts bounds Attempts.
 	MaxAttempts = 10
-	// MaxPath is the longest gjson path.
+	// MaxPath bounds the gjson paths of errors, in bytes.
 	MaxPath = 1 << 10
-	// MinAnswer is the smallest Answer.
+	// MinAnswer is the smallest Answer, in bytes.
 	MinAnswer = 1 << 10
 )
 
@@ -76,10 +76,10 @@ func settings(item gjson.Result) (s Settings, err error) {
 	return s, nil
 }
 
-// set reports whether there is a value.
+// set reports whether a value is there and not null.
 func set(v gjson.Result) bool { return v.Type != gjson.Null }
 
-// off reports whether a value is the word off, or false, which older YAML makes of off.
+// off reports whether a value is the word off, or false, which YAML 1.1 reads for off.
 func off(v gjson.Result) bool {
 	return v.Type == gjson.False || v.Type == gjson.String && v.Str == "off"
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// body reads a requestBody: nil for none. It reports whether a body that there is can be read.
+// body reads a requestBody. Without one, b is nil and ok is true. ok is false for a body that cannot
+// be read.
 func (r *reader) body(at *tree.Node) (b *Body, ok bool) {
 	n := r.derefOptional(at)
 	if at == nil || n.Is(tree.Null) {
@@ -36,7 +37,7 @@ func (r *reader) body(at *tree.Node) (b *Body, ok bool) {
 
 func isMediaType(m tree.Member) bool { return !strings.HasPrefix(m.Name, "x-") && m.Name != "$ref" }
 
-// content reads a map of media types. It leaves out those that are references to nothing.
+// content reads a map of media types. It leaves out an entry whose reference leads to nothing.
 func (r *reader) content(at *tree.Node) []*MediaType {
 	n := r.derefOptional(at)
 	var out []*MediaType
@@ -52,7 +53,7 @@ func (r *reader) content(at *tree.Node) []*MediaType {
 		mt := &MediaType{Type: m.Name, schema: entry.Get("schema")}
 		if item := entry.Get("itemSchema"); mt.schema == nil && item != nil {
 			mt.schema, mt.items = item, true
-			if httpio.IsLines(mt.Type) || isMultipart(mt.Type) { // a caller gives all items at once
+			if httpio.IsLines(mt.Type) || isMultipart(mt.Type) { // the argument is the array of all items
 				mt.schema = entry.Object([]tree.Member{{Name: "type", Node: tree.Node{
 					Kind: tree.Text,
 					Text: "array",
@@ -70,7 +71,7 @@ func (r *reader) content(at *tree.Node) []*MediaType {
 	return out
 }
 
-// media combines one schema with the types of Swagger 2.0's consumes or produces.
+// media returns a media type with the schema for each type in consumes or produces of Swagger 2.0.
 func (r *reader) media(types []string, schema *tree.Node) []*MediaType {
 	if len(types) == 0 {
 		types = []string{"application/json"}
@@ -87,7 +88,7 @@ func (r *reader) media(types []string, schema *tree.Node) []*MediaType {
 	return out
 }
 
-// swaggerBody makes a body of Swagger 2.0's body and formData parameters.
+// swaggerBody returns the body that Swagger 2.0's body and formData parameters describe.
 func (r *reader) swaggerBody(op *tree.Node, o *Operation, body *tree.Node, form []*tree.Node) *Body {
 	types := firstNonEmpty(op.Strings("consumes"), r.consumes)
 	if body != nil {
@@ -179,17 +180,17 @@ func isJSON(t string) bool {
 	return b == "application/json" || strings.HasSuffix(b, "+json") || b == "text/json"
 }
 
-// isAny reports whether a type leaves the choice: JSON, if the schema has a shape.
+// isAny reports whether a media type is a wildcard that allows JSON.
 func isAny(t string) bool { b := base(t); return b == "*/*" || b == "application/*" }
 
-// isText reports whether a model writes a body of that type as text, such as XML and YAML.
+// isText reports whether a model writes a body of that type, such as XML or YAML, as text.
 func isText(t string) bool {
 	b := base(t)
 	return strings.HasPrefix(b, "text/") || strings.HasSuffix(b, "xml") || strings.HasSuffix(b, "yaml") ||
 		strings.HasSuffix(b, "x-ndjson") || strings.HasSuffix(b, "jsonl") || strings.HasSuffix(b, "json-seq")
 }
 
-// shape determines whether a media type is a file, and its parts.
+// shape sets File, or the Fields of a form.
 func (r *reader) shape(mt *MediaType, encoding *tree.Node, formats map[string]string) {
 	if !isForm(mt.Type) {
 		mt.File = r.wholeFile(mt)
@@ -215,7 +216,7 @@ func (r *reader) shape(mt *MediaType, encoding *tree.Node, formats map[string]st
 	})
 }
 
-// positions reads the parts of a multipart body that have no names (OpenAPI 3.2).
+// positions sets the Items of a multipart body whose parts have no names (OpenAPI 3.2).
 func (r *reader) positions(mt *MediaType, entry *tree.Node) {
 	schema := r.derefOptional(mt.schema)
 	first, encoded := schema.Get("prefixItems").Members(), r.derefOptional(entry.Get("prefixEncoding")).Members()
@@ -278,7 +279,7 @@ func (r *reader) encode(f *Field, n *tree.Node) {
 	}
 }
 
-// wholeFile reports whether a body of this type is raw bytes.
+// wholeFile reports whether a body of this media type is one file.
 func (r *reader) wholeFile(mt *MediaType) bool {
 	if isJSON(mt.Type) {
 		return false
@@ -318,7 +319,7 @@ func (l *loader) eachProperty(n *tree.Node, depth int, seen map[*tree.Node]bool,
 	}
 }
 
-// fileField reports whether a schema describes a file, or several.
+// fileField reports whether a schema describes a file, and whether it describes a list of files.
 func (l *loader) fileField(n *tree.Node, depth int) (file, list bool) {
 	if n = l.derefOptional(n); n == nil || n.Kind != tree.Object || depth > 3 {
 		return false, false
@@ -352,7 +353,7 @@ func isBinary(n *tree.Node) bool {
 	return n.Str("contentMediaType") != "" && n.Get("contentEncoding") == nil && !isText(n.Str("contentMediaType")) && !isJSON(n.Str("contentMediaType"))
 }
 
-// marked reports whether a schema has a flag, directly or by its reference.
+// marked reports whether a schema, or the target of its reference, has a flag.
 func (l *loader) marked(n *tree.Node, flag string) bool {
 	if n.Flag(flag) {
 		return true

@@ -50,7 +50,7 @@ func (r *render) properties(n *tree.Node) {
 		}
 		r.property(name, &m.Node, desc, must)
 	}
-	// A required member without a schema may be anything.
+	// A required member without a schema may have any value.
 	for _, name := range names {
 		if !wanted.take(name) {
 			continue
@@ -70,7 +70,7 @@ func (r *render) properties(n *tree.Node) {
 	r.required(required)
 }
 
-// set is the set of names still to be found.
+// set is a set of names.
 type set map[string]bool
 
 func newSet(names []string) set {
@@ -95,7 +95,7 @@ func (r *render) required(names []string) {
 	r.texts("required", names)
 }
 
-// property writes one property. Optional ones are the first to be omitted if a schema is too long.
+// property writes one property. If a schema is too long, optional properties are omitted first.
 func (r *render) property(name string, n *tree.Node, desc string, must bool) {
 	opt, files := r.opt, r.files
 	if !must {
@@ -109,7 +109,7 @@ func (r *render) property(name string, n *tree.Node, desc string, must bool) {
 	r.opt, r.files = opt, files
 }
 
-// renamed adds the real name to a description.
+// renamed adds the name in the request to a description.
 func renamed(desc, name string) string {
 	if desc = strings.TrimSpace(desc); desc != "" {
 		desc += " "
@@ -126,7 +126,7 @@ func (r *render) additional(n *tree.Node) {
 	}
 	switch {
 	case closed(n):
-		// If the parts of a value each refused the other parts' properties, they would refuse every
+		// If each schema in an allOf refused the properties of the others, they would refuse every
 		// value.
 		if !r.relaxed && !r.mixed && !isComposed(n) {
 			r.raw("additionalProperties", "false")
@@ -150,8 +150,8 @@ func (r *render) additional(n *tree.Node) {
 	r.files = files
 }
 
-// composed writes allOf, anyOf and oneOf. It writes oneOf as anyOf: more model providers support
-// that, and alternatives in real documents are seldom exclusive.
+// composed writes allOf, anyOf and oneOf. It writes oneOf as anyOf if the schema has no anyOf: more
+// model providers support anyOf, and alternatives in real documents are seldom exclusive.
 func (r *render) composed(n *tree.Node, nullable bool) {
 	if all := n.Get("allOf"); all.Is(tree.Array) && len(all.Members()) > 0 {
 		via, mixed := r.viaAll, r.mixed
@@ -194,8 +194,7 @@ func (r *render) alternatives(word string, list, discriminator *tree.Node, nulla
 	r.b = append(r.b, ']')
 }
 
-// hint adds the discriminator's value to an alternative. It reopens the schema that was just
-// written.
+// hint adds the discriminator's value to the schema of an alternative, which was written last.
 func (r *render) hint(n, discriminator *tree.Node) {
 	prop, ref := discriminator.Str("propertyName"), n.Str("$ref")
 	t := r.l.deref(n)
@@ -260,7 +259,7 @@ func (r *render) orNull(n *tree.Node, name, desc string) {
 
 var restMarks = tree.Marks("not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "patternProperties", "dependentSchemas", "dependentRequired")
 
-// rareKeywords writes the rare keywords.
+// rareKeywords writes the keywords of restMarks.
 func (r *render) rareKeywords(n *tree.Node) {
 	if !n.HasAny(restMarks) {
 		return

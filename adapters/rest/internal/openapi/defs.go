@@ -6,7 +6,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// def returns the name of a schema among the definitions. nil stands for the schema of files.
+// def returns the name of a schema among the definitions, and adds the schema if it is new. A nil n
+// stands for the schema of files.
 func (r *render) def(n *tree.Node) string {
 	key := defKey{n, r.files}
 	d := r.defs[key]
@@ -31,7 +32,7 @@ func (r *render) def(n *tree.Node) string {
 		r.open += r.stubSize(d)
 		r.queue(d)
 	} else if r.opt < d.opt && !d.done {
-		d.opt = r.opt // there is a shorter way
+		d.opt = r.opt // this way has fewer optional properties
 		r.queue(d)
 	}
 	return d.name
@@ -44,8 +45,8 @@ func (r *render) queue(d *def) {
 	r.buckets[d.opt] = append(r.buckets[d.opt], d)
 }
 
-// definitions writes $defs: first those with the fewest optional properties on the way. If space is
-// short, the others are stubs.
+// definitions writes $defs. The definitions with the fewest optional properties on the way come first.
+// If space is short, the rest are stubs.
 func (r *render) definitions() {
 	if len(r.order) == 0 {
 		return
@@ -59,7 +60,7 @@ func (r *render) definitions() {
 				continue
 			}
 			d.done = true
-			if r.stop() { // references to it must resolve
+			if r.stop() { // references to the definition must still resolve
 				r.raw(d.name, "{}")
 				continue
 			}
@@ -84,7 +85,7 @@ func (r *render) definitions() {
 	r.b = append(r.b, '}')
 }
 
-// stubSize bounds a definition that only states the kind of a value.
+// stubSize returns an upper bound for the size of a definition as a stub, in bytes.
 func (r *render) stubSize(d *def) int {
 	if d.n == nil {
 		return len(r.fileSchema()) + len(d.name) + 4
@@ -110,13 +111,14 @@ func (r *render) define(d *def, stub bool) {
 	r.b = append(r.b, '}')
 }
 
-// hop is a step from one schema to another that describes the same value.
+// hop is a question that reaches answers.
 type hop struct {
 	from, to *tree.Node
-	all      bool // follows allOf too
+	all      bool // allOf counts as well
 }
 
-// reaches reports whether one schema leads to another that describes the same value.
+// reaches reports whether the keywords inPlace of one schema lead to another. allOf counts only if
+// all is set.
 func (l *loader) reaches(from, to *tree.Node, all bool) bool {
 	h := hop{from, to, all}
 	if known, ok := l.loops[h]; ok {
@@ -156,11 +158,11 @@ func (l *loader) reaches(from, to *tree.Node, all bool) bool {
 	return found
 }
 
-// maxWays bounds how often a validator may check one value.
+// maxWays bounds how many schemas a validator may check for one value.
 const maxWays = 5000
 
-// ways counts the ways from a schema to others that describe the same value: the work of a
-// validator.
+// ways counts the schemas that a validator checks for one value. A schema counts once for each way
+// that leads to it.
 func (l *loader) ways(n *tree.Node, depth int) int {
 	known, ok := l.counts[n]
 	if ok {
@@ -169,7 +171,7 @@ func (l *loader) ways(n *tree.Node, depth int) int {
 	if depth > tree.MaxDepth {
 		return maxWays + 1
 	}
-	l.counts[n] = 0 // a cycle is no other way
+	l.counts[n] = 0 // a cycle adds no way
 	sum := 1
 	add := func(n *tree.Node) {
 		if n = l.derefOptional(n); n != nil && sum <= maxWays {
@@ -190,17 +192,18 @@ func (l *loader) ways(n *tree.Node, depth int) int {
 	return sum
 }
 
-// renames tracks property names that model providers would refuse.
+// renames tracks names of properties that clients see changed, since model providers would refuse
+// the document's names.
 type renames struct {
-	toOwn   map[string]string // by shown name
-	toShown map[string]string // by the document's name
-	plain   map[string]bool   // names shown unchanged; nil if they are not tracked
-	open    bool              // some objects have names chosen by the caller
+	toOwn   map[string]string // by shown name: the document's
+	toShown map[string]string // by the document's name: the shown one
+	plain   map[string]bool   // names shown unchanged; nil if these are not tracked
+	open    bool              // callers choose the names of some members
 	hashed  bool              // new names get a hash, so that they are unique
-	clash   bool
+	clash   bool              // two properties have the same shown name
 }
 
-// shown returns the name that models see.
+// shown returns the name that models see for the document's name.
 func (r *renames) shown(own string) string {
 	if isPlainName(own) {
 		if r.plain != nil {
@@ -227,13 +230,13 @@ func (r *renames) shown(own string) string {
 	return s
 }
 
-// mustRewrite reports whether the schema must be written again: if a name was changed while others were not
-// tracked, or names must become unique.
+// mustRewrite reports whether the schema must be written again: a name was changed while unchanged
+// names were not tracked, or names must become unique.
 func (r *renames) mustRewrite() bool {
 	return len(r.toOwn) > 0 && (r.plain == nil || !r.hashed && (r.clash || r.open))
 }
 
-// next returns the renames for writing again.
+// next returns the renames for writing the schema again.
 func (r *renames) next() renames {
 	return renames{plain: map[string]bool{}, hashed: r.plain != nil}
 }

@@ -3,15 +3,15 @@
 //
 // [Load] reads a document into a small [Document], which is the same for all versions. [Tools]
 // makes a [Tool] of each operation. A tool has a name, a description, JSON Schemas of its input and
-// output, and the place of each argument in the request. This package calls nothing.
+// output, and the place of each argument in the request. This package calls no API.
 //
 // The package is lenient. A fault costs at most its own operation, and causes a [Warning] with file
-// and line. Most faults are repaired. The package keeps the order throughout, so that the same
-// document always gives the same bytes. Schemas are self-contained: definitions are in $defs and
-// references resolve, also in cycles. Schemas compile as JSON Schema 2020-12, and meet the rules of
-// the strictest model providers. These are names of at most 64 plain characters, arrays with an
-// item schema, and enums without repetition. A tool that is too long for a list loses its deepest
-// and least needed parts; [Tool.Full] has all parts.
+// and line. The package repairs most faults. It keeps the document's order, so that the same document
+// always gives the same bytes. Schemas are self-contained: definitions are in $defs, and references
+// resolve, even in cycles. Schemas compile as JSON Schema 2020-12, and meet the rules of the
+// strictest model providers: names of at most 64 plain characters, arrays with an item schema, and
+// enums without repetition. A tool that is too long for a list loses its deepest parts and optional
+// properties; [Tool.Full] has all parts.
 //
 // Package tree reads the texts; this package resolves references.
 package openapi

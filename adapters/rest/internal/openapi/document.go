@@ -95,16 +95,16 @@ func (l *loader) public(n *tree.Node) bool {
 	return l.remote(n) && l.src.Fetcher.Public(l.files[n.File].location)
 }
 
-// reader turns the parts of a document into the model.
+// reader reads the parts of a document into a Document.
 type reader struct {
 	*loader
 	declared           map[string]bool // names of security schemes
 	swagger            bool
-	consumes, produces []string // of the document, Swagger 2.0
+	consumes, produces []string // of a Swagger 2.0 document
 	security           []Requirement
 	mcp                *tree.Node      // x-mcp of the document
-	seen               map[string]bool // methods with their paths
-	left               int             // parts left for operations
+	seen               map[string]bool // the methods with paths that were read
+	left               int             // parts that operations may still have; negative if exceeded
 }
 
 // maxParts bounds the parts of all operations: parameters, responses, media types, fields of forms,
@@ -155,7 +155,7 @@ func (r *reader) servers(n *tree.Node) []Server {
 			if n.Get("default") == nil {
 				r.warn(&m.Node, "variable %q of a server has no default", tree.Short(m.Name))
 				if len(one.Enum) == 0 {
-					continue // it has no value: as if it were not declared
+					continue // without a value, the variable is as good as not declared
 				}
 				one.Default = one.Enum[0]
 			}
@@ -166,7 +166,7 @@ func (r *reader) servers(n *tree.Node) []Server {
 	return out
 }
 
-// hosts makes servers of Swagger 2.0's host, basePath and schemes.
+// hosts returns the servers that host, basePath and schemes of Swagger 2.0 describe.
 func (r *reader) hosts(root *tree.Node) []Server {
 	host, base := root.Scalar("host"), root.Scalar("basePath")
 	if base != "" && !strings.HasPrefix(base, "/") {
@@ -189,7 +189,7 @@ func (r *reader) hosts(root *tree.Node) []Server {
 			schemes[0] = "http"
 		}
 	}
-	// https comes first: the first server is used, and gets credentials.
+	// https comes first, since requests with credentials go to the first server.
 	schemes = slices.Clone(schemes)
 	slices.SortStableFunc(schemes, func(a, b string) int { return strings.Compare(b, a) })
 	var out []Server
@@ -288,8 +288,8 @@ func (r *reader) flows(n *tree.Node) []Flow {
 	return out
 }
 
-// requirements reads security. It returns nil without security, and an empty list if none is
-// needed.
+// requirements reads security. It returns nil if n is nil, and an empty list if the document says
+// that no credentials are needed.
 func (r *reader) requirements(n *tree.Node) []Requirement {
 	if n == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// input writes the input schema within a budget, and its arguments. It first tries everything, then
-// short descriptions, and then omits deep and optional parts.
+// input sets the input schema, in at most budget bytes if possible, and the arguments. It first tries
+// all parts, then short descriptions, and then omits deep and optional parts.
 func (t *Tool) input(budget int) {
 	budget = max(budget, 512)
 	params := t.params()
@@ -43,7 +43,7 @@ func (l *loader) empty(op *Operation, m *MediaType) bool {
 	return closed && n.Get("properties").Is(tree.Object) && len(n.Get("properties").Members()) == 0
 }
 
-// attempts are the ways to write a schema, the best first.
+// attempts are the ways to write a schema, the longest first. The fields are those of render.
 var attempts = []struct {
 	longer int
 	greedy bool
@@ -59,7 +59,7 @@ var attempts = []struct {
 	{0, true, 0},
 }
 
-// fit writes a schema in the first way that fits the budget, or else in the shortest.
+// fit writes a schema in the first of attempts that fits the budget, or else in the last.
 func (t *Tool) fit(budget int, write func(*render)) *render {
 	l := t.doc.load
 	var keys renames
@@ -68,7 +68,7 @@ func (t *Tool) fit(budget int, write func(*render)) *render {
 	}
 	for i := 0; ; {
 		a := attempts[i]
-		clear(keys.plain) // names of another attempt do not count
+		clear(keys.plain) // names of the attempt before do not count
 		r := &render{
 			l:         l,
 			limit:     budget,
@@ -97,8 +97,8 @@ func (t *Tool) fit(budget int, write func(*render)) *render {
 	}
 }
 
-// params returns the parameters that a caller gives: none for credentials that the operation uses, and
-// none that are withheld.
+// params returns the parameters that clients set: those that are neither withheld nor credentials
+// that the operation uses.
 func (t *Tool) params() []*Parameter {
 	return slices.DeleteFunc(slices.Clone(t.Operation.Parameters), func(p *Parameter) bool {
 		if p.In == InHeader && slices.ContainsFunc(t.opts.Withheld, func(name string) bool { return SameHeader(name, p.Name) }) {
@@ -117,7 +117,7 @@ func (o *Operation) uses(s *SecurityScheme) bool {
 	})
 }
 
-// root writes the object of all arguments.
+// root writes the schema of the object with all arguments, and sets Arguments.
 func (t *Tool) root(r *render, params []*Parameter) {
 	t.Arguments = make([]Argument, 0, len(params)+1)
 	flat := t.flat(r, params)
@@ -164,8 +164,8 @@ func (t *Tool) root(r *render, params []*Parameter) {
 	r.b = append(r.b, '}')
 }
 
-// argument writes the schema of an argument. References are written inline and not as definitions:
-// models need arguments most.
+// argument writes the schema of an argument. It writes the target of a reference inline instead of as
+// a definition, since models need arguments most.
 func (r *render) argument(name string, n *tree.Node, desc string, must, deprecated bool, files part) {
 	opt := r.opt
 	if !must {
@@ -182,7 +182,7 @@ func (r *render) argument(name string, n *tree.Node, desc string, must, deprecat
 	r.opt, r.files = opt, noPart
 }
 
-// direct writes a schema, or the one that it refers to, in full.
+// direct writes a schema, or the target of its reference, inline.
 func (r *render) direct(n *tree.Node, name, desc string) {
 	t := r.l.derefOptional(n)
 	if n != nil && t != n && t.Is(tree.Object) && !n.Flag("nullable") && !n.Flag("x-nullable") {
@@ -229,11 +229,11 @@ func (t *Tool) bodySchema(r *render, b *Body) {
 	}
 }
 
-// outlined is how many members of a body a description lists.
+// outlined bounds the members of a body that a description lists.
 const outlined = 20
 
-// outline describes the content of a body that is written as text, as far as its schema does. The
-// parts are elements in XML, and members otherwise.
+// outline describes the members of a body that models write as text: the elements of XML, or else the
+// members of an object. It returns "" if the schema has none.
 func (l *loader) outline(m *MediaType) string {
 	var all []string
 	n := l.derefOptional(m.schema)
@@ -268,10 +268,11 @@ func (l *loader) outline(m *MediaType) string {
 type flatBody struct {
 	schema *tree.Node
 	own    []string // names of the properties
-	shown  []string // names of the arguments
+	shown  []string // names of the arguments, in the same order
 }
 
-// flat returns how to flatten the body; nil if that is off, or if names collide.
+// flat returns how to make the body's properties arguments. It returns nil if FlattenBody is off, if
+// the body has no plain list of properties, or if names collide.
 func (t *Tool) flat(r *render, params []*Parameter) *flatBody {
 	if !t.opts.FlattenBody || t.Body == nil || t.Body.File || isText(t.Body.Type) {
 		return nil
@@ -302,7 +303,8 @@ func (t *Tool) flat(r *render, params []*Parameter) *flatBody {
 	return f
 }
 
-// spread writes the properties of the body as arguments.
+// spread writes the properties of the body as arguments. It returns required with the required ones
+// added.
 func (t *Tool) spread(r *render, f *flatBody, required []string) []string {
 	props := r.l.derefOptional(f.schema.Get("properties"))
 	wanted := f.schema.Strings("required")
@@ -331,7 +333,8 @@ func (t *Tool) spread(r *render, f *flatBody, required []string) []string {
 	return required
 }
 
-// output writes the output schema of an operation with a JSON answer.
+// output sets the output schema, if the operation has a JSON answer and the budget is at least 64
+// bytes.
 func (t *Tool) output(budget int) {
 	n := t.answer()
 	if n == nil || budget < 64 {
@@ -339,7 +342,7 @@ func (t *Tool) output(budget int) {
 	}
 	l := t.doc.load
 	t.Wrapped = !l.isObject(n, 0)
-	// Many operations have the same answer. The schema depends on nothing else of the operation.
+	// Many operations have the same answer, and the schema depends only on that.
 	key := outputKey{n, t.Wrapped, budget}
 	if own := n.Members(); !t.Wrapped || len(own) == 1 && own[0].Name == "$ref" {
 		key.n = l.derefOptional(n)
@@ -359,7 +362,8 @@ type outputKey struct {
 	budget  int
 }
 
-// writeOutput writes the schema of an answer within a budget.
+// writeOutput returns the schema of an answer in at most budget bytes. If it does not fit, any answer
+// is allowed.
 func (t *Tool) writeOutput(n *tree.Node, budget int) []byte {
 	r := t.fit(budget, func(r *render) {
 		r.output, r.relaxed = true, !t.opts.StrictOutput
@@ -408,8 +412,8 @@ func (r *render) object(n *tree.Node) {
 	r.current = nil
 }
 
-// answer returns the schema of the answer; nil if there is none. Streams have none, since their
-// parts are joined.
+// answer returns the schema of the JSON answer with the lowest success status, or nil. A stream has no
+// schema, since its parts are joined.
 func (t *Tool) answer() *tree.Node {
 	var best *Response
 	var schema *tree.Node

@@ -2,8 +2,8 @@ package openapi
 
 import "errors"
 
-// JSON returns a JSON or YAML text as JSON on one line of at most limit bytes. It keeps the order
-// and the numbers as written; of several members of one name it keeps the last. It resolves no
+// JSON returns a JSON or YAML text as JSON on one line of at most limit bytes. It keeps the order and
+// the digits of numbers, and the last of several members with the same name. It resolves no
 // references.
 func JSON(data []byte, limit int) ([]byte, error) {
 	l := &loader{

@@ -12,13 +12,14 @@ import (
 // wholeWords are keywords whose value is a count.
 var wholeWords = []string{"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
 
-// formats are those of JSON Schema 2020-12.
+// formats are the formats of JSON Schema 2020-12.
 var formats = []string{"date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6",
 	"uri", "uri-reference", "iri", "iri-reference", "uuid", "uri-template", "json-pointer", "relative-json-pointer", "regex"}
 
 var limitMarks = tree.Marks(append([]string{"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", "uniqueItems"}, wholeWords...)...)
 
-// members writes the keywords of a schema that is no reference into the open object.
+// members writes the keywords of a schema that is no reference into the open object. name is the
+// property's, and desc replaces the schema's description, unless empty.
 func (r *render) members(n *tree.Node, name, desc string) {
 	if r.depth > r.cut && !isLeaf(n) {
 		r.stub(n, desc)
@@ -57,8 +58,8 @@ func (r *render) members(n *tree.Node, name, desc string) {
 	if !r.relaxed {
 		r.limits(n)
 	}
-	// Some clients log every unknown format in an output schema, each time they list tools, and
-	// refuse answers that are not of a known one. In an input schema, formats inform models.
+	// In an output schema, some clients log every unknown format each time they list tools, and refuse
+	// answers that do not have a known format. In an input schema, formats inform models.
 	if f := n.Get("format"); f.Is(tree.Text) && f.Text != "" && len(f.Text) < 40 && f.Text != "binary" && !r.relaxed && (!r.output || slices.Contains(formats, f.Text)) {
 		r.str("format", f.Text)
 	}
@@ -82,12 +83,12 @@ func (r *render) members(n *tree.Node, name, desc string) {
 	}
 }
 
-// annotations are keywords that do not change the meaning of an allOf with one reference.
+// annotations are the keywords beside an allOf with one reference that leave its meaning unchanged.
 var annotations = []string{"allOf", "description", "default", "nullable", "x-nullable", "readOnly", "writeOnly", "example",
 	"examples", "title", "deprecated", "xml", "externalDocs", "type"}
 
-// wrapped returns the reference of a schema that is only an allOf around it: OpenAPI 3.0 needs this
-// to describe a reference.
+// wrapped returns the only reference in the allOf of a schema with annotations, or nil. In OpenAPI
+// 3.0, a reference can have a description only in this form.
 func (r *render) wrapped(n *tree.Node) *tree.Node {
 	all := n.Get("allOf").Members()
 	if len(all) != 1 || !all[0].Node.Get("$ref").Is(tree.Text) || len(all[0].Node.Members()) > 1 || n.Flag("nullable") {
@@ -101,7 +102,7 @@ func (r *render) wrapped(n *tree.Node) *tree.Node {
 	return &all[0].Node
 }
 
-// impliedType returns the type of a schema that has none.
+// impliedType returns types, or if there are none, the type that properties or items imply.
 func (r *render) impliedType(n *tree.Node, types []string) []string {
 	if len(types) > 0 || isComposed(n) {
 		return types
@@ -115,7 +116,7 @@ func (r *render) impliedType(n *tree.Node, types []string) []string {
 	return types
 }
 
-// text returns the description, or a title that says more than the name.
+// text returns the description, or else a title that says more than the name.
 func (r *render) text(n *tree.Node, name, desc string) string {
 	if desc = cmp.Or(desc, n.Scalar("description")); desc != "" {
 		return desc
@@ -145,7 +146,7 @@ func (r *render) enum(n *tree.Node, types []string, nullable bool) {
 		return
 	}
 	mark := len(r.b)
-	// If space is short, a long list is only outlined.
+	// If space is short, the schema shows the beginning of a long list as examples.
 	hint := r.relaxed || r.longer < shortDescription && len(list.Members()) > 50
 	if r.stubs = r.stubs || hint && !r.relaxed; hint {
 		r.key("examples")
@@ -184,7 +185,7 @@ func (r *render) enum(n *tree.Node, types []string, nullable bool) {
 	}
 }
 
-// limits writes the bounds of a value.
+// limits writes the keywords that bound a value, such as maximum and maxLength.
 func (r *render) limits(n *tree.Node) {
 	if !n.HasAny(limitMarks) {
 		return
@@ -197,7 +198,7 @@ func (r *render) limits(n *tree.Node) {
 	for _, side := range [][2]string{{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}} {
 		bound, exclusive := numeric(n.Get(side[0])), n.Get(side[1])
 		switch {
-		case n.Flag(side[1]) && bound != "": // as until JSON Schema draft 4
+		case n.Flag(side[1]) && bound != "": // the boolean form of JSON Schema draft 4
 			r.raw(side[1], bound)
 			continue
 		case numeric(exclusive) != "":
@@ -240,7 +241,7 @@ func (r *render) items(n *tree.Node, types []string) {
 		r.files = inPart
 	}
 	prefix := n.Get("prefixItems")
-	if items.Is(tree.Array) { // a tuple, as before JSON Schema 2020-12
+	if items.Is(tree.Array) { // the tuple form of older versions of JSON Schema
 		prefix, items = items, n.Get("additionalItems")
 	}
 	if prefix.Is(tree.Array) && len(prefix.Members()) > 0 && !r.relaxed {
@@ -257,7 +258,7 @@ func (r *render) items(n *tree.Node, types []string) {
 	r.files = files
 }
 
-// list writes schemas of values below this one.
+// list writes a list of schemas for values below the current one.
 func (r *render) list(word string, n *tree.Node) {
 	r.key(word)
 	r.b = append(r.b, '[')
@@ -270,8 +271,8 @@ func (r *render) list(word string, n *tree.Node) {
 	r.b = append(r.b, ']')
 }
 
-// compiles reports whether a validator can use a pattern. It reports false for a pattern above
-// 1,000 bytes, and for each new one after 10,000 patterns.
+// compiles reports whether a validator can use a pattern. It reports false for a pattern of more than
+// 1,000 bytes, and for every new pattern after 10,000 patterns.
 func (l *loader) compiles(pattern string) bool {
 	if ok, known := l.patterns[pattern]; known {
 		return ok

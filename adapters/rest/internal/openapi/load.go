@@ -22,74 +22,73 @@ import (
 // and the size.
 type Fetcher interface {
 	Fetch(ctx context.Context, url string) ([]byte, error)
-	// Public reports whether a URL was read at a public address: its author may then be outside the
-	// bridge's network.
+	// Public reports whether a URL was read at a public address. The author of such a document may be
+	// outside the bridge's network.
 	Public(url string) bool
 }
 
 // Source names a document, and the texts that may be read with it.
 type Source struct {
-	// Location is a path or a URL. With Data it is only the name of the document in warnings, and
+	// Location is a path or a URL. With Data, Location is only the document's name in warnings, and
 	// the base of relative references.
 	Location string
-	Data     []byte // the document itself, or nil; it must not change
-	// Fetcher reads URLs, including those of references. nil refuses them.
+	Data     []byte // the document itself, or nil; must not change
+	// Fetcher reads URLs, including those of references. If it is nil, Load refuses URLs.
 	Fetcher Fetcher
-	// Folders are those that references to other files may lead to, beside the document's own.
+	// Folders are the folders from which references may read files, besides the document's own.
 	Folders []string
-	// MaxBytes bounds the document and all that it refers to; 64 MiB if 0. A larger document cannot
-	// be loaded.
+	// MaxBytes bounds the bytes of the document and of all texts that it refers to; 64 MiB if 0. A
+	// larger document cannot be loaded.
 	MaxBytes int64
 	// Overlays change the document before it is read, in order. They do not change the texts that
 	// the document refers to.
 	Overlays []*overlay.Overlay
-	// MaxFiles bounds the number of files and URLs; 5,000 if 0. A document with more cannot be
-	// loaded.
+	// MaxFiles bounds the number of files and URLs; 5,000 if 0. A document with more of them cannot
+	// be loaded.
 	MaxFiles int
 }
 
-// These constants bound the references of one document.
 const (
-	maxFiles    = 5000
-	maxWarnings = 1000
+	maxFiles    = 5000 // the default of MaxFiles
+	maxWarnings = 1000 // of one Load, or one Tools
 )
 
-// file is a text that was read, and its tree.
+// file is a text with its tree.
 type file struct {
 	location string
-	root     *tree.Node // nil if it is unreadable
-	external bool       // it refers to other files
+	root     *tree.Node // nil if the text is unreadable
+	external bool       // the text refers to other texts
 	names    *nameTable // nil until a reference needs it
-	ids      bool       // a schema may have an id of its own
+	ids      bool       // a schema may have an $id
 }
 
 // loader reads texts and resolves references between them.
 type loader struct {
-	ctx      context.Context // of Load; nil afterwards, when nothing more is read
+	ctx      context.Context // of Load; nil afterwards, when no more texts are read
 	src      Source
 	left     int64 // bytes that may still be read
 	exceeded error // the bound that the document exceeds
 	files    []*file
 	byLoc    map[string]uint16
-	siblings bool                // members beside a $ref count: OpenAPI 3.1 and later
+	siblings bool                // members beside a $ref count, as since OpenAPI 3.1
 	dirs     map[string]*os.Root // folders of files, opened at the first reference to one
 
-	mu       sync.Mutex // guards the fields below, which Tools fills later too
+	mu       sync.Mutex // guards the fields below, which Tools also fills
 	targets  map[target]*tree.Node
 	problems map[target]*failure
 	round    int                   // 1 in Load, more in Tools
-	nested   int                   // pointers that lead through references at this moment
-	labels   map[*tree.Node]string // the names of nodes in references
-	counts   map[*tree.Node]int
-	loops    map[hop]bool
-	patterns map[string]bool // whether they compile
-	renames  bool            // a schema had changed names: others of the document probably have too
-	buf      []byte          // for writing schemas
-	defs     map[defKey]*def // likewise
+	nested   int                   // pointers in progress that lead through a reference
+	labels   map[*tree.Node]string // names for the targets of references
+	counts   map[*tree.Node]int    // what ways has returned
+	loops    map[hop]bool          // what reaches has returned
+	patterns map[string]bool       // whether a pattern compiles
+	renames  bool                  // a schema had changed names: other schemas of the document probably have too
+	buf      []byte                // for writing schemas, as are defs and names
+	defs     map[defKey]*def
 	names    map[string]bool
 	answers  map[outputKey][]byte // output schemas, while Tools runs
-	warned   map[string]bool
-	known    map[string]bool // warnings of Load
+	warned   map[string]bool      // warnings of this Load or Tools
+	known    map[string]bool      // warnings of Load
 	report   func(Warning)
 }
 
@@ -99,7 +98,7 @@ type target struct {
 	in   *resource
 }
 
-// Load reads a document. The error says why there is none; all other faults are among the
+// Load reads a document. The error says why there is no document; all other faults are among the
 // document's warnings.
 func Load(ctx context.Context, src Source) (*Document, error) {
 	src.MaxBytes, src.MaxFiles = cmp.Or(src.MaxBytes, 64<<20), cmp.Or(src.MaxFiles, maxFiles)
@@ -172,18 +171,19 @@ func Load(ctx context.Context, src Source) (*Document, error) {
 	return doc, nil
 }
 
-// tooLarge reports that the document exceeds MaxBytes, and tooMany MaxFiles.
+// tooLarge records and returns the error that the document exceeds MaxBytes.
 func (l *loader) tooLarge() error {
 	l.exceeded = fmt.Errorf("the document and its referenced files have more than %d bytes, the limit for one document: use a smaller document, or a part of it", l.src.MaxBytes)
 	return l.exceeded
 }
 
+// tooMany records and returns the error that the document exceeds MaxFiles.
 func (l *loader) tooMany() error {
 	l.exceeded = fmt.Errorf("the document and the files that it refers to are more than %d files, which is the limit for one document: bundle them into fewer", l.src.MaxFiles)
 	return l.exceeded
 }
 
-// release frees the memory that only Load needed.
+// release frees the memory and closes the folders that only Load needed.
 func (l *loader) release() {
 	l.ctx = nil
 	l.known, l.warned = l.warned, map[string]bool{}
@@ -193,7 +193,7 @@ func (l *loader) release() {
 	}
 }
 
-// name is a file's name in messages.
+// name returns a file's name for messages.
 func (l *loader) name(location string) string {
 	if location == "" {
 		return "the document"
@@ -207,7 +207,7 @@ func (l *loader) name(location string) string {
 	return filepath.Base(location)
 }
 
-// warn records a fault at n, once.
+// warn records a fault at n, unless it is recorded already. n may be nil.
 func (l *loader) warn(n *tree.Node, format string, args ...any) {
 	w := Warning{Text: fmt.Sprintf(format, args...)}
 	if n != nil {
@@ -228,7 +228,7 @@ func (l *loader) addWarning(w Warning) {
 	l.report(w)
 }
 
-// parse reads a text into a tree, as JSON or YAML by its content.
+// parse parses a text as JSON or YAML, whichever it is, and adds it to the files.
 func (l *loader) parse(location string, data []byte) (*file, error) {
 	i := uint16(len(l.files))
 	f := &file{location: location}
@@ -250,7 +250,8 @@ func (l *loader) parse(location string, data []byte) (*file, error) {
 	return f, err
 }
 
-// read returns the bytes at a location. With main it is the document itself, which may be anywhere.
+// read returns the bytes at a location. If main is set, that is the document itself, which may be in
+// any folder.
 func (l *loader) read(location string, main bool) ([]byte, error) {
 	switch {
 	case l.ctx == nil:
@@ -292,7 +293,7 @@ func (l *loader) read(location string, main bool) ([]byte, error) {
 			l.dirs[abs] = dir
 		}
 		info, err := dir.Stat(rel)
-		if err != nil { // a link may lead out of this folder, and not out of another
+		if err != nil { // a link may lead out of this folder, but not out of the next one
 			why = files.Unpathed(err)
 			continue
 		}
@@ -301,7 +302,7 @@ func (l *loader) read(location string, main bool) ([]byte, error) {
 	return nil, why
 }
 
-// readAll reads a regular file. It does not even open others: opening a pipe would wait for a
+// readAll reads a regular file. It does not open any other, since opening a pipe would wait for a
 // writer.
 func (l *loader) readAll(info fs.FileInfo, open func() (*os.File, error)) ([]byte, error) {
 	switch {

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// Match chooses operations. All lists that are set must match, each by one item.
+// Match chooses operations. An operation matches if it fits one item of each list that is not empty.
 type Match struct {
 	Tag    []string `yaml:"tag"`    // * stands for any text
 	Path   []string `yaml:"path"`   // * stands for a part of a path, ** for several parts
-	Method []string `yaml:"method"` // in any case
+	Method []string `yaml:"method"` // in upper or lower case
 	// Name is the operationId, or the name made of method and path; * stands for any text.
 	Name []string `yaml:"name"`
 }
 
-// Matches reports whether an operation matches.
 func (m *Match) Matches(op *Operation) bool {
 	one := func(list []string, fits func(string) bool) bool {
 		return len(list) == 0 || slices.ContainsFunc(list, fits)
@@ -36,7 +35,7 @@ func (o *Operation) name() string {
 	return o.ID
 }
 
-// Fault returns a fault that is visible without a document; empty if there is none.
+// Fault returns a fault that can be found without a document, or "".
 func (m *Match) Fault() string {
 	for _, s := range m.Path {
 		if !strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "*") {

@@ -6,8 +6,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// Document is the description of an API. It is the same for Swagger 2.0 and OpenAPI 3.0 to 3.2. It
-// has everything that requests need, including defaults; schemas are in the tools.
+// Document is the description of an API, the same for Swagger 2.0 and OpenAPI 3.0 to 3.2. It has
+// everything that requests need, including defaults. Schemas are in the tools.
 type Document struct {
 	// Location is the source of the document: a path, a URL, or the name of an inline text.
 	// Relative server URLs resolve against it.
@@ -20,19 +20,19 @@ type Document struct {
 
 	Servers    []Server
 	Operations []*Operation // in the order of the document
-	// Lost are the unusable operations; Warnings say why. An entry without a Method stands for a
+	// Lost are the unusable operations. Warnings say why. An entry without a Method stands for a
 	// path whose operations are unknown.
 	Lost    []*Operation
 	Schemes []*SecurityScheme
-	// Files are all paths and URLs that were read or should have been: the ones to watch for
-	// changes. The first is the document's own, unless it was given as data.
+	// Files are all paths and URLs that Load read or tried to read, to watch for changes. The first
+	// is the document's own, unless Source.Data was set.
 	Files    []string
 	Warnings []Warning
 
 	load *loader // the trees of the schemas
 }
 
-// Warning is a fault in a document. It cost at most the part that it is about.
+// Warning is a fault in a document that cost no more than the faulty part.
 type Warning struct {
 	File string // relative to the document's folder; a URL without its query
 	Line int    // from 1; 0 for the whole file
@@ -60,13 +60,13 @@ type Operation struct {
 	Parameters []*Parameter
 	Body       *Body // nil without a body
 	Responses  []Response
-	// Security lists the alternatives in order; one is enough. Empty means that nothing is needed,
-	// and nil that nothing is said. The document's own security is filled in.
+	// Security lists the alternatives in order; one of them is enough. If the operation has none, it
+	// is the document's own. Empty means that no credentials are needed, and nil that neither says.
 	Security []Requirement
-	// Servers are those of the operation or the path; empty if the document's apply.
+	// Servers are those of the operation or the path. If empty, the document's apply.
 	Servers []Server
 	MCP     Extension // x-mcp
-	File    string    // its file
+	File    string    // the file with the operation, as in Warning
 	Line    int
 
 	written string // the path as the document has it
@@ -76,13 +76,13 @@ type Operation struct {
 func (o *Operation) Key() string { return o.Method + " " + o.written }
 
 // Extension is the x-mcp of an operation. The x-mcp of a path or of the document only switches off
-// tools without one of their own.
+// operations without their own x-mcp.
 type Extension struct {
 	Off         bool // x-mcp: false, or enabled: false
 	Name        string
 	Title       string
 	Description string
-	// Annotations that are set win over those of the method.
+	// These are the annotations that win over those of the method, if not nil.
 	ReadOnly, Destructive, Idempotent, OpenWorld *bool
 }
 
@@ -93,35 +93,34 @@ type Parameter struct {
 	Description string
 	Required    bool
 	Deprecated  bool
-	// Style and Explode are always set; without them in the document, to the defaults of the place.
-	// Styles are simple, label, matrix, form, spaceDelimited, pipeDelimited, deepObject.
+	// Style and Explode have the defaults of the place if the document does not set them. Styles are
+	// simple, label, matrix, form, spaceDelimited, pipeDelimited, deepObject and cookie.
 	Style         string
 	Explode       bool
 	AllowReserved bool
-	// CollectionFormat is set for arrays of Swagger 2.0 documents: csv, ssv, tsv, pipes, multi. It
-	// wins over Style. Arrays within arrays are csv.
+	// CollectionFormat is set for an array in a Swagger 2.0 document: csv, ssv, tsv, pipes or multi.
+	// It wins over Style. An array within the array is csv.
 	CollectionFormat string
-	// ContentType is set if a media type serialises the value instead of a style ("content" instead
-	// of "schema").
+	// ContentType, unless empty, is the media type in which the value is written. Style then does not
+	// apply.
 	ContentType string
-	// Type is the type in the schema: string, integer, number, boolean, array or object; empty for
-	// none or several.
+	// Type is the only type that the schema allows: string, integer, number, boolean, array or
+	// object. It is empty if there is none or more than one.
 	Type string
-	// Value is the value in the schema as text: its const, its only enum item or its default; empty
-	// for none.
+	// Value is the const, the only enum item or the default of the schema, as text; or empty.
 	Value string
 
 	schema *tree.Node
 	at     place
 }
 
-// place is a position in a file. The zero place is none.
+// place is a position in a file. The zero value means no position.
 type place struct {
 	file uint16
 	line int32
 }
 
-// Where returns the position of a parameter; line 0 is none.
+// Where returns the position of a parameter in the document. The line is 0 if there is none.
 func (d *Document) Where(p *Parameter) (file string, line int) {
 	if p == nil || p.at.line == 0 || int(p.at.file) >= len(d.load.files) {
 		return "", 0
@@ -132,7 +131,7 @@ func (d *Document) Where(p *Parameter) (file string, line int) {
 // Place is the place of an argument in the request.
 type Place string
 
-// These are the places of arguments. QueryString is OpenAPI 3.2's: the value, serialised by its
+// These are the places of arguments. With InQueryString (OpenAPI 3.2), the value, written in its
 // ContentType, is the whole query.
 const (
 	InPath        Place = "path"
@@ -153,13 +152,13 @@ type Body struct {
 // MediaType is one type of a body or an answer.
 type MediaType struct {
 	Type string // as written, with parameters such as charset
-	// File: the whole body is raw bytes, and the argument is a file (see Tool).
+	// File says that the body is the bytes of one file, and the argument is a file (see Tool).
 	File bool
-	// Fields are the properties of the schema in order, for types with parts (multipart/*,
-	// application/x-www-form-urlencoded); nil for others. Arguments may have other fields too.
+	// Fields are the properties of a form's schema, in order. They are nil for other types than
+	// multipart/* and application/x-www-form-urlencoded. Arguments may have further fields.
 	Fields []*Field
-	// Items are the parts of a multipart body that is an array, by position; the last one is for all that follow. nil for
-	// other bodies.
+	// Items are the parts of a multipart body that is an array, by position. The last one stands for
+	// all further parts. Items is nil for other bodies.
 	Items []*Field
 
 	schema *tree.Node
@@ -169,40 +168,40 @@ type MediaType struct {
 // Field is one part of a form.
 type Field struct {
 	Name string // the name in the request
-	// File: the value is a file or, with Array, each item of it is.
+	// File says that the value is a file or, with Array, that each item of the value is a file.
 	File  bool
 	Array bool
 	Type  string // as in Parameter
 
-	// These come from encoding. ContentType may list several types with commas and wildcards. If
-	// Styled is true, Style, Explode and AllowReserved serialise the field in place of the media
-	// type's own rules.
+	// The document's encoding has these fields. ContentType may list several types, with commas and
+	// wildcards. If Styled is true, Style, Explode and AllowReserved apply to the field instead of the
+	// media type's own rules.
 	ContentType   string
 	Headers       []*Parameter
 	Styled        bool
 	Style         string
 	Explode       bool
 	AllowReserved bool
-	// CollectionFormat is as in Parameter; it wins over the others.
+	// CollectionFormat is as in Parameter. It wins over the fields above.
 	CollectionFormat string
 }
 
 // Response is a possible answer of an operation.
 type Response struct {
-	Status      string // 200, 2XX, default
+	Status      string // such as 200, 2XX or default
 	Description string
 	Content     []*MediaType
-	// Headers are the names of the declared headers.
+	// Headers are the canonical names of the declared headers, up to maxHeaders.
 	Headers []string
 }
 
-// Requirement is a set of schemes that are needed together. An empty one allows requests without
-// credentials.
+// Requirement is a set of schemes that are needed together. An empty Requirement allows requests
+// without credentials.
 type Requirement []SchemeUse
 
 // SchemeUse is one scheme of a requirement.
 type SchemeUse struct {
-	Name   string // of a scheme in Document.Schemes, which may be missing
+	Name   string // of a scheme; Document.Schemes may lack it
 	Scopes []string
 }
 
@@ -224,7 +223,7 @@ type Flow struct {
 	TokenURL string // may be relative to the document
 	Scopes   []string
 	Remote   bool // as in Server
-	Public   bool // likewise
+	Public   bool // as in Server
 }
 
 // Server is an address of an API.
@@ -232,8 +231,8 @@ type Server struct {
 	URL         string // may contain {variables}, and be relative to the document
 	Description string
 	Variables   []Variable
-	// Remote: some part was read from a URL, so the operator did not write it. Public: that URL is
-	// at a public address.
+	// Remote says that a part of the address was read from a URL, so that the operator did not write
+	// it. Public says that this URL is at a public address.
 	Remote, Public bool
 }
 
@@ -247,9 +246,9 @@ type Variable struct {
 
 // Tool is an operation as models see it.
 //
-// An argument that is a file is an object with data (base64) or text, and optionally filename and
-// type (its media type). Or it is a string with a data: URI or, with Options.Resources, the address
-// of a resource.
+// A file as an argument is an object with data (base64) or text, and optionally with filename and
+// type (a media type). It may also be a string with a data: URI or, with Options.Resources, the
+// address of a resource.
 type Tool struct {
 	Name        string
 	Title       string
@@ -259,30 +258,30 @@ type Tool struct {
 	// declares no JSON answer.
 	InputSchema  []byte
 	OutputSchema []byte
-	// Wrapped: the answer is no object, so structured content is {"result": answer}.
+	// Wrapped says that the answer is no object, so that structured content is {"result": answer}.
 	Wrapped bool
-	// Stubbed: parts of InputSchema were omitted to fit the budget. Full returns all of it.
+	// Stubbed says that InputSchema omits parts to fit the budget. Full returns them as well.
 	Stubbed bool
 
 	Operation *Operation
 	// Arguments maps the properties of InputSchema to the request, in the order of the schema.
 	Arguments []Argument
-	// Body is the media type of the body argument; nil without one.
+	// Body is the media type of the body. It is nil if no argument is in the body.
 	Body *MediaType
-	// Plain is the media type that replaces Body in calls without a file; nil if Body is for all
-	// calls.
+	// Plain replaces Body in calls without a file. If it is nil, Body applies to all calls.
 	Plain *MediaType
-	// Keys maps changed names within the arguments' values to the document's own. It applies to
-	// member names at every depth of every argument, but not to the arguments' own names.
+	// Keys maps changed names of members to the document's. It applies to members at every depth of
+	// every argument, but not to the names of the arguments themselves.
 	Keys map[string]string
-	// Size is the size of the tool's entry in a list, in bytes: that of AppendItem.
+	// Size is how many bytes AppendItem appends.
 	Size int
 
 	doc  *Document
 	opts *Options
 }
 
-// Annotations are all set, since the defaults of clients differ.
+// Annotations are the hints about a tool's effects. A list shows all of them, since the defaults of
+// clients differ.
 type Annotations struct {
 	ReadOnly, Destructive, Idempotent, OpenWorld bool
 }
@@ -293,7 +292,7 @@ type Argument struct {
 	Place     Place
 	Required  bool
 	Parameter *Parameter // nil if Place is InBody
-	// Field is set for a flattened body: the argument is this property of it. Without Field, an
-	// argument with Place InBody is the whole body.
+	// Field is the property of the body that the argument is. If it is empty and Place is InBody, the
+	// argument is the whole body.
 	Field string
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxName is how long names of tools and properties may be: the lowest limit of all model
+// maxName bounds the names of tools and properties, in bytes: the lowest limit of all model
 // providers.
 const maxName = 64
 
@@ -22,8 +22,8 @@ func isPlainName(s string) bool {
 	return s != "" && len(s) <= maxName
 }
 
-// plainName replaces characters other than letters, digits, _ and - by _. Properties may also have
-// dots.
+// plainName replaces characters other than letters, digits, _ and - by _. If dots is set, it keeps
+// dots, which names of properties may have.
 func plainName(s string, dots bool) string {
 	return strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-' || r == '.' && dots {
@@ -38,7 +38,7 @@ func hash(s string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// tail appends the hash of what to a name, which is cut to fit limit.
+// tail appends a hash of what to a name, and cuts the name so that both fit limit bytes.
 func tail(name, what string, limit int) string {
 	if n := limit - 9; len(name) > n {
 		name = name[:n]
@@ -54,9 +54,9 @@ func cut64(s string) string {
 	return tail(s, s, maxName)
 }
 
-// nameTools names every tool: by its operation, or by its method and path. A name is the same on
-// every load, whatever else the document has. If several tools want a name, all but its exact owner
-// get a hash of their method and path appended.
+// nameTools names every tool by its operation's own name, or else by method and path. If several
+// tools want the same name, only the tool whose operation has exactly that name keeps it. The others
+// get a hash of method and path appended, so that their names do not depend on the document's order.
 func nameTools(tools []*Tool, prefix string, limit int, rename func(*Operation, string) string) {
 	type wish struct {
 		name  string
@@ -94,14 +94,14 @@ func nameTools(tools []*Tool, prefix string, limit int, rename func(*Operation, 
 	}
 }
 
-// fromPath makes the name of an operation without one: get_pets_id.
+// fromPath returns a name made of method and path, such as get_pets_id.
 func fromPath(op *Operation) string {
 	words := strings.FieldsFunc(plainName(op.written, false), func(r rune) bool { return r == '_' })
 	return strings.Join(append([]string{strings.ToLower(plainName(op.Method, false))}, words...), "_")
 }
 
-// argumentName returns the name of an argument or a member as models see it. A name in another script, of which nothing is
-// left, becomes its hash, which is the same whatever stands beside it.
+// argumentName returns the name of an argument or a member as models see it. A name without any plain
+// character becomes a hash, which does not depend on other names.
 func argumentName(own string) string {
 	name := plainName(own, true)
 	if name != own && strings.Trim(name, "_.-") == "" {
@@ -110,9 +110,9 @@ func argumentName(own string) string {
 	return cut64(name)
 }
 
-// nameArguments names the arguments of all parameters. body is reserved. If several parameters have
-// the same name, the one of the path keeps the name. The others get their place appended. Then
-// equal names get numbers.
+// nameArguments returns the names of the arguments for all parameters. "body" and the reserved names
+// are not used. If several parameters have the same name, the path parameter keeps the name, and the
+// others get their place appended, and a number if that is not enough.
 func nameArguments(params []*Parameter, reserved ...string) []string {
 	names := make([]string, len(params))
 	count := map[string]int{"body": 1}

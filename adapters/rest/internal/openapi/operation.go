@@ -11,11 +11,10 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// methods are the members of a path item that are operations, in the order of the specification;
-// the document's order counts.
+// methods are the members of a path item that are operations.
 var methods = []string{"get", "put", "post", "delete", "options", "head", "patch", "trace", "query"}
 
-// path reads one path item. A fault in an operation only costs that operation.
+// path reads one path item. A fault in an operation costs only that operation.
 func (r *reader) path(doc *Document, path string, n *tree.Node) {
 	item := r.derefOptional(n)
 	if item == nil {
@@ -32,7 +31,7 @@ func (r *reader) path(doc *Document, path string, n *tree.Node) {
 		return
 	}
 	items := []*tree.Node{item}
-	if item != n { // its own members win over those of the reference
+	if item != n { // members beside a reference win over those of its target
 		items = []*tree.Node{n, item}
 	}
 	common := &pathItem{path: path}
@@ -66,7 +65,7 @@ func (r *reader) path(doc *Document, path string, n *tree.Node) {
 	}
 }
 
-// pathItem is the part that the operations of a path share.
+// pathItem has what the operations of a path share.
 type pathItem struct {
 	path, summary, description string
 	params, mcp                *tree.Node
@@ -92,10 +91,10 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *t
 	}
 	if r.seen[key] {
 		kept = true
-		return // it comes from a reference; the path's own came first
+		return // the operation of the reference's target: the path's own came first
 	}
 	if r.left < 0 {
-		return // the first one reported it
+		return // the first operation beyond maxParts has reported that
 	}
 	r.seen[key] = true
 	n := r.derefOptional(at)
@@ -131,7 +130,7 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *t
 		}
 	}
 	op.MCP = r.extension(n.Get("x-mcp"))
-	if n.Get("x-mcp") == nil && common.mcp != nil { // the x-mcp of a path is only a switch
+	if n.Get("x-mcp") == nil && common.mcp != nil { // only Off applies from the x-mcp of a path
 		op.MCP.Off = r.extension(common.mcp).Off
 	}
 	var body *Body
@@ -154,7 +153,7 @@ func (r *reader) operation(doc *Document, common *pathItem, method string, at *t
 	doc.Operations, kept = append(doc.Operations, op), true
 }
 
-// operationParts is how many parts an operation counts for itself.
+// operationParts is what an operation without any parts counts towards maxParts.
 const operationParts = 10
 
 func (r *reader) extension(n *tree.Node) Extension {
@@ -213,10 +212,10 @@ func (r *reader) responses(n *tree.Node) []Response {
 	return out
 }
 
-// maxHeaders is how many headers of a response are recorded.
+// maxHeaders bounds Response.Headers.
 const maxHeaders = 20
 
-// firstNonEmpty returns the first list that is not empty.
+// firstNonEmpty returns own, or common if own is empty.
 func firstNonEmpty(own, common []string) []string {
 	if len(own) > 0 {
 		return own

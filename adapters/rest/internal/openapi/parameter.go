@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// maxParameters is how many parameters an operation may have. Real ones have less than a tenth of
-// that.
+// maxParameters bounds the parameters of an operation. Real operations have less than a tenth of
+// this.
 const maxParameters = 1000
 
 var (
@@ -100,8 +100,8 @@ func (r *reader) parameters(common *pathItem, n *tree.Node, op *Operation) ([]*P
 
 var queryTemplate = regexp.MustCompile(`\{[?&]([^{}]*)\}`)
 
-// matchQuery makes parameters of {?a,b} in a path, and of the names without a value in the path's own query: ?a and
-// ?a={a}. A name with a value there is no parameter.
+// matchQuery adds parameters for {?a,b} in a path, and for ?a and ?a={a} in the path's own query. A
+// name with a fixed value in the query is no parameter.
 func (r *reader) matchQuery(list []*Parameter, op *Operation, n *tree.Node) []*Parameter {
 	index := func(name string) int {
 		return slices.IndexFunc(list, func(p *Parameter) bool { return p.In == InQuery && p.Name == name })
@@ -148,8 +148,8 @@ func (r *reader) matchQuery(list []*Parameter, op *Operation, n *tree.Node) []*P
 	return list
 }
 
-// queryValue makes a parameter of ?name={value} in a path. If the operation declares a parameter called value, that one
-// is renamed.
+// queryValue adds the parameter for ?name={value} in a path. If the operation declares a parameter
+// called value, queryValue renames that parameter instead.
 func (r *reader) queryValue(list []*Parameter, op *Operation, n *tree.Node, name, value string) []*Parameter {
 	path, _, _ := strings.Cut(op.Path, "?")
 	for _, p := range list {
@@ -168,8 +168,8 @@ func (r *reader) queryValue(list []*Parameter, op *Operation, n *tree.Node, name
 	})
 }
 
-// matchPath makes sure that every name in the path has a parameter, and every path parameter a name
-// in the path.
+// matchPath adds a parameter for each name in the path that has none, and removes path parameters
+// that the path does not name. It returns nil if the operation is unusable.
 func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Parameter {
 	in := map[string]bool{}
 	has := func(name string) bool {
@@ -214,8 +214,8 @@ func (r *reader) matchPath(list []*Parameter, op *Operation, n *tree.Node) []*Pa
 	})
 }
 
-// parameter reads a parameter outside of a body. It returns nil for one that cannot or must not be
-// sent.
+// parameter reads a parameter outside of a body. It returns nil for a parameter that cannot or must
+// not be sent.
 func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 	p := &Parameter{
 		Name:          n.Scalar("name"),
@@ -288,8 +288,8 @@ func (r *reader) parameter(at, n *tree.Node, op *Operation) *Parameter {
 	return p
 }
 
-// Redirects reports whether a parameter can make an operation that only reads another one: servers take the method or
-// the path from it.
+// Redirects reports whether a parameter can turn an operation that only reads into another operation,
+// since servers take the method or the path from the parameter.
 func (o *Operation) Redirects(in Place, name string) bool {
 	if !AnnotationsOf(o.Method).ReadOnly {
 		return false
@@ -304,8 +304,8 @@ func (o *Operation) Redirects(in Place, name string) bool {
 	return false
 }
 
-// OfConnection reports whether a header belongs to the connection or the body. Arguments and
-// configuration cannot set it.
+// OfConnection reports whether a header belongs to the connection or the body, so that arguments
+// cannot set the header.
 func OfConnection(name string) bool {
 	name = dashed(strings.ToLower(name))
 	return strings.HasPrefix(name, "proxy-") || slices.Contains([]string{
@@ -314,7 +314,8 @@ func OfConnection(name string) bool {
 	}, name)
 }
 
-// SameHeader reports whether servers may take two names for one header. Some treat '_' as '-'.
+// SameHeader reports whether servers may take two names for one header. Some servers treat '_' as
+// '-'.
 func SameHeader(a, b string) bool { return strings.EqualFold(dashed(a), dashed(b)) }
 
 func dashed(name string) string { return strings.ReplaceAll(name, "_", "-") }
@@ -336,7 +337,7 @@ func stylesOf(in Place) []string {
 	return nil
 }
 
-// collection reads how Swagger 2.0 writes arrays.
+// collection sets how Swagger 2.0 writes an array.
 func (r *reader) collection(p *Parameter, n *tree.Node) {
 	p.CollectionFormat = collectionFormat(n)
 	p.Explode = p.CollectionFormat == "multi"
@@ -360,11 +361,11 @@ func collectionFormat(n *tree.Node) string {
 	return "csv"
 }
 
-// notSchema are the members of a Swagger 2.0 parameter that are not part of its schema.
+// notSchema are the members of a Swagger 2.0 parameter that are no keywords of its schema.
 var notSchema = []string{"name", "in", "required", "description", "collectionFormat", "allowEmptyValue",
 	"deprecated", "schema", "style", "explode", "content", "$ref", "allowReserved", "example", "examples"}
 
-// inlineSchema makes a schema of a parameter that is its own schema.
+// inlineSchema returns the schema of a parameter that has the keywords itself, as in Swagger 2.0.
 func inlineSchema(n *tree.Node) *tree.Node {
 	var list []tree.Member
 	for _, m := range n.Members() {
@@ -375,7 +376,7 @@ func inlineSchema(n *tree.Node) *tree.Node {
 	return n.Object(list)
 }
 
-// valueOf returns the value in a schema as text, or nothing.
+// valueOf returns the const, the only enum item or the default of a schema as text, or "".
 func (l *loader) valueOf(n *tree.Node) string {
 	n = l.derefOptional(n)
 	types, _ := typesOf(n)
@@ -392,7 +393,7 @@ func (l *loader) valueOf(n *tree.Node) string {
 	return cmp.Or(as(n.Get("const")), only, as(n.Get("default")))
 }
 
-// typeOf returns the only type in a schema, or nothing.
+// typeOf returns the only type that a schema allows, or "".
 func (l *loader) typeOf(n *tree.Node) string {
 	for range maxChain {
 		if n = l.derefOptional(n); n == nil || n.Kind != tree.Object {

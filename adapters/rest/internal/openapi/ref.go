@@ -10,10 +10,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
-// maxChain bounds chains of references.
+// maxChain bounds a chain of references.
 const maxChain = 100
 
-// deref resolves the references at n. It returns nil, after a warning, if they lead to nothing.
+// deref follows the references at n to their target. It returns nil, after a warning, if they lead to
+// nothing.
 func (l *loader) deref(n *tree.Node) *tree.Node {
 	first := n
 	for range maxChain {
@@ -31,7 +32,8 @@ func (l *loader) deref(n *tree.Node) *tree.Node {
 	return nil
 }
 
-// refOf returns the reference at n: its $ref, or a $dynamicRef that can mean one place only; nil for none.
+// refOf returns the reference at n: its $ref, or a $dynamicRef that can mean only one schema. It
+// returns nil if there is none.
 func (l *loader) refOf(n *tree.Node) *tree.Node {
 	if ref := n.Get("$ref"); ref.Is(tree.Text) {
 		return ref
@@ -47,10 +49,10 @@ func (l *loader) refOf(n *tree.Node) *tree.Node {
 	return ref
 }
 
-// failure says why a reference cannot be resolved, and when it was reported.
+// failure says why a reference cannot be resolved.
 type failure struct {
 	why  string
-	told int
+	told int // the round of the last warning; 0 before any
 }
 
 // follow resolves one reference, or returns nil after a warning.
@@ -68,7 +70,7 @@ func (l *loader) follow(ref *tree.Node) *tree.Node {
 		l.targets[key] = n
 	}
 	if n == nil {
-		// One warning is enough: in Load, or each time tools are made.
+		// One warning is enough: in Load, or else in each call of Tools.
 		if f := l.problems[key]; f.told == 0 || f.told > 1 && f.told != l.round {
 			f.told = l.round
 			l.warn(ref, "$ref %q: %s", tree.Short(ref.Text), f.why)
@@ -79,7 +81,7 @@ func (l *loader) follow(ref *tree.Node) *tree.Node {
 	return n
 }
 
-// label makes a name of the last part of a reference.
+// label returns a name for the definition that a reference names, from the reference's last part.
 func label(ref string) string {
 	ref = ref[strings.LastIndexAny(ref, "/#")+1:]
 	for _, ext := range []string{".json", ".yaml", ".yml"} {
@@ -97,7 +99,7 @@ func label(ref string) string {
 func (l *loader) locate(at target) (n *tree.Node, problem string) {
 	name, fragment, _ := strings.Cut(at.ref, "#")
 	f := l.files[at.file]
-	if in := at.in; in != nil && name == "" { // many documents mean their own root all the same
+	if in := at.in; in != nil && name == "" { // first within the $id; many documents mean the root of the file
 		if n, problem = l.fragment(f, in.root, fragment); n != nil {
 			return n, problem
 		}
@@ -107,7 +109,7 @@ func (l *loader) locate(at target) (n *tree.Node, problem string) {
 		if in := at.in; in != nil && f.table().found[in.resolve(name)] != nil {
 			known = f.table().found[in.resolve(name)]
 		}
-		if known != nil { // an $id of this document
+		if known != nil { // the schema with that $id
 			return l.fragment(l.files[known.File], known, fragment)
 		}
 		if n := l.byName(f, at.ref); n != nil {
@@ -120,7 +122,7 @@ func (l *loader) locate(at target) (n *tree.Node, problem string) {
 	return l.fragment(f, f.root, fragment)
 }
 
-// fragment resolves a fragment: a JSON pointer, or the name of an anchor.
+// fragment returns what a fragment, a JSON pointer or the name of an anchor, means below n.
 func (l *loader) fragment(f *file, n *tree.Node, fragment string) (*tree.Node, string) {
 	if s, err := url.PathUnescape(fragment); err == nil {
 		fragment = s
@@ -151,7 +153,7 @@ func (l *loader) fragment(f *file, n *tree.Node, fragment string) (*tree.Node, s
 	return n, ""
 }
 
-// pointerStep resolves one part of a pointer, through a reference if there is one.
+// pointerStep follows one part of a pointer. If n is a reference, the part applies to its target.
 func (l *loader) pointerStep(n *tree.Node, part string) *tree.Node {
 	if n.Is(tree.Array) {
 		if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(n.Members()) {
@@ -167,7 +169,7 @@ func (l *loader) pointerStep(n *tree.Node, part string) *tree.Node {
 	return l.deref(n).Get(part)
 }
 
-// byName resolves the name alone, as old documents write it: $ref: Pet.
+// byName returns the definition of that name, for old documents with references such as $ref: Pet.
 func (l *loader) byName(f *file, name string) *tree.Node {
 	if strings.ContainsAny(name, "./:#") {
 		return nil
@@ -178,7 +180,7 @@ func (l *loader) byName(f *file, name string) *tree.Node {
 	return f.root.Get("components").Get("schemas").Get(name)
 }
 
-// fileOf returns the file that a reference in f names.
+// fileOf returns the file that a reference in f names, and reads it if necessary.
 func (l *loader) fileOf(f *file, name string) (*file, string) {
 	where, problem := join(f.location, name)
 	if problem != "" {
@@ -210,7 +212,7 @@ func (l *loader) fileOf(f *file, name string) (*file, string) {
 	return nil, err.Error()
 }
 
-// join resolves name against the location base.
+// join resolves a path or URL against the location base.
 func join(base, name string) (where, problem string) {
 	switch {
 	case address.IsHTTP(name):
@@ -243,21 +245,21 @@ func join(base, name string) (where, problem string) {
 	return filepath.Join(filepath.Dir(base), name), ""
 }
 
-// nameTable has the names that schemas of a file give themselves.
+// nameTable has the anchors and the $ids of the schemas in a file.
 type nameTable struct {
 	found   map[string]*tree.Node    // by $anchor or $dynamicAnchor, as "#name" and as "ID#name", and by $id
 	ids     map[*tree.Node]*resource // schemas with an $id
-	within  map[*tree.Node]*resource // references in these schemas, by the node of their text
-	dynamic map[string]int           // how many schemas have a $dynamicAnchor of that name
+	within  map[*tree.Node]*resource // by reference: the schema with an $id around it
+	dynamic map[string]int           // by $dynamicAnchor: the number of its schemas
 }
 
-// resource is a schema with an $id: references in it start from there.
+// resource is a schema with an $id, against which references in the schema are resolved.
 type resource struct {
 	root *tree.Node
-	base string // its $id, resolved
+	base string // the $id, resolved
 }
 
-// resolve resolves a reference or an $id within the resource; r may be nil.
+// resolve resolves a reference or an $id against that of the resource; r may be nil.
 func (r *resource) resolve(name string) string {
 	if r == nil {
 		return name
@@ -279,7 +281,8 @@ func (f *file) table() *nameTable {
 	return f.names
 }
 
-// enters reports whether there are new nodes below n. Only a shared tree can be met twice.
+// enters reports whether a walk must go below n: there are nodes that it has not seen, which YAML
+// aliases may share. left bounds the walk.
 func enters(n *tree.Node, seen map[*tree.Kids]bool, left *int) bool {
 	if n == nil || n.Kids == nil || seen[n.Kids] || *left <= 0 {
 		return false
@@ -321,8 +324,8 @@ func (t *nameTable) gather(n *tree.Node, in *resource, seen map[*tree.Kids]bool,
 	}
 }
 
-// fetch reads the files that references in a tree name. names says that the document chose the
-// names of n's members.
+// fetch reads the files that references in a tree name. names says that the names of n's members are
+// no keywords.
 func (l *loader) fetch(n *tree.Node, names bool, seen map[*tree.Kids]bool, left *int) {
 	if !enters(n, seen, left) {
 		return
@@ -330,7 +333,7 @@ func (l *loader) fetch(n *tree.Node, names bool, seen map[*tree.Kids]bool, left 
 	for i := range n.Members() {
 		m := &n.Members()[i]
 		switch {
-		case n.Kind == tree.Object && m.LeadsOut(): // also in place of named members: a property is never a text
+		case n.Kind == tree.Object && m.LeadsOut(): // even if names is set: a schema is never a text
 			l.follow(&m.Node)
 		case n.Kind == tree.Object && !names && notFollowed(m.Name):
 		default:
@@ -339,7 +342,7 @@ func (l *loader) fetch(n *tree.Node, names bool, seen map[*tree.Kids]bool, left 
 	}
 }
 
-// named are members whose own members have names chosen by the document.
+// named reports whether the members of a member with that name have names that are no keywords.
 func named(name string) bool {
 	switch name {
 	case "properties", "patternProperties", "definitions", "$defs", "dependentSchemas", "paths", "responses", "schemas",
@@ -349,7 +352,7 @@ func named(name string) bool {
 	return false
 }
 
-// notFollowed are members that hold values, not references.
+// notFollowed reports whether a member with that name has no references to follow.
 func notFollowed(name string) bool {
 	switch name {
 	case "example", "examples", "default", "enum", "const", "links", "callbacks", "webhooks":

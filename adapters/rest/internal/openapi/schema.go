@@ -9,48 +9,48 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// render writes the schemas of one side of one tool as JSON Schema 2020-12. On the way it repairs
-// the parts that validators or model providers refuse; see keywords.go.
+// render writes the input schema or the output schema of one tool as JSON Schema 2020-12. It repairs
+// the parts that validators or model providers would refuse; see keywords.go.
 type render struct {
 	l       *loader
-	output  bool // for answers instead of arguments
-	relaxed bool // a tolerant output: see Options.StrictOutput
+	output  bool // the schema is for answers
+	relaxed bool // the schema is tolerant: see Options.StrictOutput
 
 	b         []byte
-	limit     int  // in bytes
-	greedy    bool // beyond limit, omit parts; otherwise stop
-	over      bool // stopped
-	trying    bool // the definition is removed if it does not fit
-	longer    int  // longest description, in bytes
-	cut       int  // depth from which inline objects are omitted
-	stubs     bool // parts were omitted
-	note      string
-	resources bool // files may be resources
+	limit     int    // of b, in bytes
+	greedy    bool   // beyond limit, parts are omitted; otherwise writing stops
+	over      bool   // writing has stopped
+	trying    bool   // the definition is removed if it does not fit
+	longer    int    // bounds descriptions, in bytes
+	cut       int    // depth beyond which inline objects are stubs
+	stubs     bool   // parts were omitted
+	note      string // for descriptions of omitted objects
+	resources bool   // files may be resources
 
 	depth    int        // of inline schemas, at this point
 	rootless bool       // the type is already written
 	opt      int        // optional properties on the way to this point
 	files    part       // the meaning of binary strings at this point
-	current  *tree.Node // the definition in progress, while its own value is described
+	current  *tree.Node // the definition in progress; nil below its own value
 	mixed    bool       // this schema is one of several for the same value
-	viaAll   bool       // an allOf lies between current and this point
+	viaAll   bool       // an allOf is between current and this point
 
 	defs    map[defKey]*def
-	order   []*def
-	names   map[string]bool
-	buckets [][]*def
-	open    int // minimal size of the pending definitions, in bytes
+	order   []*def          // the definitions, as first referred to
+	names   map[string]bool // of definitions
+	buckets [][]*def        // the definitions to write, by opt
+	open    int             // minimal size of the pending definitions, in bytes
 
 	keys renames
 }
 
-// part is the position of a schema in a form: files are objects there.
+// part says whether a schema belongs to a form, in which a binary string is a file.
 type part uint8
 
 const (
 	noPart part = iota
-	form        // its properties are the parts
-	inPart      // it is one of the parts
+	form        // the properties of the schema are the parts
+	inPart      // the schema is one of the parts
 )
 
 type defKey struct {
@@ -108,7 +108,7 @@ func (r *render) value(name string, n *tree.Node, limit int) {
 	}
 }
 
-// stop reports whether writing more is useless.
+// stop reports whether to write no more, since the schema is too long already.
 func (r *render) stop() bool {
 	if len(r.b) > r.limit && !r.greedy || len(r.b) > fullLimit {
 		r.over = true
@@ -116,14 +116,14 @@ func (r *render) stop() bool {
 	return r.over || r.trying && r.full()
 }
 
-// full reports whether the text, with the pending minimum, exceeds the limit. More writing cannot
-// change that.
+// full reports whether the text, with the pending definitions at their minimal size, exceeds the
+// limit.
 func (r *render) full() bool { return len(r.b)+r.open > r.limit }
 
 // schema writes a schema that describes a value below the current one.
 func (r *render) schema(n *tree.Node, name, desc string) {
 	current, via, mixed := r.current, r.viaAll, r.mixed
-	r.current, r.viaAll, r.mixed = nil, false, false // references here lead to another value: no cycle
+	r.current, r.viaAll, r.mixed = nil, false, false // a reference to current from another value is no cycle
 	r.inner(n, name, desc)
 	r.current, r.viaAll, r.mixed = current, via, mixed
 }
@@ -151,7 +151,7 @@ func (r *render) inner(n *tree.Node, name, desc string) {
 	r.b = append(r.b, '}')
 }
 
-// ref writes the target of a reference, with the members beside it.
+// ref writes the target of the reference n, with the members beside the reference.
 func (r *render) ref(n *tree.Node, name, desc string) {
 	desc = cmp.Or(desc, n.Scalar("description"))
 	t := r.l.deref(n)
@@ -182,11 +182,11 @@ func (r *render) ref(n *tree.Node, name, desc string) {
 func (r *render) target(t, n *tree.Node, name, desc string) {
 	switch {
 	case r.current != nil && (r.l.ways(t, 0) > maxWays || r.l.reaches(t, r.current, r.viaAll)):
-		// The value would have to match this very schema again, endlessly: Cat is a Pet, and a Pet
-		// is a Cat or a Dog. Schemas that multiply at every step are nearly as bad.
+		// A validator would check the value with the same schema again, endlessly: Cat is a Pet, and a
+		// Pet is a Cat or a Dog. Schemas that multiply at every step are nearly as bad.
 		r.plain(t, name, desc)
 	case r.mixed && closed(t) && !isComposed(t):
-		r.members(t, name, desc) // without the part that closes the cycle
+		r.members(t, name, desc) // inline, so that additionalProperties can be left out
 	case isLeaf(t) || r.files == inPart && isBinary(t):
 		if r.files == inPart && isBinary(t) {
 			r.file(cmp.Or(desc, t.Scalar("description")))
@@ -202,8 +202,8 @@ func (r *render) target(t, n *tree.Node, name, desc string) {
 	}
 }
 
-// siblingProperties writes the properties beside a reference (OpenAPI 3.1 and later; earlier versions ignore
-// them).
+// siblingProperties writes the default and the properties beside a reference, which versions before
+// OpenAPI 3.1 ignore.
 func (r *render) siblingProperties(n *tree.Node) {
 	if n.Get("default") != nil && !r.output {
 		r.value("default", n.Get("default"), 200)
@@ -213,7 +213,7 @@ func (r *render) siblingProperties(n *tree.Node) {
 	}
 }
 
-// plain writes a schema without the schemas that it combines.
+// plain writes a schema without the keywords inPlace.
 func (r *render) plain(n *tree.Node, name, desc string) {
 	var list []tree.Member
 	for _, m := range n.Members() {
@@ -230,12 +230,12 @@ func closed(n *tree.Node) bool {
 	return a.Is(tree.Boolean) && a.Text == "false"
 }
 
-// isComposed reports whether a schema combines others.
+// isComposed reports whether a schema has allOf, anyOf or oneOf.
 func isComposed(n *tree.Node) bool {
 	return len(n.Get("allOf").Members())+len(n.Get("anyOf").Members())+len(n.Get("oneOf").Members()) > 0
 }
 
-// isLeaf reports whether a schema has none below it, and so is better written inline.
+// isLeaf reports whether a schema contains no other schema, so that it is better written inline.
 func isLeaf(n *tree.Node) bool {
 	for _, m := range n.Members() {
 		if m.Node.Kind == tree.Object && m.Name != "xml" && m.Name != "example" && m.Name != "default" && m.Name != "externalDocs" && !strings.HasPrefix(m.Name, "x-") {
@@ -276,7 +276,7 @@ func (r *render) fileSchema() string {
 	return fileSchema
 }
 
-// stub writes a schema that only states the kind of a value.
+// stub writes a schema that has only the type and a short description of a value.
 func (r *render) stub(n *tree.Node, desc string) {
 	r.stubs = true
 	note := ""
@@ -294,7 +294,7 @@ func (r *render) stub(n *tree.Node, desc string) {
 	r.describe(cut(cmp.Or(desc, n.Scalar("description")), 100), note)
 }
 
-// types writes the type.
+// types writes the keyword type, unless the root object already has it.
 func (r *render) types(types []string, nullable bool) {
 	nullable = nullable || r.relaxed
 	switch {
@@ -314,7 +314,7 @@ func (r *render) types(types []string, nullable bool) {
 }
 
 func (r *render) describe(desc, note string) {
-	// Descriptions are very frequent: describe allocates nothing.
+	// Descriptions are very frequent, so this code allocates nothing.
 	desc, mark := tree.Cut(strings.TrimSpace(desc), r.longer)
 	if desc == "" && mark == "" && note == "" {
 		return
@@ -335,7 +335,7 @@ func (r *render) describe(desc, note string) {
 	r.b = append(r.b, '"')
 }
 
-// cut shortens a text to at most n bytes, with a mark if it was longer.
+// cut shortens a text to at most n bytes, with … at its end if it was longer.
 func cut(s string, n int) string {
 	begin, mark := tree.Cut(s, n)
 	return begin + mark

@@ -14,48 +14,48 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Options say how operations become tools. The zero value is a good choice.
+// Options say how operations become tools. The zero value has sensible defaults.
 type Options struct {
 	Prefix string // before every name
-	// NameLimit bounds names, including the prefix: 64 if 0.
+	// NameLimit bounds names with the prefix, in bytes; 64 if 0.
 	NameLimit int
 	// Expose chooses the operations; see ParseRules. Empty means all.
 	Expose Rules
-	// Rename, if not nil, returns the name of an operation's tool. It gets the usual name.
+	// Rename, unless nil, returns the name of an operation's tool. name is the name without Rename.
 	Rename func(op *Operation, name string) string
-	// Budget is how many bytes a tool may take: 16 KiB if 0, unlimited if negative.
+	// Budget bounds a tool, in bytes of JSON; 16 KiB if 0, 1 MiB if negative.
 	Budget int
-	// DescriptionLimit bounds descriptions of tools, in bytes: 1000 if 0.
+	// DescriptionLimit bounds descriptions of tools, in bytes; 1000 if 0.
 	DescriptionLimit int
-	// StrictOutput keeps output schemas as the document has them. Otherwise nothing is required,
-	// everything may be null, and no text has a format: clients refuse answers that do not fit, and real answers often do
-	// not.
+	// StrictOutput keeps output schemas as the document has them. Otherwise, nothing is required,
+	// everything may be null, and no text has a format: clients refuse answers that do not fit the
+	// schema, and real answers often do not.
 	StrictOutput bool
 	NoOutput     bool // no output schemas at all
 	// FlattenBody makes the properties of the body separate arguments, unless names collide.
 	FlattenBody bool
 	// Resources allows addresses of resources as files.
 	Resources bool
-	// Withheld are headers that get no arguments.
+	// Withheld are headers that arguments cannot set.
 	Withheld []string
-	// Details is added to shortened descriptions. It may say how to get the rest.
+	// Details is added to the descriptions of omitted objects. It may say how to get the rest.
 	Details string
 }
 
 const (
 	defaultBudget      = 16 << 10
 	defaultDescription = 1000
-	// longDescription and shortDescription bound descriptions within schemas: with enough space,
-	// and without.
+	// longDescription bounds a description within a schema, in bytes. If space is short, the bound is
+	// shortDescription.
 	longDescription  = 1000
 	shortDescription = 160
-	// fullLimit bounds what Full returns.
+	// fullLimit bounds what Full returns, in bytes.
 	fullLimit = 1 << 20
-	// titleLimit is for documents with a paragraph as summary.
+	// titleLimit bounds titles, in bytes: some documents have a paragraph as summary.
 	titleLimit = 120
 )
 
-// Tools makes tools of the exposed operations, in the order of the document.
+// Tools returns the tools of the exposed operations, in the order of the document.
 func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 	o.NameLimit = cmp.Or(o.NameLimit, maxName)
 	o.Budget = cmp.Or(o.Budget, defaultBudget)
@@ -63,7 +63,7 @@ func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 		o.Budget = fullLimit
 	}
 	o.DescriptionLimit = cmp.Or(o.DescriptionLimit, defaultDescription)
-	// A prefix must leave space for a distinct name.
+	// A name needs 20 bytes after the prefix to be distinct.
 	if o.NameLimit < 20 || len(o.Prefix) > o.NameLimit-20 {
 		o.NameLimit = len(o.Prefix) + 20
 	}
@@ -89,7 +89,7 @@ func Tools(doc *Document, o Options) ([]*Tool, []Warning) {
 		}
 	}
 	for i, r := range o.Expose {
-		if !matched[i] && !r.not { // see Idle
+		if !matched[i] && !r.not { // Idle returns the others
 			l.addWarning(Warning{File: l.name(doc.Location), Text: fmt.Sprintf("expose: %q matches no operation", tree.Short(r.text))})
 		}
 	}
@@ -134,8 +134,7 @@ func (t *Tool) build() {
 	}
 }
 
-// AppendItem appends the tool as in tools/list (2025-06-18 and later, server/tools: Tool): Size
-// bytes of JSON.
+// AppendItem appends the tool as JSON for tools/list (2025-06-18 and later, server/tools: Tool).
 func (t *Tool) AppendItem(b []byte) []byte {
 	member := func(name string, value []byte) {
 		b = append(append(b, name...), value...)
@@ -165,7 +164,7 @@ func (t *Tool) AppendItem(b []byte) []byte {
 	return append(b, "}}}"...)
 }
 
-// Full returns the complete input schema.
+// Full returns the input schema, with the parts that a stubbed InputSchema omits, in up to 1 MiB.
 func (t *Tool) Full() []byte {
 	if !t.Stubbed {
 		return t.InputSchema
@@ -178,7 +177,8 @@ func (t *Tool) Full() []byte {
 	return full.InputSchema
 }
 
-// describe makes the tool's description: the summary, the description, and the result.
+// describe returns the tool's description: the summary, the description, and what the operation
+// returns.
 func (t *Tool) describe() string {
 	op := t.Operation
 	if d := strings.TrimSpace(op.MCP.Description); d != "" {
@@ -222,7 +222,7 @@ func PlainText(s string) string {
 	return html.UnescapeString(markup.ReplaceAllString(s, ""))
 }
 
-// usable reports whether a response's description says anything.
+// usable reports whether a response's description says more than that the call succeeded.
 func usable(s string) bool {
 	switch strings.ToLower(strings.Trim(strings.TrimSpace(s), ".! ")) {
 	case "", "ok", "success", "successful", "successful operation", "successful response", "default response", "200", "created", "200 response":
@@ -243,7 +243,7 @@ func (o *Operation) success() *Response {
 	return best
 }
 
-// AnnotationsOf describes the effects of a method.
+// AnnotationsOf returns the annotations for a method.
 func AnnotationsOf(method string) Annotations {
 	switch method {
 	case "GET", "HEAD", "OPTIONS", "TRACE", "QUERY":
@@ -260,7 +260,7 @@ func AnnotationsOf(method string) Annotations {
 	}
 }
 
-// annotate describes the effects of an operation: those of its method, unless x-mcp overrides them.
+// annotate returns the annotations of an operation: those of its method, unless x-mcp overrides them.
 func annotate(op *Operation) Annotations {
 	a := AnnotationsOf(op.Method)
 	set := func(to *bool, from *bool) {
@@ -278,7 +278,8 @@ func annotate(op *Operation) Annotations {
 	return a
 }
 
-// choose returns the type of a body: one with files if there is one, then the most expressive.
+// choose returns the media type in which to send a body: a multipart type with files, or else JSON, or
+// else the type that models write best.
 func (b *Body) choose() *MediaType {
 	rank := func(m *MediaType) int {
 		switch t := base(m.Type); {
@@ -306,7 +307,8 @@ func (b *Body) choose() *MediaType {
 	return slices.MinFunc(b.Content, func(m, b *MediaType) int { return rank(m) - rank(b) })
 }
 
-// plain returns the JSON type of a body with files, if it can express all fields but the files.
+// plain returns a JSON type for calls of a body with files that give none. It returns nil if no JSON
+// type has all other fields.
 func (l *loader) plain(b *Body, chosen *MediaType) *MediaType {
 	if !isMultipart(chosen.Type) {
 		return nil
@@ -327,17 +329,17 @@ func (l *loader) plain(b *Body, chosen *MediaType) *MediaType {
 	return nil
 }
 
-// Rules choose operations. The last matching rule counts.
+// Rules choose operations. The last rule that matches an operation decides.
 type Rules []rule
 
 type rule struct {
-	text   string
-	not    bool
+	text   string // as written
+	not    bool   // the rule excludes
 	method string
-	path   string   // * matches within a part, ** across parts
+	path   string   // * stands for text within a part, ** for text across parts
 	tags   []string // one of them is enough
-	id     string   // pattern of operation IDs
-	all    bool
+	id     string   // an operationId, in which * stands for any text
+	all    bool     // the rule matches every operation
 }
 
 // ParseRules parses rules, each of which is one of
@@ -345,11 +347,11 @@ type rule struct {
 //	all                      every operation
 //	none                     no operation
 //	tag NAME, NAME           those with one of the tags
-//	GET /path/*/x/**         those of a method and path; either may stand alone
+//	GET /path/*/x/**         those with the method and the path; a rule may have only one of these
 //	NAME                     those with this operationId; * stands for any text
 //
-// with "not" before it to exclude these operations. If the first rule includes operations, all
-// others are excluded at first; otherwise all are included at first.
+// A rule with "not" before it excludes operations. If the first rule includes operations, those that
+// no rule matches are excluded; otherwise they are included.
 func ParseRules(lines []string) (Rules, error) {
 	var out Rules
 	var errs []error
@@ -392,8 +394,9 @@ func ParseRules(lines []string) (Rules, error) {
 	return out, errors.Join(errs...)
 }
 
-// Idle returns the rules that should exclude operations and match none: most are misspelled. Lost
-// operations count. A method by itself cannot be misspelled, and an API may lack it.
+// Idle returns the rules that exclude operations and match none: most of them are misspelled. Lost
+// operations count as operations. A rule with only a method is never idle: it cannot be misspelled,
+// and the API may lack the method.
 func (r Rules) Idle(d *Document) []string {
 	matched := make([]bool, len(r))
 	for _, op := range slices.Concat(d.Operations, d.Lost) {
@@ -408,7 +411,7 @@ func (r Rules) Idle(d *Document) []string {
 	return idle
 }
 
-// match reports whether an operation is exposed, and marks the rules that match.
+// match reports whether an operation is exposed, and marks in fits the rules that match.
 func (r Rules) match(op *Operation, fits []bool) bool {
 	if len(r) == 0 {
 		return true
@@ -435,9 +438,10 @@ func (r *rule) matches(op *Operation) bool {
 	return (r.method == "" || r.method == op.Method) && (r.path == "" || glob(r.path, op.written, false))
 }
 
-// glob matches s against a pattern. ** stands for any text, and so does * unless slashes end it.
+// glob reports whether s matches a pattern. ** stands for any text. * stands for any text if any is
+// set, and otherwise for text without slashes.
 func glob(pattern, s string, any bool) bool {
-	// next has the positions of s after the pattern's part so far.
+	// at says for each position of s whether the part of the pattern so far can end there.
 	at := make([]bool, len(s)+1)
 	at[0] = true
 	for i := 0; i < len(pattern); i++ {

@@ -11,7 +11,7 @@ import (
 // jsonTypes are the types of JSON Schema.
 var jsonTypes = []string{"string", "number", "integer", "boolean", "array", "object", "null"}
 
-// otherTypes are other words for types, with their meaning.
+// otherTypes maps words that documents use in place of a type to that type.
 var otherTypes = map[string]string{
 	"int": "integer", "int32": "integer", "int64": "integer", "long": "integer",
 	"float": "number", "double": "number", "decimal": "number",
@@ -20,7 +20,8 @@ var otherTypes = map[string]string{
 	"text": "string", "str": "string", "enum": "string", "binary": "string", "password": "string",
 }
 
-// typesOf returns the types that a schema allows, except null; none if it does not say.
+// typesOf returns the types that a schema names, except null, and whether it allows null. Without
+// types, the schema allows every type.
 func typesOf(n *tree.Node) (types []string, nullable bool) {
 	t := n.Get("type")
 	if t == nil {
@@ -48,7 +49,7 @@ func typesOf(n *tree.Node) (types []string, nullable bool) {
 	return types, nullable || n.Flag("nullable") || n.Flag("x-nullable")
 }
 
-// whole returns a non-negative integer as JSON, or nothing.
+// whole returns a non-negative integer as JSON, or "" for any other value.
 func whole(n *tree.Node) string {
 	s := numeric(n)
 	if s == "" {
@@ -64,7 +65,7 @@ func whole(n *tree.Node) string {
 	return ""
 }
 
-// numeric returns a number as JSON, even one in quotes, or nothing.
+// numeric returns a number, with or without quotes, as JSON, or "" for any other value.
 func numeric(n *tree.Node) string {
 	if n == nil || n.Kind != tree.Number && n.Kind != tree.Text {
 		return ""
@@ -81,8 +82,9 @@ func positive(s string) bool {
 	return strings.ContainsAny(digits, "123456789") && !strings.HasPrefix(s, "-")
 }
 
-// asType converts a value to the type, or returns nil if it cannot. With several types, the value
-// stays as it is. YAML reads 1 if a document means "1", and some documents have false in quotes.
+// asType converts a value to the only type in types, or returns nil if that is impossible. With
+// several types, or none, it returns the value as it is. Documents need this, since YAML reads 1
+// where "1" is meant, and some write false in quotes.
 func asType(v *tree.Node, types []string) *tree.Node {
 	if v == nil || v.Kind == tree.Null || len(types) != 1 {
 		return v

@@ -19,15 +19,15 @@ type AWS struct {
 	// Region and Service are as in the API's documentation, such as us-east-1 and execute-api.
 	Region  string `yaml:"region"`
 	Service string `yaml:"service"`
-	// AccessKey and SecretKey are the keys of an account. Temporary keys have a SessionToken too.
+	// AccessKey and SecretKey are the keys of an account. Temporary keys also have a SessionToken.
 	AccessKey    string `yaml:"access_key"`
 	SecretKey    string `yaml:"secret_key"`
 	SessionToken string `yaml:"session_token"`
 }
 
-// Signer makes the signer.
+// Signer returns a signer with these settings.
 func (a AWS) Signer() Signer {
-	// S3 takes paths unchanged, and requires the hash of the body among the headers.
+	// S3 signs the path without further escapes, and requires the hash of the body as a header.
 	s3 := strings.HasPrefix(a.Service, "s3")
 	return &awsSigner{a, s3, !s3}
 }
@@ -35,7 +35,7 @@ func (a AWS) Signer() Signer {
 type awsSigner struct {
 	AWS
 	s3    bool
-	twice bool // paths are escaped once more
+	twice bool // the signed path is escaped once more
 }
 
 // Sign implements Signer.
@@ -44,12 +44,12 @@ func (a *awsSigner) Sign(_ context.Context, r *http.Request, body []byte) error 
 	return nil
 }
 
-// signAt signs a request as the documentation says: it makes a canonical text of the request, and a text of its
-// hash, which a key of that day signs.
+// signAt signs a request at the time now. A canonical text has the parts of the request. Another text
+// has the hash of the first, and a key for that day signs it.
 func (a *awsSigner) signAt(r *http.Request, body []byte, now time.Time) {
 	moment := now.UTC().Format("20060102T150405Z")
 	day, hash := moment[:8], hexHash(body)
-	// Proxies may change other headers on the way, so these are not signed.
+	// Only these headers are signed, since proxies may change others.
 	headers := map[string]string{"host": hostOf(r), "x-amz-date": moment}
 	for name, values := range r.Header {
 		if name == "Content-Type" || strings.HasPrefix(name, "X-Amz-") && name != "X-Amz-Date" && name != "X-Amz-Security-Token" {
@@ -72,7 +72,7 @@ func (a *awsSigner) signAt(r *http.Request, body []byte, now time.Time) {
 	var query []string
 	for name, values := range r.URL.Query() {
 		for _, value := range values {
-			query = append(query, escaped(name)+"\x00"+escaped(value)) // sorted by name first; = would be after -
+			query = append(query, escaped(name)+"\x00"+escaped(value)) // NUL sorts a before a-b; = would sort it after
 		}
 	}
 	slices.Sort(query)
@@ -114,7 +114,7 @@ func trimmed(values []string) string {
 	return strings.Join(values, ",")
 }
 
-// escaped escapes all but letters, digits and -._~.
+// escaped percent-encodes a text, except letters, digits and -._~.
 func escaped(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
 func hexHash(data []byte) string {

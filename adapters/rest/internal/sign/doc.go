@@ -1,7 +1,7 @@
 // Package sign signs requests: by AWS Signature Version 4, or by a program or a service of the
 // operator.
 //
-// A [Signer] changes only headers, and signs each attempt anew: signatures contain a time.
+// A [Signer] changes only headers. It signs each attempt anew, since signatures contain a time.
 package sign
 
 import (

@@ -23,34 +23,35 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// Hook is a program or a service of the operator that makes headers of requests. One of Command and
+// Hook is a program or a service of the operator that returns headers for requests. Either Command or
 // URL is set.
 //
-// A Hook gets an object on stdin or as the body of a POST. The object has method, url, headers (an
-// object) and body_sha256 (64 hexadecimal digits). The Hook answers with an object whose member
+// A Hook gets a JSON object, on stdin or as the body of a POST. The object has method, url, headers
+// (an object) and body_sha256 (64 hexadecimal digits). The Hook answers with an object whose member
 // headers maps names to values.
 type Hook struct {
-	// Command is a program with its arguments. It starts for each request, with PATH and HOME of
-	// the bridge's environment, and with Env.
+	// Command is a program with its arguments. It runs for each request, with a few variables of the
+	// bridge's environment, such as PATH and HOME, and with Env.
 	Command []string          `yaml:"command"`
 	Env     map[string]string `yaml:"env"`
-	// URL is the address of a service, and Headers are sent to it.
+	// URL is the address of a service. Requests to the service carry Headers.
 	URL     string            `yaml:"url"`
 	Headers map[string]string `yaml:"headers"`
-	// Timeout bounds one run. 0 means 5 s.
+	// Timeout bounds one run or one request to the service; 5 s if 0.
 	Timeout time.Duration `yaml:"timeout"`
 }
 
 const (
 	hookTimeout = 5 * time.Second
-	// maxAnswer and maxHeaders bound the answer of a hook, and maxStderr its stderr. The log shows
-	// less than maxStderr: a secret that is cut off could not be masked.
+	// maxAnswer bounds the answer of a hook, in bytes, and maxHeaders its headers. maxStderr bounds
+	// what is kept of stderr, in bytes. The log shows less, cut after secrets are masked: a secret that
+	// is cut off could not be masked.
 	maxAnswer  = 64 << 10
 	maxHeaders = 50
 	maxStderr  = 64 << 10
 )
 
-// HookError says why a hook signed nothing.
+// HookError is the error of a request that a hook did not sign.
 type HookError struct {
 	Text   string // for clients
 	Detail string // for the log: the hook's own error
@@ -70,7 +71,7 @@ type answer struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// Signer makes the signer. The error is about URL and Headers.
+// Signer returns a signer with these settings. The error is about URL and Headers.
 func (h Hook) Signer() (Signer, error) {
 	s := &hookSigner{Hook: h}
 	s.Timeout = cmp.Or(s.Timeout, hookTimeout)
@@ -150,7 +151,7 @@ func (h *hookSigner) Sign(ctx context.Context, r *http.Request, body []byte) err
 	return nil
 }
 
-// base are the variables that programs need to run.
+// base are the variables of the bridge's environment that programs get.
 var base = []string{"PATH", "HOME", "USER", "LANG", "TMPDIR", "SYSTEMROOT", "USERPROFILE", "TEMP", "PATHEXT"}
 
 // run starts the program and returns its stdout.
@@ -158,7 +159,7 @@ func (h *hookSigner) run(ctx context.Context, asked []byte) ([]byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := exec.CommandContext(ctx, h.Command[0], h.Command[1:]...)
-	c.WaitDelay = time.Second // for a child process that holds stdout
+	c.WaitDelay = time.Second // in case a child process keeps stdout open
 	c.Env = []string{}
 	for _, name := range base {
 		if value, ok := os.LookupEnv(name); ok {
@@ -182,8 +183,8 @@ func (h *hookSigner) run(ctx context.Context, asked []byte) ([]byte, error) {
 	return said.data, nil
 }
 
-// bounded stores the first limit bytes written to it. When it has them, each Write calls full,
-// which may be nil.
+// bounded stores the first limit bytes that are written. Once it has limit bytes, each Write calls
+// full, which may be nil.
 type bounded struct {
 	data  []byte
 	limit int

@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/process"
 )
 
-// together runs a program in a job. The whole job ends with the program's context: a script is
-// seldom one process.
+// together runs a program in a job. The whole job ends with the program's context, since a script
+// seldom is only one process.
 func together(c *exec.Cmd) error {
 	members, err := process.New()
 	if err != nil {
@@ -18,7 +18,7 @@ func together(c *exec.Cmd) error {
 	}
 	defer members.Close()
 	c.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED, HideWindow: true}
-	c.Cancel = members.Kill // before Run the job is empty: WaitDelay then ends the program
+	c.Cancel = members.Kill // before Run, the job is empty, and WaitDelay ends the program
 	if err := c.Start(); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// statusLine writes the status of an answer, and its request.
+// statusLine returns the status of an answer with the request.
 func (s *Source) statusLine(status int, p *Plan) string {
 	return statusText(status) + " from " + p.Method + " " + p.path
 }
@@ -27,7 +27,7 @@ func statusText(status int) string {
 // errorEnd is the end of a CallToolResult with isError.
 const errorEnd = `],"isError":true}`
 
-// errorResult makes a CallToolResult with isError.
+// errorResult returns a CallToolResult with isError.
 func errorResult(text []byte) []byte {
 	return append(appendText([]byte(`{"content":[`), text), errorEnd...)
 }
@@ -40,7 +40,7 @@ func appendText(dst, text []byte) []byte {
 	return append(rawjson.AppendText(append(dst, `{"type":"text","text":`...), text), '}')
 }
 
-// result makes the CallToolResult of an answer.
+// result returns the CallToolResult of an answer.
 func (s *Source) result(c *Call, p *Plan, a *answer) []byte {
 	kind := a.contentType()
 	switch {
@@ -58,13 +58,13 @@ func (s *Source) result(c *Call, p *Plan, a *answer) []byte {
 	return s.binaryResult(c, p, kind, a)
 }
 
-// looksJSON reports whether a text without a media type is probably JSON.
+// looksJSON reports whether a text begins as a JSON object or array does.
 func looksJSON(b []byte) bool {
 	b = bytes.TrimSpace(b)
 	return len(b) > 0 && (b[0] == '{' || b[0] == '[')
 }
 
-// maxDepth is the deepest JSON that is treated as JSON.
+// maxDepth bounds the depth of JSON. Deeper JSON is treated as text.
 const maxDepth = 500
 
 // usable reports whether a body is JSON, or the beginning of JSON. It must run before recursive
@@ -76,7 +76,7 @@ func usable(b []byte, a *answer) bool {
 	return !rawjson.Deeper(b, maxDepth) && (looksJSON(b) || jsonrpc.Valid(b, maxDepth))
 }
 
-// isText reports whether people or programs read a media type as text.
+// isText reports whether content of a media type is text.
 func isText(t string) bool {
 	if strings.HasPrefix(t, "text/") || strings.HasSuffix(t, "+xml") || strings.HasSuffix(t, "+json") || strings.HasSuffix(t, "+yaml") {
 		return true
@@ -89,7 +89,7 @@ func isText(t string) bool {
 	return false
 }
 
-// emptyResult makes the result of an answer without a body.
+// emptyResult returns the result of an answer without a body: the status and the headers.
 func (s *Source) emptyResult(c *Call, a *answer) []byte {
 	text := statusText(a.status)
 	for _, line := range s.shownHeaders(c, a) {
@@ -103,7 +103,7 @@ func (s *Source) emptyResult(c *Call, a *answer) []byte {
 	return append(out, '}')
 }
 
-// headResult makes the result of a HEAD request: the answer's headers.
+// headResult returns the result of a HEAD request: the status and the headers.
 func (s *Source) headResult(c *Call, p *Plan, a *answer) []byte {
 	var b strings.Builder
 	b.WriteString(s.statusLine(a.status, p))
@@ -116,10 +116,10 @@ func (s *Source) headResult(c *Call, p *Plan, a *answer) []byte {
 	return s.finish(c, nil, appendText([]byte(`{"content":[`), text), "", text)
 }
 
-// maxLine is how many bytes of a header's value a result shows.
+// maxLine bounds the bytes of a header's value that a result shows.
 const maxLine = 1000
 
-// textResult makes the result of an answer that is text.
+// textResult returns the result of an answer that is text.
 func (s *Source) textResult(c *Call, a *answer) []byte {
 	body := s.mask(decoded(a))
 	note := a.note()
@@ -140,9 +140,9 @@ func (s *Source) textResult(c *Call, a *answer) []byte {
 	return s.finish(c, a, appendText(beginResult(room), body), note, body)
 }
 
-// finish appends a note, if there is one, and ends the content and the result. Clients that have an
-// output schema refuse results without structured content: for them the text is repeated there. If
-// a is nil, no headers are shown.
+// finish appends a note, unless empty, and ends the content and the result. If the tool has an output
+// schema, clients refuse a result without structured content: finish repeats the text there. If a is
+// nil, the result shows no headers.
 func (s *Source) finish(c *Call, a *answer, dst []byte, note string, text []byte) []byte {
 	if note != "" {
 		dst = appendText(append(dst, ','), []byte(note))
@@ -155,7 +155,7 @@ func (s *Source) finish(c *Call, a *answer, dst []byte, note string, text []byte
 	return append(dst, '}')
 }
 
-// note says why the answer is incomplete.
+// note says why the answer is incomplete; empty if it is complete.
 func (a *answer) note() string {
 	if !a.more {
 		return ""
@@ -163,7 +163,8 @@ func (a *answer) note() string {
 	return "The answer " + a.why + ": what is shown is its beginning."
 }
 
-// decoded returns the body as UTF-8, whatever its charset.
+// decoded returns the body in UTF-8. It decodes the charset of Content-Type; without a known one, it
+// decodes windows-1252 if the body is no UTF-8.
 func decoded(a *answer) []byte {
 	_, params, _ := strings.Cut(a.header.Get("Content-Type"), ";")
 	for param := range strings.SplitSeq(params, ";") {
@@ -182,7 +183,7 @@ func decoded(a *answer) []byte {
 	switch {
 	case bytes.HasPrefix(a.body, []byte("\xef\xbb\xbf")):
 		return a.body[3:]
-	case !utf8.Valid(a.body) && !a.more: // no charset is given: the most common one
+	case !utf8.Valid(a.body) && !a.more: // probably the most common other charset
 		if enc, err := htmlindex.Get("windows-1252"); err == nil {
 			if b, err := enc.NewDecoder().Bytes(a.body); err == nil {
 				return b
@@ -192,7 +193,7 @@ func decoded(a *answer) []byte {
 	return a.body
 }
 
-// binaryResult makes the result of an image, a sound or a file.
+// binaryResult returns the result of an answer that is an image, audio or a file.
 func (s *Source) binaryResult(c *Call, p *Plan, kind string, a *answer) []byte {
 	if a.more {
 		text := fmt.Appendf(nil, "The answer is of type %s and larger than %d bytes, which is as much as is read.", kind, s.o.MaxBody)
@@ -216,12 +217,12 @@ func (s *Source) binaryResult(c *Call, p *Plan, kind string, a *answer) []byte {
 	return s.finish(c, a, append(out, `,"blob":"`+data+`"}}`...), "", about)
 }
 
-// streamResult makes the result of a stream.
+// streamResult returns the result of a stream.
 func (s *Source) streamResult(c *Call, a *answer) []byte {
 	if !c.shapes() {
 		return s.textResult(c, a)
 	}
-	// Paths see all parts as one array.
+	// For paths, the parts are the items of an array.
 	all := []byte{'['}
 	for line := range bytes.Lines(a.body) {
 		line = bytes.TrimSpace(line)
@@ -247,10 +248,10 @@ func beginResult(room int) []byte {
 	return append(make([]byte, 0, room+resultRoom), `{"content":[`...)
 }
 
-// resultRoom is the space for a result's names; most results have no notes.
+// resultRoom is the space for the rest of a result without notes.
 const resultRoom = 256
 
-// quotedSize estimates the size of a text as JSON.
+// quotedSize estimates the size of a text as a JSON string, in bytes.
 func quotedSize(b []byte) int {
 	n := len(b) + 2
 	for _, c := range []byte("\"\\\n") {

@@ -19,61 +19,61 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Credential is one way to authenticate. One kind is set; for a security scheme of a document it
-// must be the scheme's kind. Options.HTTP has client certificates.
+// Credential is one way to authenticate. Only the fields of one kind are set; for a security scheme
+// of a document, that is the scheme's kind. Options.HTTP has client certificates.
 type Credential struct {
 	// Key is an API key. The scheme sets its place; without a scheme, Header, Query or Cookie does.
 	Key string `yaml:"value"`
-	// Header, Query and Cookie are the name under which Key is sent; at most one is set.
+	// One of Header, Query and Cookie is the name under which Key is sent without a scheme.
 	Header string `yaml:"header"`
 	Query  string `yaml:"query"`
 	Cookie string `yaml:"cookie"`
 	// User and Password are for HTTP's basic authentication.
 	User     string `yaml:"user"`
 	Password string `yaml:"password"`
-	// Bearer is a token.
+	// Bearer is a fixed token.
 	Bearer string `yaml:"bearer"`
-	// Client gets tokens by OAuth 2's client credentials grant. With Login, the tokens belong to
-	// the person who ran "mcp-bridge login". Then Client may be nil, or name the authorization
-	// server and the client.
+	// Client gets tokens by OAuth 2's client credentials grant. With Login, the tokens are those of
+	// the person who ran "mcp-bridge login"; Client may then be nil, or name the authorization server
+	// and the client.
 	Client *Client `yaml:"client"`
 	Login  bool    `yaml:"login"`
-	// Exchange makes Client exchange each caller's token for one of the API: see oauth.Settings.
+	// Exchange makes Client exchange each caller's token for a token of the API: see oauth.Settings.
 	Exchange string `yaml:"exchange"`
 	// AWS and Hook sign requests.
 	AWS  *sign.AWS  `yaml:"aws"`
 	Hook *sign.Hook `yaml:"hook"`
 }
 
-// use is a credential with its place.
+// use is a credential with the place where requests carry it.
 type use struct {
-	scheme string        // of the document, whose name the configuration has; "" for the default
-	place  openapi.Place // header, query or cookie; "" for none (a certificate)
-	name   string
-	value  string   // the whole value of the header, parameter or cookie
-	scopes []string // required by this operation
+	scheme string        // the document's security scheme; empty for the default
+	place  openapi.Place // header, query or cookie; empty for a certificate or a signature
+	name   string        // of the header, parameter or cookie
+	value  string        // the whole value of the header, parameter or cookie
+	scopes []string      // those that the operation requires
 
-	gets    bool       // value is a token that from gets
+	gets    bool       // tokens gives the value
 	from    Credential // how to get tokens
-	at      endpoint   // where to get tokens; no URL with Login
-	refused string     // why the client gets no tokens
+	at      endpoint   // the token endpoint; no URL with Login
+	refused string     // why the client's secret does not go to the endpoint; empty if it does
 	tokens  *tokens
 
-	signs  Credential   // AWS or Hook instead of value
+	signs  Credential   // has AWS or Hook if the credential signs requests
 	signer sign.Signer  // the signer of signs
 	hide   func(string) // masks a value from a hook; nil for AWS
 }
 
-// keyring is the credentials of a source, by scheme.
+// keyring holds the credentials of a source.
 type keyring struct {
-	named   map[string]use
-	dflt    *use
-	schemes []string             // the document's, by name
+	named   map[string]use       // by scheme
+	dflt    *use                 // Options.Default, or nil
+	schemes []string             // names of the document's security schemes
 	all     []*openapi.Operation // of the document
-	unsaid  bool                 // none of them says which it needs
+	unsaid  bool                 // no operation of the document says which schemes it needs
 }
 
-// newKeyring assigns the credentials to the schemes of the document.
+// newKeyring returns the credentials, assigned to the schemes of the document.
 func (r *Reach) newKeyring() (*keyring, error) {
 	o := r.o
 	k := &keyring{named: map[string]use{}}
@@ -133,7 +133,8 @@ func (r *Reach) newKeyring() (*keyring, error) {
 	return k, nil
 }
 
-// useOf places a credential by its scheme, or by its own setting.
+// useOf returns a credential with its place, which the scheme sets, or without a scheme the
+// credential itself.
 func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error) {
 	kind := ""
 	if scheme != nil {
@@ -181,7 +182,7 @@ func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error)
 			return headerUse(c.Header, c.Key)
 		}
 		return use{}, errors.New("the value has no place: set header, query or cookie")
-	case c.Key != "" && scheme.Type == "http": // a scheme with its own format, such as one like digest: the whole value
+	case c.Key != "" && scheme.Type == "http": // neither basic nor bearer: Key is the whole value of the header
 		return headerUse("Authorization", c.Key)
 	}
 	if kind == "" {
@@ -217,8 +218,9 @@ func (k *keyring) each(f func(*use)) {
 	}
 }
 
-// forOperation returns the credentials for an operation: what it needs, and what its parameters are for. Parameters of
-// other tools than the document's are arguments, which clients give.
+// forOperation returns the credentials for an operation: those that it needs, and those whose places
+// are parameters of the operation. A parameter of an operation outside the document is an argument
+// of clients instead. If no operation says what it needs, all credentials are sent.
 func (k *keyring) forOperation(op *openapi.Operation) []use {
 	uses := k.needed(op)
 	add := func(u use) {
@@ -246,8 +248,8 @@ func (u *use) fills(in openapi.Place, name string) bool {
 	return u.place == in && (u.name == name || in == openapi.InHeader && openapi.SameHeader(u.name, name))
 }
 
-// needed returns the first alternative of an operation's security of which all are configured, or else the
-// default.
+// needed returns the credentials of the first alternative of an operation's security that is
+// configured completely, or else the default. It returns none if the operation needs none.
 func (k *keyring) needed(op *openapi.Operation) []use {
 	for _, alternative := range op.Security {
 		var uses []use
@@ -268,8 +270,8 @@ func (k *keyring) needed(op *openapi.Operation) []use {
 	return []use{*k.dflt}
 }
 
-// Idle returns the names of the configured credentials that none of the operations gets; that of the
-// default is empty.
+// Idle returns the schemes of the configured credentials that none of the operations gets. An empty
+// name stands for the default.
 func (r *Reach) Idle(ops []*openapi.Operation) []string {
 	got := map[string]bool{}
 	for _, op := range ops {
@@ -284,7 +286,8 @@ func (r *Reach) Idle(ops []*openapi.Operation) []string {
 	return slices.DeleteFunc(all, func(name string) bool { return got[name] })
 }
 
-// Wanted says how to set credentials for an operation that needs some and has none; empty otherwise.
+// Wanted says how to set credentials for an operation. It is empty if the operation has credentials
+// or needs none.
 func (r *Reach) Wanted(op *openapi.Operation) string {
 	if r.o.Document == nil || len(op.Security) == 0 || len(r.keys.needed(op)) > 0 {
 		return ""
@@ -302,7 +305,8 @@ func (r *Reach) Wanted(op *openapi.Operation) string {
 	return strings.Join(ways, ", or ")
 }
 
-// wayOf says how to set the credentials of one alternative; empty if that cannot be said.
+// wayOf says how to set the credentials of one alternative. It is empty if a scheme has a kind for
+// which there is no setting.
 func (r *Reach) wayOf(alternative openapi.Requirement) string {
 	if len(alternative) == 0 {
 		return ""
@@ -338,7 +342,7 @@ func (r *Reach) wayOf(alternative openapi.Requirement) string {
 	return way
 }
 
-// taken reports whether a credential has an encoded name in a place.
+// taken reports whether a credential has that place and that encoded name.
 func (k *keyring) taken(in openapi.Place, encoded string) bool {
 	is := func(u use) bool { return u.place == in && param.Escape(u.name, param.Unreserved) == encoded }
 	for _, u := range k.named {

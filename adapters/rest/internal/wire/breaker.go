@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 )
 
-// breakers hold back requests to hosts that keep failing. Each host has a circuit; all have the
-// settings of the server.
+// breakers hold back requests to hosts that keep failing. Each host has a circuit, and all circuits
+// have the same settings.
 type breakers struct {
 	o   breaker.Options
 	log *slog.Logger
@@ -24,14 +24,15 @@ type breakers struct {
 	byHost simplelru.LRUCache[string, *breaker.Circuit]
 }
 
-// maxHosts bounds the circuits: the document names the hosts. The one that was not used for the longest time is
-// forgotten first.
+// maxHosts bounds the circuits, since a document could name any number of hosts. The least recently
+// used circuit is dropped first.
 const maxHosts = 64
 
 var (
 	// errExcluded is the outcome of a request that does not count for the host.
 	errExcluded = errors.New("not the host's fault")
-	errSlow     = errors.New("an answer took too long")
+	// errSlow is the outcome of an answer that took longer than breaker.Options.Slow.
+	errSlow = errors.New("an answer took too long")
 )
 
 func newBreakers(o breaker.Options, log *slog.Logger) *breakers {
@@ -55,7 +56,7 @@ func (b *breakers) allow(host string) (settle func(error), err error) {
 		if probe, mine := c.Try(); mine {
 			return func(err error) { b.probed(host, probe, b.judge(began, err)) }, nil
 		}
-		if a, ok = c.Begin(); !ok { // a probe may have just closed it
+		if a, ok = c.Begin(); !ok { // a probe may have just closed the circuit
 			left, _ := c.Left()
 			return nil, &Fault{Text: "was not sent: the API keeps failing, and its circuit breaker is open", After: left}
 		}
@@ -74,7 +75,7 @@ func (b *breakers) circuit(host string) *breaker.Circuit {
 	return one
 }
 
-// judge returns the outcome of a request that began at that time.
+// judge returns the outcome of a request that began at that time: err, or errSlow.
 func (b *breakers) judge(began time.Time, err error) error {
 	if err == nil && b.o.Slow > 0 && time.Since(began) > b.o.Slow {
 		return errSlow
@@ -82,7 +83,7 @@ func (b *breakers) judge(began time.Time, err error) error {
 	return err
 }
 
-// count reports a request's outcome to the circuit.
+// count reports the outcome of a request to the circuit of its host.
 func (b *breakers) count(host string, a breaker.Attempt, err error) {
 	switch {
 	case errors.Is(err, errExcluded):
@@ -97,7 +98,7 @@ func (b *breakers) count(host string, a breaker.Attempt, err error) {
 	}
 }
 
-// probed reports a probe's outcome to the circuit.
+// probed reports the outcome of a probe to the circuit of its host.
 func (b *breakers) probed(host string, p *breaker.Probe, err error) {
 	switch {
 	case errors.Is(err, errExcluded):

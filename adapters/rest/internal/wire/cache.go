@@ -14,15 +14,15 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// cache holds answers to GET requests without a body. Its key has everything that was sent. It has
-// the caller's own headers, so that no caller gets another's answer and Vary holds for every
-// header. It has the source's credentials, because operations with the same address may have
-// others, or none.
+// cache holds answers to GET requests without a body. Its key has everything that was sent. The
+// caller's own headers are in the key, so that no caller gets the answer for another caller, and
+// every header counts as if Vary named it. The credentials are in the key, since operations with the
+// same address may have different ones, or none.
 type cache struct {
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards entries and bytes
 	entries simplelru.LRUCache[cacheKey, *cached]
-	bytes   int
-	limit   int
+	bytes   int // of all entries
+	limit   int // of bytes
 }
 
 // cacheKey identifies a request: its address, and the headers and credentials sent with it.
@@ -31,13 +31,13 @@ type cacheKey struct{ url, sent string }
 // cached is an answer in the cache.
 type cached struct {
 	answer *answer
-	until  time.Time // fresh before this
-	size   int
+	until  time.Time // the answer is fresh before this time
+	size   int       // bytes
 }
 
 const (
-	maxCached   = 10000
-	cachedExtra = 512 // bytes that an entry takes beside its texts
+	maxCached   = 10000 // entries
+	cachedExtra = 512   // bytes of an entry besides its texts
 )
 
 func newCache(limit int) *cache {
@@ -63,19 +63,19 @@ func keyOf(p *Plan) cacheKey {
 		}
 		b.WriteByte('\n')
 	}
-	if p.settings.KeepFor > 0 { // tools may store the same answer for different times
+	if p.settings.KeepFor > 0 { // tools may keep the same answer for different times
 		b.WriteString(p.settings.KeepFor.String() + "\n")
 	}
 	for _, u := range p.uses {
 		fmt.Fprintf(&b, "%s %q %q %p %q\n", u.place, u.name, u.value, u.tokens, u.scopes)
-		if s := p.subject; u.from.Exchange != "" && s != nil { // an answer to one caller's token belongs to no other caller
+		if s := p.subject; u.from.Exchange != "" && s != nil { // no caller gets the answer for another caller's token
 			fmt.Fprintf(&b, "%q %q %q\n", s.Principal, s.Issuer, s.Token)
 		}
 	}
 	return cacheKey{p.URL.String(), b.String()}
 }
 
-// get returns the entry of a request, nil if there is none, and whether it is fresh.
+// get returns the entry of a request and whether it is fresh. The entry is nil if there is none.
 func (c *cache) get(p *Plan, now time.Time) (k *cached, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,8 @@ func (c *cache) get(p *Plan, now time.Time) (k *cached, fresh bool) {
 	return k, ok && now.Before(k.until)
 }
 
-// put stores an answer, if that is allowed.
+// put stores an answer, if its headers allow that, its status is 200, it is complete and no stream,
+// and it takes at most a quarter of the cache. now is when the request was sent.
 func (c *cache) put(p *Plan, a *answer, now time.Time) {
 	until, ok := freshness(a.header, now, p.settings.KeepFor)
 	key := keyOf(p)
@@ -107,7 +108,8 @@ func (c *cache) put(p *Plan, a *answer, now time.Time) {
 	}
 }
 
-// renew stores an answer again that the server confirmed with status 304 and header h.
+// renew stores a stale answer again, after the server confirmed it with status 304 and the header h.
+// It returns the answer with the new headers.
 func (c *cache) renew(p *Plan, k *cached, h http.Header, now time.Time) *answer {
 	a := *k.answer
 	a.header = a.header.Clone()
@@ -132,8 +134,8 @@ func (c *cache) forget(u *url.URL) {
 	}
 }
 
-// freshness reports whether an answer may be stored, and until when it is fresh. The duration
-// unsaid applies to answers that name none themselves.
+// freshness returns until when an answer is fresh, and whether it may be stored. If the header does
+// not say how long, the answer is fresh for the duration unsaid.
 func freshness(h http.Header, now time.Time, unsaid time.Duration) (until time.Time, ok bool) {
 	age, told := time.Duration(0), false
 	for _, line := range h["Cache-Control"] {
@@ -164,7 +166,7 @@ func freshness(h http.Header, now time.Time, unsaid time.Duration) (until time.T
 			from = date
 		}
 		age = at.Sub(from)
-	case h.Get("Expires") == "": // an unreadable date is in the past
+	case h.Get("Expires") == "": // an unreadable date counts as past
 		age = unsaid
 	}
 	if n, err := strconv.ParseUint(strings.TrimSpace(h.Get("Age")), 10, 31); err == nil {
@@ -174,7 +176,7 @@ func freshness(h http.Header, now time.Time, unsaid time.Duration) (until time.T
 	return until, age > 0 || h.Get("Etag") != "" || h.Get("Last-Modified") != ""
 }
 
-// conditional returns the request with the validators of a stale entry.
+// conditional returns the request with the validators of a stale entry: its ETag and its date.
 func (c *cached) conditional(p *Plan) *Plan {
 	q := *p
 	q.Header = p.Header.Clone()

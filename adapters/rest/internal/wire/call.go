@@ -12,9 +12,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Call makes a call and returns its CallToolResult as JSON on one line. Faults are results with isError, for
-// the model. Call returns an error only after ctx ends or the source is closed: then no caller
-// waits for a result.
+// Call makes a call and returns its CallToolResult as JSON on one line. A fault is a result with
+// isError, for the model. Call returns an error only after ctx ends or the source is closed: then no
+// caller waits for a result.
 func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
 	p, a, result, err := s.perform(ctx, c)
 	if err != nil || result != nil {
@@ -27,8 +27,8 @@ func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
 	return result, nil
 }
 
-// perform makes a call. It returns the answer, or a result that describes the fault, or both when
-// the API declines. The plan is nil when the arguments are wrong.
+// perform makes a call. It returns the answer, or in wrong a result that describes the fault, or both
+// if the API declines the request. The plan is nil if the arguments are wrong. err is as for Call.
 func (s *Source) perform(ctx context.Context, c *Call) (p *Plan, a *answer, wrong []byte, err error) {
 	s.mu.Lock()
 	if s.closed {
@@ -111,7 +111,7 @@ func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error
 	return a, nil
 }
 
-// refused makes the result of a call with wrong arguments.
+// refused returns the result of a call that is not made because of err, such as wrong arguments.
 func (s *Source) refused(err error) []byte {
 	text := "the request cannot be made"
 	if known, ok := errors.AsType[param.Refusal](err); ok {
@@ -122,7 +122,7 @@ func (s *Source) refused(err error) []byte {
 	return errorResult(s.mask([]byte(text)))
 }
 
-// failed makes the result of a call without an answer.
+// failed returns the result of a call that got no answer because of err.
 func (s *Source) failed(ctx context.Context, c *Call, p *Plan, err error) []byte {
 	what := p.Method + " " + p.path + " "
 	if known, ok := errors.AsType[*Fault](err); ok {

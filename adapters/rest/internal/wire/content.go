@@ -13,18 +13,16 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Failure says why there is no content. Clients may see the text.
+// Failure is the reason why Read returns no contents. Clients may see the text.
 type Failure struct {
-	Text string
-	// Missing: the API reports that the resource does not exist.
-	Missing bool
-	// Refused: the arguments are wrong, and nothing was sent.
-	Refused bool
+	Text    string
+	Missing bool // the API says that the resource does not exist
+	Refused bool // the arguments are wrong, and nothing was sent
 }
 
 func (f *Failure) Error() string { return f.Text }
 
-// failure makes a Failure of an error result.
+// failure returns the Failure for an error result of perform.
 func failure(p *Plan, a *answer, result []byte) *Failure {
 	f := &Failure{Text: gjson.GetBytes(result, "content.0.text").String(), Refused: p == nil}
 	f.Missing = a != nil && (a.status == http.StatusNotFound || a.status == http.StatusGone)
@@ -73,7 +71,7 @@ func (s *Source) Read(ctx context.Context, c *Call, uri string) ([]byte, error) 
 	return append(out, ']'), nil
 }
 
-// fetch reads the resource at uri as a file.
+// fetch reads the resource at uri as a file for an argument of c.
 func (s *Source) fetch(ctx context.Context, c *Call, uri string) (*param.File, error) {
 	read, err := c.Resource(uri)
 	if err != nil {

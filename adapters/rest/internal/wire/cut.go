@@ -13,14 +13,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// cutter shortens JSON so that it stays JSON. Arrays keep whole items from their beginning. Large
-// members of objects are cut before small ones.
+// cutter shortens JSON to valid JSON. An array keeps its first items whole. In an object, large
+// members are cut before small ones.
 type cutter struct {
 	doc   *jsonrpc.Document
-	notes []string
+	notes []string // what was cut, for the model
 }
 
-// maxNotes is how many cuts the notes list.
+// maxNotes bounds the cuts that notes lists.
 const maxNotes = 5
 
 func (c *cutter) note(path, format string, args ...any) {
@@ -35,7 +35,7 @@ func (c *cutter) note(path, format string, args ...any) {
 	}
 }
 
-// fit appends the value between i and end in about budget bytes.
+// fit appends the value of doc.Text[i:end], cut to about budget bytes. path is its name in notes.
 func (c *cutter) fit(dst []byte, i, end int, path string, budget int) []byte {
 	v := c.doc.Text[i:end]
 	if len(v) <= budget {
@@ -52,7 +52,7 @@ func (c *cutter) fit(dst []byte, i, end int, path string, budget int) []byte {
 	return append(dst, v...)
 }
 
-// behind returns the index behind the value at i.
+// behind returns the index after the value that begins at i.
 func (c *cutter) behind(i int) int {
 	if end, _, ok := c.doc.Large(i); ok {
 		return end
@@ -85,7 +85,7 @@ func (c *cutter) array(dst []byte, i int, path string, budget int) []byte {
 		if fits {
 			shown++
 			left -= len(one) + 1
-		} else if known { // the rest is not examined
+		} else if known { // the number of items is known without reading the rest
 			total = n
 			break
 		}
@@ -116,12 +116,12 @@ func (c *cutter) object(dst []byte, i int, path string, budget int) []byte {
 		if cost := len(m.key) + 2; names+cost+min(m.end-m.value, 4)*(len(members)+1) <= budget && len(members) == total-1 {
 			members = append(members, m)
 			names += cost
-		} else if known { // the rest is not examined
+		} else if known { // the number of members is known without reading the rest
 			total = n
 			break
 		}
 	}
-	// level is the size up to which values stay complete.
+	// Values up to level bytes stay complete.
 	sizes := make([]int, len(members))
 	for i, m := range members {
 		sizes[i] = m.end - m.value
@@ -179,10 +179,11 @@ func (c *cutter) str(dst, v []byte, path string, budget int) []byte {
 	return dst
 }
 
-// salvage closes JSON that ends early. It drops an incomplete end.
+// salvage returns valid JSON for JSON that was cut off. It drops the last value if that may be
+// incomplete.
 func salvage(b []byte) []byte {
 	var open []byte // the brackets to close at end
-	end := 0        // the last index at which the JSON may be closed
+	end := 0        // the last index at which the brackets may be closed
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
 		case '"':

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// maxFault is how many bytes of an error's body a result shows.
+	// maxFault bounds the text of an error's body that a result shows, in bytes.
 	maxFault = 4 << 10
-	// maxDetails is how many details of problems a result lists.
+	// maxDetails bounds the details of a problem that a result lists.
 	maxDetails = 20
 )
 
-// declined makes the result of an error status: the status and the request first, then the message
-// of the API.
+// declined returns the result of an answer that is an error: its status and the request, then the
+// message of the API.
 func (s *Source) declined(p *Plan, a *answer) []byte {
 	lines := []string{s.statusLine(a.status, p)}
 	if said := s.errorMessage(&p.settings, a); said != "" {
@@ -55,7 +55,7 @@ func (s *Source) errorMessage(t *Settings, a *answer) string {
 		if usable(body, &answer{}) {
 			body = s.mask(body)
 			told := cmp.Or(t.failureMessage(body), problem(body))
-			return s.head([]byte(told), maxFault) // a secret may have another spelling in it
+			return s.head([]byte(told), maxFault) // masks again: unescaped, a secret has another spelling
 		}
 	case kind == "text/html":
 		if m := htmlTitle.FindSubmatch(body); m != nil {
@@ -68,8 +68,8 @@ func (s *Source) errorMessage(t *Settings, a *answer) string {
 	return s.head(body, maxFault)
 }
 
-// problem writes a problem (RFC 9457), or the similar formats of other APIs, as lines. Other JSON
-// stays as it is.
+// problem returns the lines of a problem (RFC 9457), or of a similar format. It returns other JSON
+// whole.
 func problem(body []byte) string {
 	r := gjson.ParseBytes(body)
 	if inner := r.Get("error"); inner.IsObject() && !r.Get("title").Exists() {
@@ -111,7 +111,7 @@ func problem(body []byte) string {
 	return strings.Join(lines, "\n")
 }
 
-// detail writes one of several details.
+// detail returns one detail of a problem as text.
 func detail(v gjson.Result) string {
 	if v.Type == gjson.String {
 		return v.Str

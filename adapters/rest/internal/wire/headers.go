@@ -12,8 +12,8 @@ import (
 // the place of the answer, and the time of the next try.
 var alwaysShown = []string{"Location", "Operation-Location", "Retry-After"}
 
-// shownHeaders returns the headers that a result shows, as lines sorted by name. These are the declared headers of the
-// document, alwaysShown, and the link to the next page.
+// shownHeaders returns the headers that a result shows, as lines sorted by name. These are the
+// headers that the document declares, alwaysShown, and the link to the next page.
 func (s *Source) shownHeaders(c *Call, a *answer) []string {
 	if a == nil || c.bare || len(a.header) == 0 {
 		return nil
@@ -50,10 +50,10 @@ func (s *Source) shownHeaders(c *Call, a *answer) []string {
 	return lines
 }
 
-// maxValues is how many values of one header a result shows.
+// maxValues bounds the values of one header that a result shows.
 const maxValues = 5
 
-// response returns the document's response for a status, or nil.
+// response returns the document's response for a status, such as 404, 4XX or the default, or nil.
 func response(op *openapi.Operation, status int) *openapi.Response {
 	exact := string([]byte{byte('0' + status/100%10), byte('0' + status/10%10), byte('0' + status%10)})
 	for _, want := range []string{exact, exact[:1] + "XX", "DEFAULT"} {
@@ -66,8 +66,8 @@ func response(op *openapi.Operation, status int) *openapi.Response {
 	return nil
 }
 
-// showable reports whether a result may show a header: no cookie, no probable secret, and nothing
-// about the connection, caches, limits or logs.
+// showable reports whether a result may show a header. Cookies, probable secrets, and headers about
+// the connection, caches, limits or logs are not shown.
 func showable(name string) bool {
 	switch name {
 	case "Content-Type", "Cache-Control", "Expires", "Vary", "Age", "Date", "Server", "Via", "Strict-Transport-Security":

@@ -22,12 +22,13 @@ func (f *Fault) Error() string {
 	return f.Text + "; try again in " + seconds(f.After)
 }
 
-// seconds writes a duration in seconds, rounded up.
+// seconds returns a duration as text, in whole seconds, rounded up.
 func seconds(d time.Duration) string {
 	return fmt.Sprintf("%d s", max(1, int(math.Ceil(d.Seconds()))))
 }
 
-// enter waits until the call may run. The caller calls leave when the call ends.
+// enter waits until fewer than Options.Concurrent calls run. The caller calls leave when its call
+// ends. If ctx ends first, the error is a Fault.
 func (s *Source) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case s.slots <- struct{}{}:
@@ -42,7 +43,8 @@ func (s *Source) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// waitForRate waits until the next request may be sent.
+// waitForRate waits until the rate allows the next request. If ctx would end first, it returns a
+// Fault at once.
 func (s *Source) waitForRate(ctx context.Context) error {
 	if s.limiter == nil {
 		return nil

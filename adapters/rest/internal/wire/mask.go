@@ -4,15 +4,16 @@ import (
 	"slices"
 )
 
-// minSecret is the shortest text that is masked in answers: shorter ones are everywhere.
+// minSecret is the length of the shortest text that is masked, in bytes. A shorter text may occur in
+// any answer by chance.
 const minSecret = 8
 
-// long returns the secrets that are long enough.
+// long returns the secrets that are long enough to mask.
 func long(secrets []string) []string {
 	return slices.DeleteFunc(secrets, func(s string) bool { return len(s) < minSecret })
 }
 
-// hide masks a token in everything that clients see, as configured secrets are.
+// hide adds a token to the texts that are masked in everything that clients see.
 func (s *Source) hide(token string) {
 	if len(token) >= minSecret {
 		s.secrets.Add(token)
@@ -22,6 +23,6 @@ func (s *Source) hide(token string) {
 // mask replaces secrets in a text.
 func (s *Source) mask(b []byte) []byte { return s.secrets.Bytes(b) }
 
-// head returns the beginning of a text without secrets. It masks first: a cut could leave an
-// unrecognizable part of a secret.
+// head returns the beginning of a text, with secrets masked. It masks before the cut, which could
+// leave an unrecognizable part of a secret.
 func (s *Source) head(b []byte, limit int) string { return head(s.mask(b), limit) }

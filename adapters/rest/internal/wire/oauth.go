@@ -18,38 +18,38 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/login"
 )
 
-// Client is the OAuth client that gets tokens (RFC 6749, section 4.4), or with which a person signs
-// in.
+// Client is an OAuth client that gets tokens for itself (RFC 6749, section 4.4), or with which a
+// person signs in.
 type Client struct {
 	ID     string `yaml:"id"`     // required without Login
 	Secret string `yaml:"secret"` // required without KeyFile
-	// KeyFile names a file with the PEM private key that signs instead of a secret. KeyID is the
-	// authorization server's name for it. Algorithm is its signature algorithm; empty means the
+	// KeyFile names a PEM file with the private key that signs instead of a secret. KeyID is the
+	// authorization server's name for the key. Algorithm is the signature algorithm; empty means the
 	// usual one for the key.
 	KeyFile   string `yaml:"key_file"`
 	KeyID     string `yaml:"key_id"`
 	Algorithm string `yaml:"algorithm"`
-	// Issuer is the authorization server, whose metadata names the token endpoint. Empty means
-	// TokenURL.
+	// Issuer is the URL of the authorization server, whose metadata names the token endpoint.
 	Issuer string `yaml:"issuer"`
-	// TokenURL is the token endpoint. Empty means that of Issuer's metadata, or of the scheme.
+	// TokenURL is the token endpoint. Empty means that of Issuer's metadata, or else that of the
+	// document's security scheme.
 	TokenURL string `yaml:"token_url"`
-	// Resource is the resource that tokens are for. Empty omits it.
+	// Resource is the parameter resource of token requests. Empty omits the parameter.
 	Resource string `yaml:"resource"`
-	// Scopes are requested. Empty means the scopes that the operation needs.
+	// Scopes are the requested scopes. Empty means those that the operation needs.
 	Scopes []string `yaml:"scopes"`
-	// Params are added to the request, such as audience.
+	// Params are further parameters of token requests, such as audience.
 	Params map[string]string `yaml:"params"`
 	// InBody sends ID and Secret in the body instead of by basic authentication.
 	InBody bool `yaml:"in_body"`
-	// RedirectURI is the address to which a person's browser returns. PKCE is "assume" for an
-	// authorization server that supports it without saying so: see oauth.Settings.
+	// RedirectURI is the address to which a person's browser returns after the sign-in. PKCE is
+	// "assume" for an authorization server that supports PKCE but does not say so: see oauth.Settings.
 	RedirectURI string `yaml:"redirect_uri"`
 	PKCE        string `yaml:"pkce"`
 }
 
-// settings returns how the bridge gets tokens for a credential with a client, or how a person signs
-// in.
+// settings returns the settings with which the bridge gets tokens for a credential with Client or
+// Login.
 func (c *Credential) settings() oauth.Settings {
 	s := oauth.Settings{
 		Login:    c.Login,
@@ -74,7 +74,8 @@ func (c *Credential) settings() oauth.Settings {
 	return s
 }
 
-// CheckTokens reports faults in how tokens are to be got. It shows no values.
+// CheckTokens returns the faults in the settings of Client, Login and Exchange. It makes no
+// connection.
 func (c *Credential) CheckTokens() error {
 	if c.Client == nil && !c.Login {
 		return nil
@@ -97,7 +98,7 @@ func (c *Credential) CheckTokens() error {
 	return err
 }
 
-// SignIn returns how a person signs in at the API at that address, with the settings of by.
+// SignIn returns by with the API's address and with the settings for a person's sign-in at the API.
 func (c *Credential) SignIn(address string, by remote.Config) *remote.Config {
 	s := c.settings()
 	by.URL, by.OAuth = address, &s
@@ -110,9 +111,9 @@ func (c *Client) Look(absolute func(string) string) (setting, remark string, fau
 	return "key_file", remark, fault
 }
 
-// tokenURL returns the token endpoint. The document may name it. Then the secret goes there only
-// encrypted, or to the API's own server. A document at a URL may not name an endpoint that gets no
-// credentials otherwise. If it does, refused says why the secret does not go there.
+// tokenURL returns the token endpoint of a client: that of the configuration, or else that of the
+// scheme. An endpoint of the scheme must use https, unless its server is trusted. If a document at a
+// URL names an endpoint that is not trusted, refused says why the client's secret does not go there.
 func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint, refused string, err error) {
 	text := cmp.Or(c.TokenURL, c.Issuer)
 	named := text != ""
@@ -141,8 +142,7 @@ func (r *Reach) tokenURL(c *Client, scheme *openapi.SecurityScheme) (at endpoint
 	return at, refused, nil
 }
 
-// clientFlow returns the flow by which a scheme gives a client its own tokens; the zero flow if
-// there is none.
+// clientFlow returns the client credentials flow of a scheme; the zero Flow if there is none.
 func clientFlow(scheme *openapi.SecurityScheme) (found openapi.Flow) {
 	if scheme == nil {
 		return found
@@ -171,7 +171,7 @@ type tokens struct {
 	warnLogin func()                 // logs that a sign-in is missing; nil if none is needed
 }
 
-// get returns a token, or nothing while the authorization server is unknown.
+// get returns a token, or an empty text while the authorization server is unknown.
 func (t *tokens) get(ctx context.Context) (string, error) {
 	token, err := t.by.Token(ctx)
 	if err != nil {
@@ -188,7 +188,8 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// refused records that the API refused a token, and reports whether there is another.
+// refused records that the API refused a token with the header h, and reports whether the next token
+// may be another one.
 func (t *tokens) refused(ctx context.Context, token string, h http.Header) (bool, error) {
 	again, err := t.by.Refused(ctx, token, h, http.StatusUnauthorized, 0)
 	return again, publicError(err)
@@ -202,8 +203,8 @@ func publicError(err error) error {
 	return err
 }
 
-// openTokens gives credentials their token sources. Credentials with the same client and endpoint
-// share one.
+// openTokens opens the token sources of credentials. Credentials with the same client and endpoint
+// share a source.
 func (s *Source) openTokens() (wrong error) {
 	type key struct {
 		client *Client
@@ -236,7 +237,7 @@ func (s *Source) openTokens() (wrong error) {
 	return wrong
 }
 
-// authorizer makes the token source of a credential.
+// authorizer returns the token source of a credential. end closes it.
 func (s *Source) authorizer(c *Credential, at endpoint) (by remote.Authorizer, end func(), err error) {
 	o := oauth.Options{
 		Settings: c.settings(),
@@ -244,7 +245,7 @@ func (s *Source) authorizer(c *Credential, at endpoint) (by remote.Authorizer, e
 		Log:      s.log,
 	}
 	switch home := s.reach.home.URL; {
-	case c.Login: // as SignIn does
+	case c.Login: // the same address as in SignIn
 		o.Server, err = url.Parse(s.o.BaseURL)
 	case home != nil:
 		o.Server = home
@@ -253,7 +254,7 @@ func (s *Source) authorizer(c *Credential, at endpoint) (by remote.Authorizer, e
 		return nil, nil, errors.New("base_url is not a URL")
 	}
 	if o.Issuer == "" && !c.Login {
-		o.Client.TokenURL = at.String() // the document may name it
+		o.Client.TokenURL = at.String() // which may be that of the document
 		o.Transport = tripper(func(r *http.Request) (*http.Response, error) { return s.client(false, s.reach.guard(at)).Do(r) })
 	} else {
 		out := s.o.HTTP
@@ -273,7 +274,7 @@ func (s *Source) authorizer(c *Credential, at endpoint) (by remote.Authorizer, e
 	return p, p.Close, nil
 }
 
-// tripper sends requests.
+// tripper is a function in the form of a http.RoundTripper.
 type tripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.

@@ -19,8 +19,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Plan is one request before credentials are added, so that nothing that shows a plan can show
-// them. String also masks other probable secrets.
+// Plan is one request before credentials are added: whoever shows a plan cannot show credentials.
+// String also masks other probable secrets.
 type Plan struct {
 	Method string
 	URL    *url.URL
@@ -30,21 +30,21 @@ type Plan struct {
 	op          *openapi.Operation
 	path, query string            // of the operation, encoded
 	base        string            // the query of the server's address
-	subject     *identity.Subject // the caller's token; nil without one
-	uses        []use             // none if the server is not the one that they are for
+	subject     *identity.Subject // the caller's token, or nil
+	uses        []use             // the credentials; none if the server is not trusted
 	guard       guard             // which addresses of the server may be dialled
-	forwarded   []string
-	fixed       []string // names of configured headers
+	forwarded   []string          // names of headers with the caller's values
+	fixed       []string          // names of configured headers
 	settings    Settings
-	mask        func([]byte) []byte
-	hidden      map[string]bool // configured headers whose values are secret
-	trace       http.Header
+	mask        func([]byte) []byte // replaces secrets
+	hidden      map[string]bool     // configured headers whose values are secret
+	trace       http.Header         // headers of the call's trace; nil if the server is not trusted
 }
 
 // userAgent is the User-Agent unless the configuration sets one.
 const userAgent = "mcp-bridge"
 
-// request makes the request without credentials.
+// request returns the HTTP request, without credentials.
 func (p *Plan) request(ctx context.Context) *http.Request {
 	r := (&http.Request{
 		Method:     p.Method,
@@ -76,7 +76,7 @@ func (p *Plan) forwards(name string) bool {
 	return slices.ContainsFunc(p.forwarded, func(own string) bool { return openapi.SameHeader(own, name) })
 }
 
-// authorized reports whether a header of the request is probably a credential.
+// authorized reports whether the plan has a header that is probably a credential.
 func (p *Plan) authorized() bool {
 	for name := range p.Header {
 		if sanitize.MayNameSecret(name) {
@@ -92,7 +92,8 @@ type used struct {
 	token string
 }
 
-// authorize adds the credentials to a request. It returns the tokens that it used.
+// authorize adds the credentials to a request, and signs it. It returns the tokens that the request
+// carries.
 func (p *Plan) authorize(ctx context.Context, r *http.Request) (shown []used, err error) {
 	for i := range p.uses {
 		u := &p.uses[i]
@@ -137,17 +138,17 @@ func (p *Plan) tokenContext(ctx context.Context, u *use) context.Context {
 	return oauth.WithSubject(oauth.WithScopes(ctx, u.scopes), p.subject)
 }
 
-// masked replaces secrets.
+// masked is what replaces a secret.
 const masked = "***"
 
-// maxPrinted is how many bytes of a body String shows.
+// maxPrinted bounds the bytes of a body that String shows.
 const maxPrinted = 64 << 10
 
-// String writes the request as HTTP, with secrets masked.
+// String returns the request as the text of HTTP, with secrets masked.
 func (p *Plan) String() string {
 	r := p.request(context.Background())
 	u := *r.URL
-	if own, ok := strings.CutPrefix(u.RawQuery, p.base); ok && p.base != "" { // it may contain a key
+	if own, ok := strings.CutPrefix(u.RawQuery, p.base); ok && p.base != "" { // base may contain a key
 		pairs := strings.Split(p.base, "&")
 		for i, pair := range pairs {
 			if name, _, valued := strings.Cut(pair, "="); valued {

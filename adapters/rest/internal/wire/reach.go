@@ -17,18 +17,17 @@ import (
 //
 // Credentials, and everything else that the configuration adds to requests, go only to servers that
 // the operator chose. These are Options.BaseURL and Options.Trusted, and the first server of a
-// document in a file or in the configuration. For a document at a URL it is the server that the
-// document was read from. Any other server that such a document names, now or later, gets none of
-// these.
+// document in a file or in the configuration. Of the servers that a document at a URL names, only
+// the one from which the document was read gets credentials.
 type Reach struct {
 	o        *Options
 	home     endpoint // the API's own server; its URL is nil if there is none
-	operator origins  // named by the operator
-	trusted  origins  // operator, and the server of the document
+	operator origins  // the servers that the operator named
+	trusted  origins  // those of operator, and the server from which the document was read
 	keys     *keyring
 }
 
-// NewReach reads the addresses and credentials of o. It makes no connection.
+// NewReach parses the addresses and credentials of o. It makes no connection.
 func NewReach(o *Options) (*Reach, error) {
 	r := &Reach{o: o}
 	var err error
@@ -68,7 +67,7 @@ func (r *Reach) document() *url.URL {
 	return u
 }
 
-// server returns the server of an operation.
+// server returns the server of an operation: its own, unless BaseURL is set, or else home.
 func (r *Reach) server(op *openapi.Operation) (endpoint, error) {
 	if r.home.URL == nil || r.o.BaseURL == "" && len(op.Servers) > 0 {
 		return server(r.o.Document, op, r.o)
@@ -108,9 +107,9 @@ func (r *Reach) Home() string {
 	return originOf(r.home.URL)
 }
 
-// Untrusted returns the origin of an operation's server if a document at a URL named it and it gets
-// nothing of the configuration. Otherwise it returns nothing. refused reports that calls need the
-// configuration's values, and so are not made.
+// Untrusted returns the origin of an operation's server if a document at a URL names that server and
+// the operator did not choose it; otherwise it returns an empty text. refused reports that calls
+// would carry values of the configuration, and so are not made.
 func (r *Reach) Untrusted(op *openapi.Operation, settings Settings) (origin string, refused bool) {
 	at, err := r.server(op)
 	if err != nil || !r.untrusted(at) {
@@ -119,8 +118,8 @@ func (r *Reach) Untrusted(op *openapi.Operation, settings Settings) (origin stri
 	return originOf(at.URL), r.needs(op, at, settings)
 }
 
-// Tokens returns the origins of the token endpoints. used get credentials. A document at a URL
-// names the refused ones, which get none.
+// Tokens returns the origins of the token endpoints. Those in used get the clients' secrets. Those in
+// refused do not, since a document at a URL names them.
 func (r *Reach) Tokens() (used, refused []string) {
 	r.keys.each(func(u *use) {
 		switch {
@@ -136,8 +135,8 @@ func (r *Reach) Tokens() (used, refused []string) {
 	return slices.Compact(used), slices.Compact(refused)
 }
 
-// Fills returns the key whose value is sent for a parameter, whatever the arguments are: "headers",
-// "auth", or empty.
+// Fills returns the key of the configuration that always sets a parameter, whatever the arguments
+// are: "headers" or "auth", or an empty text.
 func (r *Reach) Fills(op *openapi.Operation, p *openapi.Parameter) string {
 	at, err := r.server(op)
 	if err != nil || !r.trusted.has(at.URL) {
@@ -163,8 +162,8 @@ type guard uint8
 
 const (
 	anyAddress  guard = iota
-	noLinkLocal       // no link-local or otherwise unusable one: see remote.LinkLocal
-	publicOnly        // only public ones: the document is public too, and its author need not see our network
+	noLinkLocal       // all but link-local and unusable ones: see remote.LinkLocal
+	publicOnly        // only public ones, for a public document, whose author must not reach our network
 )
 
 func (r *Reach) guard(at endpoint) guard {
@@ -189,7 +188,7 @@ func (r *Reach) refuses(at endpoint) bool {
 }
 
 // Refused returns the origin of an operation's server if no call may go there, since a document at
-// a URL may not name it. Otherwise it returns nothing.
+// a URL may not name that server. Otherwise it returns an empty text.
 func (r *Reach) Refused(op *openapi.Operation) string {
 	if at, err := r.server(op); err == nil && r.refuses(at) {
 		return originOf(at.URL)
@@ -197,18 +196,20 @@ func (r *Reach) Refused(op *openapi.Operation) string {
 	return ""
 }
 
-// writtenByOperator reports whether the operator wrote this address, as that of the document.
+// writtenByOperator reports whether a server has the host of the document, and that host is Blocked:
+// then the operator chose the host on purpose.
 func (r *Reach) writtenByOperator(at endpoint) bool {
 	own := r.document()
 	return own != nil && own.Hostname() == at.Hostname() && Blocked(own)
 }
 
-// needs reports whether requests of an operation carry anything of the configuration.
+// needs reports whether requests of an operation carry values of the configuration.
 func (r *Reach) needs(op *openapi.Operation, at endpoint, settings Settings) bool {
 	return len(r.keys.forOperation(op)) > 0 || len(r.o.Headers) > 0 || settings.Sets || at.filled
 }
 
-// refusal returns why a call may not be made, or nil.
+// refusal returns why a call to the server at may not be made, or nil. forward has the callers'
+// headers to pass on.
 func (r *Reach) refusal(p *Plan, c *Call, at endpoint, forward map[string]string) error {
 	if r.refuses(at) {
 		what := "which is no address for an API; the operator of the bridge can set base_url"
@@ -230,5 +231,4 @@ func (r *Reach) refusal(p *Plan, c *Call, at endpoint, forward map[string]string
 	return param.Refuse("was not sent: the document names the server %s, and was read from another one. Credentials and other configured values do not go there; the operator of the bridge can allow it with base_url or trusted", originOf(at.URL))
 }
 
-// Reach returns the place of the operations.
 func (s *Source) Reach() *Reach { return s.reach }

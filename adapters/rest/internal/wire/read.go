@@ -9,17 +9,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// answer is an HTTP answer that was read.
+// answer is an HTTP answer with its body read.
 type answer struct {
-	status int
-	header http.Header
-	body   []byte
-	// more: the answer was too large, or broke off; why says which.
-	more bool
-	why  string
-	buf  *[]byte // of body, for free; nil if it is not from bodies
-	// streamed: the body is the joined parts of a stream.
-	streamed bool
+	status   int
+	header   http.Header
+	body     []byte
+	more     bool    // body is only the beginning
+	why      string  // why body is incomplete, after "The answer"
+	buf      *[]byte // the buffer of body, if it is from bodies
+	streamed bool    // body has the parts of a stream, one a line
 }
 
 // contentType returns the media type without its parameters.
@@ -63,11 +61,11 @@ func (s *Source) read(ctx context.Context, res *http.Response, progress func(int
 	return a, nil
 }
 
-// bodies are buffers for bodies. Most APIs do not announce lengths, and a new buffer for each answer would grow, be copied
-// and be cleared many times.
+// bodies are buffers for bodies. Most APIs do not announce the length of an answer, and a new buffer
+// for each answer would grow in many steps, each of which copies.
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// free gives the body's buffer back. The body must not be used afterwards.
+// free returns the body's buffer to bodies. The body must not be used afterwards.
 func (a *answer) free() {
 	if a.buf != nil && cap(*a.buf) <= announcedRoom {
 		bodies.Put(a.buf)
@@ -76,18 +74,20 @@ func (a *answer) free() {
 }
 
 const (
-	// announcedRoom is how much of an announced length is allocated at once: a sender can announce
-	// any length.
+	// announcedRoom bounds what is allocated at once for an announced length, since a sender can
+	// announce any length.
 	announcedRoom = 2 << 20
-	unknownRoom   = 4 << 10
+	// unknownRoom is allocated at once if no length is announced.
+	unknownRoom = 4 << 10
 )
 
-// readAll reads to the end, or most bytes, into buf if that is large enough. announced is the probable length, or negative.
-// The buffer never outgrows most, and grows to the announced length in few steps: each one copies.
+// readAll reads to the end of r, but most bytes at most. It reuses buf if that is large enough.
+// announced is the probable length, or negative. The buffer never outgrows most, and grows to the
+// announced length in few steps, since each step copies.
 func readAll(r io.Reader, buf []byte, announced, most int) ([]byte, error) {
 	room := unknownRoom
 	if announced >= 0 {
-		room = min(announced, announcedRoom) + 1 // the read that finds the end needs room, too
+		room = min(announced, announcedRoom) + 1 // the read that finds the end needs room as well
 	}
 	b := buf[:0:min(cap(buf), most)]
 	if cap(b) < min(room, most) {

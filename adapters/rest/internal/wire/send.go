@@ -22,9 +22,9 @@ import (
 var errTimeout = errors.New("no answer in time")
 
 const (
-	firstPause = 250 * time.Millisecond
-	maxPause   = 10 * time.Second
-	// maxDrained is how many bytes of an unwanted answer are read to keep its connection.
+	firstPause = 250 * time.Millisecond // before the first retry
+	maxPause   = 10 * time.Second       // before any retry, unless Retry-After asks for more
+	// maxDrained bounds the bytes of an unwanted answer that are read to reuse its connection.
 	maxDrained = 64 << 10
 )
 
@@ -68,8 +68,8 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 	}
 }
 
-// renewed reports to the token sources that the API refused tokens. again reports whether to retry
-// with others. The error is that there are no others.
+// renewed tells the token sources that the API refused the tokens in shown. again reports whether to
+// retry with other tokens. The error says why there are none.
 func (s *Source) renewed(ctx context.Context, p *Plan, h http.Header, shown []used) (again bool, err error) {
 	for _, one := range shown {
 		more, err := one.use.tokens.refused(p.tokenContext(ctx, one.use), one.token, h)
@@ -81,9 +81,9 @@ func (s *Source) renewed(ctx context.Context, p *Plan, h http.Header, shown []us
 	return again, nil
 }
 
-// attempt sends a request once, and follows one 303 to the answer. shown are the tokens it carried,
-// if a refusal of them would concern this request. The caller must call count once, with whether the
-// attempt counts for the host.
+// attempt sends a request once, and follows one 303 on the same server to the answer. shown are the
+// tokens that the request carried, or nil after a 303. The caller must call count once, with whether
+// the attempt counts for the host.
 func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, shown []used, count func(counts bool), err error) {
 	count = func(bool) {}
 	r := p.request(ctx)
@@ -110,8 +110,8 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 			return nil, shown, count, err
 		}
 		if res.StatusCode == http.StatusSeeOther && remote.SameOrigin(to, p.URL) && p.Method != http.MethodGet {
-			// No tokens are returned: if the server now refuses them, it has still executed the
-			// request.
+			// Without tokens, the caller does not repeat the request: the server has executed it, even
+			// if it refuses the tokens now.
 			next, _, count, err := s.attempt(ctx, p.seeOther(to))
 			return next, nil, count, err
 		}
@@ -139,7 +139,7 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 	}, err
 }
 
-// warnRefused logs, once an origin, that calls do not go there.
+// warnRefused logs that calls do not go to an origin, once for each origin.
 func (s *Source) warnRefused(origin string) {
 	if _, said := s.misplaced.LoadOrStore(origin, true); !said {
 		s.log.Warn(Misplaced, "origin", origin)
@@ -158,7 +158,7 @@ func (p *Plan) seeOther(to *url.URL) *Plan {
 	return &next
 }
 
-// redirect is a redirect that is not followed.
+// redirect is the error of an answer that redirects and is not followed.
 type redirect struct {
 	status int
 	to     *url.URL
@@ -172,7 +172,7 @@ func (p *Plan) repeatable() bool {
 		p.Header.Get("Idempotency-Key") != "" || p.settings.Repeat
 }
 
-// after returns whether and when to send a request again.
+// after returns how long to wait after so many tries, and whether another one may help.
 func after(tries int, res *http.Response, err error) (time.Duration, bool) {
 	wait := backoff.Grown(firstPause, maxPause, tries)
 	wait = wait/2 + rand.N(wait/2+1) // requests that failed together return at different times
@@ -189,13 +189,13 @@ func after(tries int, res *http.Response, err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// drain discards an unwanted answer.
+// drain discards an unwanted answer, so that its connection can be reused.
 func drain(res *http.Response) {
 	_, _ = io.CopyN(io.Discard, res.Body, maxDrained)
 	_ = res.Body.Close()
 }
 
-// causeOf says why there was no answer. It omits internals: addresses, and data that is not HTTP.
+// causeOf says why there was no answer. It shows no addresses, and no data that is not HTTP.
 func causeOf(ctx context.Context, err error) string {
 	var dns *net.DNSError
 	switch {

@@ -19,16 +19,15 @@ import (
 // endpoint is the server of an operation.
 type endpoint struct {
 	*url.URL
-	// far: a document at a URL names it, not the operator. public: that document is at a public
-	// address.
+	// remote: a document at a URL names the server, and not the operator. public: that document is
+	// at a public address.
 	remote, public bool
-	// filled: the URL contains values of Options.Variables.
-	filled bool
+	filled         bool // the URL contains values of Options.Variables
 }
 
 // server returns the address of an operation's server: the configured one, or the first that the
-// operation, its path or the document names. A document at a URL without servers describes the
-// server that it came from.
+// operation, its path or the document names. If a document at a URL names none, the server is the one
+// from which the document was read. op and doc may be nil.
 func server(doc *openapi.Document, op *openapi.Operation, o *Options) (endpoint, error) {
 	if o.BaseURL != "" {
 		u, err := base(o.BaseURL)
@@ -79,8 +78,8 @@ func errNowhere(relative string) error {
 	return fmt.Errorf("the document %w: pass --base-url URL, or set base_url in the file", Nowhere(relative))
 }
 
-// Nowhere is why a document has no address for the API: its only address is relative, or it has none
-// (an empty text).
+// Nowhere is the error of a document without an address for the API. The text is the document's
+// relative address, or empty if it has none.
 type Nowhere string
 
 // Error implements error.
@@ -92,8 +91,8 @@ func (n Nowhere) Error() string {
 	return "does not say where the API is (servers" + why + ")"
 }
 
-// expand puts the values of variables into a server's address. filled reports that configured
-// values are in it.
+// expand returns a server's address with the values of its variables. filled reports whether the
+// address contains configured values.
 func expand(s openapi.Server, values map[string]string) (text string, filled bool, err error) {
 	text = s.URL
 	for _, v := range s.Variables {
@@ -150,11 +149,11 @@ func inside(u *url.URL) bool {
 }
 
 // Blocked reports whether no API can be at an address: see remote.LinkLocal. Host names are checked
-// when they are dialled. Behind a proxy the bridge does not dial. So Blocked also covers hosts that
-// some programs read as an address, such as 2852039166.
+// when they are dialled. Since a proxy dials instead of the bridge, Blocked also covers hosts that
+// some programs read as an IP address, such as 2852039166.
 func Blocked(u *url.URL) bool {
 	host := u.Hostname()
-	if ascii, err := idna.Lookup.ToASCII(host); err == nil { // as connections do: digits may be of another script
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil { // as when dialling: the digits may be of another script
 		host = ascii
 	}
 	if a, err := netip.ParseAddr(host); err == nil {

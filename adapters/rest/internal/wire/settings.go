@@ -16,17 +16,18 @@ type Settings struct {
 	Retries int           // beyond the first attempt; negative for none
 	// Repeat allows retries of a request even if its method is not idempotent.
 	Repeat bool
-	// Uncached: answers neither come from the cache nor go into it.
+	// Uncached says that answers neither come from the cache nor go into it.
 	Uncached bool
-	// KeepFor is how long an answer stays fresh that names no time itself.
+	// KeepFor is how long an answer stays fresh if the answer does not say so itself.
 	KeepFor time.Duration
-	// Failure is a gjson path to the message of an error answer. An answer without anything there
-	// is shown as usual.
+	// Failure is a gjson path to the message of an error answer. If nothing is there, the answer is
+	// shown as usual.
 	Failure string
-	// FailureIf is a gjson path that marks answers with a success status as errors. An answer is an
-	// error if its value there is not false, null, 0 or empty.
+	// FailureIf is a gjson path. An answer with a success status is an error if its value there is
+	// not false, null, 0 or empty.
 	FailureIf string
-	// Bounded limits Failure, FailureIf and the call's Result like paths from models.
+	// Bounded says that Failure, FailureIf and the call's Result have the same limits as paths from
+	// models.
 	Bounded bool
 	// MaxAnswer bounds the text of a result, in bytes.
 	MaxAnswer int
@@ -34,8 +35,8 @@ type Settings struct {
 	Masked []string
 	// MaskedQuery are query parameters whose values a plan hides.
 	MaskedQuery []string
-	// Sets: the configuration adds something to the tool's requests, such as a header, which may be
-	// a secret.
+	// Sets says that the configuration adds to the tool's requests something, such as a header, that
+	// may be a secret.
 	Sets bool
 }
 

@@ -14,20 +14,20 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// name returns the host part of file addresses.
+// name returns the encoded Options.Name for addresses of files.
 func (s *Source) name() string { return param.Escape(s.o.Name, param.Unreserved) }
 
-// shapes reports whether a path applies to the answer.
+// shapes reports whether the result is a part of the answer, which Result or Pick selects.
 func (c *Call) shapes() bool { return c.Result != "" || c.Pick != "" }
 
 const (
-	// maxPick is the longest path that a model may ask for.
+	// maxPick bounds the length of a path from a model or a catalogue, in bytes.
 	maxPick = 1 << 10
-	// maxShaped bounds the result of such a path, in bytes.
+	// maxShaped bounds what such a path selects, in bytes.
 	maxShaped = 64 << 20
 )
 
-// jsonResult makes the result of an answer that should be JSON. Other content becomes text.
+// jsonResult returns the result of an answer that should be JSON. Other content becomes text.
 func (s *Source) jsonResult(c *Call, body []byte, a *answer) []byte {
 	var notes []string
 	body = s.mask(body)
@@ -83,10 +83,10 @@ func (s *Source) jsonResult(c *Call, body []byte, a *answer) []byte {
 	return append(s.appendStructured(append(out, ']'), c, value), '}')
 }
 
-// appendStructured appends structured content: objects as they are, other values as {"result": …}.
-// It omits a value that does not fit the schema. Clients refuse results without structured content,
-// so it then writes an empty object, if the schema allows one. value has no white space between its
-// tokens.
+// appendStructured appends structured content: an object as it is, another value as {"result": …}.
+// A value that does not fit the output schema is omitted. Since clients refuse a result without
+// structured content, it appends an empty object instead, if the schema allows one. value has no
+// white space between its tokens.
 func (s *Source) appendStructured(dst []byte, c *Call, value []byte) []byte {
 	const key = `,"structuredContent":`
 	isObject := len(value) > 0 && value[0] == '{'
@@ -98,7 +98,7 @@ func (s *Source) appendStructured(dst []byte, c *Call, value []byte) []byte {
 		return append(append(dst, key...), value...)
 	}
 	begin := len(dst)
-	// The value is written first and then checked: it may be large.
+	// The value may be large: it is checked in dst, without a further copy.
 	fits := func(before string, value []byte, after string) bool {
 		dst = append(append(append(append(dst[:begin], key...), before...), value...), after...)
 		ok, err := s.schemas.Fits(schema, dst[begin+len(key):])
@@ -117,7 +117,7 @@ func (s *Source) appendStructured(dst []byte, c *Call, value []byte) []byte {
 	return dst[:begin]
 }
 
-// applyPath applies a path to JSON.
+// applyPath returns the part of JSON that a gjson path selects. It reports false if there is none.
 func applyPath(body []byte, path string) (v []byte, ok bool) {
 	defer func() {
 		if r := recover(); r != nil { // gjson may panic on odd paths
@@ -131,7 +131,8 @@ func applyPath(body []byte, path string) (v []byte, ok bool) {
 	return v, true
 }
 
-// harmless are the modifiers that models and catalogues may use: they do not enlarge an answer.
+// harmless are the modifiers of gjson that models and catalogues may use, since they do not enlarge
+// an answer.
 var harmless = []string{"this", "reverse", "flatten", "keys", "values", "ugly", "valid", "fromstr"}
 
 var modifier = regexp.MustCompile(`(?:^|[^\\])@([A-Za-z0-9_]*)`)
@@ -147,12 +148,13 @@ func Growing(path string) string {
 	return ""
 }
 
-// pathTooLarge reports whether a path is too long, or may make too much of so many bytes.
+// pathTooLarge reports whether a path is longer than maxPick, or may select more than maxShaped of a
+// body with that many bytes.
 func pathTooLarge(path string, of int) bool {
 	return len(path) > maxPick || growth(path) > maxShaped/max(of, 1)
 }
 
-// applyPath applies a path to JSON, within bounds if the path is not the operator's.
+// applyPath is the function applyPath, within the bounds for models if the settings are Bounded.
 func (s *Settings) applyPath(body []byte, path string) (v []byte, ok bool) {
 	if s.Bounded && (pathTooLarge(path, len(body)) || Growing(path) != "") {
 		return nil, false
@@ -160,8 +162,8 @@ func (s *Settings) applyPath(body []byte, path string) (v []byte, ok bool) {
 	return applyPath(body, path)
 }
 
-// pick applies a path that a model asks for. If the path cannot be applied, v is nil and note is the
-// reason, for the model.
+// pick returns the part of body that a model's path selects. If the path selects nothing or is not
+// allowed, v is nil and note gives the model the reason.
 func pick(body []byte, path string) (v []byte, note string) {
 	if pathTooLarge(path, len(body)) {
 		return nil, "The path to pick is too long or asks for too much: the answer is given whole."
@@ -189,7 +191,7 @@ func pick(body []byte, path string) (v []byte, note string) {
 	return nil, note
 }
 
-// growth returns how many copies of its input a path's result may contain at most.
+// growth returns an upper bound for how often a path's result repeats the input.
 func growth(path string) int {
 	n := 1
 	var open []int

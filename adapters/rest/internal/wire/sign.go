@@ -13,10 +13,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// maxHookDetail is how many bytes of a hook's error the log shows.
+// maxHookDetail bounds the text of a hook's error in the log, in bytes.
 const maxHookDetail = 500
 
-// openSigners makes the signers of credentials that sign requests.
+// openSigners opens the signers of credentials that sign requests.
 func (s *Source) openSigners() error {
 	var wrong error
 	closeIdle := s.closeIdle
@@ -46,8 +46,8 @@ func (s *Source) openSigners() error {
 	return wrong
 }
 
-// hookDetail returns a hook's own error text for the log. Only here the hook's environment is masked:
-// answers may well contain the name of a region.
+// hookDetail returns a hook's own error text for the log. Only here, values of the hook's environment
+// are masked as well: an answer may well contain such a value, for example the name of a region.
 func (s *Source) hookDetail(hook *sign.HookError) string {
 	var own []string
 	for _, c := range s.o.credentials() {
@@ -58,7 +58,7 @@ func (s *Source) hookDetail(hook *sign.HookError) string {
 	return head(s.secrets.With(long(own)...).Bytes([]byte(hook.Detail)), maxHookDetail)
 }
 
-// sign signs a finished request. Headers from the caller stay unchanged.
+// sign signs a finished request. Forwarded headers of the caller stay unchanged.
 func (p *Plan) sign(ctx context.Context, r *http.Request) error {
 	for _, u := range p.uses {
 		if u.signer == nil {
@@ -74,7 +74,7 @@ func (p *Plan) sign(ctx context.Context, r *http.Request) error {
 			}
 		}
 		for name := range r.Header {
-			// A signature holds for one request; masking it would displace tokens from the list.
+			// A signature is good for one request only, and would displace tokens from the list of secrets.
 			if u.hide != nil && p.Header[name] == nil && sanitize.MayNameSecret(name) && !strings.Contains(name, "Signature") {
 				_, token, found := strings.Cut(r.Header.Get(name), "Bearer ")
 				if u.hide(r.Header.Get(name)); found {
@@ -89,8 +89,8 @@ func (p *Plan) sign(ctx context.Context, r *http.Request) error {
 	return nil
 }
 
-// resigned signs a request anew when it is redirected on the same server, since its path changes.
-// Other redirects are not followed.
+// resigned returns the request so that it is signed anew after a redirect, since its path changes.
+// Only redirects on the same server are followed.
 func (p *Plan) resigned(r *http.Request) *http.Request {
 	for _, u := range p.uses {
 		if u.signer != nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Options say how to reach one API. Zero values have sensible defaults.
+// Options say how to reach one API. A field with the zero value has a default.
 type Options struct {
 	// Name is the API's name in file addresses: rest://NAME/path.
 	Name string
@@ -37,15 +37,17 @@ type Options struct {
 	BaseURL string
 	// Variables are values for variables in server addresses.
 	Variables map[string]string
-	// HTTP has certificates, the proxy and the like. Its URL and Headers are ignored.
+	// HTTP has the settings of connections, such as certificates and the proxy. Its URL and Headers
+	// are ignored.
 	HTTP remote.Config
 	// Headers are sent with every request. They win over arguments.
 	Headers map[string]string
-	// Credentials are keyed by the document's security schemes. Default is for operations without
-	// any of these, unless the document has schemes and the operation needs none.
+	// Credentials are keyed by the names of the document's security schemes. Default is for
+	// operations that get none of these, unless the document has schemes and the operation needs
+	// none.
 	Credentials map[string]Credential
 	Default     *Credential
-	// Secrets are further texts to mask, wherever they are sent.
+	// Secrets are further texts to mask in results and in the log.
 	Secrets []string
 	// Trusted are further origins, such as https://uploads.example.com, that get credentials,
 	// Headers and forwarded headers.
@@ -56,24 +58,24 @@ type Options struct {
 	// Withheld are headers that neither arguments nor settings of a tool may set.
 	Withheld []string
 
-	Timeout    time.Duration // of a call with all its attempts; 30 s
-	MaxTimeout time.Duration // the longest that a tool's own Timeout may be; 0 for no limit
-	Retries    int           // of a request; 2, negative for none
-	Rate       limits.Rate   // of requests; a Burst of 0 is as many as come in a second
-	Concurrent int           // calls at a time; 64
+	Timeout    time.Duration // of a call with all its attempts; 30 s if 0
+	MaxTimeout time.Duration // bounds Timeout and that of a tool; no limit if 0
+	Retries    int           // of a request; 2 if 0, none if negative
+	Rate       limits.Rate   // of requests; no limit if 0; a Burst of 0 is the requests of one second
+	Concurrent int           // calls at a time; 64 if 0
 	// Breaker says when a failing host gets no more requests. Failures are requests without an
 	// answer, and the statuses 502, 503 and 504. All attempts of a call count as one.
 	Breaker breaker.Options
-	// CacheBytes is the size of the cache for answers to GET; 0 for none.
+	// CacheBytes is the size of the cache for answers to GET. There is no cache if it is 0.
 	CacheBytes int
 
-	MaxAnswer int // bytes of text in a result; 100 KB
-	MaxBody   int // bytes read of an answer, decompressed; 8 MB
-	MaxFile   int // bytes of one file in arguments; 10 MB
+	MaxAnswer int // bytes of text in a result; 100 KiB if 0
+	MaxBody   int // bytes read of an answer, decompressed; 8 MiB if 0
+	MaxFile   int // bytes of one file in arguments; 10 MiB if 0
 
-	// Schemas checks arguments; sources may share it. nil makes one.
+	// Schemas checks arguments. Sources may share it. If it is nil, the source has its own.
 	Schemas *validate.Cache
-	Log     *slog.Logger
+	Log     *slog.Logger // nil discards
 }
 
 // Source makes calls to one API. Its methods are safe for concurrent use.
@@ -82,17 +84,17 @@ type Source struct {
 	reach      *Reach
 	http       doer
 	clients    map[clientKey]doer // for servers that http must not reach
-	forward    map[string]string  // from, to
+	forward    map[string]string  // by the caller's header: the header of the request
 	schemas    *validate.Cache
-	limiter    *rate.Limiter // or nil
-	slots      chan struct{}
+	limiter    *rate.Limiter // nil without Options.Rate
+	slots      chan struct{} // has an item for each running call
 	breakers   *breakers
-	cache      *cache // or nil
+	cache      *cache // nil without Options.CacheBytes
 	log        *slog.Logger
 	hidden     map[string]bool // configured headers whose values are secret
-	mismatched sync.Map        // tools whose answers did not fit, each logged once
-	misplaced  sync.Map        // origins that get no calls, each logged once
-	secrets    *sanitize.Mask  // the configured ones, and tokens
+	mismatched sync.Map        // the warnings that once has logged
+	misplaced  sync.Map        // the origins that warnRefused has logged
+	secrets    *sanitize.Mask  // the configured secrets, and tokens
 	life       context.Context
 	stop       context.CancelFunc
 	closeIdle  func()
@@ -102,13 +104,13 @@ type Source struct {
 	wg     sync.WaitGroup // of calls
 }
 
-// clientKey is how a less trusted server is reached.
+// clientKey says how a client for less trusted servers differs from Source.http.
 type clientKey struct {
-	bare  bool // without the certificate
+	bare  bool // without the client certificate
 	guard guard
 }
 
-// doer sends requests.
+// doer sends requests, as http.Client does.
 type doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
@@ -128,7 +130,7 @@ const (
 	defaultSchemas    = 256
 )
 
-// New makes a source. It reads the files that o.HTTP names and makes no connection.
+// New returns a source. It reads the files that o.HTTP names, and makes no connection.
 func New(o Options) (*Source, error) {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.Retries = cmp.Or(o.Retries, defaultRetries)
@@ -193,7 +195,7 @@ func New(o Options) (*Source, error) {
 	return s, nil
 }
 
-// openClients makes the clients for servers that the first client must not reach.
+// openClients opens the clients for servers that the first client must not reach.
 func (s *Source) openClients(first *remote.Client) error {
 	s.clients = map[clientKey]doer{}
 	all := []*remote.Client{first}
@@ -226,7 +228,7 @@ func (s *Source) openClients(first *remote.Client) error {
 	return nil
 }
 
-// client returns the client for an address.
+// client returns the client for servers with the guard g; bare excludes the client certificate.
 func (s *Source) client(bare bool, g guard) doer {
 	c := clientKey{bare && s.o.HTTP.CertFile != "", g}
 	if c == (clientKey{}) {
@@ -235,7 +237,7 @@ func (s *Source) client(bare bool, g guard) doer {
 	return s.clients[c]
 }
 
-// checkHeaders checks the configured headers, and those to pass on.
+// checkHeaders checks the configured headers and Options.Forward, and sets s.forward.
 func (s *Source) checkHeaders(o *Options) error {
 	for name, value := range o.Headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) || openapi.OfConnection(name) && !strings.EqualFold(name, "Cookie") {
@@ -275,31 +277,30 @@ func (s *Source) Close() {
 type Call struct {
 	Tool *openapi.Tool
 	Args []byte // a JSON object, or nothing
-	// Header is the caller's headers. Only the headers in Options.Forward are passed on.
+	// Header has the caller's headers. Only those in Options.Forward are passed on.
 	Header http.Header
-	// Subject is the caller's token, to exchange for credentials; it may be nil.
+	// Subject is the caller's token, to exchange for a token of the API; it may be nil.
 	Subject *identity.Subject
 	// Trace are headers of the call's trace. They do not replace headers of the request, and the
 	// cache ignores them.
 	Trace http.Header
-	// Result is a gjson path from the configuration that is applied to the answer. Pick is one from
-	// the model, applied to what Result leaves.
+	// Result is a gjson path of the configuration to the part of the answer that is the result. Pick
+	// is a gjson path of the model to a part of that part. Empty selects all.
 	Result, Pick string
-	// PickName is the model's name for Pick; empty if the model cannot ask for one.
+	// PickName is the name of the argument with Pick; empty if the tool has no such argument.
 	PickName string
-	// Progress is called with each part of a stream. n counts from 1.
+	// Progress, unless nil, is called with each part of a stream. n counts from 1.
 	Progress func(n int, text string)
-	// Rewrite, if not nil, turns checked arguments into arguments of the tool's operation. The
-	// configuration may hide or rename some of them, or make a body of them. Clients see an error
-	// that is a Refusal.
+	// Rewrite, unless nil, turns checked arguments into arguments of the tool's operation: the
+	// configuration may hide or rename arguments, or make a body of them. Clients see an error that
+	// is a Refusal.
 	Rewrite func(args []byte) ([]byte, error)
-	// Resource returns the call that reads a resource, for arguments that are files; nil if there
-	// are no resources. Clients see an error that is a Refusal.
+	// Resource returns the call that reads a resource, for arguments that are files. It is nil if
+	// there are no resources. Clients see an error that is a Refusal.
 	Resource func(uri string) (*Call, error)
-	// Settings are those of the tool.
 	Settings Settings
 
-	bare bool // only the contents are wanted, nothing about the answer
+	bare bool // the result shows the body only, and no headers
 }
 
 // Plan returns the request that a call would send. The error is a Refusal or validate.Faults if the
@@ -318,10 +319,11 @@ func (s *Source) Plan(c *Call) (*Plan, error) {
 	})
 }
 
-// check checks arguments. Where clients see changed names, models may also use the document's own
-// names, which they have from elsewhere.
+// check returns the arguments after a check with the schema. A model may know the document's own
+// names from elsewhere, and use them instead of the names that clients see: if that gives fewer
+// faults, check renames the arguments.
 func (s *Source) check(t *openapi.Tool, schema, args []byte) ([]byte, error) {
-	texts := func(name string) bool { // whose requests are the same for 5 and "5"
+	texts := func(name string) bool { // reports whether 5 and "5" make the same request
 		return slices.ContainsFunc(t.Arguments, func(a openapi.Argument) bool {
 			return a.Name == name && a.Parameter != nil && a.Parameter.ContentType == ""
 		})
@@ -409,7 +411,7 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 	return p, nil
 }
 
-// withhold removes headers that arguments must not set.
+// withhold removes the headers in Options.Withheld.
 func (s *Source) withhold(h http.Header) {
 	for name := range h {
 		if slices.ContainsFunc(s.o.Withheld, func(one string) bool { return openapi.SameHeader(one, name) }) {
@@ -418,13 +420,14 @@ func (s *Source) withhold(h http.Header) {
 	}
 }
 
-// replace sets a header, and removes those that a server may take for it.
+// replace sets a header, and removes headers with names that a server may take for the same.
 func replace(h http.Header, name string, values []string) {
 	maps.DeleteFunc(h, func(other string, _ []string) bool { return openapi.SameHeader(other, name) })
 	h[name] = values
 }
 
-// addConfigured adds the parts that only trusted servers get.
+// addConfigured adds what only trusted servers get: Options.Headers, forwarded headers and
+// credentials.
 func (s *Source) addConfigured(p *Plan, c *Call) {
 	for name := range s.o.Headers {
 		replace(p.Header, http.CanonicalHeaderKey(name), nil)
@@ -443,7 +446,7 @@ func (s *Source) addConfigured(p *Plan, c *Call) {
 	p.uses, p.subject = s.reach.keys.forOperation(p.op), c.Subject
 }
 
-// once logs something about a tool, the first time.
+// once logs a warning about a tool, but the same warning only once.
 func (s *Source) once(tool, what string, err error) {
 	if _, said := s.mismatched.LoadOrStore(tool+"\n"+what, true); !said {
 		s.log.Warn(what, "tool", tool, "err", err)

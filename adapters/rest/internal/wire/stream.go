@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// maxProgress is how many bytes of a part a progress notification shows.
+	// maxProgress bounds the text of a progress notification, in bytes.
 	maxProgress = 2 << 10
-	// maxParts bounds the progress notifications; the result has all parts.
+	// maxParts bounds the progress notifications of a call. The result has all parts.
 	maxParts = 10000
 )
 
-// joiner joins the parts of a stream.
+// joiner joins the parts of a stream to the body of an answer.
 type joiner struct {
 	s        *Source
 	a        *answer
-	limit    int
-	n        int
+	limit    int // bytes of the body
+	n        int // parts so far
 	progress func(int, string)
 }
 
@@ -46,7 +46,7 @@ func (j *joiner) add(part []byte) bool {
 	return true
 }
 
-// end records how the stream ended. The parts that arrived are a result even then.
+// end records how the stream ended. After a fault, the parts that arrived are still a result.
 func (j *joiner) end(ctx context.Context, err error) {
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
@@ -75,7 +75,7 @@ func (j *joiner) readEvents(ctx context.Context, body io.Reader) {
 		if e.Data == nil {
 			continue
 		}
-		over := string(e.Data.B) == "[DONE]" // many APIs end their streams so
+		over := string(e.Data.B) == "[DONE]" // how many APIs end a stream
 		more := over || j.add(e.Data.B)
 		e.Data.Free()
 		if over || !more {
@@ -84,13 +84,13 @@ func (j *joiner) readEvents(ctx context.Context, body io.Reader) {
 	}
 }
 
-// maxOverhead bounds the bytes of a stream that are not part of its data.
+// maxOverhead bounds the bytes of a stream besides its data, such as comments.
 const maxOverhead = 4 << 20
 
-// errTooMuch ends a stream that has too many bytes.
+// errTooMuch is how capped ends a stream.
 var errTooMuch = errors.New("too much")
 
-// capped ends a stream that sends much without data.
+// capped ends a stream after left bytes: the server may send much that is no data.
 type capped struct {
 	r    io.Reader
 	left int
@@ -125,7 +125,8 @@ func (j *joiner) readLines(ctx context.Context, body io.Reader) {
 	}
 }
 
-// head returns the beginning of a text, cut between characters.
+// head returns at most limit bytes of a text, cut between characters. After a cut, it adds the size
+// of the whole text.
 func head(b []byte, limit int) string {
 	if len(b) <= limit {
 		return string(b)

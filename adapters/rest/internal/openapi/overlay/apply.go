@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/tree"
 )
 
-// maxNodes bounds the values of a document that is searched. YAML aliases can multiply values.
+// maxNodes bounds the values of a document to search, which YAML aliases can multiply.
 const maxNodes = 1 << 24
 
 // Apply applies the actions in order and returns the changed document. It calls warn for targets
@@ -58,7 +58,7 @@ func count(n *tree.Node, known map[*tree.Kids]int) int {
 	return known[n.Kids]
 }
 
-// plainOf converts a value for the JSONPath library. Shared parts stay shared.
+// plainOf converts a value for the JSONPath library. Parts that aliases share stay shared.
 func plainOf(n *tree.Node, made map[*tree.Kids]any) any {
 	switch n.Kind {
 	case tree.Null:
@@ -97,9 +97,9 @@ func plainOf(n *tree.Node, made map[*tree.Kids]any) any {
 	return out
 }
 
-// marked are the selected nodes: this one, and those within.
+// marked says which nodes are selected within a value.
 type marked struct {
-	here  bool
+	here  bool // the value itself is selected
 	names map[string]*marked
 	items map[int]*marked
 }
@@ -130,8 +130,7 @@ func (m *marked) add(path spec.NormalizedPath) {
 	m.here = true
 }
 
-// apply returns a value with its marked nodes changed. It reports false if the value itself is
-// removed.
+// apply returns a value with its marked nodes changed. left is false if the value itself is removed.
 func (a *action) apply(n *tree.Node, m *marked) (out *tree.Node, left bool, err error) {
 	if m.here && a.remove {
 		return nil, false, nil
@@ -164,7 +163,7 @@ func (a *action) apply(n *tree.Node, m *marked) (out *tree.Node, left bool, err 
 	return out, true, err
 }
 
-// with returns a copy of n, a list or an object, with other members and the same position.
+// with returns a list or an object like n, at the same position, with the members in list.
 func with(n *tree.Node, list []tree.Member) *tree.Node {
 	if n.Kind == tree.Array {
 		return n.Array(list)
@@ -172,8 +171,8 @@ func with(n *tree.Node, list []tree.Member) *tree.Node {
 	return n.Object(list)
 }
 
-// merged merges an update into a value: objects member by member, lists by appending. Other updates
-// replace the value, unless the value is the target itself.
+// merged returns a value with an update merged in: objects member by member, lists by appending. Any
+// other update replaces the value or, if the value is the target itself, is an error.
 func merged(n, update *tree.Node, target bool) (*tree.Node, error) {
 	list := n.Members()
 	list = append(make([]tree.Member, 0, len(list)+1), list...)
@@ -208,7 +207,7 @@ func merged(n, update *tree.Node, target bool) (*tree.Node, error) {
 	return nil, fmt.Errorf("it selects %s, but an update is for objects and lists: select the value that contains it", n.Kind)
 }
 
-// placed returns a copy of an overlay's value, at the position of n.
+// placed returns a copy of an overlay's value with the position of n.
 func placed(update, n *tree.Node) *tree.Node {
 	if update.Kind != tree.Array && update.Kind != tree.Object {
 		return &tree.Node{

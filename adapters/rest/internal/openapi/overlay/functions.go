@@ -9,8 +9,8 @@ import (
 	"github.com/theory/jsonpath/spec"
 )
 
-// parser parses JSONPath. match and search are our own: in version 0.11.0 of the library they panic
-// on missing values, and a|b matches too much.
+// parser parses JSONPath. The functions match and search are our own: those of the library, in version
+// 0.11.0, panic on missing values, and match too much for a|b.
 var parser = jsonpath.NewParser(jsonpath.WithRegistry(functions()))
 
 func functions() *registry.Registry {
@@ -36,7 +36,7 @@ func functions() *registry.Registry {
 	return r
 }
 
-// textOf returns the value of an argument that is a text.
+// textOf returns the text of an argument. It reports false for other values.
 func textOf(arg spec.PathValue) (string, bool) {
 	v := spec.ValueFrom(arg)
 	if v == nil {

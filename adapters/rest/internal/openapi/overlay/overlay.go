@@ -3,7 +3,7 @@
 // 9535) select.
 //
 // Apply does not change its document: the result shares the unchanged parts. A new part has the
-// position of the value that it was merged into, because its references resolve from there.
+// position of the value into which it was merged, since its references resolve from there.
 package overlay
 
 import (
@@ -21,7 +21,7 @@ import (
 type Overlay struct {
 	// Name is the file's name in messages.
 	Name string
-	// Far reports whether its values refer to other texts than the document.
+	// Far says that values of the overlay have references to texts other than the document.
 	Far     bool
 	actions []action
 }
@@ -31,18 +31,17 @@ type action struct {
 	line   int
 	text   string // the target as written
 	target *jsonpath.Path
-	update *tree.Node // or nil
+	update *tree.Node // nil without an update
 	remove bool
 }
 
-// MaxBytes bounds a file, and maxUpdate the values of an update.
+// MaxBytes bounds a file, in bytes. maxUpdate bounds the values of one update.
 const (
 	MaxBytes  = 8 << 20
 	maxUpdate = 1 << 20
 )
 
-// Parse reads an overlay in YAML or JSON. name is its name in messages. The error has a line for
-// each fault.
+// Parse parses an overlay in YAML or JSON. The error has a line for each fault.
 func Parse(name string, data []byte) (*Overlay, error) {
 	o := &Overlay{Name: name}
 	var faults []error

@@ -13,7 +13,7 @@ import (
 // MaxDepth bounds the nesting of documents. Deeper parts are omitted.
 const MaxDepth = 200
 
-// decoder makes nodes of JSON. Their texts are slices of the source.
+// decoder parses JSON into nodes whose texts are slices of the source.
 type decoder struct {
 	src   string
 	i     int
@@ -21,8 +21,8 @@ type decoder struct {
 	file  uint16
 	warn  func(line int32, text string)
 	far   bool     // a reference points to another text
-	stack []Member // members of the open arrays and objects
-	arena []Member // members of the closed ones
+	stack []Member // members of the arrays and objects that are still open
+	arena []Member // memory for the members of closed arrays and objects
 }
 
 // parseJSON returns the document's tree, and whether it refers to other texts. src must not change
@@ -146,7 +146,7 @@ func (d *decoder) list(closing byte, depth int) (*Kids, error) {
 	}
 }
 
-// close moves the stack from base on into memory of its exact size.
+// close moves the members from base on from the stack into memory of their exact size.
 func (d *decoder) close(base int, named bool) *Kids {
 	open := d.stack[base:]
 	if len(d.arena) < len(open) {
@@ -228,7 +228,7 @@ func clean(s string) string {
 	return b.String()
 }
 
-// skip passes over an array or object.
+// skip moves past an array or object.
 func (d *decoder) skip() error {
 	for open := 0; d.i < len(d.src); {
 		switch d.src[d.i] {

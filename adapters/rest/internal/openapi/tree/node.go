@@ -7,7 +7,6 @@ import (
 // Kind is the JSON type of a node.
 type Kind uint8
 
-// These are the kinds of nodes.
 const (
 	Null Kind = iota
 	Boolean
@@ -19,27 +18,26 @@ const (
 
 var kindNames = [...]string{"null", "a boolean", "a number", "a string", "a list", "an object"}
 
-// String returns the kind as in messages, such as "a list".
+// String returns the kind for messages, such as "a list".
 func (k Kind) String() string { return kindNames[k] }
 
-// Node is a value of a document. Members keep their order, numbers their digits, and all nodes
-// their lines. A document of 13 MB has half a million nodes, so they are small and stored in few
-// allocations.
+// Node is a value of a document. A document of 13 MB has half a million nodes, so nodes are small, and
+// few allocations hold them.
 type Node struct {
 	Line int32
-	File uint16 // the number that Parse was given
+	File uint16 // the file's number, as given to Parse
 	Kind Kind
-	Text string // a string without its escapes; a number or boolean as in JSON
-	Kids *Kids  // of an array or object; nil if it is empty. Of a scalar that YAML writes otherwise than JSON, too
+	Text string // a string without escapes; a number or boolean as in JSON
+	Kids *Kids  // nil for an empty array or object, and for a scalar unless Written differs from Text
 }
 
-// Kids are the members of an object or the items of an array. YAML aliases share them, so walkers
-// use them to recognize visited nodes.
+// Kids are the members of an object or the items of an array. The nodes of YAML aliases share their
+// Kids, by which walks recognize visited nodes.
 type Kids struct {
 	list  []Member
-	index map[string]int32 // of the members of a large object, by name
+	index map[string]int32 // indexes in list by name; nil for a small object
 	said  string           // of a scalar: see Node.Written
-	marks uint64           // of all names; they make lookups of missing names fast, which are the most frequent
+	marks uint64           // bits of all names: most lookups are of missing names, and end here
 }
 
 // Member is a member of an object, or an item of an array, which has no name.
@@ -51,8 +49,8 @@ type Member struct {
 // indexFrom is the number of members from which lookups use an index.
 const indexFrom = 16
 
-// newKids makes the members of an object from list, which it keeps. If members have the same name,
-// the last one counts; newKids calls dup for the others.
+// newKids returns the members of an object. It keeps list. Of members with the same name, it keeps the
+// value of the last one, and calls dup with each after the first.
 func newKids(list []Member, dup func(*Member)) *Kids {
 	k := &Kids{list: list}
 	if len(list) > indexFrom {
@@ -76,7 +74,7 @@ func newKids(list []Member, dup func(*Member)) *Kids {
 	return k
 }
 
-// Object returns an object at n's position that is not in the document. It keeps list.
+// Object returns a new object with n's position. It keeps list.
 func (n *Node) Object(list []Member) *Node {
 	made := &Node{
 		Line: n.Line,
@@ -89,7 +87,7 @@ func (n *Node) Object(list []Member) *Node {
 	return made
 }
 
-// Array returns an array at n's position that is not in the document. It keeps list.
+// Array returns a new array with n's position. It keeps list.
 func (n *Node) Array(list []Member) *Node {
 	made := &Node{
 		Line: n.Line,
@@ -133,7 +131,7 @@ func (k *Kids) at(name string) int {
 	return -1
 }
 
-// Members returns the members of an object or the items of an array.
+// Members returns the members of an object or the items of an array; n may be nil.
 func (n *Node) Members() []Member {
 	if n == nil || n.Kids == nil {
 		return nil
@@ -152,7 +150,7 @@ func (n *Node) Get(name string) *Node {
 	return nil
 }
 
-// Written returns the text of a scalar as the document has it: YAML's 01 is the number 1.
+// Written returns the text of a scalar as the document has it, such as 01 for the number 1 in YAML.
 func (n *Node) Written() string {
 	if n.Kids != nil && n.Kids.said != "" {
 		return n.Kids.said
@@ -160,7 +158,8 @@ func (n *Node) Written() string {
 	return n.Text
 }
 
-// HasAny reports whether an object may have members of these names. Only false is certain.
+// HasAny reports whether an object may have members with the names of these Marks. Only false is
+// certain.
 func (n *Node) HasAny(names uint64) bool {
 	return n != nil && n.Kind == Object && n.Kids != nil && n.Kids.marks&names != 0
 }
@@ -176,8 +175,8 @@ func (n *Node) Str(name string) string {
 	return ""
 }
 
-// Scalar returns the text of a member that is a string, number or boolean: documents written by
-// hand have version: 1.0 and the like.
+// Scalar returns the text of a member that is a string, number or boolean, or "". Documents have, for
+// example, version: 1.0 for a string.
 func (n *Node) Scalar(name string) string {
 	if m := n.Get(name); m != nil && m.Kind != Array && m.Kind != Object {
 		return m.Text
@@ -185,7 +184,7 @@ func (n *Node) Scalar(name string) string {
 	return ""
 }
 
-// Flag reports whether the member is true, even in quotes.
+// Flag reports whether the member is true, with or without quotes.
 func (n *Node) Flag(name string) bool {
 	m := n.Get(name)
 	return m != nil && (m.Kind == Boolean || m.Kind == Text) && m.Text == "true"

@@ -37,10 +37,11 @@ func isNumber(s string) bool {
 	return s == ""
 }
 
-// IsNumber reports whether s is a number in JSON's syntax that is cheap to read.
+// IsNumber reports whether s is a number in JSON's syntax that is cheap to parse.
 func IsNumber(s string) bool { return isNumber(s) && sensible(s) }
 
-// sensible rejects numbers that are expensive to read: 1e999999999.
+// sensible reports whether a number is cheap to parse: it has fewer than 400 digits, and an exponent
+// between -400 and 400.
 func sensible(s string) bool {
 	i := strings.IndexAny(s, "eE")
 	if i < 0 {

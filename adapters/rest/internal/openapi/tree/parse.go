@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Parse reads a text into a tree, as JSON or YAML by its content. far reports whether the text
-// refers to others. Every node gets the number of the file. Parse calls warn for omitted parts.
-// data must not change afterwards: texts are slices of it.
+// Parse parses a text as JSON or YAML, whichever it is. far reports whether the text refers to other
+// texts. Every node gets the number of the file. Parse calls warn for omitted parts. data must not
+// change afterwards, since nodes share its memory.
 func Parse(data []byte, file uint16, warn func(line int32, text string)) (root *Node, far bool, err error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	defer func() {
@@ -24,7 +24,7 @@ func Parse(data []byte, file uint16, warn func(line int32, text string)) (root *
 	if root, far, err = parseJSON(data, file, warn); err == nil && !utf8.Valid(data) {
 		warn(int32(min(foreign(data), math.MaxInt32)), notUTF8)
 	} else if err != nil {
-		// A flow mapping of YAML begins the same way. So a warning about the text as JSON may appear twice.
+		// The text may be YAML that begins with a flow mapping. A warning may then appear twice.
 		if other, leads, _ := parseYAML(data, file, warn); other != nil {
 			return other, leads, nil
 		}
@@ -36,6 +36,6 @@ const notUTF8 = "has a character that is not UTF-8: save the document as UTF-8"
 
 // foreign returns the line of the first byte that is not UTF-8.
 func foreign(data []byte) int {
-	at := bytes.IndexRune(data, utf8.RuneError) // finds such bytes, too
+	at := bytes.IndexRune(data, utf8.RuneError) // finds invalid bytes as well
 	return 1 + bytes.Count(data[:at], []byte("\n"))
 }

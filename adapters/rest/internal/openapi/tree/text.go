@@ -2,14 +2,14 @@ package tree
 
 import "unicode/utf8"
 
-// Short shortens a part of a document for a message.
+// Short shortens a text of a document to 80 bytes, for a message.
 func Short(s string) string {
 	begin, mark := Cut(s, 80)
 	return begin + mark
 }
 
-// Cut shortens a text to at most n bytes, at a whole character. mark is appended if it was longer;
-// it may be empty.
+// Cut returns the beginning of a text, without a partial character, and a mark for its end, in n bytes
+// together. The mark is empty if the text is not cut, or if n is less than 3.
 func Cut(s string, n int) (begin, mark string) {
 	if len(s) <= n {
 		return s, ""

@@ -4,7 +4,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// AppendJSON appends a value as in the document. It reports false if b would exceed limit.
+// AppendJSON appends a value as JSON. It reports false if b exceeds limit bytes; b then ends with a
+// part of the value.
 func (n *Node) AppendJSON(b []byte, limit int) ([]byte, bool) { return n.append(b, limit, 0) }
 
 func (n *Node) append(b []byte, limit, depth int) ([]byte, bool) {

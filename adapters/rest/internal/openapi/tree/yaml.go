@@ -11,14 +11,14 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// yamlTree makes nodes of YAML. Aliases share their nodes, so a document that multiplies itself
-// costs no memory.
+// yamlTree converts YAML into nodes. Aliases share their nodes, so that they cost no memory, however
+// often they multiply a value.
 type yamlTree struct {
 	file uint16
 	warn func(line int32, text string)
 	done map[*yaml.Node]*Node // the nodes of anchors; nil while in progress
 	far  bool                 // a reference points to another text
-	left int                  // number of members that merge keys (<<) may still add
+	left int                  // members that merge keys (<<) may still add
 }
 
 func parseYAML(src []byte, file uint16, warn func(int32, string)) (root *Node, far bool, err error) {
@@ -105,7 +105,7 @@ func (y *yamlTree) mapping(one *yaml.Node, depth int) *Kids {
 		key, v := one.Content[i], one.Content[i+1]
 		if key.Tag == "!!merge" {
 			m := y.merge(v, depth)
-			if y.left -= len(m); y.left < 0 { // attempts count too
+			if y.left -= len(m); y.left < 0 { // members that are not merged count as well
 				y.left = 0
 				y.warn(int32(key.Line), "<< brings too much: left out")
 			} else {
@@ -121,7 +121,7 @@ func (y *yamlTree) mapping(one *yaml.Node, depth int) *Kids {
 			continue
 		}
 		m := Member{Name: strings.ToValidUTF8(key.Value, "�"), Node: y.node(v, depth+1)}
-		m.Node.Line = int32(key.Line) // where readers look for it
+		m.Node.Line = int32(key.Line) // where people look for the member
 		y.far = y.far || m.LeadsOut()
 		list = append(list, m)
 	}
@@ -130,7 +130,7 @@ func (y *yamlTree) mapping(one *yaml.Node, depth int) *Kids {
 		for i := range list {
 			own[list[i].Name] = true
 		}
-		for _, m := range merged { // the first merged one wins, and own members win over all
+		for _, m := range merged { // own members win, then the first merged member of a name
 			if !own[m.Name] {
 				own[m.Name] = true
 				list = append(list, m)
@@ -164,7 +164,7 @@ func (y *yamlTree) merge(one *yaml.Node, depth int) []Member {
 	return nil
 }
 
-// yamlScalar converts a plain value to JSON.
+// yamlScalar returns the kind and the text, as in JSON, of a scalar.
 func yamlScalar(y *yaml.Node) (Kind, string) {
 	switch y.ShortTag() {
 	case "!!null":

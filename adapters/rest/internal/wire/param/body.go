@@ -11,8 +11,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// bodyValue returns the body argument, or an object of the flattened fields. A required body is sent without fields,
-// too.
+// bodyValue returns the argument that is the body, or an object of the arguments that are its fields.
+// If the body is required and no field is given, the object is empty. ok reports whether there is a
+// body.
 func (a *assembly) bodyValue() (name string, v gjson.Result, ok bool) {
 	var flat []byte
 	flattened := false
@@ -40,7 +41,7 @@ func (a *assembly) bodyValue() (name string, v gjson.Result, ok bool) {
 	return "body", gjson.ParseBytes(append(flat, '}')), true
 }
 
-// body serialises the body and sets its type. nil means no body.
+// body returns the encoded body, and sets Content-Type. The result is nil without a body.
 func (a *assembly) body() ([]byte, error) {
 	m := a.tool.Body
 	name, v, ok := a.bodyValue()
@@ -88,8 +89,7 @@ func (a *assembly) body() ([]byte, error) {
 	return []byte(s), err
 }
 
-// givesFile reports whether a field that is a file has a value. Null and an empty list are no
-// value.
+// givesFile reports whether a field for a file has a value other than null and an empty list.
 func givesFile(v gjson.Result, fields []*openapi.Field) bool {
 	files := map[string]bool{}
 	for _, f := range fields {
@@ -105,7 +105,8 @@ func givesFile(v gjson.Result, fields []*openapi.Field) bool {
 	return found
 }
 
-// contentType returns the type to send for a value: the document's, or one that fits its wildcard.
+// contentType returns the Content-Type for a value: the document's type, or one that fits if that has
+// a wildcard.
 func contentType(t string, v gjson.Result) string {
 	switch {
 	case t == "" || !httpguts.ValidHeaderFieldValue(t):

@@ -20,7 +20,7 @@ func newSet(bytes string) *Set {
 }
 
 var (
-	// Unreserved needs no encoding anywhere (RFC 3986).
+	// Unreserved holds the characters that need no encoding anywhere (RFC 3986).
 	Unreserved = newSet("")
 	// reservedQuery holds the characters that allowReserved leaves unencoded in a query or a form.
 	// It has no character that ends a value or means a space.
@@ -32,12 +32,12 @@ var (
 	literalPath = newSet(":/@!$&'()*+,;=")
 	// literalQuery holds the characters that the query of a template may contain.
 	literalQuery = newSet(":/?@!$&'()*+,;=[]")
-	// everything is the set for headers, which have no encoding: a value that would end the line is
+	// everything is the set for headers, which have no encoding. A value that would end the line is
 	// refused.
 	everything = all()
-	// CookieOctets are those of RFC 6265.
+	// CookieOctets holds the characters of a cookie's value (RFC 6265), without %.
 	CookieOctets = newSet("!#$&'()*+/:<=>?@[]^`{|}")
-	// encodedCookie are those of a value that the caller has encoded.
+	// encodedCookie holds the characters of a cookie's value that the client has encoded.
 	encodedCookie = newSet("!#$&'()*+/:<=>?@[]^`{|}%")
 )
 
@@ -61,8 +61,8 @@ func Escape(s string, keep *Set) string {
 	return s
 }
 
-// literal percent-encodes the characters that a template must not contain. It keeps existing
-// encodings.
+// literal percent-encodes the text of a template, except the bytes in keep and what is encoded
+// already.
 func literal(s string, keep *Set) string {
 	for i := range len(s) {
 		if !keep[s[i]] {
@@ -84,7 +84,7 @@ func appendEscaped(dst []byte, s string, keep *Set, triples bool) []byte {
 	return dst
 }
 
-// unescape decodes percent-encoding. Like lenient servers, it keeps invalid encodings.
+// unescape decodes percent-encoding. It keeps invalid encodings, as lenient servers do.
 func unescape(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s

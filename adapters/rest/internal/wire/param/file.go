@@ -20,8 +20,8 @@ type File struct {
 	Type string // empty if the argument names none
 }
 
-// file reads a file in any of its forms. An object is {data: base64, filename?, type?} or {text:
-// …}. A string is a data: URI, the address of a resource, or else the text.
+// file returns the file that an argument gives. An object is {data: base64, filename?, type?} or
+// {text: …}. A string is a data: URI, the address of a resource, or else the text of the file.
 func (a *assembly) file(arg string, v gjson.Result) (*File, error) {
 	f := &File{}
 	switch {
@@ -60,14 +60,14 @@ func (a *assembly) file(arg string, v gjson.Result) (*File, error) {
 	return f, nil
 }
 
-// address matches addresses of files elsewhere.
+// address matches URLs.
 var address = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://\S+$`)
 
-// maxFetched is how many files of one call may have addresses.
+// maxFetched bounds the files of one call that have addresses.
 const maxFetched = 8
 
-// addressed reads the file at an address. Only resources of this server qualify: models choose the
-// addresses, so nothing else is fetched.
+// addressed reads the file at an address. Since models choose the addresses, only resources of this
+// server are read.
 func (a *assembly) addressed(arg, uri string) (*File, error) {
 	switch {
 	case a.o.Fetch == nil || !strings.HasPrefix(uri, "rest://"):
@@ -83,8 +83,7 @@ func (a *assembly) addressed(arg, uri string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A client's own files count in the size of its message. These are a few words there, however
-	// large they are.
+	// The limit of a message bounds the files in it, but not the files at its addresses.
 	if a.read += len(f.Data); a.read > a.o.MaxFile && a.fetched > 1 {
 		return nil, Refuse("%s: the files with addresses have more than %d bytes together, which is the limit", arg, a.o.MaxFile)
 	}
@@ -118,7 +117,7 @@ func (f *File) object(arg string, v gjson.Result) error {
 	return Refuse("%s: a file is {\"data\": base64}, {\"text\": …} or a data: URI", arg)
 }
 
-// base64 decodes either alphabet, with or without padding and line breaks.
+// base64 decodes base64 in either alphabet, with or without padding and line breaks.
 func (f *File) base64(arg, s string) error {
 	s = strings.NewReplacer("\r", "", "\n", "", " ", "", "\t", "", "-", "+", "_", "/").Replace(s)
 	data, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
@@ -129,7 +128,7 @@ func (f *File) base64(arg, s string) error {
 	return nil
 }
 
-// uri reads a data: URI (RFC 2397).
+// uri decodes a data: URI (RFC 2397).
 func (f *File) uri(arg, s string) error {
 	head, data, ok := strings.Cut(strings.TrimPrefix(s, "data:"), ",")
 	if !ok {
@@ -153,7 +152,8 @@ func (f *File) uri(arg, s string) error {
 	return nil
 }
 
-// typeAmong returns the type to send: one of allowed, which are separated by commas.
+// typeAmong returns the Content-Type of the file. That is the file's own type if allowed, a list with
+// commas, contains it; or else the first of allowed without a wildcard.
 func (f *File) typeAmong(allowed string) string {
 	first := ""
 	for t := range strings.SplitSeq(allowed, ",") {

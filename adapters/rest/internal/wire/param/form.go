@@ -19,22 +19,22 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// entry is one field of a form: its value, and its field in the document, or nil.
+// entry is one member of a form. field is nil if the document does not name the member.
 type entry struct {
 	name  string
 	field *openapi.Field
 	value gjson.Result
 }
 
-// entries returns the members of a form's value. Those that the document names come first, in its
-// order, since some servers read a form in one pass. Forms have no null: null members and items are
-// not sent.
+// entries returns the members of a form's value, without null, which a form cannot have. Those that
+// the document names come first, in the document's order, since some servers read a form in one
+// pass.
 func entries(v gjson.Result, fields []*openapi.Field) []entry {
 	values := map[string]gjson.Result{}
 	var order []string
 	v.ForEach(func(k, one gjson.Result) bool {
 		if one.Type == gjson.Null {
-			delete(values, k.String()) // of equal names the last counts
+			delete(values, k.String()) // the last member of a name counts
 			return true
 		}
 		values[k.String()] = one
@@ -56,8 +56,8 @@ func entries(v gjson.Result, fields []*openapi.Field) []entry {
 	return out
 }
 
-// formPairs writes an object as application/x-www-form-urlencoded. Unless the document says
-// otherwise, arrays are repeated and objects are JSON.
+// formPairs encodes an object as application/x-www-form-urlencoded. Unless the document says
+// otherwise, an array makes a pair of each item, and an object is JSON.
 func (a *assembly) formPairs(arg string, v gjson.Result, fields []*openapi.Field) ([]string, error) {
 	var out []string
 	for _, e := range entries(v, fields) {
@@ -110,7 +110,8 @@ func (a *assembly) formField(arg string, e entry) ([]pair, error) {
 	return s.pairs()
 }
 
-// allParts returns the parts of a body: those of its members, or those of its items, which have no names.
+// allParts returns the parts of a body, from the members of an object, or from the items of an array,
+// which have no names.
 func (a *assembly) allParts(arg string, m *openapi.MediaType, v gjson.Result) (all []part, err error) {
 	if m.Items != nil {
 		if !v.IsArray() {
@@ -142,13 +143,13 @@ func (a *assembly) allParts(arg string, m *openapi.MediaType, v gjson.Result) (a
 	return all, nil
 }
 
-// multipart writes a body in parts.
+// multipart returns a multipart body, and sets Content-Type.
 func (a *assembly) multipart(arg string, m *openapi.MediaType, v gjson.Result) ([]byte, error) {
 	parts, err := a.allParts(arg, m, v)
 	if err != nil {
 		return nil, err
 	}
-	// The content determines the boundary: equal calls make equal requests.
+	// The content determines the boundary, so that equal calls make equal requests.
 	sum := sha256.New()
 	for _, p := range parts {
 		_, _ = sum.Write(p.data)
@@ -249,7 +250,7 @@ func (a *assembly) parts(arg string, e entry) ([]part, error) {
 	return []part{p}, err
 }
 
-// spread makes a part of each member of an object.
+// spread returns a part for each member of an object.
 func (a *assembly) spread(s *styled, f *openapi.Field) ([]part, error) {
 	var out []part
 	var err error
@@ -276,7 +277,7 @@ func (a *assembly) spread(s *styled, f *openapi.Field) ([]part, error) {
 	return out, err
 }
 
-// part makes one part: a file, JSON for an object or an array, or text.
+// part returns one part: a file, JSON for an object or an array, or text.
 func (a *assembly) part(arg, name string, f *openapi.Field, v gjson.Result) (part, error) {
 	p := part{header: textproto.MIMEHeader{}}
 	if f.File {
@@ -327,7 +328,7 @@ func partHeaders(h textproto.MIMEHeader, f *openapi.Field) {
 	}
 }
 
-// firstConcrete returns the first type without a wildcard.
+// firstConcrete returns the first media type without a wildcard in a list with commas, or "".
 func firstConcrete(types string) string {
 	for t := range strings.SplitSeq(types, ",") {
 		if t = strings.TrimSpace(t); t != "" && !strings.Contains(t, "*") && httpio.Sendable(t) {

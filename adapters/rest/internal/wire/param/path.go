@@ -7,7 +7,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 )
 
-// path fills a template. It returns the encoded path, and the template's own query.
+// path returns the encoded path of a template with its parameters filled, and the template's own
+// query.
 func (a *assembly) path(template string) (path, query string, err error) {
 	template, _, _ = strings.Cut(template, "#")
 	template, query, _ = strings.Cut(template, "?")
@@ -15,7 +16,7 @@ func (a *assembly) path(template string) (path, query string, err error) {
 		template = "/" + template
 	}
 	var b strings.Builder
-	var filled []bool // whether an argument is in the segment
+	var filled []bool // by segment: whether an argument is in it
 	touch := func(s string, argument bool) {
 		for i, part := range strings.Split(s, "/") {
 			if i > 0 || filled == nil {
@@ -50,7 +51,7 @@ func (a *assembly) path(template string) (path, query string, err error) {
 	return b.String(), literal(query, literalQuery), nil
 }
 
-// inPath returns the value of {name}.
+// inPath returns the encoded value for {name}.
 func (a *assembly) inPath(name string) (string, error) {
 	for _, arg := range a.tool.Arguments {
 		p := arg.Parameter
@@ -88,8 +89,8 @@ func (a *assembly) inPath(name string) (string, error) {
 	return "", Refuse("the path has {%s}, but the operation has no such parameter", name)
 }
 
-// climbs reports whether an encoded value or segment is . or contains .., as servers see it that
-// decode slashes, or decode twice. Many servers remove .. with the segment before it.
+// climbs reports whether an encoded value is the segment . or has a segment .., for a server that
+// decodes slashes, or that decodes several times. Many servers remove .. and the segment before it.
 func climbs(value string) bool {
 	if !strings.ContainsAny(value, ".%") {
 		return false
@@ -97,7 +98,7 @@ func climbs(value string) bool {
 	for range 5 {
 		parts := strings.FieldsFunc(value, func(c rune) bool { return c == '/' || c == '\\' })
 		for _, part := range parts {
-			// Some servers treat the text behind ; as parameters of the segment.
+			// Some servers take the text after ; for parameters of the segment.
 			if part, _, _ = strings.Cut(part, ";"); part == ".." || part == "." && len(parts) == 1 {
 				return true
 			}
@@ -111,8 +112,8 @@ func climbs(value string) bool {
 	return false
 }
 
-// hasNUL reports whether an encoded value has a NUL character for a server that decodes it, even
-// repeatedly.
+// hasNUL reports whether an encoded value has a NUL character for a server that decodes it, once or
+// several times.
 func hasNUL(value string) bool {
 	for range 5 {
 		if strings.Contains(value, "%00") || strings.Contains(value, "\x00") {
@@ -127,7 +128,8 @@ func hasNUL(value string) bool {
 	return false
 }
 
-// Join appends a path to a base, with one slash between them.
+// Join appends an encoded path to a base, with one slash between them, and a query to that of the
+// base.
 func Join(base *url.URL, path, query string) (*url.URL, error) {
 	raw := strings.TrimRight(base.EscapedPath(), "/") + "/" + strings.TrimPrefix(path, "/")
 	plain, err := url.PathUnescape(raw)

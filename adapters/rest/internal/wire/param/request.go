@@ -22,32 +22,33 @@ type assembly struct {
 	query   []string // pairs; for a querystring parameter, the whole query
 	cookies []string
 	o       Options
-	fetched int // how many files were read by address
+	fetched int // files that were read by address
 	read    int // bytes of these files
 }
 
 // Options are an API's settings for its requests.
 type Options struct {
-	// MaxFile is the limit of one file, in bytes.
+	// MaxFile bounds one file, in bytes.
 	MaxFile int
-	// Taken reports whether an encoded name is that of a credential in a place. No argument may set
-	// it.
+	// Taken reports whether a credential has that place and that encoded name. No member of an
+	// argument may have the name. Taken may be nil.
 	Taken func(in openapi.Place, name string) bool
-	// Query is the query of the server's own address. Members of arguments have none of its names.
+	// Query is the query of the server's own address. No member of an argument may have a name from
+	// it.
 	Query string
-	// Fetch reads the file at an address. nil allows no addresses.
+	// Fetch reads the file at an address. If it is nil, addresses are refused.
 	Fetch func(uri string) (*File, error)
 }
 
-// Request is the request that the arguments of a call became.
+// Request has the parts of a request that the arguments of a call make.
 type Request struct {
 	Path, Query string // of the operation, encoded
 	Header      http.Header
 	Body        []byte // nil without a body
 }
 
-// Assemble puts the arguments of a call, a JSON object, in their places. The error is a Refusal, or
-// that of Options.Fetch.
+// Assemble puts the arguments of a call, a JSON object, in their places. The error is a Refusal, or an
+// error of Options.Fetch.
 func Assemble(t *openapi.Tool, args []byte, o Options) (*Request, error) {
 	a := &assembly{
 		tool:   t,
@@ -105,7 +106,8 @@ func Assemble(t *openapi.Tool, args []byte, o Options) (*Request, error) {
 	return r, nil
 }
 
-// content serialises a value by a media type: as JSON, unless it is text of another type.
+// content returns a value in a media type. A scalar is text unless the type is JSON; all else is
+// JSON.
 func content(arg, contentType string, v gjson.Result) (string, error) {
 	if !httpio.IsJSON(contentType) && v.Type != gjson.JSON {
 		return text(arg, v, false)
@@ -138,8 +140,8 @@ func (a *assembly) inQuery(arg openapi.Argument, v gjson.Result) error {
 	return err
 }
 
-// checkName refuses members of an exploded object that have the name of another parameter in the same place, or of a
-// credential. The server would mistake them.
+// checkName refuses a member of an exploded object that has the name of another parameter in the same
+// place, or of a credential. The server would take the member for the other value.
 func (a *assembly) checkName(arg openapi.Argument, in openapi.Place, encoded string) error {
 	taken := func(name string) error {
 		if Escape(name, Unreserved) != encoded {
@@ -148,7 +150,7 @@ func (a *assembly) checkName(arg openapi.Argument, in openapi.Place, encoded str
 		return Refuse("%s: must not have a member called %s, as another parameter is", arg.Name, name)
 	}
 	others := slices.Clone(a.tool.Operation.Parameters)
-	for _, other := range a.tool.Arguments { // includes those of the configuration
+	for _, other := range a.tool.Arguments { // including arguments of the configuration
 		others = append(others, other.Parameter)
 	}
 	for _, other := range others {
@@ -220,12 +222,12 @@ func (a *assembly) inHeader(arg openapi.Argument, v gjson.Result) error {
 	return nil
 }
 
-// inCookie adds cookies. Exploded arrays and objects become several.
+// inCookie adds cookies: several for an exploded array or object.
 func (a *assembly) inCookie(arg openapi.Argument, v gjson.Result) error {
 	p := arg.Parameter
 	keep := Unreserved
 	switch {
-	case p.Style == "cookie": // OpenAPI 3.2: sent as given, if a cookie can have it
+	case p.Style == "cookie": // OpenAPI 3.2: characters that a cookie can have are not encoded
 		keep = encodedCookie
 	case p.AllowReserved:
 		keep = CookieOctets
@@ -250,7 +252,7 @@ func (a *assembly) inCookie(arg openapi.Argument, v gjson.Result) error {
 	return err
 }
 
-// CookieNames are the characters of tokens (RFC 9110), such as cookie names.
+// CookieNames holds the characters of tokens (RFC 9110), such as names of cookies, without %.
 var CookieNames = newSet("!#$&'*+^`|")
 
 // accept returns the Accept header: the types that the operation declares for success, or else

@@ -17,13 +17,14 @@ type Refusal string
 // Error implements error.
 func (r Refusal) Error() string { return string(r) }
 
-// Refuse returns a Refusal.
 func Refuse(format string, args ...any) error { return Refusal(fmt.Sprintf(format, args...)) }
 
-// maxPlain bounds the digits of a number whose exponent is written out.
+// maxPlain bounds the exponent of a number that is written without one. The number may have twice as
+// many digits.
 const maxPlain = 400
 
-// text returns a value as text. Arrays and objects are JSON here.
+// text returns a value as text: an array or an object as JSON, and null as nothing. name is the
+// argument's, for refusals; whole is as for plainNumber.
 func text(name string, v gjson.Result, whole bool) (string, error) {
 	switch v.Type {
 	case gjson.String:
@@ -42,8 +43,9 @@ func text(name string, v gjson.Result, whole bool) (string, error) {
 	return v.Raw, nil
 }
 
-// plainNumber writes a JSON number without an exponent and keeps its digits: few servers read 1.7e9
-// as an integer. With whole, it drops a zero fraction.
+// plainNumber returns a JSON number with all its digits and without an exponent, since few servers
+// read 1.7e9 as an integer. With whole, it drops a fraction of zeros. It reports false if the number
+// has too many digits.
 func plainNumber(raw string, whole bool) (string, bool) {
 	sign, rest := "", raw
 	if strings.HasPrefix(rest, "-") {
@@ -82,8 +84,7 @@ func plainNumber(raw string, whole bool) (string, bool) {
 	return sign + before, true
 }
 
-// Plain returns a JSON number as text: with all its digits, and without an exponent unless that is
-// very large.
+// Plain returns a JSON number with all its digits, and without an exponent up to maxPlain.
 func Plain(raw string) string {
 	if s, ok := plainNumber(raw, false); ok {
 		return s
@@ -91,8 +92,8 @@ func Plain(raw string) string {
 	return raw
 }
 
-// renamed renames members at every depth. It refuses an object with a repeated name: only one of
-// the values was checked.
+// renamed returns a value with its members renamed at every depth. It refuses an object with a
+// repeated name, since only one of the values was checked.
 func renamed(arg string, v gjson.Result, names map[string]string) (gjson.Result, error) {
 	if len(names) == 0 || v.Type != gjson.JSON {
 		return v, nil
@@ -101,8 +102,8 @@ func renamed(arg string, v gjson.Result, names map[string]string) (gjson.Result,
 	return gjson.ParseBytes(b), err
 }
 
-// ByShownNames renames arguments from the document's names to the names that clients see. It
-// reports whether that is possible.
+// ByShownNames renames arguments, and members within them, from the document's names to the names
+// that clients see. It reports false if no names differ, or if a name would occur twice.
 func ByShownNames(t *openapi.Tool, args []byte) ([]byte, bool) {
 	top := map[string]string{}
 	for _, arg := range t.Arguments {

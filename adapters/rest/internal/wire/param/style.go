@@ -10,16 +10,16 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 )
 
-// styled is a value with its style: of a parameter, or of a form's field.
+// styled is the value of a parameter or of a form's field, with its style.
 type styled struct {
 	arg        string // the argument's name, for refusals
 	name       string // the name in the request
 	value      gjson.Result
-	whole      bool   // integers only
+	whole      bool   // the type is integer
 	style      string // never empty
 	explode    bool
-	collection string // of Swagger 2.0; wins over style
-	keep       *Set
+	collection string // collectionFormat of Swagger 2.0; wins over style
+	keep       *Set   // the bytes that are not encoded
 }
 
 func styledParameter(arg string, p *openapi.Parameter, v gjson.Result, keep *Set) styled {
@@ -65,8 +65,8 @@ func absent(v gjson.Result) bool {
 	return empty
 }
 
-// items encodes the items of an array, without null. It refuses an item that contains the separator
-// if both are sent alike.
+// items encodes the items of an array, without null. It refuses an item that contains the separator,
+// unless encoding tells them apart.
 func (s *styled) items(separator string) ([]string, error) {
 	var out []string
 	var err error
@@ -90,7 +90,7 @@ func (s *styled) items(separator string) ([]string, error) {
 	return out, err
 }
 
-// part encodes one of several values.
+// part encodes one of several values. It refuses a value as items does.
 func (s *styled) part(v gjson.Result, separator string) (string, error) {
 	t, err := text(s.arg, v, s.whole)
 	if err == nil && ambiguous(t, separator, s.keep) {
@@ -107,14 +107,14 @@ func encodedSeparator(separator string, keep *Set) string {
 	return separator
 }
 
-// ambiguous reports whether a text contains the separator, and both would be sent alike.
+// ambiguous reports whether a text contains the separator, and encoding does not tell them apart.
 func ambiguous(t, separator string, keep *Set) bool {
 	return separator != "" && strings.Contains(t, separator) && Escape(separator, keep) == encodedSeparator(separator, keep)
 }
 
 // members encodes the members of an object, without null.
 func (s *styled) members(separator string) ([]pair, error) {
-	names := Unreserved // nothing in a name may end it
+	names := Unreserved // no character of a name may end the name
 	if s.keep == everything {
 		names = everything
 	}
@@ -137,8 +137,8 @@ func (s *styled) members(separator string) ([]pair, error) {
 	return out, err
 }
 
-// list writes an array with a separator between items. An object also has it between names and
-// values; if exploded, it has = there.
+// list encodes an array with the separator between items. In an object, the separator is also between
+// a name and its value, or = if exploded.
 func (s *styled) list(separator string, exploded bool) (string, error) {
 	between := encodedSeparator(separator, s.keep)
 	if s.value.IsArray() {
@@ -157,7 +157,7 @@ func (s *styled) list(separator string, exploded bool) (string, error) {
 	return strings.Join(parts, between), err
 }
 
-// path writes the value of {name} in a path.
+// path encodes the value for {name} in a path.
 func (s *styled) path() (string, error) {
 	if s.value.Type != gjson.JSON {
 		v, err := s.scalar(s.value)
@@ -202,7 +202,7 @@ func (s *styled) path() (string, error) {
 	return s.list(",", s.explode)
 }
 
-// pairs writes the value for a query, a form or cookies.
+// pairs encodes the value for a query, a form or cookies.
 func (s *styled) pairs() ([]pair, error) {
 	name := Escape(s.name, Unreserved)
 	one := func(v string, err error) ([]pair, error) { return []pair{{name, v}}, err }
@@ -232,7 +232,7 @@ func (s *styled) pairs() ([]pair, error) {
 	return pairs, err
 }
 
-// maxDeep is how deep objects in a query may be nested.
+// maxDeep bounds the nesting of objects in a query.
 const maxDeep = 20
 
 // deep writes objects as name[member]=value, to any depth. The specification leaves arrays open:
@@ -271,7 +271,7 @@ func (s *styled) deep(dst []pair, name string, v gjson.Result) ([]pair, error) {
 	return dst, err
 }
 
-// quoted writes a separator for a refusal.
+// quoted returns the name of a separator for a refusal.
 func quoted(s string) string {
 	switch s {
 	case " ":
