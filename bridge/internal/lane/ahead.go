@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// aheadIdle is how long a process that was started ahead waits, if connections never close as idle.
+// aheadIdle is how long a process that was started ahead waits for a connection, if Options.Idle is 0.
 const aheadIdle = 10 * time.Minute
 
 // StartAhead starts the server before its first connection, if settings and limits allow it. It returns when a

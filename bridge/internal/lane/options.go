@@ -24,7 +24,7 @@ type Options struct {
 	Address bridge.Address   // zero if unknown
 	// Sent receives the outcome of each request on a connection. It must not block, and may be nil.
 	Sent func(report.Report)
-	// Closed receives each connection with a session that closed. It must not block, and may be nil.
+	// Closed receives the report of each closed connection to a legacy server. It must not block, and may be nil.
 	Closed  func(report.Session)
 	Forward []bridge.Forward // client headers that the server gets
 	// Shared means that different principals share a lane.
@@ -39,13 +39,13 @@ type Options struct {
 	Health    Health
 	Bytes     Bytes
 	Dropped   *atomic.Uint64 // counts dropped notifications
-	Calls     *calls.Calls   // shows messages to observers; nil if there never is one
+	Calls     *calls.Calls   // shows messages to observers; nil if there are never any
 }
 
 // Bytes bounds the memory of messages.
 type Bytes interface {
-	// Incoming returns the limit for messages to a principal. The empty name stands for messages to no one in
-	// particular.
+	// Incoming returns the limit for messages to a principal. The empty name stands for messages to several
+	// principals.
 	Incoming(principal string) bridge.Room
 }
 
@@ -65,7 +65,7 @@ func (o *Options) Set(s Settings) { o.Settings.Store(&s) }
 
 // Health receives the events of a server's connections.
 type Health interface {
-	// CallDone reports a call's outcome. headers means that it forwarded client headers, which may hold
+	// CallDone reports a call's outcome. headers means that the call forwarded client headers, which may hold
 	// credentials.
 	CallDone(err error, headers bool)
 	// Failed reports that a connection could not be opened, or was lost at once.
@@ -83,8 +83,8 @@ type Health interface {
 
 // Ends holds the lane's partners other than the adapter.
 type Ends struct {
-	// Client gets the notifications and questions that belong to no call. Its Gone is called when there will be
-	// no other connection, or a different server.
+	// Client gets the notifications and questions that belong to no call. Its Gone is called when the lane opens no
+	// other connection, or when the server came back as another.
 	Client   bridge.Client
 	Observer Observer
 	Gate     Gate // nil lets everything pass
@@ -116,9 +116,10 @@ type Gate interface {
 	// Pass returns the error that forbids to open a connection, or nil. It may wait for the decision.
 	Pass(ctx context.Context, from *bridge.Caller) error
 	// Opening is Pass without waiting, just before a connection is opened. ctx ends when the connection is not needed
-	// any more. opened takes the outcome and returns the Upstream for calls. Pings and restored settings bypass it.
+	// any more. opened takes the outcome and returns the Upstream for calls. Pings and restored settings bypass that
+	// Upstream.
 	Opening(ctx context.Context, from *bridge.Caller) (opened func(c Conn, up bridge.Upstream, err error) bridge.Upstream, err error)
-	// Left returns how long the gate stays shut.
+	// Left returns how long the gate stays shut; 0 if it is open.
 	Left() time.Duration
 }
 
@@ -134,7 +135,8 @@ type Conn interface {
 	Asked() int64
 	// Gone reports that the connection is unusable.
 	Gone(err error)
-	// GoneIdle is Gone if no call is in flight, and lets none begin in between. It reports whether it did so.
+	// GoneIdle is Gone, but only if no call is in flight. No call can begin in between. GoneIdle reports whether it
+	// has ended the connection.
 	GoneIdle(err error) bool
 }
 

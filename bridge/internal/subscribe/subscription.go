@@ -184,7 +184,8 @@ func NewListener(back bridge.Client, wants Wanted) *Listener {
 	return &Listener{back: back, Wants: wants}
 }
 
-// Notify passes on a notification, after the acknowledgement.
+// Notify passes on a notification, after the acknowledgement. Until then at most MaxEarly wait, and Notify drops
+// others.
 func (l *Listener) Notify(m *jsonrpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

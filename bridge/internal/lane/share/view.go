@@ -21,7 +21,7 @@ type hub struct {
 	lane *lane.Lane
 	up   bridge.Upstream // the lane with its guards, for calls
 	all  bool            // sessions of different principals share it
-	turn chan struct{}   // held while a level is sent
+	turn chan struct{}   // a lock, held while a level is sent
 	subs subscribe.Watched[*View]
 
 	mu           sync.Mutex // guards the rest
@@ -188,8 +188,8 @@ func (v *viewCall) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(st
 	return v.v.h.ask(v.v, m, reply, v.Client)
 }
 
-// Ask passes a question to the only session with calls in flight, or to the only session. Without such a session it
-// refuses the question. It also does so if all clients share the server.
+// Ask passes a question to the only session with calls in flight, or to the only session. It refuses the question if
+// there is no such session, or if all clients share the server.
 func (h *hub) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	v := h.soleCaller()
 	if v == nil {
@@ -283,7 +283,8 @@ func (v *View) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return m, err
 }
 
-// Notify passes on a notification. A lane that serves all clients drops those about a client's own state.
+// Notify passes on a notification. A lane that serves all clients gets none, because each is about the state of one
+// client.
 func (v *View) Notify(ctx context.Context, r *bridge.Request) error {
 	if v.h.all {
 		return nil

@@ -34,7 +34,7 @@ type attempt struct {
 
 var _ bridge.Client = (*attempt)(nil)
 
-// listen requests the lists and these resources. asks wait for the outcome.
+// listen starts an attempt for the announced lists and these resources. asks wait for its outcome.
 func (s *subscription) listen(uris []string, asks []*change) *attempt {
 	a := &attempt{
 		s:     s,
@@ -121,7 +121,7 @@ func (a *attempt) requested(uri string) bool {
 	return ok
 }
 
-// grants reports whether the server accepted the resource. The attempt has begun.
+// grants reports whether the server accepted the resource. The attempt must have begun.
 func (a *attempt) grants(uri string) bool { return a.accepted[uri] }
 
 // verdict returns the outcome for the asks of an attempt that did not begin.

@@ -31,7 +31,7 @@ func (l *Lift) grade(ctx context.Context, g *bridge.Greeting, r *bridge.Request)
 	return l.downgraded(m, r.Method, uri, theirs, mine), nil
 }
 
-// downgraded returns an answer of revision from for a client of revision to. It releases a if it returns another
+// downgraded returns an answer of revision from for a client of revision to. It releases m if it returns another
 // message.
 func (l *Lift) downgraded(m *jsonrpc.Message, method, uri, from, to string) *jsonrpc.Message {
 	var b *jsonrpc.Message

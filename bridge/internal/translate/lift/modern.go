@@ -193,7 +193,7 @@ func (l *Lift) metadata() *metadata {
 }
 
 // into returns the request with the metadata (protocol.md D2.3). It replaces the client's own reserved members
-// . Without them, it does not copy the request.
+// . If there are none, it does not copy the request.
 func (m *metadata) into(message *jsonrpc.Message) *jsonrpc.Message {
 	if message.Params == nil || rawjson.IsEmpty(message.Params) {
 		return &jsonrpc.Message{
@@ -233,8 +233,8 @@ type callClient struct {
 
 	mu       sync.Mutex // guards the rest
 	repeated bool       // the call was repeated
-	highest  float64    // the highest progress so far
-	some     bool
+	highest  float64    // the highest progress that the client got
+	some     bool       // the client got progress
 }
 
 // Notify passes on progress of the call, and log messages of the session's level.

@@ -69,7 +69,8 @@ func withoutModern(meta []byte) []byte {
 	return rawjson.Delete(meta, era.KeyServerInfo, era.KeySubscription)
 }
 
-// bareMeta is the slow path, for results with duplicate members.
+// bareMeta removes the members of modern servers from a result's _meta. It is the slow path, for results with
+// duplicate members.
 func bareMeta(result []byte) []byte {
 	meta := gjson.GetBytes(result, "_meta")
 	if !meta.IsObject() {

@@ -25,9 +25,9 @@ const (
 	maxPause    = time.Minute            // between attempts
 )
 
-// subscription holds a session's one subscription at a modern server, and renews it when it ends (protocol.md
-// D2.5). Subscriptions are immutable. For other topics another one is opened, and the old one ends after the new
-// one has begun. So some changes come twice, and none is missed.
+// subscription holds a session's one subscription at a modern server, and renews it when it ends (protocol.md D2.5).
+// Subscriptions are immutable. For other topics run opens another one, and ends the old one after the new one has
+// begun: some changes come twice, but none is lost.
 type subscription struct {
 	l       *Lift
 	changes map[string]bool // announced notifications of changed lists, by method
@@ -38,7 +38,7 @@ type subscription struct {
 	opened  chan struct{} // the lane has reconnected
 	tried   chan struct{} // closed, with mu held, when the first attempt has begun or failed
 
-	mu       sync.Mutex      // guards want, owes, seen and declined
+	mu       sync.Mutex      // guards want, missed, seen and declined
 	want     map[string]bool // wanted URIs; true once the server accepted one
 	missed   bool            // the client needs notifications of possible changes
 	seen     map[string]bool // lists that the client read before the first attempt began, by notification
@@ -46,7 +46,7 @@ type subscription struct {
 
 	// run owns the rest.
 	now, next *attempt  // the subscription, and its replacement
-	joining   []*change // asks for the attempt after next
+	joining   []*change // asks for an attempt that has not started
 	gap       bool      // changes may have been missed
 	failures  int       // in a row
 	refusals  int
@@ -280,7 +280,7 @@ func (s *subscription) open() {
 	}
 }
 
-// follow replaces the subscription by the one that has begun.
+// follow replaces the subscription by the attempt that has begun.
 func (s *subscription) follow() {
 	a := s.next
 	if s.now != nil {

@@ -118,7 +118,7 @@ func (t *Translator) watchAll(ctx context.Context, ln *subscribe.Listener, uris 
 func (t *Translator) watch(ctx context.Context, ln *subscribe.Listener, uri string) bool {
 	return t.watched.Add(ctx, uri, ln, func() bool {
 		ok := t.subscribe(ctx, "resources/subscribe", uri)
-		if !ok && ctx.Err() != nil { // the server may still accept it
+		if !ok && ctx.Err() != nil { // the server may still accept the subscription
 			t.line.Go(func(ctx context.Context) { t.unwatch(ctx, ln, uri) })
 		}
 		return ok

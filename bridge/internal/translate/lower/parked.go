@@ -11,9 +11,8 @@ import (
 )
 
 // parked is a call to a legacy server that can outlive its request. If the server asks something, the questions
-// answer the request, and the call is parked. A later request brings the answers and resumes it (protocol.md
-// D1.4). Requests, the server, timers and evictions may come at once. One lock orders them, so the state is in
-// one piece.
+// answer the request, and the call is parked. A later request brings the answers and resumes it (protocol.md D1.4).
+// Requests, the server, timers and evictions may come at once. One lock orders them, so all state is in one struct.
 type parked struct {
 	bridge.Nobody // the end of the connection is no event: the call itself fails
 	l             *Translator
@@ -59,7 +58,7 @@ const MaxParked = 32
 
 // These are the other limits of parked calls.
 const (
-	parkWindow     = 30 * time.Millisecond // questions within it share a round
+	parkWindow     = 30 * time.Millisecond // questions that come within this time share a round
 	parkTTL        = 10 * time.Minute
 	maxParkedInAll = 1024     // of one server
 	maxKeptAnswers = 64 << 20 // bytes of delivered answers of one server that stay for clients that lost them
@@ -190,8 +189,8 @@ func (p *parked) finish(m *jsonrpc.Message, err error) {
 	t.slot.Release()
 }
 
-// deliver gives the client the answer. It stays for a while, in case it gets lost. The caller holds
-// l.mu.
+// deliver gives the client the answer. The answer stays for parkTTL, because the client may lose it. The
+// caller holds p.l.mu.
 func (p *parked) deliver(r *request) {
 	o := outcome{err: p.err}
 	if p.answer != nil {
@@ -229,8 +228,8 @@ func (p *parked) expire() {
 	})
 }
 
-// drop drops the call, unless so is set and reports false. so is called with l.mu held. drop cancels a call in
-// flight, and answers the server's questions as unanswered. It reports false if so did.
+// drop drops the call: it cancels a call in flight, and answers the server's questions as unanswered. If so is not
+// nil, drop first calls it with p.l.mu held. If so reports false, drop does nothing and reports false.
 func (p *parked) drop(why error, so func() bool) bool {
 	p.l.mu.Lock()
 	if so != nil && !so() {
@@ -298,7 +297,7 @@ func (p *parked) Notify(m *jsonrpc.Message) {
 }
 
 // notify passes a notification to the call's request. Progress gets the token of that request. The caller holds
-// l.mu.
+// p.l.mu.
 func (p *parked) notify(m *jsonrpc.Message) {
 	if m.Method == "notifications/progress" {
 		mine := p.request.r.Token()

@@ -94,7 +94,7 @@ func (p *parked) add(q *question) {
 	p.gather()
 }
 
-// reassign moves guessed questions of an answered call to other calls, because they were about another one. It
+// reassign moves guessed questions of an answered call to other calls, because they were not about that call. It
 // returns the questions without a call. The caller holds t.mu.
 func (t *Translator) reassign(asks []*question) (stale []*question) {
 	for _, q := range asks {

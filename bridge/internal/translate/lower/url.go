@@ -120,15 +120,16 @@ func (t *Translator) urlDone(id string) {
 
 var errPatience = errors.New("waited for long enough")
 
-// checkURLs reads the client's answers about the URLs to visit. If the client accepts all, it waits a moment for
-// the server to confirm. Otherwise it returns the error.
+// checkURLs reads the client's answers about the URLs to visit. If an answer is malformed, or declines or cancels a
+// visit, checkURLs returns the answer to the request. Otherwise it waits up to urlPatience for the server to confirm
+// the visits, and returns nil.
 func (t *Translator) checkURLs(ctx context.Context, l *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
 	state := again.ours
 	for i := range state.IDs {
 		key := keyPrefix + strconv.Itoa(i+1)
 		given := again.answer(key)
 		if !given.Exists() {
-			continue // only the server can decide whether it still needs it
+			continue // only the server can decide whether it still needs the visit
 		}
 		if what := era.WellFormedAnswer("elicitation/create", []byte(given.Raw)); what != "" {
 			return jsonrpc.InvalidParams("inputResponses." + key + ": " + what)
@@ -161,7 +162,7 @@ func (t *Translator) checkURLs(ctx context.Context, l *legacy, r *bridge.Request
 			delete(t.urls, id)
 			t.mu.Unlock()
 		case <-short.Done():
-			return nil // the server has the state
+			return nil // the server decides whether the visits are complete
 		}
 	}
 	return nil

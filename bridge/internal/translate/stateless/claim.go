@@ -20,7 +20,7 @@ type claim struct {
 	lane      string
 	legacy    bool // the server is known to be a legacy one
 	exclusive bool // the request needs an exclusive connection, if the server is a legacy one
-	granted   bool // it gets an exclusive one
+	granted   bool // the request gets an exclusive connection
 	retry     bool // its first connection could not be opened for lack of room
 
 	// Set for an exclusive connection.
@@ -129,8 +129,8 @@ func (p *Pool) await(ctx context.Context, c claim) (*slot, error) {
 	}
 }
 
-// press opens one more connection for a call that has waited long enough. The error says why the limits forbid
-// it.
+// press opens one more connection for a call that has waited long enough. The error says why the limits forbid the
+// connection.
 func (p *Pool) press(c *claim) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -151,8 +151,8 @@ func (p *Pool) leave(s *slot, call bool) {
 	}
 }
 
-// closeIdle closes an idle connection. If there were uses since the timer started, it sets the timer again. This
-// is cheaper than a reset with each call.
+// closeIdle closes an idle connection. If there were uses since the timer started, closeIdle sets the timer again,
+// which is cheaper than a reset with each call.
 func (p *Pool) closeIdle(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -81,7 +81,7 @@ type identity struct {
 // These constants bound the stored data of stateless clients (protocol.md F).
 const (
 	maxProfiles   = 8                // connections of one principal to one server
-	maxLaneKey    = 256              // bytes
+	maxLaneKey    = 256              // bytes of the handle that chooses a connection
 	maxIdentities = 1024             // identities with a stored greeting
 	maxSpellings  = 256              // spellings of capabilities with a stored canonical form
 	maxSpelling   = 4 << 10          // bytes of one of those

@@ -50,13 +50,14 @@ type Options struct {
 	Process bool
 }
 
-// Server is what a Pool needs of its server.
+// Server gives a Pool access to its server.
 type Server interface {
 	// Line returns a connection on behalf of from. The connection opens on demand, and its Client is to.
 	Line(from *bridge.Caller, to bridge.Client) Line
 	// Misheaded returns the error of a request that contradicts itself, or nil.
 	Misheaded(r *bridge.Request) *jsonrpc.Message
-	// Heard records notifications on a modern server's call streams, and changes that may have been missed.
+	// Heard passes a notification to the cache: one on a call's stream, or one of the bridge about changes that may
+	// have been missed.
 	Heard(m *jsonrpc.Message)
 }
 
@@ -87,7 +88,8 @@ type Line interface {
 	// Known returns the greeting of the connection, which it opens if necessary. attributes reports whether its
 	// wire attributes questions to calls.
 	Known(ctx context.Context) (g *bridge.Greeting, attributes bool, err error)
-	// Holds reports whether a cached answer to r may be served, given the greeting s. why is an error of Known
-	// that the answer would replace. If so, the connection presumes s until its own handshake.
+	// Holds reports whether a cached answer to r may be served, given the greeting g. why is an error of Known in
+	// whose place the answer would be served; nil for none. If Holds reports true, the connection presumes g until
+	// its own handshake.
 	Holds(r *bridge.Request, g *bridge.Greeting, why error) bool
 }
