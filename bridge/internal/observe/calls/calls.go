@@ -25,7 +25,7 @@ import (
 const (
 	maxRecent   = 256  // calls that have ended
 	maxFailures = 64   // of one server
-	maxServers  = 1024 // with failures; one that refused calls too counts twice
+	maxServers  = 1024 // servers with failures; a server whose circuit breaker refused calls counts twice
 	maxUnder    = 4096 // calls in flight; further ones appear only after they end
 	maxMarks    = 32   // of one call
 	maxText     = 200  // bytes of a name or a message
@@ -40,13 +40,13 @@ type Row struct {
 	Server    string    `json:"server,omitempty"` // empty if no server got it
 	Method    string    `json:"method"`
 	Name      string    `json:"name,omitempty"`   // of the tool, prompt or resource
-	Client    string    `json:"client,omitempty"` // of a failure: its session may be gone
+	Client    string    `json:"client,omitempty"` // for failures only: their sessions may be gone
 	Principal string    `json:"principal,omitempty"`
 	Session   string    `json:"session,omitempty"` // as in logs; empty for a stateless client
 	Revision  string    `json:"revision,omitempty"`
 	Speaks    string    `json:"speaks,omitempty"` // the revision of the server
 	Began     time.Time `json:"began"`
-	// Took and the following fields are absent while the call is in flight.
+	// Took, Outcome, Code, Error and Out are absent while the call is in flight.
 	Took    *float64 `json:"took_ms,omitempty"`
 	Outcome string   `json:"outcome,omitempty"`
 	Code    int64    `json:"code,omitempty"`
@@ -55,7 +55,7 @@ type Row struct {
 	Out     int      `json:"bytes_out,omitempty"`
 	Marks   []Mark   `json:"marks,omitempty"`
 
-	// Carried holds its arguments and result; nil unless they are stored.
+	// Carried holds the arguments and the result; nil unless they are stored.
 	Carried *Carried `json:"-"`
 }
 
@@ -63,7 +63,7 @@ type Row struct {
 type Carried struct {
 	Arguments string `json:"arguments,omitempty"`
 	Result    string `json:"result,omitempty"`
-	// Cut names the incomplete ones: arguments, result.
+	// Cut names the texts that are incomplete: arguments, result.
 	Cut []string `json:"cut,omitempty"`
 }
 
@@ -75,7 +75,7 @@ const (
 
 // Mark is an event during a call.
 type Mark struct {
-	At   float64 `json:"at_ms"` // since it began
+	At   float64 `json:"at_ms"` // milliseconds since the call began
 	What string  `json:"what"`  // progress, asked, answered
 	Text string  `json:"text,omitempty"`
 }
@@ -101,8 +101,8 @@ type Calls struct {
 	mu       sync.Mutex // guards the rest
 	holds    int        // observers
 	timer    *time.Timer
-	since    time.Time
-	before   int64 // calls that were in flight then
+	since    time.Time // when the observation began
+	before   int64     // calls that were in flight then
 	carriers carriers
 	last     uint64
 	under    map[key]*call
@@ -121,11 +121,11 @@ type failureKey struct {
 type carriers struct {
 	on    atomic.Bool // arguments and results are stored if Keeps allows it; read without the lock
 	looks int
-	kept  bool        // some rows have them
-	timer *time.Timer // runs after the last one has left
+	kept  bool        // some rows have arguments or results
+	timer *time.Timer // until fade, after the last of these observers has left
 }
 
-// key identifies a call. A request for the lists of several servers has one for each.
+// key identifies a call. A request for the lists of several servers has a key for each server.
 type key struct {
 	of     bridge.Call
 	server string
@@ -311,8 +311,8 @@ func (w *watched) Notify(ctx context.Context, r *bridge.Request) error {
 	return w.Upstream.Notify(ctx, r)
 }
 
-// Passed shows a message between a client and the bridge that belongs to none of the client's requests. id
-// replaces its own.
+// Passed shows a message between a client and the bridge that belongs to none of the client's requests. id replaces
+// the message's own.
 func (c *Calls) Passed(server, session string, from *bridge.Caller, toServer bool, id []byte, m *jsonrpc.Message) {
 	if c != nil && c.on.Load() {
 		c.Traffic.Pass(Where{
@@ -331,7 +331,7 @@ type call struct {
 	of      bridge.Call
 	row     Row    // without marks
 	marks   []Mark // guarded by c.mu
-	ended   bool   // likewise: it is no longer in c.under
+	ended   bool   // the call is no longer in c.under; guarded by c.mu
 	request bridge.Request
 	cancel  context.CancelCauseFunc
 	done    context.CancelCauseFunc // of the call's own context; nil if it has none
@@ -339,7 +339,7 @@ type call struct {
 	exchange *Exchange // nil without observers of messages
 }
 
-// begin adds a call. It returns nil if there are too many.
+// begin adds a call. It returns nil if there are too many, or no observers any more.
 func (c *Calls) begin(ctx context.Context, server string, r *bridge.Request) (*call, context.Context) {
 	one := &call{
 		Client:  r.Back,
@@ -373,7 +373,7 @@ func (c *Calls) begin(ctx context.Context, server string, r *bridge.Request) (*c
 	}
 	c.last++
 	one.row.ID = strconv.FormatUint(c.last, 10)
-	if one.cancel == nil { // before others may call it
+	if one.cancel == nil { // before Cancel may call it
 		ctx, one.done = context.WithCancelCause(ctx)
 		one.cancel = one.done
 	}
@@ -465,7 +465,7 @@ func (c *call) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string
 	})
 }
 
-// Take adds the report of a request.
+// Take stores the report of a request: any report during observation, and otherwise those of failures.
 func (c *Calls) Take(r *report.Report) {
 	failed := r.Outcome != bridge.Answered && r.Outcome != bridge.Cancelled
 	on := c.on.Load()
@@ -590,8 +590,8 @@ func clip(s string) string { return string([]byte(s[:min(len(s), maxText)])) } /
 
 // Shown holds the calls that an observer may see.
 type Shown struct {
-	// Since is the time from which on Recent has all calls: the start of the observation, or later if there are more calls.
-	// Calls in flight at the start are not shown; Before is their number.
+	// Since is the time since which Recent has all calls: the start of the observation, or later if there were more
+	// calls than are stored or requested. Calls in flight at the start are not shown; Before is their number.
 	Since    *time.Time `json:"since,omitempty"`
 	Before   int64      `json:"before,omitempty"`
 	Under    []*Row     `json:"under_way"`
@@ -663,7 +663,7 @@ func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 			out.Recent = append(out.Recent, r)
 		}
 	}
-	if out.Since != nil && (seen == maxRecent || seen < len(all.recent)) { // there are others since
+	if out.Since != nil && (seen == maxRecent || seen < len(all.recent)) { // older calls of the observation are left out
 		out.Since = &all.recent[seen-1].Began
 	}
 	newest := func(r, b *Row) int {
@@ -702,7 +702,8 @@ func (c *Calls) Find(id string) *Row {
 	return nil
 }
 
-// Cancel ends the call in flight of that id. Its client gets the message that an operator did so.
+// Cancel ends the call in flight of that id. The client gets an error that names an operator as the cause. Cancel
+// reports false if no such call is in flight.
 func (c *Calls) Cancel(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

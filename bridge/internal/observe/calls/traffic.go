@@ -263,7 +263,7 @@ func (t *Traffic) Asked(server, session, principal string, m *jsonrpc.Message) *
 	return e
 }
 
-// Answered records the answer. It does nothing if e or m is nil.
+// Answered shows the answer. It does nothing if e or m is nil.
 func (e *Exchange) Answered(m *jsonrpc.Message) {
 	if e != nil && m != nil {
 		e.t.Pass(e.w, false, e.id, m, &e.of)
@@ -277,7 +277,7 @@ func (e *Exchange) Failed(why string) {
 	}
 }
 
-// Notified records a notification to the client about the request.
+// Notified shows a notification to the client about the request.
 func (e *Exchange) Notified(m *jsonrpc.Message) {
 	if e != nil {
 		e.t.Pass(e.w, false, nil, m, nil)

@@ -202,10 +202,10 @@ func (c *Connections) StopIdle() (stopped int) {
 	return stopped
 }
 
-// Unnamed is the Client of a caller that does not say its name: the bridge fills in what servers require.
+// Unnamed is the Client of a caller that does not say its name: the bridge fills in the name that servers require.
 const Unnamed = "mcp-bridge unknown"
 
-// Client returns the name and version of a client, for logs and operators.
+// Client returns the name and version of a client, cut to 64 characters, for logs and operators.
 func Client(from *bridge.Caller) string {
 	info := gjson.GetBytes(from.Params, "clientInfo")
 	return fmt.Sprintf("%.64s", strings.TrimSpace(info.Get("name").String()+" "+info.Get("version").String()))

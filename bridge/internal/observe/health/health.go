@@ -68,7 +68,7 @@ type waiter struct {
 	notify func()
 }
 
-// maxGreetings bounds the greetings that are kept, by principal. Beyond that limit, greetings are requested again.
+// maxGreetings bounds the stored greetings, by principal. Beyond that limit, greetings are requested again.
 const maxGreetings = 4096
 
 // New returns the Server of a server that was not used yet.
@@ -163,14 +163,14 @@ func (s *Server) Lost(err error) {
 	s.RecordFailure(err)
 }
 
-// RecordFailure records the last failure or loss.
+// RecordFailure records err as the last failure or loss. It counts nothing.
 func (s *Server) RecordFailure(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.lastAt = err, time.Now()
 }
 
-// Failing returns the failure of the server, if it failed within failingFor.
+// Failing returns the failure of the server if it last failed within failingFor, and otherwise nil.
 func (s *Server) Failing() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *Server) greetingKey(principal string) string {
 	return principal
 }
 
-// Speaks returns the revision of the last handshake, or nothing before the first.
+// Speaks returns the revision of the last handshake, or "" before the first.
 func (s *Server) Speaks() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +207,7 @@ func (s *Server) Speaks() string {
 }
 
 // Await calls notify once, when the server works: see Works. Until then the package tries the server, because perhaps
-// no client does. stop ends the waiting.
+// no client does. After stop, notify is not called, unless Works is already calling it.
 func (s *Server) Await(from *bridge.Caller, notify func()) (stop func()) {
 	w := &waiter{from, notify}
 	s.mu.Lock()

@@ -27,8 +27,8 @@ import (
 )
 
 // Report is the outcome of one request of a client at one server. A request to several servers, such as a list of all
-// of them, has a report for each. A request that reached no server has one report without a server. The same holds if
-// the merged answer had no room.
+// of them, has a report for each. A request that reached no server has one report without a server. If the merged
+// answer had no room, there is one more report without a server.
 type Report struct {
 	Server    string // empty if it reached none
 	Part      int32  // number of this report among those of a request to several servers, from 1; 0 for other requests
@@ -164,7 +164,7 @@ func (r *Reporter) Arrive(a *Arrival, wire, address, session string, h http.Head
 	return a
 }
 
-// Depart reports a request that reached no server.
+// Depart reports a request that reached no server. It does nothing if a is nil, or if the request has a report.
 func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *jsonrpc.Message, err error) {
 	if a == nil || !a.by.CompareAndSwap(byNobody, byGateway) {
 		return
@@ -186,7 +186,7 @@ func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *json
 }
 
 // Conclude counts the answer of a request among the bytes in flight. If no server made a report, or the merged answer
-// has no room, Conclude makes one. It returns why the client gets no answer.
+// has no room, Conclude makes one. It returns why the client gets no answer, or nil.
 func (r *Reporter) Conclude(a *Arrival, server string, from *bridge.Caller, request, answer *jsonrpc.Message, err error) error {
 	if err == nil && (a == nil || !a.weighed.Load()) {
 		if err = r.weigh(server, from, answer); err != nil && a != nil {
@@ -267,7 +267,7 @@ type Server struct {
 	others atomic.Int64 // calls of other instances' clients
 }
 
-// Server returns the Server of that name. speaks returns its last known revision, or nothing.
+// Server returns the Server of that name. speaks returns its last known revision, or "".
 func (r *Reporter) Server(name string, speaks func() string) *Server {
 	return &Server{
 		r:      r,
@@ -286,9 +286,9 @@ func (s *Server) CountOther() (done func()) {
 	return func() { s.others.Add(-1) }
 }
 
-// Drain waits until no call is in flight at the server, for as long as within, and not beyond ctx. It waits
-// for looking first: calls that may find the server are not counted yet. begun reports whether there are
-// other calls for it that are not counted; it may be nil.
+// Drain waits until no call is in flight at the server, for at most the time within, and at most until ctx ends.
+// First it waits for the calls in looking: they may still find the server, and are not counted yet. begun reports
+// whether there are other calls for the server that are not counted; it may be nil.
 func (s *Server) Drain(ctx context.Context, within time.Duration, looking Rounds, begun func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, max(within, time.Nanosecond))
 	defer cancel()
@@ -314,7 +314,7 @@ type reported struct {
 func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
 	came, _ := q.Call.(*Arrival)
 	if came == nil || !came.by.CompareAndSwap(byNobody, byServers) && came.by.Load() == byGateway {
-		return r.Upstream.Call(ctx, q) // in the second case its client is gone
+		return r.Upstream.Call(ctx, q) // byGateway: the client is gone
 	}
 	r.s.calls.Add(1)
 	defer r.s.calls.Add(-1)
@@ -349,7 +349,7 @@ func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	}
 	why := err
 	if err != nil && ctx.Err() != nil {
-		why = context.Cause(ctx) // it caused the error
+		why = context.Cause(ctx) // the end of ctx caused the error
 	}
 	r.s.r.end(&p, q.From, m, why)
 	return m, err

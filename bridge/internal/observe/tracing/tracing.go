@@ -41,7 +41,7 @@ const (
 	attrNetwork  = attribute.Key("network.transport")
 	attrProtocol = attribute.Key("network.protocol.name")
 	attrClient   = attribute.Key("client.address")
-	attrPort     = attribute.Key("client.port") // missing behind a proxy, which does not tell it
+	attrPort     = attribute.Key("client.port") // missing behind a proxy, which does not forward the port
 	attrHost     = attribute.Key("server.address")
 	attrHostPort = attribute.Key("server.port")
 )
@@ -61,9 +61,9 @@ func New(p trace.TracerProvider, version string, client func(remote string, h ht
 	return &Tracing{p.Tracer("github.com/mcp-bridge/bridge", trace.WithInstrumentationVersion(version)), client}
 }
 
-// Received starts the span of a client's request to the server of that name. session identifies the client's
-// session in logs, and is empty without one. peer is the address that sent it, or empty. The span joins the trace of
-// the request, else that of ctx, else it starts a trace. Without tracing it is nil.
+// Received starts the span of a client's request to the server of that name. session identifies the client's session
+// in logs, and is empty without one. peer is the address that sent it, or empty. The span joins the trace of the
+// request, else that of ctx, else it starts a trace. Without tracing, the span is nil.
 func (t *Tracing) Received(ctx context.Context, m *jsonrpc.Message, h http.Header, server string, from *bridge.Caller, session, peer string) (context.Context, trace.Span) {
 	if t == nil {
 		return ctx, nil
@@ -93,7 +93,7 @@ func (t *Tracing) Received(ctx context.Context, m *jsonrpc.Message, h http.Heade
 	return ctx, span
 }
 
-// dialogue appends what spans say of a client and its wire, whose requests have headers h.
+// dialogue appends the attributes of a client and its wire. h are the headers of the request; nil on a pipe.
 func dialogue(to []attribute.KeyValue, h http.Header, revision, session string) []attribute.KeyValue {
 	to = append(to, attrRevision.String(revision), attrEra.String(era.Name(revision)))
 	if session != "" {

@@ -181,12 +181,12 @@ func (l *Log) Close(done <-chan struct{}) {
 	}
 }
 
-// target is the place of the lines.
+// target is the file or the stream that gets the lines.
 type target struct {
 	io.Writer
 	path string   // empty for stdout and stderr
 	file *os.File // nil without a path, and when it could not be opened again
-	err  error    // why it could not
+	err  error    // why the file could not be opened
 	log  *slog.Logger
 }
 

@@ -152,8 +152,8 @@ func (r *redactor) skip() error {
 	}
 }
 
-// text copies a string. A string that is JSON itself is redacted as JSON. In any other, secretText is
-// replaced.
+// text copies a string. A string that is JSON itself is redacted as JSON. In any other string, redacted replaces what
+// secretText matches.
 func (r *redactor) text(s string) error {
 	room := max(r.most-len(r.out), 0)
 	if inner := strings.TrimLeft(s, " \t\r\n"); inner != "" && strings.IndexByte(`{["`, inner[0]) >= 0 {

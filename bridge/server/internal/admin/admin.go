@@ -44,9 +44,9 @@ type Right string
 const (
 	// Own is the right of every caller. A caller without Look sees only its own data.
 	Own Right = "own"
-	// Look is the right to see things of others.
+	// Look is the right to see what belongs to other callers.
 	Look Right = "look"
-	// Act is the right to change things of others. It includes Look.
+	// Act is the right to change what belongs to other callers, and the bridge itself. It includes Look.
 	Act Right = "act"
 )
 
@@ -59,7 +59,7 @@ type Caller struct {
 	Valid func() bool
 }
 
-// Sees reports whether the caller may see things of a principal.
+// Sees reports whether the caller may see what belongs to a principal.
 func (c *Caller) Sees(principal string) bool { return c.Look || c.Principal == principal }
 
 // Call is an accepted request.
@@ -68,7 +68,7 @@ type Call struct {
 	Context context.Context
 	Query   url.Values
 	Body    []byte // of a POST: JSON of at most MaxBody bytes
-	// Harmless is set for a POST that turned out to change nothing: it is not recorded.
+	// Harmless is set by Do if a POST changed nothing: then the action is not recorded.
 	Harmless bool
 
 	vars map[string]string
@@ -129,7 +129,7 @@ func (r *Route) match(path string) map[string]string {
 type Bridge interface {
 	// RequestedHost returns the host that a client requested.
 	RequestedHost(r *http.Request) string
-	// Acted is called after each action.
+	// Acted is called after each action. outcome is ok, error or denied.
 	Acted(principal, action, outcome string)
 }
 

@@ -44,7 +44,7 @@ type Events struct {
 	streams Streams
 
 	mu       sync.Mutex         // guards the rest
-	detached map[string]*stream // those without a reader that can be resumed, by key
+	detached map[string]*stream // streams without a reader, which can be resumed, by key
 	closed   bool
 }
 
@@ -65,7 +65,7 @@ func (e *Events) Routes() []Route {
 	}}
 }
 
-// snapshot is the first event.
+// snapshot is the event with the whole state.
 type snapshot struct {
 	Status   Overview     `json:"status,omitempty"`
 	Calls    *calls.Shown `json:"calls,omitempty"`
@@ -161,9 +161,9 @@ type stream struct {
 	sessions                  *SessionRows
 	process, session, written time.Time // when these were last read, and when something was last written
 
-	number int // of the last event
-	sent   []httpio.Event
-	bytes  int // of sent
+	number int            // of the last event
+	sent   []httpio.Event // the last events, for a reader that resumes
+	bytes  int            // of sent
 }
 
 // begin makes a stream and subscribes it to its topics.
@@ -205,9 +205,9 @@ func (s *stream) stop() {
 	s.ends = nil
 }
 
-// detach keeps a stream that lost its reader for a while, so that it can be resumed. If there are too
-// many, it replaces the oldest of the same caller: most readers do not come back, since they have
-// opened another page.
+// detach stores a stream that lost its reader for detachedFor, so that a reader can resume the stream. If there are
+// too many, the stream replaces the oldest of the same caller: most readers do not come back, since they have opened
+// another page.
 func (e *Events) detach(s *stream) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -315,7 +315,7 @@ func (s *stream) send(kind string, data any) error {
 	return s.out.Send(one)
 }
 
-// record numbers an event, and keeps it for a reader that resumes.
+// record numbers an event, and stores it for a reader that resumes.
 func (s *stream) record(kind string, data any) httpio.Event {
 	text, err := json.Marshal(data)
 	if err != nil {
@@ -331,7 +331,8 @@ func (s *stream) record(kind string, data any) httpio.Event {
 	return one
 }
 
-// trim removes the oldest of the events that are kept if there are too many.
+// trim removes the oldest stored events beyond maxResend and maxSent. It never removes the last one because of its
+// size.
 func (s *stream) trim() {
 	old := 0
 	for ; len(s.sent)-old > maxResend || s.bytes > maxSent && len(s.sent)-old > 1; old++ {
@@ -340,7 +341,8 @@ func (s *stream) trim() {
 	s.sent = slices.Delete(s.sent, 0, old)
 }
 
-// resume resumes a stream after the event of that number.
+// resume resumes a stream after the event of that number. If later events are not stored any more, it writes the
+// whole state.
 func (s *stream) resume(last int) error {
 	left := s.sent[max(0, len(s.sent)-(s.number-last)):]
 	missed := s.number - last - len(left)
@@ -391,7 +393,7 @@ func (s *stream) snapshot() error {
 // flush writes the events of the feed, and returns how many were dropped. After a failed write it still numbers the
 // other events: a reader that resumes gets them, or the number of events that it missed.
 func (s *stream) flush() (dropped int, err error) {
-	defer s.trim() // once for all of them
+	defer s.trim() // once for all events
 	events, dropped := s.viewer.Take()
 	if dropped > 0 {
 		events = append(events, Event{Type: "dropped", Data: map[string]int{"count": dropped}})
@@ -409,7 +411,7 @@ func (s *stream) flush() (dropped int, err error) {
 	return dropped, s.out.Flush()
 }
 
-// poll writes the changes since the last poll. more is false if that ended the stream.
+// poll writes the changes since the last poll. more is false if poll ended the stream.
 func (s *stream) poll(now time.Time) (more bool, err error) {
 	defer s.trim()
 	if s.e.Bridge.Draining() {

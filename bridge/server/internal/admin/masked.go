@@ -133,7 +133,7 @@ func (m *mask) text(s, key string, secret bool) {
 	m.b.WriteString(quoted(shown(s, key, secret)) + "\n")
 }
 
-// shown returns the text of a key, with *** for what may be a secret. secret hides all but references.
+// shown returns the text of a key, with *** for what may be a secret. secret means that only references are shown.
 func shown(s, key string, secret bool) string {
 	secret = secret || isSecret(key)
 	switch {
@@ -185,7 +185,7 @@ func announces(arg string) bool {
 // command returns a program with its arguments, or one argument, with *** for what may be a secret.
 func command(s string) string {
 	words, next := strings.Fields(s), false
-	if len(words) != 1 && strings.ContainsAny(s, "\r\n'\"`;|&<>()\\") { // a script: words do not say what belongs together
+	if len(words) != 1 && strings.ContainsAny(s, "\r\n'\"`;|&<>()\\") { // a script: its words are not its arguments
 		if first, _, _ := strings.Cut(s, " "); strings.HasPrefix(s, words[0]+" ") && argument(first) == first {
 			return first + " " + hidden
 		}
@@ -200,7 +200,7 @@ func command(s string) string {
 	return strings.Join(words, " ")
 }
 
-// argument returns an argument of a program.
+// argument returns an argument of a program, with *** for what may be a secret.
 func argument(word string) string {
 	name, value, ok := strings.Cut(word, "=")
 	switch {
@@ -223,7 +223,7 @@ var reference = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*(?::-\*\*\*)?\}`)
 // servers accept keys in paths too.
 func address(s string) string {
 	var references []string
-	standIn := func(i int) string { return "xref" + strconv.Itoa(i) + "x" } // an address has no braces
+	standIn := func(i int) string { return "xref" + strconv.Itoa(i) + "x" } // url.Parse accepts no braces in a host
 	u, err := url.Parse(reference.ReplaceAllStringFunc(s, func(r string) string {
 		references = append(references, r)
 		return standIn(len(references) - 1)

@@ -23,12 +23,12 @@ type Page struct {
 	Principal string   `json:"p"`
 	Sum       auth.Sum `json:"s"` // of the key
 	Began     int64    `json:"b"` // Unix seconds
-	Used      int64    `json:"u"`
+	Used      int64    `json:"u"` // when a use was last recorded
 }
 
 const (
 	pageCookie = "mcp-bridge-console-"
-	// pageKind is the kind of its seals.
+	// pageKind is the purpose of the seals of cookies.
 	pageKind = "console"
 	// pageLife limits a sign-in, and pageIdle its time without use. pageRenew is the interval at
 	// which use is recorded, by a new cookie.
@@ -91,8 +91,8 @@ func NewPage(principal string, sum auth.Sum) *Page {
 // until returns when a sign-in expires, however it is used.
 func (p *Page) until() int64 { return p.Began + int64(pageLife/time.Second) }
 
-// Valid reports whether a sign-in is still valid: its key still belongs to the same principal, and
-// the user has not signed out.
+// Valid reports whether a sign-in is still valid: pageLife is not over, the key still belongs to the same principal,
+// and the user has not signed out. Valid does not check pageIdle.
 func (p *Pages) Valid(page *Page) bool {
 	p.mu.Lock()
 	_, ended := p.ended[page.ID]
@@ -172,9 +172,9 @@ func (p *Pages) open(r *http.Request) (page Page, ok bool) {
 	return page, true
 }
 
-// Signed returns the sign-in of a request. ok is false if it has no cookie, or a header with a key,
-// which is used instead. known is false if Signed answered the request: the sign-in has ended, or
-// PageHeader is missing.
+// Signed returns the sign-in of a request. ok is false if the request has no cookie, or has a header with a key,
+// which counts instead. known is false if Signed answered the request: the sign-in has ended, or PageHeader is
+// missing.
 func (p *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (page Page, ok, known bool) {
 	if _, err := r.Cookie(CookieName(r.Host)); err != nil || auth.HasCredential(r.Header) {
 		return Page{}, false, true
@@ -195,7 +195,7 @@ func (p *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (pag
 	return page, true, true
 }
 
-// SetCookie sets the cookie, or deletes it if p is nil.
+// SetCookie sets the cookie, or deletes it if page is nil.
 func (p *Pages) SetCookie(w http.ResponseWriter, r *http.Request, base string, page *Page) {
 	path, secure := p.bridge.PagePath(r, base)
 	c := http.Cookie{

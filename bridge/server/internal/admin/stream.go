@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// perCaller returns the limit of streams of one caller. reserved returns the number of streams that are kept
-// for callers that may look: other callers cannot exhaust them.
+// perCaller returns the limit of streams of one caller. reserved returns the number of streams that only callers with
+// Look may open: other callers cannot exhaust them.
 func perCaller(most int) int { return max(1, most/4) }
 func reserved(most int) int  { return most / 4 }
 

@@ -122,7 +122,7 @@ func (v *values) walk(key string, value, standard reflect.Value, zero bool) {
 // add adds a setting. standard means that its value is the default.
 func (v *values) add(value Value, standard bool) {
 	at, said := v.c.Origin(v.server, value.Key)
-	for above := value.Key; !said && !standard; { // it may be set by a key above
+	for above := value.Key; !said && !standard; { // a key above may set it
 		i := strings.LastIndexByte(above, '.')
 		if i < 0 {
 			break

@@ -29,7 +29,7 @@ const (
 // start a program.
 var timedMethods = [...]string{"tools/call", "prompts/get", "resources/read"}
 
-// times has the number of calls in each of durationBuckets, and of those that took longer.
+// times has the number of calls in each of durationBuckets, and of the calls that took longer than all of them.
 type times [16]uint64
 
 // History holds the last 15 minutes of each server. Calls cost next to nothing: Tick reads the counters of the metrics.
@@ -53,7 +53,7 @@ func (m *Metrics) NewHistory() *History { return &History{m: m, of: map[string]*
 // past is the history of one server. The name "" is for requests that no server got.
 type past struct {
 	read    *serverMetrics
-	was     totals          // when they were last read
+	was     totals          // the counters when they were last read
 	began   int             // number of its first bucket
 	busy    int             // number of its last bucket that is not zero
 	memory  uint32          // KiB, when it was last measured
@@ -62,7 +62,7 @@ type past struct {
 	tools   pastTools
 }
 
-// bucket is the difference that Step made. Its size matters: there are Points for each server.
+// bucket holds what was counted within one Step. Its size matters: there are Points for each server.
 type bucket struct {
 	calls, errors, toolErrors uint32
 	together                  uint32 // calls at the address of all servers
@@ -262,7 +262,8 @@ func (p *past) sum(n, count int) (calls, together uint64) {
 	return calls, together
 }
 
-// Columns are values for each bucket, the newest last. They are shorter than Series.Points if the history is.
+// Columns are values for each bucket, the newest last. They are shorter than Span.Points if the server has fewer
+// buckets.
 type Columns struct {
 	Server     string     `json:"server,omitempty"`
 	Calls      []uint64   `json:"calls,omitzero"`
@@ -446,7 +447,7 @@ func (h *History) recent(servers ...*past) *Recent {
 	return &Recent{float64(errors) / float64(calls), took.quantile(.5), took.quantile(.95), took.quantile(.99)}
 }
 
-// Recent describes the calls of each server that had some.
+// Recent describes the calls of each server that had some. The result is read only.
 func (h *History) Recent() map[string]*Recent {
 	h.mu.Lock()
 	defer h.mu.Unlock()

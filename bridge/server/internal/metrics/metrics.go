@@ -244,8 +244,8 @@ func New(version string) *Metrics {
 	return m
 }
 
-// Set sets the servers that are counted from now on. The counters of others are dropped. Calls of Set
-// must not overlap.
+// Set sets the servers that are counted from now on. Set drops the counters of other servers. Calls of Set must not
+// overlap.
 func (m *Metrics) Set(servers []string) {
 	was := m.servers.Load()
 	now := map[string]*serverMetrics{}
@@ -373,8 +373,8 @@ func (m *Metrics) Serve(w http.ResponseWriter, r *http.Request, of func(server s
 	promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: m.registry}).ServeHTTP(w, r)
 }
 
-// allowed returns the metrics of the servers for which of returns true, and with tools also those of their tools: a
-// caller that may use a server need not be allowed to see all of its tools.
+// allowed returns the metrics of the servers that of accepts, and with tools also those of their tools: a caller that
+// may use a server need not be allowed to see all of its tools.
 func allowed(all []*dto.MetricFamily, of func(server string) bool, tools bool) []*dto.MetricFamily {
 	var some []*dto.MetricFamily
 	for _, family := range all {

@@ -81,7 +81,7 @@ func (p *pastTools) since(h *History, s *serverMetrics) map[*toolMetrics]toolTot
 func (h *History) readTool(tool *toolMetrics) (t toolTotals) {
 	for outcome := range tool.calls {
 		c := tool.calls[outcome].Load()
-		if c == nil || bridge.Outcome(outcome) == bridge.CircuitOpen { // those have no time
+		if c == nil || bridge.Outcome(outcome) == bridge.CircuitOpen { // refused calls have no time
 			continue
 		}
 		t.add(bridge.Outcome(outcome), uint64(h.value(*c)))
@@ -102,8 +102,8 @@ type ToolUse struct {
 	Mean       float64 `json:"mean_ms"`
 }
 
-// Tools returns the tools of the servers for which of returns true that were called in the last minutes, the slowest
-// first. The first of these minutes may be longer, by less than a minute.
+// Tools returns the tools that were called in the last minutes, of the servers that of accepts, the slowest first.
+// The first of these minutes may be longer, by less than a minute.
 func (h *History) Tools(minutes int, of func(server string) bool) []ToolUse {
 	h.mu.Lock()
 	defer h.mu.Unlock()
