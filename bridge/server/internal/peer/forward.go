@@ -29,7 +29,7 @@ type outcome int
 
 const (
 	answered outcome = iota
-	unsent           // nothing of it was sent, or it may be sent again
+	unsent           // nothing of the request was sent, or the request may be sent twice
 	refused          // the other instance does not own the session
 	unsure           // the other instance cannot serve any session now
 )
@@ -41,7 +41,7 @@ const maxBuffered = 64 << 10
 // forward sends a request to the instance m, and copies the response.
 func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request, path string, query url.Values, body []byte) outcome {
 	ctx := r.Context()
-	if r.Method == http.MethodGet { // which lasts
+	if r.Method == http.MethodGet { // a stream, which lasts
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
@@ -65,8 +65,9 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 	}).WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: last.got}))
 	if r.Method == http.MethodPost {
 		out.ContentLength = int64(len(body))
-		// With GetBody net/http sends an unsent request again over another connection, since a kept one may be
-		// closed. It does not send a POST again otherwise. A bytes.Reader makes it send a small body with the headers.
+		// With GetBody net/http sends an unsent request again over another connection, since an idle one may have
+		// been closed. It does not send a POST again otherwise. A bytes.Reader makes it send a small body with the
+		// headers.
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 		out.Body, _ = out.GetBody()
 	}
@@ -280,8 +281,8 @@ func settled(open [][]byte) bool {
 	return !slices.ContainsFunc(open, func(id []byte) bool { return id != nil })
 }
 
-// settle removes the request that an event answers. It reads only the beginning, since instances write the id
-// first.
+// settle sets the request in open that an event answers to nil. It reads only the beginning, since instances write
+// the id first.
 func settle(open [][]byte, event []byte) {
 	if settled(open) {
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// Kinds of frames. An owner answers a request of a stateless client with frames. A frame is a letter, the
-// length of the text after the line, and the text. The text is a message or an error.
+// Kinds of frames. An owner answers a request of a stateless client with frames. A frame is a line with a letter and
+// the length of a text, and then the text: a message or an error.
 const (
 	frameNotification = 'n'
 	frameAnswer       = 'a'
@@ -75,7 +75,7 @@ func appendFrame(dst []byte, kind byte, text []byte) []byte {
 }
 
 // Notify implements bridge.Client. When too much waits, it drops progress and log messages, and cancels the call
-// instead of losing another notification.
+// rather than lose any other notification.
 func (f *frameWriter) Notify(m *jsonrpc.Message) {
 	text := m.Append(nil, nil, m.Token())
 	f.mu.Lock()

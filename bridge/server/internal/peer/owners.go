@@ -47,7 +47,7 @@ const (
 	ServerHeader   = "Bridge-Server"  // the server
 	AffinityHeader = "Bridge-Home"    // the affinity key of the connection: see Encode
 	ForwardHeader  = "Bridge-Forward" // the forwarded headers of the client: see EncodeHeader
-	logsHeader     = "Bridge-Logs"
+	logsHeader     = "Bridge-Logs"    // set if Request.Logs is set
 )
 
 // Encode encodes text as the value of a header.

@@ -89,7 +89,7 @@ type Peers struct {
 	trust  *trust
 	node   *cluster.Node
 	http   *http.Server
-	moves  simplelru.LRUCache[string, string] // owners of sessions, where the tag of the id is not the owner's
+	moves  simplelru.LRUCache[string, string] // the owners of sessions by key, where the tag of the id is not the owner's
 	served chan struct{}                      // closed when the listener ended
 
 	connect time.Duration // timeout of connecting
@@ -166,10 +166,10 @@ func (l *linkedConn) Close() error {
 
 var _ cluster.Peers = (*Peers)(nil)
 
-// moved bounds the sessions whose owners are remembered.
+// moved bounds Peers.moves.
 const moved = 100_000
 
-// New makes Peers. Join has to follow.
+// New makes Peers. The caller calls Join before Listen.
 func New(o Options) (*Peers, error) {
 	t, err := newTrust(o.ID, o.Secrets)
 	if err != nil {
@@ -229,7 +229,7 @@ func (p *Peers) Close(ctx context.Context) {
 	}
 }
 
-// idle is the time for which a connection without requests is kept.
+// idle is the time for which a connection without requests stays open.
 const idle = time.Minute
 
 func (p *Peers) link(m cluster.Member) *link {
@@ -324,7 +324,7 @@ func Strip(h http.Header) {
 	}
 }
 
-// Front returns the tag of the instance that forwarded a request, or nothing for a direct request.
+// Front returns the tag of the instance that forwarded a request, or "" for a direct request.
 func Front(h http.Header) string {
 	if v := h[frontHeader]; len(v) > 0 {
 		return v[0]

@@ -23,7 +23,7 @@ type usage struct {
 	n     int
 	stops context.Context // ends when the other instance asks to leave it
 	stop  context.CancelFunc
-	none  chan struct{} // closed when n is 0 after that
+	none  chan struct{} // closed when stops has ended and n is 0
 }
 
 func newOutbound() *outbound { return &outbound{at: map[string]*usage{}} }

@@ -70,8 +70,8 @@ type Owners struct {
 	mu       sync.Mutex // guards the rest
 	claims   map[string]*claim
 	pending  map[string]*pendingClaim
-	stopping bool // unused connections are kept until drained, or Close
-	drained  bool // unused connections are given up at once
+	stopping bool // unused claims stay until drained is set, or Close
+	drained  bool // unused claims are given up at once
 	closed   bool
 	ending   context.Context // ends with closed
 	end      context.CancelFunc
@@ -117,12 +117,12 @@ type pendingClaim struct {
 }
 
 const (
-	// maxKnown bounds the owners that are remembered.
+	// maxKnown bounds Owners.known.
 	maxKnown = 10_000
-	// tunnelLinger is the time for which a claim without a connection is kept for lanes.
+	// tunnelLinger is how long a claim stays for lanes after its last connection.
 	tunnelLinger = time.Minute
-	// statelessLinger is the time for which a claim without calls is kept for stateless clients. It is longer
-	// than parked calls wait for their clients.
+	// statelessLinger is how long a claim stays for stateless clients after its last call. It is longer than parked
+	// calls wait for their clients.
 	statelessLinger = 15 * time.Minute
 	// maxOwned bounds the claims of this instance, and maxPerCaller the claims of one caller at one server.
 	maxOwned     = 10_000
@@ -152,9 +152,9 @@ func NewOwners(o OwnerOptions) *Owners {
 	return h
 }
 
-// acquire counts one use of a connection until done, and claims the connection first if it has no owner. It
-// returns the owner, and no claim, when another instance owns it. With ask, it asks the others for the owner while no
-// instance reaches the store.
+// acquire counts one use of a connection until done, and claims the connection first if it has no owner. It returns
+// the owner, and no claim, when another instance owns it. keep is how long the claim stays unused after done. If ask
+// is set and no instance reaches the store, acquire asks the other instances for the owner.
 func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time.Duration, ask bool) (at cluster.Member, c *claim, done func(), err error) {
 	its := connectionKey{server, affinity}
 	key := its.storeKey()
@@ -219,8 +219,8 @@ func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time
 // askTimeout limits the questions of askOthers.
 const askTimeout = time.Second
 
-// askOthers asks the other instances whether they own a connection, while no instance reaches the store. Then none can
-// become the owner: the one that is was it before.
+// askOthers asks the other instances whether they own a connection, while no instance reaches the store. Meanwhile no
+// instance can become the owner, so an owner has been it before.
 func (o *Owners) askOthers(ctx context.Context, its connectionKey) (cluster.Member, error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -359,7 +359,7 @@ func (o *Owners) giveUp(c *claim) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	p := &pendingClaim{done: make(chan struct{})} // until the store has it
+	p := &pendingClaim{done: make(chan struct{})} // until the store has the change
 	o.pending[c.key] = p
 	o.wg.Go(func() {
 		o.dropped(c)
@@ -495,7 +495,7 @@ func (o *Owners) Owns(ctx context.Context, server, affinity string) bool {
 	if o.tunnels.Stopping().Err() != nil {
 		return false
 	}
-	if o.o.Node.State() == cluster.Frozen && !o.holds(connectionKey{server, affinity}) { // two that ask each other do not wait for each other
+	if o.o.Node.State() == cluster.Frozen && !o.holds(connectionKey{server, affinity}) { // two instances that ask each other must not wait for each other
 		return false
 	}
 	_, c, done, err := o.acquire(ctx, server, affinity, tunnelLinger, false)
@@ -654,7 +654,7 @@ func (leaseStay) HandedOver() bool { return false }
 func (o *Owners) Instance(ctx context.Context, server, id string) (bridge.Away, error) {
 	m, ok := o.o.Node.Member(id)
 	if !ok {
-		_ = o.o.Node.Beat(ctx) // it may have just started
+		_ = o.o.Node.Beat(ctx) // the instance may have just started
 		if m, ok = o.o.Node.Member(id); !ok {
 			return nil, nil
 		}
@@ -681,8 +681,8 @@ func (p *parkedRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Mes
 	return nil, unreachable(p.server, err)
 }
 
-// parked is the affinity key of requests for parked calls. The instance of such a call serves them, also when it is
-// not the owner.
+// parked is the affinity key of requests for parked calls. The instance of such a call serves them, even if it is not
+// the owner.
 const parked = "\x00parked"
 
 // Call implements peer.Owners.

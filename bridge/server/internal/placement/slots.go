@@ -44,8 +44,8 @@ type slots struct {
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 
-	mu       sync.Mutex // guards the rest
-	taken    map[string]*slot
+	mu       sync.Mutex               // guards the rest
+	taken    map[string]*slot         // by grant
 	failures map[string]error         // by grant
 	failing  map[string]startFailures // by server
 	changed  chan struct{}            // closed when a slot becomes free
@@ -73,7 +73,7 @@ type slotRequest struct{ end context.CancelFunc }
 // startFailures counts failed starts of a server in a row.
 type startFailures struct {
 	n     int
-	until time.Time // when the rest after them ends
+	until time.Time // until then, the worker takes no requests for the server
 }
 
 // startCheck is the result of a check whether a server can be started here.
@@ -362,7 +362,7 @@ func (s *slots) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clien
 	}
 	p.client = rest
 	delete(s.failing, server)
-	close(s.changed) // one process fewer is starting
+	close(s.changed) // fewer processes are starting
 	s.changed = make(chan struct{})
 	s.o.Log.Info("child process started for another instance", "server", server, "front", tag(front))
 	return &child{up, p}, nil
@@ -388,7 +388,7 @@ type child struct {
 	p *slot
 }
 
-// Call makes a call.
+// Call makes a call. It turns pingMethod into a ping of the process, and a failure of the process into an answer.
 func (c *child) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	r.Header = nil // a child process gets headers by its environment
 	if r.Method == pingMethod {
@@ -406,7 +406,6 @@ func (c *child) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 	return m, err
 }
 
-// Notify sends a notification.
 func (c *child) Notify(ctx context.Context, r *bridge.Request) error {
 	r.Header = nil
 	return c.Upstream.Notify(ctx, r)

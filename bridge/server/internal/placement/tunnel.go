@@ -50,7 +50,7 @@ type Tunnel struct {
 	refused atomic.Bool // the other instance refuses calls, or is about to: it answers or refuses each call
 }
 
-// OpenTunnel opens a tunnel.
+// OpenTunnel opens a tunnel to the instance t.At on behalf of from. ctx bounds only the opening.
 func OpenTunnel(ctx context.Context, t TunnelOptions, from *bridge.Caller, rest bridge.Client) (*Tunnel, error) {
 	return open(t, from, rest, func(u *streamable.Upstream, from *bridge.Caller) (bridge.Upstream, error) {
 		return u.Open(ctx, from, rest)
@@ -118,7 +118,7 @@ func (t *Tunnel) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	its.Header, its.Identity = packed(r.Header, r.Identity), nil
 	if t.calls.Enter() == nil {
 		defer t.calls.Leave()
-	} // otherwise Close has begun, and Upstream refuses it
+	} // otherwise Close has begun, and Upstream refuses the call
 	m, err := t.Upstream.Call(ctx, &its)
 	if err != nil && remote.Unsent(err) { // the server itself may work
 		err = &bridge.Error{
@@ -172,7 +172,6 @@ func (t *Tunnel) watch(n *cluster.Node, at string, stops context.Context) {
 	}
 }
 
-// Notify sends a notification.
 func (t *Tunnel) Notify(ctx context.Context, r *bridge.Request) error {
 	its := *r
 	its.Header, its.Identity = packed(r.Header, r.Identity), nil

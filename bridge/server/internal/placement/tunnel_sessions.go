@@ -24,7 +24,7 @@ import (
 
 // TunnelSessionOptions configure TunnelSessions. All are required.
 type TunnelSessionOptions struct {
-	// Adapter opens the connection of a tunnel, by the headers of the caller. The tunnel ends with it.
+	// Adapter opens the connection of a tunnel, by the headers of the caller. The tunnel ends with the connection.
 	Adapter bridge.Adapter
 	Headers []string // of requests, which the adapter gets
 	// Await waits until requests may begin here. Its error means that none may.
@@ -44,11 +44,11 @@ type TunnelSessions struct {
 	calls    gateway.InFlight
 	stopping context.Context // ends when this instance begins to stop
 	stop     context.CancelFunc
-	drained  chan struct{} // closed when no call is in flight after that, or the time is over
-	once     sync.Once     // closes it
+	drained  chan struct{} // closed when this instance stops and no call is in flight, or the time is over
+	once     sync.Once     // closes drained
 }
 
-// vanishedAfter is the time for which a tunnel without requests is kept. A living instance keeps a stream open.
+// vanishedAfter is how long a tunnel without requests stays. A living instance keeps a stream open.
 const vanishedAfter = 2 * time.Minute
 
 // maxTunnels bounds the sessions of tunnels, their connections, and their calls in flight.

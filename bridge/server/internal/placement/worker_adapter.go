@@ -152,7 +152,7 @@ func (w *workerAdapter) open(ctx context.Context, m cluster.Member, g queue.Gran
 type carryState struct {
 	Worker string          `json:"worker"`
 	Ticket string          `json:"ticket"`
-	Inner  json.RawMessage `json:"inner"` // inner state of the tunnel's session
+	Inner  json.RawMessage `json:"inner"` // the ResumeData of the tunnel's session
 }
 
 // epochBits is the number of bits below the epoch in the ids of requests: see bridge.Handover.
@@ -221,7 +221,8 @@ var _ bridge.Resumable = (*workerUpstream)(nil)
 // pingMethod makes a worker ping its child process: the worker answers a plain ping itself.
 const pingMethod = "bridge/ping"
 
-// Call makes a call.
+// Call makes a call. It asks the worker to ping the process, and turns answers about failures of the process into
+// errors.
 func (w *workerUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "ping" {
 		ask := *r
@@ -308,7 +309,7 @@ func (w *workerUpstream) Detach() {
 	}
 }
 
-// Close stops the child process, unless Leave left it to another instance.
+// Close stops the child process, unless Detach left it to another instance.
 func (w *workerUpstream) Close(ctx context.Context) error {
 	defer w.w.countTunnel(w.grant.Worker, -1)
 	return w.Tunnel.Close(ctx)
