@@ -174,8 +174,8 @@ func (s *server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 	return c, true, nil
 }
 
-// signIn exchanges the key in a request's body for a cookie. It takes no token of an identity
-// provider: such tokens expire before the page is closed.
+// signIn exchanges the key in a request's body for a cookie. It accepts no token of an identity provider, because
+// such a token expires while the page is open.
 func (s *server) signIn(w http.ResponseWriter, r *http.Request, base string) {
 	var asked struct {
 		Key string `json:"key"`

@@ -23,7 +23,6 @@ type backlogListener struct {
 	close       func() error
 }
 
-// newBacklog wraps l.
 func newBacklog(l net.Listener) *backlogListener {
 	b := &backlogListener{
 		Listener: l,

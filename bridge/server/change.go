@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// table has the current servers and their adapters. It is not changed: a change makes a new one.
+// table has the current servers and their adapters. A table is immutable: a change makes a new one.
 type table struct {
 	servers  []config.Server
 	backends map[string]*backend // by name

@@ -277,8 +277,8 @@ func (s *server) limits(c *config.Server) conn.Options {
 	return o
 }
 
-// times has the timeouts of calls, by server. A change applies to open connections too, also to connections
-// of replaced servers. server.changing guards it.
+// times has the timeouts of calls, by server. A change applies to open connections too, also to connections of
+// replaced servers. server.changing guards times.
 type times map[string]*timing
 
 type timing struct {

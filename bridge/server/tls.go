@@ -37,7 +37,7 @@ type certificateFault struct {
 // oldCertificate is the beginning of messages about files that cannot be used.
 const oldCertificate = "the new certificate cannot be used: the old one stays in use"
 
-// status checks the files, unless they were checked just now, and returns the state. It returns nil without a
+// status checks the files, at most once in certificateEvery, and returns the state. It returns nil without a
 // certificate.
 func (c *certificate) status() *status.Certificate {
 	if c == nil {

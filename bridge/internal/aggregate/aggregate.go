@@ -1,5 +1,5 @@
-// Package aggregate offers several servers as one, to sessions and to stateless clients. Names of tools and
-// prompts start with their server's prefix. Lists are merged. A server that fails is left out until it works
+// Package aggregate offers several servers as one, to sessions and to stateless clients. Names of tools and prompts
+// start with their server's prefix. The package merges lists, and leaves out a server that fails until it works
 // again.
 //
 // Each connection comes from the server's Host, and has all guards of that server. A principal sees only what the
@@ -101,7 +101,7 @@ func New(o Options) *Aggregate {
 }
 
 // Set replaces the servers. If two have the same prefix, the first gets the names. A server whose pointer stays keeps
-// its connections, even if its prefix changes. Clients are notified of lists that may have changed. Calls to a
+// its connections, even if its prefix changes. Set notifies clients of lists that may have changed. Calls to a
 // removed server continue until leave is called with that server: leave closes the connections to it.
 //
 // Calls of Set must not overlap.
@@ -126,8 +126,8 @@ func (a *Aggregate) Set(servers []*Server) (leave func(ctx context.Context, gone
 	}
 }
 
-// oldPrefix is a prefix that a server had until recently. Clients may still use names with it that no other
-// server has.
+// oldPrefix is a prefix that a server had until recently. Clients may still use names with that prefix, if no other
+// server has the names.
 type oldPrefix struct {
 	prefix, server string
 	until          time.Time

@@ -35,7 +35,7 @@ type collector struct {
 	late     map[*member]bool        // servers that have not answered yet
 	failure  error                   // the first error
 
-	mu        sync.Mutex // guards over and dropped
+	mu        sync.Mutex // guards over and abandoned
 	over      bool       // wait has returned
 	abandoned bool       // the client has cancelled; after is not called
 }

@@ -165,7 +165,6 @@ func (l *listCall) slow(m *member) bool {
 	return l.from == nil && (l.parts[m].known != nil || m.catalog.slow.mute(l.k))
 }
 
-// needsOne implements question.
 func (l *listCall) needsOne() bool { return true }
 
 // missing logs why a server is left out of the list. The line is a warning if the last list of that kind had the

@@ -328,9 +328,9 @@ func (m *member) leftOut() error {
 	return m.absent
 }
 
-// external returns the function that makes external names of the server's own. A name that starts with
-// another server's prefix belongs to that server. Without prefixes, it belongs to the first server that
-// lists it. In both cases this server's item gets the server's name in place of the prefix.
+// external returns the function that maps the server's own names to external ones. If such a name starts with another
+// server's prefix, it belongs to that server. If the prefixes conflict, it belongs to the first server that lists it.
+// In both cases this server's item gets the server's name in place of the prefix.
 func (m *member) external(k list.Kind) func(key string) string {
 	return func(key string) string {
 		if k == list.Resources || k == list.Templates {

@@ -179,7 +179,7 @@ func (s *session) Close(ctx context.Context) error {
 	return nil
 }
 
-// Call passes a call to the server that it is for, or to all.
+// Call passes a call to its server. It answers a request for a list, or a handshake, for all servers.
 func (s *session) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if k, ok := list.Of(r.Method); ok {
 		return s.list(ctx, k, r)

@@ -95,7 +95,7 @@ func arguments(params []byte) (args []byte, ok bool) {
 	return args, found < 2
 }
 
-// relistEvery is the greatest age of a cached list that decides to refuse a call.
+// relistEvery is the greatest age of a cached list by which a call may be refused.
 const relistEvery = time.Second
 
 // relist lists the tools for a call, unless another call has listed them since that edition. A cached list that is

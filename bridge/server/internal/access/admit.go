@@ -148,8 +148,9 @@ func (a *Access) View(principal string) View {
 	return View{false, func(server string) bool { return server != "" && a.o.Bridge.Allowed(server, principal) == nil }}
 }
 
-// StatusView returns what a request to a path for everybody may see of the bridge's state. If ok is false, it may see
-// no details. acts reports whether the caller may act as an operator.
+// StatusView returns what the sender of a request to an open path, such as /readyz, may see of the bridge's state. If
+// ok is false, the sender may see only whether the bridge is ready. acts reports whether the caller may act as an
+// operator.
 func (a *Access) StatusView(r *http.Request, base string) (sees View, acts, ok bool) {
 	if a.keys == nil || a.c().PublicStatus {
 		return a.View(""), a.keys == nil && auth.Principal(r.Context()) == "" && a.Local(r), true

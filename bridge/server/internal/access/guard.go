@@ -19,9 +19,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// guard refuses requests that a web page in a victim's browser could send. These have a foreign
-// Origin, or go to a loopback listener under another name (DNS rebinding; ). It also
-// answers preflights. It is immutable: a new configuration has a new guard.
+// guard refuses requests that a web page in a victim's browser could send. Such requests have a foreign Origin, or go
+// to a loopback listener under another name (DNS rebinding; ). It also answers preflights. It is
+// immutable: a new configuration has a new guard.
 type guard struct {
 	origins []string       // allowed beside the listener's own; an empty list, unlike nil, allows none
 	hosts   []string       // allowed beside loopback names
@@ -123,8 +123,9 @@ func (g *guard) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 // maxFurtherHeaders bounds the further headers of one preflight.
 const maxFurtherHeaders = 64
 
-// furtherHeaders returns, as the rest of a list, those headers of a preflight that a server may get: headers of
-// forward, and Mcp-Param headers. The tools define the latter, so the bridge cannot list them ahead (2026-07-28, B8).
+// furtherHeaders returns, as the rest of a comma-separated list, those headers of a preflight that a server may get:
+// headers of forward, and Mcp-Param headers. The tools define the latter, so the bridge cannot list them ahead
+// (2026-07-28, B8).
 func (g *guard) furtherHeaders(wanted []string) string {
 	list, n := "", 0
 	for _, line := range wanted {
