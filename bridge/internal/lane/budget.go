@@ -100,8 +100,8 @@ func (b *Budget) Most() int64 { return b.most.Load() }
 // Opening reports whether a connection is opening.
 func (b *Budget) Opening() bool { return len(b.openings) > 0 }
 
-// Closing counts a connection that is closing, until closed is called. Meanwhile connections without a slot wait for
-// its slot.
+// Closing counts a connection that is closing, until closed is called. Meanwhile an opening that finds no slot waits
+// for the slot of that connection.
 func (b *Budget) Closing() (closed func()) { return b.closings.begin() }
 
 // reserveAhead takes a slot for a process that starts before any client connects. The next connection takes the slot

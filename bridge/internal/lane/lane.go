@@ -8,7 +8,7 @@
 //
 // A Budget bounds the connections to a server, a Total those to all servers.
 //
-// Others react to a connection's events through Ends and Health.
+// A lane reports the events of its connection through Ends and Health.
 package lane
 
 import (
@@ -118,7 +118,7 @@ func New(o *Options, from *bridge.Caller, ends Ends) *Lane {
 	return l
 }
 
-// Caller returns the caller that connections are opened for.
+// Caller returns the caller on whose behalf connections open.
 func (l *Lane) Caller() *bridge.Caller { return l.caller }
 
 // Server returns the greeting of the last handshake, or nil before the first one.
@@ -128,7 +128,6 @@ func (l *Lane) Server() *bridge.Greeting {
 	return l.server
 }
 
-// State returns the state of the connection.
 func (l *Lane) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,7 +183,7 @@ func (l *Lane) forwarded(r *bridge.Request) *bridge.Request {
 	return &own
 }
 
-// from returns the caller for a new connection.
+// from returns the caller for a new connection, with the last forwarded identity.
 func (l *Lane) from() *bridge.Caller {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -56,8 +56,8 @@ type Settings struct {
 	// Ping is how long a connection may be silent before the lane pings it; 0 means forever. If it was 0, pings
 	// of an open connection start after its next call.
 	Ping     time.Duration
-	Restarts int           // how often a connection is opened again within a minute
-	MaxPause time.Duration // between attempts to open a connection
+	Restarts int           // how often at most a connection is opened again within a minute
+	MaxPause time.Duration // the longest pause between attempts to open a connection
 }
 
 // Set replaces the settings.
@@ -88,8 +88,8 @@ type Ends struct {
 	Client   bridge.Client
 	Observer Observer
 	Gate     Gate // nil lets everything pass
-	// GivenUp is called when a kept connection could not be opened again for 5 minutes, and after each further
-	// failed attempt. It may be nil.
+	// GivenUp is called when a connection that is needed without calls could not be opened again for 5 minutes, and
+	// after each further failed attempt. It may be nil.
 	GivenUp func()
 	// Handover is the session that owns the connection, if another instance may resume both; nil otherwise.
 	Handover bridge.Handover
@@ -113,7 +113,7 @@ type Observer interface {
 
 // Gate decides whether connections may be opened, and follows their state.
 type Gate interface {
-	// Pass returns the error that forbids to open a connection, or nil. It may wait for the decision.
+	// Pass returns nil if a connection may be opened, and otherwise the reason. It may wait for the decision.
 	Pass(ctx context.Context, from *bridge.Caller) error
 	// Opening is Pass without waiting, just before a connection is opened. ctx ends when the connection is not needed
 	// any more. opened takes the outcome and returns the Upstream for calls. Pings and restored settings bypass that

@@ -95,8 +95,8 @@ func (l *Lane) attempt() (*conn, error) {
 	return c, nil
 }
 
-// failed records that opening failed. It ignores attempts that no caller waits for. If the caller's own credentials
-// were rejected, other callers are not affected.
+// failed records that opening failed. It ignores attempts of a closed lane. If the caller's own credentials were
+// rejected, other callers are not affected.
 func (l *Lane) failed(err error) {
 	if errors.Is(err, bridge.ErrNoWorker) { // the next call may find a worker at once
 		l.o.Health.NoRoom(err)

@@ -82,7 +82,7 @@ type attempt struct {
 	ack       *jsonrpc.Message   // nil until the server has acknowledged it
 	granted   map[topic]struct{} // topics that the server acknowledged
 	cancelled bool               // cancelled by the bridge
-	timer     *time.Timer        // until cancel, for a larger attempt; nil if no caller waits
+	timer     *time.Timer        // until a larger attempt replaces this one; nil if none is needed
 }
 
 var _ bridge.Client = (*attempt)(nil)
@@ -321,7 +321,7 @@ func (s *sharedSubscription) next() (*attempt, *bridge.Request, context.Context)
 	return a, r, ctx
 }
 
-// ended handles the end of an attempt at the server.
+// ended settles the subscribers of an attempt that has ended.
 func (s *sharedSubscription) ended(a *attempt, m *jsonrpc.Message, err error) {
 	defer m.Release()
 	s.mu.Lock()

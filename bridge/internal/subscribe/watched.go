@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// Watched counts the subscribers of each resource, so that the server gets one request when the first one comes and
-// one when the last one leaves. Requests for the same resource are serialized. The zero value is empty.
+// Watched counts the subscribers of each resource, so that the server gets one request when the first subscriber
+// comes, and one when the last leaves. Requests for the same resource are serialized. The zero value is empty.
 type Watched[W comparable] struct {
 	mu  sync.Mutex // guards the rest, and the fields by and users of watched
 	all map[string]*watched[W]
 }
 
 type watched[W comparable] struct {
-	turn  chan struct{} // held during a request to the server
+	turn  chan struct{} // a lock, held during a request to the server
 	by    map[W]struct{}
 	users int // subscribers that hold or wait for turn, or are in the map by
 }

@@ -149,7 +149,7 @@ func (h *hub) log(m *jsonrpc.Message) {
 	}
 }
 
-// wants reports whether the session has requested log messages of that level.
+// wants reports whether the session gets log messages of that level. A session that has set no level gets all.
 func (v *View) wants(level string) bool {
 	v.h.mu.Lock()
 	defer v.h.mu.Unlock()
@@ -357,7 +357,7 @@ func (h *hub) relax(ctx context.Context) {
 		m, err := h.up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest("logging/setLevel", params), From: h.lane.Caller()})
 		good := err == nil && m.Error == nil
 		if m.Release(); !good {
-			return // it is more verbose than necessary, which is harmless
+			return // the level stays more verbose than necessary, which is harmless
 		}
 	}
 	h.mu.Lock()

@@ -14,15 +14,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// These end a call with endless questions. They also set the pauses before a call is repeated without a
+// These constants bound a call with endless questions, and set the pauses before a call is repeated without a
 // question to the client.
 const (
 	maxRounds    = 10
 	maxTalk      = time.Hour
 	longestState = 256 << 10              // bytes
-	soonest      = 250 * time.Millisecond // if the server gave a state only
+	soonest      = 250 * time.Millisecond // the first pause, if the server gave a state only
 	latestWait   = 5 * time.Second
-	firstLook    = 2 * time.Second // until the server is asked whether a URL was visited
+	firstLook    = 2 * time.Second // the first pause before the server gets the same answer about a URL again
 	lastLook     = 30 * time.Second
 )
 
@@ -272,9 +272,9 @@ func (c *conversation) ask(ctx context.Context, questions []*question, answers m
 	return nil, nil
 }
 
-// answer returns the client's answer for the server. A refused or malformed answer ends the call with an error,
-// because the protocol cannot pass errors to the server. Only an elicitation then counts as cancelled by the
-// user.
+// answer returns the client's answer for the server. If the client refused, or its answer is malformed, an
+// elicitation counts as cancelled. Any other question then ends the call with an error, because the protocol cannot
+// pass errors to the server.
 func (c *conversation) answer(method string, m *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
 	code, what := gjson.Result{}, ""
 	result := m.Result
@@ -307,7 +307,8 @@ func (c *call) undone(method, what string, code gjson.Result) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, text, data)
 }
 
-// over notifies the client of URLs that the server no longer asks to visit. A nil w means that it asks for none.
+// over notifies the client of URLs that the server no longer asks to visit. A nil w means that the server asks for
+// none.
 func (c *conversation) over(w *questions) {
 	for url, had := range c.agreed {
 		if w != nil && slices.ContainsFunc(w.all, func(q *question) bool { return q.url == url }) {

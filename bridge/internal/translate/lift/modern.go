@@ -61,8 +61,9 @@ func shared(a, b gjson.Result) bool {
 	return false
 }
 
-// carries reports whether a request goes to the server. It does not if one of the two eras lacks its method, or
-// if it is about tasks (D0.5, D8.10). Methods that start with bridge/ are for the adapter: instances use them.
+// carries reports whether a request goes to the server: if both eras have its method, or if the method may belong to
+// an extension that both sides share. Requests about tasks never go (D0.5, D8.10). Methods that start with bridge/
+// are for the adapter: instances use them.
 func (c *capabilities) carries(method string) bool {
 	switch {
 	case era.InBoth(method), strings.HasPrefix(method, "bridge/"):
@@ -106,7 +107,7 @@ func (l *Lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	m := edited(r.Message, func(params []byte) []byte {
 		params = era.Params(r.Method, params, l.from.Revision, era.LatestModern)
 		if era.MayAsk(r.Method) {
-			params = era.StripMRTR(params) // the client's revision does not define them
+			params = era.StripMRTR(params) // the client's revision does not define these members
 		}
 		return params
 	})

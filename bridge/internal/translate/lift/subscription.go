@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// These govern when a session subscribes again (protocol.md D2.5).
+// These constants govern when a session subscribes again (protocol.md D2.5).
 const (
 	gatherFor   = 50 * time.Millisecond // subscriptions to resources often come together
 	shrinkAfter = 5 * time.Second       // a smaller subscription is never urgent

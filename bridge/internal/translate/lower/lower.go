@@ -132,7 +132,7 @@ type Line interface {
 	// Go runs f in a goroutine that Close awaits, with a context that Close ends. It reports false if the
 	// connection was closed.
 	Go(f func(ctx context.Context)) bool
-	// Ping pings the server, if there is a connection. It returns an ErrTimeout if no answer comes in time.
+	// Ping pings the server, if there is a connection. It returns an ErrTimeout if no answer comes within that time.
 	Ping(ctx context.Context, within time.Duration) error
 }
 

@@ -118,7 +118,7 @@ func (p *parked) run() {
 	p.free()
 }
 
-// await waits for the outcome of the call. If ctx ends first, the client has cancelled the call, unless it was
+// await waits for the outcome of the call. If ctx ends first, the client has cancelled the call, unless the call was
 // parked before.
 func (p *parked) await(ctx context.Context, r *request) (*jsonrpc.Message, error) {
 	select {
@@ -176,7 +176,7 @@ func (p *parked) finish(m *jsonrpc.Message, err error) {
 	switch {
 	case p.dropped:
 		m.Release()
-	case r == nil: // it stays for the next request
+	case r == nil: // the answer stays for the next request
 		p.answer, p.err = m, err
 	case p.id == "":
 		r.out <- outcome{answer: m, err: err}
@@ -266,8 +266,8 @@ func (p *parked) discard() (stale []*question) {
 	return stale
 }
 
-// idle returns how long the call has waited for its client, or 0 if it does not, and whether its server has ended it
-// meanwhile.
+// idle returns how long the call has waited for its client; 0 if it does not wait. over reports whether the server
+// has ended the call meanwhile.
 func (p *parked) idle() (d time.Duration, over bool) {
 	p.l.mu.Lock()
 	defer p.l.mu.Unlock()

@@ -222,7 +222,7 @@ func (t *Translator) raiseLevel(ctx context.Context, r *request, l *legacy) erro
 
 // logLevel is the log level of the server.
 type logLevel struct {
-	turn chan struct{} // held while a level is sent
+	turn chan struct{} // a lock, held while a level is sent
 
 	mu    sync.Mutex // guards level
 	level string     // empty if none was set

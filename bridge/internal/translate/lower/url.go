@@ -73,7 +73,7 @@ func (t *Translator) urlsNeeded(v *request, l *legacy, m *jsonrpc.Message) *json
 	}
 	token := t.s.sealed(r, state)
 	if len(token) > maxState {
-		state.IDs = make([]string, len(state.IDs)) // they only shorten the wait
+		state.IDs = make([]string, len(state.IDs)) // the ids only shorten the wait
 		token = t.s.sealed(r, state)
 	}
 	t.awaitURLs(state.IDs)

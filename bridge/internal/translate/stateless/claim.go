@@ -69,8 +69,8 @@ func (p *Pool) claim(c *claim) (*slot, error) {
 	return nil, nil
 }
 
-// free returns a connection without a call and enters the request. If the server asks unattributed questions, it
-// must have ended all cancelled calls. The caller holds p.mu.
+// free returns a connection without a call and enters the request. If the server asks unattributed questions, free
+// skips a connection at which a cancelled call may still run. The caller holds p.mu.
 func (p *Pool) free(c *claim) *slot {
 	for _, s := range p.slots[c.key] {
 		if s.calls == 0 && !(s.suspect && p.legacy.Unattributed()) {

@@ -105,7 +105,7 @@ func (p *Pool) ReleaseOwner(alike string) {
 	}
 }
 
-// dropProbe drops a connection that only found out the server's era. The caller calls leave after it.
+// dropProbe drops a connection that only found out the server's era. The caller still calls leave.
 func (p *Pool) dropProbe(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

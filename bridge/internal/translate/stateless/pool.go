@@ -80,11 +80,11 @@ type identity struct {
 
 // These constants bound the stored data of stateless clients (protocol.md F).
 const (
-	maxProfiles   = 8                // connections of one principal to one server
+	maxProfiles   = 8                // sets of capabilities for which one principal has connections to one server
 	maxLaneKey    = 256              // bytes of the handle that chooses a connection
 	maxIdentities = 1024             // identities with a stored greeting
 	maxSpellings  = 256              // spellings of capabilities with a stored canonical form
-	maxSpelling   = 4 << 10          // bytes of one of those
+	maxSpelling   = 4 << 10          // bytes of a stored spelling
 	usualIdle     = 10 * time.Minute // until an unused connection is closed
 )
 
@@ -160,14 +160,14 @@ func (p *Pool) Here(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return p.make(ctx, r, again, true)
 }
 
-// make makes a call that is not parked. Without here it serves modern servers only. For a legacy one it returns
-// errLegacy and does not pass on the call.
+// make makes a call that is not parked. If here is false, make serves only a modern server: for a legacy one it
+// returns errLegacy and does not pass on the call.
 func (p *Pool) make(ctx context.Context, r *bridge.Request, again *lower.Round, here bool) (*jsonrpc.Message, error) {
 	lane, no := laneKey(r)
 	if no != nil {
 		return no, nil
 	}
-	if again != nil && p.isLegacy(r) { // this needs no connection
+	if again != nil && p.isLegacy(r) { // the error needs no connection
 		if no := again.Unknown(); no != nil {
 			return no, nil
 		}

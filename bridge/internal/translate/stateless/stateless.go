@@ -2,9 +2,9 @@
 // each request. Package lower translates for legacy servers. Requests to modern servers pass unchanged, except
 // handles that belong to one client (protocol.md D1.2, D4).
 //
-// Requests share connections if the server cannot confuse their clients: see Pool. Options limits the
-// connections. The least recently used one makes room, and a call waits in a queue for a while. Subscriptions at
-// a modern server survive the loss of a connection.
+// Requests share connections if the server cannot confuse their clients: see Pool. Options bounds the connections. At
+// the bound, the least recently used connection is closed, or a call waits in a queue for a while. Subscriptions at a
+// modern server survive the loss of a connection.
 //
 // The package opens no connection itself, but asks for a Line. It imports package lower, whose translators it
 // holds, and no other wrapper.
