@@ -24,10 +24,10 @@ import (
 // These constants bound the stored data.
 const (
 	maxRecent   = 256  // calls that have ended
-	maxFailures = 64   // of one server
+	maxFailures = 64   // failures of one server
 	maxServers  = 1024 // servers with failures; a server whose circuit breaker refused calls counts twice
-	maxUnder    = 4096 // calls in flight; further ones appear only after they end
-	maxMarks    = 32   // of one call
+	maxUnder    = 4096 // calls in flight; a call beyond this bound appears only after its end
+	maxMarks    = 32   // marks of one call
 	maxText     = 200  // bytes of a name or a message
 )
 
@@ -141,9 +141,9 @@ func New() *Calls {
 	}
 }
 
-// Look observes calls until done is called, and a minute longer. w receives their events; nil is for a single
-// query. now returns the number of calls in flight. carried means that the observer may see arguments and
-// results, which are only stored for such observers.
+// Look observes calls until done is called, and a minute longer. w receives the events of the calls; it is nil if the
+// observer only queries them. now returns the number of calls in flight. carried means that the observer may see
+// arguments and results: without such an observer, they are not stored.
 func (c *Calls) Look(w Watcher, carried bool, now func() (under int, all uint64)) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +174,7 @@ func (c *Calls) Look(w Watcher, carried bool, now func() (under int, all uint64)
 	return sync.OnceFunc(func() { c.leave(w, carried) })
 }
 
-// watch replaces the watchers. The caller holds c.mu.
+// watch replaces the watchers by the result of change, which gets a copy of them. The caller holds c.mu.
 func (c *Calls) watch(change func([]Watcher) []Watcher) {
 	var all []Watcher
 	if now := c.watchers.Load(); now != nil {
@@ -198,7 +198,7 @@ func (c *Calls) leave(w Watcher, carried bool) {
 	}
 }
 
-// fade stops storing arguments and results, unless another observer may see them.
+// fade stops storing arguments and results, unless an observer may see them.
 func (c *Calls) fade() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +242,7 @@ func (r *Row) Bare() *Row {
 	return &bare
 }
 
-// off stops the observation, unless there is another observer.
+// off stops the observation, and removes the stored calls but not the failures, unless there is an observer.
 func (c *Calls) off() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,7 +258,7 @@ func (c *Calls) off() {
 	c.under, c.recent, c.timer, c.since = map[key]*call{}, logs.NewRing[*Row](maxRecent), nil, time.Time{}
 }
 
-// Close stops the observation for good.
+// Close stops the observation and its timers.
 func (c *Calls) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -568,7 +568,7 @@ func (c *Calls) fail(row *Row) {
 			if len(c.failures) < maxServers {
 				break
 			}
-			delete(c.failures, old) // of servers that come and go
+			delete(c.failures, old) // some server's: names come and go
 		}
 		r := logs.NewRing[*Row](maxFailures)
 		of = &r
@@ -577,7 +577,7 @@ func (c *Calls) fail(row *Row) {
 	of.Add(row)
 }
 
-// errorText returns the text of an error for observers, which is that for clients.
+// errorText returns the text of an error as clients get it: observers see no more.
 func errorText(err error) string {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e.Told()
@@ -585,7 +585,7 @@ func errorText(err error) string {
 	return bridge.Brief(err)
 }
 
-// clip returns the start of a text.
+// clip returns the first maxText bytes of a text.
 func clip(s string) string { return string([]byte(s[:min(len(s), maxText)])) } // a copy, because the text belongs to the message
 
 // Shown holds the calls that an observer may see.
@@ -596,13 +596,13 @@ type Shown struct {
 	Before   int64      `json:"before,omitempty"`
 	Under    []*Row     `json:"under_way"`
 	Recent   []*Row     `json:"recent"`   // the newest first
-	Failures []*Row     `json:"failures"` // likewise; also from before the observation
+	Failures []*Row     `json:"failures"` // the newest first, also from before the observation
 }
 
-// held is a snapshot of all calls, so that calls do not wait while it is processed.
+// held is a snapshot of all calls, so that calls do not wait while the snapshot is searched.
 type held struct {
 	under            []now
-	recent, failures []*Row // the newest first; of failures, those of each server
+	recent, failures []*Row // newest first; failures are in this order only within each failureKey
 	since            *time.Time
 	before           int64
 }
@@ -638,8 +638,7 @@ func (c *Calls) hold() (all held) {
 	return all
 }
 
-// Show returns the calls that fits accepts, at most that many of each kind. fits gets rows in flight without their
-// marks.
+// Show returns the calls that fits accepts, up to most of each kind. fits gets rows in flight without their marks.
 func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 	all := c.hold()
 	out := &Shown{
@@ -671,7 +670,7 @@ func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 	}
 	slices.SortFunc(out.Under, newest)
 	slices.SortFunc(all.failures, newest)
-	var refused, others int // neither displaces the other
+	var refused, others int // each counts up to most
 	for _, r := range all.failures {
 		n := &others
 		if r.refused() {
@@ -686,7 +685,7 @@ func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 	return out
 }
 
-// Find returns the call of that id, or nil.
+// Find returns the call with that id, in flight or stored, or nil.
 func (c *Calls) Find(id string) *Row {
 	all := c.hold()
 	for _, one := range all.under {

@@ -30,7 +30,7 @@ import (
 // of them, has a report for each. A request that reached no server has one report without a server. If the merged
 // answer had no room, there is one more report without a server.
 type Report struct {
-	Server    string // empty if it reached none
+	Server    string // empty if the request reached no server
 	Part      int32  // number of this report among those of a request to several servers, from 1; 0 for other requests
 	Session   string // the beginning of the session's key, not of its id; empty for a stateless client
 	Front     string // the tag of the instance that forwarded the request; empty for a direct request
@@ -51,7 +51,7 @@ type Report struct {
 	Client netip.Addr
 	// Network is the network of the client's wire: bridge.TCP or bridge.Pipe; empty if it is unknown.
 	Network string
-	// Address is that of the server; zero except in reports of Sent.
+	// Address is the server's address; it is set only in reports of Sent.
 	Address bridge.Address
 	// Trace is the id of the request's trace; not valid without traces.
 	Trace trace.TraceID
@@ -105,7 +105,7 @@ type Arrival struct {
 	network string
 	trace   trace.TraceID
 	began   time.Time
-	by      atomic.Int32           // the reporter: one of the constants below
+	by      atomic.Int32           // who reports the request: byNobody, byServers or byGateway
 	meant   atomic.Pointer[string] // the server among several that should get it; nil if unknown
 	weighed atomic.Bool            // the answer is among the bytes in flight
 	parts   atomic.Int32           // reports so far, of a request to several servers
@@ -114,7 +114,6 @@ type Arrival struct {
 
 var _ bridge.Call = (*Arrival)(nil)
 
-// At implements bridge.Call.
 func (a *Arrival) At(server string) { a.meant.Store(&server) }
 
 // Address returns the server that the address of the request names; empty for the address of all servers.
@@ -134,16 +133,18 @@ func (a *Arrival) Call() bridge.Call {
 	return a
 }
 
-// Reporters of a request: none yet, the servers that got it, or the gateway, since none did in time.
+// Values of Arrival.by: no report yet; servers report the request; or the gateway reports it, since no server got it
+// in time.
 const (
 	byNobody int32 = iota
 	byServers
 	byGateway
 )
 
-// Arrive records in a that a request with headers h arrived on a wire, which Arrival.Wire returns. address is the server
-// that its address names, or empty. session is the beginning of the session's key, or empty. remote is the address of the
-// peer that sent it, and span its span; both may be empty. It returns nil if the reports have no receiver.
+// Arrive records in a that a request with headers h arrived on a wire, which Arrival.Wire returns. address is the
+// server that its address names, or empty. session is the beginning of the session's key, or empty. remote is the
+// address of the peer that sent it, and span its span; both may be empty. If the reports have no receiver, Arrive
+// returns nil.
 func (r *Reporter) Arrive(a *Arrival, wire, address, session string, h http.Header, remote string, span trace.Span) *Arrival {
 	if r.report == nil {
 		return nil
@@ -207,7 +208,8 @@ func (r *Reporter) Reject(session string, from *bridge.Caller, request, answer *
 	}
 }
 
-// Session is a session of a client, or with a server, that ended. Revision 2026-07-28 has none.
+// Session is a session of a client, or with a server, that ended. Clients and servers of revision 2026-07-28 have no
+// sessions.
 type Session struct {
 	Server   string // empty for the address of all servers
 	Revision string
@@ -238,7 +240,7 @@ func (r *Reporter) end(p *Report, from *bridge.Caller, answer *jsonrpc.Message, 
 	r.report(*p)
 }
 
-// finish sets what is known of a request at its end.
+// finish sets the members of the report that are known only when the request ends.
 func (r *Report) finish(from *bridge.Caller, answer *jsonrpc.Message, err error) {
 	r.Took = time.Since(r.Began)
 	if from != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// These are the names in _meta. In HTTP they have other capitals.
+// These are the names in _meta. The HTTP headers have the same names, but begin with a capital.
 const (
 	keyTraceparent = "traceparent"
 	keyTracestate  = "tracestate"
 )
 
-// maxTraceState bounds tracestate, in bytes. Longer ones are dropped, as W3C Trace Context allows.
+// maxTraceState bounds tracestate, in bytes. A longer one is dropped, as W3C Trace Context allows.
 const maxTraceState = 512
 
 // shortState returns the tracestate, or "" if it is too long.
@@ -124,8 +124,9 @@ func traceMembers(t bridge.Trace) []byte {
 	return out
 }
 
-// Carrying returns the request with these trace members in _meta, in place of its own; nil removes them. All other
-// bytes stay. Carrying does not change initialize and ping, because old servers may be strict about these.
+// Carrying returns the request with these trace members in _meta, in place of the request's own trace members; nil
+// removes those. All other bytes stay. Carrying does not change initialize and ping, because old servers may refuse
+// unknown members in them.
 func Carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 	meta := m.Meta()
 	switch {

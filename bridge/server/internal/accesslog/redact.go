@@ -29,7 +29,7 @@ var secretText = regexp.MustCompile(`(?is)` +
 // errFull means that the output has reached its limit.
 var errFull = errors.New("full")
 
-// maxNested bounds the depth of JSON texts within JSON texts. Deeper texts are not shown.
+// maxNested bounds the depth of JSON texts within JSON texts. A deeper text is replaced by redacted.
 const maxNested = 8
 
 // Redact copies raw JSON without the values of members that look like secrets, at any depth, also in
@@ -53,7 +53,7 @@ func Redact(raw []byte, most int) (_ []byte, whole bool) {
 type redactor struct {
 	in    *json.Decoder
 	out   []byte
-	most  int // length of out
+	most  int // length to which out may grow
 	depth int // of texts within texts
 }
 

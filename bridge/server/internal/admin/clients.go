@@ -17,8 +17,8 @@ import (
 )
 
 // These constants bound Clients. A slot lasts from one call of Tick to the next. Beyond a bound, the least recently
-// used entry is dropped. One principal has at most a quarter of the entries: its further clients count as Unnamed,
-// and its further uses and sessions do not count.
+// used entry is dropped. One principal has at most a quarter of the entries: beyond that, its new clients count as
+// Unnamed, and its new uses and sessions do not count.
 const (
 	clientSlots = 6   // slots of which rates are computed
 	clientKept  = 180 // slots without a call after which an entry is dropped
@@ -52,7 +52,7 @@ type Clients struct {
 	sessions counts[sessionOf, int] // the slot of the last call
 }
 
-// counts holds the most recently used entries. One principal has at most a quarter of most.
+// counts holds the most recently used entries. One principal has at most a quarter of the most entries.
 type counts[K owned, V any] struct {
 	simplelru.LRUCache[K, V]
 	most int
@@ -86,7 +86,7 @@ func (c *counts[K, V]) put(k K, v V) {
 // client identifies clients that are counted together.
 type client struct {
 	name, principal, transport string
-	address                    string // the server that their address names; empty for the address of all servers
+	address                    string // the server whose address they use; empty for the address of all servers
 }
 
 func (c client) owner() string { return c.principal }
@@ -145,8 +145,8 @@ func NewClients(now time.Time) *Clients {
 	}
 }
 
-// Take counts a report. A request to several servers counts once, and for none of them: such a list does not show
-// which servers the client uses. The bridge's own requests do not count.
+// Take counts a report. A request to several servers counts once, and for no server: a list of all servers does not
+// show which of them the client uses. The bridge's own requests do not count.
 func (c *Clients) Take(r *report.Report) {
 	a, ok := r.Call.(*report.Arrival)
 	if !ok || a == nil || a.Wire() == "" || r.From == nil || r.Part > 1 || r.Request.Method == era.Listen {
@@ -225,7 +225,7 @@ func named(client string) string {
 	return client
 }
 
-// isOwn reports whether the client of that name, on a pipe or not, is the bridge itself.
+// isOwn reports whether the client of that name is the bridge itself. pipe means that the client is on a pipe.
 func isOwn(name string, pipe bool) bool {
 	return strings.HasPrefix(name, consoleName+" ") || pipe && strings.HasPrefix(name, runName+" ")
 }
@@ -261,11 +261,11 @@ type ClientUse struct {
 	Sessions  int     `json:"sessions"`
 	Rate      float64 `json:"rate"` // calls a second, in the last 30 s
 	Calls     uint64  `json:"calls"`
-	// Servers are those that they called, the busiest first.
+	// Servers are the servers that these clients called, the busiest first.
 	Servers []ServerUse `json:"servers"`
 }
 
-// ServerUse is the use of one server by clients.
+// ServerUse is the use of one server by the clients of a ClientUse.
 type ServerUse struct {
 	Server string  `json:"server"`
 	Rate   float64 `json:"rate"`
@@ -281,14 +281,14 @@ func Address(server string) string {
 }
 
 // Groups returns the clients of the sessions, and those of the last 15 minutes whose principal sees accepts: the
-// busiest first, at most maxShown. Each has only the servers that shows accepts. clients is the number of clients of
-// each of these servers: an element of all counts as the number of its open sessions that called the server, and at
-// least as one.
+// busiest first, at most maxShown. Each element of all has only the servers that shows accepts. clients is the number
+// of clients by server: an element counts as the number of its open sessions that called the server, and at least as
+// one.
 func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sessions []gateway.SessionStatus) (all []ClientUse, clients map[string]int) {
 	c.mu.Lock()
 	slot, tick := c.slot, c.tick
 	counted, served, called := copied(c.clients.LRUCache), copied(c.servers.LRUCache), c.sessions.Keys()
-	c.mu.Unlock() // calls wait for the lock
+	c.mu.Unlock() // unlocked early: calls wait for the lock
 	of := map[client]*ClientUse{}
 	group := func(c client) *ClientUse {
 		if of[c] == nil {
@@ -321,7 +321,7 @@ func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sess
 			by[e.uses] = one
 		}
 	}
-	used := map[*uses]int{} // the open sessions
+	used := map[*uses]int{} // how many open sessions have called the server
 	for _, s := range called {
 		if open[s.id] {
 			used[s.server]++

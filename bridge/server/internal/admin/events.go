@@ -18,16 +18,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Intervals of a stream of events.
+// These are the intervals at which a stream sends what the comments name.
 const (
 	flushEvery    = 100 * time.Millisecond // events
-	crowdedEvery  = time.Second            // events after some were dropped: nobody reads that many
+	crowdedEvery  = time.Second            // events, after some were dropped: nobody reads that many
 	stateEvery    = 500 * time.Millisecond // the state of servers, if it changed
 	processEvery  = 5 * time.Second        // the state of the process, in any case
-	sessionsEvery = 2 * time.Second        // sessions, and whether the caller may still look
+	sessionsEvery = 2 * time.Second        // sessions; at the same time the stream checks that the caller still has its rights
 )
 
-// The time in which a stream without a reader can be resumed, and the bounds of the events that it repeats.
+// detachedFor is how long a stream without a reader can be resumed. maxResend and maxSent bound the events that it
+// then repeats.
 const (
 	detachedFor = time.Minute
 	maxResend   = 128
@@ -50,8 +51,8 @@ type Events struct {
 
 // Overview is the state of the bridge at one time.
 type Overview interface {
-	// Since returns the changes since an earlier overview; nil for none. whole adds the state of
-	// the process in any case.
+	// Since returns the changes since an earlier overview, or nil if nothing changed. whole means that it returns the
+	// state of the process in any case.
 	Since(was Overview, whole bool) any
 }
 
@@ -154,12 +155,12 @@ type stream struct {
 	viewer *Viewer
 	out    *httpio.Writer
 	ends   []func()
-	timer  *time.Timer // of forget, while it has no reader; guarded by e.mu
-	since  time.Time   // when it lost its reader; guarded by e.mu
+	timer  *time.Timer // of forget, runs while the stream has no reader; guarded by e.mu
+	since  time.Time   // when the stream lost its reader; guarded by e.mu
 
 	overview                  Overview
 	sessions                  *SessionRows
-	process, session, written time.Time // when these were last read, and when something was last written
+	process, session, written time.Time // when the process and the sessions were last read, and when anything was last written
 
 	number int            // of the last event
 	sent   []httpio.Event // the last events, for a reader that resumes
@@ -206,7 +207,7 @@ func (s *stream) stop() {
 }
 
 // detach stores a stream that lost its reader for detachedFor, so that a reader can resume the stream. If there are
-// too many, the stream replaces the oldest of the same caller: most readers do not come back, since they have opened
+// too many, the stream replaces the oldest of the same caller: most readers do not come back, since they opened
 // another page.
 func (e *Events) detach(s *stream) {
 	e.mu.Lock()
@@ -250,8 +251,8 @@ func (e *Events) forget(s *stream) {
 	s.stop()
 }
 
-// find returns the caller's stream that sent an event, and the number of the event. The stream is
-// nil unless its request and the caller's rights are the same.
+// find returns the caller's stream that sent an event, and the number of the event. The stream is nil if it was
+// opened with another query or with other rights.
 func (e *Events) find(id string, wants streamQuery, c *Caller) (s *stream, last int) {
 	key, number, _ := strings.Cut(id, ".")
 	n, err := strconv.Atoi(number)
@@ -331,8 +332,7 @@ func (s *stream) record(kind string, data any) httpio.Event {
 	return one
 }
 
-// trim removes the oldest stored events beyond maxResend and maxSent. It never removes the last one because of its
-// size.
+// trim removes the oldest stored events beyond maxResend and maxSent. It keeps the newest event, however large.
 func (s *stream) trim() {
 	old := 0
 	for ; len(s.sent)-old > maxResend || s.bytes > maxSent && len(s.sent)-old > 1; old++ {
@@ -341,8 +341,8 @@ func (s *stream) trim() {
 	s.sent = slices.Delete(s.sent, 0, old)
 }
 
-// resume resumes a stream after the event of that number. If later events are not stored any more, it writes the
-// whole state.
+// resume resumes a stream after the event of that number. If later events are not stored any more, resume writes the
+// whole state instead.
 func (s *stream) resume(last int) error {
 	left := s.sent[max(0, len(s.sent)-(s.number-last)):]
 	missed := s.number - last - len(left)

@@ -41,7 +41,8 @@ func NewMarks() *Marks {
 	return &Marks{last: logs.NewRing[Mark](maxMarks), of: map[string]gateway.Sample{}}
 }
 
-// add adds a mark that was found now. at is when it happened; zero means now. The caller holds m.mu.
+// add adds a mark that Look or LookAtBridge found. at is when the event happened; zero means now. The caller holds
+// m.mu.
 func (m *Marks) add(now, at time.Time, kind, server, text string) {
 	if at.IsZero() {
 		at = now
@@ -56,7 +57,7 @@ func (m *Marks) Look(now time.Time, server string, is gateway.Sample) {
 	was := m.of[server]
 	m.of[server] = is
 	if is.Health.Restarts < was.Health.Restarts || is.Breaker.Trips < was.Breaker.Trips {
-		was = gateway.Sample{Drained: was.Drained} // the server has other settings, and counts anew
+		was = gateway.Sample{Drained: was.Drained} // the server got other settings, and counts from zero again
 	}
 	switch failure := is.Health.Failure; {
 	case failure != nil && was.Health.Failure == nil:

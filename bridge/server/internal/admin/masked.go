@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// hiddenKeys are the keys below which only names and references are shown.
+// hiddenKeys are the keys below which only names and references to variables are shown.
 var hiddenKeys = []string{"env", "headers", "openapi_headers", "query", "auth", "body", "claims", "secret"}
 
 // commandKeys are the keys of a program and its arguments.
@@ -24,7 +24,7 @@ var commandKeys = []string{"command", "stdio", "args"}
 // harmlessKeys are the keys that have a name like that of a secret, but no secret as their value.
 var harmlessKeys = []string{"session_idle", "session_left", "sessions", "max_sessions", "token_file", "token_url"}
 
-// isSecret reports whether the value of a key may be a secret, by its name.
+// isSecret reports whether the value of a key may be a secret, by the key's name.
 func isSecret(key string) bool {
 	return slices.Contains(hiddenKeys, key) || key == "key" || key == "keys" || sanitize.IsSecret(key) && !slices.Contains(harmlessKeys, key)
 }
@@ -35,9 +35,9 @@ var plain = regexp.MustCompile(`^(?:(?:Bearer |Basic )?\$\{[A-Za-z_][A-Za-z0-9_]
 // hidden replaces a text that may be a secret.
 const hidden = "***"
 
-// Masked returns the text of a configuration file for operators: as YAML, without comments, and with
-// *** for each text that may be a secret, by its key or its form. With a server's name, it returns that server's part, or
-// nothing.
+// Masked returns the text of a configuration file for operators: as YAML, without comments, and with *** for each
+// text that may be a secret by its key or its form. If server is not empty, Masked returns only the settings of that
+// server, and "" if the file has none.
 func Masked(text []byte, server string) (string, error) {
 	root, err := strict.Parse(text)
 	if err != nil || root == nil {

@@ -39,8 +39,7 @@ const (
 	pageCheck = 2 * time.Second
 	// maxEnded bounds the sign-ins that are recorded as ended.
 	maxEnded = 4096
-	// PageHeader is required of requests that have the cookie and change something. Pages of
-	// other sites cannot send it.
+	// PageHeader is required in requests with the cookie that are not a GET. Pages of other sites cannot send it.
 	PageHeader = "Bridge-Console"
 )
 
@@ -57,12 +56,12 @@ type Pages struct {
 	key    *seal.Key
 
 	mu    sync.Mutex       // guards the rest
-	ended map[string]int64 // by the ID of a sign-in that ended: when its cookie would have expired, in Unix seconds
+	ended map[string]int64 // when the cookies of ended sign-ins expire, in Unix seconds, by Page.ID
 }
 
 // PagesBridge is the bridge that operators sign in on.
 type PagesBridge interface {
-	// Holder returns the principal that has the key of that sum now.
+	// Holder returns the principal to which the key with that sum belongs now.
 	Holder(auth.Sum) (principal string, ok bool)
 	// PagePath returns the path of the cookie, as the browser sees it, and whether the browser uses
 	// TLS. base is the base path of the bridge.
@@ -172,9 +171,9 @@ func (p *Pages) open(r *http.Request) (page Page, ok bool) {
 	return page, true
 }
 
-// Signed returns the sign-in of a request. ok is false if the request has no cookie, or has a header with a key,
-// which counts instead. known is false if Signed answered the request: the sign-in has ended, or PageHeader is
-// missing.
+// Signed returns the sign-in of a request. If the request has no cookie, or a header with a key, which takes
+// precedence, ok is false. If the sign-in has ended, or PageHeader is missing, Signed answers the request, and known
+// is false.
 func (p *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (page Page, ok, known bool) {
 	if _, err := r.Cookie(CookieName(r.Host)); err != nil || auth.HasCredential(r.Header) {
 		return Page{}, false, true

@@ -19,7 +19,7 @@ const (
 	Points = 180
 )
 
-// The last buckets of which rates and shares are computed.
+// Rates are computed from the last rateBuckets, and percentiles and shares of errors from the last recentBuckets.
 const (
 	rateBuckets   = 6  // 30 s
 	recentBuckets = 60 // 5 minutes
@@ -29,7 +29,7 @@ const (
 // start a program.
 var timedMethods = [...]string{"tools/call", "prompts/get", "resources/read"}
 
-// times has the number of calls in each of durationBuckets, and of the calls that took longer than all of them.
+// times has the number of calls in each of durationBuckets, and last the number of longer calls.
 type times [16]uint64
 
 // History holds the last 15 minutes of each server. Calls cost next to nothing: Tick reads the counters of the metrics.
@@ -62,12 +62,13 @@ type past struct {
 	tools   pastTools
 }
 
-// bucket holds what was counted within one Step. Its size matters: there are Points for each server.
+// bucket holds what was counted within one Step. A bucket must be small: there are Points of them for each busy
+// server.
 type bucket struct {
 	calls, errors, toolErrors uint32
 	together                  uint32 // calls at the address of all servers
-	inFlight                  uint32 // at its end
-	memory                    uint32 // KiB, at its end
+	inFlight                  uint32 // at the end of the bucket
+	memory                    uint32 // KiB, at the end of the bucket
 	times                     [len(times{})]uint16
 	shift                     uint8 // times are divided by 1<<shift
 }
@@ -95,7 +96,7 @@ func (o *outcomes) add(of bridge.Outcome, n uint64) {
 	}
 }
 
-// Load is the part of a server's state that is no counter.
+// Load is the part of a server's state that is not a counter.
 type Load struct {
 	InFlight int
 	Memory   int64 // bytes of its child processes; negative if it was not measured
@@ -106,7 +107,7 @@ func (h *History) Tick(now time.Time, load func(server string) Load) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	steps := 1
-	if gap := now.Sub(h.end); h.n > 0 && gap > 0 { // otherwise the clock was set back
+	if gap := now.Sub(h.end); h.n > 0 && gap > 0 { // a gap below zero: the clock was set back
 		if steps = int(min((gap+Step/2)/Step, Points)); steps == 0 {
 			return // the last tick was late; the next one counts what came since
 		}
@@ -227,8 +228,8 @@ func (h *History) read(s *serverMetrics) (t totals) {
 	return t
 }
 
-// failed reports whether an outcome is an error. A tool's own error is none, and neither is a call that its client
-// cancelled.
+// failed reports whether an outcome is an error. An error that a tool itself returns is not counted, and neither is a
+// call that its client cancelled.
 func failed(o bridge.Outcome) bool {
 	return o != bridge.Answered && o != bridge.ToolFailed && o != bridge.Cancelled
 }

@@ -16,14 +16,14 @@ const minuteBuckets = int(time.Minute / Step)
 
 // pastTools is the history of a server's tools, by the minute.
 type pastTools struct {
-	was     map[*toolMetrics]toolTotals // at the end of the last minute
+	was     map[*toolMetrics]toolTotals // the counters at the end of the last of minutes
 	minutes []toolMinute                // the newest last
 	changed bool                        // there were calls since
 }
 
-// toolMinute has the tools that were called in one minute.
+// toolMinute has the counts of the tools that were called in one minute.
 type toolMinute struct {
-	end   int // the number of buckets at its end
+	end   int // the number of buckets of the history at the end of the minute
 	tools map[*toolMetrics]toolTotals
 }
 

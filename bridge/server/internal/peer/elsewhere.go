@@ -17,8 +17,8 @@ import (
 )
 
 // Serve forwards a request for a session to its owner. It reports false if the session does not exist, or if this
-// instance is the owner, which it may have become just now. An empty id stands for a new session. here means that
-// this instance has the session.
+// instance is the owner; Serve may have just taken the session over. An empty id stands for a new session. here means
+// that this instance has the session.
 func (p *Peers) Serve(w http.ResponseWriter, r *http.Request, server, id string, here bool, body []byte) bool {
 	if here && p.node.Ready() && !(p.node.Draining() && p.givenAway(r.Context(), id, body)) {
 		return false
@@ -62,7 +62,7 @@ func (p *Peers) givenAway(ctx context.Context, id string, body []byte) bool {
 // session, or if no instance does.
 func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, path string, body []byte) bool {
 	hint, _ := p.hint(id, key)
-	var perhaps cluster.Member // may own the session, and could not write it into the store
+	var perhaps cluster.Member // an instance that may own the session, but could not write it into the store
 	patience := time.Now().Add(p.o.Lease + 2*time.Second)
 	for tries := 0; ; tries++ {
 		if p.node.Holds(key) {
@@ -147,7 +147,8 @@ type location struct {
 	missing bool // no instance owns the session, or it belongs to another principal
 }
 
-// locate reads the owner of a session from the store, and takes the session over if the owner is dead.
+// locate reads the owner of a session from the store. If the session has no living owner, locate takes it over, or,
+// if this instance stops, returns another instance for it.
 func (p *Peers) locate(ctx context.Context, server, id, key, principal string) location {
 	p.mu.Lock()
 	if busy := p.adopting[key]; busy != nil {
@@ -173,7 +174,7 @@ func (p *Peers) locate(ctx context.Context, server, id, key, principal string) l
 		return location{missing: true}
 	case err != nil:
 		return location{}
-	case seen.Principal != principal || seen.Server != server: // another caller's (S-026)
+	case seen.Principal != principal || seen.Server != server: // a session of another caller (S-026)
 		return location{missing: true}
 	}
 	if seen.Owner != "" && seen.Owner != p.o.ID {
@@ -194,7 +195,7 @@ func (p *Peers) locate(ctx context.Context, server, id, key, principal string) l
 		}
 		p.Disconnect(seen.Owner)
 	}
-	if p.parts.Gateway.Allowed(server, principal) != nil { // (S-083)
+	if p.parts.Gateway.Allowed(server, principal) != nil { // the caller lost its right to the server (S-083)
 		return location{missing: true}
 	}
 	if p.node.Draining() {
@@ -223,14 +224,14 @@ func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) locatio
 	if p.node.Holds(seen.Key) { // another request just took the session: the store would let the same instance take it twice
 		return location{taken: true}
 	}
-	ctx = context.WithoutCancel(ctx) // other requests wait for the takeover, too
+	ctx = context.WithoutCancel(ctx) // the takeover goes on without this client: other requests wait for it
 	h, err := p.node.Take(ctx, seen)
 	if moved, ok := errors.AsType[*session.Moved](err); ok {
 		m, _ := p.node.Member(moved.Owner)
 		return location{at: m}
 	}
 	if errors.Is(err, session.ErrNotFound) {
-		return location{taken: true} // locate is called again
+		return location{taken: true} // find calls locate again
 	}
 	if err != nil {
 		return location{}
@@ -242,7 +243,7 @@ func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) locatio
 		}
 		if errors.Is(err, bridge.ErrShutdown) || errors.Is(err, bridge.ErrOverloaded) { // another instance may have room
 			p.o.Log.Debug("session not taken over now", "session", h.Key[:8], "err", err)
-			_ = p.node.Release(ctx, h) // otherwise this instance still owns it
+			_ = p.node.Release(ctx, h) // if this fails, this instance still owns the session
 			return location{}
 		}
 		p.o.Log.Warn("session not taken over", "session", h.Key[:8], "err", err)

@@ -55,7 +55,7 @@ type frameWriter struct {
 	w      http.ResponseWriter
 	cancel context.CancelCauseFunc // cancels the call
 	wake   chan struct{}
-	done   chan struct{} // closed when all is written
+	done   chan struct{} // closed when the queue is written and closed
 
 	mu    sync.Mutex // guards the rest
 	queue []byte
@@ -74,8 +74,8 @@ func appendFrame(dst []byte, kind byte, text []byte) []byte {
 	return append(append(dst, '\n'), text...)
 }
 
-// Notify implements bridge.Client. When too much waits, it drops progress and log messages, and cancels the call
-// rather than lose any other notification.
+// Notify implements bridge.Client. When more than maxWaiting bytes wait, it drops a progress or log message, and
+// cancels the call for any other notification, which must not be lost.
 func (f *frameWriter) Notify(m *jsonrpc.Message) {
 	text := m.Append(nil, nil, m.Token())
 	f.mu.Lock()

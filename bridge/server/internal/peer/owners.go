@@ -26,8 +26,8 @@ import (
 
 // Owners serves the shared connections of this instance to other instances.
 type Owners interface {
-	// Owns reports whether this instance owns the connection to a server with that affinity key. The call
-	// may make this instance the owner.
+	// Owns reports whether this instance owns the connection to a server with that affinity key. If the connection
+	// has no owner, Owns may make this instance the owner.
 	Owns(ctx context.Context, server, affinity string) bool
 	// ServeTunnel serves a tunnel. Its headers name the server and the affinity key.
 	ServeTunnel(w http.ResponseWriter, r *http.Request)
@@ -100,8 +100,8 @@ type ownerQuery struct {
 	Affinity string `json:"Alike"`
 }
 
-// AskOwner asks another instance whether it owns a connection, and may make it the owner. The error is
-// ErrElsewhere if that instance is not the owner. Any other error means that it was not reached.
+// AskOwner asks another instance whether it owns a connection, which may thereby become the owner. The error is
+// ErrElsewhere if that instance is not the owner. Any other error means that the question got no answer.
 func (p *Peers) AskOwner(ctx context.Context, m cluster.Member, server, affinity string) error {
 	body, _ := json.Marshal(ownerQuery{server, affinity}) // nothing in it can fail
 	res, err := p.post(ctx, m, "home", nil, body)

@@ -44,10 +44,10 @@ type Tunnel struct {
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
-	done    func() // ends the use of the other instance
+	done    func() // tells outbound that the tunnel no longer uses the other instance
 
 	calls   gateway.InFlight
-	refused atomic.Bool // the other instance refuses calls, or is about to: it answers or refuses each call
+	refused atomic.Bool // the other instance stops: it answers or refuses each call, and loses none
 }
 
 // OpenTunnel opens a tunnel to the instance t.At on behalf of from. ctx bounds only the opening.
@@ -178,8 +178,8 @@ func (t *Tunnel) Notify(ctx context.Context, r *bridge.Request) error {
 	return t.Upstream.Notify(ctx, &its)
 }
 
-// Close closes the tunnel. When the other instance refuses calls, Close first waits for each call in
-// flight. A call is answered, or refused and made again over another tunnel.
+// Close closes the tunnel. When the other instance stops, Close first waits for each call in flight, which is either
+// answered, or refused and made again over another tunnel.
 func (t *Tunnel) Close(ctx context.Context) error {
 	t.stop()
 	t.wg.Wait()

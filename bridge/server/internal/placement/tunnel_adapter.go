@@ -89,7 +89,7 @@ func (s *sharedUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.
 	return s.Joined.Call(ctx, r)
 }
 
-// Notify sends a notification. It translates headers as Call does.
+// Notify sends a notification, and translates headers as Call does.
 func (s *sharedUpstream) Notify(ctx context.Context, r *bridge.Request) error {
 	r.Header, r.Identity = s.forwarded(r.Header)
 	return s.Joined.Notify(ctx, r)

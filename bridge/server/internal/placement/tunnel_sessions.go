@@ -26,8 +26,8 @@ import (
 type TunnelSessionOptions struct {
 	// Adapter opens the connection of a tunnel, by the headers of the caller. The tunnel ends with the connection.
 	Adapter bridge.Adapter
-	Headers []string // of requests, which the adapter gets
-	// Await waits until requests may begin here. Its error means that none may.
+	Headers []string // headers of requests that the adapter gets
+	// Await waits until requests may begin here. An error means that no request may begin.
 	Await func(ctx context.Context) error
 	Log   *slog.Logger
 	// MaxMessage bounds one message, and MaxBytes all messages, in bytes.
@@ -44,7 +44,7 @@ type TunnelSessions struct {
 	calls    gateway.InFlight
 	stopping context.Context // ends when this instance begins to stop
 	stop     context.CancelFunc
-	drained  chan struct{} // closed when this instance stops and no call is in flight, or the time is over
+	drained  chan struct{} // closed when this instance stops and no call is in flight, or Drain's time is over
 	once     sync.Once     // closes drained
 }
 
@@ -91,14 +91,15 @@ func NewTunnelSessions(t TunnelSessionOptions) *TunnelSessions {
 // Stopping returns a context that ends when this instance begins to stop.
 func (t *TunnelSessions) Stopping() context.Context { return t.stopping }
 
-// Enter counts a call of another instance until Leave. Its error means that this instance stops.
+// Enter counts a call of another instance until Leave. The error is bridge.ErrShutdown if this instance stops, or
+// another one if too many calls are in flight.
 func (t *TunnelSessions) Enter() error { return t.calls.Enter() }
 
 // Leave ends the use that Enter began.
 func (t *TunnelSessions) Leave() { t.calls.Leave() }
 
-// Drain waits until no call of another instance is in flight, or ctx ends. Requests that arrive meanwhile wait
-// for that too, and are then refused.
+// Drain waits until no call of another instance is in flight, or ctx ends. A request that arrives meanwhile waits
+// until Drain ends, and is then refused.
 func (t *TunnelSessions) Drain(ctx context.Context) {
 	t.stop()
 	_ = t.calls.Drain(ctx)

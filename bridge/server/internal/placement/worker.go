@@ -37,7 +37,7 @@ type WorkerOptions struct {
 
 // PlacedServers has the servers with place: workers.
 type PlacedServers interface {
-	// Placed returns their names.
+	// Placed returns the names of these servers.
 	Placed() []string
 	// Local returns the settings with which such a server is started here.
 	Local(server string) (Local, bool)
@@ -96,7 +96,7 @@ func (w *Workers) Begin() {
 	}
 }
 
-// grant sends a grant to the front of a request. The request of a dead front is over.
+// grant sends a grant to the front of a request. If the front is dead, the request is over.
 func (w *Workers) grant(ctx context.Context, t queue.Taken, grant string) error {
 	m, lives, err := w.o.Node.Living(ctx, t.Front)
 	if err != nil {
@@ -141,7 +141,7 @@ func (w *Workers) Drain(ctx context.Context) {
 	}
 }
 
-// Close stops the processes here. No connection may be opened any more.
+// Close stops the processes here. The caller must have stopped opening connections.
 func (w *Workers) Close(ctx context.Context) {
 	if w.taker != nil {
 		w.taker.Close()

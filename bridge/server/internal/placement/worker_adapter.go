@@ -270,8 +270,8 @@ func failureAnswer(err error) *jsonrpc.Message {
 	return nil
 }
 
-// failureOf returns the error in an answer of the worker, or nil for an answer of the process. The error counts
-// as if the process had failed here.
+// failureOf returns the error in an answer of the worker, or nil for an answer of the process. The bridge treats the
+// error like a failure of a process of this instance.
 func (w *workerUpstream) failureOf(answer []byte) error {
 	e := gjson.ParseBytes(answer)
 	name := e.Get("data.worker").Str
