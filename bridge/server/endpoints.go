@@ -43,7 +43,7 @@ func (t *tree) hook(c *gin.Context) {
 	name := c.Param("server")
 	if h := t.s.hookOf(name); h != nil {
 		t.s.hook(w, r, name, h)
-	} else { // it was just removed
+	} else { // the server was just removed
 		t.nowhere(c)
 	}
 }

@@ -49,7 +49,8 @@ type Host interface {
 	Failing() error
 	// Await calls told once, when the server can be opened again, unless stop is called first.
 	Await(from *bridge.Caller, told func()) (stop func())
-	// Heard makes the cache drop the answers that the notification m makes stale. It is called before clients get m.
+	// Heard makes the cache drop the answers that the notification m makes stale. Heard is called before clients get
+	// m.
 	Heard(m *jsonrpc.Message)
 }
 
@@ -139,7 +140,7 @@ const (
 )
 
 // oldPrefixes returns the prefixes that clients may still use after next replaces v, the newest last. There are at
-// most maxOldPrefixes, and each ends oldPrefixTTL after the server lost it.
+// most maxOldPrefixes, and each ends oldPrefixTTL after the server lost the prefix.
 func (v *view) oldPrefixes(next *view, now time.Time) (all []oldPrefix) {
 	stays := func(o oldPrefix) bool {
 		s := next.named[o.server]
@@ -179,7 +180,7 @@ func (v *view) with(servers []*Server) *view {
 		next.servers = append(next.servers, s)
 		next.named[s.Name] = s
 	}
-	var begin []*server // a chain of servers: the prefix of each starts the prefix of the next, and the last one's that of s
+	var begin []*server // a chain of servers: the prefix of each starts the prefix of the next, and the last prefix starts the prefix of s
 	for _, s := range slices.SortedFunc(slices.Values(next.servers), func(s, b *server) int { return strings.Compare(next.prefix[s], next.prefix[b]) }) {
 		for len(begin) > 0 && !strings.HasPrefix(next.prefix[s], next.prefix[begin[len(begin)-1]]) {
 			begin = begin[:len(begin)-1]

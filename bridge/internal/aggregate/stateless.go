@@ -67,7 +67,7 @@ func (s *Stateless) enter(principal string) (*shared, error) {
 	return m, nil
 }
 
-// leave ends one use of m. It drops an unused m if there are more than maxShared sessions.
+// leave ends one use of m. leave drops an unused m if there are more than maxShared sessions.
 func (s *Stateless) leave(m *shared) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -62,7 +62,7 @@ type Lane struct {
 	level       []byte              // params of the last logging/setLevel
 	subs        map[string]struct{} // subscribed URIs
 	users       int                 // users that need the connection open without calls
-	lost        error               // why the last connection was lost; nil if it was not
+	lost        error               // why the last connection was lost; nil if it ended otherwise
 	losses      int                 // in a row
 	openedAt    time.Time           // when the open connection was opened
 	lostAt      time.Time           // when the last connection was lost
@@ -98,7 +98,7 @@ var (
 	_ Conn          = (*conn)(nil)
 )
 
-// New returns a lane on behalf of from. It opens nothing yet.
+// New returns a lane on behalf of from. New opens nothing yet.
 func New(o *Options, from *bridge.Caller, ends Ends) *Lane {
 	l := &Lane{
 		o:        o,
@@ -152,7 +152,7 @@ func (l *Lane) Presume(g *bridge.Greeting) {
 }
 
 // Call opens the connection if necessary and makes the call. If the server cannot have acted on the call, Call makes
-// it once more. It answers initialize from the handshake.
+// it once more. Call answers initialize from the handshake.
 func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch {
 	case r.Method == "resources/subscribe" && l.full(r.URI()):
@@ -168,7 +168,7 @@ func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return m, err
 }
 
-// forwarded returns the request with only those headers and claims that the allow-list forwards. It stores the
+// forwarded returns the request with only those headers and claims that the allow-list forwards. forwarded stores the
 // identity for the next opening.
 func (l *Lane) forwarded(r *bridge.Request) *bridge.Request {
 	if r.Header == nil && r.Identity == nil {
@@ -195,7 +195,7 @@ func (l *Lane) from() *bridge.Caller {
 	return &now
 }
 
-// call makes the call once. It drops a connection that turns out to be unusable.
+// call makes the call once. call drops a connection that turns out to be unusable.
 func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "resources/unsubscribe" {
 		defer l.remember(nil, r) // even if the call fails, the subscription is not restored
@@ -267,7 +267,7 @@ func (l *Lane) perform(ctx context.Context, c *conn, r *bridge.Request) (*jsonrp
 }
 
 // withoutTemplates returns an empty list in place of the error of a server that announces resources and does not know
-// the method for templates. Many servers do, and some clients show such a server as failed.
+// the method for templates. Many servers are like that, and some clients show such a server as failed.
 func withoutTemplates(m *jsonrpc.Message, g *bridge.Greeting) *jsonrpc.Message {
 	if gjson.GetBytes(m.Error, "code").Int() != jsonrpc.CodeMethodNotFound || !gjson.GetBytes(g.Capabilities, list.Templates.Capability()).Exists() {
 		return m
@@ -287,7 +287,7 @@ func (l *Lane) full(uri string) bool {
 	return !known && len(l.subs) >= subscribe.MaxSubscriptions
 }
 
-// forget ends a subscription while there is no connection, so that the next connection does not restore it. It
+// forget ends a subscription while there is no connection, so that the next connection does not restore it. forget
 // reports false if the server must get the request.
 func (l *Lane) forget(uri string) bool {
 	l.mu.Lock()
@@ -430,7 +430,7 @@ func (l *Lane) Keep(ctx context.Context) (release func(), err error) {
 	return func() { l.addUser(-1) }, nil
 }
 
-// enter opens the connection if necessary, and returns it. It counts a call in flight until leave.
+// enter opens the connection if necessary, and returns it. enter counts a call in flight until leave.
 func (l *Lane) enter(ctx context.Context) (*conn, error) {
 	for {
 		l.mu.Lock()

@@ -22,9 +22,9 @@ type Options struct {
 	Log     *slog.Logger
 	Tracing *tracing.Tracing // may be nil
 	Address bridge.Address   // zero if unknown
-	// Sent receives the outcome of each request on a connection. It must not block, and may be nil.
+	// Sent receives the outcome of each request on a connection. Sent must not block, and may be nil.
 	Sent func(report.Report)
-	// Closed receives the report of each closed connection to a legacy server. It must not block, and may be nil.
+	// Closed receives the report of each closed connection to a legacy server. Closed must not block, and may be nil.
 	Closed  func(report.Session)
 	Forward []bridge.Forward // client headers that the server gets
 	// Shared means that different principals share a lane.
@@ -53,8 +53,8 @@ type Bytes interface {
 type Settings struct {
 	// EndWithServer makes the loss of a connection end its clients' sessions.
 	EndWithServer bool
-	// Ping is how long a connection may be silent before the lane pings it; 0 means forever. If it was 0, pings
-	// of an open connection start after its next call.
+	// Ping is how long a connection may be silent before the lane pings it; 0 means forever. If Ping changes from 0,
+	// pings of an open connection start after its next call.
 	Ping     time.Duration
 	Restarts int           // how often at most a connection is opened again within a minute
 	MaxPause time.Duration // the longest pause between attempts to open a connection
@@ -89,7 +89,7 @@ type Ends struct {
 	Observer Observer
 	Gate     Gate // nil lets everything pass
 	// GivenUp is called when a connection that is needed without calls could not be opened again for 5 minutes, and
-	// after each further failed attempt. It may be nil.
+	// after each further failed attempt. GivenUp may be nil.
 	GivenUp func()
 	// Handover is the session that owns the connection, if another instance may resume both; nil otherwise.
 	Handover bridge.Handover
@@ -113,7 +113,7 @@ type Observer interface {
 
 // Gate decides whether connections may be opened, and follows their state.
 type Gate interface {
-	// Pass returns nil if a connection may be opened, and otherwise the reason. It may wait for the decision.
+	// Pass returns nil if a connection may be opened, and otherwise the reason. Pass may wait for the decision.
 	Pass(ctx context.Context, from *bridge.Caller) error
 	// Opening is Pass without waiting, just before a connection is opened. ctx ends when the connection is not needed
 	// any more. opened takes the outcome and returns the Upstream for calls. Pings and restored settings bypass that
@@ -154,9 +154,9 @@ type State int
 
 // These are the states of a lane.
 const (
-	Idle State = iota // no connection: none was needed yet, or it was idle
+	Idle State = iota // no connection: none was needed yet, or the last one was idle
 	Open
-	Lost  // it ended by itself or could not be opened, and there is no other
+	Lost  // no connection: the last one ended by itself or could not be opened
 	Ended // the lane was closed
 )
 

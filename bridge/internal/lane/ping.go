@@ -13,7 +13,7 @@ import (
 // startPings starts to ping the open connection at the current interval, if any. The caller holds l.mu.
 func (l *Lane) startPings() {
 	if l.pingTimer != nil {
-		l.pingTimer.Stop() // it belongs to another connection, or has another interval
+		l.pingTimer.Stop() // the timer belongs to another connection, or has another interval
 	}
 	l.pingTimer, l.pingEvery = nil, l.o.Settings.Load().Ping
 	if l.pingEvery > 0 {
@@ -85,8 +85,8 @@ func (c *conn) ping(ctx context.Context, up bridge.Upstream, within time.Duratio
 	return err
 }
 
-// Ping pings the server of the open connection. It returns an ErrTimeout if no answer comes within that time,
-// and nil if there is no open connection.
+// Ping pings the server of the open connection. Ping returns an ErrTimeout if no answer comes within that time, and
+// nil if there is no open connection.
 func (l *Lane) Ping(ctx context.Context, within time.Duration) error {
 	l.mu.Lock()
 	c := l.conn
@@ -117,7 +117,7 @@ func (c *conn) Load() int {
 // Asked implements Conn.
 func (c *conn) Asked() int64 { return c.asked.Load() }
 
-// Ping implements Conn. It bypasses the gate.
+// Ping implements Conn. Ping bypasses the gate.
 func (c *conn) Ping(ctx context.Context, within time.Duration) error {
 	return c.ping(ctx, c.raw, within, bridge.ErrTimeout)
 }

@@ -95,7 +95,7 @@ func (l *Lane) attempt() (*conn, error) {
 	return c, nil
 }
 
-// failed records that opening failed. It ignores attempts of a closed lane. If the caller's own credentials were
+// failed records that opening failed. failed ignores attempts of a closed lane. If the caller's own credentials were
 // rejected, other callers are not affected.
 func (l *Lane) failed(err error) {
 	if errors.Is(err, bridge.ErrNoWorker) { // the next call may find a worker at once
@@ -118,7 +118,7 @@ func (l *Lane) failed(err error) {
 	}
 }
 
-// backOff waits as long as the last loss demands. It fails at once if the wait is longer than maxWait.
+// backOff waits as long as the last loss demands. backOff fails at once if the wait is longer than maxWait.
 func (l *Lane) backOff() error {
 	l.mu.Lock()
 	lost, wait := l.lost, time.Until(l.nextStart())
@@ -201,7 +201,8 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// send makes a call of the bridge's own. It only logs a failure to restore settings that the server accepted before.
+// send makes a call of the bridge's own. send only logs a failure to restore settings that the server accepted
+// before.
 func (l *Lane) send(ctx context.Context, c *conn, method string, params []byte) {
 	m, err := c.raw.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: l.caller})
 	if err == nil && m.Error != nil {
@@ -249,7 +250,7 @@ func (l *Lane) notifyLost(err error) {
 // giveUpAfter is how long keepOpen tries before each failed attempt calls Ends.GivenUp.
 const giveUpAfter = 5 * time.Minute
 
-// keepOpen opens the connection while something needs it. It tries without limit.
+// keepOpen opens the connection while something needs it. keepOpen tries without limit.
 func (l *Lane) keepOpen() {
 	began := time.Now()
 	for {
@@ -292,7 +293,7 @@ func (c *conn) markGone(err error, idle bool) bool {
 	c.gone = err
 	if l.conn != c {
 		l.mu.Unlock()
-		return false // the methods open and retire handle it
+		return false // open or retire handles the end of this connection
 	}
 	l.conn = nil // so that Close does not retire the connection twice
 	l.saveResume(nil)

@@ -67,22 +67,22 @@ type subscriber struct {
 	topics       map[topic]struct{}
 	uris         []string     // of topics
 	other        bool         // some topics are unknown to the bridge
-	in           *attempt     // the attempt that it is part of, or nil
+	in           *attempt     // the attempt that requests its topics, or nil
 	acknowledged bool         // the client got its acknowledgement
 	end          chan outcome // gets one result
 }
 
-// attempt is one request for the shared subscription, and the Client of it.
+// attempt is one request for the shared subscription, and the Client of that request.
 type attempt struct {
 	bridge.Nobody
 	j         *sharedSubscription
 	topics    map[topic]struct{}
 	only      *subscriber // the only subscriber, whose request is sent unchanged; nil if there are several
 	stop      context.CancelCauseFunc
-	ack       *jsonrpc.Message   // nil until the server has acknowledged it
+	ack       *jsonrpc.Message   // the server's acknowledgement; nil until it arrives
 	granted   map[topic]struct{} // topics that the server acknowledged
 	cancelled bool               // cancelled by the bridge
-	timer     *time.Timer        // until a larger attempt replaces this one; nil if none is needed
+	timer     *time.Timer        // until a larger attempt replaces this attempt; nil if no larger one is needed
 }
 
 var _ bridge.Client = (*attempt)(nil)
@@ -316,7 +316,7 @@ func (s *sharedSubscription) next() (*attempt, *bridge.Request, context.Context)
 		r.Message = jsonrpc.NewRequest(era.Listen, rawjson.Set(one.r.Params, "notifications", formatFilter(maps.Keys(a.topics))))
 	}
 	var ctx context.Context
-	ctx, a.stop = context.WithCancelCause(context.Background()) // it belongs to no single client
+	ctx, a.stop = context.WithCancelCause(context.Background()) // the attempt belongs to no single client
 	s.current = a
 	return a, r, ctx
 }
@@ -347,7 +347,7 @@ func (s *sharedSubscription) ended(a *attempt, m *jsonrpc.Message, err error) {
 			s.unconfirmed = err != nil
 		}
 		return
-	case refused && len(waiting) > 1: // perhaps only one of them was the reason
+	case refused && len(waiting) > 1: // perhaps only one subscriber was the reason
 		s.oneByOne = true
 		return
 	case refused && len(waiting) > 0: // earlier subscribers go on without them

@@ -114,7 +114,7 @@ type entry struct {
 	listed     bool        // the server lists the tool; otherwise clients only called it
 	schema     []byte      // of the arguments; nil if absent or not wanted
 	mirror     *era.Mirror // the headers of its calls; nil for none
-	idempotent bool        // it may be called twice
+	idempotent bool        // the tool may be called twice
 }
 
 func (t *Tools) memory(principal string) *memory {

@@ -179,9 +179,9 @@ type Member struct {
 	Version  string `json:"version"`
 	Sessions int    `json:"sessions"`
 	Role     string `json:"role"`
-	Free     int    `json:"free,omitempty"` // number of further child processes that it can run for others
+	Free     int    `json:"free,omitempty"` // number of further child processes that the instance can run for others
 	Draining bool   `json:"draining,omitempty"`
-	// Unreached means that the instance lives, but the last attempt to reach it from here failed.
+	// Unreached means that the instance lives, but this instance failed at its last attempt to reach it.
 	Unreached bool `json:"unreached,omitempty"`
 }
 
@@ -190,8 +190,8 @@ type Workers struct {
 	Queued      map[string]int `json:"queued,omitempty"`      // by server, waiting openings of all instances
 	Waiting     map[string]int `json:"waiting,omitempty"`     // by server, waiting openings of this instance
 	Connections map[string]int `json:"connections,omitempty"` // by worker, connections of this instance
-	Running     map[string]int `json:"running,omitempty"`     // by server, child processes here for others
-	Stopping    bool           `json:"stopping,omitempty"`    // this worker stops: others' calls wait for another one
+	Running     map[string]int `json:"running,omitempty"`     // by server, child processes here for other instances
+	Stopping    bool           `json:"stopping,omitempty"`    // this worker stops: calls of other instances wait for another worker
 }
 
 // Overview is the content of /readyz, and the load of the process.
@@ -228,7 +228,7 @@ func (b *Bridge) Text(now time.Time) string {
 		out.WriteString("not ready: " + b.Reason)
 	}
 	if out.WriteString("\n"); b.Whole != nil {
-		ends := map[bool]string{true: "s"} // for a count of one
+		ends := map[bool]string{true: "s"} // the ending that a noun loses if the count is 1
 		count := func(n int, what string) string {
 			return strings.TrimSuffix(fmt.Sprintf("%d %s", n, what), ends[n == 1])
 		}

@@ -20,7 +20,7 @@ import (
 type hub struct {
 	lane *lane.Lane
 	up   bridge.Upstream // the lane with its guards, for calls
-	all  bool            // sessions of different principals share it
+	all  bool            // sessions of different principals share the hub
 	turn chan struct{}   // a lock, held while a level is sent
 	subs subscribe.Watched[*View]
 
@@ -35,7 +35,7 @@ type View struct {
 	h         *hub
 	client    bridge.Client
 	calls     atomic.Int64 // in flight
-	stateless bool         // it serves stateless clients
+	stateless bool         // the view serves stateless clients
 	level     string       // guarded by h.mu; empty if none was set
 }
 
@@ -188,7 +188,7 @@ func (v *viewCall) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(st
 	return v.v.h.ask(v.v, m, reply, v.Client)
 }
 
-// Ask passes a question to the only session with calls in flight, or to the only session. It refuses the question if
+// Ask passes a question to the only session with calls in flight, or to the only session. Ask refuses the question if
 // there is no such session, or if all clients share the server.
 func (h *hub) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	v := h.soleCaller()
@@ -403,8 +403,8 @@ func (v *View) unsubscribe(ctx context.Context, r *bridge.Request) (m *jsonrpc.M
 	return m, err
 }
 
-// Close leaves the hub. It ends the session's own subscriptions in the background. The connection stays for
-// other sessions until it is idle.
+// Close leaves the hub. Close ends the session's own subscriptions in the background. The connection stays for other
+// sessions until it is idle.
 func (v *View) Close(context.Context) error {
 	h := v.h
 	h.mu.Lock()

@@ -39,7 +39,7 @@ type Row struct {
 	ID        string    `json:"id"`
 	Server    string    `json:"server,omitempty"` // empty if no server got it
 	Method    string    `json:"method"`
-	Name      string    `json:"name,omitempty"`   // of the tool, prompt or resource
+	Name      string    `json:"name,omitempty"`   // the name of the tool or prompt, or the URI of the resource
 	Client    string    `json:"client,omitempty"` // for failures only: their sessions may be gone
 	Principal string    `json:"principal,omitempty"`
 	Session   string    `json:"session,omitempty"` // as in logs; empty for a stateless client
@@ -91,7 +91,7 @@ type Watcher interface {
 type Calls struct {
 	// Traffic receives the messages of clients. An observer of messages also observes calls.
 	Traffic *Traffic
-	// Keeps reports whether arguments and results are stored during observation; nil means no. It is set before
+	// Keeps reports whether arguments and results are stored during observation; nil means no. Keeps is set before
 	// the first call.
 	Keeps func() bool
 
@@ -324,7 +324,7 @@ func (c *Calls) Passed(server, session string, from *bridge.Caller, toServer boo
 	}
 }
 
-// call is a call in flight, and the Client of it.
+// call is a call in flight, and its Client.
 type call struct {
 	bridge.Client
 	c       *Calls
@@ -334,12 +334,12 @@ type call struct {
 	ended   bool   // the call is no longer in c.under; guarded by c.mu
 	request bridge.Request
 	cancel  context.CancelCauseFunc
-	done    context.CancelCauseFunc // of the call's own context; nil if it has none
+	done    context.CancelCauseFunc // of the call's own context; nil if the call has none
 
 	exchange *Exchange // nil without observers of messages
 }
 
-// begin adds a call. It returns nil if there are too many, or no observers any more.
+// begin adds a call. begin returns nil if there are maxUnder calls, or no observers any more.
 func (c *Calls) begin(ctx context.Context, server string, r *bridge.Request) (*call, context.Context) {
 	one := &call{
 		Client:  r.Back,
@@ -465,7 +465,7 @@ func (c *call) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string
 	})
 }
 
-// Take stores the report of a request: any report during observation, and otherwise those of failures.
+// Take stores the report of a request: during observation every report, at other times only reports of failures.
 func (c *Calls) Take(r *report.Report) {
 	failed := r.Outcome != bridge.Answered && r.Outcome != bridge.Cancelled
 	on := c.on.Load()

@@ -62,7 +62,7 @@ type TrafficWatcher interface {
 // no watchers.
 type Traffic struct {
 	// Mask returns raw JSON without secrets, cut at about most bytes, and whether it is complete. If Mask is nil, no
-	// payloads are shown. It is set before the first message.
+	// payloads are shown. Mask is set before the first message.
 	Mask func(raw []byte, most int) (shown []byte, whole bool)
 
 	watchers atomic.Pointer[[]TrafficWatcher] // nil without watchers
@@ -101,7 +101,7 @@ func (t *Traffic) change(f func([]TrafficWatcher) []TrafficWatcher) {
 	t.watchers.Store(&all)
 }
 
-// Where is the place at which a message passes.
+// Where says on which Side a message passes, for which server and session, and on behalf of which principal.
 type Where struct {
 	Side, Server, Principal, Session string
 }
@@ -117,7 +117,7 @@ type about struct {
 // id or a token.
 type named struct {
 	name string // for all watchers
-	uri  string // for watchers of payloads; empty unless it is about a resource
+	uri  string // for watchers of payloads; empty unless the message is about a resource
 }
 
 // Pass shows a message. id replaces the message's own. of is the request of an answer, if it is known.
@@ -265,7 +265,7 @@ func (t *Traffic) Asked(server, session, principal string, m *jsonrpc.Message) *
 	return e
 }
 
-// Answered shows the answer to the request. It does nothing if e or m is nil.
+// Answered shows the answer to the request. Answered does nothing if e or m is nil.
 func (e *Exchange) Answered(m *jsonrpc.Message) {
 	if e != nil && m != nil {
 		e.t.Pass(e.w, false, e.id, m, &e.of)

@@ -30,7 +30,7 @@ type Conn interface {
 	Load() int
 	// Gone ends the connection.
 	Gone(err error)
-	// GoneIdle ends the connection if no call is in flight. It reports whether it did.
+	// GoneIdle ends the connection if no call is in flight. GoneIdle reports whether it did.
 	GoneIdle(err error) bool
 }
 
@@ -171,7 +171,7 @@ func (c *Connections) all() []*connection {
 }
 
 // Stop ends a connection as a failure of its server would: calls in flight are lost, and the next call opens another
-// connection. It reports false when the id is unknown.
+// connection. Stop reports false when the id is unknown.
 func (c *Connections) Stop(id string) bool {
 	n, err := strconv.ParseUint(id, 10, 64)
 	c.mu.Lock()

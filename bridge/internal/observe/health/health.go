@@ -30,7 +30,7 @@ type Options struct {
 
 // Host tries the server that a Server is about.
 type Host interface {
-	// Go runs f in a goroutine that is awaited after the end of Life. It reports false if Life has ended.
+	// Go runs f in a goroutine that is awaited after the end of Life. Go reports false if Life has ended.
 	Go(f func()) bool
 	// Try opens a connection for a caller and closes it, unless another attempt runs.
 	Try(from *bridge.Caller)
@@ -105,8 +105,8 @@ func (s *Server) Failed(err error) {
 	s.last, s.lastAt = err, now
 }
 
-// NoRoom logs, at intervals, that the bridge had no room for a connection. A lack of room is not a failure of the
-// server.
+// NoRoom logs, at most once in noRoomEvery, that the bridge had no room for a connection. A lack of room is not a
+// failure of the server.
 func (s *Server) NoRoom(err error) {
 	now, said := time.Now().UnixNano(), s.noRoomLogged.Load()
 	if now-said >= int64(noRoomEvery) && s.noRoomLogged.CompareAndSwap(said, now) {
@@ -166,7 +166,7 @@ func (s *Server) Lost(err error) {
 	s.RecordFailure(err)
 }
 
-// RecordFailure records err as the last failure or loss. It counts nothing.
+// RecordFailure records err as the last failure or loss. RecordFailure counts nothing.
 func (s *Server) RecordFailure(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,8 +183,8 @@ func (s *Server) Failing() error {
 	return nil
 }
 
-// Greeting returns the last greeting for a principal, or nil. It never returns a greeting for another principal,
-// which may contain data about that principal.
+// Greeting returns the last greeting for a principal, or nil. Greeting never returns a greeting for another
+// principal, which may contain data about that principal.
 func (s *Server) Greeting(principal string) *bridge.Greeting {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -106,10 +106,10 @@ type Arrival struct {
 	trace   trace.TraceID
 	began   time.Time
 	by      atomic.Int32           // who reports the request: byNobody, byServers or byGateway
-	meant   atomic.Pointer[string] // the server among several that should get it; nil if unknown
+	meant   atomic.Pointer[string] // the server among several that should get the request; nil if unknown
 	weighed atomic.Bool            // the answer is among the bytes in flight
 	parts   atomic.Int32           // reports so far, of a request to several servers
-	looks   atomic.Pointer[round]  // nil unless it is a call that looks for its server
+	looks   atomic.Pointer[round]  // nil unless the request is a call that looks for its server
 }
 
 var _ bridge.Call = (*Arrival)(nil)
@@ -142,9 +142,9 @@ const (
 )
 
 // Arrive records in a that a request with headers h arrived on a wire, which Arrival.Wire returns. address is the
-// server that its address names, or empty. session is the beginning of the session's key, or empty. remote is the
-// address of the peer that sent it, and span its span; both may be empty. If the reports have no receiver, Arrive
-// returns nil.
+// server that the request's address names, or empty. session is the beginning of the session's key, or empty. remote
+// is the address of the peer that sent the request, and span the span of the request; both may be empty. If the
+// reports have no receiver, Arrive returns nil.
 func (r *Reporter) Arrive(a *Arrival, wire, address, session string, h http.Header, remote string, span trace.Span) *Arrival {
 	if r.report == nil {
 		return nil
@@ -165,7 +165,7 @@ func (r *Reporter) Arrive(a *Arrival, wire, address, session string, h http.Head
 	return a
 }
 
-// Depart reports a request that reached no server. It does nothing if a is nil, or if the request has a report.
+// Depart reports a request that reached no server. Depart does nothing if a is nil, or if the request has a report.
 func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *jsonrpc.Message, err error) {
 	if a == nil || !a.by.CompareAndSwap(byNobody, byGateway) {
 		return
@@ -187,7 +187,7 @@ func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *json
 }
 
 // Conclude counts the answer of a request among the bytes in flight. If no server made a report, or the merged answer
-// has no room, Conclude makes one. It returns why the client gets no answer, or nil.
+// has no room, Conclude makes one. Conclude returns why the client gets no answer, or nil.
 func (r *Reporter) Conclude(a *Arrival, server string, from *bridge.Caller, request, answer *jsonrpc.Message, err error) error {
 	if err == nil && (a == nil || !a.weighed.Load()) {
 		if err = r.weigh(server, from, answer); err != nil && a != nil {
@@ -320,7 +320,7 @@ func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	}
 	r.s.calls.Add(1)
 	defer r.s.calls.Add(-1)
-	if !came.Part(q.Method) { // otherwise it goes to other servers, too
+	if !came.Part(q.Method) { // otherwise the request goes to other servers, too
 		came.Found()
 	}
 	p := Report{

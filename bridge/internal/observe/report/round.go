@@ -67,7 +67,7 @@ func (a *Arrival) Found() {
 	}
 }
 
-// Changed ends the current round after a change of the servers. It returns the calls that may still use the
+// Changed ends the current round after a change of the servers. Changed returns the calls that may still use the
 // former table: see Server.Drain.
 func (r *Reporter) Changed() Rounds {
 	r.mu.Lock()

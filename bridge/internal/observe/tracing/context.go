@@ -54,9 +54,9 @@ func (carrier) Set(string, string) {}
 
 func (carrier) Keys() []string { return []string{keyTraceparent, keyTracestate} }
 
-// remote returns ctx with the trace that a message names in _meta. Without one, remote keeps the trace of ctx. If ctx
-// has none, remote takes the trace of the headers. remote ignores invalid traces. ambient is the span that the headers
-// name beside another one in _meta; it is not valid if there is none.
+// remote returns ctx with the trace of a message: the one in _meta, or else the one in ctx, or else the one in the
+// headers. remote ignores invalid traces. If _meta and the headers name different spans, ambient is the span in the
+// headers; otherwise it is not valid.
 func remote(ctx context.Context, meta []byte, h http.Header) (_ context.Context, ambient trace.SpanContext) {
 	headers := func(ctx context.Context) context.Context {
 		parents := h["Traceparent"]
@@ -141,7 +141,7 @@ func Carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 			Params: slices.Concat([]byte(`{"_meta":{`), members, []byte("}}")),
 		}
 	}
-	if meta == nil && bytes.HasPrefix(m.Params, []byte(`{"_meta":`)) { // the bridge made it without parsing it
+	if meta == nil && bytes.HasPrefix(m.Params, []byte(`{"_meta":`)) { // the bridge made m without parsing it
 		return Carrying(m.Clone(), members)
 	}
 	place, end := bytes.IndexByte(m.Params, '{'), 0

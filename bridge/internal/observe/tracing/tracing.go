@@ -52,8 +52,8 @@ type Tracing struct {
 	client func(remote string, h http.Header) netip.Addr
 }
 
-// New returns a Tracing with the provider; nil makes no spans. version is that of the program. client returns the address
-// of the client of a request; nil means that there is none.
+// New returns a Tracing with the provider; nil makes no spans. version is the program's version. client returns the
+// address of the client of a request; nil means that there is none.
 func New(p trace.TracerProvider, version string, client func(remote string, h http.Header) netip.Addr) *Tracing {
 	if p == nil {
 		return nil

@@ -53,8 +53,9 @@ type question struct {
 	url string // to visit; empty for other questions
 }
 
-// converse continues a call that the server answered with questions. It asks the client on the stream of its request
-// and repeats the call with the answers (protocol.md D2.4). It returns the first answer without questions.
+// converse continues a call that the server answered with questions. converse asks the client on the stream of its
+// request and repeats the call with the answers (protocol.md D2.4). converse returns the first answer without
+// questions.
 func (c *call) converse(ctx context.Context, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTalk, &bridge.Error{Server: c.l.o.Server, Kind: bridge.ErrTimeout,
 		Public: c.r.Method + " was not done within " + maxTalk.String() + " of questions and answers"})

@@ -23,13 +23,13 @@ type attempt struct {
 	asks  []*change
 	stop  context.CancelCauseFunc
 	late  *time.Timer
-	begun chan struct{} // closed when the server acknowledges it
-	ended chan struct{} // closed when it has ended
+	begun chan struct{} // closed when the server acknowledges the request
+	ended chan struct{} // closed when the request has ended
 
 	accepted map[string]bool // uris that the server accepted; set before begun is closed
 	answer   []byte          // the server's error; set before ended is closed
 	err      error           // why there was no answer
-	since    time.Time       // when run of the subscription saw it begin
+	since    time.Time       // when subscription.run received from begun
 }
 
 var _ bridge.Client = (*attempt)(nil)

@@ -87,7 +87,7 @@ func (l *Lift) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 		g = l.Upstream.Server()
 	}
 	switch {
-	case g == nil: // it has ended, and may come back as another
+	case g == nil: // the connection has ended, and the next server may have another revision
 		return nil, &bridge.Error{
 			Server: l.o.Server,
 			Kind:   bridge.ErrUnsent,

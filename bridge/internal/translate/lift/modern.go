@@ -24,9 +24,9 @@ type capabilities struct {
 	extended  bool // both sides share an extension, whose methods pass
 }
 
-// meet answers initialize from a modern server's greeting (protocol.md D2.2). It also subscribes to the announced
-// changes. It does not wait for notifications/initialized, which some clients and the aggregate never send. The session
-// stores messages that come before the client is ready.
+// meet answers initialize from a modern server's greeting (protocol.md D2.2). meet also subscribes to the announced
+// changes. meet does not wait for notifications/initialized, which some clients and the aggregate never send. The
+// session stores messages that come before the client is ready.
 func (l *Lift) meet(m *jsonrpc.Message) *jsonrpc.Message {
 	result := era.InitializeResult(m.Result, l.from.Revision, l.o.Server)
 	caps := gjson.GetBytes(result, "capabilities")
@@ -112,7 +112,7 @@ func (l *Lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 		return params
 	})
 	c.m = c.meta.into(m)
-	if r.Back != nil && (r.Token() != nil || c.meta.level != "") { // otherwise no notification is wanted
+	if r.Back != nil && (r.Token() != nil || c.meta.level != "") { // the client wants notifications of the call
 		c.back = &callClient{Client: r.Back, l: l}
 	}
 	a, err := c.send(ctx, nil)
@@ -168,8 +168,8 @@ func (c *call) send(ctx context.Context, more []byte) (*jsonrpc.Message, error) 
 type metadata struct {
 	level   string
 	members []byte // of _meta
-	before  []byte // the same with a comma, for a _meta with members
-	meta    []byte // the whole _meta, for params with members
+	before  []byte // members and a comma, to insert into a _meta that has members
+	meta    []byte // the whole _meta and a comma, to insert into params that have members
 }
 
 func newMetadata(from *bridge.Caller, level string) *metadata {
@@ -193,7 +193,7 @@ func (l *Lift) metadata() *metadata {
 	return l.meta.Load()
 }
 
-// into returns the request with the metadata (protocol.md D2.3). It replaces the client's own reserved members
+// into returns the request with the metadata (protocol.md D2.3). into replaces the client's own reserved members
 // . If there are none, it does not copy the request.
 func (m *metadata) into(message *jsonrpc.Message) *jsonrpc.Message {
 	if message.Params == nil || rawjson.IsEmpty(message.Params) {

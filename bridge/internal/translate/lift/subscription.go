@@ -35,7 +35,7 @@ type subscription struct {
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 	asks    chan *change
-	opened  chan struct{} // the lane has reconnected
+	opened  chan struct{} // receives when the lane has reconnected
 	tried   chan struct{} // closed, with mu held, when the first attempt has begun or failed
 
 	mu       sync.Mutex      // guards want, missed, seen and declined
@@ -67,7 +67,7 @@ type outcome struct {
 	err error
 }
 
-// listen returns the session's subscription, which it starts if necessary. It returns nil if the session has
+// listen returns the session's subscription, which it starts if necessary. listen returns nil if the session has
 // ended.
 func (l *Lift) listen(c *capabilities) *subscription {
 	l.mu.Lock()
@@ -150,7 +150,7 @@ func (s *subscription) listing(ctx context.Context, k list.Kind) {
 	s.seen[k.Changed()] = true
 }
 
-// lost records that the lane has reconnected. It reports whether the subscription will notify the client of
+// lost records that the lane has reconnected. lost reports whether the subscription will notify the client of
 // possible changes, after it has begun again.
 func (s *subscription) lost() bool {
 	s.mu.Lock()
@@ -192,7 +192,7 @@ func (s *subscription) run() {
 			s.follow()
 		case <-failed:
 			if is(s.next.begun) {
-				s.follow() // it has begun and ended
+				s.follow() // the attempt began and ended
 			} else {
 				s.failed()
 			}

@@ -147,8 +147,8 @@ func (t *Translator) confirmCancelled() {
 	}
 }
 
-// likeliest returns the call that a question is most likely about. It is the last call whose client waits, else the
-// call that was resumed last. The caller holds t.mu.
+// likeliest returns the call that a question is most likely about. That is the last call whose client waits, or else
+// the call that was resumed last. The caller holds t.mu.
 func (t *Translator) likeliest() (best *parked) {
 	for p := range t.asking {
 		switch {
@@ -168,8 +168,8 @@ type heldQuestion struct {
 	q         *jsonrpc.Message
 	reply     func(*jsonrpc.Message)
 	timer     *time.Timer
-	withdraw  func(why string) // of the call that carries it; guarded by l.mu
-	withdrawn bool             // the server withdrew it; guarded by l.mu
+	withdraw  func(why string) // of the call that carries the question; guarded by l.mu
+	withdrawn bool             // the server withdrew the question; guarded by l.mu
 }
 
 // rootsPatience is how long a question for roots waits for a call.
@@ -237,7 +237,7 @@ func (h *heldQuestion) put(p *parked) {
 	}
 }
 
-// remove removes the question from the waiting ones. It reports whether the question was there. The caller holds
+// remove removes the question from the waiting ones. remove reports whether the question was there. The caller holds
 // h.l.mu.
 func (h *heldQuestion) remove() bool {
 	i := slices.Index(h.l.held, h)

@@ -24,11 +24,11 @@ type parked struct {
 	cancel        context.CancelCauseFunc
 
 	// l.mu guards the rest.
-	request   *request // the request that waits for it; nil while it is parked
-	order     uint64   // when it was sent or last resumed
-	task      string   // id of the task that the server made of it
-	id        string   // empty until it is parked for the first time
-	round     int      // how often it was parked
+	request   *request // the request that waits for the call; nil while the call is parked
+	order     uint64   // when the call was sent or last resumed
+	task      string   // id of the task that the server made of the call
+	id        string   // empty until the call is parked for the first time
+	round     int      // how often the call was parked
 	keys      int      // used so far
 	open      []*question
 	shown     int    // the client has the first shown questions of open
@@ -38,11 +38,11 @@ type parked struct {
 	expires   time.Time
 	progress  *jsonrpc.Message // the last progress without a request to get it
 	over      bool             // the server answered, or never will
-	dropped   bool             // it cannot be resumed
+	dropped   bool             // the call cannot be resumed
 	answer    *jsonrpc.Message
 	err       error
 	delivered bool // a client got the answer
-	settled   bool // it does not count in Server.waiting; guarded by Server.mu
+	settled   bool // the call does not count in Server.waiting; guarded by Server.mu
 	bytes     int  // of the answer, while Server.keptBytes counts it
 }
 
@@ -218,7 +218,7 @@ func (p *parked) arm() {
 func (p *parked) expire() {
 	p.drop(bridge.ErrCancelled, func() bool {
 		if p.dropped || p.request != nil {
-			return false // await or the next parking handles it
+			return false // await or the next parking handles the expiry
 		}
 		left := time.Until(p.expires)
 		if left > 0 {

@@ -168,7 +168,7 @@ func serverAnswer(method string, raw []byte, revision string) *jsonrpc.Message {
 	return jsonrpc.NewResult(nil, result)
 }
 
-// park adds a parked call. It reports false if there are too many. The caller holds the lock of the call's
+// park adds a parked call. park reports false if there are too many. The caller holds the lock of the call's
 // translator.
 func (s *Server) park(id string, p *parked) bool {
 	principal := p.principal()
@@ -233,9 +233,9 @@ func (s *Server) keep(p *parked) {
 	}
 }
 
-// EvictStale drops the principal's call that has waited longest for its client. It prefers calls that the server has
-// ended. If running is set, it ignores such calls, because they use no connection. EvictStale reports false if no
-// call has waited for staleAfter.
+// EvictStale drops the principal's call that has waited longest for its client. EvictStale prefers calls that the
+// server has ended. If running is set, it ignores such calls, because they use no connection. EvictStale reports
+// false if no call has waited for staleAfter.
 func (s *Server) EvictStale(principal string, running bool) bool {
 	s.mu.Lock()
 	all := make([]*parked, 0, len(s.parked))
@@ -293,7 +293,7 @@ func (s *Server) Revoke(principal string, why error) {
 	}
 }
 
-// Close drops all calls when the bridge has stopped. It allows no more parked calls.
+// Close drops all calls when the bridge has stopped. Close allows no more parked calls.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true

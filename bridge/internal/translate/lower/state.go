@@ -48,7 +48,7 @@ func (s *Server) Elsewhere(r *Round) string {
 }
 
 // Unknown returns the error of a request to a legacy server whose requestState is not the bridge's, or whose answers
-// came without their requestState. It returns nil for other requests.
+// came without their requestState. Unknown returns nil for other requests.
 func (r *Round) Unknown() *jsonrpc.Message {
 	switch {
 	case r.Repeated() && r.ours == nil:
@@ -140,7 +140,7 @@ const (
 	maxState     = 4 << 10        // bytes of a requestState (protocol.md F)
 )
 
-// sealed returns the sealed state for the client of r. It sets the common fields.
+// sealed returns the sealed state for the client of r. sealed sets the common fields.
 func (s *Server) sealed(r *bridge.Request, state state) string {
 	state.Version, state.Instance, state.Server = stateVersion, s.o.Instance, s.o.Name
 	state.Whose, state.Issued = seal.Fingerprint(string(bridge.IdentityKey(r.From, s.o.Forward))), time.Now().Unix()

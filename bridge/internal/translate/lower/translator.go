@@ -35,7 +35,7 @@ type Translator struct {
 	watched subscribe.Watched[*subscribe.Listener]
 	level   logLevel
 
-	mu        sync.Mutex               // guards the rest, and those fields of others that say so
+	mu        sync.Mutex               // guards the rest, and the fields of other types that name it
 	order     uint64                   // numbers sent and resumed calls
 	asking    map[*parked]struct{}     // calls that can carry questions
 	requests  map[*request]struct{}    // in flight
@@ -67,14 +67,14 @@ func (s *Server) Translator(of Clients, slot Slot, open func(bridge.Client) Line
 	return t
 }
 
-// request is a client's request in flight. It is the Client of its call if that cannot be parked.
+// request is a client's request in flight. If the call cannot be parked, the request is the call's Client.
 type request struct {
 	bridge.Nobody // the end of the connection is no event: the call itself fails
 	r             *bridge.Request
 	level         string       // the lowest level of log messages that the client requests; empty for none
 	out           chan outcome // gets one outcome
 	l             *Translator  // nil if the call can be parked
-	rounds        int          // how often URLs had to be visited for it
+	rounds        int          // how often the client had to visit URLs for the request
 }
 
 var _ bridge.Client = (*request)(nil)
@@ -145,7 +145,7 @@ func (t *Translator) Call(ctx context.Context, r *bridge.Request, greeting *brid
 	return t.conclude(v, l, m)
 }
 
-// carries reports whether a request goes to the server. It does if both eras have its method, or if both sides
+// carries reports whether a request goes to the server. A request does if both eras have its method, or if both sides
 // declare an extension, which may define the method. Announced capabilities do not matter: some servers do not
 // announce their capabilities, and the others refuse the request.
 func (l *legacy) carries(r *bridge.Request) bool {

@@ -18,9 +18,9 @@ import (
 const (
 	codeURLNeeded = -32042 // 2025-11-25, URL elicitation required
 	maxID         = 256    // bytes of an elicitationId
-	maxURLRounds  = 5      // of one request
-	maxURLs       = 16     // of one round
-	maxURLsOpen   = 256    // whose completion a connection awaits
+	maxURLRounds  = 5      // rounds of one request
+	maxURLs       = 16     // URLs of one round
+	maxURLsOpen   = 256    // URLs whose completion a connection awaits
 	urlPatience   = 5 * time.Second
 )
 

@@ -31,7 +31,7 @@ type claim struct {
 
 	// The entry in the queue, guarded by Pool.mu.
 	result  chan *slot // gets one connection
-	patient bool       // it waits for a free connection, and no other is opened for it
+	patient bool       // the request waits for a free connection, and no other is opened for it
 	at      *clist.Element
 }
 
@@ -40,9 +40,9 @@ const (
 	claimAgain    = time.Second            // between two checks for room
 )
 
-// exclusive reports whether a request needs a connection without other calls at a legacy server. A request needs one if
-// its client can be asked about it. It needs none if the transport shows to which call a question belongs. It needs
-// none if a handle or the share setting chooses the connection. The caller holds p.mu.
+// exclusive reports whether a request needs a connection without other calls at a legacy server. A request needs one
+// if its client can be asked about the request, unless the transport shows to which call a question belongs, or a
+// handle or the share setting chooses the connection. The caller holds p.mu.
 func (p *Pool) exclusive(r *bridge.Request, lane string, of profile) bool {
 	return of.asked && !unasked[r.Method] && lane == "" && p.o.Sharing == Apart && !(p.attributes.Load() && !p.legacy.Unattributed())
 }

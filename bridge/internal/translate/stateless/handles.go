@@ -57,7 +57,7 @@ func (h *handles) open(kind, token string) (string, bool) {
 	return v.Value, true
 }
 
-// unwrap replaces the client's handles by the server's. It returns the error of handles that are not the
+// unwrap replaces the client's handles by the server's. unwrap returns the error of handles that are not the
 // client's.
 func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message {
 	if h.from.Principal == "" {

@@ -26,7 +26,7 @@ type Sharing int
 const (
 	Apart     Sharing = iota // clients with the same capabilities share; a call with possible questions has a connection of its own
 	Principal                // clients with the same capabilities share
-	Everybody                // all requests share one
+	Everybody                // all requests share one connection
 	EachCall                 // each request has its own, at a legacy server
 )
 
@@ -43,7 +43,7 @@ type Options struct {
 	Shares  Shares
 	Budget  Budget
 	Force   context.Context // ends when the time to close connections is over
-	// Places finds the instance of a connection, if the server is Owned; nil means this one. Process means that
+	// Places finds the instance of a connection, if the server is Owned; nil means this instance. Process means that
 	// each connection has a process, so that connections to a modern server have an owner, too.
 	Places  bridge.Places
 	Owned   bool

@@ -36,7 +36,7 @@ const (
 	logMost  = 4 << 20     // bytes of queued lines; beyond this bound, lines are lost
 )
 
-// Open opens the configured access log. It returns nil if none is configured. A new file is readable by its owner
+// Open opens the configured access log. Open returns nil if none is configured. A new file is readable by its owner
 // only. instance is the tag of this instance of a cluster, or empty.
 func Open(a config.AccessLog, instance string, log *slog.Logger) (*Log, error) {
 	t := &target{log: log}
@@ -64,8 +64,8 @@ func Open(a config.AccessLog, instance string, log *slog.Logger) (*Log, error) {
 	}, nil
 }
 
-// Take queues the line of a report. It does not block. It reports false if the log is closed: the
-// caller then gives the line to the new log.
+// Take queues the line of a report. Take does not block. It reports false if the log is closed: the caller then gives
+// the line to the new log.
 func (l *Log) Take(r *report.Report) bool {
 	var room [512]byte
 	return l.queued(l.line(room[:0], r))
@@ -192,7 +192,7 @@ type target struct {
 
 var _ logs.Sink = (*target)(nil)
 
-// open opens the file for appending. It refuses a pipe, which may block.
+// open opens the file for appending. open refuses a pipe, which may block.
 func (t *target) open() error {
 	if info, err := os.Stat(t.path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
 		return errors.New("is a pipe, which may block: name a file, stdout or stderr")
@@ -212,8 +212,8 @@ func (t *target) Write(lines []byte) (int, error) {
 	return sanitize.JSONWriter(t.Writer).Write(lines)
 }
 
-// Follow opens the file again after it was moved or removed, such as by log rotation. It reports
-// whether it opened the file.
+// Follow opens the file again after it was moved or removed, such as by log rotation. Follow reports whether it
+// opened the file.
 func (t *target) Follow() bool {
 	if t.path == "" {
 		return false

@@ -32,9 +32,9 @@ var errFull = errors.New("full")
 // maxNested bounds the depth of JSON texts within JSON texts. A deeper text is replaced by redacted.
 const maxNested = 8
 
-// Redact copies raw JSON without the values of members that look like secrets, at any depth, also in
-// texts that are JSON themselves. It copies about most bytes, and reports whether it copied
-// everything. The result is always a JSON value.
+// Redact copies raw JSON without the values of members that look like secrets, at any depth, also in texts that are
+// JSON themselves. Redact copies about most bytes, and reports whether it copied everything. The result is always a
+// JSON value.
 func Redact(raw []byte, most int) (_ []byte, whole bool) {
 	r := &redactor{most: most}
 	r.in = json.NewDecoder(bytes.NewReader(raw))

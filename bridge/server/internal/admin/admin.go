@@ -77,8 +77,8 @@ type Call struct {
 // Var returns the segment of the path at the place of {name}.
 func (c *Call) Var(name string) string { return c.vars[name] }
 
-// Number returns the number that the query has under name. It returns otherwise if the query has none, and an error
-// for a number below 1 or above most.
+// Number returns the number that the query has under name. Number returns otherwise if the query has none, and an
+// error for a number below 1 or above most.
 func (c *Call) Number(name string, otherwise, most int) (int, error) {
 	text := c.Query.Get(name)
 	if text == "" {
@@ -257,7 +257,8 @@ func (a *API) Admits(w http.ResponseWriter, r *http.Request, what string) bool {
 // bodyWait bounds the time for reading a body: any client may announce a body and not send it.
 const bodyWait = 10 * time.Second
 
-// Body reads the body of a request. It answers a request whose body is not valid.
+// Body reads the body of a request. If the body is not JSON of at most MaxBody bytes, Body answers the request and
+// reports false.
 func Body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	// For an incomplete body, the deadline stays, since net/http reads the rest of the body. For a complete body, the
 	// deadline is removed: when a deadline passes, net/http treats the connection as ended.
@@ -369,8 +370,7 @@ func Answer(w http.ResponseWriter, status int, out any) {
 	_, _ = w.Write(append(sanitize.JSON(body), '\n')) // a client that left needs no answer
 }
 
-// Read reads the body of a request into a struct. It refuses members that the struct does not
-// have.
+// Read reads the body of a request into a struct. Read refuses members that the struct does not have.
 func Read(body []byte, into any) error {
 	d := json.NewDecoder(strings.NewReader(string(body)))
 	d.DisallowUnknownFields()

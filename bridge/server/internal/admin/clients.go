@@ -115,7 +115,7 @@ type uses struct {
 	total uint64
 }
 
-// add counts a call in a slot. It clears the slots that passed without a call.
+// add counts a call in a slot. add clears the slots that passed without a call.
 func (u *uses) add(slot int) {
 	for i := u.last + 1; i <= slot && i <= u.last+len(u.slots); i++ {
 		u.slots[i%len(u.slots)] = 0
@@ -272,7 +272,8 @@ type ServerUse struct {
 	Calls  uint64  `json:"calls"`
 }
 
-// Address returns the path of a server's MCP endpoint below the base path; the empty name means all servers as one.
+// Address returns the path of a server's MCP endpoint below the base path; the empty name means the endpoint of all
+// servers.
 func Address(server string) string {
 	if server == "" {
 		return "/mcp"

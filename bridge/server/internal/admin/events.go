@@ -222,8 +222,8 @@ func (e *Events) detach(s *stream) {
 			oldest = o
 		}
 	}
-	most := e.States.Config().ConsoleStreams                                     // as many as open ones
-	full := len(e.detached) >= most || e.States.Keyed() && own >= max(1, most/2) // each page that an operator leaves adds one
+	most := e.States.Config().ConsoleStreams                                     // the same limit as for open streams
+	full := len(e.detached) >= most || e.States.Keyed() && own >= max(1, most/2) // each page that an operator leaves adds a stream
 	if full && oldest != nil {
 		e.forget(oldest)
 	}
@@ -277,7 +277,7 @@ func (e *Events) Close() {
 	}
 }
 
-// run writes events until the reader is lost. It reports true if it ended the stream itself.
+// run writes events until the reader is lost. run reports true if it ended the stream itself.
 func (s *stream) run(ctx context.Context) (ended bool) {
 	tick, rest := time.NewTicker(stateEvery), time.NewTimer(0)
 	defer tick.Stop()
@@ -320,7 +320,7 @@ func (s *stream) send(kind string, data any) error {
 func (s *stream) record(kind string, data any) httpio.Event {
 	text, err := json.Marshal(data)
 	if err != nil {
-		text = []byte("null") // nothing in it can fail
+		text = []byte("null") // every event has a JSON form
 	}
 	s.number++
 	one := httpio.Event{
@@ -332,7 +332,7 @@ func (s *stream) record(kind string, data any) httpio.Event {
 	return one
 }
 
-// trim removes the oldest stored events beyond maxResend and maxSent. It keeps the newest event, however large.
+// trim removes the oldest stored events beyond maxResend and maxSent. trim keeps the newest event, however large.
 func (s *stream) trim() {
 	old := 0
 	for ; len(s.sent)-old > maxResend || s.bytes > maxSent && len(s.sent)-old > 1; old++ {

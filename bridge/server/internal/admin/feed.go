@@ -68,7 +68,7 @@ func (f *Feed) Full() bool {
 // full reports whether there is no room until the next Take. The caller holds f.mu.
 func (f *Feed) full() bool { return f.dropped > 0 || len(f.events) >= maxEvents }
 
-// Put adds an event. It does not block. The end of a call replaces the begin in the queue, because the end repeats
+// Put adds an event. Put does not block. The end of a call replaces the begin in the queue, because the end repeats
 // its data. For the ends of active calls, the bounds are twice as high: without its end, the page would show a call
 // as active for ever.
 func (f *Feed) Put(e Event) {

@@ -50,7 +50,7 @@ func (m *Marks) add(now, at time.Time, kind, server, text string) {
 	m.last.Add(Mark{at.UnixMilli(), kind, server, text, now})
 }
 
-// Look compares the state of a server with the last one.
+// Look compares the state of a server with the one at the last Look, and adds the marks that explain the difference.
 func (m *Marks) Look(now time.Time, server string, is gateway.Sample) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,8 +96,9 @@ func by(principal string) string {
 	return "by " + principal
 }
 
-// LookAtBridge compares the state of the bridge with the last one. since is when it was drained, or zero. reloads is
-// nil if the configuration is never reloaded. LookAtBridge forgets the servers that has rejects.
+// LookAtBridge compares the state of the bridge with the one at the last LookAtBridge, and adds marks. since is when
+// it was drained, or zero. reloads is nil if the configuration is never reloaded. LookAtBridge forgets the servers
+// that has rejects.
 func (m *Marks) LookAtBridge(now, since time.Time, drainedBy string, reloads *reload.Reloader, has func(server string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

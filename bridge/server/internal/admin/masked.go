@@ -106,7 +106,7 @@ func (m *mask) node(n *yaml.Node, key, indent string, secret bool) {
 			m.b.WriteString("[]\n")
 		}
 		arguments := slices.Contains(commandKeys, key)
-		next := false // the item is the value of the last one, such as a key after --api-key
+		next := false // the last item announced a value: this item may be a secret, such as a key after --api-key
 		for _, v := range n.Content {
 			m.b.WriteString(before + "- ")
 			before = indent

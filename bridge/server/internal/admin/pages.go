@@ -208,7 +208,7 @@ func (p *Pages) SetCookie(w http.ResponseWriter, r *http.Request, base string, p
 	if page != nil {
 		text, err := json.Marshal(page)
 		if err != nil {
-			panic(err) // nothing in it can fail
+			panic(err) // every member has a JSON form
 		}
 		c.Value, c.MaxAge = p.key.Seal(pageKind, text), int(page.until()-time.Now().Unix())
 	}

@@ -185,8 +185,9 @@ func (v *values) shown(key string, value reflect.Value) string {
 // maxListed bounds the text of a list, in bytes.
 const maxListed = 100
 
-// listed returns the entries of a short list: texts, or the names of structures and of the keys of a map. It returns
-// nothing for other lists, for arguments of programs, and for lists that have variables or what may be a secret.
+// listed returns the entries of a short list: texts, or the names of structures and of the keys of a map. listed
+// returns nothing for other lists, for arguments of programs, and for lists that have variables or what may be a
+// secret.
 func (v *values) listed(key string, value reflect.Value) string {
 	keys := strings.Split(key, ".")
 	last := keys[len(keys)-1]

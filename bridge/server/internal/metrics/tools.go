@@ -65,7 +65,7 @@ func (p *pastTools) tick(h *History, s *serverMetrics, called bool) {
 	p.minutes = append(p.minutes, one)
 }
 
-// since returns what was counted for each tool after the last minute in p.minutes. It leaves out tools without
+// since returns what was counted for each tool after the last minute in p.minutes. since leaves out tools without
 // calls.
 func (p *pastTools) since(h *History, s *serverMetrics) map[*toolMetrics]toolTotals {
 	out := map[*toolMetrics]toolTotals{}

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// Serve forwards a request for a session to its owner. It reports false if the session does not exist, or if this
+// Serve forwards a request for a session to its owner. Serve reports false if the session does not exist, or if this
 // instance is the owner; Serve may have just taken the session over. An empty id stands for a new session. here means
 // that this instance has the session.
 func (p *Peers) Serve(w http.ResponseWriter, r *http.Request, server, id string, here bool, body []byte) bool {
@@ -45,7 +45,7 @@ func (p *Peers) Serve(w http.ResponseWriter, r *http.Request, server, id string,
 const patience = 2 * time.Second
 
 // givenAway waits up to patience until this stopping instance has handed a session over. Without the wait,
-// overlapping calls might keep the session here. It reports whether the session was handed over.
+// overlapping calls might keep the session here. givenAway reports whether the session was handed over.
 func (p *Peers) givenAway(ctx context.Context, id string, body []byte) bool {
 	if ids, _ := requests(body); len(ids) == 0 {
 		return false // a call in flight may need the message
@@ -58,7 +58,7 @@ func (p *Peers) givenAway(ctx context.Context, id string, body []byte) bool {
 	return true
 }
 
-// find answers a request for a session that another instance may own. It reports false if this instance owns the
+// find answers a request for a session that another instance may own. find reports false if this instance owns the
 // session, or if no instance does.
 func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, path string, body []byte) bool {
 	hint, _ := p.hint(id, key)
@@ -236,7 +236,7 @@ func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) locatio
 	if err != nil {
 		return location{}
 	}
-	if p.parts.Gateway.Portable(&h.Record) { // otherwise the session ended with its server (S-034)
+	if p.parts.Gateway.Portable(&h.Record) { // a session that is not portable ended with its server (S-034)
 		if err = p.parts.Sessions.Adopt(id, h); err == nil {
 			p.o.Log.Info("session taken over", "session", h.Key[:8], "from", seen.Owner, "server", h.Server)
 			return location{taken: true}
@@ -252,7 +252,7 @@ func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) locatio
 	return location{missing: true}
 }
 
-// Message forwards a POST of HTTP+SSE to the instance that holds the client's stream. It reports false for a
+// Message forwards a POST of HTTP+SSE to the instance that holds the client's stream. Message reports false for a
 // forwarded request, and if no instance holds the stream.
 func (p *Peers) Message(w http.ResponseWriter, r *http.Request, server, id string, body []byte) bool {
 	if forwarded(r) {

@@ -281,8 +281,8 @@ func settled(open [][]byte) bool {
 	return !slices.ContainsFunc(open, func(id []byte) bool { return id != nil })
 }
 
-// settle sets the request in open that an event answers to nil. It reads only the beginning, since the id comes first
-// in what an instance writes.
+// settle sets the request in open that an event answers to nil. settle reads only the beginning, since the id comes
+// first in what an instance writes.
 func settle(open [][]byte, event []byte) {
 	if settled(open) {
 		return

@@ -196,7 +196,7 @@ func encodeError(err error) []byte {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		f.Public, f.Whose = e.Public, e.Server
 	}
-	text, _ := json.Marshal(f) // nothing in it can fail
+	text, _ := json.Marshal(f) // every member has a JSON form
 	return text
 }
 

@@ -288,7 +288,7 @@ func (p *Peers) IDAt(ctx context.Context, address string) (string, error) {
 const version = "/peer/v1/"
 
 func (p *Peers) Hello(ctx context.Context, to cluster.Member, h cluster.Hello) (a cluster.Hello, err error) {
-	body, _ := json.Marshal(h) // nothing in it can fail
+	body, _ := json.Marshal(h) // every member has a JSON form
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, (&url.URL{
 		Scheme: "https",
 		Host:   to.Address,

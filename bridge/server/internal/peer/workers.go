@@ -62,7 +62,7 @@ type grantBody struct {
 // queue.ErrUnreached when the front was not reached, or does not reach this instance. After any other error the
 // outcome is unknown.
 func (p *Peers) Grant(ctx context.Context, m cluster.Member, request, grant string) error {
-	body, _ := json.Marshal(grantBody{grant}) // nothing in it can fail
+	body, _ := json.Marshal(grantBody{grant}) // a string always has a JSON form
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	status, _, err := p.ask(ctx, m, offerPath+request, body)

@@ -65,8 +65,8 @@ func (o *outbound) done(id string, u *usage) {
 	}
 }
 
-// leave ends the use of an instance that stops, and waits until no use is left, or ctx ends. It removes
-// instances that are no longer members of n.
+// leave ends the use of an instance that stops, and waits until no use is left, or ctx ends. leave removes instances
+// that are no longer members of n.
 func (o *outbound) leave(ctx context.Context, id string, n *cluster.Node) error {
 	o.mu.Lock()
 	for other, u := range o.at {

@@ -49,8 +49,8 @@ type OwnerPeers interface {
 
 // Gateway has the connections of this instance.
 type Gateway interface {
-	// Join joins the connection to a server that sessions share. It also returns which headers of clients
-	// are forwarded to the server.
+	// Join joins the connection to a server that sessions share. Join also returns which headers of clients are
+	// forwarded to the server.
 	Join(server string, from bridge.Caller, rest bridge.Client) (gateway.Joined, []bridge.Forward, error)
 	// CallPool makes the request of a stateless client over a connection of this instance.
 	CallPool(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error)
@@ -421,7 +421,7 @@ func (o *Owners) deadAfter() time.Duration { return o.o.Lease + 2*time.Second }
 // recheckEvery is the interval at which an instance that stops closes unused connections.
 const recheckEvery = 50 * time.Millisecond
 
-// Drain waits until no request of another instance is in flight, and closes the tunnels to this instance. It asks
+// Drain waits until no request of another instance is in flight, and closes the tunnels to this instance. Drain asks
 // the other instances to leave, waits for their answers, and gives up unused claims. New requests wait at their
 // instances for the next owner. The end of ctx cuts each wait short.
 func (o *Owners) Drain(ctx context.Context) {
@@ -516,7 +516,7 @@ func (o *Owners) Home(server, affinity string, here bridge.Away) bridge.Away {
 // errReach is the kind of an error that does not concern the server itself.
 var errReach = fmt.Errorf("%w: %w", bridge.ErrUnavailable, bridge.ErrOverloaded)
 
-// unreachable returns the error of a call whose owner cannot be reached. It returns err itself if that is a
+// unreachable returns the error of a call whose owner cannot be reached. unreachable returns err itself if that is a
 // bridge.Error.
 func unreachable(server string, err error) error {
 	if already, ok := errors.AsType[*bridge.Error](err); ok {
@@ -538,7 +538,7 @@ type ownerRoute struct {
 	local bridge.Away // used when this instance is the owner
 }
 
-// Call implements bridge.Away. It waits while the owner is about to stop, may be dead, or is not known yet. An
+// Call implements bridge.Away. Call waits while the owner is about to stop, may be dead, or is not known yet. An
 // isolated instance does not wait.
 func (o *ownerRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	until := time.Now().Add(o.h.deadAfter())

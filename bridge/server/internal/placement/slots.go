@@ -284,7 +284,7 @@ func (w *Workers) SlotFailure(grant string) error {
 	return w.slots.failures[grant]
 }
 
-// ServeTunnel implements peer.Workers. It answers 404 to a former front of the slot, which then gives the
+// ServeTunnel implements peer.Workers. ServeTunnel answers 404 to a former front of the slot, which then gives the
 // connection up.
 func (w *Workers) ServeTunnel(rw http.ResponseWriter, r *http.Request, s peer.SlotClaim) {
 	d := w.slots
@@ -388,7 +388,7 @@ type child struct {
 	p *slot
 }
 
-// Call makes a call. It turns pingMethod into a ping of the process, and a failure of the process into an answer.
+// Call makes a call. Call turns pingMethod into a ping of the process, and a failure of the process into an answer.
 func (c *child) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	r.Header = nil // a child process gets headers by its environment
 	if r.Method == pingMethod {

@@ -114,8 +114,8 @@ func (t *TunnelSessions) Close(ctx context.Context) {
 	t.sessions.Close()
 }
 
-// Serve serves a request of a tunnel. It answers 404 when no request may begin here: the other instance then opens
-// another tunnel. It answers 503 when too many calls are in flight.
+// Serve serves a request of a tunnel. Serve answers 404 when no request may begin here: the other instance then opens
+// another tunnel. Serve answers 503 when too many calls are in flight.
 func (t *TunnelSessions) Serve(w http.ResponseWriter, r *http.Request) {
 	if t.stopping.Err() != nil { // a request on a connection that is about to close would lose its answer
 		w.Header().Set("Connection", "close")

@@ -117,7 +117,8 @@ func (w *Workers) Leave(ctx context.Context, instance string) error {
 	return w.out.leave(ctx, instance, w.o.Node)
 }
 
-// RequestAgain adds the waiting requests to the queue again: the store may have lost them. It does not block.
+// RequestAgain adds the waiting requests to the queue again: the store may have lost them. RequestAgain does not
+// block.
 func (w *Workers) RequestAgain() { w.front.RequestAgain() }
 
 // Free returns the number of further child processes that may run here for others.
@@ -131,9 +132,9 @@ func (w *Workers) Free() int {
 // Running returns the number of child processes here for others, by server.
 func (w *Workers) Running() map[string]int { return w.slots.running() }
 
-// Drain waits until no call of another instance is in flight, and stops the child processes. It asks the
-// instances that used them to leave, and waits for their answers. New requests wait at their instances for another
-// worker. The end of ctx cuts each wait short.
+// Drain waits until no call of another instance is in flight, and stops the child processes. Drain asks the instances
+// that used them to leave, and waits for their answers. New requests wait at their instances for another worker. The
+// end of ctx cuts each wait short.
 func (w *Workers) Drain(ctx context.Context) {
 	if w.taker != nil {
 		w.taker.Close()
@@ -160,7 +161,7 @@ type WorkerStatus struct {
 	Stopping bool
 }
 
-// Status returns the status. It reads the lengths of the queues from the store.
+// Status returns the status. For that it reads the lengths of the queues from the store.
 func (w *Workers) Status() WorkerStatus {
 	w.mu.Lock()
 	st := WorkerStatus{

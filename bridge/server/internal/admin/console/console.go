@@ -39,8 +39,8 @@ type asset struct {
 // page has the served files, by path.
 type page map[string]*asset
 
-// Handler serves the page. The path of a request is the part after the bridge's /ui: / is the page
-// itself. It needs no authentication: all content of the page is part of the public program.
+// Handler serves the page. The path of a request is the part after the bridge's /ui: / is the page itself. Handler
+// needs no authentication: all content of the page is part of the public program.
 func Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
