@@ -174,8 +174,8 @@ func (s *server) caller(w http.ResponseWriter, r *http.Request, base string) (c 
 	return c, true, nil
 }
 
-// signIn exchanges the key in a request's body for a cookie. It takes no token of an identity
-// provider: such tokens expire before the page is closed.
+// signIn exchanges the key in a request's body for a cookie. signIn accepts no token of an identity provider, because
+// such a token expires while the page is open.
 func (s *server) signIn(w http.ResponseWriter, r *http.Request, base string) {
 	var asked struct {
 		Key string `json:"key"`
@@ -241,6 +241,6 @@ func (s *server) fromPage(w http.ResponseWriter, r *http.Request, base string, t
 			r, done = s.pages.Follow(r.WithContext(auth.WithPrincipal(r.Context(), p.Principal)), &p)
 		}
 	}
-	r.Header.Del("Cookie") // it is the browser's, and is never forwarded
+	r.Header.Del("Cookie") // the cookies of the page are never forwarded
 	return r, done, true
 }

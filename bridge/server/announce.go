@@ -39,7 +39,7 @@ type announcements struct {
 
 // announced is one applied webhook.
 type announced struct {
-	by     *hook // the hook that it was applied to: a replaced server has another one
+	by     *hook // the hook to which the webhook was applied: a replaced server has another hook
 	number int64
 	body   []byte
 }
@@ -146,7 +146,7 @@ func (a *announcements) sync(server string, h *hook, number int64) error {
 		return a.store.Put(ctx, server, have.number, have.body)
 	}
 	n, body, err := a.store.Get(ctx, server)
-	if errors.Is(err, session.ErrNotFound) { // it was deleted or replaced meanwhile
+	if errors.Is(err, session.ErrNotFound) { // the webhook was deleted or replaced meanwhile
 		return nil
 	}
 	if err != nil {
@@ -156,7 +156,7 @@ func (a *announcements) sync(server string, h *hook, number int64) error {
 	defer stop()
 	_, err = h.renew(renewing, body)
 	_, bad := errors.AsType[*rest.CatalogError](err)
-	if err == nil || bad || errors.Is(err, rest.ErrElsewhere) || len(body) == 0 { // otherwise it is tried at the next heartbeat
+	if err == nil || bad || errors.Is(err, rest.ErrElsewhere) || len(body) == 0 { // after any other error, sync tries again at the next heartbeat
 		a.applied[server] = announced{h, n, body}
 	}
 	return err

@@ -40,8 +40,8 @@ type bridging interface {
 	Close(ctx context.Context)
 }
 
-// New builds everything that the configuration describes. It starts no server. Close ends the bridge, also
-// if Serve was never called. A server whose settings cannot be used does not affect the others.
+// New builds everything that the configuration describes. New starts no server. Close ends the bridge, also if Serve
+// was never called. A server whose settings cannot be used does not affect the others.
 func New(c *config.Config, log *slog.Logger) *Server {
 	return &Server{build(c, log, (*server).reach)}
 }
@@ -69,12 +69,13 @@ func (s *Server) ServeStdio(ctx context.Context, server string, in io.Reader, ou
 }
 
 // Handler returns the HTTP surface, for a listener or a router of the program. Its paths are below the
-// configuration's base_path. It works behind http.StripPrefix too: HTTP+SSE clients get the path that they requested.
+// configuration's base_path. Handler works behind http.StripPrefix too: HTTP+SSE clients get the path that they
+// requested.
 func (s *Server) Handler() http.Handler { return s.b.Handler() }
 
-// HandlerAt is Handler with another base path, such as /tools: without a slash at its end, and without *.
-// The empty path is the root. It logs the documents that Listen would refuse: their servers do not
-// work, and the others do.
+// HandlerAt is Handler with another base path, such as /tools: without a slash at its end, and without *. The empty
+// path is the root. HandlerAt logs the documents that Listen would refuse: their servers do not work, and the others
+// do.
 func (s *Server) HandlerAt(base string) http.Handler { return s.b.HandlerAt(base) }
 
 // Mount adds the HTTP surface to a gin engine, or below the path of one of its groups. Other routes of the
@@ -94,7 +95,7 @@ func (s *Server) Status() []Status { return s.b.Status() }
 func (s *Server) Activity() (now int, all uint64) { return s.b.Activity() }
 
 // CloseUnused closes the connections to servers that were opened for clients without sessions, and that no request
-// uses. The next such request opens one again.
+// uses. The next request of such a client opens a connection again.
 func (s *Server) CloseUnused() { s.b.CloseUnused() }
 
 // Add adds a server. Its addresses exist at once, and clients of the aggregate are notified. The server
@@ -112,8 +113,8 @@ func (s *Server) Remove(name string) error { return s.b.Remove(name) }
 // settings at once.
 func (s *Server) Replace(c config.Server) error { return s.b.Replace(c) }
 
-// Plan returns the changes that Apply would make, and when each takes effect. It changes nothing. It
-// fails if Apply would fail because of a document.
+// Plan returns the changes that Apply would make, and when each takes effect. Plan changes nothing. It fails if Apply
+// would fail because of a document.
 func (s *Server) Plan(c *config.Config) ([]config.Change, error) { return s.b.Plan(c) }
 
 // Apply makes another configuration current, and returns the changes; docs/reload.md has the time when
@@ -124,9 +125,8 @@ func (s *Server) Plan(c *config.Config) ([]config.Change, error) { return s.b.Pl
 // Traces and Meters stay as they are.
 func (s *Server) Apply(c *config.Config) ([]config.Change, error) { return s.b.Apply(c) }
 
-// Reloads makes r reload the configuration while Serve runs, also at the request of operators over
-// HTTP. It is called before the first request. Only the commands of this module can use it: other
-// programs use Apply.
+// Reloads makes r reload the configuration while Serve runs, also at the request of operators over HTTP. Reloads is
+// called before the first request. Only the commands of this module can use it: other programs use Apply.
 func (s *Server) Reloads(r *reload.Reloader) { s.b.Reloads(r) }
 
 // Close stops everything at once: sessions, children, connections.

@@ -23,7 +23,6 @@ type backlogListener struct {
 	close       func() error
 }
 
-// newBacklog wraps l.
 func newBacklog(l net.Listener) *backlogListener {
 	b := &backlogListener{
 		Listener: l,
@@ -38,9 +37,9 @@ func newBacklog(l net.Listener) *backlogListener {
 	return b
 }
 
-// Finish lets Accept return the connections of the backlog, and then closes the listener. It returns
-// when that is done, or when ctx ends. After that, Accept blocks until Close. Without deadlines of
-// the listener, Finish does nothing.
+// Finish lets Accept return the connections of the backlog, and then closes the listener. Finish returns when that is
+// done, or when ctx ends. After that, Accept blocks until Close. Without deadlines of the listener, Finish does
+// nothing.
 func (b *backlogListener) Finish(ctx context.Context) {
 	if b.setDeadline == nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// table has the current servers and their adapters. It is not changed: a change makes a new one.
+// table has the current servers and their adapters. A table is immutable: a change makes a new one.
 type table struct {
 	servers  []config.Server
 	backends map[string]*backend // by name
@@ -30,7 +30,7 @@ func (t *table) index(name string) int {
 }
 
 // tableOf makes the table of the servers, and the options of new or changed servers. All others keep their adapters.
-// It also reads the documents of HTTP APIs that are files: see documentFaults.
+// tableOf also reads the documents of HTTP APIs that are files: see documentFaults.
 func (s *server) tableOf(servers []config.Server, changed map[string]bool) (t *table, fresh []gateway.ServerOptions) {
 	was := s.table.Load()
 	t = &table{servers: servers, backends: map[string]*backend{}}

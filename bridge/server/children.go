@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 )
 
-// measureEvery is the interval in which the memory of child processes is measured.
+// measureEvery is the interval between measurements of the memory of child processes.
 const measureEvery = time.Minute
 
 // totalMemory returns the memory of the container or the machine; 0 if it is unknown.
@@ -50,7 +50,8 @@ func (s *server) watchMemory(ctx context.Context, all int64, usage func() health
 	}
 }
 
-// childMemory returns the memory of child processes, and the share of each server, the largest first.
+// childMemory returns the memory of child processes in bytes. by is the text of each server's share, the largest
+// first.
 func (s *server) childMemory(used health.Used) (sum int64, by string) {
 	type share struct {
 		name string

@@ -64,7 +64,7 @@ type backing struct {
 	listen func(ctx context.Context, address string, lease time.Duration) (net.Listener, error)
 }
 
-// onRedis returns the backing in Redis. It does not connect yet.
+// onRedis returns the backing in Redis. onRedis does not connect yet.
 func (s *server) onRedis(id string, life time.Duration) (*backing, error) {
 	c := &s.Config().Cluster
 	client, err := store.Connect(c.Redis, c.CAFile)
@@ -96,7 +96,7 @@ func (s *server) onRedis(id string, life time.Duration) (*backing, error) {
 	}, nil
 }
 
-// newInstance makes the instance that the configuration describes. It does not connect before begin.
+// newInstance makes the instance that the configuration describes. newInstance does not connect before begin.
 func (s *server) newInstance() (*instance, error) {
 	c := &s.Config().Cluster
 	i := &instance{
@@ -270,13 +270,13 @@ func (i *instance) checkAddress(ctx context.Context, address string) error {
 	return nil
 }
 
-// leave hands the sessions over to other instances, each when it has no call in flight, until ctx ends.
-// It then still forwards requests, because load balancers and instances have open connections to this
-// one. It stops forwarding when the others have seen that nothing is here. New sessions start elsewhere.
+// leave hands the sessions over to other instances, each when it has no call in flight, until ctx ends. leave then
+// still forwards requests, because load balancers and instances have open connections to this one. leave stops
+// forwarding when the others have seen that nothing is here. New sessions start elsewhere.
 //
-// Other instances stop using connections and processes here as soon as they see that this instance
-// stops. They do not wait for the calls of its own sessions. Calls in flight of other instances may
-// take as long as its own calls: others is done when they have ended.
+// Other instances stop using connections and processes here as soon as they see that this instance stops. They do not
+// wait for the calls of this instance's sessions. Calls of other instances in flight here may take as long as those:
+// others is done when they have ended.
 func (i *instance) leave(ctx context.Context, s *server) (others *sync.WaitGroup) {
 	i.node.Drain(ctx)
 	others = &sync.WaitGroup{}
@@ -300,7 +300,7 @@ func (i *instance) leave(ctx context.Context, s *server) (others *sync.WaitGroup
 	return others
 }
 
-// close leaves the cluster. It is called after the sessions have ended.
+// close leaves the cluster. close is called after the sessions have ended.
 func (i *instance) close(ctx context.Context) {
 	i.homes.Close()
 	i.workers.Close(ctx)

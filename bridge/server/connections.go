@@ -135,7 +135,7 @@ type bounded struct {
 	c *connections
 }
 
-// Accept returns the next counted connection. It closes connections beyond a bound, or the strangers that they
+// Accept returns the next counted connection. Accept closes connections beyond a bound, or the strangers that they
 // replace.
 func (b bounded) Accept() (net.Conn, error) {
 	for {
@@ -178,8 +178,8 @@ type clientConn struct {
 	from          netip.Prefix
 	counted       bool          // guarded by all.mu, as stranger is
 	stranger      *list.Element // its place in all.strangers
-	authenticated atomic.Bool   // a good key was shown on it
-	isIdle        bool          // it is idle; only countIdle uses this
+	authenticated atomic.Bool   // a good key was shown on the connection
+	isIdle        bool          // counted in all.waiting; only countIdle uses this
 	idle          atomic.Pointer[time.Timer]
 }
 

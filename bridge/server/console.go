@@ -169,7 +169,7 @@ func (s *server) showServer(c *admin.Call) (any, error) {
 	}
 	if s.reloader != nil && c.Act { // not for others: masking may miss a secret
 		if text, err := admin.FileText(s.reloader); err == nil {
-			out.Settings, _ = admin.Masked(text, name) // a broken file has none
+			out.Settings, _ = admin.Masked(text, name) // a broken file has no settings
 		}
 	}
 	return out, nil

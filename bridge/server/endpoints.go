@@ -20,8 +20,8 @@ func (t *tree) mcp(c *gin.Context) {
 	t.s.streamable.Serve(c.Param("server"), w, r)
 }
 
-// sse serves the stream of HTTP+SSE. It also serves Streamable HTTP, for clients that try that first
-// at any URL. The header with the session's id distinguishes the two kinds of GET.
+// sse serves the stream of HTTP+SSE. Some clients try Streamable HTTP first at any URL, so sse serves that too. The
+// header with the session's id distinguishes the two kinds of GET.
 func (t *tree) sse(c *gin.Context) {
 	w, r := of(c)
 	if r.Method != http.MethodGet || streamable.HasSession(r) {
@@ -43,7 +43,7 @@ func (t *tree) hook(c *gin.Context) {
 	name := c.Param("server")
 	if h := t.s.hookOf(name); h != nil {
 		t.s.hook(w, r, name, h)
-	} else { // it was just removed
+	} else { // the server was just removed
 		t.nowhere(c)
 	}
 }

@@ -64,8 +64,7 @@ func (s *server) hooks() map[string]*hook {
 	return all
 }
 
-// hook answers a request to a webhook. It parses the body only after the sender has proved that it
-// has the secret.
+// hook answers a request to a webhook. hook parses the body only after the sender has proved that it has the secret.
 func (s *server) hook(w http.ResponseWriter, r *http.Request, name string, h *hook) {
 	signed := r.Header.Get(signature)
 	if signed == "" && !h.hasSecret(r.Header.Get("Authorization")) {
@@ -86,7 +85,7 @@ func (s *server) hook(w http.ResponseWriter, r *http.Request, name string, h *ho
 			return
 		}
 		n := len(body.Bytes())
-		if !s.g.Room("").Reserve(n) { // from here on, it counts like any message in flight
+		if !s.g.Room("").Reserve(n) { // from here on, the body counts like any message in flight
 			httpio.RetryAfter(w.Header(), 5*time.Second)
 			answerObject(w, http.StatusServiceUnavailable, "error", "too many bytes are in flight in the bridge; try again later")
 			return
@@ -140,7 +139,7 @@ func (s *server) hookBody(w http.ResponseWriter, r *http.Request, h *hook, signe
 
 // answerObject answers a request with a JSON object of one member.
 func answerObject(w http.ResponseWriter, status int, key string, value any) {
-	body, _ := json.Marshal(map[string]any{key: value}) // nothing in it can fail
+	body, _ := json.Marshal(map[string]any{key: value}) // every value has a JSON form
 	answer.Data(w, status, "application/json; charset=utf-8", body)
 }
 

@@ -34,7 +34,7 @@ func (s *server) ConsoleAddr() net.Addr {
 // atOperators is the context key of requests that came in at console_listen.
 type atOperators struct{}
 
-// base returns the context of the requests to a listener.
+// base returns the context of the requests to a listener. The context marks requests to console_listen.
 func (s *server) base(l net.Listener) context.Context {
 	if s.operators != nil && l.Addr() == s.operators.Addr() {
 		return context.WithValue(context.Background(), atOperators{}, true)

@@ -29,7 +29,7 @@ type backend struct {
 	check         func() error     // returns the reason that the server cannot work now, or nil
 	transport     func() string    // returns stdio, streamable, sse, rest, worker or in-process; empty while unknown
 	close         func()           // closes the resources that outlive connections; may be nil
-	hook          *hook            // its webhook; nil if it has none
+	hook          *hook            // the server's webhook, or nil
 	fault         error            // the reason that its settings cannot be used
 	api           *rest.Adapter    // the adapter of an HTTP API; nil for others
 	documentFault error            // the fault of its documents, as the configuration uses them
@@ -254,8 +254,8 @@ func (s *server) limits(c *config.Server) conn.Options {
 	return o
 }
 
-// times has the timeouts of calls, by server. A change applies to open connections too, also to connections
-// of replaced servers. server.changing guards it.
+// times has the timeouts of calls, by server. A change applies to open connections too, also to connections of
+// replaced servers. server.changing guards times.
 type times map[string]*timing
 
 type timing struct {

@@ -47,7 +47,7 @@ func (s *server) readiness() *status.Bridge {
 	return out
 }
 
-// queues adds the state of workers. It reads the store, so it is called only for a caller that may see it.
+// queues adds the state of workers. queues reads the store, so it is called only for a caller that may see it.
 func (s *server) queues(b *status.Bridge) {
 	if s.instance != nil {
 		b.Cluster.Workers = s.instance.workerState(s.Placed())
@@ -179,7 +179,7 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request, base string) {
 	case format == "text", format == "" && wantsText(r.Header.Get("Accept")):
 		answer.Text(w, code, all.Text(time.Now()))
 	default:
-		body, _ := json.MarshalIndent(all, "", "    ") // nothing in it can fail
+		body, _ := json.MarshalIndent(all, "", "    ") // every member has a JSON form
 		answer.Data(w, code, "application/json; charset=utf-8", sanitize.JSON(body))
 	}
 }

@@ -87,8 +87,8 @@ type prepared struct {
 	table     *table
 	fresh     []gateway.ServerOptions
 	tuned     []gateway.ServerOptions // of servers with changes that take effect at once
-	pair      *tls.Certificate        // nil if it does not change
-	accessLog *accesslog.Log          // nil if it does not change, or if there is none
+	pair      *tls.Certificate        // nil if the certificate does not change
+	accessLog *accesslog.Log          // nil if the log does not change, or if there is none
 }
 
 // prepare makes the new parts that next needs. An error leaves nothing open.

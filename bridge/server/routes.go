@@ -34,7 +34,7 @@ func (s *server) Mount(on gin.IRouter) {
 	}
 }
 
-// loggedTreeAt is treeAt for an embedding program. It logs the faults of the configuration.
+// loggedTreeAt is treeAt for an embedding program. loggedTreeAt logs the faults of the configuration.
 func (s *server) loggedTreeAt(base string) *tree {
 	if faults, ok := errors.AsType[config.Faults](s.fault); ok {
 		for _, f := range faults {
@@ -221,7 +221,7 @@ func (noWriter) Header() http.Header         { return http.Header{} }
 func (noWriter) WriteHeader(int)             {}
 func (noWriter) Write(b []byte) (int, error) { return len(b), nil }
 
-// noted is a writer that notes whether an answer has begun. It passes on all that the writer below can.
+// noted is a writer that notes whether an answer has begun. noted passes on everything else to the writer below.
 type noted struct {
 	http.ResponseWriter
 	begun bool

@@ -107,7 +107,7 @@ func (s *server) tick(now time.Time) {
 	}
 	t.marks.LookAtBridge(now, since, by, s.reloader, func(server string) bool { return s.table.Load().backends[server] != nil })
 	t.clients.Tick(now)
-	t.counts.Store(s.hasOperators()) // a reload may have changed it
+	t.counts.Store(s.hasOperators()) // a reload may have added or removed operators
 }
 
 // hasOperators reports whether the configuration lets anybody use the API of operators.
@@ -197,7 +197,7 @@ func (s *server) visible(c *admin.Call, server string) error {
 	return nil
 }
 
-// defaultMinutes is the time of GET tools, unless the caller names another one.
+// defaultMinutes is the time that GET tools covers, unless the caller names another time.
 const defaultMinutes = 5
 
 // toolsAnswer is the answer of GET tools.
@@ -227,7 +227,7 @@ type toolListAnswer struct {
 	Tools []metrics.Tool `json:"tools"` // null if no client got a list
 }
 
-// showToolList returns the tools of a server as a client last got them. It asks no server.
+// showToolList returns the tools of a server as a client last got them. showToolList asks no server.
 func (s *server) showToolList(c *admin.Call) (any, error) {
 	name := c.Var("name")
 	if err := s.visible(c, name); err != nil {
@@ -264,7 +264,7 @@ type serverUse struct {
 	Server string  `json:"server"`
 	Rate   float64 `json:"rate"`
 	Errors float64 `json:"error_rate"`
-	// Clients counts the clients that called it in the last 15 minutes: see admin.Clients.
+	// Clients counts the clients that called the server in the last 15 minutes: see admin.Clients.
 	Clients int `json:"clients"`
 }
 

@@ -72,7 +72,7 @@ type listeners struct {
 	http      *http.Server
 	serving   chan struct{} // closed when clients are served
 	serveOnce sync.Once     // closes serving
-	operators net.Listener  // of console_listen; nil without it, or before Listen
+	operators net.Listener  // of console_listen; nil if that is not set, and before Listen
 	clients   *connections
 	cert      *certificate // nil without TLS
 }
@@ -241,9 +241,9 @@ func (s *server) Listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// cannotListen returns the error of an address. other says how to choose another one.
+// cannotListen returns the error of an address. other says how to choose another address.
 func cannotListen(at string, err error, other string) error {
-	if reason, ok := errors.AsType[syscall.Errno](err); ok { // without the words of the library around it
+	if reason, ok := errors.AsType[syscall.Errno](err); ok { // without the library's words around the reason
 		err = reason
 	}
 	return fmt.Errorf("cannot listen on %s: %w: choose another address with %s", at, err, other)
@@ -318,7 +318,7 @@ func (s *server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// awaitJoined closes s.serving when clients are served: in a cluster, after this instance joined it.
+// awaitJoined closes s.serving when clients are served: in a cluster, after this instance has joined.
 func (s *server) awaitJoined(ctx context.Context) (wait *sync.WaitGroup, stop context.CancelFunc) {
 	ctx, stop = context.WithCancel(ctx)
 	wait = &sync.WaitGroup{}
@@ -338,13 +338,13 @@ func (s *server) awaitJoined(ctx context.Context) (wait *sync.WaitGroup, stop co
 
 func (s *server) Serving() <-chan struct{} { return s.serving }
 
-// finish accepts the connections of the backlog and no others, and waits for their responses. It takes at most the
-// time most.
+// finish accepts the connections of the backlog and no others, and waits for their responses. finish waits at most
+// for the duration most.
 func (s *server) finish(most time.Duration, door *backlogListener) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	door.Finish(ctx)
-	_ = s.http.Shutdown(ctx) // Serve waits for the others
+	_ = s.http.Shutdown(ctx) // Serve waits for the other responses
 }
 
 // serve serves on l, with TLS if that is configured.
@@ -416,7 +416,7 @@ func (s *server) Close(ctx context.Context) {
 		_ = s.http.Close() // the remaining clients do not read
 	}
 	if s.operators != nil {
-		_ = s.operators.Close() // in case it was never served
+		_ = s.operators.Close() // in case Serve was never called
 	}
 	s.access.Close()
 	if l := s.accessLog.Load(); l != nil {
@@ -424,7 +424,7 @@ func (s *server) Close(ctx context.Context) {
 	}
 }
 
-// end closes an access log. It has its own time limit, because clients may have used up the limit of Close.
+// end closes an access log. end has its own time limit, because clients may have used up the limit of Close.
 func (s *server) end(l *accesslog.Log) {
 	lines, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()

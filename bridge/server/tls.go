@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/toolchain"
 )
 
-// certificate is the bridge's certificate. It checks at handshakes, and when its status is read, whether its files
-// changed, and reads them again.
+// certificate is the bridge's certificate. At handshakes, and when its status is read, it checks whether its files
+// changed, and reads changed files again.
 type certificate struct {
 	files   config.TLS
 	log     *slog.Logger
@@ -25,7 +25,7 @@ type certificate struct {
 	// fault is the fault of the files; nil while they can be used.
 	fault atomic.Pointer[certificateFault]
 
-	turn sync.Mutex // guards files; held while they are read, so that handshakes only try to get it
+	turn sync.Mutex // guards files; held while they are read, so handshakes only use TryLock
 }
 
 // certificateFault is the reason that the files of a certificate cannot be used.
@@ -37,13 +37,13 @@ type certificateFault struct {
 // oldCertificate is the beginning of messages about files that cannot be used.
 const oldCertificate = "the new certificate cannot be used: the old one stays in use"
 
-// status checks the files, unless they were checked just now, and returns the state. It returns nil without a
+// status checks the files, at most once in certificateEvery, and returns the state. status returns nil without a
 // certificate.
 func (c *certificate) status() *status.Certificate {
 	if c == nil {
 		return nil
 	}
-	pair, _ := c.get(nil) // it returns no error
+	pair, _ := c.get(nil) // get returns no error
 	if pair == nil {
 		return nil // the bridge does not serve yet
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
-// The bridge as its parts see it. Their interfaces say what the methods here do.
+// These are the interfaces through which the parts of the bridge see it. They say what the methods here do.
 var (
 	_ access.Bridge           = (*server)(nil)
 	_ admin.Bridge            = (*server)(nil)

@@ -1,5 +1,5 @@
-// Package aggregate offers several servers as one, to sessions and to stateless clients. Names of tools and
-// prompts start with their server's prefix. Lists are merged. A server that fails is left out until it works
+// Package aggregate offers several servers as one, to sessions and to stateless clients. Names of tools and prompts
+// start with their server's prefix. The package merges lists, and leaves out a server that fails until it works
 // again.
 //
 // Each connection comes from the server's Host, and has all guards of that server. A principal sees only what the
@@ -49,7 +49,8 @@ type Host interface {
 	Failing() error
 	// Await calls told once, when the server can be opened again, unless stop is called first.
 	Await(from *bridge.Caller, told func()) (stop func())
-	// Heard makes the cache drop the answers that the notification m makes stale. It is called before clients get m.
+	// Heard makes the cache drop the answers that the notification m makes stale. Heard is called before clients get
+	// m.
 	Heard(m *jsonrpc.Message)
 }
 
@@ -101,7 +102,7 @@ func New(o Options) *Aggregate {
 }
 
 // Set replaces the servers. If two have the same prefix, the first gets the names. A server whose pointer stays keeps
-// its connections, even if its prefix changes. Clients are notified of lists that may have changed. Calls to a
+// its connections, even if its prefix changes. Set notifies clients of lists that may have changed. Calls to a
 // removed server continue until leave is called with that server: leave closes the connections to it.
 //
 // Calls of Set must not overlap.
@@ -126,8 +127,8 @@ func (a *Aggregate) Set(servers []*Server) (leave func(ctx context.Context, gone
 	}
 }
 
-// oldPrefix is a prefix that a server had until recently. Clients may still use names with it that no other
-// server has.
+// oldPrefix is a prefix that a server had until recently. Clients may still use names with that prefix, if no other
+// server has the names.
 type oldPrefix struct {
 	prefix, server string
 	until          time.Time
@@ -139,7 +140,7 @@ const (
 )
 
 // oldPrefixes returns the prefixes that clients may still use after next replaces v, the newest last. There are at
-// most maxOldPrefixes, and each ends oldPrefixTTL after the server lost it.
+// most maxOldPrefixes, and each ends oldPrefixTTL after the server lost the prefix.
 func (v *view) oldPrefixes(next *view, now time.Time) (all []oldPrefix) {
 	stays := func(o oldPrefix) bool {
 		s := next.named[o.server]
@@ -179,7 +180,7 @@ func (v *view) with(servers []*Server) *view {
 		next.servers = append(next.servers, s)
 		next.named[s.Name] = s
 	}
-	var begin []*server // a chain of servers: the prefix of each starts the prefix of the next, and the last one's that of s
+	var begin []*server // a chain of servers: the prefix of each starts the prefix of the next, and the last prefix starts the prefix of s
 	for _, s := range slices.SortedFunc(slices.Values(next.servers), func(s, b *server) int { return strings.Compare(next.prefix[s], next.prefix[b]) }) {
 		for len(begin) > 0 && !strings.HasPrefix(next.prefix[s], next.prefix[begin[len(begin)-1]]) {
 			begin = begin[:len(begin)-1]

@@ -15,12 +15,12 @@ import (
 )
 
 // catalog holds the lists of one server for one principal, after filters and renames, by external name. All sessions
-// of the principal write to it, so it may hold removed items. A catalog tells which server has an item, never whether
-// the principal may use the item.
+// of the principal write to it, so a catalog may hold removed items. A catalog tells which server has an item, never
+// whether the principal may use the item.
 type catalog struct {
 	slow slow
 
-	mu   sync.Mutex // guards each
+	mu   sync.Mutex // guards the field each
 	each [list.Kinds]listing
 }
 
@@ -39,7 +39,7 @@ type template struct {
 
 const (
 	maxCatalog  = 20_000   // entries of one listing
-	maxTemplate = 1 << 10  // bytes of a template that is compared with URIs; longer ones have too large regular expressions
+	maxTemplate = 1 << 10  // bytes of a template that is compared with URIs; a longer one would have too large a regular expression
 	maxMatched  = 64 << 10 // bytes of a URI that is compared with templates
 )
 
@@ -194,7 +194,7 @@ func (s *server) catalog(principal string) *catalog {
 			if len(s.catalogs) < maxCatalogs {
 				break
 			}
-			delete(s.catalogs, other) // fetch fills it again
+			delete(s.catalogs, other) // fetch fills the catalog again
 		}
 		c = &catalog{}
 		s.catalogs[principal] = c
@@ -205,9 +205,9 @@ func (s *server) catalog(principal string) *catalog {
 // maxName is the longest tool name that model providers accept.
 const maxName = 64
 
-// externalName returns the name under which clients of the aggregate see name. It depends on prefix and name only. If
-// model providers accept prefix and name together, that is the external name. Otherwise externalName replaces invalid
-// characters, cuts the name, and appends a hash of the whole.
+// externalName returns the name under which clients of the aggregate see name. The external name depends only on
+// prefix and name. If model providers accept prefix and name together, it is both together. Otherwise externalName
+// replaces invalid characters, cuts the name, and appends a hash of the whole.
 func externalName(prefix, name string) string {
 	full := prefix + name
 	odd := func(r rune) rune {

@@ -35,7 +35,7 @@ type collector struct {
 	late     map[*member]bool        // servers that have not answered yet
 	failure  error                   // the first error
 
-	mu        sync.Mutex // guards over and dropped
+	mu        sync.Mutex // guards over and abandoned
 	over      bool       // wait has returned
 	abandoned bool       // the client has cancelled; after is not called
 }
@@ -47,9 +47,9 @@ type reply struct {
 }
 
 // gather asks all servers at once. good is the number of answers that are known already. gather returns when all have
-// answered or patience is over; late are the servers that have not answered. It leaves out each server that fails,
-// except an overloaded one, until that server works again. If no answer is good and none is late, err is the first
-// failure.
+// answered or patience is over; late are the servers that have not answered. gather leaves out each server that
+// fails, except an overloaded one, until that server works again. If no answer is good and none is late, err is the
+// first failure.
 func (s *session) gather(ctx context.Context, members []*member, patience time.Duration, q question, good int) (late map[*member]bool, err error) {
 	c := &collector{
 		question: q,

@@ -14,9 +14,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// initialize answers initialize and server/discover from the servers' greetings. It asks only servers without a
-// stored greeting, so that a new client starts no child whose greeting is stored. It also tries servers that failed
-// recently, but waits only retryPatience for them.
+// initialize answers initialize and server/discover from the servers' greetings. initialize asks only servers without
+// a stored greeting, so that a new client starts no child whose greeting is stored. initialize also tries servers
+// that failed recently, but waits only retryPatience for them.
 func (s *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	var fresh, failing []*member
 	known := 0
@@ -76,7 +76,7 @@ func (greetCall) after(m *member, err error) {
 func (greetCall) slow(*member) bool { return false }
 func (greetCall) needsOne() bool    { return false }
 
-// discovered returns the result of server/discover. It offers tasks if a modern server does.
+// discovered returns the result of server/discover. The result offers tasks if a modern server offers them.
 func (s *session) discovered() []byte {
 	result := era.DiscoverResult(s.greeting(), era.Supported(), true)
 	for _, m := range s.members() {
@@ -89,7 +89,7 @@ func (s *session) discovered() []byte {
 	return result
 }
 
-// greet returns the request for a server's greeting.
+// greet returns the request that makes a server send its greeting.
 func (s *session) greet() *bridge.Request {
 	if s.caller.Modern() {
 		return s.request("server/discover", nil)
@@ -97,8 +97,8 @@ func (s *session) greet() *bridge.Request {
 	return s.request("initialize", s.caller.Params)
 }
 
-// setAbsent sets the error because of which lists leave the server out. With nil they do not: they wait for a server
-// that is still starting.
+// setAbsent records the error because of which lists leave the server out. If fails is nil, lists include the server,
+// and wait for it while it starts.
 func (m *member) setAbsent(fails error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,8 +135,8 @@ func (s *session) greeting() []byte {
 	return []byte(result + "}")
 }
 
-// union returns the capabilities that a or b has. It merges objects. If another value differs, true counts, and
-// otherwise the value of a.
+// union returns the capabilities that a or b has. union merges objects. Where other values differ, union takes true,
+// or else the value of a.
 func union(a, b []byte) []byte {
 	gjson.ParseBytes(b).ForEach(func(name, theirs gjson.Result) bool {
 		ours := gjson.GetBytes(a, gjson.Escape(name.Str))

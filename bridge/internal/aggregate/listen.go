@@ -49,8 +49,8 @@ const ackPatience = 10 * time.Second
 // maxPause is the longest pause between two attempts to subscribe at a server.
 const maxPause = time.Minute
 
-// listen serves a subscription until ctx ends. It subscribes at each server for the server's share of the client's
-// subscription.
+// listen serves a subscription until ctx ends. listen subscribes at each server for the server's share of the
+// client's subscription.
 func (s *session) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	wants, fault := subscribe.ReadWanted(r.Params)
 	if fault != "" {

@@ -33,8 +33,8 @@ func (c *cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// cursorOf reads a request's cursor; nil means the first page. It reports false for a cursor that the aggregate did
-// not make for such a list.
+// cursorOf reads a request's cursor; nil means the first page. cursorOf reports false for a cursor that the aggregate
+// did not make for a list of kind k.
 func cursorOf(k list.Kind, params []byte) (*cursor, bool) {
 	given := gjson.GetBytes(params, "cursor")
 	if !given.Exists() || given.Type == gjson.Null || given.Type == gjson.String && given.Str == "" {
@@ -56,7 +56,7 @@ func cursorOf(k list.Kind, params []byte) (*cursor, bool) {
 	return &c, true
 }
 
-// listCall is one request for a list. Replies of servers may arrive after it ends.
+// listCall is one request for a list. Replies of servers may arrive after the request has ended.
 type listCall struct {
 	g       *session
 	k       list.Kind
@@ -69,14 +69,14 @@ type listCall struct {
 
 // part is one server's contribution to a list.
 type part struct {
-	page    *jsonrpc.Message // nil until it arrives
-	known   []byte           // the stored page of a slow server, if it may be used
+	page    *jsonrpc.Message // nil until the page arrives
+	known   []byte           // the stored page of a slow server; nil if there is none that may be used
 	late    *late            // the entry under which later requests await page
 	earlier *late            // the entry of an earlier request that awaits the same page
 	opened  atomic.Int64     // when the connection was open, in Unix nanoseconds; 0 until then
 }
 
-// took returns the time since the connection was open; 0 if it is not.
+// took returns the time since the connection was open; 0 if it is not open.
 func (p *part) took() time.Duration {
 	if opened := p.opened.Load(); opened != 0 {
 		return time.Since(time.Unix(0, opened))
@@ -110,7 +110,7 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 		return nil, err
 	}
 	for _, m := range asked {
-		if !late[m] { // the fresh page replaces the stored one, even if it is an error
+		if !late[m] { // the fresh page replaces the stored one, even if the fresh page is an error
 			l.parts[m].known = nil
 		}
 	}
@@ -165,7 +165,6 @@ func (l *listCall) slow(m *member) bool {
 	return l.from == nil && (l.parts[m].known != nil || m.catalog.slow.mute(l.k))
 }
 
-// needsOne implements question.
 func (l *listCall) needsOne() bool { return true }
 
 // missing logs why a server is left out of the list. The line is a warning if the last list of that kind had the
@@ -213,7 +212,7 @@ func (l *listCall) ask(ctx context.Context, m *member) error {
 
 // overdue records that a server's page is late, so that later requests can await the page.
 func (l *listCall) overdue(m *member) {
-	if p := l.parts[m]; l.from == nil && p.earlier == nil { // otherwise an earlier request awaits this page already, or the client requests the page of its cursor again
+	if p := l.parts[m]; l.from == nil && p.earlier == nil { // otherwise an earlier request awaits this page, or the client requests the page of its cursor again
 		p.late = m.awaitPage(l.k)
 		m.catalog.slow.overdue(l.k, p.took())
 	}
@@ -223,17 +222,17 @@ func (l *listCall) overdue(m *member) {
 func (l *listCall) after(m *member, err error) {
 	p := l.parts[m]
 	if p.earlier != nil {
-		return // the earlier request takes it
+		return // the earlier request takes the page
 	}
 	var result []byte
 	if err == nil && p.page.Error == nil && l.from == nil {
 		result = resultOf(p.page)
-		if m.awaits(l.k, p.late) { // otherwise the list has changed meanwhile
+		if m.awaits(l.k, p.late) { // false if the list has changed meanwhile
 			m.catalog.slow.keep(l.k, l.g.caller.Revision, result)
 		}
 	}
 	p.page.Release()
-	news := !bytes.Equal(result, p.known) // otherwise the client has this page already
+	news := !bytes.Equal(result, p.known) // false if the client has this page already
 	if m.keepPage(l.k, p.late, result, news, err) || err != nil && p.known != nil {
 		l.g.to.Notify(jsonrpc.NewNotification(l.k.Changed(), nil))
 	}
@@ -282,7 +281,7 @@ func (m *member) keepPage(k list.Kind, l *late, page []byte, news bool, why erro
 	return m.late[k] != nil
 }
 
-// latePage returns the page of l and removes it. It returns nil if there is none.
+// latePage returns the page of l and removes it. latePage returns nil if there is none.
 func (m *member) latePage(k list.Kind, l *late) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -314,7 +313,7 @@ func (m *member) outdate(changed string) {
 // merged is a list that is built from several.
 type merged struct {
 	items []byte // with a comma before each but the first
-	meta  []byte // of the result; nil for none
+	meta  []byte // _meta of the result; nil without one
 	next  cursor
 }
 

@@ -28,18 +28,18 @@ type member struct {
 	mu          sync.Mutex        // guards the rest
 	up          bridge.Upstream   // nil until the first call
 	closed      bool              // close was called
-	level       *[]byte           // the params of logging/setLevel that the server got last; nil for none
+	level       *[]byte           // the params of logging/setLevel that the server got last; nil before the first
 	resubscribe bool              // the last connection was lost: the next one needs the subscriptions
 	calls       []bridge.Client   // the Clients of calls in flight, for progress and questions
-	absent      error             // why it is left out of lists; nil if it is not
-	stop        func()            // ends the wait that leaveOut began; nil if there is none
+	absent      error             // why lists leave the server out; nil if they include it
+	stop        func()            // ends the wait that leaveOut began; nil without a wait
 	late        [list.Kinds]*late // by kind; nil if no page is awaited
 }
 
 // late is a first page that did not arrive in time.
 type late struct {
 	done chan struct{} // closed when the page arrives or fails
-	page []byte        // nil until it arrives, and for an error; guarded by the member's mu
+	page []byte        // nil until the page arrives, and for an error; guarded by the member's mu
 	err  error         // set before done is closed
 }
 
@@ -52,7 +52,7 @@ func (m *member) begun() bool {
 	return m.up != nil || m.stop != nil
 }
 
-// upstream returns the connection. The first call makes it.
+// upstream returns the connection to the server, which the first call of upstream makes.
 func (m *member) upstream() (bridge.Upstream, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,7 +116,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	return up, nil
 }
 
-// send makes a call of the bridge's own. It ignores JSON-RPC errors.
+// send makes a call of the bridge's own. send ignores JSON-RPC errors.
 func (m *member) send(ctx context.Context, up bridge.Upstream, method string, params []byte) error {
 	a, err := up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: m.g.caller})
 	a.Release()
@@ -328,9 +328,9 @@ func (m *member) leftOut() error {
 	return m.absent
 }
 
-// external returns the function that makes external names of the server's own. A name that starts with
-// another server's prefix belongs to that server. Without prefixes, it belongs to the first server that
-// lists it. In both cases this server's item gets the server's name in place of the prefix.
+// external returns the function that maps the server's own names to external ones. If another server has a longer
+// prefix that the external name starts with, or if the prefixes conflict and an earlier server lists the same
+// external name, the item gets this server's name in place of the prefix.
 func (m *member) external(k list.Kind) func(key string) string {
 	return func(key string) string {
 		if k == list.Resources || k == list.Templates {
@@ -360,7 +360,7 @@ func (m *member) conflicting() bool { return m.g.current.Load().conflicting[m.s]
 // before returns the servers before this one, in the order of the configuration.
 func (m *member) before() []*member {
 	all := m.g.members()
-	return all[:max(slices.Index(all, m), 0)] // -1 if it was removed
+	return all[:max(slices.Index(all, m), 0)] // -1 if m was removed
 }
 
 // show returns the item as clients see it, or nil if an earlier server has the same resource.

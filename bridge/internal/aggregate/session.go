@@ -86,8 +86,8 @@ func (s *session) snapshotOf(v *view, before map[*server]*member) (r *snapshot, 
 	return r, added
 }
 
-// update replaces the snapshot by that of v and notifies the client. It returns the removed members, which the
-// caller closes.
+// update replaces the snapshot by a snapshot of v and notifies the client. update returns the removed members, which
+// the caller closes.
 func (s *session) update(v *view) (left []*member) {
 	was := s.current.Load()
 	r, changed := s.snapshotOf(v, was.of)
@@ -137,8 +137,8 @@ func (s *session) byName(name string) *member {
 	return r.of[r.view.named[name]]
 }
 
-// request makes the bridge's own request to a server. For stateless clients it is on behalf of the last one, so that
-// the request and that client's calls use the same connection.
+// request makes the bridge's own request to a server. For stateless clients, the request is on behalf of the client
+// of the last call, so that both use the same connection.
 func (s *session) request(method string, params []byte) *bridge.Request {
 	if from := s.last.Load(); from != nil {
 		return &bridge.Request{Message: from.Request(method, params), From: from}
@@ -179,7 +179,7 @@ func (s *session) Close(ctx context.Context) error {
 	return nil
 }
 
-// Call passes a call to the server that it is for, or to all.
+// Call passes a call to its server. Call answers a request for a list, or a handshake, for all servers.
 func (s *session) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if k, ok := list.Of(r.Method); ok {
 		return s.list(ctx, k, r)
@@ -224,7 +224,7 @@ func (s *session) Notify(ctx context.Context, r *bridge.Request) error {
 	var first error
 	for _, m := range s.members() {
 		if !m.begun() {
-			continue // ready brings it up to date before its first call
+			continue // ready brings the member up to date before its first call
 		}
 		inner := *r
 		if err := m.notify(ctx, &inner); err != nil && first == nil {
@@ -280,7 +280,7 @@ func (s *session) find(ctx context.Context, k list.Kind, external string) (*memb
 	for _, f := range formers {
 		m := s.byName(f.server)
 		if m == nil {
-			continue // it was removed meanwhile
+			continue // the server was removed meanwhile
 		}
 		s.fetch(short, k, func(o *member) bool { return o == m })
 		if own, ok := m.catalog.behind(k, f.prefix, external); ok {
@@ -288,7 +288,7 @@ func (s *session) find(ctx context.Context, k list.Kind, external string) (*memb
 		}
 	}
 	if by != nil {
-		return by, external[len(by.prefix()):] // it may have tools that it does not list
+		return by, external[len(by.prefix()):] // the server may have tools that it does not list
 	}
 	return nil, ""
 }
@@ -365,8 +365,8 @@ func (s *session) complete(ctx context.Context, r *bridge.Request) (*jsonrpc.Mes
 	return m.call(ctx, &inner)
 }
 
-// owner returns the server of a resource: the first that lists it, else the first that lists it in another spelling, else
-// the first with a template that matches. It returns nil if there is none.
+// owner returns the server of a resource: the first that lists it, else the first that lists it in another spelling,
+// else the first with a template that matches. owner returns nil if there is none.
 func (s *session) owner(ctx context.Context, k list.Kind, uri string) *member {
 	look := func() *member {
 		for _, kind := range []list.Kind{k, list.Resources} {
@@ -400,7 +400,7 @@ func (s *session) owner(ctx context.Context, k list.Kind, uri string) *member {
 }
 
 // likelyOwner returns the owner of the resource, else the first server that lists something of the same scheme.
-// It returns nil if there is none.
+// likelyOwner returns nil if there is none.
 func (s *session) likelyOwner(ctx context.Context, uri string) *member {
 	if m := s.owner(ctx, list.Resources, uri); m != nil {
 		return m
@@ -505,7 +505,7 @@ func (s *session) subscriptions(m *member) []string {
 	return uris
 }
 
-// setLevel stores the level. It updates servers in use at once; others get the level before their first call.
+// setLevel stores the level. setLevel updates servers in use at once; others get the level before their first call.
 func (s *session) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if _, fault := era.Level(r.Params); fault != "" {
 		return jsonrpc.InvalidParams(fault), nil
@@ -519,7 +519,7 @@ func (s *session) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Mes
 		if m.begun() {
 			wg.Go(func() {
 				if _, err := m.ready(ctx); err != nil {
-					m.s.Log.Debug("could not set the level", "err", err) // the next call sets it
+					m.s.Log.Debug("could not set the level", "err", err) // the next call sets the level
 				}
 			})
 		}

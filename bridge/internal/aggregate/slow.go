@@ -114,8 +114,8 @@ func (s *slow) page(k list.Kind, revision string) []byte {
 	return s.pages[slowKey{k, revision}]
 }
 
-// lastKnown returns the stored page of a slow list. It returns nil if there is none, if pages of the server may not
-// be stored, or if they depend on the client's headers.
+// lastKnown returns the stored page of a slow list. lastKnown returns nil if there is none, if pages of the server
+// may not be stored, or if they depend on the client's headers.
 func (m *member) lastKnown(k list.Kind) []byte {
 	if !m.s.Stores() {
 		return nil

@@ -36,7 +36,7 @@ func (s *Stateless) Server() *bridge.Greeting { return nil }
 // Notify drops the notification: the protocol defines none from stateless clients.
 func (s *Stateless) Notify(context.Context, *bridge.Request) error { return nil }
 
-// maxShared bounds the sessions without a request in flight. Without access rules there is one.
+// maxShared bounds the sessions without a request in flight. Without access rules there is one session.
 const maxShared = 256
 
 // enter returns the principal's session and marks it as used until leave.
@@ -67,7 +67,7 @@ func (s *Stateless) enter(principal string) (*shared, error) {
 	return m, nil
 }
 
-// leave ends one use of m. It drops an unused m if there are more than maxShared sessions.
+// leave ends one use of m. leave drops an unused m if there are more than maxShared sessions.
 func (s *Stateless) leave(m *shared) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *Stateless) drop(m *shared) {
 	s.wg.Go(func() { _ = m.Close(s.a.o.Force) })
 }
 
-// Call passes a call to the server that it is for, or to all.
+// Call makes a call in the session of its principal.
 func (s *Stateless) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	g, err := s.enter(r.From.Principal)
 	if err != nil {

@@ -36,7 +36,7 @@ func (s *session) ofTask(id string) (*member, string) {
 	return s.byName(name), own
 }
 
-// claim puts the server's name before the task id of an answer. It reads the whole result, because a filter may
+// claim puts the server's name before the task id of an answer. claim reads the whole result, because a filter may
 // have changed the id.
 func (m *member) claim(a *jsonrpc.Message) *jsonrpc.Message {
 	whole := a.Whole()

@@ -8,12 +8,12 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// aheadIdle is how long a process that was started ahead waits, if connections never close as idle.
+// aheadIdle is how long a process that was started ahead waits for a connection, if Options.Idle is 0.
 const aheadIdle = 10 * time.Minute
 
-// StartAhead starts the server before its first connection, if settings and limits allow it. It returns when a
-// connection uses the process or the process has ended. The process ends with ctx, or after the idle time without use.
-// A process that fails is not started again.
+// StartAhead starts the server before its first connection, if settings and limits allow it. StartAhead returns when
+// a connection uses the process or the process has ended. The process ends with ctx, or after the idle time without
+// use. A process that fails is not started again.
 func (o *Options) StartAhead(ctx, force context.Context) {
 	s, can := o.Adapter.(bridge.StartsAhead)
 	if !o.Ahead || !can || !o.Budget.reserveAhead() {

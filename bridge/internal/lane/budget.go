@@ -69,8 +69,8 @@ type Spare interface {
 	Yield(principal string, own bool) bool
 }
 
-// NewBudget returns a Budget of most connections to a server. If there is no slot left, it asks spare, which may be
-// nil.
+// NewBudget returns a Budget of most connections to a server. If no slot is left, the Budget asks spare to free one;
+// spare may be nil.
 func NewBudget(server string, most int, shares Shares, total *Total, spare Spare) *Budget {
 	b := &Budget{
 		server:   server,
@@ -100,11 +100,13 @@ func (b *Budget) Most() int64 { return b.most.Load() }
 // Opening reports whether a connection is opening.
 func (b *Budget) Opening() bool { return len(b.openings) > 0 }
 
-// Closing announces that a connection is about to close, until closed is called. Others wait for its slot.
+// Closing counts a connection that is closing, until closed is called. Meanwhile an opening that finds no slot waits
+// for the slot of that connection.
 func (b *Budget) Closing() (closed func()) { return b.closings.begin() }
 
 // reserveAhead takes a slot for a process that starts before any client connects. The next connection takes the slot
-// over. reserveAhead reports false if the server has no free slot, or if half of the slots of the Total are taken.
+// over. reserveAhead reports false if the server has no free slot, or if more than half of the slots of the Total
+// would be taken.
 func (b *Budget) reserveAhead() bool {
 	server, all := b.open.Add(1), b.total.open.Add(1)
 	b.aheadHeld.Store(true)
@@ -123,9 +125,10 @@ func (b *Budget) cede() {
 	}
 }
 
-// admit takes a slot for one more connection of the principal. The connection may be opened until done is called.
-// bounded means that the adapter limits concurrent openings itself. Each success needs a release, after the
-// connection has ended or was not opened.
+// admit takes a slot for one more connection of the principal. If a connection is closing or too many are opening,
+// admit waits for them. The connection counts as opening until done is called. bounded means that the adapter limits
+// concurrent openings itself. After a success, the caller calls release once the connection has ended, or was not
+// opened.
 func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (done func(), err error) {
 	b.cede()
 	for {
@@ -206,9 +209,9 @@ func (b *Budget) leave(principal string) {
 	b.open.Add(-1)
 }
 
-// start takes the right to start opening one more connection. It ends when the connection is open, and after
-// startMoment at the latest. So many servers that start at once do not overload the machine, and slow ones do
-// not delay the others.
+// start waits until fewer than maxStarts connections are starting. A connection counts until begun is called, and at
+// most for startMoment. So many servers that start at once do not overload the machine, and slow ones do not delay
+// the others.
 func (t *Total) start(ctx context.Context) (begun func(), err error) {
 	select {
 	case t.starts <- struct{}{}:

@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// applyEdits returns an Upstream that applies the edits of requests before up gets them. The access rules have
-// checked the edited params. If the connection raw takes edits itself, it returns up.
+// applyEdits returns an Upstream that applies the edits of requests before up gets them, because the access rules
+// have checked the edited params. If raw, the connection below up, takes edits itself, applyEdits returns up.
 func applyEdits(raw, up bridge.Upstream) bridge.Upstream {
 	if _, takes := raw.(bridge.TakesEdits); takes || raw == nil {
 		return up

@@ -8,7 +8,7 @@
 //
 // A Budget bounds the connections to a server, a Total those to all servers.
 //
-// Others react to a connection's events through Ends and Health.
+// A lane reports the events of its connection through Ends and Health.
 package lane
 
 import (
@@ -62,12 +62,12 @@ type Lane struct {
 	level       []byte              // params of the last logging/setLevel
 	subs        map[string]struct{} // subscribed URIs
 	users       int                 // users that need the connection open without calls
-	lost        error               // why the last connection was lost; nil if it was not
+	lost        error               // why the last connection was lost; nil if it ended otherwise
 	losses      int                 // in a row
 	openedAt    time.Time           // when the open connection was opened
 	lostAt      time.Time           // when the last connection was lost
 	reopens     []time.Time         // within the last minute
-	latest      *identity.Identity  // the last request's token, if the server gets it
+	latest      *identity.Identity  // the last identity that was forwarded, for the next opening
 }
 
 // opening is one attempt to open the connection.
@@ -82,7 +82,7 @@ type conn struct {
 	raw   bridge.Upstream // up without the gate's wrappers
 	l     *Lane
 	asked atomic.Int64 // questions of the server that name no call
-	gone  error        // guarded by l.mu
+	gone  error        // why the connection ended; nil while it works; guarded by l.mu
 
 	opened time.Time
 
@@ -98,7 +98,7 @@ var (
 	_ Conn          = (*conn)(nil)
 )
 
-// New returns a lane on behalf of from. It opens nothing yet.
+// New returns a lane on behalf of from. New opens nothing yet.
 func New(o *Options, from *bridge.Caller, ends Ends) *Lane {
 	l := &Lane{
 		o:        o,
@@ -118,7 +118,7 @@ func New(o *Options, from *bridge.Caller, ends Ends) *Lane {
 	return l
 }
 
-// Caller returns the caller that connections are opened for.
+// Caller returns the caller on whose behalf connections open.
 func (l *Lane) Caller() *bridge.Caller { return l.caller }
 
 // Server returns the greeting of the last handshake, or nil before the first one.
@@ -128,7 +128,6 @@ func (l *Lane) Server() *bridge.Greeting {
 	return l.server
 }
 
-// State returns the state of the connection.
 func (l *Lane) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +142,7 @@ func (l *Lane) State() State {
 	return Idle
 }
 
-// Presume sets the greeting of the client's other connections, until this lane has its own.
+// Presume makes Server return the greeting of another connection, until this lane has its own.
 func (l *Lane) Presume(g *bridge.Greeting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +151,8 @@ func (l *Lane) Presume(g *bridge.Greeting) {
 	}
 }
 
-// Call opens the connection if necessary and makes the call. It answers initialize from the handshake.
+// Call opens the connection if necessary and makes the call. If the server cannot have acted on the call, Call makes
+// it once more. Call answers initialize from the handshake.
 func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch {
 	case r.Method == "resources/subscribe" && l.full(r.URI()):
@@ -163,13 +163,13 @@ func (l *Lane) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	r = l.forwarded(r)
 	m, err := l.call(ctx, r)
 	if errors.Is(err, bridge.ErrUnsent) && ctx.Err() == nil {
-		m, err = l.call(ctx, r) // the server cannot have acted on it (D0.8, R-050)
+		m, err = l.call(ctx, r) // the server cannot have acted on the call (D0.8, R-050)
 	}
 	return m, err
 }
 
-// forwarded returns the request with only those headers and claims that the allow-list forwards. It stores a token for the
-// next opening.
+// forwarded returns the request with only those headers and claims that the allow-list forwards. forwarded stores the
+// identity for the next opening.
 func (l *Lane) forwarded(r *bridge.Request) *bridge.Request {
 	if r.Header == nil && r.Identity == nil {
 		return r
@@ -183,7 +183,7 @@ func (l *Lane) forwarded(r *bridge.Request) *bridge.Request {
 	return &own
 }
 
-// from returns the caller for a new connection.
+// from returns the caller for a new connection, with the last forwarded identity.
 func (l *Lane) from() *bridge.Caller {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,7 +195,7 @@ func (l *Lane) from() *bridge.Caller {
 	return &now
 }
 
-// call makes the call once. It drops a connection that turns out to be unusable.
+// call makes the call once. call drops a connection that turns out to be unusable.
 func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "resources/unsubscribe" {
 		defer l.remember(nil, r) // even if the call fails, the subscription is not restored
@@ -235,7 +235,7 @@ func (l *Lane) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	if err == nil && !c.worked.Load() {
 		c.worked.Store(true)
 	}
-	if err == nil && m.Error == nil && !l.remember(c, r) { // the connection that got it is gone: it counts as not sent
+	if err == nil && m.Error == nil && !l.remember(c, r) { // the connection that got the request is gone: the request counts as not sent
 		m.Release()
 		return nil, &bridge.Error{
 			Server: l.o.Name,
@@ -256,7 +256,7 @@ func (l *Lane) perform(ctx context.Context, c *conn, r *bridge.Request) (*jsonrp
 	if l.o.Sent != nil {
 		why := err
 		if err != nil && ctx.Err() != nil {
-			why = context.Cause(ctx) // it caused the error
+			why = context.Cause(ctx) // the end of ctx caused the error
 		}
 		l.o.Sent(report.Sent(l.o.Name, l.o.Address, c.up, began, r.Message, m, why))
 	}
@@ -267,7 +267,7 @@ func (l *Lane) perform(ctx context.Context, c *conn, r *bridge.Request) (*jsonrp
 }
 
 // withoutTemplates returns an empty list in place of the error of a server that announces resources and does not know
-// the method for templates. Many do, and some clients show such a server as failed.
+// the method for templates. Many servers are like that, and some clients show such a server as failed.
 func withoutTemplates(m *jsonrpc.Message, g *bridge.Greeting) *jsonrpc.Message {
 	if gjson.GetBytes(m.Error, "code").Int() != jsonrpc.CodeMethodNotFound || !gjson.GetBytes(g.Capabilities, list.Templates.Capability()).Exists() {
 		return m
@@ -287,8 +287,8 @@ func (l *Lane) full(uri string) bool {
 	return !known && len(l.subs) >= subscribe.MaxSubscriptions
 }
 
-// forget ends a subscription while there is no connection, so that the next one does not restore it. It reports
-// false if the server must be asked.
+// forget ends a subscription while there is no connection, so that the next connection does not restore it. forget
+// reports false if the server must get the request.
 func (l *Lane) forget(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -300,8 +300,8 @@ func (l *Lane) forget(uri string) bool {
 	return true
 }
 
-// SetLevel stores the params of logging/setLevel for the next connection. It reports false if there is a connection:
-// the server must be asked.
+// SetLevel stores the params of logging/setLevel for the next connection. If there is a connection or the lane is
+// closed, it reports false and stores nothing: the caller must send the request.
 func (l *Lane) SetLevel(params []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -312,8 +312,8 @@ func (l *Lane) SetLevel(params []byte) bool {
 	return true
 }
 
-// remember stores what a fresh connection must get again. It reports false if c, which got it, is no longer the
-// lane's connection.
+// remember stores the level or the subscription that a request sets, because a fresh connection must get it again. If
+// c, which got the request, is no longer the lane's connection, remember stores nothing and reports false.
 func (l *Lane) remember(c *conn, r *bridge.Request) bool {
 	switch r.Method {
 	case "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
@@ -339,8 +339,8 @@ func (l *Lane) remember(c *conn, r *bridge.Request) bool {
 	return true
 }
 
-// These bound notifications that wait for a connection. Excess ones are dropped, because no caller waits for their
-// outcome.
+// These constants bound the notifications that wait for a connection. Notify drops any beyond them, because no caller
+// waits for their outcome.
 const (
 	maxNotes     = 64
 	maxNoteBytes = 1 << 20
@@ -430,7 +430,7 @@ func (l *Lane) Keep(ctx context.Context) (release func(), err error) {
 	return func() { l.addUser(-1) }, nil
 }
 
-// enter returns the open connection and counts a call in flight until leave.
+// enter opens the connection if necessary, and returns it. enter counts a call in flight until leave.
 func (l *Lane) enter(ctx context.Context) (*conn, error) {
 	for {
 		l.mu.Lock()
@@ -455,7 +455,7 @@ func (l *Lane) enter(ctx context.Context) (*conn, error) {
 			if ended(o.err); o.err != nil {
 				return nil, o.err
 			}
-			if ctx.Err() != nil { // the loss of the connection may have ended it
+			if ctx.Err() != nil { // the loss of the connection may have ended ctx
 				return nil, context.Cause(ctx)
 			}
 		case <-ctx.Done():
@@ -500,8 +500,8 @@ func (l *Lane) addUser(n int) {
 // needed reports whether the connection must be open even without calls. The caller holds l.mu.
 func (l *Lane) needed() bool { return len(l.subs) > 0 || l.users > 0 }
 
-// closeIdle closes an idle connection. If there were calls since the timer started, it sets the timer again.
-// This is cheaper than a reset with each call.
+// closeIdle closes an idle connection. If there were calls since the timer started, closeIdle sets the timer again,
+// which is cheaper than a reset with each call.
 func (l *Lane) closeIdle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -552,7 +552,7 @@ func (l *Lane) retireSoon(c *conn) {
 	})
 }
 
-// open makes one attempt.
+// open makes one attempt to open the connection, and closes o.done.
 func (l *Lane) open(o *opening) {
 	c, err := l.attempt()
 	l.mu.Lock()
@@ -566,7 +566,7 @@ func (l *Lane) open(o *opening) {
 	case l.closed != nil:
 		o.err = l.closed
 		l.retireSoon(c)
-	case c.gone != nil: // it ended after its handshake
+	case c.gone != nil: // the connection ended after its handshake
 		gone, o.err = c.gone, c.gone
 		l.openedAt = time.Now()
 		l.markLost(c)
@@ -609,7 +609,7 @@ func (l *Lane) nextStart() time.Time {
 	switch n := len(l.reopens); {
 	case n >= most:
 		later(l.reopens[n-most].Add(time.Minute))
-	case n > most/2: // spread the rest, so that no caller waits for the rest of the minute
+	case n > most/2: // spread the remaining attempts, so that no caller waits for the rest of the minute
 		later(l.reopens[n-1].Add(2 * time.Minute / time.Duration(most)))
 	}
 	return again
@@ -621,7 +621,7 @@ func (c *conn) Notify(m *jsonrpc.Message) {
 	c.l.client.Notify(m)
 }
 
-// Room implements bridge.Roomy. Messages count against the principal of the lane, if it has one alone.
+// Room implements bridge.Roomy. Messages count against the lane's principal, unless principals share the lane.
 func (c *conn) Room() bridge.Room {
 	if c.l.o.Shared {
 		return c.l.o.Bytes.Incoming("")
@@ -643,7 +643,8 @@ func (c *conn) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string
 	return c.l.client.Ask(m, reply)
 }
 
-// Close closes the lane for good.
+// Close closes the lane and its connection, and waits for all goroutines of the lane. When ctx ends, it forces the
+// connection to close.
 func (l *Lane) Close(ctx context.Context) error {
 	l.mu.Lock()
 	if l.closed == nil {

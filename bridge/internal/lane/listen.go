@@ -10,8 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// ackClient is the Client of a subscription that the server must acknowledge in time. Until then it counts as a
-// call in flight, and its client waits.
+// ackClient is the Client of a subscription. It stops the timer when the server acknowledges the subscription.
 type ackClient struct {
 	bridge.Client
 	timer *time.Timer
@@ -33,10 +32,10 @@ func (l *Lane) subscription(ctx context.Context, c *conn, r *bridge.Request) (*j
 	return l.callForAck(ctx, r, func(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) { return l.perform(ctx, c, r) })
 }
 
-// callForAck makes a call that the server must acknowledge in time.
+// callForAck makes a call that the server must acknowledge within the time limit of a handshake.
 func (l *Lane) callForAck(ctx context.Context, r *bridge.Request, call func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) (*jsonrpc.Message, error) {
 	within := l.o.Handshake
-	// The server rejects this request; it is no reason to avoid the server.
+	// The error counts as a rejected request, which is no reason to avoid the server.
 	silent := &bridge.Error{
 		Server: l.o.Name,
 		Kind:   bridge.ErrTimeout,
@@ -51,13 +50,12 @@ func (l *Lane) callForAck(ctx context.Context, r *bridge.Request, call func(cont
 	inner.Back = &ackClient{r.Back, timer}
 	m, err := call(ctx, &inner)
 	if context.Cause(ctx) == error(silent) {
-		m.Release() // the server may still answer that it was cancelled
+		m.Release() // the server may still have answered
 		return nil, silent
 	}
 	return m, err
 }
 
-// Notify passes on a notification, and stops the timer for the acknowledgement.
 func (a *ackClient) Notify(m *jsonrpc.Message) {
 	if m.Method == era.Acknowledged {
 		a.timer.Stop()

@@ -22,9 +22,9 @@ type Options struct {
 	Log     *slog.Logger
 	Tracing *tracing.Tracing // may be nil
 	Address bridge.Address   // zero if unknown
-	// Sent receives the outcome of each request on a connection. It must not block, and may be nil.
+	// Sent receives the outcome of each request on a connection. Sent must not block, and may be nil.
 	Sent func(report.Report)
-	// Closed receives each connection with a session that closed. It must not block, and may be nil.
+	// Closed receives the report of each closed connection to a legacy server. Closed must not block, and may be nil.
 	Closed  func(report.Session)
 	Forward []bridge.Forward // client headers that the server gets
 	// Shared means that different principals share a lane.
@@ -39,13 +39,13 @@ type Options struct {
 	Health    Health
 	Bytes     Bytes
 	Dropped   *atomic.Uint64 // counts dropped notifications
-	Calls     *calls.Calls   // shows messages to observers; nil if there never is one
+	Calls     *calls.Calls   // shows messages to observers; nil if there are never any
 }
 
 // Bytes bounds the memory of messages.
 type Bytes interface {
-	// Incoming returns the limit for messages to a principal. The empty name stands for messages to no one in
-	// particular.
+	// Incoming returns the limit for messages to a principal. The empty name stands for messages to several
+	// principals.
 	Incoming(principal string) bridge.Room
 }
 
@@ -53,11 +53,11 @@ type Bytes interface {
 type Settings struct {
 	// EndWithServer makes the loss of a connection end its clients' sessions.
 	EndWithServer bool
-	// Ping is how long a connection may be silent before the lane pings it; 0 means forever. If it was 0, pings
-	// of an open connection start after its next call.
+	// Ping is how long a connection may be silent before the lane pings it; 0 means forever. If Ping changes from 0,
+	// pings of an open connection start after its next call.
 	Ping     time.Duration
-	Restarts int           // how often a connection is opened again within a minute
-	MaxPause time.Duration // between attempts to open a connection
+	Restarts int           // how often at most a connection is opened again within a minute
+	MaxPause time.Duration // the longest pause between attempts to open a connection
 }
 
 // Set replaces the settings.
@@ -65,7 +65,7 @@ func (o *Options) Set(s Settings) { o.Settings.Store(&s) }
 
 // Health receives the events of a server's connections.
 type Health interface {
-	// CallDone reports a call's outcome. headers means that it forwarded client headers, which may hold
+	// CallDone reports a call's outcome. headers means that the call forwarded client headers, which may hold
 	// credentials.
 	CallDone(err error, headers bool)
 	// Failed reports that a connection could not be opened, or was lost at once.
@@ -83,13 +83,13 @@ type Health interface {
 
 // Ends holds the lane's partners other than the adapter.
 type Ends struct {
-	// Client gets the notifications and questions that belong to no call. Its Gone is called when there will be
-	// no other connection, or a different server.
+	// Client gets the notifications and questions that belong to no call. Its Gone is called when the lane opens no
+	// other connection, or when the server came back as another.
 	Client   bridge.Client
 	Observer Observer
 	Gate     Gate // nil lets everything pass
-	// GivenUp is called when a kept connection could not be opened again for 5 minutes, and after each further
-	// failed attempt. It may be nil.
+	// GivenUp is called when a connection that is needed without calls could not be opened again for 5 minutes, and
+	// after each further failed attempt. GivenUp may be nil.
 	GivenUp func()
 	// Handover is the session that owns the connection, if another instance may resume both; nil otherwise.
 	Handover bridge.Handover
@@ -113,12 +113,13 @@ type Observer interface {
 
 // Gate decides whether connections may be opened, and follows their state.
 type Gate interface {
-	// Pass returns the error that forbids to open a connection, or nil. It may wait for the decision.
+	// Pass returns nil if a connection may be opened, and otherwise the reason. Pass may wait for the decision.
 	Pass(ctx context.Context, from *bridge.Caller) error
 	// Opening is Pass without waiting, just before a connection is opened. ctx ends when the connection is not needed
-	// any more. opened takes the outcome and returns the Upstream for calls. Pings and restored settings bypass it.
+	// any more. opened takes the outcome and returns the Upstream for calls. Pings and restored settings bypass that
+	// Upstream.
 	Opening(ctx context.Context, from *bridge.Caller) (opened func(c Conn, up bridge.Upstream, err error) bridge.Upstream, err error)
-	// Left returns how long the gate stays shut.
+	// Left returns how long the gate stays shut; 0 if it is open.
 	Left() time.Duration
 }
 
@@ -134,7 +135,8 @@ type Conn interface {
 	Asked() int64
 	// Gone reports that the connection is unusable.
 	Gone(err error)
-	// GoneIdle is Gone if no call is in flight, and lets none begin in between. It reports whether it did so.
+	// GoneIdle is Gone, but only if no call is in flight. No call can begin in between. GoneIdle reports whether it
+	// has ended the connection.
 	GoneIdle(err error) bool
 }
 
@@ -152,9 +154,9 @@ type State int
 
 // These are the states of a lane.
 const (
-	Idle State = iota // no connection: none was needed yet, or it was idle
+	Idle State = iota // no connection: none was needed yet, or the last one was idle
 	Open
-	Lost  // it ended by itself or could not be opened, and there is no other
+	Lost  // no connection: the last one ended by itself or could not be opened
 	Ended // the lane was closed
 )
 

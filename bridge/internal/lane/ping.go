@@ -13,7 +13,7 @@ import (
 // startPings starts to ping the open connection at the current interval, if any. The caller holds l.mu.
 func (l *Lane) startPings() {
 	if l.pingTimer != nil {
-		l.pingTimer.Stop() // it belongs to another connection, or has another interval
+		l.pingTimer.Stop() // the timer belongs to another connection, or has another interval
 	}
 	l.pingTimer, l.pingEvery = nil, l.o.Settings.Load().Ping
 	if l.pingEvery > 0 {
@@ -22,8 +22,8 @@ func (l *Lane) startPings() {
 	}
 }
 
-// checkAlive pings the server, unless it has work or had some recently. A server that does one thing at a time
-// would answer late, and calls have their own timeouts.
+// checkAlive pings the server, unless a call is in flight or has ended recently. A server that does one thing at a
+// time would answer the ping late, and calls have their own timeouts.
 func (l *Lane) checkAlive(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (l *Lane) ping(c *conn, every time.Duration) {
 		return
 	}
 	l.mu.Lock()
-	busy := l.active > 0 || time.Since(l.lastUsed) < every // it got work since, which may delay the answer
+	busy := l.active > 0 || time.Since(l.lastUsed) < every // a call came since, which may delay the answer
 	busy = busy || errors.Is(err, bridge.ErrOpen)          // or the circuit breaker blocked the ping
 	if (err == nil || busy) && l.closed == nil && l.conn == c && l.pingTimer != nil {
 		l.pingTimer.Reset(every)
@@ -65,8 +65,8 @@ func (l *Lane) ping(c *conn, every time.Duration) {
 	}
 }
 
-// ping pings the server over up. An error that the server answers also counts as an answer. If no answer comes
-// within that time, ping returns an error of that kind.
+// ping pings the server over up. A JSON-RPC error counts as an answer. If no answer comes within that time, ping
+// returns an error of that kind.
 func (c *conn) ping(ctx context.Context, up bridge.Upstream, within time.Duration, kind error) error {
 	l := c.l
 	dead := &bridge.Error{
@@ -85,8 +85,8 @@ func (c *conn) ping(ctx context.Context, up bridge.Upstream, within time.Duratio
 	return err
 }
 
-// Ping pings the server of the open connection. It returns an ErrTimeout if no answer comes within that time,
-// and nil if there is no open connection.
+// Ping pings the server of the open connection. Ping returns an ErrTimeout if no answer comes within that time, and
+// nil if there is no open connection.
 func (l *Lane) Ping(ctx context.Context, within time.Duration) error {
 	l.mu.Lock()
 	c := l.conn
@@ -117,7 +117,7 @@ func (c *conn) Load() int {
 // Asked implements Conn.
 func (c *conn) Asked() int64 { return c.asked.Load() }
 
-// Ping implements Conn. It bypasses the gate.
+// Ping implements Conn. Ping bypasses the gate.
 func (c *conn) Ping(ctx context.Context, within time.Duration) error {
 	return c.ping(ctx, c.raw, within, bridge.ErrTimeout)
 }

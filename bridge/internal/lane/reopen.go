@@ -16,19 +16,19 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// A connection that has worked is opened again at once with the next call. It has worked if it answered a call
-// or was open for the time stable. After other losses and failed openings, pauses follow: 1, 2, 4 … 60 s.
+// If a lost connection had answered a call or was open for the time stable, the next call opens another one at once.
+// After other losses and failed openings, pauses follow: 1, 2, 4 s and so on, up to Settings.MaxPause.
 const (
 	stable     = 5 * time.Minute
 	minSession = time.Second     // a server that loses a session sooner counts as failing
-	maxWait    = 5 * time.Second // longer waits are refused at once
+	maxWait    = 5 * time.Second // a call that would wait longer fails at once
 )
 
-// attempt waits until another start is allowed, opens a connection and restores its settings. With ErrReplaced
-// it returns a connection, too.
+// attempt waits until another start is allowed, opens a connection and restores its settings. With ErrReplaced it
+// returns the connection too.
 //
-// The back-off may forbid it because this lane started too often. The gate may forbid it because the server's
-// connections kept failing, which holds for new lanes too.
+// The back-off forbids the attempt if this lane started too often. The gate forbids it if the server's connections
+// kept failing, those of other lanes included.
 func (l *Lane) attempt() (*conn, error) {
 	if err := l.gate.Pass(l.ctx, l.from()); err != nil {
 		return nil, err
@@ -95,8 +95,8 @@ func (l *Lane) attempt() (*conn, error) {
 	return c, nil
 }
 
-// failed records that opening failed. It ignores attempts that no caller waits for. If the caller's own credentials
-// were rejected, other callers are not affected.
+// failed records that opening failed. failed ignores attempts of a closed lane. If the caller's own credentials were
+// rejected, other callers are not affected.
 func (l *Lane) failed(err error) {
 	if errors.Is(err, bridge.ErrNoWorker) { // the next call may find a worker at once
 		l.o.Health.NoRoom(err)
@@ -118,7 +118,7 @@ func (l *Lane) failed(err error) {
 	}
 }
 
-// backOff waits as long as the last loss demands. It fails at once if the wait is too long for a caller.
+// backOff waits as long as the last loss demands. backOff fails at once if the wait is longer than maxWait.
 func (l *Lane) backOff() error {
 	l.mu.Lock()
 	lost, wait := l.lost, time.Until(l.nextStart())
@@ -160,8 +160,8 @@ func public(err error) string {
 	return "it failed"
 }
 
-// restore sends the settings of the connection before to a fresh one, and notifies the client of possible
-// changes.
+// restore sends the settings of the connection before to a fresh one, and notifies the client of possible changes. If
+// the server came back as another, restore returns ErrReplaced.
 func (l *Lane) restore(ctx context.Context, c *conn) error {
 	l.mu.Lock()
 	before, lost := l.server, l.lost
@@ -201,7 +201,8 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// send makes a call of the bridge's own. It only logs a failure to restore settings that the server accepted before.
+// send makes a call of the bridge's own. send only logs a failure to restore settings that the server accepted
+// before.
 func (l *Lane) send(ctx context.Context, c *conn, method string, params []byte) {
 	m, err := c.raw.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: l.caller})
 	if err == nil && m.Error != nil {
@@ -249,7 +250,7 @@ func (l *Lane) notifyLost(err error) {
 // giveUpAfter is how long keepOpen tries before each failed attempt calls Ends.GivenUp.
 const giveUpAfter = 5 * time.Minute
 
-// keepOpen opens the connection while something needs it. It tries without limit.
+// keepOpen opens the connection while something needs it. keepOpen tries without limit.
 func (l *Lane) keepOpen() {
 	began := time.Now()
 	for {
@@ -292,9 +293,9 @@ func (c *conn) markGone(err error, idle bool) bool {
 	c.gone = err
 	if l.conn != c {
 		l.mu.Unlock()
-		return false // the methods open and retire handle it
+		return false // open or retire handles the end of this connection
 	}
-	l.conn = nil // so Close does not retire it twice
+	l.conn = nil // so that Close does not retire the connection twice
 	l.saveResume(nil)
 	l.markLost(c)
 	l.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// gatherFor is how long a shared subscription waits for more subscribers, because they often come together.
+// gatherFor is the time before a larger attempt replaces the current one: subscribers often come together.
 const gatherFor = 50 * time.Millisecond
 
 // outcome is the result of a subscription.
@@ -35,11 +35,11 @@ const (
 	maxFilterBytes = 4 << 20                        // of all subscribers of a connection, in bytes
 )
 
-// sharedSubscription is the only subscription at a modern server over a connection whose calls have no streams
-// of their own. Some servers keep one subscription for each connection. A newer one replaces an older one
-// there, and the end of any ends all. So there is never a second one. When a subscriber needs more topics, the current
-// attempt is cancelled. After its end another one asks for all topics. Earlier subscribers are notified of all
-// that may have changed in between.
+// sharedSubscription is the only subscription at a modern server over a connection whose calls have no streams of
+// their own. There is never a second one, because some servers have only one subscription for each connection: a
+// newer one replaces the older, and the end of any ends all. When a subscriber needs more topics, the bridge cancels
+// the current attempt, awaits its end, and requests all topics in another attempt. It notifies earlier subscribers of
+// everything that may have changed in between.
 type sharedSubscription struct {
 	c *conn
 
@@ -53,9 +53,9 @@ type sharedSubscription struct {
 	unconfirmed bool          // the server did not confirm the end of a cancelled subscription
 }
 
-// These are how long a new attempt waits for the end of a cancelled one. A busy server may need seconds, and
-// would take the end for that of the next subscription. A server that never confirms the end gets the shorter
-// time.
+// These constants bound the wait for the end of a cancelled attempt, before the next one begins. A busy server may
+// need seconds to read the cancellation; otherwise it might end the next subscription. A server that did not confirm
+// the last end gets the shorter time.
 const (
 	endTimeout      = 5 * time.Second
 	shortEndTimeout = time.Second
@@ -67,22 +67,22 @@ type subscriber struct {
 	topics       map[topic]struct{}
 	uris         []string     // of topics
 	other        bool         // some topics are unknown to the bridge
-	in           *attempt     // the attempt that it is part of, or nil
+	in           *attempt     // the attempt that requests its topics, or nil
 	acknowledged bool         // the client got its acknowledgement
 	end          chan outcome // gets one result
 }
 
-// attempt is one request for the shared subscription, and the Client of it.
+// attempt is one request for the shared subscription, and the Client of that request.
 type attempt struct {
 	bridge.Nobody
 	j         *sharedSubscription
 	topics    map[topic]struct{}
 	only      *subscriber // the only subscriber, whose request is sent unchanged; nil if there are several
 	stop      context.CancelCauseFunc
-	ack       *jsonrpc.Message   // nil until the server has acknowledged it
+	ack       *jsonrpc.Message   // the server's acknowledgement; nil until it arrives
 	granted   map[topic]struct{} // topics that the server acknowledged
 	cancelled bool               // cancelled by the bridge
-	timer     *time.Timer        // until cancel, for a larger attempt; nil if no caller waits
+	timer     *time.Timer        // until a larger attempt replaces this attempt; nil if no larger one is needed
 }
 
 var _ bridge.Client = (*attempt)(nil)
@@ -93,7 +93,7 @@ type topic struct {
 	item          bool
 }
 
-// size returns its approximate size in memory.
+// size returns the approximate size in memory, in bytes.
 func (t *topic) size() int { return len(t.member) + len(t.value) + 64 }
 
 // parseFilter returns the topics of a filter. Malformed members stay as they are, for the server to judge.
@@ -316,12 +316,12 @@ func (s *sharedSubscription) next() (*attempt, *bridge.Request, context.Context)
 		r.Message = jsonrpc.NewRequest(era.Listen, rawjson.Set(one.r.Params, "notifications", formatFilter(maps.Keys(a.topics))))
 	}
 	var ctx context.Context
-	ctx, a.stop = context.WithCancelCause(context.Background()) // it belongs to no single client
+	ctx, a.stop = context.WithCancelCause(context.Background()) // the attempt belongs to no single client
 	s.current = a
 	return a, r, ctx
 }
 
-// ended handles the end of an attempt at the server.
+// ended settles the subscribers of an attempt that has ended.
 func (s *sharedSubscription) ended(a *attempt, m *jsonrpc.Message, err error) {
 	defer m.Release()
 	s.mu.Lock()
@@ -347,7 +347,7 @@ func (s *sharedSubscription) ended(a *attempt, m *jsonrpc.Message, err error) {
 			s.unconfirmed = err != nil
 		}
 		return
-	case refused && len(waiting) > 1: // perhaps only one of them was the reason
+	case refused && len(waiting) > 1: // perhaps only one subscriber was the reason
 		s.oneByOne = true
 		return
 	case refused && len(waiting) > 0: // earlier subscribers go on without them
@@ -358,7 +358,7 @@ func (s *sharedSubscription) ended(a *attempt, m *jsonrpc.Message, err error) {
 		switch {
 		case err == nil:
 			p.end <- outcome{m: m.Clone()}
-		case p.acknowledged && errors.Is(err, bridge.ErrUnsent): // but the attempt before it was
+		case p.acknowledged && errors.Is(err, bridge.ErrUnsent): // the last attempt was not sent, but one before it was
 			p.end <- outcome{err: &bridge.Error{
 				Server: s.c.l.o.Name,
 				Kind:   bridge.ErrLost,
@@ -370,8 +370,8 @@ func (s *sharedSubscription) ended(a *attempt, m *jsonrpc.Message, err error) {
 	}
 }
 
-// covers reports whether the attempt has all topics of the subscriber. List items that the server did not
-// acknowledge are requested again. Other members never change.
+// covers reports whether the attempt has all topics of the subscriber. After the acknowledgement, list items that the
+// server did not acknowledge are missing: another attempt requests them again. Other members never change.
 func (a *attempt) covers(s *subscriber) bool {
 	for topic := range s.topics {
 		known := a.topics

@@ -12,12 +12,13 @@ import (
 // resource.
 const changeEvery = 100 * time.Millisecond
 
-// maxChanges bounds the changes of one client that wait. Further ones are passed on at once.
+// maxChanges bounds the changes of one client whose rate is limited. Notifications of further changes are sent at
+// once.
 const maxChanges = 1024
 
-// Changes limits the change notifications of one client. The first is sent at once, further ones of the same
-// change once in changeEvery. The last is never lost. Clients fetch the data after each notification, and a
-// server may send thousands a second.
+// Changes limits the change notifications of one client. It sends the first one at once, and further ones of the same
+// change at most once in changeEvery. It never loses the last one. Clients fetch the data after each notification,
+// and a server may send thousands a second.
 type Changes struct {
 	send func(*jsonrpc.Message)
 
@@ -36,7 +37,7 @@ type change struct {
 // NewChanges returns a Changes that notifies a client with send, one call at a time. End must be called.
 func NewChanges(send func(*jsonrpc.Message)) *Changes { return &Changes{send: send} }
 
-// Changed returns the key of the change that a notification reports, or "" for others.
+// Changed returns the key of the change that a notification reports, or "" for other notifications.
 func Changed(m *jsonrpc.Message) string {
 	switch {
 	case !era.ReportsChange(m.Method):
@@ -47,7 +48,7 @@ func Changed(m *jsonrpc.Message) string {
 	return m.Method
 }
 
-// Notify sends the notification of a change, now or later.
+// Notify sends the notification of a change, now or later. After End it drops the notification.
 func (c *Changes) Notify(what string, m *jsonrpc.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

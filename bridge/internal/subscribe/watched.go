@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// Watched counts the subscribers of each resource, so that the server gets one request when the first one comes and
-// one when the last one leaves. Requests for the same resource are serialized. The zero value is empty.
+// Watched counts the subscribers of each resource, so that the server gets one request when the first subscriber
+// comes, and one when the last leaves. Requests for the same resource are serialized. The zero value is empty.
 type Watched[W comparable] struct {
 	mu  sync.Mutex // guards the rest, and the fields by and users of watched
 	all map[string]*watched[W]
 }
 
 type watched[W comparable] struct {
-	turn  chan struct{} // held during a request to the server
+	turn  chan struct{} // a lock, held during a request to the server
 	by    map[W]struct{}
 	users int // subscribers that hold or wait for turn, or are in the map by
 }
 
-// Add adds a subscriber, and calls request for the first one. It reports false if request did or ctx ended
-// before. Notifications reach who already during the request.
+// Add adds a subscriber, and calls request for the first one. Add reports false if request does, or if ctx ends
+// before the request. who gets notifications already during the request.
 func (w *Watched[W]) Add(ctx context.Context, uri string, who W, request func() bool) bool {
 	one := w.enter(ctx, uri)
 	if one == nil {
@@ -71,7 +71,7 @@ func (w *Watched[W]) Of(uri string, f func(W)) {
 	}
 }
 
-// Drop removes the subscriber who from all resources that have others too. It returns the resources without another
+// Drop removes the subscriber who from all resources that have others too. Drop returns the resources without another
 // subscriber, for Remove.
 func (w *Watched[W]) Drop(who W) (alone []string) {
 	w.mu.Lock()
@@ -93,7 +93,7 @@ func (w *Watched[W]) Len() int {
 	return len(w.all)
 }
 
-// enter waits for the turn to send requests about a resource; nil if ctx ends first.
+// enter waits for the turn to send requests about a resource. enter returns nil if ctx ends first.
 func (w *Watched[W]) enter(ctx context.Context, uri string) *watched[W] {
 	w.mu.Lock()
 	one := w.all[uri]
@@ -115,7 +115,7 @@ func (w *Watched[W]) enter(ctx context.Context, uri string) *watched[W] {
 	}
 }
 
-// leave removes the resource if it has no users.
+// leave ends a use that enter began. leave removes the resource if that has no users.
 func (w *Watched[W]) leave(uri string, one *watched[W], hadTurn bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -48,8 +48,8 @@ func (c *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Messa
 	return jsonrpc.NewResult(nil, []byte(`{"content":[{"type":"text","text":`+rawjson.Quote(faults.Error())+`}],"isError":true}`))
 }
 
-// verify returns the faults of the arguments; nil if there are none, or if the schema is absent or unusable. It logs
-// an unusable schema once for each tool.
+// verify returns the faults of the arguments; nil if there are none, or if the schema is absent or unusable. verify
+// logs an unusable schema once for each tool.
 func (t *Tools) verify(checks *validate.Cache, tool string, schema, args []byte) validate.Faults {
 	if schema == nil {
 		return nil
@@ -95,7 +95,7 @@ func arguments(params []byte) (args []byte, ok bool) {
 	return args, found < 2
 }
 
-// relistEvery is the greatest age of a cached list that decides to refuse a call.
+// relistEvery is the greatest age of a cached list by which a call may be refused.
 const relistEvery = time.Second
 
 // relist lists the tools for a call, unless another call has listed them since that edition. A cached list that is

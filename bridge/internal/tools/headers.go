@@ -49,9 +49,8 @@ func mismatched(m *jsonrpc.Message, err error) bool {
 	return err == nil && m.Error != nil && gjson.GetBytes(m.Error, "code").Int() == jsonrpc.CodeHeaderMismatch
 }
 
-// Misheaded returns an error if the client's headers of a call contradict its arguments, and otherwise nil.
-// It returns nil for an unknown tool. It works for legacy servers too, which have no headers of their own
-// (protocol.md D4).
+// Misheaded returns an error if the client's headers of a call contradict its arguments; otherwise, and for
+// an unknown tool, nil. Misheaded works for legacy servers too, which have no headers of their own (protocol.md D4).
 func (t *Tools) Misheaded(r *bridge.Request) *jsonrpc.Message {
 	if r.Mirror == nil || r.Method != "tools/call" {
 		return nil

@@ -82,8 +82,8 @@ func (t *Tools) Set(o Options) {
 	}
 }
 
-// Wrap returns an Upstream that checks the arguments of tool calls, and sets their headers for a modern server. The
-// cache must be within up, because its lists are sometimes too old.
+// Wrap returns an Upstream that checks the arguments of tool calls, and sets their headers for a modern server. up
+// includes the cache, because Tools sometimes needs a newer list than the cached one.
 func (t *Tools) Wrap(up bridge.Upstream) bridge.Upstream { return &checked{up, t} }
 
 // Idempotent reports whether the principal's list marks the tool as one that may be called twice.
@@ -114,7 +114,7 @@ type entry struct {
 	listed     bool        // the server lists the tool; otherwise clients only called it
 	schema     []byte      // of the arguments; nil if absent or not wanted
 	mirror     *era.Mirror // the headers of its calls; nil for none
-	idempotent bool        // it may be called twice
+	idempotent bool        // the tool may be called twice
 }
 
 func (t *Tools) memory(principal string) *memory {

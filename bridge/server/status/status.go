@@ -24,9 +24,9 @@ type Bridge struct {
 	Whole   *Load  `json:"bridge,omitempty"` // nil for a caller that may not see all servers
 	// Cluster is the cluster as this instance sees it. It is nil for a single instance, and if Whole is nil.
 	Cluster *Cluster `json:"cluster,omitempty"`
-	// Config is the state of reloading. It is nil without it, and if Whole is nil.
+	// Config is the state of reloading. It is nil if the configuration is never reloaded, and if Whole is nil.
 	Config *reload.Status `json:"config,omitempty"`
-	// TLS is the state of the certificate. It is nil without one, and if Whole is nil.
+	// TLS is the state of the certificate. It is nil without a certificate, and if Whole is nil.
 	TLS *Certificate `json:"tls,omitempty"`
 	// Issuers is the state of the issuers of tokens; nil if Whole is nil.
 	Issuers []Issuer `json:"issuers,omitempty"`
@@ -59,17 +59,18 @@ type Server struct {
 	Revision string `json:"revision,omitempty"`
 	Sessions int    `json:"sessions"`
 	Calls    int    `json:"calls"`
-	// P50, P95 and P99 are percentiles of the durations of the calls of the last 5 minutes, in milliseconds, and ErrorShare
-	// is the share of errors among the calls; nil without calls. Tools is the number of
-	// tools in the last list that a client got, and ListTokens its approximate size; nil without one, and for a caller
-	// without the right to see them. All are nil in /readyz.
+	// P50, P95 and P99 are percentiles of the durations of the calls of the last 5 minutes, in milliseconds, and
+	// ErrorShare is the share of errors among the calls; nil without calls. Tools is the number of tools in the last
+	// list that a client got, and ListTokens the approximate size of the list in tokens; both are nil without a list,
+	// and for a caller that may not see all tools. All are nil in /readyz.
 	P50        *float64 `json:"p50_ms,omitempty"`
 	P95        *float64 `json:"p95_ms,omitempty"`
 	P99        *float64 `json:"p99_ms,omitempty"`
 	ErrorShare *float64 `json:"error_share,omitempty"`
 	Tools      *int     `json:"tools,omitempty"`
 	ListTokens *int     `json:"list_tokens,omitempty"`
-	// RSS is the memory of its child processes in bytes, and CPU their processor time in milliseconds, if requested.
+	// RSS is the memory of the server's child processes in bytes, and CPU their processor time in milliseconds; both
+	// are 0 unless requested.
 	RSS         int64  `json:"rss_bytes,omitempty"`
 	CPU         int64  `json:"cpu_ms,omitempty"`
 	Queued      int    `json:"queued,omitempty"`
@@ -83,7 +84,7 @@ type Server struct {
 	RetryAt *time.Time `json:"retry_at,omitempty"`
 	Trips   uint64     `json:"circuit_breaker_opened,omitempty"`
 	Forced  *Forced    `json:"forced,omitempty"`
-	Drained *Drain     `json:"drained,omitempty"` // it gets no new calls
+	Drained *Drain     `json:"drained,omitempty"` // set if the server gets no new calls
 	Cache   *Cache     `json:"cache,omitempty"`
 	// LastError is the last failure or loss, also after the server recovered.
 	LastError   string     `json:"last_error,omitempty"`
@@ -94,8 +95,8 @@ type Server struct {
 	FullLastError string `json:"-"`
 }
 
-// AddStderr adds to reasons the standard error of processes, and the names of files. The former may contain data of
-// a caller, so both are only for operators that may act.
+// AddStderr adds to reasons the standard error of processes, and the names of files. Standard error may contain data
+// of a caller, so both are only for operators that may act.
 func (b *Bridge) AddStderr() {
 	if b.TLS != nil {
 		b.TLS.LastError = cmp.Or(b.TLS.FullError, b.TLS.LastError)
@@ -122,7 +123,7 @@ type Forced struct {
 type Cache struct {
 	Entries int    `json:"entries"`
 	Bytes   int64  `json:"bytes"`
-	Oldest  string `json:"oldest"` // its age
+	Oldest  string `json:"oldest"` // the age of the oldest list
 	Stale   bool   `json:"stale"`  // expired lists are served
 	Hits    uint64 `json:"hits"`
 	Misses  uint64 `json:"misses"`
@@ -143,8 +144,8 @@ type Certificate struct {
 // Issuer is the state of the keys of an issuer, for /readyz.
 type Issuer struct {
 	Issuer string `json:"issuer"`
-	// State is ok, old or unreachable. It is old if the keys cannot be refreshed. It is unreachable,
-	// and tokens cannot be checked, if there are no keys or the last lookup of a token failed.
+	// State is ok, old or unreachable. It is old if the keys cannot be refreshed. It is unreachable if there are no
+	// keys, or the last lookup of a token failed: then tokens cannot be checked.
 	State string     `json:"state"`
 	Since *time.Time `json:"keys_since,omitempty"`
 	Fault string     `json:"last_error,omitempty"`
@@ -178,19 +179,19 @@ type Member struct {
 	Version  string `json:"version"`
 	Sessions int    `json:"sessions"`
 	Role     string `json:"role"`
-	Free     int    `json:"free,omitempty"` // number of further child processes that it can run for others
+	Free     int    `json:"free,omitempty"` // number of further child processes that the instance can run for others
 	Draining bool   `json:"draining,omitempty"`
-	// Unreached means that the instance lives, but the last attempt to reach it from here failed.
+	// Unreached means that the instance lives, but this instance failed at its last attempt to reach it.
 	Unreached bool `json:"unreached,omitempty"`
 }
 
 // Workers is the state of workers, as this instance sees it.
 type Workers struct {
 	Queued      map[string]int `json:"queued,omitempty"`      // by server, waiting openings of all instances
-	Waiting     map[string]int `json:"waiting,omitempty"`     // by server, waiting openings of this one
-	Connections map[string]int `json:"connections,omitempty"` // by worker, connections of this one
-	Running     map[string]int `json:"running,omitempty"`     // by server, child processes here for others
-	Stopping    bool           `json:"stopping,omitempty"`    // this worker stops: others' calls wait for another one
+	Waiting     map[string]int `json:"waiting,omitempty"`     // by server, waiting openings of this instance
+	Connections map[string]int `json:"connections,omitempty"` // by worker, connections of this instance
+	Running     map[string]int `json:"running,omitempty"`     // by server, child processes here for other instances
+	Stopping    bool           `json:"stopping,omitempty"`    // this worker stops: calls of other instances wait for another worker
 }
 
 // Overview is the content of /readyz, and the load of the process.
@@ -215,7 +216,7 @@ func (b *Bridge) Limit(of func(server string) bool) {
 	b.Whole, b.Cluster, b.Config, b.TLS, b.Issuers, b.Drained = nil, nil, nil, nil, nil, nil
 	b.Servers = slices.DeleteFunc(b.Servers, func(st Server) bool { return !of(st.Name) })
 	if b.Reason != "" && !b.Draining {
-		b.Reason = "too few servers work" // names and numbers of servers are only for callers that may see them
+		b.Reason = "too few servers work" // the names of servers, and how many there are, are only for callers that may see all of them
 	}
 }
 
@@ -227,7 +228,7 @@ func (b *Bridge) Text(now time.Time) string {
 		out.WriteString("not ready: " + b.Reason)
 	}
 	if out.WriteString("\n"); b.Whole != nil {
-		ends := map[bool]string{true: "s"} // for a count of one
+		ends := map[bool]string{true: "s"} // the ending that a noun loses if the count is 1
 		count := func(n int, what string) string {
 			return strings.TrimSuffix(fmt.Sprintf("%d %s", n, what), ends[n == 1])
 		}
@@ -296,9 +297,9 @@ func ago(now time.Time, t *time.Time) string {
 	return now.Sub(*t).Round(time.Second).String()
 }
 
-// maxLine bounds an error in a table, in characters. It has room for the bridge's own text and the last
-// lines of most processes. A longer error keeps its beginning and its last endLine characters, where most
-// programs say what they lack.
+// maxLine bounds an error in a table, in characters. That is enough for the bridge's own text and the last lines of
+// most processes. A longer error keeps its beginning and its last endLine characters, where most programs say what
+// they lack.
 const (
 	maxLine = 600
 	endLine = 450

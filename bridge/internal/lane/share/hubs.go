@@ -51,15 +51,15 @@ func New(o Options) *Hubs { return &Hubs{o: o, hubs: map[bridge.ConnectionKey]*h
 // MaxHubs bounds the shared lanes of one principal at one server.
 const MaxHubs = 8
 
-// Join returns a session's view of its shared lane. Messages go to the client to. stateless means that the view serves
-// stateless clients. Such clients also get completed elicitations that no view asked for, and Gone when their
-// connection stays lost for long.
+// Join returns a session's view of its shared lane. Messages go to the client to. stateless means that the view
+// serves stateless clients. If all sessions share the lane, such a view also gets the completion of each elicitation
+// that was sent to no view. Its client gets Gone if the connection stays lost for long.
 func (h *Hubs) Join(from bridge.Caller, to bridge.Client, stateless bool) (*View, error) {
 	key, capabilities := bridge.SessionKey(&from, h.o.Forward)
 	from.Params = rawjson.Set(from.Params, "capabilities", capabilities)
 	if h.o.All {
-		// Clients of both eras share it. The first one decides in which era the bridge tries the server first,
-		// if that is unknown.
+		// Clients of both eras share the lane. If the server's era is unknown, the first client decides which era the
+		// bridge tries first.
 		own := bridge.Caller{Revision: era.LatestLegacy, Params: h.o.Params}
 		if from.Modern() {
 			own.Revision, own.Capabilities = era.LatestModern, []byte("{}")
@@ -88,7 +88,7 @@ func (h *Hubs) Join(from bridge.Caller, to bridge.Client, stateless bool) (*View
 	return one.join(to, stateless), nil
 }
 
-// count returns how many hubs which accepts. The caller holds h.mu.
+// count returns the number of hubs that which accepts. The caller holds h.mu.
 func (h *Hubs) count(which func(*hub) bool) (n int) {
 	for _, one := range h.hubs {
 		if which(one) {

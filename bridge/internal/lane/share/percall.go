@@ -16,7 +16,7 @@ import (
 // server holds in memory survives.
 type PerCall struct {
 	Name   string
-	Client bridge.Client // as of a lane
+	Client bridge.Client // Gone is called if the server comes back with another revision
 	Budget *lane.Budget
 	Force  context.Context // ends when the time to close connections is over
 	// Open returns a lane whose server first gets that level, as params of logging/setLevel, and the Upstream

@@ -20,8 +20,8 @@ import (
 type hub struct {
 	lane *lane.Lane
 	up   bridge.Upstream // the lane with its guards, for calls
-	all  bool            // sessions of different principals share it
-	turn chan struct{}   // held while a level is sent
+	all  bool            // sessions of different principals share the hub
+	turn chan struct{}   // a lock, held while a level is sent
 	subs subscribe.Watched[*View]
 
 	mu           sync.Mutex // guards the rest
@@ -35,7 +35,7 @@ type View struct {
 	h         *hub
 	client    bridge.Client
 	calls     atomic.Int64 // in flight
-	stateless bool         // it serves stateless clients
+	stateless bool         // the view serves stateless clients
 	level     string       // guarded by h.mu; empty if none was set
 }
 
@@ -149,7 +149,7 @@ func (h *hub) log(m *jsonrpc.Message) {
 	}
 }
 
-// wants reports whether the session has requested log messages of that level.
+// wants reports whether the session gets log messages of that level. A session that has set no level gets all.
 func (v *View) wants(level string) bool {
 	v.h.mu.Lock()
 	defer v.h.mu.Unlock()
@@ -188,8 +188,8 @@ func (v *viewCall) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(st
 	return v.v.h.ask(v.v, m, reply, v.Client)
 }
 
-// Ask passes a question to the only session with calls in flight, or to the only session. Without such a session it
-// refuses the question. It also does so if all clients share the server.
+// Ask passes a question to the only session with calls in flight, or to the only session. Ask refuses the question if
+// there is no such session, or if all clients share the server.
 func (h *hub) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	v := h.soleCaller()
 	if v == nil {
@@ -283,7 +283,8 @@ func (v *View) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return m, err
 }
 
-// Notify passes on a notification. A lane that serves all clients drops those about a client's own state.
+// Notify passes on a notification. A lane that serves all clients gets none, because each is about the state of one
+// client.
 func (v *View) Notify(ctx context.Context, r *bridge.Request) error {
 	if v.h.all {
 		return nil
@@ -356,7 +357,7 @@ func (h *hub) relax(ctx context.Context) {
 		m, err := h.up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest("logging/setLevel", params), From: h.lane.Caller()})
 		good := err == nil && m.Error == nil
 		if m.Release(); !good {
-			return // it is more verbose than necessary, which is harmless
+			return // the level stays more verbose than necessary, which is harmless
 		}
 	}
 	h.mu.Lock()
@@ -402,8 +403,8 @@ func (v *View) unsubscribe(ctx context.Context, r *bridge.Request) (m *jsonrpc.M
 	return m, err
 }
 
-// Close leaves the hub. It ends the session's own subscriptions in the background. The connection stays for
-// other sessions until it is idle.
+// Close leaves the hub. Close ends the session's own subscriptions in the background. The connection stays for other
+// sessions until it is idle.
 func (v *View) Close(context.Context) error {
 	h := v.h
 	h.mu.Lock()

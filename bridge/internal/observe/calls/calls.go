@@ -24,10 +24,10 @@ import (
 // These constants bound the stored data.
 const (
 	maxRecent   = 256  // calls that have ended
-	maxFailures = 64   // of one server
-	maxServers  = 1024 // with failures; one that refused calls too counts twice
-	maxUnder    = 4096 // calls in flight; further ones appear only after they end
-	maxMarks    = 32   // of one call
+	maxFailures = 64   // failures of one server
+	maxServers  = 1024 // servers with failures; a server whose circuit breaker refused calls counts twice
+	maxUnder    = 4096 // calls in flight; a call beyond this bound appears only after its end
+	maxMarks    = 32   // marks of one call
 	maxText     = 200  // bytes of a name or a message
 )
 
@@ -39,14 +39,14 @@ type Row struct {
 	ID        string    `json:"id"`
 	Server    string    `json:"server,omitempty"` // empty if no server got it
 	Method    string    `json:"method"`
-	Name      string    `json:"name,omitempty"`   // of the tool, prompt or resource
-	Client    string    `json:"client,omitempty"` // of a failure: its session may be gone
+	Name      string    `json:"name,omitempty"`   // the name of the tool or prompt, or the URI of the resource
+	Client    string    `json:"client,omitempty"` // for failures only: their sessions may be gone
 	Principal string    `json:"principal,omitempty"`
 	Session   string    `json:"session,omitempty"` // as in logs; empty for a stateless client
 	Revision  string    `json:"revision,omitempty"`
 	Speaks    string    `json:"speaks,omitempty"` // the revision of the server
 	Began     time.Time `json:"began"`
-	// Took and the following fields are absent while the call is in flight.
+	// Took, Outcome, Code, Error and Out are absent while the call is in flight.
 	Took    *float64 `json:"took_ms,omitempty"`
 	Outcome string   `json:"outcome,omitempty"`
 	Code    int64    `json:"code,omitempty"`
@@ -55,7 +55,7 @@ type Row struct {
 	Out     int      `json:"bytes_out,omitempty"`
 	Marks   []Mark   `json:"marks,omitempty"`
 
-	// Carried holds its arguments and result; nil unless they are stored.
+	// Carried holds the arguments and the result; nil unless they are stored.
 	Carried *Carried `json:"-"`
 }
 
@@ -63,7 +63,7 @@ type Row struct {
 type Carried struct {
 	Arguments string `json:"arguments,omitempty"`
 	Result    string `json:"result,omitempty"`
-	// Cut names the incomplete ones: arguments, result.
+	// Cut names the texts that are incomplete: arguments, result.
 	Cut []string `json:"cut,omitempty"`
 }
 
@@ -75,7 +75,7 @@ const (
 
 // Mark is an event during a call.
 type Mark struct {
-	At   float64 `json:"at_ms"` // since it began
+	At   float64 `json:"at_ms"` // milliseconds since the call began
 	What string  `json:"what"`  // progress, asked, answered
 	Text string  `json:"text,omitempty"`
 }
@@ -91,7 +91,7 @@ type Watcher interface {
 type Calls struct {
 	// Traffic receives the messages of clients. An observer of messages also observes calls.
 	Traffic *Traffic
-	// Keeps reports whether arguments and results are stored during observation; nil means no. It is set before
+	// Keeps reports whether arguments and results are stored during observation; nil means no. Keeps is set before
 	// the first call.
 	Keeps func() bool
 
@@ -101,8 +101,8 @@ type Calls struct {
 	mu       sync.Mutex // guards the rest
 	holds    int        // observers
 	timer    *time.Timer
-	since    time.Time
-	before   int64 // calls that were in flight then
+	since    time.Time // when the observation began
+	before   int64     // calls that were in flight then
 	carriers carriers
 	last     uint64
 	under    map[key]*call
@@ -121,11 +121,11 @@ type failureKey struct {
 type carriers struct {
 	on    atomic.Bool // arguments and results are stored if Keeps allows it; read without the lock
 	looks int
-	kept  bool        // some rows have them
-	timer *time.Timer // runs after the last one has left
+	kept  bool        // some rows have arguments or results
+	timer *time.Timer // until fade, after the last of these observers has left
 }
 
-// key identifies a call. A request for the lists of several servers has one for each.
+// key identifies a call. A request for the lists of several servers has a key for each server.
 type key struct {
 	of     bridge.Call
 	server string
@@ -141,9 +141,9 @@ func New() *Calls {
 	}
 }
 
-// Look observes calls until done is called, and a minute longer. w receives their events; nil is for a single
-// query. now returns the number of calls in flight. carried means that the observer may see arguments and
-// results, which are only stored for such observers.
+// Look observes calls until done is called, and a minute longer. w receives the events of the calls; it is nil if the
+// observer only queries them. now returns the number of calls in flight. carried means that the observer may see
+// arguments and results: without such an observer, they are not stored.
 func (c *Calls) Look(w Watcher, carried bool, now func() (under int, all uint64)) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,7 +174,7 @@ func (c *Calls) Look(w Watcher, carried bool, now func() (under int, all uint64)
 	return sync.OnceFunc(func() { c.leave(w, carried) })
 }
 
-// watch replaces the watchers. The caller holds c.mu.
+// watch replaces the watchers by the result of change, which gets a copy of them. The caller holds c.mu.
 func (c *Calls) watch(change func([]Watcher) []Watcher) {
 	var all []Watcher
 	if now := c.watchers.Load(); now != nil {
@@ -198,7 +198,7 @@ func (c *Calls) leave(w Watcher, carried bool) {
 	}
 }
 
-// fade stops storing arguments and results, unless another observer may see them.
+// fade stops storing arguments and results, unless an observer may see them.
 func (c *Calls) fade() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +242,7 @@ func (r *Row) Bare() *Row {
 	return &bare
 }
 
-// off stops the observation, unless there is another observer.
+// off stops the observation, and removes the stored calls but not the failures, unless there is an observer.
 func (c *Calls) off() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,7 +258,7 @@ func (c *Calls) off() {
 	c.under, c.recent, c.timer, c.since = map[key]*call{}, logs.NewRing[*Row](maxRecent), nil, time.Time{}
 }
 
-// Close stops the observation for good.
+// Close stops the observation and its timers.
 func (c *Calls) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,8 +311,8 @@ func (w *watched) Notify(ctx context.Context, r *bridge.Request) error {
 	return w.Upstream.Notify(ctx, r)
 }
 
-// Passed shows a message between a client and the bridge that belongs to none of the client's requests. id
-// replaces its own.
+// Passed shows a message between a client and the bridge that belongs to none of the client's requests. id replaces
+// the message's own.
 func (c *Calls) Passed(server, session string, from *bridge.Caller, toServer bool, id []byte, m *jsonrpc.Message) {
 	if c != nil && c.on.Load() {
 		c.Traffic.Pass(Where{
@@ -324,22 +324,22 @@ func (c *Calls) Passed(server, session string, from *bridge.Caller, toServer boo
 	}
 }
 
-// call is a call in flight, and the Client of it.
+// call is a call in flight, and its Client.
 type call struct {
 	bridge.Client
 	c       *Calls
 	of      bridge.Call
 	row     Row    // without marks
 	marks   []Mark // guarded by c.mu
-	ended   bool   // likewise: it is no longer in c.under
+	ended   bool   // the call is no longer in c.under; guarded by c.mu
 	request bridge.Request
 	cancel  context.CancelCauseFunc
-	done    context.CancelCauseFunc // of the call's own context; nil if it has none
+	done    context.CancelCauseFunc // of the call's own context; nil if the call has none
 
 	exchange *Exchange // nil without observers of messages
 }
 
-// begin adds a call. It returns nil if there are too many.
+// begin adds a call. begin returns nil if there are maxUnder calls, or no observers any more.
 func (c *Calls) begin(ctx context.Context, server string, r *bridge.Request) (*call, context.Context) {
 	one := &call{
 		Client:  r.Back,
@@ -373,7 +373,7 @@ func (c *Calls) begin(ctx context.Context, server string, r *bridge.Request) (*c
 	}
 	c.last++
 	one.row.ID = strconv.FormatUint(c.last, 10)
-	if one.cancel == nil { // before others may call it
+	if one.cancel == nil { // before Cancel may call it
 		ctx, one.done = context.WithCancelCause(ctx)
 		one.cancel = one.done
 	}
@@ -465,7 +465,7 @@ func (c *call) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string
 	})
 }
 
-// Take adds the report of a request.
+// Take stores the report of a request: during observation every report, at other times only reports of failures.
 func (c *Calls) Take(r *report.Report) {
 	failed := r.Outcome != bridge.Answered && r.Outcome != bridge.Cancelled
 	on := c.on.Load()
@@ -568,7 +568,7 @@ func (c *Calls) fail(row *Row) {
 			if len(c.failures) < maxServers {
 				break
 			}
-			delete(c.failures, old) // of servers that come and go
+			delete(c.failures, old) // some server's: names come and go
 		}
 		r := logs.NewRing[*Row](maxFailures)
 		of = &r
@@ -577,7 +577,7 @@ func (c *Calls) fail(row *Row) {
 	of.Add(row)
 }
 
-// errorText returns the text of an error for observers, which is that for clients.
+// errorText returns the text of an error as clients get it: observers see no more.
 func errorText(err error) string {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		return e.Told()
@@ -585,24 +585,24 @@ func errorText(err error) string {
 	return bridge.Brief(err)
 }
 
-// clip returns the start of a text.
+// clip returns the first maxText bytes of a text.
 func clip(s string) string { return string([]byte(s[:min(len(s), maxText)])) } // a copy, because the text belongs to the message
 
 // Shown holds the calls that an observer may see.
 type Shown struct {
-	// Since is the time from which on Recent has all calls: the start of the observation, or later if there are more calls.
-	// Calls in flight at the start are not shown; Before is their number.
+	// Since is the time since which Recent has all calls: the start of the observation, or later if there were more
+	// calls than are stored or requested. Calls in flight at the start are not shown; Before is their number.
 	Since    *time.Time `json:"since,omitempty"`
 	Before   int64      `json:"before,omitempty"`
 	Under    []*Row     `json:"under_way"`
 	Recent   []*Row     `json:"recent"`   // the newest first
-	Failures []*Row     `json:"failures"` // likewise; also from before the observation
+	Failures []*Row     `json:"failures"` // the newest first, also from before the observation
 }
 
-// held is a snapshot of all calls, so that calls do not wait while it is processed.
+// held is a snapshot of all calls, so that calls do not wait while the snapshot is searched.
 type held struct {
 	under            []now
-	recent, failures []*Row // the newest first; of failures, those of each server
+	recent, failures []*Row // newest first; failures are in this order only within each failureKey
 	since            *time.Time
 	before           int64
 }
@@ -638,8 +638,7 @@ func (c *Calls) hold() (all held) {
 	return all
 }
 
-// Show returns the calls that fits accepts, at most that many of each kind. fits gets rows in flight without their
-// marks.
+// Show returns the calls that fits accepts, up to most of each kind. fits gets rows in flight without their marks.
 func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 	all := c.hold()
 	out := &Shown{
@@ -663,7 +662,7 @@ func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 			out.Recent = append(out.Recent, r)
 		}
 	}
-	if out.Since != nil && (seen == maxRecent || seen < len(all.recent)) { // there are others since
+	if out.Since != nil && (seen == maxRecent || seen < len(all.recent)) { // older calls of the observation are left out
 		out.Since = &all.recent[seen-1].Began
 	}
 	newest := func(r, b *Row) int {
@@ -671,7 +670,7 @@ func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 	}
 	slices.SortFunc(out.Under, newest)
 	slices.SortFunc(all.failures, newest)
-	var refused, others int // neither displaces the other
+	var refused, others int // each counts up to most
 	for _, r := range all.failures {
 		n := &others
 		if r.refused() {
@@ -686,7 +685,7 @@ func (c *Calls) Show(most int, fits func(*Row) bool) *Shown {
 	return out
 }
 
-// Find returns the call of that id, or nil.
+// Find returns the call with that id, in flight or stored, or nil.
 func (c *Calls) Find(id string) *Row {
 	all := c.hold()
 	for _, one := range all.under {
@@ -702,7 +701,8 @@ func (c *Calls) Find(id string) *Row {
 	return nil
 }
 
-// Cancel ends the call in flight of that id. Its client gets the message that an operator did so.
+// Cancel ends the call in flight of that id. The client gets an error that names an operator as the cause. Cancel
+// reports false if no such call is in flight.
 func (c *Calls) Cancel(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ const (
 	maxTrafficText   = 200      // bytes of a name
 	maxID            = 64       // bytes of an id
 	maxPayload       = 4 << 10  // bytes of a payload
-	maxTrafficLooked = 64 << 10 // bytes; larger payloads are not shown at all
+	maxTrafficLooked = 64 << 10 // bytes; the payload of a larger message is not shown
 	maxAsked         = 256      // requests of one connection whose method is stored for their answers
 )
 
@@ -52,7 +52,8 @@ type Message struct {
 
 // TrafficWatcher receives passing messages. It must not block.
 type TrafficWatcher interface {
-	// Wants reports whether the observer selects messages of that server and session, and whether with payloads.
+	// Wants reports whether the observer wants messages of that server and session, and whether it wants their
+	// payloads.
 	Wants(server, session string) (it, payload bool)
 	Passed(m *Message)
 }
@@ -60,8 +61,8 @@ type TrafficWatcher interface {
 // Traffic shows the messages of a bridge to watchers. Its methods may be called concurrently. A nil Traffic has
 // no watchers.
 type Traffic struct {
-	// Mask returns raw JSON without secrets, cut at about most bytes, and whether it is complete. nil shows no
-	// payloads. It is set before the first message.
+	// Mask returns raw JSON without secrets, cut at about most bytes, and whether it is complete. If Mask is nil, no
+	// payloads are shown. Mask is set before the first message.
 	Mask func(raw []byte, most int) (shown []byte, whole bool)
 
 	watchers atomic.Pointer[[]TrafficWatcher] // nil without watchers
@@ -100,7 +101,7 @@ func (t *Traffic) change(f func([]TrafficWatcher) []TrafficWatcher) {
 	t.watchers.Store(&all)
 }
 
-// Where is the place at which a message passes.
+// Where says on which Side a message passes, for which server and session, and on behalf of which principal.
 type Where struct {
 	Side, Server, Principal, Session string
 }
@@ -116,7 +117,7 @@ type about struct {
 // id or a token.
 type named struct {
 	name string // for all watchers
-	uri  string // for watchers of payloads; empty unless it is about a resource
+	uri  string // for watchers of payloads; empty unless the message is about a resource
 }
 
 // Pass shows a message. id replaces the message's own. of is the request of an answer, if it is known.
@@ -216,7 +217,7 @@ func (n named) shown(uri func(string) string) string {
 	return uri(n.uri)
 }
 
-// uri returns a masked URI.
+// uri masks a URI, and returns its first maxTrafficText bytes.
 func (t *Traffic) uri(text string) string {
 	raw, err := json.Marshal(text)
 	if err != nil {
@@ -226,7 +227,8 @@ func (t *Traffic) uri(text string) string {
 	return clipTo(gjson.ParseBytes(raw).String(), maxTrafficText)
 }
 
-// payload returns the masked payload of a message. Very large ones are not read.
+// payload returns the masked payload of a message. If the message is longer than maxTrafficLooked, text is empty and
+// cut is true.
 func (t *Traffic) payload(m *jsonrpc.Message) (text string, cut bool) {
 	if m.Len() > maxTrafficLooked {
 		return "", true
@@ -253,7 +255,7 @@ type Exchange struct {
 	id []byte
 }
 
-// Asked shows a client's request. It returns nil without watchers.
+// Asked shows a client's request. Without watchers, it returns nil.
 func (t *Traffic) Asked(server, session, principal string, m *jsonrpc.Message) *Exchange {
 	if !t.On() {
 		return nil
@@ -263,7 +265,7 @@ func (t *Traffic) Asked(server, session, principal string, m *jsonrpc.Message) *
 	return e
 }
 
-// Answered records the answer. It does nothing if e or m is nil.
+// Answered shows the answer to the request. Answered does nothing if e or m is nil.
 func (e *Exchange) Answered(m *jsonrpc.Message) {
 	if e != nil && m != nil {
 		e.t.Pass(e.w, false, e.id, m, &e.of)
@@ -277,7 +279,7 @@ func (e *Exchange) Failed(why string) {
 	}
 }
 
-// Notified records a notification to the client about the request.
+// Notified shows a notification to the client about the request.
 func (e *Exchange) Notified(m *jsonrpc.Message) {
 	if e != nil {
 		e.t.Pass(e.w, false, nil, m, nil)
@@ -304,10 +306,8 @@ func (t *Traffic) Wire(server, principal string) *Wire {
 	}}
 }
 
-// On implements bridge.Tap.
 func (w *Wire) On() bool { return w.t.On() }
 
-// Passed implements bridge.Tap.
 func (w *Wire) Passed(toServer bool, id []byte, m *jsonrpc.Message) {
 	if m.Method != "" && len(id) == 0 {
 		w.t.Pass(w.w, toServer, nil, m, nil)
@@ -325,7 +325,7 @@ func (w *Wire) Passed(toServer bool, id []byte, m *jsonrpc.Message) {
 			of = &one
 		}
 	} else {
-		if w.asked == nil || len(w.asked) >= maxAsked { // some requests have no answer, or had it without watchers
+		if w.asked == nil || len(w.asked) >= maxAsked { // drop them all: a request may stay without an answer, or be answered while nobody watches
 			w.asked = map[string]about{}
 		}
 		w.asked[key] = about{clipTo(m.Method, maxTrafficText), nameOf(m), time.Now()}

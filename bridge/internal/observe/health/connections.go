@@ -30,7 +30,7 @@ type Conn interface {
 	Load() int
 	// Gone ends the connection.
 	Gone(err error)
-	// GoneIdle ends the connection if no call is in flight. It reports whether it did.
+	// GoneIdle ends the connection if no call is in flight. GoneIdle reports whether it did.
 	GoneIdle(err error) bool
 }
 
@@ -53,7 +53,7 @@ type connection struct {
 }
 
 // Add adds an open connection until the returned Upstream is closed. up is the Upstream of the adapter, and guarded
-// the one that calls use. kind says which clients use it.
+// the one that calls use. kind says which clients use the connection: see ConnectionStatus.For.
 func (c *Connections) Add(conn Conn, up, guarded bridge.Upstream, from *bridge.Caller, kind string) bridge.Upstream {
 	o := &connection{
 		Upstream: guarded,
@@ -89,17 +89,17 @@ type ConnectionStatus struct {
 	ID string `json:"id"`
 	// Pid is the process id of the child process, or 0.
 	Pid int `json:"pid,omitempty"`
-	// For says which clients use it: session, one session; principal, all sessions of the principal; all, all
-	// clients; call, one call; stateless, a stateless client.
+	// For says which clients use the connection: session, one session; principal, all sessions of the principal; all,
+	// all clients; call, one call; stateless, a stateless client.
 	For string `json:"for"`
-	// Principal and Client name the caller that it was opened for.
+	// Principal and Client name the caller for whom the connection was opened.
 	Principal string    `json:"principal,omitempty"`
 	Client    string    `json:"client,omitempty"`
 	Revision  string    `json:"revision,omitempty"`
 	Opened    time.Time `json:"opened"`
 	// RSS is the memory of the child process and its group in bytes, or 0 if unknown.
 	RSS int64 `json:"rss_bytes,omitempty"`
-	// CPU is the processor time of that group, with its ended children, or 0 if unknown.
+	// CPU is the processor time of that group, with its ended children, in milliseconds, or 0 if unknown.
 	CPU   int64 `json:"cpu_ms,omitempty"`
 	Calls int   `json:"calls"` // in flight
 	// Stderr has the last lines that the child process wrote to standard error.
@@ -115,7 +115,7 @@ type Use struct {
 // Used holds the use of groups of processes, by the id of the group.
 type Used map[int]Use
 
-// Processes reports whether a connection has a child process.
+// Processes reports whether any of the connections has a child process.
 func (c *Connections) Processes() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +162,8 @@ func (c *Connections) List(used Used, stderr bool) []ConnectionStatus {
 	return rows
 }
 
-// all returns the connections, oldest first. The caller uses them without the lock, which Close takes.
+// all returns the connections, oldest first. The caller uses them without holding c.mu: ending a connection calls
+// Close, which locks it.
 func (c *Connections) all() []*connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +171,7 @@ func (c *Connections) all() []*connection {
 }
 
 // Stop ends a connection as a failure of its server would: calls in flight are lost, and the next call opens another
-// connection. It reports false when the id is unknown.
+// connection. Stop reports false when the id is unknown.
 func (c *Connections) Stop(id string) bool {
 	n, err := strconv.ParseUint(id, 10, 64)
 	c.mu.Lock()
@@ -202,10 +203,10 @@ func (c *Connections) StopIdle() (stopped int) {
 	return stopped
 }
 
-// Unnamed is the Client of a caller that does not say its name: the bridge fills in what servers require.
+// Unnamed is the Client of a caller that does not say its name: the bridge fills in the name that servers require.
 const Unnamed = "mcp-bridge unknown"
 
-// Client returns the name and version of a client, for logs and operators.
+// Client returns the name and version of a client, cut to 64 characters, for logs and operators.
 func Client(from *bridge.Caller) string {
 	info := gjson.GetBytes(from.Params, "clientInfo")
 	return fmt.Sprintf("%.64s", strings.TrimSpace(info.Get("name").String()+" "+info.Get("version").String()))

@@ -24,19 +24,19 @@ type Options struct {
 	Log *slog.Logger
 	// Shared says that all principals use one connection, so that a greeting holds for all.
 	Shared bool
-	Life   context.Context // ends the tries
-	Host   Host            // used by Await only
+	Life   context.Context // when it ends, the tries end
+	Host   Host            // used only by Await
 }
 
 // Host tries the server that a Server is about.
 type Host interface {
-	// Go runs f in a goroutine that is awaited after the end of Life. It reports false if Life has ended.
+	// Go runs f in a goroutine that is awaited after the end of Life. Go reports false if Life has ended.
 	Go(f func()) bool
 	// Try opens a connection for a caller and closes it, unless another attempt runs.
 	Try(from *bridge.Caller)
 	// MaxPause bounds the pauses between tries.
 	MaxPause() time.Duration
-	// Left returns how long the circuit stays open.
+	// Left returns how long the circuit breaker stays open; 0 if it is not open.
 	Left() time.Duration
 }
 
@@ -50,9 +50,9 @@ type Server struct {
 
 	mu        sync.Mutex                                   // guards the rest
 	known     *bridge.Greeting                             // of the last handshake; nil before the first
-	greetings simplelru.LRUCache[string, *bridge.Greeting] // the same, by principal
+	greetings simplelru.LRUCache[string, *bridge.Greeting] // of the last handshake, by principal
 	waiters   map[*waiter]struct{}
-	probing   bool      // probe runs
+	probing   bool      // a goroutine runs probe
 	served    bool      // a connection was opened
 	failure   error     // the last one; nil when the server works
 	since     time.Time // time of the first failure
@@ -68,10 +68,11 @@ type waiter struct {
 	notify func()
 }
 
-// maxGreetings bounds the greetings that are kept, by principal. Beyond that limit, greetings are requested again.
+// maxGreetings bounds the stored greetings, by principal. Beyond the bound, the least recently used greeting is
+// dropped, and the server is asked for it again.
 const maxGreetings = 4096
 
-// New returns the Server of a server that was not used yet.
+// New returns the state of a server that was not used yet.
 func New(o Options) *Server {
 	greetings, _ := simplelru.NewLRU[string, *bridge.Greeting](maxGreetings, nil) // the size is positive
 	return &Server{
@@ -104,7 +105,8 @@ func (s *Server) Failed(err error) {
 	s.last, s.lastAt = err, now
 }
 
-// NoRoom logs, at intervals, that the bridge had no room for a connection. It is no failure of the server.
+// NoRoom logs, at most once in noRoomEvery, that the bridge had no room for a connection. A lack of room is not a
+// failure of the server.
 func (s *Server) NoRoom(err error) {
 	now, said := time.Now().UnixNano(), s.noRoomLogged.Load()
 	if now-said >= int64(noRoomEvery) && s.noRoomLogged.CompareAndSwap(said, now) {
@@ -114,8 +116,9 @@ func (s *Server) NoRoom(err error) {
 
 const noRoomEvery = 10 * time.Second
 
-// CallDone records the outcome of a call: a server may be unreachable although its session is open. A rejected request
-// is no failure. Rejected credentials are a failure if they belong to the bridge, without headers of the caller.
+// CallDone records the outcome of a call: a server may be unreachable although its session is open. A rejected
+// request is not a failure. Rejected credentials are a failure if they belong to the bridge, without headers of the
+// caller.
 func (s *Server) CallDone(err error, headers bool) {
 	switch {
 	case err == nil:
@@ -163,14 +166,14 @@ func (s *Server) Lost(err error) {
 	s.RecordFailure(err)
 }
 
-// RecordFailure records the last failure or loss.
+// RecordFailure records err as the last failure or loss. RecordFailure counts nothing.
 func (s *Server) RecordFailure(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.lastAt = err, time.Now()
 }
 
-// Failing returns the failure of the server, if it failed within failingFor.
+// Failing returns the failure of the server if it last failed within failingFor, and otherwise nil.
 func (s *Server) Failing() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +183,8 @@ func (s *Server) Failing() error {
 	return nil
 }
 
-// Greeting returns the last greeting for a principal, or nil. Greetings for others may contain data about them.
+// Greeting returns the last greeting for a principal, or nil. Greeting never returns a greeting for another
+// principal, which may contain data about that principal.
 func (s *Server) Greeting(principal string) *bridge.Greeting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +192,7 @@ func (s *Server) Greeting(principal string) *bridge.Greeting {
 	return g
 }
 
-// greetingKey returns the key of the greeting for a principal: empty where all share one connection.
+// greetingKey returns the key of the greeting for a principal: empty if all principals share one connection.
 func (s *Server) greetingKey(principal string) string {
 	if s.o.Shared {
 		return ""
@@ -196,7 +200,7 @@ func (s *Server) greetingKey(principal string) string {
 	return principal
 }
 
-// Speaks returns the revision of the last handshake, or nothing before the first.
+// Speaks returns the revision of the last handshake, or "" before the first.
 func (s *Server) Speaks() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +211,7 @@ func (s *Server) Speaks() string {
 }
 
 // Await calls notify once, when the server works: see Works. Until then the package tries the server, because perhaps
-// no client does. stop ends the waiting.
+// no client does. After stop, notify is not called, unless Works is already calling it.
 func (s *Server) Await(from *bridge.Caller, notify func()) (stop func()) {
 	w := &waiter{from, notify}
 	s.mu.Lock()

@@ -27,10 +27,10 @@ import (
 )
 
 // Report is the outcome of one request of a client at one server. A request to several servers, such as a list of all
-// of them, has a report for each. A request that reached no server has one report without a server. The same holds if
-// the merged answer had no room.
+// of them, has a report for each. A request that reached no server has one report without a server. If the merged
+// answer had no room, there is one more report without a server.
 type Report struct {
-	Server    string // empty if it reached none
+	Server    string // empty if the request reached no server
 	Part      int32  // number of this report among those of a request to several servers, from 1; 0 for other requests
 	Session   string // the beginning of the session's key, not of its id; empty for a stateless client
 	Front     string // the tag of the instance that forwarded the request; empty for a direct request
@@ -51,7 +51,7 @@ type Report struct {
 	Client netip.Addr
 	// Network is the network of the client's wire: bridge.TCP or bridge.Pipe; empty if it is unknown.
 	Network string
-	// Address is that of the server; zero except in reports of Sent.
+	// Address is the server's address; it is set only in reports of Sent.
 	Address bridge.Address
 	// Trace is the id of the request's trace; not valid without traces.
 	Trace trace.TraceID
@@ -105,16 +105,15 @@ type Arrival struct {
 	network string
 	trace   trace.TraceID
 	began   time.Time
-	by      atomic.Int32           // the reporter: one of the constants below
-	meant   atomic.Pointer[string] // the server among several that should get it; nil if unknown
+	by      atomic.Int32           // who reports the request: byNobody, byServers or byGateway
+	meant   atomic.Pointer[string] // the server among several that should get the request; nil if unknown
 	weighed atomic.Bool            // the answer is among the bytes in flight
 	parts   atomic.Int32           // reports so far, of a request to several servers
-	looks   atomic.Pointer[round]  // nil unless it is a call that looks for its server
+	looks   atomic.Pointer[round]  // nil unless the request is a call that looks for its server
 }
 
 var _ bridge.Call = (*Arrival)(nil)
 
-// At implements bridge.Call.
 func (a *Arrival) At(server string) { a.meant.Store(&server) }
 
 // Address returns the server that the address of the request names; empty for the address of all servers.
@@ -134,16 +133,18 @@ func (a *Arrival) Call() bridge.Call {
 	return a
 }
 
-// Reporters of a request: none yet, the servers that got it, or the gateway, since none did in time.
+// Values of Arrival.by: no report yet; servers report the request; or the gateway reports it, since no server got it
+// in time.
 const (
 	byNobody int32 = iota
 	byServers
 	byGateway
 )
 
-// Arrive records in a that a request with headers h arrived on a wire, which Arrival.Wire returns. address is the server
-// that its address names, or empty. session is the beginning of the session's key, or empty. remote is the address of the
-// peer that sent it, and span its span; both may be empty. It returns nil if the reports have no receiver.
+// Arrive records in a that a request with headers h arrived on a wire, which Arrival.Wire returns. address is the
+// server that the request's address names, or empty. session is the beginning of the session's key, or empty. remote
+// is the address of the peer that sent the request, and span the span of the request; both may be empty. If the
+// reports have no receiver, Arrive returns nil.
 func (r *Reporter) Arrive(a *Arrival, wire, address, session string, h http.Header, remote string, span trace.Span) *Arrival {
 	if r.report == nil {
 		return nil
@@ -164,7 +165,7 @@ func (r *Reporter) Arrive(a *Arrival, wire, address, session string, h http.Head
 	return a
 }
 
-// Depart reports a request that reached no server.
+// Depart reports a request that reached no server. Depart does nothing if a is nil, or if the request has a report.
 func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *jsonrpc.Message, err error) {
 	if a == nil || !a.by.CompareAndSwap(byNobody, byGateway) {
 		return
@@ -186,7 +187,7 @@ func (r *Reporter) Depart(a *Arrival, from *bridge.Caller, request, answer *json
 }
 
 // Conclude counts the answer of a request among the bytes in flight. If no server made a report, or the merged answer
-// has no room, Conclude makes one. It returns why the client gets no answer.
+// has no room, Conclude makes one. Conclude returns why the client gets no answer, or nil.
 func (r *Reporter) Conclude(a *Arrival, server string, from *bridge.Caller, request, answer *jsonrpc.Message, err error) error {
 	if err == nil && (a == nil || !a.weighed.Load()) {
 		if err = r.weigh(server, from, answer); err != nil && a != nil {
@@ -207,7 +208,8 @@ func (r *Reporter) Reject(session string, from *bridge.Caller, request, answer *
 	}
 }
 
-// Session is a session of a client, or with a server, that ended. Revision 2026-07-28 has none.
+// Session is a session of a client, or with a server, that ended. Clients and servers of revision 2026-07-28 have no
+// sessions.
 type Session struct {
 	Server   string // empty for the address of all servers
 	Revision string
@@ -238,7 +240,7 @@ func (r *Reporter) end(p *Report, from *bridge.Caller, answer *jsonrpc.Message, 
 	r.report(*p)
 }
 
-// finish sets what is known of a request at its end.
+// finish sets the members of the report that are known only when the request ends.
 func (r *Report) finish(from *bridge.Caller, answer *jsonrpc.Message, err error) {
 	r.Took = time.Since(r.Began)
 	if from != nil {
@@ -267,7 +269,7 @@ type Server struct {
 	others atomic.Int64 // calls of other instances' clients
 }
 
-// Server returns the Server of that name. speaks returns its last known revision, or nothing.
+// Server returns the Server of that name. speaks returns its last known revision, or "".
 func (r *Reporter) Server(name string, speaks func() string) *Server {
 	return &Server{
 		r:      r,
@@ -286,9 +288,9 @@ func (s *Server) CountOther() (done func()) {
 	return func() { s.others.Add(-1) }
 }
 
-// Drain waits until no call is in flight at the server, for as long as within, and not beyond ctx. It waits
-// for looking first: calls that may find the server are not counted yet. begun reports whether there are
-// other calls for it that are not counted; it may be nil.
+// Drain waits until no call is in flight at the server, for at most the time within, and at most until ctx ends.
+// First it waits for the calls in looking: they may still find the server, and are not counted yet. begun reports
+// whether there are other calls for the server that are not counted; it may be nil.
 func (s *Server) Drain(ctx context.Context, within time.Duration, looking Rounds, begun func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, max(within, time.Nanosecond))
 	defer cancel()
@@ -314,11 +316,11 @@ type reported struct {
 func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
 	came, _ := q.Call.(*Arrival)
 	if came == nil || !came.by.CompareAndSwap(byNobody, byServers) && came.by.Load() == byGateway {
-		return r.Upstream.Call(ctx, q) // in the second case its client is gone
+		return r.Upstream.Call(ctx, q) // byGateway: the client is gone
 	}
 	r.s.calls.Add(1)
 	defer r.s.calls.Add(-1)
-	if !came.Part(q.Method) { // otherwise it goes to other servers, too
+	if !came.Part(q.Method) { // otherwise the request goes to other servers, too
 		came.Found()
 	}
 	p := Report{
@@ -349,7 +351,7 @@ func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Messag
 	}
 	why := err
 	if err != nil && ctx.Err() != nil {
-		why = context.Cause(ctx) // it caused the error
+		why = context.Cause(ctx) // the end of ctx caused the error
 	}
 	r.s.r.end(&p, q.From, m, why)
 	return m, err

@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// round counts the calls that began between two changes of the servers and have not found their server yet.
-// They may find a removed server, which therefore waits for them.
+// round counts the calls that began between two changes of the servers and have not found their server yet. Such a
+// call may still find a server that was removed, so the removed server waits for it.
 type round struct {
 	looking atomic.Int64
-	ended   atomic.Bool   // no further call begins in it
+	ended   atomic.Bool   // no further call begins in this round
 	done    chan struct{} // closed when the round has ended and none of its calls looks for its server
 	closed  atomic.Bool   // done is closed, or is being closed
 }
@@ -67,7 +67,7 @@ func (a *Arrival) Found() {
 	}
 }
 
-// Changed ends the current round after a change of the servers. It returns the calls that may still use the
+// Changed ends the current round after a change of the servers. Changed returns the calls that may still use the
 // former table: see Server.Drain.
 func (r *Reporter) Changed() Rounds {
 	r.mu.Lock()

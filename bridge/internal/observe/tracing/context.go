@@ -17,13 +17,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// These are the names in _meta. In HTTP they have other capitals.
+// These are the names in _meta. The HTTP headers have the same names, but begin with a capital.
 const (
 	keyTraceparent = "traceparent"
 	keyTracestate  = "tracestate"
 )
 
-// maxTraceState bounds tracestate, in bytes. Longer ones are dropped, as W3C Trace Context allows.
+// maxTraceState bounds tracestate, in bytes. A longer one is dropped, as W3C Trace Context allows.
 const maxTraceState = 512
 
 // shortState returns the tracestate, or "" if it is too long.
@@ -54,9 +54,9 @@ func (carrier) Set(string, string) {}
 
 func (carrier) Keys() []string { return []string{keyTraceparent, keyTracestate} }
 
-// remote returns ctx with the trace that a message names in _meta. Without one, remote keeps the trace of ctx. If ctx
-// has none, remote takes the trace of the headers. remote ignores invalid traces. ambient is the span that the headers
-// name beside another one in _meta; it is not valid if there is none.
+// remote returns ctx with the trace of a message: the one in _meta, or else the one in ctx, or else the one in the
+// headers. remote ignores invalid traces. If _meta and the headers name different spans, ambient is the span in the
+// headers; otherwise it is not valid.
 func remote(ctx context.Context, meta []byte, h http.Header) (_ context.Context, ambient trace.SpanContext) {
 	headers := func(ctx context.Context) context.Context {
 		parents := h["Traceparent"]
@@ -124,8 +124,9 @@ func traceMembers(t bridge.Trace) []byte {
 	return out
 }
 
-// Carrying returns the request with these trace members in _meta, in place of its own; nil removes them. All other
-// bytes stay. Carrying does not change initialize and ping, because old servers may be strict about these.
+// Carrying returns the request with these trace members in _meta, in place of the request's own trace members; nil
+// removes those. All other bytes stay. Carrying does not change initialize and ping, because old servers may refuse
+// unknown members in them.
 func Carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 	meta := m.Meta()
 	switch {
@@ -140,7 +141,7 @@ func Carrying(m *jsonrpc.Message, members []byte) *jsonrpc.Message {
 			Params: slices.Concat([]byte(`{"_meta":{`), members, []byte("}}")),
 		}
 	}
-	if meta == nil && bytes.HasPrefix(m.Params, []byte(`{"_meta":`)) { // the bridge made it without parsing it
+	if meta == nil && bytes.HasPrefix(m.Params, []byte(`{"_meta":`)) { // the bridge made m without parsing it
 		return Carrying(m.Clone(), members)
 	}
 	place, end := bytes.IndexByte(m.Params, '{'), 0

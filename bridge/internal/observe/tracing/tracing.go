@@ -1,7 +1,7 @@
 // Package tracing makes the spans of clients' requests and of calls to servers. It passes trace contexts to
 // servers and clients as W3C Trace Context defines: in _meta and in HTTP headers.
 //
-// A nil *Tracing makes none, costs nothing, and leaves clients' trace contexts alone. Spans never contain the
+// A nil *Tracing makes no spans, costs nothing, and leaves clients' trace contexts alone. Spans never contain the
 // text of an error.
 package tracing
 
@@ -24,8 +24,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// These are the attributes of spans. They follow the semantic conventions for MCP and generative AI, if these
-// define a name.
+// These are the attributes of spans. Their names are those of the semantic conventions for MCP and generative AI, if
+// the conventions define one.
 const (
 	attrMethod   = attribute.Key("mcp.method.name")
 	attrRevision = attribute.Key("mcp.protocol.version") // the client's on server spans, the server's on client spans
@@ -41,19 +41,19 @@ const (
 	attrNetwork  = attribute.Key("network.transport")
 	attrProtocol = attribute.Key("network.protocol.name")
 	attrClient   = attribute.Key("client.address")
-	attrPort     = attribute.Key("client.port") // missing behind a proxy, which does not tell it
+	attrPort     = attribute.Key("client.port") // missing behind a proxy, which does not forward the port
 	attrHost     = attribute.Key("server.address")
 	attrHostPort = attribute.Key("server.port")
 )
 
-// Tracing makes the spans of calls. nil makes none and costs nothing.
+// Tracing makes the spans of calls. A nil Tracing makes no spans and costs nothing.
 type Tracing struct {
 	tracer trace.Tracer
 	client func(remote string, h http.Header) netip.Addr
 }
 
-// New returns a Tracing with the provider; nil makes no spans. version is that of the program. client returns the address
-// of the client of a request; nil means that there is none.
+// New returns a Tracing with the provider; nil makes no spans. version is the program's version. client returns the
+// address of the client of a request; nil means that there is none.
 func New(p trace.TracerProvider, version string, client func(remote string, h http.Header) netip.Addr) *Tracing {
 	if p == nil {
 		return nil
@@ -61,9 +61,9 @@ func New(p trace.TracerProvider, version string, client func(remote string, h ht
 	return &Tracing{p.Tracer("github.com/mcp-bridge/bridge", trace.WithInstrumentationVersion(version)), client}
 }
 
-// Received starts the span of a client's request to the server of that name. session identifies the client's
-// session in logs, and is empty without one. peer is the address that sent it, or empty. The span joins the trace of
-// the request, else that of ctx, else it starts a trace. Without tracing it is nil.
+// Received starts the span of a client's request to the server of that name. session identifies the client's session
+// in logs, and is empty without one. peer is the address that sent the request, or empty. The span joins the trace of
+// the request, or else of ctx; without either it starts a trace. Without tracing, the span is nil.
 func (t *Tracing) Received(ctx context.Context, m *jsonrpc.Message, h http.Header, server string, from *bridge.Caller, session, peer string) (context.Context, trace.Span) {
 	if t == nil {
 		return ctx, nil
@@ -93,7 +93,7 @@ func (t *Tracing) Received(ctx context.Context, m *jsonrpc.Message, h http.Heade
 	return ctx, span
 }
 
-// dialogue appends what spans say of a client and its wire, whose requests have headers h.
+// dialogue appends the attributes of a client and its wire. h are the headers of the request; nil on a pipe.
 func dialogue(to []attribute.KeyValue, h http.Header, revision, session string) []attribute.KeyValue {
 	to = append(to, attrRevision.String(revision), attrEra.String(era.Name(revision)))
 	if session != "" {
@@ -189,8 +189,8 @@ func (t *Tracing) Untraced(params []byte) []byte {
 	return Carrying(jsonrpc.NewRequest("tools/list", params), nil).Whole() // Carrying does not change initialize itself
 }
 
-// Following returns ctx with the span of call. So work that continues after the call's context belongs to the call's
-// trace.
+// Following returns ctx with the span of call. Work that goes on after the end of the call's context thus belongs to
+// the call's trace.
 func (t *Tracing) Following(ctx, call context.Context) context.Context {
 	if t == nil {
 		return ctx
@@ -215,8 +215,8 @@ func (t *Tracing) Opening(ctx context.Context, server string) (ended func(error)
 	return func(err error) { End(span, "", nil, err) }
 }
 
-// Call makes a call to a server at that address in a span of its own, and passes the trace context. Requests of the
-// bridge itself carry none: such a request may serve several clients, but would carry the context of one.
+// Call makes a call to a server at that address in a span of its own, and passes the trace context. A request of the
+// bridge itself carries no trace context: it may serve several clients, but could carry the context of only one.
 func (t *Tracing) Call(ctx context.Context, server string, at bridge.Address, up bridge.Upstream, r *bridge.Request) (*jsonrpc.Message, error) {
 	if t == nil {
 		return up.Call(ctx, r)

@@ -14,15 +14,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// These end a call with endless questions. They also set the pauses before a call is repeated without a
+// These constants bound a call with endless questions, and set the pauses before a call is repeated without a
 // question to the client.
 const (
 	maxRounds    = 10
 	maxTalk      = time.Hour
-	longestState = 256 << 10
-	soonest      = 250 * time.Millisecond // if the server gave a state only
+	longestState = 256 << 10              // bytes
+	soonest      = 250 * time.Millisecond // the first pause, if the server gave a state only
 	latestWait   = 5 * time.Second
-	firstLook    = 2 * time.Second // until the server is asked whether a URL was visited
+	firstLook    = 2 * time.Second // the first pause before the server gets the same answer about a URL again
 	lastLook     = 30 * time.Second
 )
 
@@ -38,7 +38,7 @@ type conversation struct {
 type agreed struct {
 	answer []byte // the client's
 	id     []byte // elicitationId for the client, raw
-	looks  int    // how often the server requested it since
+	looks  int    // how often the server has asked for the URL since
 }
 
 // questions is the server's request for input.
@@ -53,8 +53,9 @@ type question struct {
 	url string // to visit; empty for other questions
 }
 
-// converse continues a call that was answered with questions. It asks the client on the stream of its request
-// and repeats the call with the answers (protocol.md D2.4). It returns the first answer without questions.
+// converse continues a call that the server answered with questions. converse asks the client on the stream of its
+// request and repeats the call with the answers (protocol.md D2.4). converse returns the first answer without
+// questions.
 func (c *call) converse(ctx context.Context, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTalk, &bridge.Error{Server: c.l.o.Server, Kind: bridge.ErrTimeout,
 		Public: c.r.Method + " was not done within " + maxTalk.String() + " of questions and answers"})
@@ -130,8 +131,8 @@ func (c *call) questions(m *jsonrpc.Message) (w *questions, no *jsonrpc.Message)
 	return w, no
 }
 
-// question makes the request to the client. If the client has not declared the capability, the server is at
-// fault (D8.6). If the client's revision cannot express the question, it is not (D8.7).
+// question makes the request to the client. If the client has not declared the capability, the server is at fault
+// (D8.6). If the client's revision cannot express the question, the server is not at fault (D8.7).
 func (c *call) question(one gjson.Result) (q *question, no *jsonrpc.Message) {
 	method, params := one.Get("method").Str, one.Get("params")
 	switch method {
@@ -272,8 +273,9 @@ func (c *conversation) ask(ctx context.Context, questions []*question, answers m
 	return nil, nil
 }
 
-// answer returns the client's answer for the server. If the client refused, it returns the error of the call:
-// the protocol cannot pass errors to the server.
+// answer returns the client's answer for the server. If the client refused, or its answer is malformed, an
+// elicitation counts as cancelled. Any other question then ends the call with an error, because the protocol cannot
+// pass errors to the server.
 func (c *conversation) answer(method string, m *jsonrpc.Message) ([]byte, *jsonrpc.Message) {
 	code, what := gjson.Result{}, ""
 	result := m.Result
@@ -306,7 +308,8 @@ func (c *call) undone(method, what string, code gjson.Result) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, text, data)
 }
 
-// over notifies the client of URLs that the server no longer asks to visit. With nil it asks for none.
+// over notifies the client of URLs that the server no longer asks to visit. A nil w means that the server asks for
+// none.
 func (c *conversation) over(w *questions) {
 	for url, had := range c.agreed {
 		if w != nil && slices.ContainsFunc(w.all, func(q *question) bool { return q.url == url }) {

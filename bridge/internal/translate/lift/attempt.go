@@ -23,18 +23,18 @@ type attempt struct {
 	asks  []*change
 	stop  context.CancelCauseFunc
 	late  *time.Timer
-	begun chan struct{} // closed when the server acknowledges it
-	ended chan struct{} // closed when it has ended
+	begun chan struct{} // closed when the server acknowledges the request
+	ended chan struct{} // closed when the request has ended
 
 	accepted map[string]bool // uris that the server accepted; set before begun is closed
 	answer   []byte          // the server's error; set before ended is closed
 	err      error           // why there was no answer
-	since    time.Time       // when run of the subscription saw it begin
+	since    time.Time       // when subscription.run received from begun
 }
 
 var _ bridge.Client = (*attempt)(nil)
 
-// listen requests the lists and these resources. asks wait for the outcome.
+// listen starts an attempt for the announced lists and these resources. asks wait for its outcome.
 func (s *subscription) listen(uris []string, asks []*change) *attempt {
 	a := &attempt{
 		s:     s,
@@ -121,7 +121,7 @@ func (a *attempt) requested(uri string) bool {
 	return ok
 }
 
-// grants reports whether the server accepted the resource. The attempt has begun.
+// grants reports whether the server accepted the resource. The attempt must have begun.
 func (a *attempt) grants(uri string) bool { return a.accepted[uri] }
 
 // verdict returns the outcome for the asks of an attempt that did not begin.

@@ -31,8 +31,8 @@ func (l *Lift) grade(ctx context.Context, g *bridge.Greeting, r *bridge.Request)
 	return l.downgraded(m, r.Method, uri, theirs, mine), nil
 }
 
-// downgraded returns an answer of revision from for a client of revision to. It releases a if it returns another
-// message.
+// downgraded returns an answer of revision from for a client of revision to. downgraded releases m if it returns
+// another message.
 func (l *Lift) downgraded(m *jsonrpc.Message, method, uri, from, to string) *jsonrpc.Message {
 	var b *jsonrpc.Message
 	switch {
@@ -54,7 +54,7 @@ func (l *Lift) downgraded(m *jsonrpc.Message, method, uri, from, to string) *jso
 	return b
 }
 
-// edited returns the message with its params mapped by f. It returns m if f changes nothing.
+// edited returns the message with its params mapped by f. edited returns m if f changes nothing.
 func edited(m *jsonrpc.Message, f func(params []byte) []byte) *jsonrpc.Message {
 	if rawjson.Same(f(m.Params), m.Params) {
 		return m

@@ -30,9 +30,9 @@ type Options struct {
 	Cache     Cache
 }
 
-// Cache keeps the server's lists.
+// Cache stores the server's lists.
 type Cache interface {
-	// Heard records a change that may have been missed, before the session gets it.
+	// Heard drops the answers that m makes stale, before the session gets m.
 	Heard(m *jsonrpc.Message)
 }
 
@@ -87,7 +87,7 @@ func (l *Lift) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 		g = l.Upstream.Server()
 	}
 	switch {
-	case g == nil: // it has ended, and may come back as another
+	case g == nil: // the connection has ended, and the next server may have another revision
 		return nil, &bridge.Error{
 			Server: l.o.Server,
 			Kind:   bridge.ErrUnsent,
@@ -155,7 +155,7 @@ func (c client) Notify(m *jsonrpc.Message) {
 	switch {
 	case g == nil || g.Revision == c.l.from.Revision:
 	case g.Modern():
-		// A modern server notifies only in calls and subscriptions. So this is the lane after a reconnect, which
+		// A modern server notifies only in calls and subscriptions. So m is from the lane after a reconnect, which
 		// interrupts the subscription.
 		if sub := c.l.listening(); sub != nil && sub.lost() {
 			return

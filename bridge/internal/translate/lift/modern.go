@@ -24,9 +24,9 @@ type capabilities struct {
 	extended  bool // both sides share an extension, whose methods pass
 }
 
-// meet answers initialize from a modern server's greeting (protocol.md D2.2). It also subscribes to the announced
-// changes. It does not wait for notifications/initialized, which some clients and the aggregate never send. The session
-// stores messages that come before the client is ready.
+// meet answers initialize from a modern server's greeting (protocol.md D2.2). meet also subscribes to the announced
+// changes. meet does not wait for notifications/initialized, which some clients and the aggregate never send. The
+// session stores messages that come before the client is ready.
 func (l *Lift) meet(m *jsonrpc.Message) *jsonrpc.Message {
 	result := era.InitializeResult(m.Result, l.from.Revision, l.o.Server)
 	caps := gjson.GetBytes(result, "capabilities")
@@ -61,8 +61,9 @@ func shared(a, b gjson.Result) bool {
 	return false
 }
 
-// carries reports whether a request goes to the server. It does not if one of the two eras lacks its method, or
-// if it is about tasks (D0.5, D8.10). Methods that start with bridge/ are for the adapter: instances use them.
+// carries reports whether a request goes to the server: if both eras have its method, or if the method may belong to
+// an extension that both sides share. Requests about tasks never go (D0.5, D8.10). Methods that start with bridge/
+// are for the adapter: instances use them.
 func (c *capabilities) carries(method string) bool {
 	switch {
 	case era.InBoth(method), strings.HasPrefix(method, "bridge/"):
@@ -106,12 +107,12 @@ func (l *Lift) modern(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	m := edited(r.Message, func(params []byte) []byte {
 		params = era.Params(r.Method, params, l.from.Revision, era.LatestModern)
 		if era.MayAsk(r.Method) {
-			params = era.StripMRTR(params) // the client's revision does not define them
+			params = era.StripMRTR(params) // the client's revision does not define these members
 		}
 		return params
 	})
 	c.m = c.meta.into(m)
-	if r.Back != nil && (r.Token() != nil || c.meta.level != "") { // otherwise no notification is wanted
+	if r.Back != nil && (r.Token() != nil || c.meta.level != "") { // the client wants notifications of the call
 		c.back = &callClient{Client: r.Back, l: l}
 	}
 	a, err := c.send(ctx, nil)
@@ -167,8 +168,8 @@ func (c *call) send(ctx context.Context, more []byte) (*jsonrpc.Message, error) 
 type metadata struct {
 	level   string
 	members []byte // of _meta
-	before  []byte // the same with a comma, for a _meta with members
-	meta    []byte // the whole _meta, for params with members
+	before  []byte // members and a comma, to insert into a _meta that has members
+	meta    []byte // the whole _meta and a comma, to insert into params that have members
 }
 
 func newMetadata(from *bridge.Caller, level string) *metadata {
@@ -192,8 +193,8 @@ func (l *Lift) metadata() *metadata {
 	return l.meta.Load()
 }
 
-// into returns the request with the metadata (protocol.md D2.3). It replaces the client's own reserved members
-// . Without them, it does not copy the request.
+// into returns the request with the metadata (protocol.md D2.3). into replaces the client's own reserved members
+// . If there are none, it does not copy the request.
 func (m *metadata) into(message *jsonrpc.Message) *jsonrpc.Message {
 	if message.Params == nil || rawjson.IsEmpty(message.Params) {
 		return &jsonrpc.Message{
@@ -233,8 +234,8 @@ type callClient struct {
 
 	mu       sync.Mutex // guards the rest
 	repeated bool       // the call was repeated
-	highest  float64    // the highest progress so far
-	some     bool
+	highest  float64    // the highest progress that the client got
+	some     bool       // the client got progress
 }
 
 // Notify passes on progress of the call, and log messages of the session's level.

@@ -30,8 +30,8 @@ func (c *call) broken(what string) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+c.l.o.Server+": "+what, []byte(`{"bridge":"upstream_invalid"}`))
 }
 
-// bare removes the members that only modern results have around their payload (protocol.md D2.1). It does not copy the
-// payload.
+// bare removes the members that only modern results have around their payload (protocol.md D2.1). bare does not copy
+// the payload.
 func bare(m *jsonrpc.Message) *jsonrpc.Message {
 	f := m.Found()
 	if f.Twice {
@@ -69,7 +69,8 @@ func withoutModern(meta []byte) []byte {
 	return rawjson.Delete(meta, era.KeyServerInfo, era.KeySubscription)
 }
 
-// bareMeta is the slow path, for results with duplicate members.
+// bareMeta removes the members of modern servers from a result's _meta. bareMeta is the slow path, for results with
+// duplicate members.
 func bareMeta(result []byte) []byte {
 	meta := gjson.GetBytes(result, "_meta")
 	if !meta.IsObject() {

@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// These govern when a session subscribes again (protocol.md D2.5).
+// These constants govern when a session subscribes again (protocol.md D2.5).
 const (
 	gatherFor   = 50 * time.Millisecond // subscriptions to resources often come together
 	shrinkAfter = 5 * time.Second       // a smaller subscription is never urgent
@@ -25,9 +25,9 @@ const (
 	maxPause    = time.Minute            // between attempts
 )
 
-// subscription holds a session's one subscription at a modern server, and renews it when it ends (protocol.md
-// D2.5). Subscriptions are immutable. For other topics another one is opened, and the old one ends after the new
-// one has begun. So some changes come twice, and none is missed.
+// subscription holds a session's one subscription at a modern server, and renews it when it ends (protocol.md D2.5).
+// Subscriptions are immutable. For other topics run opens another one, and ends the old one after the new one has
+// begun: some changes come twice, but none is lost.
 type subscription struct {
 	l       *Lift
 	changes map[string]bool // announced notifications of changed lists, by method
@@ -35,10 +35,10 @@ type subscription struct {
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 	asks    chan *change
-	opened  chan struct{} // the lane has reconnected
+	opened  chan struct{} // receives when the lane has reconnected
 	tried   chan struct{} // closed, with mu held, when the first attempt has begun or failed
 
-	mu       sync.Mutex      // guards want, owes, seen and declined
+	mu       sync.Mutex      // guards want, missed, seen and declined
 	want     map[string]bool // wanted URIs; true once the server accepted one
 	missed   bool            // the client needs notifications of possible changes
 	seen     map[string]bool // lists that the client read before the first attempt began, by notification
@@ -46,7 +46,7 @@ type subscription struct {
 
 	// run owns the rest.
 	now, next *attempt  // the subscription, and its replacement
-	joining   []*change // asks for the attempt after next
+	joining   []*change // asks for an attempt that has not started
 	gap       bool      // changes may have been missed
 	failures  int       // in a row
 	refusals  int
@@ -67,7 +67,7 @@ type outcome struct {
 	err error
 }
 
-// listen returns the session's subscription, which it starts if necessary. It returns nil if the session has
+// listen returns the session's subscription, which it starts if necessary. listen returns nil if the session has
 // ended.
 func (l *Lift) listen(c *capabilities) *subscription {
 	l.mu.Lock()
@@ -150,7 +150,7 @@ func (s *subscription) listing(ctx context.Context, k list.Kind) {
 	s.seen[k.Changed()] = true
 }
 
-// lost records that the lane has reconnected. It reports whether the subscription will notify the client of
+// lost records that the lane has reconnected. lost reports whether the subscription will notify the client of
 // possible changes, after it has begun again.
 func (s *subscription) lost() bool {
 	s.mu.Lock()
@@ -192,7 +192,7 @@ func (s *subscription) run() {
 			s.follow()
 		case <-failed:
 			if is(s.next.begun) {
-				s.follow() // it has begun and ended
+				s.follow() // the attempt began and ended
 			} else {
 				s.failed()
 			}
@@ -280,7 +280,7 @@ func (s *subscription) open() {
 	}
 }
 
-// follow replaces the subscription by the one that has begun.
+// follow replaces the subscription by the attempt that has begun.
 func (s *subscription) follow() {
 	a := s.next
 	if s.now != nil {

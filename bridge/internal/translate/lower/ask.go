@@ -17,10 +17,10 @@ var askable = map[string]bool{"sampling/createMessage": true, "elicitation/creat
 // keyTask is the member of _meta that names a message's task (2025-11-25, tasks).
 const keyTask = "io.modelcontextprotocol/related-task"
 
-// Ask takes a question that the wire does not attribute to a call. No client may see another one's question. So
-// it goes to the only call in flight. If all clients share one handle, it goes to the likeliest call. A wrong
-// guess only shows the question at the wrong call: the answer still reaches the server. If that call ends first,
-// another one carries the question.
+// Ask takes a question that the wire does not attribute to a call. No client may see a question about another
+// client's call. So Ask gives the question to the only call in flight, or rejects it if there are several. If all
+// clients share one handle, Ask chooses the likeliest call. A wrong guess only shows the question at the wrong call:
+// the answer still reaches the server. If that call ends first, another one carries the question.
 func (t *Translator) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	if !t.s.unattributed.Load() && askable[m.Method] {
 		t.s.unattributed.Store(true)
@@ -43,8 +43,8 @@ func (t *Translator) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(
 	return p.carry(m, reply, t.of.Keyed)
 }
 
-// carrier returns the call that a question is about, or nil. unclear means that it may be about several calls.
-// The caller holds t.mu.
+// carrier returns the call that a question is about, or nil. unclear means that it may be about any of several calls,
+// or about a cancelled one. The caller holds t.mu.
 func (t *Translator) carrier(m *jsonrpc.Message) (p *parked, unclear bool) {
 	id := gjson.GetBytes(m.Meta(), gjson.Escape(keyTask)+".taskId").Str
 	n := 0
@@ -85,7 +85,7 @@ type suspicion struct {
 	cancelled time.Time // when the last one ended
 	suspect   bool      // the server may not have read a cancellation yet
 	pinging   bool      // confirmCancelled is running
-	again     bool      // another call ended since its ping
+	again     bool      // another call ended since the last ping
 }
 
 // abandoned records that a call ended without its answer. Until the server has processed the cancellation, it
@@ -122,9 +122,9 @@ func (t *Translator) setSuspect(yes bool) {
 	t.slot.Suspect(yes)
 }
 
-// confirmCancelled waits for the answer to a ping sent after a cancellation. It shows that the server has
-// processed the cancellation and ended the call (2025-11-25, Cancellation). If a server with unattributed
-// questions does not answer, its connection gets no more requests.
+// confirmCancelled waits for the answer to a ping sent after a cancellation. The answer shows that the server has
+// processed the cancellation and ended the call (2025-11-25, Cancellation). If a server with unattributed questions
+// does not answer, its connection gets no more requests.
 func (t *Translator) confirmCancelled() {
 	for wait := lingering; ; wait *= 2 {
 		if errors.Is(t.line.Ping(t.ctx, wait), bridge.ErrTimeout) {
@@ -147,8 +147,8 @@ func (t *Translator) confirmCancelled() {
 	}
 }
 
-// likeliest returns the call that a question is most likely about. It is the last call whose client waits, else
-// the one that was resumed last. The caller holds t.mu.
+// likeliest returns the call that a question is most likely about. That is the last call whose client waits, or else
+// the call that was resumed last. The caller holds t.mu.
 func (t *Translator) likeliest() (best *parked) {
 	for p := range t.asking {
 		switch {
@@ -168,8 +168,8 @@ type heldQuestion struct {
 	q         *jsonrpc.Message
 	reply     func(*jsonrpc.Message)
 	timer     *time.Timer
-	withdraw  func(why string) // of the call that carries it; guarded by l.mu
-	withdrawn bool             // the server withdrew it; guarded by l.mu
+	withdraw  func(why string) // of the call that carries the question; guarded by l.mu
+	withdrawn bool             // the server withdrew the question; guarded by l.mu
 }
 
 // rootsPatience is how long a question for roots waits for a call.
@@ -225,7 +225,7 @@ func (t *Translator) releaseHeld() []*heldQuestion {
 	return held
 }
 
-// put makes a call carry the question.
+// put makes p carry the question.
 func (h *heldQuestion) put(p *parked) {
 	withdraw := p.carry(h.q, h.reply, h.l.of.Keyed)
 	h.l.mu.Lock()
@@ -237,7 +237,8 @@ func (h *heldQuestion) put(p *parked) {
 	}
 }
 
-// remove removes the question from the waiting ones. It reports whether the question was there.
+// remove removes the question from the waiting ones. remove reports whether the question was there. The caller holds
+// h.l.mu.
 func (h *heldQuestion) remove() bool {
 	i := slices.Index(h.l.held, h)
 	if i < 0 {

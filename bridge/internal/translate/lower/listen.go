@@ -23,8 +23,8 @@ const subscribePatience = 10 * time.Second
 
 var errSubscribing = errors.New("the server did not subscribe in time")
 
-// listen serves a subscription from the connection's notifications (protocol.md D1.6). It lasts until ctx ends
-// or the server is gone for good.
+// listen serves a subscription from the connection's notifications (protocol.md D1.6). The subscription lasts until
+// ctx ends or the server is gone for good.
 func (t *Translator) listen(ctx context.Context, r *bridge.Request, l *legacy) (*jsonrpc.Message, error) {
 	wants, fault := subscribe.ReadWanted(r.Whole())
 	if fault != "" {
@@ -118,7 +118,7 @@ func (t *Translator) watchAll(ctx context.Context, ln *subscribe.Listener, uris 
 func (t *Translator) watch(ctx context.Context, ln *subscribe.Listener, uri string) bool {
 	return t.watched.Add(ctx, uri, ln, func() bool {
 		ok := t.subscribe(ctx, "resources/subscribe", uri)
-		if !ok && ctx.Err() != nil { // the server may still accept it
+		if !ok && ctx.Err() != nil { // the server may still accept the subscription
 			t.line.Go(func(ctx context.Context) { t.unwatch(ctx, ln, uri) })
 		}
 		return ok

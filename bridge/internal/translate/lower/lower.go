@@ -129,10 +129,11 @@ type Line interface {
 	Checked() bridge.Upstream
 	// Keep opens the connection, and keeps it open until release is called.
 	Keep(ctx context.Context) (release func(), err error)
-	// Go runs f in a goroutine that Close awaits, with a context that Close ends. It reports false if the
-	// connection was closed.
+	// Go runs f in a goroutine that Close awaits, with a context that Close ends. Go reports false if the connection
+	// was closed.
 	Go(f func(ctx context.Context)) bool
-	// Ping pings the server, if there is a connection. It returns an ErrTimeout if no answer comes in time.
+	// Ping pings the server, if there is a connection. Ping returns an ErrTimeout if no answer comes within that
+	// time.
 	Ping(ctx context.Context, within time.Duration) error
 }
 

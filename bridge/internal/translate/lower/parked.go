@@ -11,9 +11,8 @@ import (
 )
 
 // parked is a call to a legacy server that can outlive its request. If the server asks something, the questions
-// answer the request, and the call is parked. A later request brings the answers and resumes it (protocol.md
-// D1.4). Requests, the server, timers and evictions may come at once. One lock orders them, so the state is in
-// one piece.
+// answer the request, and the call is parked. A later request brings the answers and resumes it (protocol.md D1.4).
+// Requests, the server, timers and evictions may come at once. One lock orders them, so all state is in one struct.
 type parked struct {
 	bridge.Nobody // the end of the connection is no event: the call itself fails
 	l             *Translator
@@ -25,11 +24,11 @@ type parked struct {
 	cancel        context.CancelCauseFunc
 
 	// l.mu guards the rest.
-	request   *request // the request that waits for it; nil while it is parked
-	order     uint64   // when it was sent or last resumed
-	task      string   // id of the task that the server made of it
-	id        string   // empty until it is parked for the first time
-	round     int      // how often it was parked
+	request   *request // the request that waits for the call; nil while the call is parked
+	order     uint64   // when the call was sent or last resumed
+	task      string   // id of the task that the server made of the call
+	id        string   // empty until the call is parked for the first time
+	round     int      // how often the call was parked
 	keys      int      // used so far
 	open      []*question
 	shown     int    // the client has the first shown questions of open
@@ -39,11 +38,11 @@ type parked struct {
 	expires   time.Time
 	progress  *jsonrpc.Message // the last progress without a request to get it
 	over      bool             // the server answered, or never will
-	dropped   bool             // it cannot be resumed
+	dropped   bool             // the call cannot be resumed
 	answer    *jsonrpc.Message
 	err       error
 	delivered bool // a client got the answer
-	settled   bool // it does not count in Server.waiting; guarded by Server.mu
+	settled   bool // the call does not count in Server.waiting; guarded by Server.mu
 	bytes     int  // of the answer, while Server.keptBytes counts it
 }
 
@@ -59,7 +58,7 @@ const MaxParked = 32
 
 // These are the other limits of parked calls.
 const (
-	parkWindow     = 30 * time.Millisecond // questions within it share a round
+	parkWindow     = 30 * time.Millisecond // questions that come within this time share a round
 	parkTTL        = 10 * time.Minute
 	maxParkedInAll = 1024     // of one server
 	maxKeptAnswers = 64 << 20 // bytes of delivered answers of one server that stay for clients that lost them
@@ -119,7 +118,7 @@ func (p *parked) run() {
 	p.free()
 }
 
-// await waits for the outcome of the call. If ctx ends first, the client has cancelled the call, unless it was
+// await waits for the outcome of the call. If ctx ends first, the client has cancelled the call, unless the call was
 // parked before.
 func (p *parked) await(ctx context.Context, r *request) (*jsonrpc.Message, error) {
 	select {
@@ -177,7 +176,7 @@ func (p *parked) finish(m *jsonrpc.Message, err error) {
 	switch {
 	case p.dropped:
 		m.Release()
-	case r == nil: // it stays for the next request
+	case r == nil: // the answer stays for the next request
 		p.answer, p.err = m, err
 	case p.id == "":
 		r.out <- outcome{answer: m, err: err}
@@ -190,8 +189,8 @@ func (p *parked) finish(m *jsonrpc.Message, err error) {
 	t.slot.Release()
 }
 
-// deliver gives the client the answer. It stays for a while, in case it gets lost. The caller holds
-// l.mu.
+// deliver gives the client the answer. The answer stays for parkTTL, because the client may lose it. The
+// caller holds p.l.mu.
 func (p *parked) deliver(r *request) {
 	o := outcome{err: p.err}
 	if p.answer != nil {
@@ -219,7 +218,7 @@ func (p *parked) arm() {
 func (p *parked) expire() {
 	p.drop(bridge.ErrCancelled, func() bool {
 		if p.dropped || p.request != nil {
-			return false // await or the next parking handles it
+			return false // await or the next parking handles the expiry
 		}
 		left := time.Until(p.expires)
 		if left > 0 {
@@ -229,8 +228,8 @@ func (p *parked) expire() {
 	})
 }
 
-// drop drops the call, unless so is set and reports false. so is called with l.mu held. drop cancels a call in
-// flight, and answers the server's questions as unanswered. It reports false if so did.
+// drop drops the call: it cancels a call in flight, and answers the server's questions as unanswered. If so is not
+// nil, drop first calls it with p.l.mu held. If so reports false, drop does nothing and reports false.
 func (p *parked) drop(why error, so func() bool) bool {
 	p.l.mu.Lock()
 	if so != nil && !so() {
@@ -267,8 +266,8 @@ func (p *parked) discard() (stale []*question) {
 	return stale
 }
 
-// idle returns how long the call has waited for its client, or 0 if it does not, and whether its server has ended it
-// meanwhile.
+// idle returns how long the call has waited for its client; 0 if it does not wait. over reports whether the server
+// has ended the call meanwhile.
 func (p *parked) idle() (d time.Duration, over bool) {
 	p.l.mu.Lock()
 	defer p.l.mu.Unlock()
@@ -298,7 +297,7 @@ func (p *parked) Notify(m *jsonrpc.Message) {
 }
 
 // notify passes a notification to the call's request. Progress gets the token of that request. The caller holds
-// l.mu.
+// p.l.mu.
 func (p *parked) notify(m *jsonrpc.Message) {
 	if m.Method == "notifications/progress" {
 		mine := p.request.r.Token()

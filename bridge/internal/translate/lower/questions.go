@@ -20,7 +20,7 @@ type question struct {
 	reply  func(*jsonrpc.Message)
 
 	// Translator.mu guards the rest.
-	of      *parked // the call that carries it
+	of      *parked // the call that carries the question
 	guessed bool    // the call was guessed
 }
 
@@ -83,7 +83,7 @@ func (p *parked) carry(m *jsonrpc.Message, reply func(*jsonrpc.Message), guessed
 		reply(jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client is gone or has too many unanswered questions", nil))
 		return nil
 	}
-	return func(string) { t.withdraw(q) } // the protocol cannot withdraw it at the client
+	return func(string) { t.withdraw(q) } // the protocol cannot withdraw a question at the client
 }
 
 // add adds a question to the call. The caller holds p.l.mu.
@@ -94,8 +94,8 @@ func (p *parked) add(q *question) {
 	p.gather()
 }
 
-// reassign moves guessed questions of an answered call to other calls, because they were about another one. It
-// returns the questions without a call. The caller holds t.mu.
+// reassign moves guessed questions of an answered call to other calls, because they were not about that call.
+// reassign returns the questions without a call. The caller holds t.mu.
 func (t *Translator) reassign(asks []*question) (stale []*question) {
 	for _, q := range asks {
 		if p := t.likeliest(); q.guessed && p != nil && len(p.open) < bridge.MaxQuestions {
@@ -159,7 +159,7 @@ func (p *parked) ask() {
 	s.warn("call refused: the server asks its client a question, and too many calls are parked", "method", p.r.Method, "max", most)
 }
 
-// put answers the call's request with its questions, if there are both. It reports false if too many calls are
+// put answers the call's request with its questions, if there are both. put reports false if too many calls are
 // parked.
 func (p *parked) put() bool {
 	p.l.mu.Lock()
@@ -178,7 +178,7 @@ func (p *parked) put() bool {
 	return true
 }
 
-// park makes the call resumable. It reports false if too many calls are parked. The caller holds p.l.mu.
+// park makes the call resumable. park reports false if too many calls are parked. The caller holds p.l.mu.
 func (p *parked) park() bool {
 	if p.id == "" {
 		name := rand.Text()

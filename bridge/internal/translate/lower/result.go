@@ -25,7 +25,7 @@ type legacy struct {
 // maxServerInfo bounds the serverInfo in each result, in bytes.
 const maxServerInfo = 1 << 10
 
-// newLegacy reads a legacy greeting. Without lasting it announces no changes.
+// newLegacy reads a legacy greeting. If lasting is false, the description announces no changes.
 func newLegacy(g *bridge.Greeting, lasting bool) *legacy {
 	l := &legacy{Greeting: g, rewrites: &list.Rewrites{}}
 	l.discover = era.DiscoverResult(g.Result, era.Supported(), lasting)
@@ -42,7 +42,7 @@ func newLegacy(g *bridge.Greeting, lasting bool) *legacy {
 	return l
 }
 
-// legacy returns the server of the greeting s.
+// legacy returns the description of the server of greeting s, and stores it until the greeting changes.
 func (t *Translator) legacy(s *bridge.Greeting) *legacy {
 	if l := t.about.Load(); l != nil && l.Greeting == s {
 		return l

@@ -61,7 +61,7 @@ func (p *parked) attach(r *request, again *Round) (no *jsonrpc.Message, replies 
 	case p.over: // its answers come too late
 		p.deliver(r)
 		return nil, nil
-	case round != p.round && p.shown > 0: // its answers were taken, but the next questions were lost
+	case round != p.round && p.shown > 0: // the bridge has these answers, but the client lost the next questions
 		p.arm()
 		r.out <- outcome{answer: p.questions(), parked: true}
 		return nil, nil
@@ -168,7 +168,7 @@ func serverAnswer(method string, raw []byte, revision string) *jsonrpc.Message {
 	return jsonrpc.NewResult(nil, result)
 }
 
-// park adds a parked call. It reports false if there are too many. The caller holds the lock of the call's
+// park adds a parked call. park reports false if there are too many. The caller holds the lock of the call's
 // translator.
 func (s *Server) park(id string, p *parked) bool {
 	principal := p.principal()
@@ -233,9 +233,9 @@ func (s *Server) keep(p *parked) {
 	}
 }
 
-// EvictStale drops the principal's call that has waited longest for its client. A call that its server has ended
-// goes before all others, unless running excludes it: it needs no connection. EvictStale reports false if no call
-// has waited for staleAfter.
+// EvictStale drops the principal's call that has waited longest for its client. EvictStale prefers calls that the
+// server has ended. If running is set, it ignores such calls, because they use no connection. EvictStale reports
+// false if no call has waited for staleAfter.
 func (s *Server) EvictStale(principal string, running bool) bool {
 	s.mu.Lock()
 	all := make([]*parked, 0, len(s.parked))
@@ -264,7 +264,7 @@ func (s *Server) EvictStale(principal string, running bool) bool {
 	return true
 }
 
-// warn logs a frequent event, at most once a minute.
+// warn logs a warning, at most one a minute.
 func (s *Server) warn(what string, args ...any) {
 	s.mu.Lock()
 	now := time.Now()
@@ -293,7 +293,7 @@ func (s *Server) Revoke(principal string, why error) {
 	}
 }
 
-// Close drops all calls when the bridge has stopped. It allows no more parked calls.
+// Close drops all calls when the bridge has stopped. Close allows no more parked calls.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true

@@ -47,8 +47,8 @@ func (s *Server) Elsewhere(r *Round) string {
 	return r.ours.Instance
 }
 
-// Unknown returns the error of a request to a legacy server whose requestState is not the bridge's. It returns
-// nil for other requests.
+// Unknown returns the error of a request to a legacy server whose requestState is not the bridge's, or whose answers
+// came without their requestState. Unknown returns nil for other requests.
 func (r *Round) Unknown() *jsonrpc.Message {
 	switch {
 	case r.Repeated() && r.ours == nil:
@@ -59,8 +59,8 @@ func (r *Round) Unknown() *jsonrpc.Message {
 	return nil
 }
 
-// Round reads the answers of a request; nil means that it has none. The message is the error of a malformed
-// request, or of a requestState that belongs to another one.
+// Round reads the answers of a request; nil means that it has none. The message is the error of a malformed request
+// or of a requestState that has expired or belongs to another request.
 func (s *Server) Round(r *bridge.Request) (*Round, *jsonrpc.Message) {
 	if !era.MayAsk(r.Method) || !rawjson.Mentions(r.Params, "requestState", "inputResponses") {
 		return nil, nil
@@ -140,7 +140,7 @@ const (
 	maxState     = 4 << 10        // bytes of a requestState (protocol.md F)
 )
 
-// sealed returns the sealed state for the client of r. It sets the common fields.
+// sealed returns the sealed state for the client of r. sealed sets the common fields.
 func (s *Server) sealed(r *bridge.Request, state state) string {
 	state.Version, state.Instance, state.Server = stateVersion, s.o.Instance, s.o.Name
 	state.Whose, state.Issued = seal.Fingerprint(string(bridge.IdentityKey(r.From, s.o.Forward))), time.Now().Unix()

@@ -19,7 +19,7 @@ import (
 // (protocol.md D6). p is the call that can be parked, or nil.
 func (t *Translator) perform(ctx context.Context, r *bridge.Request, l *legacy, p *parked) (*jsonrpc.Message, error) {
 	once := func() (*jsonrpc.Message, error) {
-		inner := *r // the lane changes it
+		inner := *r // the lane changes the request
 		return t.line.Checked().Call(ctx, &inner)
 	}
 	if !l.tasks || r.Method != "tools/call" {
@@ -39,8 +39,8 @@ func (t *Translator) perform(ctx context.Context, r *bridge.Request, l *legacy, 
 		if known || err != nil || gjson.GetBytes(m.Error, "code").Int() != jsonrpc.CodeMethodNotFound {
 			return m, err
 		}
-		// Servers answer so if a call must be a task, and have not executed it. The list of tools shows whether that is
-		// the reason.
+		// Servers answer so if a call must be a task, and have not executed the call. The list of tools shows whether
+		// that is the reason.
 		if t.listTools(ctx, r.From); ctx.Err() == nil {
 			required, _ = t.of.Tools.Requires(name)
 		}
@@ -67,7 +67,7 @@ func (t *Translator) listTools(ctx context.Context, from *bridge.Caller) {
 	}
 }
 
-// These bound the interval between two polls of a task.
+// These constants bound the interval between two polls of a task.
 const (
 	minPoll       = 500 * time.Millisecond
 	usualPoll     = time.Second
@@ -78,7 +78,7 @@ const (
 // runTask makes a call as a task, and returns the result of the call.
 func (t *Translator) runTask(ctx context.Context, r *bridge.Request, p *parked) (*jsonrpc.Message, error) {
 	inner := *r
-	whole := r.Clone() // params may hide members that a wrapper removed
+	whole := r.Clone() // Params may still have members that a wrapper removed
 	inner.Message = whole.Edited(jsonrpc.First(whole.Params, `"task":{}`))
 	m, err := t.line.Checked().Call(ctx, &inner)
 	if err != nil || m.Error != nil {
@@ -103,7 +103,7 @@ func (t *Translator) runTask(ctx context.Context, r *bridge.Request, p *parked) 
 		t.mu.Unlock()
 	}
 	m, err = one.finish(ctx, status, poll)
-	if err != nil && (ctx.Err() != nil || errors.Is(err, bridge.ErrTimeout)) { // no one waits for it any more
+	if err != nil && (ctx.Err() != nil || errors.Is(err, bridge.ErrTimeout)) { // no client waits for the task any more
 		t.line.Go(one.cancel)
 	}
 	return m, err

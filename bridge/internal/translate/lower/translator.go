@@ -35,12 +35,12 @@ type Translator struct {
 	watched subscribe.Watched[*subscribe.Listener]
 	level   logLevel
 
-	mu        sync.Mutex            // guards the rest, and those fields of others that say so
-	order     uint64                // numbers sent and resumed calls
-	asking    map[*parked]struct{}  // calls that can carry questions
-	requests  map[*request]struct{} // in flight
-	held      []*heldQuestion
-	urls      map[string]chan struct{}
+	mu        sync.Mutex               // guards the rest, and the fields of other types that name it
+	order     uint64                   // numbers sent and resumed calls
+	asking    map[*parked]struct{}     // calls that can carry questions
+	requests  map[*request]struct{}    // in flight
+	held      []*heldQuestion          // questions that wait for a call
+	urls      map[string]chan struct{} // by elicitationId; closed when the elicitation is complete
 	closed    bool
 	suspicion suspicion
 }
@@ -67,14 +67,14 @@ func (s *Server) Translator(of Clients, slot Slot, open func(bridge.Client) Line
 	return t
 }
 
-// request is a client's request in flight. It is the Client of its call if that cannot be parked.
+// request is a client's request in flight. If the call cannot be parked, the request is the call's Client.
 type request struct {
 	bridge.Nobody // the end of the connection is no event: the call itself fails
 	r             *bridge.Request
 	level         string       // the lowest level of log messages that the client requests; empty for none
 	out           chan outcome // gets one outcome
 	l             *Translator  // nil if the call can be parked
-	rounds        int          // how often URLs had to be visited for it
+	rounds        int          // how often the client had to visit URLs for the request
 }
 
 var _ bridge.Client = (*request)(nil)
@@ -114,13 +114,13 @@ func (t *Translator) Call(ctx context.Context, r *bridge.Request, greeting *brid
 	}
 	v := newRequest(r)
 	rounds := 0
-	if again != nil && again.ours != nil { // it repeats a request whose URLs were to be visited
+	if again != nil && again.ours != nil { // the request repeats one that needed visits to URLs
 		if no := t.checkURLs(ctx, l, r, again); no != nil {
 			return no, nil
 		}
 		rounds = again.ours.Round
 	}
-	if !held { // a cached answer needs no connection
+	if !held {
 		if err := t.raiseLevel(ctx, v, l); err != nil && !cached[r.Method] { // the cache may answer nevertheless
 			return nil, err
 		}
@@ -145,9 +145,9 @@ func (t *Translator) Call(ctx context.Context, r *bridge.Request, greeting *brid
 	return t.conclude(v, l, m)
 }
 
-// carries reports whether a request goes to the server. Its method must exist in both eras, or may be one of an
-// extension that both sides declare. Announced capabilities do not matter: some servers do not announce their
-// capabilities, and the others refuse.
+// carries reports whether a request goes to the server. A request does if both eras have its method, or if both sides
+// declare an extension, which may define the method. Announced capabilities do not matter: some servers do not
+// announce their capabilities, and the others refuse the request.
 func (l *legacy) carries(r *bridge.Request) bool {
 	if era.InBoth(r.Method) {
 		return true
@@ -222,9 +222,9 @@ func (t *Translator) raiseLevel(ctx context.Context, r *request, l *legacy) erro
 
 // logLevel is the log level of the server.
 type logLevel struct {
-	turn chan struct{} // held while a level is sent
+	turn chan struct{} // a lock, held while a level is sent
 
-	mu    sync.Mutex // guards told
+	mu    sync.Mutex // guards level
 	level string     // empty if none was set
 }
 

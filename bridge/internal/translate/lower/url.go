@@ -18,9 +18,9 @@ import (
 const (
 	codeURLNeeded = -32042 // 2025-11-25, URL elicitation required
 	maxID         = 256    // bytes of an elicitationId
-	maxURLRounds  = 5      // of one request
-	maxURLs       = 16     // of one round
-	maxURLsOpen   = 256    // whose completion a connection awaits
+	maxURLRounds  = 5      // rounds of one request
+	maxURLs       = 16     // URLs of one round
+	maxURLsOpen   = 256    // URLs whose completion a connection awaits
 	urlPatience   = 5 * time.Second
 )
 
@@ -73,7 +73,7 @@ func (t *Translator) urlsNeeded(v *request, l *legacy, m *jsonrpc.Message) *json
 	}
 	token := t.s.sealed(r, state)
 	if len(token) > maxState {
-		state.IDs = make([]string, len(state.IDs)) // they only shorten the wait
+		state.IDs = make([]string, len(state.IDs)) // the ids only shorten the wait
 		token = t.s.sealed(r, state)
 	}
 	t.awaitURLs(state.IDs)
@@ -120,15 +120,16 @@ func (t *Translator) urlDone(id string) {
 
 var errPatience = errors.New("waited for long enough")
 
-// checkURLs reads the client's answers about the URLs to visit. If the client accepts all, it waits a moment for
-// the server to confirm. Otherwise it returns the error.
+// checkURLs reads the client's answers about the URLs to visit. If an answer is malformed, or declines or cancels a
+// visit, checkURLs returns the answer to the request. Otherwise it waits up to urlPatience for the server to confirm
+// the visits, and returns nil.
 func (t *Translator) checkURLs(ctx context.Context, l *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
 	state := again.ours
 	for i := range state.IDs {
 		key := keyPrefix + strconv.Itoa(i+1)
 		given := again.answer(key)
 		if !given.Exists() {
-			continue // only the server can decide whether it still needs it
+			continue // only the server can decide whether it still needs the visit
 		}
 		if what := era.WellFormedAnswer("elicitation/create", []byte(given.Raw)); what != "" {
 			return jsonrpc.InvalidParams("inputResponses." + key + ": " + what)
@@ -161,7 +162,7 @@ func (t *Translator) checkURLs(ctx context.Context, l *legacy, r *bridge.Request
 			delete(t.urls, id)
 			t.mu.Unlock()
 		case <-short.Done():
-			return nil // the server has the state
+			return nil // the server decides whether the visits are complete
 		}
 	}
 	return nil

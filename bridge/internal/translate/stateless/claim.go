@@ -20,7 +20,7 @@ type claim struct {
 	lane      string
 	legacy    bool // the server is known to be a legacy one
 	exclusive bool // the request needs an exclusive connection, if the server is a legacy one
-	granted   bool // it gets an exclusive one
+	granted   bool // the request gets an exclusive connection
 	retry     bool // its first connection could not be opened for lack of room
 
 	// Set for an exclusive connection.
@@ -31,7 +31,7 @@ type claim struct {
 
 	// The entry in the queue, guarded by Pool.mu.
 	result  chan *slot // gets one connection
-	patient bool       // it waits for a free connection, and no other is opened for it
+	patient bool       // the request waits for a free connection, and no other is opened for it
 	at      *clist.Element
 }
 
@@ -40,9 +40,9 @@ const (
 	claimAgain    = time.Second            // between two checks for room
 )
 
-// exclusive reports whether a request needs a connection without other calls at a legacy server. A request needs one if
-// its client can be asked about it. It needs none if the transport shows to which call a question belongs. It needs
-// none if a handle or the share setting chooses the connection. The caller holds p.mu.
+// exclusive reports whether a request needs a connection without other calls at a legacy server. A request needs one
+// if its client can be asked about the request, unless the transport shows to which call a question belongs, or a
+// handle or the share setting chooses the connection. The caller holds p.mu.
 func (p *Pool) exclusive(r *bridge.Request, lane string, of profile) bool {
 	return of.asked && !unasked[r.Method] && lane == "" && p.o.Sharing == Apart && !(p.attributes.Load() && !p.legacy.Unattributed())
 }
@@ -69,8 +69,8 @@ func (p *Pool) claim(c *claim) (*slot, error) {
 	return nil, nil
 }
 
-// free returns a connection without a call and enters the request. If the server asks unattributed questions, it
-// must have ended all cancelled calls. The caller holds p.mu.
+// free returns a connection without a call and enters the request. If the server asks unattributed questions, free
+// skips a connection at which a cancelled call may still run. The caller holds p.mu.
 func (p *Pool) free(c *claim) *slot {
 	for _, s := range p.slots[c.key] {
 		if s.calls == 0 && !(s.suspect && p.legacy.Unattributed()) {
@@ -129,8 +129,8 @@ func (p *Pool) await(ctx context.Context, c claim) (*slot, error) {
 	}
 }
 
-// press opens one more connection for a call that has waited long enough. The error says why the limits forbid
-// it.
+// press opens one more connection for a call that has waited long enough. The error says why the limits forbid the
+// connection.
 func (p *Pool) press(c *claim) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

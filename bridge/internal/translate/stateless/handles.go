@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// handles translates the handles that a modern server gives to one client: requestState and task ids. To the server all
-// clients are one. So each handle is sealed for its principal, if there are principals (protocol.md D0, R-180).
+// handles translates the handles that a modern server gives to one client: requestState and task ids. To the server
+// all clients are one. So if there are principals, each handle is sealed for its principal (protocol.md D0, R-180).
 type handles struct {
 	p    *Pool
 	from *bridge.Caller
@@ -29,7 +29,7 @@ const (
 	sealedTask    = "relayed taskId"
 )
 
-// handle is the sealed content.
+// handle is the sealed content of a handle.
 type handle struct {
 	Principal string `json:"p"`
 	Server    string `json:"s"`
@@ -57,7 +57,7 @@ func (h *handles) open(kind, token string) (string, bool) {
 	return v.Value, true
 }
 
-// unwrap replaces the client's handles by the server's. It returns the error of handles that are not the
+// unwrap replaces the client's handles by the server's. unwrap returns the error of handles that are not the
 // client's.
 func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message {
 	if h.from.Principal == "" {

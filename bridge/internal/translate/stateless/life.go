@@ -13,8 +13,8 @@ import (
 // maxOwn bounds the connections of a principal to a server. It equals the limit on parked calls.
 const maxOwn = lower.MaxParked
 
-// room makes room for one more connection of a principal. It drops the least recently used one, or fails if all
-// are in use. The caller holds p.mu.
+// room makes room for one more connection of a principal. room drops the least recently used one, or fails if all are
+// in use. The caller holds p.mu.
 func (p *Pool) room(principal, group, key string) error {
 	full := func(most int, which func(*slot) bool) bool {
 		n := 0
@@ -62,7 +62,7 @@ func (p *Pool) room(principal, group, key string) error {
 	return nil
 }
 
-// roomForKey makes room for one more set of capabilities. It drops the connections of the least recently used
+// roomForKey makes room for one more set of capabilities. roomForKey drops the connections of the least recently used
 // set, or reports false if all are in use. The caller holds p.mu.
 func (p *Pool) roomForKey(which func(*slot) bool) bool {
 	n, oldest, use := 0, "", uint64(0)
@@ -151,8 +151,8 @@ func (p *Pool) leave(s *slot, call bool) {
 	}
 }
 
-// closeIdle closes an idle connection. If there were uses since the timer started, it sets the timer again. This
-// is cheaper than a reset with each call.
+// closeIdle closes an idle connection. If there were uses since the timer started, closeIdle sets the timer again,
+// which is cheaper than a reset with each call.
 func (p *Pool) closeIdle(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,7 +170,7 @@ func (p *Pool) closeIdle(s *slot) {
 // found reports whether requests find the connection. The caller holds p.mu.
 func (p *Pool) found(s *slot) bool { return slices.Contains(p.slots[s.key], s) }
 
-// drop hides the connection from requests. It is closed after its last use. The caller holds p.mu.
+// drop hides the connection from requests. The connection is closed after its last use. The caller holds p.mu.
 func (p *Pool) drop(s *slot) {
 	left := slices.DeleteFunc(p.slots[s.key], func(o *slot) bool { return o == s })
 	if p.slots[s.key] = left; len(left) == 0 {

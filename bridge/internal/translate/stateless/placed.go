@@ -63,7 +63,7 @@ func (p *Pool) resume(ctx context.Context, r *bridge.Request, at string) (*jsonr
 
 // toOwner makes a call at the owner of its connection.
 func (p *Pool) toOwner(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	alike := "" // "" if it shares the connection of sessions
+	alike := "" // the affinity key; empty if the call shares the connection of sessions
 	if p.o.Sharing != Everybody {
 		alike = apart + string(bridge.IdentityKey(r.From, p.o.Forward))
 	}
@@ -105,7 +105,7 @@ func (p *Pool) ReleaseOwner(alike string) {
 	}
 }
 
-// dropProbe drops a connection that only found out the server's era. Its caller leaves it.
+// dropProbe drops a connection that only found out the server's era. The caller still calls leave.
 func (p *Pool) dropProbe(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

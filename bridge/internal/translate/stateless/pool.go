@@ -48,9 +48,9 @@ var _ bridge.Upstream = (*Pool)(nil)
 type slot struct {
 	p        *Pool
 	identity *identity
-	key      string // by which requests find it
+	key      string // by which requests find the connection
 	group    string // the key without capabilities
-	once     bool   // it serves one request
+	once     bool   // the connection serves one request
 	line     Line
 	lower    *lower.Translator
 	lost     context.Context // ends when the server is gone for good
@@ -80,11 +80,11 @@ type identity struct {
 
 // These constants bound the stored data of stateless clients (protocol.md F).
 const (
-	maxProfiles   = 8                // connections of one principal to one server
-	maxLaneKey    = 256              // bytes
+	maxProfiles   = 8                // sets of capabilities for which one principal has connections to one server
+	maxLaneKey    = 256              // bytes of the handle that chooses a connection
 	maxIdentities = 1024             // identities with a stored greeting
 	maxSpellings  = 256              // spellings of capabilities with a stored canonical form
-	maxSpelling   = 4 << 10          // bytes of one of those
+	maxSpelling   = 4 << 10          // bytes of a stored spelling
 	usualIdle     = 10 * time.Minute // until an unused connection is closed
 )
 
@@ -160,14 +160,14 @@ func (p *Pool) Here(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return p.make(ctx, r, again, true)
 }
 
-// make makes a call that is not parked. Without here it serves modern servers only. For a legacy one it returns
-// errLegacy and does not pass on the call.
+// make makes a call that is not parked. If here is false, make serves only a modern server: for a legacy one it
+// returns errLegacy and does not pass on the call.
 func (p *Pool) make(ctx context.Context, r *bridge.Request, again *lower.Round, here bool) (*jsonrpc.Message, error) {
 	lane, no := laneKey(r)
 	if no != nil {
 		return no, nil
 	}
-	if again != nil && p.isLegacy(r) { // this needs no connection
+	if again != nil && p.isLegacy(r) { // the error needs no connection
 		if no := again.Unknown(); no != nil {
 			return no, nil
 		}
@@ -238,8 +238,8 @@ func (p *Pool) connect(ctx context.Context, r *bridge.Request, lane string) (*sl
 	}
 }
 
-// known returns the server's greeting, and whether the request's answer is cached. It opens a connection if necessary,
-// unless the request only reads the stored greeting.
+// known returns the server's greeting, and whether the request's answer is cached. known opens a connection if
+// necessary, unless the request only reads the stored greeting.
 func (p *Pool) known(ctx context.Context, s *slot, r *bridge.Request) (g *bridge.Greeting, held bool, err error) {
 	own, common := s.line.Server(), s.identity.known()
 	if g = own; g == nil {
@@ -268,7 +268,7 @@ func (p *Pool) known(ctx context.Context, s *slot, r *bridge.Request) (g *bridge
 	return now, false, err
 }
 
-// greeted returns the greeting of a connection. It opens one if necessary.
+// greeted returns the greeting of a connection. If there is no open connection, greeted opens one.
 func (p *Pool) greeted(ctx context.Context, of Line) (*bridge.Greeting, error) {
 	g, told, err := of.Known(ctx)
 	if err == nil && told != p.attributes.Load() {
@@ -282,7 +282,7 @@ type meeting struct {
 	done      chan struct{} // closed when the other fields are set
 	server    *bridge.Greeting
 	err       error
-	abandoned bool // the caller that made it has left
+	abandoned bool // the caller whose call made the handshake has left
 }
 
 // meet returns the greeting of a handshake. Concurrent first calls of an identity share one handshake, so that
@@ -335,7 +335,7 @@ func (i *identity) learn(g *bridge.Greeting) {
 	before := i.server
 	i.server = g
 	if before != g && (before == nil || g == nil || before.Revision != g.Revision || !bytes.Equal(before.Result, g.Result)) {
-		i.tools.Forget() // a server of the same greeting keeps the stored rules of its tools
+		i.tools.Forget() // if the greeting is the same, the stored rules of the tools stay
 	}
 }
 
@@ -377,7 +377,7 @@ func (p *Pool) slot(ctx context.Context, c *claim) (*slot, error) {
 	return s, err
 }
 
-// seek returns the connection for a request of that identity. It returns nothing if the request must wait for an
+// seek returns the connection for a request of that identity. seek returns nothing if the request must wait for an
 // exclusive one. The caller holds p.mu.
 func (p *Pool) seek(c *claim, from *bridge.Caller, key bridge.ConnectionKey, lane string) (*slot, error) {
 	r := c.r
@@ -422,7 +422,7 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key bridge.ConnectionKey, lan
 		if s == nil || !era.IsList(r.Method) {
 			return nil, err
 		}
-		// A list for other capabilities is better than none.
+		// A list for other capabilities is better than no list.
 		p.o.Legacy.Log.Debug("list served for another client's capabilities", "err", err)
 		p.enter(s, r)
 		return s, nil
@@ -479,7 +479,7 @@ func (p *Pool) identity(key bridge.ConnectionKey) *identity {
 			if len(p.identities) < maxIdentities {
 				break
 			}
-			delete(p.identities, other) // it is filled again on demand
+			delete(p.identities, other) // filled again on demand
 		}
 		i = &identity{key: key}
 		p.identities[key] = i
@@ -493,7 +493,7 @@ type profile struct {
 	asked     bool   // the client can be asked something
 }
 
-// profile returns the profile of capabilities. The caller holds p.mu.
+// profile returns the profile of capabilities, from p.profiles if it is there. The caller holds p.mu.
 func (p *Pool) profile(capabilities []byte) profile {
 	if known, ok := p.profiles[string(capabilities)]; ok {
 		return known

@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// relay passes a stateless client's call to a modern server. It changes only the handles that belong to one
-// client (protocol.md D4). named means that the request chose its connection.
+// relay passes a stateless client's call to a modern server. relay changes only the handles that belong to one client
+// (protocol.md D4). named means that the request chose its connection.
 func (s *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *lower.Round) (*jsonrpc.Message, error) {
 	inner := *r
 	if named {

@@ -2,9 +2,9 @@
 // each request. Package lower translates for legacy servers. Requests to modern servers pass unchanged, except
 // handles that belong to one client (protocol.md D1.2, D4).
 //
-// Requests share connections if the server cannot confuse their clients: see Pool. Options limits the
-// connections. The least recently used one makes room, and a call waits in a queue for a while. Subscriptions at
-// a modern server survive the loss of a connection.
+// Requests share connections if the server cannot confuse their clients: see Pool. Options bounds the connections. At
+// the bound, the least recently used connection is closed, or a call waits in a queue for a while. Subscriptions at a
+// modern server survive the loss of a connection.
 //
 // The package opens no connection itself, but asks for a Line. It imports package lower, whose translators it
 // holds, and no other wrapper.
@@ -26,7 +26,7 @@ type Sharing int
 const (
 	Apart     Sharing = iota // clients with the same capabilities share; a call with possible questions has a connection of its own
 	Principal                // clients with the same capabilities share
-	Everybody                // all requests share one
+	Everybody                // all requests share one connection
 	EachCall                 // each request has its own, at a legacy server
 )
 
@@ -43,20 +43,21 @@ type Options struct {
 	Shares  Shares
 	Budget  Budget
 	Force   context.Context // ends when the time to close connections is over
-	// Places finds the instance of a connection, if the server is Owned; nil means this one. Process means that
+	// Places finds the instance of a connection, if the server is Owned; nil means this instance. Process means that
 	// each connection has a process, so that connections to a modern server have an owner, too.
 	Places  bridge.Places
 	Owned   bool
 	Process bool
 }
 
-// Server is what a Pool needs of its server.
+// Server gives a Pool access to its server.
 type Server interface {
 	// Line returns a connection on behalf of from. The connection opens on demand, and its Client is to.
 	Line(from *bridge.Caller, to bridge.Client) Line
 	// Misheaded returns the error of a request that contradicts itself, or nil.
 	Misheaded(r *bridge.Request) *jsonrpc.Message
-	// Heard records notifications on a modern server's call streams, and changes that may have been missed.
+	// Heard passes a notification to the cache: one on a call's stream, or one of the bridge about changes that may
+	// have been missed.
 	Heard(m *jsonrpc.Message)
 }
 
@@ -87,7 +88,8 @@ type Line interface {
 	// Known returns the greeting of the connection, which it opens if necessary. attributes reports whether its
 	// wire attributes questions to calls.
 	Known(ctx context.Context) (g *bridge.Greeting, attributes bool, err error)
-	// Holds reports whether a cached answer to r may be served, given the greeting s. why is an error of Known
-	// that the answer would replace. If so, the connection presumes s until its own handshake.
+	// Holds reports whether a cached answer to r may be served, given the greeting g. why is an error of Known in
+	// whose place the answer would be served; nil for none. If Holds reports true, the connection presumes g until
+	// its own handshake.
 	Holds(r *bridge.Request, g *bridge.Greeting, why error) bool
 }

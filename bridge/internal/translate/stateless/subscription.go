@@ -26,10 +26,10 @@ type caller interface {
 }
 
 // relisten serves a subscription with one at the server. After a loss it subscribes again and notifies the client of
-// changes that it may have missed (protocol.md D4, R-113). The subscription ends with ctx, by the server, or when the
-// server stays away for giveUpAfter. The end of gone is the end of the server.
+// changes that it may have missed (protocol.md D4, R-113). The subscription ends when ctx ends, the server ends it,
+// or the server stays away for giveUpAfter. gone ends when the server is gone for good.
 func relisten(ctx, gone context.Context, up caller, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
-	wants, _ := subscribe.ReadWanted(r.Whole()) // the server judges malformed ones
+	wants, _ := subscribe.ReadWanted(r.Whole()) // a malformed request goes to the server, which rejects it
 	back := &subscription{
 		back:  r.Back,
 		h:     h,
@@ -100,7 +100,7 @@ func (s *subscription) wanted(m *jsonrpc.Message) bool {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 		return s.wants.Changes[m.Method]
 	case "notifications/resources/updated":
-		return len(s.wants.URIs) > 0 // servers may name the resource differently, or name a part of it
+		return len(s.wants.URIs) > 0 // servers may write the URI differently, or name a part of the resource
 	case "notifications/tasks":
 		return slices.Contains(s.wants.Tasks, gjson.GetBytes(m.Params, "taskId").Str)
 	case "notifications/message", "notifications/progress":
@@ -109,9 +109,9 @@ func (s *subscription) wanted(m *jsonrpc.Message) bool {
 	return true
 }
 
-// Notify passes on a notification after the acknowledgement. At most subscribe.MaxEarly earlier ones wait
-// for it; the others are dropped. The client gets one acknowledgement. In place of further ones it gets the
-// changes that it may have missed.
+// Notify passes on a notification after the acknowledgement. At most subscribe.MaxEarly notifications wait
+// for the acknowledgement; further ones are dropped. The client gets only the first acknowledgement. In place of a
+// later one, the client gets the changes that it may have missed.
 func (s *subscription) Notify(m *jsonrpc.Message) {
 	if !s.wanted(m) {
 		return

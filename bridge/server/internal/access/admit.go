@@ -67,9 +67,9 @@ func (a *Access) Start() {
 // Stop ends the goroutines of Start, and waits for them.
 func (a *Access) Stop() { a.stop() }
 
-// Admit accepts requests with a key or a token for the target, and returns the request with its
-// caller in the context. It answers all others, and ok is false. Each request shows its key
-// anew: a session's id proves nothing. path is for the log.
+// Admit accepts requests with a key or a token for the target, and returns the request with its caller in the
+// context. Admit answers all others, and ok is false. Each request shows its key anew: a session's id proves nothing
+// . path is for the log.
 func (a *Access) Admit(w http.ResponseWriter, r *http.Request, path string, to Target) (known *http.Request, ok bool) {
 	if a.keys == nil {
 		return r, true
@@ -85,7 +85,7 @@ func (a *Access) Admit(w http.ResponseWriter, r *http.Request, path string, to T
 	return r.WithContext(auth.WithCaller(r.Context(), who)), true
 }
 
-// gated returns the context for verifying a request's credentials. It limits lookups at issuers for addresses that
+// gated returns the context for verifying a request's credentials. gated limits lookups at issuers for addresses that
 // showed many invented tokens, and simultaneous lookups of an address. The caller calls g.done when it has counted
 // the result. Without an issuer, g is nil, and done does nothing.
 func (a *Access) gated(r *http.Request) (_ context.Context, g *gate) {
@@ -103,7 +103,7 @@ type gate struct {
 	end func() // ends the lookup of its token; nil if there is none
 }
 
-// Pass implements token.Gate. It begins a lookup at the issuer, which gate.done ends.
+// Pass implements token.Gate. Pass begins a lookup at the issuer, which gate.done ends.
 func (g *gate) Pass() (busy <-chan struct{}, ok bool) {
 	g.end, busy = g.a.lookups.Begin(g.a.guard.Load().client(g.r))
 	return busy, g.end != nil
@@ -115,8 +115,8 @@ func (g *gate) done() {
 	}
 }
 
-// countGuess counts a possible guess at a key, or an invented token. It returns the time that the
-// client has to wait before the next guess; 0 means not at all.
+// countGuess counts a possible guess at a key, or an invented token. countGuess returns the time that the client has
+// to wait before the next guess; 0 means not at all.
 func (a *Access) countGuess(r *http.Request, guess bool, why error) (wait time.Duration) {
 	e, _ := errors.AsType[*token.Error](why)
 	from := a.guard.Load().client(r)
@@ -148,8 +148,9 @@ func (a *Access) View(principal string) View {
 	return View{false, func(server string) bool { return server != "" && a.o.Bridge.Allowed(server, principal) == nil }}
 }
 
-// StatusView returns what a request to a path for everybody may see of the bridge's state. If ok is false, it may see
-// no details. acts reports whether the caller may act as an operator.
+// StatusView returns what the sender of a request to an open path, such as /readyz, may see of the bridge's state. If
+// ok is false, the sender may see only whether the bridge is ready. acts reports whether the caller may act as an
+// operator.
 func (a *Access) StatusView(r *http.Request, base string) (sees View, acts, ok bool) {
 	if a.keys == nil || a.c().PublicStatus {
 		return a.View(""), a.keys == nil && auth.Principal(r.Context()) == "" && a.Local(r), true

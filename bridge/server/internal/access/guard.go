@@ -19,9 +19,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// guard refuses requests that a web page in a victim's browser could send. These have a foreign
-// Origin, or go to a loopback listener under another name (DNS rebinding; ). It also
-// answers preflights. It is immutable: a new configuration has a new guard.
+// guard refuses requests that a web page in a victim's browser could send. Such requests have a foreign Origin, or go
+// to a loopback listener under another name (DNS rebinding; ). It also answers preflights. It is
+// immutable: a new configuration has a new guard.
 type guard struct {
 	origins []string       // allowed beside the listener's own; an empty list, unlike nil, allows none
 	hosts   []string       // allowed beside loopback names
@@ -87,8 +87,8 @@ func (g *guard) requestedHost(r *http.Request) string {
 	return r.Host
 }
 
-// checkOrigin reports whether a request comes from an allowed web page, or from no web page. It
-// answers all other requests itself. It also answers preflights, and then reports false.
+// checkOrigin reports whether a request comes from an allowed web page, or from no web page. checkOrigin answers all
+// other requests itself. checkOrigin also answers preflights, and then reports false.
 func (g *guard) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	origins := r.Header["Origin"]
@@ -123,8 +123,9 @@ func (g *guard) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 // maxFurtherHeaders bounds the further headers of one preflight.
 const maxFurtherHeaders = 64
 
-// furtherHeaders returns, as the rest of a list, those headers of a preflight that a server may get: headers of
-// forward, and Mcp-Param headers. The tools define the latter, so the bridge cannot list them ahead (2026-07-28, B8).
+// furtherHeaders returns, as the rest of a comma-separated list, those headers of a preflight that a server may get:
+// headers of forward, and Mcp-Param headers. The tools define the Mcp-Param headers, so the bridge cannot list them
+// ahead (2026-07-28, B8).
 func (g *guard) furtherHeaders(wanted []string) string {
 	list, n := "", 0
 	for _, line := range wanted {
@@ -143,8 +144,8 @@ func isParam(header string) bool {
 	return len(header) > len(era.HeaderParam) && strings.EqualFold(header[:len(era.HeaderParam)], era.HeaderParam)
 }
 
-// deny refuses a request because of a header's value. It logs the refusal for the operator, at most
-// once in RejectedLogEvery. It returns false.
+// deny refuses a request because of a header's value. deny logs the refusal for the operator, at most once in
+// RejectedLogEvery. deny returns false.
 func (g *guard) deny(w http.ResponseWriter, r *http.Request, header, value, why string) bool {
 	if more, due := g.refusals.Due(RejectedLogEvery); due {
 		g.log.Info("request refused", header, fmt.Sprintf("%.200s", value), "from", g.client(r).String(), "err", why, "more", more)
@@ -162,8 +163,8 @@ func (g *guard) trusts(peer string) bool {
 	return g.proxy(at.Addr().Unmap())
 }
 
-// client returns the address that a request comes from. It is the peer's address, or behind trusted
-// proxies the last address in X-Forwarded-For that is no trusted proxy.
+// client returns the address that a request comes from. The address is the peer's, or behind trusted proxies the last
+// one in X-Forwarded-For that is not a trusted proxy.
 func (g *guard) client(r *http.Request) netip.Addr { return g.clientOf(r.RemoteAddr, r.Header) }
 
 // clientOf is client for a request from a peer with headers h.
@@ -210,7 +211,7 @@ func (g *guard) hostAllowed(host string, loopback bool) bool {
 		return false
 	}
 	_, err := netip.ParseAddr(address.Hostname(host))
-	return g.keyed || err == nil || host == "" // browsers always send one
+	return g.keyed || err == nil || host == "" // browsers always send a Host
 }
 
 // listed reports whether allowed_hosts has the host. An entry without a port allows any port.
@@ -249,8 +250,8 @@ func (a *Access) CheckHost(w http.ResponseWriter, r *http.Request) bool {
 	return a.guard.Load().checkHost(w, r)
 }
 
-// CheckOrigin reports whether a request comes from no web page, or from an allowed one. Otherwise it
-// answers the request. It answers preflights too.
+// CheckOrigin reports whether a request comes from no web page, or from an allowed one. Otherwise it answers the
+// request. CheckOrigin answers preflights too.
 func (a *Access) CheckOrigin(w http.ResponseWriter, r *http.Request) bool {
 	return a.guard.Load().checkOrigin(w, r)
 }
@@ -272,8 +273,8 @@ func (a *Access) ClientOf(remote string, h http.Header) netip.Addr {
 	return a.guard.Load().clientOf(remote, h)
 }
 
-// Local reports whether a program on this machine made a request. It reports false if operators may come from other
-// machines, or if a proxy passed the request on, because the proxy may act for any client.
+// Local reports whether a program on this machine made a request. Local reports false if operators may come from
+// other machines, or if a proxy passed the request on, because the proxy may act for any client.
 func (a *Access) Local(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && peer.Addr().Unmap().IsLoopback() && onLoopback(r) && config.Loopback(a.c().OperatorsListen()) && !proxied(r.Header)

@@ -242,8 +242,8 @@ type metadata struct {
 	Name     string   `json:"resource_name"`
 }
 
-// Readable allows the pages of all sites to read an answer, since clients may be pages (I-005,
-// I-006). It answers preflights, and reports false for them.
+// Readable allows the pages of all sites to read an answer, since clients may be pages (I-005, I-006). Readable
+// answers preflights, and reports false for them.
 func Readable(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
@@ -284,7 +284,7 @@ func (a *Access) Describe(w http.ResponseWriter, r *http.Request, to Target) {
 		}
 		m.Issuers = append(m.Issuers, a.c().OAuth[i].Issuer)
 	}
-	body, _ := json.Marshal(m) // nothing in it can fail
+	body, _ := json.Marshal(m) // every member has a JSON form
 	w.Header().Set("Cache-Control", "max-age=300")
 	answer.Data(w, http.StatusOK, "application/json", body)
 }
@@ -335,8 +335,8 @@ type refusal struct {
 	guess  bool   // the credentials may have been guessed
 }
 
-// refusalOf returns the answer to a request that was not accepted for that reason. It reveals
-// nothing about keys, issuers and claims.
+// refusalOf returns the answer to a request that was not accepted for that reason. refusalOf reveals nothing about
+// keys, issuers and claims.
 func (a *Access) refusalOf(r *http.Request, to Target, why error) refusal {
 	var e *token.Error
 	switch errors.As(why, &e); {
@@ -367,7 +367,7 @@ func (a *Access) refusalOf(r *http.Request, to Target, why error) refusal {
 // retryIdentity is the Retry-After of the answer to a request whose token cannot be checked now.
 const retryIdentity = 5 * time.Second
 
-// reject answers a request that is not accepted. It does not read the body.
+// reject answers a request that is not accepted. reject does not read the body.
 func (a *Access) reject(w http.ResponseWriter, r *http.Request, path string, to Target, why error) {
 	if gone := r.Context().Err(); gone != nil && errors.Is(why, gone) {
 		return // the client left during the check, whose result is unknown

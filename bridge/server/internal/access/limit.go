@@ -47,8 +47,7 @@ func newLimit(log *slog.Logger) *limit {
 	return &limit{log: log, by: by}
 }
 
-// Take counts a wrong key. It returns the time that the sender has to wait before the next key; 0
-// means not at all.
+// Take counts a wrong key. Take returns the time that the sender has to wait before the next key; 0 means not at all.
 func (l *limit) Take(from netip.Addr) time.Duration {
 	wait, say := l.count(address.Network(from), time.Now())
 	if say { // docs/security.md describes this line

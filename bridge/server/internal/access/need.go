@@ -135,7 +135,7 @@ func subjects(m *jsonrpc.Message) []subject {
 	case era.Complete:
 		ref, no := list.ReferenceOf(m)
 		switch {
-		case no != nil: // the reference cannot be read: it may be anything
+		case no != nil: // the reference cannot be read: the server may take it for anything
 			return []subject{{by: prompts, ambiguous: true}, {by: resources, ambiguous: true, isURI: true}}
 		case ref.URI != "":
 			return []subject{{
@@ -205,7 +205,7 @@ func (n *need) atAggregate(servers []config.Server, m *jsonrpc.Message) {
 	for i := range servers {
 		s := &servers[i]
 		if !n.Grant(s.Name, "") {
-			continue // for the caller it does not exist
+			continue // for the caller the server does not exist
 		}
 		if slices.ContainsFunc(tasks, func(id string) bool { return taskServer(servers, id) == s.Name || taskServer(servers, id) == "" }) {
 			n.Add(s.Scopes.All)
@@ -234,8 +234,8 @@ func (n *need) atAggregate(servers []config.Server, m *jsonrpc.Message) {
 	}
 }
 
-// taskServer returns the server of a task of the aggregate. It is empty if any server may have the task, such as a
-// task of a session that started when there was one server.
+// taskServer returns the server of a task of the aggregate. The result is empty if any server may have the task, such
+// as a task of a session that started when there was one server.
 func taskServer(servers []config.Server, id string) string {
 	name, _, _ := strings.Cut(id, ":")
 	if slices.ContainsFunc(servers, func(s config.Server) bool { return s.Name == name }) {

@@ -192,8 +192,8 @@ func (a *Access) Needs(server, principal string, messages []*jsonrpc.Message) (a
 // targetKey is the context key of the target of a request.
 type targetKey struct{}
 
-// Screen answers a request whose token lacks a scope, and otherwise reports false (I-052 to
-// I-055). body is that of a POST.
+// Screen answers a request whose token lacks a scope, and otherwise reports false (I-052 to I-055). body is the body
+// of a POST.
 func (a *Access) Screen(w http.ResponseWriter, r *http.Request, server string, body []byte) (answered bool) {
 	t := auth.TokenOf(r.Context())
 	if t == nil || !a.tokenUse().scoped {
@@ -206,7 +206,7 @@ func (a *Access) Screen(w http.ResponseWriter, r *http.Request, server string, b
 		parts, _ = jsonrpc.Split(body) // the handler reports the fault
 	}
 	if len(parts) > gateway.MaxBatch {
-		return false // the handler refuses it
+		return false // the handler refuses the batch
 	}
 	principal := auth.Principal(r.Context())
 	mode, _ := gateway.ToolsModeOf(r.URL.Query()) // the routes refuse others

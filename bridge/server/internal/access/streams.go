@@ -70,7 +70,7 @@ func (s *streams) follow(r *http.Request, server, which string) (followed *http.
 	return r, func() {}
 }
 
-// extend lets the streams of a session last until t expires, unless the session has shown a longer token.
+// extend lets the streams of a session last until t expires, unless the session has shown a token that expires later.
 func (s *streams) extend(key string, t *token.Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

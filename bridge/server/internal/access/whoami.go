@@ -54,7 +54,7 @@ func (a *Access) Whoami(w http.ResponseWriter, r *http.Request) {
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	_ = e.Encode(me) // nothing in it can fail
+	_ = e.Encode(me) // every member has a JSON form
 	w.Header().Set("Cache-Control", "no-store")
 	answer.Data(w, http.StatusOK, "application/json", []byte(text.String()))
 }

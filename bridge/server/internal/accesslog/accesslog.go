@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Log writes the lines. Requests do not wait for it.
+// Log writes the lines. Requests do not wait for a write.
 type Log struct {
 	*logs.Writer
 	instance string // tag of this instance; empty for a single instance
@@ -33,10 +33,10 @@ type Log struct {
 
 const (
 	logEvery = time.Second // the interval of writes
-	logMost  = 4 << 20     // bytes that may wait
+	logMost  = 4 << 20     // bytes of queued lines; beyond this bound, lines are lost
 )
 
-// Open opens the configured access log; nil if there is none. A new file is readable by its owner
+// Open opens the configured access log. Open returns nil if none is configured. A new file is readable by its owner
 // only. instance is the tag of this instance of a cluster, or empty.
 func Open(a config.AccessLog, instance string, log *slog.Logger) (*Log, error) {
 	t := &target{log: log}
@@ -64,8 +64,8 @@ func Open(a config.AccessLog, instance string, log *slog.Logger) (*Log, error) {
 	}, nil
 }
 
-// Take queues the line of a report. It does not block. It reports false if the log is closed: the
-// caller then gives the line to the new log.
+// Take queues the line of a report. Take does not block. It reports false if the log is closed: the caller then gives
+// the line to the new log.
 func (l *Log) Take(r *report.Report) bool {
 	var room [512]byte
 	return l.queued(l.line(room[:0], r))
@@ -181,18 +181,18 @@ func (l *Log) Close(done <-chan struct{}) {
 	}
 }
 
-// target is the place of the lines.
+// target is the file or the stream that gets the lines.
 type target struct {
 	io.Writer
 	path string   // empty for stdout and stderr
-	file *os.File // nil without a path, and when it could not be opened again
-	err  error    // why it could not
+	file *os.File // nil without a path, and after a failed attempt to open it
+	err  error    // why the file could not be opened
 	log  *slog.Logger
 }
 
 var _ logs.Sink = (*target)(nil)
 
-// open opens the file for appending. It refuses a pipe, which may block.
+// open opens the file for appending. open refuses a pipe, which may block.
 func (t *target) open() error {
 	if info, err := os.Stat(t.path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
 		return errors.New("is a pipe, which may block: name a file, stdout or stderr")
@@ -205,7 +205,6 @@ func (t *target) open() error {
 	return nil
 }
 
-// Write implements logs.Sink.
 func (t *target) Write(lines []byte) (int, error) {
 	if t.err != nil {
 		return 0, t.err
@@ -213,8 +212,8 @@ func (t *target) Write(lines []byte) (int, error) {
 	return sanitize.JSONWriter(t.Writer).Write(lines)
 }
 
-// Follow opens the file again after it was moved or removed, such as by log rotation. It reports
-// whether it opened the file.
+// Follow opens the file again after it was moved or removed, such as by log rotation. Follow reports whether it
+// opened the file.
 func (t *target) Follow() bool {
 	if t.path == "" {
 		return false
@@ -240,7 +239,6 @@ func (t *target) close() error {
 	return err
 }
 
-// Failed implements logs.Sink.
 func (t *target) Failed(err error) {
 	if err != nil {
 		t.log.Error("the access log cannot be written: lines are lost", "err", err)
@@ -249,7 +247,6 @@ func (t *target) Failed(err error) {
 	}
 }
 
-// LeftOut implements logs.Sink.
 func (t *target) LeftOut(lines uint64) {
 	t.log.Warn("lines of the access log are lost: it is written too slowly", "count", lines)
 }

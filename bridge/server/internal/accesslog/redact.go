@@ -29,12 +29,12 @@ var secretText = regexp.MustCompile(`(?is)` +
 // errFull means that the output has reached its limit.
 var errFull = errors.New("full")
 
-// maxNested bounds the depth of JSON texts within JSON texts. Deeper texts are not shown.
+// maxNested bounds the depth of JSON texts within JSON texts. A deeper text is replaced by redacted.
 const maxNested = 8
 
-// Redact copies raw JSON without the values of members that look like secrets, at any depth, also in
-// texts that are JSON themselves. It copies about most bytes, and reports whether it copied
-// everything. The result is always a JSON value.
+// Redact copies raw JSON without the values of members that look like secrets, at any depth, also in texts that are
+// JSON themselves. Redact copies about most bytes, and reports whether it copied everything. The result is always a
+// JSON value.
 func Redact(raw []byte, most int) (_ []byte, whole bool) {
 	r := &redactor{most: most}
 	r.in = json.NewDecoder(bytes.NewReader(raw))
@@ -53,7 +53,7 @@ func Redact(raw []byte, most int) (_ []byte, whole bool) {
 type redactor struct {
 	in    *json.Decoder
 	out   []byte
-	most  int // length of out
+	most  int // length to which out may grow
 	depth int // of texts within texts
 }
 
@@ -152,8 +152,8 @@ func (r *redactor) skip() error {
 	}
 }
 
-// text copies a string. A string that is JSON itself is redacted as JSON. In any other, secretText is
-// replaced.
+// text copies a string. A string that is JSON itself is redacted as JSON. In any other string, redacted replaces what
+// secretText matches.
 func (r *redactor) text(s string) error {
 	room := max(r.most-len(r.out), 0)
 	if inner := strings.TrimLeft(s, " \t\r\n"); inner != "" && strings.IndexByte(`{["`, inner[0]) >= 0 {

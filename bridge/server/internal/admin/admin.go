@@ -1,5 +1,5 @@
-// Package admin serves the API of operators below /ui/api/v1, in JSON. The bridge decides which
-// caller has which rights. Web pages other than the bridge's own are refused for every caller.
+// Package admin serves the API of operators below /ui/api/v1, in JSON. The bridge decides which caller has which
+// rights. It refuses requests of web pages other than the bridge's own, whoever the caller is.
 package admin
 
 import (
@@ -44,9 +44,9 @@ type Right string
 const (
 	// Own is the right of every caller. A caller without Look sees only its own data.
 	Own Right = "own"
-	// Look is the right to see things of others.
+	// Look is the right to see what belongs to other callers.
 	Look Right = "look"
-	// Act is the right to change things of others. It includes Look.
+	// Act is the right to change what belongs to other callers, and the bridge itself. It includes Look.
 	Act Right = "act"
 )
 
@@ -59,7 +59,7 @@ type Caller struct {
 	Valid func() bool
 }
 
-// Sees reports whether the caller may see things of a principal.
+// Sees reports whether the caller may see what belongs to a principal.
 func (c *Caller) Sees(principal string) bool { return c.Look || c.Principal == principal }
 
 // Call is an accepted request.
@@ -68,16 +68,17 @@ type Call struct {
 	Context context.Context
 	Query   url.Values
 	Body    []byte // of a POST: JSON of at most MaxBody bytes
-	// Harmless is set for a POST that turned out to change nothing: it is not recorded.
+	// Harmless is set by Do if a POST changed nothing: then the action is not recorded.
 	Harmless bool
 
 	vars map[string]string
 }
 
-// Var returns the part of the path that stands for {name}.
+// Var returns the segment of the path at the place of {name}.
 func (c *Call) Var(name string) string { return c.vars[name] }
 
-// Number returns a number from the query, from 1 to most; otherwise is the default.
+// Number returns the number that the query has under name. Number returns otherwise if the query has none, and an
+// error for a number below 1 or above most.
 func (c *Call) Number(name string, otherwise, most int) (int, error) {
 	text := c.Query.Get(name)
 	if text == "" {
@@ -107,7 +108,7 @@ type Route struct {
 	Stream func(w http.ResponseWriter, r *http.Request, c *Call)
 }
 
-// match returns, by name, the segments of a path that stand for names; nil if the path is not the
+// match returns the segments of path at the places of names in the route's path, by name; nil if path is not the
 // route's.
 func (r *Route) match(path string) map[string]string {
 	want, got := strings.Split(r.Path, "/"), strings.Split(path, "/")
@@ -129,7 +130,7 @@ func (r *Route) match(path string) map[string]string {
 type Bridge interface {
 	// RequestedHost returns the host that a client requested.
 	RequestedHost(r *http.Request) string
-	// Acted is called after each action.
+	// Acted is called after each action that is recorded. outcome is ok, error or denied.
 	Acted(principal, action, outcome string)
 }
 
@@ -256,10 +257,11 @@ func (a *API) Admits(w http.ResponseWriter, r *http.Request, what string) bool {
 // bodyWait bounds the time for reading a body: any client may announce a body and not send it.
 const bodyWait = 10 * time.Second
 
-// Body reads the body of a request. It answers a request whose body is not valid.
+// Body reads the body of a request. If the body is not JSON of at most MaxBody bytes, Body answers the request and
+// reports false.
 func Body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
-	// The deadline stays for an incomplete body, since net/http reads the rest. For a complete
-	// body it is removed: net/http takes a deadline that passes for the end of the connection.
+	// For an incomplete body, the deadline stays, since net/http reads the rest of the body. For a complete body, the
+	// deadline is removed: when a deadline passes, net/http treats the connection as ended.
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyWait))
 	body, err := io.ReadAll(httpio.MaxBytes(w, r.Body, MaxBody))
@@ -281,7 +283,8 @@ func (a *API) record(who, action, outcome string) {
 	a.bridge.Acted(who, action, outcome)
 }
 
-// isOwnPage reports whether a request comes from no web page, or from the bridge's own.
+// isOwnPage reports whether a request comes from a page of the bridge, which the client requested at host, or from no
+// web page.
 func isOwnPage(r *http.Request, host string) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
@@ -306,7 +309,8 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Message }
 
-// NotFound returns the error for a thing that does not exist, or that this caller may not see.
+// NotFound returns the error of a request for what does not exist, or what the caller may not see: callers cannot
+// tell which.
 func NotFound(what string) error {
 	return &Refusal{http.StatusNotFound, "not_found", "there is no " + what}
 }
@@ -345,7 +349,7 @@ func Refuse(w http.ResponseWriter, status int, code, message string) {
 	Answer(w, status, map[string]any{"error": problem{Code: code, Message: message}})
 }
 
-// Compact is an answer without indentation: it may have very many numbers.
+// Compact is an answer without indentation: the answer may have very many numbers.
 type Compact struct{ Answer any }
 
 // Answer answers a request with JSON.
@@ -366,8 +370,7 @@ func Answer(w http.ResponseWriter, status int, out any) {
 	_, _ = w.Write(append(sanitize.JSON(body), '\n')) // a client that left needs no answer
 }
 
-// Read reads the body of a request into a struct. It refuses members that the struct does not
-// have.
+// Read reads the body of a request into a struct. Read refuses members that the struct does not have.
 func Read(body []byte, into any) error {
 	d := json.NewDecoder(strings.NewReader(string(body)))
 	d.DisallowUnknownFields()

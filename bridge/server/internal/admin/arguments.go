@@ -27,14 +27,14 @@ type ArgumentsChecked struct {
 
 // ArgumentFault is one fault of the arguments.
 type ArgumentFault struct {
-	Path    string `json:"path,omitempty"` // such as body.tags[2]; empty for the whole
+	Path    string `json:"path,omitempty"` // such as body.tags[2]; empty for the arguments as a whole
 	Message string `json:"message"`
 }
 
 const (
 	// maxFaults bounds the faults of one answer.
 	maxFaults = 100
-	// ownParams introduces the bridge to a server whose tools are listed.
+	// ownParams are the params of initialize, with which the bridge lists a server's tools.
 	ownParams = `{"protocolVersion":"` + era.LatestLegacy + `","capabilities":{},"clientInfo":{"name":"mcp-bridge","title":"the admin API of mcp-bridge","version":"1"}}`
 )
 
@@ -48,8 +48,7 @@ func (discard) Send(e replay.Event) bool {
 	return true
 }
 
-// checkArguments checks arguments by the tool's schema, as the caller sees it. It does not call the
-// tool.
+// checkArguments checks arguments by the tool's schema, as the caller sees it. checkArguments does not call the tool.
 func (o *Operator) checkArguments(c *Call) (any, error) {
 	var asked struct {
 		Server    string          `json:"server"`
@@ -78,8 +77,8 @@ func (o *Operator) checkArguments(c *Call) (any, error) {
 	return out, nil
 }
 
-// schema lists the tools of a server, and returns the input schema of one tool. It acts like a client
-// of the caller that sends no headers but its key.
+// schema lists the tools of a server, and returns the input schema of one tool. schema acts like a client of the
+// caller that sends no headers but its key.
 func (o *Operator) schema(c *Call, server, tool string) (schema []byte, err error) {
 	from := &bridge.Caller{
 		Principal:    c.Principal,

@@ -16,18 +16,18 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 )
 
-// Bounds of Clients. Their slots are as long as the interval between calls of Tick. Beyond a bound, the least recently used
-// makes way. One principal has at most a quarter of the places: its further clients count as Unnamed, its further uses and
-// sessions do not count.
+// These constants bound Clients. A slot lasts from one call of Tick to the next. Beyond a bound, the least recently
+// used entry is dropped. One principal has at most a quarter of the entries: beyond that, its new clients count as
+// Unnamed, and its new uses and sessions do not count.
 const (
-	clientSlots = 6   // of which rates are computed
-	clientKept  = 180 // slots without a call
+	clientSlots = 6   // slots of which rates are computed
+	clientKept  = 180 // slots without a call after which an entry is dropped
 
 	maxClients = 4096
 	maxUses    = 4 * maxClients // pairs of a client and a server, and sessions of such pairs
 	maxShown   = 512            // clients in an answer
-	maxNames   = 512            // callers whose names are kept
-	maxNamed   = 4 << 10        // bytes of Caller.Params for which the name is kept
+	maxNames   = 512            // entries of Clients.names
+	maxNamed   = 4 << 10        // bytes of a key of Clients.names
 )
 
 // Unnamed is the name of a client that does not say its own.
@@ -52,11 +52,11 @@ type Clients struct {
 	sessions counts[sessionOf, int] // the slot of the last call
 }
 
-// counts holds the entries that were used last. One principal has at most a quarter of the places.
+// counts holds the most recently used entries. One principal has at most a quarter of the most entries.
 type counts[K owned, V any] struct {
 	simplelru.LRUCache[K, V]
 	most int
-	of   map[string]int // the number of places, by principal
+	of   map[string]int // the number of entries, by principal
 }
 
 type owned interface {
@@ -74,7 +74,7 @@ func newCounts[K owned, V any](most int) counts[K, V] {
 	return c
 }
 
-// full reports whether a principal has no more places.
+// full reports whether a principal may have no more entries.
 func (c *counts[K, V]) full(principal string) bool { return c.of[principal] >= c.most/4 }
 
 // put adds an entry.
@@ -86,7 +86,7 @@ func (c *counts[K, V]) put(k K, v V) {
 // client identifies clients that are counted together.
 type client struct {
 	name, principal, transport string
-	address                    string // the server that their address names; empty for the address of all servers
+	address                    string // the server whose address they use; empty for the address of all servers
 }
 
 func (c client) owner() string { return c.principal }
@@ -115,7 +115,7 @@ type uses struct {
 	total uint64
 }
 
-// add counts a call in a slot. It clears the slots that passed without a call.
+// add counts a call in a slot. add clears the slots that passed without a call.
 func (u *uses) add(slot int) {
 	for i := u.last + 1; i <= slot && i <= u.last+len(u.slots); i++ {
 		u.slots[i%len(u.slots)] = 0
@@ -145,15 +145,15 @@ func NewClients(now time.Time) *Clients {
 	}
 }
 
-// Take counts a report. A request to several servers counts once, and for none of them: it is a list, which tells
-// nothing of what the client uses. The bridge's own requests do not count.
+// Take counts a report. A request to several servers counts once, and for no server: a list of all servers does not
+// show which of them the client uses. The bridge's own requests do not count.
 func (c *Clients) Take(r *report.Report) {
 	a, ok := r.Call.(*report.Arrival)
 	if !ok || a == nil || a.Wire() == "" || r.From == nil || r.Part > 1 || r.Request.Method == era.Listen {
 		return
 	}
 	name := ""
-	if len(r.From.Params) > maxNamed { // to read it takes longer than others may wait
+	if len(r.From.Params) > maxNamed { // parsed before the lock, because it takes long
 		name = named(health.Client(r.From))
 	}
 	c.mu.Lock()
@@ -205,7 +205,7 @@ func (c *Clients) client(k client) *uses {
 	return one
 }
 
-// name returns the name of a client. The caller holds c.mu.
+// name returns the name of a client, from names if it is there. The caller holds c.mu.
 func (c *Clients) name(from *bridge.Caller) string {
 	if name, ok := c.names[string(from.Params)]; ok {
 		return name
@@ -225,12 +225,12 @@ func named(client string) string {
 	return client
 }
 
-// isOwn reports whether the client of that name, on a pipe or not, is the bridge itself.
+// isOwn reports whether the client of that name is the bridge itself. pipe means that the client is on a pipe.
 func isOwn(name string, pipe bool) bool {
 	return strings.HasPrefix(name, consoleName+" ") || pipe && strings.HasPrefix(name, runName+" ")
 }
 
-// Tick begins another slot, and forgets what was not used for too long.
+// Tick begins another slot, and drops the entries that were not used for clientKept slots.
 func (c *Clients) Tick(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,20 +259,21 @@ type ClientUse struct {
 	Transport string  `json:"transport"`
 	Address   string  `json:"address"`
 	Sessions  int     `json:"sessions"`
-	Rate      float64 `json:"rate"`
+	Rate      float64 `json:"rate"` // calls a second, in the last 30 s
 	Calls     uint64  `json:"calls"`
-	// Servers are those that they called, the busiest first.
+	// Servers are the servers that these clients called, the busiest first.
 	Servers []ServerUse `json:"servers"`
 }
 
-// ServerUse is the use of one server by clients.
+// ServerUse is the use of one server by the clients of a ClientUse.
 type ServerUse struct {
 	Server string  `json:"server"`
 	Rate   float64 `json:"rate"`
 	Calls  uint64  `json:"calls"`
 }
 
-// Address returns the path of a server's MCP endpoint below the base path; the empty name means all servers as one.
+// Address returns the path of a server's MCP endpoint below the base path; the empty name means the endpoint of all
+// servers.
 func Address(server string) string {
 	if server == "" {
 		return "/mcp"
@@ -280,14 +281,15 @@ func Address(server string) string {
 	return "/" + server + "/mcp"
 }
 
-// Groups returns the clients of the sessions, and those of the last 15 minutes whose principal sees accepts: the busiest
-// of them, first. They have only those servers that shows accepts. clients is the number of clients of each of these servers:
-// sessions that called it and are open, and otherwise 1 for each element of all that called it.
+// Groups returns the clients of the sessions, and those of the last 15 minutes whose principal sees accepts: the
+// busiest first, at most maxShown. Each element of all has only the servers that shows accepts. clients is the number
+// of clients by server: an element counts as the number of its open sessions that called the server, and at least as
+// one.
 func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sessions []gateway.SessionStatus) (all []ClientUse, clients map[string]int) {
 	c.mu.Lock()
 	slot, tick := c.slot, c.tick
 	counted, served, called := copied(c.clients.LRUCache), copied(c.servers.LRUCache), c.sessions.Keys()
-	c.mu.Unlock() // calls wait for it
+	c.mu.Unlock() // unlocked early: calls wait for the lock
 	of := map[client]*ClientUse{}
 	group := func(c client) *ClientUse {
 		if of[c] == nil {
@@ -320,7 +322,7 @@ func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sess
 			by[e.uses] = one
 		}
 	}
-	used := map[*uses]int{} // the open sessions
+	used := map[*uses]int{} // how many open sessions have called the server
 	for _, s := range called {
 		if open[s.id] {
 			used[s.server]++
@@ -347,7 +349,7 @@ func (c *Clients) Groups(now time.Time, sees, shows func(name string) bool, sess
 	return all[:min(len(all), maxShown)], clients
 }
 
-// entry is a copy of counts, with their key and their identity.
+// entry is a copy of uses, with the key and the original.
 type entry[K comparable] struct {
 	key  K
 	uses *uses

@@ -18,16 +18,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Intervals of a stream of events.
+// These are the intervals at which a stream sends what the comments name.
 const (
 	flushEvery    = 100 * time.Millisecond // events
-	crowdedEvery  = time.Second            // events after some were dropped: nobody reads that many
+	crowdedEvery  = time.Second            // events, after some were dropped: nobody reads that many
 	stateEvery    = 500 * time.Millisecond // the state of servers, if it changed
 	processEvery  = 5 * time.Second        // the state of the process, in any case
-	sessionsEvery = 2 * time.Second        // sessions, and whether the caller may still look
+	sessionsEvery = 2 * time.Second        // sessions; at the same time the stream checks that the caller still has its rights
 )
 
-// The time in which a stream without a reader can be resumed, and the bounds of the events that it repeats.
+// detachedFor is how long a stream without a reader can be resumed. maxResend and maxSent bound the events that it
+// then repeats.
 const (
 	detachedFor = time.Minute
 	maxResend   = 128
@@ -44,14 +45,14 @@ type Events struct {
 	streams Streams
 
 	mu       sync.Mutex         // guards the rest
-	detached map[string]*stream // those without a reader that can be resumed, by key
+	detached map[string]*stream // streams without a reader, which can be resumed, by key
 	closed   bool
 }
 
 // Overview is the state of the bridge at one time.
 type Overview interface {
-	// Since returns the changes since an earlier overview; nil for none. whole adds the state of
-	// the process in any case.
+	// Since returns the changes since an earlier overview, or nil if nothing changed. whole means that it returns the
+	// state of the process in any case.
 	Since(was Overview, whole bool) any
 }
 
@@ -65,7 +66,7 @@ func (e *Events) Routes() []Route {
 	}}
 }
 
-// snapshot is the first event.
+// snapshot is the event with the whole state.
 type snapshot struct {
 	Status   Overview     `json:"status,omitempty"`
 	Calls    *calls.Shown `json:"calls,omitempty"`
@@ -154,16 +155,16 @@ type stream struct {
 	viewer *Viewer
 	out    *httpio.Writer
 	ends   []func()
-	timer  *time.Timer // of forget, while it has no reader; guarded by e.mu
-	since  time.Time   // when it lost its reader; guarded by e.mu
+	timer  *time.Timer // of forget, runs while the stream has no reader; guarded by e.mu
+	since  time.Time   // when the stream lost its reader; guarded by e.mu
 
 	overview                  Overview
 	sessions                  *SessionRows
-	process, session, written time.Time // when these were last read, and when something was last written
+	process, session, written time.Time // when the process and the sessions were last read, and when anything was last written
 
-	number int // of the last event
-	sent   []httpio.Event
-	bytes  int // of sent
+	number int            // of the last event
+	sent   []httpio.Event // the last events, for a reader that resumes
+	bytes  int            // of sent
 }
 
 // begin makes a stream and subscribes it to its topics.
@@ -205,9 +206,9 @@ func (s *stream) stop() {
 	s.ends = nil
 }
 
-// detach keeps a stream that lost its reader for a while, so that it can be resumed. If there are too
-// many, it replaces the oldest of the same caller: most readers do not come back, since they have
-// opened another page.
+// detach stores a stream that lost its reader for detachedFor, so that a reader can resume the stream. If there are
+// too many, the stream replaces the oldest of the same caller: most readers do not come back, since they opened
+// another page.
 func (e *Events) detach(s *stream) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -221,8 +222,8 @@ func (e *Events) detach(s *stream) {
 			oldest = o
 		}
 	}
-	most := e.States.Config().ConsoleStreams                                     // as many as open ones
-	full := len(e.detached) >= most || e.States.Keyed() && own >= max(1, most/2) // each page that an operator leaves adds one
+	most := e.States.Config().ConsoleStreams                                     // the same limit as for open streams
+	full := len(e.detached) >= most || e.States.Keyed() && own >= max(1, most/2) // each page that an operator leaves adds a stream
 	if full && oldest != nil {
 		e.forget(oldest)
 	}
@@ -250,8 +251,8 @@ func (e *Events) forget(s *stream) {
 	s.stop()
 }
 
-// find returns the caller's stream that sent an event, and the number of the event. The stream is
-// nil unless its request and the caller's rights are the same.
+// find returns the caller's stream that sent an event, and the number of the event. The stream is nil if it was
+// opened with another query or with other rights.
 func (e *Events) find(id string, wants streamQuery, c *Caller) (s *stream, last int) {
 	key, number, _ := strings.Cut(id, ".")
 	n, err := strconv.Atoi(number)
@@ -276,7 +277,7 @@ func (e *Events) Close() {
 	}
 }
 
-// run writes events until the reader is lost. It reports true if it ended the stream itself.
+// run writes events until the reader is lost. run reports true if it ended the stream itself.
 func (s *stream) run(ctx context.Context) (ended bool) {
 	tick, rest := time.NewTicker(stateEvery), time.NewTimer(0)
 	defer tick.Stop()
@@ -315,11 +316,11 @@ func (s *stream) send(kind string, data any) error {
 	return s.out.Send(one)
 }
 
-// record numbers an event, and keeps it for a reader that resumes.
+// record numbers an event, and stores it for a reader that resumes.
 func (s *stream) record(kind string, data any) httpio.Event {
 	text, err := json.Marshal(data)
 	if err != nil {
-		text = []byte("null") // nothing in it can fail
+		text = []byte("null") // every event has a JSON form
 	}
 	s.number++
 	one := httpio.Event{
@@ -331,7 +332,7 @@ func (s *stream) record(kind string, data any) httpio.Event {
 	return one
 }
 
-// trim removes the oldest of the events that are kept if there are too many.
+// trim removes the oldest stored events beyond maxResend and maxSent. trim keeps the newest event, however large.
 func (s *stream) trim() {
 	old := 0
 	for ; len(s.sent)-old > maxResend || s.bytes > maxSent && len(s.sent)-old > 1; old++ {
@@ -340,7 +341,8 @@ func (s *stream) trim() {
 	s.sent = slices.Delete(s.sent, 0, old)
 }
 
-// resume resumes a stream after the event of that number.
+// resume resumes a stream after the event of that number. If later events are not stored any more, resume writes the
+// whole state instead.
 func (s *stream) resume(last int) error {
 	left := s.sent[max(0, len(s.sent)-(s.number-last)):]
 	missed := s.number - last - len(left)
@@ -391,7 +393,7 @@ func (s *stream) snapshot() error {
 // flush writes the events of the feed, and returns how many were dropped. After a failed write it still numbers the
 // other events: a reader that resumes gets them, or the number of events that it missed.
 func (s *stream) flush() (dropped int, err error) {
-	defer s.trim() // once for all of them
+	defer s.trim() // once for all events
 	events, dropped := s.viewer.Take()
 	if dropped > 0 {
 		events = append(events, Event{Type: "dropped", Data: map[string]int{"count": dropped}})
@@ -409,7 +411,7 @@ func (s *stream) flush() (dropped int, err error) {
 	return dropped, s.out.Flush()
 }
 
-// poll writes the changes since the last poll. more is false if that ended the stream.
+// poll writes the changes since the last poll. more is false if poll ended the stream.
 func (s *stream) poll(now time.Time) (more bool, err error) {
 	defer s.trim()
 	if s.e.Bridge.Draining() {

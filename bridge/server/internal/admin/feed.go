@@ -13,7 +13,7 @@ type Event struct {
 	Type string
 	Data any // read only
 	Size int // approximate, as JSON, in bytes
-	// Call is the id of the call that begins, ends or has a mark; empty for another event.
+	// Call is the id of the call, if Type is one of those below; otherwise empty.
 	Call string
 }
 
@@ -32,7 +32,7 @@ type Feed struct {
 	mu      sync.Mutex // guards the rest
 	events  []Event
 	begun   map[string]int  // by call: the index of its callBegin, until another event of it or of no call follows
-	active  map[string]bool // the calls that the page shows as active, or will
+	active  map[string]bool // calls whose begin is in events, or that the page shows as active
 	bytes   int
 	dropped int
 }
@@ -53,7 +53,8 @@ func (f *Feed) Shown(call string) {
 	f.active[call] = true
 }
 
-// Full reports whether there is no room until the next Take, and counts a dropped event if so: it need not be made.
+// Full reports whether there is no room until the next Take. If it reports true, it has counted a dropped event, and
+// the caller need not make the event.
 func (f *Feed) Full() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,8 +68,9 @@ func (f *Feed) Full() bool {
 // full reports whether there is no room until the next Take. The caller holds f.mu.
 func (f *Feed) full() bool { return f.dropped > 0 || len(f.events) >= maxEvents }
 
-// Put adds an event. It does not block. The end of a call replaces its begin, which it repeats. For the ends of calls
-// that the page shows as active, there is as much room again: without its end, a call would stay so.
+// Put adds an event. Put does not block. The end of a call replaces the begin in the queue, because the end repeats
+// its data. For the ends of active calls, the bounds are twice as high: without its end, the page would show a call
+// as active for ever.
 func (f *Feed) Put(e Event) {
 	f.mu.Lock()
 	f.put(e)
@@ -104,7 +106,7 @@ func (f *Feed) put(e Event) {
 		f.begun[e.Call], f.active[e.Call] = len(f.events), true
 	case callMark, callEnd:
 		delete(f.begun, e.Call)
-	default: // it may be about a call, such as its messages: the end must not come before it
+	default: // the event may be about a call, such as a message: the call's end must not come before it
 		clear(f.begun)
 	}
 	f.events, f.bytes = append(f.events, e), f.bytes+e.Size

@@ -20,14 +20,14 @@ type Mark struct {
 	At int64 `json:"at"` // Unix milliseconds
 	// Kind is reload, restart, breaker_open, breaker_closed, failing, working, drain or resume.
 	Kind   string `json:"kind"`
-	Server string `json:"server,omitempty"` // empty: the bridge
+	Server string `json:"server,omitempty"` // empty for the bridge
 	Text   string `json:"text,omitempty"`
 
 	found time.Time // when the bridge compared the states
 }
 
 // Marks finds what happened between two looks at the state of the bridge and its servers. The state has counters and
-// times, so the places that change it do nothing more. Its methods may be called concurrently.
+// times, so the code that changes the state does not record marks. Its methods may be called concurrently.
 type Marks struct {
 	mu      sync.Mutex // guards the rest
 	last    logs.Ring[Mark]
@@ -41,7 +41,8 @@ func NewMarks() *Marks {
 	return &Marks{last: logs.NewRing[Mark](maxMarks), of: map[string]gateway.Sample{}}
 }
 
-// add adds a mark that was found now. at is when it happened; zero means now. The caller holds m.mu.
+// add adds a mark that Look or LookAtBridge found. at is when the event happened; zero means now. The caller holds
+// m.mu.
 func (m *Marks) add(now, at time.Time, kind, server, text string) {
 	if at.IsZero() {
 		at = now
@@ -49,14 +50,14 @@ func (m *Marks) add(now, at time.Time, kind, server, text string) {
 	m.last.Add(Mark{at.UnixMilli(), kind, server, text, now})
 }
 
-// Look compares the state of a server with the last one.
+// Look compares the state of a server with the one at the last Look, and adds the marks that explain the difference.
 func (m *Marks) Look(now time.Time, server string, is gateway.Sample) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was := m.of[server]
 	m.of[server] = is
 	if is.Health.Restarts < was.Health.Restarts || is.Breaker.Trips < was.Breaker.Trips {
-		was = gateway.Sample{Drained: was.Drained} // it has other settings, and counts anew
+		was = gateway.Sample{Drained: was.Drained} // the server got other settings, and counts from zero again
 	}
 	switch failure := is.Health.Failure; {
 	case failure != nil && was.Health.Failure == nil:
@@ -95,8 +96,9 @@ func by(principal string) string {
 	return "by " + principal
 }
 
-// LookAtBridge compares the state of the bridge with the last one. since is when it was drained, or zero. reloads is nil
-// if the configuration is never reloaded. Servers that has does not know are forgotten.
+// LookAtBridge compares the state of the bridge with the one at the last LookAtBridge, and adds marks. since is when
+// it was drained, or zero. reloads is nil if the configuration is never reloaded. LookAtBridge forgets the servers
+// that has rejects.
 func (m *Marks) LookAtBridge(now, since time.Time, drainedBy string, reloads *reload.Reloader, has func(server string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,8 +128,8 @@ func (m *Marks) LookAtBridge(now, since time.Time, drainedBy string, reloads *re
 	m.reloads = is
 }
 
-// Since returns the marks that were found after from, the oldest first: the marks of the servers for which of returns
-// true, and with whole also the bridge's own.
+// Since returns the marks that were found after from, the oldest first: the marks of the servers that of accepts, and
+// with whole also the bridge's own.
 func (m *Marks) Since(from time.Time, of func(server string) bool, whole bool) []Mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// hiddenKeys are the keys below which only names and references are shown.
+// hiddenKeys are the keys below which only names and references to variables are shown.
 var hiddenKeys = []string{"env", "headers", "openapi_headers", "query", "auth", "body", "claims", "secret"}
 
 // commandKeys are the keys of a program and its arguments.
@@ -24,7 +24,7 @@ var commandKeys = []string{"command", "stdio", "args"}
 // harmlessKeys are the keys that have a name like that of a secret, but no secret as their value.
 var harmlessKeys = []string{"session_idle", "session_left", "sessions", "max_sessions", "token_file", "token_url"}
 
-// isSecret reports whether the value of a key may be a secret, by its name.
+// isSecret reports whether the value of a key may be a secret, by the key's name.
 func isSecret(key string) bool {
 	return slices.Contains(hiddenKeys, key) || key == "key" || key == "keys" || sanitize.IsSecret(key) && !slices.Contains(harmlessKeys, key)
 }
@@ -35,9 +35,9 @@ var plain = regexp.MustCompile(`^(?:(?:Bearer |Basic )?\$\{[A-Za-z_][A-Za-z0-9_]
 // hidden replaces a text that may be a secret.
 const hidden = "***"
 
-// Masked returns the text of a configuration file for operators: as YAML, without comments, and with
-// *** for each text that may be a secret, by its key or its form. With a server's name, it returns that server's part, or
-// nothing.
+// Masked returns the text of a configuration file for operators: as YAML, without comments, and with *** for each
+// text that may be a secret by its key or its form. If server is not empty, Masked returns only the settings of that
+// server, and "" if the file has none.
 func Masked(text []byte, server string) (string, error) {
 	root, err := strict.Parse(text)
 	if err != nil || root == nil {
@@ -106,7 +106,7 @@ func (m *mask) node(n *yaml.Node, key, indent string, secret bool) {
 			m.b.WriteString("[]\n")
 		}
 		arguments := slices.Contains(commandKeys, key)
-		next := false // the item is the value of the last one, such as a key after --api-key
+		next := false // the last item announced a value: this item may be a secret, such as a key after --api-key
 		for _, v := range n.Content {
 			m.b.WriteString(before + "- ")
 			before = indent
@@ -133,7 +133,7 @@ func (m *mask) text(s, key string, secret bool) {
 	m.b.WriteString(quoted(shown(s, key, secret)) + "\n")
 }
 
-// shown returns the text of a key, with *** for what may be a secret. secret hides all but references.
+// shown returns the text of a key, with *** for what may be a secret. secret means that only references are shown.
 func shown(s, key string, secret bool) string {
 	secret = secret || isSecret(key)
 	switch {
@@ -185,7 +185,7 @@ func announces(arg string) bool {
 // command returns a program with its arguments, or one argument, with *** for what may be a secret.
 func command(s string) string {
 	words, next := strings.Fields(s), false
-	if len(words) != 1 && strings.ContainsAny(s, "\r\n'\"`;|&<>()\\") { // a script: words do not say what belongs together
+	if len(words) != 1 && strings.ContainsAny(s, "\r\n'\"`;|&<>()\\") { // a script: its words are not its arguments
 		if first, _, _ := strings.Cut(s, " "); strings.HasPrefix(s, words[0]+" ") && argument(first) == first {
 			return first + " " + hidden
 		}
@@ -200,7 +200,7 @@ func command(s string) string {
 	return strings.Join(words, " ")
 }
 
-// argument returns an argument of a program.
+// argument returns an argument of a program, with *** for what may be a secret.
 func argument(word string) string {
 	name, value, ok := strings.Cut(word, "=")
 	switch {
@@ -223,7 +223,7 @@ var reference = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*(?::-\*\*\*)?\}`)
 // servers accept keys in paths too.
 func address(s string) string {
 	var references []string
-	standIn := func(i int) string { return "xref" + strconv.Itoa(i) + "x" } // an address has no braces
+	standIn := func(i int) string { return "xref" + strconv.Itoa(i) + "x" } // url.Parse accepts no braces in a host
 	u, err := url.Parse(reference.ReplaceAllStringFunc(s, func(r string) string {
 		references = append(references, r)
 		return standIn(len(references) - 1)

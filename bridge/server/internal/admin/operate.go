@@ -67,7 +67,7 @@ const (
 type SessionRows struct {
 	Sessions []gateway.SessionStatus `json:"sessions"` // the newest first
 	Total    int                     `json:"total"`
-	// Sessionless counts the actions of stateless clients; nil for a caller that may not look.
+	// Sessionless is nil for a caller that may not look.
 	Sessionless *Sessionless `json:"without_session,omitempty"`
 }
 
@@ -144,7 +144,7 @@ func (o *Operator) showCall(c *Call) (any, error) {
 	return out, nil
 }
 
-// owns returns an error unless the caller may act on things of a principal.
+// owns returns an error unless the caller may act on what belongs to a principal.
 func owns(c *Call, principal string) error {
 	if c.Act || c.Principal == principal && c.Principal != "" {
 		return nil

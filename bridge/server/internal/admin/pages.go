@@ -23,12 +23,12 @@ type Page struct {
 	Principal string   `json:"p"`
 	Sum       auth.Sum `json:"s"` // of the key
 	Began     int64    `json:"b"` // Unix seconds
-	Used      int64    `json:"u"`
+	Used      int64    `json:"u"` // when a use was last recorded
 }
 
 const (
 	pageCookie = "mcp-bridge-console-"
-	// pageKind is the kind of its seals.
+	// pageKind is the purpose of the seals of cookies.
 	pageKind = "console"
 	// pageLife limits a sign-in, and pageIdle its time without use. pageRenew is the interval at
 	// which use is recorded, by a new cookie.
@@ -39,8 +39,7 @@ const (
 	pageCheck = 2 * time.Second
 	// maxEnded bounds the sign-ins that are recorded as ended.
 	maxEnded = 4096
-	// PageHeader is required of requests that have the cookie and change something. Pages of
-	// other sites cannot send it.
+	// PageHeader is required in requests with the cookie that are not a GET. Pages of other sites cannot send it.
 	PageHeader = "Bridge-Console"
 )
 
@@ -57,12 +56,12 @@ type Pages struct {
 	key    *seal.Key
 
 	mu    sync.Mutex       // guards the rest
-	ended map[string]int64 // by the ID of a sign-in that ended: when its cookie would have expired, in Unix seconds
+	ended map[string]int64 // when the cookies of ended sign-ins expire, in Unix seconds, by Page.ID
 }
 
 // PagesBridge is the bridge that operators sign in on.
 type PagesBridge interface {
-	// Holder returns the principal that has the key of that sum now.
+	// Holder returns the principal to which the key with that sum belongs now.
 	Holder(auth.Sum) (principal string, ok bool)
 	// PagePath returns the path of the cookie, as the browser sees it, and whether the browser uses
 	// TLS. base is the base path of the bridge.
@@ -91,8 +90,8 @@ func NewPage(principal string, sum auth.Sum) *Page {
 // until returns when a sign-in expires, however it is used.
 func (p *Page) until() int64 { return p.Began + int64(pageLife/time.Second) }
 
-// Valid reports whether a sign-in is still valid: its key still belongs to the same principal, and
-// the user has not signed out.
+// Valid reports whether a sign-in is still valid: pageLife is not over, the key still belongs to the same principal,
+// and the user has not signed out. Valid does not check pageIdle.
 func (p *Pages) Valid(page *Page) bool {
 	p.mu.Lock()
 	_, ended := p.ended[page.ID]
@@ -172,9 +171,9 @@ func (p *Pages) open(r *http.Request) (page Page, ok bool) {
 	return page, true
 }
 
-// Signed returns the sign-in of a request. ok is false if it has no cookie, or a header with a key,
-// which is used instead. known is false if Signed answered the request: the sign-in has ended, or
-// PageHeader is missing.
+// Signed returns the sign-in of a request. If the request has no cookie, or a header with a key, which takes
+// precedence, ok is false. If the sign-in has ended, or PageHeader is missing, Signed answers the request, and known
+// is false.
 func (p *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (page Page, ok, known bool) {
 	if _, err := r.Cookie(CookieName(r.Host)); err != nil || auth.HasCredential(r.Header) {
 		return Page{}, false, true
@@ -195,7 +194,7 @@ func (p *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (pag
 	return page, true, true
 }
 
-// SetCookie sets the cookie, or deletes it if p is nil.
+// SetCookie sets the cookie, or deletes it if page is nil.
 func (p *Pages) SetCookie(w http.ResponseWriter, r *http.Request, base string, page *Page) {
 	path, secure := p.bridge.PagePath(r, base)
 	c := http.Cookie{
@@ -209,7 +208,7 @@ func (p *Pages) SetCookie(w http.ResponseWriter, r *http.Request, base string, p
 	if page != nil {
 		text, err := json.Marshal(page)
 		if err != nil {
-			panic(err) // nothing in it can fail
+			panic(err) // every member has a JSON form
 		}
 		c.Value, c.MaxAge = p.key.Seal(pageKind, text), int(page.until()-time.Now().Unix())
 	}

@@ -44,7 +44,7 @@ func (a *API) Me(c *Call, keys, payloads bool, version string) (any, error) {
 	return me, nil
 }
 
-// FileText returns the current content of the configuration file.
+// FileText returns the current content of the configuration file. A stream is an error.
 func FileText(r *reload.Reloader) ([]byte, error) {
 	if config.Stream(r.File()) {
 		return nil, errors.New("it is a stream, which can be read only once")

@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// perCaller returns the limit of streams of one caller. reserved returns the number of streams that are kept
-// for callers that may look: other callers cannot exhaust them.
+// perCaller returns the limit of streams of one caller. reserved returns the number of streams that only callers with
+// Look may open: other callers cannot exhaust them.
 func perCaller(most int) int { return max(1, most/4) }
 func reserved(most int) int  { return most / 4 }
 
@@ -20,8 +20,8 @@ type Streams struct {
 	of  map[string]int
 }
 
-// Acquire counts a stream of a caller until leave is called. ok is false if too many are open. alone
-// means that there is no other principal.
+// Acquire counts a stream of a caller until leave is called. ok is false if too many are open: see perCaller and
+// reserved. alone means that there is no other principal, so that perCaller does not apply.
 func (s *Streams) Acquire(c *Caller, most int, alone bool) (leave func(), ok bool) {
 	principal, room := c.Principal, most
 	if !c.Look {
@@ -51,7 +51,8 @@ func (s *Streams) Acquire(c *Caller, most int, alone bool) (leave func(), ok boo
 type Viewer struct {
 	*Feed
 	Caller *Caller
-	// Server and Session select messages; empty means all.
+	// Server selects the messages of one server, and Session those of the sessions whose id in logs begins with it;
+	// empty means all.
 	Server, Session string
 	// Payloads makes the viewer get the payloads of messages while Calls keeps payloads.
 	Payloads bool
@@ -63,10 +64,8 @@ var (
 	_ calls.TrafficWatcher = (*Viewer)(nil)
 )
 
-// Begun implements calls.Watcher.
 func (v *Viewer) Begun(r *calls.Row) { v.row(callBegin, r) }
 
-// Ended implements calls.Watcher.
 func (v *Viewer) Ended(r *calls.Row) { v.row(callEnd, r) }
 
 func (v *Viewer) row(kind string, r *calls.Row) {
@@ -86,7 +85,6 @@ type markEvent struct {
 	calls.Mark
 }
 
-// Marked implements calls.Watcher.
 func (v *Viewer) Marked(r *calls.Row, m calls.Mark) {
 	if v.Caller.Sees(r.Principal) {
 		v.Put(Event{
@@ -98,8 +96,7 @@ func (v *Viewer) Marked(r *calls.Row, m calls.Mark) {
 	}
 }
 
-// Wants implements calls.TrafficWatcher. If the feed is full, Wants refuses the message and counts it as
-// dropped.
+// Wants implements calls.TrafficWatcher. If the feed is full, Wants counts a dropped event and reports false.
 func (v *Viewer) Wants(server, session string) (it, payload bool) {
 	if !v.Caller.Look || v.Server != "" && v.Server != server || v.Session != "" && !strings.HasPrefix(session, v.Session) {
 		return false, false
@@ -110,7 +107,6 @@ func (v *Viewer) Wants(server, session string) (it, payload bool) {
 	return true, v.Payloads && v.Calls.Keeps()
 }
 
-// Passed implements calls.TrafficWatcher.
 func (v *Viewer) Passed(m *calls.Message) {
 	v.Put(Event{
 		Type: "message",

@@ -17,18 +17,18 @@ import (
 type Value struct {
 	// Key is the key in the file or below a server, such as session_idle or limits.calls.
 	Key string `json:"key"`
-	// Value is a number, a time, a switch or a word. A short list has its texts, or the names of its
-	// entries; a longer one their number. A larger structure has "set". A text that may be a secret is
-	// ***, and an unset value "none".
+	// Value is a number, a time, a switch or a word. For a short list, it is the texts or the names of the entries;
+	// for a longer list, their number; for a larger structure, "set". A text that may be a secret is ***, and an
+	// unset value "none".
 	Value string `json:"value"`
-	// From is one of the constants below.
+	// From is FromFile, FromFlag or FromDefault.
 	From string `json:"from"`
 	// Line is the line in the file of the setting, or of the setting that contains it. It is 0 if
 	// From is not FromFile, or if the file is another program's.
 	Line int `json:"line,omitempty"`
 	// Variables are the environment variables that the file's text names.
 	Variables []string `json:"variables,omitempty"`
-	// Flag is the flag of the command line that set it.
+	// Flag is the flag of the command line that set the value.
 	Flag string `json:"flag,omitempty"`
 	// Waits means that the file has another value, which needs a restart.
 	Waits bool `json:"waits_for_restart,omitempty"`
@@ -77,7 +77,7 @@ type values struct {
 	all    []Value
 }
 
-// fields adds the settings of a struct below a key. zero means that a zero value stands for the default.
+// fields adds the settings of a struct below a key. If zero is set, the default is in effect where the value is zero.
 func (v *values) fields(key string, value, standard reflect.Value, zero bool) {
 	for f, field := range value.Fields() {
 		below := strict.Key(f)
@@ -91,7 +91,7 @@ func (v *values) fields(key string, value, standard reflect.Value, zero bool) {
 	}
 }
 
-// walk adds the setting of a key, or those below it.
+// walk adds the setting of a key, or the settings below the key.
 func (v *values) walk(key string, value, standard reflect.Value, zero bool) {
 	if value.Kind() == reflect.Pointer {
 		if value.IsNil() {
@@ -122,7 +122,7 @@ func (v *values) walk(key string, value, standard reflect.Value, zero bool) {
 // add adds a setting. standard means that its value is the default.
 func (v *values) add(value Value, standard bool) {
 	at, said := v.c.Origin(v.server, value.Key)
-	for above := value.Key; !said && !standard; { // it may be set by a key above
+	for above := value.Key; !said && !standard; { // a key above value.Key may set it
 		i := strings.LastIndexByte(above, '.')
 		if i < 0 {
 			break
@@ -185,8 +185,9 @@ func (v *values) shown(key string, value reflect.Value) string {
 // maxListed bounds the text of a list, in bytes.
 const maxListed = 100
 
-// listed returns the entries of a short list: texts, or the names of structures and of the keys of a map. It returns
-// nothing for other lists, for arguments of programs, and for lists that have variables or what may be a secret.
+// listed returns the entries of a short list: texts, or the names of structures and of the keys of a map. listed
+// returns nothing for other lists, for arguments of programs, and for lists that have variables or what may be a
+// secret.
 func (v *values) listed(key string, value reflect.Value) string {
 	keys := strings.Split(key, ".")
 	last := keys[len(keys)-1]
@@ -225,8 +226,8 @@ type ValuesShown struct {
 	Values []Value `json:"values"`
 }
 
-// ShowValues returns the settings in effect; if the query names a server, the settings of that server.
-// pending are the keys that wait for a restart.
+// ShowValues returns the settings in effect: of the file, or of the server that the query names. pending are the keys
+// that wait for a restart.
 func ShowValues(c *Call, now *config.Config, pending []string) (any, error) {
 	if server := c.Query.Get("server"); server != "" {
 		all := serverValues(now, server)

@@ -23,7 +23,7 @@ func Text(w http.ResponseWriter, status int, text string) {
 	Data(w, status, "text/plain; charset=utf-8", []byte(text))
 }
 
-// Data answers a request.
+// Data answers a request with a body of the media type kind.
 func Data(w http.ResponseWriter, status int, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)

@@ -182,7 +182,6 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, w := range g.whole {
 		to <- w.desc
@@ -200,7 +199,6 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	totals, servers := g.b.Counts.Totals(), g.b.Counts.Status()
 	all := overview{totals, g.b.Counts.ReadyWith(servers)}

@@ -19,7 +19,7 @@ const (
 	Points = 180
 )
 
-// The last buckets of which rates and shares are computed.
+// Rates are computed from the last rateBuckets, and percentiles and shares of errors from the last recentBuckets.
 const (
 	rateBuckets   = 6  // 30 s
 	recentBuckets = 60 // 5 minutes
@@ -29,7 +29,7 @@ const (
 // start a program.
 var timedMethods = [...]string{"tools/call", "prompts/get", "resources/read"}
 
-// times has the number of calls in each of durationBuckets, and of those that took longer.
+// times has the number of calls in each of durationBuckets, and last the number of longer calls.
 type times [16]uint64
 
 // History holds the last 15 minutes of each server. Calls cost next to nothing: Tick reads the counters of the metrics.
@@ -53,7 +53,7 @@ func (m *Metrics) NewHistory() *History { return &History{m: m, of: map[string]*
 // past is the history of one server. The name "" is for requests that no server got.
 type past struct {
 	read    *serverMetrics
-	was     totals          // when they were last read
+	was     totals          // the counters when they were last read
 	began   int             // number of its first bucket
 	busy    int             // number of its last bucket that is not zero
 	memory  uint32          // KiB, when it was last measured
@@ -62,12 +62,13 @@ type past struct {
 	tools   pastTools
 }
 
-// bucket is the difference that Step made. Its size matters: there are Points for each server.
+// bucket holds what was counted within one Step. A bucket must be small: there are Points of them for each busy
+// server.
 type bucket struct {
 	calls, errors, toolErrors uint32
 	together                  uint32 // calls at the address of all servers
-	inFlight                  uint32 // at its end
-	memory                    uint32 // KiB, at its end
+	inFlight                  uint32 // at the end of the bucket
+	memory                    uint32 // KiB, at the end of the bucket
 	times                     [len(times{})]uint16
 	shift                     uint8 // times are divided by 1<<shift
 }
@@ -95,7 +96,7 @@ func (o *outcomes) add(of bridge.Outcome, n uint64) {
 	}
 }
 
-// Load is the part of a server's state that is no counter.
+// Load is the part of a server's state that is not a counter.
 type Load struct {
 	InFlight int
 	Memory   int64 // bytes of its child processes; negative if it was not measured
@@ -106,7 +107,7 @@ func (h *History) Tick(now time.Time, load func(server string) Load) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	steps := 1
-	if gap := now.Sub(h.end); h.n > 0 && gap > 0 { // otherwise the clock was set back
+	if gap := now.Sub(h.end); h.n > 0 && gap > 0 { // a gap below zero: the clock was set back
 		if steps = int(min((gap+Step/2)/Step, Points)); steps == 0 {
 			return // the last tick was late; the next one counts what came since
 		}
@@ -227,8 +228,8 @@ func (h *History) read(s *serverMetrics) (t totals) {
 	return t
 }
 
-// failed reports whether an outcome is an error. A tool's own error is none, and neither is a call that its client
-// cancelled.
+// failed reports whether an outcome is an error. An error that a tool itself returns is not counted, and neither is a
+// call that its client cancelled.
 func failed(o bridge.Outcome) bool {
 	return o != bridge.Answered && o != bridge.ToolFailed && o != bridge.Cancelled
 }
@@ -262,7 +263,8 @@ func (p *past) sum(n, count int) (calls, together uint64) {
 	return calls, together
 }
 
-// Columns are values for each bucket, the newest last. They are shorter than Series.Points if the history is.
+// Columns are values for each bucket, the newest last. They are shorter than Span.Points if the server has fewer
+// buckets.
 type Columns struct {
 	Server     string     `json:"server,omitempty"`
 	Calls      []uint64   `json:"calls,omitzero"`
@@ -446,7 +448,7 @@ func (h *History) recent(servers ...*past) *Recent {
 	return &Recent{float64(errors) / float64(calls), took.quantile(.5), took.quantile(.95), took.quantile(.99)}
 }
 
-// Recent describes the calls of each server that had some.
+// Recent describes the calls of each server that had some. The result is read only.
 func (h *History) Recent() map[string]*Recent {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,14 +20,12 @@ var (
 	introspectionFailures = prometheus.NewDesc("mcp_bridge_introspection_failures_total", "How often an issuer did not answer about an opaque token.", []string{"issuer"}, nil)
 )
 
-// Describe implements prometheus.Collector.
 func (i identity) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{authTotal, jwksAge, jwksFetches, jwksFailures, introspections, introspectionFailures} {
 		to <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (i identity) Collect(to chan<- prometheus.Metric) {
 	for _, r := range auth.Results {
 		to <- prometheus.MustNewConstMetric(authTotal, prometheus.CounterValue, float64(i.door.Count(r)), string(r))

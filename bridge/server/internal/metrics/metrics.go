@@ -36,13 +36,13 @@ type Metrics struct {
 	servers   atomic.Pointer[map[string]*serverMetrics] // by name; "" is for requests that no server got
 }
 
-// serverMetrics are the counters of one server. A counter is looked up once, and then kept here.
+// serverMetrics are the counters of one server. A counter is looked up once, and then stored here.
 type serverMetrics struct {
 	name              string
 	calls             [methods][eras][bridge.Outcomes]atomic.Pointer[prometheus.Counter]
 	durations         [methods]atomic.Pointer[prometheus.Observer]
 	request, response prometheus.Counter
-	taken             atomic.Uint64 // reports; it grows after the other counters
+	taken             atomic.Uint64 // reports; counted after the other counters
 	together          atomic.Uint64 // requests at the address of all servers
 	tools             tools         // of its lists as clients see them
 	own               tools         // of its lists as it sends them; empty without a meter provider
@@ -56,12 +56,12 @@ type tools struct {
 
 	mu      sync.RWMutex // guards the rest
 	known   map[string]*toolMetrics
-	list    ToolList // the last one that a client got to its end
-	reading ToolList // the pages so far of one that a client reads
-	next    string   // the cursor of its next page; empty without one
+	list    ToolList // the last list of which a client got all pages
+	reading ToolList // the pages so far of the list that a client is getting
+	next    string   // the cursor of the next page of reading; empty without one
 }
 
-// toolMetrics are the counters of one tool. A counter is looked up once, and then kept here.
+// toolMetrics are the counters of one tool. A counter is looked up once, and then stored here.
 type toolMetrics struct {
 	name    string
 	calls   [bridge.Outcomes]atomic.Pointer[prometheus.Counter]
@@ -75,7 +75,7 @@ type ToolList struct {
 	kept         int    // bytes of First
 }
 
-// Tool is a tool in a list. The other members are left out: they may be large.
+// Tool is a tool in a list. It has no other members of the list's entry, which may be large.
 type Tool struct {
 	Name        string      `json:"name"`
 	Title       string      `json:"title,omitempty"`
@@ -129,13 +129,13 @@ func (t *tools) learn(request, answer *jsonrpc.Message) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		cursor := gjson.GetBytes(request.Params, "cursor")
-		first := cursor.Type == gjson.Null // also without one
+		first := cursor.Type == gjson.Null // true also without a cursor
 		goesOn := !first && t.next != "" && cursor.Str == t.next
 		if first {
 			t.reading = ToolList{}
 		}
 		list.Tools.Each(answer.Result, func(item []byte, name string) {
-			name = strings.Clone(name) // it is a part of the whole list
+			name = strings.Clone(name) // otherwise name would keep the whole list in memory
 			if t.known[name] == nil && len(t.known) < maxTools {
 				t.known[name] = &toolMetrics{name: name}
 			}
@@ -143,7 +143,7 @@ func (t *tools) learn(request, answer *jsonrpc.Message) {
 				t.reading.add(item, name)
 			}
 		})
-		if !first && !goesOn { // another client reads, too
+		if !first && !goesOn { // the page belongs to a list of another client
 			return true
 		}
 		t.reading.Bytes += len(answer.Result)
@@ -244,8 +244,8 @@ func New(version string) *Metrics {
 	return m
 }
 
-// Set sets the servers that are counted from now on. The counters of others are dropped. Calls of Set
-// must not overlap.
+// Set sets the servers that are counted from now on. Set drops the counters of other servers. Calls of Set must not
+// overlap.
 func (m *Metrics) Set(servers []string) {
 	was := m.servers.Load()
 	now := map[string]*serverMetrics{}
@@ -292,7 +292,7 @@ func (m *Metrics) Take(r *report.Report) {
 	}
 	m.counter(s, method, r.Revision, r.Outcome).Inc()
 	if r.Request.Method != listen {
-		if r.Outcome != bridge.CircuitOpen { // otherwise a server that fails would look fast
+		if r.Outcome != bridge.CircuitOpen { // with refused calls, a failing server would look fast
 			m.observer(s, method).Observe(r.Took.Seconds())
 		}
 		if a, ok := r.Call.(*report.Arrival); ok && a != nil && a.Address() == "" {
@@ -358,7 +358,6 @@ func (m *Metrics) observer(s *serverMetrics, method int) prometheus.Observer {
 
 var _ prometheus.Gatherer = (*Metrics)(nil)
 
-// Gather implements prometheus.Gatherer.
 func (m *Metrics) Gather() ([]*dto.MetricFamily, error) { return m.registry.Gather() }
 
 // Serve answers a request for the metrics of the servers that of allows; nil allows all metrics.
@@ -373,8 +372,8 @@ func (m *Metrics) Serve(w http.ResponseWriter, r *http.Request, of func(server s
 	promhttp.HandlerFor(from, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: m.registry}).ServeHTTP(w, r)
 }
 
-// allowed returns the metrics of the servers for which of returns true, and with tools also those of their tools: a
-// caller that may use a server need not be allowed to see all of its tools.
+// allowed returns the metrics of the servers that of accepts, and with tools also those of their tools: a caller that
+// may use a server need not be allowed to see all of its tools.
 func allowed(all []*dto.MetricFamily, of func(server string) bool, tools bool) []*dto.MetricFamily {
 	var some []*dto.MetricFamily
 	for _, family := range all {

@@ -28,8 +28,8 @@ type operations struct {
 // operationBuckets are in seconds, as the conventions for MCP say.
 var operationBuckets = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300}
 
-// Export records durations with a meter provider too, also those that Sent gets. version is that of the program. It is
-// called before Take and Sent.
+// Export makes the methods that take reports and sessions record durations with a meter provider. version is the
+// program's version. Export is called before those methods.
 func (m *Metrics) Export(p metric.MeterProvider, version string) (err error) {
 	meter := p.Meter("github.com/mcp-bridge/bridge", metric.WithInstrumentationVersion(version))
 	histogram := func(name, about string) (h metric.Float64Histogram) {
@@ -84,7 +84,7 @@ func (m *Metrics) ConnectionEnded(s *report.Session) {
 	}
 }
 
-// ended records a session. The end by its client or by the bridge is no error.
+// ended records a session. If the client or the bridge ended the session, that is no error.
 func ended(h metric.Float64Histogram, s *report.Session) {
 	all := peer(s.Server, s.Revision, s.Address)
 	if s.Err != nil {
@@ -124,7 +124,7 @@ func attributes(r *report.Report, server, method, tool, revision string, at brid
 	return all
 }
 
-// peer returns the attributes of the other end, with room for more.
+// peer returns the attributes of the other end, in a slice with room for those that callers append.
 func peer(server, revision string, at bridge.Address) []attribute.KeyValue {
 	all := make([]attribute.KeyValue, 0, 12)
 	if server != "" {

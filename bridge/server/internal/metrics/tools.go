@@ -16,14 +16,14 @@ const minuteBuckets = int(time.Minute / Step)
 
 // pastTools is the history of a server's tools, by the minute.
 type pastTools struct {
-	was     map[*toolMetrics]toolTotals // at the end of the last minute
+	was     map[*toolMetrics]toolTotals // the counters at the end of the last of minutes
 	minutes []toolMinute                // the newest last
 	changed bool                        // there were calls since
 }
 
-// toolMinute has the tools that were called in one minute.
+// toolMinute has the counts of the tools that were called in one minute.
 type toolMinute struct {
-	end   int // the number of buckets at its end
+	end   int // the number of buckets of the history at the end of the minute
 	tools map[*toolMetrics]toolTotals
 }
 
@@ -65,7 +65,7 @@ func (p *pastTools) tick(h *History, s *serverMetrics, called bool) {
 	p.minutes = append(p.minutes, one)
 }
 
-// since returns what was counted for each tool after the last minute in p.minutes. It leaves out tools without
+// since returns what was counted for each tool after the last minute in p.minutes. since leaves out tools without
 // calls.
 func (p *pastTools) since(h *History, s *serverMetrics) map[*toolMetrics]toolTotals {
 	out := map[*toolMetrics]toolTotals{}
@@ -81,7 +81,7 @@ func (p *pastTools) since(h *History, s *serverMetrics) map[*toolMetrics]toolTot
 func (h *History) readTool(tool *toolMetrics) (t toolTotals) {
 	for outcome := range tool.calls {
 		c := tool.calls[outcome].Load()
-		if c == nil || bridge.Outcome(outcome) == bridge.CircuitOpen { // those have no time
+		if c == nil || bridge.Outcome(outcome) == bridge.CircuitOpen { // refused calls have no time
 			continue
 		}
 		t.add(bridge.Outcome(outcome), uint64(h.value(*c)))
@@ -102,8 +102,8 @@ type ToolUse struct {
 	Mean       float64 `json:"mean_ms"`
 }
 
-// Tools returns the tools of the servers for which of returns true that were called in the last minutes, the slowest
-// first. The first of these minutes may be longer, by less than a minute.
+// Tools returns the tools that were called in the last minutes, of the servers that of accepts, the slowest first.
+// The first of these minutes may be longer, by less than a minute.
 func (h *History) Tools(minutes int, of func(server string) bool) []ToolUse {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,8 +6,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// workers collects the metrics of a cluster's workers. There are none if no server is placed at
-// workers.
+// workers collects the metrics of a cluster's workers. It collects nothing if no server is placed at workers.
 type workers struct {
 	now                              Workers
 	queued, waiting, lanes, children *prometheus.Desc
@@ -26,14 +25,12 @@ func newWorkers(now Workers) *workers {
 	}
 }
 
-// Describe implements prometheus.Collector.
 func (w *workers) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{w.queued, w.waiting, w.lanes, w.children} {
 		to <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (w *workers) Collect(to chan<- prometheus.Metric) {
 	st := w.now.Status()
 	show := func(d *prometheus.Desc, of map[string]int, named func(string) string) {

@@ -16,8 +16,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// Serve forwards a request for a session to its owner. It reports false if the session does not exist, or if
-// this instance is the owner, which it may have become just now. An empty id stands for a new session.
+// Serve forwards a request for a session to its owner. Serve reports false if the session does not exist, or if this
+// instance is the owner; Serve may have just taken the session over. An empty id stands for a new session. here means
+// that this instance has the session.
 func (p *Peers) Serve(w http.ResponseWriter, r *http.Request, server, id string, here bool, body []byte) bool {
 	if here && p.node.Ready() && !(p.node.Draining() && p.givenAway(r.Context(), id, body)) {
 		return false
@@ -44,10 +45,10 @@ func (p *Peers) Serve(w http.ResponseWriter, r *http.Request, server, id string,
 const patience = 2 * time.Second
 
 // givenAway waits up to patience until this stopping instance has handed a session over. Without the wait,
-// overlapping calls might keep the session here. It reports whether the session was handed over.
+// overlapping calls might keep the session here. givenAway reports whether the session was handed over.
 func (p *Peers) givenAway(ctx context.Context, id string, body []byte) bool {
 	if ids, _ := requests(body); len(ids) == 0 {
-		return false // a call in flight may need it
+		return false // a call in flight may need the message
 	}
 	for until := time.Now().Add(patience); p.parts.Sessions.Has(id); {
 		if time.Now().After(until) || backoff.For(ctx, 10*time.Millisecond) != nil {
@@ -57,17 +58,18 @@ func (p *Peers) givenAway(ctx context.Context, id string, body []byte) bool {
 	return true
 }
 
-// find answers a request for a session that another instance may own.
+// find answers a request for a session that another instance may own. find reports false if this instance owns the
+// session, or if no instance does.
 func (p *Peers) find(w http.ResponseWriter, r *http.Request, server, id, key, path string, body []byte) bool {
 	hint, _ := p.hint(id, key)
-	var perhaps cluster.Member // may own it, and could not write it into the store
+	var perhaps cluster.Member // an instance that may own the session, but could not write it into the store
 	patience := time.Now().Add(p.o.Lease + 2*time.Second)
 	for tries := 0; ; tries++ {
 		if p.node.Holds(key) {
 			if p.parts.Sessions.Has(id) {
 				return false
 			}
-			if forwarded(r) || time.Now().After(patience) || backoff.For(r.Context(), 20*time.Millisecond) != nil { // it is being handed over
+			if forwarded(r) || time.Now().After(patience) || backoff.For(r.Context(), 20*time.Millisecond) != nil { // the session is being handed over
 				p.unavailable(w, r)
 				return true
 			}
@@ -141,11 +143,12 @@ func (p *Peers) unavailable(w http.ResponseWriter, r *http.Request) {
 // location is the result of locate. The zero value means that the owner is not known now.
 type location struct {
 	at      cluster.Member
-	taken   bool // this instance took it, or another request just tried
-	missing bool // no instance owns it, or it belongs to another principal
+	taken   bool // this instance took the session over, or another request just tried to
+	missing bool // no instance owns the session, or it belongs to another principal
 }
 
-// locate reads the owner of a session from the store, and takes the session over if the owner is dead.
+// locate reads the owner of a session from the store. If the session has no living owner, locate takes it over, or,
+// if this instance stops, returns another instance for it.
 func (p *Peers) locate(ctx context.Context, server, id, key, principal string) location {
 	p.mu.Lock()
 	if busy := p.adopting[key]; busy != nil {
@@ -158,20 +161,20 @@ func (p *Peers) locate(ctx context.Context, server, id, key, principal string) l
 	}
 	p.mu.Unlock()
 	seen, err := p.node.Find(ctx, key)
-	if errors.Is(err, session.ErrNotFound) { // the store may have just lost it
+	if errors.Is(err, session.ErrNotFound) { // the store may have just lost the session
 		if p.node.Beat(ctx) != nil || p.node.Grace() {
 			return location{}
 		}
 		seen, err = p.node.Find(ctx, key)
 	}
 	switch {
-	case errors.Is(err, session.ErrNotFound) && p.node.AnswersUnlisted(ctx, session.Tag(id)): // the owner could not write it yet
+	case errors.Is(err, session.ErrNotFound) && p.node.AnswersUnlisted(ctx, session.Tag(id)): // the owner could not write the session yet
 		return location{}
 	case errors.Is(err, session.ErrNotFound):
 		return location{missing: true}
 	case err != nil:
 		return location{}
-	case seen.Principal != principal || seen.Server != server: // another caller's (S-026)
+	case seen.Principal != principal || seen.Server != server: // a session of another caller (S-026)
 		return location{missing: true}
 	}
 	if seen.Owner != "" && seen.Owner != p.o.ID {
@@ -182,7 +185,7 @@ func (p *Peers) locate(ctx context.Context, server, id, key, principal string) l
 		if !dead {
 			m, ok := p.node.Member(seen.Owner)
 			if !ok {
-				_ = p.node.Beat(ctx) // it just started
+				_ = p.node.Beat(ctx) // the owner just started
 				m, _ = p.node.Member(seen.Owner)
 			}
 			if m.ID != "" {
@@ -192,7 +195,7 @@ func (p *Peers) locate(ctx context.Context, server, id, key, principal string) l
 		}
 		p.Disconnect(seen.Owner)
 	}
-	if p.parts.Gateway.Allowed(server, principal) != nil { // (S-083)
+	if p.parts.Gateway.Allowed(server, principal) != nil { // the caller lost its right to the server (S-083)
 		return location{missing: true}
 	}
 	if p.node.Draining() {
@@ -202,7 +205,7 @@ func (p *Peers) locate(ctx context.Context, server, id, key, principal string) l
 	return p.adopt(ctx, id, seen)
 }
 
-// adopt takes a session over.
+// adopt takes a session over. If the session cannot be resumed, adopt deletes it.
 func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) location {
 	done := make(chan struct{})
 	p.mu.Lock()
@@ -218,38 +221,39 @@ func (p *Peers) adopt(ctx context.Context, id string, seen session.Held) locatio
 		p.mu.Unlock()
 		close(done)
 	}()
-	if p.node.Holds(seen.Key) { // another request just took it: the store would let the same instance take it twice
+	if p.node.Holds(seen.Key) { // another request just took the session: the store would let the same instance take it twice
 		return location{taken: true}
 	}
-	ctx = context.WithoutCancel(ctx) // other requests wait for it, too
+	ctx = context.WithoutCancel(ctx) // the takeover goes on without this client: other requests wait for it
 	h, err := p.node.Take(ctx, seen)
 	if moved, ok := errors.AsType[*session.Moved](err); ok {
 		m, _ := p.node.Member(moved.Owner)
 		return location{at: m}
 	}
 	if errors.Is(err, session.ErrNotFound) {
-		return location{taken: true} // locate is called again
+		return location{taken: true} // find calls locate again
 	}
 	if err != nil {
 		return location{}
 	}
-	if p.parts.Gateway.Portable(&h.Record) { // otherwise the session ended with its server (S-034)
+	if p.parts.Gateway.Portable(&h.Record) { // a session that is not portable ended with its server (S-034)
 		if err = p.parts.Sessions.Adopt(id, h); err == nil {
 			p.o.Log.Info("session taken over", "session", h.Key[:8], "from", seen.Owner, "server", h.Server)
 			return location{taken: true}
 		}
 		if errors.Is(err, bridge.ErrShutdown) || errors.Is(err, bridge.ErrOverloaded) { // another instance may have room
 			p.o.Log.Debug("session not taken over now", "session", h.Key[:8], "err", err)
-			_ = p.node.Release(ctx, h) // otherwise this instance still owns it
+			_ = p.node.Release(ctx, h) // if this fails, this instance still owns the session
 			return location{}
 		}
 		p.o.Log.Warn("session not taken over", "session", h.Key[:8], "err", err)
 	}
-	_ = p.node.Delete(ctx, h) // it expires otherwise
+	_ = p.node.Delete(ctx, h) // if this fails, the session expires
 	return location{missing: true}
 }
 
-// Message forwards a POST of HTTP+SSE to the instance that holds the client's stream.
+// Message forwards a POST of HTTP+SSE to the instance that holds the client's stream. Message reports false for a
+// forwarded request, and if no instance holds the stream.
 func (p *Peers) Message(w http.ResponseWriter, r *http.Request, server, id string, body []byte) bool {
 	if forwarded(r) {
 		return false

@@ -29,7 +29,7 @@ type outcome int
 
 const (
 	answered outcome = iota
-	unsent           // nothing of it was sent, or it may be sent again
+	unsent           // nothing of the request was sent, or the request may be sent twice
 	refused          // the other instance does not own the session
 	unsure           // the other instance cannot serve any session now
 )
@@ -41,7 +41,7 @@ const maxBuffered = 64 << 10
 // forward sends a request to the instance m, and copies the response.
 func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request, path string, query url.Values, body []byte) outcome {
 	ctx := r.Context()
-	if r.Method == http.MethodGet { // which lasts
+	if r.Method == http.MethodGet { // a stream, which lasts
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
@@ -65,8 +65,9 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 	}).WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: last.got}))
 	if r.Method == http.MethodPost {
 		out.ContentLength = int64(len(body))
-		// With GetBody net/http sends an unsent request again over another connection, since a kept one may be
-		// closed. It does not send a POST again otherwise. A bytes.Reader makes it send a small body with the headers.
+		// An idle connection may have been closed. With GetBody, net/http then sends the request over another
+		// connection if nothing of it was sent; it never sends a POST twice. With a bytes.Reader, net/http sends a
+		// small body together with the headers.
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 		out.Body, _ = out.GetBody()
 	}
@@ -134,8 +135,8 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 
 // attempt is the last connection that was tried for a request.
 type attempt struct {
-	conn   *counted // nil when there was none
-	before int64    // bytes that were written to it before
+	conn   *counted // nil if there was no connection
+	before int64    // bytes that were written to conn before the request
 }
 
 func (a *attempt) got(i httptrace.GotConnInfo) {
@@ -182,7 +183,7 @@ func (p *Peers) lost(w http.ResponseWriter, status int, body []byte) {
 	ids, batch := requests(body)
 	w.Header().Set("Content-Type", "application/json")
 	if len(ids) == 0 {
-		w.WriteHeader(http.StatusBadGateway) // a notification or an answer: it may have arrived
+		w.WriteHeader(http.StatusBadGateway) // the body has no request: its notification or answer may have arrived
 		_, _ = w.Write(lostAnswer(nil))
 		return
 	}
@@ -210,7 +211,7 @@ func (p *Peers) events(w http.ResponseWriter, r *http.Request, res *http.Respons
 	_ = rc.Flush()
 	in := &eventReader{in: bufio.NewReaderSize(res.Body, 4<<10), fresh: true}
 	midst := false
-	// ended reports whether this instance ends the stream. The other instance may notice that first.
+	// ended reports whether this instance ends the stream. The other instance may see the end of the stream first.
 	ended := func() bool { return r.Method == http.MethodGet && p.leaving.Err() != nil }
 	for {
 		part, ends, err := in.next()
@@ -237,7 +238,7 @@ func (p *Peers) events(w http.ResponseWriter, r *http.Request, res *http.Respons
 	}
 }
 
-// brokenOff ends a stream that broke between two events.
+// brokenOff ends a stream that broke between two events: it answers the requests with the ids in open with errors.
 func (p *Peers) brokenOff(rc *http.ResponseController, w io.Writer, r *http.Request, open [][]byte) {
 	for _, id := range open {
 		if id != nil && write(rc, w, append(append([]byte("event: message\ndata: "), lostAnswer(id)...), "\n\n"...)) != nil {
@@ -245,7 +246,7 @@ func (p *Peers) brokenOff(rc *http.ResponseController, w io.Writer, r *http.Requ
 		}
 	}
 	if r.Method == http.MethodGet && r.Header.Get("Mcp-Protocol-Version") >= era.Rev20251125 {
-		_ = write(rc, w, []byte("retry: 1000\n\n")) // the time to reconnect; older clients do not support it
+		_ = write(rc, w, []byte("retry: 1000\n\n")) // the client reconnects after 1 s; older revisions do not define this
 	}
 	_ = rc.Flush()
 }
@@ -257,8 +258,8 @@ type eventReader struct {
 	fresh bool // the next byte begins a line
 }
 
-// next returns the next event, or a part of one. ends reports whether the event ends with that part. It drops a
-// partial event before an error.
+// next returns the next event, or a part of a large event. ends reports whether the event ends with that part. If the
+// stream breaks, next drops the incomplete rest and returns the error.
 func (e *eventReader) next() (part []byte, ends bool, err error) {
 	e.buf = e.buf[:0]
 	for len(e.buf) < maxBuffered {
@@ -280,8 +281,8 @@ func settled(open [][]byte) bool {
 	return !slices.ContainsFunc(open, func(id []byte) bool { return id != nil })
 }
 
-// settle removes the request that an event answers. It reads only the beginning, since instances write the id
-// first.
+// settle sets the request in open that an event answers to nil. settle reads only the beginning, since the id comes
+// first in what an instance writes.
 func settle(open [][]byte, event []byte) {
 	if settled(open) {
 		return

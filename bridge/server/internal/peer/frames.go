@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// Kinds of frames. An owner answers a request of a stateless client with frames. A frame is a letter, the
-// length of the text after the line, and the text. The text is a message or an error.
+// Kinds of frames. An owner answers a request of a stateless client with frames. A frame is a line with a letter and
+// the length of a text, and then the text: a message or an error.
 const (
 	frameNotification = 'n'
 	frameAnswer       = 'a'
@@ -55,7 +55,7 @@ type frameWriter struct {
 	w      http.ResponseWriter
 	cancel context.CancelCauseFunc // cancels the call
 	wake   chan struct{}
-	done   chan struct{} // closed when all is written
+	done   chan struct{} // closed when the queue is written and closed
 
 	mu    sync.Mutex // guards the rest
 	queue []byte
@@ -74,8 +74,8 @@ func appendFrame(dst []byte, kind byte, text []byte) []byte {
 	return append(append(dst, '\n'), text...)
 }
 
-// Notify implements bridge.Client. When too much waits, it drops progress and log messages, and cancels the call
-// instead of losing another notification.
+// Notify implements bridge.Client. When more than maxWaiting bytes wait, it drops a progress or log message, and
+// cancels the call for any other notification, which must not be lost.
 func (f *frameWriter) Notify(m *jsonrpc.Message) {
 	text := m.Append(nil, nil, m.Token())
 	f.mu.Lock()
@@ -196,7 +196,7 @@ func encodeError(err error) []byte {
 	if e, ok := errors.AsType[*bridge.Error](err); ok {
 		f.Public, f.Whose = e.Public, e.Server
 	}
-	text, _ := json.Marshal(f) // nothing in it can fail
+	text, _ := json.Marshal(f) // every member has a JSON form
 	return text
 }
 

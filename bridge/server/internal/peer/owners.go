@@ -26,15 +26,15 @@ import (
 
 // Owners serves the shared connections of this instance to other instances.
 type Owners interface {
-	// Owns reports whether this instance owns the connection to a server with that affinity key. The call
-	// may make this instance the owner.
+	// Owns reports whether this instance owns the connection to a server with that affinity key. If the connection
+	// has no owner, Owns may make this instance the owner.
 	Owns(ctx context.Context, server, affinity string) bool
 	// ServeTunnel serves a tunnel. Its headers name the server and the affinity key.
 	ServeTunnel(w http.ResponseWriter, r *http.Request)
 	// Call makes a request of a stateless client. The error is ErrElsewhere when this instance is not the owner.
 	Call(ctx context.Context, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error)
-	// Leave closes the tunnels of this instance to a stopping owner. It waits until no tunnel or request uses
-	// the owner.
+	// Leave closes the tunnels of this instance to a stopping owner. Leave waits until no tunnel or request uses the
+	// owner.
 	Leave(ctx context.Context, instance string) error
 }
 
@@ -47,7 +47,7 @@ const (
 	ServerHeader   = "Bridge-Server"  // the server
 	AffinityHeader = "Bridge-Home"    // the affinity key of the connection: see Encode
 	ForwardHeader  = "Bridge-Forward" // the forwarded headers of the client: see EncodeHeader
-	logsHeader     = "Bridge-Logs"
+	logsHeader     = "Bridge-Logs"    // set if Request.Logs is set
 )
 
 // Encode encodes text as the value of a header.
@@ -59,10 +59,10 @@ func Decode(value string) (string, bool) {
 	return string(text), err == nil
 }
 
-// EncodeHeader encodes headers and an identity as one value. It keeps the case of names: some are
+// EncodeHeader encodes headers and an identity as one value. EncodeHeader keeps the case of names: some are
 // environment variables.
 func EncodeHeader(h http.Header, id *identity.Identity) string {
-	text, _ := json.Marshal(identity.Pack(h, id)) // cannot fail
+	text, _ := json.Marshal(identity.Pack(h, id)) // headers always have a JSON form
 	return Encode(string(text))
 }
 
@@ -100,10 +100,10 @@ type ownerQuery struct {
 	Affinity string `json:"Alike"`
 }
 
-// AskOwner asks another instance whether it owns a connection, and may make it the owner. The error is
-// ErrElsewhere if that instance is not the owner. Any other error means that it was not reached.
+// AskOwner asks another instance whether it owns a connection, which may thereby become the owner. The error is
+// ErrElsewhere if that instance is not the owner. Any other error means that the question got no answer.
 func (p *Peers) AskOwner(ctx context.Context, m cluster.Member, server, affinity string) error {
-	body, _ := json.Marshal(ownerQuery{server, affinity}) // nothing in it can fail
+	body, _ := json.Marshal(ownerQuery{server, affinity}) // strings always have a JSON form
 	res, err := p.post(ctx, m, "home", nil, body)
 	if err != nil {
 		return err
@@ -124,8 +124,9 @@ const (
 
 const leavePath = "leave/"
 
-// AskLeave asks another instance to leave this one. It returns when that instance confirmed, is unreachable or is
-// found dead, or when ctx ends. It reports whether the instance confirmed or is dead; an older version does neither.
+// AskLeave asks another instance to leave this one. AskLeave returns when that instance confirmed, is unreachable or
+// is found dead, or when ctx ends. AskLeave reports whether the instance confirmed or is dead; an older version does
+// neither.
 func (p *Peers) AskLeave(ctx context.Context, m cluster.Member, what string) (left bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -138,7 +139,7 @@ func (p *Peers) AskLeave(ctx context.Context, m cluster.Member, what string) (le
 	return true
 }
 
-// post sends a request to another instance. It sets no GetBody, so that net/http never sends it twice.
+// post sends a request to another instance. post sets no GetBody, so that net/http never sends it twice.
 func (p *Peers) post(ctx context.Context, m cluster.Member, path string, h http.Header, body []byte) (*http.Response, error) {
 	u := url.URL{
 		Scheme: "https",

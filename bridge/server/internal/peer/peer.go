@@ -89,8 +89,8 @@ type Peers struct {
 	trust  *trust
 	node   *cluster.Node
 	http   *http.Server
-	moves  simplelru.LRUCache[string, string] // owners of sessions, where the tag of the id is not the owner's
-	served chan struct{}                      // closed when the listener ended
+	moves  simplelru.LRUCache[string, string] // the owners of sessions by key, whose id has the tag of another instance
+	served chan struct{}                      // closed when Listen's server has ended
 
 	connect time.Duration // timeout of connecting
 
@@ -99,7 +99,7 @@ type Peers struct {
 
 	mu       sync.Mutex // guards the rest
 	links    map[string]*link
-	adopting map[string]chan struct{} // by key; closed with the end of the takeover
+	adopting map[string]chan struct{} // by session key; closed when the takeover ends
 	closed   bool
 }
 
@@ -109,7 +109,7 @@ type link struct {
 	timeout    time.Duration // of connecting
 	tls        *tls.Config
 	http       *http.Transport // without http.Client, which makes short requests a tenth slower
-	dead       context.Context // ends when the instance is found dead; its connections close
+	dead       context.Context // ends when the instance is found dead; then its connections close
 	disconnect context.CancelFunc
 }
 
@@ -166,10 +166,10 @@ func (l *linkedConn) Close() error {
 
 var _ cluster.Peers = (*Peers)(nil)
 
-// moved bounds the sessions whose owners are remembered.
+// moved bounds Peers.moves.
 const moved = 100_000
 
-// New makes Peers. Join has to follow.
+// New makes Peers. The caller calls Join before Listen.
 func New(o Options) (*Peers, error) {
 	t, err := newTrust(o.ID, o.Secrets)
 	if err != nil {
@@ -229,7 +229,7 @@ func (p *Peers) Close(ctx context.Context) {
 	}
 }
 
-// idle is the time for which a connection without requests is kept.
+// idle is the time for which a connection without requests stays open.
 const idle = time.Minute
 
 func (p *Peers) link(m cluster.Member) *link {
@@ -257,7 +257,6 @@ func (p *Peers) link(m cluster.Member) *link {
 	return l
 }
 
-// Disconnect implements cluster.Peers.
 func (p *Peers) Disconnect(id string) {
 	p.mu.Lock()
 	l := p.links[id]
@@ -288,9 +287,8 @@ func (p *Peers) IDAt(ctx context.Context, address string) (string, error) {
 
 const version = "/peer/v1/"
 
-// Hello implements cluster.Peers.
 func (p *Peers) Hello(ctx context.Context, to cluster.Member, h cluster.Hello) (a cluster.Hello, err error) {
-	body, _ := json.Marshal(h) // nothing in it can fail
+	body, _ := json.Marshal(h) // every member has a JSON form
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, (&url.URL{
 		Scheme: "https",
 		Host:   to.Address,
@@ -311,7 +309,7 @@ func (p *Peers) Hello(ctx context.Context, to cluster.Member, h cluster.Hello) (
 // Headers between instances. forwardedHeaders drops such headers of clients.
 const (
 	principalHeader = "Bridge-Principal"
-	frontHeader     = "Bridge-Front" // set by the receiver, never sent
+	frontHeader     = "Bridge-Front" // the receiver sets it; no instance sends it
 	ownPrefix       = "Bridge-"
 )
 
@@ -324,7 +322,7 @@ func Strip(h http.Header) {
 	}
 }
 
-// Front returns the tag of the instance that forwarded a request, or nothing for a direct request.
+// Front returns the tag of the instance that forwarded a request, or "" for a direct request.
 func Front(h http.Header) string {
 	if v := h[frontHeader]; len(v) > 0 {
 		return v[0]
@@ -400,7 +398,7 @@ func (p *Peers) nameOf(r *http.Request) string {
 	return r.TLS.PeerCertificates[0].DNSNames[0]
 }
 
-// forwardedHeaders returns the headers of a client's request that are forwarded. The client's key is not.
+// forwardedHeaders returns the headers of a client's request that are forwarded. The client's key is not forwarded.
 func (p *Peers) forwardedHeaders(r *http.Request) http.Header {
 	h := make(http.Header, 8)
 	for name, values := range r.Header {

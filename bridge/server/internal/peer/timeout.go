@@ -36,7 +36,7 @@ func dialer(lease time.Duration) *net.Dialer {
 
 // Listen listens for other instances.
 func Listen(ctx context.Context, address string, lease time.Duration) (net.Listener, error) {
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive(lease), Control: controlSocket(lease)} // connections inherit it from the listener
-	lc.SetMultipathTCP(false)                                                                // instances do not dial it, and it takes no such settings
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive(lease), Control: controlSocket(lease)} // connections inherit these settings from the listener
+	lc.SetMultipathTCP(false)                                                                // instances do not dial MPTCP, which has no such settings
 	return lc.Listen(ctx, "tcp", address)
 }

@@ -23,7 +23,7 @@ type trust struct {
 // host is the name in an instance's certificate.
 func host(id string) string { return strings.ToLower(id) + ".instance.mcp-bridge.internal" }
 
-// newTrust makes the certificate of an instance, signed by the authority of the first secret. It trusts the
+// newTrust makes the certificate of an instance, signed by the authority of the first secret. newTrust trusts the
 // authorities of all secrets.
 func newTrust(id string, secrets []string) (*trust, error) {
 	t := &trust{pool: x509.NewCertPool()}

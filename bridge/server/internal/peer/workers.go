@@ -23,12 +23,13 @@ import (
 type Workers interface {
 	// AcceptGrant takes the grant for a request of this instance: see queue.Front.
 	AcceptGrant(id string, g queue.Grant) error
-	// ClaimSlot lets a front use the slot of a grant. A higher epoch takes the slot from its former front. The
-	// error is ErrElsewhere when the front may not use it.
+	// ClaimSlot lets a front use the slot of a grant. A higher epoch takes the slot from its former front. The error
+	// is ErrElsewhere when the front may not use the slot.
 	ClaimSlot(grant, front string, epoch int64) error
 	// SlotFailure returns the reason that the connection of a grant was not opened, or nil.
 	SlotFailure(grant string) error
-	// Leave closes the tunnels of this instance to a worker that stops, and waits until nothing uses it.
+	// Leave closes the tunnels of this instance to a worker that stops, and waits until this instance does not use
+	// the worker any more.
 	Leave(ctx context.Context, instance string) error
 	// ServeTunnel serves a tunnel of a front that claimed a slot.
 	ServeTunnel(w http.ResponseWriter, r *http.Request, s SlotClaim)
@@ -61,7 +62,7 @@ type grantBody struct {
 // queue.ErrUnreached when the front was not reached, or does not reach this instance. After any other error the
 // outcome is unknown.
 func (p *Peers) Grant(ctx context.Context, m cluster.Member, request, grant string) error {
-	body, _ := json.Marshal(grantBody{grant}) // nothing in it can fail
+	body, _ := json.Marshal(grantBody{grant}) // a string always has a JSON form
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	status, _, err := p.ask(ctx, m, offerPath+request, body)
@@ -80,8 +81,8 @@ func (p *Peers) Grant(ctx context.Context, m cluster.Member, request, grant stri
 	return errors.New(http.StatusText(status))
 }
 
-// ClaimSlot claims the slot of a grant at its worker: see Workers. The error is ErrElsewhere when the front may
-// not use it; any other error means that the worker was not reached.
+// ClaimSlot claims the slot of a grant at its worker: see Workers. The error is ErrElsewhere when this instance may
+// not use the slot; any other error means that the worker gave no answer.
 func (p *Peers) ClaimSlot(ctx context.Context, m cluster.Member, grant string, epoch int64) error {
 	status, _, err := p.ask(ctx, m, claimPath+grant, []byte(strconv.FormatInt(epoch, 10)))
 	if err == nil && status != http.StatusNoContent {
@@ -90,7 +91,8 @@ func (p *Peers) ClaimSlot(ctx context.Context, m cluster.Member, grant string, e
 	return err
 }
 
-// SlotFailure returns the reason that a worker could not open the connection of a grant, or nil.
+// SlotFailure returns the reason that a worker could not open the connection of a grant; nil if the worker knows none
+// or gave no answer.
 func (p *Peers) SlotFailure(ctx context.Context, m cluster.Member, server, grant string) error {
 	status, text, err := p.ask(ctx, m, claimPath+grant+"/why", nil)
 	if err != nil || status != http.StatusOK {

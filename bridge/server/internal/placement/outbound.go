@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
-// outbound counts the uses of other instances by this one: tunnels, and requests in flight. A stopping
-// instance asks each other instance to leave it, and waits for the answer. After the answer nothing is sent to
-// it, so nothing is lost when it closes its connections.
+// outbound counts the uses of other instances by this one: tunnels, and requests in flight. A stopping instance asks
+// each other instance to leave it, and waits for the answer. After the answer nothing is sent to the stopping
+// instance, so nothing is lost when it closes its connections.
 type outbound struct {
 	mu sync.Mutex // guards all
 	at map[string]*usage
@@ -23,7 +23,7 @@ type usage struct {
 	n     int
 	stops context.Context // ends when the other instance asks to leave it
 	stop  context.CancelFunc
-	none  chan struct{} // closed when n is 0 after that
+	none  chan struct{} // closed when stops has ended and n, the number of uses, is 0
 }
 
 func newOutbound() *outbound { return &outbound{at: map[string]*usage{}} }
@@ -39,8 +39,8 @@ func (o *outbound) of(id string) *usage {
 	return u
 }
 
-// enter counts one use of an instance until done, which may be called more than once. stops ends when the
-// instance asks to leave it. The error is peer.ErrElsewhere when it has asked already.
+// enter counts one use of an instance until done, which may be called more than once. stops ends when the instance
+// asks to leave it. The error is peer.ErrElsewhere when the instance has already asked.
 func (o *outbound) enter(id string) (stops context.Context, done func(), err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -65,8 +65,8 @@ func (o *outbound) done(id string, u *usage) {
 	}
 }
 
-// leave ends the use of an instance that stops, and waits until no use is left, or ctx ends. It removes
-// instances that are no longer members of n.
+// leave ends the use of an instance that stops, and waits until no use is left, or ctx ends. leave removes instances
+// that are no longer members of n.
 func (o *outbound) leave(ctx context.Context, id string, n *cluster.Node) error {
 	o.mu.Lock()
 	for other, u := range o.at {

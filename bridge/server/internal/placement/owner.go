@@ -49,8 +49,8 @@ type OwnerPeers interface {
 
 // Gateway has the connections of this instance.
 type Gateway interface {
-	// Join joins the connection to a server that sessions share. It also returns which headers of clients
-	// are forwarded to the server.
+	// Join joins the connection to a server that sessions share. Join also returns which headers of clients are
+	// forwarded to the server.
 	Join(server string, from bridge.Caller, rest bridge.Client) (gateway.Joined, []bridge.Forward, error)
 	// CallPool makes the request of a stateless client over a connection of this instance.
 	CallPool(ctx context.Context, server string, r *bridge.Request) (*jsonrpc.Message, error)
@@ -70,8 +70,8 @@ type Owners struct {
 	mu       sync.Mutex // guards the rest
 	claims   map[string]*claim
 	pending  map[string]*pendingClaim
-	stopping bool // unused connections are kept until drained, or Close
-	drained  bool // unused connections are given up at once
+	stopping bool // unused claims stay until drained is set, or Close
+	drained  bool // unused claims are given up at once
 	closed   bool
 	ending   context.Context // ends with closed
 	end      context.CancelFunc
@@ -89,7 +89,7 @@ type connectionKey struct{ server, affinity string }
 // storeKey returns the key of the claim in the store.
 func (c connectionKey) storeKey() string { return cluster.ConnectionKey(c.server, c.affinity) }
 
-// principal returns the principal of the clients, or nothing when all clients share the connection.
+// principal returns the principal of the clients, or "" when all clients share the connection.
 func (c connectionKey) principal() string {
 	_, rest, _ := strings.Cut(c.affinity, "\x00")
 	name, _, _ := strings.Cut(rest, "\x00")
@@ -103,26 +103,26 @@ type claim struct {
 	key      string
 	uses     int
 	since    time.Time       // when the last use ended
-	timer    *time.Timer     // gives it up; nil while it is used
+	timer    *time.Timer     // gives the claim up; nil while the claim is used
 	lost     context.Context // ends with the ownership
 	markLost context.CancelFunc
 }
 
 // pendingClaim is a claim that is being made or given up.
 type pendingClaim struct {
-	connectionKey // empty until there is room for the claim, and while it is given up
+	connectionKey // empty until there is room for the claim, and while a claim is given up
 	done          chan struct{}
 	at            cluster.Member // set before done: another instance is the owner
 	err           error          // set before done: the owner could not be found
 }
 
 const (
-	// maxKnown bounds the owners that are remembered.
+	// maxKnown bounds Owners.known.
 	maxKnown = 10_000
-	// tunnelLinger is the time for which a claim without a connection is kept for lanes.
+	// tunnelLinger is how long a claim stays for lanes after its last connection.
 	tunnelLinger = time.Minute
-	// statelessLinger is the time for which a claim without calls is kept for stateless clients. It is longer
-	// than parked calls wait for their clients.
+	// statelessLinger is how long a claim stays for stateless clients after its last call. It is longer than parked
+	// calls wait for their clients.
 	statelessLinger = 15 * time.Minute
 	// maxOwned bounds the claims of this instance, and maxPerCaller the claims of one caller at one server.
 	maxOwned     = 10_000
@@ -152,9 +152,9 @@ func NewOwners(o OwnerOptions) *Owners {
 	return h
 }
 
-// acquire counts one use of a connection until done, and claims the connection first if it has no owner. It
-// returns the owner, and no claim, when another instance owns it. With ask, it asks the others for the owner while no
-// instance reaches the store.
+// acquire counts one use of a connection until done, and claims the connection first if it has no owner. If another
+// instance owns the connection, acquire returns that instance and no claim. keep is how long the claim stays unused
+// after done. If ask is set and no instance reaches the store, acquire asks the other instances for the owner.
 func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time.Duration, ask bool) (at cluster.Member, c *claim, done func(), err error) {
 	its := connectionKey{server, affinity}
 	key := its.storeKey()
@@ -172,7 +172,7 @@ func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time
 				done()
 				return at, nil, nil, err
 			}
-			if c.lost.Err() != nil { // another instance took it while this one waited
+			if c.lost.Err() != nil { // another instance took the claim during Await
 				done()
 				continue
 			}
@@ -181,7 +181,7 @@ func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time
 		if busy := o.pending[key]; busy != nil {
 			o.mu.Unlock()
 			select {
-			case <-busy.done: // one answer is for all who wait: at a slow store their turns would take too long
+			case <-busy.done: // one answer is for all that wait: with a slow store, one question each would take too long
 				if busy.err != nil || busy.at.ID != "" {
 					return busy.at, nil, nil, busy.err
 				}
@@ -219,8 +219,8 @@ func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time
 // askTimeout limits the questions of askOthers.
 const askTimeout = time.Second
 
-// askOthers asks the other instances whether they own a connection, while no instance reaches the store. Then none can
-// become the owner: the one that is was it before.
+// askOthers asks the other instances whether they own a connection, while no instance reaches the store. Without the
+// store no instance can become the owner, so the one that says yes has been the owner before.
 func (o *Owners) askOthers(ctx context.Context, its connectionKey) (cluster.Member, error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -244,8 +244,8 @@ func (o *Owners) askOthers(ctx context.Context, its connectionKey) (cluster.Memb
 	return cluster.Member{}, session.ErrUnavailable
 }
 
-// locate is acquire with a memory of owners. The remembered owner is the answer while the store gives none. If
-// first is set, locate returns the remembered owner without asking the store.
+// locate is acquire with the owners in o.known. While the store does not answer, locate returns the owner known from
+// before. If first is set, locate returns a known owner without asking the store.
 func (o *Owners) locate(ctx context.Context, its connectionKey, keep time.Duration, first bool) (at cluster.Member, c *claim, done func(), err error) {
 	key := its.storeKey()
 	id, _ := o.known.Get(key)
@@ -271,8 +271,8 @@ func (o *Owners) endClaim(key string, p *pendingClaim) {
 	close(p.done)
 }
 
-// makeRoom makes room for one more claim. At a limit it gives up the claim that was unused for longest, and fails
-// when all are in use.
+// makeRoom makes room for one more claim. At a limit, makeRoom gives up the claim that was unused for longest; if all
+// are in use, it returns an error.
 func (o *Owners) makeRoom(by *pendingClaim, its connectionKey) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -330,7 +330,8 @@ func full(server, what string, most int) error {
 	}
 }
 
-// releaseUse ends one use of a claim. A claim that stays unused for keep is given up.
+// releaseUse ends one use of a claim. A claim that stays unused for keep is given up, unless this instance stops: see
+// giveUpIdle.
 func (o *Owners) releaseUse(c *claim, keep time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -359,7 +360,7 @@ func (o *Owners) giveUp(c *claim) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	p := &pendingClaim{done: make(chan struct{})} // until the store has it
+	p := &pendingClaim{done: make(chan struct{})} // pending until the store has the change
 	o.pending[c.key] = p
 	o.wg.Go(func() {
 		o.dropped(c)
@@ -414,13 +415,13 @@ func (o *Owners) Owned() int {
 	return len(o.claims)
 }
 
-// deadAfter limits the attempts at an owner that does not answer: after that it would be found dead.
+// deadAfter limits the attempts at an owner that does not answer: a dead owner would be found dead within that time.
 func (o *Owners) deadAfter() time.Duration { return o.o.Lease + 2*time.Second }
 
 // recheckEvery is the interval at which an instance that stops closes unused connections.
 const recheckEvery = 50 * time.Millisecond
 
-// Drain waits until no request of another instance is in flight, and closes the tunnels to this instance. It asks
+// Drain waits until no request of another instance is in flight, and closes the tunnels to this instance. Drain asks
 // the other instances to leave, waits for their answers, and gives up unused claims. New requests wait at their
 // instances for the next owner. The end of ctx cuts each wait short.
 func (o *Owners) Drain(ctx context.Context) {
@@ -441,7 +442,8 @@ func (o *Owners) Drain(ctx context.Context) {
 	o.giveUpIdle()
 }
 
-// giveUpIdle gives up each claim as soon as it is unused, until Close. Calls of other instances wait for that.
+// giveUpIdle gives up each claim as soon as it is unused, until Close. Calls at other instances wait until their
+// connection is given up.
 func (o *Owners) giveUpIdle() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -495,7 +497,7 @@ func (o *Owners) Owns(ctx context.Context, server, affinity string) bool {
 	if o.tunnels.Stopping().Err() != nil {
 		return false
 	}
-	if o.o.Node.State() == cluster.Frozen && !o.holds(connectionKey{server, affinity}) { // two that ask each other do not wait for each other
+	if o.o.Node.State() == cluster.Frozen && !o.holds(connectionKey{server, affinity}) { // two instances that ask each other must not wait for each other
 		return false
 	}
 	_, c, done, err := o.acquire(ctx, server, affinity, tunnelLinger, false)
@@ -514,7 +516,7 @@ func (o *Owners) Home(server, affinity string, here bridge.Away) bridge.Away {
 // errReach is the kind of an error that does not concern the server itself.
 var errReach = fmt.Errorf("%w: %w", bridge.ErrUnavailable, bridge.ErrOverloaded)
 
-// unreachable returns the error of a call whose owner cannot be reached. It returns err itself if that is a
+// unreachable returns the error of a call whose owner cannot be reached. unreachable returns err itself if that is a
 // bridge.Error.
 func unreachable(server string, err error) error {
 	if already, ok := errors.AsType[*bridge.Error](err); ok {
@@ -536,7 +538,7 @@ type ownerRoute struct {
 	local bridge.Away // used when this instance is the owner
 }
 
-// Call implements bridge.Away. It waits while the owner is about to stop, may be dead, or is not known yet. An
+// Call implements bridge.Away. Call waits while the owner is about to stop, may be dead, or is not known yet. An
 // isolated instance does not wait.
 func (o *ownerRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	until := time.Now().Add(o.h.deadAfter())
@@ -638,23 +640,20 @@ type leaseStay struct{ c *claim }
 
 var _ bridge.Handover = leaseStay{}
 
-// Confirm implements bridge.Handover.
 func (l leaseStay) Confirm(ctx context.Context) error { return l.c.checkLease(ctx) }
 
 // SaveResume implements bridge.Handover: no instance resumes the connection.
 func (leaseStay) SaveResume(string, []byte) {}
 
-// TakeResume implements bridge.Handover.
 func (leaseStay) TakeResume(string) ([]byte, int64) { return nil, 0 }
 
-// HandedOver implements bridge.Handover.
 func (leaseStay) HandedOver() bool { return false }
 
 // Instance implements bridge.Places.
 func (o *Owners) Instance(ctx context.Context, server, id string) (bridge.Away, error) {
 	m, ok := o.o.Node.Member(id)
 	if !ok {
-		_ = o.o.Node.Beat(ctx) // it may have just started
+		_ = o.o.Node.Beat(ctx) // the instance may have just started
 		if m, ok = o.o.Node.Member(id); !ok {
 			return nil, nil
 		}
@@ -669,7 +668,7 @@ type parkedRoute struct {
 	at     cluster.Member
 }
 
-// Call implements bridge.Away. A nil answer without an error means that the instance ended.
+// Call implements bridge.Away. If the instance has ended, the answer and the error are nil.
 func (p *parkedRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, err := p.h.o.Peers.Call(ctx, p.at, p.server, parked, r)
 	if _, unsent := errors.AsType[*peer.Unsent](err); !unsent && !errors.Is(err, peer.ErrElsewhere) {
@@ -681,13 +680,13 @@ func (p *parkedRoute) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Mes
 	return nil, unreachable(p.server, err)
 }
 
-// parked is the affinity key of requests for parked calls. The instance of such a call serves them, also when it is
-// not the owner.
+// parked is the affinity key of requests for parked calls. The instance of such a call serves them, even if it is not
+// the owner.
 const parked = "\x00parked"
 
 // Call implements peer.Owners.
 func (o *Owners) Call(ctx context.Context, server, affinity string, r *bridge.Request) (*jsonrpc.Message, error) {
-	if r.Method == era.Listen { // it lasts, and continues at the next owner
+	if r.Method == era.Listen { // a subscription is not counted, since it lasts; it continues at the next owner
 		var stop context.CancelFunc
 		ctx, stop = context.WithCancel(ctx)
 		defer stop()

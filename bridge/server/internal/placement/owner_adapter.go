@@ -51,7 +51,7 @@ func (o *ownerAdapter) affinityKey(from *bridge.Caller) string {
 	return SessionAffinity + string(key)
 }
 
-// Open implements bridge.Adapter. It waits while the owner is about to stop, or may be dead.
+// Open implements bridge.Adapter. Open waits while the owner is about to stop, or may be dead.
 func (o *ownerAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	h, affinity := o.h, o.affinityKey(from)
 	until := time.Now().Add(h.deadAfter())
@@ -110,7 +110,7 @@ type ownedUpstream struct {
 	end func()
 }
 
-// Call makes a call. It checks no lease for a ping: a failed ping would end a good connection.
+// Call makes a call. Call checks no lease for a ping: a failed ping would end a good connection.
 func (o *ownedUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method != "ping" && r.Method != "server/discover" {
 		if err := o.c.checkLease(ctx); err != nil {

@@ -24,7 +24,7 @@ const (
 	// maxOpening bounds the processes that start at once. A worker at this bound takes no requests, so that other
 	// workers do.
 	maxOpening = 16
-	// failuresKept is the time in which a front may request the reason that its connection was not opened.
+	// failuresKept is how long a front may ask for the reason that its connection was not opened.
 	failuresKept = 10 * time.Second
 	// restFor is the time in which a worker takes no requests for a server after restAfter failed starts in a
 	// row: another worker may succeed. Then the worker tries one request, and rests longer after each failure,
@@ -44,8 +44,8 @@ type slots struct {
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 
-	mu       sync.Mutex // guards the rest
-	taken    map[string]*slot
+	mu       sync.Mutex               // guards the rest
+	taken    map[string]*slot         // by grant
 	failures map[string]error         // by grant
 	failing  map[string]startFailures // by server
 	changed  chan struct{}            // closed when a slot becomes free
@@ -59,12 +59,12 @@ type slot struct {
 	slots    *slots
 	grant    string
 	server   string
-	front    string // the instance that uses it; empty until one claimed it
+	front    string // the instance that uses the slot; empty until an instance claims it
 	epoch    int64
 	requests map[*slotRequest]struct{}
-	timer    *time.Timer // frees the slot when it stays unused
+	timer    *time.Timer // frees the slot when the slot stays unused
 	opening  bool
-	client   bridge.Client // of the process; nil unless that runs
+	client   bridge.Client // of the process; nil unless the process runs
 }
 
 // slotRequest is a request in flight from the front of a slot.
@@ -73,7 +73,7 @@ type slotRequest struct{ end context.CancelFunc }
 // startFailures counts failed starts of a server in a row.
 type startFailures struct {
 	n     int
-	until time.Time // when the rest after them ends
+	until time.Time // until then, the worker takes no requests for the server
 }
 
 // startCheck is the result of a check whether a server can be started here.
@@ -215,7 +215,7 @@ func (s *slot) release() {
 	s.slots.changed = make(chan struct{})
 }
 
-// expire frees a slot whose front did not come. If the front is gone, expire stops its child process.
+// expire frees a slot whose front did not come. If a process runs in the slot, expire stops it.
 func (s *slot) expire() {
 	s.slots.mu.Lock()
 	if s.slots.taken[s.grant] != s || len(s.requests) > 0 || s.opening {
@@ -258,7 +258,7 @@ func (s *slots) claim(grant, front string, epoch int64) error {
 	case p.front == "":
 		p.front, p.epoch = front, epoch
 		p.timer.Reset(grantLife)
-	case epoch > p.epoch && p.client != nil: // its session was taken over
+	case epoch > p.epoch && p.client != nil: // another instance took the front's session over
 		s.o.Log.Info("another instance took over a child process", "server", p.server, "from", tag(p.front), "to", tag(front))
 		p.front, p.epoch = front, epoch
 		p.breakOff()
@@ -284,7 +284,7 @@ func (w *Workers) SlotFailure(grant string) error {
 	return w.slots.failures[grant]
 }
 
-// ServeTunnel implements peer.Workers. It answers 404 to a former front of the slot, which then gives the
+// ServeTunnel implements peer.Workers. ServeTunnel answers 404 to a former front of the slot, which then gives the
 // connection up.
 func (w *Workers) ServeTunnel(rw http.ResponseWriter, r *http.Request, s peer.SlotClaim) {
 	d := w.slots
@@ -362,7 +362,7 @@ func (s *slots) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clien
 	}
 	p.client = rest
 	delete(s.failing, server)
-	close(s.changed) // one process fewer is starting
+	close(s.changed) // fewer processes are starting
 	s.changed = make(chan struct{})
 	s.o.Log.Info("child process started for another instance", "server", server, "front", tag(front))
 	return &child{up, p}, nil
@@ -388,14 +388,14 @@ type child struct {
 	p *slot
 }
 
-// Call makes a call.
+// Call makes a call. Call turns pingMethod into a ping of the process, and a failure of the process into an answer.
 func (c *child) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	r.Header = nil // a child process gets headers by its environment
 	if r.Method == pingMethod {
 		ask := *r
 		ask.Message = jsonrpc.NewRequest("ping", nil)
 		if c.Server().Modern() {
-			ask.Message = r.From.Request("server/discover", nil) // that revision has no ping
+			ask.Message = r.From.Request("server/discover", nil) // revision 2026-07-28 has no ping
 		}
 		r = &ask
 	}
@@ -406,7 +406,6 @@ func (c *child) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 	return m, err
 }
 
-// Notify sends a notification.
 func (c *child) Notify(ctx context.Context, r *bridge.Request) error {
 	r.Header = nil
 	return c.Upstream.Notify(ctx, r)

@@ -44,13 +44,13 @@ type Tunnel struct {
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
-	done    func() // ends the use of the other instance
+	done    func() // tells outbound that the tunnel no longer uses the other instance
 
 	calls   gateway.InFlight
-	refused atomic.Bool // the other instance refuses calls, or is about to: it answers or refuses each call
+	refused atomic.Bool // the other instance stops: it answers or refuses each call, and loses none
 }
 
-// OpenTunnel opens a tunnel.
+// OpenTunnel opens a tunnel to the instance t.At on behalf of from. ctx bounds only the opening.
 func OpenTunnel(ctx context.Context, t TunnelOptions, from *bridge.Caller, rest bridge.Client) (*Tunnel, error) {
 	return open(t, from, rest, func(u *streamable.Upstream, from *bridge.Caller) (bridge.Upstream, error) {
 		return u.Open(ctx, from, rest)
@@ -118,7 +118,7 @@ func (t *Tunnel) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	its.Header, its.Identity = packed(r.Header, r.Identity), nil
 	if t.calls.Enter() == nil {
 		defer t.calls.Leave()
-	} // otherwise Close has begun, and Upstream refuses it
+	} // otherwise Close has begun, and Upstream refuses the call
 	m, err := t.Upstream.Call(ctx, &its)
 	if err != nil && remote.Unsent(err) { // the server itself may work
 		err = &bridge.Error{
@@ -172,15 +172,14 @@ func (t *Tunnel) watch(n *cluster.Node, at string, stops context.Context) {
 	}
 }
 
-// Notify sends a notification.
 func (t *Tunnel) Notify(ctx context.Context, r *bridge.Request) error {
 	its := *r
 	its.Header, its.Identity = packed(r.Header, r.Identity), nil
 	return t.Upstream.Notify(ctx, &its)
 }
 
-// Close closes the tunnel. When the other instance refuses calls, Close first waits for each call in
-// flight. A call is answered, or refused and made again over another tunnel.
+// Close closes the tunnel. When the other instance stops, Close first waits for each call in flight, which is either
+// answered, or refused and made again over another tunnel.
 func (t *Tunnel) Close(ctx context.Context) error {
 	t.stop()
 	t.wg.Wait()

@@ -82,14 +82,14 @@ func (s *sharedUpstream) TakesEdits() {}
 // the server attributes questions.
 func (s *sharedUpstream) Attributes() bool { return true }
 
-// Call makes a call. It translates headers from the names that the server expects to the names that its
-// lane reads: names of the client, and claims.
+// Call makes a call. Call translates headers from the names that the server expects to the names that its lane reads:
+// names of the client, and claims.
 func (s *sharedUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	r.Header, r.Identity = s.forwarded(r.Header)
 	return s.Joined.Call(ctx, r)
 }
 
-// Notify sends a notification. It translates headers as Call does.
+// Notify sends a notification, and translates headers as Call does.
 func (s *sharedUpstream) Notify(ctx context.Context, r *bridge.Request) error {
 	r.Header, r.Identity = s.forwarded(r.Header)
 	return s.Joined.Notify(ctx, r)

@@ -24,10 +24,10 @@ import (
 
 // TunnelSessionOptions configure TunnelSessions. All are required.
 type TunnelSessionOptions struct {
-	// Adapter opens the connection of a tunnel, by the headers of the caller. The tunnel ends with it.
+	// Adapter opens the connection of a tunnel, by the headers of the caller. The tunnel ends with the connection.
 	Adapter bridge.Adapter
-	Headers []string // of requests, which the adapter gets
-	// Await waits until requests may begin here. Its error means that none may.
+	Headers []string // headers of requests that the adapter gets
+	// Await waits until requests may begin here. An error means that no request may begin.
 	Await func(ctx context.Context) error
 	Log   *slog.Logger
 	// MaxMessage bounds one message, and MaxBytes all messages, in bytes.
@@ -44,11 +44,11 @@ type TunnelSessions struct {
 	calls    gateway.InFlight
 	stopping context.Context // ends when this instance begins to stop
 	stop     context.CancelFunc
-	drained  chan struct{} // closed when no call is in flight after that, or the time is over
-	once     sync.Once     // closes it
+	drained  chan struct{} // closed when this instance stops and no call is in flight, or Drain's time is over
+	once     sync.Once     // closes drained
 }
 
-// vanishedAfter is the time for which a tunnel without requests is kept. A living instance keeps a stream open.
+// vanishedAfter is how long a tunnel without requests stays. A living instance keeps a stream open.
 const vanishedAfter = 2 * time.Minute
 
 // maxTunnels bounds the sessions of tunnels, their connections, and their calls in flight.
@@ -91,14 +91,15 @@ func NewTunnelSessions(t TunnelSessionOptions) *TunnelSessions {
 // Stopping returns a context that ends when this instance begins to stop.
 func (t *TunnelSessions) Stopping() context.Context { return t.stopping }
 
-// Enter counts a call of another instance until Leave. Its error means that this instance stops.
+// Enter counts a call of another instance until Leave. The error is bridge.ErrShutdown if this instance stops, or
+// another one if too many calls are in flight.
 func (t *TunnelSessions) Enter() error { return t.calls.Enter() }
 
 // Leave ends the use that Enter began.
 func (t *TunnelSessions) Leave() { t.calls.Leave() }
 
-// Drain waits until no call of another instance is in flight, or ctx ends. Requests that arrive meanwhile wait
-// for that too, and are then refused.
+// Drain waits until no call of another instance is in flight, or ctx ends. A request that arrives meanwhile waits
+// until Drain ends, and is then refused.
 func (t *TunnelSessions) Drain(ctx context.Context) {
 	t.stop()
 	_ = t.calls.Drain(ctx)
@@ -113,8 +114,8 @@ func (t *TunnelSessions) Close(ctx context.Context) {
 	t.sessions.Close()
 }
 
-// Serve serves a request of a tunnel. It answers 404 when no request may begin here: the other instance then opens
-// another tunnel. It answers 503 when too many calls are in flight.
+// Serve serves a request of a tunnel. Serve answers 404 when no request may begin here: the other instance then opens
+// another tunnel. Serve answers 503 when too many calls are in flight.
 func (t *TunnelSessions) Serve(w http.ResponseWriter, r *http.Request) {
 	if t.stopping.Err() != nil { // a request on a connection that is about to close would lose its answer
 		w.Header().Set("Connection", "close")

@@ -37,7 +37,7 @@ type WorkerOptions struct {
 
 // PlacedServers has the servers with place: workers.
 type PlacedServers interface {
-	// Placed returns their names.
+	// Placed returns the names of these servers.
 	Placed() []string
 	// Local returns the settings with which such a server is started here.
 	Local(server string) (Local, bool)
@@ -96,7 +96,7 @@ func (w *Workers) Begin() {
 	}
 }
 
-// grant sends a grant to the front of a request. The request of a dead front is over.
+// grant sends a grant to the front of a request. If the front is dead, the request is over.
 func (w *Workers) grant(ctx context.Context, t queue.Taken, grant string) error {
 	m, lives, err := w.o.Node.Living(ctx, t.Front)
 	if err != nil {
@@ -117,7 +117,8 @@ func (w *Workers) Leave(ctx context.Context, instance string) error {
 	return w.out.leave(ctx, instance, w.o.Node)
 }
 
-// RequestAgain adds the waiting requests to the queue again: the store may have lost them. It does not block.
+// RequestAgain adds the waiting requests to the queue again: the store may have lost them. RequestAgain does not
+// block.
 func (w *Workers) RequestAgain() { w.front.RequestAgain() }
 
 // Free returns the number of further child processes that may run here for others.
@@ -131,9 +132,9 @@ func (w *Workers) Free() int {
 // Running returns the number of child processes here for others, by server.
 func (w *Workers) Running() map[string]int { return w.slots.running() }
 
-// Drain waits until no call of another instance is in flight, and stops the child processes. It asks the
-// instances that used them to leave, and waits for their answers. New requests wait at their instances for another
-// worker. The end of ctx cuts each wait short.
+// Drain waits until no call of another instance is in flight, and stops the child processes. Drain asks the instances
+// that used them to leave, and waits for their answers. New requests wait at their instances for another worker. The
+// end of ctx cuts each wait short.
 func (w *Workers) Drain(ctx context.Context) {
 	if w.taker != nil {
 		w.taker.Close()
@@ -141,7 +142,7 @@ func (w *Workers) Drain(ctx context.Context) {
 	}
 }
 
-// Close stops the processes here. No connection may be opened any more.
+// Close stops the processes here. The caller must have stopped opening connections.
 func (w *Workers) Close(ctx context.Context) {
 	if w.taker != nil {
 		w.taker.Close()
@@ -160,7 +161,7 @@ type WorkerStatus struct {
 	Stopping bool
 }
 
-// Status returns the status. It reads the lengths of the queues from the store.
+// Status returns the status. For that it reads the lengths of the queues from the store.
 func (w *Workers) Status() WorkerStatus {
 	w.mu.Lock()
 	st := WorkerStatus{

@@ -49,7 +49,7 @@ var (
 // BoundsOpenings implements bridge.BoundsOpenings: the queue is the bound.
 func (w *workerAdapter) BoundsOpenings() time.Duration { return w.s.Wait }
 
-// Open implements bridge.Adapter. It waits for a worker. The handshake has its full time after that.
+// Open implements bridge.Adapter. Open waits for a worker. The handshake has its full time after that.
 func (w *workerAdapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	waiting, cancel := context.WithTimeout(ctx, w.s.Wait)
 	defer cancel()
@@ -152,7 +152,7 @@ func (w *workerAdapter) open(ctx context.Context, m cluster.Member, g queue.Gran
 type carryState struct {
 	Worker string          `json:"worker"`
 	Ticket string          `json:"ticket"`
-	Inner  json.RawMessage `json:"inner"` // inner state of the tunnel's session
+	Inner  json.RawMessage `json:"inner"` // the ResumeData of the tunnel's session
 }
 
 // epochBits is the number of bits below the epoch in the ids of requests: see bridge.Handover.
@@ -221,7 +221,8 @@ var _ bridge.Resumable = (*workerUpstream)(nil)
 // pingMethod makes a worker ping its child process: the worker answers a plain ping itself.
 const pingMethod = "bridge/ping"
 
-// Call makes a call.
+// Call makes a call. Call asks the worker to ping the process, and turns answers about failures of the process into
+// errors.
 func (w *workerUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "ping" {
 		ask := *r
@@ -253,8 +254,8 @@ var kinds = []struct {
 	kind error
 }{{"timeout", bridge.ErrTimeout}, {"too_large", bridge.ErrTooLarge}, {"invalid", bridge.ErrInvalid}, {"lost", bridge.ErrLost}}
 
-// failureAnswer returns the answer of a worker whose process failed, or nil for other errors. It does not use
-// data.bridge: a process that is a bridge itself answers with that.
+// failureAnswer returns the answer of a worker whose process failed, or nil for other errors. failureAnswer does not
+// use data.bridge: a process that is a bridge itself answers with that.
 func failureAnswer(err error) *jsonrpc.Message {
 	for _, k := range kinds {
 		if !errors.Is(err, k.kind) || errors.Is(err, bridge.ErrUnsent) {
@@ -269,8 +270,8 @@ func failureAnswer(err error) *jsonrpc.Message {
 	return nil
 }
 
-// failureOf returns the error in an answer of the worker, or nil for an answer of the process. The error counts
-// as if the process had failed here.
+// failureOf returns the error in an answer of the worker, or nil for an answer of the process. The bridge treats the
+// error like a failure of a process of this instance.
 func (w *workerUpstream) failureOf(answer []byte) error {
 	e := gjson.ParseBytes(answer)
 	name := e.Get("data.worker").Str
@@ -297,7 +298,7 @@ func (w *workerUpstream) ResumeData() []byte {
 	if within == nil {
 		return nil
 	}
-	carry, _ := json.Marshal(carryState{w.grant.Worker, w.grant.Key, within}) // nothing in it can fail
+	carry, _ := json.Marshal(carryState{w.grant.Worker, w.grant.Key, within}) // every member has a JSON form
 	return carry
 }
 
@@ -308,7 +309,7 @@ func (w *workerUpstream) Detach() {
 	}
 }
 
-// Close stops the child process, unless Leave left it to another instance.
+// Close stops the child process, unless Detach left it to another instance.
 func (w *workerUpstream) Close(ctx context.Context) error {
 	defer w.w.countTunnel(w.grant.Worker, -1)
 	return w.Tunnel.Close(ctx)

@@ -1,10 +1,9 @@
 // Package console is the web page of the bridge: a client of the API below /ui/api/v1, and of the
 // MCP endpoints below /ui/mcp. It has no rights beyond those of its caller.
 //
-// The folder assets has the sources: ES modules without a framework, two files of styles, one of
-// HTML. After a change, go generate makes of them what the bridge sends: the modules as one file, and the
-// styles as one, both minified, so the page loads with three requests. The browser caches all files but the
-// HTML until their content changes.
+// The folder assets has the sources: ES modules without a framework, two files of styles, one of HTML. After a
+// change, go generate makes the files that the bridge sends: one of the modules and one of the styles, both minified.
+// So the page loads with three requests. The browser caches all files but the HTML until their content changes.
 package console
 
 import (
@@ -28,7 +27,7 @@ var files embed.FS
 // have put into a text. Images of results are blobs.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// An asset is a file of the page as it is sent.
+// asset is a file of the page as the bridge sends it.
 type asset struct {
 	kind string // its media type
 	text []byte
@@ -40,8 +39,8 @@ type asset struct {
 // page has the served files, by path.
 type page map[string]*asset
 
-// Handler serves the page. The path of a request is the part after the bridge's /ui: / is the page
-// itself. It needs no authentication: all content of the page is part of the public program.
+// Handler serves the page. The path of a request is the part after the bridge's /ui: / is the page itself. Handler
+// needs no authentication: all content of the page is part of the public program.
 func Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -111,7 +110,7 @@ func matches(has []string, tag string) bool {
 	return false
 }
 
-// made makes the page at its first use.
+// made returns the page, which the first call makes.
 var made = sync.OnceValue(func() page {
 	read := func(name string) []byte {
 		text, err := files.ReadFile(name)
