@@ -7,21 +7,21 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// ConnectionKey says whose a connection to a server is: clients with equal keys may share one. The key is a boundary
-// between callers, so nothing else decides that. Instances of the last minor version know keys of this form.
+// ConnectionKey identifies whose a connection to a server is: clients with equal keys may share the connection. So
+// nothing but the key may decide that. Instances of the last minor version must know keys in this form.
 type ConnectionKey string
 
-// SessionKey returns the key of a session: its principal, revision, capabilities in canonical spelling, and forwarded
-// headers (see Lasting), which the caller has under the server's names. It also returns these capabilities. They have
-// no tasks, because tasks are relayed 1:1 only (protocol.md D3).
+// SessionKey returns the key of a session: its principal, revision, canonical capabilities, and the forwarded headers
+// that distinguish callers (see Lasting). from has these headers under the server's names. SessionKey also returns the
+// capabilities. They do not include tasks, because only connections of a single session relay tasks (protocol.md D3).
 func SessionKey(from *Caller, forward []Forward) (key ConnectionKey, capabilities []byte) {
 	capabilities = era.CanonicalCapabilities(rawjson.Delete(from.Capabilities, "tasks"))
 	who := unambiguous(from.Principal) + "\x00" + from.Revision + "\x00" + string(capabilities)
 	return connectionKey(who, forward, func(f *Forward) []string { return from.Header[f.To] }), capabilities
 }
 
-// IdentityKey returns the key of a stateless client, whose capabilities change with each request: its principal, and the
-// headers and claims that are forwarded (see Lasting).
+// IdentityKey returns the key of a stateless client: its principal, and the forwarded headers and claims that
+// distinguish callers (see Lasting). It leaves out capabilities, which may change with each request.
 func IdentityKey(from *Caller, forward []Forward) ConnectionKey {
 	return connectionKey(unambiguous(from.Principal), forward, func(f *Forward) []string { return f.Values(from.Header, from.Identity) })
 }
@@ -37,5 +37,6 @@ func connectionKey(who string, forward []Forward, values func(*Forward) []string
 	return ConnectionKey(key.String())
 }
 
-// unambiguous doubles each NUL: a user may choose the text of a claim, and a single NUL is what stands between parts.
+// unambiguous doubles each NUL in a part of a key. A single NUL separates the parts, and a user may choose the text of
+// a claim.
 func unambiguous(text string) string { return strings.ReplaceAll(text, "\x00", "\x00\x00") }

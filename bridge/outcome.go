@@ -7,10 +7,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Outcome is the way a request ended.
+// Outcome says how a request ended.
 type Outcome int
 
-// These are the outcomes.
+// The values of Outcome.
 const (
 	Answered    Outcome = iota // with a result
 	ToolFailed                 // with a tool's result that has isError
@@ -25,7 +25,7 @@ const (
 	Limited                    // ErrLimited
 	Denied                     // ErrDenied
 	TooLarge                   // ErrTooLarge
-	Failed                     // for other reasons: the bridge is stopping, the session has ended
+	Failed                     // for another reason: the bridge is stopping, or the session has ended
 	outcomes
 )
 
@@ -39,8 +39,8 @@ func (o Outcome) String() string {
 	}[o]
 }
 
-// OutcomeOfAnswer returns the outcome of a request that was answered. Results of tools answer tools/call, and
-// tasks/result for a call that ran as a task.
+// OutcomeOfAnswer returns the outcome of a request with the answer m. A result of a tool answers tools/call, and
+// tasks/result if the call ran as a task.
 func OutcomeOfAnswer(method string, m *jsonrpc.Message) Outcome {
 	switch {
 	case m.Error != nil:
@@ -56,7 +56,7 @@ func OutcomeOf(err error) Outcome {
 	for _, is := range [...]struct {
 		kind error
 		Outcome
-	}{ // special kinds come before general ones
+	}{ // a kind precedes the kind that it belongs to
 		{ErrLimited, Limited}, {ErrDenied, Denied}, {ErrOpen, CircuitOpen}, {ErrDrained, Drained}, {ErrOverloaded, Overloaded}, {ErrTimeout, TimedOut},
 		{ErrTooLarge, TooLarge}, {ErrLost, Lost}, {ErrUnsent, Unavailable}, {ErrUnavailable, Unavailable},
 		{ErrCancelled, Cancelled}, {ErrEnded, Cancelled}, {ErrShutdown, Failed}, {context.Canceled, Cancelled},

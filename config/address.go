@@ -7,9 +7,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// LoadAddress reads where the bridge of the file at path listens: Listen, ConsoleListen, BasePath and
-// the certificate of TLS. The other keys stay unread, since they may need secrets that only the
-// bridge has. env and the error are those of Load.
+// LoadAddress reads only where the bridge of the file at path listens: Listen, ConsoleListen, BasePath and the
+// certificate of TLS. The other keys may need secrets that only the bridge has, so it ignores them. For env and the
+// error see Load.
 func LoadAddress(path string, env func(string) (string, bool)) (*Config, error) {
 	d, data, err := open(path, env)
 	if err != nil {

@@ -15,26 +15,26 @@ import (
 
 // Cluster lets several instances serve the same clients behind any load balancer.
 type Cluster struct {
-	// Redis is the address of the store of all instances.
+	// Redis is the URL of the store that all instances share.
 	Redis string `yaml:"redis"`
 	// CAFile is a file of PEM certificates to trust for the store.
 	CAFile string `yaml:"ca_file"`
-	// Secret proves that an instance belongs to the cluster. Nobody else may know it.
+	// Secret proves that an instance belongs to the cluster. Only the instances may know it.
 	Secret string `yaml:"secret"`
-	// Secrets replaces Secret: the first one is used, and older ones are still accepted.
+	// Secrets replaces Secret. The bridge uses the first secret, and also accepts the others.
 	Secrets []string `yaml:"secrets"`
-	// Listen is the address for the other instances, HOST:PORT.
+	// Listen is the address for the other instances, as HOST:PORT.
 	Listen string `yaml:"listen"`
-	// Advertise is the address, HOST or HOST:PORT, at which the others reach this instance and
-	// no other. Default: Listen.
+	// Advertise is the address, as HOST or HOST:PORT, at which the other instances reach this instance and no other.
+	// Default: Listen.
 	Advertise string `yaml:"advertise"`
 	// Role is the role of this instance: cluster.RoleAll (the default), cluster.RoleFront or
 	// cluster.RoleWorker.
 	Role string `yaml:"role"`
-	// KeyPrefix begins all keys in the store. Default "bridge".
+	// KeyPrefix is the beginning of all keys in the store. Default "bridge".
 	KeyPrefix string `yaml:"key_prefix"`
-	// Lease is the time without a sign of an instance after which others take over its
-	// sessions: 3s to 1m. Default 6s.
+	// Lease is the time without a sign of life of an instance after which other instances take over its sessions: 3s to
+	// 1m. Default 6s.
 	Lease time.Duration `yaml:"lease"`
 	// StoreLost sets the behaviour while no instance reaches the store: StoreLostServe (the
 	// default) or StoreLostStop.
@@ -44,31 +44,31 @@ type Cluster struct {
 	Replay string `yaml:"replay"`
 }
 
-// Values of Server.Place.
+// PlaceHere and PlaceWorkers are the values of Server.Place.
 const (
 	PlaceHere    = "here"    // at the instance that serves the caller
-	PlaceWorkers = "workers" // at any instance whose Cluster.Role is not cluster.RoleFront
+	PlaceWorkers = "workers" // at any instance with another Cluster.Role than cluster.RoleFront
 )
 
-// Values of Cluster.Replay.
+// ReplayOn and ReplayOff are the values of Cluster.Replay.
 const (
-	ReplayOn  = "on"  // the next owner of a session continues them
+	ReplayOn  = "on"  // the next owner of a session continues the streams
 	ReplayOff = "off" // missed messages are lost with the owner
 )
 
-// Values of Cluster.StoreLost.
+// StoreLostServe and StoreLostStop are the values of Cluster.StoreLost.
 const (
 	StoreLostServe = "serve" // each instance serves its own sessions
-	StoreLostStop  = "stop"  // refuse clients
+	StoreLostStop  = "stop"  // instances refuse clients
 )
 
-// minSecret is the least length of the secret of a cluster, in characters.
+// minSecret is the minimum length of the secret of a cluster, in characters.
 const minSecret = 32
 
 // Enabled reports whether there is a cluster.
 func (c *Cluster) Enabled() bool { return c.Redis != "" }
 
-// Keys returns the secrets. The first is used, and all are accepted.
+// Keys returns the secrets. The bridge uses the first, and accepts all.
 func (c *Cluster) Keys() []string {
 	if c.Secret != "" {
 		return []string{c.Secret}
@@ -76,8 +76,8 @@ func (c *Cluster) Keys() []string {
 	return c.Secrets
 }
 
-// check adds the broken rules about several keys, and about keys that are not shown. listen is
-// the address for clients; works reports whether a server has place: workers.
+// check adds the broken rules about several keys, and about keys whose values must not be shown. listen is
+// Config.Listen. works reports whether a server has place: workers.
 func (c *Cluster) check(all *breaches, listen string, works bool) {
 	if !c.Enabled() {
 		return // checkIncomplete reports a section without redis
@@ -121,7 +121,7 @@ func (c *Cluster) check(all *breaches, listen string, works bool) {
 	}
 }
 
-// resolveCluster checks the files of the settings.
+// resolveCluster checks that the file CAFile can be read.
 func (d *decoder) resolveCluster(sec *strict.Section, c *Cluster) {
 	if c.CAFile != "" {
 		c.CAFile = d.absolute(c.CAFile)

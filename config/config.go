@@ -1,11 +1,11 @@
-// Package config reads the bridge's configuration file: addresses to listen on, limits, and
-// the servers to publish. The file is YAML or JSON, or the mcpServers file of a desktop client.
-// docs/configuration.md and the folder beside it are its reference.
+// Package config reads the bridge's configuration file: addresses to listen on, limits, and the servers to publish. The
+// file is YAML or JSON, or the mcpServers file of a desktop client. docs/configuration.md and the folder beside it are
+// its reference.
 //
-// Reading is strict: one run reports all faults of a file with their lines, such as unknown
-// keys, duplicates, wrong types and missing variables. A value may contain variables of the
-// environment (${NAME}, ${NAME:-default}). They are replaced after parsing, so a value cannot
-// add structure. Messages show the text of the file, never the value, which may be a secret.
+// Reading is strict: one run reports all faults of a file with their lines, such as unknown keys, duplicates, wrong
+// types and missing variables. A value may contain variables of the environment (${NAME}, ${NAME:-default}). The
+// package replaces them after parsing, so a value cannot add structure. Messages show the text of the file, never the
+// value, which may be a secret.
 //
 // The package neither connects to a server nor starts one.
 package config
@@ -31,34 +31,30 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
-// Config is a configuration file with its defaults filled in.
+// Config holds the settings of a configuration file, with defaults for what the file does not set.
 type Config struct {
-	// Listen is the address to serve on, HOST:PORT. Port 0 picks a free port. Without HOST
-	// it is every network of the machine, and a port alone is on 127.0.0.1: see Address.
-	// Default 127.0.0.1:8808. Beyond loopback and without Access, whoever reaches it can
-	// use every server.
+	// Listen is the address to serve on, HOST:PORT. Port 0 picks a free port. Without HOST the address is on every
+	// network of the machine; a port alone is on 127.0.0.1: see Address. Default 127.0.0.1:8808. If the address is not
+	// on loopback and there is no Access, every machine that reaches it can use every server.
 	Listen string `yaml:"listen" effect:"restart"`
 	// BasePath is the path prefix under which a reverse proxy publishes the bridge, such as
 	// /tools, without a trailing slash. Default: none.
 	BasePath string `yaml:"base_path" effect:"restart"`
-	// AllowedOrigins are further browser origins that may call, such as
-	// https://app.example.com, in lower case and without a default port. Nil allows the
-	// listener's own origin and, without Access, those of this machine. An empty list allows
-	// no page at all.
+	// AllowedOrigins are the origins of web pages that may call the bridge, such as https://app.example.com, in lower
+	// case and without a default port. Nil allows the bridge's own origin and, without Access, origins on this machine.
+	// An empty list allows no web page.
 	AllowedOrigins []string `yaml:"allowed_origins" effect:"live"`
-	// AllowedHosts are the Host values to accept beside loopback names, in lower case. A value
-	// without a port is for any port.
+	// AllowedHosts are the values of the header Host that the bridge accepts besides loopback names, in lower case. A
+	// value without a port allows any port.
 	AllowedHosts []string `yaml:"allowed_hosts" effect:"live"`
-	// TrustedProxies are the peers whose X-Forwarded-* headers count. Default: none.
+	// TrustedProxies are the peers whose X-Forwarded-* headers the bridge trusts. Default: none.
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies" effect:"live"`
-	// MaxMessage bounds one message in bytes: request body, line, event, answer.
-	// Default 16MiB; see Fit.
+	// MaxMessage bounds one message in bytes: a request body, line, event or answer. Default 16MiB; Fit may lower it.
 	MaxMessage Size `yaml:"max_message" effect:"restart"`
-	// MaxInFlight bounds all messages in flight together, in bytes. Default 512MiB; see Fit.
+	// MaxInFlight bounds all messages in flight together, in bytes. Default 512MiB; Fit may lower it.
 	MaxInFlight Size `yaml:"max_bytes_in_flight" effect:"restart"`
-	// MaxConnections bounds the open connections of clients. One address that is neither
-	// loopback nor a trusted proxy has at most a quarter of them. Default 20000, but never
-	// more than half of the files that the process may open.
+	// MaxConnections bounds the open connections of clients. An address that is neither loopback nor a trusted proxy
+	// gets at most a quarter of them. Default 20000, and never more than half of the files that the process may open.
 	MaxConnections int `yaml:"max_connections" effect:"restart"`
 	// MaxSessions bounds the open sessions. Default 10000.
 	MaxSessions int `yaml:"max_sessions" effect:"restart"`
@@ -67,64 +63,60 @@ type Config struct {
 	MaxChildren int `yaml:"max_children" effect:"restart"`
 	// SessionIdle is the idle time after which a session ends. Default 30m.
 	SessionIdle time.Duration `yaml:"session_idle" effect:"live"`
-	// SessionLeft is the idle time after which a session ends whose client has probably left.
-	// It applies to a session with its own child process whose client closed its event
-	// stream. Default 5m.
+	// SessionLeft replaces SessionIdle for a session whose client has probably left: one with a child process of its
+	// own whose client closed its event stream. Default 5m.
 	SessionLeft time.Duration `yaml:"session_left" effect:"live"`
-	// Heartbeat is the interval between comments that keep an idle stream open. Default 20s.
+	// Heartbeat is the interval of the comments that keep an idle stream open. Default 20s.
 	Heartbeat time.Duration `yaml:"heartbeat" effect:"restart"`
-	// Drain is the time for calls in flight at shutdown before they are cancelled; 0 cancels
-	// at once. Default 10s.
+	// Drain is how long calls in flight may continue at shutdown before the bridge cancels them. 0 cancels them at
+	// once. Default 10s.
 	Drain time.Duration `yaml:"drain" effect:"live"`
-	// TLS serves HTTPS. Default: HTTP.
+	// TLS holds the certificate for HTTPS. Default: none, and the bridge serves HTTP.
 	TLS TLS `yaml:"tls" effect:"live"`
-	// PublicURL is the origin at which clients reach the bridge, without BasePath. Tokens are
-	// issued for it. Default: with OAuth on loopback, the Host of the request.
+	// PublicURL is the origin at which clients reach the bridge, without BasePath. Tokens name it as their audience.
+	// Default: with OAuth on loopback, the Host of the request.
 	PublicURL string `yaml:"public_url" effect:"restart"`
-	// OAuth lists the issuers whose tokens are accepted. Default: only keys are.
+	// OAuth lists the issuers whose tokens the bridge accepts. Default: none, and only keys give access.
 	OAuth []OAuth `yaml:"oauth,some" effect:"restart"`
-	// Access lists the callers and what they may use. Default: everybody may use everything.
+	// Access lists the callers and what each may use. Default: every caller may use everything.
 	Access []Access `yaml:"access,some" effect:"live"`
-	// PerPrincipal bounds the use by one principal.
+	// PerPrincipal bounds what one principal uses of the bridge.
 	PerPrincipal limits.PerPrincipal `yaml:"per_principal" effect:"live"`
-	// PublicStatus shows /metrics and the details of /readyz also to callers without a key,
-	// where there are access rules. Default false.
+	// PublicStatus also shows /metrics and the details of /readyz to callers without a key. Without Access it has no
+	// effect. Default false.
 	PublicStatus bool `yaml:"public_status" effect:"live"`
-	// Ready is the condition for /readyz to answer 200: ReadyAny (the default) or ReadyAll.
+	// Ready decides when /readyz answers 200: ReadyAny (the default) or ReadyAll.
 	Ready string `yaml:"ready" effect:"live"`
-	// Reload is the condition to read the file again: ReloadOn (the default), also after a
-	// change, or ReloadOff, only on request.
+	// Reload decides when the bridge reads the file again: ReloadOn (the default), after a change and on request, or
+	// ReloadOff, only on request.
 	Reload string `yaml:"reload" effect:"live"`
-	// Admin lists the names under Access that may act as operators over HTTP: they may reload
-	// the file, and end sessions and calls of others. Default: nobody. Without access rules,
-	// everybody on this machine may.
+	// Admin lists the names in Access that are operators over HTTP: they may reload the file, and end sessions and
+	// calls of others. Default: none. Without Access, everybody on this machine is an operator.
 	Admin []string `yaml:"admin" effect:"live"`
-	// LogLevel is the lowest level that serve logs: LogDebug, LogInfo, LogWarn or LogError.
-	// The flag --log-level wins. Default: LogInfo.
+	// LogLevel is the lowest level that the command serve logs: LogDebug, LogInfo, LogWarn or LogError. The flag
+	// --log-level overrides it. Default: LogInfo.
 	LogLevel string `yaml:"log_level" effect:"live"`
-	// Viewers lists the names under Access that see sessions and calls of others in the
-	// console. Those in Admin do too. Default: nobody.
+	// Viewers lists the names in Access that see sessions and calls of others in the console, as those in Admin do.
+	// Default: none.
 	Viewers []string `yaml:"viewers" effect:"live"`
-	// Console switches the page for operators below /ui: ConsoleOn, ConsolePayloads or
-	// ConsoleOff. Default: on if it has its own address, or if there are no access rules and
-	// only this machine reaches the bridge; off otherwise.
+	// Console switches the page for operators below /ui: ConsoleOn, ConsolePayloads or ConsoleOff. Default: on if
+	// ConsoleListen is set, or if Access is empty and only this machine reaches the bridge; otherwise off.
 	Console string `yaml:"console" effect:"live"`
-	// ConsoleListen is the address for operators, of the form of Listen. It serves all that
-	// Listen serves, and the page and the API for operators, which Listen does not serve
-	// then. Default: none; Listen serves them.
+	// ConsoleListen is an address for operators, in the form of Listen. It serves all that Listen serves, and also the
+	// page and the API for operators, which Listen then does not serve. Default: none, and Listen serves them.
 	ConsoleListen string `yaml:"console_listen" effect:"restart"`
-	// ConsoleStreams bounds the open event streams of operators' pages and scripts. One caller
-	// has at most a quarter of them. Default 16.
+	// ConsoleStreams bounds the open event streams of operators' pages and scripts. One caller gets at most a quarter
+	// of them. Default 16.
 	ConsoleStreams int `yaml:"console_streams" effect:"live"`
 	// AccessLog writes a line for each call. Default: none.
 	AccessLog AccessLog `yaml:"access_log" effect:"live"`
-	// Cluster lets several instances serve the same clients. Default: there is only one.
+	// Cluster lets several instances serve the same clients. Default: a single instance.
 	Cluster Cluster `yaml:"cluster" effect:"restart"`
-	// Offer sets the revisions for clients, at the aggregate and at servers without an Offer
-	// of their own: OfferAll (the default) or OfferLegacy.
+	// Offer decides which revisions clients can use, at the aggregate and at servers without an Offer of their own:
+	// OfferAll (the default) or OfferLegacy.
 	Offer string `yaml:"offer" effect:"restart"`
-	// Separator stands between a server's name and the names of its tools and prompts in the
-	// aggregate: 1 to 8 of the characters that Prefix may have. Default "__".
+	// Separator is between the name of a server and the names of its tools and prompts in the aggregate: 1 to 8 of the
+	// characters that Prefix may have. Default "__".
 	Separator string `yaml:"separator" effect:"live"`
 	// ToolsMode sets how the aggregate offers tools: ToolsAll, or ToolsSearch, with which its list has only tools that
 	// find and call the others. A client chooses for itself with tools=all or tools=search in its URL. Default: the tools
@@ -136,52 +128,49 @@ type Config struct {
 	// Servers are the servers to publish, in file order; at least one.
 	Servers []Server `yaml:"servers" effect:"live"`
 
-	// Traces gets the spans of calls. Only a program can set it: the commands do so if the
-	// environment variables of OpenTelemetry request it. Default: none.
+	// Traces receives the spans of calls. Only a program can set it. The commands set it if the environment variables
+	// of OpenTelemetry request traces. Default: none.
 	Traces trace.TracerProvider `yaml:"-"`
-	// Meters gets the durations of calls, under the names of OpenTelemetry's conventions for MCP.
-	// Only a program can set it: the commands do so if the environment variables of OpenTelemetry
-	// request it. Default: none.
+	// Meters receives the durations of calls, under the names of OpenTelemetry's conventions for MCP. Only a program
+	// can set it. The commands set it if the environment variables of OpenTelemetry request metrics. Default: none.
 	Meters metric.MeterProvider `yaml:"-"`
-	// Warnings are remarks about a valid file, as "file:line: text", sorted by line.
+	// Warnings are remarks about a valid file, each as "file:line: text", in the order of lines.
 	Warnings []string `yaml:"-"`
 
-	// Flags holds the flags of the command line that replace values of the file, by key. Only
-	// a program can set it. Default: none.
+	// Flags holds the flags of the command line that replaced values of the file, by the keys of the values. Only a
+	// program can set it. Default: none.
 	Flags map[string]string `yaml:"-"`
 
-	name    string                       `yaml:"-"` // of the file, as the caller gave it
-	off     []string                     `yaml:"-"` // servers with enabled: false
-	secrets map[string]string            `yaml:"-"` // references to show, by values from the environment
-	origins map[string]map[string]Origin `yaml:"-"` // lines of keys by server; the file's own keys have the empty name
-	files   map[string]string            `yaml:"-"` // digests of the files that settings of servers name, by path
+	name    string                       `yaml:"-"` // name of the file, as the caller gave it
+	off     []string                     `yaml:"-"` // names of servers with enabled: false
+	secrets map[string]string            `yaml:"-"` // references to show in place of values, by the values from the environment
+	origins map[string]map[string]Origin `yaml:"-"` // lines of keys, by server and key; the file's own keys are under the empty name
+	files   map[string]string            `yaml:"-"` // digests of files that settings of servers name, by path
 }
 
-// Server is one server of the file. Exactly one of its pointer fields is set: the kind of the
-// server, which defines the way to reach it. A new kind is a new pointer field.
+// Server is one server of the file. Exactly one of its pointer fields, or Adapter, is set: the kind of the server,
+// which says how the bridge reaches the server.
 type Server struct {
 	// Name is the server's part of the URL: lower-case letters, digits and '-'.
 	Name string `yaml:"-"`
-	// Adapter is a kind that only a program can set. Package inprocess makes one of a server
-	// that is written with the official SDK.
+	// Adapter is a kind of server that only a program can set. Package inprocess makes an Adapter from a server of the
+	// official SDK.
 	Adapter bridge.Adapter `yaml:"-"`
 	// Stdio runs the server as a child process.
 	Stdio *stdio.Config `yaml:"stdio" effect:"renew"`
-	// HTTP reaches a remote server over Streamable HTTP, or over HTTP+SSE if the server
-	// supports only that.
+	// HTTP reaches a remote server over Streamable HTTP, or over HTTP+SSE if the server supports no other transport.
 	HTTP *remote.Config `yaml:"http" effect:"renew"`
 	// SSE reaches a remote server over HTTP+SSE.
 	SSE *remote.Config `yaml:"sse" effect:"renew"`
 	// Rest turns an HTTP API into a server.
 	Rest *rest.Config `yaml:"rest" effect:"renew"`
-	// Era is the era that the bridge speaks with the server: EraAuto (the default), EraLegacy
-	// or EraModern. HTTP+SSE is always legacy.
+	// Era is the era of the protocol between bridge and server: EraAuto (the default), EraLegacy or EraModern. HTTP+SSE
+	// is always legacy.
 	Era string `yaml:"era" effect:"next"`
-	// Revision is the newest revision to offer to the server if it is a legacy one. A modern
-	// one pins the modern era. Default: the newest that both sides know.
+	// Revision is the newest revision that the bridge offers to the server. A modern revision excludes legacy ones.
+	// Default: the newest that both sides know.
 	Revision string `yaml:"revision" effect:"next"`
-	// Offer sets the revisions for clients at the server's own address. Default: that of the
-	// file.
+	// Offer decides which revisions clients can use at the server's own address. Default: Config.Offer.
 	Offer string `yaml:"offer" effect:"next"`
 	// ToolsMode sets how the server's own address offers tools: ToolsAll or ToolsSearch. Default: ToolsAll; for an HTTP
 	// API its mode decides.
@@ -189,92 +178,88 @@ type Server struct {
 	// Always are patterns of tools that the server's own address lists with ToolsSearch too, by the names that clients see
 	// there. Default: none.
 	Always []string `yaml:"always" effect:"live"`
-	// Share sets who shares one upstream connection: ShareSession (the default),
-	// SharePrincipal, ShareCall or ShareAll.
+	// Share decides which callers share one connection to the server: ShareSession (the default), SharePrincipal,
+	// ShareCall or ShareAll.
 	Share string `yaml:"share" effect:"next"`
-	// Place sets which of several instances runs the server's child processes: PlaceHere
-	// (the default) or PlaceWorkers.
+	// Place decides which of several instances runs the server's child processes: PlaceHere (the default) or
+	// PlaceWorkers.
 	Place string `yaml:"place" effect:"next"`
-	// Forward lists the client headers to forward to the server: as headers, or as environment
-	// variables of a child process. Default: none.
+	// Forward lists the client headers that the bridge forwards to the server: as headers, or as environment variables
+	// of a child process. Default: none.
 	Forward []bridge.Forward `yaml:"forward" effect:"next"`
-	// Scopes are the scopes that tokens need for calls of the server. Default: none.
+	// Scopes are the scopes that a token needs for calls of the server. Default: none.
 	Scopes Scopes `yaml:"scopes" effect:"live"`
-	// Identity holds the claims of the caller's token to send to the server, by the names of
-	// headers, or of environment variables of a child process. Default: none.
+	// Identity maps names to claims of the caller's token. The server gets each claim under its name: in a header, or
+	// for a child process in an environment variable. Default: none.
 	Identity map[string]string `yaml:"identity" effect:"renew"`
-	// Prefix stands before the names of the server's tools and prompts in the aggregate: up to
-	// 40 letters, digits, '_', '.' and '-'; empty means none. Default: the server's name and
-	// the separator.
+	// Prefix precedes the names of the server's tools and prompts in the aggregate: up to 40 letters, digits, '_', '.'
+	// and '-'; empty means none. Default: the server's name and the separator.
 	Prefix string `yaml:"prefix" effect:"live"`
-	// Tools, Prompts and Resources filter and change the server's lists for clients. Default:
-	// all of them, unchanged.
+	// Tools, Prompts and Resources hide and change entries of the server's lists for clients. Default: clients see all
+	// entries, unchanged.
 	Tools     filter.Rules `yaml:"tools" effect:"live"`
 	Prompts   filter.Rules `yaml:"prompts" effect:"live"`
 	Resources filter.Rules `yaml:"resources" effect:"live"`
-	// Validate checks the arguments of tool calls against the tools' input schemas before the
-	// server gets them. Rest always does. Default false.
+	// Validate makes the bridge check the arguments of tool calls against the tools' input schemas before the server
+	// gets the calls. A server of the kind Rest always checks them. Default false.
 	Validate bool `yaml:"validate" effect:"live"`
-	// Cache, Breaker, Limits and Retry protect the server, and other callers.
+	// Cache, Breaker, Limits and Retry protect the server from overload, and its callers from each other.
 	Cache   cache.Options   `yaml:"cache" effect:"live"`
 	Breaker breaker.Options `yaml:"breaker" effect:"live"`
 	Limits  limits.Options  `yaml:"limits" effect:"live"`
 	Retry   retry.Options   `yaml:"retry" effect:"live"`
-	// Ping is the idle time of a connection after which the bridge pings the server; 0 means
-	// never, as does "off" in a file. Default: never.
+	// Ping is the idle time of a connection after which the bridge pings the server. 0 means never, as does "off" in a
+	// file. Default: never.
 	Ping time.Duration `yaml:"ping,off" effect:"live"`
-	// Restart starts a failed server again at its next use. Default true.
+	// Restart makes the bridge start a failed server again at its next use. Default true.
 	Restart bool `yaml:"restart" effect:"live"`
 	// Timeout is the time limit of a call without progress; progress resets it. Default 300s.
 	Timeout time.Duration `yaml:"timeout" effect:"live"`
 	// MaxTimeout is the time limit of a call, with or without progress. Default 1h.
 	MaxTimeout time.Duration `yaml:"max_timeout" effect:"live"`
-	// HandshakeTimeout bounds opening a connection to the server. Default 60s.
+	// HandshakeTimeout bounds the time to open a connection to the server. Default 60s.
 	HandshakeTimeout time.Duration `yaml:"handshake_timeout" effect:"next"`
-	// IdleStop is the idle time after which a connection is closed; 0 means never, as does
-	// "off" in a file. Default: never with ShareSession, since the server may hold state of
-	// the client; 10m otherwise.
+	// IdleStop is the idle time after which the bridge closes a connection. 0 means never, as does "off" in a file.
+	// Default: never with ShareSession, since the server may hold state of the client; otherwise 10m.
 	IdleStop time.Duration `yaml:"idle_stop,off" effect:"next"`
 	// MaxChildren bounds this server's connections, which for stdio are child
 	// processes. Default 256.
 	MaxChildren int `yaml:"max_children" effect:"live"`
-	// StartsPerMinute bounds how often a lost connection is opened again within a minute.
-	// Default 30.
+	// StartsPerMinute bounds how often within a minute the bridge opens lost connections again. Default 30.
 	StartsPerMinute int `yaml:"starts_per_minute" effect:"live"`
-	// RestartMaxPause bounds the backoff before the next attempt to open a connection, after
-	// one that failed or was lost before its first answer. At least 1s. Default 1m.
+	// RestartMaxPause bounds the growing pause before the bridge opens a connection again that failed to open, or was
+	// lost before its first answer. At least 1s. Default 1m.
 	RestartMaxPause time.Duration `yaml:"restart_max_pause" effect:"live"`
 }
 
-// Values of Server.Era.
+// EraAuto, EraLegacy and EraModern are the values of Server.Era.
 const (
 	EraAuto   = string(conn.EraAuto)   // the bridge detects the era
-	EraLegacy = string(conn.EraLegacy) // revisions with a handshake and sessions, to 2025-11-25
-	EraModern = string(conn.EraModern) // revisions without, from 2026-07-28
+	EraLegacy = string(conn.EraLegacy) // revisions with a handshake and sessions, up to 2025-11-25
+	EraModern = string(conn.EraModern) // revisions without handshake and sessions, from 2026-07-28
 )
 
-// Values of Config.Offer and Server.Offer.
+// OfferAll and OfferLegacy are the values of Config.Offer and Server.Offer.
 const (
 	OfferAll    = string(gateway.OfferAll)    // all revisions
-	OfferLegacy = string(gateway.OfferLegacy) // revisions with a handshake and sessions, to 2025-11-25
+	OfferLegacy = string(gateway.OfferLegacy) // revisions with a handshake and sessions, up to 2025-11-25
 )
 
-// Values of Config.ToolsMode and Server.ToolsMode.
+// ToolsAll and ToolsSearch are the values of Config.ToolsMode and Server.ToolsMode.
 const (
 	ToolsAll    = string(gateway.ToolsAll)    // the list has all tools
 	ToolsSearch = string(gateway.ToolsSearch) // the list has search_tools, read_tool and call_tool
 )
 
-// Values of Server.Share.
+// ShareSession, SharePrincipal, ShareCall and ShareAll are the values of Server.Share.
 const (
-	ShareSession   = "session"   // one connection per session
-	SharePrincipal = "principal" // one per principal
-	ShareCall      = "call"      // one per call, closed after it
-	ShareAll       = "all"       // one for all callers
+	ShareSession   = "session"   // one connection for each session
+	SharePrincipal = "principal" // one connection for each principal
+	ShareCall      = "call"      // one connection for each call, closed afterwards
+	ShareAll       = "all"       // one connection for all callers
 )
 
-// Default returns the settings of a file that sets nothing. It has no servers, but a file needs
-// at least one.
+// Default returns the settings of a file that sets nothing. It has no servers, although a file needs at least one.
 func Default() Config {
 	return Config{
 		Listen:         "127.0.0.1:8808",
@@ -303,8 +288,8 @@ func Default() Config {
 	}
 }
 
-// DefaultServer returns the settings of a server that sets only share, which decides the default
-// of IdleStop. An empty share means ShareSession. The result has no kind yet.
+// DefaultServer returns the settings of a server that sets only share, on which the default of IdleStop depends. An
+// empty share means ShareSession. The result has no kind.
 func DefaultServer(name, share string) Server {
 	s := Server{
 		Name:             name,

@@ -21,26 +21,24 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Fault is one fault of a file.
 type Fault = strict.Fault
 
-// Faults is the error of Load and Parse: all faults of the file by line.
+// Faults is the error of Load and Parse: all faults of the file, in the order of lines.
 type Faults = strict.Faults
 
-// A decoder turns one file into a Config. It has the special rules of our settings for the strict
-// decoder in it.
+// A decoder turns one file into a Config. It embeds the strict decoder, and adds the rules of our settings.
 type decoder struct {
 	*strict.Decoder
-	dir       string             // the file's folder; "" if no file may be read
-	sent      []sent             // values from the environment in headers and queries of the kind rest
-	documents map[*string][]byte // inline documents, by the field for their address
-	sections  []*strict.Section  // of the servers, in the order of Config.Servers
-	off       []string           // servers with enabled: false
-	proxy     *strict.Entry      // the key mcpProxy of TBXark's mcp-proxy
-	tokens    []int              // lines of the tokens in such a file
-	programs  map[string]error   // paths of files, and why this user cannot execute them
-	argument  string             // the argument before the next one
-	secret    *strict.Slot       // the first secret that the file itself has; nil without one
+	dir       string             // folder of the file; "" if the decoder may read no other files
+	sent      []sent             // values from the environment that servers of the kind rest send in headers, queries or arguments
+	documents map[*string][]byte // inline documents, by the field that otherwise holds the document's address
+	sections  []*strict.Section  // sections of the servers, in the order of Config.Servers
+	off       []string           // names of servers with enabled: false
+	proxy     *strict.Entry      // key mcpProxy of a file of TBXark's mcp-proxy, or nil
+	tokens    []int              // lines of the tokens in such a file, in the order of their rules in Config.Access
+	programs  map[string]error   // result of executable, by path
+	argument  string             // the last argument that noteSecret saw, if the next text follows it
+	secret    *strict.Slot       // the first secret that is written in the file; nil without one
 }
 
 var _ strict.Schema = (*decoder)(nil)
@@ -58,7 +56,7 @@ func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
 func (d *decoder) Special(s *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
 	switch into := into.(type) {
 	case *string:
-		s.Loose = s.Loose || (s.Label == "listen" || s.Label == "console_listen") && s.Section.Where == "" // a port alone is a number
+		s.Loose = s.Loose || (s.Label == "listen" || s.Label == "console_listen") && s.Section.Where == "" // a port alone is a number in YAML
 	case *[]Server:
 		return d.servers(s, n, into), true
 	case *Words:
@@ -87,7 +85,7 @@ func (d *decoder) Special(s *strict.Slot, n *yaml.Node, into any) (ok, known boo
 	return d.restValue(s, n, into)
 }
 
-// CheckStruct validates the settings, and checks the files that they name.
+// CheckStruct validates the settings v, and checks the files that they name.
 func (d *decoder) CheckStruct(sec *strict.Section, v any) {
 	if c, ok := v.(*rest.Config); ok {
 		c.Document = d.documents[&c.OpenAPI]
@@ -145,7 +143,7 @@ func (*decoder) Form(t reflect.Type) (expected string, parse func(strict.Text) (
 			if t.Kind != strict.Int {
 				return ParseSize(t.Value)
 			}
-			n, err := strconv.ParseInt(strings.ReplaceAll(t.Value, "_", ""), 0, 64) // 0x1000 and 1_000 are numbers too
+			n, err := strconv.ParseInt(strings.ReplaceAll(t.Value, "_", ""), 0, 64) // also 0x1000 and 1_000
 			if err != nil || n < 0 {
 				return nil, errors.New("expected a number of bytes such as 16777216 or 16MiB")
 			}
@@ -174,9 +172,9 @@ func (*decoder) OtherKeys(in reflect.Type) []string {
 	return nil
 }
 
-// Meant returns the valid name that resembles key, or "".
+// Meant returns the valid name that the author of key probably meant, or "".
 func (*decoder) Meant(key string, valid []string) string {
-	// Names of other tools, and pairs that are too different in their letters.
+	// Names in files of other tools, and names whose letters differ too much for Distance.
 	other := map[string]string{
 		"cmd": "command", "arguments": "args", "environment": "env",
 		"address": "url", "endpoint": "url",

@@ -11,13 +11,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Files of desktop clients are accepted without changes: {"mcpServers": {NAME: {"command": …}}}
-// or {NAME: {"url": …}}. So is the form of VS Code, with "servers" and a "type" in each server.
-// Other programs write these files. So an unknown key is a warning and no fault, unless it
-// resembles one of ours.
+// The bridge accepts files of desktop clients without changes: {"mcpServers": {NAME: {"command": …}}} or {NAME: {"url":
+// …}}, and the form of VS Code, with "servers" and a "type" in each server. Other programs write these files, so an
+// unknown key is a warning and not a fault, unless its name resembles one of our keys or may be a restriction.
 
-// desktop finds the servers in the file of a desktop client. It returns the other keys, and the
-// entry with the servers; nil for a file of our own form.
+// desktop looks for the servers of a desktop client's file. It returns the other keys, and the entry with the servers.
+// For a file in our own form, the entry is nil.
 func (d *decoder) desktop(list []strict.Entry) ([]strict.Entry, *strict.Entry) {
 	has := func(name string) int {
 		return slices.IndexFunc(list, func(e strict.Entry) bool { return e.Key == name })
@@ -37,10 +36,10 @@ func (d *decoder) desktop(list []strict.Entry) ([]strict.Entry, *strict.Entry) {
 	return slices.DeleteFunc(slices.Clone(list), func(e strict.Entry) bool { return e == found || d.restricts("", e) }), &found
 }
 
-// isDesktop reports whether every server under "servers" has the key "type", which VS Code
-// requires, and none has a key of our own form.
+// isDesktop reports whether every server under "servers" has the key "type", which VS Code requires, and no server has
+// a key of our own form.
 func (d *decoder) isDesktop(n *yaml.Node) bool {
-	quiet := d.Quiet() // d.config reads it again and reports
+	quiet := d.Quiet() // d.config reads the keys again, and reports their faults
 	list, ok := quiet.Entries("", n)
 	if !ok || len(list) == 0 {
 		return false
@@ -95,12 +94,12 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 	}
 	if len(c.Servers) == 0 && len(d.Faults) == faults {
 		d.Fault(found.Line, "%s has no server that can be served", found.Key)
-		d.Faults = append(d.Faults, d.Warnings[before:]...) // they give the reasons
+		d.Faults = append(d.Faults, d.Warnings[before:]...) // the warnings give the reasons
 	}
 }
 
-// desktopKeys returns the kind of a server and the keys of that kind's settings, or the reason
-// that the server is not served.
+// desktopKeys returns the kind of a server, and the keys of that kind's settings. If the bridge does not serve the
+// server, desktopKeys returns the reason.
 func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind string, own []strict.Entry, why string) {
 	if kind, why = d.desktopKind(keys); why != "" {
 		return kind, nil, why
@@ -110,7 +109,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 		ours, known := foreign.KeyOf(e.Key)
 		written := isCollection(e.Value) && (ours == "args" || ours == "env" || ours == "headers")
 		if strict.Kind(e.Value) == strict.Null || written && isEmpty(e.Value) {
-			continue // some programs write null, or an empty list, for a key that is not set
+			continue // some programs write null or an empty list for a key that is not set
 		}
 		switch {
 		case ours == "type":
@@ -135,7 +134,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 			}
 			continue
 		case "timeout":
-			// Some clients use seconds, some milliseconds.
+			// Some clients count in seconds, others in milliseconds.
 			d.Warn(e.Line, "%stimeout is ignored, because clients disagree about its unit: to set one, write the server in bridge's own form", sec.Where)
 			continue
 		case "options":
@@ -144,7 +143,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 				return kind, nil, "options: disabled is true"
 			}
 		}
-		if e.Key == "tools" && strict.Kind(e.Value) == strict.List { // names, or "*"
+		if e.Key == "tools" && strict.Kind(e.Value) == strict.List { // names of tools, or "*"
 			own = append(own, e)
 			continue
 		}
@@ -157,7 +156,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 	return kind, own, ""
 }
 
-// desktopKind returns the kind of a desktop client's server: by its type, or by its other keys.
+// desktopKind returns the kind of a desktop client's server. Its type decides; without a type, its other keys decide.
 func (d *decoder) desktopKind(keys []strict.Entry) (kind, why string) {
 	var address, command *strict.Entry
 	for _, e := range keys {
@@ -188,8 +187,8 @@ func (d *decoder) desktopKind(keys []strict.Entry) (kind, why string) {
 	return "http", ""
 }
 
-// mapName turns a client's name into one by our rule: "My Server" becomes my-server. A warning
-// shows the new name, because it is in the URL.
+// mapName turns a client's name for a server into a name that follows our rule: "My Server" becomes my-server. It warns
+// about a changed name, because the name is in the URL.
 func (d *decoder) mapName(e strict.Entry, taken map[string]strict.Entry) string {
 	name := NameOf(e.Key)
 	other, ok := taken[name]
@@ -205,8 +204,8 @@ func (d *decoder) mapName(e strict.Entry, taken map[string]strict.Entry) string 
 	return name
 }
 
-// NameOf turns a text into the name of a server: "My Server" becomes my-server. The result is
-// no valid name if the text has neither letters nor digits.
+// NameOf turns a text into the name of a server: "My Server" becomes my-server. If the text has neither letters nor
+// digits, the result is not a valid name.
 func NameOf(key string) string {
 	name := strings.TrimLeft(strings.Map(func(r rune) rune {
 		switch {

@@ -13,22 +13,21 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Effect is the time at which a changed setting takes effect while the bridge runs. Each key of
-// a file and of a server has its own, in the tag of its field and in docs/reload.md.
+// Effect says when a changed setting takes effect while the bridge runs. The effect of each key is in the tag of its
+// field, and in docs/reload.md.
 type Effect string
 
-// The effects, the earliest first.
+// The effects, from the earliest to the latest.
 const (
-	// EffectLive applies to the next call. Nothing is closed.
+	// EffectLive applies from the next call on. The bridge closes no connection.
 	EffectLive Effect = "live"
-	// EffectRenew applies at once: an open session gets another connection for its next call,
-	// and the former one is closed after its last call. All other changed settings of the
-	// server apply with it.
+	// EffectRenew applies at once: the next call of an open session gets another connection, and the former connection
+	// closes after its last call. All other changed settings of the server apply with it.
 	EffectRenew Effect = "renew"
-	// EffectNext applies to new sessions at the server's own address, to stateless clients, and
-	// to sessions of the aggregate. Other sessions keep the former settings until they end.
+	// EffectNext applies to new sessions at the server's own address, to stateless clients, and to all sessions of the
+	// aggregate. Other sessions keep the former settings until they end.
 	EffectNext Effect = "next"
-	// EffectRestart applies after a restart. Until then the former value stays.
+	// EffectRestart applies after a restart of the bridge. Until then the former value applies.
 	EffectRestart Effect = "restart"
 )
 
@@ -36,12 +35,11 @@ const (
 type Change struct {
 	// Path is the key, such as session_idle, servers.files.limits.calls or access.ops.
 	Path string `json:"path"`
-	// From and To are the values if they are numbers, sizes, durations, booleans or certain
-	// words, or "default (512)" for a key that is not set. They are empty for all other values,
-	// which may be secrets.
+	// From and To are the values if they are numbers, sizes, durations, booleans or certain words, or "default (512)"
+	// for a key that is not set. They are empty for other values, which may be secrets.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// Effect is the time at which the change applies.
+	// Effect says when the change applies.
 	Effect Effect `json:"effect"`
 }
 
@@ -54,7 +52,7 @@ func (c Change) String() string {
 	return c.Path + values + " (" + string(c.Effect) + ")"
 }
 
-// Diff returns the changes from was to now: first the keys of the file in their order, then the
+// Diff returns the changes from was to now: first those of the file's own keys in the order of Config, then those of
 // servers in the order of now.
 func Diff(was, now *Config) []Change {
 	d := diff{was: was, now: now}
@@ -75,8 +73,8 @@ func Diff(was, now *Config) []Change {
 	return d.all
 }
 
-// Running returns the configuration of a bridge after a reload from was to now. It is now, with the
-// former values of the keys that need a restart. changes is the result of Diff.
+// Running returns the configuration of a bridge after a reload from was to now: it is now, but with the former values
+// of the keys that need a restart. changes is the result of Diff.
 func Running(was, now *Config, changes []Change) *Config {
 	c := *now
 	c.Traces, c.Meters = was.Traces, was.Meters
@@ -97,7 +95,7 @@ func Running(was, now *Config, changes []Change) *Config {
 	return &c
 }
 
-// key returns the key of the file that the change is about.
+// key returns the top-level key of the file that the change is about.
 func (c Change) key() string {
 	key, _, _ := strings.Cut(c.Path, ".")
 	return key
@@ -109,7 +107,7 @@ type diff struct {
 	all      []Change
 }
 
-// add adds a change. Zero values stand for standard, if that is valid.
+// add adds a change from a to b. If standard is valid, a zero value is shown as the default standard.
 func (d *diff) add(path string, a, b, standard reflect.Value, effect Effect) {
 	c := Change{Path: path, Effect: effect}
 	if from, ok := shown(path, a, standard); ok {
@@ -120,13 +118,13 @@ func (d *diff) add(path string, a, b, standard reflect.Value, effect Effect) {
 	d.all = append(d.all, c)
 }
 
-// shownKeys are the keys whose texts are no secrets: names, our own addresses, and keywords.
+// shownKeys are the keys whose texts are never secrets: names, the bridge's own addresses, and keywords.
 var shownKeys = []string{"listen", "console_listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "tools_mode", "transport", "mode"}
 
-// depends are the defaults that are no value: they depend on other keys, or on the kind of the server.
+// depends describes the defaults that depend on other keys, or on the kind of the server.
 var depends = map[string]string{"queue": "as calls", "lists": "1m for rest, else 5s"}
 
-// shown returns the text of a value, and false for a value that may be a secret.
+// shown returns the text of a value. It reports false if the value may be a secret. standard is as in add.
 func shown(path string, v, standard reflect.Value) (string, bool) {
 	if !v.IsValid() {
 		return "", false
@@ -154,8 +152,7 @@ func shown(path string, v, standard reflect.Value) (string, bool) {
 	return "", false
 }
 
-// walk adds the differences between a and b, which are at path. Zero values stand for standard, if that is
-// valid.
+// walk adds the differences between a and b, the values at path. standard is as in add.
 func (d *diff) walk(path string, a, b, standard reflect.Value, effect Effect) {
 	switch {
 	case same(a, b):
@@ -181,8 +178,8 @@ func (d *diff) walk(path string, a, b, standard reflect.Value, effect Effect) {
 	}
 }
 
-// same reports whether a and b are equal. Unlike reflect.DeepEqual, it compares functions by
-// their code, and values behind interfaces by ==.
+// same reports whether a and b are equal. Unlike reflect.DeepEqual, it compares functions by their code, and comparable
+// values in interfaces by ==.
 func same(a, b reflect.Value) bool {
 	switch a.Kind() {
 	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64:
@@ -212,13 +209,13 @@ func same(a, b reflect.Value) bool {
 type field struct {
 	index  int
 	key    string // empty or "-" for a field without a key
-	effect Effect // empty for the effect of the key above
+	effect Effect // empty for the effect of the enclosing key
 }
 
-// fields and keyed cache the results of exportedFields and keyedFields by type.
+// fields and keyed cache the results of exportedFields and keyedFields, by type.
 var fields, keyed sync.Map
 
-// exportedFields returns the exported fields of a struct. Reflection alone would copy each of them.
+// exportedFields returns the exported fields of a struct. It caches them, since reflection copies each of them.
 func exportedFields(t reflect.Type) []field {
 	if known, ok := fields.Load(t); ok {
 		return known.([]field)
@@ -243,16 +240,16 @@ func keyedFields(t reflect.Type) []field {
 	return all
 }
 
-// access adds the changes of access rules. Their names identify them.
+// access adds the changes of access rules. Rules of the same name are the same rule.
 func (d *diff) access() {
 	after := d.was.withKeys(d.now).Access
 	switch {
 	case len(d.was.Access) == 0 && len(d.now.Access) == 0:
 		return
-	case len(d.was.Access) == 0 || len(d.now.Access) == 0 || len(after) == 0: // every caller would become another principal
+	case len(d.was.Access) == 0 || len(d.now.Access) == 0 || len(after) == 0: // each caller would become another principal
 		d.all = append(d.all, Change{Path: "access", Effect: EffectRestart})
 		return
-	case !reflect.DeepEqual(d.was.userRules(), d.now.userRules()): // the first matching rule of a user may be another one
+	case !reflect.DeepEqual(d.was.userRules(), d.now.userRules()): // another rule may become the first that matches a user
 		d.all = append(d.all, Change{Path: "access", Effect: EffectRestart})
 	}
 	was, stays := map[string]Access{}, map[string]bool{}
@@ -285,8 +282,8 @@ func (d *diff) access() {
 	}
 }
 
-// withKeys returns the configuration with the keys of now and its own rules for users, which
-// change only after a restart. A key with the name of such a rule also waits for the restart.
+// withKeys returns c with the rules for keys of now, and c's own rules for users, which change only after a restart. A
+// rule for a key whose name is that of such a rule for users waits for the restart, too.
 func (c *Config) withKeys(now *Config) *Config {
 	with := *c
 	with.Access = c.userRules()
@@ -298,7 +295,6 @@ func (c *Config) withKeys(now *Config) *Config {
 	return &with
 }
 
-// byName returns the servers of a configuration by their names.
 func byName(c *Config) map[string]*Server {
 	all := map[string]*Server{}
 	for i := range c.Servers {
@@ -310,7 +306,7 @@ func byName(c *Config) map[string]*Server {
 // servers adds the changes of servers.
 func (d *diff) servers() {
 	was, now := byName(d.was), byName(d.now)
-	var stay, stayed []string // names in both, in the order before and now
+	var stay, stayed []string // names that both have, in the former and in the new order
 	for _, s := range d.was.Servers {
 		if now[s.Name] == nil {
 			d.all = append(d.all, Change{
@@ -349,7 +345,7 @@ func (d *diff) servers() {
 			})
 			continue
 		}
-		if before == s { // the same pointer
+		if before == s {
 			continue
 		}
 		d.server(path, before, s)
@@ -364,8 +360,8 @@ func (d *diff) servers() {
 	}
 }
 
-// nextOnly reports whether a live key applies to new sessions only at such a server. Its
-// connections were opened with the former value, or they lack a guard that was off.
+// nextOnly reports whether a change of key, whose effect is EffectLive, applies to that server only by EffectNext. Then
+// the open connections were made with the former value, or lack a guard that was off.
 func nextOnly(key string, was, now *Server) bool {
 	switch key {
 	case "breaker":
@@ -378,7 +374,7 @@ func nextOnly(key string, was, now *Server) bool {
 		return was.Place == PlaceWorkers || now.Limits.HasRate() && !was.Limits.HasRate()
 	case "max_children":
 		return was.Place == PlaceWorkers
-	case "timeout", "max_timeout", "tools", "resources", "prefix": // its tools are built from them
+	case "timeout", "max_timeout", "tools", "resources", "prefix": // the tools of the API were made with them
 		return was.Rest != nil
 	}
 	return false
@@ -399,7 +395,7 @@ func (d *diff) server(path string, was, now *Server) {
 			}
 			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), reflect.Value{}, effect)
 		}
-		if len(d.all) == n { // the Adapter of a program
+		if len(d.all) == n { // only Adapter differs, which has no key
 			d.all = append(d.all, Change{Path: path, Effect: EffectNext})
 		}
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// resolveFiles checks the files that settings name, and makes relative paths absolute.
+// resolveFiles makes relative paths in the settings v absolute, and checks the files.
 func (d *decoder) resolveFiles(sec *strict.Section, v any) {
 	switch c := v.(type) {
 	case *stdio.Config:
@@ -40,7 +40,7 @@ func (d *decoder) resolveFiles(sec *strict.Section, v any) {
 		d.resolveAccess(sec, c)
 	case *OAuth:
 		d.resolveOAuth(sec, c)
-	case keyFile: // clients of OAuth and front.Settings
+	case keyFile: // OAuthClient and front.Settings, for example
 		d.resolveKey(sec, c)
 	case *AccessLog:
 		if c.To != "" && c.To != "stdout" && c.To != "stderr" {
@@ -49,7 +49,7 @@ func (d *decoder) resolveFiles(sec *strict.Section, v any) {
 	}
 }
 
-// resolveAccess reads the file of a key. Messages show nothing of its content.
+// resolveAccess checks the key in the file TokenFile. Messages show nothing of the content.
 func (d *decoder) resolveAccess(sec *strict.Section, a *Access) {
 	if a.TokenFile == "" {
 		return
@@ -96,7 +96,7 @@ func (d *decoder) resolveStdio(sec *strict.Section, c *stdio.Config) {
 	}
 }
 
-// unusable adds a fault for a key with a valid value that names a file which cannot be used.
+// unusable adds a fault for a key that names a file which cannot be used.
 func (d *decoder) unusable(sec *strict.Section, key string, why any) {
 	m := sec.Marks[key]
 	d.Fault(m.Line, "%s%s is %s: %v", sec.Where, key, m.Shown, why)
@@ -109,7 +109,7 @@ func (d *decoder) absolute(path string) string {
 	return filepath.Join(d.dir, path)
 }
 
-// readEnv reads a dotenv file. Errors show nothing of its content. The map is never nil.
+// readEnv reads a dotenv file. Its error shows nothing of the content. The map is never nil.
 func readEnv(path string) (map[string]string, error) {
 	vars := map[string]string{}
 	data, err := readFile(path)
@@ -132,14 +132,14 @@ func readEnv(path string) (map[string]string, error) {
 	return read, nil
 }
 
-// faultyLine returns the first faulty line of a dotenv file, or 0 if the file is too long to
-// find it. The library names no line, and its message shows the text.
+// faultyLine returns the first faulty line of a dotenv file, from 1, or 0 if the file has more than 1,000 lines. The
+// library does not name the line, and its message shows the text.
 func faultyLine(data []byte) int {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	if len(lines) > 1000 {
 		return 0
 	}
-	for n := len(lines) - 1; n >= 0; n-- { // a value in quotes may span lines
+	for n := len(lines) - 1; n >= 0; n-- { // backwards, since the beginning of a quoted value that spans lines is faulty, too
 		if _, err := godotenv.UnmarshalBytes(bytes.Join(lines[:n], nil)); err == nil {
 			return n + 1
 		}
@@ -147,8 +147,8 @@ func faultyLine(data []byte) int {
 	return 0
 }
 
-// find looks for the command as the start of the process does, and returns the problem. It is only
-// a warning: the file may be for another machine, or the program may be installed later.
+// find looks for the command where the start of the process will look, and returns the problem, or "". The problem is
+// only a warning: the file may be for another machine, or the program may be installed later.
 func (d *decoder) find(c *stdio.Config) string {
 	if strings.ContainsRune(c.Command, filepath.Separator) || strings.Contains(c.Command, "/") {
 		path := c.Command
@@ -179,13 +179,13 @@ func (d *decoder) find(c *stdio.Config) string {
 	return problem
 }
 
-// executable returns why this user cannot execute the file, or nil. It looks once: many servers may have the same. On
-// Windows it tries the extensions.
+// executable returns why this user cannot execute the file, or nil. On Windows it tries the extensions. It remembers
+// the result, since many servers may have the same program.
 func (d *decoder) executable(path string) error {
 	problem, known := d.programs[path]
 	if !known {
 		var whole string
-		whole, problem = filepath.Abs(path) // LookPath takes a name without a folder for one to find in PATH
+		whole, problem = filepath.Abs(path) // LookPath would look for a name without a folder in PATH
 		if problem == nil {
 			_, problem = exec.LookPath(whole)
 		}

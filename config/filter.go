@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// filterKeys is the form of filter.Rules in a file, and overrideKeys that of filter.Override.
+// filterKeys is the form of a filter.Rules in a file, and overrideKeys that of a filter.Override.
 type filterKeys struct {
 	Allow      []string                   `yaml:"allow,some"`
 	Deny       []string                   `yaml:"deny"`
@@ -30,7 +30,7 @@ type overrideKeys struct {
 	Annotations map[string]json.RawMessage `yaml:"annotations"`
 }
 
-// filter reads the filter of a server's tools, prompts or resources.
+// filter reads the rules for a server's tools, prompts or resources.
 func (d *decoder) filter(s *strict.Slot, n *yaml.Node, into *filter.Rules) bool {
 	var keys filterKeys
 	_, ok := d.Inner(s, n, &keys)
@@ -38,14 +38,14 @@ func (d *decoder) filter(s *strict.Slot, n *yaml.Node, into *filter.Rules) bool 
 	return ok
 }
 
-// override reads the changes of the description of one of them.
+// override reads the changes of one tool, prompt or resource.
 func (d *decoder) override(s *strict.Slot, n *yaml.Node, into *filter.Override) bool {
 	var keys overrideKeys
 	sec, ok := d.Inner(s, n, &keys)
 	if !ok {
 		return false
 	}
-	if _, set := sec.Marks["title"]; set { // an empty title replaces, an absent one does not
+	if _, set := sec.Marks["title"]; set { // an empty title replaces the server's, but a missing one does not
 		into.Title = &keys.Title
 	}
 	if _, set := sec.Marks["description"]; set {
@@ -55,7 +55,7 @@ func (d *decoder) override(s *strict.Slot, n *yaml.Node, into *filter.Override) 
 	return true
 }
 
-// checkFilter adds the broken rules of a filter; the argument what is tools, prompts or resources.
+// checkFilter adds the broken rules of a filter. what is tools, prompts or resources.
 func checkFilter(all *breaches, what string, r filter.Rules) {
 	add := func(key, rule string, args ...any) { all.add(what+": "+key, rule, args...) }
 	for _, list := range []struct {
@@ -80,7 +80,7 @@ func checkFilter(all *breaches, what string, r filter.Rules) {
 		}
 		return ""
 	}
-	from := map[string]string{} // old names by new ones
+	from := map[string]string{} // original names by new names
 	for _, name := range slices.Sorted(maps.Keys(r.Rename)) {
 		to := r.Rename[name]
 		other, taken := from[to]
@@ -89,7 +89,7 @@ func checkFilter(all *breaches, what string, r filter.Rules) {
 			add("rename: "+name, "must not become empty: to hide it, use deny")
 		case what == "tools" && !isPlain(to, 64):
 			add("rename: "+name, "must become 1 to 64 letters, digits, '_', '.' and '-': clients refuse other names of tools")
-		case taken && what != "resources": // the names of resources are only for display
+		case taken && what != "resources": // for resources, names are only for display
 			add("rename: "+name, "becomes the same as %q: choose another name", strict.Clip(other))
 		case useless(name) != "":
 			add("rename: "+name, "%s", useless(name))
@@ -108,10 +108,10 @@ func checkFilter(all *breaches, what string, r filter.Rules) {
 	}
 }
 
-// hints are the annotations of tools that are true or false. Clients refuse a list with one of another type.
+// hints are the boolean annotations of tools. Clients refuse a list in which one of them has another type.
 var hints = []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 
-// annotationRule returns the rule that an annotation breaks, or "". Annotations of other names are passed on.
+// annotationRule returns the rule that an annotation breaks, or "". Annotations with other names may have any value.
 func annotationRule(key string, value json.RawMessage) string {
 	if slices.Contains(hints, key) && !slices.Contains([]string{"true", "false", "null"}, string(value)) {
 		return "must be true, false or null"
@@ -122,6 +122,6 @@ func annotationRule(key string, value json.RawMessage) string {
 	return ""
 }
 
-// isPlain reports whether s has at most that many bytes, and only characters that every client
-// accepts in the names of tools.
+// isPlain reports whether s has at most most bytes, and only characters that every client accepts in the name of a
+// tool.
 func isPlain(s string, most int) bool { return len(s) <= most && address.IsPlain(s) }

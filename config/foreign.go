@@ -12,10 +12,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// codexTable matches the head of a server in the TOML file of Codex. In YAML, it stands only in a text, which is indented.
+// codexTable matches the head of a server in a TOML file of Codex. In YAML it can only be in an indented text.
 var codexTable = regexp.MustCompile(`(?m)^\[mcp_servers\.`)
 
-// foreignText reports a file that is not even of our syntax.
+// foreignText adds a fault, and reports true, if the file is neither YAML nor JSON but a file of Codex.
 func (d *decoder) foreignText(data []byte) bool {
 	at := codexTable.FindIndex(data)
 	if at != nil {
@@ -28,8 +28,8 @@ func (d *decoder) importHint(program string) string {
 	return fmt.Sprintf("this looks like a file of %s: mcp-bridge import %s makes a configuration of it", program, d.File)
 }
 
-// foreignFile returns a hint for a file that has the keys of another program and no servers of ours.
-// For all other files it returns nothing.
+// foreignFile returns a hint about a file that has the keys of another program, and no servers that we read. For other
+// files the hint is empty.
 func (d *decoder) foreignFile(list []strict.Entry) (line int, hint string) {
 	at := func(key string) *strict.Entry {
 		if i := slices.IndexFunc(list, func(e strict.Entry) bool { return e.Key == key }); i >= 0 {
@@ -73,7 +73,7 @@ func (d *decoder) foreignFile(list []strict.Entry) (line int, hint string) {
 	return 0, ""
 }
 
-// under returns the value of a key, or nil.
+// under returns the value of a key of the mapping n, or nil.
 func (d *decoder) under(n *yaml.Node, key string) *yaml.Node {
 	list, _ := d.Quiet().Entries("", n)
 	if i := slices.IndexFunc(list, func(e strict.Entry) bool { return e.Key == key }); i >= 0 {
@@ -82,7 +82,7 @@ func (d *decoder) under(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// typed reports whether one of the servers has one of the types.
+// typed reports whether a server in the mapping servers has one of the types.
 func (d *decoder) typed(servers *yaml.Node, types ...string) bool {
 	list, _ := d.Quiet().Entries("", servers)
 	return slices.ContainsFunc(list, func(e strict.Entry) bool {

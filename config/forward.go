@@ -15,8 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// parseForward reads an entry of forward: "NAME" or "NAME as OTHER". To is empty for the first
-// form.
+// parseForward reads an entry of forward: "NAME" or "NAME as OTHER". For "NAME", To is empty.
 func parseForward(s string) (bridge.Forward, error) {
 	words := strings.Fields(s)
 	switch {
@@ -28,15 +27,14 @@ func parseForward(s string) (bridge.Forward, error) {
 	return bridge.Forward{}, errors.New(`expected the name of a header, such as X-Tenant, or "X-User-Token as Authorization"`)
 }
 
-// checkForward returns f with its header in canonical form, or an error if that header must not
-// be forwarded.
+// checkForward returns f with From in canonical form, or an error if the bridge must not forward that header.
 func checkForward(f bridge.Forward) (bridge.Forward, error) {
 	if !httpguts.ValidHeaderFieldName(f.From) {
 		return f, errors.New("the text before \"as\" must be the name of a header, such as X-Tenant")
 	}
 	f.From = http.CanonicalHeaderKey(f.From)
-	// The client's credentials are for the bridge. A server that got them could act as the
-	// client elsewhere (R-173, protocol.md D0.9).
+	// The client's credentials are for the bridge. A server that got them could act elsewhere as the client (R-173,
+	// protocol.md D0.9).
 	own := slices.Contains([]string{"Authorization", "X-Api-Key", "Cookie", "X-Real-Ip", "Via"}, f.From)
 	if own || remote.Reserved(f.From) {
 		return f, errors.New("this header is for the bridge and is never forwarded: " +
@@ -45,8 +43,8 @@ func checkForward(f bridge.Forward) (bridge.Forward, error) {
 	return f, nil
 }
 
-// nameForwards fills in missing names for the server: the same header, or for a child process
-// the variable of that name.
+// nameForwards sets To where it is empty: to the same header, or for a child process to the variable of that name. It
+// brings headers into canonical form.
 func (s *Server) nameForwards() {
 	for i := range s.Forward {
 		f := &s.Forward[i]
@@ -61,7 +59,7 @@ func (s *Server) nameForwards() {
 	}
 }
 
-// checkForwards adds the broken rules of forward, which depend on the kind of the server.
+// checkForwards adds the broken rules of forward that depend on the kind of the server.
 func (s *Server) checkForwards(all *breaches) {
 	if s.Share == ShareAll && len(s.Forward) > 0 {
 		all.with("forward", "share", "cannot be used with share: all: one connection serves all callers, so it cannot have the headers of one")
@@ -93,8 +91,8 @@ func headerRule(to string) string {
 	return ""
 }
 
-// loaderPrefixes are prefixes of variables that control linkers, shells, runtimes, package managers and
-// TLS libraries. Such variables control the code and certificates that these load, run or trust.
+// loaderPrefixes are prefixes of variables that control linkers, shells, runtimes, package managers and TLS libraries:
+// the code that they load or run, and the certificates that they trust.
 var loaderPrefixes = []string{
 	"LD_", "DYLD_", "GCONV_", "GLIBC_", "BASH", "NODE_", "NPM_", "BUN_", "DENO_", "PIP_", "UV_", "PYTHON", "PERL", "RUBY", "GEM_", "BUNDLE_",
 	"JAVA_", "JDK_", "MAVEN_", "GRADLE_", "DOTNET_", "RUSTC_", "CARGO_", "GIT_", "SSL_", "XDG_",
@@ -102,8 +100,8 @@ var loaderPrefixes = []string{
 	"LUA_", "PHP_INI_", "OPENSSL_", "ERL_", "ELIXIR_ERL_", "R_PROFILE", "R_ENVIRON", "R_LIBS", "JULIA_",
 }
 
-// variableRule refuses variables that control the code which a program runs: a client could execute
-// commands with them (R-179).
+// variableRule returns the rule that the name of a variable breaks, or "". It refuses variables that control which code
+// a program runs, since a client could execute commands with them (R-179).
 func variableRule(to string) string {
 	name := strings.ToUpper(to)
 	switch {
@@ -114,7 +112,7 @@ func variableRule(to string) string {
 			"PATH", "PATHEXT", "COMSPEC", "HOME", "TMPDIR", "TMP", "TEMP", "SHELL", "SHELLOPTS", "IFS", "ENV", "PS4", "PROMPT_COMMAND",
 			"EDITOR", "VISUAL", "PAGER", "BROWSER", "CLASSPATH", "_JAVA_OPTIONS", "RUSTFLAGS", "VIRTUAL_ENV",
 			"GOFLAGS", "GOPROXY", "GOENV", "GOPATH", "GOROOT", "GOBIN", "GOTOOLCHAIN", "GOWORK", "GOINSECURE", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GONOSUMCHECK", "GOSUMDB", "GOAUTH", "GOVCS", "GOCACHEPROG",
-			// The choice of credentials is the operator's, too.
+			// The operator alone chooses credentials, too.
 			"PHPRC", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "KUBECONFIG", "DOCKER_HOST", "DOCKER_CONFIG",
 			"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE", "HOSTALIASES", "GNUPGHOME", "GOOGLE_APPLICATION_CREDENTIALS",
 			"MYSQL_HOME", "PGSERVICE", "PGSERVICEFILE", "PGSYSCONFDIR", "PGPASSFILE", "PGSSLCERT", "PGSSLKEY", "PGSSLROOTCERT",
@@ -124,15 +122,16 @@ func variableRule(to string) string {
 	return ""
 }
 
-// valuePrefixes and valueEnds are what the names of variables have that are for a value of the caller: no program takes
-// code or its configuration from them.
+// valuePrefixes and valueEnds are parts of the names of variables that hold a value of the caller. No program takes
+// code or its configuration from such variables.
 var (
 	valuePrefixes = []string{"X_", "MCP_"}
 	valueEnds     = []string{"TOKEN", "KEY", "SECRET", "PASSWORD", "TENANT", "_PWD", "_USER", "_EMAIL", "_ID"}
 )
 
-// valueRule refuses variables that some program may read for something else, unless the operator has said in env that
-// the server reads them: nobody can list what all programs read (R-179).
+// valueRule returns the rule that the name of a variable breaks, or "". It refuses a variable that some program may
+// read for another purpose, since nobody can list what all programs read (R-179). It allows a variable that the
+// operator sets in env, since the server then expects it.
 func (s *Server) valueRule(to string) string {
 	name := strings.ToUpper(to)
 	for own := range s.Stdio.Env {

@@ -11,73 +11,72 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// TLS holds the certificate of the bridge. The files are read again after a change.
+// TLS names the files of the bridge's certificate. The bridge reads them again after a change.
 type TLS struct {
-	// CertFile holds the certificate, followed by its intermediate certificates.
+	// CertFile is a PEM file with the certificate, followed by its intermediate certificates.
 	CertFile string `yaml:"cert_file"`
-	// KeyFile holds the key of the certificate. Both are PEM files. Both are set, or neither.
+	// KeyFile is a PEM file with the private key of the certificate. CertFile and KeyFile are both set, or both empty.
 	KeyFile string `yaml:"key_file"`
 }
 
-// Access is one caller, or a rule for users.
+// Access is a rule for one caller with a key, or for users with tokens.
 type Access struct {
-	// Name is the principal, which shares no state with others. Logs show it.
+	// Name is the principal, as logs show it. Principals share no state.
 	Name string `yaml:"name"`
-	// Token is the caller's secret, sent as Authorization: Bearer TOKEN or X-API-Key: TOKEN.
+	// Token is the caller's key, sent as Authorization: Bearer TOKEN or X-API-Key: TOKEN.
 	Token string `yaml:"token"`
-	// TokenFile holds the secret in place of Token. It is read again after a change.
+	// TokenFile is a file with the key, in place of Token. The bridge reads it again after a change.
 	TokenFile string `yaml:"token_file"`
-	// Issuer, Claims, Scopes and Users replace a key: the rule is for users with a token of
-	// an issuer (Config.OAuth) that matches all that are set. Each user is a separate caller.
+	// Issuer, Claims, Scopes and Users make this a rule for users, without a key. The rule matches a token that
+	// satisfies all of these fields that are set. Each user is a principal of its own.
 	//
-	// Issuer is one of Config.OAuth. Default: all of them.
+	// Issuer is the issuer of the token, one of Config.OAuth. Default: any of them.
 	Issuer string `yaml:"issuer"`
-	// Claims holds patterns for the values of claims, by their names. One pattern of each
-	// claim has to match.
+	// Claims holds patterns for the values of claims, by the names of the claims. Each claim has to match one of its
+	// patterns.
 	Claims map[string]Words `yaml:"claims"`
-	// Scopes are the scopes that the token must have.
+	// Scopes are the scopes that the token must have, all of them.
 	Scopes []string `yaml:"scopes"`
-	// Users are patterns for the subject of the token; AnyUser matches all.
+	// Users are patterns for the subject of the token. AnyUser matches every subject.
 	Users Words `yaml:"users"`
-	// Servers are patterns for the names of allowed servers. Default: all.
+	// Servers are patterns for the names of the servers that the caller may use. Default: all servers.
 	Servers []string `yaml:"servers,some"`
-	// Tools filters their tools. Default: all.
+	// Tools selects the tools that the caller may use at these servers. Default: all tools.
 	Tools Choice `yaml:"tools"`
-	// Operator shows the state of the bridge and of all servers in /readyz and /metrics, also of
-	// those that Servers excludes. Default false.
+	// Operator lets the caller see the state of the bridge and of all servers in /readyz and /metrics, even of servers
+	// that Servers excludes. Default false.
 	Operator bool `yaml:"operator"`
 }
 
-// Choice filters tools by the names that clients see. Patterns are those of Rules.
+// Choice selects tools by the names that clients see. Patterns are as in Rules.
 type Choice struct {
 	// Allow lists the allowed tools. Default: all.
 	Allow []string `yaml:"allow,some"`
-	// Deny lists the hidden tools. It wins over Allow. Default: none.
+	// Deny lists the hidden tools, even if Allow has them. Default: none.
 	Deny []string `yaml:"deny"`
 }
 
-// AccessLog sets where to write a line for each call.
+// AccessLog says where the bridge writes a line for each call.
 type AccessLog struct {
-	// To is "stdout", "stderr" or a file to append to. Empty means no log.
+	// To is "stdout", "stderr", or a file to which the bridge appends. Empty means no log.
 	To string `yaml:"to"`
-	// Payloads also writes requests and answers, without values that look like secrets: for
-	// debugging only.
+	// Payloads adds requests and answers to the log, without values that look like secrets. It is for debugging only.
 	Payloads bool `yaml:"payloads"`
 }
 
-// Values of Config.Ready.
+// ReadyAny and ReadyAll are the values of Config.Ready.
 const (
 	ReadyAny = "any" // one working server is enough
-	ReadyAll = "all" // all have to work
+	ReadyAll = "all" // all servers have to work
 )
 
-// Values of Config.Reload.
+// ReloadOn and ReloadOff are the values of Config.Reload.
 const (
-	ReloadOn  = "on"  // also after a change of the file
-	ReloadOff = "off" // only by a signal or over HTTP
+	ReloadOn  = "on"  // after a change of the file, and on request
+	ReloadOff = "off" // only on request: by a signal or over HTTP
 )
 
-// Values of Config.LogLevel.
+// LogDebug, LogInfo, LogWarn and LogError are the values of Config.LogLevel.
 const (
 	LogDebug = "debug"
 	LogInfo  = "info"
@@ -85,14 +84,14 @@ const (
 	LogError = "error"
 )
 
-// Values of Config.Console.
+// ConsoleOn, ConsolePayloads and ConsoleOff are the values of Config.Console.
 const (
 	ConsoleOn       = "on"
-	ConsolePayloads = "payloads" // on, with the contents of messages
+	ConsolePayloads = "payloads" // on, and it shows the contents of messages
 	ConsoleOff      = "off"
 )
 
-// checkAccess adds the broken rules about access and the addresses for operators.
+// checkAccess adds the broken rules about TLS, the access log, access, and the addresses for operators.
 func (c *Config) checkAccess(all *breaches) {
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		all.add("tls", "needs both cert_file and key_file")
@@ -158,15 +157,14 @@ func (c *Config) checkAccess(all *breaches) {
 	}
 }
 
-// serves reports whether there is a server of that name or pattern.
+// serves reports whether the pattern matches the name of a server.
 func (c *Config) serves(pattern string) bool {
-	// A rule stays valid when its server is switched off.
+	// A rule stays valid if its server is switched off.
 	return slices.ContainsFunc(c.off, func(name string) bool { return glob.Match(pattern, name) }) ||
 		slices.ContainsFunc(c.Servers, func(s Server) bool { return glob.Match(pattern, s.Name) })
 }
 
-// SeesAll reports whether the principal may see the state of all servers: it is an operator, or
-// may use all of them.
+// SeesAll reports whether the principal may see the state of all servers: it is an operator, or may use all servers.
 func (c *Config) SeesAll(principal string) bool {
 	for _, a := range c.Access {
 		if a.Name == principal {
@@ -176,8 +174,8 @@ func (c *Config) SeesAll(principal string) bool {
 	return false
 }
 
-// Grants returns the grants of all principals by the names of their rules; nil without access
-// rules.
+// Grants returns the grants by principal, or nil without access rules. A rule for users also has its grant under the
+// prefix of the principals of its users.
 func (c *Config) Grants() map[string]filter.Grant {
 	if len(c.Access) == 0 {
 		return nil
@@ -191,14 +189,14 @@ func (c *Config) Grants() map[string]filter.Grant {
 		}
 		all[a.Name] = g
 		if a.users() {
-			all[a.Name+"/"] = g // the prefix of the principals of its users
+			all[a.Name+"/"] = g
 		}
 	}
 	return all
 }
 
-// checkIncomplete adds faults for sections that set nothing, and warnings for settings about
-// callers where access does not distinguish them.
+// checkIncomplete adds faults for sections that set nothing. It adds warnings for settings that depend on who the
+// caller is, if access does not distinguish callers.
 func (d *decoder) checkIncomplete(top *strict.Section, c *Config) {
 	if m, set := top.Marks["tls"]; set && !m.Bad && c.TLS == (TLS{}) {
 		d.Fault(m.Line, "tls needs both cert_file and key_file; without tls it is HTTP")

@@ -11,20 +11,20 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 )
 
-// Scopes are the scopes that tokens need for calls of a server. Callers with keys need none.
-// Patterns match the names that clients see at the server itself, and the URIs of resources. The
-// scopes of all matching patterns are needed.
+// Scopes are the scopes that a token needs for calls of a server. Callers with keys need none. Patterns match the names
+// that clients see at the server's own address, and the URIs of resources. If several patterns match, the token needs
+// the scopes of all of them.
 type Scopes struct {
-	// All are needed for everything.
+	// All are the scopes for every call.
 	All Words `yaml:"all"`
-	// Tools, Prompts and Resources hold further scopes by pattern.
+	// Tools, Prompts and Resources hold additional scopes, by pattern.
 	Tools     map[string]Words `yaml:"tools"`
 	Prompts   map[string]Words `yaml:"prompts"`
 	Resources map[string]Words `yaml:"resources"`
 }
 
-// Forwards returns the parts of a client's request that reach the server. They are the entries of
-// Forward, and the parts of the request's token that Identity and an exchange use.
+// Forwards returns what the server gets of a client's request: the entries of Forward, the claims of Identity, and the
+// token if the bridge exchanges it.
 func (s *Server) Forwards() []bridge.Forward {
 	if len(s.Identity) == 0 && !s.Exchanges() {
 		return s.Forward
@@ -43,13 +43,13 @@ func (s *Server) Forwards() []bridge.Forward {
 	return all
 }
 
-// Exchanges reports whether the bridge exchanges the tokens of callers for tokens of the server.
+// Exchanges reports whether the bridge exchanges each caller's token for a token of the server.
 func (s *Server) Exchanges() bool {
 	c := s.Remote()
 	return c != nil && c.OAuth != nil && c.OAuth.Exchange != "" || s.Rest != nil && s.Rest.Auth.Exchanges()
 }
 
-// credentials are the headers of credentials.
+// credentials are the headers that hold credentials.
 var credentials = []string{"Authorization", "Cookie", "X-Api-Key"}
 
 // checkIdentity adds the broken rules about scopes, identity and exchanged tokens of a server.

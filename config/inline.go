@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// document stores a document that is written in the file, with the line numbers of the file. It
-// sets into to the file, which references in the document start from.
+// document stores an inline document, with the line numbers of the file. It sets into to the path of the file, from
+// which references in the document start.
 func (d *decoder) document(s *strict.Slot, n *yaml.Node, into *string) bool {
 	if len(strict.Resolve(n).Content) == 0 {
 		return d.Mistyped(s, n, "a file, a URL, or a document")

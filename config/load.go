@@ -13,10 +13,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Load reads the file at path and checks all that it names: environment files, working
-// directories, commands. Relative paths in it start from its own folder. env looks up variables;
-// nil means the environment of this process. The error is a Faults, unless the file could not be
-// read at all.
+// Load reads the file at path, and checks the files that it names: environment files, working directories, commands.
+// Relative paths in it start from its own folder. env looks up variables; nil means the environment of this process.
+// The error is a Faults, unless the file could not be read.
 func Load(path string, env func(string) (string, bool)) (*Config, error) {
 	c, err := LoadSound(path, env)
 	if err != nil {
@@ -25,8 +24,8 @@ func Load(path string, env func(string) (string, bool)) (*Config, error) {
 	return c, nil
 }
 
-// LoadSound is Load for reports. If the error is a Faults, the configuration has the servers
-// without faults.
+// LoadSound is Load for callers that report on a faulty file. If the error is a Faults, LoadSound also returns a
+// configuration, which has only the servers without faults.
 func LoadSound(path string, env func(string) (string, bool)) (*Config, error) {
 	d, data, err := open(path, env)
 	if err != nil {
@@ -35,7 +34,7 @@ func LoadSound(path string, env func(string) (string, bool)) (*Config, error) {
 	return d.parse(data)
 }
 
-// open reads the file at path, and returns a decoder for it.
+// open reads the file at path, and returns a decoder and the content.
 func open(path string, env func(string) (string, bool)) (d *decoder, data []byte, err error) {
 	folder, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
@@ -48,8 +47,8 @@ func open(path string, env func(string) (string, bool)) (d *decoder, data []byte
 	return newDecoder(path, folder, env), data, nil
 }
 
-// Parse reads a configuration from data; messages show name. It opens no file: paths stay
-// unchanged, and environment files are not read.
+// Parse reads a configuration from data. name is the name of the file in messages. Parse reads no other file, so paths
+// stay as they are, and environment files are not read.
 func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
 	c, err := newDecoder(name, "", env).parse(data)
 	if err != nil {
@@ -58,10 +57,12 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	return c, nil
 }
 
-// readFile returns the content of a file. It reads at most one byte more than a file may have.
+// readFile returns the content of a file. A file that is too large is cut one byte beyond strict.MaxFile, so that the
+// decoder rejects it.
 func readFile(path string) ([]byte, error) { return files.Read(path, strict.MaxFile+1) }
 
-// parse reads a configuration. If it has faults, parse returns them and the servers without any.
+// parse reads a configuration. If it has faults, parse returns them with the configuration, which then has only the
+// servers without faults.
 func (d *decoder) parse(data []byte) (*Config, error) {
 	c := new(Config)
 	if !d.foreignText(data) {
@@ -101,7 +102,7 @@ func (d *decoder) sound(all []Server) []Server {
 	return sound
 }
 
-// config reads the whole document.
+// config turns the root of the document into a configuration.
 func (d *decoder) config(root *yaml.Node) *Config {
 	c := Default()
 	const example = "for example\n" +
@@ -127,7 +128,7 @@ func (d *decoder) config(root *yaml.Node) *Config {
 	if desktop != nil {
 		d.desktopServers(*desktop, &c)
 	}
-	for i, line := range d.tokens { // the last rules come from these
+	for i, line := range d.tokens { // addToken appended their rules last
 		top.Marks[fmt.Sprintf("access: item %d", len(c.Access)-len(d.tokens)+i+1)] = strict.Mark{Line: line}
 	}
 	c.off = d.off
@@ -152,8 +153,8 @@ func (d *decoder) config(root *yaml.Node) *Config {
 	return &c
 }
 
-// prefixes fills in the prefixes that depend on the separator, and checks the rules about servers
-// that depend on the rest of the file.
+// prefixes sets the prefixes that depend on the separator, and checks the rules about a server that depend on other
+// parts of the file.
 func (d *decoder) prefixes(c *Config) {
 	for i, sec := range d.sections {
 		if _, set := sec.Marks["prefix"]; !set {
@@ -168,12 +169,12 @@ func (d *decoder) prefixes(c *Config) {
 	}
 }
 
-// breach adds a fault for a broken rule, with the line of one of its keys.
+// breach adds a fault for a broken rule, in the line of one of its keys. It adds none if a value of the rule is faulty.
 func (d *decoder) breach(sec *strict.Section, b breach) {
 	m, set := sec.At(b.key)
 	other, otherSet := sec.Marks[b.other]
 	switch {
-	case m.Bad || other.Bad: // the rule may be broken by a default only
+	case m.Bad || other.Bad: // the value is a default in place of a faulty one
 		return
 	case !set && otherSet:
 		m = other
@@ -181,10 +182,9 @@ func (d *decoder) breach(sec *strict.Section, b breach) {
 	d.Fault(m.Line, "%s%s %s", sec.Where, b.key, b.rule)
 }
 
-// servers reads the mapping of names to servers.
 func (d *decoder) servers(s *strict.Slot, n *yaml.Node, into *[]Server) bool {
 	if strict.Kind(n) == strict.Null {
-		return true // handled like an empty mapping, which has a better message
+		return true // the same as an empty mapping, which has a better message
 	}
 	list, ok := d.Entries("servers: ", n)
 	if !ok {
@@ -215,7 +215,7 @@ func (d *decoder) servers(s *strict.Slot, n *yaml.Node, into *[]Server) bool {
 	return len(*into) > 0 || len(list) == 0
 }
 
-// serverKeys returns the keys of a server, which must be a mapping of the expected form.
+// serverKeys returns the keys of a server. If it is not a mapping, serverKeys adds a fault with the expected form.
 func (d *decoder) serverKeys(e strict.Entry, expected string) (sec *strict.Section, keys []strict.Entry, ok bool) {
 	about := fmt.Sprintf("server %q", strict.Clip(e.Key))
 	sec = &strict.Section{Where: about + ": ", Line: e.Line}
@@ -229,7 +229,7 @@ func (d *decoder) serverKeys(e strict.Entry, expected string) (sec *strict.Secti
 	return sec, keys, ok
 }
 
-// enabled returns the other keys of a server, and whether the server is switched on.
+// enabled returns the keys of a server without the key enabled, and whether the server is switched on.
 func (d *decoder) enabled(sec *strict.Section, name string, keys []strict.Entry) (rest []strict.Entry, on bool) {
 	i := slices.IndexFunc(keys, func(e strict.Entry) bool { return e.Key == "enabled" })
 	if i < 0 {
@@ -248,7 +248,7 @@ func (d *decoder) enabled(sec *strict.Section, name string, keys []strict.Entry)
 	return slices.Delete(slices.Clone(keys), i, i+1), true
 }
 
-// server reads the keys of a server.
+// server reads the keys of a server, and adds the faults.
 func (d *decoder) server(sec *strict.Section, name string, keys []strict.Entry) Server {
 	s := DefaultServer(name, "")
 	d.Fields(sec, keys, reflect.ValueOf(&s).Elem())
@@ -258,7 +258,7 @@ func (d *decoder) server(sec *strict.Section, name string, keys []strict.Entry) 
 	set := s.kinds()
 	if len(set) > 1 {
 		d.Fault(sec.Line, "%sis of more than one kind (%s): keep one", sec.Where, strings.Join(set, ", "))
-		return s // further rules depend on the kind
+		return s // other rules depend on the kind
 	}
 	tried := slices.ContainsFunc(kindKeys(), func(name string) bool { _, ok := sec.Marks[name]; return ok })
 	switch {
@@ -270,7 +270,7 @@ func (d *decoder) server(sec *strict.Section, name string, keys []strict.Entry) 
 	return s
 }
 
-// finish completes a server and checks the rules about several of its keys.
+// finish sets the names of forwarded headers, and checks the rules about several keys of a server.
 func (d *decoder) finish(sec *strict.Section, s *Server) {
 	s.nameForwards()
 	for _, b := range s.breaches() {
@@ -282,5 +282,5 @@ func (d *decoder) finish(sec *strict.Section, s *Server) {
 	}
 }
 
-// Redact replaces values from the environment by their references, for texts to show.
+// Redact returns text, with references such as ${NAME} in place of values from the environment.
 func (c *Config) Redact(text string) string { return strict.Redact(text, c.secrets) }

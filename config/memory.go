@@ -2,13 +2,12 @@ package config
 
 import "fmt"
 
-// messagesShare is the part of the process's memory that messages may take, as its divisor: they take
-// up to twice their size between two garbage collections, and child processes need room beside them.
+// messagesShare is the divisor for the part of the process's memory that messages may take. Between two garbage
+// collections they take up to twice their size, and child processes need room, too.
 const messagesShare = 4
 
-// Fit adapts the sizes of messages to the memory in bytes that the process may use; 0 means
-// no limit. Sizes that the file leaves open shrink. One that it sets stays; Warnings say when it
-// is too large.
+// Fit adapts MaxMessage and MaxInFlight to the bytes of memory that the process may use; 0 means no limit. Fit lowers
+// sizes that the file does not set. For a size that the file sets, it only adds a warning if the size is too large.
 func (c *Config) Fit(memory int64) {
 	if memory <= 0 {
 		return
@@ -17,9 +16,9 @@ func (c *Config) Fit(memory int64) {
 	for _, one := range []struct {
 		key  string
 		size *Size
-		fit  Size // for a default
+		fit  Size // what replaces the default
 	}{
-		{"max_message", &c.MaxMessage, room / 2}, // answers do not get all of max_bytes_in_flight, and one must not keep out all others
+		{"max_message", &c.MaxMessage, room / 2}, // at half of room, one message leaves room for others
 		{"max_bytes_in_flight", &c.MaxInFlight, room},
 	} {
 		switch at, set := c.Origin("", one.key); {
@@ -34,7 +33,7 @@ func (c *Config) Fit(memory int64) {
 	c.MaxInFlight = max(c.MaxInFlight, c.MaxMessage)
 }
 
-// Fitted says why Fit has lowered the default of max_bytes_in_flight; empty if it has not.
+// Fitted returns why Fit lowered the default of max_bytes_in_flight, or "".
 func (c *Config) Fitted() string {
 	_, set := c.Origin("", "max_bytes_in_flight")
 	switch {

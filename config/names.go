@@ -14,45 +14,45 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
 )
 
-// The types of settings, for programs that make a configuration in code.
+// The types of settings, under short names for programs that make a configuration in code.
 type (
-	// Stdio has the settings to start and stop a child process: Server.Stdio.
+	// Stdio holds the settings to start and stop a child process: Server.Stdio.
 	Stdio = stdio.Config
-	// Remote has the settings to reach a server over HTTP: Server.HTTP and Server.SSE.
+	// Remote holds the settings to reach a server over HTTP: Server.HTTP and Server.SSE.
 	Remote = remote.Config
-	// RemoteOAuth has the settings to get tokens for the server. The next types are its parts.
+	// RemoteOAuth holds the settings to get tokens for a remote server. The next two types are parts of it.
 	RemoteOAuth      = oauth.Settings
 	RemoteClient     = oauth.Client
 	RemoteAuthorizer = remote.Authorizer
-	// Rules filter and change lists for clients: Server.Tools, Prompts and Resources.
+	// Rules hide and change entries of lists: Server.Tools, Prompts and Resources.
 	Rules = filter.Rules
 	// Override changes the description of one tool, prompt or resource.
 	Override = filter.Override
-	// Cache has the lifetimes of cached lists.
+	// Cache holds the settings of the cache for lists: Server.Cache.
 	Cache = cache.Options
-	// Breaker sets when a failing server gets no calls.
+	// Breaker says when a failing server gets no calls: Server.Breaker.
 	Breaker = breaker.Options
-	// Limits bound the calls to one server.
+	// Limits bound the calls to one server: Server.Limits.
 	Limits = limits.Options
-	// Rate is a number of events per time.
+	// Rate is a number of calls per time.
 	Rate = limits.Rate
-	// PerPrincipal bounds the use of the whole bridge by one principal.
+	// PerPrincipal bounds what one principal uses of the bridge: Config.PerPrincipal.
 	PerPrincipal = limits.PerPrincipal
-	// Retry sets which calls without an answer are made again.
+	// Retry says which calls without an answer the bridge makes again: Server.Retry.
 	Retry = retry.Options
 
 	// Front makes the bridge the authorization server for clients: OAuth.Front.
 	Front = front.Settings
-	// Introspection has the settings to ask an issuer about tokens: OAuth.Introspection.
+	// Introspection holds the settings to ask an issuer about opaque tokens: OAuth.Introspection.
 	Introspection = token.Introspection
 	// OAuthClient holds the credentials of the bridge at an issuer.
 	OAuthClient = token.Client
 
-	// Rest turns an HTTP API into a server: Server.Rest. The next types are its parts.
+	// Rest turns an HTTP API into a server: Server.Rest. The next types are parts of it.
 	Rest           = rest.Config
 	RestAuth       = rest.Auth
 	RestCredential = rest.Credential
-	RestClient     = rest.Client // of OAuth 2.0
+	RestClient     = rest.Client // a client of OAuth 2.0
 	RestAWS        = rest.AWS
 	RestHook       = rest.Hook
 	RestCatalog    = rest.Catalog

@@ -21,44 +21,41 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// OAuth is an issuer whose tokens are accepted: an identity provider.
+// OAuth is an identity provider that issues tokens. The bridge accepts its tokens.
 type OAuth struct {
-	// Issuer is the URL that names it, exactly as in its tokens.
+	// Issuer is the URL that identifies the issuer, exactly as in its tokens.
 	Issuer string `yaml:"issuer"`
-	// Audience lists accepted audiences of tokens, beside the address of the endpoint and that
-	// of the bridge.
+	// Audience lists the audiences that a token may have, besides the URL of the endpoint and that of the bridge.
 	Audience []string `yaml:"audience"`
-	// JWKS is the URL or the file of its keys. Default: the URL in its metadata.
+	// JWKS is the URL or the file with the issuer's keys. Default: the URL in the issuer's metadata.
 	JWKS string `yaml:"jwks"`
-	// Algorithms are the accepted signature algorithms. Default: all safe ones.
+	// Algorithms are the signature algorithms that tokens may use. Default: all of token.Algorithms.
 	Algorithms []string `yaml:"algorithms"`
-	// Scopes are the scopes that clients should request first.
+	// Scopes are the scopes that the bridge tells clients to request first.
 	Scopes []string `yaml:"scopes"`
 	// Implies maps a scope to the scopes that it includes.
 	Implies map[string]Words `yaml:"implies"`
-	// ScopeClaim is the claim with the scopes. Default: scope and scp.
+	// ScopeClaim is the claim that holds the scopes of a token. Default: scope and scp.
 	ScopeClaim string `yaml:"scope_claim"`
-	// ClockSkew is the accepted difference between its clock and ours: at most 5m. Default 30s.
+	// ClockSkew is how much the clocks of the issuer and the bridge may differ: at most 5m. Default 30s.
 	ClockSkew time.Duration `yaml:"clock_skew"`
-	// Introspection sets how to ask it about opaque tokens. Default: opaque tokens are refused.
-	// At most one issuer has it.
+	// Introspection says how to ask the issuer about opaque tokens. Default: the bridge refuses opaque tokens. At most
+	// one issuer has it.
 	Introspection Introspection `yaml:"introspection"`
-	// Front makes the bridge the authorization server for clients: they register and get tokens
-	// at the bridge, and users sign in at the issuer. At most one issuer has it. Default:
-	// clients use the issuer themselves.
+	// Front makes the bridge the authorization server for clients: they register and get tokens at the bridge, and
+	// users sign in at the issuer. At most one issuer has it. Default: clients get tokens from the issuer.
 	Front *Front `yaml:"front"`
-	// CAFile is a file of PEM certificates to trust for the issuer, beside those of the
-	// system.
+	// CAFile is a file of PEM certificates that the bridge trusts for the issuer, besides those of the system.
 	CAFile string `yaml:"ca_file"`
-	// Transport makes the requests to the issuer and replaces CAFile. Only a program can set
-	// it. Default: one with CAFile and the proxies of the environment.
+	// Transport makes the requests to the issuer, in place of CAFile. Only a program can set it. Default: a transport
+	// with CAFile and the proxies of the environment.
 	Transport http.RoundTripper `yaml:"-"`
 }
 
-// Words are one text, or a list of texts.
+// Words are a list of texts. In a file, one text stands for a list of one.
 type Words []string
 
-// words reads one text or a list of texts.
+// words reads a Words.
 func (d *decoder) words(s *strict.Slot, n *yaml.Node, into *Words) bool {
 	if strict.Kind(n) == strict.List {
 		return d.Value(s, n, reflect.ValueOf((*[]string)(into)).Elem())
@@ -70,7 +67,7 @@ func (d *decoder) words(s *strict.Slot, n *yaml.Node, into *Words) bool {
 	return ok
 }
 
-// users reports whether the rule is for users with tokens, and not for a key.
+// users reports whether the rule is for users with tokens, not for a key.
 func (a *Access) users() bool {
 	return a.Issuer != "" || len(a.Claims) > 0 || len(a.Scopes) > 0 || len(a.Users) > 0
 }
@@ -85,7 +82,7 @@ func (c *Config) userRules() (all []Access) {
 	return all
 }
 
-// RuleClaims returns the claims that the rules for users of the issuer name.
+// RuleClaims returns the claims that rules for users of this issuer have.
 func (o *OAuth) RuleClaims(rules []Access) []string {
 	all := map[string]bool{}
 	for _, a := range rules {
@@ -121,11 +118,11 @@ func checkPublicURL(s string) error {
 	return jwks.CheckAddress(s)
 }
 
-// checkOAuth adds the broken rules about tokens. A token alone gives no access: a rule of access
-// has to match (I-031).
+// checkOAuth adds the broken rules about oauth. A token alone gives no access: a rule in access has to match, too
+// (I-031).
 func (c *Config) checkOAuth(all *breaches) {
 	issuers := map[string]int{}
-	asked, fronted := 0, 0 // the items with introspection and with front
+	asked, fronted := 0, 0 // items that have introspection, and front; 0 for none
 	for i := range c.OAuth {
 		o, item := &c.OAuth[i], fmt.Sprintf("oauth: item %d", i+1)
 		u, err := url.Parse(o.Issuer)
@@ -252,10 +249,10 @@ func (a *Access) everybody() bool {
 	return a.Issuer == "" && len(a.Claims)+len(a.Scopes) == 0 && slices.ContainsFunc(a.Users, func(p string) bool { return p == AnyUser || p == "*" })
 }
 
-// AnyUser as a pattern of Access.Users matches all users.
+// AnyUser is the pattern in Access.Users that matches every user.
 const AnyUser = "any"
 
-// warnOneAccount warns of servers where several callers act with one account.
+// warnOneAccount warns of servers where several callers share one account.
 func (d *decoder) warnOneAccount(c *Config) {
 	if len(c.Access) < 2 && !slices.ContainsFunc(c.Access, func(a Access) bool { return a.users() }) {
 		return
@@ -267,7 +264,7 @@ func (d *decoder) warnOneAccount(c *Config) {
 	}
 }
 
-// warnUnreachable warns of rules for users that follow a rule for all users.
+// warnUnreachable warns of rules for users that come after a rule for all users.
 func (d *decoder) warnUnreachable(top *strict.Section, c *Config) {
 	for i := range c.Access {
 		if !c.Access[i].everybody() {
@@ -283,8 +280,8 @@ func (d *decoder) warnUnreachable(top *strict.Section, c *Config) {
 	}
 }
 
-// warnEmail warns of rules for users that rely on an e-mail address. Some providers put into it whatever
-// a user, or the administrator of a guest's company, has written.
+// warnEmail warns of rules that select users by an unverified e-mail address. With some providers, the user, or the
+// administrator of a guest's company, can choose that address.
 func (d *decoder) warnEmail(top *strict.Section, c *Config) {
 	for i, a := range c.Access {
 		if len(a.Claims["email"]) > 0 && !slices.Equal(a.Claims["email_verified"], Words{"true"}) {
@@ -294,7 +291,7 @@ func (d *decoder) warnEmail(top *strict.Section, c *Config) {
 	}
 }
 
-// warnLaterScopes warns of scopes that calls need but no issuer lists. Clients request the listed scopes
+// warnLaterScopes warns of scopes that calls need but no issuer lists under Scopes. Clients request the listed scopes
 // first, and many clients cannot request more later.
 func (d *decoder) warnLaterScopes(c *Config) {
 	if len(c.OAuth) == 0 {
@@ -330,7 +327,7 @@ func (d *decoder) warnLaterScopes(c *Config) {
 	}
 }
 
-// resolveOAuth checks the files of an issuer's settings.
+// resolveOAuth makes the paths of an issuer's files absolute, and checks the files.
 func (d *decoder) resolveOAuth(sec *strict.Section, o *OAuth) {
 	if o.JWKS != "" && !strings.Contains(o.JWKS, "://") {
 		o.JWKS = d.absolute(o.JWKS)

@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/files"
 )
 
-// settingFile is a file whose content belongs to a server's settings, such as a certificate. It
-// is no file that is followed otherwise, such as the document of an API.
+// settingFile is a file whose content is a part of a server's settings, such as a certificate. Files that the server
+// itself follows, such as the document of an API, are not.
 type settingFile struct{ key, path string }
 
 func (s *Server) settingFiles() []settingFile {
@@ -29,7 +29,7 @@ func (s *Server) settingFiles() []settingFile {
 	return slices.DeleteFunc(all, func(s settingFile) bool { return s.path == "" })
 }
 
-// Files returns more files that the bridge watches for changes: environment files and
+// Files returns the files besides the configuration file that the bridge watches for changes: environment files and
 // certificates of servers.
 func (c *Config) Files() []string {
 	var all []string
@@ -46,7 +46,7 @@ func (c *Config) Files() []string {
 	return slices.Compact(all)
 }
 
-// digestFiles stores digests of the files of all servers for Diff.
+// digestFiles stores digests of the settingFiles of all servers, which Diff compares.
 func (c *Config) digestFiles() {
 	for i := range c.Servers {
 		for _, s := range c.Servers[i].settingFiles() {
@@ -60,15 +60,15 @@ func (c *Config) digestFiles() {
 	}
 }
 
-// Stream reports whether path is a pipe or a device, such as a terminal. Reading it may block, or
-// take input from others.
+// Stream reports whether path is a pipe or a device, such as a terminal. To read it may block, or take input from
+// another reader.
 func Stream(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && !info.Mode().IsRegular() && !info.IsDir() && path != os.DevNull
 }
 
-// Digest returns a digest of the content of a file, also of an unreadable file. It does not read a
-// Stream.
+// Digest returns a digest of the content of a file. For a file that cannot be read, and for a Stream, it returns a text
+// that says so.
 func Digest(path string) string {
 	if Stream(path) {
 		return "unreadable: it can be read only once"

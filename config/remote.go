@@ -22,14 +22,13 @@ func (s *Server) Remote() *remote.Config {
 	return s.SSE
 }
 
-// EndsInSSE reports whether the path of an address ends in /sse, as usual for HTTP+SSE
-// (protocol.md C2.9).
+// EndsInSSE reports whether the path of a URL ends in /sse, as paths for HTTP+SSE usually do (protocol.md C2.9).
 func EndsInSSE(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse")
 }
 
-// checkRemote adds the broken rules of remote servers beyond the rules of their adapters.
+// checkRemote adds the broken rules about a remote server that its adapter does not check.
 func (s *Server) checkRemote(all *breaches) {
 	if s.SSE != nil && s.SSE.Transport != "" && s.SSE.Transport != remote.TransportSSE {
 		all.add("sse: transport", "must be sse or left out: for a server with another transport, write http instead of sse")
@@ -55,7 +54,7 @@ func (s *Server) checkRemote(all *breaches) {
 	}
 }
 
-// Warnings returns remarks about valid settings of the server, each beginning with its key.
+// Warnings returns remarks about valid settings of the server. Each begins with the key that it is about.
 func (s *Server) Warnings() []string {
 	var all []string
 	for _, b := range s.remarks() {
@@ -64,8 +63,8 @@ func (s *Server) Warnings() []string {
 	return all
 }
 
-// remarks returns warnings about a container without standard input, and about credentials and forwarded
-// headers of a server.
+// remarks returns warnings about a container without standard input, and about credentials and forwarded headers of the
+// server.
 func (s *Server) remarks() (all breaches) {
 	if s.Stdio != nil && closedContainer(s.Stdio) {
 		all.add("stdio: args", "run a container without -i: it gets no standard input, and ends at once; write run, -i")
@@ -105,7 +104,7 @@ func (s *Server) remarks() (all breaches) {
 	return all
 }
 
-// isCredential guesses by its name whether a header holds a credential.
+// isCredential guesses from its name whether a header holds a credential.
 func isCredential(header string) bool {
 	header = strings.ToLower(header)
 	return slices.ContainsFunc([]string{"auth", "token", "secret", "key", "password", "cookie", "credential"}, func(part string) bool {
@@ -113,12 +112,12 @@ func isCredential(header string) bool {
 	})
 }
 
-// keyFile is implemented by settings with the file of a key.
+// keyFile are settings with the file of a private key.
 type keyFile interface {
 	Look(absolute func(string) string) (setting, remark string, fault error)
 }
 
-// resolveKey checks the file of a key.
+// resolveKey makes the path of the key file absolute, and checks the file.
 func (d *decoder) resolveKey(sec *strict.Section, k keyFile) {
 	if setting, remark, fault := k.Look(d.absolute); fault != nil {
 		d.unusable(sec, setting, d.Redact(fault.Error()))
@@ -127,8 +126,8 @@ func (d *decoder) resolveKey(sec *strict.Section, k keyFile) {
 	}
 }
 
-// resolveRemote checks the files of a remote server. Wrong content is only a warning, since the
-// file may be replaced later, and only this server needs it.
+// resolveRemote makes the paths of a remote server's files absolute, and checks the files. Wrong content is only a
+// warning: someone may replace the file later, and only this server needs it.
 func (d *decoder) resolveRemote(sec *strict.Section, c *remote.Config) {
 	good := true
 	for _, f := range []struct {

@@ -23,15 +23,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// inDefault are the keys of a credential with a mapping. Other mappings are credentials of
-// security schemes by name.
+// inDefault are the keys of a single credential whose value is a mapping. Any other key with a mapping is the name of a
+// security scheme.
 var inDefault = []string{"client", "aws", "hook"}
 
-// notZeroInRest are the keys of the kind rest and of its limits that must not be 0. A cache of 0
-// is none.
+// notZeroInRest are the keys of the kind rest and of its limits that must not be 0. The key cache is not one of them: 0
+// means no cache.
 var notZeroInRest = map[string]bool{"attempts": true, "refresh": true, "answer": true, "body": true, "file": true, "concurrent": true}
 
-// restValue reads the values that only the kind rest has. known is false for all others.
+// restValue reads the values that only the kind rest has. For other values known is false.
 func (d *decoder) restValue(s *strict.Slot, n *yaml.Node, v any) (ok, known bool) {
 	switch into := v.(type) {
 	case *string:
@@ -40,7 +40,7 @@ func (d *decoder) restValue(s *strict.Slot, n *yaml.Node, v any) (ok, known bool
 		}
 	case *rest.Auth:
 		return d.auth(s, n, into), true
-	case *[]string: // a match takes a text for a list of one
+	case *[]string: // in a match, a text stands for a list of one
 		if strict.Kind(n) == strict.String && strings.HasSuffix(s.Section.Where, ": match: ") {
 			got, ok := d.Scalar(s, n, reflect.TypeFor[string]())
 			*into = []string{got.Value}
@@ -58,7 +58,7 @@ func (d *decoder) restValue(s *strict.Slot, n *yaml.Node, v any) (ok, known bool
 	return false, false
 }
 
-// auth reads credentials: one for all, or credentials of security schemes by name.
+// auth reads credentials: one for all requests, or credentials by the names of security schemes.
 func (d *decoder) auth(s *strict.Slot, n *yaml.Node, into *rest.Auth) bool {
 	list, ok := d.Entries(s.Section.Where+s.Label+": ", n)
 	if !ok {
@@ -88,13 +88,13 @@ func (d *decoder) auth(s *strict.Slot, n *yaml.Node, into *rest.Auth) bool {
 	return ok
 }
 
-// credential reads one credential.
+// credential reads one credential. If it is faulty, credential adds a fault and reports false.
 func (d *decoder) credential(s *strict.Slot, n *yaml.Node) (*rest.Credential, bool) {
 	var c rest.Credential
 	if _, ok := d.whole(s, n, &c); !ok {
 		return nil, false
 	}
-	if len(c.Bearer) > 7 && strings.EqualFold(c.Bearer[:7], "Bearer ") { // no token has a space
+	if len(c.Bearer) > 7 && strings.EqualFold(c.Bearer[:7], "Bearer ") { // a token has no space
 		c.Bearer = strings.TrimSpace(c.Bearer[7:])
 		d.Warn(s.Line, "%s%s: bearer begins with Bearer, which the bridge adds itself: write the token alone", s.Section.Where, s.Label)
 	}
@@ -133,8 +133,8 @@ func (d *decoder) credential(s *strict.Slot, n *yaml.Node) (*rest.Credential, bo
 	return &c, true
 }
 
-// awsFromEnvironment fills in missing values from the variables of AWS's own tools. It returns the
-// fault of the values that are still missing, or nothing.
+// awsFromEnvironment fills in missing values from the variables that AWS's own tools use. If values are still missing,
+// it returns the fault.
 func (d *decoder) awsFromEnvironment(a *rest.AWS) string {
 	from := func(name string) string {
 		value, _ := d.Env(name)
@@ -160,7 +160,7 @@ func (d *decoder) awsFromEnvironment(a *rest.AWS) string {
 	return ""
 }
 
-// hookFault returns the fault of a hook, or nothing.
+// hookFault returns the fault of a hook, or "".
 func hookFault(h *rest.Hook) string {
 	u, err := url.Parse(h.URL)
 	switch {
@@ -180,7 +180,7 @@ func hookFault(h *rest.Hook) string {
 	return ""
 }
 
-// checkRest adds the broken rules of an API beyond the rules of its adapter.
+// checkRest adds the broken rules about an HTTP API that its adapter does not check.
 func (s *Server) checkRest(all *breaches) {
 	if s.Rest == nil {
 		return
@@ -201,7 +201,7 @@ func (s *Server) checkRest(all *breaches) {
 	}
 }
 
-// restRemarks returns warnings about credentials of an API.
+// restRemarks returns warnings about the credentials of an HTTP API.
 func (s *Server) restRemarks() (all breaches) {
 	c := s.Rest
 	secret := c.Auth.Default != nil || len(c.Auth.Schemes) > 0
@@ -237,7 +237,6 @@ func (s *Server) restRemarks() (all breaches) {
 	return all
 }
 
-// hooks returns the hooks among credentials.
 func hooks(a *rest.Auth) (all []*rest.Hook) {
 	for _, c := range append(slices.Collect(maps.Values(a.Schemes)), *cmp.Or(a.Default, &rest.Credential{})) {
 		if c.Hook != nil {
@@ -247,22 +246,23 @@ func hooks(a *rest.Auth) (all []*rest.Hook) {
 	return all
 }
 
-// unencrypted reports whether an address leads over the network without encryption.
+// unencrypted reports whether requests to a URL cross the network without encryption.
 func unencrypted(at string) bool {
 	u, err := url.Parse(at)
 	return err == nil && u.Scheme == "http" && !address.Local(strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")))
 }
 
-// sent is a value from the environment, and the section that sends it.
+// sent is a value from the environment, with the section whose requests contain it.
 type sent struct{ where, value string }
 
-// NoteExpanded stores values from the environment in headers, queries or arguments of an HTTP API.
+// NoteExpanded remembers values from the environment that requests to an HTTP API contain, in headers, queries or
+// arguments.
 func (d *decoder) NoteExpanded(s *strict.Slot, whole string, values []string) {
 	if len(values) == 0 || !strings.Contains(s.Section.Where, ": rest: ") {
 		return
 	}
 	switch {
-	case s.Label == "base_url", s.Label == "request": // only the query of an address
+	case s.Label == "base_url", s.Label == "request": // only the query of a URL
 		_, whole, _ = strings.Cut(whole, "?")
 	case strings.HasPrefix(s.Label, "headers: "), strings.HasPrefix(s.Label, "openapi_headers: "), strings.HasPrefix(s.Label, "query: "),
 		strings.Contains(s.Section.Where, ": args: ") && (s.Label == "value" || strings.HasPrefix(s.Label, "value: ")):
@@ -276,7 +276,7 @@ func (d *decoder) NoteExpanded(s *strict.Slot, whole string, values []string) {
 	}
 }
 
-// sentBy returns the values that a section and the sections within it send.
+// sentBy returns the values that requests of a section, and of sections in it, contain.
 func (d *decoder) sentBy(sec *strict.Section) []string {
 	var all []string
 	for _, s := range d.sent {
@@ -287,7 +287,8 @@ func (d *decoder) sentBy(sec *strict.Section) []string {
 	return all
 }
 
-// resolveRest checks the files of an API. It does not read the document: the callers of Load do.
+// resolveRest makes the paths of an HTTP API's files absolute, and checks the files. The callers of Load read the
+// document.
 func (d *decoder) resolveRest(sec *strict.Section, c *rest.Config) {
 	if c.Document == nil && !address.IsHTTP(c.OpenAPI) {
 		d.resolveText(sec, "openapi", &c.OpenAPI)
@@ -299,7 +300,7 @@ func (d *decoder) resolveRest(sec *strict.Section, c *rest.Config) {
 		c.KeepDir = d.absolute(c.KeepDir)
 	}
 	for _, hook := range hooks(&c.Auth) {
-		if len(hook.Command) > 0 && strings.ContainsAny(hook.Command[0], `/\`) { // otherwise it is in PATH
+		if len(hook.Command) > 0 && strings.ContainsAny(hook.Command[0], `/\`) { // a name without a folder is looked up in PATH
 			hook.Command[0] = d.absolute(hook.Command[0])
 		}
 	}
@@ -325,8 +326,7 @@ func (d *decoder) resolveRest(sec *strict.Section, c *rest.Config) {
 	c.CAFile, c.CertFile, c.KeyFile = h.CAFile, h.CertFile, h.KeyFile
 }
 
-// FaultsOf turns an error of the adapter of an HTTP API into faults with their lines in the
-// file.
+// FaultsOf turns an error of the adapter of an HTTP API into faults with lines of the file.
 func (c *Config) FaultsOf(server string, err error) Faults {
 	where := fmt.Sprintf("server %q: rest: ", server)
 	if wrong, ok := errors.AsType[rest.Faults](err); ok {
@@ -346,7 +346,7 @@ func (c *Config) FaultsOf(server string, err error) Faults {
 	}
 	line := c.lineOf(server, err.Error())
 	message := where + err.Error()
-	if errors.Is(err, fs.ErrNotExist) { // the warning of Load shows the text of the file
+	if errors.Is(err, fs.ErrNotExist) { // the warning of Load shows the path as the file has it
 		for _, w := range c.Warnings {
 			text, found := strings.CutPrefix(w, fmt.Sprintf("%s:%d: ", c.name, line))
 			if found && strings.HasPrefix(text, where+"openapi is ") {
@@ -361,8 +361,8 @@ func (c *Config) FaultsOf(server string, err error) Faults {
 	}}
 }
 
-// lineOf returns the line of the key under rest with which text, an error of the API, begins.
-// Without that key, lineOf returns the line of openapi or of rest; 0 means that there is none.
+// lineOf returns the line of the key under rest with which text, an error of the adapter, begins. If the file does not
+// have that key, lineOf returns the line of openapi or of rest, or 0.
 func (c *Config) lineOf(server, text string) int {
 	key, _, _ := strings.Cut(text, ": ")
 	for _, name := range []string{"rest." + key, "rest.openapi", "rest"} {
@@ -373,7 +373,8 @@ func (c *Config) lineOf(server, text string) int {
 	return 0
 }
 
-// resolveText checks a file. A missing one is a warning, since it may be created before the start.
+// resolveText makes the path of a file absolute, and checks the file. A missing file is only a warning, since it may be
+// created before the start.
 func (d *decoder) resolveText(sec *strict.Section, key string, path *string) {
 	m := sec.Marks[key]
 	if *path == "" || m.Bad {

@@ -15,8 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// toolKeys is the form of a rest.Tool in a file, and argKeys that of a rest.Arg without its JSON
-// Schema.
+// toolKeys is the form of a rest.Tool in a file, and argKeys that of a rest.Arg, apart from its JSON Schema.
 type toolKeys struct {
 	Name    string            `yaml:"name"`
 	Title   string            `yaml:"title"`
@@ -53,19 +52,19 @@ type ruleKeys struct {
 	Writes  bool            `yaml:"writes"`
 }
 
-// onOff is on, or off.
+// onOff is "on" or "off".
 type onOff bool
 
-// failure is a gjson path, or a mapping of two.
+// failure is where an answer has its error text: a gjson path, or a mapping of two paths.
 type failure struct {
 	Text string `yaml:"text"`
 	When string `yaml:"when"`
 }
 
-// attempts is a number; "off" means 1.
+// attempts is a number of attempts. "off" means 1.
 type attempts int
 
-// caching is true, "off", or a duration.
+// caching is true, "off", or how long answers are kept.
 type caching struct {
 	on  bool
 	age time.Duration
@@ -78,7 +77,7 @@ type argKeys struct {
 	Default strict.JSON `yaml:"default"`
 }
 
-// failure reads the paths of error texts in answers.
+// failure reads a failure.
 func (d *decoder) failure(s *strict.Slot, n *yaml.Node, into *failure) bool {
 	if strict.Kind(n) == strict.Map {
 		if _, ok := d.whole(s, n, into); !ok {
@@ -95,14 +94,14 @@ func (d *decoder) failure(s *strict.Slot, n *yaml.Node, into *failure) bool {
 	return ok
 }
 
-// whole reads a mapping like Inner. It is false also for a fault of one of the keys.
+// whole is Inner, but also reports false if one of the keys has a fault.
 func (d *decoder) whole(s *strict.Slot, n *yaml.Node, into any) (*strict.Section, bool) {
 	before := len(d.Faults)
 	sec, ok := d.Inner(s, n, into)
 	return sec, ok && len(d.Faults) == before
 }
 
-// restTools reads the tools of an API, with their own faults.
+// restTools reads the tools of an HTTP API, and adds the faults that rest finds in them.
 func (d *decoder) restTools(s *strict.Slot, n *yaml.Node, into *[]rest.Tool) bool {
 	list, ok := d.Entries(s.Section.Where+s.Label+": ", n)
 	if !ok {
@@ -148,7 +147,7 @@ func (d *decoder) restTools(s *strict.Slot, n *yaml.Node, into *[]rest.Tool) boo
 	return ok
 }
 
-// settings copies the settings of calls, which tools and rules share.
+// settings copies the keys that tools and rules share to t.
 func settings(t *rest.Tool, sec *strict.Section, r *ruleKeys) {
 	t.As, t.Limits = r.As, r.Limits
 	t.Error, t.ErrorIf = r.Error.Text, r.Error.When
@@ -168,7 +167,7 @@ func settings(t *rest.Tool, sec *strict.Section, r *ruleKeys) {
 	}
 }
 
-// restRules reads rules about many operations, with their own faults.
+// restRules reads rules about many operations, and adds the faults that rest finds in them.
 func (d *decoder) restRules(s *strict.Slot, n *yaml.Node, into *[]rest.Rule) bool {
 	if strict.Kind(n) != strict.List {
 		return d.Mistyped(s, n, "a list of rules, such as [{ match: { tag: pets }, timeout: 5s }]")
@@ -207,7 +206,7 @@ func (d *decoder) restRules(s *strict.Slot, n *yaml.Node, into *[]rest.Rule) boo
 	return good
 }
 
-// restArgs reads the arguments of a tool.
+// restArgs reads the arguments of a tool, or of a rule.
 func (d *decoder) restArgs(s *strict.Slot, n *yaml.Node, into *[]rest.Arg) bool {
 	list, ok := d.Entries(s.Section.Where+s.Label+": ", n)
 	if !ok {
@@ -243,7 +242,7 @@ func (d *decoder) restArgs(s *strict.Slot, n *yaml.Node, into *[]rest.Arg) bool 
 	return ok
 }
 
-// argType reads the short form of a type between before and after.
+// argType reads the short form of a type. before and after stand around its text for ParseArg.
 func (d *decoder) argType(s *strict.Slot, n *yaml.Node, before, after string, a *rest.Arg) bool {
 	got, ok := d.Scalar(s, n, reflect.TypeFor[string]())
 	if !ok {
@@ -261,7 +260,7 @@ func (d *decoder) argType(s *strict.Slot, n *yaml.Node, before, after string, a 
 	return true
 }
 
-// restArg reads the long form of an argument: our keys, and JSON Schema.
+// restArg reads the long form of an argument: our keys and those of JSON Schema.
 func (d *decoder) restArg(s *strict.Slot, n *yaml.Node, a *rest.Arg) bool {
 	list, ok := d.Entries(s.Section.Where+s.Label+": ", n)
 	if !ok {

@@ -14,11 +14,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Restrictions in the file of another program are applied, or the file is refused: the bridge
-// serves nothing that the owner of the file blocked.
+// The bridge obeys restrictions in the file of another program, or refuses the file: it serves nothing that the author
+// of the file blocked.
 
-// restrictions applies the restrictions of a desktop client's server, and returns its other
-// keys. tokens are the keys for servers without their own.
+// restrictions applies the restrictions in a desktop client's server, and returns the other keys. tokens are the keys
+// of callers that may use a server without tokens of its own.
 func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Server, c *Config, tokens []string) []strict.Entry {
 	names := func(e strict.Entry, label string) (list []string) {
 		s := &strict.Slot{
@@ -37,7 +37,7 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 		switch ours {
 		case "allow":
 			if e.Key == "available_tools" && isEmpty(e.Value) {
-				continue // all tools, in Goose
+				continue // in Goose, an empty list means all tools
 			}
 			d.allow(sec, e, s, names(e, "tools: allow"))
 		case "deny":
@@ -67,7 +67,7 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 				tokens = own
 			}
 		default:
-			if restricts := d.restricts(sec.Where, e); !restricts && e.Key == "oauth" { // other programs have another form
+			if restricts := d.restricts(sec.Where, e); !restricts && e.Key == "oauth" { // the key has another form in other programs
 				d.Warn(e.Line, "%soauth is ignored: it means nothing to mcp-bridge", sec.Where)
 			} else if !restricts {
 				rest = append(rest, e)
@@ -80,8 +80,7 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 	return rest
 }
 
-// allow sets the tools that clients may use. A second list is a fault, since either could be
-// meant.
+// allow sets the tools that clients may use. A second list is a fault, because it is unclear which one counts.
 func (d *decoder) allow(sec *strict.Section, e strict.Entry, s *Server, list []string) {
 	if s.Tools.Allow != nil {
 		d.Fault(e.Line, "%s%s: another key lists the allowed tools already: keep one", sec.Where, e.Key)
@@ -90,8 +89,8 @@ func (d *decoder) allow(sec *strict.Section, e strict.Entry, s *Server, list []s
 	s.Tools.Allow = list
 }
 
-// proxyTokens reads the key mcpProxy of TBXark's mcp-proxy and returns the tokens for all
-// servers.
+// proxyTokens reads the key mcpProxy of a file of TBXark's mcp-proxy. It returns the tokens for servers without tokens
+// of their own.
 func (d *decoder) proxyTokens() []string {
 	if d.proxy == nil {
 		return nil
@@ -123,7 +122,7 @@ func (d *decoder) proxyTokens() []string {
 	return p.AuthTokens
 }
 
-// options reads the key options of TBXark's mcp-proxy and returns the tokens in it.
+// options reads the key options in a server of TBXark's mcp-proxy, and returns the tokens in it.
 func (d *decoder) options(sec *strict.Section, e strict.Entry, s *Server) []string {
 	var p proxyOptions
 	d.Inner(&strict.Slot{
@@ -147,7 +146,7 @@ func (d *decoder) options(sec *strict.Section, e strict.Entry, s *Server) []stri
 	return p.AuthTokens
 }
 
-// proxyOptions are the options of a server of TBXark's mcp-proxy.
+// proxyOptions are the options of a server in a file of TBXark's mcp-proxy.
 type proxyOptions struct {
 	PanicIfInvalid bool     `yaml:"panicIfInvalid"` // ignored: a broken server does not affect others
 	LogEnabled     bool     `yaml:"logEnabled"`     // ignored: --log-level replaces it
@@ -159,7 +158,7 @@ type proxyOptions struct {
 	} `yaml:"toolFilter"`
 }
 
-// addToken adds an access rule by which a token opens a server.
+// addToken adds a rule to access by which a token may use a server.
 func (d *decoder) addToken(c *Config, token, server string, line int) {
 	if i := slices.IndexFunc(c.Access, func(a Access) bool { return a.Token == token }); i >= 0 {
 		c.Access[i].Servers = append(c.Access[i].Servers, server)
@@ -173,7 +172,7 @@ func (d *decoder) addToken(c *Config, token, server string, line int) {
 	})
 }
 
-// warnClosed warns of servers without tokens in a file where others have them.
+// warnClosed warns of servers without tokens in a file whose other servers have tokens.
 func (d *decoder) warnClosed(found strict.Entry, c *Config) {
 	if len(d.tokens) == 0 {
 		return
@@ -185,8 +184,8 @@ func (d *decoder) warnClosed(found strict.Entry, c *Config) {
 	}
 }
 
-// restricts adds a fault for an unknown key whose name suggests a restriction or a credential. It
-// reports whether it consumed the key.
+// restricts adds a fault for a key that the bridge does not know, and whose name suggests a restriction or a
+// credential. It reports whether the key is done with.
 func (d *decoder) restricts(where string, e strict.Entry) bool {
 	n := e.Value
 	name := similar.Fold(e.Key)
@@ -196,7 +195,7 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 	case where == "" && e.Key == "mcpProxy":
 		d.proxy = &e
 		return true
-	case where == "" && e.Key == "mcp": // Gemini
+	case where == "" && e.Key == "mcp": // of Gemini's file
 		inner, _ := d.Quiet().Entries("", e.Value)
 		if !slices.ContainsFunc(inner, func(e strict.Entry) bool {
 			v := e.Value

@@ -26,16 +26,16 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// A rule checks a value beyond its type and returns its normal form. Its error states only
-// the rule, because the value may be a secret.
+// A rule checks a value beyond its type, and returns the value in normal form. Its error states only the rule, since
+// the value may be a secret.
 type rule func(value any) (any, error)
 
-// normal turns a function that returns the normal form into a rule.
+// normal makes a rule from a function that returns the normal form.
 func normal[T any](f func(T) (T, error)) rule {
 	return func(value any) (any, error) { return f(value.(T)) }
 }
 
-// must turns a condition into a rule.
+// must makes a rule from a condition. otherwise completes "must" in the error.
 func must[T any](good func(T) bool, otherwise string) rule {
 	return func(value any) (any, error) {
 		if !good(value.(T)) {
@@ -45,16 +45,15 @@ func must[T any](good func(T) bool, otherwise string) rule {
 	}
 }
 
-// oneOf returns a rule that allows some values. Its error does not name an empty one, which is
-// the default.
+// oneOf returns a rule that allows these values. Its error does not name the empty value, which means the default.
 func oneOf(values ...string) rule {
 	named := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 	last := len(named) - 1
 	return must(func(s string) bool { return slices.Contains(values, s) }, "be "+strings.Join(named[:last], ", ")+" or "+named[last])
 }
 
-// rules holds the rules of single values by key; the rule of a list applies to each item. Values
-// of all other keys must be positive.
+// rules holds the rules for single values, by key. For a list, the rule applies to each item. Values of keys without a
+// rule must be positive.
 var rules = map[string]rule{
 	"share":      oneOf(ShareSession, SharePrincipal, ShareCall, ShareAll),
 	"era":        oneOf(EraAuto, EraLegacy, EraModern),
@@ -120,7 +119,7 @@ func (*decoder) RuleOf(in reflect.Type, key string) func(any) (any, error) {
 	return nil
 }
 
-// ruleFor returns the rule for a key of the configuration.
+// ruleFor returns the rule for the values of a key.
 func ruleFor(key string) rule {
 	if r := rules[key]; r != nil {
 		return r
@@ -128,7 +127,8 @@ func ruleFor(key string) rule {
 	return positive
 }
 
-// positive refuses numbers and durations of 0 or less.
+// positive is the rule for keys without a rule of their own: numbers must be at least 1, sizes at least 1KiB, durations
+// longer than 0.
 func positive(value any) (any, error) {
 	switch v := value.(type) {
 	case int:
@@ -147,11 +147,10 @@ func positive(value any) (any, error) {
 	return value, nil
 }
 
-// notZero refuses 0. In a program it stands for the default, but in a file its author means none,
-// or no limit.
+// notZero refuses 0. In a program 0 means the default, but the author of a file that writes 0 means none, or no limit.
 func notZero(value any) (any, error) {
 	switch v := reflect.ValueOf(value); v.Kind() {
-	case reflect.Int, reflect.Int64: // durations too
+	case reflect.Int, reflect.Int64: // durations are Int64
 		if v.IsZero() {
 			return nil, errors.New("must not be 0: leave it out for its default")
 		}
@@ -166,7 +165,7 @@ func checkVariable(name string) (string, error) {
 	return name, nil
 }
 
-// checkHeader checks the name of a header. The error does not show it: it may be NAME=SECRET.
+// checkHeader checks the name of a header. The error does not show the name, which may be NAME=SECRET.
 func checkHeader(name string) (string, error) {
 	if !httpguts.ValidHeaderFieldName(name) {
 		return "", errors.New("a key is not the name of a header: write NAME: value")
@@ -174,21 +173,20 @@ func checkHeader(name string) (string, error) {
 	return name, nil
 }
 
-// Address returns the address for a text: a port alone, such as 8808, is on this machine only,
-// and :8808 is on every network. Any other text is returned unchanged.
+// Address returns the listen address that a text means. A port alone, such as 8808, means that port on this machine
+// only; :8808 means every network. Other texts stay as they are.
 func Address(listen string) string { return address.Listen(listen) }
 
-// Loopback reports whether only this machine can reach a listen address. An empty host means
-// every network.
+// Loopback reports whether only this machine can reach a listen address. An empty host means every network, so the
+// result is false.
 func Loopback(listen string) bool { return address.Loopback(listen) }
 
-// Open reports whether other machines can reach the bridge and use everything.
+// Open reports whether other machines can reach the bridge, and use everything without a key.
 func (c *Config) Open() bool { return !Loopback(c.Listen) && len(c.Access) == 0 }
 
-// OperatorsListen returns the address of the page and the API for operators.
+// OperatorsListen returns the address that serves the page and the API for operators.
 func (c *Config) OperatorsListen() string { return cmp.Or(c.ConsoleListen, c.Listen) }
 
-// checkName checks the name of a server.
 func checkName(name string) error {
 	if name == "" || len(name) > 64 || name[0] == '-' || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return errors.New("a server's name has 1 to 64 lower-case letters, digits and '-', and begins with a letter or a digit")
@@ -203,10 +201,9 @@ func isReserved(name string) bool {
 	return slices.Contains([]string{"mcp", "sse", "messages", "hooks", "ui", "healthz", "readyz", "metrics"}, name)
 }
 
-// A breach is a rule that a key breaks, alone or together with another key.
+// A breach is a rule that the value of a key breaks, alone or together with the value of another key.
 type breach struct{ key, other, rule string }
 
-// breaches are broken rules.
 type breaches []breach
 
 // add adds a rule that a key breaks alone.
@@ -214,7 +211,7 @@ func (b *breaches) add(key, format string, args ...any) {
 	b.with(key, "", fmt.Sprintf(format, args...))
 }
 
-// with adds a rule that a key breaks together with another one.
+// with adds a rule that a key breaks together with the key other.
 func (b *breaches) with(key, other, rule string) { *b = append(*b, breach{key, other, rule}) }
 
 // breaches returns the broken rules about several keys of the file.
@@ -228,8 +225,8 @@ func (c *Config) breaches() (all breaches) {
 	return all
 }
 
-// checkAmong returns the broken rules of a server that depend on the rest of the configuration.
-// owners maps prefixes to the servers checked before.
+// checkAmong returns the rules about a server that are broken together with other parts of the configuration. owners
+// maps the prefixes of the servers that were checked before to their names.
 func (c *Config) checkAmong(s *Server, owners map[string]string) (all breaches) {
 	if owner, taken := owners[s.Prefix]; taken && owner != s.Name {
 		all.add("prefix", "is that of server %q too: choose another one, since the names of their tools would be the same", owner)
@@ -247,7 +244,8 @@ func (c *Config) checkAmong(s *Server, owners map[string]string) (all breaches) 
 	return all
 }
 
-// maxPrefix leaves room for a name: some clients accept at most 64 characters.
+// maxPrefix is the longest prefix that a file may set. Some clients accept at most 64 characters for a prefix and a
+// name.
 const maxPrefix = 40
 
 // breaches returns the broken rules about several keys of a server.
@@ -255,7 +253,7 @@ func (s *Server) breaches() (all breaches) {
 	if s.MaxTimeout < s.Timeout {
 		all.with("timeout", "max_timeout", "must not be longer than max_timeout, which is 1h unless it is set")
 	}
-	// The default may be longer: a long name is no fault of a server outside of the aggregate.
+	// The default prefix may be longer: a long name is no fault of a server that is not used at the aggregate.
 	if rest, own := strings.CutPrefix(s.Prefix, s.Name); len(s.Prefix) > maxPrefix && (!own || len(rest) > 8) {
 		all.add("prefix", "must not be longer than %d characters", maxPrefix)
 	}
@@ -274,7 +272,7 @@ func (s *Server) breaches() (all breaches) {
 	return all
 }
 
-// kindKeys returns the names of all kinds.
+// kindKeys returns the keys of all kinds of servers.
 var kindKeys = sync.OnceValue(func() []string {
 	var all []string
 	for f := range reflect.TypeFor[Server]().Fields() {
@@ -285,7 +283,7 @@ var kindKeys = sync.OnceValue(func() []string {
 	return all
 })
 
-// kinds returns the names of the kinds that are set.
+// kinds returns the keys of the kinds that the server has.
 func (s *Server) kinds() []string {
 	var set []string
 	if s.Adapter != nil {
@@ -300,8 +298,8 @@ func (s *Server) kinds() []string {
 	return set
 }
 
-// Validate checks settings that a program made, or changed after Load, by the rules of the file.
-// It changes nothing, and its error has all faults.
+// Validate checks settings that a program made, or changed after Load, by the rules for files. It changes nothing, and
+// joins all faults in its error.
 func (c *Config) Validate() error {
 	errs := check("", reflect.ValueOf(c).Elem())
 	for _, b := range c.breaches() {
@@ -350,7 +348,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// check applies the rules to every field of Config or Server, and validates the kinds.
+// check applies the rules to every field of a Config or a Server, and calls Validate of the parts that have it.
 func check(where string, v reflect.Value) []error {
 	var errs []error
 	for _, f := range exportedFields(v.Type()) {

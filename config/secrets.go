@@ -14,10 +14,11 @@ import (
 // secretKeys are the keys whose values are secrets.
 var secretKeys = []string{"token", "secret", "secrets", "password", "bearer", "secret_key", "session_token"}
 
-// flagValue matches an argument such as --token=VALUE, NAME=VALUE or a header.
+// flagValue matches an argument such as --token=VALUE or NAME=VALUE, and a header.
 var flagValue = regexp.MustCompile(`^-{0,2}([A-Za-z_][\w.-]*)(?:=|:\s*)(.*)$`)
 
-// noteSecret looks for secrets that are written in the file, without a variable.
+// noteSecret remembers the first secret that is written in the file, not in a variable. It warns if an argument looks
+// like a secret.
 func (d *decoder) noteSecret(s *strict.Slot, text string) {
 	before := d.argument
 	if d.argument = ""; strings.HasPrefix(s.Label, "args: item ") {
@@ -54,12 +55,12 @@ func (d *decoder) noteSecret(s *strict.Slot, text string) {
 	}
 }
 
-// secretArgument reports whether the value of a flag may be a secret, and not its path, its length or its limit.
+// secretArgument reports whether the value of the flag name may be a secret. A path or a number is none.
 func secretArgument(name, value string) bool {
 	return len(value) >= 8 && !strings.ContainsAny(value[:1], "/.") && strings.Trim(value, "0123456789") != "" && sanitize.LooksSecret(name, value)
 }
 
-// checkReadable warns of a file with secrets that everybody can read.
+// checkReadable warns if every user of this machine can read a file that contains a secret.
 func (d *decoder) checkReadable(path string) {
 	if d.secret == nil || runtime.GOOS == "windows" {
 		return

@@ -15,7 +15,7 @@ type unit struct {
 	bytes int64
 }
 
-// units returns the units in the order of preference for String.
+// units returns the units, in the order in which String tries them.
 func units() []unit {
 	return []unit{
 		{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
@@ -23,7 +23,7 @@ func units() []unit {
 	}
 }
 
-// String returns the shortest exact form, such as 16MiB.
+// String returns the size without rounding, in the first unit of which it is a multiple, such as 16MiB.
 func (s Size) String() string {
 	for _, u := range units() {
 		if n := int64(s); n != 0 && n%u.bytes == 0 {
@@ -33,8 +33,8 @@ func (s Size) String() string {
 	return "0B"
 }
 
-// ParseSize parses a whole number of bytes with an optional unit in upper or lower case. Units are
-// B, KB, MB, GB (powers of 1000) and KiB, MiB, GiB (powers of 1024). The error does not show the text.
+// ParseSize parses a whole number of bytes, with an optional unit in upper or lower case. The units are B, KB, MB, GB
+// (powers of 1000) and KiB, MiB, GiB (powers of 1024). The error does not show the text.
 func ParseSize(text string) (Size, error) {
 	wrong := errors.New("expected a number of bytes such as 16777216 or 16MiB")
 	digits := strings.TrimRight(text, "kKmMgGiIbB ")

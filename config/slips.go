@@ -15,11 +15,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// This file recognizes habits from shells and from files of other programs, and names the right
-// form.
+// This file recognizes habits from shells and from files of other programs. Its messages name the form that the bridge
+// understands.
 
-// shortCommand reads a command line in place of the keys of stdio. It splits the line at spaces,
-// and refuses characters that are special for a shell.
+// shortCommand reads a command line that stands in place of the keys of stdio. It splits the line at spaces, and
+// refuses characters that mean something to a shell.
 func (d *decoder) shortCommand(s *strict.Slot, line string, into **stdio.Config) bool {
 	words := strings.Fields(line)
 	if i := strings.IndexAny(line, "|;&$<>*?~\"'`(){}[]\\#!\n"); i >= 0 {
@@ -41,8 +41,8 @@ func (d *decoder) shortCommand(s *strict.Slot, line string, into **stdio.Config)
 	return true
 }
 
-// checkCommandLine refuses a command together with its arguments, such as "npx -y foo". A path may
-// have spaces.
+// checkCommandLine adds a fault for a command that has its arguments in it, such as "npx -y foo". It allows spaces in a
+// path.
 func (d *decoder) checkCommandLine(sec *strict.Section, c *stdio.Config) {
 	m := sec.Marks["command"]
 	words := strings.Fields(c.Command)
@@ -50,7 +50,7 @@ func (d *decoder) checkCommandLine(sec *strict.Section, c *stdio.Config) {
 		return
 	}
 	fix := "write the program alone, and the rest as args"
-	if !strings.Contains(m.Shown, "${") { // the words are no secrets
+	if !strings.Contains(m.Shown, "${") { // without variables, the words are no secrets
 		fix = fmt.Sprintf("write command: %s, args: [%s]", words[0], strings.Join(quoted(words[1:]), ", "))
 	}
 	d.Fault(m.Line, "%scommand is a whole command line, and no shell splits it: %s", sec.Where, fix)
@@ -58,7 +58,7 @@ func (d *decoder) checkCommandLine(sec *strict.Section, c *stdio.Config) {
 	sec.Marks["command"] = m
 }
 
-// closedContainer reports whether a command is docker run without -i.
+// closedContainer reports whether a command runs a container without -i, which keeps standard input open.
 func closedContainer(c *stdio.Config) bool {
 	program := strings.TrimSuffix(c.Command[strings.LastIndexAny(c.Command, `/\`)+1:], ".exe")
 	args := c.Args
@@ -69,11 +69,11 @@ func closedContainer(c *stdio.Config) bool {
 		return false
 	}
 	return !slices.ContainsFunc(args[1:], func(arg string) bool {
-		return withInput.MatchString(arg) // among the arguments of the image, too: only docker knows where they begin
+		return withInput.MatchString(arg) // the image's own arguments count, too: only the program knows where they begin
 	})
 }
 
-// withInput matches a flag of docker run that keeps standard input open, alone or with others.
+// withInput matches a flag of docker run that keeps standard input open, alone or joined with other flags.
 var withInput = regexp.MustCompile(`^(--interactive(=true)?|-[dtPq]*i.*)$`)
 
 func quoted(words []string) []string {
@@ -84,21 +84,21 @@ func quoted(words []string) []string {
 	return all
 }
 
-// unbraced matches a variable of a shell, bare one that is the whole text, and atHome the home folder of a shell.
+// unbraced matches a shell variable without braces, bare such a variable that is the whole text, and atHome a path in
+// the home folder.
 var (
 	unbraced = regexp.MustCompile(`(^|[^$])\$[A-Z_][A-Z0-9_]*\b`)
 	bare     = regexp.MustCompile(`^\$[A-Z_][A-Z0-9_]*$`)
 	atHome   = regexp.MustCompile(`^~(/|\\|$)`)
 )
 
-// OfShell reports whether a text has parts that a shell would replace: ~ for the home folder, and
-// a variable without braces.
+// OfShell reports whether a shell would replace parts of the text: ~ as the home folder, and a variable without braces.
 func OfShell(text string) (home, variable bool) {
 	return atHome.MatchString(text), unbraced.MatchString(text)
 }
 
-// CheckText looks for parts of a text that only a shell would replace. They are a fault in a
-// path and a warning elsewhere. Messages do not show the values, which may be secrets.
+// CheckText looks for parts of a text that only a shell would replace. In a path they are a fault, elsewhere a warning.
+// Messages do not show the text, which may be a secret.
 func (d *decoder) CheckText(s *strict.Slot, text string) error {
 	before := d.argument
 	d.noteSecret(s, text)
@@ -116,15 +116,15 @@ func (d *decoder) CheckText(s *strict.Slot, text string) error {
 	case home && strings.HasPrefix(s.Label, "args: item "):
 		d.Warn(s.Line, "%s%s begins with ~, which reaches the server unchanged, since there is no shell: write ${HOME} for the home folder", s.Section.Where, s.Label)
 	case warned:
-	case bare.MatchString(text), // in a password, it may be a part of the text
+	case bare.MatchString(text), // in a longer text, such as a password, a $NAME may be meant literally
 		variable && slices.ContainsFunc([]string{"args: item ", "env: ", "headers: ", "openapi_headers: "}, func(key string) bool { return strings.HasPrefix(s.Label, key) }):
 		d.Warn(s.Line, "%s%s has a $NAME without braces, which stays unchanged: to take it from the environment, write ${NAME}", s.Section.Where, s.Label)
 	}
 	return nil
 }
 
-// spellings are what other programs, a shell, or patterns of another kind replace or take apart, and the
-// bridge takes as it is. in lists the keys whose texts they are looked for in.
+// spellings are forms that other programs, a shell or other kinds of patterns would replace or interpret, and that the
+// bridge takes literally. in lists the keys in whose texts warnSpelling looks for the form.
 var spellings = []struct {
 	form *regexp.Regexp
 	in   []string
@@ -141,12 +141,12 @@ var spellings = []struct {
 	{regexp.MustCompile(`^[\^$]|\.\*`), []string{"env_pass"}, "is the name of no variable: write the name, or a pattern such as AWS_*"},
 }
 
-// expression matches what means something in a regular expression or a list, and is in no name.
+// expression matches what means something in a regular expression or in a list, and what is in no name.
 var expression = regexp.MustCompile(`^\^|\$$|^\.\*$|[\[\](){}|\\,]`)
 
 const noExpression = "has what would mean something in a regular expression or a list: here * and ? have a meaning, and nothing else"
 
-// filledIn matches ${NAME} and ${NAME:-default}.
+// filledIn matches what the decoder replaces: ${NAME} and ${NAME:-default}.
 var filledIn = regexp.MustCompile(`\$?\$\{[^{}]*\}`)
 
 var (
@@ -154,8 +154,8 @@ var (
 	addresses = []string{"url", "base_url", "openapi", "proxy", "redis", "advertise", "issuer", "jwks", "token_url", "resource", "public_url", "redirect_uri"}
 )
 
-// warnSpelling warns of a text with one of the spellings, and reports whether it did. before is the argument in
-// front of the text: what stands behind -c or -e is a program.
+// warnSpelling warns if a text has one of the spellings, and reports whether it has. before is the argument in front of
+// the text: after -c or -e, the text is a program.
 func (d *decoder) warnSpelling(x *strict.Slot, before, text string) bool {
 	label, _, _ := strings.Cut(x.Label, ": ")
 	if before == "-c" || before == "-e" || strings.HasSuffix(x.Section.Where, "resources: ") {
@@ -171,8 +171,8 @@ func (d *decoder) warnSpelling(x *strict.Slot, before, text string) bool {
 	return false
 }
 
-// warnPatterns warns of patterns that match nothing: names with the prefix that only /mcp puts in front,
-// and resources that are no URIs. It looks at the keys of tables, too, which warnSpelling does not see.
+// warnPatterns warns of patterns that match nothing: names with the prefix that only the aggregate adds, and patterns
+// of resources that are no URIs. It also looks at the keys of mappings, which warnSpelling does not see.
 func (d *decoder) warnPatterns(c *Config) {
 	for i, sec := range d.sections {
 		s := &c.Servers[i]
@@ -217,7 +217,7 @@ func (d *decoder) warnPatterns(c *Config) {
 			maps.Copy(tables, items(what+": deny", r.Deny))
 			keys(what+": rename", maps.Keys(r.Rename))
 			keys(what+": override", maps.Keys(r.Override))
-			hidden(what+": rename: ", r, maps.Keys(r.Rename)) // perhaps for a while only
+			hidden(what+": rename: ", r, maps.Keys(r.Rename)) // only a warning: the operator may hide it for a while
 			hidden(what+": override: ", r, maps.Keys(r.Override))
 		}
 		for _, key := range slices.Sorted(maps.Keys(tables)) {
@@ -235,8 +235,7 @@ func (d *decoder) warnPatterns(c *Config) {
 	}
 }
 
-// flagKeys refuses keys that are flags of the command, or of other programs. It returns the other
-// keys.
+// flagKeys adds a fault for each key that is a flag of the command, or of another program. It returns the other keys.
 func (d *decoder) flagKeys(list []strict.Entry) []strict.Entry {
 	return slices.DeleteFunc(list, func(e strict.Entry) bool {
 		say := map[string]string{

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Pair reads the certificate and its key. The error names the faulty file.
+// Pair reads the certificate and its private key. The error names the faulty file.
 func (t TLS) Pair() (*tls.Certificate, error) {
 	pair, key, err := t.pair()
 	if err != nil {
@@ -22,7 +22,7 @@ func (t TLS) Pair() (*tls.Certificate, error) {
 	return pair, nil
 }
 
-// pair is like Pair, and returns the key of the faulty file and an error without its path.
+// pair is Pair, but returns the key of the setting with the faulty file, and an error without the path.
 func (t TLS) pair() (pair *tls.Certificate, key string, err error) {
 	cert, err := readFile(t.CertFile)
 	if err != nil {
@@ -36,8 +36,7 @@ func (t TLS) pair() (pair *tls.Certificate, key string, err error) {
 	if err == nil {
 		return &read, "", nil
 	}
-	// The library does not name the faulty file. It parses the certificate first, and compares the
-	// key last.
+	// The library does not name the faulty file. It parses the certificate first, and compares the private key last.
 	key = "key_file"
 	if !bytes.Contains(cert, []byte("-----BEGIN CERTIFICATE-----")) || strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "certificate input") {
 		key = "cert_file"
@@ -47,7 +46,7 @@ func (t TLS) pair() (pair *tls.Certificate, key string, err error) {
 
 func (d *decoder) resolveTLS(sec *strict.Section, t *TLS) {
 	if t.CertFile == "" || t.KeyFile == "" {
-		return // a rule reports it
+		return // checkAccess and checkIncomplete report it
 	}
 	t.CertFile, t.KeyFile = d.absolute(t.CertFile), d.absolute(t.KeyFile)
 	pair, key, err := t.pair()

@@ -18,8 +18,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// defaults are the defaults that zero stands for, by type. The users of the settings fill them
-// in.
+// defaults are the values that zero values stand for, by the type of the settings. The users of the settings apply the
+// defaults.
 var defaults = func() map[reflect.Type]reflect.Value {
 	all := map[reflect.Type]reflect.Value{}
 	for _, s := range []any{
@@ -40,7 +40,7 @@ var defaults = func() map[reflect.Type]reflect.Value {
 	return all
 }()
 
-// Standard returns the defaults that zero values of a type stand for; false if zero means zero.
+// Standard returns the values that zero values in settings of type t stand for. ok is false if a zero value means zero.
 func Standard(t reflect.Type) (v reflect.Value, ok bool) {
 	v, ok = defaults[t]
 	return v, ok
@@ -50,12 +50,12 @@ func Standard(t reflect.Type) (v reflect.Value, ok bool) {
 type Origin struct {
 	// Line is the line of the key, from 1.
 	Line int
-	// Variables are the variables of the environment in its text.
+	// Variables are the names of the environment variables in the text of the key's value.
 	Variables []string
 }
 
-// Origin returns the place of a key, such as limits.calls, of the server of that name, or of the
-// file itself for an empty name. ok is false if the file does not have the key.
+// Origin returns where the file has a key, such as limits.calls, of the server of that name. An empty name means the
+// file's own keys. ok is false if the file does not have the key.
 func (c *Config) Origin(server, key string) (at Origin, ok bool) {
 	at, ok = c.origins[server][key]
 	return at, ok
@@ -63,7 +63,7 @@ func (c *Config) Origin(server, key string) (at Origin, ok bool) {
 
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)`)
 
-// originsOf returns the places of the keys of a section and of its inner sections.
+// originsOf returns the origins of the keys of a section, and of the sections in it.
 func originsOf(sec *strict.Section) map[string]Origin {
 	all := map[string]Origin{}
 	for key, m := range sec.Marks {
@@ -72,7 +72,7 @@ func originsOf(sec *strict.Section) map[string]Origin {
 			continue
 		}
 		key = strings.ReplaceAll(key, ": ", ".")
-		at := all[key] // items of a list add their variables to it
+		at := all[key] // the items of a list add their variables to its key
 		if !item {
 			at.Line = m.Line
 		}

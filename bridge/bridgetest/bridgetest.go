@@ -1,5 +1,5 @@
-// Package bridgetest has helpers for tests of the core's packages: messages from text, and comparisons of texts.
-// Package adaptertest has those for adapters.
+// Package bridgetest has helpers for tests of the core's packages: it plays clients and servers, and compares texts.
+// Package adaptertest has the helpers for tests of adapters.
 package bridgetest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// InitializeParams is the params of initialize from a client that can be asked.
+// InitializeParams is the params of initialize from a client that can answer all kinds of questions.
 const InitializeParams = `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"roots":{},"sampling":{}},"clientInfo":{"name":"c","version":"1"}}`
 
 // Parse returns the message of a text, or fails the test.
@@ -22,7 +22,7 @@ func Parse(t testing.TB, text string) *jsonrpc.Message {
 	return m
 }
 
-// Text returns a message as text; "" for nil.
+// Text returns m as text, or "" if m is nil.
 func Text(m *jsonrpc.Message) string {
 	if m == nil {
 		return ""

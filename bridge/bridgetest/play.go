@@ -22,8 +22,8 @@ func Caller(revision, principal, capabilities string) *bridge.Caller {
 	}
 }
 
-// Request returns a request of the caller from; its messages go to back. params is a JSON object. For
-// a modern caller it gets the members of _meta that each request has.
+// Request returns a request of the caller from, with its own id. back receives the server's messages about it. params
+// is a JSON object. If from is modern, the request gets the members of _meta that each modern request has.
 func Request(t testing.TB, from *bridge.Caller, back bridge.Client, method, params string) *bridge.Request {
 	t.Helper()
 	if from.Modern() {
@@ -38,10 +38,9 @@ func Request(t testing.TB, from *bridge.Caller, back bridge.Client, method, para
 	}
 }
 
-// Upstream is a connection to a server that the test plays. It records the messages that the server
-// gets.
+// Upstream is a connection to a server that the test plays. It records the messages to the server.
 type Upstream struct {
-	// Serve answers a call at once. If it is nil or returns nil, the test takes the call with Next.
+	// Serve answers a call at once. If Serve is nil or returns nil, the test gets the call from Next.
 	Serve func(r *bridge.Request) *jsonrpc.Message
 
 	calls chan *Call
@@ -128,8 +127,7 @@ func (u *Upstream) record(line string) {
 	u.got = append(u.got, line)
 }
 
-// Got returns the messages that the server got since the last Got: a line of method and params for
-// each.
+// Got returns the messages to the server since the last Got, each as a line of method and params.
 func (u *Upstream) Got() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -145,10 +143,10 @@ func (u *Upstream) Closed() int {
 	return u.closed
 }
 
-// Next waits for a call that Serve does not answer.
+// Next waits for a call that Serve did not answer, and returns it.
 func (u *Upstream) Next() *Call { return <-u.calls }
 
-// Call is a call that the server has not answered yet. Its Back takes the server's messages about it.
+// Call is a call without an answer. Its Back receives the server's messages about the call.
 type Call struct {
 	*bridge.Request
 	Ctx  context.Context
@@ -178,9 +176,9 @@ func Result(t testing.TB, result string) *jsonrpc.Message {
 	return Parse(t, `{"jsonrpc":"2.0","id":1,"result":`+result+`}`)
 }
 
-// Client records the messages that a client gets.
+// Client is a bridge.Client that records the messages to a client.
 type Client struct {
-	// Reply answers a question; nil, or a nil answer, leaves it open.
+	// Reply answers a question. If Reply or its result is nil, the question stays open.
 	Reply func(m *jsonrpc.Message) *jsonrpc.Message
 
 	mu  sync.Mutex // guards got
@@ -213,7 +211,7 @@ func (c *Client) record(line string) {
 	c.got = append(c.got, line)
 }
 
-// Got returns the client's messages since the last Got: a line of method and params for each.
+// Got returns the messages to the client since the last Got, each as a line of method and params.
 func (c *Client) Got() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +220,7 @@ func (c *Client) Got() []string {
 	return got
 }
 
-// Notification returns a notification. params is raw JSON, or empty for none.
+// Notification returns a notification. params is raw JSON, or empty for a notification without params.
 func Notification(t testing.TB, method, params string) *jsonrpc.Message {
 	t.Helper()
 	if params != "" {

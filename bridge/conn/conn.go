@@ -1,8 +1,8 @@
-// Package conn implements one open connection to a server. It numbers requests, matches their
-// answers, and routes progress and questions to the right call. It bounds the time of calls and
-// passes on cancellations. It does the handshake and detects the revision of a server.
+// Package conn implements one open connection to a server. It numbers requests, matches answers to them, and passes
+// progress and questions to the call that they are about. It bounds the time of calls, and passes on cancellations. It
+// makes the handshake, and detects the revision of the server.
 //
-// An adapter gives it a [Sender] and feeds it every message that it reads, in order. It does not
+// An adapter gives a [Conn] a [Sender], and passes to it every message that it reads, in order. A Conn does not
 // reconnect, and starts no goroutine.
 package conn
 
@@ -27,77 +27,76 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Sender is the writing half of a wire.
+// Sender is the writing side of a transport.
 type Sender interface {
-	// Send sends one message. When the queue is full it waits until there is room or ctx ends; it
-	// accepts an Urgent message at once.
+	// Send sends one message. If the queue is full, Send waits until there is room or ctx ends. It does not wait for
+	// room if o is Urgent.
 	Send(ctx context.Context, o Outgoing) error
 }
 
 // Outgoing is one message on its way to a server.
 type Outgoing struct {
-	Line   *jsonrpc.Buffer // a JSON text on one line, without the line break; the Sender owns it
+	Line   *jsonrpc.Buffer // JSON on one line, without the line break; Send takes it over
 	Method string          // empty in an answer
-	Call   int64           // the number of the call, its id on the wire; 0 for a message without an answer
-	// Header are the forwarded headers of the client. It is nil, not empty, for messages of the
-	// bridge itself: then the wire may use the headers of the caller.
+	Call   int64           // number of the call, which is its id; 0 for a message that is no request
+	// Header holds the forwarded headers of the client. It is nil, not empty, for messages of the bridge itself: then
+	// the adapter may use the headers of the caller.
 	Header http.Header
-	// Identity has the caller's token, for a server that exchanges it. Like Header, it may be nil
-	// for messages of the bridge itself.
+	// Identity holds the caller's token, for a server with exchanged tokens. Like Header, it may be nil for messages of
+	// the bridge itself.
 	Identity *identity.Identity
-	// Name is the Mcp-Name of a request to a modern server; About reports whether it has one
-	// (2026-07-28, B7).
+	// Name is the value of the header Mcp-Name of a request to a modern server. About reports whether the request has
+	// that header (2026-07-28, B7).
 	Name  string
 	About bool
-	// Mirror are the headers that repeat arguments of the call, encoded
-	// (2026-07-28, B8).
+	// Mirror holds the encoded headers that repeat arguments of the call (2026-07-28, B8).
 	Mirror http.Header
-	// Trace is the trace that a call belongs to, for the headers of HTTP.
+	// Trace is the trace context of the call, for HTTP headers.
 	Trace bridge.Trace
-	// Urgent: the sender is the reader of the connection, and cannot wait for room.
+	// Urgent means that the reader of the connection sends this message, and cannot wait for room.
 	Urgent bool
-	// Cancels is the number of the call that notifications/cancelled cancels; 0 in other messages.
+	// Cancels is the number of the call that this notifications/cancelled cancels. It is 0 in other messages.
 	Cancels int64
 }
 
-// Conn does the book-keeping of one connection to a server. It numbers outgoing requests and
-// progress tokens, and finds the call of an answer, a progress report or a cancellation. A wire
-// feeds it with Deliver, in the order of the wire, and ends it with Fail. A Conn begins as a
-// connection to a legacy server; Discover may find that the server is a modern one.
+// Conn keeps the state of one connection to a server. It numbers outgoing requests and progress tokens, and finds the
+// call of an answer, of progress or of a cancellation. The adapter passes messages to Deliver in the order of the
+// transport, and ends the Conn with Fail. A Conn begins as a connection to a legacy server. Discover may find that the
+// server is modern.
 type Conn struct {
 	server string
 	out    Sender
 	rest   bridge.Client
 	times  Timeouts
-	tap    bridge.Tap // nil if messages are never observed
+	tap    bridge.Tap // observes messages; nil if nothing observes them
 
 	mu    sync.Mutex // guards the rest
-	next  int64
+	next  int64      // number of the last request
 	calls map[int64]*call
 	asked map[string]*asked // open questions of the server, by raw id
-	err   error             // why the connection has ended
+	err   error             // why the connection has ended; nil while it is open
 
-	// The clock of time-outs is paused while a question is open, or HoldTimeouts asks for it.
-	pausedAt  time.Time     // start of the latest pause
-	resumedAt time.Time     // end of the latest pause
-	paused    time.Duration // length of all pauses before pausedAt
-	pauses    int           // reasons for a pause now: len(asked), and those of HoldTimeouts
+	// The time-outs of all calls are paused while a question is open, or while HoldTimeouts holds them.
+	pausedAt  time.Time     // start of the last pause
+	resumedAt time.Time     // end of the last pause
+	paused    time.Duration // total length of the pauses before pausedAt
+	pauses    int           // reasons for the current pause: len(asked), plus the calls of HoldTimeouts
 
-	modern bool // the server is a modern one: it sends no requests, and nothing outside of calls
+	modern bool // the server is modern: it sends no requests, and only messages about calls
 
-	noted int64 // number of the first call after the last notification or answer to the server; 0 for none
-	heard int64 // highest number of a settled call
+	noted int64 // number of the first call after the last notification or answer to the server; 0 before the first
+	heard int64 // highest number of a call that was settled
 }
 
-// Timeouts bound a call.
+// Timeouts bound the time of a call.
 type Timeouts struct {
-	Idle time.Duration // how long a call may be silent; progress resets it; 0 means no limit
-	Max  time.Duration // in all; 0 means no limit
-	live *atomic.Pointer[Timeouts]
+	Idle time.Duration             // how long a call may be without progress; 0 means no limit
+	Max  time.Duration             // how long a call may take in all; 0 means no limit
+	live *atomic.Pointer[Timeouts] // replaces Idle and Max, if not nil
 }
 
-// Live returns time-outs that begin as t, and a function that replaces them. New values apply to
-// calls that begin afterwards, also on open connections.
+// Live returns time-outs that begin as t, and a function that replaces them. New values apply to calls that begin
+// later, even on open connections.
 func (t Timeouts) Live() (live Timeouts, set func(Timeouts)) {
 	t.live = new(atomic.Pointer[Timeouts])
 	set = func(now Timeouts) { t.live.Store(&Timeouts{Idle: now.Idle, Max: now.Max}) }
@@ -113,8 +112,7 @@ func (t Timeouts) Now() Timeouts {
 	return t
 }
 
-// first returns the earliest time, after its beginning, at which a call can time out; 0 means
-// never.
+// first returns how long after its beginning a call can time out at the earliest. 0 means never.
 func (t Timeouts) first() time.Duration {
 	if t.Idle > 0 && t.Max > 0 {
 		return min(t.Idle, t.Max)
@@ -123,27 +121,26 @@ func (t Timeouts) first() time.Duration {
 }
 
 type call struct {
-	answer chan *jsonrpc.Message // receives exactly one value: the answer, or nil if there is none
-	err    error                 // why there is no answer; nil means that the connection has ended
+	answer chan *jsonrpc.Message // receives exactly one value: the answer, or nil for none
+	err    error                 // why the answer is nil; nil means Conn.err
 	back   bridge.Client
-	paused time.Duration // length of the pauses before the call began
-	token  []byte        // of the client, raw
-	logs   bool          // the client requests log messages with it (2026-07-28, B12)
-	lasts  bool          // it is a subscription
+	paused time.Duration // Conn.paused when the call began
+	token  []byte        // progress token of the client, raw; nil without one
+	logs   bool          // the request asks for log messages (2026-07-28, B12)
+	lasts  bool          // the call is a subscription
 	method string        // of the request
-	modern bool          // the server is a modern one
-	broken bool          // a malformed answer has come; guarded by Conn.mu
-	alive  atomic.Int64  // time of the last progress, Unix nanoseconds
+	modern bool          // the server is modern
+	broken bool          // a malformed answer came; guarded by Conn.mu
+	alive  atomic.Int64  // time of the last progress in Unix nanoseconds
 }
 
 type asked struct {
 	withdraw func(why string) // nil until Ask has returned
-	back     bool             // the server cancelled it before
-	why      string           // reason of the cancellation
+	back     bool             // the server cancelled the question before withdraw was set
+	why      string           // the server's reason
 }
 
-// New returns the book-keeping for the server of that name. rest receives messages that belong to
-// no call.
+// New returns a Conn for the server of that name. rest receives the messages that belong to no call.
 func New(server string, out Sender, rest bridge.Client, t Timeouts) *Conn {
 	c := &Conn{
 		server: server,
@@ -158,17 +155,17 @@ func New(server string, out Sender, rest bridge.Client, t Timeouts) *Conn {
 	return c
 }
 
-// show shows a message to the tap, if it is on.
+// show passes a message to the tap, if something observes the messages.
 func (c *Conn) show(toServer bool, id []byte, m *jsonrpc.Message) {
 	if c.tap != nil && c.tap.On() {
-		c.tap.Passed(toServer, bytes.Clone(id), m) // a copy keeps ids off the heap while the tap is off
+		c.tap.Passed(toServer, bytes.Clone(id), m) // the copy keeps ids off the heap while the tap is off
 	}
 }
 
-// Call sends a request and waits for its answer, within the time-outs. A request of a handshake is
-// bounded by ctx only.
+// Call sends a request, and waits for the answer within the time-outs. For a request of a handshake, only ctx limits
+// the time.
 func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
-	if ctx.Err() != nil { // cancelled before it began, however fast the answer would be
+	if ctx.Err() != nil { // even if the answer would be fast
 		return nil, context.Cause(ctx)
 	}
 	w := &call{
@@ -199,7 +196,7 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	line := jsonrpc.NewBuffer(r.Len())
 	var digits [20]byte
 	id := strconv.AppendInt(digits[:0], n, 10)
-	line.B = r.Append(line.B, id, id) // the id serves as the token too
+	line.B = r.Append(line.B, id, id) // the id is also the progress token
 	c.show(true, id, r.Message)
 	if r.Trace != (bridge.Trace{}) {
 		trace.SpanFromContext(ctx).SetAttributes(attribute.String("jsonrpc.request.id", string(id)))
@@ -218,15 +215,15 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	}
 	if err := c.out.Send(ctx, out); err != nil {
 		if _, mine := c.take(n); !mine {
-			(<-w.answer).Release() // Fail settled it, but it was never sent
+			(<-w.answer).Release() // Fail settled the call, but the request was not sent
 		}
 		return nil, err
 	}
 	began := time.Now()
 	var timer *time.Timer
-	var expired <-chan time.Time // never, without a limit
+	var expired <-chan time.Time // nil without a limit
 	times := c.times.Now()
-	if first := times.first(); first > 0 && !w.lasts && !r.Handshake { // otherwise there is no limit
+	if first := times.first(); first > 0 && !w.lasts && !r.Handshake { // subscriptions and handshakes have no time-out
 		timer = time.NewTimer(first)
 		defer timer.Stop()
 		expired = timer.C
@@ -249,14 +246,13 @@ func (c *Conn) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	}
 }
 
-// left returns how long the call may still take, and which time-out ends it next. Both stand still
-// while a question or a sign-in waits for a person.
+// left returns how long the call may still take, and which of the two limits ends it then. Pauses do not count.
 func (c *Conn) left(t Timeouts, w *call, began, now time.Time) (time.Duration, time.Duration) {
 	alive := time.Unix(0, w.alive.Load())
 	c.mu.Lock()
 	whole := began.Add(t.Max).Add(c.pausedFor(now) - w.paused).Sub(now)
 	if c.pauses > 0 {
-		alive, whole = now, max(whole, time.Second) // checking again soon is not necessary
+		alive, whole = now, max(whole, time.Second) // during a pause there is no need to check again soon
 	} else if c.resumedAt.After(alive) {
 		alive = c.resumedAt
 	}
@@ -274,7 +270,7 @@ func (c *Conn) left(t Timeouts, w *call, began, now time.Time) (time.Duration, t
 	return idle, t.Idle
 }
 
-// pausedFor returns the length of all pauses of the clock of time-outs. The caller holds c.mu.
+// pausedFor returns the total length of all pauses until now. The caller holds c.mu.
 func (c *Conn) pausedFor(now time.Time) time.Duration {
 	if c.pauses > 0 {
 		return c.paused + now.Sub(c.pausedAt)
@@ -282,8 +278,7 @@ func (c *Conn) pausedFor(now time.Time) time.Duration {
 	return c.paused
 }
 
-// unsent returns the error of a message that was not sent because the connection has ended. The
-// caller holds c.mu.
+// unsent returns the error of a message that was not sent because the connection had ended. The caller holds c.mu.
 func (c *Conn) unsent() error {
 	return &bridge.Error{
 		Server: c.server,
@@ -293,7 +288,7 @@ func (c *Conn) unsent() error {
 	}
 }
 
-// ended returns the results of a call that received m.
+// ended returns the results of Call for a call that received m.
 func (c *Conn) ended(w *call, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 	if m != nil {
 		if result, changed := withoutNulls(m, w.method, w.modern); changed {
@@ -309,7 +304,7 @@ func (c *Conn) ended(w *call, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 	return nil, c.err
 }
 
-// withoutNulls returns the result of a message without optional members that are null, and whether that changes it.
+// withoutNulls returns the result of m without optional members that are null, and reports whether that changes it.
 func withoutNulls(m *jsonrpc.Message, method string, modern bool) ([]byte, bool) {
 	if !m.HasNulls() {
 		return nil, false
@@ -319,15 +314,15 @@ func withoutNulls(m *jsonrpc.Message, method string, modern bool) ([]byte, bool)
 	return result, !rawjson.Same(result, whole)
 }
 
-// abandon gives up a call for the reason why, and cancels it at the server. If the answer has just
-// come, it returns that.
+// abandon ends a call for the reason why, and cancels the request at the server. If the answer has come meanwhile,
+// abandon returns the answer.
 func (c *Conn) abandon(n int64, w *call, r *bridge.Request, why error) (*jsonrpc.Message, error) {
 	if r.Awaited > 0 {
 		c.cancel(n, r, why)
 		select {
 		case m := <-w.answer:
 			return c.ended(w, m)
-		case <-time.After(r.Awaited): // the server need not answer
+		case <-time.After(r.Awaited): // the server need not answer a cancelled request
 		}
 	}
 	if _, mine := c.take(n); !mine {
@@ -336,7 +331,7 @@ func (c *Conn) abandon(n int64, w *call, r *bridge.Request, why error) (*jsonrpc
 	if r.Awaited == 0 && r.Method != "initialize" {
 		c.cancel(n, r, why)
 	}
-	if errors.Is(why, bridge.ErrShutdown) && !r.Handshake { // ErrShutdown alone would mean that the server did not get it
+	if errors.Is(why, bridge.ErrShutdown) && !r.Handshake { // ErrShutdown alone would mean that the server did not get the request
 		why = &bridge.Error{
 			Server: c.server,
 			Kind:   bridge.ErrLost,
@@ -347,7 +342,7 @@ func (c *Conn) abandon(n int64, w *call, r *bridge.Request, why error) (*jsonrpc
 	return nil, why
 }
 
-// cancel sends the cancellation of a call.
+// cancel sends notifications/cancelled for a call.
 func (c *Conn) cancel(n int64, r *bridge.Request, why error) {
 	reason := ""
 	if errors.Is(why, bridge.ErrCancelled) || errors.Is(why, bridge.ErrTimeout) {
@@ -363,10 +358,10 @@ func (c *Conn) cancel(n int64, r *bridge.Request, why error) {
 	})
 }
 
-// TakesEdits implements bridge.TakesEdits.
+// TakesEdits implements bridge.TakesEdits: Call writes requests with Append.
 func (*Conn) TakesEdits() {}
 
-// about returns the Mcp-Name of a request (2026-07-28, B7).
+// about returns the value of Mcp-Name for a request, and reports whether the request has that header (2026-07-28, B7).
 func about(m *jsonrpc.Message) (string, bool) {
 	switch m.Method {
 	case "tools/call", "prompts/get":
@@ -377,8 +372,7 @@ func about(m *jsonrpc.Message) (string, bool) {
 	return era.NameOf(m.Method, m.Params)
 }
 
-// Abort settles the call of that number with an error. It reports whether the call was still
-// waiting.
+// Abort settles the call of that number with an error. It reports whether the call was still open.
 func (c *Conn) Abort(call int64, err error) bool {
 	w, mine := c.take(call)
 	if mine {
@@ -388,14 +382,14 @@ func (c *Conn) Abort(call int64, err error) bool {
 	return mine
 }
 
-// Pending returns how many calls wait for their answer.
+// Pending returns the number of calls without an answer.
 func (c *Conn) Pending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.calls)
 }
 
-// Waits reports whether the call of that number waits for its answer.
+// Waits reports whether the call of that number has no answer yet.
 func (c *Conn) Waits(call int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -403,9 +397,9 @@ func (c *Conn) Waits(call int64) bool {
 	return ok
 }
 
-// Only returns the raw id of the call that waits for its answer, if there is exactly one. alone
-// reports whether the server has no other message to speak of: a call that began after the last
-// notification has its answer.
+// Only returns the raw id of the call without an answer, if there is exactly one. alone reports whether a message
+// without an id must be about that call: a call that began after the last notification has got its answer, so the
+// server has read all notifications.
 func (c *Conn) Only() (id []byte, alone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -418,7 +412,7 @@ func (c *Conn) Only() (id []byte, alone bool) {
 	return id, c.heard >= c.noted
 }
 
-// take removes and returns the call of that number, so that only one party settles it.
+// take removes and returns the call of that number, so that only one party settles the call.
 func (c *Conn) take(n int64) (*call, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -430,7 +424,8 @@ func (c *Conn) take(n int64) (*call, bool) {
 	return w, ok
 }
 
-// send sends a message without waiting. The reader of the wire notices a dead one.
+// send sends a message of the reader, without waiting. It ignores errors: the reader notices that the connection has
+// ended.
 func (c *Conn) send(m *jsonrpc.Message, id []byte, out Outgoing) {
 	c.mu.Lock()
 	c.noted = c.next + 1
@@ -441,7 +436,6 @@ func (c *Conn) send(m *jsonrpc.Message, id []byte, out Outgoing) {
 	_ = c.out.Send(context.Background(), out)
 }
 
-// Notify sends a notification.
 func (c *Conn) Notify(ctx context.Context, r *bridge.Request) error {
 	c.mu.Lock()
 	if c.err != nil {
@@ -461,8 +455,8 @@ func (c *Conn) Notify(ctx context.Context, r *bridge.Request) error {
 	})
 }
 
-// Fail ends the connection: pending and later calls get err, and questions are withdrawn. It
-// reports whether this was the first call of Fail; later ones have no effect.
+// Fail ends the connection with err, which pending and later calls return. It withdraws open questions. Only the first
+// call has an effect; Fail reports whether this was the first.
 func (c *Conn) Fail(err error) bool {
 	c.mu.Lock()
 	if c.err != nil {
@@ -473,7 +467,7 @@ func (c *Conn) Fail(err error) bool {
 	calls := c.calls
 	var withdraw []func(why string)
 	for _, a := range c.asked {
-		if a.withdraw != nil { // otherwise ask sees the error and withdraws it
+		if a.withdraw != nil { // otherwise ask sees the error, and withdraws the question
 			withdraw = append(withdraw, a.withdraw)
 		}
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Deliver handles the next message of the wire, and owns it. It does not block.
+// Deliver handles the next message of the transport, and takes the message over. It does not block.
 func (c *Conn) Deliver(m *jsonrpc.Message) { c.DeliverOn(0, m) }
 
-// DeliverOn is Deliver for a message from the stream of the call of that number, to which it must
-// belong. 0 means that the call, if any, is unknown.
+// DeliverOn is Deliver for a message from the stream of the call of that number. The message must be about that call. 0
+// means that the stream belongs to no call.
 func (c *Conn) DeliverOn(on int64, m *jsonrpc.Message) {
 	c.show(false, m.ID, m)
 	if m.IsResponse() {
-		n, _ := number(m.ID) // 0, which is no call's, if it is not one of ours
-		c.answer(n, m)       // late, or of no call
+		n, _ := number(m.ID) // 0 is the number of no call
+		c.answer(n, m)       // ignores a late answer, and an answer to no call
 		return
 	}
 	defer m.Release()
@@ -36,19 +36,19 @@ func (c *Conn) DeliverOn(on int64, m *jsonrpc.Message) {
 		c.notifyModern(on, m)
 	case m.Method == "notifications/cancelled" && m.ID == nil:
 		c.withdraw(string(m.RequestID()), bridge.CancelReason(m))
-	case m.ID == nil && era.ReportsChange(m.Method): // all users of the connection get it, the cache first
+	case m.ID == nil && era.ReportsChange(m.Method): // all users of the connection get it; the cache gets it first
 		c.rest.Notify(m)
 	case m.ID == nil:
 		c.client(on).Notify(m)
-	case m.Method == "ping": // liveness is per hop (R-154)
+	case m.Method == "ping": // each side of the bridge has pings of its own (R-154)
 		c.send(jsonrpc.NewResult(nil, []byte("{}")), m.ID, Outgoing{})
 	default:
 		c.ask(m, c.client(on))
 	}
 }
 
-// client returns the client that made the call of that number, otherwise the client of messages
-// that belong to no call.
+// client returns the client of the call of that number. Without such a call, it returns the client for messages that
+// belong to no call.
 func (c *Conn) client(call int64) bridge.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,15 +58,15 @@ func (c *Conn) client(call int64) bridge.Client {
 	return c.rest
 }
 
-// notifyModern handles a notification of a modern server. It belongs to the subscription that it names, or
-// to the call on whose stream it came. A subscription has a stream of its own, and its events must
-// come there. A request is against the protocol (R-083), and gets no answer (R-114).
+// notifyModern handles a notification of a modern server. The notification is about the subscription that it names, or
+// about the call on whose stream it came. A subscription that has a stream of its own gets only notifications from that
+// stream. notifyModern ignores a request, which the protocol forbids (R-083, R-114).
 func (c *Conn) notifyModern(on int64, m *jsonrpc.Message) {
 	switch {
 	case m.ID != nil:
 		return
 	case m.Method == "notifications/cancelled":
-		if on == 0 { // where each call has a stream, the end of the stream closes it
+		if on == 0 { // where each call has a stream, the end of the stream ends the subscription
 			c.close(m.RequestID())
 		}
 		return
@@ -74,7 +74,7 @@ func (c *Conn) notifyModern(on int64, m *jsonrpc.Message) {
 	if raw := gjson.GetBytes(m.Meta(), gjson.Escape(era.KeySubscription)).Raw; raw != "" {
 		n, err := number([]byte(raw))
 		if err != nil || on != 0 && n != on {
-			return // not one of our ids, or another stream
+			return // no id of the bridge, or another stream
 		}
 		on = n
 	}
@@ -89,12 +89,12 @@ func (c *Conn) notifyModern(on int64, m *jsonrpc.Message) {
 	}
 }
 
-// close ends the subscription with that id as its answer would: a server may end one with only a
-// cancellation (protocol.md B10). Other calls cannot be ended so.
+// close ends the subscription with that id as its answer would do, since a server may end a subscription by a mere
+// cancellation (protocol.md B10). It does not end other calls.
 func (c *Conn) close(id []byte) {
 	n, err := number(id)
 	if err != nil {
-		return // not one of our ids
+		return // no id of the bridge
 	}
 	c.mu.Lock()
 	w := c.calls[n]
@@ -108,8 +108,8 @@ func (c *Conn) close(id []byte) {
 	}
 }
 
-// onlyLogged returns the only call in flight whose client requests log messages, if there is exactly one. The caller
-// holds c.mu.
+// onlyLogged returns the call in flight whose request asks for log messages, if there is exactly one. The caller holds
+// c.mu.
 func (c *Conn) onlyLogged() (only *call) {
 	for _, w := range c.calls {
 		if !w.logs {
@@ -123,25 +123,24 @@ func (c *Conn) onlyLogged() (only *call) {
 	return only
 }
 
-// Unanswerable settles the call of that raw id with an error: its answer is too large. It ignores
-// an id of no call.
+// Unanswerable settles the call of that raw id with an error, because its answer is too large. It ignores an id of no
+// call.
 func (c *Conn) Unanswerable(id []byte, public string) {
 	if n, err := number(id); err == nil {
 		c.answer(n, c.fault(public, "upstream_too_large"))
 	}
 }
 
-// brokenGrace is how long the answer to a call may come after a malformed one. Some servers also
-// print their answers for debugging.
+// brokenGrace is how long after a malformed answer the real answer may come. Some servers also print their answers for
+// debugging.
 const brokenGrace = time.Second
 
-// Invalid handles a text of the wire that is not a message; err is the error of jsonrpc.Parse. If
-// it seems to be the answer to a call, that call gets an error, unless another answer comes soon.
-// If it was meant as a request, a legacy server gets an error; a modern one gets no answer (R-114).
-// Other texts are noise, such as log lines in JSON. Invalid reports whether it seems to be an
-// answer.
+// Invalid handles a text of the transport that is not a message. err is the error of jsonrpc.Parse. If the text seems
+// to be the answer to a call, that call gets an error, unless another answer comes within brokenGrace. If the text
+// seems to be a request, a legacy server gets an error, but a modern server gets no answer (R-114). Other texts are
+// noise, such as log lines in JSON. answer reports whether the text seems to be an answer.
 func (c *Conn) Invalid(text []byte, err error) (answer bool) {
-	var f jsonrpc.Finder // distinguishes answers from requests, whose ids are independent
+	var f jsonrpc.Finder // tells answers from requests, whose ids may be equal
 	_, _ = f.Write(jsonrpc.Bare(text))
 	bad, invalid := errors.AsType[*jsonrpc.InvalidError](err)
 	versioned := invalid && gjson.GetBytes(text, "jsonrpc").Exists()
@@ -158,8 +157,8 @@ func (c *Conn) Invalid(text []byte, err error) (answer bool) {
 	return false
 }
 
-// unlessAnswered settles the call of that raw id with m, an error about its answer, unless its
-// answer comes within brokenGrace. Only the first error counts.
+// unlessAnswered settles the call of that raw id with m, an error about its answer, unless the answer comes within
+// brokenGrace. It ignores a second error about the same call.
 func (c *Conn) unlessAnswered(id []byte, m *jsonrpc.Message) {
 	n, _ := number(id)
 	c.mu.Lock()
@@ -176,12 +175,12 @@ func (c *Conn) unlessAnswered(id []byte, m *jsonrpc.Message) {
 	time.AfterFunc(brokenGrace, func() { c.answer(n, m) })
 }
 
-// number returns the number of a raw id or token of ours. Some servers return numbers as text.
+// number returns the number of a raw id or token of the bridge. Some servers return numbers as strings.
 func number(raw []byte) (int64, error) {
 	return strconv.ParseInt(string(jsonrpc.Integer(raw)), 10, 64)
 }
 
-// answer settles the call of that number with m, which it owns, unless it is settled.
+// answer settles the call of that number with m, and takes m over. If the call is settled already, answer releases m.
 func (c *Conn) answer(n int64, m *jsonrpc.Message) {
 	if w, ok := c.take(n); ok {
 		w.answer <- m
@@ -190,7 +189,7 @@ func (c *Conn) answer(n int64, m *jsonrpc.Message) {
 	m.Release()
 }
 
-// fault returns the error of a call whose answer cannot be used.
+// fault returns the error message for a call whose answer cannot be used.
 func (c *Conn) fault(public, kind string) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "server "+c.server+": "+public, []byte(`{"bridge":"`+kind+`"}`))
 }
@@ -198,7 +197,7 @@ func (c *Conn) fault(public, kind string) *jsonrpc.Message {
 func (c *Conn) progress(m *jsonrpc.Message) {
 	n, err := number(m.Token())
 	if err != nil {
-		return // not one of our ids
+		return // no token of the bridge
 	}
 	c.mu.Lock()
 	w := c.calls[n]
@@ -253,7 +252,7 @@ func (c *Conn) ask(q *jsonrpc.Message, to bridge.Client) {
 	}
 }
 
-// settle removes a question. It reports whether the question was open.
+// settle removes a question, and reports whether the question was open.
 func (c *Conn) settle(id string, a *asked) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,8 +264,8 @@ func (c *Conn) settle(id string, a *asked) bool {
 	return true
 }
 
-// HoldTimeouts makes the time-outs of all calls stand still until end is called. A caller uses it while a request waits
-// for a person to sign in, and cannot be sent before that.
+// HoldTimeouts pauses the time-outs of all calls until end is called. Callers use it while a person signs in and a
+// request cannot be sent.
 func (c *Conn) HoldTimeouts() (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -274,13 +273,13 @@ func (c *Conn) HoldTimeouts() (end func()) {
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.err == nil { // otherwise no calls are left
+		if c.err == nil { // an ended connection has no calls
 			c.resumeClocks()
 		}
 	}
 }
 
-// holdClocks adds a reason for time-outs to stand still; resumeClocks removes one. The caller holds c.mu.
+// holdClocks adds a reason to pause time-outs, and resumeClocks removes one. The caller holds c.mu.
 func (c *Conn) holdClocks() {
 	if c.pauses == 0 {
 		c.pausedAt = time.Now()
@@ -295,7 +294,7 @@ func (c *Conn) resumeClocks() {
 	c.pauses--
 }
 
-// withdraw withdraws a question that the server has cancelled, for the reason why.
+// withdraw withdraws a question at the client, because the server cancelled it for the reason why.
 func (c *Conn) withdraw(id, why string) {
 	c.mu.Lock()
 	a := c.asked[id]
@@ -307,7 +306,7 @@ func (c *Conn) withdraw(id, why string) {
 	a.back, a.why = true, why
 	withdraw := a.withdraw
 	c.mu.Unlock()
-	if withdraw != nil { // otherwise ask sees the mark and withdraws it
+	if withdraw != nil { // otherwise ask sees back, and withdraws the question
 		withdraw(why)
 	}
 }

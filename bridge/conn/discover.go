@@ -16,25 +16,25 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Verdict is the era that an answer to server/discover shows (protocol.md C1, C2).
+// Verdict is what an answer to server/discover says about the era of the server (protocol.md C1, C2).
 type Verdict int
 
-// The verdicts.
+// The values of Verdict.
 const (
-	// NoVerdict: the answer is an error that shows no era. The server is most likely a legacy one:
-	// initialize decides.
+	// NoVerdict means that the answer is an error that says nothing about the era. Most likely the server is a legacy
+	// one: the answer to initialize decides.
 	NoVerdict Verdict = iota
-	// SaysModern: the server speaks a modern revision that the bridge speaks.
+	// SaysModern means that the server speaks a modern revision that the bridge speaks, too.
 	SaysModern
-	// SaysLegacy: it names its revisions, and they are legacy ones (R-109).
+	// SaysLegacy means that the server names its revisions, and that they are legacy ones (R-109).
 	SaysLegacy
-	// SaysOther: the server speaks only modern revisions that the bridge does not speak.
+	// SaysOther means that the server speaks only modern revisions that the bridge does not speak.
 	SaysOther
 )
 
-// Discover sends server/discover on a new connection, on behalf of from. If the server is a modern
-// one, the connection becomes a modern one, and Discover returns the server's declaration. An error
-// means that no answer came, or, with SaysOther, names the server's revisions.
+// Discover sends server/discover on a new connection, on behalf of from. If the server is modern, the connection
+// becomes a modern one, and Discover returns the server's greeting. The error is that of a request without an answer.
+// With SaysOther it names the server's revisions.
 func Discover(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeting, Verdict, error) {
 	ask := func() (*jsonrpc.Message, error) {
 		return c.Call(ctx, &bridge.Request{
@@ -44,7 +44,7 @@ func Discover(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeti
 		})
 	}
 	m, err := ask()
-	if err == nil && m.Error != nil && refusesOurs(m.Error) { // once more, with a revision that it names (R-104)
+	if err == nil && m.Error != nil && refusesOurs(m.Error) { // once more, with a revision that the server names (R-104)
 		m.Release()
 		m, err = ask()
 	}
@@ -55,7 +55,7 @@ func Discover(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeti
 	if m.Error != nil {
 		v := Classify(m.Error)
 		if refusesOurs(m.Error) {
-			v = SaysOther // no initialize follows (R-105)
+			v = SaysOther // initialize must not follow (R-105)
 		}
 		return nil, v, c.foreign(v, gjson.GetBytes(m.Error, "data.supported"))
 	}
@@ -71,8 +71,7 @@ func Discover(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeti
 	return c.modernize(result), SaysModern, nil
 }
 
-// foreign returns the error about a server whose revisions the bridge does not speak; nil with
-// other verdicts.
+// foreign returns the error about a server that speaks only unknown revisions. For other verdicts it returns nil.
 func (c *Conn) foreign(v Verdict, supported gjson.Result) error {
 	if v != SaysOther {
 		return nil
@@ -88,13 +87,12 @@ func (c *Conn) foreign(v Verdict, supported gjson.Result) error {
 	}
 }
 
-// refusesOurs reports whether an error names the very revision for which it refuses the request.
+// refusesOurs reports whether an error refuses a request because of its revision, but lists that revision as supported.
 func refusesOurs(raw []byte) bool {
 	return gjson.GetBytes(raw, "code").Int() == jsonrpc.CodeUnsupportedVersion && revisions(gjson.GetBytes(raw, "data.supported")) == SaysModern
 }
 
-// Classify returns the verdict of an error that answered server/discover, or of any other error
-// that refuses a revision.
+// Classify returns the verdict of an error that answers server/discover, or of another error that refuses a revision.
 func Classify(raw []byte) Verdict {
 	supported := gjson.GetBytes(raw, "data.supported")
 	if gjson.GetBytes(raw, "code").Int() != jsonrpc.CodeUnsupportedVersion || !supported.IsArray() {
@@ -103,7 +101,7 @@ func Classify(raw []byte) Verdict {
 	if v := revisions(supported); v != SaysModern {
 		return v
 	}
-	return NoVerdict // it refuses a revision that it names as supported
+	return NoVerdict // the error refuses a revision that it lists as supported
 }
 
 func revisions(list gjson.Result) Verdict {
@@ -121,7 +119,7 @@ func revisions(list gjson.Result) Verdict {
 	return v
 }
 
-// modernize makes the connection a modern one; result is the server's declaration.
+// modernize makes the connection a modern one, and returns the greeting. result is the result of server/discover.
 func (c *Conn) modernize(result []byte) *bridge.Greeting {
 	c.mu.Lock()
 	c.modern = true
@@ -129,8 +127,8 @@ func (c *Conn) modernize(result []byte) *bridge.Greeting {
 	return greeting(era.LatestModern, result)
 }
 
-// DiscoverByListing opens a connection to a server that has neither server/discover nor initialize.
-// If the server answers any list, it is a modern one with these lists (protocol.md C2.4, D2.2).
+// DiscoverByListing opens a connection to a server that has neither server/discover nor initialize. If the server
+// answers the request for a list, it is a modern server with the lists that it answers (protocol.md C2.4, D2.2).
 // Otherwise DiscoverByListing returns nil.
 func DiscoverByListing(ctx context.Context, c *Conn, from *bridge.Caller) (*bridge.Greeting, error) {
 	caps := []byte("{}")
@@ -155,22 +153,20 @@ func DiscoverByListing(ctx context.Context, c *Conn, from *bridge.Caller) (*brid
 	return c.modernize([]byte(`{"resultType":"complete","supportedVersions":["` + era.LatestModern + `"],"capabilities":` + string(caps) + `,"ttlMs":0,"cacheScope":"private"}`)), nil
 }
 
-// Era is a setting: the eras that the bridge speaks with a server.
+// Era is the setting which eras the bridge uses with a server.
 type Era string
 
 // The values of Era.
 const (
-	// EraAuto detects the era of the server. If it speaks both, each client gets its own era
-	// (protocol.md C5).
+	// EraAuto detects the era. If the server speaks both eras, each client gets its own era (protocol.md C5).
 	EraAuto Era = "auto"
-	// EraLegacy never sends server/discover.
+	// EraLegacy means that the bridge never sends server/discover.
 	EraLegacy Era = "legacy"
-	// EraModern never sends initialize.
+	// EraModern means that the bridge never sends initialize.
 	EraModern Era = "modern"
 )
 
-// Eras stores the eras that a server speaks, for all of its connections (R-108). Its methods may be
-// called concurrently.
+// Eras remembers which eras a server speaks, for all connections to it (R-108). Its methods may be called concurrently.
 type Eras struct {
 	only Era
 
@@ -178,15 +174,13 @@ type Eras struct {
 	known map[Era]bool
 }
 
-// NewEras returns Eras with nothing known. If only is neither EraAuto nor "", no other era is
-// spoken.
+// NewEras returns Eras without knowledge. If only is EraLegacy or EraModern, no other era is tried; "" means EraAuto.
 func NewEras(only Era) *Eras {
 	return &Eras{only: cmp.Or(only, EraAuto), known: map[Era]bool{}}
 }
 
-// Order returns the era to try first for a connection on behalf of from. It also reports whether
-// the other era may be tried next. The caller's own era is first, unless the server is known not to
-// speak it.
+// Order returns the era to try first for a connection on behalf of from. other reports whether the other era may be
+// tried next. The first is the caller's own era, unless the server is known to speak only the other one.
 func (e *Eras) Order(from *bridge.Caller) (first Era, other bool) {
 	if e.only != EraAuto {
 		return e.only, false
@@ -210,14 +204,14 @@ func (e *Eras) Learn(which Era, speaks bool) {
 	e.known[which] = speaks
 }
 
-// Forget removes the knowledge of an era, after a failure that shows nothing.
+// Forget removes what is known about an era, after a failure that says nothing about it.
 func (e *Eras) Forget(which Era) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.known, which)
 }
 
-// Speaks returns whether the server speaks an era, and whether that is known.
+// Speaks reports whether the server speaks an era, and whether that is known.
 func (e *Eras) Speaks(which Era) (speaks, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -225,8 +219,8 @@ func (e *Eras) Speaks(which Era) (speaks, known bool) {
 	return speaks, known
 }
 
-// capped returns the params of initialize with the revision lowered to most, if
-// that is not empty.
+// capped returns the params of initialize with the revision most, if they have a newer one. An empty most changes
+// nothing.
 func capped(params []byte, most string) []byte {
 	asked := gjson.GetBytes(params, "protocolVersion").Str
 	if most == "" || strings.Compare(asked, most) <= 0 {

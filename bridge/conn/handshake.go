@@ -12,9 +12,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Handshake does the legacy handshake on a new connection on behalf of from: initialize, and after
-// its answer notifications/initialized. most is the newest revision to offer; empty means
-// no limit. The error wraps ErrNoHandshake when the server may be a modern one.
+// Handshake makes the legacy handshake on a new connection on behalf of from: initialize, and after the answer
+// notifications/initialized. most is the newest revision to offer; empty means no limit. If the server may be a
+// modern one, the error is a kind of ErrNoHandshake.
 func Handshake(ctx context.Context, c *Conn, from *bridge.Caller, most string) (*bridge.Greeting, error) {
 	params := capped(from.Params, most)
 	m, err := c.Call(ctx, &bridge.Request{
@@ -45,8 +45,8 @@ func Handshake(ctx context.Context, c *Conn, from *bridge.Caller, most string) (
 	return g, c.Notify(ctx, &bridge.Request{Message: jsonrpc.NewNotification("notifications/initialized", nil), From: from})
 }
 
-// Repeatable reports whether a message of that method may be sent again after the server may have
-// acted on it. Those of a handshake may: a session that an unanswered initialize made is nobody's.
+// Repeatable reports whether a message of that method may be sent again although the server may have acted on it. That
+// is so for handshakes: nobody uses the session of an initialize without an answer.
 func Repeatable(method string) bool {
 	switch method {
 	case "initialize", "notifications/initialized", "server/discover":
@@ -55,7 +55,7 @@ func Repeatable(method string) bool {
 	return false
 }
 
-// greeting returns the declaration of a server of that revision.
+// greeting returns the greeting of a server with that revision. A missing capabilities becomes {}.
 func greeting(revision string, result []byte) *bridge.Greeting {
 	g := &bridge.Greeting{
 		Revision:     revision,
@@ -68,9 +68,8 @@ func greeting(revision string, result []byte) *bridge.Greeting {
 	return g
 }
 
-// Resume continues the connection of another process. result is the result of that process's
-// handshake, and Resume returns its greeting. Calls get numbers greater than above. Resume must be
-// called before the first call.
+// Resume continues the connection of another process. result is the result of that process's handshake, and Resume
+// returns its greeting. The numbers of calls are above above. The caller calls Resume before the first Call.
 func (c *Conn) Resume(result []byte, above int64) (*bridge.Greeting, error) {
 	g := greeting(gjson.GetBytes(result, "protocolVersion").String(), result)
 	if !era.IsLegacy(g.Revision) {

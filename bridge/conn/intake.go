@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Intake reserves memory for the message that one reader of a connection receives, as far as it has
-// arrived. So a server that writes much, or never ends a message, cannot use more memory than there
-// is. Messages up to 64 KiB need no reservation. An Intake is for one goroutine.
+// Intake reserves memory for the message that one reader of a connection receives, in step with the bytes that arrive.
+// So a server that sends large messages, or a message without end, cannot use more memory than there is. Messages up to
+// 64 KiB need no reservation. An Intake is for one goroutine.
 type Intake struct {
 	room    bridge.Room // nil means no bound
 	n       int         // reserved bytes
@@ -25,19 +25,18 @@ func (c *Conn) Intake() Intake {
 	return Intake{}
 }
 
-// light is the size up to which messages need no reservation: the number of calls in flight bounds
-// these.
+// light is the size up to which messages need no reservation. The limit of calls in flight bounds their memory.
 const light = 64 << 10
 
-// Size reserves memory for a message of which so many bytes have arrived. It reports false if there
-// is none: then the message must not be kept. It never waits. 0 returns the reservation.
+// Size reserves memory for a message of which size bytes have arrived. If there is none, Size reports false, and the
+// caller must discard the message. Size never waits. Size 0 gives the reservation back.
 func (i *Intake) Size(size int) bool {
 	switch {
 	case size == 0:
 		i.back(i.n)
 	case size <= i.n, size <= light, i.room == nil:
 	default:
-		more := 1<<bits.Len(uint(size-1)) - i.n // the buffer doubles too
+		more := 1<<bits.Len(uint(size-1)) - i.n // the buffer doubles its size, too
 		if !i.room.Reserve(more) {
 			i.refused = true
 			return false
@@ -54,7 +53,7 @@ func (i *Intake) back(n int) {
 	}
 }
 
-// Give transfers the reservation to the message, and returns the excess.
+// Give transfers the reservation to m, and gives back what m does not need.
 func (i *Intake) Give(m *jsonrpc.Message) {
 	if i.n == 0 {
 		return
@@ -64,13 +63,13 @@ func (i *Intake) Give(m *jsonrpc.Message) {
 	i.n = 0
 }
 
-// Drop returns the reservation that was not transferred. The next message begins.
+// Drop gives back the reservation, so that the next message can begin.
 func (i *Intake) Drop() {
 	i.back(i.n)
 	i.refused = false
 }
 
-// Why returns why a message was not kept: no memory, or larger than limit.
+// Why returns why a message was discarded: there was no memory, or it was larger than limit.
 func (i *Intake) Why(limit int) string {
 	if i.refused {
 		return "it does not fit into max_bytes_in_flight"
@@ -78,8 +77,8 @@ func (i *Intake) Why(limit int) string {
 	return fmt.Sprintf("it is larger than the limit of %d bytes", limit)
 }
 
-// AnswerNotKept settles the call of that raw id with an error. The answer was discarded, because in had no memory for
-// it or it was larger than limit. AnswerNotKept ignores an id of no call.
+// AnswerNotKept settles the call of that raw id with an error, because its answer was discarded: in had no memory, or
+// the answer was larger than limit. It ignores an id of no call.
 func (c *Conn) AnswerNotKept(in *Intake, id []byte, limit int) {
 	if !in.refused {
 		c.Unanswerable(id, fmt.Sprintf("its answer is larger than the limit of %d bytes", limit))
@@ -90,8 +89,8 @@ func (c *Conn) AnswerNotKept(in *Intake, id []byte, limit int) {
 	}
 }
 
-// NoRoom returns the error of a call whose answer does not fit into memory. The call was executed,
-// so the client should not repeat it.
+// NoRoom returns the error of a call whose answer does not fit into memory. It says that the call was executed, so that
+// the client does not repeat the call.
 func NoRoom(server, answer string) error {
 	return &bridge.Error{Server: server, Kind: bridge.ErrTooLarge,
 		Public: answer + " does not fit into max_bytes_in_flight; the call was executed"}

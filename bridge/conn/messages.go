@@ -16,15 +16,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// oddities are faults of a server that the bridge repairs. Each is logged once.
+// oddities remembers which faults of a server, which the bridge repairs, are in the log. Each is logged once.
 type oddities struct {
 	encoding, ids sync.Once
-	unclaimed     logs.Limiter // of lines about errors that no call can get
+	unclaimed     logs.Limiter // limits the log lines about errors that belong to no call
 }
 
-// Read parses one message of the server. It replaces bytes that are not UTF-8 by U+FFFD. It
-// replaces the id of an answer in another form, such as "7" or 7.0, by the number that was sent, as
-// the official SDKs do. The message refers to text, unless text had such bytes.
+// Read parses one message of the server. It replaces bytes that are not UTF-8 by U+FFFD. If an answer has its id in
+// another form, such as "7" or 7.0, Read replaces the id by the number that was sent, as the official SDKs do. The
+// message refers to text, unless Read replaced bytes.
 func (o Options) Read(text []byte) (*jsonrpc.Message, error) {
 	m, repaired, err := jsonrpc.ParseRepaired(text)
 	if err != nil {
@@ -46,29 +46,27 @@ func (o Options) Read(text []byte) (*jsonrpc.Message, error) {
 	return m, nil
 }
 
-// Parser parses a connection's input and logs the parts that are no message. It is for one
-// goroutine.
+// Parser parses the input of a connection, and logs the parts that are not messages. It is for one goroutine.
 type Parser struct {
 	Options
-	Conn *Conn // gets errors of answers
-	// Warning is logged now and then if the input has parts that are not messages; Unit names them
-	// there. Empty means that nothing is logged.
+	Conn *Conn // gets errors about malformed answers
+	// Warning is the text that is logged, at most once a minute, if the input has parts that are not messages. Unit is
+	// the attribute with their number. If Warning is empty, nothing is logged.
 	Warning, Unit string
-	// Quotes adds the beginning of the first such part to the warning. Input from another host may
-	// be secret.
+	// Quotes adds the beginning of the first such part to the log line. It is off for input from another host, which
+	// may be secret.
 	Quotes bool
 
-	// Printed has the first parts of the input that are no message, cleaned and cut.
+	// Printed holds the first parts of the input that are not messages, sanitized and cut.
 	Printed []string
 
-	bad    int    // parts since the last warning
-	first  string // the first of them
+	bad    int    // number of parts since the last log line
+	first  string // first of these parts
 	warned time.Time
 }
 
-// Parse calls deliver with the messages of text, a part of buf. They own buf and the memory that in
-// has reserved. The error is that of the first part that is not a message, about which Conn was
-// informed.
+// Parse calls deliver with each message of text, which is a part of buf. The messages take over buf, and the memory
+// that in has reserved. fault is the error of the first part that is not a message; Conn already knows of it.
 func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *Intake, deliver func(*jsonrpc.Message)) (fault error) {
 	m, err := p.Read(text)
 	if err == nil {
@@ -80,8 +78,7 @@ func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *Intake, deliver fun
 	}
 	all := [][]byte{text}
 	if jsonrpc.IsBatch(text) {
-		// Only 2025-03-26 has batches, and a server has no need to send them. The bridge accepts
-		// them nevertheless (A9).
+		// Only 2025-03-26 has batches, and no server needs to send one. The bridge accepts batches of all servers (A9).
 		if elements, err := jsonrpc.Split(text); err == nil && len(elements) > 0 {
 			all = elements
 		}
@@ -108,15 +105,14 @@ func (p *Parser) Parse(buf *jsonrpc.Buffer, text []byte, in *Intake, deliver fun
 	}
 	if owned {
 		buf.Free()
-	} // otherwise messages refer to it, and the garbage collector frees it
+	} // otherwise messages refer to buf, and the garbage collector frees it
 	return fault
 }
 
-// Deliver delivers a message of a wire on which only the id says whose answer it is. An error
-// without an id is about a request that the server could not read (JSON-RPC 2.0, section 5). So it
-// answers the only call that waits, unless that call gets its own answer soon; the log has others.
-// Some servers answer notifications, also those about calls of other clients. So the log has
-// "Method not found", too, and what may be about a notification that was sent before.
+// Deliver delivers a message of a transport on which only the id says which call an answer is for. An error without an
+// id is about a request that the server could not read (JSON-RPC 2.0, section 5). If only one call is open, the error
+// answers that call, unless the call's own answer comes soon. Other errors without an id are logged. That includes
+// "Method not found" and errors that may be about an earlier notification, because some servers answer notifications.
 func (p *Parser) Deliver(m *jsonrpc.Message) {
 	if m.ID != nil || !m.IsResponse() {
 		p.Conn.Deliver(m)
@@ -133,8 +129,8 @@ func (p *Parser) Deliver(m *jsonrpc.Message) {
 	p.Unclaimed(m)
 }
 
-// Unclaimed logs an error that no call can get, because it has no id. It releases m. more is the
-// number of those that were not logged, since a server may send any number of them.
+// Unclaimed logs m, an error without an id that belongs to no call, and releases m. A server may send any number of
+// them, so only one a minute is logged, with the number of the others as more.
 func (o Options) Unclaimed(m *jsonrpc.Message) {
 	if more, due := o.odd.unclaimed.Due(warnEvery); due {
 		said := gjson.GetBytes(m.Error, "message").Str
@@ -143,8 +139,8 @@ func (o Options) Unclaimed(m *jsonrpc.Message) {
 	m.Release()
 }
 
-// keeps reports whether there is memory for a message that needs size bytes with those before it.
-// Its text had it, but U+FFFD has three bytes. It releases a message that is not kept.
+// keeps reports whether there is memory for m, if it needs size bytes together with the messages before it. The text
+// had room, but replaced bytes need three bytes each. If there is no memory, keeps releases m.
 func (p *Parser) keeps(m *jsonrpc.Message, size int, in *Intake) bool {
 	if m.Len() <= p.MaxMessage+2*EnvelopeRoom && in.Size(size) {
 		return true
@@ -156,17 +152,17 @@ func (p *Parser) keeps(m *jsonrpc.Message, size int, in *Intake) bool {
 	return false
 }
 
-// warnEvery is the time between two warnings.
+// warnEvery is the time between two log lines of the same kind.
 const warnEvery = time.Minute
 
-// maxQuoted is how much of a text is logged. maxPrinted is how many texts are stored.
+// maxQuoted bounds a text in the log, in bytes. maxPrinted bounds the number of texts in Printed.
 const (
 	maxQuoted  = 200
 	maxPrinted = 5
 )
 
 func (p *Parser) invalid(text []byte, err error) {
-	if p.Conn.Invalid(text, err) || p.Warning == "" { // the error of the call describes a malformed answer
+	if p.Conn.Invalid(text, err) || p.Warning == "" { // the error of the call already describes a malformed answer
 		p.Log.Debug("not a message", "err", err)
 		return
 	}
@@ -184,7 +180,7 @@ func (p *Parser) invalid(text []byte, err error) {
 	}
 }
 
-// Warn logs the parts since the last warning.
+// Warn logs the number of parts since the last log line, if there are any.
 func (p *Parser) Warn() {
 	switch {
 	case p.bad == 0:
@@ -197,8 +193,8 @@ func (p *Parser) Warn() {
 	p.bad, p.warned = 0, time.Now()
 }
 
-// Signal wakes goroutines that wait for a condition, such as room in a queue. The lock of the
-// condition guards the Signal too.
+// Signal wakes goroutines that wait for a condition, such as room in a queue. The lock that guards the condition also
+// guards the Signal.
 type Signal struct{ c chan struct{} }
 
 // Await unlocks mu and waits for Wake. If ctx ends first, it returns the cause.
@@ -216,7 +212,7 @@ func (s *Signal) Await(ctx context.Context, mu *sync.Mutex) error {
 	}
 }
 
-// Wake wakes all waiting goroutines. The caller holds the lock.
+// Wake wakes all goroutines in Await. The caller holds the lock.
 func (s *Signal) Wake() {
 	if s.c != nil {
 		close(s.c)

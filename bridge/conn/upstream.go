@@ -13,21 +13,20 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Options are the limits of a server's connections, and the eras and revisions to use.
+// Options are the limits of a server's connections, and the eras and revisions that the bridge uses with it.
 type Options struct {
 	Log        *slog.Logger // nil means slog.Default()
 	MaxMessage int          // bytes of one message from the server; 0 means 16 MiB
-	Timeouts   Timeouts     // of each call; 0 means none
-	// FailFast means that a server that refuses connections is not tried again for a while. Otherwise
-	// it may be about to start.
+	Timeouts   Timeouts     // limits of each call; 0 means none
+	// FailFast means that after a server refused a connection, the bridge does not try again for a while. Without it,
+	// the server may be about to start.
 	FailFast bool
-	// Era limits the eras of the protocol; empty means conn.EraAuto. A transport of one era ignores
-	// it.
+	// Era limits the eras that the bridge uses; empty means EraAuto. A transport that has only one era ignores Era.
 	Era Era
-	// Revision is the newest revision that a legacy server is offered; empty means no limit.
+	// Revision is the newest revision that the bridge offers to a legacy server; empty means no limit.
 	Revision string
 
-	odd *oddities // of the server
+	odd *oddities // shared by all connections to the server
 }
 
 // Filled returns the options with their defaults, for the server of that name.
@@ -38,13 +37,12 @@ func (o Options) Filled(server string) Options {
 	return o
 }
 
-// EnvelopeRoom is the number of bytes that a message may have beyond the limit on its payload, for
-// the names around it. An answer of the limit's size to a request of that size must not fail for a
-// few bytes.
+// EnvelopeRoom is how many bytes a message may have beyond the limit on its payload, for the members around the
+// payload. So an answer that is as large as the limit allows does not fail because of these members.
 const EnvelopeRoom = 64 << 10
 
-// Name is the name of a server. Its methods return errors about the server: why is for clients, err
-// is the cause, for the log only, or nil.
+// Name is the name of a server. Its methods return errors about the server. why is for clients. err is the cause for
+// the log, or nil.
 type Name string
 
 // Error returns an error of any kind.
@@ -57,38 +55,38 @@ func (n Name) Error(kind error, why string, err error) *bridge.Error {
 	}
 }
 
-// unknown completes the text about a call that may have had an effect.
+// unknown is the end of the text about a call that the server may have executed.
 const unknown = "; whether it acted on the request is unknown"
 
-// Lost is the error of a call that may have reached the server.
+// Lost returns the error of a call that the server may have executed.
 func (n Name) Lost(why string, err error) *bridge.Error {
 	return n.Error(bridge.ErrLost, why+unknown, err)
 }
 
-// Invalid is the error of a call whose response is not an answer. The server may have acted on it.
+// Invalid returns the error of a call whose response is not a valid answer. The server may have executed the call.
 func (n Name) Invalid(why string, err error) *bridge.Error {
 	return n.Error(bridge.ErrInvalid, why+unknown, err)
 }
 
-// Unavailable is the error of a call that the server has not acted on.
+// Unavailable returns the error of a call that the server has not executed.
 func (n Name) Unavailable(why string, err error) *bridge.Error {
 	return n.Error(bridge.ErrUnavailable, why, err)
 }
 
-// Rejected is the error of a call that the server refused as it was.
+// Rejected returns the error of a call that the server has rejected, while it may accept others.
 func (n Name) Rejected(why string, err error) *bridge.Error {
 	return n.Error(bridge.ErrRejected, why, err)
 }
 
-// Unsent is the error of a call that may be made on another connection.
+// Unsent returns the error of a call that the bridge may make again on another connection.
 func (n Name) Unsent(why string, err error) *bridge.Error {
 	return n.Error(bridge.ErrUnsent, why, err)
 }
 
-// Refused is the error of a request that a server refused over HTTP with that status, without an
-// answer. shown is the header with the credentials of the request; empty without one. asked
-// reports whether the response has a Retry-After, and after is its value. words are the server's; empty
-// without any. A failed request may have had an effect, unless harmless is set.
+// Refused returns the error of a request that got this HTTP status and no answer. shown is the header with the
+// request's credentials, or empty. asked reports whether the response has Retry-After, and after is its value. words
+// are the server's explanation, or empty. After a status of 500 and above, the server may have executed the request,
+// unless harmless is set.
 func (n Name) Refused(status int, shown string, after time.Duration, asked, harmless bool, words string) *bridge.Error {
 	var e *bridge.Error
 	said := func(what string) string { return Said(what, status, words) }
@@ -105,7 +103,7 @@ func (n Name) Refused(status int, shown string, after time.Duration, asked, harm
 		return n.Error(bridge.ErrCredentials, "it wants credentials (HTTP 401): configure headers for it, such as Authorization", nil)
 	case status == http.StatusForbidden:
 		return n.Error(bridge.ErrCredentials, "it does not let this caller in (HTTP 403): configure headers for it, such as Authorization"+says, nil)
-	case status == http.StatusTooManyRequests: // the server works, and limits this client
+	case status == http.StatusTooManyRequests: // the server works, but limits this client
 		e = n.Rejected(said("it is overloaded or limits its clients"), nil)
 	case status == http.StatusServiceUnavailable:
 		e = n.Unavailable(said("it is overloaded or limits its clients"), nil)
@@ -126,7 +124,7 @@ func (n Name) Refused(status int, shown string, after time.Duration, asked, harm
 	return e
 }
 
-// Said completes a text about a refusal with its status, and the server's words, if any.
+// Said appends the status to a text about a refusal, and the server's explanation if there is one.
 func Said(what string, status int, words string) string {
 	what = fmt.Sprintf("%s (HTTP %d)", what, status)
 	if words == "" {
@@ -135,13 +133,13 @@ func Said(what string, status int, words string) string {
 	return what + ": " + words
 }
 
-// Closed is the error of calls that were in flight when their connection was closed.
+// Closed returns the error of calls that were in flight when the bridge closed their connection.
 func (n Name) Closed() *bridge.Error {
 	return n.Error(bridge.ErrLost, "its connection was closed", nil)
 }
 
-// Unopened converts the error of a handshake to an error of Open, because the lost or unsent
-// request was no client's.
+// Unopened turns the error of a handshake into an error of Open: the lost or unsent request was that of the bridge, not
+// of a client.
 func (n Name) Unopened(err error) error {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if !ok || !errors.Is(e.Kind, bridge.ErrLost) && e.Kind != bridge.ErrUnsent {
@@ -150,8 +148,8 @@ func (n Name) Unopened(err error) error {
 	return n.Unavailable("handshake: "+strings.TrimSuffix(e.Public, unknown), e.Err)
 }
 
-// Ended is the error of Open for a handshake that failed with err. If the connection has ended by
-// itself, over is the better reason.
+// Ended returns the error of Open for a handshake that failed with err. over, if not nil, is why the connection ended
+// by itself, and is the better reason.
 func (n Name) Ended(over *bridge.Error, err error) error {
 	if over == nil {
 		return n.Unopened(err)
@@ -165,7 +163,7 @@ func (n Name) Ended(over *bridge.Error, err error) error {
 	return n.Unopened(failed)
 }
 
-// Life is the state of a connection whose end one goroutine detects, which then calls Gone.
+// Life is the state of a connection whose end one goroutine notices, and reports with Client.Gone.
 type Life struct {
 	mu     sync.Mutex // guards the rest
 	open   bool
@@ -173,7 +171,7 @@ type Life struct {
 	over   *bridge.Error
 }
 
-// Opened records that Open succeeds. If the connection has ended meanwhile, it returns why.
+// Opened records that Open succeeds. If the connection has already ended, Opened returns the reason.
 func (l *Life) Opened() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,29 +182,29 @@ func (l *Life) Opened() error {
 	return nil
 }
 
-// IsOpen reports whether Open has succeeded.
+// IsOpen reports whether Opened has succeeded.
 func (l *Life) IsOpen() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.open
 }
 
-// Close records that the bridge ends the connection: its end is not reported then.
+// Close records that the bridge closes the connection, so that its end is not reported.
 func (l *Life) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
 }
 
-// IsClosed reports whether the bridge has ended the connection.
+// IsClosed reports whether Close was called.
 func (l *Life) IsClosed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.closed
 }
 
-// End records why the connection has ended by itself. news is false if the bridge has ended it
-// before. gone reports whether Gone must be called.
+// End records why the connection ended by itself. news is false if the bridge closed the connection before. gone
+// reports whether the caller must call Client.Gone.
 func (l *Life) End(why *bridge.Error) (news, gone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

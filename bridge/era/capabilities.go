@@ -7,19 +7,19 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// LegacyCapabilities returns the bridge's offer to a legacy server for a client of 2026-07-28 (protocol.md D1.2). It
-// drops capabilities that are no objects, because servers would reject the handshake.
+// LegacyCapabilities returns the capabilities that the bridge declares to a legacy server for a client of 2026-07-28
+// (protocol.md D1.2). It drops capabilities that are no objects, because servers would reject the handshake.
 func LegacyCapabilities(modern []byte) []byte {
 	return clientCapabilities(modern, func(name, value []byte) []byte {
 		if string(name) == "roots" {
-			return rawjson.Delete(value, "listChanged") // the bridge never sends it
+			return rawjson.Delete(value, "listChanged") // the bridge never sends that notification
 		}
 		return value
 	})
 }
 
-// ModernCapabilities returns the bridge's declaration to a server of 2026-07-28 for a legacy client of that revision
-// (protocol.md D2.3).
+// ModernCapabilities returns the capabilities that the bridge declares to a server of 2026-07-28 for a client of that
+// legacy revision (protocol.md D2.3).
 func ModernCapabilities(legacy []byte, revision string) []byte {
 	return clientCapabilities(legacy, func(name, value []byte) []byte {
 		switch string(name) {
@@ -41,7 +41,8 @@ func ModernCapabilities(legacy []byte, revision string) []byte {
 	})
 }
 
-// clientCapabilities returns the capabilities with those of both eras mapped by f. Others pass.
+// clientCapabilities returns the capabilities without tasks, and with those that both eras have mapped by f. It keeps
+// unknown capabilities.
 func clientCapabilities(c []byte, f func(name, value []byte) []byte) []byte {
 	if !rawjson.IsObject(c) {
 		return []byte("{}")
@@ -72,7 +73,7 @@ func clientCapabilities(c []byte, f func(name, value []byte) []byte) []byte {
 	})
 }
 
-// settings lists the client capabilities of both eras, with their members that must be objects; nil means all.
+// settings holds the client capabilities that both eras have, with the members that must be objects; nil means all.
 var settings = map[string][]string{
 	"roots":        {},
 	"sampling":     {"context", "tools"},
@@ -81,8 +82,8 @@ var settings = map[string][]string{
 	"extensions":   nil,
 }
 
-// WithoutTasks returns server capabilities without tasks of either era, which pass between equal eras only
-// . For anything but an object it returns an empty one.
+// WithoutTasks returns server capabilities without tasks of either era, because tasks do not cross eras. If c
+// is no object, the result is {}.
 func WithoutTasks(c []byte) []byte {
 	if !rawjson.IsObject(c) {
 		return []byte("{}")
@@ -98,8 +99,8 @@ func WithoutTasks(c []byte) []byte {
 	})
 }
 
-// CanonicalCapabilities returns one spelling for equal capabilities: sorted members, no white space, numbers
-// unchanged. Too deep ones stay as they are.
+// CanonicalCapabilities returns the same text for equal capabilities: with sorted members, without white space, and
+// with numbers unchanged. Capabilities that are nested too deep stay as they are.
 func CanonicalCapabilities(c []byte) []byte {
 	if !rawjson.IsObject(c) {
 		return []byte("{}")
@@ -110,10 +111,10 @@ func CanonicalCapabilities(c []byte) []byte {
 	return c
 }
 
-// maxCanonicalDepth bounds the work: each level may copy all levels below.
+// maxCanonicalDepth bounds the nesting, because each level may copy all levels below it.
 const maxCanonicalDepth = 64
 
-// canonicalJSON returns one spelling for equal JSON. It reports false if the value is too deep.
+// canonicalJSON returns the same text for equal JSON. It reports false if the value is nested too deep.
 func canonicalJSON(value []byte) (out []byte, ok bool) { return canonical(value, 0) }
 
 func canonical(value []byte, depth int) (out []byte, ok bool) {
@@ -143,8 +144,7 @@ func canonical(value []byte, depth int) (out []byte, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	// Members of the same name keep their order, because some peers take the first one and others
-	// the last.
+	// Members of the same name keep their order, because some peers use the first of them and others the last.
 	slices.SortStableFunc(parts, func(p, b part) int { return bytes.Compare(p.name, b.name) })
 	out = append(out, open)
 	for i, p := range parts {
@@ -153,5 +153,5 @@ func canonical(value []byte, depth int) (out []byte, ok bool) {
 		}
 		out = append(out, p.text...)
 	}
-	return append(out, open+2), true // in ASCII, } and ] follow two behind { and [
+	return append(out, open+2), true // in ASCII, } is { + 2, and ] is [ + 2
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// These are the supported revisions. Their order as text is their order in time. Only legacy ones have sessions
-// and a handshake.
+// The revisions that the bridge speaks. Sorted as text, they are in the order of time. Only legacy revisions have
+// sessions and a handshake.
 const (
 	Rev20241105 = "2024-11-05"
 	Rev20250326 = "2025-03-26"
@@ -15,16 +15,16 @@ const (
 	Rev20251125 = "2025-11-25"
 	Rev20260728 = "2026-07-28"
 
-	// LatestLegacy is offered to a client that asks for an unknown revision.
+	// LatestLegacy answers a client that asks for an unknown revision.
 	LatestLegacy = Rev20251125
 	// FirstModern is the first revision without handshake and sessions.
 	FirstModern = Rev20260728
-	// LatestModern is the first revision that the bridge asks a server for.
+	// LatestModern is the revision that the bridge tries first with a modern server.
 	LatestModern = Rev20260728
 )
 
-// firstDraft is the revision before 2024-11-05. It differs in nothing that passes the bridge, which says 2024-11-05 in
-// its place: clients of today do not know it.
+// firstDraft is the revision before 2024-11-05. The differences do not concern the bridge. Today's clients do not know
+// it, so the bridge tells them 2024-11-05 instead.
 const firstDraft = "2024-10-07"
 
 var (
@@ -41,7 +41,7 @@ func Supported() []string { return slices.Concat(modern, legacy) }
 // Legacy returns the legacy revisions, newest first.
 func Legacy() []string { return slices.Clone(legacy) }
 
-// IsLegacy reports whether rev is a legacy revision that the bridge speaks.
+// IsLegacy reports whether the bridge speaks rev as a legacy revision.
 func IsLegacy(rev string) bool { return rev == firstDraft || slices.Contains(legacy, rev) }
 
 // Name returns the era of a revision: "modern" or "legacy".
@@ -52,11 +52,11 @@ func Name(rev string) string {
 	return "legacy"
 }
 
-// IsModern reports whether rev is a modern revision, supported or not.
+// IsModern reports whether rev is a modern revision, even one that the bridge does not speak.
 func IsModern(rev string) bool { return rev >= FirstModern && len(rev) == len(FirstModern) }
 
-// Negotiate returns the revision that answers a client's initialize. It is the client's if that is a supported
-// legacy one, else the latest legacy one.
+// Negotiate returns the revision in the answer to a client's initialize. It is the client's, if that is a supported
+// legacy revision. Otherwise it is LatestLegacy.
 func Negotiate(asked string) string {
 	switch {
 	case asked == firstDraft:
@@ -67,19 +67,18 @@ func Negotiate(asked string) string {
 	return LatestLegacy
 }
 
-// Listen is the method of subscriptions, whose requests last until a side ends them (2026-07-28, Subscriptions).
+// Listen is the method that opens a subscription. Its request lasts until one side ends it (2026-07-28, Subscriptions).
 const Listen = "subscriptions/listen"
 
-// Complete is the method that completes an argument of a prompt or a template.
+// Complete is the method that completes an argument of a prompt or of a resource template.
 const Complete = "completion/complete"
 
-// both holds the methods of both eras.
+// both holds the methods that both eras have.
 var both = map[string]bool{
 	"tools/list": true, "tools/call": true, "prompts/list": true, "prompts/get": true,
 	"resources/list": true, "resources/templates/list": true, "resources/read": true, Complete: true,
 }
 
-// InBoth reports whether both eras have the method.
 func InBoth(method string) bool { return both[method] }
 
 // removed holds the legacy methods that 2026-07-28 does not have (B19).
@@ -101,12 +100,11 @@ func ReportsChange(method string) bool {
 	return false
 }
 
-// Acknowledged is the first notification of a subscription. It names the parts that the server
-// accepted.
+// Acknowledged is the first notification of a subscription. It lists what the server accepted of the request.
 const Acknowledged = "notifications/subscriptions/acknowledged"
 
-// MayAsk reports whether a modern server may answer the method with questions (2026-07-28, multi round-trip
-// requests). About the same methods a legacy server may ask its client.
+// MayAsk reports whether a modern server may answer the method with questions (2026-07-28, multi round-trip requests).
+// During calls of these methods, a legacy server may ask its client.
 func MayAsk(method string) bool {
 	return method == "tools/call" || method == "prompts/get" || method == "resources/read"
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// These error codes exist in one era only, or differ in meaning.
+// Error codes that only one era has, or that differ in meaning.
 const (
-	codeURLNeeded = -32042 // 2025-11-25 (URL elicitation required)
+	codeURLNeeded = -32042 // 2025-11-25: the client must visit URLs first
 
-	// 2026-07-28 reserves these for the specification.
+	// firstReserved and lastReserved are the range that 2026-07-28 reserves.
 	firstReserved, lastReserved = -32020, -32099
 )
 
-// Error returns raw, the JSON-RPC error of a server of revision from, for a client of revision to (protocol.md
-// D7, R-162). uri is the resource of resources/read. The error that URLs must be visited becomes questions for
-// modern clients (D1.5). The caller handles that before.
+// Error returns raw, the JSON-RPC error of a server of revision from, as a client of revision to understands it
+// (protocol.md D7, R-162). uri is the resource of resources/read. The caller has turned an error that asks the client
+// to visit URLs into questions, if the client is modern (D1.5).
 func Error(method, uri string, raw []byte, from, to string) []byte {
 	code, ok := integer(rawjson.Get(raw, "code"))
 	if !ok {
@@ -37,7 +37,7 @@ func Error(method, uri string, raw []byte, from, to string) []byte {
 		if _, ok := rawjson.Text(rawjson.Get(rawjson.Get(raw, "data"), "uri")); ok {
 			return recoded(raw, jsonrpc.CodeNoResource)
 		}
-	case code == jsonrpc.CodeHeaderMismatch, code == jsonrpc.CodeUnsupportedVersion: // these concern the server and the bridge only
+	case code == jsonrpc.CodeHeaderMismatch, code == jsonrpc.CodeUnsupportedVersion: // these are between the server and the bridge
 		return hidden(raw, code)
 	}
 	return raw
@@ -57,7 +57,7 @@ func modernError(method, uri string, raw []byte, code int, from string) []byte {
 		return rawjson.Set(raw, "data", original(append([]byte(`"uri":`), rawjson.Quote(uri)...), data))
 	case code == jsonrpc.CodeNoResource:
 		return hidden(raw, code)
-	case code == codeURLNeeded: // its data has the elicitations
+	case code == codeURLNeeded: // its data holds the elicitations
 		return recoded(raw, jsonrpc.CodeInternal)
 	case IsModern(from) && (code == jsonrpc.CodeMissingCapability || code == jsonrpc.CodeUnsupportedVersion): // both eras define these
 	case lastReserved <= code && code <= firstReserved:
@@ -66,14 +66,14 @@ func modernError(method, uri string, raw []byte, code int, from string) []byte {
 	return raw
 }
 
-// hidden returns the error with a neutral code, and its misleading code in data.
+// hidden returns the error with CodeInternal, and with its own code, which would mislead the client, in data.
 func hidden(raw []byte, code int) []byte {
 	data := rawjson.Get(raw, "data")
 	raw = recoded(raw, jsonrpc.CodeInternal)
 	return rawjson.Set(raw, "data", original(strconv.AppendInt([]byte(`"originalCode":`), int64(code), 10), data))
 }
 
-// original returns data of the bridge with the server's data inside.
+// original returns data of the bridge that includes the server's data.
 func original(member, data []byte) []byte {
 	out := append([]byte{'{'}, member...)
 	if data != nil {
@@ -86,7 +86,7 @@ func recoded(raw []byte, code int) []byte {
 	return rawjson.Set(raw, "code", strconv.AppendInt(nil, int64(code), 10))
 }
 
-// integer parses a JSON number that is an integer in any notation.
+// integer parses a JSON number that is an integer, in any notation.
 func integer(value []byte) (int, bool) {
 	if n, err := strconv.Atoi(string(value)); err == nil {
 		return n, true
@@ -98,13 +98,13 @@ func integer(value []byte) (int, bool) {
 	return 0, false
 }
 
-// These bound the URLs in a message.
+// maxURLs and maxURLLength bound the URLs in a message; the length is in bytes.
 const (
 	maxURLs      = 10
 	maxURLLength = 2048
 )
 
-// withURLs adds the URLs to visit to the message.
+// withURLs appends the URLs that the user must visit to the error's message.
 func withURLs(raw []byte) []byte {
 	var urls []string
 	asked := rawjson.Get(rawjson.Get(raw, "data"), "elicitations")
@@ -124,9 +124,9 @@ func withURLs(raw []byte) []byte {
 	return rawjson.Set(raw, "message", []byte(rawjson.Quote(message+strings.Join(urls, " "))))
 }
 
-// NotDiscovered returns the error of server/discover for a server without stateless clients. It is the error of a
-// server that does not have the method. With an error of 2026-07-28, a client of both eras would not fall back to
-// initialize (2026-07-28, Versioning).
+// NotDiscovered returns the error that answers server/discover where the bridge offers only legacy revisions. It is the
+// error for an unknown method: after an error of 2026-07-28, a client of both eras would not fall back to initialize
+// (2026-07-28, Versioning).
 func NotDiscovered(id []byte) *jsonrpc.Message {
 	return jsonrpc.NewError(bytes.Clone(id), jsonrpc.CodeMethodNotFound, "Method not found: server/discover. Revisions up to "+LatestLegacy+" are offered here: begin with initialize", nil)
 }

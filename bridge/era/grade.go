@@ -2,13 +2,14 @@ package era
 
 import "github.com/mcp-bridge/bridge/internal/rawjson"
 
-// The following functions translate messages between revisions. Peers tolerate unknown members, so most removals
-// are cosmetic. Unknown variants break peers, so they become known ones. Newer peers get nothing extra. The
-// bridge does not check whether peers exceed their revision: messages of the same or an older revision pass
-// unchanged.
+// The functions below translate messages between revisions. Peers ignore unknown members, so to remove a member is
+// mostly cosmetic. But peers fail at unknown kinds of values, which therefore become known ones. A newer revision gets
+// nothing extra. The bridge does not check whether peers exceed their revision: between equal revisions, and from an
+// older to a newer revision, most messages pass unchanged.
 
-// Result returns a server's result of revision from for a client of revision to. It does not handle the envelope
-// of 2026-07-28: resultType, caching hints and serverInfo. It returns the same bytes if nothing changes.
+// Result returns a server's result of revision from as a client of revision to understands it. It leaves the members of
+// 2026-07-28 that describe a result as they are: resultType, caching hints and serverInfo. If nothing changes, it
+// returns the same bytes.
 func Result(method string, result []byte, from, to string) []byte {
 	if from == to {
 		return result
@@ -41,7 +42,7 @@ func Result(method string, result []byte, from, to string) []byte {
 	return result
 }
 
-// items returns the result with each item of its list mapped by f.
+// items returns the result with each item of its member list mapped by f.
 func items(result []byte, list string, f func(item []byte) []byte) []byte {
 	return rawjson.Edit(result, func(name, value []byte) []byte {
 		if string(name) != list {
@@ -59,7 +60,7 @@ func tool(t []byte, from, to string) []byte {
 		case "execution":
 			return execution(value, from, to)
 		case "outputSchema":
-			// Before 2026-07-28 clients reject such a tool, or each of its results.
+			// Clients before 2026-07-28 reject such a tool, or each of its results.
 			if older && (to < Rev20250618 || to < FirstModern && !ofObjects(value)) {
 				return nil
 			}
@@ -90,7 +91,8 @@ func tool(t []byte, from, to string) []byte {
 	return out
 }
 
-// execution returns how a tool may be called. Only 2025-11-25 has it, and tasks do not cross eras.
+// execution returns the member execution of a tool. Only 2025-11-25 has taskSupport in it, and tasks do not cross eras
+//
 func execution(value []byte, from, to string) []byte {
 	if from > to && to < Rev20251125 {
 		return nil
@@ -101,13 +103,13 @@ func execution(value []byte, from, to string) []byte {
 	return orNothing(value, rawjson.Delete(value, "taskSupport"))
 }
 
-// ofObjects reports whether the root of a schema has the type object.
+// ofObjects reports whether the root of a schema has "type": "object".
 func ofObjects(schema []byte) bool {
 	t, _ := rawjson.Text(rawjson.Get(schema, "type"))
 	return t == "object"
 }
 
-// known returns a member that all kinds of items may have, or nil if the older revision to lacks it.
+// known returns the value of a member that all kinds of items may have, or nil if revision to does not have the member.
 func known(name string, value []byte, to string) []byte {
 	if to < Rev20250618 || name == "icons" && to < Rev20251125 {
 		return nil
@@ -129,7 +131,7 @@ func prompt(p []byte, to string) []byte {
 	})
 }
 
-// resource returns a resource or a template of a list.
+// resource returns an item of resources/list or resources/templates/list for revision to.
 func resource(r []byte, to string) []byte {
 	return rawjson.Edit(r, func(name, value []byte) []byte {
 		switch string(name) {
@@ -144,7 +146,7 @@ func resource(r []byte, to string) []byte {
 	})
 }
 
-// implementation returns a server's serverInfo.
+// implementation returns the serverInfo of a server for revision to.
 func implementation(value []byte, to string) []byte {
 	if to < Rev20251125 {
 		value = rawjson.Delete(value, "icons", "description", "websiteUrl")
@@ -155,7 +157,7 @@ func implementation(value []byte, to string) []byte {
 	return value
 }
 
-// Notification returns the params of a server's notification for a client of revision to.
+// Notification returns the params of a server's notification as a client of revision to understands them.
 func Notification(method string, params []byte, from, to string) []byte {
 	if from <= to {
 		return params
@@ -169,19 +171,19 @@ func Notification(method string, params []byte, from, to string) []byte {
 	return params
 }
 
-// Params returns the params of a client's request for a server of revision to.
+// Params returns the params of a client's request as a server of revision to understands them.
 func Params(method string, params []byte, from, to string) []byte {
 	switch {
 	case from == to:
 	case method == Complete && from > to && to < Rev20250618:
 		return rawjson.Delete(params, "context")
 	case method == "tools/call" && (to != Rev20251125 || IsModern(from)):
-		return rawjson.Delete(params, "task") // no one would poll it (D6: ignored without tasks)
+		return rawjson.Delete(params, "task") // without tasks the parameter is ignored (D6); the client would not poll the task
 	}
 	return params
 }
 
-// dropMeta returns params without one member of _meta, and without an empty _meta.
+// dropMeta returns params without the member key of _meta. If that leaves _meta empty, it drops _meta.
 func dropMeta(params []byte, key string) []byte {
 	return rawjson.Edit(params, func(name, value []byte) []byte {
 		if string(name) != "_meta" {
@@ -191,7 +193,7 @@ func dropMeta(params []byte, key string) []byte {
 	})
 }
 
-// orNothing returns edited, or nil if the edit emptied the object value.
+// orNothing returns edited, or nil if the edit of the object value left no members.
 func orNothing(value, edited []byte) []byte {
 	if !rawjson.Same(value, edited) && rawjson.IsEmpty(edited) {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Answer returns a client's answer of revision from for a server of revision to, or why that is impossible.
-// Servers before 2025-11-25 accept only one block of content in an answer to sampling.
+// Answer returns a client's answer to a question as a server of revision to understands it, or the reason why that is
+// impossible. In an answer to sampling, servers before 2025-11-25 accept only one block of content.
 func Answer(method string, result []byte, from, to string) ([]byte, *Refusal) {
 	if method != "sampling/createMessage" || from <= to || to >= Rev20251125 {
 		return result, nil
@@ -29,7 +29,7 @@ func Answer(method string, result []byte, from, to string) ([]byte, *Refusal) {
 	return result, nil
 }
 
-// single returns the content of an answer as one block of revision to, or nil.
+// single returns the content of an answer as one block, or nil if revision to cannot express it as one.
 func single(content []byte, to string) []byte {
 	var blocks [][]byte
 	if !rawjson.Walk(content, '[', func(_, at, end int) bool {
@@ -57,7 +57,7 @@ func single(content []byte, to string) []byte {
 	return textBlock(strings.Join(texts, "\n"))
 }
 
-// WellFormedAnswer returns what is wrong with an answer to a question of that method, or "".
+// WellFormedAnswer returns the fault of an answer to a question of that method, or "".
 func WellFormedAnswer(method string, result []byte) string {
 	if !rawjson.IsObject(result) {
 		return "the answer is not an object"

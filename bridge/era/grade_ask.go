@@ -6,14 +6,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Refusal is the error for the sender of a message that cannot be translated. Data is raw JSON or nil.
+// Refusal is the error for the sender of a message that cannot be translated. Data is raw JSON, or nil.
 type Refusal struct {
 	Code    int
 	Message string
 	Data    []byte
 }
 
-// Answer returns the refusal as a response without id.
 func (r *Refusal) Answer() *jsonrpc.Message {
 	return jsonrpc.NewError(nil, r.Code, r.Message, r.Data)
 }
@@ -22,16 +21,16 @@ func invalid(message string) *Refusal {
 	return &Refusal{Code: jsonrpc.CodeInvalidParams, Message: message}
 }
 
-// asking holds the capability that each question needs.
+// asking maps the methods of questions to the client capability that each needs.
 var asking = map[string]string{
 	"sampling/createMessage": "sampling",
 	"elicitation/create":     "elicitation",
 	"roots/list":             "roots",
 }
 
-// Question returns the params of a question of a server of revision from. They are for a client of revision to with
-// these capabilities. Otherwise Question returns why the client cannot be asked (R-019, R-120; protocol.md D5, D8).
-// mint makes the elicitationId that 2025-11-25 requires and 2026-07-28 lacks.
+// Question returns the params of a question as a client of revision to with these capabilities understands them. If the
+// client cannot answer the question, Question returns the reason (R-019, R-120; protocol.md D5, D8). mint makes the
+// elicitationId, which 2025-11-25 requires and 2026-07-28 does not have.
 func Question(method string, params []byte, from, to string, capabilities []byte, mint func() string) ([]byte, *Refusal) {
 	need, known := asking[method]
 	if !known {
@@ -76,7 +75,7 @@ func elicitation(params []byte, from, to string, had []byte, mint func() string)
 			return nil, invalid("params.mode is not a string")
 		}
 	}
-	form := mode == "form" && !rawjson.Given(rawjson.Get(had, "url")) // {} means form only (A12)
+	form := mode == "form" && !rawjson.Given(rawjson.Get(had, "url")) // an empty capability means form (A12)
 	if !form && !rawjson.Given(rawjson.Get(had, mode)) || mode == "url" && older && to < Rev20251125 {
 		return nil, invalid("the client does not have the capability elicitation." + short(mode))
 	}
@@ -93,11 +92,11 @@ func elicitation(params []byte, from, to string, had []byte, mint func() string)
 	return params, nil
 }
 
-// short returns the beginning of a peer's text.
+// short cuts a text of a peer to 40 bytes, for an error message.
 func short(s string) string { return sanitize.Short(s, 40) }
 
-// simpleForm returns a form in 2025-06-18. It has defaults for booleans only, the titles of choices in a list of
-// their own, and single choices only.
+// simpleForm returns a form as 2025-06-18 has it: with defaults only for booleans, with the titles of choices in a list
+// of their own, and without multiple choices.
 func simpleForm(params []byte) ([]byte, *Refusal) {
 	var no *Refusal
 	params = rawjson.Edit(params, func(name, schema []byte) []byte {
@@ -144,7 +143,7 @@ func simpleField(p []byte) (field []byte, why string) {
 	}), ""
 }
 
-// choices returns the values and titles of oneOf.
+// choices returns the values and the titles of oneOf as two arrays. It reports false if a value is not a string.
 func choices(oneOf []byte) (values, names []byte, ok bool) {
 	var v, n [][]byte
 	ok = true
@@ -194,7 +193,7 @@ func sampling(params []byte, from, to string, had []byte) ([]byte, *Refusal) {
 	return params, nil
 }
 
-// singles returns messages of one content block each. Before 2025-11-25 there are no others.
+// singles returns the messages with one block of content in each, as revisions before 2025-11-25 require.
 func singles(messages []byte, to string) ([]byte, *Refusal) {
 	var no *Refusal
 	refuse := func(m []byte) []byte {
@@ -222,7 +221,7 @@ func singles(messages []byte, to string) ([]byte, *Refusal) {
 				refuse(m)
 				return false
 			}
-			if len(all) == 0 { // other members of the message appear once
+			if len(all) == 0 { // the other members of the message appear only once
 				all = append(all, rawjson.Set(m, "content", b))
 				return true
 			}
@@ -234,7 +233,7 @@ func singles(messages []byte, to string) ([]byte, *Refusal) {
 			return nil
 		}
 		out := list(all...)
-		return out[1 : len(out)-1] // several items replace one
+		return out[1 : len(out)-1] // EditItems puts these items in place of one
 	})
 	if no != nil {
 		return nil, no

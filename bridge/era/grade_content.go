@@ -11,20 +11,20 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// called returns the result of a tool for a client of the older revision to (R-159).
+// called returns the result of tools/call for a client of the older revision to (R-159).
 func called(result []byte, from, to string) []byte {
-	var shown []byte // structuredContent that becomes text
+	var shown []byte // structuredContent that becomes a text block
 	result = rawjson.Edit(result, func(name, value []byte) []byte {
 		switch string(name) {
 		case "structuredContent":
 			if to < Rev20250618 || to < FirstModern && !rawjson.IsObject(value) {
 				if shown = value; !rawjson.Given(value) && !IsModern(from) {
-					shown = nil // null is a value only since 2026-07-28
+					shown = nil // before 2026-07-28, null means that there is no value
 				}
 				return nil
 			}
 		case "content":
-			if to < Rev20250618 { // later ones know all blocks, and a content may be large
+			if to < Rev20250618 { // newer revisions know all kinds of blocks, and content may be large
 				return rawjson.EditItems(value, func(b []byte) []byte { return block(b, to) })
 			}
 		}
@@ -40,14 +40,14 @@ func called(result []byte, from, to string) []byte {
 			return result
 		}
 		return rawjson.Set(result, "content", rawjson.Append(content, '[', more))
-	case rawjson.Given(content): // no client accepts this, but a person may read it
+	case rawjson.Given(content): // no client accepts this content, but a person may read it
 		return rawjson.Set(result, "content", list(textBlock(string(content)), more))
 	default:
 		return rawjson.Set(result, "content", list(more))
 	}
 }
 
-// shows reports whether a block has the value as text: the same bytes, equal JSON, or a string's text.
+// shows reports whether a text block has the value: as the same bytes, as equal JSON, or as the text of a string.
 func shows(content, value []byte) bool {
 	plain, isText := rawjson.Text(value)
 	canonical, _ := canonicalJSON(value)
@@ -68,7 +68,6 @@ func shows(content, value []byte) bool {
 	return found
 }
 
-// prompted returns the result of prompts/get for a client of the older revision to.
 func prompted(result []byte, to string) []byte {
 	if to >= Rev20250618 {
 		return result
@@ -86,8 +85,8 @@ func prompted(result []byte, to string) []byte {
 	})
 }
 
-// block returns a content block for a client of the older revision to. Unknown kinds become text: a link is no
-// embedded resource, and audio is no image (R-161).
+// block returns a block of content for a client of the older revision to. A kind that the client does not know becomes
+// a text (R-161).
 func block(b []byte, to string) []byte {
 	if to >= Rev20250618 {
 		return b
@@ -101,7 +100,7 @@ func block(b []byte, to string) []byte {
 	return b
 }
 
-// inWords returns a text block in place of b, with its annotations.
+// inWords returns a text block in place of b, with the annotations and _meta of b.
 func inWords(b []byte, words string) []byte {
 	out := textBlock(words)
 	for _, name := range []string{"annotations", "_meta"} {
@@ -139,7 +138,7 @@ func textBlock(s string) []byte {
 	return append(append([]byte(`{"type":"text","text":`), rawjson.Quote(s)...), '}')
 }
 
-// list returns an array of these values.
+// list returns a JSON array of these values.
 func list(values ...[]byte) []byte {
 	return slices.Concat([]byte{'['}, bytes.Join(values, []byte{','}), []byte{']'})
 }

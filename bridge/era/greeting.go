@@ -5,8 +5,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// DiscoverResult returns a legacy server's result of initialize as one of server/discover (protocol.md D1.3).
-// supported holds the bridge's revisions. Without subscribe it announces no changes.
+// DiscoverResult turns a legacy server's result of initialize into a result of server/discover (protocol.md D1.3).
+// supported are the bridge's revisions. Without subscribe, the result announces no notifications of changes.
 func DiscoverResult(initialize []byte, supported []string, subscribe bool) []byte {
 	versions := make([][]byte, len(supported))
 	for i, v := range supported {
@@ -40,13 +40,13 @@ func DiscoverResult(initialize []byte, supported []string, subscribe bool) []byt
 	return append(out, '}')
 }
 
-// InitializeResult returns a modern server's result of server/discover as one of initialize for a legacy client
-// (protocol.md D2.2). name is the name of a server that does not give one.
+// InitializeResult turns a modern server's result of server/discover into a result of initialize for a legacy client
+// (protocol.md D2.2). name is the name in serverInfo if the server gives none.
 func InitializeResult(discover []byte, revision, name string) []byte {
 	meta := rawjson.Get(discover, "_meta")
 	info := rawjson.Get(meta, KeyServerInfo)
 	if !rawjson.IsObject(info) {
-		info = rawjson.Get(discover, "serverInfo") // drafts of the revision had it here
+		info = rawjson.Get(discover, "serverInfo") // drafts of the revision had serverInfo here
 	}
 	out := append([]byte(`{"protocolVersion":`), rawjson.Quote(revision)...)
 	out = append(append(out, `,"capabilities":`...), WithoutTasks(rawjson.Get(discover, "capabilities"))...)
@@ -60,9 +60,9 @@ func InitializeResult(discover []byte, revision, name string) []byte {
 	return append(out, '}')
 }
 
-// Greeted returns a legacy server's result of initialize with the members that clients require (R-022). asked is the
-// revision of the request, and name the name of a server that does not give one. A result that has none of these
-// members stays as it is. The revision 2024-10-07 becomes 2024-11-05.
+// Greeted returns a legacy server's result of initialize with the members that clients require (R-022). Missing members
+// get asked, the revision of the request, and name. A result with none of the members stays as it is. The revision
+// 2024-10-07 becomes 2024-11-05.
 func Greeted(initialize []byte, asked, name string) []byte {
 	info, capabilities := rawjson.Get(initialize, "serverInfo"), rawjson.Get(initialize, "capabilities")
 	out := initialize
@@ -85,7 +85,7 @@ func Greeted(initialize []byte, asked, name string) []byte {
 	return out
 }
 
-// named returns an implementation with a name and a version: the bytes of info if it has both.
+// named returns info with a name and a version. If info has both, it returns info itself.
 func named(info []byte, name string) []byte {
 	if !rawjson.IsObject(info) {
 		info = []byte("{}")
@@ -98,14 +98,13 @@ func named(info []byte, name string) []byte {
 	return info
 }
 
-// These are the kinds of result that a client without extensions can get from a modern server (2026-07-28,
-// Results).
+// The kinds of results that a modern server may send to a client without extensions (2026-07-28, Results).
 const (
 	ResultComplete = "complete"
-	ResultInput    = "input_required" // the call continues when questions are answered
+	ResultInput    = "input_required" // the call continues when the client has answered questions
 )
 
-// ResultType returns the kind of a modern server's result. Without a kind it is complete (R-103).
+// ResultType returns the kind of a modern server's result. A result without resultType is complete (R-103).
 func ResultType(m *jsonrpc.Message) string {
 	raw := m.Found().Type.Of(m.Result)
 	switch string(raw) {
@@ -120,7 +119,7 @@ func ResultType(m *jsonrpc.Message) string {
 	return string(raw)
 }
 
-// others appends the members that both results share and that are not built anew.
+// others appends the members of result that the results of both eras share, apart from those that the caller builds.
 func others(out, result []byte) []byte {
 	rawjson.Each(result, func(name, value []byte) {
 		switch string(name) {

@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// These headers repeat parts of a modern request's body (2026-07-28, Streamable HTTP), in Go's spelling.
-// HeaderParam is a prefix of the name from the tool's schema.
+// The headers that repeat parts of a modern request's body (2026-07-28, Streamable HTTP), in Go's canonical form.
+// HeaderParam precedes the name that the tool's schema gives.
 const (
 	HeaderMethod  = "Mcp-Method"
 	HeaderName    = "Mcp-Name"
@@ -18,14 +18,14 @@ const (
 	HeaderParam   = "Mcp-Param-"
 )
 
-// These enclose base64 in a header value. They are case-sensitive.
+// sentinelHead and sentinelTail enclose base64 in the value of a header. They are case-sensitive.
 const (
 	sentinelHead = "=?base64?"
 	sentinelTail = "?="
 )
 
-// EncodeHeader returns the text as a header value. Printable ASCII stays unchanged if HTTP preserves it; other text
-// becomes base64. So no line break and no NUL gets into a header.
+// EncodeHeader returns the text as a header value. Printable ASCII that HTTP preserves stays unchanged, and other text
+// becomes base64. So a header never gets a line break or a NUL.
 func EncodeHeader(v string) string {
 	if isPlain(v) {
 		return v
@@ -45,13 +45,13 @@ func isPlain(v string) bool {
 	return v[0] != ' ' && v[len(v)-1] != ' ' && !(strings.HasPrefix(v, sentinelHead) && strings.HasSuffix(v, sentinelTail))
 }
 
-// DecodeHeader returns the text of a header value, without surrounding white space. It reports
-// false for invalid base64 and invalid UTF-8.
+// DecodeHeader returns the text of a header value, without the white space around it. It reports false
+// for invalid base64 and for text that is not UTF-8.
 func DecodeHeader(v string) (string, bool) {
 	v = strings.Trim(v, " \t")
 	if inside, ok := strings.CutPrefix(v, sentinelHead); ok {
 		if inside, ok = strings.CutSuffix(inside, sentinelTail); ok {
-			if strings.ContainsAny(inside, "\r\n") { // the decoder would ignore them
+			if strings.ContainsAny(inside, "\r\n") { // the decoder ignores line breaks
 				return "", false
 			}
 			b, err := base64.StdEncoding.DecodeString(inside)
@@ -64,16 +64,16 @@ func DecodeHeader(v string) (string, bool) {
 	return v, utf8.ValidString(v)
 }
 
-// EqualHeader reports whether the header value means want. It accepts text that should have been encoded
-// because it is unambiguous.
+// EqualHeader reports whether the header value means want. It also accepts text that should have been base64,
+// because its meaning is clear.
 func EqualHeader(header, want string) bool {
 	v, ok := DecodeHeader(header)
 	return ok && v == want
 }
 
-// NameOf returns the value of Mcp-Name for a request. It reports false for methods without that header. It also
-// does so if the member is missing, is no string, or is duplicated: the server may read another value. params is
-// raw JSON or nil.
+// NameOf returns the value of Mcp-Name for a request. It reports false for a method without that header, and if the
+// member of params is missing, no string or duplicated. With a duplicate, the server might use the other value. params
+// is raw JSON, or nil.
 func NameOf(method string, params []byte) (string, bool) {
 	member := ""
 	switch method {
@@ -100,7 +100,7 @@ func NameOf(method string, params []byte) (string, bool) {
 	return rawjson.Text(found)
 }
 
-// Mirrors returns the headers that repeat arguments of a call.
+// Mirrors returns the headers that repeat arguments of a call. It returns nil if h is nil.
 func Mirrors(h http.Header) http.Header {
 	if h == nil {
 		return nil

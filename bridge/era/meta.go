@@ -11,37 +11,37 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// These keys of _meta are reserved by 2026-07-28. The first four belong to requests.
+// Keys of _meta that 2026-07-28 defines. The first four are keys of requests.
 const (
 	KeyVersion      = "io.modelcontextprotocol/protocolVersion"
 	KeyCapabilities = "io.modelcontextprotocol/clientCapabilities"
 	KeyClientInfo   = "io.modelcontextprotocol/clientInfo"
 	KeyLogLevel     = "io.modelcontextprotocol/logLevel"
-	KeyServerInfo   = "io.modelcontextprotocol/serverInfo"     // of a result
-	KeySubscription = "io.modelcontextprotocol/subscriptionId" // of a notification, or of the result of a listen
+	KeyServerInfo   = "io.modelcontextprotocol/serverInfo"     // in results
+	KeySubscription = "io.modelcontextprotocol/subscriptionId" // in notifications, and in the result of subscriptions/listen
 )
 
-// requestKeys holds the reserved keys of requests.
+// requestKeys are the keys of requests, in the order of ReadMeta.
 var requestKeys = []string{KeyVersion, KeyCapabilities, KeyClientInfo, KeyLogLevel}
 
-// KeyLane is the member of _meta with a stateless client's handle. Each handle has connections of its own
-// (protocol.md D1.2). Servers do not get it.
+// KeyLane is the key of _meta with the handle of a stateless client. Each handle has connections of its own
+// (protocol.md D1.2). Servers do not get the key.
 const KeyLane = "dev.mcp-bridge/lane"
 
-// Reserved is the prefix of the protocol's own keys of _meta.
+// Reserved is the prefix of the keys of _meta that the protocol itself defines.
 const Reserved = "io.modelcontextprotocol/"
 
-// TasksExtension is the extension that declares tasks in 2026-07-28. They differ from the tasks of 2025-11-25,
-// and neither crosses eras (R-166).
+// TasksExtension is the extension for tasks in 2026-07-28. These tasks differ from those of 2025-11-25, and neither
+// cross eras (R-166).
 const TasksExtension = Reserved + "tasks"
 
-// logLevels holds the log levels, the least severe first (RFC 5424).
+// logLevels are the log levels of RFC 5424, the least severe first.
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// Severity orders log levels. An unknown level is below all others.
+// Severity returns a number that is higher for more severe log levels. For an unknown level it is -1.
 func Severity(level string) int { return slices.Index(logLevels, level) }
 
-// Level reads the level of logging/setLevel. fault is the message of -32602 for an invalid one, else "".
+// Level reads the params of logging/setLevel. fault is the error text for an invalid level, or "".
 func Level(params []byte) (level, fault string) {
 	if level, _ = rawjson.Text(rawjson.Get(params, "level")); Severity(level) < 0 {
 		return "", "level must be one of " + strings.Join(logLevels, ", ")
@@ -49,7 +49,8 @@ func Level(params []byte) (level, fault string) {
 	return level, ""
 }
 
-// LogLevel returns the lowest level of log messages that a request demands in that _meta; empty means none.
+// LogLevel returns the lowest level of log messages that a request with that _meta asks for. Empty means that it asks
+// for none.
 func LogLevel(meta []byte) string {
 	if !rawjson.Mentions(meta, "logLevel") {
 		return ""
@@ -57,8 +58,8 @@ func LogLevel(meta []byte) string {
 	return gjson.GetBytes(meta, gjson.Escape(KeyLogLevel)).Str
 }
 
-// Wanted reports whether the receiver of log messages from level on gets the notification (R-152). Other
-// notifications always pass.
+// Wanted reports whether a client that asks for log messages from level on gets the notification m (R-152). It is true
+// for notifications that are no log messages.
 func Wanted(m *jsonrpc.Message, level string) bool {
 	if m.Method != "notifications/message" {
 		return true
@@ -66,18 +67,17 @@ func Wanted(m *jsonrpc.Message, level string) bool {
 	return level != "" && Severity(gjson.GetBytes(m.Params, "level").Str) >= Severity(level)
 }
 
-// Meta is the client data of a modern request (2026-07-28, per-request _meta). Capabilities and ClientInfo are
-// raw JSON objects; nil or empty means absent.
+// Meta is what a modern request says about its client (2026-07-28, per-request _meta). Capabilities and ClientInfo are
+// raw JSON objects; nil or empty means that they are absent.
 type Meta struct {
 	Version                  string
 	Capabilities, ClientInfo []byte
 	LogLevel                 string
 }
 
-// ReadMeta reads params._meta, raw JSON or nil. The second value is the message of -32602 for an invalid one,
-// else "" (R-067, R-068). Even then it returns the readable members, because an unsupported version has an error
-// of its own. Duplicate keys are invalid, because two readers would see two clients. Meta refers to the given
-// bytes.
+// ReadMeta reads params._meta, which is raw JSON or nil. If it is invalid, the second value is the error text (R-067,
+// R-068). Even then Meta has the members that could be read, because an unsupported version has an error of its own.
+// Duplicate keys are invalid, because another reader might use the other value. Meta refers to the bytes of meta.
 func ReadMeta(meta []byte) (Meta, string) {
 	if meta == nil {
 		return Meta{}, "params._meta is missing"
@@ -100,7 +100,7 @@ func ReadMeta(meta []byte) (Meta, string) {
 	isText, isLevel := false, false
 	m.Version, isText = rawjson.Text(raw[0])
 	if twice == 0 {
-		m.Version = "" // ambiguous
+		m.Version = "" // it is unclear which version counts
 	}
 	if rawjson.IsObject(raw[1]) {
 		m.Capabilities = raw[1]
@@ -131,7 +131,7 @@ func ReadMeta(meta []byte) (Meta, string) {
 	return m, ""
 }
 
-// Members returns m as members of _meta without braces, on one line. It omits absent values.
+// Members returns m as the members of an object without braces, on one line. It omits absent values.
 func (m Meta) Members() []byte {
 	var out []byte
 	add := func(key string, value []byte) {
@@ -156,9 +156,9 @@ func (m Meta) Members() []byte {
 	return rawjson.OneLine(out)
 }
 
-// Inject returns params with the members, as written by Members, in _meta. params is a raw JSON object or nil.
-// It first removes the client's own reserved keys, which would speak for the bridge (R-098). It replaces a _meta
-// that is no object, and keeps the first of several. All other bytes stay, and params itself is not changed.
+// Inject returns params with members, the result of Members, in _meta. It first removes the keys of requests that the
+// client set, which would speak for the bridge (R-098). If _meta is no object, Inject replaces it; of several it keeps
+// the first. params is a raw JSON object or nil, and is not changed.
 func Inject(params, members []byte) []byte {
 	made := slices.Concat([]byte{'{'}, members, []byte{'}'})
 	if params = bytes.TrimLeft(params, " \t\r\n"); !rawjson.Given(params) {
@@ -185,16 +185,16 @@ func Inject(params, members []byte) []byte {
 	return rawjson.Append(params, '{', append([]byte(`"_meta":`), made...))
 }
 
-// Strip returns params without the reserved keys of requests, and without an empty _meta. params is a raw JSON
-// object or nil. It keeps the first _meta of several. It returns params itself if nothing changes.
+// Strip returns params without the keys of requests in _meta, and without an empty _meta. Of several _meta it keeps the
+// first. If nothing changes, it returns params itself. params is a raw JSON object or nil.
 func Strip(params []byte) []byte {
 	return editMeta(params, func(meta []byte) []byte {
 		return orNothing(meta, rawjson.Delete(meta, requestKeys...))
 	})
 }
 
-// editMeta returns params with the first _meta mapped by f. It removes further ones, so that all readers take
-// the same.
+// editMeta returns params with the first _meta mapped by f. It removes further ones, so that all readers see the same
+// _meta.
 func editMeta(params []byte, f func(meta []byte) []byte) []byte {
 	seen := false
 	return rawjson.Edit(params, func(name, value []byte) []byte {
@@ -209,13 +209,13 @@ func editMeta(params []byte, f func(meta []byte) []byte) []byte {
 	})
 }
 
-// StripMRTR returns params without inputResponses and requestState, as before the request was repeated with
-// answers (2026-07-28, multi round-trip requests). params is a raw JSON object or nil. It returns params itself
-// if nothing changes.
+// StripMRTR returns params as they were before the client repeated the request with answers: without inputResponses and
+// requestState (2026-07-28, multi round-trip requests). If nothing changes, it returns params itself. params is a raw
+// JSON object or nil.
 func StripMRTR(params []byte) []byte { return rawjson.Delete(params, "inputResponses", "requestState") }
 
-// Lowered returns the request for a legacy server of that revision (protocol.md D1.1). It removes the request
-// data of 2026-07-28 and members for the bridge. It does not copy the rest, so it is valid as long as m is.
+// Lowered returns the request for a legacy server of that revision (protocol.md D1.1): without what 2026-07-28 puts
+// into requests, and without members for the bridge. The result shares memory with m, so it is valid as long as m is.
 func Lowered(m *jsonrpc.Message, revision string) *jsonrpc.Message {
 	var edits []jsonrpc.Edit
 	meta, place := m.Meta(), 0
@@ -246,7 +246,7 @@ func Lowered(m *jsonrpc.Message, revision string) *jsonrpc.Message {
 	return m.Edited(append(edits, more...)...)
 }
 
-// bridged reports whether a member of _meta is for the bridge.
+// bridged reports whether the member name of _meta is for the bridge, not for a legacy server.
 func bridged(name string) bool {
 	switch name {
 	case KeyVersion, KeyCapabilities, KeyClientInfo, KeyLogLevel, KeyLane:
@@ -255,8 +255,8 @@ func bridged(name string) bool {
 	return false
 }
 
-// around returns the edit that removes a member of an object, with its name and one comma. The member's value is
-// at value.
+// around returns the edit that removes a member of an object, with its name and a comma. value and end are the bounds
+// of the member's value.
 func around(object []byte, value, end int) jsonrpc.Edit {
 	name := bytes.LastIndexByte(object[:value], '"')
 	name = bytes.LastIndexByte(object[:name], '"')
@@ -269,7 +269,7 @@ func around(object []byte, value, end int) jsonrpc.Edit {
 	return jsonrpc.Edit{From: name, To: end}
 }
 
-// SaysVersion reports whether the _meta has a protocol version.
+// SaysVersion reports whether the _meta names a protocol version.
 func SaysVersion(meta []byte) bool {
 	if !bytes.Contains(meta, []byte(versionName)) && bytes.IndexByte(meta, '\\') < 0 { // names may have escapes
 		return false
@@ -277,7 +277,7 @@ func SaysVersion(meta []byte) bool {
 	return gjson.GetBytes(meta, VersionPath).Exists()
 }
 
-// VersionPath is the gjson path of the version in _meta.
+// VersionPath is the gjson path of KeyVersion in _meta.
 var VersionPath = gjson.Escape(KeyVersion)
 
-var versionName = KeyVersion[strings.IndexByte(KeyVersion, '/')+1:] // slashes often have escapes
+var versionName = KeyVersion[strings.IndexByte(KeyVersion, '/')+1:] // without the slash, which writers often escape

@@ -12,33 +12,33 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// These bound the schemas whose annotations count.
+// mirrorDepth and mirrorNodes bound the schemas that NewMirror reads: their nesting, and their number of schemas.
 const (
 	mirrorDepth = 64
 	mirrorNodes = 10_000
 )
 
-// Mirror holds the arguments of a tool that headers repeat, as x-mcp-header in its inputSchema asks (2026-07-28,
-// Streamable HTTP). nil repeats none. It is immutable.
+// Mirror knows the arguments of a tool that headers repeat, as x-mcp-header in the inputSchema of the tool asks
+// (2026-07-28, Streamable HTTP). A nil Mirror knows none. A Mirror is immutable.
 type Mirror struct {
 	root    branch
 	headers []mirrored
 }
 
 type mirrored struct {
-	header string // in Go's form
+	header string // in canonical form
 	kind   string // string, integer or boolean
 	path   []string
 }
 
-// branch is a node of the tree of annotated properties.
+// branch is a node in the tree of properties with annotations.
 type branch struct {
-	header   int // 1 + index in Mirror.headers; 0 if it is not annotated
+	header   int // 1 + index in Mirror.headers; 0 if the property has no annotation
 	branches map[string]*branch
 }
 
-// NewMirror reads the annotations of a tool's inputSchema. It returns nil if there are none. For an invalid one
-// it returns an error that names the property and the rule. Over HTTP such a tool is unusable.
+// NewMirror reads the annotations in a tool's inputSchema. If there are none, it returns nil. If one is invalid, it
+// returns an error that names the property and the rule. Such a tool cannot be used over HTTP.
 func NewMirror(inputSchema []byte) (*Mirror, error) {
 	if !mayAnnotate(inputSchema) {
 		return nil, nil
@@ -69,7 +69,8 @@ func NewMirror(inputSchema []byte) (*Mirror, error) {
 	return m, nil
 }
 
-// add adds an annotation, or returns the rule that it breaks. taken holds the headers of others.
+// add adds an annotation, or returns the rule that the annotation breaks. taken are the headers of the other
+// annotations.
 func (m *Mirror) add(a annotation, taken map[string]bool) error {
 	name, ok := rawjson.Text(a.value)
 	kind := ""
@@ -114,7 +115,7 @@ func (m *Mirror) add(a annotation, taken map[string]bool) error {
 	return nil
 }
 
-// place returns the name of a property for messages, cut if it is very long.
+// place returns the name of a property for error texts, cut to 100 bytes.
 func place(what string, path []string) string {
 	name := strings.Join(path, ".")
 	if len(name) > 100 {
@@ -123,14 +124,14 @@ func place(what string, path []string) string {
 	return what + " " + strconv.Quote(name)
 }
 
-// argument is the value of one annotated property in a call.
+// argument is the value of a property with an annotation, in one call.
 type argument struct {
-	raw   []byte // nil if absent or null
-	twice bool   // it, or an object around it, is duplicated
+	raw   []byte // nil if the property is absent or null
+	twice bool   // the property, or an object around it, is duplicated
 }
 
-// find returns the repeated arguments in the order of m.headers. It scans the arguments once, and objects with
-// annotated properties again.
+// find returns the arguments that headers repeat, in the order of m.headers. It scans the arguments once, and each
+// object on the way to such an argument once more.
 func (m *Mirror) find(arguments []byte) []argument {
 	found := make([]argument, len(m.headers))
 	m.root.look(arguments, found)
@@ -164,7 +165,7 @@ func (b *branch) look(object []byte, found []argument) {
 	})
 }
 
-// mark marks all properties below b as ambiguous.
+// mark marks the arguments at and below b as duplicated.
 func (b *branch) mark(found []argument) {
 	if b.header > 0 {
 		found[b.header-1].twice = true
@@ -174,8 +175,8 @@ func (b *branch) mark(found []argument) {
 	}
 }
 
-// Headers returns the headers for a call with these arguments, a raw JSON object or nil. It omits
-// arguments that are absent, null, duplicated or of another type than in the schema.
+// Headers returns the headers for a call with these arguments, which are a raw JSON object or nil. It omits an
+// argument that is absent, null or duplicated, or whose type differs from that in the schema.
 func (m *Mirror) Headers(arguments []byte) map[string][]string {
 	if m == nil {
 		return nil
@@ -195,9 +196,9 @@ func (m *Mirror) Headers(arguments []byte) map[string][]string {
 	return h
 }
 
-// Check returns what is wrong with the headers of a call with these arguments, or "". The text is for
-// the message of -32020. h has names in Go's form, and may hold other headers. The server checks the types of
-// arguments. Check only requires a type that a header can repeat.
+// Check returns the fault of the headers of a call with these arguments as a text for error -32020, or "" (R-076 to
+// h has names in canonical form, and may have other headers. Check does not compare the types of arguments with
+// the schema, as the server does that.
 func (m *Mirror) Check(h map[string][]string, arguments []byte) string {
 	if m == nil {
 		return ""
@@ -211,7 +212,7 @@ func (m *Mirror) Check(h map[string][]string, arguments []byte) string {
 	return ""
 }
 
-// differs returns what is wrong with the values of the header of a.
+// differs returns the fault of the values of a's header, or "".
 func (a argument) differs(values []string) string {
 	switch {
 	case a.twice:
@@ -244,7 +245,8 @@ func (a argument) differs(values []string) string {
 	return ""
 }
 
-// scalar returns the type and the header text of a raw value. The type is empty if a header cannot repeat it.
+// scalar returns the type of a raw value, and its text in a header. The type is empty if headers cannot repeat the
+// value.
 func scalar(raw []byte) (kind, v string) {
 	switch s, isText := rawjson.Text(raw); {
 	case isText:
@@ -260,11 +262,11 @@ func scalar(raw []byte) (kind, v string) {
 	return "", ""
 }
 
-// maxInteger bounds the integers in headers: peers with floating point represent them exactly.
+// maxInteger bounds the integers in headers: peers can represent them exactly in floating point.
 const maxInteger = 1<<53 - 1
 
-// safeInteger returns the integer value of a JSON number in any notation: 42, 42.0, 4.2e1. It works on digits,
-// so that none is lost.
+// safeInteger returns the value of a JSON number that is an integer up to maxInteger, in any notation: 42, 42.0, 4.2e1.
+// It calculates with the digits, so that it loses none.
 func safeInteger(raw string) (int64, bool) {
 	rest, minus := strings.CutPrefix(raw, "-")
 	mantissa, exponent, hasExponent := rest, "0", false
@@ -283,7 +285,7 @@ func safeInteger(raw string) (int64, bool) {
 	}
 	shift, err := strconv.ParseInt(exponent, 10, 31)
 	if err != nil {
-		return 0, false // beyond these integers, or a fraction
+		return 0, false // larger than maxInteger, or no integer
 	}
 	zeros := int(shift) + len(digits) - len(significant) - len(fraction)
 	if zeros < 0 || len(significant)+zeros > len("9007199254740991") {

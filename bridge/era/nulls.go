@@ -2,23 +2,23 @@ package era
 
 import "github.com/mcp-bridge/bridge/internal/rawjson"
 
-// These are the members of results and answers that no schema allows to be null. Serializers that keep unset
-// members send them as null nevertheless, and clients that validate refuse the whole result.
+// Members of results and answers that no schema allows to be null. Some serializers send unset members as null
+// nevertheless, and clients that validate then refuse the whole result.
 var (
-	// optional may be absent.
+	// optional are members that may be absent.
 	optional = names("_meta", "nextCursor", "isError", "title", "description", "annotations", "icons", "execution",
 		"outputSchema", "arguments", "required", "properties", "mimeType", "size", "text", "blob", "sizes", "theme",
 		"audience", "priority", "lastModified", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint",
 		"taskSupport", "total", "hasMore", "instructions", "websiteUrl", "statusMessage", "pollInterval", "name", "stopReason")
-	// lists must be arrays: an empty list of Go is null.
+	// lists are members that must be arrays. Go's serializer writes an empty list as null.
 	lists = names("tools", "prompts", "resources", "resourceTemplates", "contents", "content", "messages", "values", "roots")
-	// parents have such members in turn. All other values are data.
+	// parents are members whose values may have such members. The values of other members are data.
 	parents = names("tools", "prompts", "resources", "resourceTemplates", "contents", "content", "messages", "roots",
 		"annotations", "icons", "execution", "inputSchema", "outputSchema", "arguments", "completion", "resource", "serverInfo", "task")
 )
 
-// deepest is how many levels of such members there are: messages, a message, its content, a resource in it, and
-// what that has.
+// deepest is how many levels such members are nested: messages, a message, its content, a resource in it, and the
+// members of that.
 const deepest = 6
 
 func names(all ...string) map[string]bool {
@@ -29,12 +29,12 @@ func names(all ...string) map[string]bool {
 	return set
 }
 
-// WithoutNulls returns the result of a request, or the answer to a question, without optional members that are null.
-// It does not look into structuredContent, _meta and the content of a form: null is a value there. It returns
-// the same bytes if nothing changes.
+// WithoutNulls returns the result of a request, or the answer to a question, without optional members that are null. It
+// leaves structuredContent, _meta and the content of a form as they are, where null is a value. If nothing changes, it
+// returns the same bytes.
 func WithoutNulls(method string, result []byte, modern bool) []byte {
 	if _, question := asking[method]; !question && !InBoth(method) && !IsTask(method) && method != "initialize" && method != "server/discover" {
-		return result // a vendor's own
+		return result // a method of a vendor
 	}
 	return rawjson.Edit(result, func(name, value []byte) []byte {
 		switch string(name) {
@@ -48,7 +48,7 @@ func WithoutNulls(method string, result []byte, modern bool) []byte {
 				}))
 			})
 		case "structuredContent":
-			if !modern { // null is a value only since 2026-07-28
+			if !modern { // before 2026-07-28, null means that there is no value
 				return orAbsent(value, value)
 			}
 			return value
@@ -68,7 +68,7 @@ func withoutNulls(object []byte, depth int) []byte {
 	return rawjson.Edit(object, func(name, value []byte) []byte { return withoutNull(string(name), value, depth) })
 }
 
-// withoutNull returns the value of a member, or nil to drop the member.
+// withoutNull returns the value of a member without nulls, or nil if the member must be dropped.
 func withoutNull(name string, value []byte, depth int) []byte {
 	switch {
 	case !rawjson.Given(value) && lists[name]:
@@ -83,7 +83,7 @@ func withoutNull(name string, value []byte, depth int) []byte {
 	return withoutNulls(value, depth+1)
 }
 
-// orAbsent returns now, or nil if the value is null.
+// orAbsent returns now, or nil if value is null.
 func orAbsent(value, now []byte) []byte {
 	if !rawjson.Given(value) {
 		return nil

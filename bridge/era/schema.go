@@ -9,12 +9,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// annotationName is the keyword in a tool's inputSchema that asks to repeat an argument in a header (2026-07-28,
-// Streamable HTTP).
+// annotationName is the keyword in a tool's inputSchema that asks a client to repeat an argument in a header
+// (2026-07-28, Streamable HTTP).
 const annotationName = "x-mcp-header"
 
-// mayAnnotate reports whether the schema may have the keyword. Few schemas do, and the others need no walk. The
-// name may have escapes.
+// mayAnnotate reports whether the schema may have the keyword, in which letters may be escaped. Few schemas have it,
+// and the others need no walk.
 func mayAnnotate(schema []byte) bool {
 	if bytes.Contains(schema, []byte(annotationName)) {
 		return true
@@ -29,19 +29,19 @@ func mayAnnotate(schema []byte) bool {
 
 // annotation is one x-mcp-header.
 type annotation struct {
-	path  []string // of its property
-	value []byte   // raw
-	types [][]byte // the property's types, raw; several if duplicated
-	plain bool     // path has properties only, from the root on
+	path  []string // names of the properties from the root to the one with the annotation
+	value []byte   // raw JSON
+	types [][]byte // raw values of the property's type; several if it is duplicated
+	plain bool     // path leads only through properties
 	place jsonrpc.Span
 }
 
-// schemaWalk visits a schema once. Values of unknown keywords count as schemas, because a $ref may point to any
-// of them. Keywords that hold data do not.
+// schemaWalk visits each schema in a schema once. Values of unknown keywords count as schemas, because a $ref may point
+// to them. Values of keywords for data do not count.
 type schemaWalk struct {
 	b     []byte
-	depth int // limit on nested schemas
-	nodes int // limit on schemas
+	depth int // limit on the nesting of schemas
+	nodes int // how many schemas may still follow
 	path  []string
 	found func(a annotation)
 	err   error
@@ -53,7 +53,7 @@ var (
 	errJSON  = errors.New("it is not JSON")
 )
 
-// value visits a schema, or the schemas of an array, at i. It returns the index behind it, or -1.
+// value visits the schema, or the array of schemas, at i. It returns the index behind it, or -1 after an error.
 func (s *schemaWalk) value(i, depth int, plain bool) int {
 	switch {
 	case i < len(s.b) && s.b[i] == '{':
@@ -120,7 +120,7 @@ func (s *schemaWalk) schema(i, depth int, plain bool) int {
 	return end
 }
 
-// named visits an object whose members are named schemas.
+// named visits an object whose members are schemas with names.
 func (s *schemaWalk) named(i, depth int, plain bool) int {
 	if i >= len(s.b) || s.b[i] != '{' {
 		return s.value(i, depth, false)
@@ -133,12 +133,12 @@ func (s *schemaWalk) named(i, depth int, plain bool) int {
 	})
 }
 
-// each calls f for each member of the object, or element of the array, at i. f gets the decoded name, if any,
-// the start of the member, and the start of its value. Unlike with rawjson.Walk, f finds and returns the end of
-// the value, so that nested values are scanned once. each returns the index behind the whole, or -1 if it is
-// malformed or f returns -1.
+// each calls f for each member of the object, or each element of the array, at i. f gets the decoded name of the member
+// (nil in an array), the start of the member and the start of its value. Unlike in rawjson.Walk, f finds the end of the
+// value and returns it, so that nested values are scanned only once. each returns the index behind the object or array,
+// or -1 if it is malformed or f returns -1.
 func each(b []byte, i int, f func(name []byte, at, from int) int) int {
-	closing := b[i] + 2 // in ASCII, } and ] follow two behind { and [
+	closing := b[i] + 2 // in ASCII, } is { + 2, and ] is [ + 2
 	named := closing == '}'
 	if i = rawjson.Space(b, i+1); i < len(b) && b[i] == closing {
 		return i + 1
@@ -174,8 +174,8 @@ func each(b []byte, i int, f func(name []byte, at, from int) int) int {
 	return -1
 }
 
-// StripMirror returns a tool's inputSchema without all x-mcp-header annotations. It is for servers that get no
-// headers; R-101 is about the others. All other bytes stay. Without annotations it returns the
+// StripMirror returns a tool's inputSchema without x-mcp-header annotations. It is for servers over a transport without
+// headers, where an invalid annotation does not matter. If there are no annotations, StripMirror returns the
 // schema itself.
 func StripMirror(inputSchema []byte) []byte {
 	if !mayAnnotate(inputSchema) {
@@ -199,8 +199,8 @@ func StripMirror(inputSchema []byte) []byte {
 	return append(out, inputSchema[done:]...)
 }
 
-// Cut appends the edits that remove members of objects in a text. Each includes the comma behind the members, or
-// the one before them if none follows.
+// Cut appends the edits that remove members of objects in text. Each edit includes the comma behind its members, or, if
+// none follows, the comma before them.
 func Cut(edits []jsonrpc.Edit, text []byte, members []jsonrpc.Span) []jsonrpc.Edit {
 	slices.SortFunc(members, func(s, b jsonrpc.Span) int { return s.Key - b.Key })
 	for i := 0; i < len(members); {
@@ -220,7 +220,7 @@ func Cut(edits []jsonrpc.Edit, text []byte, members []jsonrpc.Span) []jsonrpc.Ed
 	return edits
 }
 
-// memberAfter returns the start of the member behind the one that ends at end, or end if there is none.
+// memberAfter returns the start of the member behind the one that ends at end. If there is none, it returns end.
 func memberAfter(text []byte, end int) int {
 	rest := bytes.TrimLeft(text[end:], " \t\r\n")
 	if rest[0] != ',' {

@@ -1,7 +1,7 @@
-// Package filter selects the parts of a server that clients see and use. An operator allows,
-// denies, renames and describes ([Filter]). A principal may use the items of its grant ([Grant]),
-// and its own tasks ([Tasks]). A hidden item is answered as if it did not exist, under every
-// spelling of its URI.
+// Package filter selects the parts of a server that clients see and use. An operator allows, denies, renames and
+// describes items ([Filter]). A principal may use the items of its grant ([Grant]), and its own tasks ([Tasks]). A
+// client that asks for a hidden item gets the answer for an item that does not exist, under every spelling of the
+// item's URI.
 //
 // The package has no connections, and starts no goroutine.
 package filter
@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Filter selects and changes the items of one server for clients. With access rules it also limits each principal to
+// Filter hides and changes the items of one server for its clients. With access rules it also limits each principal to
 // its grant.
 type Filter struct {
 	server string
@@ -31,14 +31,14 @@ type Filter struct {
 	grants *Grants               // nil without access rules
 }
 
-// rules are the rules in force, by kind. They are never changed, only replaced.
+// rules are the rules of a Filter by kind. They are immutable: Set replaces them.
 type rules [list.Kinds]*compiled
 
-// none shows everything as it is.
+// none is the rules that show all items unchanged.
 var none = &rules{}
 
-// New returns the filter of the server of that name. grants are those for all servers. nil means
-// that there are no access rules.
+// New returns the filter of the server of that name. grants are the grants for all servers; nil means that there are no
+// access rules.
 func New(server string, o Options, grants *Grants) *Filter {
 	f := &Filter{server: server, grants: grants}
 	f.now.Store(none)
@@ -46,8 +46,8 @@ func New(server string, o Options, grants *Grants) *Filter {
 	return f
 }
 
-// Set replaces the options for the next calls. It returns the kinds whose lists they change: clients
-// must be notified of these.
+// Set replaces the options for the calls that follow. It returns the kinds of lists that the options change, so that
+// the caller can notify clients.
 func (f *Filter) Set(o Options) (changed []list.Kind) {
 	c := compile(o.Resources, true)
 	next := &rules{list.Tools: compile(o.Tools, false), list.Prompts: compile(o.Prompts, false), list.Resources: c, list.Templates: c}
@@ -63,14 +63,14 @@ func (f *Filter) Set(o Options) (changed []list.Kind) {
 	return changed
 }
 
-// Wrap returns up as clients see it. up names items by the server's own names.
+// Wrap returns up with hidden and changed items. up names items by the server's own names.
 func (f *Filter) Wrap(up bridge.Upstream) bridge.Upstream { return &filtered{up, f} }
 
-// Client returns to without the notifications about hidden resources.
+// Client returns a Client that passes everything to to, except notifications about hidden resources.
 func (f *Filter) Client(to bridge.Client) bridge.Client { return &filteredClient{to, f} }
 
-// Shows reports whether a principal may use a tool or prompt, by the name that clients see. The
-// principal may use the server.
+// Shows reports whether a principal may use the tool or prompt with that name. The name is the one that clients see.
+// The caller has checked that the principal may use the server.
 func (f *Filter) Shows(k list.Kind, name, principal string) bool {
 	if _, ok := f.now.Load()[k].internal(name); !ok {
 		return false
@@ -79,11 +79,11 @@ func (f *Filter) Shows(k list.Kind, name, principal string) bool {
 	return f.grants == nil || known && (k != list.Tools || g.Passes(name))
 }
 
-// compiled are rules that are ready for use. nil shows everything as it is.
+// compiled are rules with the lookup tables that calls need. nil shows all items unchanged.
 type compiled struct {
 	Rules
-	uris  bool              // items are called by URI, and renaming changes only the shown name
-	names map[string]string // the server's names by the clients' names
+	uris  bool              // clients name an item by its URI, so Rename changes only the name in lists
+	names map[string]string // the server's names by the names that clients use; empty if uris
 }
 
 func compile(r Rules, uris bool) *compiled {
@@ -103,7 +103,7 @@ func compile(r Rules, uris bool) *compiled {
 	return c
 }
 
-// passes reports whether the rules show an item of this name or URI.
+// passes reports whether Allow and Deny show the item with that name or URI. The name is the server's.
 func (c *compiled) passes(internal string) bool {
 	if c == nil {
 		return true
@@ -114,8 +114,8 @@ func (c *compiled) passes(internal string) bool {
 	return c.Passes(internal)
 }
 
-// external returns the clients' name of an item. It reports false if they do not see it: the item is
-// hidden, or another one has its name.
+// external returns the name that clients use for an item. It reports false if clients do not see the item: the item is
+// hidden, or another item was renamed to its name.
 func (c *compiled) external(internal string) (string, bool) {
 	if !c.passes(internal) {
 		return "", false
@@ -130,8 +130,8 @@ func (c *compiled) external(internal string) (string, bool) {
 	return internal, !taken
 }
 
-// internal returns the server's name of an item. It reports false if clients see no item of that
-// name.
+// internal returns the server's name for the item that clients call by the name external. It reports false if clients
+// see no such item.
 func (c *compiled) internal(external string) (string, bool) {
 	if c == nil || c.uris {
 		return external, c.passes(external)
@@ -143,7 +143,7 @@ func (c *compiled) internal(external string) (string, bool) {
 	return external, !away && c.passes(external)
 }
 
-// describe returns the item as clients see it, or nil if it is hidden.
+// describe returns an item of a list as clients see it, or nil if the item is hidden.
 func (c *compiled) describe(ctx context.Context, item []byte, internal string) []byte {
 	name, ok := c.external(internal)
 	if !ok {
@@ -188,7 +188,7 @@ func (c *compiled) describe(ctx context.Context, item []byte, internal string) [
 	return item
 }
 
-// filtered is an Upstream that hides and renames items.
+// filtered is an Upstream with the rules of a Filter.
 type filtered struct {
 	bridge.Upstream
 	f *Filter
@@ -200,15 +200,14 @@ type filteredClient struct {
 	f *Filter
 }
 
-// Notify passes a notification on, unless it is about a hidden resource.
 func (f *filteredClient) Notify(m *jsonrpc.Message) {
 	if m.Method != "notifications/resources/updated" || f.f.now.Load()[list.Resources].passes(m.URI()) {
 		f.Client.Notify(m)
 	}
 }
 
-// Call makes a call, unless it is about a hidden item. A list is filtered by the rules in force when the list arrives.
-// So a client that is notified of new rules, and requests the list at once, gets it by these rules.
+// Call makes a call, unless the call is about a hidden item. The rules of the moment when a list arrives filter the
+// list. So a client that requests a list at once when it is notified of new rules gets the list by the new rules.
 func (f *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if k, ok := list.Of(r.Method); ok {
 		m, err := f.Upstream.Call(ctx, r)
@@ -234,7 +233,7 @@ func (f *filtered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return f.Upstream.Call(ctx, &inner)
 }
 
-// listen makes a subscription without hidden resources.
+// listen makes a subscription that leaves out hidden resources.
 func (f *filtered) listen(ctx context.Context, r *bridge.Request, of *rules) (*jsonrpc.Message, error) {
 	inner := *r
 	inner.Back = f.f.Client(r.Back)
@@ -253,7 +252,8 @@ func (f *filtered) listen(ctx context.Context, r *bridge.Request, of *rules) (*j
 	return f.Upstream.Call(ctx, &inner)
 }
 
-// subject returns the kind of a request's item.
+// subject returns the kind of item that a request is about. For completion/complete it returns Prompts: admit finds out
+// the kind.
 func subject(method string) (list.Kind, bool) {
 	switch method {
 	case "tools/call":
@@ -268,8 +268,8 @@ func subject(method string) (list.Kind, bool) {
 	return 0, false
 }
 
-// admit returns the message for the server. For a hidden item it returns the answer to the client,
-// as if the item did not exist.
+// admit returns the message for the server. If the item is hidden, admit returns the error message for the client
+// instead, which is the one for an item that does not exist.
 func (r *rules) admit(k list.Kind, request *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
 	m := request.Message
 	if m.Doubtful() {
@@ -287,7 +287,7 @@ func (r *rules) admit(k list.Kind, request *bridge.Request) (*jsonrpc.Message, *
 	seen := m.Name()
 	own, ok := r[k].internal(seen)
 	switch {
-	case !ok, seen == "": // the server may take even a name that is no text, as JavaScript takes ["a"]
+	case !ok, seen == "": // some servers also accept a name that is no string: JavaScript takes ["a"] as "a"
 		return nil, k.Unknown(seen)
 	case own != seen:
 		m = m.Renamed(own)
@@ -295,7 +295,7 @@ func (r *rules) admit(k list.Kind, request *bridge.Request) (*jsonrpc.Message, *
 	return m, nil
 }
 
-// admitCompletion is admit for completion/complete, whose item stands deeper in the params.
+// admitCompletion is admit for completion/complete, which names its item in params.ref.
 func (r *rules) admitCompletion(request *bridge.Request) (*jsonrpc.Message, *jsonrpc.Message) {
 	ref, no := list.ReferenceOf(request.Message)
 	if no != nil {

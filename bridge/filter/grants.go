@@ -14,13 +14,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Grants are the grants of all principals, for all servers. They may be replaced at any time. nil
-// means that there are no access rules.
+// Grants are the grants of all principals, which apply to all servers. A nil Grants means that there are no access
+// rules.
 type Grants struct {
 	now atomic.Pointer[map[string]Grant] // by principal
 }
 
-// NewGrants returns Grants, or nil for nil.
+// NewGrants returns Grants with all, or nil if all is nil.
 func NewGrants(all map[string]Grant) *Grants {
 	if all == nil {
 		return nil
@@ -38,14 +38,15 @@ func (g *Grants) All() map[string]Grant {
 	return *g.now.Load()
 }
 
-// Of returns the grant of the rule that admitted a principal. It reports false if there is none.
+// Of returns the grant of a principal: that of the access rule by which the principal was admitted. known is false if
+// there is no such rule.
 func (g *Grants) Of(principal string) (grant Grant, known bool) {
 	grant, known = g.All()[auth.RuleOf(principal)]
 	return grant, known
 }
 
-// Set replaces the grants for the next calls, if there are access rules. It returns the principals
-// whose grants changed.
+// Set replaces the grants for the calls that follow. It returns the principals whose grants changed or are gone.
+// Without access rules it does nothing.
 func (g *Grants) Set(all map[string]Grant) (changed map[string]bool) {
 	if g == nil || all == nil {
 		return nil
@@ -60,14 +61,13 @@ func (g *Grants) Set(all map[string]Grant) (changed map[string]bool) {
 	return changed
 }
 
-// granted is an Upstream that lets each principal use only the items of its grant. It looks the grant up
-// at each call.
+// granted is an Upstream that lets each principal use only the items of its grant. It reads the grant at each call.
 type granted struct {
 	bridge.Upstream
 	f *Filter
 }
 
-// Granted returns up limited to each principal's grant. up has the names that clients see.
+// Granted returns up limited to the grant of each principal. up names items by the names that clients see.
 func (f *Filter) Granted(up bridge.Upstream) bridge.Upstream {
 	if f.grants == nil {
 		return up
@@ -75,15 +75,14 @@ func (f *Filter) Granted(up bridge.Upstream) bridge.Upstream {
 	return &granted{up, f}
 }
 
-// Serves reports whether a principal may use the server at all. Otherwise, the aggregate does not
-// show it.
+// Serves reports whether a principal may use the server at all.
 func (f *Filter) Serves(principal string) bool {
 	g, known := f.grants.Of(principal)
 	return f.grants == nil || known && g.Covers(f.server)
 }
 
-// Call makes a call, unless the caller's grant does not cover it. With access rules, a list is private to its caller.
-// No cache between the bridge and the caller may store the list for others (I-059).
+// Call makes a call if the grant of the caller covers it. With access rules, a list is private to its caller, so Call
+// forbids caches between bridge and caller to store it for others (I-059).
 func (g *granted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, err := g.call(ctx, r)
 	if _, lists := list.Of(r.Method); err == nil && lists && r.From.Modern() && m != nil && m.Result != nil {
@@ -97,7 +96,7 @@ func (g *granted) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 func (g *granted) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	grant, known := g.f.grants.Of(r.From.Principal)
 	switch {
-	case !known, !grant.Covers(g.f.server): // also while the principal's sessions here are being ended
+	case !known, !grant.Covers(g.f.server): // also while the gateway ends the sessions of a principal that lost its grant
 		return nil, &bridge.Error{
 			Server: g.f.server,
 			Kind:   bridge.ErrDenied,
@@ -109,7 +108,7 @@ func (g *granted) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 		return g.list(ctx, r, grant)
 	case r.Doubtful():
 		return jsonrpc.InvalidParams(bridge.NameDoubtful), nil
-	case r.Name() == "", !grant.Passes(r.Name()): // the server may take even a name that is no text, as JavaScript takes ["a"]
+	case r.Name() == "", !grant.Passes(r.Name()): // some servers also accept a name that is no string: JavaScript takes ["a"] as "a"
 		return list.Tools.Unknown(r.Name()), nil
 	}
 	return g.Upstream.Call(ctx, r)

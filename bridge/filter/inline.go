@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	// maxInlined bounds a schema without references, in bytes: references to references multiply.
+	// maxInlined bounds the bytes that replaced references add to a schema. References to references multiply.
 	maxInlined = 256 << 10
-	// maxReferences bounds the references of a schema, also those that name nothing.
+	// maxReferences bounds the references in a schema, including references to nothing.
 	maxReferences = 64 << 10
-	// maxNested bounds the nesting of a schema that is walked, and the length of a reference, in names.
+	// maxNested bounds the nesting of a schema, and the names in a reference.
 	maxNested = 100
 )
 
-// inliner replaces the references within one schema by what they name.
+// inliner replaces the local references in one schema by the definitions that they name.
 type inliner struct {
-	ctx     context.Context // ends when nobody wants the schema
+	ctx     context.Context // ends when no caller waits for the schema
 	root    []byte
-	objects map[*byte]map[string]json.RawMessage // members of objects that a reference leads through, by their first byte
-	open    []string                             // the references that are being replaced
-	left    bool                                 // a reference stays: it is recursive, names nothing, or leads out of the schema
-	size    int                                  // bytes that were inlined
+	objects map[*byte]map[string]json.RawMessage // members of the objects in root that references lead through, by the object's first byte
+	open    []string                             // references that schema is replacing, the outermost first
+	left    bool                                 // a reference stays: it is recursive, names nothing, or leads out of root
+	size    int                                  // bytes of the definitions so far
 	refs    int                                  // references so far
 }
 
-// inlined returns a schema with each local $ref replaced by its definition, and without unused definitions. A schema
-// stays as it is if it would become too large, or if ctx has ended.
+// inlined returns a schema with each local $ref replaced by its definition, and without unused definitions. If the
+// schema would become too large, or ctx has ended, inlined returns the schema unchanged.
 func inlined(ctx context.Context, schema []byte) []byte {
 	if !bytes.Contains(schema, []byte(`"$ref"`)) {
 		return schema
@@ -50,12 +50,12 @@ func inlined(ctx context.Context, schema []byte) []byte {
 	return out
 }
 
-// stopped reports whether the schema stays as it is.
+// stopped reports whether a limit was exceeded or ctx has ended, so that the schema stays as it is.
 func (i *inliner) stopped() bool {
 	return i.size > maxInlined || i.refs > maxReferences || i.ctx.Err() != nil
 }
 
-// schema returns a schema, or an array of schemas, without references.
+// schema returns a schema, or an array of schemas, with the references in it replaced.
 func (i *inliner) schema(value []byte, depth int) []byte {
 	if depth > maxNested || i.stopped() {
 		i.left = true
@@ -73,9 +73,9 @@ func (i *inliner) schema(value []byte, depth int) []byte {
 	return rawjson.Edit(value, func(name, member []byte) []byte {
 		switch string(name) {
 		case "default", "const", "enum", "examples", "example":
-			return member // data
+			return member // data, not a schema
 		case "$defs", "definitions":
-			return member // only what names them counts
+			return member // a definition is copied to where it is named
 		case "properties", "patternProperties", "dependentSchemas":
 			return rawjson.Edit(member, func(_, property []byte) []byte { return i.schema(property, depth+1) })
 		}
@@ -83,7 +83,7 @@ func (i *inliner) schema(value []byte, depth int) []byte {
 	})
 }
 
-// replaced returns the schema that a reference names, with the members that stand beside the reference.
+// replaced returns the definition that ref names, merged with the other members of value.
 func (i *inliner) replaced(value []byte, ref string, depth int) []byte {
 	i.refs++
 	target := i.target(ref)
@@ -101,16 +101,16 @@ func (i *inliner) replaced(value []byte, ref string, depth int) []byte {
 	out := i.schema(target, depth+1)
 	i.open = i.open[:len(i.open)-1]
 	if _, still := rawjson.Text(rawjson.Get(out, "$ref")); still {
-		return value // a chain that ends in no definition
+		return value // the definitions lead to a reference that cannot be replaced
 	}
 	beside := i.schema(rawjson.Delete(value, "$ref"), depth+1)
 	return rawjson.Merge(out, beside)
 }
 
-// unescape replaces the escapes of a JSON pointer.
+// unescape decodes the escapes of a JSON pointer.
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// target returns the part of the schema that a JSON pointer names, or nil.
+// target returns the part of root that the JSON pointer ref names, or nil.
 func (i *inliner) target(ref string) []byte {
 	at, pointer := i.root, strings.TrimPrefix(ref, "#")
 	if pointer == ref || pointer != "" && pointer[0] != '/' {
@@ -126,8 +126,8 @@ func (i *inliner) target(ref string) []byte {
 	return at
 }
 
-// member is rawjson.Get for objects of root, each of which it reads once: a schema may have as many references as
-// definitions.
+// member is rawjson.Get for objects of root. It decodes each object only once, because a schema may have as many
+// references as definitions.
 func (i *inliner) member(object []byte, name string) []byte {
 	if !rawjson.IsObject(object) {
 		return nil

@@ -9,61 +9,59 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Kind is a kind of list: tools, prompts, resources or templates.
 type Kind = list.Kind
 
-// Options choose and change the visible items of one server. The zero value shows everything as it
-// is.
+// Options hide and change items of one server. The zero value shows all items unchanged.
 type Options struct {
 	Tools     Rules // of tools/list
 	Prompts   Rules // of prompts/list
 	Resources Rules // and templates
 }
 
-// Rules choose and change the visible items of one kind: tools, prompts, or resources with
-// templates. Clients cannot use hidden items either. Patterns (see glob.Match) match the server's
-// own names, the URIs of resources, and the templates. The zero value shows everything as it is.
+// Rules hide and change items of one kind: tools, prompts, or resources with templates. Clients cannot use hidden
+// items. Patterns (see glob.Match) match the server's own names of tools and prompts, the URIs of resources, and the
+// URI templates. The zero value shows all items unchanged.
 type Rules struct {
-	Allow []string // if not empty, an item that matches none is hidden
-	Deny  []string // an item that matches one is hidden; Deny wins over Allow
-	// Rename maps the server's names to the names that clients see. Resources are called by their URI, so it
-	// changes only their shown name.
+	Allow []string // if not empty, an item that matches no pattern is hidden
+	Deny  []string // an item that matches a pattern is hidden, even if Allow has it
+	// Rename maps names of the server to the names that clients see. Clients call resources by their URI, so for them
+	// Rename changes only the name in lists.
 	Rename map[string]string
-	// Override changes descriptions, by the server's own name or URI.
+	// Override changes descriptions. Its keys are the server's own names, or URIs.
 	Override map[string]Override
-	// InlineRefs replaces local references in the schemas of tools by what they name, for clients that do not
+	// InlineRefs replaces each local reference in the schemas of tools by its definition, for clients that do not
 	// understand $ref.
 	InlineRefs bool
 }
 
-// Override changes the description of one tool, prompt or resource. A nil member changes nothing.
+// Override changes the description of one tool, prompt or resource. A nil field changes nothing.
 type Override struct {
-	Title       *string // for people; an empty one removes it
-	Description *string // for models; an empty one removes it
-	// Annotations replace the members of the same name. null removes one.
+	Title       *string // for people; an empty title removes the server's
+	Description *string // for models; an empty description removes the server's
+	// Annotations replace the server's annotations of the same names. The value null removes an annotation.
 	Annotations map[string]json.RawMessage
 }
 
-// Grant names the items that a principal may use. Patterns are as in Rules.
+// Grant selects the items that a principal may use. Patterns are as in Rules.
 type Grant struct {
-	// Servers are patterns of servers' names. Empty means all.
+	// Servers are patterns of server names. Empty means all servers.
 	Servers []string
-	// Allow and Deny are patterns of tools, by the names that clients see at the server's own
-	// address. Deny wins. An empty Allow means all.
+	// Allow and Deny are patterns of tool names, as clients see them at the server's own address. Deny wins over Allow.
+	// An empty Allow means all tools.
 	Allow, Deny []string
 }
 
-// Shows reports whether clients see the item of the server's name, which is no URI. It may be
-// invisible although it passes: another item may have its name.
+// Shows reports whether clients see the tool or prompt with that name of the server. An item that passes Allow and Deny
+// is invisible if Rename gives its name to another item.
 func (r *Rules) Shows(name string) bool {
 	_, ok := compile(*r, false).external(name)
 	return ok
 }
 
-// Passes reports whether Allow and Deny show the item of the server's name, which is no URI.
+// Passes reports whether Allow and Deny show the tool or prompt with that name of the server.
 func (r *Rules) Passes(name string) bool { return passes(r.Allow, r.Deny, name) }
 
-// Idle returns the patterns and names that are about none of the server's items, after their key: "deny.read_*".
+// Idle returns the patterns and names that match none of items, each with its key in front: "deny.read_*".
 func (r *Rules) Idle(items []string) (all []string) {
 	for key, patterns := range map[string][]string{
 		"allow":    r.Allow,
@@ -82,14 +80,11 @@ func (r *Rules) Idle(items []string) (all []string) {
 	return all
 }
 
-// Covers reports whether the grant includes the server of that name.
 func (g Grant) Covers(server string) bool { return passes(g.Servers, nil, server) }
 
-// Passes reports whether the grant includes a tool, by the name that clients see at the server's own
-// address.
+// Passes reports whether the grant includes a tool. The name is the one that clients see at the server's own address.
 func (g Grant) Passes(tool string) bool { return passes(g.Allow, g.Deny, tool) }
 
-// everything reports whether the grant includes all tools.
 func (g Grant) everything() bool { return len(g.Allow)+len(g.Deny) == 0 }
 
 func passes(allow, deny []string, name string) bool {

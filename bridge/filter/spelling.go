@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/spelling"
 )
 
-// spellings returns the unchanged URI, its form in a URL parser, its form in a server that decodes it first, and its form
-// in a lenient one. One resource has many spellings: servers of the TypeScript and Python SDKs parse URLs, and take
-// Demo://a/x/../b for demo://a/b. A hidden resource must be hidden under all of them.
+// spellings returns four forms of a URI: unchanged, after a URL parser, after percent-decoding and a URL parser, and
+// after a lenient URL parser. One resource has many spellings: servers on the TypeScript and Python SDKs parse URLs,
+// and read Demo://a/x/../b as demo://a/b. A hidden resource must be hidden under all of them.
 func spellings(uri string) [4]string {
 	parsed := spelling.Parsed(uri)
 	s := [4]string{uri, parsed, parsed, parsed}
@@ -24,8 +24,9 @@ func spellings(uri string) [4]string {
 	return s
 }
 
-// PassesURI is Passes for a URI, which must pass under all its spellings. Patterns are spelled in
-// the same way, so that a pattern in unusual form still matches.
+// PassesURI reports whether Allow and Deny show the resource with that URI. A URI passes Allow only if all its
+// spellings do, and is denied if one spelling is. Patterns are spelled in the same four forms, so that a pattern in
+// unusual form matches, too.
 func (r *Rules) PassesURI(uri string) bool {
 	forms := spellings(uri)
 	like := func(pattern string, i int) bool {

@@ -18,24 +18,24 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Tasks stores the owners of the tasks that sessions created at a legacy server (2025-11-25, tasks).
-// All principals reach that server as one client, so it cannot separate them (protocol.md D0,
-// nil stores nothing.
+// Tasks stores who owns the tasks that clients created at a legacy server (2025-11-25, tasks). For such a server all
+// principals may be one client, so the server cannot keep their tasks apart (protocol.md D0, R-180). A nil Tasks stores
+// nothing.
 type Tasks struct {
 	server string
-	shared bridge.Owners // the store of all instances; nil with one instance
+	shared bridge.Owners // store that all instances share; nil with one instance
 	log    *slog.Logger
 
 	mu  sync.Mutex                                      // guards the rest
 	all map[string]simplelru.LRUCache[string, struct{}] // ids of tasks, by principal
-	n   int                                             // of all principals
+	n   int                                             // number of ids of all principals
 }
 
-// maxTasks bounds the stored tasks of a server. A task that is not stored belongs to no principal.
+// maxTasks bounds the ids that are stored for a server. No principal can use a task without a stored owner.
 const maxTasks = 10_000
 
-// NewTasks returns the store for one server's tasks. shared is the store of all instances, or nil
-// with one instance.
+// NewTasks returns the store for the tasks of one server. shared is the store that all instances share, or nil with one
+// instance.
 func NewTasks(server string, shared bridge.Owners, log *slog.Logger) *Tasks {
 	return &Tasks{
 		server: server,
@@ -45,7 +45,7 @@ func NewTasks(server string, shared bridge.Owners, log *slog.Logger) *Tasks {
 	}
 }
 
-// store stores the owner of a task, for all instances (S-042).
+// store stores the owner of a task here, and for all instances (S-042).
 func (t *Tasks) store(ctx context.Context, principal, id string) {
 	t.remember(principal, id)
 	if t.shared == nil {
@@ -56,8 +56,8 @@ func (t *Tasks) store(ctx context.Context, principal, id string) {
 	}
 }
 
-// owned returns which of some tasks belong to the principal. If a task is not stored here as the
-// principal's, owned asks the store of all instances.
+// owned returns which of the tasks ids belong to the principal. For an id that is not stored here under the principal,
+// owned asks the store that all instances share.
 func (t *Tasks) owned(ctx context.Context, principal string, ids ...string) (map[string]bool, error) {
 	own := map[string]bool{}
 	var ask []string
@@ -88,8 +88,8 @@ func (t *Tasks) owned(ctx context.Context, principal string, ids ...string) (map
 	return own, nil
 }
 
-// remember stores the owner of a task here. If there are too many tasks, the principal with the most loses its least
-// recently used one. So no principal can evict the tasks of one that has fewer.
+// remember stores the owner of a task here. If there are too many, the principal with the most tasks loses the one that
+// it used longest ago. So a principal cannot evict the tasks of a principal that has fewer.
 func (t *Tasks) remember(principal, id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +97,7 @@ func (t *Tasks) remember(principal, id string) {
 	if mine == nil {
 		var err error
 		if mine, err = simplelru.NewLRU[string, struct{}](maxTasks+1, nil); err != nil {
-			panic(err) // only a size below 1 is refused
+			panic(err) // the size is positive
 		}
 		t.all[principal] = mine
 	}
@@ -132,7 +132,7 @@ func (t *Tasks) has(principal, id string) bool {
 	return ok
 }
 
-// Wrap returns up without access to the tasks of other principals.
+// Wrap returns up with only the caller's own tasks. If t is nil, Wrap returns up.
 func (t *Tasks) Wrap(up bridge.Upstream) bridge.Upstream {
 	if t == nil {
 		return up
@@ -140,13 +140,13 @@ func (t *Tasks) Wrap(up bridge.Upstream) bridge.Upstream {
 	return &owned{up, t}
 }
 
-// owned is an Upstream at which each principal has its own tasks only.
+// owned is an Upstream that hides the tasks of other principals.
 type owned struct {
 	bridge.Upstream
 	tasks *Tasks
 }
 
-// Call makes a call, unless it is about another principal's task.
+// Call makes a call, unless it is about a task of another principal.
 func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch {
 	case r.Method == "tasks/list":
@@ -168,9 +168,9 @@ func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 		if !own[id.Str] {
 			return jsonrpc.InvalidParams("there is no such task"), nil
 		}
-		whole, err := json.Marshal(params) // a member that stood twice must not pass
+		whole, err := json.Marshal(params) // a second taskId must not reach the server
 		if err != nil {
-			panic(err) // raw members that were just decoded always encode
+			panic(err) // decoded raw members always encode
 		}
 		inner := *r
 		inner.Message = jsonrpc.NewRequest(r.Method, whole)
@@ -185,7 +185,7 @@ func (o *owned) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 	return a, err
 }
 
-// own removes the tasks of other principals from a list.
+// own removes the tasks of other principals from the answer to tasks/list.
 func (o *owned) own(ctx context.Context, principal string, m *jsonrpc.Message) (*jsonrpc.Message, error) {
 	whole := m.Whole()
 	list := gjson.GetBytes(whole, "tasks")

@@ -7,12 +7,12 @@ import (
 
 const byteOrderMark = "\xef\xbb\xbf"
 
-// escape matches an escape sequence of a terminal (ECMA-48): a control sequence, such as a colour, a command of the
-// operating system, such as a title, or two characters.
+// escape matches an escape sequence of a terminal (ECMA-48): a control sequence, such as a colour; a command of the
+// operating system, such as a title; or a sequence of two characters.
 var escape = regexp.MustCompile(`^\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])`)
 
-// Bare returns a text without what some peers put around a message, and which means nothing: white space, byte order
-// marks, control characters, and escape sequences of terminals.
+// Bare returns b without the characters around a message that some peers add and that mean nothing: white space, byte
+// order marks, control characters and escape sequences of terminals.
 func Bare(b []byte) []byte {
 	for n := 1; n > 0 && len(b) > 0; b = b[n:] {
 		n = meaningless(b)
@@ -22,7 +22,7 @@ func Bare(b []byte) []byte {
 	}
 	end := bytes.LastIndexByte(b, '}') + 1
 	for i := end; i < len(b) && (b[i] == ']' || b[i] == ' ' || b[i] == '\n' || b[i] == '\r'); i++ {
-		if b[i] == ']' { // of a batch
+		if b[i] == ']' { // the end of a batch
 			end = i + 1
 		}
 	}
@@ -34,7 +34,7 @@ func Bare(b []byte) []byte {
 	return b[:end]
 }
 
-// meaningless returns the length of the meaningless character or sequence at the beginning of b, or 0.
+// meaningless returns the length of the character or sequence at the beginning of b, if it means nothing; otherwise 0.
 func meaningless(b []byte) int {
 	switch c := b[0]; {
 	case c == 0x1b:

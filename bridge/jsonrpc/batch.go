@@ -1,6 +1,6 @@
 package jsonrpc
 
-// IsBatch reports whether the text is an array: a batch of messages (2025-03-26 only).
+// IsBatch reports whether the text is an array, which is a batch of messages (only in 2025-03-26).
 func IsBatch(b []byte) bool {
 	for _, c := range b {
 		switch c {
@@ -15,8 +15,8 @@ func IsBatch(b []byte) bool {
 	return false
 }
 
-// Split returns the elements of an array, each a text to Parse. The error is a *SyntaxError if the text is not
-// JSON.
+// Split returns the elements of an array, each a text for Parse. If b is not JSON, the error is a *SyntaxError; if it
+// is no array, the error is an *InvalidError.
 func Split(b []byte) ([][]byte, error) {
 	b = Bare(b)
 	s := scanner{b: b}

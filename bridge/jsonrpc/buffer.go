@@ -7,19 +7,19 @@ type Buffer struct {
 	B []byte // the content
 }
 
-// Small and large buffers have separate pools. Otherwise small messages would take the large buffers, and large
-// messages would have to grow small ones.
+// smallBuffer and largeBuffer are the limits in bytes of two pools. With one pool, small messages would occupy large
+// buffers, and large messages would have to grow small ones.
 const (
 	smallBuffer = 1 << 10
 	largeBuffer = 64 << 10
-	// keepBuffer is the largest size that goes back to a pool. So a few very large messages do not hold memory
-	// forever.
+	// keepBuffer is the size of the largest buffers that go back to a pool. So a few very large messages do not occupy
+	// memory forever.
 	keepBuffer = 4 << 20
 )
 
 var small, large sync.Pool
 
-// NewBuffer returns an empty buffer for a message of about that size.
+// NewBuffer returns an empty buffer with room for size bytes.
 func NewBuffer(size int) *Buffer {
 	pool := &small
 	if size > largeBuffer {
@@ -35,7 +35,7 @@ func NewBuffer(size int) *Buffer {
 	return b
 }
 
-// Append adds p. If the buffer becomes large, it takes memory from the pool of large ones.
+// Append appends p. If the buffer becomes large, Append replaces its memory by a buffer of the large pool.
 func (b *Buffer) Append(p []byte) {
 	if need := len(b.B) + len(p); need > cap(b.B) && need > largeBuffer {
 		bigger := NewBuffer(max(need, 2*cap(b.B)))
@@ -51,7 +51,7 @@ func (b *Buffer) Free() {
 	if b == nil || b.B == nil {
 		return
 	}
-	again := &Buffer{B: b.B[:0]} // a new header: holders of b cannot free it twice
+	again := &Buffer{B: b.B[:0]} // a new header, so that holders of b cannot free the memory again
 	b.B = nil
 	switch {
 	case cap(again.B) > keepBuffer:

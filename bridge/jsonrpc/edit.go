@@ -9,15 +9,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Edit is a change to the params of a request or the result of a response. It applies when the message is
-// written: Text replaces the bytes between From and To. All other bytes are not copied.
+// Edit is a change of the params of a request, or of the result of a response. It is applied when the message is
+// written: Text replaces the bytes from From up to To.
 type Edit struct {
-	From, To int    // byte indexes in the params or the result; equal ones insert
-	Text     []byte // raw JSON; empty removes
+	From, To int    // byte indexes in the params or the result; if they are equal, Text is inserted
+	Text     []byte // raw JSON; empty removes the bytes
 }
 
-// Edited returns the message with edited params. It shares the rest with m, which must stay valid. Its Params
-// stay without the edits. Edits must not overlap each other or the progress token.
+// Edited returns m with edited params. The result shares memory with m, which must stay valid. Its field Params is
+// still without the edits. Edits must not overlap each other or the progress token.
 func (m *Message) Edited(edits ...Edit) *Message {
 	c := *m
 	c.buf = nil // m owns it
@@ -25,13 +25,12 @@ func (m *Message) Edited(edits ...Edit) *Message {
 	return &c
 }
 
-// Untouched reports whether no edit concerns or touches the bytes between from and to of the params or the
-// result.
+// Untouched reports whether no edit changes or touches the bytes between from and to of the params or the result.
 func (m *Message) Untouched(from, to int) bool {
 	return !slices.ContainsFunc(m.edits, func(e Edit) bool { return e.From <= to && e.To >= from })
 }
 
-// Edit edits the result of a response that the caller owns. Result stays without the edits.
+// Edit edits the result of a response that the caller owns. The field Result stays without the edits.
 func (m *Message) Edit(edits ...Edit) { m.edits = merged(m.edits, edits) }
 
 func merged(a, b []Edit) []Edit {
@@ -58,7 +57,7 @@ func (m *Message) Whole() []byte {
 	return append(out, raw[done:]...)
 }
 
-// Span is the position of a member in its object. The zero Span is that of an absent member.
+// Span is the position of a member in its object. The zero Span means that the member is absent.
 type Span struct {
 	Key   int // index of the name's quote
 	Value int // index of the value
@@ -73,20 +72,20 @@ func (s Span) Of(object []byte) []byte {
 	return object[s.Value:s.End]
 }
 
-// Found holds the positions of the members that describe a result (2026-07-28, results).
+// Found holds the positions of members that describe a result (2026-07-28, results).
 type Found struct {
 	Type       Span // of resultType
 	Meta       Span // of _meta
 	TTL        Span // of ttlMs
 	Scope      Span // of cacheScope
 	Structured Span // of structuredContent
-	Twice      bool // one of them is duplicated
+	Twice      bool // at least one of them is duplicated
 }
 
-// Found returns the positions of members of a parsed result. For other messages it is zero.
+// Found returns the positions of members in the result of a parsed response. For other messages they are zero.
 func (m *Message) Found() Found { return m.found }
 
-// relative converts positions in the whole text to positions in the result.
+// relative converts positions in the whole text to positions in the result, which starts at base.
 func (f *Found) relative(base int) {
 	for _, s := range []*Span{&f.Type, &f.Meta, &f.TTL, &f.Scope, &f.Structured} {
 		if s.End > 0 {
@@ -95,18 +94,18 @@ func (f *Found) relative(base int) {
 	}
 }
 
-// Omit returns the edits that remove members of the object at index place. emptied reports whether no member is
-// left.
+// Omit returns the edits that remove the members of object for which drop returns true. place is the index of object in
+// the params or the result. emptied reports whether the edits leave no member.
 func Omit(object []byte, place int, drop func(name string) bool) (edits []Edit, emptied bool) {
-	run := -1    // start of the members that are removed together
-	ended := -1  // end of the member before
-	had := false // a member stays
+	run := -1    // start of the current run of members to remove, or -1
+	ended := -1  // end of the previous member
+	had := false // the object keeps a member so far
 	gjson.ParseBytes(object).ForEach(func(name, value gjson.Result) bool {
 		begin, end := place+name.Index, place+value.Index+len(value.Raw)
 		out := drop(name.Str)
 		switch {
 		case out && run < 0 && had:
-			run = ended // with the comma before it
+			run = ended // from the comma before the run
 		case out:
 			if run < 0 {
 				run = begin
@@ -115,7 +114,7 @@ func Omit(object []byte, place int, drop func(name string) bool) (edits []Edit, 
 			edits = append(edits, Edit{From: run, To: ended})
 			run = -1
 		default:
-			if run >= 0 { // with the comma behind them
+			if run >= 0 { // up to the next member, with the comma
 				edits = append(edits, Edit{From: run, To: begin})
 			}
 			run, had = -1, true
@@ -129,7 +128,7 @@ func Omit(object []byte, place int, drop func(name string) bool) (edits []Edit, 
 	return edits, run >= 0 && !had
 }
 
-// WithParams returns a message with other params, or m if they are the same. Accessors read the new params.
+// WithParams returns a request with the id and method of m and other params. If the params are the same, it returns m.
 func (m *Message) WithParams(params []byte) *Message {
 	if rawjson.Same(params, m.Params) {
 		return m
@@ -142,7 +141,7 @@ func (m *Message) WithParams(params []byte) *Message {
 	return other.Clone()
 }
 
-// Replaced returns a copy of the response with another result, whose members Found knows. Replaced releases m.
+// Replaced returns a copy of the response m with another result, and releases m. Found works for the copy.
 func (m *Message) Replaced(result []byte) *Message {
 	b := m.WithResult(result)
 	if b.ID == nil {
@@ -153,7 +152,7 @@ func (m *Message) Replaced(result []byte) *Message {
 	return b
 }
 
-// First returns the edit that inserts members before the others of an object.
+// First returns the edit that inserts members at the beginning of an object.
 func First(object []byte, members string) Edit {
 	at := bytes.IndexByte(object, '{') + 1
 	if rest := object[at:]; rest[rawjson.Space(rest, 0)] != '}' {
@@ -166,8 +165,8 @@ func First(object []byte, members string) Edit {
 	}
 }
 
-// Once returns the response without duplicates of the members that describe its result. Some peers take the first one
-// and others the last. It releases m if it returns another message.
+// Once returns the response without duplicates of the members in Found, because some peers use the first of them and
+// others the last. If Once returns another message, it releases m.
 func (m *Message) Once() *Message {
 	if !m.found.Twice {
 		return m

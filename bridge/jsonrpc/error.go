@@ -9,18 +9,18 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// These are the error codes of JSON-RPC 2.0 and MCP.
+// The error codes of JSON-RPC 2.0 and MCP.
 const (
 	CodeParse          = -32700
 	CodeInvalidRequest = -32600
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603
-	// CodeNoResource answers a request for an unknown resource, in sessions (A14).
+	// CodeNoResource answers a request for an unknown resource, in legacy revisions (A14).
 	CodeNoResource = -32002
 	// CodeHeaderMismatch answers a request whose headers contradict its body (2026-07-28, transports).
 	CodeHeaderMismatch = -32020
-	// CodeMissingCapability answers a request that needs more capabilities of its client; data has
+	// CodeMissingCapability answers a request that needs capabilities which its client does not have. data has
 	// requiredCapabilities (2026-07-28).
 	CodeMissingCapability = -32021
 	// CodeUnsupportedVersion answers a request of an unsupported revision; data has supported and requested
@@ -38,12 +38,12 @@ func NewError(id []byte, code int, message string, data []byte) *Message {
 	return &Message{ID: id, Error: append(e, '}')}
 }
 
-// maxWords bounds the message that is made of an error without one, in bytes.
+// maxWords bounds the message that replaces a missing one, in bytes.
 const maxWords = 300
 
-// wellFormed returns the error of an answer as JSON-RPC 2.0, section 5.1 wants it: an object with an integer code and
-// a text as its message. Some clients drop other errors, and their callers wait. A usual error is returned unchanged.
-// Otherwise the code is the peer's, if it can be read, and the message has the peer's words.
+// wellFormed returns the error of an answer in the form of JSON-RPC 2.0, section 5.1: an object with an integer code
+// and a string as its message. Some clients drop other errors, so that their callers wait forever. An error in that
+// form stays unchanged. Otherwise the code is the peer's, if it can be read, and the message has the peer's words.
 func wellFormed(raw []byte) []byte {
 	code, message := gjson.GetBytes(raw, "code"), gjson.GetBytes(raw, "message")
 	object := raw[0] == '{'
@@ -77,11 +77,11 @@ func wellFormed(raw []byte) []byte {
 // InvalidParams returns the error response for invalid params, without an id.
 func InvalidParams(message string) *Message { return NewError(nil, CodeInvalidParams, message, nil) }
 
-// NewResult returns a response. result is raw JSON on one line.
+// NewResult returns a response with a result, which is raw JSON on one line.
 func NewResult(id, result []byte) *Message { return &Message{ID: id, Result: result} }
 
-// NewToolResult is NewResult for a call of a tool. isError reports whether the result has isError: true, so that IsError
-// does not search a large one.
+// NewToolResult is NewResult for a call of a tool. isError says whether the result has isError: true, so that IsError
+// need not search a large result.
 func NewToolResult(id, result []byte, isError bool) *Message {
 	return &Message{
 		ID:      id,
@@ -105,7 +105,7 @@ func NewCancelled(requestID []byte, reason string) *Message {
 	return &Message{Method: "notifications/cancelled", Params: append(p, '}')}
 }
 
-// method returns the method as a string. Frequent ones need no allocation.
+// method returns the method as a string. The frequent methods need no allocation.
 func method(b []byte) string {
 	switch string(b) {
 	case "tools/call":

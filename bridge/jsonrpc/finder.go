@@ -2,36 +2,36 @@ package jsonrpc
 
 import "encoding/json"
 
-// Finder reads the envelope of a text from a stream of bytes. The text is no message, or too large to hold.
-// Finder finds the id, which may come last (R-009), and the kind of message.
+// Finder reads the envelope of a text that is not a message, or that is too large to hold in memory. The text comes in
+// pieces, to Write. Finder finds the id, which may come last (R-009), and the kind of message.
 type Finder struct {
-	all      []Outline // of ended objects
-	one      Outline   // of the current or last object
-	base     int       // the depth of its members: 1, or 2 within a batch; 0 before the first
+	all      []Outline // outlines of the objects that have ended
+	one      Outline   // outline of the current object, or of the last one
+	base     int       // depth of the members of one: 1, or 2 in a batch; 0 before the first object
 	depth    int
 	inString bool
 	escaped  bool
-	isKey    bool // the next string at depth base is a member's name
+	isKey    bool // the next string at depth base is the name of a member
 	isID     bool // the last name was "id"
 	inID     bool
-	text     []byte // of a member's name
+	text     []byte // the last name so far, up to maxName bytes
 }
 
 // Outline describes the envelope of a message.
 type Outline struct {
-	ID      []byte // raw; nil if absent
-	Method  bool   // it has a method, so it is no response
-	Payload bool   // it has a result or an error
+	ID      []byte // raw; nil if the message has no id
+	Method  bool   // the message has a method, so it is no response
+	Payload bool   // the message has a result or an error
 }
 
 const (
 	maxOutlines   = 100
-	maxName       = 16       // longer names do not matter
-	maxOutlined   = 64 << 10 // bytes of an id
+	maxName       = 16       // longer names are none of those that matter
+	maxOutlined   = 64 << 10 // bytes of an id in an Outline
 	maxFinderText = 256      // bytes of the id of a response
 )
 
-// Write reads the next bytes of the message. It never fails.
+// Write reads the next bytes of the text. Its error is always nil.
 func (f *Finder) Write(b []byte) (int, error) {
 	for i := 0; i < len(b); i++ {
 		if i = f.skip(b, i); i < len(b) {
@@ -41,10 +41,10 @@ func (f *Finder) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// structural holds the bytes that matter below the members of a message, outside of strings.
+// structural are the bytes that matter outside of strings, deeper than the members of a message.
 var structural = [256]bool{'"': true, '{': true, '}': true, '[': true, ']': true}
 
-// skip returns the index of the next byte that matters. Nearly all of a large message is payload.
+// skip returns the index of the next byte that matters. In a large message nearly all bytes are payload.
 func (f *Finder) skip(b []byte, i int) int {
 	switch {
 	case f.escaped || f.inID || f.depth == f.base && (f.isKey || !f.inString):
@@ -97,7 +97,7 @@ func (f *Finder) next(c byte) {
 	}
 }
 
-// inText reads a byte of a string.
+// inText reads a byte in a string.
 func (f *Finder) inText(c byte) {
 	named := f.depth == f.base && f.isKey
 	switch {
@@ -120,13 +120,14 @@ func (f *Finder) inText(c byte) {
 	}
 }
 
-// Asks reports whether the message has a method so far, so that it is no response.
+// Asks reports whether the text has a method so far, so that it is no response. It is false for a batch.
 func (f *Finder) Asks() bool { return f.base == 1 && f.one.Method }
 
-// Answers reports whether the message has a result or an error, and no method so far.
+// Answers reports whether the text has a result or an error so far, and no method. It is false for a batch.
 func (f *Finder) Answers() bool { return f.base == 1 && f.one.Payload && !f.one.Method }
 
-// ID returns the id of the response as raw JSON. It returns nil for messages with a method.
+// ID returns the id of a response as raw JSON. It returns nil if the text has a method, or if the id is invalid, longer
+// than 255 bytes or not yet complete.
 func (f *Finder) ID() []byte {
 	id := f.one.ID
 	if f.base != 1 || f.one.Method || f.inID || !validID(id) || len(id) >= maxFinderText {
@@ -135,7 +136,8 @@ func (f *Finder) ID() []byte {
 	return id
 }
 
-// Outlines returns one outline, or those of a batch. A text that is no object has an empty one.
+// Outlines returns the outline of the message, or the outlines of the messages in a batch. If there is no object, it
+// returns one empty outline.
 func (f *Finder) Outlines() []Outline {
 	if len(f.all) == 0 {
 		return []Outline{{}}
@@ -143,8 +145,8 @@ func (f *Finder) Outlines() []Outline {
 	return f.all
 }
 
-// Answerable returns the id if a response can carry it, or nil. The text was not parsed, but responses must be
-// valid JSON.
+// Answerable returns the id if a response can carry it, or nil. An id of a text that was not parsed may be invalid
+// JSON.
 func (o Outline) Answerable() []byte {
 	if !validID(o.ID) || len(o.ID) > maxOutlined || !json.Valid(o.ID) {
 		return nil

@@ -1,9 +1,8 @@
-// Package jsonrpc reads and writes the envelope of JSON-RPC 2.0 messages for MCP, and leaves their payload
-// alone.
+// Package jsonrpc reads and writes the envelope of JSON-RPC 2.0 messages for MCP, and does not decode their payload.
 //
-// One pass checks the whole text and records the positions of id, method, params, result and error. Within
-// params it records the few members that a bridge reads. All else stays the peer's bytes: numbers keep their
-// digits, unknown members stay, and nothing is reordered.
+// One pass checks the whole text, and records the positions of id, method, params, result and error, and of the few
+// members of params that the bridge reads. Everything else stays as the peer wrote it: numbers keep their digits,
+// unknown members stay, and members keep their order.
 package jsonrpc
 
 import (
@@ -24,28 +23,28 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Message is one request, notification or response. Its fields are slices of the bytes that it was parsed from.
-// It is valid until Release. A message from an interface is valid as long as the interface says.
+// Message is one request, notification or response. Its fields are slices of the text that it was parsed from. It is
+// valid until Release, or, as an argument, as long as the interface says.
 type Message struct {
-	ID     []byte // raw JSON, exactly as sent (R-001); nil for none
+	ID     []byte // raw JSON, exactly as the peer sent it (R-001); nil without one
 	Method string // empty in a response
-	Params []byte // raw JSON object, or nil; without the edits, see Whole
+	Params []byte // raw JSON object, or nil; without the edits, unlike Whole
 	Result []byte // raw JSON, or nil
 	Error  []byte // raw JSON object, or nil
 
 	version, method []byte
 	meta, name, uri []byte // members of params, raw
 	token           []byte // params._meta.progressToken, raw
-	rename          []byte // replaces name, raw; one of edits
-	edits           []Edit // of Params or Result, in order
+	rename          []byte // new name of Renamed, raw; also one of edits
+	edits           []Edit // edits of Params or Result, by From
 	progress        []byte // params.progressToken, raw
 	requestID       []byte // params.requestId, raw
-	found           Found  // members of the result
+	found           Found  // positions of members of Result
 	doubtful        bool   // see Doubtful
 	isError         bool   // see IsError
-	judged          bool   // isError is known without Parse
+	judged          bool   // NewToolResult set isError
 	nulls           bool   // see HasNulls
-	lines           bool   // there are line breaks between tokens
+	lines           bool   // the text has line breaks between tokens
 	buf             *Buffer
 	held            *held // see Hold
 }
@@ -62,8 +61,8 @@ func (m *Message) IsResponse() bool { return m.Method == "" }
 // Meta returns params._meta as raw JSON, or nil.
 func (m *Message) Meta() []byte { return m.meta }
 
-// Name returns params.name decoded: the name of a tool or prompt. It is a copy, valid after Release, and empty
-// if the name is no string.
+// Name returns params.name decoded: the name of a tool or prompt. It is a copy, so it is valid after Release. It is
+// empty if the name is no string.
 func (m *Message) Name() string {
 	if m.rename != nil {
 		return text(m.rename)
@@ -71,15 +70,15 @@ func (m *Message) Name() string {
 	return text(m.name)
 }
 
-// GivenName returns params.name decoded as the peer sent it, without Renamed.
+// GivenName returns params.name decoded, as the peer sent it: Renamed does not change it.
 func (m *Message) GivenName() string { return text(m.name) }
 
-// Doubtful reports whether a member of params differs from name, uri or requestState only in case. Some servers
-// would take it for that member. So access checks on these members must reject such a request.
+// Doubtful reports whether the name of a member of params differs from name, uri or requestState only in case. Some
+// servers would use its value instead. So code that checks access by these members must reject the request.
 func (m *Message) Doubtful() bool { return m.doubtful }
 
-// IsError reports whether the result has isError: true, like that of a failed tool. Parse and NewToolResult record it;
-// other results are scanned.
+// IsError reports whether the result has isError: true, as the result of a failed tool does. If neither Parse nor
+// NewToolResult made the message, IsError searches the result.
 func (m *Message) IsError() bool {
 	if m.version != nil || m.judged {
 		return m.isError
@@ -87,8 +86,8 @@ func (m *Message) IsError() bool {
 	return bytes.Contains(m.Result, []byte(`"isError"`)) && gjson.GetBytes(m.Result, "isError").Type == gjson.True
 }
 
-// HasNulls reports whether the result may have a null, other than within structuredContent or _meta. Parse records it;
-// other results are scanned.
+// HasNulls reports whether the result may have a null, apart from those in structuredContent and _meta. If Parse did
+// not make the message, HasNulls searches the result.
 func (m *Message) HasNulls() bool {
 	if m.version != nil {
 		return m.nulls
@@ -96,8 +95,8 @@ func (m *Message) HasNulls() bool {
 	return bytes.Contains(m.Result, []byte("null"))
 }
 
-// Renamed returns the message with another params.name, or m if there is no name. It shares the rest with m,
-// which must stay valid. Its Params keep the old name. Append and Whole write the new one.
+// Renamed returns a message with another params.name, or m if m has no name. The result shares memory with m, which
+// must stay valid. Its field Params still has the old name; Append and Whole write the new one.
 func (m *Message) Renamed(name string) *Message {
 	if len(m.name) == 0 {
 		return m
@@ -115,8 +114,8 @@ func (m *Message) Renamed(name string) *Message {
 	return &c
 }
 
-// WithResult returns a response to the same request with another result. The result is raw JSON, with line
-// breaks between tokens only if m had some.
+// WithResult returns a response to the same request with another result, as raw JSON. result must be on one line unless
+// m has line breaks.
 func (m *Message) WithResult(result []byte) *Message {
 	return &Message{
 		ID:     m.ID,
@@ -128,11 +127,11 @@ func (m *Message) WithResult(result []byte) *Message {
 // URI returns params.uri decoded: the URI of a resource.
 func (m *Message) URI() string { return text(m.uri) }
 
-// RequestID returns params.requestId as raw JSON: the request that notifications/cancelled cancels.
+// RequestID returns params.requestId as raw JSON: the id of the request that notifications/cancelled cancels.
 func (m *Message) RequestID() []byte { return m.requestID }
 
-// Token returns the progress token as raw JSON, or nil. A request has it in _meta, notifications/progress in its
-// params.
+// Token returns the progress token as raw JSON, or nil. It is in _meta of a request, and in the params of
+// notifications/progress.
 func (m *Message) Token() []byte {
 	if m.Method == "notifications/progress" {
 		return m.progress
@@ -147,7 +146,7 @@ func text(raw []byte) string {
 	return unquote(raw[1 : len(raw)-1])
 }
 
-// Len returns about the size of the message on a wire, in bytes.
+// Len returns the approximate size of the message in bytes, as Append writes it.
 func (m *Message) Len() int {
 	n := len(m.ID) + len(m.Method) + len(m.Params) + len(m.Result) + len(m.Error) + 64
 	for _, e := range m.edits {
@@ -156,8 +155,8 @@ func (m *Message) Len() int {
 	return n
 }
 
-// Append writes the message to dst as one line, without the line break, and returns the extended dst. id
-// replaces the message's own; nil means no id. token, if not nil, replaces the progress token.
+// Append writes the message to dst as one line, without the line break, and returns the extended dst. id replaces the
+// id of the message; nil means that the line has no id. token, if not nil, replaces the progress token.
 func (m *Message) Append(dst, id, token []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0"`...)
 	if id != nil {
@@ -188,7 +187,7 @@ func (m *Message) Append(dst, id, token []byte) []byte {
 	return append(dst, '}')
 }
 
-// appendParams writes the params with all replacements.
+// appendParams appends the params with the edits, and with token in place of the progress token.
 func (m *Message) appendParams(dst, token []byte) []byte {
 	done := 0
 	put := func(from, to int, instead []byte) {
@@ -213,8 +212,8 @@ func (m *Message) appendParams(dst, token []byte) []byte {
 	return append(dst, m.Params[done:]...)
 }
 
-// Payload returns the name of a response's payload member, and its raw JSON in pieces appended to dst. It avoids
-// a copy on wires that allow line breaks. It may panic if m is no response.
+// Payload returns the name of a response's payload member, and appends the pieces of its raw JSON to dst. Unlike Append
+// it copies nothing; the pieces may have line breaks. It may panic if m is no response.
 func (m *Message) Payload(dst [][]byte) (member string, raw [][]byte) {
 	if m.Error != nil {
 		return "error", append(dst, m.Error)
@@ -227,10 +226,10 @@ func (m *Message) Payload(dst [][]byte) (member string, raw [][]byte) {
 	return "result", append(dst, m.Result[done:])
 }
 
-// offset returns the index of part, a subslice of whole, in it.
+// offset returns the index of part in whole, of which part is a subslice.
 func offset(whole, part []byte) int { return cap(whole) - cap(part) }
 
-// unbreak replaces line breaks by spaces. JSON has them only between tokens, because strings escape them.
+// unbreak replaces line breaks by spaces. In JSON line breaks are only between tokens, since strings escape them.
 func unbreak(b []byte) {
 	for i, c := range b {
 		if c == '\n' || c == '\r' {
@@ -249,8 +248,8 @@ func (m *Message) Clone() *Message {
 	return c
 }
 
-// Release returns the message's buffer for reuse. The message is empty afterwards. Without Release the garbage
-// collector frees it. A second Release does nothing.
+// Release returns the message's memory for reuse. Afterwards the message is empty. Without Release the garbage
+// collector frees the memory. A second Release does nothing.
 func (m *Message) Release() {
 	if m == nil {
 		return
@@ -263,10 +262,10 @@ func (m *Message) Release() {
 	}
 }
 
-// Room is a shared budget of bytes for messages. It is comparable.
+// Room is a budget of bytes that messages share. Values of its types are comparable.
 type Room interface{ Return(n int) }
 
-// held is the part of a Room that a message holds.
+// held is what a message holds of a Room.
 type held struct {
 	room    Room
 	n       int
@@ -274,15 +273,14 @@ type held struct {
 	cleanup runtime.Cleanup
 }
 
-// Hold returns n bytes to room once, when the message is released or collected. It replaces the bytes that the message
-// held before. Use it for a message that is not copied.
+// Hold records that the message holds n bytes of room, in place of the bytes that it held before. They go back to room
+// once, when the message is released or garbage collected. A copy of the message would give them back, too.
 func (m *Message) Hold(room Room, n int) {
 	_ = m.TakeRelease()
 	back := sync.OnceFunc(func() { room.Return(n) })
 	m.held = &held{room, n, back, runtime.AddCleanup(m, func(back func()) { back() }, back)}
 }
 
-// Held returns the bytes that the message holds, and their room.
 func (m *Message) Held() (room Room, n int) {
 	if m.held == nil {
 		return nil, 0
@@ -290,8 +288,8 @@ func (m *Message) Held() (room Room, n int) {
 	return m.held.room, m.held.n
 }
 
-// TakeRelease returns the function that returns the held bytes, for the caller to call in place of the message.
-// It returns nil if there are none.
+// TakeRelease returns the function that gives the held bytes back, or nil if there are none. From then on the caller
+// calls it, and Release does not.
 func (m *Message) TakeRelease() func() {
 	if m.held == nil {
 		return nil
@@ -302,25 +300,25 @@ func (m *Message) TakeRelease() func() {
 	return held.back
 }
 
-// Pooled reports whether Release returns the message's memory for other use.
+// Pooled reports whether Release makes the message's memory available to other messages.
 func (m *Message) Pooled() bool { return m.buf != nil }
 
-// Own makes m the owner of buf, which it was parsed from: Release frees both.
+// Own makes m the owner of buf, from which m was parsed: Release also frees buf.
 func (m *Message) Own(buf *Buffer) *Message {
 	m.buf = buf
 	return m
 }
 
-// SyntaxError reports a text that is not JSON.
+// SyntaxError is the error about a text that is not JSON.
 type SyntaxError struct {
-	Offset int    // in bytes
-	What   string // the fault, for people, without parts of the text
+	Offset int    // index of the fault, in bytes
+	What   string // the fault, for people; it quotes nothing of the text
 }
 
-// Behind reports whether the text is valid JSON up to Offset, with more text behind it.
+// Behind reports whether the text is valid JSON up to Offset, and other text follows.
 func (s *SyntaxError) Behind() bool { return s.What == behind }
 
-// Error returns the fault and its position, without parts of the text.
+// Error returns the fault and its position. It quotes nothing of the text.
 func (s *SyntaxError) Error() string {
 	if s.What == tooDeep {
 		return fmt.Sprintf("nested too deep at byte %d: more than %d nested arrays and objects", s.Offset, maxDepth)
@@ -328,14 +326,13 @@ func (s *SyntaxError) Error() string {
 	return fmt.Sprintf("not JSON: %s at byte %d", s.What, s.Offset)
 }
 
-// InvalidError reports a text that is JSON but not a JSON-RPC message.
+// InvalidError is the error about a text that is JSON but no JSON-RPC message, or that is not UTF-8.
 type InvalidError struct {
-	ID   []byte // of the message, raw JSON; nil if unreadable
+	ID   []byte // id of the message, raw JSON; nil if it cannot be read
 	What string // the fault, for people
-	text bool   // not even JSON, because it is not UTF-8
+	text bool   // the text is not UTF-8, so it is not even JSON
 }
 
-// Error returns the fault.
 func (i *InvalidError) Error() string {
 	if i.text {
 		return "not JSON: " + i.What
@@ -343,7 +340,7 @@ func (i *InvalidError) Error() string {
 	return "not a JSON-RPC message: " + i.What
 }
 
-// Code returns the code of the error response to the message.
+// Code returns the code of the error response to the text.
 func (i *InvalidError) Code() int {
 	if i.text {
 		return CodeParse
@@ -351,14 +348,14 @@ func (i *InvalidError) Code() int {
 	return CodeInvalidRequest
 }
 
-// Parse reads one message, with or without what Bare leaves out. The message refers to b, which must not change while
-// the message is used. The error is a *SyntaxError or an *InvalidError.
+// Parse reads one message, and ignores the characters around it that Bare removes. The message refers to b, which must
+// not change while the message is used. The error is a *SyntaxError or an *InvalidError.
 func Parse(b []byte) (*Message, error) {
 	m, _, err := parse(b)
 	return m, err
 }
 
-// parse is Parse. wide reports whether a string has bytes beyond ASCII, so that the text may not be UTF-8.
+// parse is Parse. wide reports whether a string has bytes beyond ASCII, which need not be UTF-8.
 func parse(b []byte) (m *Message, wide bool, err error) {
 	m, wide, err = parseBare(b)
 	if err == nil {
@@ -382,12 +379,12 @@ func parse(b []byte) (m *Message, wide bool, err error) {
 	return m, wide, err
 }
 
-// parseBare is parse of a text with nothing but white space around the message.
+// parseBare is parse for a text with only white space around the message.
 func parseBare(b []byte) (m *Message, wide bool, err error) {
 	m = new(Message)
 	s := scanner{b: b, m: m}
 	i := s.space(0)
-	s.lines = false // not within the message
+	s.lines = false // ignores line breaks before the message
 	if i < len(b) && b[i] != '{' {
 		if end := s.value(i, 0, other); end < 0 || s.space(end) != len(b) {
 			return nil, false, s.syntax(end)
@@ -424,10 +421,10 @@ func (s *scanner) syntax(end int) error {
 	return &SyntaxError{Offset: s.at, What: s.what}
 }
 
-// ParseUTF8 is Parse for messages of clients. It rejects messages that are not UTF-8: some server libraries exit
-// on them, which ends the calls of all clients. It also rejects requests whose id is not an integer number or a
-// string. The third check is on methods that a server may confuse with another one, which would bypass access
-// rules. Ids of servers are not restricted, so that their questions get answers.
+// ParseUTF8 is Parse for messages of clients. It rejects three kinds of messages. Messages that are not UTF-8 make some
+// server libraries exit, which ends the calls of all clients. Ids of requests must be strings or integers; servers may
+// use others in their questions. A method with other capitals or with control characters could be read as another
+// method by a server, and bypass access rules.
 func ParseUTF8(b []byte) (*Message, error) {
 	m, wide, err := parse(b)
 	switch {
@@ -448,8 +445,8 @@ func ParseUTF8(b []byte) (*Message, error) {
 	return m, nil
 }
 
-// ParseRepaired is Parse for messages of servers. It replaces each byte that is not UTF-8 by U+FFFD, because
-// some clients exit on them. repaired reports whether there was one; such a message does not refer to b.
+// ParseRepaired is Parse for messages of servers. It replaces each byte that is not UTF-8 by U+FFFD, because some
+// clients exit on such bytes. repaired reports whether it replaced any; then the message does not refer to b.
 func ParseRepaired(b []byte) (m *Message, repaired bool, err error) {
 	m, wide, err := parse(b)
 	if err != nil || !wide || utf8.Valid(b) {
@@ -464,8 +461,8 @@ func ParseRepaired(b []byte) (m *Message, repaired bool, err error) {
 	return m, true, err
 }
 
-// Integer returns a raw id or token of ours, which is a positive integer, as the bridge wrote it: some peers return
-// "7", 7.0 or 7e0 in its place. It returns others unchanged.
+// Integer returns a raw id or token of the bridge, a positive integer, as the bridge wrote it: some peers return "7",
+// 7.0 or 7e0 instead of 7. It returns other ids unchanged.
 func Integer(id []byte) []byte {
 	text := id
 	if n := len(id); n > 2 && id[0] == '"' {
@@ -488,7 +485,8 @@ func Integer(id []byte) []byte {
 	return strconv.AppendInt(nil, n, 10)
 }
 
-// whole returns the value of a decimal number that is an integer, such as 7.0. All programs know integers up to 2⁵³.
+// whole returns the value of a decimal number that is an integer, such as 7.0. It reports false above 2⁵³, where
+// floating point is not exact.
 func whole(number string) (int64, bool) {
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 || strings.Trim(number, "+-.0123456789eE") != "" {
@@ -497,7 +495,8 @@ func whole(number string) (int64, bool) {
 	return int64(f), true
 }
 
-// notUTF8 returns the error of a message with that id. It omits an id that is not UTF-8.
+// notUTF8 returns the error about a text that is not UTF-8. id is the id of the message, which is left out if it is not
+// UTF-8 itself.
 func notUTF8(id []byte) error {
 	i := &InvalidError{What: "it is not UTF-8", text: true}
 	if utf8.Valid(id) {
@@ -508,13 +507,13 @@ func notUTF8(id []byte) error {
 
 const idRule = "id must be a string or an integer"
 
-// stringOrInteger reports whether raw, a string or a number, is a string or written as an integer that fits into
-// a number of other programs.
+// stringOrInteger reports whether raw, a string or a number, is a string, or a number that is written as an integer and
+// that other programs can read.
 func stringOrInteger(raw []byte) bool {
 	return raw[0] == '"' || len(raw) < 300 && !bytes.ContainsAny(raw, ".eE")
 }
 
-// misspelled reports whether a method differs only in case from one whose name or uri access rules check.
+// misspelled reports whether a method differs only in case from a method whose name or uri access rules check.
 func misspelled(method string) bool {
 	for _, known := range [...]string{"tools/call", "prompts/get", "resources/read", "resources/subscribe", "resources/unsubscribe"} {
 		if len(method) == len(known) && method != known && strings.EqualFold(method, known) {
@@ -529,8 +528,8 @@ func validID(raw []byte) bool {
 	return len(raw) > 0 && (raw[0] == '"' || raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9')
 }
 
-// known returns a copy of a valid id for the answer to an invalid message. A number that is beyond all others, such as
-// 1e999, is omitted: its sender could not read it in an answer.
+// known returns a copy of a valid id, for the answer to an invalid message. It returns nil for a number that no program
+// can represent, such as 1e999: its sender could not read the answer.
 func known(id []byte) []byte {
 	if id[0] != '"' {
 		if _, err := strconv.ParseFloat(string(id), 64); err != nil {
@@ -540,7 +539,7 @@ func known(id []byte) []byte {
 	return bytes.Clone(id)
 }
 
-// check returns the fault of the envelope, or "".
+// check returns the fault of the envelope, or "". It repairs what many peers write, such as null for an absent member.
 func (m *Message) check(s *scanner) string {
 	if string(m.Params) == "null" { // some peers write null for an absent member
 		m.Params = nil
@@ -580,7 +579,7 @@ func (m *Message) check(s *scanner) string {
 		if m.Error == nil {
 			return "a result needs an id"
 		}
-		m.ID = nil // an error about a request whose id was unreadable (R-014)
+		m.ID = nil // the error is about a request whose id could not be read (R-014)
 	}
 	return ""
 }

@@ -1,7 +1,7 @@
 package jsonrpc
 
-// NewRequest returns a request of the bridge itself. It is a parsed message, so that a progress token in the
-// params can be replaced like any other.
+// NewRequest returns a request of the bridge itself. It parses the request, so that Append can replace a progress token
+// in params.
 func NewRequest(method string, params []byte) *Message {
 	m := &Message{
 		ID:     []byte("0"),

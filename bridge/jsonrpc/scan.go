@@ -8,41 +8,40 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth bounds the nesting of arrays and objects. Each level takes stack, and no MCP message comes near the
-// limit.
+// maxDepth bounds the nesting of arrays and objects, since each level takes stack. No MCP message comes near it.
 const maxDepth = 1000
 
 const tooDeep = "nested too deep"
 
-// level is the kind of object that the scanner reads members of.
+// level says which object the scanner is in, and so which members it records.
 type level uint8
 
 const (
-	other    level = iota // a payload: only checked
-	envelope              // the message itself
-	params                // its params
+	other    level = iota // a part of the payload, without members to record
+	envelope              // the message
+	params                // the params of the message
 	meta                  // params._meta
-	result                // the result
+	result                // the result of the message
 )
 
-// scanner checks that bytes are JSON and records the positions of members that the bridge reads. It reads the
-// bytes once and decodes nothing.
+// scanner checks that bytes are JSON, and records the positions of the members that the bridge reads. It reads each
+// byte once and decodes nothing.
 type scanner struct {
 	b     []byte
-	m     *Message
-	at    int    // position of the fault, if what is not empty
-	what  string // the fault
-	dup   string // a duplicated member that must be unique
-	seen  uint8  // members of the envelope that were found, by bit
-	lines bool   // there is a line break between tokens
-	wide  bool   // a string has bytes beyond ASCII
-	nulls bool   // a value is null
-	doc   *Document
-	done  int // bytes of b that are in the document's text
-	gone  int // omitted white space
+	m     *Message  // the message whose members are recorded, if level is not other
+	at    int       // position of the fault, if what is not empty
+	what  string    // the fault
+	dup   string    // name of a duplicated member that must be unique
+	seen  uint8     // members of the envelope so far, by bit
+	lines bool      // there is a line break between tokens
+	wide  bool      // a string has bytes beyond ASCII
+	nulls bool      // a value is null
+	doc   *Document // the document to make, or nil
+	done  int       // bytes of b that the document's text has or omits
+	gone  int       // bytes of white space that the document's text omits
 }
 
-// fail records the first fault. It returns -1 for its callers.
+// fail records the first fault. It returns -1, which callers return as the index.
 func (s *scanner) fail(i int, what string) int {
 	if s.what == "" {
 		s.at, s.what = i, what
@@ -58,7 +57,7 @@ func (s *scanner) space(i int) int {
 	return s.skip(i)
 }
 
-// skip is space for the likely case of white space.
+// skip is space for an index at which there may be white space.
 func (s *scanner) skip(i int) int {
 	from := i
 	for ; i < len(s.b) && (s.b[i] == ' ' || s.b[i] == '\t' || s.b[i] == '\n' || s.b[i] == '\r'); i++ {
@@ -70,7 +69,7 @@ func (s *scanner) skip(i int) int {
 	return i
 }
 
-// value scans the value at i. It returns the index behind it, or -1 if it is not JSON.
+// value scans the value at index i, and returns the index behind it. If the value is not JSON, it returns -1.
 func (s *scanner) value(i, depth int, l level) int {
 	if i >= len(s.b) {
 		return s.fail(i, "unexpected end")
@@ -154,13 +153,13 @@ const (
 	highs = 0x8080808080808080
 )
 
-// str scans the string whose opening quote is at i. Strings are most of a large payload. So str checks eight
-// bytes at a time for a quote, a backslash or a control character. Each of the three masks is exact up to its
-// first hit, and only the first hit is used.
+// str scans the string whose opening quote is at i. Strings make up most of a large payload, so str checks eight bytes
+// at a time for a quote, a backslash or a control character. Each of the three masks is exact up to its first hit, and
+// str uses only the first hit.
 func (s *scanner) str(i int) int {
 	b := s.b
 	i++
-	var all uint64 // OR of the bytes: with ASCII only, the high bits are clear
+	var all uint64 // bitwise OR of the bytes: for ASCII the high bits are clear
 	for {
 		for i+8 <= len(b) {
 			x := binary.LittleEndian.Uint64(b[i : i+8])
@@ -176,7 +175,7 @@ func (s *scanner) str(i int) int {
 			if b[i] != '\\' || i+1 >= len(b) || !simpleEscape[b[i+1]] {
 				break
 			}
-			i += 2 // \n is frequent: worth staying in the loop
+			i += 2 // \n is frequent, so the loop handles it
 		}
 		if i >= len(b) {
 			return s.fail(i, "unexpected end in a string")
@@ -198,7 +197,7 @@ func (s *scanner) str(i int) int {
 	}
 }
 
-// simpleEscape holds the characters that may follow a backslash, except u.
+// simpleEscape are the characters that may follow a backslash, apart from u.
 var simpleEscape = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
 func (s *scanner) escape(i int) int {
@@ -291,10 +290,10 @@ func (s *scanner) object(i, depth int, l level) int {
 	}
 }
 
-// member scans the value of a member and records it if the bridge reads it. start is the index of the name.
+// member scans the value of a member, and records it if the bridge reads it. start is the index of the member's name.
 func (s *scanner) member(key []byte, start, i, depth int, l level) int {
 	if bytes.IndexByte(key, '\\') >= 0 {
-		// Peers decode names. The bridge must do so too, or both would see different messages.
+		// Peers decode names. If the bridge did not, it would see another message than they do.
 		key = []byte(unquote(key))
 	}
 	var to *[]byte
@@ -352,21 +351,21 @@ func (s *scanner) member(key []byte, start, i, depth int, l level) int {
 	return end
 }
 
-// lookalike reports whether some servers would read the member of params as one that access rules check.
+// lookalike reports whether some servers may read the member of params with that name as one that access rules check.
 func lookalike(key []byte) bool {
 	switch n := len(key); {
 	case n == 3:
 		return bytes.EqualFold(key, []byte("uri"))
 	case n == 4:
 		return bytes.EqualFold(key, []byte("name"))
-	case n >= len("requestState") && n <= len("requestState")+2: // U+017F, the long s, has two bytes
+	case n >= len("requestState") && n <= len("requestState")+2: // the long s, U+017F, has two bytes
 		return string(key) != "requestState" && bytes.EqualFold(key, []byte("requestState"))
 	}
 	return false
 }
 
-// resultMember scans the value of a member of the result. Duplicates are allowed there, because results are the
-// server's business.
+// resultMember scans the value of a member of the result. It allows duplicates, since the contents of a result are up
+// to the server.
 func (s *scanner) resultMember(key []byte, start, i, depth int) int {
 	s.nulls = false
 	end := s.value(i, depth, other)
@@ -406,8 +405,8 @@ func (s *scanner) resultMember(key []byte, start, i, depth int) int {
 	return end
 }
 
-// unquote decodes the inside of a JSON string that the scanner has checked. Invalid UTF-8 becomes U+FFFD, as in
-// encoding/json.
+// unquote decodes the inside of a JSON string that the scanner has checked. Like encoding/json, it replaces invalid
+// UTF-8 by U+FFFD.
 func unquote(inside []byte) string {
 	if bytes.IndexByte(inside, '\\') < 0 && utf8.Valid(inside) {
 		return string(inside)

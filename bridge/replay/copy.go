@@ -11,72 +11,72 @@ import (
 	"time"
 )
 
-// Copy receives the events of a log, under its lock. It must not block or change the event.
+// Copy receives the events of a Log. The Log calls it with its own lock held, so Copy must not block. It must not
+// change the events.
 type Copy interface {
 	Append(e Event)
 	Finish() // no more events follow
 	Drop()   // removes the copy
 }
 
-// Entry is one line of the copy of a stream.
+// Entry is one entry in the copy of a stream.
 type Entry struct {
 	Session string   // the session's key
-	Stream  string   // its id within the session
+	Stream  string   // id of the stream within the session
 	Kind    Kind     // of entry
-	Seq     int64    // of the event, or of the last one
-	Open    [][]byte // raw ids of the stream's requests without an answer
-	Data    []byte   // of an event
+	Seq     int64    // number of the event; in other entries, of the last event before the entry
+	Open    [][]byte // raw ids of the stream's requests that have no answer yet
+	Data    []byte   // the event; nil in other entries
 }
 
 // Kind is the kind of an entry.
 type Kind int
 
-// These are the kinds of entries.
+// The kinds of entries.
 const (
 	Began Kind = iota
 	Added
 	Finished
-	// Dropped removes the copy.
+	// Dropped removes the copy from the store.
 	Dropped
 )
 
-// Store stores entries for several instances.
+// Store stores the copies of streams for all instances.
 type Store interface {
-	// Write adds entries in order. It ignores entries that do not follow the stored ones, because another instance has
-	// taken over the stream.
+	// Write adds entries in order. If another instance has taken over a stream, Write ignores the former owner's
+	// entries.
 	Write(ctx context.Context, all []Entry) error
-	// Take returns the stored events of a stream after seq. The store then refuses entries of the former
-	// instance, which have numbers up to mark. Take fails with ErrForgotten if the stored events do not reach or
-	// follow seq.
+	// Take returns the stored events of a stream after seq. From then on the store refuses the former owner's entries,
+	// whose numbers are up to mark. If the store does not know all events after seq, the error is ErrForgotten.
 	Take(ctx context.Context, session, stream string, seq, mark int64) (Taken, error)
 }
 
 // Taken is the stored part of a stream.
 type Taken struct {
-	Events   []Event  // after the requested one
-	Open     [][]byte // raw ids of requests without an answer
+	Events   []Event  // events after seq
+	Open     [][]byte // raw ids of requests that have no answer yet
 	Finished bool     // no more events follow
 }
 
-// ErrForgotten means that the store has nothing, or too little, of a stream.
+// ErrForgotten means that the store has nothing of a stream, or not all that is needed.
 var ErrForgotten = errors.New("unknown stream")
 
-// These bound the copies.
+// Limits of the copies.
 const (
-	maxCopied    = 64 << 10 // bytes of one event
-	maxStream    = 4 << 20  // bytes of one stream
-	maxWaiting   = 8 << 20  // bytes that wait for the store, of all streams
-	maxOpen      = 4 << 10  // bytes of the ids of a stream's requests
-	writeAtATime = 256      // entries
-	writeWithin  = time.Second
-	writeAgain   = 500 * time.Millisecond // after a failed write
-	// retryFor is how long failed writes are repeated after the last good one. A store that is away for longer
-	// misses entries, and the streams that they belong to.
+	maxCopied    = 64 << 10               // bytes of one event
+	maxStream    = 4 << 20                // bytes of one stream
+	maxWaiting   = 8 << 20                // bytes that wait for the store, of all streams
+	maxOpen      = 4 << 10                // bytes of the ids of a stream's requests
+	writeAtATime = 256                    // entries in one write
+	writeWithin  = time.Second            // time limit of one write
+	writeAgain   = 500 * time.Millisecond // pause after a failed write
+	// retryFor is how long failed writes are repeated, counted from the first failure. After that, entries are lost,
+	// and with them the copies of their streams.
 	retryFor = time.Minute
 )
 
-// Copies copies streams to a store, so that another instance can continue them after this one ends. It writes
-// asynchronously: entries that were not written by then are lost.
+// Copies copies streams to a store, so that another instance can continue them after this instance has ended. It writes
+// in the background, so entries that wait when the process dies are lost.
 type Copies struct {
 	store Store
 	log   *slog.Logger
@@ -103,7 +103,7 @@ func NewCopies(store Store, log *slog.Logger) *Copies {
 	return c
 }
 
-// Close writes the waiting entries and stops.
+// Close writes the waiting entries, unless the store is unreachable, and stops.
 func (c *Copies) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -120,7 +120,7 @@ func (c *Copies) signal() {
 	}
 }
 
-// Begin starts the copy of a stream of the session of that key. open holds the raw ids of the requests that the
+// Begin starts the copy of a stream. session is the key of its session. open are the raw ids of the requests that the
 // stream answers.
 func (c *Copies) Begin(session, stream string, open [][]byte) *Recorder {
 	r := &Recorder{
@@ -141,8 +141,8 @@ func (c *Copies) Begin(session, stream string, open [][]byte) *Recorder {
 	return r
 }
 
-// Take returns the stored events of another instance's stream, and continues the copy. New events are numbered
-// above mark.
+// Take returns the stored events of a stream that another instance copied, and continues the copy. The numbers of new
+// events are above mark.
 func (c *Copies) Take(ctx context.Context, session, stream string, seq, mark int64) (Taken, *Recorder, error) {
 	t, err := c.store.Take(ctx, session, stream, seq, mark)
 	return t, &Recorder{
@@ -160,7 +160,7 @@ func (c *Copies) put(e Entry) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	room := maxWaiting
-	if e.Kind == Dropped { // it makes room in the store
+	if e.Kind == Dropped { // Dropped frees room in the store
 		room *= 2
 	}
 	if c.closed || c.bytes+n > room {
@@ -175,7 +175,7 @@ func (c *Copies) put(e Entry) bool {
 // writes writes until Close.
 func (c *Copies) writes() {
 	defer close(c.done)
-	var failed time.Time // when writes began to fail; zero if they do not
+	var failed time.Time // when writes began to fail; zero while they succeed
 	for {
 		c.mu.Lock()
 		n := min(len(c.waiting), writeAtATime)
@@ -204,7 +204,7 @@ func (c *Copies) writes() {
 	}
 }
 
-// write writes some entries, and repeats that. The store ignores those that it has already.
+// write writes some entries, and repeats a failed write until retryFor. The store ignores entries that it already has.
 func (c *Copies) write(some []Entry, failed *time.Time) {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), writeWithin)
@@ -228,15 +228,15 @@ func (c *Copies) write(some []Entry, failed *time.Time) {
 	}
 }
 
-// Recorder copies one stream, under the lock of its log.
+// Recorder copies one stream. The stream's Log calls it with its lock held.
 type Recorder struct {
 	c               *Copies
 	session, stream string
 	open            [][]byte
 	last            int64
 	bytes           int
-	over            bool // the copy has ended or was given up
-	absent          bool // the store was never given any of it
+	over            bool // no further entry is copied
+	absent          bool // the store has nothing of the stream
 }
 
 var _ Copy = (*Recorder)(nil)
@@ -247,7 +247,7 @@ func (r *Recorder) Append(e Event) {
 		return
 	}
 	if i := slices.IndexFunc(r.open, func(id []byte) bool { return e.Answers != nil && bytes.Equal(id, e.Answers) }); i >= 0 {
-		r.open = slices.Delete(slices.Clone(r.open), i, i+1) // queued entries use the old slice
+		r.open = slices.Delete(slices.Clone(r.open), i, i+1) // entries in the queue refer to the old slice
 	}
 	r.last = e.Seq
 	if r.bytes += len(e.Data); len(e.Data) > maxCopied || r.bytes > maxStream {
@@ -288,7 +288,7 @@ func (r *Recorder) Drop() {
 	})
 }
 
-// Payload returns the stored form of an entry, without its key and number.
+// Payload returns the stored form of an entry: Open and Data.
 func (e *Entry) Payload() []byte {
 	out := append([]byte{'['}, bytes.Join(e.Open, []byte{','})...)
 	return append(append(out, "]\n"...), e.Data...)
@@ -307,21 +307,21 @@ func ParsePayload(b []byte) (open [][]byte, data []byte, ok bool) {
 	return open, data, true
 }
 
-// Restore adds events with their own, ascending numbers. Later events are numbered above last. Restore does not copy
-// the events.
+// Restore adds events with the numbers that they have, in ascending order, and does not copy them. The numbers of later
+// events are above last.
 func (l *Log) Restore(events []Event, last int64) {
 	for _, e := range events {
 		l.mu.Lock()
 		l.last = e.Seq - 1
 		l.mu.Unlock()
-		_ = l.Append(e) // if the room is short, the event is missed, as in any log
+		_ = l.Append(e) // without room the event is missing, as in any log
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = max(l.last, last)
 }
 
-// DropCopy removes the copy of the log.
+// DropCopy removes the copy of the log from the store.
 func (l *Log) DropCopy() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,29 +5,29 @@ import (
 	"sync"
 )
 
-// History holds the logs whose events only wait for clients that may come back. The zero value is ready for use.
+// History holds the logs whose events are stored only for clients that may come back. The zero value is empty.
 type History struct {
 	mu     sync.Mutex // guards the rest; locked after the mutex of a log
 	queues [ranks]list.List
 }
 
-// rank orders the histories of logs. Lower ranks are dropped first, and the oldest of a rank.
+// rank says how important the history of a log is. History drops lower ranks first, and within a rank the oldest.
 type rank int
 
 const (
-	written rank = iota // its client got all of it
-	unread              // its client left before it got all of it
+	written rank = iota // the client got all events
+	unread              // the client left before it got all events
 	ranks
 )
 
-// Drop drops the history of one log to make room. It reports false if there is none.
+// Drop drops the stored events of one log to make room. It reports false if there is no such log.
 func (h *History) Drop() bool { return h.DropOf(nil) }
 
-// DropOf is Drop for logs of that Room, which must be comparable. nil means all logs.
+// DropOf is Drop for logs with that Room. A nil Room means all logs.
 func (h *History) DropOf(room Room) bool {
 	for r := range ranks {
 		for l := h.oldest(r, room); l != nil; l = h.oldest(r, room) {
-			if l.shed(r) { // otherwise another goroutine was first
+			if l.shed(r) { // otherwise another goroutine dropped it first
 				return true
 			}
 		}
@@ -46,7 +46,7 @@ func (h *History) oldest(r rank, of Room) *Log {
 	return nil
 }
 
-// settle puts the log into the right queue. The caller holds l.mu.
+// settle puts the log into the queue of its rank, or removes it. The caller holds l.mu.
 func (l *Log) settle() {
 	h := l.limits.History
 	if h == nil {
@@ -70,7 +70,7 @@ func (l *Log) settle() {
 	}
 }
 
-// shed drops the log's history of that rank, and reports whether there was one.
+// shed drops the stored events of a log that has that rank, and reports whether there were any.
 func (l *Log) shed(r rank) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,13 +1,13 @@
-// Package replay stores the recent events of a stream. They are the queue of a reader that is slower than its
-// server. They are also the history from which a client resumes by Last-Event-ID (2025-03-26 to 2025-11-25,
-// basic/transports, resumability).
+// Package replay stores the recent events of a stream. They are a queue for a reader that is slower than the server,
+// and the history from which a client resumes by Last-Event-ID (2025-03-26 to 2025-11-25, basic/transports,
+// resumability).
 //
-// A log is bounded by events and bytes. A full log first drops the oldest event that may be missed. Such events are
-// progress, log messages, and change notifications that a later one repeats. A log never drops questions and answers.
-// After reports whether events are missing.
+// The events and bytes of a log are bounded. A full log first drops the oldest event that may be missing: progress, a
+// log message, or a change notification that a later one repeats. It never drops questions and answers. After reports
+// whether events are missing.
 //
-// All logs together are bounded, too: their events take bytes from a Room. Events that only wait for clients to
-// come back are in a History, and are dropped when room is short.
+// The bytes of all logs together are bounded, too, by a Room. Events that are stored only for clients that may come
+// back are in a History, and are dropped when there is no room.
 package replay
 
 import (
@@ -23,54 +23,54 @@ import (
 
 // Event is one message on a stream.
 type Event struct {
-	Seq  int64  // its number, from 1; assigned by Append
+	Seq  int64  // number of the event, from 1; Append sets it
 	Data []byte // one JSON-RPC message on one line
-	Must bool   // a question or an answer: not dropped while it may be read
-	Key  string // a later event of the same key replaces this one; empty for none
-	// Free returns the room that the event brings with it. It is called once, when the event is dropped or
-	// refused, and must not block. An event without Free takes room from the log's Room.
+	Must bool   // a question or an answer: a full log does not drop it
+	Key  string // a later event with the same key replaces this one; empty for an event that none replaces
+	// Free returns the room that the event already has. It is called once, when the log drops or refuses the event, and
+	// must not block. An event without Free takes its room from the log's Room.
 	Free func()
-	// Force takes room even if there is none, because each call needs its answer.
+	// Force means that the event takes room even if there is none, since each call needs its answer.
 	Force bool
-	// Answers is the raw id of the request that the event answers; nil for none.
+	// Answers is the raw id of the request that the event answers, or nil.
 	Answers []byte
 
-	unasked bool // it took room although there was none
+	unasked bool // the event got a part of unaskedRoom
 }
 
-// Room is the budget of many logs, in bytes. Its methods may be called concurrently and must not block. Reserve
-// may drop a History.
+// Room is a budget of bytes that many logs share. Its methods may be called concurrently, and must not block. Reserve
+// may drop events of a History.
 type Room interface {
-	Reserve(n int) bool // reports false if there is too little
-	Force(n int)        // takes it even then
+	Reserve(n int) bool // reports false if too few bytes are left
+	Force(n int)        // takes n bytes even if too few are left
 	Return(n int)
 }
 
-// unaskedRoom is the number of bytes that a log takes even without room. So a client that reads gets small
-// events however short the room is.
+// unaskedRoom is how many bytes a log may take although there is no room. So a client that reads its stream still gets
+// small events.
 const unaskedRoom = 64 << 10
 
-// batch is the number of bytes that a reader gets at once.
+// batch is the most bytes that Next returns at once, unless one event is larger.
 const batch = 64 << 10
 
-// These are the reasons to refuse an event.
+// ErrOver and ErrNoRoom are the reasons why Append refuses an event.
 var (
 	ErrOver   = errors.New("the stream has ended or is full")
 	ErrNoRoom = errors.New("no room for the event")
 )
 
-// Limits bounds a log.
+// Limits bounds a Log.
 type Limits struct {
-	Events int // droppable events
-	Bytes  int // of all events; undroppable ones may exceed it, up to Hard
-	Hard   int // of all events; Append fails above it
-	// Dropped counts events of all its logs that were dropped before a client read them. It may be nil.
+	Events int // most events without Must
+	Bytes  int // most bytes of all events; events that must not be dropped may exceed it, up to Hard
+	Hard   int // most bytes of all events; beyond it Append fails
+	// Dropped counts the events that were dropped before a client read them. Several logs may share it. It may be nil.
 	Dropped *atomic.Uint64
-	Room    Room     // nil means unlimited
-	History *History // for streams that can be resumed; nil for a log that drops written events
+	Room    Room     // nil means no bound
+	History *History // for a stream that can be resumed; nil for a log that forgets written events
 }
 
-// Log is the history of one stream. Its methods may be called concurrently.
+// Log holds the recent events of one stream. Its methods may be called concurrently.
 type Log struct {
 	limits Limits
 	wake   chan struct{}
@@ -78,34 +78,34 @@ type Log struct {
 	mu       sync.Mutex // guards the rest
 	events   []Event
 	bytes    int
-	loose    int              // events that are not Must
-	surplus  int              // loose events that may be dropped now: not the newest of their key
+	loose    int              // number of events without Must
+	surplus  int              // number of events without Must that may be dropped: all but the newest of each key
 	newest   map[string]int64 // Seq of the newest event of each key
-	last     int64            // Seq of the newest event
-	missed   int64            // Seq of the newest dropped event
-	gone     int64            // Seq of the newest Must event that was dropped for its room
-	read     int64            // Seq of the newest event that was read
-	hand     int64            // Seq of the newest event that the reader is writing
-	written  int64            // Seq of the newest event that was written to the client
-	unasked  int              // bytes of the unasked events
-	drops    int
-	left     bool // it has no reader
+	last     int64            // Seq of the last event
+	missed   int64            // highest Seq of a dropped event
+	gone     int64            // highest Seq of an event with Must that shed dropped
+	read     int64            // highest Seq that After or Next returned
+	hand     int64            // highest Seq that the reader is writing
+	written  int64            // highest Seq that was written to the client
+	unasked  int              // bytes of events that took unaskedRoom
+	drops    int              // number of dropped events
+	left     bool             // the log has no reader
 	finished bool
-	shelf    *list.Element // its entry in the History, or nil
-	rank     rank          // its queue there
+	shelf    *list.Element // entry in the History; nil if the log is not in it
+	rank     rank          // queue of shelf
 	copy     Copy          // nil without a copy
 }
 
 // New returns an empty log.
 func New(l Limits) *Log { return &Log{limits: l, wake: make(chan struct{}, 1)} }
 
-// Append adds an event, which the log then owns. ErrOver means that the stream is finished or holds too many
-// undroppable events, and must end. ErrNoRoom means that all streams together hold too much. An event that may
-// be missed is then dropped without an error.
+// Append adds an event, and takes the event over. ErrOver means that the stream is finished, or has too many events
+// that must not be dropped; the stream must end. ErrNoRoom means that all streams together have too many bytes. If an
+// event without Must finds no room, Append drops it and returns nil.
 func (l *Log) Append(e Event) error {
 	n := len(e.Data)
-	e.unasked = false     // it may come from another log
-	asked := l.reserve(e) // not under the lock: it may drop the history of this or another log
+	e.unasked = false     // another log may have set it
+	asked := l.reserve(e) // without the lock, since Reserve may drop events of this log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -119,7 +119,7 @@ func (l *Log) Append(e Event) error {
 		e.unasked = true
 		l.unasked += n
 		l.limits.Room.Force(n)
-	case !e.Must && (e.Key == "" || l.newest[e.Key] > l.read): // in the second case an unread event of the same key is stored
+	case !e.Must && (e.Key == "" || l.newest[e.Key] > l.read): // in the second case, the log has an unread event of the same key
 		l.drops++
 		if l.limits.Dropped != nil {
 			l.limits.Dropped.Add(1)
@@ -137,7 +137,7 @@ func (l *Log) Append(e Event) error {
 	}
 	if !e.Must {
 		l.loose++
-		if e.Key == "" || l.newest[e.Key] > 0 { // itself, or the one before it
+		if e.Key == "" || l.newest[e.Key] > 0 { // this event, or the one that it replaces
 			l.surplus++
 		}
 		if e.Key != "" {
@@ -160,7 +160,7 @@ func (l *Log) Append(e Event) error {
 	return nil
 }
 
-// reserve takes room for an event. It reports false if there is none.
+// reserve takes room for an event. If there is none, it reports false.
 func (l *Log) reserve(e Event) bool {
 	switch {
 	case l.limits.Room == nil || e.Free != nil:
@@ -181,7 +181,7 @@ func (l *Log) giveBack(e Event) {
 	}
 }
 
-// drop records that an event is dropped early.
+// drop counts an event that is dropped before all clients could read it.
 func (l *Log) drop(e Event) {
 	l.drops++
 	l.missed = max(l.missed, e.Seq)
@@ -192,15 +192,15 @@ func (l *Log) drop(e Event) {
 	}
 }
 
-// inHand reports whether the reader is writing the event, so that its memory is in use.
+// inHand reports whether the reader is writing the event, and so uses its memory.
 func (l *Log) inHand(e Event) bool { return l.written < e.Seq && e.Seq <= l.hand }
 
-// droppable reports whether an event may be missed. The newest event of its key may not.
+// droppable reports whether the event may be missing: it has no Must, and is not the newest of its key.
 func (l *Log) droppable(e Event) bool {
 	return !e.Must && (e.Key == "" || l.newest[e.Key] != e.Seq)
 }
 
-// forget subtracts an event from the counts. The caller removes it.
+// forget subtracts an event from the counts, and returns its room. The caller removes the event.
 func (l *Log) forget(e Event) {
 	l.bytes -= len(e.Data)
 	if e.unasked {
@@ -218,7 +218,7 @@ func (l *Log) forget(e Event) {
 	l.loose--
 }
 
-// remove shifts the events before it, because events leave at the front.
+// remove removes the event at index i. It moves the events before i, because most events leave at the front.
 func (l *Log) remove(i int) {
 	l.forget(l.events[i])
 	copy(l.events[1:], l.events[:i])
@@ -226,8 +226,8 @@ func (l *Log) remove(i int) {
 	l.events = l.events[1:]
 }
 
-// Remove removes the event at seq, if it is still there. It is for events that became pointless before they were
-// read.
+// Remove removes the event with number seq, if the log still has it. It is for events that became pointless before a
+// client read them.
 func (l *Log) Remove(seq int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -245,8 +245,8 @@ func (l *Log) signal() {
 	}
 }
 
-// After returns the events after seq, oldest first. whole reports whether none is missing. The events must not
-// be changed.
+// After returns the events after seq, the oldest first. whole reports whether none is missing. The caller must not
+// change the events.
 func (l *Log) After(seq int64) (events []Event, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,9 +261,9 @@ func (l *Log) After(seq int64) (events []Event, whole bool) {
 	return events, l.missed <= seq
 }
 
-// Next returns the first events after seq for the reader to write: some small ones or a large one. So the reader
-// holds little memory beside the log. After writing them, it calls Written or Forget. The events must not be
-// changed.
+// Next returns the first events after seq, for the reader to write: several small ones, or a large one. So the reader
+// needs little memory besides the log. When it has written them, it calls Written or Forget. It must not change the
+// events.
 func (l *Log) Next(seq int64) []Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -284,7 +284,7 @@ func (l *Log) Next(seq int64) []Event {
 	return slices.Clone(l.events[from:to])
 }
 
-// Written records that the events up to seq are on their way to the client. They stay as history.
+// Written records that the events up to seq were written to the client. They stay as history.
 func (l *Log) Written(seq int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -292,7 +292,7 @@ func (l *Log) Written(seq int64) {
 	l.settle()
 }
 
-// Attend records that a reader starts after seq.
+// Attend records that a reader starts, and writes the events after seq.
 func (l *Log) Attend(seq int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -300,7 +300,7 @@ func (l *Log) Attend(seq int64) {
 	l.settle()
 }
 
-// Leave records that the log has no reader: its events are history.
+// Leave records that the log has no reader any more, so that its events are history.
 func (l *Log) Leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -308,14 +308,14 @@ func (l *Log) Leave() {
 	l.settle()
 }
 
-// Gone reports whether an undroppable event after seq was dropped for its room.
+// Gone reports whether an event with Must after seq was dropped to make room.
 func (l *Log) Gone(seq int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.gone > seq
 }
 
-// Forget drops the events up to seq: they were written and no client will request them again.
+// Forget removes the events up to seq, which were written and which no client will request again.
 func (l *Log) Forget(seq int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -327,7 +327,7 @@ func (l *Log) Forget(seq int64) {
 	l.cut(n)
 }
 
-// Trim drops the oldest events before seq until at most size bytes are left.
+// Trim removes the oldest events before seq until at most size bytes are left.
 func (l *Log) Trim(seq int64, size int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -378,36 +378,35 @@ func (l *Log) Finished() bool {
 	return l.finished
 }
 
-// Wake returns the channel that signals new events and the end to the one reader.
+// Wake returns the channel that signals new events, and the end of the log, to its one reader.
 func (l *Log) Wake() <-chan struct{} { return l.wake }
 
-// Bytes returns the size of all events.
 func (l *Log) Bytes() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bytes
 }
 
-// Drops returns the number of dropped events.
+// Drops returns how many events were dropped.
 func (l *Log) Drops() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.drops
 }
 
-// Last returns the Seq of the newest event, 0 before the first.
+// Last returns the number of the last event, or 0 before the first.
 func (l *Log) Last() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last
 }
 
-// ID returns an event's id for clients: the stream's name and the event's number.
+// ID returns the id by which clients know an event: the name of the stream and the number of the event.
 func ID(stream string, seq int64) string {
 	return stream + "-" + strconv.FormatInt(seq, 10)
 }
 
-// ParseID splits an event id. It reports false for an id that ID does not make.
+// ParseID splits the result of ID. It reports false for other texts.
 func ParseID(id string) (stream string, seq int64, ok bool) {
 	stream, after, ok := strings.Cut(id, "-")
 	if !ok || stream == "" {

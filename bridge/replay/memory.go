@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Memory is a Store in this process.
+// Memory is a Store in the memory of this process.
 type Memory struct {
 	mu      sync.Mutex // guards streams
 	streams map[[2]string]*kept
@@ -14,7 +14,7 @@ type Memory struct {
 // kept is the stored part of a stream.
 type kept struct {
 	entries []Entry
-	fence   int64 // further entries must have higher numbers
+	fence   int64 // numbers of further entries must be higher
 }
 
 var _ Store = (*Memory)(nil)
@@ -57,15 +57,15 @@ func (m *Memory) Take(_ context.Context, session, stream string, seq, mark int64
 	return Read(k.entries, seq)
 }
 
-// Read returns a stream's events after seq. all holds its stored entries, the oldest first. If an entry is
-// missing, it may have been an answer, so the stream is forgotten (S-031).
+// Read returns the events of a stream after seq from its stored entries all, the oldest first. If an entry is missing,
+// the error is ErrForgotten, since that entry may have been an answer (S-031).
 func Read(all []Entry, seq int64) (Taken, error) {
 	var t Taken
 	if len(all) == 0 || all[len(all)-1].Seq < seq {
-		return t, ErrForgotten // the client has more events than the copy
+		return t, ErrForgotten // the client has events that the copy does not have
 	}
 	if first := all[0]; first.Kind == Added && first.Seq > seq+1 {
-		return t, ErrForgotten // the events that the client lacks were dropped
+		return t, ErrForgotten // the copy does not have the events that the client needs
 	}
 	last := seq
 	for _, e := range all {
@@ -93,8 +93,8 @@ func Read(all []Entry, seq int64) (Taken, error) {
 	return t, nil
 }
 
-// follows reports whether no event is missing between last and seq. seq is last plus by, or the mark of a later owner
-// plus by. That owner has answered the requests whose answers the former owner did not write.
+// follows reports whether no event is missing between last and seq. Then seq is last + by, or the first number of a later
+// owner + by. A later owner has answered the requests whose answers the former owner could not write.
 func follows(seq, last, by int64) bool {
 	return seq == last+by || seq>>32 > last>>32 && int64(uint32(seq)) == by
 }

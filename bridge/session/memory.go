@@ -11,7 +11,7 @@ type Memory struct {
 	*records
 }
 
-// records are shared by the owners of one memory.
+// records are what the stores of several owners share.
 type records struct {
 	limit int
 
@@ -21,12 +21,12 @@ type records struct {
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory returns a Store for at most limit sessions.
+// NewMemory returns a Memory for at most limit sessions.
 func NewMemory(limit int) *Memory {
 	return &Memory{owner: "this", records: &records{limit: limit, all: map[string]Held{}}}
 }
 
-// As returns the Store of another owner with the same records.
+// As returns a Memory of another owner with the same records.
 func (m *Memory) As(owner string) *Memory { return &Memory{owner: owner, records: m.records} }
 
 // Len returns the number of records.
@@ -84,7 +84,7 @@ func (m *Memory) Save(_ context.Context, h Held) error { return m.write(h, m.own
 // Release implements Keeper.
 func (m *Memory) Release(_ context.Context, h Held) error { return m.write(h, "") }
 
-// write writes a record of this owner and makes owner its new owner.
+// write writes a record that this owner has, with another owner.
 func (m *Memory) write(h Held, owner string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,7 +96,7 @@ func (m *Memory) write(h Held, owner string) error {
 	return nil
 }
 
-// has reports whether this owner may still write the record. The caller holds mu.
+// has reports whether this owner may still write the record. The caller holds m.mu.
 func (m *Memory) has(h Held) bool {
 	old, ok := m.all[h.Key]
 	return ok && old.Owner == m.owner && old.Epoch == h.Epoch

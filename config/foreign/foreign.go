@@ -1,5 +1,5 @@
-// Package foreign knows the files of other programs: where they have their servers, and what the keys
-// of a server mean. The bridge serves some of these files as they are, and 'mcp-bridge import' converts all.
+// Package foreign knows the files of other programs: where the servers are in them, and what the keys of a server mean.
+// The bridge serves some of these files as they are, and 'mcp-bridge import' converts all of them.
 package foreign
 
 import (
@@ -9,13 +9,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// A Place is where a program's file has its servers.
+// A Place is where the servers are in a program's file.
 type Place struct {
-	Path    []string // of keys, from the top of the file to the servers
-	Program string   // empty: the bridge serves such a file
+	Path    []string // keys from the top of the file to the servers
+	Program string   // name of the program; empty if the bridge serves such a file as it is
 }
 
-// Places lists the places of servers that 'mcp-bridge import' looks at.
+// Places lists where 'mcp-bridge import' looks for servers.
 var Places = []Place{
 	{[]string{"mcpServers"}, ""}, // Claude, Cursor, Windsurf, Gemini, Cline, mcpo, TBXark and others
 	{[]string{"servers"}, ""},    // VS Code, JetBrains
@@ -27,7 +27,7 @@ var Places = []Place{
 	{[]string{"registry"}, "Docker's MCP gateway"},
 }
 
-// Aliases lists the names that keys of a server have in other programs' files.
+// Aliases maps our key of a server to the names that the key has in other programs' files.
 var Aliases = map[string][]string{
 	"command":  {"command", "cmd"},
 	"url":      {"url", "httpUrl", "serverUrl", "uri"},
@@ -39,11 +39,12 @@ var Aliases = map[string][]string{
 	"type":     {"type", "transport", "transportType"},
 	"allow":    {"tools", "includeTools", "enabledTools", "enabled_tools", "allowedTools", "available_tools"},
 	"deny":     {"disabledTools", "disabled_tools", "excludeTools"},
-	// What has no meaning here.
+	// Keys without a meaning for the bridge.
 	"": {"autoApprove", "alwaysAllow", "description", "icon", "name", "trust", "version", "gallery", "dev"},
 }
 
-// KeyOf returns our name of a key of another program's file, and whether it is a known one.
+// KeyOf returns our name of a key in another program's file, and whether the key is in Aliases. For other keys, ours is
+// key itself. ours is empty for a key that has no meaning for the bridge.
 func KeyOf(key string) (ours string, known bool) {
 	for ours, all := range Aliases {
 		if slices.Contains(all, key) {
@@ -53,8 +54,8 @@ func KeyOf(key string) (ours string, known bool) {
 	return key, false
 }
 
-// TransportOf returns the kind of server that a type in another program's file means: stdio, http or
-// sse. It returns "" for an unknown one. Programs write them with and without - and _, and in capitals.
+// TransportOf returns the kind of server that a type in another program's file means: stdio, http or sse. It returns
+// "" for other types. It ignores case, - and _, which programs use differently.
 func TransportOf(word string) string {
 	switch strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(word)) {
 	case "stdio", "local":
@@ -67,27 +68,26 @@ func TransportOf(word string) string {
 	return ""
 }
 
-// MayRestrict reports whether a key of another program's file may be a restriction or a
-// credential, by its name. An unknown one must not be ignored. An empty value restricts nothing,
-// unless it is a list of what is allowed.
+// MayRestrict reports whether a key of another program's file may, by its name, be a restriction or a credential, which
+// must not be ignored if it is unknown. empty and list describe the value. An empty value restricts nothing, unless it
+// is a list of what is allowed.
 func MayRestrict(key string, empty, list bool) bool {
 	name := similar.Fold(key)
 	if empty && !(list && NothingAllowed(key)) {
 		return false
 	}
-	if strings.HasPrefix(name, "author") && !strings.HasPrefix(name, "authori") { // authorName is no credential, authorization is one
+	if strings.HasPrefix(name, "author") && !strings.HasPrefix(name, "authori") { // authorName is no credential, but authorization is
 		return false
 	}
 	return containsAny(name, "allow", "deny", "denied", "block", "disable", "enable", "exclude", "include", "restrict", "filter", "whitelist", "blacklist", "auth", "token", "permission", "sandbox", "only", "limit", "available", "expose", "hidden", "approv")
 }
 
-// NothingAllowed reports whether an empty list under that key may allow nothing.
+// NothingAllowed reports whether an empty list under that key may mean that nothing is allowed.
 func NothingAllowed(key string) bool {
 	return containsAny(similar.Fold(key), "allow", "enable", "include", "white")
 }
 
-// ListsServers reports whether a key of another program's file lists the servers that may be
-// used, or not.
+// ListsServers reports whether a key of another program's file lists servers that clients may use, or may not use.
 func ListsServers(key string) bool {
 	return slices.Contains([]string{
 		"allowmcpservers", "allowedmcpservers", "enabledmcpjsonservers",

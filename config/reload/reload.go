@@ -1,5 +1,5 @@
-// Package reload reads the configuration of a running bridge again, after a change of the file
-// and on request. A file with a fault changes nothing.
+// Package reload reads the configuration of a running bridge again, after a change of the file and on request. A faulty
+// file changes nothing.
 //
 // The bridge applies the changes: see [Target].
 package reload
@@ -20,29 +20,28 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// Target is the bridge.
+// Target is the bridge whose configuration a Reloader replaces.
 type Target interface {
 	// Plan returns the changes that Apply would make.
 	Plan(c *config.Config) ([]config.Change, error)
-	// Apply applies another configuration. An error changes nothing.
+	// Apply replaces the configuration, and returns the changes. After an error nothing has changed.
 	Apply(c *config.Config) ([]config.Change, error)
 }
 
-// Options are the file to read and the hooks of a reload.
 type Options struct {
 	// File is the configuration file.
 	File string
-	// Load reads and completes the configuration. Calls do not overlap.
+	// Load reads the configuration and completes it. The Reloader never runs two calls at once.
 	Load func() (*config.Config, error)
 	Log  *slog.Logger
-	// Began is called when a requested reload begins, or a changed file is about to be
-	// applied. The function that it returns is called at the end. It may be nil.
+	// Began is called when a requested reload begins, and before a changed file is applied. over is called at the end
+	// of the reload. Began may be nil.
 	Began func() (over func())
 	// Applied is called with the new configuration after Target applied it. It may be nil.
 	Applied func(c *config.Config)
 }
 
-// Result holds the changes of a reload, real or planned.
+// Result holds the changes that a reload made, or that Check would make.
 type Result struct {
 	Changes []config.Change `json:"changes"`
 	// Warnings are the warnings of the file.
@@ -52,47 +51,47 @@ type Result struct {
 	Digest string `json:"digest"`
 }
 
-// Status describes the current configuration.
+// Status is the state of the current configuration.
 type Status struct {
-	// Hash is a short digest of the file and of the files that it names.
+	// Hash is a short digest of the file, and of the files that it names.
 	Hash     string    `json:"hash"`
 	LoadedAt time.Time `json:"loaded_at"`
-	// LastError is the short reason for the failure of the last reload; empty after a success.
+	// LastError says in short why the last reload failed. It is empty after a success.
 	LastError   string     `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
-	// Pending are the changes that wait for a restart.
+	// Pending are the paths of the changes that need a restart.
 	Pending []string `json:"pending_restart,omitempty"`
 }
 
-// Counts are the values for metrics.
+// Counts are the values of the metrics about reloads.
 type Counts struct {
-	Good              bool // the last one succeeded
+	Good              bool // the last reload succeeded
 	At                time.Time
 	Succeeded, Faulty uint64
 }
 
-// Reloader reads the configuration. Its methods may be called concurrently.
+// Reloader reads and replaces the configuration. Its methods may be called concurrently.
 type Reloader struct {
 	o         Options
-	follows   atomic.Bool // Follow checks the file
+	follows   atomic.Bool // Follow reloads after a change
 	now       atomic.Pointer[Status]
 	succeeded atomic.Uint64
 	faulty    atomic.Uint64
 
 	mu       sync.Mutex // held while the configuration is read and applied; guards the rest
 	target   Target
-	files    []string // the files that the configuration names
-	print    string   // digest of the files at the last reading, successful or not
-	lastErr  string   // text of the last error, empty after a success
+	files    []string // Config.Files of the last configuration
+	print    string   // digest of the files when they were last read, even if that failed
+	lastErr  string   // text of the last error; empty after a success
 	warnings []string
 
-	// again is the time of the next attempt to apply content that was read but not applied. The backoff doubles
-	// after each failure.
+	// again is when Follow next tries to apply content that was read but could not be applied. backoff doubles after
+	// each failure.
 	again   time.Time
 	backoff time.Duration
 }
 
-// New returns a Reloader. Load has to be called first.
+// New returns a Reloader. The caller calls Load first, then Serve.
 func New(o Options) *Reloader {
 	if o.Began == nil {
 		o.Began = func() func() { return func() {} }
@@ -106,7 +105,7 @@ func New(o Options) *Reloader {
 func (r *Reloader) Load() (*config.Config, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.digests() // before reading: a later write is a change
+	before := r.digests() // before reading, so that a later write counts as a change
 	c, err := r.o.Load()
 	if err != nil {
 		return nil, err
@@ -119,22 +118,21 @@ func (r *Reloader) Load() (*config.Config, error) {
 	return c, nil
 }
 
-// Serve sets the target of reloads. It is called once, after Load.
+// Serve sets the target of reloads. It is called once, after Load and before the first reload.
 func (r *Reloader) Serve(t Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.target = t
 }
 
-// took records that a configuration was applied. before holds the digests that were computed
-// before the files were read. The caller holds r.mu.
+// took records that c was applied. before holds digests from before the files were read. The caller holds r.mu.
 func (r *Reloader) took(c *config.Config, before map[string]string) {
 	r.follows.Store(c.Reload == config.ReloadOn && !config.Stream(r.o.File))
 	r.made(c, before)
 	r.warnings, r.lastErr, r.backoff = c.Warnings, "", 0
 }
 
-// made records the files of a configuration. The caller holds r.mu.
+// made records the files of c and their digest. The caller holds r.mu.
 func (r *Reloader) made(c *config.Config, before map[string]string) {
 	r.files = c.Files()
 	r.print = r.prints(before)
@@ -149,8 +147,7 @@ func (r *Reloader) digests() map[string]string {
 	return all
 }
 
-// prints returns one digest of all files. known holds digests that are computed already. The
-// caller holds r.mu.
+// prints returns one digest of all files. It takes digests that known has from there. The caller holds r.mu.
 func (r *Reloader) prints(known map[string]string) string {
 	h := sha256.New()
 	for _, f := range append([]string{r.o.File}, r.files...) {
@@ -171,7 +168,7 @@ func (r *Reloader) load() (*config.Config, error) {
 	return r.o.Load()
 }
 
-// once returns an error if a file can be read only once. The caller holds r.mu.
+// once returns an error if one of the files is a Stream. The caller holds r.mu.
 func (r *Reloader) once() error {
 	for _, f := range append([]string{r.o.File}, r.files...) {
 		if config.Stream(f) {
@@ -181,22 +178,20 @@ func (r *Reloader) once() error {
 	return nil
 }
 
-// brief shortens a digest.
 func brief(print string) string { return print[:min(len(print), 16)] }
 
-// File returns the name of the file.
 func (r *Reloader) File() string { return r.o.File }
 
 // Status returns the state of the current configuration.
 func (r *Reloader) Status() Status { return *r.now.Load() }
 
-// Counts returns the numbers of reloads.
+// Counts returns the numbers of reloads since the start.
 func (r *Reloader) Counts() Counts {
 	s := r.now.Load()
 	return Counts{s.LastError == "", s.LoadedAt, r.succeeded.Load(), r.faulty.Load()}
 }
 
-// Check returns the changes that Reload would make.
+// Check returns the changes that Reload would make, and makes none.
 func (r *Reloader) Check() (*Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,18 +212,18 @@ func (r *Reloader) result(c *config.Config, changes []config.Change, own string)
 	return &Result{append([]config.Change{}, changes...), append([]string{}, c.Warnings...), r.o.File, own}
 }
 
-// Reload reads the configuration and applies it. An error changes nothing. Reloads do not overlap:
-// each reads the file after the one before it.
+// Reload reads the configuration and applies it. After an error nothing has changed. Each Reload waits for the Reload
+// before it, and then reads the file.
 func (r *Reloader) Reload() (*Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.reload(true)
 }
 
-// reload reads and applies the configuration. Unless it is requested, it does not log the same
-// error again. The caller holds r.mu.
+// reload reads and applies the configuration. Unless it was requested, it does not log an error that it logged last.
+// The caller holds r.mu.
 func (r *Reloader) reload(requested bool) (*Result, error) {
-	before := r.digests() // before reading: a later write is a change
+	before := r.digests() // before reading, so that a later write counts as a change
 	if requested {
 		defer r.o.Began()()
 	}
@@ -287,10 +282,10 @@ func (r *Reloader) reload(requested bool) (*Result, error) {
 	return r.result(c, changes, before[r.o.File]), nil
 }
 
-// maxLogged bounds the changes in a line of the log.
+// maxLogged bounds the changes that one log line lists.
 const maxLogged = 50
 
-// clipped joins the first lines, and counts the others.
+// clipped joins the first maxLogged lines, and adds the number of the others.
 func clipped(lines []string) string {
 	more := ""
 	if n := len(lines) - maxLogged; n > 0 {
@@ -299,7 +294,8 @@ func clipped(lines []string) string {
 	return strings.Join(lines, "; ") + more
 }
 
-// failed records and logs the error of a reload. The caller holds r.mu.
+// failed records and logs the error of a reload. It ignores an error that is the last one again, unless the reload was
+// requested. The caller holds r.mu.
 func (r *Reloader) failed(err error, requested bool) {
 	text := err.Error()
 	if text == r.lastErr && !requested {
@@ -324,14 +320,14 @@ func (r *Reloader) failed(err error, requested bool) {
 	r.o.Log.Error("the configuration was not reloaded: nothing has changed", "file", r.o.File, "err", text)
 }
 
-// every is the interval at which Follow checks the files, and longest bounds the backoff.
+// every is how often Follow checks the files. longest bounds the backoff.
 const (
 	every   = 2 * time.Second
 	longest = time.Minute
 )
 
-// Follow checks the files until ctx ends, and reloads a changed configuration, unless its key
-// reload is off. A change counts when two checks in a row see the same content.
+// Follow checks the files until ctx ends. It reloads a changed configuration, unless its key reload is off. A change
+// counts once two checks in a row found the same content.
 func (r *Reloader) Follow(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -350,9 +346,9 @@ func (r *Reloader) Follow(ctx context.Context) {
 	}
 }
 
-// poll reloads the files if their digest equals before, and differs from that of the last
-// reading. It returns the digest. A faulty file does not show which files it names, and they may
-// have changed. So poll also reads a faulty file again, after the backoff.
+// poll reloads the configuration if the digest of the files is the same as before, the digest at the last check, but
+// not the digest when they were last read. It returns the digest. After a failure it also reloads, after the backoff,
+// when the digest did not change: the failure may be due to a file that a faulty file names, and which is unknown.
 func (r *Reloader) poll(before string) (seen string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -361,7 +357,7 @@ func (r *Reloader) poll(before string) (seen string) {
 		return seen
 	}
 	if seen != r.print || r.lastErr != "" && (r.backoff == 0 || !time.Now().Before(r.again)) {
-		_, _ = r.reload(false) // it is logged
+		_, _ = r.reload(false) // reload logs the error
 	}
 	return seen
 }

@@ -1,6 +1,5 @@
-// Package address parses addresses as people write them: where to listen, names and paths of a
-// service, and which addresses are this machine. Errors state only the rule: the input may be a
-// secret.
+// Package address parses addresses as people write them: listen addresses, and names and paths of a service. It knows
+// which addresses belong to this machine. Errors state only the rule, since the input may be a secret.
 package address
 
 import (
@@ -13,8 +12,8 @@ import (
 	"strings"
 )
 
-// Listen returns the address to listen on. A port alone, such as 8808, means 127.0.0.1. Any other
-// text is returned unchanged.
+// Listen returns the listen address that a text means. A port alone, such as 8808, means 127.0.0.1. Any other text is
+// returned unchanged.
 func Listen(text string) string {
 	if _, err := strconv.ParseUint(text, 10, 16); err == nil {
 		return net.JoinHostPort("127.0.0.1", text)
@@ -22,7 +21,7 @@ func Listen(text string) string {
 	return text
 }
 
-// CheckListen returns the fault of an address to listen on.
+// CheckListen returns the fault of a listen address, or nil.
 func CheckListen(s string) error {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil || strings.ContainsAny(host, " /") {
@@ -34,7 +33,7 @@ func CheckListen(s string) error {
 	return nil
 }
 
-// Overlap reports whether a process cannot listen on both addresses.
+// Overlap reports whether one process cannot listen on both addresses.
 func Overlap(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
@@ -44,14 +43,14 @@ func Overlap(a, b string) bool {
 	return hostA == hostB || Everywhere(hostA) || Everywhere(hostB)
 }
 
-// Everywhere reports whether a host to listen on means every network of the machine.
+// Everywhere reports whether the host of a listen address means every network of the machine.
 func Everywhere(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "" || err == nil && ip.IsUnspecified()
 }
 
-// Loopback reports whether only this machine can reach an address to listen on. An empty host means
-// every address.
+// Loopback reports whether only this machine can reach a listen address. An empty host means every network, so the
+// result is false.
 func Loopback(listen string) bool {
 	host, _, err := net.SplitHostPort(Listen(listen))
 	if err != nil {
@@ -61,13 +60,13 @@ func Loopback(listen string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && a.Unmap().IsLoopback()
 }
 
-// Local reports whether the name of a host, in lower case, is this machine.
+// Local reports whether a host name, in lower case, means this machine.
 func Local(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && a.Unmap().IsLoopback()
 }
 
-// BasePath returns the path below which a service is reached, without the slash at its end.
+// BasePath returns a path prefix without its trailing slash, or an error if it is not a valid one.
 func BasePath(s string) (string, error) {
 	trimmed := strings.TrimSuffix(s, "/")
 	u, err := url.Parse(trimmed)
@@ -82,7 +81,7 @@ func BasePath(s string) (string, error) {
 	return trimmed, nil
 }
 
-// Origin returns an origin as a browser sends it: in lower case and without the default port of its
+// Origin returns an origin in the form in which a browser sends it: in lower case, and without the default port of its
 // scheme.
 func Origin(s string) (string, error) {
 	switch s {
@@ -110,7 +109,7 @@ func OriginOf(u *url.URL) string {
 	return u.Scheme + "://" + strings.TrimSuffix(u.Host, own)
 }
 
-// Host returns a name of this service, in lower case.
+// Host returns the value of a Host header in lower case, or an error if it is not a valid one.
 func Host(s string) (string, error) {
 	if s == "*" {
 		return "", errors.New(`"*" would switch the check of the Host header off: list the names`)
@@ -121,8 +120,7 @@ func Host(s string) (string, error) {
 	return strings.ToLower(s), nil
 }
 
-// IsHost reports whether s can be in a Host header. Names in other scripts must be in their ASCII
-// form.
+// IsHost reports whether s can be the value of a Host header. Names in other scripts must be in their ASCII form.
 func IsHost(s string) bool {
 	host := s
 	if h, port, err := net.SplitHostPort(s); err == nil {
@@ -141,12 +139,12 @@ func IsHost(s string) bool {
 	return IsPlain(host)
 }
 
-// IsHTTP reports whether a text begins like a URL of HTTP.
+// IsHTTP reports whether a text begins with http:// or https://.
 func IsHTTP(s string) bool {
 	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
 }
 
-// Shown returns a URL without the parts that may be secret: its user and its query.
+// Shown returns a URL without its user and query, which may be secret.
 func Shown(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -170,7 +168,7 @@ func Hostname(host string) string {
 	return strings.ToLower(strings.Trim(host, "[]"))
 }
 
-// Network returns the addresses that count as one: for IPv6, the network of one subscriber.
+// Network returns the network that counts as one client: for IPv4 the address itself, for IPv6 the /64 of a subscriber.
 func Network(a netip.Addr) netip.Prefix {
 	if a = a.Unmap().WithZone(""); a.Is6() {
 		p, _ := a.Prefix(64)

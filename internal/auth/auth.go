@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Why a request has no caller. The texts reveal nothing about existing keys.
+// Why a request has no principal. The texts reveal nothing about the keys that exist.
 var (
 	// ErrMissing means that the request has no key.
 	ErrMissing = errors.New("the request has no key")
@@ -27,16 +27,16 @@ var (
 	ErrInvalid = errors.New("the key of the request is not valid")
 )
 
-// MinLength is the least length of a key: shorter ones can be guessed.
+// MinLength is the minimum length of a key in bytes. Shorter keys can be guessed.
 const MinLength = 16
 
-// Faults of a key.
+// ErrShort and ErrCharacter are the faults of a key.
 var (
 	ErrShort     = errors.New("must have at least 16 characters: a shorter one can be guessed")
 	ErrCharacter = errors.New("must consist of visible ASCII characters")
 )
 
-// Check reports a fault of a key: it could be guessed, or cannot be sent.
+// Check returns the fault of a key, or nil: it is too short, or a header cannot hold it.
 func Check(key string) error {
 	switch {
 	case len(key) < MinLength:
@@ -50,8 +50,8 @@ func Check(key string) error {
 // Key is a key of a principal.
 type Key struct {
 	Principal string
-	// Token is the key itself. In its place, File names a file with the key, perhaps with a final
-	// line break. The file is read again when it changes.
+	// Token is the key itself. File instead names a file with the key, which may end with a line break. Keys reads the
+	// file again when it changes.
 	Token, File string
 }
 
@@ -60,24 +60,24 @@ type Keys struct {
 	log       *slog.Logger
 	salt      [32]byte
 	known     atomic.Pointer[[]known] // in the order of keys
-	nextCheck atomic.Int64            // time of the next check of the files, Unix nanoseconds; 0 means never
+	nextCheck atomic.Int64            // when the files are checked next, in Unix nanoseconds; 0 if there are none
 
-	mu       sync.Mutex // guards the fields below; held while files are read, so no request waits for it
+	mu       sync.Mutex // guards the rest; held while files are read, which no request waits for
 	keys     []Key
-	files    []*keyFile // in the order of keys; nil for a key without a file
-	logged   []string   // in the order of keys: the fault logged last
+	files    []*keyFile // by the index in keys; nil for a key without a file
+	logged   []string   // by the index in keys: the fault that was logged last
 	onChange func(principal string, good bool)
 }
 
-// known is a key in the form that is compared.
+// known is a key in the form in which it is compared.
 type known struct {
 	principal string
 	sum       [sha256.Size]byte
-	usable    int // 1, or 0
+	usable    int // 1 for a usable key, otherwise 0
 }
 
-// New returns Keys and reads their files. A key that cannot be used locks out its own principal alone,
-// and is logged.
+// New returns Keys, and reads their files. It logs a key that cannot be used; only the principal of that key is locked
+// out.
 func New(keys []Key, log *slog.Logger) *Keys {
 	k := &Keys{log: log, onChange: func(string, bool) {}}
 	_, _ = rand.Read(k.salt[:]) // it never fails
@@ -85,7 +85,7 @@ func New(keys []Key, log *slog.Logger) *Keys {
 	return k
 }
 
-// Set replaces the keys. It calls the function of OnChange for principals that lose or get a key.
+// Set replaces the keys. For principals that lose or get a key it calls the function of OnChange.
 func (k *Keys) Set(keys []Key) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -97,7 +97,7 @@ func (k *Keys) Set(keys []Key) {
 			next = time.Now().Add(checkEvery).UnixNano()
 		}
 		for j := range k.keys {
-			if k.keys[j] == keys[i] { // a known fault is not logged again
+			if k.keys[j] == keys[i] { // an old fault is not logged again
 				logged[i] = k.logged[j]
 			}
 		}
@@ -107,16 +107,16 @@ func (k *Keys) Set(keys []Key) {
 	k.nextCheck.Store(next)
 }
 
-// OnChange sets the function that is called when a principal loses its last usable key, after the last
-// admitted request. It is called with good when the principal has a key again, before the first request.
-// Replacing a key is neither. f must not check a key.
+// OnChange sets the function f. When a principal loses its last usable key, f is called with good = false, after the
+// last request was admitted. When a principal has a key again, f is called with good = true, before the first request
+// is admitted. A replaced key is neither. f must not check a key.
 func (k *Keys) OnChange(f func(principal string, good bool)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.onChange = f
 }
 
-// Watch checks the files until ctx ends, so that changes are noticed without requests.
+// Watch checks the files for changes until ctx ends, even if there are no requests.
 func (k *Keys) Watch(ctx context.Context) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
@@ -135,10 +135,10 @@ func (k *Keys) Watch(ctx context.Context) {
 	}
 }
 
-// checkEvery is the interval at which files are checked for changes.
+// checkEvery is the interval between two checks of the files.
 const checkEvery = 2 * time.Second
 
-// find returns the principal of a key with a sum.
+// find returns the principal of the key with that sum.
 func (k *Keys) find(sum [sha256.Size]byte) (principal string, found bool) {
 	all := *k.known.Load()
 	which := -1
@@ -152,14 +152,14 @@ func (k *Keys) find(sum [sha256.Size]byte) (principal string, found bool) {
 	return all[which].principal, true
 }
 
-// The headers with a key, in Go's canonical form.
+// The headers that hold a key, in canonical form.
 const (
 	authorization = "Authorization"
 	apiKey        = "X-Api-Key"
 )
 
-// keyOf returns the key in the headers. A request with two keys is ambiguous: a proxy on the way may
-// have looked at the other one.
+// keyOf returns the key in the headers. It refuses a request with two keys, because a proxy on the way may have checked
+// the other one.
 func keyOf(h http.Header) (string, error) {
 	bearer, plain := h[authorization], h[apiKey]
 	switch {
@@ -180,14 +180,14 @@ func keyOf(h http.Header) (string, error) {
 
 // sum returns the salted hash of a key.
 func (k *Keys) sum(key string) [sha256.Size]byte {
-	var room [4 << 10]byte // room for tokens, which are longer than keys
+	var room [4 << 10]byte // also for tokens, which are longer than keys
 	return sha256.Sum256(append(append(room[:0], k.salt[:]...), key...))
 }
 
-// Sum is the salted hash of a key. It is valid in this process only and does not reveal the key.
+// Sum is the salted hash of a key. It is valid only in this process, and does not reveal the key.
 type Sum [sha256.Size]byte
 
-// Key returns the principal of a key, and its sum. ok is false for an unknown key.
+// Key returns the principal of a key, and the sum of the key. ok is false if the key is unknown.
 func (k *Keys) Key(text string) (principal string, sum Sum, ok bool) {
 	k.refresh()
 	sum = k.sum(text)
@@ -195,7 +195,7 @@ func (k *Keys) Key(text string) (principal string, sum Sum, ok bool) {
 	return principal, sum, ok
 }
 
-// Holder returns the present principal of the key with a sum. ok is false if the key was removed.
+// Holder returns the principal that now has the key with that sum. ok is false if the key was removed.
 func (k *Keys) Holder(sum Sum) (principal string, ok bool) {
 	k.refresh()
 	return k.find(sum)
@@ -206,12 +206,12 @@ func HasCredential(h http.Header) bool { return len(h[authorization])+len(h[apiK
 
 type contextKey struct{}
 
-// WithPrincipal returns a context with the caller of a request.
+// WithPrincipal returns a context with the principal of a request.
 func WithPrincipal(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, contextKey{}, name)
 }
 
-// Principal returns the caller of a request; empty where callers are not authenticated.
+// Principal returns the principal of a request; empty if callers are not authenticated.
 func Principal(ctx context.Context) string {
 	switch v := ctx.Value(contextKey{}).(type) {
 	case string:

@@ -19,13 +19,13 @@ import (
 
 // Caller is the authenticated caller of a request.
 type Caller struct {
-	// Principal is the key for everything stored per caller. With a key it is the name of the rule.
-	// For a user it is the rule's name, a slash, the issuer and the subject: unique per user (see
-	// RuleOf).
+	// Principal identifies the caller in all that is stored per caller. For a caller with a key it is the name of the
+	// access rule. For a user it is the rule's name, a slash, the issuer and the subject, so each user has another one
+	// (see RuleOf).
 	Principal string
 	// Token is the verified token; nil for a key.
 	Token *token.Token
-	// Identity is the part of the token that servers may get; nil if they get nothing.
+	// Identity holds what servers may get of the token; nil if they get nothing.
 	Identity *identity.Identity
 }
 
@@ -45,12 +45,12 @@ func TokenOf(ctx context.Context) *token.Token {
 	return nil
 }
 
-// WithIdentity returns ctx, which has a caller, with the identity of that caller.
+// WithIdentity returns ctx, which has a caller, with another identity of that caller.
 func WithIdentity(ctx context.Context, id *identity.Identity) context.Context {
 	return WithCaller(ctx, Caller{Principal(ctx), TokenOf(ctx), id})
 }
 
-// IdentityOf returns the part of the caller's token that servers may get; nil if they get nothing.
+// IdentityOf returns what servers may get of the caller's token; nil if they get nothing.
 func IdentityOf(ctx context.Context) *identity.Identity {
 	if c, ok := ctx.Value(contextKey{}).(*Caller); ok {
 		return c.Identity
@@ -64,13 +64,13 @@ func RuleOf(principal string) string {
 	return rule
 }
 
-// Rule selects the users that may call. All fields that are set must match (I-050).
+// Rule selects users that may use the bridge. A user must match all fields that are set (I-050).
 type Rule struct {
 	Name   string
 	Issuer string              // one of the issuers; empty means any
-	Claims map[string][]string // patterns by claim; one of each must match
+	Claims map[string][]string // patterns by the name of a claim; a value of each claim must match one
 	Scopes []string            // scopes that the token must have
-	Users  []string            // patterns for the subject; programs match "*" only; empty means any
+	Users  []string            // patterns for the subject; a program matches only "*"; empty means any subject
 }
 
 // Authenticator authenticates callers by key or token. Its methods may be called concurrently.
@@ -79,16 +79,16 @@ type Authenticator struct {
 	tokens    *token.Verifier // nil if only keys are accepted
 	rules     []Rule
 	log       *slog.Logger
-	cutClaims sync.Map       // issuers that were logged for leaving out a long claim
+	cutClaims sync.Map       // issuers for which a claim that is too long was logged
 	ok        *atomic.Uint64 // counts[token.OK]
 	counts    map[token.Result]*atomic.Uint64
 }
 
-// ErrDenied means that no rule admits the user. Another token would not help.
+// ErrDenied means that no access rule admits the user. Another token of the user would not help.
 var ErrDenied = errors.New("no access rule admits this user")
 
-// NewAuthenticator returns an Authenticator for keys, and for users that the rules admit by tokens of the issuers.
-// Without issuers it accepts keys only.
+// NewAuthenticator returns an Authenticator for the callers with keys, and for the users with tokens of the issuers
+// that the rules admit. Without issuers it accepts only keys.
 func NewAuthenticator(keys *Keys, issuers []token.Issuer, rules []Rule, log *slog.Logger) *Authenticator {
 	a := &Authenticator{
 		Keys:   keys,
@@ -106,13 +106,13 @@ func NewAuthenticator(keys *Keys, issuers []token.Issuer, rules []Rule, log *slo
 	return a
 }
 
-// Results are all results that Count takes.
+// Results are the results that Count knows.
 var Results = []token.Result{token.OK, token.Missing, token.Expired, token.Audience, token.Unknown, token.Signature, token.Invalid, token.Scope, token.Denied, token.Unavailable}
 
 // Tokens reports whether tokens are accepted.
 func (a *Authenticator) Tokens() bool { return a != nil && a.tokens != nil }
 
-// Run fetches and refreshes the keys of the issuers until ctx ends. It is called once.
+// Run fetches and refreshes the keys of the issuers until ctx ends. It must be called only once.
 func (a *Authenticator) Run(ctx context.Context) {
 	if a.tokens != nil {
 		a.tokens.Run(ctx)
@@ -134,14 +134,14 @@ func (a *Authenticator) Issuers() []token.State {
 	return all
 }
 
-// NoteScope counts a request whose token lacked a scope. Caller has counted it as OK before.
+// NoteScope counts a request whose token lacked a scope. Caller has counted the request as OK before.
 func (a *Authenticator) NoteScope() { a.counts[token.Scope].Add(1) }
 
-// Count returns the number of requests with a result.
+// Count returns the number of requests with that result.
 func (a *Authenticator) Count(r token.Result) uint64 { return a.counts[r].Load() }
 
-// Caller returns the caller of a request for a resource. The error is ErrMissing, ErrInvalid,
-// ErrDenied, a *token.Error, or that of ctx.
+// Caller returns the caller of a request for the resource to, and counts the result. The error is ErrMissing,
+// ErrInvalid, ErrDenied, a *token.Error, or the error of ctx.
 func (a *Authenticator) Caller(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
 	c, err := a.caller(ctx, h, to)
 	if err == nil {
@@ -154,12 +154,12 @@ func (a *Authenticator) Caller(ctx context.Context, h http.Header, to token.Reso
 	return Caller{}, err
 }
 
-// Again is Caller for a request that was admitted before. It does not count again.
+// Again is Caller for a request that was admitted before, without counting it.
 func (a *Authenticator) Again(ctx context.Context, h http.Header, to token.Resource) (Caller, error) {
 	return a.caller(ctx, h, to)
 }
 
-// ResultOf returns the result that an error of Caller counts as; empty for other errors.
+// ResultOf returns the result that Caller counts for an error; empty if it counts none.
 func ResultOf(err error) token.Result {
 	var fault *token.Error
 	switch {
@@ -185,7 +185,7 @@ func (a *Authenticator) caller(ctx context.Context, h http.Header, to token.Reso
 	if name, found := a.find(sum); found {
 		return Caller{Principal: name}, nil
 	}
-	if a.tokens == nil || len(h[apiKey]) > 0 { // this header takes keys only
+	if a.tokens == nil || len(h[apiKey]) > 0 { // X-API-Key never has a token
 		return Caller{}, ErrInvalid
 	}
 	t, err := a.tokens.Verify(ctx, text, sum, to)
@@ -205,13 +205,13 @@ func (a *Authenticator) caller(ctx context.Context, h http.Header, to token.Reso
 			return Caller{name, t, nil}, nil
 		}
 	}
-	t.Note.Store("") // so that this is logged once per token
+	t.Note.Store("") // the fault is logged once for each token
 	a.log.Info("a user was refused: no access rule matches", "issuer", t.Issuer, "sub", t.Subject)
 	return Caller{}, ErrDenied
 }
 
-// principal returns the principal of a user. No issuer has a query or a fragment, so the first ? or #
-// ends it (I-028).
+// principal returns the principal of a user. No issuer has a query or a fragment, so the first ? or # ends the issuer
+// (I-028).
 func principal(rule string, t *token.Token) string {
 	if t.Machine {
 		return rule + "/" + t.Issuer + "?" + t.Subject
@@ -219,11 +219,11 @@ func principal(rule string, t *token.Token) string {
 	return rule + "/" + t.Issuer + "#" + t.Subject
 }
 
-// everybody is the pattern of Rule.Users that also matches programs.
+// everybody is the pattern in Rule.Users that matches programs, too.
 const everybody = "*"
 
-// matches reports whether a rule admits the user of a token. A rule without conditions admits no user. The
-// subject of a program is its client id, which could be chosen to look like a user's.
+// matches reports whether a rule admits the user of a token. A rule without conditions admits no user. The subject of a
+// program is its client id, which could be chosen to look like that of a user.
 func (a *Authenticator) matches(r *Rule, t *token.Token) bool {
 	switch {
 	case len(r.Claims)+len(r.Scopes)+len(r.Users) == 0, r.Issuer != "" && r.Issuer != t.Issuer,

@@ -10,10 +10,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 )
 
-// changingClaims are the claims that differ in each token.
+// changingClaims are claims that differ in each token of a user.
 var changingClaims = []string{"exp", "iat", "nbf", "jti", "auth_time"}
 
-// CheckClaim returns the fault of a claim's name, for claims that are passed to servers.
+// CheckClaim returns the rule that the name of a claim for servers breaks, or "".
 func CheckClaim(name string) (rule string) {
 	switch {
 	case name == "" || len(name) > 256:
@@ -24,11 +24,11 @@ func CheckClaim(name string) (rule string) {
 	return ""
 }
 
-// maxText bounds a claim that is passed to a server, in bytes.
+// maxText bounds a claim for servers, in bytes.
 const maxText = 1 << 10
 
-// ClaimText returns a claim as the value of a header or variable; empty if it could not be passed
-// unchanged.
+// ClaimText returns a claim as the value of a header or of a variable. It is empty if the claim cannot be expressed
+// exactly.
 func ClaimText(v gjson.Result) string {
 	texts := token.Texts(v)
 	if v.IsArray() {
@@ -41,7 +41,7 @@ func ClaimText(v gjson.Result) string {
 	return text
 }
 
-// unchanged reports whether a text can be passed unchanged.
+// unchanged reports whether a text reaches a server unchanged in a header.
 func unchanged(text string) bool {
 	return text != "" && text == strings.TrimSpace(text) && !strings.ContainsFunc(text, func(r rune) bool {
 		return r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError

@@ -14,15 +14,15 @@ import (
 // keyFile is a file with a key.
 type keyFile struct {
 	path string
-	info os.FileInfo // of the last read; nil if that failed
-	at   time.Time   // time of the last read
+	info os.FileInfo // of the file when it was last read; nil if that failed
+	at   time.Time   // when the file was last read
 	key  string
 }
 
-// maxKeyFile bounds a key file, in bytes.
+// maxKeyFile bounds the size of a key file, in bytes.
 const maxKeyFile = 16 << 10
 
-// refresh checks the files if it is time. One request does so; others use the known keys.
+// refresh checks the files if a check is due. One request does so; meanwhile others use the known keys.
 func (k *Keys) refresh() {
 	due := k.nextCheck.Load()
 	if due == 0 || time.Now().UnixNano() < due || !k.mu.TryLock() {
@@ -34,15 +34,15 @@ func (k *Keys) refresh() {
 	}
 }
 
-// readNow checks the files and schedules the next check. The caller holds k.mu.
+// readNow checks the files, and sets the time of the next check. The caller holds k.mu.
 func (k *Keys) readNow() {
 	k.readFiles()
 	k.nextCheck.Store(time.Now().Add(checkEvery).UnixNano())
 }
 
-// readFiles reads changed files and publishes the keys. If two principals have the same key, the key in
-// the configuration itself wins. So a principal cannot take another's name by writing to its own file.
-// The caller holds k.mu.
+// readFiles reads changed files, and publishes the keys. If two principals have the same key, a key in the
+// configuration wins over a key in a file. So nobody can take over a principal's name by writing a file. The caller
+// holds k.mu.
 func (k *Keys) readFiles() {
 	all := make([]known, len(k.keys))
 	owner := map[[sha256.Size]byte]string{}
@@ -103,7 +103,7 @@ func usablePrincipals(all []known) map[string]bool {
 	return names
 }
 
-// logFault logs a new fault of a key, or that the fault is gone.
+// logFault logs a new fault of a key, or that the key has no fault any more.
 func (k *Keys) logFault(i int, fault error) {
 	text := ""
 	if fault != nil {
@@ -124,8 +124,8 @@ func (k *Keys) logFault(i int, fault error) {
 	log.Info("a caller's key can be used again")
 }
 
-// read returns the key in the file. It does not read an unchanged file again. It does so if the file was
-// very young at the last read: a second change may have the same time.
+// read returns the key in the file. It reads a file again only if the file has changed, or was very young when it was
+// read: a change soon after that may have left the same time.
 func (k *keyFile) read() (string, error) {
 	info, err := os.Stat(k.path)
 	switch {
@@ -145,13 +145,13 @@ func (k *keyFile) read() (string, error) {
 	return key, nil
 }
 
-// Read returns the key in a file, without the final line break. The caller adds the path to the error.
+// Read returns the key in a file, without a final line break. The error does not name the file.
 func Read(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return "", files.Reason(err)
-	case !info.Mode().IsRegular(): // reading a pipe could block forever
+	case !info.Mode().IsRegular(): // to read a pipe could block forever
 		return "", errors.New("is not a file")
 	}
 	data, err := files.Read(path, maxKeyFile+1)

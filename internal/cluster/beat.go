@@ -8,10 +8,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// beatEvery is the least time between two beats.
+// beatEvery is the minimum time between two beats.
 const beatEvery = 100 * time.Millisecond
 
-// beats writes beats until Close.
+// beats writes beats to the store until Close.
 func (n *Node) beats() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -35,14 +35,14 @@ func (n *Node) beats() {
 			return
 		}
 		wait := n.o.Lease / 3
-		if b.err != nil { // several attempts must fit into the lease
+		if b.err != nil { // the lease must have time for several attempts
 			wait = n.o.Lease / 12
 		}
 		timer.Reset(wait - time.Since(begun))
 	}
 }
 
-// Beat waits for a beat that begins after the call.
+// Beat waits for the result of a beat that begins after the call.
 func (n *Node) Beat(ctx context.Context) error {
 	n.mu.Lock()
 	b := n.nextBeat
@@ -65,7 +65,7 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// beat records in the store that this instance lives.
+// beat records in the store that this instance is alive, and applies the answer.
 func (n *Node) beat() error {
 	n.mu.Lock()
 	self := n.o.Self
@@ -78,7 +78,7 @@ func (n *Node) beat() error {
 		self.Free, self.Running = n.o.Room()
 	}
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(n.ctx, max(opTimeout, n.o.Lease/6)) // a slow store still counts as reached (S-065)
+	ctx, cancel := context.WithTimeout(n.ctx, max(opTimeout, n.o.Lease/6)) // a slow store counts as reachable (S-065)
 	seen, err := n.o.Registry.Beat(ctx, self, n.o.Lease)
 	cancel()
 	n.beatFailed.Store(err != nil)
@@ -101,7 +101,7 @@ func (n *Node) beat() error {
 // BeatTook returns the duration of the last successful beat.
 func (n *Node) BeatTook() time.Duration { return time.Duration(n.beatTook.Load()) }
 
-// warnMembers logs, once each, faults of the store and of members. Only one goroutine calls it.
+// warnMembers logs faults of the store and of members, each of them once. Only one goroutine calls it.
 func (n *Node) warnMembers(self *Member, seen *Seen) {
 	if seen.Evicts != "" {
 		n.o.Log.Warn("the store evicts keys when its memory is full, and sessions may be lost: set maxmemory-policy noeviction", "policy", seen.Evicts)
@@ -126,7 +126,7 @@ func (n *Node) warnMembers(self *Member, seen *Seen) {
 	n.warned = warned
 }
 
-// minor returns a version without its last number.
+// minor returns a version without its third number.
 func minor(version string) string {
 	if i := strings.LastIndexByte(version, '.'); i > 0 && strings.Count(version, ".") == 2 {
 		return version[:i]
@@ -134,22 +134,22 @@ func minor(version string) string {
 	return version
 }
 
-// apply applies the result of a successful beat that was sent at that time.
+// apply applies the answer to a successful beat that was sent at sent.
 func (n *Node) apply(sent time.Time, seen Seen) {
 	n.mu.Lock()
 	good := n.lastGood.Load()
 	first := good == nil
 	now := time.Now()
-	// A late beat may have arrived when the others had already declared this instance dead: then its key exists,
-	// but others may own its sessions.
+	// If a beat arrives late, the others may have declared this instance dead. Then its key exists, but they may own
+	// its sessions.
 	seen.Absent = seen.Absent || !first && !n.fresh(good)
-	if first || seen.Absent || seen.Run != n.storeRun { // beats, or writes of the store, were missed: settle asks which entries are still owned
+	if first || seen.Absent || seen.Run != n.storeRun { // beats or writes may be lost: settle asks the store which entries this instance still owns
 		n.graceUntil = now.Add(n.o.Lease)
 		n.hasPending = true
 		for _, e := range n.held {
 			e.doubts++
 			if seen.Absent && !first && !e.Bound {
-				n.block(e) // another may have taken it
+				n.block(e) // another instance may own the session
 			}
 		}
 		for key, e := range n.ended {

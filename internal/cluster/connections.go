@@ -11,23 +11,22 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// connectionPrefix begins the keys of shared connections. Each has one owner among the instances, as a session
-// has; the store keeps both alike.
+// connectionPrefix begins the keys of shared connections. Like a session, a shared connection has one owner among the
+// instances, so the store holds both in the same form.
 const connectionPrefix = "l:"
 
-// ConnectionKey returns the store's key for the connection to a server with an affinity key.
+// ConnectionKey returns the store's key for the shared connection to a server with that affinity key.
 func ConnectionKey(server, affinity string) string {
 	sum := sha256.Sum256([]byte(affinity))
 	return connectionPrefix + server + ":" + hex.EncodeToString(sum[:16])
 }
 
-// IsConnectionKey reports whether a key is that of a shared connection, and not of a session.
+// IsConnectionKey reports whether a key is that of a shared connection, not that of a session.
 func IsConnectionKey(key string) bool { return strings.HasPrefix(key, connectionPrefix) }
 
-// Claim makes this instance the owner of a shared connection, or returns the instance that owns it. Before it
-// takes a connection, it calls room: an error of room means that there is no room. An instance that is about
-// to stop claims nothing, and returns an instance that may. While the store is unreachable the error is
-// ErrUnavailable.
+// Claim makes this instance the owner of a shared connection, or returns the instance that owns it. Before Claim takes
+// a connection, it calls room, whose error means that there is no room. An instance that is about to stop takes none,
+// and returns an instance that may. If the store is unreachable, the error is ErrUnavailable.
 func (n *Node) Claim(ctx context.Context, key, server string, room func() error) (at Member, mine bool, err error) {
 	if n.Holds(key) {
 		return Member{}, true, nil
@@ -36,7 +35,7 @@ func (n *Node) Claim(ctx context.Context, key, server string, room func() error)
 		return Member{}, false, err
 	}
 	found, err := n.Find(ctx, key)
-	if errors.Is(err, session.ErrNotFound) { // the store may have lost it, and its owner claims it again
+	if errors.Is(err, session.ErrNotFound) { // the store may have lost the record, and the owner will put it again
 		if err = n.Beat(ctx); err == nil {
 			found, err = n.Find(ctx, key)
 		}
@@ -78,7 +77,7 @@ func (n *Node) Claim(ctx context.Context, key, server string, room func() error)
 	one, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	var h session.Held
-	if err != nil { // it has no owner
+	if err != nil { // the connection has no owner
 		h, err = n.o.Store.Put(one, session.Held{Record: session.Record{Key: key, Server: server}})
 	} else {
 		h, err = n.o.Store.Take(one, found)
@@ -95,18 +94,18 @@ func (n *Node) Claim(ctx context.Context, key, server string, room func() error)
 	return Member{}, true, nil
 }
 
-// mayBePutAgain reports whether another instance may put again a record that the store lost.
+// mayBePutAgain reports whether another instance may still put a record again that the store lost.
 func (n *Node) mayBePutAgain() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.members)+len(n.goneAt) > 1 && time.Now().Before(n.emptiedUntil) // a store that lost records lost members, too
+	return len(n.members)+len(n.goneAt) > 1 && time.Now().Before(n.emptiedUntil) // a store that lost records also lost members
 }
 
-// otherOwner returns the instance that owns a connection by the store.
+// otherOwner returns the instance that owns a connection, by its id in the store.
 func (n *Node) otherOwner(ctx context.Context, id string) (Member, bool, error) {
 	m, ok := n.Member(id)
 	if !ok {
-		_ = n.Beat(ctx) // it is new
+		_ = n.Beat(ctx) // the instance may be new
 		m, ok = n.Member(id)
 	}
 	if !ok {
@@ -115,7 +114,7 @@ func (n *Node) otherOwner(ctx context.Context, id string) (Member, bool, error) 
 	return m, false, nil
 }
 
-// Unclaim gives up a shared connection.
+// Unclaim gives up the ownership of a shared connection.
 func (n *Node) Unclaim(ctx context.Context, key string) error {
 	n.mu.Lock()
 	e := n.held[key]

@@ -13,46 +13,46 @@ import (
 
 // Options configure a Node.
 type Options struct {
-	Self     Member // Sessions, Draining and Servers are filled in
+	Self     Member // New sets Servers, and each beat Sessions and Draining
 	Store    session.Store
 	Registry Registry
 	Peers    Peers
-	// Lease is the time that the others wait for a beat before they take over the sessions of this instance.
+	// Lease is how long the others wait for a beat of this instance before they take over its sessions.
 	Lease time.Duration
-	// Life is the lifetime of a record that is not extended. The node extends its records well before
-	// they expire.
+	// Life is how long the store keeps a record that is not extended. The node extends its records well before that.
 	Life time.Duration
-	// Stop rules out Frozen: no request begins without the store, not even while no instance reaches it.
+	// Stop means that no request begins while the store is unreachable, even if no instance reaches it. The node is
+	// never Frozen then.
 	Stop bool
-	// MaxSessions bounds the sessions of this instance. Shared connections are not counted.
+	// MaxSessions bounds the sessions of this instance, without shared connections.
 	MaxSessions int
 	Log         *slog.Logger
-	// Lost is called when another instance owns a session, or a shared connection, of this one. It must
-	// not block.
+	// Lost is called when another instance owns a session or a shared connection that this instance owned. It must not
+	// block.
 	Lost func(key string)
-	// Hooked is called after each beat, with the numbers of the last webhooks by server. It must not block.
+	// Hooked is called after each beat, with the number of the last webhook of each server. It must not block.
 	Hooked func(map[string]int64)
 	// StoreEmptied is called when the store may have lost the data of this instance. It must not block. It may
 	// be nil.
 	StoreEmptied func()
-	// Room returns the number of further child processes that this instance could run for others, and by server the
-	// number of those that run. It may be nil.
+	// Room returns how many more child processes this instance can run for others, and how many it runs, by server. It
+	// may be nil.
 	Room func() (free int, running map[string]int)
-	// Servers returns a hash of the names of the current servers of this instance.
+	// Servers returns a hash of the names of this instance's current servers.
 	Servers func() string
 }
 
 // opTimeout bounds one operation of the store.
 const opTimeout = 500 * time.Millisecond
 
-// Node is this instance. Methods may be called concurrently.
+// Node is this instance in the cluster. Its methods may be called concurrently.
 type Node struct {
 	o          Options
 	lastGood   atomic.Pointer[time.Time] // when the last successful beat was sent
 	beatFailed atomic.Bool               // the last beat failed
-	frozenAt   atomic.Pointer[time.Time] // when no instance reached the store; nil when one may
-	thawedAt   atomic.Pointer[time.Time] // time of the end of a freeze: some instance may reach the store again
-	blocked    atomic.Int64              // sessions whose requests wait
+	frozenAt   atomic.Pointer[time.Time] // when it was known that no instance reaches the store; nil while one may reach it
+	thawedAt   atomic.Pointer[time.Time] // when the node stopped being frozen, because an instance may reach the store again
+	blocked    atomic.Int64              // sessions whose requests wait until their owner is known
 	beatTook   atomic.Int64              // duration of the last successful beat, in nanoseconds
 	draining   atomic.Bool               // the instance is about to stop, and takes no sessions
 	joined     chan struct{}             // closed with the first successful beat
@@ -66,21 +66,21 @@ type Node struct {
 	mu           sync.Mutex // guards the rest
 	nextBeat     *beatRound // the beat that has not begun yet
 	members      map[string]Member
-	known        map[string]Member // also the members of the last hour
+	known        map[string]Member // members of the last hour
 	goneAt       map[string]time.Time
 	probes       map[string]*probe
-	reach        map[string]*reachCheck // of the other members, by id
+	reach        map[string]*reachCheck // checks of the other members, by id
 	storeRun     string
-	loggedState  State // the state that was logged last
+	loggedState  State // state in the last log line about the state
 	graceUntil   time.Time
-	emptiedUntil time.Time // until then the others put again the records that the store lost
+	emptiedUntil time.Time // until then the others may put again the records that the store lost
 	noTakesUntil time.Time
 	held         map[string]*entry
-	connections  int                // entries of held that are shared connections
-	ended        map[string]*ending // within endedFor, or pending: a store that lost its last second may have the record
-	hasPending   bool               // ended has pending endings
+	connections  int                // number of shared connections in held
+	ended        map[string]*ending // ended here less than endedFor ago, or pending; a store that lost its last second may still have their records
+	hasPending   bool               // an entry of ended is pending
 
-	warned map[string]string // the last warning about each member; used only by the goroutine that beats
+	warned map[string]string // last warning about each member; only the goroutine of beats uses it
 }
 
 // Counts holds the counters that the metrics show.
@@ -94,23 +94,23 @@ type beatRound struct {
 // entry is a session, or a shared connection, that this instance owns.
 type entry struct {
 	session.Held
-	dirty    bool          // its record must be saved
+	dirty    bool          // the record must be saved
 	doubts   int           // writes whose result is unknown; 0 when the state of the store is known
-	blocked  chan struct{} // not nil while its requests wait; then closed
-	lost     bool          // another instance owns it; Options.Lost is being called
-	extended time.Time     // when the life of its record was extended
+	blocked  chan struct{} // nil unless requests of the session wait; then closed when they may begin
+	lost     bool          // another instance owns the session, and Options.Lost is being called
+	extended time.Time     // when the record's life was last extended
 }
 
 // ending is a session, or a shared connection, that ended here.
 type ending struct {
 	session.Held
 	at       time.Time
-	released bool // any instance may take it
-	unsure   bool // the store may have it with another epoch: an answer of the store was lost
-	pending  bool // it is not in the store yet
+	released bool // any instance may take the session
+	unsure   bool // the store may have another epoch, since an answer of it was lost
+	pending  bool // the store does not know of the ending yet
 }
 
-// probe is the answer of an instance to a hello.
+// probe is the answer of an instance to a Hello.
 type probe struct {
 	at      time.Time
 	done    chan struct{} // closed when the fields below are set
@@ -118,16 +118,16 @@ type probe struct {
 	state   State
 }
 
-// reachCheck is the result of the last check whether this instance reaches another one.
+// reachCheck is the result of the last check whether this instance reaches another instance.
 type reachCheck struct {
 	asked  time.Time
-	fails  bool // it was not reached
+	fails  bool // the check failed
 	logged bool // the failure was logged
 }
 
 var _ session.Leased = (*Node)(nil)
 
-// New makes a node. No request may begin before Start.
+// New returns a Node. No request may begin before Start.
 func New(o Options) *Node {
 	n := &Node{
 		o:        o,
@@ -147,30 +147,30 @@ func New(o Options) *Node {
 	return n
 }
 
-// Start joins the cluster: the node beats until Close. The other instances reach it at address.
+// Start joins the cluster. The node beats until Close. address is where the other instances reach it.
 func (n *Node) Start(address string) {
 	n.o.Self.Address = address
 	n.wg.Go(n.beats)
 	n.wg.Go(n.writeBehind)
 }
 
-// Joined returns a channel that is closed when the store lists the node, and the node has read the others.
+// Joined returns a channel that closes when the store lists the node, and the node has read the list.
 func (n *Node) Joined() <-chan struct{} { return n.joined }
 
 // Counts returns the counters of the node.
 func (n *Node) Counts() *Counts { return &n.counts }
 
-// Drain marks this instance as about to stop: it takes no more sessions.
+// Drain marks this instance as about to stop, so that it takes no more sessions.
 func (n *Node) Drain(ctx context.Context) {
 	n.draining.Store(true)
-	_ = n.Beat(ctx) // without it the others see it later
+	_ = n.Beat(ctx) // if the beat fails, the others learn of it later
 }
 
 // Draining reports whether Drain was called.
 func (n *Node) Draining() bool { return n.draining.Load() }
 
-// Beats returns the time after which the others have seen a change of this instance: two of their beats. It
-// is 0 without others.
+// Beats returns the time after which the other instances have seen a change of this one: the time of two beats. It is 0
+// if there are no others.
 func (n *Node) Beats() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -180,7 +180,7 @@ func (n *Node) Beats() time.Duration {
 	return n.o.Lease * 2 / 3
 }
 
-// Close leaves the cluster. The records of sessions stay in the store.
+// Close leaves the cluster. The records of its sessions stay in the store.
 func (n *Node) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*opTimeout)
 	defer cancel()
@@ -199,7 +199,7 @@ func (n *Node) Close(ctx context.Context) {
 		wg.Wait()
 	}
 	n.mu.Lock()
-	n.stop() // from now on ask starts no goroutine
+	n.stop() // from now on, ask starts no goroutine
 	n.mu.Unlock()
 	n.wg.Wait()
 	if err := n.o.Registry.Leave(ctx, n.o.Self.ID); err != nil && !errors.Is(err, session.ErrUnavailable) {

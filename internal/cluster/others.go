@@ -12,7 +12,7 @@ import (
 // Answer answers the hello of another instance.
 func (n *Node) Answer(h Hello) Hello {
 	was := n.State()
-	if was == Isolated && n.hasThawed() { // it lives, and is about to ask the store
+	if was == Isolated && n.hasThawed() { // an instance that has thawed is about to ask the store
 		was = Frozen
 	}
 	if h.Store {
@@ -22,7 +22,7 @@ func (n *Node) Answer(h Hello) Hello {
 		wake(n.beatNow)
 	}
 	store := n.reaches()
-	if store && !h.Store { // the store may be unreachable for this instance, too
+	if store && !h.Store { // the store may have become unreachable for this instance, too
 		wake(n.beatNow)
 	}
 	n.mu.Lock()
@@ -30,7 +30,7 @@ func (n *Node) Answer(h Hello) Hello {
 	if h.Leaving {
 		delete(n.members, h.ID)
 	}
-	if !store { // the other instance may assume that there are no takeovers
+	if !store { // the other instance may rely on this one not to take sessions
 		n.noTakesUntil = time.Now().Add(n.o.Lease)
 	}
 	return Hello{
@@ -40,7 +40,7 @@ func (n *Node) Answer(h Hello) Hello {
 	}
 }
 
-// Members returns the members of the last successful beat, ordered by id.
+// Members returns the members of the last successful beat, in the order of their ids.
 func (n *Node) Members() []Member {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -52,7 +52,7 @@ func (n *Node) Members() []Member {
 	})
 }
 
-// Member returns an instance that was a member within the last hour.
+// Member returns the instance with that id, if it was a member within the last hour.
 func (n *Node) Member(id string) (Member, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -60,13 +60,13 @@ func (n *Node) Member(id string) (Member, bool) {
 	return m, ok
 }
 
-// Others returns the members of the last successful beat without this instance.
+// Others returns the members of the last successful beat other than this instance.
 func (n *Node) Others() []Member {
 	return slices.DeleteFunc(n.Members(), func(m Member) bool { return m.ID == n.o.Self.ID })
 }
 
-// Living returns a member of the last successful beat. If that beat did not have the instance, Living waits
-// for the next beat. The error means that the next beat failed.
+// Living returns the member with that id. If the last successful beat did not have it, Living waits for the next beat.
+// err is the error of that beat.
 func (n *Node) Living(ctx context.Context, id string) (m Member, lives bool, err error) {
 	n.mu.Lock()
 	m, lives = n.members[id]
@@ -82,7 +82,7 @@ func (n *Node) Living(ctx context.Context, id string) (m Member, lives bool, err
 	return m, lives, err
 }
 
-// Tagged returns the other living instance whose id begins with the tag.
+// Tagged returns the other member whose id begins with the tag, unless it has left.
 func (n *Node) Tagged(tag string) (Member, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +94,7 @@ func (n *Node) Tagged(tag string) (Member, bool) {
 	return Member{}, false
 }
 
-// LeastLoaded returns the other member with the fewest sessions that still takes sessions.
+// LeastLoaded returns the other member with the fewest sessions, among those that take sessions.
 func (n *Node) LeastLoaded() (least Member, ok bool) {
 	for _, m := range n.Others() {
 		if !m.Draining && m.Serves() && (!ok || m.Sessions < least.Sessions) {
@@ -104,8 +104,8 @@ func (n *Node) LeastLoaded() (least Member, ok bool) {
 	return least, ok
 }
 
-// Dead reports whether an instance is dead: its key is absent, and it does not answer or is isolated. Dead
-// asks the instance at most once a second.
+// Dead reports whether an instance is dead: the store does not have its key, and it does not answer or is isolated.
+// Dead asks the instance at most once a second.
 func (n *Node) Dead(ctx context.Context, id string) (bool, error) {
 	one, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
@@ -119,7 +119,7 @@ func (n *Node) Dead(ctx context.Context, id string) (bool, error) {
 	n.mu.Unlock()
 	if !known {
 		if grace {
-			return false, session.ErrUnavailable // its first beat may be missing
+			return false, session.ErrUnavailable // the store may just have lost the instance's key
 		}
 		return true, nil
 	}
@@ -127,8 +127,8 @@ func (n *Node) Dead(ctx context.Context, id string) (bool, error) {
 	return err == nil && (!p.answers || p.state == Isolated), err
 }
 
-// AnswersUnlisted reports whether an instance whose id begins with the tag answers, although the store does not
-// list it. The store may lack its sessions, too.
+// AnswersUnlisted reports whether an instance whose id begins with the tag answers, although the store does not list
+// it. Then the store may also lack its sessions.
 func (n *Node) AnswersUnlisted(ctx context.Context, tag string) bool {
 	n.mu.Lock()
 	var hidden *Member
@@ -145,7 +145,7 @@ func (n *Node) AnswersUnlisted(ctx context.Context, tag string) bool {
 	return err == nil && p.answers
 }
 
-// ask asks an instance that the store does not list for its state, at most once a second.
+// ask asks an instance for its state, at most once a second. The store does not list the instance.
 func (n *Node) ask(ctx context.Context, m Member) (*probe, error) {
 	n.mu.Lock()
 	p := n.probes[m.ID]
@@ -178,8 +178,8 @@ func (n *Node) ask(ctx context.Context, m Member) (*probe, error) {
 	}
 }
 
-// checkReach checks once in a lease whether this instance reaches each other member. A member may live by the
-// store, and be unreachable all the same.
+// checkReach checks, once in a lease, whether this instance reaches each other member. A member that beats may be
+// unreachable nevertheless.
 func (n *Node) checkReach() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -207,7 +207,7 @@ func (n *Node) checkOne(m Member, r *reachCheck) {
 		Store: n.reaches(),
 	})
 	n.mu.Lock()
-	again := r.fails // an instance that stops fails once
+	again := r.fails // one failure may mean that the instance has just stopped
 	r.fails = err != nil || h.ID != m.ID
 	_, lives := n.members[m.ID]
 	lost, back := r.fails && again && lives && !r.logged, !r.fails && r.logged
@@ -223,7 +223,7 @@ func (n *Node) checkOne(m Member, r *reachCheck) {
 	}
 }
 
-// Unreached reports whether the last check did not reach a living instance.
+// Unreached reports whether the last check failed to reach an instance that is alive.
 func (n *Node) Unreached(id string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -232,7 +232,7 @@ func (n *Node) Unreached(id string) bool {
 	return lives && r != nil && r.fails
 }
 
-// UnreachedCount returns the number of these instances.
+// UnreachedCount returns the number of members for which Unreached is true.
 func (n *Node) UnreachedCount() (count int) {
 	for _, m := range n.Members() {
 		if n.Unreached(m.ID) {

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// Put implements session.Keeper. While the store is unreachable, the record is written later.
+// Put implements session.Keeper. While the store is unreachable, Put succeeds and the record is written later.
 func (n *Node) Put(ctx context.Context, h session.Held) (session.Held, error) {
 	n.mu.Lock()
 	if n.full() {
@@ -52,7 +52,7 @@ func (n *Node) Put(ctx context.Context, h session.Held) (session.Held, error) {
 	return e.Held, nil
 }
 
-// Save implements session.Keeper. The record is written later, by writeBehind.
+// Save implements session.Keeper. writeBehind writes the record later.
 func (n *Node) Save(_ context.Context, h session.Held) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -74,7 +74,7 @@ func (n *Node) Delete(ctx context.Context, h session.Held) error {
 	return n.end(ctx, h, false)
 }
 
-// end gives up a session, unless another instance owns it.
+// end gives up the ownership of a session, unless another instance owns it.
 func (n *Node) end(ctx context.Context, h session.Held, release bool) error {
 	n.mu.Lock()
 	e := n.held[h.Key]
@@ -105,7 +105,7 @@ func (n *Node) end(ctx context.Context, h session.Held, release bool) error {
 		n.o.Log.Warn("too many sessions ended while the store is unreachable: the records of some stay in the store until they expire", "sessions", forgot)
 	}
 	err := n.finish(ctx, &last)
-	if errors.Is(err, session.ErrUnavailable) { // the next successful beat tries again
+	if errors.Is(err, session.ErrUnavailable) { // the next successful beat writes the ending
 		n.mu.Lock()
 		d.pending, n.hasPending = true, true
 		n.mu.Unlock()
@@ -114,14 +114,14 @@ func (n *Node) end(ctx context.Context, h session.Held, release bool) error {
 	return err
 }
 
-// finish records in the store that a session ended here.
+// finish records in the store that a session ended here, or that it was released.
 func (n *Node) finish(ctx context.Context, e *ending) error {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	h := e.Held
 	if e.unsure {
 		found, err := n.o.Store.Find(ctx, h.Key)
-		if errors.Is(err, session.ErrNotFound) && e.released { // it was not written yet
+		if errors.Is(err, session.ErrNotFound) && e.released { // the record was not written yet
 			found, err = n.o.Store.Put(ctx, h)
 		}
 		if errors.Is(err, session.ErrNotFound) || err == nil && found.Owner != n.o.Self.ID {
@@ -138,7 +138,7 @@ func (n *Node) finish(ctx context.Context, e *ending) error {
 	return n.o.Store.Delete(ctx, h)
 }
 
-// forget bounds n.ended. It returns the number of forgotten endings that are not in the store yet. The
+// forget bounds the number of entries in n.ended. owed is how many of the removed ones the store does not know of. The
 // caller holds n.mu.
 func (n *Node) forget() (owed int) {
 	if len(n.ended) <= 2*n.o.MaxSessions {
@@ -156,8 +156,7 @@ func (n *Node) forget() (owed int) {
 	return owed
 }
 
-// full reports whether there is no room for one more session. Shared connections do not count. The caller holds
-// n.mu.
+// full reports whether this instance owns MaxSessions sessions. The caller holds n.mu.
 func (n *Node) full() bool { return len(n.held)-n.connections >= n.o.MaxSessions }
 
 // add adds a session, or a shared connection. The caller holds n.mu.
@@ -168,7 +167,7 @@ func (n *Node) add(e *entry) {
 	n.held[e.Key] = e
 }
 
-// remove removes an entry, unless another one has its key. The caller holds n.mu.
+// remove removes an entry, unless another entry has its key now. The caller holds n.mu.
 func (n *Node) remove(e *entry) {
 	if n.held[e.Key] == e {
 		delete(n.held, e.Key)
@@ -179,7 +178,7 @@ func (n *Node) remove(e *entry) {
 	n.unblock(e)
 }
 
-// block makes requests of a session wait. The caller holds n.mu.
+// block makes requests of a session wait until unblock. The caller holds n.mu.
 func (n *Node) block(e *entry) {
 	if e.blocked == nil {
 		e.blocked = make(chan struct{})
@@ -187,16 +186,16 @@ func (n *Node) block(e *entry) {
 	}
 }
 
-// unblock lets requests of a session begin. The caller holds n.mu.
+// unblock lets the requests of a session begin. The caller holds n.mu.
 func (n *Node) unblock(e *entry) {
 	if e.blocked != nil {
-		n.blocked.Add(-1) // first: a request that waited finds the instance ready
+		n.blocked.Add(-1) // first, so that Ready is true when a waiting request continues
 		close(e.blocked)
 		e.blocked = nil
 	}
 }
 
-// Holds reports whether this instance owns the session.
+// Holds reports whether this instance owns the session with that key.
 func (n *Node) Holds(key string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -204,19 +203,19 @@ func (n *Node) Holds(key string) bool {
 	return e != nil && !e.lost
 }
 
-// Find returns the record that the store has of a session: see session.Store.
+// Find returns the record of a session from the store: see session.Store.
 func (n *Node) Find(ctx context.Context, key string) (session.Held, error) {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	return n.o.Store.Find(ctx, key)
 }
 
-// endedFor is the time for which the node remembers that a session ended. A store that was restored from
-// an old copy may still have the session.
+// endedFor is how long the node remembers that a session ended. A store that was restored from an old copy may still
+// have the session.
 const endedFor = time.Minute
 
-// Take takes over a session whose owner is dead or released it. It fails with ErrUnavailable while this instance
-// may take none.
+// Take takes over a session whose owner is dead or released it. While this instance must take none, the error is
+// ErrUnavailable.
 func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error) {
 	good := n.lastGood.Load()
 	n.mu.Lock()
@@ -249,9 +248,9 @@ func (n *Node) Take(ctx context.Context, seen session.Held) (session.Held, error
 	return h, nil
 }
 
-// begin adds a session that the store just gave to this instance. good is the last successful beat before the
-// request to the store. If that beat is too old by now, the answer may be too old: another instance may own
-// the session (S-012). Then the error is ErrUnavailable, and the next request asks the store again.
+// begin adds a session that the store just gave to this instance. good is when the last successful beat before that
+// request was sent. If good is too old by now, another instance may already own the session (S-012). Then the error is
+// ErrUnavailable, and the next request asks the store again.
 func (n *Node) begin(h session.Held, good *time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -263,7 +262,7 @@ func (n *Node) begin(h session.Held, good *time.Time) error {
 	return nil
 }
 
-// saveAfter is the time for which changes of records are collected.
+// saveAfter is how long changes of records are collected before they are written.
 const saveAfter = 100 * time.Millisecond
 
 // writeBehind writes changed records in the background until Close.
@@ -283,17 +282,17 @@ func (n *Node) writeBehind() {
 	}
 }
 
-// atOnce is the number of sessions that are settled in parallel. endings is the number of endings that one
-// round writes, so that living sessions come between the rounds.
+// atOnce is how many sessions are settled in parallel. endings is how many endings one round writes, so that live
+// sessions have their turn between rounds.
 const (
 	atOnce  = 16
 	endings = 256
 )
 
-// settleAll writes changed records and endings while the store is reachable.
+// settleAll writes changed records and endings, if the store is reachable.
 func (n *Node) settleAll() {
 	if !n.reaches() {
-		return // the next successful beat starts it again
+		return // the next successful beat calls it again
 	}
 	n.mu.Lock()
 	var unsettled, dirty []*entry
@@ -312,13 +311,13 @@ func (n *Node) settleAll() {
 	}
 	again, more := n.pendingEndings(now)
 	n.mu.Unlock()
-	slices.SortFunc(unsettled, func(e, b *entry) int { return b.extended.Compare(e.extended) }) // newest first
+	slices.SortFunc(unsettled, func(e, b *entry) int { return b.extended.Compare(e.extended) }) // the newest first
 	each(unsettled, n.settle)
 	each(dirty, n.save)
 	var away atomic.Bool
 	each(again, func(e *ending) {
 		if !away.Load() && !n.sendEnding(e) {
-			away.Store(true) // the next beat tries the others, too
+			away.Store(true) // the next beat tries again
 		}
 	})
 	if more && !away.Load() {
@@ -329,7 +328,7 @@ func (n *Node) settleAll() {
 		fenced, err := n.o.Store.Keep(ctx, due)
 		cancel()
 		if err != nil {
-			fenced = due // settle asks for each
+			fenced = due // settle asks the store about each of them
 		}
 		n.mu.Lock()
 		for _, h := range fenced {
@@ -342,8 +341,7 @@ func (n *Node) settleAll() {
 	}
 }
 
-// pendingEndings returns endings that are not in the store, for one round, and whether there are more. The
-// caller holds n.mu.
+// pendingEndings returns the endings to write in one round, and whether there are more. The caller holds n.mu.
 func (n *Node) pendingEndings(now time.Time) (all []*ending, more bool) {
 	if !n.hasPending {
 		return nil, false
@@ -352,7 +350,7 @@ func (n *Node) pendingEndings(now time.Time) (all []*ending, more bool) {
 	for key, e := range n.ended {
 		switch {
 		case !e.pending:
-		case now.Sub(e.at) > n.o.Life: // the record expired, too
+		case now.Sub(e.at) > n.o.Life: // the record has expired, too
 			delete(n.ended, key)
 		case len(all) == endings:
 			n.hasPending = true
@@ -364,13 +362,13 @@ func (n *Node) pendingEndings(now time.Time) (all []*ending, more bool) {
 	return all, false
 }
 
-// sendEnding writes a pending ending to the store. It reports false when the store is unreachable.
+// sendEnding writes an ending to the store. It reports false if the store is unreachable.
 func (n *Node) sendEnding(e *ending) bool {
 	n.mu.Lock()
 	last := *e
 	gone := n.held[e.Key] == nil && n.ended[e.Key] == e
 	n.mu.Unlock()
-	if !gone { // the session began again
+	if !gone { // the session has begun again
 		return true
 	}
 	away := errors.Is(n.finish(n.ctx, &last), session.ErrUnavailable)
@@ -384,7 +382,7 @@ func (n *Node) sendEnding(e *ending) bool {
 	return !away
 }
 
-// each runs f on all elements, at most atOnce at a time.
+// each calls f for all elements, at most atOnce at a time.
 func each[T any](all []T, f func(T)) {
 	next := make(chan T)
 	var wg sync.WaitGroup
@@ -420,12 +418,11 @@ func (n *Node) save(e *entry) {
 	}
 }
 
-// settle asks the store whether this instance still owns a session, and records that in the store if
-// it does.
+// settle asks the store whether this instance still owns a session, and if so, writes the record.
 //
-// Another instance may have found this one dead, and be about to take the session over. So this instance takes a
-// blocked session again, although the store names it as the owner. The new take raises the epoch, and the
-// store lets only one of the two takes succeed (S-010).
+// Another instance may consider this one dead, and be about to take over the session. So this instance takes a blocked
+// session again, even if the store names it as the owner. Each Take increases the epoch, and the store lets only one of
+// the two succeed (S-010).
 func (n *Node) settle(e *entry) {
 	n.mu.Lock()
 	h, doubts, barred := e.Held, e.doubts, e.blocked != nil
@@ -461,7 +458,7 @@ func (n *Node) settle(e *entry) {
 	fenced := errors.Is(err, session.ErrFenced)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.held[h.Key] != e { // it ended meanwhile, and may have been put again
+	if n.held[h.Key] != e { // the session has ended meanwhile, and may have begun again
 		if e := n.ended[h.Key]; e != nil && n.held[h.Key] == nil && !fenced {
 			e.unsure = err != nil && !IsConnectionKey(h.Key)
 			e.Owner, e.Epoch = h.Owner, h.Epoch
@@ -473,19 +470,19 @@ func (n *Node) settle(e *entry) {
 		return
 	}
 	settled := err == nil && e.doubts == doubts
-	if settled || !fenced && h.Epoch >= e.Epoch { // an old file of the store has a lower epoch
+	if settled || !fenced && h.Epoch >= e.Epoch { // a store restored from an old file has a lower epoch
 		e.Owner, e.Epoch = h.Owner, h.Epoch
 	}
 	switch {
 	case settled:
 		e.doubts, e.extended = 0, time.Now()
 		n.unblock(e)
-	case fenced, err == nil: // the entry changed, or the answer may be old: once more
+	case fenced, err == nil: // the entry changed, or the answer may be old: settle it again
 		wake(n.writeNow)
 	} // otherwise the next beat tries again
 }
 
-// markLost ends a session that another instance owns. Its requests wait until Options.Lost returned.
+// markLost ends a session that another instance owns. Its requests wait until Options.Lost has returned.
 func (n *Node) markLost(e *entry) {
 	n.mu.Lock()
 	mine := n.held[e.Key] == e && !e.lost
@@ -495,7 +492,7 @@ func (n *Node) markLost(e *entry) {
 	}
 	n.mu.Unlock()
 	if !mine {
-		return // it ended meanwhile
+		return // the session has ended meanwhile
 	}
 	n.counts.Lost.Add(1)
 	if IsConnectionKey(e.Key) {
@@ -506,5 +503,5 @@ func (n *Node) markLost(e *entry) {
 	n.o.Lost(e.Key)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.remove(e) // only now: a waiting request finds that it is not here
+	n.remove(e) // after Lost, so that a waiting request no longer finds the session here
 }

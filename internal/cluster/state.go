@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// probeOthers asks the other members, after a failed beat, whether they reach the store.
+// probeOthers asks the other members after a failed beat whether they reach the store.
 func (n *Node) probeOthers(err error) {
 	good := n.lastGood.Load()
 	if good == nil || time.Since(*good) < n.o.Lease/2 || n.o.Stop {
@@ -40,8 +40,8 @@ func (n *Node) probeOthers(err error) {
 		})
 	}
 	wg.Wait()
-	// An isolated instance may have lost sessions: only a successful beat ends that state. So a frozen instance that
-	// reaches too few others for a moment stays frozen: those that answered before take nothing for a lease.
+	// An isolated instance may have lost sessions, so only a successful beat ends that state. A frozen instance that
+	// reaches too few others for a moment stays frozen: those that answered before take no session for a lease.
 	switch may := n.sure() || n.isFrozen(); {
 	case may && store.Load() == 0 && 2*reached.Load() > int64(len(others)):
 		n.frozenAt.Store(&asked)
@@ -52,22 +52,22 @@ func (n *Node) probeOthers(err error) {
 	n.logState(err)
 }
 
-// thaw ends the frozen state. It reports whether the node was frozen.
+// thaw ends the frozen state, and reports whether the node was frozen.
 func (n *Node) thaw() bool {
 	if n.frozenAt.Load() == nil {
 		return false
 	}
 	now := time.Now()
-	n.thawedAt.Store(&now) // first: a reader that finds frozenAt nil reads it
+	n.thawedAt.Store(&now) // first, since a reader that finds frozenAt nil reads thawedAt
 	n.frozenAt.Store(nil)
 	return true
 }
 
-// hasThawed reports whether the instance was frozen a moment ago.
+// hasThawed reports whether the node stopped being frozen a moment ago.
 func (n *Node) hasThawed() bool { return n.thawLeft() > 0 }
 
-// thawLeft returns how much is left of the time in which an instance that was frozen has to reach the store itself. Its
-// sessions must not be taken over before.
+// thawLeft returns how much time a node that was frozen still has to reach the store. Until then no instance takes over
+// its sessions.
 func (n *Node) thawLeft() time.Duration {
 	at := n.thawedAt.Load()
 	if at == nil {
@@ -76,7 +76,7 @@ func (n *Node) thawLeft() time.Duration {
 	return n.o.Lease/3 - time.Since(*at)
 }
 
-// logState logs a change of the state.
+// logState logs the state if it differs from the last log line.
 func (n *Node) logState(err error) {
 	now := n.State()
 	n.mu.Lock()
@@ -94,7 +94,6 @@ func (n *Node) logState(err error) {
 	}
 }
 
-// State returns the state of the instance.
 func (n *Node) State() State {
 	switch {
 	case n.sure():
@@ -105,14 +104,14 @@ func (n *Node) State() State {
 	return Isolated
 }
 
-// sure reports whether no instance can have taken a session of this one over.
+// sure reports whether no other instance can have taken over a session of this one.
 func (n *Node) sure() bool { return n.fresh(n.lastGood.Load()) }
 
-// isFrozen reports whether no instance reaches the store.
+// isFrozen reports whether it is still certain that no instance reaches the store.
 func (n *Node) isFrozen() bool { return n.fresh(n.frozenAt.Load()) }
 
-// fresh reports whether a result of that time still holds. It compares both clocks, since one of them may stop
-// while the process is stopped.
+// fresh reports whether a result from the time at is still valid. It compares the monotonic and the wall clock, since
+// either may stop while the process is stopped.
 func (n *Node) fresh(at *time.Time) bool {
 	if at == nil {
 		return false
@@ -122,11 +121,12 @@ func (n *Node) fresh(at *time.Time) bool {
 	return now.Sub(*at) < most && wall < most && wall > -most
 }
 
-// Ready reports whether requests of sessions here may begin. Each request calls it, so it reads only atomics.
+// Ready reports whether requests of this instance's sessions may begin. Each request calls it, so it reads only
+// atomics.
 func (n *Node) Ready() bool { return (n.sure() || n.isFrozen()) && n.blocked.Load() == 0 }
 
-// Await waits until requests of the session may begin, for half a second at most, or as long as an instance that was
-// frozen has to reach the store. The error is ErrUnavailable. An empty key stands for no session in particular.
+// Await waits until requests of the session with that key may begin. It waits for half a second at most, or as long as
+// a node that was frozen has to reach the store. The error is ErrUnavailable. An empty key means no particular session.
 func (n *Node) Await(ctx context.Context, key string) error {
 	if n.Ready() {
 		return nil
@@ -155,14 +155,15 @@ func (n *Node) Await(ctx context.Context, key string) error {
 	}
 }
 
-// Grace reports whether a missing record may appear soon: instances put again the records that the store lost.
+// Grace reports whether a record that is missing may come soon, because instances put the records again that the store
+// lost.
 func (n *Node) Grace() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return time.Now().Before(n.graceUntil)
 }
 
-// reaches reports whether this instance reaches the store.
+// reaches reports whether this instance reaches the store, by its last beat.
 func (n *Node) reaches() bool {
 	good := n.lastGood.Load()
 	return good != nil && !n.beatFailed.Load() && time.Since(*good) < n.o.Lease/2

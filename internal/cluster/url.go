@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// URL is the address of a store.
+// URL is the parsed address of a store.
 type URL struct {
-	Hosts              []string // with their ports
+	Hosts              []string // each with a port
 	Username, Password string
 	DB                 int
-	Master             string // the name of the master, where the hosts are Sentinels
-	Several            bool   // the hosts are a Redis Cluster
+	Master             string // name of the master, if the hosts are Sentinels
+	Several            bool   // the hosts belong to a Redis Cluster
 	TLS                bool
 }
 
 var errURL = errors.New("must be redis://USER:PASSWORD@HOST:PORT/DB, redis+sentinel://HOST1,HOST2/MASTER/DB or redis+cluster://HOST1,HOST2; rediss instead of redis is TLS")
 
-// ParseURL reads the address of a store. Its error lists the valid forms, and never contains the address,
-// which may contain a password.
+// ParseURL reads the address of a store. Its error lists the valid forms. It does not show the address, which may have
+// a password.
 func ParseURL(text string) (*URL, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	base, kind, _ := strings.Cut(scheme, "+")
@@ -29,7 +29,7 @@ func ParseURL(text string) (*URL, error) {
 	if kind == "sentinel" {
 		port = "26379"
 	}
-	// url.Parse does not accept several hosts, so they are parsed apart.
+	// url.Parse does not accept several hosts, so ParseURL splits them off.
 	at := strings.LastIndex(rest, "@") + 1
 	hosts, path, _ := strings.Cut(rest[at:], "/")
 	u, err := url.Parse(base + "://" + rest[:at] + "host/" + path)

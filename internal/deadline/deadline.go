@@ -1,5 +1,5 @@
-// Package deadline stops a time limit during waits that must not count. For example, a person signs
-// in at a server before the server can get the request.
+// Package deadline stops the clock of a time limit during waits that must not count, such as the sign-in of a person
+// before a server can get a request.
 package deadline
 
 import (
@@ -11,14 +11,14 @@ import (
 
 type key struct{}
 
-// limits are the limits of a context, the last one first.
+// limits are the limits of a context, as a list with the innermost first.
 type limits struct {
 	hold func() (release func())
 	more *limits
 }
 
-// With returns a context with one more limit. Hold calls hold, and calls release when the limit
-// counts again.
+// With returns a context with another limit. Hold calls hold, and the release that it returns when the limit counts
+// again.
 func With(ctx context.Context, hold func() (release func())) context.Context {
 	return context.WithValue(ctx, key{}, &limits{hold, of(ctx)})
 }
@@ -28,7 +28,7 @@ func of(ctx context.Context) *limits {
 	return l
 }
 
-// Hold holds all limits of a context until end is called.
+// Hold stops all limits of a context until end is called.
 func Hold(ctx context.Context) (end func()) {
 	var all []func()
 	for l := of(ctx); l != nil; l = l.more {
@@ -41,9 +41,8 @@ func Hold(ctx context.Context) (end func()) {
 	})
 }
 
-// WithTimeout is context.WithTimeoutCause with a time that can be held. The context has no
-// deadline, since its end is unknown, and Err returns context.Canceled. No cause means
-// context.DeadlineExceeded.
+// WithTimeout is context.WithTimeoutCause with a limit that Hold stops. The context has no deadline, since its end is
+// not known, and its Err is context.Canceled. A nil cause means context.DeadlineExceeded.
 func WithTimeout(ctx context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := &clock{
@@ -66,7 +65,7 @@ type clock struct {
 	mu      sync.Mutex // guards the rest
 	left    time.Duration
 	since   time.Time // when left was computed
-	held    int       // number of holds
+	held    int       // holds whose release was not called yet
 	stopped bool
 }
 
@@ -89,7 +88,7 @@ func (c *clock) release() {
 	}
 }
 
-// ended is called when the time is over. It has no effect while the clock is held.
+// ended is called when the time is over. While the clock is held, it has no effect.
 func (c *clock) ended() {
 	c.mu.Lock()
 	held := c.held > 0

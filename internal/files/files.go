@@ -1,4 +1,4 @@
-// Package files reads files within a bound and writes them whole.
+// Package files reads files up to a size, and writes files as a whole.
 package files
 
 import (
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Read returns the first bytes of a file, limit at most. A caller whose files may have n bytes
-// passes n+1: a longer result shows that the file is too large.
+// Read returns the first limit bytes of a file. If files may have n bytes, the caller passes n+1, so that a longer
+// result shows that the file is too large.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -30,8 +30,8 @@ func Unpathed(err error) error {
 	return err
 }
 
-// Reason returns the error about a file in words that follow the name of a setting, without the path.
-// For an error that is no fs.PathError, Reason says only that the file cannot be read.
+// Reason returns the error about a file, without the path, as words that can follow the name of a setting. An error
+// that is no fs.PathError becomes "cannot be read".
 func Reason(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return errors.New("does not exist")
@@ -42,8 +42,8 @@ func Reason(err error) error {
 	return errors.New("cannot be read")
 }
 
-// Create writes a new file that only its owner can read. It fails with fs.ErrExist if there
-// is one. After an error there is no file.
+// Create writes a new file that only its owner can read. If there is a file already, the error is fs.ErrExist. After
+// another error there is no file.
 func Create(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -52,8 +52,8 @@ func Create(path string, data []byte) error {
 	return fill(f, data)
 }
 
-// Write writes a file that only its owner can read, and replaces an older one. Readers get the whole
-// old file or the whole new file, also after a crash. A crash may leave a file .new-* beside it.
+// Write writes a file that only its owner can read, and replaces an older one. Readers see the whole old file or the
+// whole new one, even after a crash. A crash may leave a file .new-* beside it.
 func Write(path string, data []byte) error {
 	var patience time.Duration
 	if runtime.GOOS == "windows" {
@@ -62,8 +62,8 @@ func Write(path string, data []byte) error {
 	return write(path, data, os.Rename, patience)
 }
 
-// write is Write with the function rename. It repeats a failed rename until patience is over:
-// Windows refuses to replace a file while another process reads it.
+// write is Write with the function rename. It repeats a failed rename until patience is over, because Windows refuses
+// to replace a file that another process reads.
 func write(path string, data []byte, rename func(from, to string) error, patience time.Duration) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // with the mode 0600
 	if err != nil {
@@ -83,8 +83,7 @@ func write(path string, data []byte, rename func(from, to string) error, patienc
 	}
 }
 
-// fill writes data to disk as the content of a new file and closes it. It removes the file if
-// that fails.
+// fill writes data to a new file, on disk, and closes the file. If that fails, fill removes the file.
 func fill(f *os.File, data []byte) error {
 	_, err := f.Write(data)
 	if err == nil {

@@ -7,11 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Match reports whether text matches the pattern: * stands for any text, ? for any character.
-// It backtracks to the last * only, since the text may come from a client and must not take
-// long.
+// Match reports whether text matches the pattern: * stands for any text, ? for any character. It goes back only to the
+// last *, so that a text of a client cannot make it slow.
 func Match(pattern, text string) bool {
-	star, again := -1, 0 // the last *, and the end of the text that it covers
+	star, again := -1, 0 // index of the last *, and of the end of the text that it covers
 	p, t := 0, 0
 	for t < len(text) {
 		_, size := utf8.DecodeRuneInString(text[t:])

@@ -1,8 +1,8 @@
-// Package httpio reads the bodies of POSTs within limits of size, time and memory. It reads and writes
-// server-sent events, and has the media types that adapters distinguish.
+// Package httpio reads the bodies of POSTs within limits of size, time and memory. It reads and writes server-sent
+// events. It knows the media types that adapters distinguish.
 //
-// Only the bytes that have arrived count. So a client that announces a large body, or stops after its
-// first bytes, takes no memory from others.
+// Only bytes that have arrived count. So a client that announces a large body, or stops after its first bytes, takes no
+// memory from others.
 package httpio
 
 import (
@@ -19,43 +19,42 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 )
 
-// readLimit is the time in which a client must send a body.
+// readLimit is how long a client may take to send a body.
 const readLimit = 2 * time.Minute
 
-// envelopeRoom is the size that a body may have beyond the limit, for the names around the payload.
+// envelopeRoom is how many bytes a body may have beyond the limit, for the members around the payload.
 const envelopeRoom = 64 << 10
 
-// first is the initial memory of a body. Only its received bytes are counted. After that, the
-// memory doubles, and is counted before it is allocated.
+// first is the initial memory of a body in bytes, of which only received bytes count. Later the memory doubles, and
+// counts before it is allocated.
 const first = 16 << 10
 
-// Body is a body that was read. It begins with one user, and its memory is freed when the last one
-// calls Free.
+// Body is a body that was read. It begins with one user. When the last user calls Free, its memory is freed.
 type Body struct {
 	buf     *jsonrpc.Buffer
 	room    Room
 	counted bool
-	n       int          // reserved bytes of room
-	more    atomic.Int32 // users beside the first
+	n       int          // bytes of room that the body has reserved
+	more    atomic.Int32 // number of users besides the first
 }
 
-// Fault is the reason that a body was not read: an HTTP status and a text.
+// Fault says why a body was not read: an HTTP status and a text.
 type Fault struct {
 	Status int
 	Text   string
-	coming io.Reader // the rest that the client may still send, or nil
+	coming io.Reader // what the client may still send of the body, or nil
 }
 
 // Bytes returns the body. It is valid until Free.
 func (b *Body) Bytes() []byte { return b.buf.B }
 
-// Keep adds a user, until free is called.
+// Keep adds a user of the body. The user calls free once.
 func (b *Body) Keep() (free func()) {
 	b.more.Add(1)
 	return b.Free
 }
 
-// Free removes a user. Each user calls it once.
+// Free ends the use of the body by one user.
 func (b *Body) Free() {
 	if b.more.Add(-1) >= 0 {
 		return
@@ -66,20 +65,19 @@ func (b *Body) Free() {
 	}
 }
 
-// unread is the time limit of a body that may never be read. maxUnread is the size limit of such a
-// body of a GET.
+// unread bounds the time for a body that may never be read. maxUnread bounds the size of such a body of a GET.
 const (
 	unread    = 10 * time.Second
 	maxUnread = 64 << 10
 )
 
-// LimitBody limits the time of a request's body from the beginning: a client may announce a body and
-// never send it, and net/http waits for it before it answers. The reader of the body sets another
-// limit, and removes it after the body. Otherwise net/http would take the deadline for the client's
-// disconnection. A GET may lead to a stream, and no code reads its body. So LimitBody reads it, and
-// returns the request without it. ok is false if the body did not arrive, or is too large.
+// LimitBody limits the time for a request's body from the beginning. A client may announce a body and never send it,
+// and net/http waits for the body before it answers. ReadBody sets another limit, and removes it after the body,
+// because net/http would take the deadline for the client's disconnection. A GET may lead to a stream, and no code
+// reads its body. So LimitBody reads the body of a GET, and returns the request without it. ok is false if that body
+// did not arrive, or was too large.
 //
-// HTTP/2 needs none of it: there, nothing waits for an unread body.
+// With HTTP/2, LimitBody does nothing: nothing waits for an unread body there.
 func LimitBody(w http.ResponseWriter, r *http.Request) (_ *http.Request, ok bool) {
 	if r.ContentLength == 0 || r.ProtoMajor != 1 {
 		return r, true
@@ -93,32 +91,30 @@ func LimitBody(w http.ResponseWriter, r *http.Request) (_ *http.Request, ok bool
 		return r, false
 	}
 	_ = rc.SetReadDeadline(time.Time{})
-	r = r.WithContext(r.Context()) // a copy: net/http uses the original
+	r = r.WithContext(r.Context()) // a copy, since net/http uses the original
 	r.Body, r.ContentLength, r.TransferEncoding = http.NoBody, 0, nil
 	return r, true
 }
 
-// Room is the memory for the bodies of one principal.
+// Room is the memory for bodies of one principal.
 type Room interface {
-	Reserve(n int) bool // every success needs a Return
+	Reserve(n int) bool // after a success, the body calls Return
 	Return(n int)
 }
 
-// ReadBody reads the body of r, of at most limit bytes. It counts among the bytes in flight of the
-// request's principal, in the Room of rooms.
+// ReadBody reads the body of r, of at most limit bytes. It counts the bytes in the Room of the request's principal.
 func ReadBody[R Room](rooms interface{ Room(principal string) R }, w http.ResponseWriter, r *http.Request, limit int) (*Body, *Fault) {
 	body := &Body{room: rooms.Room(auth.Principal(r.Context())), counted: true}
 	return body.of(w, r, limit, readLimit)
 }
 
-// ReadUncountedBody reads the body of r, of at most limit bytes, within that time. It is for
-// requests whose principal is not known yet. The body is in no Room, so the caller must bound how
-// many bodies are read at once.
+// ReadUncountedBody reads the body of r, of at most limit bytes, within that time. It is for requests whose principal
+// is not known yet. It does not count the bytes, so the caller must bound how many bodies are read at once.
 func ReadUncountedBody(w http.ResponseWriter, r *http.Request, limit int, within time.Duration) (*Body, *Fault) {
 	return new(Body).of(w, r, limit, within)
 }
 
-// IsPlain reports whether a body with that Content-Encoding has no coding. Some peers name its charset there.
+// IsPlain reports whether a body with that Content-Encoding has no encoding. Some peers send its charset there.
 func IsPlain(coding string) bool {
 	return slices.Contains([]string{"", "identity", "utf-8", "utf8"}, strings.ToLower(strings.TrimSpace(coding)))
 }
@@ -150,22 +146,22 @@ func tooLarge(r *http.Request, limit int) *Fault {
 	return f
 }
 
-// expect records that the client may still send the rest of the body. It does not if it waits for a
-// permission to send. With HTTP/2, the rest disturbs neither the answer nor other requests.
+// expect records that the client may still send the rest of the body. It does not if it waits for a permission to send.
+// With HTTP/2, the rest harms neither the answer nor other requests.
 func (f *Fault) expect(r *http.Request) {
 	if r.ProtoMajor == 1 && r.Header.Get("Expect") == "" {
 		f.coming = r.Body
 	}
 }
 
-// Bounds on the size and the time of reading a refused body.
+// discardBytes and discardLimit bound how much of a refused body is read, and for how long.
 const (
 	discardBytes = 64 << 20
 	discardLimit = 10 * time.Second
 )
 
-// Answer answers the request, and then reads the rest of the body. If the connection were closed
-// earlier, many clients would report that instead of the answer.
+// Answer answers the request, and then reads the rest of the body. If the bridge closed the connection earlier, many
+// clients would report that, and not the answer.
 func (f *Fault) Answer(w http.ResponseWriter, contentType string, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
@@ -174,7 +170,7 @@ func (f *Fault) Answer(w http.ResponseWriter, contentType string, body []byte) {
 		RetryAfter(h, 5*time.Second)
 	}
 	if f.coming != nil {
-		h.Set("Connection", "close") // makes the HTTP server answer before the body has arrived
+		h.Set("Connection", "close") // so that the HTTP server answers before it has the body
 	}
 	w.WriteHeader(f.Status)
 	_, _ = w.Write(body)
@@ -193,7 +189,7 @@ func (b *Body) read(r *http.Request, limit int) *Fault {
 		last = int(r.ContentLength)
 	}
 	for size := min(last, first); ; size = min(2*size, last) {
-		if size > first && !b.reserve(size) { // beyond the beginning, twice the received bytes
+		if size > first && !b.reserve(size) { // beyond first, the memory is at most twice the received bytes
 			return BusyFault(r, full)
 		}
 		b.grow(size)
@@ -217,7 +213,7 @@ func (b *Body) read(r *http.Request, limit int) *Fault {
 	}
 }
 
-// BusyFault is the fault of a body for which there is no memory now.
+// BusyFault returns the Fault of a body for which there is no memory now.
 func BusyFault(r *http.Request, why string) *Fault {
 	f := &Fault{Status: http.StatusServiceUnavailable, Text: why}
 	f.expect(r)
@@ -226,7 +222,7 @@ func BusyFault(r *http.Request, why string) *Fault {
 
 const full = "too many bytes are under way in the bridge, of this caller or of all (max_bytes_in_flight); try again later"
 
-// reserve makes size bytes in all count.
+// reserve reserves memory so that size bytes are reserved in all. If there is none, it reports false.
 func (b *Body) reserve(size int) bool {
 	if b.counted && size > b.n {
 		if !b.room.Reserve(size - b.n) {
@@ -237,8 +233,8 @@ func (b *Body) reserve(size int) bool {
 	return true
 }
 
-// fill reads until b is full or r ends. Unlike io.ReadFull it distinguishes the end of the whole
-// body from an end within a chunk.
+// fill reads until b is full or r ends. Unlike io.ReadFull, it distinguishes the end of the body from an end in the
+// middle of a chunk.
 func fill(r io.Reader, b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var m int
@@ -246,12 +242,11 @@ func fill(r io.Reader, b []byte) (n int, err error) {
 		n += m
 	}
 	if n == len(b) && err == io.EOF {
-		err = nil // the next call returns it again
+		err = nil // the next Read returns it again
 	}
 	return n, err
 }
 
-// grow makes the buffer large enough for size bytes.
 func (b *Body) grow(size int) {
 	if b.buf != nil && cap(b.buf.B) >= size {
 		return

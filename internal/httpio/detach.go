@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// Detach begins the response like OpenWriter, but first takes the connection from the HTTP server.
-// A silent stream of hours then takes 16 KB of memory instead of 36, since the server's buffers and
-// the request are freed. The handler must return at once, and run must be called in another
-// goroutine. run returns after serve, which must return when its context ends: that is when the
-// client disconnects.
+// Detach begins the response like OpenWriter, but first takes the connection from the HTTP server. A quiet stream then
+// needs 16 KB of memory, not 36, since the server's buffers and the request are freed. The handler must return at once,
+// and another goroutine must call run. run returns after serve, which must return when its context ends, because the
+// client disconnected.
 //
-// abort closes the connection, also during a write that waits for a client that does not read. The
-// HTTP server does not do that any more. abort may be called at any time.
+// abort closes the connection, even during a write to a client that does not read, since the HTTP server no longer does
+// so. It may be called at any time.
 //
-// Detach reports false, without effect, if the connection cannot be taken (HTTP/2, a test's
-// recorder) or must not be (Attached): use OpenWriter.
+// If the connection cannot be taken (HTTP/2, the recorder of a test) or must not be taken (Attached), Detach does
+// nothing and reports false. The caller then uses OpenWriter.
 func Detach(w http.ResponseWriter, r *http.Request) (run func(serve func(context.Context, *Writer)), abort func(), ok bool) {
 	if _, can := innermost(w).(http.Hijacker); !can || r.ProtoMajor != 1 || r.Context().Value(attached{}) != nil {
 		return nil, nil, false
@@ -28,7 +27,7 @@ func Detach(w http.ResponseWriter, r *http.Request) (run func(serve func(context
 	head := bytes.NewBufferString("HTTP/1.1 200 OK\r\n")
 	h := w.Header().Clone()
 	h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
-	h.Set("Connection", "close") // so the body needs no framing
+	h.Set("Connection", "close") // so that the body needs no framing
 	if err := h.Write(head); err != nil {
 		return nil, nil, false
 	}
@@ -44,8 +43,8 @@ func Detach(w http.ResponseWriter, r *http.Request) (run func(serve func(context
 
 type attached struct{}
 
-// Attached returns a context of a request whose stream ends with it even if the client stays
-// connected: such a stream is not detached.
+// Attached returns a context for a request whose stream must end with the request, even if the client stays connected.
+// Detach does not take its connection.
 func Attached(ctx context.Context) context.Context {
 	return context.WithValue(ctx, attached{}, true)
 }
@@ -56,7 +55,7 @@ func attend(c net.Conn, head []byte, serve func(context.Context, *Writer)) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		var b [1]byte
-		_, _ = c.Read(b[:]) // a client sends nothing more: anything means its end
+		_, _ = c.Read(b[:]) // a client has nothing more to send, so whatever comes means its end
 		cancel()
 	})
 	defer wg.Wait()
@@ -90,8 +89,8 @@ func (c *connection) Write(p []byte) (int, error) {
 }
 
 func (c *connection) Flush() error {
-	Deadline(c.c, len(c.b)) // for all buffered bytes
+	Deadline(c.c, len(c.b)) // b holds all bytes to write
 	_, err := c.c.Write(c.b)
-	c.b = nil // the stream may be silent next
+	c.b = nil // the stream may be quiet for long
 	return err
 }

@@ -16,8 +16,8 @@ const (
 	Bytes  = "application/octet-stream"
 )
 
-// Kind returns JSON or Events if Content-Type is a name of them that peers use, otherwise MediaType. Browsers ask
-// before they send any of these names to another origin; they send text/plain without asking.
+// Kind returns JSON or Events if Content-Type has a name that peers use for one of them, otherwise the MediaType.
+// Before a browser sends one of these names to another origin, it asks; it sends text/plain without asking.
 func Kind(h http.Header) string {
 	if t := h.Get("Content-Type"); t == JSON || t == Events {
 		return t
@@ -38,8 +38,8 @@ func Kind(h http.Header) string {
 // MediaType returns the media type in Content-Type: see BaseType.
 func MediaType(h http.Header) string { return BaseType(h.Get("Content-Type")) }
 
-// BaseType returns a media type without its parameters, in small letters. Of several in one header, which proxies
-// join, it returns the first.
+// BaseType returns a media type without its parameters, in lower case. If a header has several, which proxies join, it
+// returns the first.
 func BaseType(s string) string {
 	if end := strings.IndexAny(s, ";,"); end >= 0 {
 		s = s[:end]
@@ -47,13 +47,13 @@ func BaseType(s string) string {
 	return strings.ToLower(strings.Trim(s, " \t\"'"))
 }
 
-// IsJSON reports whether a media type is JSON.
+// IsJSON reports whether s is a media type of JSON.
 func IsJSON(s string) bool {
 	t := BaseType(s)
 	return t == JSON || t == "text/json" || strings.HasSuffix(t, "+json")
 }
 
-// IsLines reports whether a media type is a sequence of JSON texts, one on each line.
+// IsLines reports whether s is a media type of JSON texts, one on each line.
 func IsLines(s string) bool {
 	switch BaseType(s) {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines", "application/jsonlines", "application/json-lines":
@@ -62,7 +62,7 @@ func IsLines(s string) bool {
 	return false
 }
 
-// Sendable reports whether a media type from an argument can be sent.
+// Sendable reports whether a media type from an argument of a call may be sent in a header.
 func Sendable(t string) bool {
 	_, _, err := mime.ParseMediaType(t)
 	return err == nil && strings.Contains(t, "/") && httpguts.ValidHeaderFieldValue(t) && len(t) < 200

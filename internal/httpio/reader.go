@@ -12,42 +12,40 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Received is one event that a Reader has read. Events without data are reported too if they have
-// an id, a retry or an empty line of data.
+// Received is one event that a Reader has read. An event without data is one, too, if it has an id, a retry or an empty
+// line of data.
 type Received struct {
-	ID        string          // of this event; see HasID
-	HasID     bool            // an empty id counts: it resets the position
+	ID        string          // id of the event, if HasID
+	HasID     bool            // the event has an id; an empty one resets the position of the stream
 	Type      string          // "message" by default
-	Data      *jsonrpc.Buffer // owned by the receiver; nil when there is no data, or too much
-	Oversized *jsonrpc.Finder // received the data of an event that is larger than the limit, or has no room
-	Retry     time.Duration   // the wait before the stream is reopened; see HasRetry
-	// HasRetry distinguishes a retry of 0 from none.
+	Data      *jsonrpc.Buffer // the receiver owns it; nil if there is no data, or too much
+	Oversized *jsonrpc.Finder // has read the data, if it is larger than the limit or found no room
+	Retry     time.Duration   // pause before the stream is opened again, if HasRetry
+	// HasRetry tells a retry of 0 from an event without a retry.
 	HasRetry bool
 }
 
-// Reader reads a stream of server-sent events. Unlike a browser's library it holds at most one event.
-// It reads the data of a large event directly into the buffer of its message, and bounds the event.
-// It is for one goroutine.
+// Reader reads a stream of server-sent events. It holds at most one event in memory, and bounds it. It reads the data
+// of a large event directly into the buffer of its message. It is for one goroutine.
 type Reader struct {
-	// Room reserves memory before the data of an event grows to size bytes. If it returns false,
-	// the data is treated as larger than the limit. Size 0 means that the data is not kept. nil
-	// means no bound.
+	// Room reserves memory before the data of an event grows to size bytes. If Room returns false, the Reader treats
+	// the event as larger than the limit. Size 0 means that the data was discarded. A nil Room means no bound.
 	Room func(size int) bool
 
 	r     io.Reader
 	limit int
 	err   error
 
-	idle  []byte    // the window of a quiet stream
-	wide  *[]byte   // a larger one from the pool for a busy stream, or nil
-	win   []byte    // read and not yet used bytes, a part of idle or wide
-	begun bool      // the beginning of the stream, which may have a BOM, was read
-	cr    bool      // the line before ended with CR: an LF belongs to it
-	text  []byte    // the line, or the part of it before its data
-	lines int       // of data in this event
-	size  int       // of its data
-	quiet int       // bytes that are not data, since the last event with data
-	since time.Time // when quiet began to count; a server may keep a stream alive by comments for months
+	idle  []byte    // window for a quiet stream
+	wide  *[]byte   // larger window from the pool for a busy stream, or nil
+	win   []byte    // bytes that were read but not used, a part of idle or wide
+	begun bool      // the beginning of the stream, with its byte order mark, was read
+	cr    bool      // the last line ended with CR, so an LF that follows belongs to it
+	text  []byte    // the current line, or its part before the data
+	lines int       // lines of data in the current event
+	size  int       // bytes of data in the current event
+	quiet int       // bytes that were not data, since the last event with data
+	since time.Time // start of quiet; comments may keep a stream open for months
 	over  *jsonrpc.Finder
 	data  *jsonrpc.Buffer
 }
@@ -55,38 +53,38 @@ type Reader struct {
 const (
 	idleWindow = 512
 	wideWindow = 32 << 10
-	// maxText bounds a line that is not data: a comment, an id, an unknown field.
+	// maxText bounds a line that is not data, such as a comment or an id.
 	maxText = 16 << 10
-	// maxRetry bounds the retry of a server.
+	// maxRetry bounds a server's retry.
 	maxRetry = 24 * time.Hour
-	// maxOver bounds how much is read of an event whose data exceeds the limit, in multiples of the
-	// limit. The data beyond the limit may hold the id of the message.
+	// maxOver bounds how much of an event is read whose data exceeds the limit, as a multiple of the limit. The id of
+	// the message may be beyond the limit.
 	maxOver = 4
-	// minQuiet is the least bound on bytes without data between events, which is the limit otherwise. Such bytes may
-	// come compressed, some thousand times smaller.
+	// minQuiet is the least number of bytes without data that are allowed in quietTime; a larger limit allows more.
+	// Such bytes may be compressed, so that a server sends some thousand times fewer.
 	minQuiet = 64 << 10
-	// quietTime is the time in which so many bytes are too many.
+	// quietTime is the time in which bytes without data are counted.
 	quietTime = time.Minute
 )
 
-// ErrEndless means that the data of an event is far larger than the limit, without an end.
+// ErrEndless means that the data of an event is far larger than the limit, and has not ended.
 var ErrEndless = errors.New("event stream: an event is far larger than the limit")
 
-// ErrQuiet means that too much came in too short a time, without an event.
+// ErrQuiet means that too many bytes without data came in too short a time.
 var ErrQuiet = errors.New("event stream: too many bytes without an event")
 
 var dataField = []byte("data")
 
 var windows = sync.Pool{New: func() any { b := make([]byte, wideWindow); return &b }}
 
-// NewReader returns a Reader of r. The data of an event may have limit bytes.
+// NewReader returns a Reader of r. limit bounds the data of an event, in bytes.
 func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{r: r, limit: limit, since: time.Now()}
 }
 
-// Next reads the next event. The error is io.EOF at the end of the stream, and stays. An incomplete
-// event is dropped then, as the specification of server-sent events requires. The first ErrEndless
-// comes with the part of the event that was read.
+// Next reads the next event. At the end of the stream the error is io.EOF, also in later calls. Next then drops an
+// incomplete event, as the specification of server-sent events requires. With the first ErrEndless, Next returns the
+// part of the event that it read.
 func (r *Reader) Next() (Received, error) {
 	e := Received{Type: "message"}
 	some := false
@@ -99,17 +97,17 @@ func (r *Reader) Next() (Received, error) {
 			if errors.Is(err, ErrEndless) {
 				return e, err
 			}
-			if e.HasRetry { // the error is returned again
+			if e.HasRetry { // the next call returns the error again
 				return Received{
 					Type:     "message",
 					Retry:    e.Retry,
 					HasRetry: true,
-				}, nil // a retry counts at once
+				}, nil // a retry counts without the end of its event
 			}
 			return Received{}, err
 		case field == nil: // an empty line
 			if !some && r.lines == 0 {
-				e.Type = "message" // an event needs more than a type
+				e.Type = "message" // an event that has only a type is none
 				continue
 			}
 			e.Data, e.Oversized = r.data, r.over
@@ -141,15 +139,15 @@ func (r *Reader) Next() (Received, error) {
 	}
 }
 
-// forget drops an incomplete event and frees its memory.
+// forget drops an incomplete event, and frees its memory.
 func (r *Reader) forget() {
 	r.data.Free()
 	r.data, r.over, r.lines, r.size, r.win = nil, nil, 0, 0, nil
 	r.narrow()
 }
 
-// line reads one line. It stores data, and returns all other fields, valid until the next line. An
-// empty line has a nil field.
+// line reads one line. It stores data itself, and returns other fields, which are valid until the next line. For an
+// empty line, field is nil.
 func (r *Reader) line() (field, value []byte, err error) {
 	r.text = r.text[:0]
 	isData := false
@@ -180,7 +178,7 @@ func (r *Reader) line() (field, value []byte, err error) {
 			return nil, nil, r.err
 		case !end:
 			if !isData && len(r.text) > maxText {
-				r.text = r.text[:1] // a long comment is dropped
+				r.text = r.text[:1] // drops the rest of a long comment
 			}
 			continue
 		case isData:
@@ -193,11 +191,10 @@ func (r *Reader) line() (field, value []byte, err error) {
 	}
 }
 
-// begin adds a part to a line whose kind is not known yet. If it is data, begin stores the part and
-// reports true.
+// begin adds a part to a line whose kind is not known yet. If the line is data, begin stores the part and reports true.
 func (r *Reader) begin(part []byte, end bool) bool {
 	const data = "data:"
-	if len(r.text) == 0 && len(part) > len(data) && string(part[:len(data)]) == data { // the usual case: no copy
+	if len(r.text) == 0 && len(part) > len(data) && string(part[:len(data)]) == data { // the usual case needs no copy
 		r.open()
 		r.add(bytes.TrimPrefix(part[len(data):], []byte(" ")))
 		return true
@@ -207,7 +204,7 @@ func (r *Reader) begin(part []byte, end bool) bool {
 	case end && string(r.text) == "data":
 		r.open()
 		return true
-	case bytes.HasPrefix(r.text, []byte(data)) && (end || len(r.text) > len(data)): // the space behind it was read
+	case bytes.HasPrefix(r.text, []byte(data)) && (end || len(r.text) > len(data)): // the space behind the colon was read
 		r.open()
 		r.add(bytes.TrimPrefix(r.text[len(data):], []byte(" ")))
 		return true
@@ -243,8 +240,8 @@ func (r *Reader) add(part []byte) {
 	r.data.Append(part)
 }
 
-// part returns the next part of a line, without the line break, and whether the line ends with it.
-// It is valid until the next part is read.
+// part returns the next part of a line, without the line break, and whether the line ends with it. The part is valid
+// until the next call.
 func (r *Reader) part() (part []byte, end bool, err error) {
 	for len(r.win) == 0 {
 		if r.err != nil {
@@ -276,7 +273,7 @@ func (r *Reader) part() (part []byte, end bool, err error) {
 	return whole, true, nil
 }
 
-// fill reads more. A read that fills the window is followed by larger ones.
+// fill reads more bytes. After a read that fills the window, the next window is larger.
 func (r *Reader) fill() {
 	b := r.idle
 	switch {
@@ -311,7 +308,7 @@ func (r *Reader) mark() {
 	r.win = bytes.TrimPrefix(r.win, []byte(bom))
 }
 
-// narrow frees the memory of a large event that is not in use: the stream may be silent next.
+// narrow frees memory that a large event needed, because the stream may be quiet for long.
 func (r *Reader) narrow() {
 	if cap(r.text) > idleWindow {
 		r.text = nil

@@ -14,16 +14,16 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// A client may leave data unread for writeLimit, and as much longer as the bytes take on a slow
-// line. Then its connection is given up.
+// writeLimit and slowLine bound how long a write may wait for a client that does not read: for writeLimit, plus the
+// time that the bytes take at slowLine. Then the write fails.
 const (
 	writeLimit = 30 * time.Second
 	slowLine   = 64 << 10 // bytes per second
 )
 
-// Deadline bounds the time to write the next n bytes of a response.
+// Deadline sets the deadline for the next write of n bytes, by writeLimit and slowLine.
 func Deadline(d Deadliner, n int) {
-	_ = d.SetWriteDeadline(time.Now().Add(writeLimit + time.Duration(n)*time.Second/slowLine)) // without support there is no deadline
+	_ = d.SetWriteDeadline(time.Now().Add(writeLimit + time.Duration(n)*time.Second/slowLine)) // a connection without support has no deadline
 }
 
 // Deadliner is a connection with write deadlines.
@@ -33,7 +33,7 @@ type Deadliner interface{ SetWriteDeadline(time.Time) error }
 type Writer struct {
 	s    sink
 	c    Deadliner
-	head bytes.Buffer // the fields before the data of the event that Send writes
+	head bytes.Buffer // what precedes the data of the event that Send writes
 }
 
 // sink buffers small writes until Flush.
@@ -42,8 +42,7 @@ type sink interface {
 	Flush() error
 }
 
-// OpenWriter begins the response. Headers that the caller has set are sent too.
-// Close ends it.
+// OpenWriter begins the response, with the headers that the caller has set. The caller calls Close at the end.
 func OpenWriter(w http.ResponseWriter, r *http.Request) (*Writer, error) {
 	setHeaders(w.Header())
 	w.WriteHeader(http.StatusOK)
@@ -60,12 +59,12 @@ func OpenWriter(w http.ResponseWriter, r *http.Request) (*Writer, error) {
 }
 
 func setHeaders(h http.Header) {
-	h.Set("Content-Type", "text/event-stream") // no charset: clients in use compare the whole value, and it is always UTF-8
+	h.Set("Content-Type", "text/event-stream") // no charset: clients compare the whole value, and the text is always UTF-8
 	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	h.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer events
 }
 
-// innermost returns the response writer below all wrappers, whose flush reports errors.
+// innermost returns the response writer inside all wrappers. Its flush reports errors.
 func innermost(w http.ResponseWriter) http.ResponseWriter {
 	for {
 		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
@@ -76,22 +75,22 @@ func innermost(w http.ResponseWriter) http.ResponseWriter {
 	}
 }
 
-// MaxBytes is http.MaxBytesReader, which closes the connection behind a body that is too large, but does not look
-// below wrappers.
+// MaxBytes is http.MaxBytesReader, which closes the connection after a body that is too large, but for wrapped writers,
+// too.
 func MaxBytes(w http.ResponseWriter, body io.ReadCloser, most int64) io.ReadCloser {
 	return http.MaxBytesReader(innermost(w), body, most)
 }
 
-// Event is one server-sent event; empty parts are left out.
+// Event is one server-sent event. Send leaves out its empty parts.
 type Event struct {
 	ID    string
 	Type  string
-	Data  []byte        // one line; it must not change while the event is written
-	Prime bool          // send the id with empty data
-	Retry time.Duration // the client's wait before it resumes; 0 leaves it out
+	Data  []byte        // one line, which must not change while the event is written
+	Prime bool          // the event has its id, and empty data
+	Retry time.Duration // pause of the client before it resumes the stream; 0 leaves it out
 }
 
-// Send writes an event. Flush sends it.
+// Send writes an event to the buffer. Flush sends it.
 func (w *Writer) Send(e Event) error {
 	Deadline(w.c, len(e.Data))
 	m := sse.Message{Retry: e.Retry}
@@ -109,7 +108,7 @@ func (w *Writer) Send(e Event) error {
 		_, err := m.WriteTo(w.s)
 		return err
 	}
-	// AppendData would look at each byte, which takes a seventh of the time of a call with an answer of 1 MB.
+	// AppendData would look at each byte. For an answer of 1 MB, that takes a seventh of the time of the call.
 	w.head.Reset()
 	_, _ = m.WriteTo(&w.head) // a bytes.Buffer does not fail
 	w.head.Truncate(max(w.head.Len()-len("\n"), 0))
@@ -122,7 +121,7 @@ func (w *Writer) Send(e Event) error {
 	return nil
 }
 
-// Beat writes a comment and flushes it, so that no proxy closes the connection as dead.
+// Beat sends a comment, so that no proxy takes the connection for dead.
 func (w *Writer) Beat() error {
 	Deadline(w.c, 0)
 	var m sse.Message
@@ -138,13 +137,13 @@ var ErrStopped = errors.New("the stream was stopped")
 
 // Serving configures Serve.
 type Serving struct {
-	Heartbeat  time.Duration   // between comments
+	Heartbeat  time.Duration   // interval of the comments
 	Wake       <-chan struct{} // signals that there is something to write
-	Stop, Done <-chan struct{} // end the stream when they are closed; nil does not
+	Stop, Done <-chan struct{} // each ends the stream when it is closed; a nil channel does not
 }
 
-// Serve calls write at once and after each signal, until it fails or the stream ends. It returns the error of
-// write, ErrStopped, or the cause of ctx.
+// Serve calls write at once, and after each signal of Wake. It returns when write fails, with its error, and when the
+// stream ends, with ErrStopped or the cause of ctx.
 func (w *Writer) Serve(ctx context.Context, s Serving, write func() error) error {
 	beat := time.NewTicker(s.Heartbeat)
 	defer beat.Stop()
@@ -168,8 +167,7 @@ func (w *Writer) Serve(ctx context.Context, s Serving, write func() error) error
 	}
 }
 
-// Drain writes the messages of log, and removes them from it step by step: the bytes of log are the
-// bytes that are left.
+// Drain sends the messages of log, and removes what was sent. So the bytes of log are what is still to be sent.
 func (w *Writer) Drain(log *replay.Log) error {
 	for {
 		events := log.Next(0)
@@ -188,8 +186,8 @@ func (w *Writer) Drain(log *replay.Log) error {
 	}
 }
 
-// Flush sends all written data, within the time that Send set.
+// Flush sends what was written, before the deadline that Send set.
 func (w *Writer) Flush() error { return w.s.Flush() }
 
-// Close leaves the connection usable for the next request.
+// Close removes the deadline, so that the connection can serve the next request.
 func (w *Writer) Close() { _ = w.c.SetWriteDeadline(time.Time{}) }

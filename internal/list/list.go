@@ -1,5 +1,5 @@
-// Package list handles the four lists of servers: tools, prompts, resources and templates. It reads their
-// pages, edits lists as bytes, and reads requests about their items.
+// Package list handles the four lists of servers: tools, prompts, resources and templates. It reads their pages, edits
+// lists without decoding them, and reads requests about their items.
 package list
 
 import (
@@ -8,16 +8,16 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Kind is a kind of item in a server's lists.
+// Kind is a kind of list, and of its items.
 type Kind int
 
-// The kinds.
+// The values of Kind.
 const (
 	Tools Kind = iota
 	Prompts
 	Resources
 	Templates
-	Kinds // the number of kinds
+	Kinds // number of kinds
 )
 
 var kinds = [Kinds]struct{ method, member, capability, changed, key string }{
@@ -27,22 +27,22 @@ var kinds = [Kinds]struct{ method, member, capability, changed, key string }{
 	Templates: {"resources/templates/list", "resourceTemplates", "resources", "notifications/resources/list_changed", "uriTemplate"},
 }
 
-// Method returns the method that lists the items.
+// Method returns the method that lists the items, such as tools/list.
 func (k Kind) Method() string { return kinds[k].method }
 
-// Member returns the member of the result that holds the items.
+// Member returns the member of the result that holds the items, such as tools.
 func (k Kind) Member() string { return kinds[k].member }
 
-// Capability returns the capability that announces the list.
+// Capability returns the server capability for the list.
 func (k Kind) Capability() string { return kinds[k].capability }
 
-// Changed returns the notification about a changed list.
+// Changed returns the method of the notification about a changed list.
 func (k Kind) Changed() string { return kinds[k].changed }
 
-// Key returns the member that identifies an item.
+// Key returns the member that identifies an item: name, uri or uriTemplate.
 func (k Kind) Key() string { return kinds[k].key }
 
-// Of returns the kind that a method lists.
+// Of returns the kind of list that a method returns. It reports false for other methods.
 func Of(method string) (Kind, bool) {
 	for k := range Kinds {
 		if kinds[k].method == method {
@@ -52,8 +52,8 @@ func Of(method string) (Kind, bool) {
 	return 0, false
 }
 
-// Each calls f for each item in a list result, with the item's text and its decoded name or URI. It reports
-// whether the result has a list.
+// Each calls f for each item of a list, with the JSON text of the item and its decoded name or URI. It reports whether
+// the result has a list.
 func (k Kind) Each(result []byte, f func(item []byte, key string)) bool {
 	list := gjson.GetBytes(result, kinds[k].member)
 	if !list.IsArray() {
@@ -68,8 +68,8 @@ func (k Kind) Each(result []byte, f func(item []byte, key string)) bool {
 	return true
 }
 
-// Edit returns the answer with each item replaced by the result of f; nil drops the item. All else of the
-// result stays. Edit releases a if it returns another message.
+// Edit returns the answer m with each item of its list replaced by the result of f. A nil result drops the item. The
+// rest of the answer stays. If Edit returns another message, it releases m.
 func (k Kind) Edit(m *jsonrpc.Message, f func(item []byte, key string) []byte) *jsonrpc.Message {
 	whole := m.Whole()
 	list := gjson.GetBytes(whole, kinds[k].member)
@@ -92,13 +92,13 @@ func (k Kind) Edit(m *jsonrpc.Message, f func(item []byte, key string) []byte) *
 	return m.Replaced(out)
 }
 
-// Announced are the kinds with a list_changed notification. The one of resources also covers templates.
+// Announced are the kinds that have a list_changed notification. That of Resources is also about templates.
 var Announced = [...]Kind{Tools, Prompts, Resources}
 
-// Announces reports whether a server with these capabilities sends the notification.
+// Announces reports whether a server with these capabilities sends list_changed.
 func (k Kind) Announces(capabilities []byte) bool {
 	return gjson.GetBytes(capabilities, k.Capability()+".listChanged").Bool()
 }
 
-// Topic returns the member of a subscription for changes of the list (2026-07-28, subscriptions).
+// Topic returns the member of a subscription's filter that asks for changes of the list (2026-07-28, subscriptions).
 func (k Kind) Topic() string { return k.Capability() + "ListChanged" }

@@ -7,13 +7,13 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// A cached list is the same bytes in memory each time, so it need not be examined twice. The weak pointer
-// does not keep it in memory.
+// A cached list has the same bytes in memory each time, so it need not be examined twice. The weak pointer does not
+// keep the bytes in memory.
 
-// Page identifies a list in memory.
+// Page identifies the bytes of a list in memory.
 type Page = weak.Pointer[byte]
 
-// PageOf returns the Page of the list in an answer; the zero Page if its memory will be reused.
+// PageOf returns the Page of the list in an answer. It is the zero Page if the memory will be reused.
 func PageOf(m *jsonrpc.Message) Page {
 	if m.Pooled() || len(m.Result) == 0 {
 		return Page{}
@@ -21,14 +21,13 @@ func PageOf(m *jsonrpc.Message) Page {
 	return weak.Make(&m.Result[0])
 }
 
-// Memo stores the last list that was examined.
+// Memo remembers the last list that was examined.
 type Memo struct {
 	mu   sync.Mutex // guards last
 	last Page
 }
 
-// Once calls f to examine the list in an answer, unless f returned true for the same
-// list the last time. If f returns false, Once calls f for the same list again.
+// Once calls f, which examines the list in the answer a, unless f returned true for the same list in the last call.
 func (m *Memo) Once(a *jsonrpc.Message, f func() bool) {
 	p := PageOf(a)
 	m.mu.Lock()
@@ -45,7 +44,7 @@ func (m *Memo) Once(a *jsonrpc.Message, f func() bool) {
 	m.last = p
 }
 
-// Forget makes Once examine the next list in any case.
+// Forget makes the next Once call f for any list.
 func (m *Memo) Forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Unknown returns the error for an unknown tool or prompt (A14).
+// Unknown returns the error about a tool or prompt that does not exist (A14).
 func (k Kind) Unknown(name string) *jsonrpc.Message {
 	what := map[Kind]string{Tools: "tool", Prompts: "prompt"}[k]
 	return jsonrpc.InvalidParams("Unknown " + what + ": " + name)
 }
 
-// NoResource returns the error for an unknown resource (A14). 2026-07-28 has no code of its own for it
+// NoResource returns the error about a resource that does not exist (A14). 2026-07-28 has no code of its own for that
 // (R-090).
 func NoResource(modern bool, uri string) *jsonrpc.Message {
 	code := jsonrpc.CodeNoResource
@@ -25,7 +25,7 @@ func NoResource(modern bool, uri string) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, code, "Resource not found", []byte(`{"uri":`+rawjson.Quote(uri)+`}`))
 }
 
-// Reference is the subject of a completion request: a prompt, or a resource or template.
+// Reference is what a completion/complete is about: a prompt, or a resource or template.
 type Reference struct {
 	Name, URI string // one of them is empty
 
@@ -33,9 +33,9 @@ type Reference struct {
 	params, ref map[string]json.RawMessage
 }
 
-// ReferenceOf parses params.ref of a completion request. If it has none, the returned message is the error
-// answer. A member that occurs twice, or whose name differs in case only, is ambiguous and is removed. A
-// reference to both a prompt and a resource is an error: servers might choose differently.
+// ReferenceOf reads params.ref of a completion/complete. If it has no valid reference, ReferenceOf returns the error
+// for the client. A member that is duplicated, or whose name differs only in case, is ambiguous and removed. A
+// reference with both a name and a URI is an error, since servers may choose either.
 func ReferenceOf(m *jsonrpc.Message) (*Reference, *jsonrpc.Message) {
 	r := &Reference{m: m, params: rawjson.Members(m.Params, "ref")}
 	r.ref = rawjson.Members(r.params["ref"], "name", "uri")
@@ -48,10 +48,10 @@ func ReferenceOf(m *jsonrpc.Message) (*Reference, *jsonrpc.Message) {
 	return r, nil
 }
 
-// Named returns the request with another prompt name.
+// Named returns the request with another name of a prompt.
 func (r *Reference) Named(name string) *jsonrpc.Message { return r.with("name", name) }
 
-// Located returns the request with the URI of its resource or template.
+// Located returns the request with the URI of the reference, and without ambiguous members.
 func (r *Reference) Located() *jsonrpc.Message { return r.with("uri", r.URI) }
 
 func (r *Reference) with(member, text string) *jsonrpc.Message {
@@ -63,12 +63,12 @@ func (r *Reference) with(member, text string) *jsonrpc.Message {
 		params, err = json.Marshal(r.params)
 	}
 	if err != nil {
-		panic(err) // raw members that were just decoded always encode
+		panic(err) // decoded raw members always encode
 	}
 	m := &jsonrpc.Message{
 		ID:     r.m.ID,
 		Method: r.m.Method,
 		Params: params,
 	}
-	return m.Clone() // parsed, so that its progress token is known
+	return m.Clone() // Clone parses the message, which finds its progress token
 }

@@ -8,26 +8,26 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Rewrites caches a server's lists as rewritten for another revision. The zero value is an empty cache.
+// Rewrites caches a server's lists as era.Result translates them. The zero value is an empty cache.
 type Rewrites struct {
 	mu    sync.Mutex // guards the rest
 	all   map[rewrite][]byte
 	bytes int
 }
 
-// rewrite is the key of a list, rewritten from the server's revision to the client's.
+// rewrite is the key of a translated list.
 type rewrite struct {
 	Page
 	from, to string
 }
 
-// Limits of the cache.
+// maxRewrites and maxRewriteBytes bound the cache.
 const (
 	maxRewrites     = 64
 	maxRewriteBytes = 4 << 20
 )
 
-// Result is era.Result with the cache.
+// Result is era.Result, with the cache for results that are lists.
 func (r *Rewrites) Result(m *jsonrpc.Message, method, from, to string) []byte {
 	if _, is := Of(method); !is || from == to {
 		return era.Result(method, m.Result, from, to)

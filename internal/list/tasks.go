@@ -11,22 +11,22 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// TaskTools records which tools of a server need a task, as seen in lists that clients requested.
+// TaskTools knows which tools of a server need a task, from the lists that clients requested.
 type TaskTools struct {
-	lastList Memo // the last list in required
+	lastList Memo // last list that was added to required
 
-	mu        sync.Mutex // guards the fields below
+	mu        sync.Mutex // guards the rest
 	required  map[string]bool
-	whole     bool      // required covers all tools
-	requested time.Time // when the list was last requested
+	whole     bool      // required has all tools that need a task
+	requested time.Time // when the bridge last requested the list
 }
 
-// SurveyEvery is the least time between two requests for the list of tools.
+// SurveyEvery is the minimum time between two requests of the bridge for the list of tools.
 const SurveyEvery = time.Second
 
-const maxTools = 20_000 // tools in TaskTools.required
+const maxTools = 20_000 // bound of TaskTools.required
 
-// Requires reports whether a tool can be called only as a task, and whether that is known.
+// Requires reports whether a tool can only be called as a task, and whether that is known.
 func (t *TaskTools) Requires(tool string) (required, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -34,22 +34,22 @@ func (t *TaskTools) Requires(tool string) (required, known bool) {
 	return required, known || t.whole
 }
 
-// MayAsk reports whether the list may be requested before a call. A list that fails is not requested with
-// each call.
+// MayAsk reports whether the bridge may request the list before a call. So if the request fails, it is not made again
+// before each call.
 func (t *TaskTools) MayAsk() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return time.Since(t.requested) >= SurveyEvery
 }
 
-// Requested records a request for the list.
+// Requested records that the bridge requests the list.
 func (t *TaskTools) Requested() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.requested = time.Now()
 }
 
-// Outdated records that the list has changed. It may be requested at once.
+// Outdated records that the list has changed, so that the bridge may request it at once.
 func (t *TaskTools) Outdated() {
 	t.Forget()
 	t.mu.Lock()
@@ -57,7 +57,7 @@ func (t *TaskTools) Outdated() {
 	t.requested = time.Time{}
 }
 
-// Forget records that the server may be another one.
+// Forget records that another server may answer now.
 func (t *TaskTools) Forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,8 +65,7 @@ func (t *TaskTools) Forget() {
 	t.lastList.Forget()
 }
 
-// Survey reads the whole list; ask requests the page with these params. An error is the reason that the
-// list was cut off.
+// Survey reads the whole list. ask requests the page with these params. An error is why the list ended early.
 func (t *TaskTools) Survey(ask func(params []byte) (*jsonrpc.Message, error)) error {
 	_, cut := Tools.Pages(ask, func(page []byte, first, _ bool) {
 		t.note(page, first)
@@ -79,7 +78,7 @@ func (t *TaskTools) Survey(ask func(params []byte) (*jsonrpc.Message, error)) er
 	return cut
 }
 
-// Look reads a page of the list, the answer to m, unless it was the last one.
+// Look reads the page of the list in a, the answer to m, unless it was the last page that Look read.
 func (t *TaskTools) Look(m, a *jsonrpc.Message) {
 	t.lastList.Once(a, func() bool {
 		t.note(a.Result, !gjson.GetBytes(m.Params, "cursor").Exists())

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Limiter limits log lines about one thing. The zero value is ready for use, also concurrently.
+// Limiter limits log lines about one thing. Its zero value allows a line at once. It may be used concurrently.
 type Limiter struct {
-	mu   sync.Mutex // guards the fields below
-	next time.Time  // time of the next allowed line
-	more int        // lines suppressed since the last one
+	mu   sync.Mutex // guards the rest
+	next time.Time  // when the next line is allowed
+	more int        // lines suppressed since the last allowed line
 }
 
-// Due reports whether a line may be logged, and the number of suppressed lines before it. It allows one
-// line per period.
+// Due reports whether a line may be logged: one for each period of length every. more is the number of lines that were
+// suppressed before it.
 func (l *Limiter) Due(every time.Duration) (more int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package logs stores the last lines of the bridge's log, and of servers' standard error. A Limiter
-// limits lines that would be too many.
+// Package logs stores the last lines of the bridge's log, and of the standard error of servers. Its Limiter suppresses
+// lines that would be too many.
 package logs
 
 import (
@@ -13,8 +13,8 @@ import (
 
 const (
 	maxLines = 500
-	maxBytes = 128 << 10 // of all lines, as they are counted
-	maxText  = 2 << 10   // bytes of a message or a value
+	maxBytes = 128 << 10 // sum of Line.Weight of all lines
+	maxText  = 2 << 10   // bytes of a message, or of a value of an attribute
 	maxAttrs = 24        // attributes of a line
 )
 
@@ -23,11 +23,11 @@ type Line struct {
 	At     time.Time         `json:"at"`
 	Level  string            `json:"level"`
 	Text   string            `json:"msg"`
-	Server string            `json:"server,omitempty"` // the server that the line is about
+	Server string            `json:"server,omitempty"` // server that the line is about; empty for none
 	Attrs  map[string]string `json:"attrs,omitempty"`
 }
 
-// Weight returns the approximate size of the line as JSON, in bytes.
+// Weight returns the approximate size in bytes of the line as JSON.
 func (l *Line) Weight() int {
 	n := 120 + len(l.Text)
 	for name, text := range l.Attrs {
@@ -38,17 +38,17 @@ func (l *Line) Weight() int {
 
 // Log stores lines. Its methods may be called concurrently.
 type Log struct {
-	mu        sync.Mutex // guards the fields below
+	mu        sync.Mutex // guards the rest
 	lines     []*Line    // the oldest first
-	bytes     int        // the weight of lines
+	bytes     int        // sum of Weight of lines
 	listeners map[int]func(*Line)
-	last      int
+	last      int // last id of a listener
 }
 
 // New returns an empty Log.
 func New() *Log { return &Log{listeners: map[int]func(*Line){}} }
 
-// Watch calls tell for each line until done is called. tell must neither block nor log.
+// Watch calls tell for each new line until done is called. tell must neither block nor log.
 func (l *Log) Watch(tell func(*Line)) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +62,7 @@ func (l *Log) Watch(tell func(*Line)) (done func()) {
 	}
 }
 
-// Lines returns the last lines for which fits is true, oldest first.
+// Lines returns the newest lines for which fits returns true, at most most of them, the oldest first.
 func (l *Log) Lines(most int, fits func(*Line) bool) []*Line {
 	l.mu.Lock()
 	all := slices.Clone(l.lines)
@@ -77,7 +77,7 @@ func (l *Log) Lines(most int, fits func(*Line) bool) []*Line {
 	return lines
 }
 
-// add adds a line. It removes the oldest ones if there are too many.
+// add adds a line. If there are too many lines then, add removes the oldest.
 func (l *Log) add(one *Line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,14 +92,14 @@ func (l *Log) add(one *Line) {
 	}
 }
 
-// Handler returns a handler that passes all records to next, and stores records of at least level Info.
+// Handler returns a handler that passes records to next, and stores records of level Info and above.
 func (l *Log) Handler(next slog.Handler) slog.Handler { return &handler{next, l, nil, ""} }
 
 type handler struct {
 	slog.Handler
 	l     *Log
-	attrs []slog.Attr // names have the prefix of their groups
-	group string      // prefix of names, with a final dot
+	attrs []slog.Attr // their names have the prefix group
+	group string      // names of the groups, each with a dot behind it
 }
 
 // Enabled implements slog.Handler.
@@ -144,7 +144,7 @@ func (h *handler) store(r *slog.Record) {
 
 func cut(s string) string {
 	if len(s) > maxText {
-		return strings.Clone(s[:maxText]) // not the memory of the rest
+		return strings.Clone(s[:maxText]) // a copy, which does not keep the rest in memory
 	}
 	return s
 }

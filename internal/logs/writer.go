@@ -9,46 +9,46 @@ import (
 	"time"
 )
 
-// Sink is where the lines of a Writer go. One goroutine calls its methods, which may log.
+// Sink is where a Writer writes its lines. One goroutine calls its methods, which may log.
 type Sink interface {
 	io.Writer
-	// Failed reports the first error after lines were written, and nil when lines are written again.
+	// Failed is called with the error of the first write that fails, and with nil when writes succeed again.
 	Failed(err error)
-	// LeftOut is told how many lines were lost, when lines can be written.
+	// LeftOut is called with the number of lines that were lost, when lines can be written again.
 	LeftOut(lines uint64)
-	// Follow is called at each interval. It reports whether lines go to another place now.
+	// Follow is called at each interval. It reports whether lines now go to another file.
 	Follow() bool
 }
 
-// Writer writes whole lines to a Sink. Nobody waits for it: lines are queued, up to a limit, and
-// one goroutine writes them. A line that finds no room is left out and counted.
+// Writer writes whole lines to a Sink. Callers do not wait: lines are queued, up to a limit, and one goroutine writes
+// them. A line that finds no room is lost and counted.
 type Writer struct {
 	sink  Sink
-	most  int // bytes that may wait
+	most  int // bytes that may be queued
 	every time.Duration
-	lost  atomic.Uint64 // lines that were not written
-	wake  chan struct{} // receives when there is enough to write
+	lost  atomic.Uint64 // lines that were lost
+	wake  chan struct{} // holds an element when there is enough to write
 	stop  chan struct{} // closed by Close
 	once  sync.Once     // closes stop
-	done  chan struct{} // closed when the queue is written
+	done  chan struct{} // closed when the queue was written after Close
 
 	mu      sync.Mutex    // guards the rest
 	queue   []byte        // whole lines
-	settled chan struct{} // closed when the queue so far is written; nil when nobody waits for that
-	ended   bool          // lines are refused
+	settled chan struct{} // closed when the lines queued so far are written; nil while no caller waits for that
+	ended   bool          // Write refuses lines
 
-	// The fields below belong to the goroutine that writes.
-	spare   []byte // the memory of the next queue
+	// Only the goroutine that writes uses the fields below.
+	spare   []byte // memory for the next queue
 	broken  bool   // the last write failed
-	midLine bool   // the last write ended within a line
-	told    uint64 // the value of lost in the last LeftOut
+	midLine bool   // the last write ended in the middle of a line
+	told    uint64 // value of lost in the last call of LeftOut
 }
 
-// soon is the number of queued bytes that are written before the interval ends.
+// soon is how many queued bytes are written before the interval ends.
 const soon = 64 << 10
 
-// NewWriter returns a Writer whose queue has up to most bytes. They are written at each interval, or
-// at once if every is 0.
+// NewWriter returns a Writer that queues up to most bytes, and writes them each time that every has passed. If every is
+// 0, it writes them at once.
 func NewWriter(sink Sink, most int, every time.Duration) *Writer {
 	w := &Writer{
 		sink:  sink,
@@ -62,7 +62,7 @@ func NewWriter(sink Sink, most int, every time.Duration) *Writer {
 	return w
 }
 
-// Write queues lines. It fails only after Close, with os.ErrClosed.
+// Write queues lines. After Close the error is os.ErrClosed.
 func (w *Writer) Write(lines []byte) (int, error) {
 	w.mu.Lock()
 	if w.ended {
@@ -84,7 +84,7 @@ func (w *Writer) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// Settle waits until the lines so far are written, or done is closed.
+// Settle waits until the lines queued so far are written, or done is closed.
 func (w *Writer) Settle(done <-chan struct{}) {
 	w.mu.Lock()
 	if w.settled == nil {
@@ -107,11 +107,10 @@ func (w *Writer) nudge() {
 	}
 }
 
-// Lost returns the number of lines that were not written.
+// Lost returns how many lines were lost.
 func (w *Writer) Lost() uint64 { return w.lost.Load() }
 
-// Close writes the queue. It stops waiting for a sink that blocks when done is closed, and then
-// reports false.
+// Close writes the queue, and waits for that. If done is closed first, Close reports false.
 func (w *Writer) Close(done <-chan struct{}) bool {
 	w.once.Do(func() { close(w.stop) })
 	select {
@@ -143,11 +142,11 @@ func (w *Writer) run() {
 		}
 		w.flush(false)
 	}
-	w.flush(false) // may queue how many lines were lost meanwhile
+	w.flush(false) // Failed and LeftOut may have queued lines
 	w.flush(true)
 }
 
-// flush writes what is queued. After the last flush, lines are refused.
+// flush writes what is queued. After the flush with last, Write refuses lines.
 func (w *Writer) flush(last bool) {
 	w.mu.Lock()
 	lines := w.queue
@@ -157,18 +156,18 @@ func (w *Writer) flush(last bool) {
 	if settled != nil {
 		defer close(settled)
 	}
-	// The queue is empty: it has room for a line of LeftOut's, which follows the last one that was not lost.
+	// The queue is empty now, so it has room for a line of LeftOut. That line follows the last one that was not lost.
 	if lost := w.lost.Load(); lost != w.told && !w.broken {
 		w.sink.LeftOut(lost - w.told)
 		w.told = lost
 	}
 	w.write(lines)
 	if w.spare = lines; cap(lines) > 16*soon {
-		w.spare = nil // after a burst
+		w.spare = nil // the queue was large only after a burst
 	}
 }
 
-// write writes whole lines. Those that cannot be written are lost.
+// write writes whole lines. A line that cannot be written is lost.
 func (w *Writer) write(lines []byte) {
 	if len(lines) == 0 {
 		return
@@ -188,7 +187,7 @@ func (w *Writer) write(lines []byte) {
 	if broken := err != nil; broken != w.broken {
 		w.broken = broken
 		w.sink.Failed(err)
-		w.nudge() // LeftOut is due
+		w.nudge() // so that LeftOut is called
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
-// Values of Settings.Exchange.
+// The values of Settings.Exchange.
 const (
-	// ExchangeStandard is token exchange by RFC 8693.
+	// ExchangeStandard is token exchange as in RFC 8693.
 	ExchangeStandard = "standard"
 	// ExchangeOnBehalfOf is the flow of Microsoft Entra: an assertion (RFC 7523 §2.1) with
 	// requested_token_use=on_behalf_of.
@@ -22,7 +22,7 @@ const (
 
 type subjectKey struct{}
 
-// WithSubject returns a context for Machine's methods with the caller's token, or ctx without one.
+// WithSubject returns a context that gives the methods of a Machine the caller's token. If s is nil, it returns ctx.
 func WithSubject(ctx context.Context, s *identity.Subject) context.Context {
 	if s == nil {
 		return ctx
@@ -30,8 +30,8 @@ func WithSubject(ctx context.Context, s *identity.Subject) context.Context {
 	return context.WithValue(ctx, subjectKey{}, s)
 }
 
-// subject returns the token to exchange for a request. An expired one dates from the opening of a
-// connection; the caller's latest token replaces it.
+// subject returns the caller's token to exchange for a request. If it has expired, it dates from the opening of the
+// connection, and the caller's newest token replaces it.
 func (m *Machine) subject(ctx context.Context) (*identity.Subject, error) {
 	s, _ := ctx.Value(subjectKey{}).(*identity.Subject)
 	if s == nil {
@@ -55,14 +55,14 @@ func (m *Machine) subject(ctx context.Context) (*identity.Subject, error) {
 	return s, nil
 }
 
-// keyOf returns the cache key for a subject's tokens. The subject's token is a part of the key,
-// because another token of the same caller may have other rights.
+// keyOf returns the cache key for the tokens of a caller. The caller's token is a part of the key, because another
+// token of the same caller may have other rights.
 func keyOf(s *identity.Subject) string {
 	sum := sha256.Sum256([]byte(s.Token))
 	return "\x00" + s.Principal + "\x00" + string(sum[:])
 }
 
-// formOf returns the form that exchanges the subject.
+// formOf returns the form that requests the exchange.
 func formOf(s *identity.Subject, how string) url.Values {
 	if how == ExchangeOnBehalfOf {
 		return url.Values{
@@ -77,7 +77,7 @@ func formOf(s *identity.Subject, how string) url.Values {
 	}
 }
 
-// validExchange reports faults of Exchange.
+// validExchange returns the faults of Exchange.
 func (s *Settings) validExchange() error {
 	switch {
 	case s.Exchange == "":

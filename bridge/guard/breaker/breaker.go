@@ -1,17 +1,16 @@
-// Package breaker is the circuit breaker: a server that keeps failing gets no calls until a probe
-// succeeds.
+// Package breaker is the circuit breaker: a server that keeps failing gets no calls until a probe succeeds.
 //
-// A Circuit is the core: a limit on failures, a pause that doubles, and one probe at a time. A Circuit suffices if a
-// use is one call, as for the host of an HTTP API. A Breaker serves an MCP server: it stands between a lane and its
-// connections, counts calls and openings, and probes by itself.
+// A Circuit is the core: a limit on failures, a pause that doubles, and one probe at a time. A Circuit alone suffices
+// if the user makes single calls, such as to the host of an HTTP API. A Breaker protects an MCP server: it is between a
+// lane and its connections, counts calls and openings, and makes its own probes.
 //
-// The state machine is github.com/sony/gobreaker. Its two-step breakers have the rolling window, open, and let one
-// probe pass after the pause. They ignore attempts that began before the opening. This package adds the rest. It counts
-// calls apart from openings, and decides which failures are in a row. It counts outcomes of attempts that outlast the
-// window. It makes the probe, lets the pauses grow (each is another gobreaker), and obeys an operator.
+// The state machine is github.com/sony/gobreaker. Its two-step breakers have the rolling window, open, let one probe
+// pass after the pause, and ignore attempts that began before they opened. This package adds the rest. It counts calls
+// apart from openings, and decides which failures are in a row. It counts the outcome of an attempt that lasts longer
+// than the window. It makes the probes, doubles the pauses (each pause is another gobreaker), and obeys operators.
 //
-// An answer of the server is never a failure, even a refusal. Nor is an attempt that did not reach
-// the server because of the bridge or of a client.
+// An answer of the server is never a failure, even if it is an error. An attempt that did not reach the server because
+// of the bridge or of a client is not a failure either.
 package breaker
 
 import (
@@ -26,55 +25,55 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Breaker protects a server that fails again and again. While its circuit is open, the server gets
-// no calls, and no connection to it is opened.
+// Breaker protects a server that fails again and again. While its circuit is open, the server gets no calls, and the
+// bridge opens no connection to it.
 //
-// Calls and openings of connections are counted apart, each by a gate. Failing calls stop
-// everything. Failing openings stop further openings only: an open connection does not need them.
+// The Breaker counts calls and openings of connections apart, each by a gate. Failing calls stop calls and openings.
+// Failing openings stop only openings, since an open connection does not need them.
 //
-// The Breaker stands below the lane. Calls and openings both pass there, and the outcome shows what
-// reached the server. A connection that cannot be opened is one failure, however many calls wait for
-// it. The probe is the bridge's own call, because a client's call may wait for a person.
+// The Breaker is below the lane, where calls and openings pass, and where an error shows whether the server was
+// reached. A connection that cannot be opened is one failure, however many calls wait for it. The probe is a call of
+// the bridge itself, because a call of a client may wait for a person.
 //
-// All methods of a nil Breaker let everything pass.
+// The methods of a nil Breaker let everything pass.
 type Breaker struct {
 	circuit *Circuit
 	s       Server
 	conns   connections
 }
 
-// Server describes a Breaker's server.
+// Server describes the server of a Breaker.
 type Server struct {
 	Name   string
 	Log    *slog.Logger
-	Shared bool            // all clients use one connection
-	Within time.Duration   // how long a probe may take
-	Life   context.Context // ends all probes
+	Shared bool            // all clients share one connection
+	Within time.Duration   // time limit of a probe
+	Life   context.Context // its end ends all probes
 	Host   Host
 	Health Health
 }
 
-// Host makes the probes of a Breaker.
+// Host opens connections and starts goroutines for probes.
 type Host interface {
-	// Go runs f in a goroutine that is awaited after the end of Life. It reports false if Life has
-	// ended.
+	// Go runs f in a goroutine that the owner of Life awaits. If Life has ended, Go reports false and does not call f.
 	Go(f func()) bool
-	// Open opens a connection without asking the breaker. done closes it, also after an error.
+	// Open opens a connection although the circuit is open. done closes the connection; it is not nil, even after an
+	// error.
 	Open(ctx context.Context, from *bridge.Caller) (done func(), err error)
 }
 
-// Health follows the state of the circuit.
+// Health records what the circuit reveals about the server.
 type Health interface {
-	// RecordFailure records why the circuit opened, or stays open after a probe.
+	// RecordFailure records why the circuit opened, or why it stays open after a probe.
 	RecordFailure(why error)
-	// Works records that the circuit closed again.
+	// Works records that a probe has closed the circuit.
 	Works()
 }
 
-// patience is how long callers wait for the outcome of a probe, counted from its start.
+// patience is how long a call waits for a probe, from the start of the probe. It also bounds a ping.
 const patience = 5 * time.Second
 
-// New returns the breaker of a server, or nil if o switches it off.
+// New returns the breaker of a server, or nil if o switches the breaker off.
 func New(o Options, s Server) *Breaker {
 	if o.Off {
 		return nil
@@ -93,20 +92,20 @@ func (b *Breaker) Set(o Options) {
 	}
 }
 
-// Pass returns an error if no connection may be opened. After the pause it starts a probe on behalf
-// of from, and waits a moment for its outcome.
+// Pass returns an error if the bridge must not open a connection now. If the pause is over, Pass first starts a probe
+// on behalf of from, or joins the one in flight, and waits up to patience for its outcome.
 func (b *Breaker) Pass(ctx context.Context, from *bridge.Caller) error {
 	if b == nil {
 		return nil
 	}
 	a, err := b.pass(ctx, from, openings)
 	if err == nil {
-		a.Void() // Opening begins the attempt that counts
+		a.Void() // Opening begins another attempt, whose outcome counts
 	}
 	return err
 }
 
-// pass begins an attempt, or returns why it must not begin.
+// pass begins an attempt, or returns the error that refuses it. Like Pass, it may start a probe and wait for it.
 func (b *Breaker) pass(ctx context.Context, from *bridge.Caller, k kind) (Attempt, error) {
 	if a, ok := b.circuit.begin(k); ok {
 		return a, nil
@@ -128,7 +127,7 @@ func (b *Breaker) pass(ctx context.Context, from *bridge.Caller, k kind) (Attemp
 	return b.now(k)
 }
 
-// now is pass without a probe and without waiting.
+// now is pass without probe and wait.
 func (b *Breaker) now(k kind) (Attempt, error) {
 	a, ok := b.circuit.begin(k)
 	if !ok {
@@ -137,7 +136,7 @@ func (b *Breaker) now(k kind) (Attempt, error) {
 	return a, nil
 }
 
-// refusal returns the error for a call or an opening that must not begin.
+// refusal returns the error for an attempt that the circuit does not let begin.
 func (b *Breaker) refusal() error {
 	left, probed := b.circuit.Left()
 	when := "right now"
@@ -165,10 +164,10 @@ func (b *Breaker) refusal() error {
 	}
 }
 
-// Shut reports whether openings are stopped.
+// Shut reports whether the circuit stops openings.
 func (b *Breaker) Shut() bool { return b.Status().Why != nil }
 
-// Left returns how long it is still pointless to open a connection.
+// Left returns how long the circuit still stops openings. It is 0 while a probe is in flight: Pass waits for the probe.
 func (b *Breaker) Left() time.Duration {
 	if !b.Shut() {
 		return 0
@@ -180,10 +179,10 @@ func (b *Breaker) Left() time.Duration {
 	return left
 }
 
-// Opening begins the opening of a connection on behalf of from, or returns why it must not begin. It does not wait: the
-// caller holds resources that a probe may need. ctx ends when the connection is no longer needed. own says that the
-// connection serves one client only. opened takes the outcome. It returns the connection with its calls guarded and
-// counted.
+// Opening begins to open a connection on behalf of from, or returns the error that refuses it. Opening does not wait,
+// because the caller holds resources that a probe may need. ctx ends when no caller needs the connection any more. own
+// says that the connection serves one client only. The caller calls opened once, with the outcome. opened returns the
+// connection with its calls guarded and counted, or nil after an error.
 func (b *Breaker) Opening(ctx context.Context, from *bridge.Caller, own bool) (opened func(Conn, bridge.Upstream, error) bridge.Upstream, err error) {
 	if b == nil {
 		return func(_ Conn, up bridge.Upstream, _ error) bridge.Upstream { return up }, nil
@@ -199,7 +198,7 @@ func (b *Breaker) Opening(ctx context.Context, from *bridge.Caller, own bool) (o
 			b.opened()
 		case j == fails && ctx.Err() == nil:
 			b.failed(a, err, from.Principal, "circuit breaker open: connections to the server keep failing")
-		default: // no statement about the server, or the connection is no longer needed
+		default: // the error says nothing about the server, or no caller needs the connection
 			a.Void()
 		}
 		if err != nil {
@@ -219,16 +218,15 @@ func (b *Breaker) Opening(ctx context.Context, from *bridge.Caller, own bool) (o
 	}, nil
 }
 
-// opened records that a connection was opened. That counts as a success of calls, too. While new
-// connections open, a client that crashes its own connections must not stop the others.
+// opened records that a connection opened, which also counts as a successful call. So a client that crashes its own
+// connections does not stop the others while new connections open.
 func (b *Breaker) opened() {
 	if a, ok := b.circuit.begin(calls); ok {
 		a.Good()
 	}
 }
 
-// failed records the failure err of an attempt on behalf of a principal. It logs text if the circuit
-// opens.
+// failed records that an attempt on behalf of a principal failed with err. If that opens the circuit, failed logs text.
 func (b *Breaker) failed(a Attempt, err error, principal, text string) {
 	why := reason(err, principal)
 	if pause := a.Bad(errors.Is(err, bridge.ErrTimeout), why); pause > 0 {
@@ -237,7 +235,7 @@ func (b *Breaker) failed(a Attempt, err error, principal, text string) {
 	}
 }
 
-// statusError returns the reason for the server's status.
+// statusError returns the error that Status and Health show for the reason why.
 func (b *Breaker) statusError(why string) error {
 	return &bridge.Error{
 		Server: b.s.Name,
@@ -246,14 +244,14 @@ func (b *Breaker) statusError(why string) error {
 	}
 }
 
-// errSlow is the failure of a call whose answer came late.
+// errSlow is the failure of a call that had an answer after more than Options.Slow.
 var errSlow = errors.New("an answer took too long")
 
-// reason returns the reason of a failure for clients. The text of an error may describe one
-// principal's call. So if there are principals, they see only the kind of failure.
+// reason returns the reason of a failure for clients. The text of err may describe the call of one principal, so if
+// there are principals, the reason names only the kind of failure.
 func reason(err error, principal string) string {
 	if e, ok := errors.AsType[*bridge.Error](err); ok && principal == "" {
-		public, _, _ := strings.Cut(e.Public, "; whether ") // the rest describes that call
+		public, _, _ := strings.Cut(e.Public, "; whether ") // the rest describes one call
 		return public
 	}
 	switch {
@@ -267,7 +265,7 @@ func reason(err error, principal string) string {
 	return "it fails while it has calls to answer"
 }
 
-// judgement is the meaning of an outcome for the server.
+// judgement is what an outcome says about the server.
 type judgement int
 
 const (
@@ -276,9 +274,10 @@ const (
 	fails
 )
 
-// judge judges the outcome of a call or of an opening. An answer of the server is no failure, even a refusal. An
-// attempt is no failure either if it was not sent, or ended with its caller, session or bridge. If ctx has ended,
-// judge takes its cause. The end of a session also closes its connection, and the call may get either error first.
+// judge returns what the outcome of a call or of an opening says about the server. An answer is no failure, even if it
+// is an error. An attempt is no failure either if it was not sent, or ended because of its caller, its session or the
+// bridge. If ctx has ended, judge takes its cause instead of err: the end of a session also closes the connection, so
+// that err may be about the closed connection.
 func judge(ctx context.Context, err error) judgement {
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -291,14 +290,14 @@ func judge(ctx context.Context, err error) judgement {
 		errors.Is(err, bridge.ErrShutdown), errors.Is(err, bridge.ErrEnded), errors.Is(err, bridge.ErrIdle), errors.Is(err, bridge.ErrCancelled):
 		return nothing
 	case errors.Is(err, bridge.ErrUnavailable), errors.Is(err, bridge.ErrLost), errors.Is(err, bridge.ErrTimeout):
-		return fails // also for a deadline of the bridge
+		return fails // also if ctx ended by a time limit of the bridge
 	case ctx.Err() != nil:
 		return nothing
 	}
-	return fails // there was no answer
+	return fails // the server gave no answer
 }
 
-// Status describes a breaker.
+// Status is the state of a breaker.
 type Status struct {
 	// State is one of four:
 	// "closed": the server is used;
@@ -306,10 +305,10 @@ type Status struct {
 	// "half-open": a probe is in flight;
 	// "off".
 	State string
-	Trips uint64    // how often the circuit opened
-	Why   error     // why it is open; if it is nil, the circuit is closed or off, and the rest is zero
-	Since time.Time // when it opened
-	Again time.Time // when the pause ends
+	Trips uint64    // how often the circuit opened, since the start
+	Why   error     // why the circuit is open; nil if it is closed or off, and then the rest is zero
+	Since time.Time // when the circuit opened
+	Again time.Time // when the pause ends, so that a probe may begin
 }
 
 func (b *Breaker) Status() Status {

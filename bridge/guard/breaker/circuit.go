@@ -20,21 +20,21 @@ import (
 type Circuit struct {
 	mu    sync.Mutex          // guards the rest
 	gates [openings + 1]*gate // an open gate of calls stops openings, too
-	o     *Options            // with their defaults
+	o     *Options            // complete: without zero values that mean a default
 	trips uint64              // how often a gate opened
-	why   string              // why it is open
-	since time.Time           // when it opened
-	pause time.Duration
-	again time.Time // when the pause ends
-	probe *Probe    // in flight, or nil
+	why   string              // why the circuit opened
+	since time.Time           // when the circuit opened
+	pause time.Duration       // length of the current pause
+	again time.Time           // when the pause ends
+	probe *Probe              // in flight, or nil
 
-	forced *Force // an operator's decision, or nil
+	forced *Force // an operator's order, perhaps expired; nil without an order
 }
 
-// maxPause bounds the growth of pauses. A longer first pause stays as it is.
+// maxPause bounds the doubling of pauses. If Options.Pause is longer, pauses do not grow.
 const maxPause = 2 * time.Minute
 
-// NewCircuit returns a closed circuit. With Options.Off it never opens.
+// NewCircuit returns a closed circuit. With Options.Off the circuit never opens.
 func NewCircuit(o Options) *Circuit {
 	o = o.complete()
 	c := &Circuit{o: &o}
@@ -42,8 +42,8 @@ func NewCircuit(o Options) *Circuit {
 	return c
 }
 
-// at returns the gate that decides about a kind of attempt: an open gate for calls also stops openings.
-// The caller holds c.mu.
+// at returns the gate that decides about attempts of kind k. An open gate of calls decides about openings, too. The
+// caller holds c.mu.
 func (c *Circuit) at(k kind) *gate {
 	if g := c.gates[calls]; g.open {
 		return g
@@ -51,8 +51,8 @@ func (c *Circuit) at(k kind) *gate {
 	return c.gates[k]
 }
 
-// set replaces the options. Counts begin anew. An open circuit stays open until a probe succeeds,
-// unless the options switch it off.
+// set replaces the options. If they change, counts start at 0. An open circuit stays open until a probe succeeds,
+// unless o has Off.
 func (c *Circuit) set(o Options) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *Circuit) set(o Options) {
 	}
 }
 
-// Begin begins an attempt. It reports false if the attempt must not begin.
+// Begin begins an attempt. If it reports false, the user must not make the attempt, and ignores the Attempt.
 func (c *Circuit) Begin() (Attempt, bool) { return c.begin(calls) }
 
 func (c *Circuit) begin(k kind) (Attempt, bool) {
@@ -102,17 +102,17 @@ type Attempt struct {
 	fails, goods int // of g when it began
 }
 
-// Slow reports whether the attempt has taken longer than Options.Slow.
+// Slow reports whether more than Options.Slow has passed since the attempt began.
 func (a *Attempt) Slow() bool { return a.g.o.Slow > 0 && time.Since(a.began) > a.g.o.Slow }
 
-// Good records a success.
+// Good records that the attempt succeeded.
 func (a *Attempt) Good() { a.end(nil, false, "") }
 
-// Bad records a failure. late says that the answer did not come in time. If the circuit opens, Bad
-// stores the text why as the reason and returns the pause. Otherwise it returns 0.
+// Bad records that the attempt failed. late says that it ran into a time limit. If that opens the circuit, Bad stores
+// why as the reason and returns the pause. Otherwise it returns 0.
 func (a *Attempt) Bad(late bool, why string) (pause time.Duration) { return a.end(errBad, late, why) }
 
-// Void records an outcome that says nothing about the server.
+// Void records that the outcome says nothing about the server.
 func (a *Attempt) Void() { a.end(errVoid, false, "") }
 
 func (a *Attempt) end(outcome error, late bool, why string) (pause time.Duration) {
@@ -128,9 +128,8 @@ func (a *Attempt) end(outcome error, late bool, why string) (pause time.Duration
 			g.hung = a.began
 		}
 	}
-	// A gobreaker dates an outcome by the start of its attempt, and ignores the outcome if that
-	// start was before the window. A call that times out may be that old. So a long attempt is
-	// recorded as one that begins now.
+	// A gobreaker dates an outcome by the start of its attempt, and ignores the outcome if the start is before the
+	// window. The start of a call that times out may be that old, so a long attempt is recorded as one that began now.
 	if !g.open && time.Since(a.began) >= g.o.Window/parts {
 		a.done(errVoid)
 		a.done, _ = g.allow()
@@ -143,7 +142,7 @@ func (a *Attempt) end(outcome error, late bool, why string) (pause time.Duration
 	return c.pause
 }
 
-// Left returns how long the pause lasts. During a probe it returns a second and true.
+// Left returns the rest of the pause, at least 1 ms. During a probe it returns 1 s and true.
 func (c *Circuit) Left() (left time.Duration, probed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,18 +152,17 @@ func (c *Circuit) Left() (left time.Duration, probed bool) {
 	return max(time.Until(c.again), time.Millisecond), false
 }
 
-// Probe is the one attempt to find out whether the server works again. One of its methods must be
-// called, once.
+// Probe is the one attempt that tests whether the server works again. The user calls one of its methods, once.
 type Probe struct {
 	c     *Circuit
-	g     *gate // a gate of calls covers openings, too
+	g     *gate // the gate that the probe can close
 	pass  func(error)
 	began time.Time
-	done  chan struct{} // closed at the end
+	done  chan struct{} // closed when the probe ended
 }
 
-// Try begins a probe and reports true, if the pause is over and no probe is in flight. Otherwise it
-// returns the probe in flight, or nil.
+// Try begins a probe if the circuit is open, its pause is over and no probe is in flight. Then it returns the probe and
+// true. Otherwise it returns the probe in flight, or nil, and false.
 func (c *Circuit) Try() (*Probe, bool) { return c.try(calls) }
 
 func (c *Circuit) try(k kind) (*Probe, bool) {
@@ -191,19 +189,19 @@ func (c *Circuit) try(k kind) (*Probe, bool) {
 	return c.probe, true
 }
 
-// Worked closes the circuit. It reports false if the probe does not count: other attempts began to
-// fail meanwhile, or an operator decided.
+// Worked closes the circuit. It reports false if the probe does not count, because calls began to fail or an operator
+// gave an order after the probe began.
 func (p *Probe) Worked() (closed bool) {
 	p.end(func(c *Circuit) {
 		p.pass(nil)
-		c.close(p.g.kind) // the first pause counts again
+		c.close(p.g.kind) // and the next pause is Options.Pause again
 		closed = true
 	})
 	return closed
 }
 
-// Failed begins another pause, twice as long as the last one, and returns it. why is the new reason.
-// If the probe does not count, Failed returns 0.
+// Failed begins another pause, twice as long as the last one, and returns it. why is the new reason. If the probe does
+// not count (see Worked), Failed does nothing and returns 0.
 func (p *Probe) Failed(why string) (pause time.Duration) {
 	p.end(func(c *Circuit) {
 		pause = min(2*c.pause, max(maxPause, c.o.Pause))
@@ -213,13 +211,13 @@ func (p *Probe) Failed(why string) (pause time.Duration) {
 	return pause
 }
 
-// NoResult begins another pause of the same length: the probe had no result.
+// NoResult begins another pause of the same length, because the probe said nothing about the server.
 func (p *Probe) NoResult() { p.end(func(c *Circuit) { c.openFor(p.g.kind, c.pause) }) }
 
-// Dropped lets the next probe begin at once: this one was not made.
+// Dropped lets the next probe begin at once, because this probe was not made.
 func (p *Probe) Dropped() { p.end(func(*Circuit) { p.pass(errVoid) }) }
 
-// end ends the probe. It calls note if the probe still counts.
+// end ends the probe, and calls note with c.mu held if the probe counts.
 func (p *Probe) end(note func(c *Circuit)) {
 	p.c.mu.Lock()
 	p.c.probe = nil
@@ -230,7 +228,7 @@ func (p *Probe) end(note func(c *Circuit)) {
 	close(p.done)
 }
 
-// reason returns why the circuit last opened, and whether calls still pass.
+// reason returns why the circuit last opened, and whether only openings are stopped.
 func (c *Circuit) reason() (why string, used bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

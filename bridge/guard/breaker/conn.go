@@ -12,34 +12,34 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Conn is an open connection as a breaker uses it beside its calls.
+// Conn is what a breaker uses of an open connection beside its calls.
 type Conn interface {
-	// Idle reports whether the connection can still be used, and whether it has no calls in flight.
+	// Idle reports whether the connection is open, and whether it has no calls in flight.
 	Idle() (open, idle bool)
-	// Ping pings the server, which must answer within that time. A JSON-RPC error is an answer.
+	// Ping returns nil if the server answers a ping within that time, even with a JSON-RPC error.
 	Ping(ctx context.Context, within time.Duration) error
-	// Asked returns how many questions of the server named no call.
+	// Asked returns how many questions the server has sent that named no call.
 	Asked() int64
-	// Gone marks the connection as lost.
+	// Gone marks the connection as lost because of err.
 	Gone(err error)
 }
 
-// connections are the open connections, which a probe may ping.
+// connections are the open connections of a server. A probe pings one of them.
 type connections struct {
 	mu   sync.Mutex // guards open
 	open map[*guarded]struct{}
 }
 
-// guarded is a connection whose calls the breaker guards and counts. Notifications always pass: no
-// caller waits for them, and calls in flight need them.
+// guarded is a connection whose calls the breaker counts and may refuse. Notifications always pass, since no caller
+// waits for them and calls in flight may need them.
 type guarded struct {
 	bridge.Upstream
 	b        *Breaker
 	conn     Conn
-	from     *bridge.Caller               // on whose behalf it was opened
+	from     *bridge.Caller               // the client for which it was opened
 	own      bool                         // it serves one client only
 	last     atomic.Pointer[bridge.Error] // the last counted error
-	failures atomic.Int64                 // counted failures
+	failures atomic.Int64                 // number of counted failures
 	inFlight atomic.Int64                 // calls in flight, without subscriptions
 }
 
@@ -50,11 +50,11 @@ func (g *guarded) Close(ctx context.Context) error {
 	return g.Upstream.Close(ctx)
 }
 
-// before is the state when a call began.
+// before is what a call compares its outcome with: the state when the call began.
 type before struct {
 	Attempt
-	failures int64 // of the connection
-	asked    int64
+	failures int64 // guarded.failures
+	asked    int64 // Conn.Asked
 }
 
 func (g *guarded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
@@ -89,18 +89,18 @@ func (g *guarded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	return m, err
 }
 
-// settle counts the outcome of a call.
+// settle records the outcome of a call.
 func (g *guarded) settle(ctx context.Context, r *bridge.Request, was before, err error) {
 	j := judge(ctx, err)
 	if j == works && was.Slow() {
 		j, err = fails, errSlow
 	}
 	switch {
-	case j == works, j == fails && g.conn.Asked() != was.asked: // the server asked meanwhile, and a person may take time
+	case j == works, j == fails && g.conn.Asked() != was.asked: // the server asked a client during the call, so the call may have waited for a person
 		was.Good()
 	case j == fails && g.counts(was, err):
 		g.b.failed(was.Attempt, err, g.principal(r), "circuit breaker open: the server keeps failing")
-	default: // no statement about the server, or already counted
+	default: // err says nothing about the server, or the same failure is counted
 		was.Void()
 	}
 }
@@ -112,9 +112,9 @@ func (g *guarded) principal(r *bridge.Request) string {
 	return g.from.Principal
 }
 
-// counts reports whether a failure is not counted yet. The end of a connection is one failure,
-// however many calls it ends. On a connection of one client, all failures at the same time count as
-// one. A client that crashes its own server must not stop the others.
+// counts reports whether a failure counts. The end of a connection is one failure, however many calls it ends. On a
+// connection of one client, failures of calls that overlap count once, so a client that crashes its own server does not
+// stop the others.
 func (g *guarded) counts(was before, err error) bool {
 	if g.own {
 		return g.failures.CompareAndSwap(was.failures, was.failures+1)
@@ -125,8 +125,8 @@ func (g *guarded) counts(was before, err error) bool {
 	return true
 }
 
-// guardedCall is a call with a Client, and that Client itself. Its first message of the server
-// settles the call: from then on it may take any time, perhaps for a person.
+// guardedCall is a call with a Client, and is that Client. The first message of the server about the call counts as a
+// success. After it the call may take any time, for example to wait for a person.
 type guardedCall struct {
 	bridge.Client
 	r       bridge.Request
@@ -142,13 +142,11 @@ func (g *guardedCall) alive() {
 	}
 }
 
-// Notify passes a notification about the call on.
 func (g *guardedCall) Notify(m *jsonrpc.Message) {
 	g.alive()
 	g.Client.Notify(m)
 }
 
-// Ask passes a question about the call on.
 func (g *guardedCall) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	g.alive()
 	return g.Client.Ask(m, reply)

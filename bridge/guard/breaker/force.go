@@ -4,24 +4,24 @@ import (
 	"time"
 )
 
-// Force is an operator's decision about a server, for a while.
+// Force is an operator's order to the circuit breaker, for a time.
 type Force struct {
-	Open  bool      // true stops calls and openings; false lets them pass, however many fail
-	By    string    // the operator; may be empty
-	Since time.Time // begin
-	Until time.Time // end
+	Open  bool   // true stops calls and openings; false lets them pass, even if they fail
+	By    string // name of the operator; may be empty
+	Since time.Time
+	Until time.Time
 }
 
-// counts reports whether the decision is in force. A nil one is not.
+// counts reports whether the order is not nil and has not expired.
 func (f *Force) counts() bool { return f != nil && time.Now().Before(f.Until) }
 
-// Force puts an operator's decision in force. nil ends it. After a decision that stopped the server,
-// the next call starts a probe. Force reports false if there is no breaker.
+// Force puts an operator's order in force, or ends it if f is nil. After an order that stopped the server, the next
+// call starts a probe. Force reports false if the breaker is off.
 func (b *Breaker) Force(f *Force) bool {
 	return b != nil && b.circuit.force(f)
 }
 
-// Forced returns the decision in force, or nil.
+// Forced returns the operator's order in force, or nil.
 func (b *Breaker) Forced() *Force {
 	if b == nil {
 		return nil
@@ -47,8 +47,8 @@ func (c *Circuit) force(f *Force) bool {
 		c.again = time.Now()
 	case f == nil:
 	case f.Open:
-		c.close(openings)   // openings in flight, and their probe, count no more
-		c.openFor(calls, 0) // a probe may begin when the decision ends
+		c.close(openings)   // openings and probes in flight count no more
+		c.openFor(calls, 0) // a probe may begin when the order expires
 		c.why, c.since, c.pause, c.again = "forced open by an operator", f.Since, c.o.Pause, f.Until
 	default:
 		c.close(calls)

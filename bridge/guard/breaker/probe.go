@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// probe finds out whether the server works again.
+// probe makes the probe p on behalf of from, and records its result.
 func (b *Breaker) probe(p *Probe, from *bridge.Caller) {
 	done, err := b.ask(p, from)
 	if done != nil {
@@ -18,7 +18,7 @@ func (b *Breaker) probe(p *Probe, from *bridge.Caller) {
 	}
 	j := judge(b.s.Life, err)
 	if errors.Is(err, bridge.ErrRejected) || errors.Is(err, bridge.ErrNoHandshake) {
-		j = works // a refusal is an answer
+		j = works // the server answered, although with a refusal
 	}
 	switch j {
 	case works:
@@ -33,14 +33,14 @@ func (b *Breaker) probe(p *Probe, from *bridge.Caller) {
 			b.s.Log.Warn("circuit breaker stays open: the probe failed", "for", pause.String(), "err", err)
 		}
 	default:
-		p.NoResult() // for example, no room for a connection
+		p.NoResult() // for example, the limit of connections was reached
 	}
 }
 
-// ask pings the server over an open connection. If there is none, or the ping fails, ask opens a
-// connection: success means that the server works. ask opens none if all clients use the one
-// connection and calls are in flight: that server may only be slow. If only openings failed, an
-// opening is the only test.
+// ask tests the server. If calls failed, ask pings the server over an open connection. If there is none, or the ping
+// fails, ask opens a connection: the server works if that succeeds. If all clients share the connection and it has
+// calls in flight, ask opens none: the server may only be slow. If only openings failed, only an opening is a test.
+// done, if not nil, closes what ask opened.
 func (b *Breaker) ask(p *Probe, from *bridge.Caller) (done func(), err error) {
 	dead := &bridge.Error{
 		Server: b.s.Name,
@@ -70,8 +70,8 @@ func (b *Breaker) ask(p *Probe, from *bridge.Caller) (done func(), err error) {
 	return done, err
 }
 
-// giveUp ends a shared connection that hangs: it was silent before, has no calls in flight, and is
-// silent still. Its clients have no other one, and each of their calls would time out.
+// giveUp marks a shared connection as lost if it hangs: it did not answer a ping, has no calls in flight, and does not
+// answer a second ping. Its clients have no other connection, and each of their calls would time out.
 func (g *guarded) giveUp(ctx context.Context) {
 	if g.own || g.busy() || !errors.Is(g.ping(ctx), bridge.ErrTimeout) || g.busy() {
 		return
@@ -87,11 +87,11 @@ func (g *guarded) ping(ctx context.Context) error {
 	return g.conn.Ping(ctx, min(patience, g.b.s.Within))
 }
 
-// busy reports whether calls are in flight, without subscriptions.
+// busy reports whether calls other than subscriptions are in flight.
 func (g *guarded) busy() bool { return g.inFlight.Load() > 0 }
 
-// anyOpen returns an open connection, if possible one without calls in flight: a server may do one
-// thing at a time.
+// anyOpen returns an open connection, or nil. It prefers a connection without calls in flight, since a server may do
+// only one thing at a time.
 func (b *Breaker) anyOpen() (found *guarded) {
 	b.conns.mu.Lock()
 	all := slices.Collect(maps.Keys(b.conns.open))

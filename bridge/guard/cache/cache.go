@@ -1,12 +1,11 @@
-// Package cache keeps the lists of a server. All callers that ask for a list at the same time share
-// one fetch.
+// Package cache keeps the lists of a server. Callers that ask for the same list at the same time share one fetch.
 //
-// A list of one principal never serves another one, unless the server or its operator declares it
-// public. A change that the server announces drops the list before any client gets the
-// notification. While the server is unavailable, its last lists are served.
+// A list that was fetched for one principal never goes to another principal, unless the server or its operator declares
+// the list public. If the server announces a change, the cache drops the list before any client is notified. While the
+// server is unavailable, the cache answers with the last lists.
 //
-// The cache fetches lists in goroutines, which Close stops and awaits. The cache writes nothing to
-// disk, and fetches only requested lists.
+// The cache fetches only lists that a client requests. Its fetches run in goroutines that Close stops and awaits. It
+// writes nothing to disk.
 package cache
 
 import (
@@ -23,61 +22,60 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Cache keeps the answers of one server: its lists. For a modern server it also keeps the results
-// of server/discover and of resources/read (protocol.md B13, D1.3). It keeps whole answers as the
-// server sent them. Filters and translations come after it.
+// Cache keeps lists of one server. For a modern server it also keeps results of server/discover and of resources/read
+// (protocol.md B13, D1.3). It keeps whole answers as the server sent them: filters and translations are above it.
 //
-// A change must also void answers that are still on their way. So each request is
-// registered in inFlight before it is sent.
+// If the server announces a change, answers that are on their way may be older than the change. So each request
+// is in inFlight before it is sent.
 type Cache struct {
 	server  Server
-	options atomic.Pointer[Options] // with their defaults
-	ctx     context.Context         // of the fetches; Close cancels it
+	options atomic.Pointer[Options] // complete: without zero values that mean a default
+	ctx     context.Context         // bounds the fetches; Close cancels it
 	stop    context.CancelCauseFunc
-	wg      sync.WaitGroup // fetches
+	wg      sync.WaitGroup // of the fetches
 
-	hits, misses, joined, served atomic.Uint64 // served counts stale answers
-	sources                      atomic.Uint64 // the last id of a Source
-	stale                        atomic.Bool   // stale answers were served since the server last answered
+	hits, misses, joined, served atomic.Uint64 // counts of Status
+	sources                      atomic.Uint64 // last id that a Source got
+	stale                        atomic.Bool   // the cache has used expired answers since the server last answered
 
-	unfollow func() // ends the adapter's own announcements of changes; nil without
+	unfollow func() // ends the announcements of changes by the adapter; nil if it makes none
 
 	mu       sync.Mutex // guards the rest
 	entries  simplelru.LRUCache[string, *entry]
-	bytes    int64
-	fetches  map[string]*fetch   // fetches that further callers may join, by key
-	inFlight map[*fetch]struct{} // all whose answers may be stored
+	bytes    int64               // total size of entries
+	fetches  map[string]*fetch   // fetches that other callers may join, by key
+	inFlight map[*fetch]struct{} // fetches and calls whose answer may be stored
 	closed   bool
 }
 
-// Subjects of cached answers beside the kinds of lists.
+// contents and greetings are kinds of answers beside the kinds of lists.
 const (
-	contents  = list.Kinds + iota // of a resource
+	contents  = list.Kinds + iota // results of resources/read
 	greetings                     // results of server/discover
 )
 
-// Limits (protocol.md F).
+// Limits of a cache (protocol.md F).
 const (
-	maxEntries = 16_384         // of one server
-	maxKey     = 8 << 10        // bytes
-	maxFresh   = 24 * time.Hour // longer times of the server are cut
-	emptyFor   = time.Second    // the server may be about to fill an empty list
-	maxFetch   = 5 * time.Minute
+	maxEntries = 16_384          // of one server
+	maxKey     = 8 << 10         // bytes of the text of a key
+	maxFresh   = 24 * time.Hour  // a modern server cannot make an answer fresh for longer
+	emptyFor   = time.Second     // an empty list is fresh for at most this long: the server may be about to fill it
+	maxFetch   = 5 * time.Minute // time limit of a fetch
 )
 
-// Server describes the server whose answers are cached.
+// Server describes the server of a Cache.
 type Server struct {
 	Name    string
-	Adapter bridge.Adapter   // may implement bridge.AnnouncesChanges
-	Forward []bridge.Forward // headers of clients that the server gets: its lists may depend on them
-	Process bool             // a connection is a process, which is not started for a list
+	Adapter bridge.Adapter   // may implement bridge.AnnouncesChanges, whose announcements the cache then obeys
+	Forward []bridge.Forward // headers and claims that the server gets; its lists may depend on them
+	Process bool             // a connection starts a process; a request for a list does not start one while the cache can answer
 	Shared  bool             // principals share its connections
-	PerCall bool             // a connection to a legacy server serves one call
+	PerCall bool             // each call to a legacy server has a connection of its own
 	Log     *slog.Logger
 	Tracing *tracing.Tracing // may be nil
 }
 
-// New returns the cache of a server, or nil if o switches it off. The caller must Close it.
+// New returns the cache of a server, or nil if o switches the cache off. The caller must call Close.
 func New(o Options, s Server) *Cache {
 	if o.Off {
 		return nil
@@ -100,7 +98,7 @@ func New(o Options, s Server) *Cache {
 	return c
 }
 
-// Set replaces the options and drops all entries. A nil Cache stays off.
+// Set replaces the options. If they change, it drops all entries. A nil Cache stays off.
 func (c *Cache) Set(o Options) {
 	if o = o.complete(); c == nil || *c.options.Load() == o {
 		return
@@ -112,11 +110,11 @@ func (c *Cache) Set(o Options) {
 	c.drop(func(*key) bool { return true })
 }
 
-// On reports whether the cache keeps anything.
+// On reports whether the cache keeps answers. It is false for nil.
 func (c *Cache) On() bool { return c != nil && !c.options.Load().Off }
 
-// Wrap returns up with the cache before it. Each call of up opens a connection on behalf of
-// from. A nil Cache returns up.
+// Wrap returns up with the cache in front. It is for an up that opens a connection for each call, on behalf of from. If
+// c is nil, Wrap returns up.
 func (c *Cache) Wrap(up bridge.Upstream, from *bridge.Caller) bridge.Upstream {
 	if c == nil {
 		return up
@@ -128,7 +126,7 @@ func (c *Cache) Wrap(up bridge.Upstream, from *bridge.Caller) bridge.Upstream {
 	}
 }
 
-// Close stops the fetches and awaits them.
+// Close stops the fetches and awaits them. Later calls go to the server.
 func (c *Cache) Close() {
 	if c == nil {
 		return
@@ -143,16 +141,16 @@ func (c *Cache) Close() {
 	c.wg.Wait()
 }
 
-// Status describes the cache of a server. Counts begin with the process.
+// Status is the state of a cache. Counts begin with the start of the bridge.
 type Status struct {
 	Entries int           // cached answers
-	Bytes   int64         // their size
-	Oldest  time.Duration // the age of the oldest one
-	Stale   bool          // expired answers are served, because the server is unavailable
-	Hits    uint64        // requests that were answered from the cache
+	Bytes   int64         // size of the cached answers
+	Oldest  time.Duration // age of the oldest cached answer
+	Stale   bool          // the cache has used expired answers since the server last answered
+	Hits    uint64        // requests answered with a fresh answer
 	Misses  uint64        // requests that went to the server
-	Joined  uint64        // requests that waited for the answer to an equal one
-	Served  uint64        // requests that were answered with an expired answer
+	Joined  uint64        // requests that waited for a fetch of another request
+	Served  uint64        // requests answered with an expired answer
 }
 
 func (c *Cache) Status() (s Status) {

@@ -16,19 +16,19 @@ import (
 // entry is a cached answer.
 type entry struct {
 	*key
-	m     *jsonrpc.Message // has its own bytes, which never change
+	m     *jsonrpc.Message // a copy with its own bytes, which never change
 	ttl   bool             // m has a ttlMs
-	asked time.Time        // when it was requested: its state may be that old
-	fresh time.Time        // it serves until then; zero if it is not stored
-	until time.Time        // it serves until then while the server is unavailable
-	size  int64
+	asked time.Time        // when the fetch began: the answer is at least as new as that
+	fresh time.Time        // until then the answer is fresh; zero if it must not be stored
+	until time.Time        // until then the answer is used while the server is unavailable
+	size  int64            // bytes, for Options.Bytes
 }
 
-// entryBytes is about the memory of an entry beside its texts.
+// entryBytes estimates the memory of an entry beside its texts.
 const entryBytes = 512
 
-// entry returns the entry of an answer, without the answer. A modern server says how long it
-// is fresh and for whom. A legacy one cannot.
+// entry returns an entry for the answer m, but without m. A modern server says how long m is fresh and whether it is
+// public. For a legacy server Options decide.
 func (c *Cached) entry(k *key, m *jsonrpc.Message) *entry {
 	e := &entry{key: k, size: int64(len(m.Result)+len(m.Error)+len(k.text)) + entryBytes}
 	g, fresh, everybody, empty := c.Server(), min(k.options.Lists, maxFresh), k.everybody, false
@@ -65,17 +65,17 @@ func (c *Cached) entry(k *key, m *jsonrpc.Message) *entry {
 	return e
 }
 
-// with adds the answer to the entry.
+// with sets a copy of m as the answer of the entry.
 func (e *entry) with(m *jsonrpc.Message) *entry {
-	if m.ID == nil { // the bridge made it; Clone needs an ID
+	if m.ID == nil { // an answer that the bridge made has no ID, and Clone needs one
 		m.ID = []byte("0")
 	}
 	e.m = m.Clone()
 	return e
 }
 
-// answer returns the answer for a request, with the rest of its time. The receiver may change
-// and release it.
+// answer returns a copy of the answer for a request. The copy has the remaining time in ttlMs, if both sides are
+// modern. The caller may change and release it.
 func (e *entry) answer(r *bridge.Request, now time.Time) *jsonrpc.Message {
 	if !e.ttl || !r.From.Modern() {
 		return e.m.Edited()
@@ -89,10 +89,10 @@ func (e *entry) answer(r *bridge.Request, now time.Time) *jsonrpc.Message {
 	})
 }
 
-// since reports whether the entry was requested at t or later.
+// since reports whether the fetch began at t or later.
 func (e *entry) since(t time.Time) bool { return !e.asked.Before(t) }
 
-// get returns the entry of a key, or nil. The caller holds c.mu.
+// get returns the entry of a key, or nil. It may be out of date. The caller holds c.mu.
 func (c *Cache) get(k *key) *entry {
 	e, ok := c.entries.Get(k.text)
 	if !ok && !k.everybody {
@@ -101,15 +101,15 @@ func (c *Cache) get(k *key) *entry {
 	return e
 }
 
-// store stores what f fetched, unless a newer answer is there. The caller holds c.mu.
+// store stores the answer of f, unless the cache has a newer one. The caller holds c.mu.
 func (c *Cache) store(f *fetch, e *entry) {
 	e.asked = f.began
 	if before, ok := c.entries.Peek(e.text); ok && before.asked.After(e.asked) {
 		return
 	}
-	c.entries.Remove(f.text) // the caller's own one, if e is public now
+	c.entries.Remove(f.text) // if e is public now, the caller's private entry is out of date
 	c.entries.Remove(e.text)
-	if e.what < list.Kinds && !e.paged { // the other pages belong to the list of before
+	if e.what < list.Kinds && !e.paged { // the other pages belong to the former list
 		c.drop(func(k *key) bool { return k.paged && k.sameList(e.key) })
 	}
 	c.entries.Add(e.text, e)
@@ -119,8 +119,8 @@ func (c *Cache) store(f *fetch, e *entry) {
 	}
 }
 
-// drop drops entries, and voids fetches in flight: their answers are not stored, and no caller
-// joins them. The caller holds c.mu.
+// drop removes the entries whose key which selects. Fetches in flight with such keys become void: their answers are not
+// stored, and no caller joins them. The caller holds c.mu.
 func (c *Cache) drop(which func(*key) bool) {
 	for _, e := range c.entries.Values() {
 		if which(e.key) {
@@ -135,7 +135,7 @@ func (c *Cache) drop(which func(*key) bool) {
 	}
 }
 
-// Forget drops all entries and returns how many there were.
+// Forget removes all entries and returns how many there were. Fetches in flight become void.
 func (c *Cache) Forget() int {
 	if c == nil {
 		return 0
@@ -147,16 +147,16 @@ func (c *Cache) Forget() int {
 	return n
 }
 
-// Heard handles a notification of the server about changes, before any client gets the
-// notification. The bridge also makes notifications when it may have missed some; Heard handles
-// these too. A notification concerns the lists of all connections to the server.
+// Heard drops what a notification of the server announces as changed, whichever connection it came over. It must run
+// before any client gets the notification. The bridge also calls Heard with notifications that it makes itself when it
+// may have missed some.
 func (c *Cache) Heard(m *jsonrpc.Message) {
 	if c != nil {
 		c.heard(nil, m)
 	}
 }
 
-// heard handles a notification that came over the connection of s. A nil s stands for all
+// heard is Heard for a notification over the connection of s. If s is nil, the notification concerns the lists of all
 // connections.
 func (c *Cache) heard(s *Source, m *jsonrpc.Message) {
 	if m.Method != "notifications/resources/updated" {
@@ -171,8 +171,8 @@ func (c *Cache) heard(s *Source, m *jsonrpc.Message) {
 	})
 }
 
-// changed drops the lists that a notification of that method announces as changed. If the connection
-// of s announced the change, it has lists of its own from then on. s is nil for other announcements.
+// changed drops the lists that a notification of that method announces as changed. If s is not nil, the connection of s
+// announced the change, and from now on has lists of its own.
 func (c *Cache) changed(s *Source, method string) {
 	for kind := range list.Kinds {
 		if kind.Changed() != method {
@@ -187,13 +187,13 @@ func (c *Cache) changed(s *Source, method string) {
 	}
 }
 
-// listener is the Client of a subscription to a modern server's changes.
+// listener is the Client of a subscription to changes at a modern server.
 type listener struct {
 	bridge.Client
 	cache *Cache
 }
 
-// Notify informs the cache before the client.
+// Notify passes m to the cache before the client.
 func (l *listener) Notify(m *jsonrpc.Message) {
 	l.cache.Heard(m)
 	l.Client.Notify(m)

@@ -10,26 +10,25 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// fetch is a request whose answer may be cached. It serves one caller, or all callers that request
-// the same list meanwhile. (singleflight has no callers that leave, and cannot exclude requests
-// after a change.)
+// fetch is a request whose answer may be cached. It serves one caller, or all callers that request the same list
+// meanwhile. Package singleflight would not do: its callers cannot leave, and a request after a change must not join.
 type fetch struct {
 	*key
 	up    *Cached
 	began time.Time
-	void  bool   // its answer is out of date; guarded by the cache's mu
-	err   error  // why there is no answer
-	e     *entry // the answer, whether it is stored or not
-	bound bool   // the answer has a cursor that is valid over its connection only
+	void  bool   // the answer must not be stored: it may be older than a change; guarded by the cache's mu
+	err   error  // set if there is no answer
+	e     *entry // the answer, even if it is not stored
+	bound bool   // the answer has a cursor that is valid only over its connection
 
-	// The rest belongs to a fetch that callers share. The fetch is cancelled when all its callers have left.
+	// The rest is zero unless callers share the fetch. When all its callers have left, the fetch is cancelled.
 	stop    context.CancelCauseFunc
-	done    chan struct{} // closed at the end
-	waiters int           // guarded by the cache's mu
+	done    chan struct{} // closed when the fetch ended
+	waiters int           // callers that have not left; guarded by the cache's mu
 }
 
-// serves reports whether the answer may go to a caller of c. A failure may be due to the
-// connection or the principal. A question of the server is for the one caller that asks.
+// serves reports whether a caller with c and k may get the outcome of f. A failure may concern only the connection or
+// the principal. A question of the server goes to no caller that joined.
 func (f *fetch) serves(c *Cached, k *key) bool {
 	failed, same := f.err != nil || f.e.m.Error != nil, f.up.lane == c.lane
 	if failed {
@@ -38,9 +37,8 @@ func (f *fetch) serves(c *Cached, k *key) bool {
 	return era.ResultType(f.e.m) == era.ResultComplete && (same || !f.bound && !f.void)
 }
 
-// find returns the entry or the fetch for a request for a list. An entry is fresh, or stale with
-// the reason for its use. Otherwise the caller waits for the fetch. find returns nothing if the
-// cache is closed.
+// find answers a request for a list. It returns an entry that is fresh, or a stale entry with the reason why it is
+// used. Otherwise it returns a fetch, for which the caller waits. If the cache is closed, it returns nothing.
 func (c *Cache) find(u *Cached, k *key, r *bridge.Request) (*entry, *fetch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +50,7 @@ func (c *Cache) find(u *Cached, k *key, r *bridge.Request) (*entry, *fetch, erro
 		switch why := u.absent(u.Server()); why {
 		case errStopped:
 			return e, nil, why
-		case errLost: // the fetch reopens the connection, and no caller has to wait for that
+		case errLost: // the fetch reopens the connection, and the caller need not wait for that
 			c.join(u, k, r)
 			return e, nil, why
 		}
@@ -60,9 +58,9 @@ func (c *Cache) find(u *Cached, k *key, r *bridge.Request) (*entry, *fetch, erro
 	return nil, c.join(u, k, r), nil
 }
 
-// join returns the fetch of a list, and begins one if there is none. It returns nil if the cache is
-// closed. The caller holds c.mu. A caller that stops waiting must leave the fetch. If its only
-// caller never leaves it, a fetch runs to its end.
+// join returns the fetch of a list, and begins one if there is none that began after r.NotBefore. If the cache is
+// closed, it returns nil. A caller that stops waiting calls leave; a fetch whose callers never leave runs to its end.
+// The caller holds c.mu.
 func (c *Cache) join(u *Cached, k *key, r *bridge.Request) *fetch {
 	if f := c.fetches[k.text]; f != nil && !f.began.Before(r.NotBefore) {
 		c.joined.Add(1)
@@ -89,7 +87,7 @@ func (c *Cache) join(u *Cached, k *key, r *bridge.Request) *fetch {
 	return f
 }
 
-// leave removes one caller of a fetch.
+// leave removes one caller of a fetch. If it was the last, leave cancels the fetch with cause.
 func (c *Cache) leave(f *fetch, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,14 +97,14 @@ func (c *Cache) leave(f *fetch, cause error) {
 	}
 }
 
-// unlist keeps further callers from joining a fetch. The caller holds c.mu.
+// unlist prevents further callers from joining a fetch. The caller holds c.mu.
 func (c *Cache) unlist(f *fetch) {
 	if c.fetches[f.text] == f {
 		delete(c.fetches, f.text)
 	}
 }
 
-// run asks the server.
+// run makes the request of the fetch, and ends the fetch.
 func (f *fetch) run(ctx context.Context, r *bridge.Request) {
 	defer f.stop(nil)
 	c := f.up.cache
@@ -121,15 +119,15 @@ func (f *fetch) run(ctx context.Context, r *bridge.Request) {
 	c.end(f)
 }
 
-// begin registers a fetch before it is sent. The caller holds c.mu. The answer is void from
-// the beginning if the options or the connection's lists changed since the key was made.
+// begin registers a fetch before its request is sent. If the options changed since the key was made, or the connection
+// has got lists of its own, the answer is void from the beginning. The caller holds c.mu.
 func (c *Cache) begin(f *fetch) {
 	f.began = time.Now()
 	f.void = f.options != c.options.Load() || f.source == nil && f.up.source.isApart(f.what)
 	c.inFlight[f] = struct{}{}
 }
 
-// end stores the answer of a fetch unless it is void, and wakes the callers.
+// end stores the answer of a fetch, unless it is void, and wakes the callers.
 func (c *Cache) end(f *fetch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +144,7 @@ func (c *Cache) end(f *fetch) {
 	}
 	switch {
 	case e == nil:
-	case e.m.Error != nil && f.paged: // the cursor belongs to a list that is no more (B13)
+	case e.m.Error != nil && f.paged: // the cursor may belong to a list that has changed (B13)
 		c.drop(func(k *key) bool { return k.sameList(f.key) })
 	case !e.fresh.IsZero() && !f.void && !c.closed:
 		c.store(f, e)
@@ -156,8 +154,8 @@ func (c *Cache) end(f *fetch) {
 	}
 }
 
-// binds reports whether a list has a cursor that is valid over its connection only. The cursor of a
-// legacy server belongs to its session, or to its process.
+// binds reports whether a list has a cursor that is valid only over its connection. A legacy server may keep cursors in
+// its session or process.
 func (c *Cached) binds(e *entry) bool {
 	if e.what >= list.Kinds || c.source == nil || c.Server().Modern() {
 		return false

@@ -12,22 +12,22 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// key identifies the request of an answer, and the callers that may get the answer.
+// key identifies the request of an answer, and says which callers may get the answer.
 type key struct {
-	options   *Options // that were in force when the key was made
-	text      string   // request, revisions, caller and forwarded values; bytes below 3 separate the parts
-	public    string   // the same without the caller: the text of a public answer
+	options   *Options // options in force when the key was made
+	text      string   // request, revisions, caller and forwarded values; bytes 0 to 2 separate the parts
+	public    string   // text without the caller, for an answer that is public
 	what      list.Kind
-	uri       string // of contents
-	paged     bool   // it is not the first page
+	uri       string // URI of the resource, for contents; otherwise empty
+	paged     bool   // not the first page of a list
 	principal string
-	everybody bool    // it may serve other principals
-	source    *Source // of a list that is one connection's own; nil otherwise
+	everybody bool    // the answer may go to other principals
+	source    *Source // connection whose own list this is; nil for a list of all connections
 	revision  string  // of the server
 }
 
-// key returns the key of a request to a server whose greeting is g. It reports false if the answer
-// may depend on data outside the key, or must not be cached.
+// key returns the key of a request to a server whose greeting is g. It reports false if the answer may depend on
+// something that is not in the key, or must not be cached.
 func (c *Cached) key(r *bridge.Request, what list.Kind, g *bridge.Greeting) (*key, bool) {
 	o := c.cache.options.Load()
 	if o.Off || g == nil || what >= list.Kinds && !g.Modern() || !knownMeta(r.Meta()) {
@@ -37,7 +37,7 @@ func (c *Cached) key(r *bridge.Request, what list.Kind, g *bridge.Greeting) (*ke
 	text := append(mem[:0], r.Method...)
 	text = append(append(text, 0), g.Revision...)
 	from := c.from
-	if g.Modern() { // each request names its caller
+	if g.Modern() { // each request to a modern server names its caller
 		from = r.From
 		text = append(append(text, 0), from.Revision...)
 	}
@@ -79,24 +79,24 @@ func (c *Cached) key(r *bridge.Request, what list.Kind, g *bridge.Greeting) (*ke
 	return k, true
 }
 
-// sameList reports whether k belongs to the list that the caller of o sees.
+// sameList reports whether k is for a page of the list that a caller with key o sees.
 func (k *key) sameList(o *key) bool {
 	return k.what == o.what && k.source == o.source && (k.everybody || k.principal == o.principal)
 }
 
-// of returns the key of the same list for the connection of s alone.
+// of returns the key for the same page of the list that only the connection of s has.
 func (k *key) of(s *Source) *key {
 	own, mark := *k, strconv.FormatUint(s.id, 36)+"\x02"
 	own.source, own.text, own.public = s, mark+k.text, mark+k.public
 	return &own
 }
 
-// appendParams appends the params of a request without _meta. It reports false if they are part of
-// an exchange, whose answer is for no other caller.
+// appendParams appends the params of a request to text, without _meta. It reports false if the request belongs to an
+// exchange of questions and answers, or starts a task: its answer is for no other caller.
 func appendParams(text []byte, r *bridge.Request) ([]byte, bool) {
 	params := r.Params
 	if r.Method == "resources/read" {
-		params = r.Whole() // of a list only _meta may have been changed
+		params = r.Whole() // in the params of a list, only _meta may have been changed
 	}
 	ok := true
 	rawjson.Walk(params, '{', func(start, value, end int) bool {
@@ -112,8 +112,8 @@ func appendParams(text []byte, r *bridge.Request) ([]byte, bool) {
 	return text, ok
 }
 
-// knownMeta reports whether the answer does not depend on _meta. An unknown member may mean
-// anything.
+// knownMeta reports whether _meta has no member on which the answer may depend. An unknown member may change the
+// answer.
 func knownMeta(meta []byte) bool {
 	ok := true
 	rawjson.Each(meta, func(name, _ []byte) {
@@ -126,8 +126,8 @@ func knownMeta(meta []byte) bool {
 	return ok
 }
 
-// impersonal returns the request of a fetch, which belongs to no caller. The request asks for no
-// progress, and its _meta has nothing of the first caller. The result does not share memory with r.
+// impersonal returns the request of a fetch that callers share. It requests no progress, and has nothing of r's _meta.
+// It shares no memory with r.
 func (c *Cached) impersonal(r *bridge.Request) *bridge.Request {
 	params := rawjson.Delete(bytes.Clone(r.Whole()), "_meta")
 	m := jsonrpc.NewRequest(r.Method, params)

@@ -9,21 +9,21 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Source observes a lane for the cache. A nil Source belongs to no cache and does nothing.
+// Source tells the cache what happens at one lane. A nil Source is for a server without a cache, and does nothing.
 //
-// Connections share lists until one announces a change. Its list may then differ from those of the
-// others (share: session), so from then on it has lists of its own. The same holds for lists of
-// several pages: another connection need not accept the cursors.
+// Connections share lists until one of them announces a change. Then that connection gets lists of its own, since with
+// share: session its lists may differ from those of the others. The same holds for a list of several pages: the server
+// may accept its cursors only on the same connection.
 type Source struct {
 	cache *Cache
 	from  *bridge.Caller
 	id    uint64
-	apart atomic.Bool // its lists are its own; set with the cache's mu
+	apart atomic.Bool // the connection has lists of its own; set with the cache's mu held
 }
 
 var _ lane.Observer = (*Source)(nil)
 
-// Source returns the observer of a lane for the caller from.
+// Source returns the observer of a lane that serves from.
 func (c *Cache) Source(from *bridge.Caller) *Source {
 	if c == nil {
 		return nil
@@ -35,10 +35,10 @@ func (c *Cache) Source(from *bridge.Caller) *Source {
 	}
 }
 
-// Lane is the connection that a Source observes.
+// Lane is the lane that a Source observes.
 type Lane interface{ State() lane.State }
 
-// Wrap returns up, which calls over the observed lane, with the cache before it.
+// Wrap returns up with the cache in front. up makes its calls over l, the observed lane. A nil Source returns up.
 func (s *Source) Wrap(up bridge.Upstream, l Lane) bridge.Upstream {
 	if s == nil {
 		return up
@@ -52,13 +52,12 @@ func (s *Source) Wrap(up bridge.Upstream, l Lane) bridge.Upstream {
 	}
 }
 
-// isApart reports whether answers of that subject are the connection's own.
+// isApart reports whether answers of that kind belong to the connection alone.
 func (s *Source) isApart(what list.Kind) bool {
 	return s != nil && what < list.Kinds && s.apart.Load()
 }
 
-// concerns reports whether the answer of a key may have come over the connection. A nil
-// Source stands for all connections.
+// concerns reports whether the answer of a key may have come over the connection. It is true for a nil Source.
 func (s *Source) concerns(k *key) bool {
 	switch {
 	case s == nil, k.source == s:
@@ -69,7 +68,7 @@ func (s *Source) concerns(k *key) bool {
 	return s.cache.server.Shared || k.everybody || k.principal == s.from.Principal
 }
 
-// drop drops answers that may have come over the connection.
+// drop removes the entries that which selects and that may have come over the connection.
 func (s *Source) drop(which func(*key) bool) {
 	if s == nil {
 		return
@@ -79,20 +78,20 @@ func (s *Source) drop(which func(*key) bool) {
 	s.cache.drop(func(k *key) bool { return s.concerns(k) && which(k) })
 }
 
-// Notified handles a notification of the server about changes.
+// Notified drops what a notification of the server announces as changed.
 func (s *Source) Notified(m *jsonrpc.Message) {
 	if s != nil {
 		s.cache.heard(s, m)
 	}
 }
 
-// Reopened drops the connection's own lists, which came from its former process. After a loss
-// Reopened drops all lists that may have come over the connection.
+// Reopened drops the connection's own lists, which came from the former process. If the former connection was lost, it
+// drops all lists that may have come over it.
 func (s *Source) Reopened(lost bool) {
 	s.drop(func(k *key) bool { return lost || k.source == s })
 }
 
-// Replaced drops all entries: another server has answered.
+// Replaced drops all entries, because another server answers at this address now.
 func (s *Source) Replaced() {
 	if s != nil {
 		s.cache.Forget()

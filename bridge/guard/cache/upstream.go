@@ -14,16 +14,16 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Cached is an Upstream with a cache before it.
+// Cached is an Upstream with a cache in front. Its methods Call and Holds use the cache.
 type Cached struct {
 	bridge.Upstream
 	cache  *Cache
-	from   *bridge.Caller // on whose behalf the connection is opened
-	lane   Lane           // nil if each call has a connection of its own, and so is source
+	from   *bridge.Caller // client for which the connection is opened
+	lane   Lane           // lane and source are nil if each call has a connection of its own
 	source *Source
 }
 
-// subject returns the subject of a request, if its answer may be cached.
+// subject returns the kind of the answer to a request, and reports whether that kind is cached.
 func subject(method string) (list.Kind, bool) {
 	switch method {
 	case "resources/read":
@@ -34,7 +34,7 @@ func subject(method string) (list.Kind, bool) {
 	return list.Of(method)
 }
 
-// Call answers from the cache, or makes the call.
+// Call answers from the cache, or calls the server.
 func (c *Cached) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == era.Listen && r.Back != nil {
 		inner := *r
@@ -55,11 +55,11 @@ func (c *Cached) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	}
 }
 
-// joinPatience is how long a request waits for a fetch over another connection. That one may
-// hang while the request's own connection works.
+// joinPatience is how long a request waits for a fetch over another connection. That connection may hang while the
+// request's own connection works.
 const joinPatience = 4 * time.Second
 
-// list answers a request for a list, and joins a fetch of that list if there is one.
+// list answers a request for a list: from the cache, by a fetch that callers share, or by a call of its own.
 func (c *Cached) list(ctx context.Context, r *bridge.Request, k *key) (*jsonrpc.Message, error) {
 	one := c.cache
 	e, f, why := one.find(c, k, r)
@@ -96,7 +96,7 @@ func (c *Cached) list(ctx context.Context, r *bridge.Request, k *key) (*jsonrpc.
 	return c.own(ctx, r, k)
 }
 
-// own makes the call over the own connection, for no other caller.
+// own calls the server over the caller's own connection, for no other caller.
 func (c *Cached) own(ctx context.Context, r *bridge.Request, k *key) (*jsonrpc.Message, error) {
 	f := &fetch{key: k, up: c}
 	c.cache.mu.Lock()
@@ -115,8 +115,8 @@ func (c *Cached) own(ctx context.Context, r *bridge.Request, k *key) (*jsonrpc.M
 	return m, nil
 }
 
-// read answers a request for a resource. It joins no fetch: the server may have questions
-// for the one client that reads.
+// read answers a request for a resource, from the cache or by a call of its own. It does not share a fetch, since the
+// server may have questions for the one client that reads.
 func (c *Cached) read(ctx context.Context, r *bridge.Request, k *key) (*jsonrpc.Message, error) {
 	c.cache.mu.Lock()
 	now, e := time.Now(), c.cache.get(k)
@@ -129,7 +129,8 @@ func (c *Cached) read(ctx context.Context, r *bridge.Request, k *key) (*jsonrpc.
 	return c.own(ctx, r, k)
 }
 
-// instead returns a stale answer in place of err, if there is one and err permits that.
+// instead returns a stale answer in place of err. If there is none, or err says something about the caller, it returns
+// err.
 func (c *Cached) instead(r *bridge.Request, k *key, err error) (*jsonrpc.Message, error) {
 	if !excused(err) {
 		return nil, err
@@ -143,13 +144,13 @@ func (c *Cached) instead(r *bridge.Request, k *key, err error) (*jsonrpc.Message
 	return c.cache.serveStale(e, r, err), nil
 }
 
-// serveStale returns the answer of e, which may have expired. why is the reason. Only the first
-// such use since the server last answered is logged.
+// serveStale returns the answer of e, which may no longer be fresh, because of why. It logs the first use of a stale
+// answer since the server last answered; later ones only at level debug.
 func (c *Cache) serveStale(e *entry, r *bridge.Request, why error) *jsonrpc.Message {
 	c.served.Add(1)
 	level := slog.LevelDebug
 	if first := !c.stale.Swap(true); first && why == errStopped {
-		level = slog.LevelInfo // nothing is wrong
+		level = slog.LevelInfo // a stopped process is normal
 	} else if first {
 		level = slog.LevelWarn
 	}
@@ -157,9 +158,8 @@ func (c *Cache) serveStale(e *entry, r *bridge.Request, why error) *jsonrpc.Mess
 	return e.answer(r, time.Now())
 }
 
-// Holds reports whether the cache answers a request without a connection. g is the server's
-// greeting. why is the error that keeps a connection from opening, or nil. A nil Cached holds
-// nothing.
+// Holds reports whether the cache can answer a request without a connection. g is the server's greeting. why is the
+// error that prevents a connection, or nil. A nil Cached holds nothing.
 func (c *Cached) Holds(r *bridge.Request, g *bridge.Greeting, why error) bool {
 	if c == nil || g == nil || why != nil && !excused(why) {
 		return false
@@ -178,15 +178,14 @@ func (c *Cached) Holds(r *bridge.Request, g *bridge.Greeting, why error) bool {
 	return e != nil && e.since(r.NotBefore) && (now.Before(e.fresh) || now.Before(e.until) && (why != nil || what != contents && c.absent(g) != nil))
 }
 
-// Reasons for a stale answer beside errors.
+// errStopped and errLost are the reasons for a stale answer that are not the error of a call.
 var (
 	errStopped = errors.New("its process is stopped, and a request for a list does not start it")
 	errLost    = errors.New("its connection was lost")
 )
 
-// absent returns why the connection is missing to a server whose greeting is g, or nil. A
-// connection that is closed and no process counts as present: opening it takes a few
-// messages. So does one that is opened for each call.
+// absent returns why there is no connection to a server whose greeting is g, or nil. It returns nil for a closed
+// connection without a process, which a few messages reopen, and where each call opens a connection.
 func (c *Cached) absent(g *bridge.Greeting) error {
 	if c.lane == nil || c.cache.server.PerCall && !g.Modern() {
 		return nil
@@ -200,8 +199,8 @@ func (c *Cached) absent(g *bridge.Greeting) error {
 	return nil
 }
 
-// excused reports whether a stale answer may replace an error: it says that the server is
-// unavailable, and nothing about the caller.
+// excused reports whether a stale answer may replace err. It may if err says that the server is unavailable, and
+// nothing about the caller.
 func excused(err error) bool {
 	not := []error{bridge.ErrShutdown, bridge.ErrEnded, bridge.ErrIdle, bridge.ErrDenied, bridge.ErrCredentials, bridge.ErrCancelled, bridge.ErrReplaced, context.Canceled}
 	return !slices.ContainsFunc(not, func(one error) bool { return errors.Is(err, one) })

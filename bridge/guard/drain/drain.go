@@ -1,5 +1,5 @@
-// Package drain keeps new calls from a server while an operator drains it. Calls in flight go on,
-// and requests that belong to them pass.
+// Package drain refuses new calls to a server while an operator drains it. Calls in flight continue, and requests that
+// belong to them pass.
 package drain
 
 import (
@@ -15,21 +15,20 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Order is an operator's order to drain a server.
 type Order struct {
 	By    string
 	Since time.Time
-	Until time.Time // zero means until it is withdrawn
+	Until time.Time // zero means until an operator withdraws the order
 }
 
-// Servers holds the servers by name, also those that are gone: an order outlives a change of
-// settings. A nil Servers is for a bridge without an operator.
+// Servers holds the servers by name. A server that is removed stays in it, so that an order outlives a change of
+// settings. A nil Servers means that the bridge has no operator.
 type Servers struct {
 	mu sync.Mutex
 	of map[string]*Server
 }
 
-// New returns an empty Servers, or nil if the bridge has no operator.
+// New returns an empty Servers, or nil if operated is false.
 func New(operated bool) *Servers {
 	if !operated {
 		return nil
@@ -37,7 +36,7 @@ func New(operated bool) *Servers {
 	return &Servers{of: map[string]*Server{}}
 }
 
-// Of returns the server of that name, always the same one.
+// Of returns the server of that name, the same one each time. A nil Servers returns nil.
 func (s *Servers) Of(name string) *Server {
 	if s == nil {
 		return nil
@@ -50,18 +49,17 @@ func (s *Servers) Of(name string) *Server {
 	return s.of[name]
 }
 
-// Server is one server. Its methods may be called concurrently. Those of a nil Server let everything
-// pass; Set needs one that is not nil.
+// Server is what is drained. Its methods may be called concurrently. A nil Server is never drained, and has no Set.
 type Server struct {
 	name  string
-	order atomic.Pointer[Order] // nil without an order; changed under mu
+	order atomic.Pointer[Order] // nil without an order; changed with mu held
 
 	mu      sync.Mutex // guards the rest
 	timer   *time.Timer
 	waiters waiters
 }
 
-// Set puts an order in force, until its end. nil withdraws it.
+// Set puts an order in force until o.Until, in place of an earlier order. nil withdraws the order.
 func (s *Server) Set(o *Order) { s.set(o).notify() }
 
 func (s *Server) set(o *Order) waiters {
@@ -90,14 +88,14 @@ func (s *Server) expire(o *Order) waiters {
 	return s.takeWaiters()
 }
 
-// takeWaiters removes and returns the waiters. The caller holds s.mu, and unlocks s.mu before it calls notify.
+// takeWaiters removes and returns the waiters. The caller holds s.mu, and calls notify after it unlocked s.mu.
 func (s *Server) takeWaiters() waiters {
 	all := s.waiters
 	s.waiters = waiters{}
 	return all
 }
 
-// waiters are functions that are called when an order ends.
+// waiters are the functions to call when the order ends.
 type waiters map[*func()]struct{}
 
 func (w waiters) notify() {
@@ -114,7 +112,8 @@ func (s *Server) Now() *Order {
 	return s.order.Load()
 }
 
-// Await calls notify once, when the drain ends. stop cancels that. Without a drain, Await returns otherwise().
+// Await registers notify, which is called once, when the drain ends. stop removes notify. If the server is not drained,
+// Await calls otherwise instead and returns its result.
 func (s *Server) Await(notify func(), otherwise func() (stop func())) (stop func()) {
 	if s == nil {
 		return otherwise()
@@ -134,7 +133,7 @@ func (s *Server) Await(notify func(), otherwise func() (stop func())) (stop func
 	}
 }
 
-// Err returns why the server gets no new calls, or nil.
+// Err returns the error for new calls, or nil if the server takes them.
 func (s *Server) Err() error {
 	o := s.Now()
 	if o == nil {
@@ -151,8 +150,8 @@ func (s *Server) Err() error {
 	return e
 }
 
-// Refuses returns why a client's request must not pass, or nil. A nil request stands for one of the
-// bridge's own.
+// Refuses returns the error for the request m of a client, or nil if m may pass. A nil m stands for a request of the
+// bridge itself, which always passes.
 func (s *Server) Refuses(m *jsonrpc.Message, from *bridge.Caller) error {
 	if err := s.Err(); err != nil && m != nil && !isContinuation(m, from) {
 		return err
@@ -160,13 +159,14 @@ func (s *Server) Refuses(m *jsonrpc.Message, from *bridge.Caller) error {
 	return nil
 }
 
-// passing is the key of a context that Passing returns.
+// passing is the key of the context value that Passing sets.
 type passing struct{}
 
-// Passing returns a context whose requests always pass: they restore what existed before the order.
+// Passing returns a context whose requests pass during a drain. It is for requests that restore what existed before the
+// order.
 func Passing(ctx context.Context) context.Context { return context.WithValue(ctx, passing{}, true) }
 
-// Wrap returns an Upstream that refuses new calls while an order is in force.
+// Wrap returns up with new calls refused while an order is in force. A nil Server returns up.
 func (s *Server) Wrap(up bridge.Upstream) bridge.Upstream {
 	if s == nil {
 		return up
@@ -179,7 +179,7 @@ type drained struct {
 	s *Server
 }
 
-// Call makes a call. During a drain, Call refuses a new call, except with a context of Passing.
+// Call makes a call, unless the server is drained and the call is a new one without a context of Passing.
 func (d *drained) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if err := d.s.Refuses(r.Message, r.From); err != nil && ctx.Value(passing{}) == nil {
 		return nil, err
@@ -187,9 +187,9 @@ func (d *drained) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	return d.Upstream.Call(ctx, r)
 }
 
-// isContinuation reports whether a request belongs to an earlier one: the request is about a task, ends a subscription,
-// or answers the question of a call. Only clients of 2026-07-28 answer by another call. In requests of other clients,
-// requestState and inputResponses have no meaning.
+// isContinuation reports whether a request belongs to an earlier request: it is about a task, ends a subscription, or
+// answers the questions of a call. Only clients of 2026-07-28 answer questions by another call. In requests of other
+// clients, requestState and inputResponses have no meaning.
 func isContinuation(m *jsonrpc.Message, from *bridge.Caller) bool {
 	switch {
 	case strings.HasPrefix(m.Method, "tasks/") && m.Method != "tasks/list", m.Method == "resources/unsubscribe":

@@ -11,33 +11,33 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// limiter bounds the calls of each principal: a bucket of tokens for each rate, from which every
-// call takes one.
+// limiter bounds how often each principal calls. Each principal has a bucket of tokens for each rate, and every call
+// takes a token from each of its buckets.
 type limiter struct {
 	refused atomic.Uint64
 
-	mu      sync.Mutex // guards the rest: a call takes a token of each bucket or none
+	mu      sync.Mutex // guards the rest: a call takes a token from all its buckets, or from none
 	buckets simplelru.LRUCache[bucketKey, *rate.Limiter]
 }
 
-// bucketKey names the bucket of a principal and a rate.
+// bucketKey identifies the bucket of a principal for a rate.
 type bucketKey struct {
 	principal string
-	rate      int // its index among those of the limiter
+	rate      int // limit.index
 }
 
-// limit is a rate and its index.
+// limit is a rate with its index among the rates of a limiter.
 type limit struct {
 	Rate
 	index int
 }
 
-// maxBuckets bounds the buckets of a limiter. There are never so many principals of access rules.
-// Beyond it, the principals with the oldest last calls lose their counts.
+// maxBuckets bounds the buckets of a limiter. Access rules never have so many principals. Beyond maxBuckets, a new
+// bucket replaces the one that was used longest ago.
 const maxBuckets = 10_000
 
-// maxOwed is how many calls beyond the rate pass because they continue a call. It is the largest
-// number of rounds of a call.
+// maxOwed is how many calls beyond a rate may pass because they continue a call. It is the largest number of rounds of
+// a call.
 const maxOwed = 10
 
 func newLimiter() *limiter {
@@ -48,14 +48,14 @@ func newLimiter() *limiter {
 	return &limiter{buckets: b}
 }
 
-// take takes a token of each rate. If a rate has none, take takes nothing. Then take returns the
-// rate with the longest wait, and the time until that rate has a token. If goesOn reports that the
-// call is the next round of a counted one, take takes tokens nevertheless: each rate may owe maxOwed.
+// take takes a token of each rate. If a rate has none, take takes nothing, and returns the rate with the longest wait
+// and the time until that rate has a token. But if goesOn reports that the call continues a counted call, take takes
+// the tokens even so, unless a rate then owes more than maxOwed.
 func (l *limiter) take(principal string, of []limit, goesOn func() bool) (wait time.Duration, by limit) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.expire(now, 2) // more than a call can add
+	l.expire(now, 2) // removes full buckets about as fast as calls add new ones
 	var room [4]*rate.Limiter
 	from := room[:0]
 	for _, r := range of {
@@ -84,12 +84,12 @@ func (l *limiter) take(principal string, of []limit, goesOn func() bool) (wait t
 	return 0, limit{}
 }
 
-// has reports whether all of the buckets have a token.
+// has reports whether each bucket has a token.
 func has(buckets []*rate.Limiter, now time.Time) bool {
 	return !slices.ContainsFunc(buckets, func(l *rate.Limiter) bool { return l.TokensAt(now) < 1 })
 }
 
-// spend takes a token of each bucket. A bucket without a token owes one.
+// spend takes a token of each bucket. A bucket that has no token owes one afterwards.
 func spend(buckets []*rate.Limiter, now time.Time) {
 	for _, l := range buckets {
 		if !l.AllowN(now, 1) {
@@ -98,14 +98,14 @@ func spend(buckets []*rate.Limiter, now time.Time) {
 	}
 }
 
-// until returns how long it takes until the bucket has a token. It rounds to a microsecond, so that
-// a client that waits exactly so long is not refused.
+// until returns the time until the bucket has a token, or 0 if it has one. It rounds to a microsecond, so that a client
+// that waits exactly so long is not refused.
 func until(l *rate.Limiter, now time.Time) time.Duration {
 	missing := (1 - l.TokensAt(now)) / float64(l.Limit()) // seconds
 	return max(time.Duration(math.Round(missing*1e6)), 0) * time.Microsecond
 }
 
-// bucket returns the principal's bucket of r. If there is none, it adds a full one. The caller holds l.mu.
+// bucket returns the principal's bucket for r. If there is none, it makes a full one. The caller holds l.mu.
 func (l *limiter) bucket(principal string, r limit) *rate.Limiter {
 	b := bucketKey{principal, r.index}
 	one, ok := l.buckets.Get(b)
@@ -116,8 +116,8 @@ func (l *limiter) bucket(principal string, r limit) *rate.Limiter {
 	return one
 }
 
-// expire removes at most n of the least recently used buckets if they are full again: a new bucket
-// is equal to them. A few stay, since the next call would recreate them. The caller holds l.mu.
+// expire removes at most n buckets, those that were used longest ago, as long as they are full: a new bucket would be
+// the same. It keeps keptCallers of them, since the next call would make them again. The caller holds l.mu.
 func (l *limiter) expire(now time.Time, n int) {
 	for range min(n, l.buckets.Len()-keptCallers) {
 		b, one, ok := l.buckets.GetOldest()
@@ -128,7 +128,6 @@ func (l *limiter) expire(now time.Time, n int) {
 	}
 }
 
-// sweep removes all full buckets.
 func (l *limiter) sweep(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,22 +10,21 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// Bytes bounds the memory that messages hold together. These are the received parts of requests,
-// large answers, and events that wait or are stored for clients. Stored events go first when there
-// is no room.
+// Bytes bounds the memory that all messages use: the received parts of requests, large answers, and events that wait or
+// are stored for clients. If there is no room, stored events are dropped first.
 type Bytes struct {
 	most    int64
 	used    atomic.Int64
-	shares  *Shares // the part of the bytes for each principal
+	shares  *Shares // shares of the bytes by principal
 	history replay.History
 	refused atomic.Uint64
 }
 
-// forRequests is the divisor for the part of the bytes that only requests get. Clients that do not
-// read their answers must not keep others from asking.
+// forRequests is the divisor for the part of the bytes that only requests may use. So clients that do not read their
+// answers cannot prevent requests of other clients.
 const forRequests = 8
 
-// NewBytes returns a bound of most bytes, which principals share.
+// NewBytes returns a bound of most bytes for that number of principals.
 func NewBytes(most int64, principals int) *Bytes {
 	return &Bytes{most: most, shares: NewShares(most, principals)}
 }
@@ -33,19 +32,18 @@ func NewBytes(most int64, principals int) *Bytes {
 // Set changes the number of principals.
 func (b *Bytes) Set(principals int) { b.shares.Set(principals) }
 
-// Used returns how many bytes are held, and Most how many may be. Refused returns how many requests
-// and answers found no room.
+// Used returns the bytes in use, Most the bound. Refused returns how many requests and answers found no room.
 func (b *Bytes) Used() int64     { return b.used.Load() }
 func (b *Bytes) Most() int64     { return b.most }
 func (b *Bytes) Refused() uint64 { return b.refused.Load() }
 
-// History returns the bound of events that are stored for clients that come back.
+// History returns the bound of the events that are stored so that clients can resume streams.
 func (b *Bytes) History() *replay.History { return &b.history }
 
-// Room returns the room of a principal. The empty name stands for no principal.
+// Room returns the room of a principal. The empty name stands for requests without a principal.
 func (b *Bytes) Room(principal string) Room { return Room{b, principal} }
 
-// Incoming returns the room of a principal for messages of servers.
+// Incoming returns the room for messages of servers to a principal.
 func (b *Bytes) Incoming(principal string) bridge.Room { return b.Room(principal).Incoming() }
 
 // Room is the part of the bytes that one principal may use. Its methods may be called concurrently.
@@ -54,8 +52,8 @@ type Room struct {
 	principal string
 }
 
-// Reserve takes n bytes for a request. It reports false if too many bytes are held, by this
-// principal or by all: the request must be refused. Every successful Reserve needs a Return.
+// Reserve takes n bytes for a request. If this principal or all principals use too many bytes, it reports false, and
+// the caller refuses the request. After a success the caller calls Return.
 func (r Room) Reserve(n int) bool {
 	if r.take(n, r.b.most) {
 		return true
@@ -70,14 +68,14 @@ func (r Room) Return(n int) {
 	r.disown(n)
 }
 
-// Outgoing returns the room for messages to the principal's clients.
+// Outgoing returns the room for messages to the principal's clients. A part of the bytes stays free for requests.
 func (r Room) Outgoing() replay.Room { return outgoing{r} }
 
-// Incoming returns the room for messages of servers to the principal.
+// Incoming returns the room for messages of servers to the principal. It counts refusals, unlike Outgoing.
 func (r Room) Incoming() bridge.Room { return incoming{r} }
 
-// adopt adds n held bytes to the principal's share. If the bytes do not fit, adopt drops events
-// stored for the principal's clients. It reports false if the bytes do not fit even so.
+// adopt counts n bytes, which are in use already, for the principal. If they exceed its share, adopt drops events that
+// are stored for the principal's clients. If that is not enough, adopt counts nothing and reports false.
 func (r Room) adopt(n int) bool {
 	for !r.b.shares.Take(r.principal, int64(n)) {
 		if !r.b.history.DropOf(outgoing{r}) {
@@ -87,11 +85,11 @@ func (r Room) adopt(n int) bool {
 	return true
 }
 
-// disown removes n bytes from the principal's share. They stay held.
+// disown ends the count of n bytes for the principal. The bytes stay in use.
 func (r Room) disown(n int) { r.b.shares.Return(r.principal, int64(n)) }
 
-// take takes n bytes. It reports false if more than most bytes would be held, or more than the
-// principal's share. It drops stored events to make room.
+// take takes n bytes for the principal. It drops stored events to make room. It reports false if more than most bytes
+// would be in use, or more than the principal's share.
 func (r Room) take(n int, most int64) bool {
 	for int64(n) <= most {
 		if !r.adopt(n) {
@@ -127,13 +125,13 @@ func (i incoming) Reserve(n int) bool {
 	return false
 }
 
-// lightAnswer is the size up to which answers are not counted: the limit of calls in flight bounds
-// them.
+// lightAnswer is the size in bytes up to which answers are not counted. The limit of calls in flight bounds their
+// memory.
 const lightAnswer = 64 << 10
 
-// Weigh counts an answer among the held bytes until its release. Bytes that its reader took move to
-// the caller's share. An answer without room is released and refused. The call was executed, so the
-// refusal does not ask for a repetition.
+// Weigh counts an answer until its release. Bytes that a reader already counted for another principal move to the
+// principal of from. If there is no room, Weigh releases the answer and returns an error. The server has executed the
+// call, so the error does not invite a retry.
 func (b *Bytes) Weigh(server string, from *bridge.Caller, m *jsonrpc.Message) error {
 	n := m.Len()
 	was, held := m.Held()

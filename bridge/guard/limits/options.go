@@ -14,22 +14,22 @@ import (
 type Options struct {
 	// Calls is how many calls may be in flight. 0 means 512.
 	Calls int `yaml:"calls"`
-	// Queue is how many more calls may wait. 0 means as many as Calls.
+	// Queue is how many more calls may wait for a slot. 0 means as many as Calls.
 	Queue int `yaml:"queue"`
-	// Wait is how long a call may wait. 0 means 30 s.
+	// Wait is how long a call may wait for a slot. 0 means 30 s.
 	Wait time.Duration `yaml:"wait"`
-	// PerPrincipal is how many calls of one principal may be in flight or wait. 0 means no limit. It
-	// has no meaning without access rules.
+	// PerPrincipal is how many calls of one principal may be in flight or wait. 0 means no limit. Without access rules
+	// it does nothing.
 	PerPrincipal int `yaml:"per_principal"`
-	// Rate is how often a principal may call, or without access rules all callers together.
+	// Rate is how often each principal may call. Without access rules it is how often all callers together may call.
 	// The zero Rate means no limit.
 	Rate Rate `yaml:"rate"`
-	// Tools are rates of tools, by patterns of the server's own names (see glob.Match). All that
-	// match count.
+	// Tools are rates for tools, by patterns of the server's own names (see glob.Match). All rates whose pattern
+	// matches apply to a call.
 	Tools map[string]Rate `yaml:"tools"`
 }
 
-// HasRate reports whether there is any rate.
+// HasRate reports whether there is a rate for calls or tools.
 func (o *Options) HasRate() bool {
 	for _, r := range o.Tools {
 		if r.PerSecond > 0 {
@@ -39,8 +39,8 @@ func (o *Options) HasRate() bool {
 	return o.Rate.PerSecond > 0
 }
 
-// PerPrincipal bounds the use of the whole bridge by one principal. It has no meaning without
-// access rules, where no caller has a principal.
+// PerPrincipal bounds what one principal uses of the whole bridge. Without access rules it does nothing, since no
+// caller has a principal.
 type PerPrincipal struct {
 	// Sessions is how many sessions may be open. 0 means 1,000.
 	Sessions int `yaml:"sessions"`
@@ -50,14 +50,14 @@ type PerPrincipal struct {
 	Rate Rate `yaml:"rate"`
 }
 
-// Rate is a number of calls per time.
+// Rate is how many calls may be made in a time.
 type Rate struct {
 	PerSecond float64 // 0 means no limit
-	Burst     int     // at once, after a pause; at least 1
+	Burst     int     // calls that may be made at once, after a pause; values below 1 mean 1
 }
 
-// ParseRate reads a rate such as 10/s, 600/m or 1000/h. A burst may follow: "10/s burst 50". The
-// default burst is the number of calls per second, and at least 1.
+// ParseRate reads a rate such as 10/s, 600/m or 1000/h. A burst may follow: "10/s burst 50". The default burst is the
+// number of calls per second, but at least 1.
 func ParseRate(s string) (Rate, error) {
 	bad := errors.New(`must be a number and a time, such as 10/s, 600/m or 1000/h, or "10/s burst 50"`)
 	text, burst, bursts := strings.Cut(s, " burst ")
@@ -76,7 +76,7 @@ func ParseRate(s string) (Rate, error) {
 	return r, nil
 }
 
-// String returns the rate as ParseRate reads it.
+// String returns the rate in the form that ParseRate reads, or "none".
 func (r Rate) String() string {
 	if r.PerSecond == 0 {
 		return "none"
@@ -98,7 +98,7 @@ func (r Rate) String() string {
 	return s
 }
 
-// Validate returns an error for each value out of bounds.
+// Validate returns an error for each value that is out of bounds.
 func (o *Options) Validate() error {
 	var f guard.Faults
 	f.AtLeast("calls", int64(o.Calls), 1)
@@ -108,7 +108,7 @@ func (o *Options) Validate() error {
 	return errors.Join(f...)
 }
 
-// Validate returns an error for each value out of bounds.
+// Validate returns an error for each value that is out of bounds.
 func (p *PerPrincipal) Validate() error {
 	var f guard.Faults
 	f.AtLeast("sessions", int64(p.Sessions), 1)

@@ -11,33 +11,32 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Quota bounds the use of the whole bridge by one principal. Without access rules there are no
-// principals, and only totals are bounded.
+// Quota bounds what each principal uses of the whole bridge. Without access rules there are no principals, and Quota
+// bounds only the number of all subscriptions.
 type Quota struct {
 	now     atomic.Pointer[bounds]
 	limiter *limiter
 	refused struct{ sessions, calls, listens atomic.Uint64 }
 
-	mu      sync.Mutex // guards the rest, and the usages
+	mu      sync.Mutex // guards the rest, and each usage
 	callers map[string]*usage
 }
 
 type usage struct{ sessions, calls, listens int }
 
-// bounds are the bounds in force. They are never changed, only replaced.
+// bounds are the bounds in force. They are immutable: Set replaces them.
 type bounds struct {
 	PerPrincipal
-	rates []limit // one, or none
+	rates []limit // the rate, if there is one
 }
 
-// NewQuota returns the quota of all principals.
 func NewQuota(p PerPrincipal) *Quota {
 	q := &Quota{limiter: newLimiter(), callers: map[string]*usage{}}
 	q.Set(p)
 	return q
 }
 
-// Set replaces the bounds. A principal that exceeds the new ones loses nothing.
+// Set replaces the bounds. A principal that exceeds them keeps what it has.
 func (q *Quota) Set(p PerPrincipal) {
 	p.Sessions, p.Calls = cmp.Or(p.Sessions, 1000), cmp.Or(p.Calls, DefaultCalls)
 	now := &bounds{PerPrincipal: p}
@@ -47,7 +46,8 @@ func (q *Quota) Set(p PerPrincipal) {
 	q.now.Store(now)
 }
 
-// change adds n to a count of a principal. It reports false if the count would exceed most.
+// change adds n to a count of a principal. If the count would exceed most, change adds nothing and reports false. A
+// negative n always fits.
 func (q *Quota) change(principal string, field func(*usage) *int, n, most int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -67,15 +67,14 @@ func (q *Quota) change(principal string, field func(*usage) *int, n, most int) b
 	return fits
 }
 
-// keptCallers is how many entries of principals without any use stay, so that the next call need not
-// allocate one.
+// keptCallers is how many entries without any use stay in a map, so that the next call does not have to allocate one.
 const keptCallers = 64
 
 func sessionsOf(u *usage) *int { return &u.sessions }
 func callsOf(u *usage) *int    { return &u.calls }
 func listensOf(u *usage) *int  { return &u.listens }
 
-// full adds 1 to counter, and returns the error of an exceeded limit.
+// full counts a refusal in counter, and returns the error for an exceeded limit.
 func full(counter *atomic.Uint64, format string, args ...any) error {
 	counter.Add(1)
 	return &bridge.Error{
@@ -85,7 +84,7 @@ func full(counter *atomic.Uint64, format string, args ...any) error {
 	}
 }
 
-// Enter admits a call of a principal. Every success needs a Leave.
+// Enter admits a call of a principal. After a nil error, the caller must call Leave.
 func (q *Quota) Enter(from *bridge.Caller, m *jsonrpc.Message) error {
 	if from.Principal == "" {
 		return nil
@@ -100,14 +99,14 @@ func (q *Quota) Enter(from *bridge.Caller, m *jsonrpc.Message) error {
 	return nil
 }
 
-// Leave ends what Enter began.
+// Leave ends a call that Enter admitted.
 func (q *Quota) Leave(from *bridge.Caller) {
 	if from.Principal != "" {
 		q.change(from.Principal, callsOf, -1, 0)
 	}
 }
 
-// tooOften returns why the rate of a principal forbids a call now, or nil.
+// tooOften returns the error if the rate of the principal forbids the call m now, or nil.
 func (q *Quota) tooOften(from *bridge.Caller, m *jsonrpc.Message) error {
 	rates := q.now.Load().rates
 	if len(rates) == 0 || from.Principal == "" {
@@ -125,7 +124,7 @@ func (q *Quota) tooOften(from *bridge.Caller, m *jsonrpc.Message) error {
 	}
 }
 
-// Listen admits a subscription of a stateless client. Every success needs an Unlisten.
+// Listen admits a subscription of a stateless client. After a nil error, the caller must call Unlisten.
 func (q *Quota) Listen(from *bridge.Caller, m *jsonrpc.Message) error {
 	most := MaxListens
 	if from.Principal == "" {
@@ -139,10 +138,10 @@ func (q *Quota) Listen(from *bridge.Caller, m *jsonrpc.Message) error {
 	return nil
 }
 
-// Unlisten ends what Listen began.
+// Unlisten ends a subscription that Listen admitted.
 func (q *Quota) Unlisten(from *bridge.Caller) { q.change(from.Principal, listensOf, -1, 0) }
 
-// AddSession admits a session. Every success needs a RemoveSession.
+// AddSession admits a session. After a nil error, the caller must call RemoveSession.
 func (q *Quota) AddSession(from *bridge.Caller) error {
 	most := q.now.Load().Sessions
 	if from.Principal == "" || q.change(from.Principal, sessionsOf, 1, most) {
@@ -151,14 +150,14 @@ func (q *Quota) AddSession(from *bridge.Caller) error {
 	return full(&q.refused.sessions, "one caller may have %d sessions open (per_principal: sessions); end those that are not used", most)
 }
 
-// RemoveSession ends what AddSession began.
+// RemoveSession ends a session that AddSession admitted.
 func (q *Quota) RemoveSession(from *bridge.Caller) {
 	if from.Principal != "" {
 		q.change(from.Principal, sessionsOf, -1, 0)
 	}
 }
 
-// Subscriptions returns the number of subscriptions.
+// Subscriptions returns the number of open subscriptions of stateless clients.
 func (q *Quota) Subscriptions() (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -168,14 +167,14 @@ func (q *Quota) Subscriptions() (n int) {
 	return n
 }
 
-// Refused returns the numbers of refusals by the limit.
+// Refused returns the number of refusals by limit: "sessions", "calls", "listens" and "rate".
 func (q *Quota) Refused() map[string]uint64 {
 	return map[string]uint64{
 		"sessions": q.refused.sessions.Load(), "calls": q.refused.calls.Load(), "listens": q.refused.listens.Load(), "rate": q.limiter.refused.Load(),
 	}
 }
 
-// Idle reports whether no principal uses anything.
+// Idle reports whether no principal has a session, a call or a subscription.
 func (q *Quota) Idle() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -187,11 +186,11 @@ func (q *Quota) Idle() bool {
 	return true
 }
 
-// Sweep removes the rate buckets that are full again.
+// Sweep removes the buckets of the rate that are full.
 func (q *Quota) Sweep(now time.Time) { q.limiter.sweep(now) }
 
-// Limits of the subscriptions of stateless clients.
+// MaxListens and MaxAllListens bound the subscriptions of stateless clients.
 const (
-	MaxListens    = 32     // of one caller
-	MaxAllListens = 10_000 // of all without access rules; as many as sessions
+	MaxListens    = 32     // of one principal
+	MaxAllListens = 10_000 // of all clients together, without access rules; as many as sessions
 )

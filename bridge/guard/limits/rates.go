@@ -18,33 +18,33 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
 
-// Rates bounds how often each caller calls a server: one rate for all calls, and others for tools by
-// patterns of their names.
+// Rates bounds how often each principal calls a server: by one rate for all calls, and by rates for tools, by patterns
+// of their names.
 type Rates struct {
 	server  string
 	rules   atomic.Pointer[rules]
 	refused atomic.Uint64
 }
 
-// rules are the rates in force, and the calls since they were set.
+// rules are rates, and the calls counted since they were set.
 type rules struct {
 	*limiter
 	o        Options
-	all      []limit // one, or none
+	all      []limit // the rate for all calls, if there is one
 	patterns []string
-	tools    []limit // by pattern
+	tools    []limit // by the same index as patterns
 
 	knownMu sync.Mutex // guards known
 	known   map[string][]limit
 }
 
-// Bounds of the cache of tool names: clients may send any name.
+// maxKnownTools and maxKnownName bound the cache of tool names, since clients may send any name.
 const (
 	maxKnownTools = 1024
 	maxKnownName  = 128 // bytes
 )
 
-// NewRates returns nil if there are no rates.
+// NewRates returns the rates of the server of that name, or nil if there are none.
 func NewRates(server string, o Options) *Rates {
 	if !o.HasRate() {
 		return nil
@@ -54,7 +54,7 @@ func NewRates(server string, o Options) *Rates {
 	return r
 }
 
-// Set replaces the rates. If they differ, counts begin anew. A nil Rates stays without any.
+// Set replaces the rates. If they change, counts start at 0. A nil Rates stays without rates.
 func (r *Rates) Set(o Options) {
 	if r == nil {
 		return
@@ -85,7 +85,7 @@ func newRules(o Options) *rules {
 	return t
 }
 
-// matching returns the rates for a call of a tool. The caller must not change them.
+// matching returns the rates for a call of the tool. The caller must not change them.
 func (r *rules) matching(tool string) []limit {
 	if len(r.tools) == 0 {
 		return r.all
@@ -97,7 +97,7 @@ func (r *rules) matching(tool string) []limit {
 		return all
 	}
 	all = slices.Clone(r.all)
-	for i, pattern := range r.patterns { // outside of the lock: a long name takes long
+	for i, pattern := range r.patterns { // without the lock, since matching a long name takes long
 		if glob.Match(pattern, tool) {
 			all = append(all, r.tools[i])
 		}
@@ -114,9 +114,8 @@ func (r *rules) matching(tool string) []limit {
 	return all
 }
 
-// of returns the rates for a request. Handshakes, lists, subscriptions and the like do not count: a
-// client sends all of them when it begins. The bridge answers them itself, or the server gets them
-// once.
+// of returns the rates for a request. Handshakes, lists, subscriptions and tasks have no rate. A client sends many of
+// them when it starts, and the bridge answers most of them itself.
 func (r *rules) of(request *bridge.Request) []limit {
 	switch request.Method {
 	case "tools/call":
@@ -130,7 +129,7 @@ func (r *rules) of(request *bridge.Request) []limit {
 	return r.all
 }
 
-// refuse returns why a request must not be made now, or nil.
+// refuse returns the error if a rate forbids the request now, or nil.
 func (r *Rates) refuse(request *bridge.Request) error {
 	rules := r.rules.Load()
 	of := rules.of(request)
@@ -158,7 +157,7 @@ func (r *Rates) refuse(request *bridge.Request) error {
 	}
 }
 
-// tooOften returns the end of the message for a client that calls too often.
+// tooOften returns the end of the error text for a caller that calls too often.
 func tooOften(principal string, r Rate, key string, wait time.Duration) string {
 	who := ""
 	if principal != "" {
@@ -167,7 +166,7 @@ func tooOften(principal string, r Rate, key string, wait time.Duration) string {
 	return r.String() + who + " (" + key + "); try again in " + inWords(wait)
 }
 
-// inWords rounds a duration up for a message.
+// inWords returns a duration for an error text, rounded up to 1 s, or to 1 ms if it is shorter than 2 s.
 func inWords(d time.Duration) string {
 	unit := time.Second
 	if d < 2*time.Second {
@@ -183,20 +182,20 @@ func inWords(d time.Duration) string {
 	return (n * unit).String()
 }
 
-// isNextRound reports whether a request is the next round of a call whose answer was questions
-// (2026-07-28, multi round-trip requests).
+// isNextRound reports whether a request continues a call that the server answered with questions (2026-07-28, multi
+// round-trip requests).
 func isNextRound(from *bridge.Caller, m *jsonrpc.Message) bool {
 	return from.Modern() && era.MayAsk(m.Method) && gjson.GetBytes(m.Params, "requestState").Exists()
 }
 
-// Sweep removes the buckets that are full again. It does nothing for nil.
+// Sweep removes the buckets that are full. A nil Rates has none.
 func (r *Rates) Sweep(now time.Time) {
 	if r != nil {
 		r.rules.Load().sweep(now)
 	}
 }
 
-// Refused returns how many calls came too often. It returns 0 for nil.
+// Refused returns how many calls the rates refused. It returns 0 for a nil Rates.
 func (r *Rates) Refused() uint64 {
 	if r == nil {
 		return 0
@@ -204,8 +203,7 @@ func (r *Rates) Refused() uint64 {
 	return r.refused.Load()
 }
 
-// Wrap returns up with the rates. Calls to it name tools by the server's own names. A nil Rates
-// returns up.
+// Wrap returns up with the rates. Its calls name tools by the server's own names. A nil Rates returns up.
 func (r *Rates) Wrap(up bridge.Upstream) bridge.Upstream {
 	if r == nil {
 		return up
@@ -213,14 +211,14 @@ func (r *Rates) Wrap(up bridge.Upstream) bridge.Upstream {
 	return &paced{up, r}
 }
 
-// paced is an Upstream that refuses calls that come too often.
+// paced is an Upstream with rates.
 type paced struct {
 	bridge.Upstream
 	rates *Rates
 }
 
-// Call makes a call, or refuses one that comes too often. It rejects a doubtful name of a tool,
-// which could evade the tool's limit.
+// Call makes a call, unless a rate forbids it. It rejects a tool name that parsers read differently, since such a name
+// could evade a rate.
 func (p *paced) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "tools/call" && r.Doubtful() {
 		return jsonrpc.InvalidParams(bridge.NameDoubtful), nil

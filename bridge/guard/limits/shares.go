@@ -8,10 +8,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Shares bounds how many of some slots one principal may have: three quarters of them, if there are
-// other principals.
+// Shares bounds how many of some slots one principal may have. With two or more principals, each may have three
+// quarters of the slots.
 type Shares struct {
-	most atomic.Int64 // of one principal; 0 means all
+	most atomic.Int64 // bound of one principal; 0 means no bound
 
 	mu    sync.Mutex // guards the rest
 	slots int64
@@ -19,15 +19,14 @@ type Shares struct {
 	of    map[string]int64
 }
 
-// NewShares returns the bound for slots that a number of principals share. Without access rules
-// there are no principals.
+// NewShares returns the bound for slots that a number of principals share. That number is 0 without access rules.
 func NewShares(slots int64, principals int) *Shares {
 	s := &Shares{slots: slots, of: map[string]int64{}}
 	s.Set(principals)
 	return s
 }
 
-// Set changes the number of principals. A principal that exceeds the new bound loses nothing.
+// Set changes the number of principals. A principal that exceeds the new bound keeps what it has.
 func (s *Shares) Set(principals int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,7 +34,7 @@ func (s *Shares) Set(principals int) {
 	s.settle()
 }
 
-// Resize changes the number of slots. A principal that exceeds the new bound loses nothing.
+// Resize changes the number of slots. A principal that exceeds the new bound keeps what it has.
 func (s *Shares) Resize(slots int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +42,6 @@ func (s *Shares) Resize(slots int64) {
 	s.settle()
 }
 
-// settle computes the bound of one principal. The caller holds s.mu.
 func (s *Shares) settle() {
 	if s.users < 2 {
 		s.most.Store(0)
@@ -52,7 +50,8 @@ func (s *Shares) settle() {
 	s.most.Store(max(1, s.slots*3/4))
 }
 
-// Take takes n slots for a principal. It reports false if they exceed its bound.
+// Take takes n slots for a principal. If they exceed its bound, Take takes none and reports false. It does not count
+// slots for the empty principal.
 func (s *Shares) Take(principal string, n int64) bool {
 	if principal == "" {
 		return true
@@ -69,7 +68,7 @@ func (s *Shares) Take(principal string, n int64) bool {
 	return true
 }
 
-// Force takes n slots for a principal, also above its bound.
+// Force takes n slots for a principal, even if they exceed its bound.
 func (s *Shares) Force(principal string, n int64) {
 	if principal == "" || n == 0 {
 		return
@@ -79,7 +78,6 @@ func (s *Shares) Force(principal string, n int64) {
 	s.of[principal] += n
 }
 
-// Return gives n slots back.
 func (s *Shares) Return(principal string, n int64) {
 	if principal == "" || n == 0 {
 		return
@@ -91,7 +89,7 @@ func (s *Shares) Return(principal string, n int64) {
 	}
 }
 
-// Refusal returns the error of a principal that has as many connections to a server as it may.
+// Refusal returns the error for a principal that has as many connections to a server as it may have.
 func (s *Shares) Refusal(server string) error {
 	return &bridge.Error{
 		Server: server,
@@ -101,17 +99,17 @@ func (s *Shares) Refusal(server string) error {
 	}
 }
 
-// Most returns how many slots one principal may have. 0 means all.
+// Most returns how many slots one principal may have. 0 means that there is no bound.
 func (s *Shares) Most() int64 { return s.most.Load() }
 
-// Has returns how many slots a principal has, if that is counted.
+// Has returns how many slots a principal has. It is 0 for the empty principal.
 func (s *Shares) Has(principal string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.of[principal]
 }
 
-// Idle reports whether no principal has any slot.
+// Idle reports whether no principal has a slot.
 func (s *Shares) Idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,30 +9,28 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Slots holds the slots of the calls over one connection, or over one client's connections.
+// Slots holds the slots of the calls over one connection, or of the calls of one client.
 type Slots struct {
 	queue *Queue
 	last  *slot // the newest call with a slot; guarded by queue.mu
 }
 
-// Slots returns the slots of one connection. Wrap stands before the connection, and Client behind
-// it.
+// Slots returns the slots for one connection. The caller passes the connection to Wrap, and the connection's client to
+// Client.
 func (q *Queue) Slots() *Slots { return &Slots{queue: q} }
 
 // Wrap returns up with its calls bounded by the queue.
 func (s *Slots) Wrap(up bridge.Upstream) bridge.Upstream { return &bounded{up, s} }
 
-// Client returns to as the client of the connection. If the server asks a question that names no
-// call, one of the calls gives its slot back.
+// Client returns to as the client of the connection. If the server asks a question that names no call, one of the calls
+// in flight gives its slot back while the client answers.
 func (s *Slots) Client(to bridge.Client) bridge.Client { return &askedClient{to, s} }
 
-// bounded is an Upstream whose calls need a slot.
 type bounded struct {
 	bridge.Upstream
 	slots *Slots
 }
 
-// askedClient is the Client of a connection whose calls need slots.
 type askedClient struct {
 	bridge.Client
 	slots *Slots
@@ -40,14 +38,13 @@ type askedClient struct {
 
 var _ bridge.Client = (*askedClient)(nil)
 
-// Ask passes a question on.
 func (a *askedClient) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return asking(a.Client, m, reply, a.slots.parkOne)
 }
 
-// unbounded reports whether a request needs no slot. The handshake needs none: connections have
-// limits of their own. Nor do short requests that set something or end something: they must not wait
-// for the calls that they end.
+// unbounded reports whether a request needs no slot. The handshake needs none, since connections have limits of their
+// own. Short requests that set or end something need none either, because they must not wait for the calls that they
+// end.
 func unbounded(method string) bool {
 	switch method {
 	case "initialize", "ping", "logging/setLevel", "resources/unsubscribe", "tasks/cancel":
@@ -56,7 +53,7 @@ func unbounded(method string) bool {
 	return false
 }
 
-// boundedCall is a call with a slot, and its Client.
+// boundedCall is a call with a slot. It is the Client of the call.
 type boundedCall struct {
 	slot
 	r    bridge.Request
@@ -65,7 +62,7 @@ type boundedCall struct {
 
 var _ bridge.Client = (*boundedCall)(nil)
 
-// Call makes a call once it has a slot.
+// Call waits for a slot, and makes the call.
 func (b *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if unbounded(r.Method) {
 		return b.Upstream.Call(ctx, r)
@@ -85,8 +82,8 @@ func (b *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	return b.Upstream.Call(ctx, &c.r)
 }
 
-// Notify passes a notification about the call on. An acknowledged subscription gives its slot back:
-// it does no work, and has limits of its own.
+// Notify passes a notification about the call on. A subscription gives its slot back when the server acknowledges it,
+// since it does no work and has limits of its own.
 func (b *boundedCall) Notify(m *jsonrpc.Message) {
 	if m.Method == era.Acknowledged && b.r.Method == era.Listen {
 		b.of.queue.park(&b.slot)
@@ -94,16 +91,15 @@ func (b *boundedCall) Notify(m *jsonrpc.Message) {
 	b.back.Notify(m)
 }
 
-// Ask passes a question about the call on. The call waits for its answer without a slot.
+// Ask passes a question about the call on. The call gives its slot back while the client answers.
 func (b *boundedCall) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return asking(b.back, m, reply, func() { b.of.queue.park(&b.slot) })
 }
 
-// Gone does nothing: the call itself fails.
 func (b *boundedCall) Gone(error) {}
 
-// asking asks a client. It calls park if the answer may take long, because a person or a model
-// gives it. Clients answer roots/list at once.
+// asking asks a client. If a person or a model may have to answer, which can take long, asking calls park. Clients
+// answer roots/list at once.
 func asking(to bridge.Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), park func()) (withdraw func(why string)) {
 	if q.Method == "roots/list" {
 		return to.Ask(q, reply)
@@ -113,14 +109,14 @@ func asking(to bridge.Client, q *jsonrpc.Message, reply func(*jsonrpc.Message), 
 		answered.Store(true)
 		reply(m)
 	})
-	if !answered.Load() { // otherwise it was refused at once
+	if !answered.Load() { // the client's side has not refused the question at once
 		park()
 	}
 	return withdraw
 }
 
-// parkOne takes the slot of one of the connection's calls: the server asked a question, and many do
-// not name the call. It does not matter which call it is, since slots are equal.
+// parkOne takes the slot of the newest of the connection's calls, because the server asked a question that names no
+// call. Slots are equal, so any call will do.
 func (s *Slots) parkOne() {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
@@ -129,7 +125,7 @@ func (s *Slots) parkOne() {
 	}
 }
 
-// add adds a call with a slot. The caller holds s.queue.mu.
+// add adds a call that got a slot. The caller holds s.queue.mu.
 func (s *Slots) add(p *slot) {
 	if p.next = s.last; p.next != nil {
 		p.next.prev = p
@@ -137,7 +133,7 @@ func (s *Slots) add(p *slot) {
 	s.last = p
 }
 
-// remove removes a call. The caller holds s.queue.mu.
+// remove removes a call that add added. The caller holds s.queue.mu.
 func (s *Slots) remove(p *slot) {
 	if p.prev != nil {
 		p.prev.next = p.next

@@ -7,22 +7,20 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard"
 )
 
-// Options say which calls are retried although the server may have received them. Zero values are
-// the defaults.
+// Options say which calls the bridge retries although the server may have executed them. Zero values are the defaults.
 type Options struct {
-	// Off switches retries off.
 	Off bool `yaml:"-"`
-	// Attempts is how often a call is made at most. 0 means 2.
+	// Attempts is how often a call is made at most, the first time included. 0 means 2.
 	Attempts int `yaml:"attempts"`
-	// Tools retries calls of tools that the server declares read-only or idempotent. Lists,
-	// reads and pings are retried anyway. Default false.
+	// Tools includes calls of tools that the server declares read-only or idempotent. Lists, reads and pings are
+	// retried without it.
 	Tools bool `yaml:"tools"`
 }
 
-// On reports whether any call is retried.
+// On reports whether the options allow retries.
 func (o *Options) On() bool { return !o.Off && o.Attempts != 1 }
 
-// Validate returns an error for each value out of bounds.
+// Validate returns an error for each value that is out of bounds.
 func (o *Options) Validate() error {
 	var f guard.Faults
 	f.AtLeast("attempts", int64(o.Attempts), 1)

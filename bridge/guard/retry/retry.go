@@ -1,9 +1,9 @@
-// Package retry retries idempotent calls that had no answer: lists, reads, and optionally tools that
-// the server declares idempotent.
+// Package retry retries idempotent calls that got no answer: lists, reads, and as an option tools that the server
+// declares idempotent.
 //
-// The package retries a few calls each second and a tenth of all, after a growing pause. It never
-// retries a call whose client was notified or asked meanwhile. It starts no goroutine. The lane,
-// not this package, repeats requests that were surely not sent.
+// After a growing pause, the package retries at most a few calls each second, and a tenth of all calls. It never
+// retries a call whose client was notified or asked during the call. It starts no goroutine. The lane, not this
+// package, repeats requests that were surely not sent.
 package retry
 
 import (
@@ -24,30 +24,29 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Idempotent reports whether the server listed a tool to the principal as idempotent.
+// Idempotent reports whether the list of tools that the principal got declares the tool idempotent.
 type Idempotent func(principal, tool string) bool
 
-// Retries bounds the retries of a server's calls: a few each second, and a tenth of all calls. A
-// failing server has enough load without them.
+// Retries limits the retries of calls to a server: a few each second, and a tenth of all calls. So retries add little
+// load to a server that fails.
 type Retries struct {
-	options    atomic.Pointer[Options] // with their defaults
+	options    atomic.Pointer[Options] // complete: without zero values that mean a default
 	idempotent Idempotent
 	log        *slog.Logger
-	life       <-chan struct{} // closed at the end of all retries
-	tenths     atomic.Int64    // of retries that are left
+	life       <-chan struct{} // ends all pauses when it is closed
+	tenths     atomic.Int64    // tenths of a retry that calls have saved up
 	few        *rate.Limiter
 }
 
 const (
-	fewRetries  = 3       // a second
-	maxTenths   = 10 * 10 // saved up by calls
+	fewRetries  = 3       // retries each second
+	maxTenths   = 10 * 10 // calls save up at most 10 retries
 	firstPause  = 100 * time.Millisecond
 	maxPauses   = 2 * time.Second
-	worthWithin = 30 * time.Second // a call that took longer to fail is not retried: its client has waited enough
+	worthWithin = 30 * time.Second // a call that failed after a longer time is not retried: its client has waited enough
 )
 
-// New returns the retries of a server's calls, or nil if o switches them off. The end of life ends
-// all pauses.
+// New returns the retries of calls to a server, or nil if o switches retries off. When life ends, pauses end.
 func New(o Options, idempotent Idempotent, log *slog.Logger, life context.Context) *Retries {
 	if !o.On() {
 		return nil
@@ -81,13 +80,13 @@ func (r *Retries) Wrap(up bridge.Upstream) bridge.Upstream {
 	return &retrying{up, r}
 }
 
-// retrying is an Upstream that retries idempotent calls.
+// retrying is an Upstream that retries calls.
 type retrying struct {
 	bridge.Upstream
 	r *Retries
 }
 
-// take takes one retry from the budget. It reports false if there is none.
+// take takes one retry from the budget. If the budget is empty, it reports false.
 func (r *Retries) take() bool {
 	if r.few.Allow() {
 		return true
@@ -103,13 +102,13 @@ func (r *Retries) take() bool {
 	}
 }
 
-// repeatable are the methods whose calls may be retried.
+// repeatable are the methods whose calls may always be retried.
 var repeatable = map[string]bool{
 	"tools/list": true, "prompts/list": true, "resources/list": true, "resources/templates/list": true,
 	"resources/read": true, "server/discover": true, "ping": true,
 }
 
-// Call makes a call, and retries it if it may.
+// Call makes a call, and retries it if that is allowed and of use.
 func (r *retrying) Call(ctx context.Context, request *bridge.Request) (*jsonrpc.Message, error) {
 	if r.r.tenths.Load() < maxTenths {
 		r.r.tenths.Add(1)
@@ -121,7 +120,7 @@ func (r *retrying) Call(ctx context.Context, request *bridge.Request) (*jsonrpc.
 	return r.call(ctx, o.Attempts, request)
 }
 
-// may reports whether a call may be retried.
+// may reports whether the options and the request allow a retry.
 func (r *retrying) may(o *Options, request *bridge.Request) bool {
 	switch {
 	case o.Attempts < 2:
@@ -134,12 +133,12 @@ func (r *retrying) may(o *Options, request *bridge.Request) bool {
 	default:
 		return false
 	}
-	return !era.MayAsk(request.Method) || !rawjson.Mentions(request.Params, "requestState", "inputResponses") // answers to questions are valid once
+	return !era.MayAsk(request.Method) || !rawjson.Mentions(request.Params, "requestState", "inputResponses") // a server accepts answers to its questions only once
 }
 
 // call makes a call up to attempts times.
 func (r *retrying) call(ctx context.Context, attempts int, request *bridge.Request) (*jsonrpc.Message, error) {
-	saved := *request // the layers below replace headers
+	saved := *request // the layers below change the request's headers
 	var heard *attended
 	if request.Back != nil {
 		heard = &attended{Client: request.Back}
@@ -167,9 +166,9 @@ func (r *retrying) call(ctx context.Context, attempts int, request *bridge.Reque
 	}
 }
 
-// pauseFor returns the pause before the retry of a call that failed n times, last with err. It
-// reports false if a retry is pointless. Pauses grow and are random, so that calls that failed
-// together are not retried together.
+// pauseFor returns the pause before the retry of a call that failed n times, the last time with err. It reports false
+// if a retry is pointless. Pauses grow and have random parts, so that calls that failed together are not retried
+// together.
 func pauseFor(ctx context.Context, err error, n int) (time.Duration, bool) {
 	switch {
 	case ctx.Err() != nil, errors.Is(err, bridge.ErrOpen), errors.Is(err, bridge.ErrOverloaded), errors.Is(err, bridge.ErrNoHandshake), errors.Is(err, bridge.ErrReplaced):
@@ -181,7 +180,7 @@ func pauseFor(ctx context.Context, err error, n int) (time.Duration, bool) {
 	pause := rand.N(most) + 1
 	after := bridge.RetryAfter(err)
 	if errors.Is(err, bridge.ErrRejected) && after == 0 || after > maxPauses {
-		return 0, false // the answer would be the same
+		return 0, false // a retry would fail with the same error
 	}
 	pause += after
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= pause {
@@ -190,8 +189,8 @@ func pauseFor(ctx context.Context, err error, n int) (time.Duration, bool) {
 	return pause, true
 }
 
-// attended is the Client of a call that may be retried. It records whether its client was notified
-// or asked, because that must not happen twice.
+// attended is the Client of a call that may be retried. It records whether its client was notified or asked, which must
+// not happen again in a retry.
 type attended struct {
 	bridge.Client
 	used atomic.Bool
@@ -199,13 +198,11 @@ type attended struct {
 
 var _ bridge.Client = (*attended)(nil)
 
-// Notify passes a notification about the call on.
 func (a *attended) Notify(m *jsonrpc.Message) {
 	a.used.Store(true)
 	a.Client.Notify(m)
 }
 
-// Ask passes a question about the call on. A call with a question is not made again.
 func (a *attended) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	a.used.Store(true)
 	return a.Client.Ask(m, reply)

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// Run runs the suite on stores made by open, which are empty.
+// Run runs the suite. open returns an empty store.
 func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 	const mark = 2 << 32
 	write := func(t *testing.T, s replay.Store, all ...replay.Entry) {
@@ -44,7 +44,7 @@ func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 			Seq:     seq,
 		}
 	}
-	// taken returns the result of Take as text.
+	// taken returns the result of Take, or "forgotten", as a text.
 	taken := func(t *testing.T, s replay.Store, seq, mark int64) string {
 		t.Helper()
 		got, err := s.Take(t.Context(), "session", "pX", seq, mark)
@@ -107,7 +107,7 @@ func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 			}
 		})
 	}
-	// Later entries of the previous owner are refused, and no number comes twice (S-032).
+	// The store refuses late entries of the former owner, so no number comes twice (S-032).
 	t.Run("fenced", func(t *testing.T) {
 		s := open(t)
 		write(t, s, began("1"), event(1, "1"))
@@ -126,7 +126,7 @@ func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 			t.Errorf("behind that: Take = %q", got)
 		}
 	})
-	// The same holds for entries that the next owner could not write.
+	// The same holds if entries of the next owner are missing.
 	t.Run("fenced, with a gap", func(t *testing.T) {
 		s := open(t)
 		write(t, s, began("1"), event(1, "1"))
@@ -149,7 +149,7 @@ func Run(t *testing.T, open func(t *testing.T) replay.Store) {
 			t.Errorf("Take = %q", got)
 		}
 	})
-	// Only the newest events are kept: a client that has missed more gets nothing.
+	// The store keeps only the newest events. A client that has missed more gets none.
 	t.Run("bounded", func(t *testing.T) {
 		s := open(t)
 		if _, ok := s.(*replay.Memory); ok {

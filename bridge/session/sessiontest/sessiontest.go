@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// Run runs the suite on stores that open makes. as returns the store of one owner; all share the same records.
+// Run runs the suite. open makes an empty store, and as returns the view of an owner.
 func Run(t *testing.T, open func(t *testing.T) (as func(owner string) session.Store)) {
 	record := func(key string) session.Held {
 		return session.Held{Record: session.Record{
@@ -74,7 +74,7 @@ func Run(t *testing.T, open func(t *testing.T) (as func(owner string) session.St
 			t.Errorf("Put again = %+v, %v, want epoch 42", again, err)
 		}
 	})
-	// (S-011): each change of owner raises the epoch and fences the previous owner.
+	// (S-011): a change of the owner increases the epoch and fences the former owner.
 	t.Run("take", func(t *testing.T) {
 		as, ctx := open(t), t.Context()
 		s, b := as("a"), as("b")
@@ -126,7 +126,7 @@ func Run(t *testing.T, open func(t *testing.T) (as func(owner string) session.St
 			t.Errorf("Take = %+v, %v", got, err)
 		}
 	})
-	// (S-013): if several owners call Take at once, one succeeds. The others get an error with its name.
+	// (S-013): if several owners call Take at once, one succeeds, and the others learn its name from the error.
 	t.Run("one wins", func(t *testing.T) {
 		as, ctx := open(t), t.Context()
 		for round := range 20 {

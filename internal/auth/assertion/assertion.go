@@ -1,5 +1,5 @@
-// Package assertion signs client assertions: the bridge's key authenticates it instead of a
-// secret (RFC 7523: private_key_jwt).
+// Package assertion signs client assertions (RFC 7523, private_key_jwt). With them a key, not a secret, authenticates
+// the bridge.
 package assertion
 
 import (
@@ -27,22 +27,22 @@ import (
 // Type is the value of client_assertion_type.
 const Type = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-// life is the lifetime of an assertion. It is sent at once.
+// life is the lifetime of an assertion, which is sent at once.
 const life = 60 * time.Second
 
 // Algorithms are the supported signature algorithms.
 var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
-// Key is a key that signs assertions.
+// Key is a private key that signs assertions.
 type Key struct {
-	// File names a file with the PEM private key. ID is its kid at the authorization server, and
-	// Algorithm its algorithm; empty means the usual one.
+	// File is the name of a file with the private key in PEM. ID is the kid of the key at the authorization server.
+	// Algorithm is the signature algorithm; empty means the usual one for the key.
 	File, ID, Algorithm string
 }
 
-// AddTo adds an assertion to a form (RFC 7523 §2.2, §3). Its audience is the issuer alone, so that no
-// other can use it (I-301). taken are the issuer's algorithms; nil if it lists none. The file is read
-// each time: it may have been replaced.
+// AddTo adds an assertion to a form (RFC 7523 §2.2, §3). Only the issuer is its audience, so that no other server can
+// use it (I-301). taken are the algorithms that the issuer accepts; nil if it lists none. AddTo reads the file each
+// time, since the file may have been replaced.
 func (k *Key) AddTo(form url.Values, client, issuer string, taken []string) error {
 	key, err := Read(k.File)
 	if err != nil {
@@ -80,8 +80,8 @@ func (k *Key) AddTo(form url.Values, client, issuer string, taken []string) erro
 	return nil
 }
 
-// Look makes the path of a key file absolute and reads it. fault is the reason that the file cannot be
-// used, and remark is a warning. Neither shows the key.
+// Look makes the path of a key file absolute and reads the file. fault is why the file cannot be used, and remark is a
+// warning. Neither shows the key.
 func Look(file *string, absolute func(string) string) (remark string, fault error) {
 	if *file == "" {
 		return "", nil
@@ -141,8 +141,7 @@ func Read(path string) (crypto.Signer, error) {
 	return nil, errors.New("its private key must be RSA, ECDSA or Ed25519")
 }
 
-// algorithm returns the algorithm for a key: the set one, or the first that fits the key and that the issuer
-// takes.
+// algorithm returns the algorithm for a key: set, or the usual one that fits the key and that the issuer accepts.
 func algorithm(key crypto.Signer, set string, taken []string) (jose.SignatureAlgorithm, error) {
 	var can []jose.SignatureAlgorithm
 	switch k := key.(type) {

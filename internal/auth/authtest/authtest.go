@@ -1,4 +1,4 @@
-// Package authtest is an issuer of tokens for tests. It signs any claims and sends any answer that a test sets.
+// Package authtest is an issuer of tokens for tests. It signs all claims and sends all answers that a test sets.
 package authtest
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Claims are the claims or the header of a token.
+// Claims are the claims of a token, or its header.
 type Claims = map[string]any
 
 // Key is a key that signs.
@@ -50,7 +50,7 @@ func NewKey(t testing.TB, id, alg string) *Key {
 	return k
 }
 
-// JWK returns the public key in the form of a key set.
+// JWK returns the public key as an entry of a key set.
 func (k *Key) JWK(t testing.TB) map[string]any {
 	t.Helper()
 	data, err := jose.JSONWebKey{
@@ -68,8 +68,7 @@ func (k *Key) JWK(t testing.TB) map[string]any {
 	return out
 }
 
-// Issuer is an identity provider. It serves requests as an http.Handler, and without a network as an
-// http.RoundTripper.
+// Issuer is an identity provider. It is an http.Handler, and an http.RoundTripper without a network.
 type Issuer struct {
 	t testing.TB
 	// URL is the issuer identifier.
@@ -81,7 +80,7 @@ type Issuer struct {
 	asked    map[string]int
 }
 
-// New returns an issuer with a URL, which is reached by RoundTrip only. It has one ES256 key with the id k1.
+// New returns an issuer with that URL, which only RoundTrip can reach. It has one ES256 key with the id k1.
 func New(t testing.TB, issuer string) *Issuer {
 	return &Issuer{
 		t:        t,
@@ -101,14 +100,12 @@ func Serve(t testing.TB) *Issuer {
 	return i
 }
 
-// Set replaces its keys.
 func (i *Issuer) Set(keys ...*Key) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.keys = keys
 }
 
-// Keys returns its keys.
 func (i *Issuer) Keys() []*Key {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -129,7 +126,7 @@ func (i *Issuer) Asked(path string) int {
 	return i.asked[path]
 }
 
-// ServeHTTP serves the metadata, and the keys at /jwks.
+// ServeHTTP serves the issuer's metadata, and its keys at /jwks.
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	f, keys := i.override[r.URL.Path], i.keys
@@ -168,8 +165,8 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// RoundTrip answers a request without a network. To simulate a server that hangs, a handler waits for the
-// end of the request's context.
+// RoundTrip answers a request without a network. To play a server that hangs, a handler waits until the context of the
+// request ends.
 func (i *Issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	i.ServeHTTP(w, r)
@@ -179,7 +176,7 @@ func (i *Issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// Claims returns the claims of a valid token for some resources, with changes; nil removes a claim.
+// Claims returns the claims of a valid token for the audience, with changes. The value nil removes a claim.
 func (i *Issuer) Claims(audience any, changes ...Claims) Claims {
 	now := time.Now()
 	c := Claims{"iss": i.URL, "aud": audience, "sub": "ann", "client_id": "app", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()}
@@ -195,13 +192,13 @@ func (i *Issuer) Claims(audience any, changes ...Claims) Claims {
 	return c
 }
 
-// Token returns a valid token for some resources, with changes to its claims, signed by the first key.
+// Token returns a valid token for the audience, with changes to its claims. The first key signs it.
 func (i *Issuer) Token(audience any, changes ...Claims) string {
 	i.t.Helper()
 	return i.Keys()[0].Sign(i.t, nil, i.Claims(audience, changes...))
 }
 
-// Sign signs claims, which may be raw text. header is merged over alg, kid and typ.
+// Sign signs claims, which may be a raw text. header overrides alg, kid and typ of the token's header.
 func (k *Key) Sign(t testing.TB, header Claims, claims any) string {
 	t.Helper()
 	h := Claims{"alg": k.Alg, "kid": k.ID, "typ": "at+jwt"}
@@ -216,7 +213,7 @@ func (k *Key) Sign(t testing.TB, header Claims, claims any) string {
 	return signing + "." + base64.RawURLEncoding.EncodeToString(k.sign(t, []byte(signing)))
 }
 
-// sign signs by the algorithm of the key, whatever a header says.
+// sign signs with the algorithm of the key, whatever the header says.
 func (k *Key) sign(t testing.TB, data []byte) []byte {
 	t.Helper()
 	if k.Alg == "EdDSA" {
@@ -248,7 +245,7 @@ func (k *Key) sign(t testing.TB, data []byte) []byte {
 	return out
 }
 
-// Encode returns a part of a token: raw text unchanged, other values as JSON.
+// Encode returns a part of a token: a string as it is, other values as JSON.
 func Encode(t testing.TB, part any) string {
 	t.Helper()
 	data, is := part.(string)

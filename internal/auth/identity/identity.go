@@ -1,4 +1,4 @@
-// Package identity holds the data from a caller's token that the bridge passes to servers.
+// Package identity holds what servers get of a caller's token.
 package identity
 
 import (
@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Identity holds the claims of a caller's token that the bridge sends to servers (I-057). It also
-// holds the token itself if the bridge exchanges it for another one (I-303). It is immutable, and
-// nil for a caller without a token. Adapters of other modules can pass it on, but not read it.
+// Identity holds the claims of a caller's token that the bridge sends to servers (I-057), and the token itself if the
+// bridge exchanges it for a token of a server (I-303). It is immutable. It is nil for a caller without a token.
+// Adapters of other modules can pass it on, but not read it.
 type Identity struct {
-	claims  map[string][]string // one text each, by name
+	claims  map[string][]string // the text of each claim, by the claim's name
 	subject *Subject
 }
 
-// Subject is a caller's token, verified by the bridge, that is exchanged for a token of a server.
+// Subject is a caller's token that the bridge has verified, and exchanges for a token of a server.
 type Subject struct {
 	Token     string
 	Issuer    string
@@ -25,10 +25,10 @@ type Subject struct {
 	Until     time.Time // when the token expires
 }
 
-// New returns an identity. claims has one text for each name; subject may be nil.
+// New returns an identity. Each claim has one text. subject may be nil.
 func New(claims map[string][]string, subject *Subject) *Identity { return &Identity{claims, subject} }
 
-// Claim returns the text of a claim, in the form of a header's values; nil if there is none.
+// Claim returns the text of a claim in the form of the values of a header; nil if id does not have the claim.
 func Claim(id *Identity, name string) []string {
 	if id == nil {
 		return nil
@@ -36,7 +36,7 @@ func Claim(id *Identity, name string) []string {
 	return id.claims[name]
 }
 
-// SubjectOf returns the token that is exchanged; nil if there is none.
+// SubjectOf returns the token to exchange; nil if there is none.
 func SubjectOf(id *Identity) *Subject {
 	if id == nil {
 		return nil
@@ -60,22 +60,22 @@ func WithoutToken(id *Identity) *Identity {
 	return &Identity{claims: id.claims}
 }
 
-// Headers in which an identity goes from one instance of the bridge to another, and into the
-// store of sessions. Instances of neighbouring versions read them.
+// The headers in which an identity goes from one instance of the bridge to another, and into the store of sessions.
+// Instances of neighbouring versions must be able to read them.
 const (
-	prefix     = "X-Bridge-Claim-"  // and the name of the claim in hexadecimal
+	prefix     = "X-Bridge-Claim-"  // the name of the claim in hexadecimal follows
 	subjectKey = prefix + "Token"   // the fields of a Subject
-	escaped    = prefix + "Header-" // and the name of a client's own header that begins with prefix
+	escaped    = prefix + "Header-" // the name of a client's header that begins with prefix follows
 )
 
-// Pack returns headers that hold a client's headers and an identity. It does not change h.
+// Pack returns headers that hold the headers h of a client and an identity. It does not change h.
 func Pack(h http.Header, id *Identity) http.Header {
 	if id == nil && !holdsPacked(h) {
 		return h
 	}
 	out := make(http.Header, len(h)+1)
 	for name, values := range h {
-		if isPacked(name) { // a client sent a header of such a name: escape it
+		if isPacked(name) { // a client sent a header with such a name
 			name = escaped + name
 		}
 		out[name] = values
@@ -103,7 +103,7 @@ func holdsPacked(h http.Header) bool {
 	return false
 }
 
-// Unpack returns the arguments of Pack. It does not change packed.
+// Unpack returns the arguments of the Pack that made packed. It does not change packed.
 func Unpack(packed http.Header) (h http.Header, id *Identity) {
 	if !holdsPacked(packed) {
 		return packed, nil
@@ -136,7 +136,7 @@ func parseSubject(values []string) *Subject {
 	if len(values) != 1 {
 		return nil
 	}
-	parts := strings.SplitN(values[0], " ", 4) // only the last may have spaces
+	parts := strings.SplitN(values[0], " ", 4) // only the last part may have spaces
 	if len(parts) != 4 {
 		return nil
 	}

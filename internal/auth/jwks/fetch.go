@@ -24,7 +24,7 @@ const (
 	maxLife     = time.Hour
 )
 
-// errNoDocument means that an address has no document.
+// errNoDocument means that the server has no document at an address.
 var errNoDocument = errors.New("there is no such document")
 
 // Client returns a client for requests to an issuer, which follows no redirect.
@@ -32,8 +32,8 @@ func Client(transport http.RoundTripper) *http.Client {
 	return discovery.Unredirected(transport, fetchLimit)
 }
 
-// Transport returns a transport for requests to an issuer. It uses the proxies of the environment. It
-// trusts the certificates of the system, and the certificates in caFile, a PEM file, if set.
+// Transport returns a transport for requests to an issuer. It uses the proxies of the environment. It trusts the
+// certificates of the system and those in caFile, a PEM file, which may be empty.
 func Transport(caFile string) (http.RoundTripper, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -55,7 +55,7 @@ func Transport(caFile string) (http.RoundTripper, error) {
 	return transport, nil
 }
 
-// CheckAddress reports a fault of an issuer's address: it must be https, or http on this machine.
+// CheckAddress returns the fault of an issuer's URL, or nil. The URL must be https, or http on this machine.
 func CheckAddress(address string) error {
 	u, err := url.Parse(address)
 	switch {
@@ -67,8 +67,8 @@ func CheckAddress(address string) error {
 	return errors.New("must be https: over http, anybody on the network could replace the keys; http is for this machine only")
 }
 
-// set returns the set of the option Text, or else of the file or URL that the option From names, or else of
-// jwks_uri in the issuer's metadata. kept is how long data is used, from minLife to maxLife.
+// set returns the key set: Text of the options, otherwise the file or URL From, otherwise the jwks_uri in the issuer's
+// metadata. kept is how long the set may be used, from minLife to maxLife.
 func (s *Set) set(ctx context.Context) (data []byte, kept time.Duration, err error) {
 	from := s.o.From
 	if s.o.Text != nil {

@@ -16,49 +16,48 @@ import (
 	"time"
 )
 
-// Errors of a missing key.
+// Why there is no key.
 var (
 	// ErrUnknown means that the issuer has no such key.
 	ErrUnknown = errors.New("the issuer has no such key")
-	// ErrUnavailable means that the keys could not be fetched, so that a token with an unknown key
-	// cannot be checked.
+	// ErrUnavailable means that the keys could not be fetched. A token with an unknown key cannot be checked then.
 	ErrUnavailable = errors.New("the keys of the issuer could not be fetched")
 )
 
 const (
-	againEvery = 10 * time.Second // least time between two fetches for unknown keys
-	retryFirst = time.Second      // pause after a failed fetch, at first
-	retryMost  = 30 * time.Second // and at most
-	maxAge     = 24 * time.Hour   // lifetime of a set that cannot be refreshed
+	againEvery = 10 * time.Second // minimum time between two fetches for unknown keys
+	retryFirst = time.Second      // pause after the first failed fetch
+	retryMost  = 30 * time.Second // longest pause after failed fetches
+	maxAge     = 24 * time.Hour   // how long a set may be used that cannot be refreshed
 	maxTried   = 8                // keys that are tried for a token without kid
-	waitLimit  = 2 * time.Second  // limit of a request's wait for a fetch
+	waitLimit  = 2 * time.Second  // how long a request waits for a fetch
 )
 
 // Options are the settings of a Set.
 type Options struct {
 	Issuer string
-	// From is the URL or file of the set. Empty means the jwks_uri in the issuer's metadata.
+	// From is the URL or the file of the key set. Empty means the jwks_uri in the issuer's metadata.
 	From string
-	// Text is the set itself, instead of From.
+	// Text is the key set itself, in place of From.
 	Text   []byte
 	Client *http.Client // see Client
 	Log    *slog.Logger
 }
 
-// Set holds the keys of one issuer. Run fetches them. Other methods may be called concurrently, also before
-// and after Run.
+// Set holds the keys of one issuer, which Run fetches. The other methods may be called concurrently, even before and
+// after Run.
 type Set struct {
 	o        Options
 	current  atomic.Pointer[keys] // nil if there are none
-	requests chan struct{}        // holds an item when a fetch is requested
+	requests chan struct{}        // holds an element while a fetch is requested
 	stopped  chan struct{}        // closed when Run returns
 	fetched  atomic.Uint64
 	failed   atomic.Uint64
 
-	mu        sync.Mutex // guards the fields below
+	mu        sync.Mutex // guards the rest
 	flight    chan struct{}
-	next      time.Time // when an unknown key may cause the next fetch
-	lastFault string    // the reason that the last fetch failed, or that some keys are not used
+	next      time.Time // from then on an unknown key may cause a fetch
+	lastFault string    // why the last fetch failed, or why some keys are not used
 	failing   bool      // the last fetch failed
 }
 
@@ -78,7 +77,7 @@ func New(o Options) *Set {
 	}
 }
 
-// Run fetches and refreshes the keys until ctx ends. It is called once.
+// Run fetches and refreshes the keys until ctx ends. It must be called only once.
 func (s *Set) Run(ctx context.Context) {
 	defer close(s.stopped)
 	pause := retryFirst
@@ -106,8 +105,8 @@ func (s *Set) Run(ctx context.Context) {
 	}
 }
 
-// Try fetches the keys once, for a check of the configuration. It returns the number of usable keys, and
-// the faults of the other keys.
+// Try fetches the keys once, to check a configuration. It returns the number of usable keys, and the faults of the
+// other keys.
 func (s *Set) Try(ctx context.Context) (usable int, skipped []error, err error) {
 	data, _, err := s.set(ctx)
 	if err != nil {
@@ -125,14 +124,14 @@ func (s *Set) setInFlight() {
 		s.flight = make(chan struct{})
 	}
 	select {
-	case <-s.requests: // a request for a fetch waits for this one
+	case <-s.requests: // this fetch also serves a request for a fetch
 	default:
 	}
 }
 
-// fetch fetches the set. It returns when the next fetch is due.
+// fetch fetches the key set, and returns the time until the next fetch is due.
 func (s *Set) fetch(ctx context.Context) (next time.Duration, err error) {
-	limited, cancel := context.WithTimeout(ctx, 2*fetchLimit) // for metadata and set
+	limited, cancel := context.WithTimeout(ctx, 2*fetchLimit) // for the metadata and the key set
 	defer cancel()
 	var all []*Key
 	var skipped []error
@@ -162,7 +161,7 @@ func (s *Set) tooOld() bool {
 	return now != nil && time.Since(now.at) > maxAge
 }
 
-// publish replaces the keys. Tokens of removed keys end (I-023).
+// publish replaces the keys. Tokens signed by keys that are gone are no longer valid (I-023).
 func (s *Set) publish(all []*Key) {
 	old := s.current.Load()
 	if old == nil {
@@ -191,7 +190,7 @@ func (s *Set) publish(all []*Key) {
 	}
 }
 
-// logResult logs a changed result of a fetch.
+// logResult logs the result of a fetch if it differs from the last one.
 func (s *Set) logResult(err error, skipped []error) {
 	text := ""
 	if err != nil {
@@ -214,8 +213,8 @@ func (s *Set) logResult(err error, skipped []error) {
 	}
 }
 
-// Find returns the keys that may have made a signature: the keys with the id, or, without an id, all that
-// fit the algorithm. The error is ErrUnknown or ErrUnavailable, or that of ctx.
+// Find returns the keys that may have made a signature: those with that id, or, unless named, those that fit the
+// algorithm. The error is ErrUnknown, ErrUnavailable or that of ctx.
 func (s *Set) Find(ctx context.Context, id string, named bool, alg string) ([]*Key, error) {
 	if now := s.current.Load(); now != nil {
 		if found, some := now.find(id, named, alg); some {
@@ -254,7 +253,7 @@ func (s *Set) Find(ctx context.Context, id string, named bool, alg string) ([]*K
 	return nil, err
 }
 
-// unknown returns the error for a key that is not in the set. If the last fetch failed, the issuer may have a new key.
+// unknown returns the error about a key that is not in the set. After a failed fetch, the issuer may have a new key.
 func (s *Set) unknown() error {
 	if s.lastFailed() {
 		return ErrUnavailable
@@ -269,8 +268,8 @@ func (s *Set) lastFailed() bool {
 	return s.failing
 }
 
-// requestFetch requests a fetch, or joins a running fetch. wait is closed when the fetch ends. wait is nil if
-// a fetch ended a moment ago.
+// requestFetch requests a fetch, or joins the fetch in flight. wait is closed when the fetch has ended. It is nil if
+// the last fetch ended less than againEvery ago.
 func (s *Set) requestFetch() (wait chan struct{}, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,7 +278,7 @@ func (s *Set) requestFetch() (wait chan struct{}, first bool) {
 	}
 	now := time.Now()
 	if now.Before(s.next) {
-		if s.current.Load() == nil { // there are no keys to judge by
+		if s.current.Load() == nil { // the set has no keys to answer with
 			done := make(chan struct{})
 			close(done)
 			return done, false
@@ -295,7 +294,7 @@ func (s *Set) requestFetch() (wait chan struct{}, first bool) {
 	return s.flight, true
 }
 
-// find returns the keys for an algorithm. some is false if no key has the id, or if none fits.
+// find returns the keys for an algorithm. some is false if no key has that id, or none fits.
 func (k *keys) find(id string, named bool, alg string) (found []*Key, some bool) {
 	for _, key := range k.all {
 		if named && key.ID != id {
@@ -312,15 +311,14 @@ func (k *keys) find(id string, named bool, alg string) (found []*Key, some bool)
 // State is the state of the keys of an issuer.
 type State struct {
 	Issuer  string
-	Have    bool      // there are keys
+	Have    bool      // the set has keys
 	Stale   bool      // the last fetch failed
 	At      time.Time // when the keys were fetched
-	Fault   string    // the fault of the last fetch, or of unused keys; for operators
+	Fault   string    // why the last fetch failed, or why some keys are not used; for operators
 	Fetched uint64    // number of fetches
 	Failed  uint64    // number of failed fetches
 }
 
-// State returns the state of the keys.
 func (s *Set) State() State {
 	st := State{
 		Issuer:  s.o.Issuer,

@@ -17,13 +17,13 @@ import (
 
 // Key is a public key of an issuer.
 type Key struct {
-	// ID is its kid; may be empty, and shared by several keys.
+	// ID is the kid of the key. It may be empty, and several keys may have the same.
 	ID string
 	// Public is an *rsa.PublicKey, an *ecdsa.PublicKey or an ed25519.PublicKey.
 	Public any
 
-	alg       string // its only algorithm; empty means all that fit
-	raw       string // its text in the set
+	alg       string // the only algorithm of the key; empty means every algorithm that fits
+	raw       string // JSON text in the set
 	withdrawn atomic.Bool
 }
 
@@ -51,11 +51,11 @@ const (
 	minRSABits = 2048 // shorter keys can be broken
 )
 
-// errOtherUse means that a key is for another purpose. That is no fault of the set.
+// errOtherUse means that a key is for another purpose than signatures, which is no fault of the set.
 var errOtherUse = errors.New("is for something else")
 
-// parse parses a set. skipped are the faults of unusable keys. Keys of unknown types and for encryption are
-// left out without a fault.
+// parse parses a key set. skipped are the faults of the keys that cannot be used. Keys of unknown types, and keys for
+// encryption, are left out without a fault.
 func parse(data []byte) (keys []*Key, skipped []error, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -82,7 +82,7 @@ func parse(data []byte) (keys []*Key, skipped []error, err error) {
 	return keys, skipped, nil
 }
 
-// Check reports the faults of a set without a usable key.
+// Check returns the faults of a key set that has no usable key.
 func Check(data []byte) error {
 	_, skipped, err := parse(data)
 	return errors.Join(append(skipped, err)...)
@@ -129,10 +129,10 @@ func parseKey(raw []byte) (*Key, error) {
 	}, nil
 }
 
-// Fixed is a set that does not change.
+// Fixed is a key set that does not change.
 type Fixed struct{ keys }
 
-// Parse parses a set. It leaves unusable keys out, and fails if there is no other.
+// Parse parses a key set. It leaves out unusable keys. If no key is usable, it returns the faults.
 func Parse(data []byte) (*Fixed, error) {
 	all, skipped, err := parse(data)
 	if err != nil {
@@ -141,7 +141,7 @@ func Parse(data []byte) (*Fixed, error) {
 	return &Fixed{keys{all: all}}, nil
 }
 
-// Find returns some keys for an algorithm: the keys with the id, or all if no id is named.
+// Find returns the keys that may have made a signature, as Set.Find does.
 func (f *Fixed) Find(id string, named bool, alg string) []*Key {
 	found, _ := f.find(id, named, alg)
 	return found

@@ -19,11 +19,11 @@ const (
 	maxDepth = 33  // levels of nested arrays and objects
 )
 
-// object parses a JSON object in which no name occurs twice (I-019): two readers could take different
-// members.
+// object parses a JSON object. It refuses an object in which a name occurs twice, since two readers could use different
+// members (I-019).
 func object(data []byte) (gjson.Result, error) {
 	switch {
-	case rawjson.Deeper(data, maxDepth): // before checks that recurse for each level
+	case rawjson.Deeper(data, maxDepth): // before the checks below, which recurse for each level
 		return gjson.Result{}, errors.New("it is nested too deeply")
 	case !utf8.Valid(data) || !gjson.ValidBytes(data):
 		return gjson.Result{}, errors.New("it is not JSON")
@@ -35,7 +35,7 @@ func object(data []byte) (gjson.Result, error) {
 	return v, single(v)
 }
 
-// single reports a name that occurs twice in an object, at any depth.
+// single returns an error if a name occurs twice in an object, at any depth.
 func single(v gjson.Result) (err error) {
 	names := map[string]bool{}
 	object := v.IsObject()
@@ -55,7 +55,7 @@ func single(v gjson.Result) (err error) {
 	return err
 }
 
-// member returns the member of an object with exactly that name.
+// member returns the member of an object with exactly that name. gjson would interpret the name as a path.
 func member(v gjson.Result, name string) (found gjson.Result) {
 	if !v.IsObject() {
 		return found
@@ -70,8 +70,8 @@ func member(v gjson.Result, name string) (found gjson.Result) {
 	return found
 }
 
-// At returns the claim of a name. If no claim has the whole name, dots lead into objects, as in
-// realm_access.roles (I-051).
+// At returns the claim with that name. If no claim has it, dots in name lead into objects, as in realm_access.roles
+// (I-051).
 func At(claims gjson.Result, name string) gjson.Result {
 	if v := member(claims, name); v.Exists() {
 		return v
@@ -87,8 +87,8 @@ func At(claims gjson.Result, name string) gjson.Result {
 	return gjson.Result{}
 }
 
-// Texts returns the texts of a claim for comparisons. A text, a number or a boolean has one. A list has
-// those of its items. Other values have none.
+// Texts returns the texts of a claim, for comparisons. A text, a number or a boolean has one text, and a list has those
+// of its items. Other values have none.
 func Texts(v gjson.Result) (all []string) {
 	switch {
 	case v.Type == gjson.String:
@@ -108,7 +108,7 @@ func Texts(v gjson.Result) (all []string) {
 	return all
 }
 
-// seconds parses a time in a token, which may have a fraction.
+// seconds parses a time in a token, in seconds with an optional fraction.
 func seconds(v gjson.Result) (time.Time, bool) {
 	if v.Type != gjson.Number || math.Abs(v.Num) > 1<<40 || math.IsNaN(v.Num) {
 		return time.Time{}, false
@@ -117,7 +117,7 @@ func seconds(v gjson.Result) (time.Time, bool) {
 	return time.Unix(int64(whole), int64(part*1e9)), true
 }
 
-// list parses a claim that is a text or a list of texts.
+// list parses a claim that is one text, or a list of texts.
 func list(v gjson.Result) (all []string, ok bool) {
 	switch {
 	case v.Type == gjson.String:
@@ -133,14 +133,14 @@ func list(v gjson.Result) (all []string, ok bool) {
 	return all, ok
 }
 
-// validName reports whether a text may name a caller: it is shown in logs.
+// validName reports whether a text may name a caller in logs.
 func validName(s string) bool {
 	return s != "" && len(s) <= maxName && !strings.ContainsFunc(s, func(r rune) bool {
 		return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r == utf8.RuneError
 	})
 }
 
-// CheckScope returns the fault of a scope (RFC 6749 §3.3).
+// CheckScope returns the rule that a scope breaks (RFC 6749 §3.3), or "".
 func CheckScope(s string) (rule string) {
 	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
 		return "must be a scope: visible ASCII characters without spaces, quotes and backslashes"
@@ -148,7 +148,7 @@ func CheckScope(s string) (rule string) {
 	return ""
 }
 
-// scopes returns the scopes in the claims and the implied ones, sorted.
+// scopes returns the scopes in the claims, and the scopes that these include, sorted.
 func (i *issuer) scopes(claims gjson.Result) ([]string, error) {
 	names := []string{"scope", "scp"}
 	if i.o.ScopeClaim != "" {

@@ -13,19 +13,19 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
-// Front has the settings to verify the tokens that the bridge itself issues to users of an issuer. Each
-// token counts as a token of that issuer, with the claims of the user's ID token.
+// Front holds the settings to verify the tokens that the bridge itself issues to users of an issuer. Such a token
+// counts as a token of that issuer, with the claims of the user's ID token.
 type Front struct {
-	// Issuer is the iss of these tokens.
+	// Issuer is the iss of the bridge's own tokens.
 	Issuer string
-	// Keys are the keys that sign them: a JSON Web Key Set.
+	// Keys are the public keys of these tokens, as a JSON Web Key Set.
 	Keys []byte
-	// Open returns the present claims of the user of a verified token: an object. over reports
-	// whether the login has ended; it is called each time that the token is used.
+	// Open returns the current claims of the user of a verified token, as a JSON object. over reports whether the login
+	// has ended; it is called each time that the token is used.
 	Open func(claims gjson.Result) (said []byte, over func() bool, err error)
 }
 
-// issuer returns the state of the issuer of these tokens, for users of another issuer.
+// issuer returns the state for the bridge's own tokens, issued to users of another issuer.
 func (f *Front) issuer(of Issuer, log *slog.Logger) *issuer {
 	i := Issuer{
 		URL:     f.Issuer,
@@ -45,7 +45,7 @@ func (f *Front) issuer(of Issuer, log *slog.Logger) *issuer {
 	}
 }
 
-// toUser turns a verified token of the bridge into one of its user's issuer.
+// toUser turns a verified token of the bridge into a token of its user's issuer.
 func (i *issuer) toUser(t *Token) error {
 	claims, over, err := i.o.Front.Open(t.Claims)
 	if err == nil {
@@ -61,8 +61,8 @@ func (i *issuer) toUser(t *Token) error {
 	return nil
 }
 
-// Identify verifies an ID token that an issuer has issued to a client, and returns its claims (OpenID
-// Connect Core §3.1.3.7). It checks no nonce if nonce is empty.
+// Identify verifies an ID token that an issuer has issued to a client, and returns its claims (OpenID Connect Core
+// §3.1.3.7). An empty nonce is not checked.
 func (v *Verifier) Identify(ctx context.Context, from, raw, client, nonce string) (claims gjson.Result, err error) {
 	i := v.issuers[from]
 	if i == nil {

@@ -17,30 +17,30 @@ import (
 )
 
 const (
-	// addressLife is the lifetime of the endpoint's address from the metadata.
+	// addressLife is how long the endpoint's address from the metadata is used.
 	addressLife = time.Hour
-	// findLimit is the timeout for finding the address. findErrLife is the lifetime of a failure.
-	// addressGrace is the time for which the old address is used after a failure.
+	// findLimit bounds a lookup of the address. findErrLife is how long a failure of the lookup counts. addressGrace is
+	// how long the old address is used after a failure.
 	findLimit    = 2 * time.Second
 	findErrLife  = 5 * time.Second
 	addressGrace = time.Minute
-	// maxInFlight bounds the requests in flight. maxSpare are additional ones for tokens that were
-	// valid before, so that made-up tokens do not delay them.
+	// maxInFlight bounds the requests in flight. maxSpare bounds additional requests about tokens that were valid
+	// before, so that made-up tokens do not delay these.
 	maxInFlight = 48
 	maxSpare    = 16
-	// logEvery is the least time between two logged failures.
+	// logEvery is the minimum time between two failures in the log.
 	logEvery = time.Minute
 )
 
-// ErrUnavailable means that there was no answer about the token.
+// ErrUnavailable means that the issuer gave no answer about the token.
 var ErrUnavailable = errors.New("the issuer could not be asked about the token")
 
 // EndpointOptions are the settings of an Endpoint.
 type EndpointOptions struct {
 	Issuer string
-	// URL is the introspection endpoint. Empty means the one in the issuer's metadata.
+	// URL is the introspection endpoint. Empty means the endpoint in the issuer's metadata.
 	URL string
-	// As is the bridge as a client of the issuer.
+	// As holds the credentials of the bridge at the issuer.
 	As *discovery.Client
 	// Metadata fetches the metadata of the issuer.
 	Metadata func(context.Context) (*discovery.Issuer, error)
@@ -55,9 +55,9 @@ type Endpoint struct {
 
 	mu      sync.Mutex    // guards the rest; not held during a fetch
 	found   string        // address from the metadata
-	findErr error         // the reason that there is none
-	until   time.Time     // when found or findErr expires
-	lookup  chan struct{} // closed when a lookup in flight ends; nil without one
+	findErr error         // why there is no address
+	until   time.Time     // when found or findErr ends
+	lookup  chan struct{} // closed when the lookup in flight has ended; nil without one
 	fault   string        // the fault of the last request
 	warned  bool          // fault was logged
 	limiter logs.Limiter  // limits the logged faults
@@ -74,8 +74,8 @@ func NewEndpoint(e EndpointOptions) *Endpoint {
 	}
 }
 
-// Ask returns the issuer's raw answer about a token. The error is ErrUnavailable. ctx is the timeout. good
-// means that the token was valid before.
+// Ask returns the issuer's raw answer about a token. good says that the token was valid before. ctx bounds the time.
+// The error is ErrUnavailable.
 func (e *Endpoint) Ask(ctx context.Context, raw string, good bool) ([]byte, error) {
 	var spare chan struct{}
 	if good {
@@ -132,7 +132,7 @@ func (e *Endpoint) ask(ctx context.Context, raw string) ([]byte, error) {
 	return answer, nil
 }
 
-// address returns the address. Concurrent callers share a lookup. Meanwhile the old address is used.
+// address returns the address of the endpoint. Concurrent callers share a lookup, and use the old address meanwhile.
 func (e *Endpoint) address(ctx context.Context) (string, error) {
 	if e.o.URL != "" {
 		return e.o.URL, nil
@@ -160,7 +160,7 @@ func (e *Endpoint) address(ctx context.Context) (string, error) {
 	return e.found, e.findErr
 }
 
-// lookUp looks the address up and wakes the callers that wait for it.
+// lookUp looks the address up, and wakes the callers that wait for the lookup.
 func (e *Endpoint) lookUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findLimit)
 	defer cancel()
@@ -188,8 +188,7 @@ func (e *Endpoint) lookUp(ctx context.Context) {
 	e.lookup = nil
 }
 
-// record records the result of a request and logs changes. It does not log each change of an unstable
-// endpoint.
+// record records the result of a request, and logs changes. It does not log each change of an unstable endpoint.
 func (e *Endpoint) record(err error) {
 	e.mu.Lock()
 	e.asked++
@@ -215,7 +214,7 @@ func (e *Endpoint) record(err error) {
 // IntrospectionState is the state of an endpoint.
 type IntrospectionState struct {
 	Fault         string // the fault of the last request; for operators
-	Asked, Failed uint64 // requests
+	Asked, Failed uint64 // numbers of requests
 }
 
 // State returns the state of the endpoint.

@@ -18,33 +18,33 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// Introspection has the settings to ask an issuer about opaque tokens (RFC 7662).
+// Introspection holds the settings to ask an issuer about opaque tokens (RFC 7662).
 type Introspection struct {
-	// URL is the introspection endpoint. Default: the one in the issuer's metadata.
+	// URL is the introspection endpoint. Default: the endpoint in the issuer's metadata.
 	URL string `yaml:"url"`
-	// Client is the bridge's client at the issuer.
+	// Client holds the credentials of the bridge at the issuer.
 	Client Client `yaml:"client"`
-	// Cache is how long an answer about a valid token is cached: at most 5m. Default 30s.
+	// Cache is how long an answer that a token is valid is used: at most 5m. Default 30s.
 	Cache time.Duration `yaml:"cache"`
-	// Always introspects JSON Web Tokens too, and uses no keys for them. Default false.
+	// Always makes the bridge introspect JSON Web Tokens, too, in place of checking their signatures. Default false.
 	Always bool `yaml:"always"`
 }
 
-// Client is the bridge's client at an issuer.
+// Client holds the credentials of the bridge at an issuer.
 type Client struct {
-	// ID and Secret are its registered client_id and client_secret.
+	// ID and Secret are the client_id and the client_secret of the bridge.
 	ID     string `yaml:"id"`
 	Secret string `yaml:"secret"`
-	// KeyFile names a file with the PEM private key that signs instead of a secret. KeyID is its kid
-	// at the issuer, and Algorithm its algorithm. Default: the usual one.
+	// KeyFile is a file with a private key in PEM, which replaces Secret. KeyID is the kid of the key at the issuer.
+	// Algorithm is the signature algorithm. Default: the usual one for the key.
 	KeyFile   string `yaml:"key_file"`
 	KeyID     string `yaml:"key_id"`
 	Algorithm string `yaml:"algorithm"`
-	// InBody sends both in the body instead of the Authorization header. Default false.
+	// InBody sends ID and Secret in the body, not in the header Authorization. Default false.
 	InBody bool `yaml:"in_body"`
 }
 
-// grant returns the client in the form of package discovery.
+// grant returns the client as package discovery uses it.
 func (c *Client) grant() *discovery.Client {
 	return discovery.NewClient(c.ID, c.Secret, c.InBody, assertion.Key{
 		File:      c.KeyFile,
@@ -53,13 +53,14 @@ func (c *Client) grant() *discovery.Client {
 	})
 }
 
-// Look checks the key file like assertion.Look.
+// Look makes the path of the key file absolute and checks the file, as assertion.Look does.
 func (c *Client) Look(absolute func(string) string) (setting, remark string, fault error) {
 	remark, fault = assertion.Look(&c.KeyFile, absolute)
 	return "key_file", remark, fault
 }
 
-// Wrong returns the rule that the settings break, and its key, such as ": url"; nothing for valid settings.
+// Wrong returns the rule that the settings break, and the key that breaks it, such as ": url". It returns empty texts
+// for valid settings.
 func (i *Introspection) Wrong() (key, rule string) {
 	switch {
 	case i.Client.ID == "":
@@ -81,51 +82,51 @@ func (i *Introspection) Wrong() (key, rule string) {
 }
 
 const (
-	// DefaultCache is the default of Introspection.Cache, and MaxCache its maximum: a revoked token
-	// works for that long.
+	// DefaultCache is the default of Introspection.Cache, and MaxCache its maximum. A revoked token works for that
+	// long.
 	DefaultCache = 30 * time.Second
 	MaxCache     = 5 * time.Minute
 
-	refusedLife = 5 * time.Second // lifetime of the answer that a token is not valid
-	maxRefused  = 10_000          // cached answers of that kind
-	askLimit    = 5 * time.Second // limit of a request's wait for the answer
+	refusedLife = 5 * time.Second // how long the answer that a token is not valid is used
+	maxRefused  = 10_000          // number of such answers that are stored
+	askLimit    = 5 * time.Second // how long a request waits for the answer
 )
 
 type gateKey struct{}
 
-// Gate limits the introspection of tokens that were never valid.
+// Gate limits the introspection of tokens that were not valid before.
 type Gate interface {
-	// Pass reports whether the issuer may be asked now. If not, Pass is called again when busy is
-	// closed; with a nil busy the issuer is not asked. Pass must not block. After an ok it is not
-	// called again in the same Verify.
+	// Pass reports whether the issuer may be asked now. If not, and busy is not nil, Pass is called again when busy is
+	// closed. If busy is nil, the issuer is not asked. After ok is true, Pass is not called again in the same Verify.
+	// Pass must not block.
 	Pass() (busy <-chan struct{}, ok bool)
 }
 
-// WithGate returns a context for Verify with a Gate.
+// WithGate returns a context that gives Verify a Gate.
 func WithGate(ctx context.Context, gate Gate) context.Context {
 	return context.WithValue(ctx, gateKey{}, gate)
 }
 
-// asker introspects tokens. Concurrent requests with one token share a question (I-025).
+// asker introspects tokens. Concurrent requests with the same token share one introspection (I-025).
 type asker struct {
-	v    *Verifier // caches valid tokens
+	v    *Verifier // its cache holds the valid tokens
 	i    *issuer
 	at   *Endpoint
 	life time.Duration
 
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex // guards the rest
 	flights map[[32]byte]*flight
 	refused simplelru.LRUCache[[32]byte, refused]
 }
 
-// flight is a question in flight.
+// flight is an introspection in flight.
 type flight struct {
 	done chan struct{} // closed when t and err are set
 	t    *Token
 	err  error
 }
 
-// refused is the answer that a token is not valid.
+// refused is a stored answer that a token is not valid.
 type refused struct {
 	why   *Error
 	until time.Time
@@ -146,7 +147,7 @@ func newAsker(v *Verifier, i *issuer, at *Endpoint, kept time.Duration) *asker {
 	}
 }
 
-// mayBeOpaque reports whether a text may be an opaque token. Only such a text is sent to the issuer.
+// mayBeOpaque reports whether a text may be an opaque token. The issuer gets only such texts.
 func mayBeOpaque(raw string) bool {
 	return raw != "" && len(raw) <= maxToken && !strings.ContainsFunc(raw, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("-._~+/=", r)
@@ -160,8 +161,8 @@ func looksLikeJWT(raw string) bool {
 	return more && err == nil && gjson.ValidBytes(data) && data[0] == '{'
 }
 
-// verify introspects a token, for any resource. cached is the cached token, or nil. An answer that the token
-// is not valid any more also ends cached.
+// verify introspects a token, for any resource. cached is the token in the cache, or nil. If the answer says that the
+// token is not valid any more, it also ends cached.
 func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, cached *Token) (*Token, error) {
 	if cached != nil && !cached.Until.After(time.Now()) {
 		return nil, expired(a.i.o.URL)
@@ -175,7 +176,7 @@ func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, cached *To
 			return nil, cachedNo.why
 		}
 		unknown := cached == nil && (!known || cachedNo.why.Asked) // the token was never valid
-		if t := a.v.get(sum); t != nil && t.valid(time.Now()) {    // another request has just introspected it
+		if t := a.v.get(sum); t != nil && t.valid(time.Now()) {    // another request has just introspected the token
 			a.mu.Unlock()
 			return t, nil
 		}
@@ -214,7 +215,7 @@ func (a *asker) verify(ctx context.Context, raw string, sum [32]byte, cached *To
 	}
 }
 
-// await waits for done, up to the time until.
+// await waits for done, but not beyond until.
 func (a *asker) await(ctx context.Context, done <-chan struct{}, until time.Time) error {
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
@@ -232,9 +233,9 @@ func (a *asker) unavailable() *Error {
 	return refuse(Unavailable, a.i.o.URL, "%v", ErrUnavailable)
 }
 
-// introspect introspects a token for all who wait. The end of the first one's ctx does not cancel it.
+// introspect introspects a token for all requests that wait for f. The end of the first request does not cancel it.
 func (a *asker) introspect(ctx context.Context, f *flight, raw string, sum [32]byte, cached *Token, unknown bool) {
-	f.err = a.unavailable() // unless there is an answer
+	f.err = a.unavailable() // replaced if there is an answer
 	defer func() {
 		a.mu.Lock()
 		delete(a.flights, sum)
@@ -260,9 +261,9 @@ func (a *asker) introspect(ctx context.Context, f *flight, raw string, sum [32]b
 	}
 }
 
-// read checks an answer (I-024). Without iss, the issuer is the answering one. Without aud, the token is
-// for the client that got it, which must be in audience. A token that was never valid may be a guess at
-// a key, unless it has the form of a JSON Web Token.
+// read checks an answer (I-024). Without iss, the issuer is the one that answered. Without aud, the token is for the
+// client that got it, and Issuer.Audience must have that client. unknown says that the token was not valid before.
+// Unless such a token has the form of a JSON Web Token, it may be a guess at a key.
 func (a *asker) read(answer []byte, ended *atomic.Bool, raw string, unknown bool) (*Token, error) {
 	url := a.i.o.URL
 	claims, err := object(answer)

@@ -1,9 +1,9 @@
 // Package token verifies the tokens that identity providers issue for the bridge. It verifies JSON Web
 // Tokens (RFC 9068) by the keys of their issuers, and opaque tokens by introspection (RFC 7662).
 //
-// A token is valid if the issuer that it names has signed it, its audience is the requested resource,
-// and it names its subject. It must be neither expired nor from the future. Tokens of other kinds, such
-// as ID tokens and tokens bound to a key, are refused.
+// A token is valid if the issuer that it names has signed it, its audience is the requested resource, and it names its
+// subject. It must be neither expired nor from the future. The package refuses tokens of other kinds, such as ID tokens
+// and tokens bound to a key.
 package token
 
 import (
@@ -26,33 +26,33 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 )
 
-// Issuer is an issuer whose tokens are accepted, and the rules for them.
+// Issuer is an issuer whose tokens are accepted, with the rules for its tokens.
 type Issuer struct {
-	// URL is the issuer, exactly as its tokens name it.
+	// URL identifies the issuer, exactly as in its tokens.
 	URL string
-	// Audience lists accepted audiences besides the requested resource.
+	// Audience lists accepted audiences, besides the requested resource.
 	Audience []string
-	// JWKS is the URL or file of its keys. Default: the jwks_uri in its metadata.
+	// JWKS is the URL or the file of the issuer's keys. Default: the jwks_uri in the issuer's metadata.
 	JWKS string
-	// Algorithms are its allowed signature algorithms. Default: Algorithms.
+	// Algorithms are the signature algorithms that tokens may use. Default: the variable Algorithms.
 	Algorithms []string
-	// ScopeClaim is the claim with the scopes. Default: scope and scp.
+	// ScopeClaim is the claim that holds the scopes. Default: scope and scp.
 	ScopeClaim string
 	// Implies maps scopes to the scopes that they include.
 	Implies map[string][]string
-	// Skew is the allowed difference of the clocks. Default 30s.
+	// Skew is how much the clocks of the issuer and the bridge may differ. Default 30s.
 	Skew time.Duration
-	// Introspection has the settings to ask the issuer about opaque tokens; nil refuses these. At most
-	// one issuer has it, because such a token does not name its issuer.
+	// Introspection holds the settings to ask the issuer about opaque tokens. nil means that opaque tokens are refused.
+	// At most one issuer has it, because an opaque token does not name its issuer.
 	Introspection *Introspection
-	// Front is set if the bridge issues tokens to its users.
+	// Front is set if the bridge itself issues tokens to users of the issuer.
 	Front *Front
-	// Transport sends the requests to it. Default: that of net/http.
+	// Transport sends the requests to the issuer. Default: that of net/http.
 	Transport http.RoundTripper
 }
 
-// Algorithms are the supported signature algorithms. All use public keys: with a secret key, every
-// verifier of a token could make one.
+// Algorithms are the supported signature algorithms. All use public keys: with a secret key, whoever can verify a token
+// could also make one.
 var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 const (
@@ -61,35 +61,35 @@ const (
 	MaxSkew     = 5 * time.Minute
 
 	maxToken = 16 << 10 // bytes
-	maxKnown = 10_000   // cached valid tokens
+	maxKnown = 10_000   // valid tokens in the cache
 )
 
-// Result is the result of a check, as a label of metrics.
+// Result is the result of a check, as metrics name it.
 type Result string
 
-// Results of checks.
+// The values of Result.
 const (
 	OK          Result = "ok"
 	Missing     Result = "missing"     // no token
 	Expired     Result = "expired"     // expired
-	Audience    Result = "audience"    // for another audience
-	Unknown     Result = "issuer"      // of an unknown issuer
-	Signature   Result = "signature"   // not signed by a key of its issuer
+	Audience    Result = "audience"    // the token is for another resource
+	Unknown     Result = "issuer"      // the token is of an unknown issuer
+	Signature   Result = "signature"   // no key of the issuer has signed the token
 	Invalid     Result = "invalid"     // any other fault
-	Scope       Result = "scope"       // lacks a scope
-	Denied      Result = "denied"      // no rule admits its user
-	Unavailable Result = "unavailable" // cannot be checked now
+	Scope       Result = "scope"       // the token lacks a scope
+	Denied      Result = "denied"      // no access rule admits the user
+	Unavailable Result = "unavailable" // the token cannot be checked now
 )
 
-// Error is the reason that a token is refused. Why is for operators. It holds nothing of the token but
-// issuer, audience and type. Clients get no more than Result.
+// Error is why a token is refused. Why is for operators. Of the token it holds only issuer, audience and type. Clients
+// only get Result.
 type Error struct {
 	Result Result
 	Issuer string // empty for an unknown issuer
 	Why    string
-	Text   bool // it has not the form of a token: it may be a guess at a key
-	// Asked: the token is unknown to its issuer. Unasked: the issuer was not asked, after too many such
-	// tokens.
+	Text   bool // the text does not have the form of a token, so it may be a guess at a key
+	// Asked means that the issuer does not know the token. Unasked means that the issuer was not asked, after too many
+	// tokens that it did not know.
 	Asked, Unasked bool
 }
 
@@ -107,34 +107,33 @@ func expired(issuer string) *Error { return refuse(Expired, issuer, "the token h
 
 // Token is a verified token.
 type Token struct {
-	// Issuer and Subject identify the caller. Machine means that the subject is a client that acts
-	// for no user.
+	// Issuer and Subject identify the caller. Machine means that the subject is a program that acts for no user.
 	Issuer, Subject string
 	Machine         bool
-	// Client is the client that got the token; may be empty.
+	// Client is the client that got the token. It may be empty.
 	Client string
-	// Scopes are its scopes and the implied ones, sorted.
+	// Scopes are the scopes of the token and the scopes that these include, sorted.
 	Scopes []string
-	// Until is when it expires, plus the allowed skew.
+	// Until is when the token expires, plus the allowed skew.
 	Until time.Time
-	// Claims are its claims, an object.
+	// Claims are the claims of the token, a JSON object.
 	Claims gjson.Result
 
-	// Note caches a result for the reader of the token.
+	// Note is for the reader of the token, which can store a result in it.
 	Note atomic.Value
 
 	audience         []string
-	audienceIsClient bool        // there was no aud: audience is the client that got the token
+	audienceIsClient bool        // the token has no aud, and audience is the client that got it
 	key              *jwks.Key   // nil for an introspected token
-	loginEnded       func() bool // for a Front's token: reports whether its login has ended; nil for others
+	loginEnded       func() bool // reports whether the login of a Front's token has ended; nil for other tokens
 
-	// For an introspected token: the end of the answer's validity, and whether a later answer revoked
-	// the token.
+	// fresh is how long the answer about an introspected token counts. ended reports whether a later answer revoked the
+	// token.
 	fresh time.Time
 	ended *atomic.Bool
 }
 
-// Revoked reports whether the issuer has revoked the token, or the key that has signed it.
+// Revoked reports whether the issuer has revoked the token or the key that signed it, or whether the login has ended.
 func (t *Token) Revoked() bool {
 	if t.key == nil {
 		return t.ended.Load()
@@ -142,20 +141,19 @@ func (t *Token) Revoked() bool {
 	return t.key.Withdrawn() || t.loginEnded != nil && t.loginEnded()
 }
 
-// Fronted reports whether the bridge itself has issued the token to a user of the issuer. No other server
-// accepts it, and it must not be passed on.
+// Fronted reports whether the bridge itself issued the token to a user of the issuer. Such a token must not be sent to
+// servers, none of which accepts it.
 func (t *Token) Fronted() bool { return t.loginEnded != nil }
 
-// valid reports whether a verified token is still valid without another check.
+// valid reports whether a verified token needs no other check at now.
 func (t *Token) valid(now time.Time) bool {
 	return !t.Revoked() && t.Until.After(now) && (t.key != nil || t.fresh.After(now))
 }
 
-// Resource is the audience that a token needs: Root + Path, or Root alone, which is the whole bridge.
+// Resource is what a token is needed for. Its audience is Root + Path, or Root alone, which is the whole bridge.
 type Resource struct{ Root, Path string }
 
-// Is reports whether an address is that of the resource or of the whole bridge. A trailing slash makes
-// no difference (I-016).
+// Is reports whether an address is that of the resource or of the whole bridge. It ignores a trailing slash (I-016).
 func (r Resource) Is(address string) bool {
 	address = strings.TrimSuffix(address, "/")
 	rest, ok := strings.CutPrefix(address, r.Root)
@@ -165,7 +163,7 @@ func (r Resource) Is(address string) bool {
 // Verifier verifies tokens. Its methods may be called concurrently.
 type Verifier struct {
 	issuers map[string]*issuer
-	opaque  *asker // introspects opaque tokens; nil if they are refused
+	opaque  *asker // nil if opaque tokens are refused
 
 	mu    sync.Mutex // guards known
 	known simplelru.LRUCache[[32]byte, *Token]
@@ -177,16 +175,16 @@ type issuer struct {
 	keys       *jwks.Set
 	algorithms []jose.SignatureAlgorithm
 	asker      *asker // nil without introspection
-	usersOf    string // for a Front, the issuer of its users
+	usersOf    string // issuer of the users, for a Front
 }
 
-// usesKeys reports whether the issuer's keys are needed.
+// usesKeys reports whether the keys of the issuer are needed.
 func (i *issuer) usesKeys() bool { return !i.introspectsAll() || i.o.Front != nil }
 
 // introspectsAll reports whether all tokens of the issuer are introspected.
 func (i *issuer) introspectsAll() bool { return i.asker != nil && i.o.Introspection.Always }
 
-// New returns a Verifier for tokens of issuers. It sends no requests: Run does.
+// New returns a Verifier for tokens of the issuers. Only Run and Verify send requests.
 func New(issuers []Issuer, log *slog.Logger) *Verifier {
 	known, _ := simplelru.NewLRU[[32]byte, *Token](maxKnown, nil) // the size is positive
 	v := &Verifier{issuers: map[string]*issuer{}, known: known}
@@ -203,7 +201,7 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 			Client: jwks.Client(o.Transport),
 			Log:    log,
 		})}
-		for _, a := range Algorithms { // only supported ones, also if the list has others (I-011)
+		for _, a := range Algorithms { // only supported algorithms, even if the list has others (I-011)
 			for _, wanted := range o.Algorithms {
 				if a == wanted {
 					i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(a))
@@ -229,11 +227,11 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 	return v
 }
 
-// Run fetches and refreshes the keys of all issuers until ctx ends. It is called once.
+// Run fetches and refreshes the keys of all issuers until ctx ends. It must be called only once.
 func (v *Verifier) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, i := range v.issuers {
-		if i.usesKeys() { // an issuer without keys may publish none
+		if i.usesKeys() { // an issuer whose keys are not needed may publish none
 			wg.Go(func() { i.keys.Run(ctx) })
 		}
 	}
@@ -243,11 +241,11 @@ func (v *Verifier) Run(ctx context.Context) {
 // State is the state of an issuer.
 type State struct {
 	jwks.State
-	Keys  bool                // its keys are needed
+	Keys  bool                // the keys of the issuer are needed
 	Asked *IntrospectionState // nil without introspection
 }
 
-// States returns the states of the issuers, in no order.
+// States returns the states of the issuers, in random order.
 func (v *Verifier) States() []State {
 	var all []State
 	for _, i := range v.issuers {
@@ -261,11 +259,11 @@ func (v *Verifier) States() []State {
 	return all
 }
 
-// Verify returns a token if it is valid for the resource. sum must identify the token: a hash for which an
-// attacker cannot choose a token. The error is an *Error, or that of ctx. The result is shared: do not change it.
+// Verify returns the token if it is valid for the resource. sum must identify the token: a hash for which nobody can
+// find another token. The error is an *Error, or that of ctx. Callers share the result, and must not change it.
 func (v *Verifier) Verify(ctx context.Context, raw string, sum [32]byte, to Resource) (*Token, error) {
 	t := v.get(sum)
-	if t == nil || !t.valid(time.Now()) { // the new check finds the reason
+	if t == nil || !t.valid(time.Now()) { // verify finds out why the token is not valid
 		cached := t
 		var err error
 		if t, err = v.verify(ctx, raw, sum, cached); err != nil {
@@ -274,7 +272,7 @@ func (v *Verifier) Verify(ctx context.Context, raw string, sum [32]byte, to Reso
 			}
 			return nil, err
 		}
-		if t.key != nil { // the asker has stored the others
+		if t.key != nil { // the asker stores introspected tokens
 			v.store(sum, t)
 		}
 	}
@@ -299,24 +297,24 @@ func (v *Verifier) store(sum [32]byte, t *Token) {
 	v.known.Add(sum, t)
 }
 
-// forget removes a token from the cache if the error means that it is not valid any more.
+// forget removes a token from the cache if err means that the token is not valid any more.
 func (v *Verifier) forget(sum [32]byte, cached *Token, err error) {
 	var e *Error
 	if !errors.As(err, &e) || e.Result == Unavailable {
-		return // the check failed: the token may still be good
+		return // the token may still be valid
 	}
 	if cached.ended != nil {
 		cached.ended.Store(true)
 	}
 	if cached.key == nil && e.Result == Expired {
-		return // it stays, so that its issuer is not asked again about it
+		return // stays in the cache, so that the issuer is not asked about it again
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.known.Remove(sum)
 }
 
-// isFor reports whether one of the audiences is the resource or an element of also.
+// isFor reports whether an audience of the token is the resource or is in also.
 func (t *Token) isFor(to Resource, also []string) bool {
 	for _, a := range t.audience {
 		if !t.audienceIsClient && to.Is(a) {
@@ -334,13 +332,13 @@ func (t *Token) isFor(to Resource, also []string) bool {
 // header is the header of a JSON Web Token.
 type header struct {
 	alg, kid, typ string
-	named         bool // it has a kid
+	named         bool // the header has a kid
 }
 
-// types are the accepted types of access tokens. A token may also have none (I-012).
+// types are the types that access tokens may have. A token may also have no type (I-012).
 var types = map[string]bool{"jwt": true, "at+jwt": true, "application/at+jwt": true}
 
-// verify verifies a token for any resource. cached is the cached token, or nil.
+// verify verifies a token, for any resource. cached is the token in the cache, or nil.
 func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, cached *Token) (*Token, error) {
 	head, body, err := split(raw)
 	if v.opaque != nil && mayBeOpaque(raw) && (err != nil || !gjson.ValidBytes(head)) {
@@ -376,7 +374,7 @@ func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, cached 
 		}
 		return i.asker.verify(ctx, raw, sum, cached)
 	}
-	// The cheap checks come first: only a token that could be valid causes a fetch of keys (I-021).
+	// Cheap checks come first, so that only a token that could be valid causes a fetch of keys (I-021).
 	parsed, err := jose.ParseSignedCompact(raw, i.algorithms)
 	if err != nil {
 		return nil, refuse(Signature, i.o.URL, "the token is not signed with an algorithm that its issuer may use, or not in the compact form")
@@ -388,7 +386,7 @@ func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, cached 
 	if t.key, err = i.signer(ctx, h, parsed, body); err != nil {
 		return nil, err
 	}
-	if t.Scopes, err = i.scopes(claims); err != nil { // last, since it may be much work: only the issuer may cause that
+	if t.Scopes, err = i.scopes(claims); err != nil { // last, since it may be much work, which only the issuer may cause
 		return nil, refuse(Invalid, i.o.URL, "the token: %v", err)
 	}
 	if i.usersOf != "" {
@@ -397,7 +395,7 @@ func (v *Verifier) verify(ctx context.Context, raw string, sum [32]byte, cached 
 	return t, nil
 }
 
-// signer returns the issuer's key that has signed a token.
+// signer returns the issuer's key that signed the token.
 func (i *issuer) signer(ctx context.Context, h header, parsed *jose.JSONWebSignature, body []byte) (*jwks.Key, error) {
 	keys, err := i.keys.Find(ctx, h.kid, h.named, h.alg)
 	switch {
@@ -451,8 +449,8 @@ func readHeader(data []byte) (h header, err error) {
 	return header{alg.Str, kid.Str, strings.ToLower(typ.Str), kid.Exists()}, nil
 }
 
-// read checks the claims of a token, except audience and scopes. asked means that the claims are an
-// introspection answer.
+// read checks the claims of a token, apart from audience and scopes. asked says that the claims are the answer of an
+// introspection.
 func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 	fail := func(r Result, format string, args ...any) (*Token, error) {
 		return nil, refuse(r, i.o.URL, format, args...)
@@ -494,7 +492,7 @@ func (i *issuer) read(claims gjson.Result, asked bool) (*Token, error) {
 	return t, nil
 }
 
-// until returns when a token expires, plus the allowed skew.
+// until returns the time at which a token expires, plus the allowed skew.
 func (i *issuer) until(claims gjson.Result) (end time.Time, err error) {
 	now := time.Now()
 	ends, ok := seconds(member(claims, "exp"))
@@ -514,8 +512,8 @@ func (i *issuer) until(claims gjson.Result) (end time.Time, err error) {
 	return end, nil
 }
 
-// otherUse returns the reason that a token is not for access but, for example, for renewal; empty if it may
-// be for access. There is no standard for such claims.
+// otherUse returns why a token is not an access token but, for example, a refresh token; empty if it may be an access
+// token. No standard defines such claims.
 func otherUse(claims gjson.Result, asked bool) string {
 	is := func(name string, values ...string) bool {
 		v := member(claims, name)

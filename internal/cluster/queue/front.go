@@ -13,14 +13,14 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// Front is an instance that requests connections. Its methods may be called concurrently.
+// Front requests connections for an instance. Its methods may be called concurrently.
 type Front struct {
 	id    string
 	queue Queue
 	log   *slog.Logger
 	wg    sync.WaitGroup
 
-	unreached unreached // workers
+	unreached unreached // workers that could not be reached
 
 	mu      sync.Mutex // guards the rest
 	waiting map[string]*waiter
@@ -30,17 +30,17 @@ type Front struct {
 // waiter is a request that waits for a worker.
 type waiter struct {
 	server  string
-	granted chan Grant    // has room for one
-	resend  chan struct{} // the store may have lost the request
+	granted chan Grant    // has room for one Grant
+	resend  chan struct{} // holds an element if the store may have lost the request
 }
 
-// Grant is a worker's answer to a request: with its key the front opens the connection.
+// Grant is a worker's answer to a request. With its key the front opens the connection.
 type Grant struct {
-	Worker string // the instance
+	Worker string // id of the instance
 	Key    string // random
 }
 
-// NewFront makes the front of an instance. Close ends it.
+// NewFront returns the Front of the instance with that id. The caller must call Close.
 func NewFront(id string, q Queue, log *slog.Logger) *Front {
 	return &Front{
 		id:      id,
@@ -53,17 +53,18 @@ func NewFront(id string, q Queue, log *slog.Logger) *Front {
 const (
 	// opTimeout bounds one operation of the store.
 	opTimeout = 500 * time.Millisecond
-	// storeRetry is the wait before an unreachable store is tried again.
+	// storeRetry is the pause before an unreachable store is tried again.
 	storeRetry = 250 * time.Millisecond
-	// fullRetry is the wait before a full line is tried again, which may have the request already.
+	// fullRetry is the pause before a full line is tried again. The line may already have the request.
 	fullRetry = time.Second
-	// missingCheck is the interval of checks that the request is still in its line: the line may have been removed
-	// or evicted.
+	// missingCheck is how often Wait checks that its request is still in the line, which may have been removed or
+	// evicted.
 	missingCheck = 5 * time.Second
 )
 
-// Wait adds a request, and waits for the grant of a worker. The error is session.ErrFull if the line has most
-// entries, session.ErrUnavailable if the store was never reached, and otherwise that of ctx.
+// Wait adds a request to the line of a server, and waits for a worker's grant. If the line already has most entries,
+// the error is session.ErrFull. If the store was never reached, it is session.ErrUnavailable. Otherwise it is the cause
+// of ctx.
 func (f *Front) Wait(ctx context.Context, server string, most int) (Grant, error) {
 	id, w := rand.Text(), &waiter{
 		server:  server,
@@ -78,17 +79,17 @@ func (f *Front) Wait(ctx context.Context, server string, most int) (Grant, error
 		one, cancel := context.WithTimeout(ctx, opTimeout)
 		at, failed := f.queue.Add(one, server, Request{id, f.id}, most)
 		cancel()
-		var retry, look <-chan time.Time // one is set; look when the request is surely in the line
+		var retry, look <-chan time.Time // one of them is set: look if the request is surely in the line
 		switch full := errors.Is(failed, session.ErrFull); {
 		case failed == nil:
-			if entry != "" { // the former entry may still be there
+			if entry != "" { // the line may still have the former entry
 				f.remove(server, entry)
 			}
 			entry, err = at, nil
 			look = time.After(missingCheck)
 		case full && first:
 			return f.leave(id, w, entry, session.ErrFull)
-		case full: // a former entry of this request may fill the line
+		case full: // former entries of this request may fill the line
 			if err != nil {
 				err = session.ErrFull
 			}
@@ -108,7 +109,7 @@ func (f *Front) Wait(ctx context.Context, server string, most int) (Grant, error
 			case <-retry:
 				missing = true
 			case <-look:
-				missing = f.missing(ctx, server, entry) && len(w.granted) == 0 // otherwise its worker removed it
+				missing = f.missing(ctx, server, entry) && len(w.granted) == 0 // otherwise the worker removed the request, and its grant has come
 				look = time.After(missingCheck)
 			case <-ctx.Done():
 				return f.leave(id, w, entry, cmp.Or(err, context.Cause(ctx)))
@@ -117,7 +118,7 @@ func (f *Front) Wait(ctx context.Context, server string, most int) (Grant, error
 	}
 }
 
-// missing reports whether the store answers that a request is not in its line.
+// missing reports whether the store has answered that a request is not in its line.
 func (f *Front) missing(ctx context.Context, server, entry string) bool {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
@@ -125,7 +126,7 @@ func (f *Front) missing(ctx context.Context, server, entry string) bool {
 	return err == nil && !there
 }
 
-// remove removes a request from its line, so that no worker takes it in vain.
+// remove removes a request from its line, so that no worker takes it for nothing.
 func (f *Front) remove(server, entry string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,7 +142,7 @@ func (f *Front) remove(server, entry string) {
 	})
 }
 
-// leave ends a wait, unless a grant just came.
+// leave ends a wait with err, unless a grant has just come.
 func (f *Front) leave(id string, w *waiter, entry string, err error) (Grant, error) {
 	f.mu.Lock()
 	delete(f.waiting, id)
@@ -157,8 +158,8 @@ func (f *Front) leave(id string, w *waiter, entry string, err error) (Grant, err
 	return Grant{}, err
 }
 
-// Accept accepts the grant of a worker. The error is ErrOver when the request has a grant already or no caller
-// waits for it. It is ErrUnreached when the worker was unreachable just now.
+// Accept accepts a worker's grant for the request of that id. If the request has a grant already, or no caller waits
+// for it, the error is ErrOver. If the worker was recently unreachable, the error is ErrUnreached.
 func (f *Front) Accept(id string, g Grant) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,10 +175,11 @@ func (f *Front) Accept(id string, g Grant) error {
 	return nil
 }
 
-// Reached records whether a worker was reached with its grant.
+// Reached records whether this instance reached a worker with the worker's grant.
 func (f *Front) Reached(worker string, reached bool) { f.unreached.record(worker, reached) }
 
-// RequestAgain adds all waiting requests again: the store may have lost them. It does not block.
+// RequestAgain makes all waiting requests enter their lines again, because the store may have lost them. It does not
+// block.
 func (f *Front) RequestAgain() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,7 +202,7 @@ func (f *Front) Waiting() map[string]int {
 	return n
 }
 
-// Close waits for operations of the store in flight. No request may wait any more.
+// Close waits for operations of the store in flight. No Wait may be in flight or follow.
 func (f *Front) Close() {
 	f.mu.Lock()
 	f.closed = true

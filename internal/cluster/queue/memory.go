@@ -10,22 +10,22 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// Memory is a Queue in this process.
+// Memory is a Queue in the memory of this process.
 type Memory struct {
 	mu    sync.Mutex // guards the rest
 	lines map[string][]*entry
 	next  int
-	added chan struct{} // closed with the next request
+	added chan struct{} // closed when a request is added
 }
 
 type entry struct {
 	Taken
-	taken time.Time // zero while it is not taken
+	taken time.Time // when a worker took the request; zero if none has
 }
 
 var _ Queue = (*Memory)(nil)
 
-// NewMemory makes a Memory without requests.
+// NewMemory returns an empty Memory.
 func NewMemory() *Memory {
 	return &Memory{lines: map[string][]*entry{}, added: make(chan struct{})}
 }
@@ -71,7 +71,8 @@ func (m *Memory) Overdue(_ context.Context, servers []string, after time.Duratio
 	return m.first(servers, func(e *entry) bool { return !e.taken.IsZero() && time.Since(e.taken) >= after }, most), nil
 }
 
-// first takes the first requests of each line for which may is true, at most most of each. The caller holds m.mu.
+// first takes the first requests of each line for which may returns true, up to most of each line. The caller holds
+// m.mu.
 func (m *Memory) first(servers []string, may func(*entry) bool, most int) (all []Taken) {
 	for _, name := range servers {
 		left := most

@@ -7,24 +7,25 @@ import (
 )
 
 const (
-	// passOver is the time for which an instance is passed over after misses failures in a row.
+	// passOver is how long an instance gets no grants or requests after misses failures in a row.
 	passOver = 3 * time.Second
 	misses   = 2
 )
 
-// unreached holds instances that were unreachable lately. A grant between such instances takes a slot in vain.
+// unreached holds instances that could not be reached recently. A grant that cannot be used would take a slot for
+// nothing.
 type unreached struct {
 	mu sync.Mutex // guards of
 	of map[string]missed
 }
 
 type missed struct {
-	n     int       // in a row
-	until time.Time // when it is tried again
+	n     int       // failures in a row
+	until time.Time // until then the instance is passed over
 }
 
-// has reports whether the instance is passed over. After passOver it lets one attempt through, and more when that
-// succeeds.
+// has reports whether the instance is passed over. After passOver it lets one attempt pass, and all attempts once that
+// one has succeeded.
 func (u *unreached) has(id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -48,6 +49,6 @@ func (u *unreached) record(id string, reached bool) {
 	if u.of == nil {
 		u.of = map[string]missed{}
 	}
-	maps.DeleteFunc(u.of, func(_ string, m missed) bool { return time.Since(m.until) > time.Minute }) // instances that are gone
+	maps.DeleteFunc(u.of, func(_ string, m missed) bool { return time.Since(m.until) > time.Minute }) // instances that have ended
 	u.of[id] = missed{u.of[id].n + 1, time.Now().Add(passOver)}
 }

@@ -11,62 +11,62 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// ErrOver is the error of a request that another worker has, or for which no caller waits.
+// ErrOver is the error about a request that another worker has, or for which no caller waits.
 var ErrOver = errors.New("the request is over: another worker has it, or nobody waits for it")
 
-// ErrUnreached is the error of a grant that is surely unused: its front was not reached, or cannot reach the
-// worker.
+// ErrUnreached is the error about a grant that is surely not used: the worker did not reach the front, or the front
+// cannot reach the worker.
 var ErrUnreached = errors.New("the front and the worker do not reach each other")
 
-// WorkerOptions configure a Worker. All are required.
+// WorkerOptions configure a Worker. All fields are required.
 type WorkerOptions struct {
 	Queue Queue
 	Slots Slots
-	// Grant sends a grant to the front of a request. The error is ErrOver when the front refuses it, and
-	// ErrUnreached when the front did not get it. After any other error the outcome is unknown.
+	// Grant sends a grant to the front of a request. If the front refuses it, the error is ErrOver. If the front did
+	// not get it, the error is ErrUnreached. After another error the front may have it.
 	Grant func(ctx context.Context, t Taken, grant string) error
 	Log   *slog.Logger
 }
 
 // Slots holds the slots of a worker. Its methods may be called concurrently.
 type Slots interface {
-	// Room returns the servers of which one more process may start now, and the number of free slots. changed is
-	// closed when that number may change.
+	// Room returns the servers of which this worker can start a process now, and the number of free slots. changed
+	// closes when that number may have changed.
 	Room() (servers []string, free int, changed <-chan struct{})
-	// Reserve takes a slot for a request. The front opens the connection with the grant; cancel frees the slot if
-	// the front will not. Reserve reports false if no slot is free.
+	// Reserve takes a slot for a request. The front opens the connection with grant. If it will not, the caller calls
+	// cancel, which frees the slot. If no slot is free, Reserve reports false.
 	Reserve(server string) (grant string, cancel func(), ok bool)
 }
 
-// Worker takes requests while it has free slots. Close ends it.
+// Worker takes requests while it has free slots.
 type Worker struct {
 	o    WorkerOptions
 	ctx  context.Context
 	stop context.CancelFunc
 	wg   sync.WaitGroup
-	turn int       // the line that is polled first when there are more lines than slots
-	last time.Time // when overdue requests were looked for
+	turn int       // index of the line to poll first, if there are more lines than slots
+	last time.Time // when the worker last looked for overdue requests
 
-	unreached unreached // the fronts that could not be reached
+	unreached unreached // fronts that could not be reached
 }
 
 const (
-	// pollFor is the time that one poll of the queue waits for a request.
+	// pollFor is how long one poll of the queue waits for a request.
 	pollFor = time.Second
-	// shortPoll is the same while there are fewer free slots than lines, so that each line has its turn soon.
+	// shortPoll is how long a poll waits if there are fewer free slots than lines, so that each line soon has its turn.
 	shortPoll = 50 * time.Millisecond
-	// overdue is the time for which a worker may keep a request without settling it.
+	// overdue is how long a worker may have a request that is not done.
 	overdue = 3 * time.Second
-	// maxOverdue is the number of overdue requests of each line that are tried: the first ones may all come
-	// from unreachable fronts.
+	// maxOverdue is how many overdue requests of each line a worker takes at once. The first of them may all be of
+	// unreachable fronts.
 	maxOverdue = 32
-	// overdueEvery is the interval of looking for overdue requests.
+	// overdueEvery is how often a worker looks for overdue requests.
 	overdueEvery = time.Second
-	// grantTimeout bounds sending a grant. It is shorter than overdue.
+	// grantTimeout bounds the time to send a grant. It is shorter than overdue.
 	grantTimeout = 2 * time.Second
 )
 
-// NewWorker makes a worker and starts it.
+// NewWorker starts a Worker. The caller must call Close.
 func NewWorker(o WorkerOptions) *Worker {
 	w := &Worker{o: o}
 	w.ctx, w.stop = context.WithCancel(context.Background())
@@ -74,7 +74,7 @@ func NewWorker(o WorkerOptions) *Worker {
 	return w
 }
 
-// Close ends the worker: it takes no more requests.
+// Close stops the worker, and waits for its goroutines.
 func (w *Worker) Close() {
 	w.stop()
 	w.wg.Wait()
@@ -86,7 +86,7 @@ func (w *Worker) run() {
 		if len(servers) == 0 || free == 0 {
 			select {
 			case <-changed:
-			case <-time.After(pollFor): // the configuration may have changed
+			case <-time.After(pollFor): // the servers may have changed
 			case <-w.ctx.Done():
 			}
 			continue
@@ -98,10 +98,10 @@ func (w *Worker) run() {
 	}
 }
 
-// poll takes requests of at most free servers.
+// poll takes requests from at most free lines.
 func (w *Worker) poll(servers []string, free int) error {
 	wait := pollFor
-	if free < len(servers) { // each line gives one request, and each needs a slot
+	if free < len(servers) { // each line gives one request, which needs a slot
 		wait = shortPoll
 		from := w.turn % len(servers)
 		w.turn += free
@@ -114,7 +114,7 @@ func (w *Worker) poll(servers []string, free int) error {
 		cancel()
 		if err != nil || len(taken) > 0 {
 			if w.grantAll(taken) {
-				w.last = time.Time{} // more may be overdue
+				w.last = time.Time{} // there may be more overdue requests
 			}
 			return err
 		}
@@ -126,8 +126,8 @@ func (w *Worker) poll(servers []string, free int) error {
 	return err
 }
 
-// grantAll sends a grant for each request. It returns requests of unreachable fronts to the queue, for other
-// workers. It reports whether there were other requests.
+// grantAll sends a grant for each request. Requests of unreachable fronts go back to the queue, for other workers. some
+// reports whether there were other requests.
 func (w *Worker) grantAll(all []Taken) (some bool) {
 	for _, t := range all {
 		if w.unreached.has(t.Front) {
@@ -161,7 +161,7 @@ func (w *Worker) grantAll(all []Taken) (some bool) {
 			case missed:
 				w.settle(t, w.o.Queue.Return)
 				fallthrough
-			default: // the front may use the grant, and another worker gets the request soon
+			default: // the front may use the grant; otherwise another worker gets the request soon
 				w.o.Log.Debug("a grant could not be sent to its front", "server", t.Server, "front", t.Front[:min(len(t.Front), session.TagLength)], "err", err)
 			}
 		})
@@ -169,7 +169,8 @@ func (w *Worker) grantAll(all []Taken) (some bool) {
 	return some
 }
 
-// settle records the outcome of a request in the queue. If it cannot, another worker finds that the request is over.
+// settle records the outcome of a request in the queue. If that fails, another worker finds out that the request is
+// over.
 func (w *Worker) settle(t Taken, how func(context.Context, Taken) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), opTimeout)
 	defer cancel()

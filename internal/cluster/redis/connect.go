@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
-// Connect makes a client for an address. caFile names a file with the certificates of
-// authorities; it may be empty. Connect opens no connection yet.
+// Connect returns a client for the store at an address. caFile is a file with certificates of authorities, or empty.
+// Connect does not open a connection.
 func Connect(address, caFile string) (Client, error) {
 	at, err := cluster.ParseURL(address)
 	if err != nil {
@@ -32,7 +32,7 @@ func Connect(address, caFile string) (Client, error) {
 		MaxRetries:            1,
 		DialerRetries:         1,
 		PoolSize:              1 << 14,
-		PipelinePoolSize:      -1, // see atOnce
+		PipelinePoolSize:      -1, // no pool of its own: see atOnce
 	}
 	if at.TLS {
 		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -53,10 +53,9 @@ func Connect(address, caFile string) (Client, error) {
 	return c, nil
 }
 
-// atOnce bounds the commands in flight, and so the connections. The library's own bound has
-// a side effect: after as many failures it tries once a second, and each command fails
-// meanwhile. Clients would be refused although the store is back. So the library's bound is
-// higher than any number of commands.
+// atOnce bounds the commands in flight, and so the connections. The library's own bound, the size of its pool, has a
+// side effect: after that many failures the library tries the store only once a second, and meanwhile fails each
+// command, even if the store is back. So the library's bound is higher than any number of commands.
 type atOnce chan struct{}
 
 func (atOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -96,8 +95,7 @@ func (a atOnce) begin(ctx context.Context) error {
 
 func (a atOnce) end() { <-a }
 
-// quiet keeps the library from writing to stderr: its errors have the same text, and the beat logs
-// them.
+// quiet keeps the library from writing to stderr. Its errors have the same text, and each beat logs them.
 var quiet = sync.OnceFunc(func() { redis.SetLogger(quietLogger{}) })
 
 type quietLogger struct{}

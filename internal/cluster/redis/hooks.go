@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Hooks stores the body and the number of the last webhook of each server, for all instances.
+// Hooks stores the number and the body of the last webhook of each server, for all instances.
 type Hooks struct {
 	s     *Store
 	seals *seal.Shared
@@ -18,22 +18,23 @@ type Hooks struct {
 // Hooks returns the store of webhooks.
 func (s *Store) Hooks() Hooks { return Hooks{s, seal.NewShared("cluster hook", s.o.Secrets...)} }
 
-// hook returns the key of a webhook. It shares a hash slot with the members, since beats read both.
+// hook returns the key of the last webhook of a server. It is in the hash slot of the members, since beats read both.
 func (s *Store) hook(server string) string { return s.member("hook:" + server) }
 
-// Next returns the number of the next webhook of a server.
+// Next numbers the next webhook of a server.
 func (h Hooks) Next(ctx context.Context, server string) (int64, error) {
 	n, err := h.s.c.HIncrBy(ctx, h.s.hook(server), "c", 1).Result()
 	return n, unavailable("number a webhook", err)
 }
 
-// Put stores the body of a webhook, unless a later one is stored.
+// Put stores the body of the webhook n, unless the store has a later one.
 func (h Hooks) Put(ctx context.Context, server string, n int64, body []byte) error {
 	key := h.s.hook(server)
 	return unavailable("keep a webhook", putHook.Run(ctx, h.s.c, []string{key}, n, h.seals.Seal(sealContext(key, n), body)).Err())
 }
 
-// Get returns the last webhook of a server. The error is session.ErrNotFound also for a body that cannot be opened.
+// Get returns the last webhook of a server. If there is none, or its body cannot be opened, the error is
+// session.ErrNotFound.
 func (h Hooks) Get(ctx context.Context, server string) (n int64, body []byte, err error) {
 	key := h.s.hook(server)
 	all, err := h.s.c.HMGet(ctx, key, "n", "b").Result()
@@ -51,5 +52,5 @@ func (h Hooks) Get(ctx context.Context, server string) (n int64, body []byte, er
 	return n, body, nil
 }
 
-// sealContext returns the context that a body is sealed to.
+// sealContext returns the context that a body is sealed for.
 func sealContext(key string, n int64) string { return key + " " + strconv.FormatInt(n, 10) }

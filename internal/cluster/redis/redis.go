@@ -1,6 +1,6 @@
-// Package redis stores in Redis or Valkey which instances live, and which of them owns
-// which session. It uses commands of Redis 6.2. Each script has one key, so it works on
-// Redis Cluster. All data about clients is sealed.
+// Package redis stores in Redis or Valkey which instances are alive, and which of them owns which session. It uses only
+// commands of Redis 6.2. Each script has one key, so the package works with Redis Cluster. It seals all data about
+// clients.
 package redis
 
 import (
@@ -39,23 +39,23 @@ var (
 func script(name string) *redis.Script {
 	text, err := scripts.ReadFile(name + ".lua")
 	if err != nil {
-		panic(err) // the name is wrong
+		panic(err) // no script has that name
 	}
 	return redis.NewScript(string(text))
 }
 
 // Options configure a Store.
 type Options struct {
-	Prefix  string        // of all keys
-	Owner   string        // the instance that uses the Store
-	Secrets []string      // of the cluster: the first seals, all open
-	Life    time.Duration // lifetime of the record of an unused session
-	// Hooks returns the names of the servers with a webhook; nil for none.
+	Prefix  string        // begins all keys
+	Owner   string        // id of the instance that uses the Store
+	Secrets []string      // the cluster's secrets: the first seals, and all open
+	Life    time.Duration // how long the store keeps a record that is not extended
+	// Hooks returns the names of the servers with a webhook. nil means that there are none.
 	Hooks func() []string
 }
 
-// Client is the part of the library's client that a Store uses. A package that names the whole of it
-// compiles some 1,500 functions of the library.
+// Client is the part of the library's client that a Store uses. A package that names the whole client compiles some
+// 1,500 functions of the library.
 type Client interface {
 	redis.Cmdable
 	Do(ctx context.Context, args ...any) *redis.Cmd
@@ -71,8 +71,8 @@ type Store struct {
 	streams *seal.Shared
 
 	mu   sync.Mutex // guards the rest
-	self string     // the last value of the own key
-	is   string     // the member that self seals, as JSON
+	self string     // last value of this instance's key
+	is   string     // the member that self holds, as JSON
 	runs string     // run ids of the masters at the last beat
 }
 
@@ -81,7 +81,7 @@ var (
 	_ cluster.Registry = (*Store)(nil)
 )
 
-// New makes a Store over a client, which the caller closes.
+// New returns a Store that uses c. The caller closes c after the last use.
 func New(c Client, o Options) *Store {
 	return &Store{
 		o:       o,
@@ -109,13 +109,13 @@ func unavailable(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", session.ErrUnavailable, what, err)
 }
 
-// sealed returns the record as the store has it.
+// sealed returns the record as the store has it: sealed JSON.
 func (s *Store) sealed(r *session.Record) []byte {
-	text, _ := json.Marshal(r) // nothing in it can fail
+	text, _ := json.Marshal(r) // a Record always encodes
 	return s.records.Seal(s.recordKey(r.Key), text)
 }
 
-// opened reads the result of sealed.
+// opened reads the result of sealed. It reports false if it cannot open the record.
 func (s *Store) opened(key, sealed string) (session.Record, bool) {
 	r := session.Record{}
 	text, err := s.records.Open(s.recordKey(key), []byte(sealed))
@@ -128,7 +128,7 @@ func (s *Store) opened(key, sealed string) (session.Record, bool) {
 
 func (s *Store) life() int64 { return s.o.Life.Milliseconds() }
 
-// result reads the result of a script: a code, and strings.
+// result reads the result of a script: a code, and texts.
 func result(v any, err error) (code int64, texts []string, _ error) {
 	if err != nil {
 		return 0, nil, err
@@ -147,7 +147,7 @@ func result(v any, err error) (code int64, texts []string, _ error) {
 	return code, texts, nil
 }
 
-// moved makes the error of a script that found another owner. texts are that owner and its epoch.
+// moved returns the error of a script that found another owner. texts are that owner and its epoch.
 func moved(texts []string) *session.Moved {
 	m := &session.Moved{}
 	if len(texts) == 2 {
@@ -164,7 +164,7 @@ func (s *Store) Put(ctx context.Context, h session.Held) (session.Held, error) {
 	if err != nil {
 		return session.Held{}, unavailable("put", err)
 	}
-	if m := moved(texts); code == 0 && (m.Owner != h.Owner || m.Epoch != h.Epoch) { // otherwise the answer to the same request was lost
+	if m := moved(texts); code == 0 && (m.Owner != h.Owner || m.Epoch != h.Epoch) { // otherwise this is the answer to a request whose first answer was lost
 		return session.Held{}, m
 	}
 	return h, nil
@@ -201,7 +201,7 @@ func (s *Store) Take(ctx context.Context, seen session.Held) (session.Held, erro
 		return session.Held{}, session.ErrNotFound
 	case code == 0:
 		m := moved(texts)
-		if m.Owner == s.o.Owner && m.Epoch == seen.Epoch+1 { // the answer to the same request was lost
+		if m.Owner == s.o.Owner && m.Epoch == seen.Epoch+1 { // the answer to this very request was lost
 			return s.Find(ctx, seen.Key)
 		}
 		return session.Held{}, m
@@ -260,12 +260,12 @@ func (s *Store) Delete(ctx context.Context, h session.Held) error {
 	return unavailable("delete", drop.Run(ctx, s.c, []string{s.recordKey(h.Key)}, s.o.Owner, h.Epoch).Err())
 }
 
-// forgetAfter is the time for which a member without beats is listed.
+// forgetAfter is how long a member is listed after its last beat.
 const forgetAfter = time.Hour
 
-// Beat implements cluster.Registry. The list of members goes by the store's clock: the clocks of
-// instances may differ (S-014). Beat only extends the life of an unchanged key, which works also
-// when the store's memory is full. It makes two requests, one after the other.
+// Beat implements cluster.Registry. The store's clock decides which members are listed, since the clocks of instances
+// may differ (S-014). If this instance's key is unchanged, Beat only extends its life, which works even when the
+// store's memory is full. Beat makes two requests, one after the other.
 func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) (cluster.Seen, error) {
 	var own *redis.StringCmd
 	var ids *redis.StringSliceCmd
@@ -283,7 +283,7 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 	if err != nil {
 		return cluster.Seen{}, unavailable("beat", err)
 	}
-	text, _ := json.Marshal(m) // nothing in it can fail
+	text, _ := json.Marshal(m) // a Member always encodes
 	s.mu.Lock()
 	written := s.self
 	if s.is != string(text) {
@@ -331,7 +331,7 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 		values = p.MGet(ctx, keys...)
 		return nil
 	})
-	if err != nil && (values.Err() != nil || seen.Absent && set.Err() != nil) { // the other commands fail when the memory is full, and the instance lives all the same
+	if err != nil && (values.Err() != nil || seen.Absent && set.Err() != nil) { // when the memory is full, only the other commands fail, and the instance is alive nevertheless
 		return cluster.Seen{}, unavailable("beat", err)
 	}
 	if write && set.Err() == nil {
@@ -360,8 +360,8 @@ func (s *Store) Beat(ctx context.Context, m cluster.Member, life time.Duration) 
 	return seen, nil
 }
 
-// masters requests in the background the run ids of the store's masters: a new master may lack the
-// last writes. The returned function waits for the answer.
+// masters requests the run ids of the store's masters in the background: a new master may lack the last writes. The
+// function that it returns waits for the answer.
 func (s *Store) masters(ctx context.Context) func() (string, error) {
 	var runs []string
 	var err error
@@ -373,7 +373,7 @@ func (s *Store) masters(ctx context.Context) func() (string, error) {
 	}
 }
 
-// evicts returns the policy by which the store evicts keys before they expire, if it does.
+// evicts returns the policy by which the store evicts keys that have not expired, or "".
 func (s *Store) evicts(ctx context.Context) (string, error) {
 	policies, err := s.info(ctx, "memory", "maxmemory_policy:")
 	for _, p := range policies {
@@ -384,7 +384,7 @@ func (s *Store) evicts(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// info reads one line of a section of INFO from all masters.
+// info reads one line in a section of INFO from each master.
 func (s *Store) info(ctx context.Context, section, line string) (all []string, err error) {
 	var mu sync.Mutex
 	ask := func(ctx context.Context, c redis.Cmdable) error {

@@ -12,11 +12,11 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
-// Streams stores copies of the streams of sessions, each in a stream of Redis. Each entry is
-// sealed to its stream and id.
+// Streams stores the copies of sessions' streams, each in a stream of Redis. Each entry is sealed for its stream and
+// id.
 //
-// The id of an entry is SEQ-0 for an event, 0-1 for the beginning, and SEQ-2 for the end.
-// MARK-0 is an entry that keeps the former owner from adding more.
+// The id of an entry is SEQ-0 for an event, 0-1 for the beginning, and SEQ-2 for the end. An entry with the id MARK-0
+// prevents that the former owner adds more.
 type Streams struct{ s *Store }
 
 var _ replay.Store = Streams{}
@@ -25,11 +25,11 @@ var _ replay.Store = Streams{}
 func (s *Store) Streams() Streams { return Streams{s} }
 
 const (
-	// streamLife is the time for which a client may stay away.
+	// streamLife is how long a stream is stored after its last entry.
 	streamLife = 10 * time.Minute
-	// finishedLife is the same for a stream that ended: mostly its client has received all.
+	// finishedLife is how long a stream is stored that has ended. Mostly its client has received all of it.
 	finishedLife = 2 * time.Minute
-	// streamLength is the approximate number of stored events of a stream.
+	// streamLength is how many events of a stream are stored, approximately.
 	streamLength = 256
 )
 
@@ -37,7 +37,7 @@ func (s *Store) stream(session, stream string) string {
 	return s.o.Prefix + ":r:" + session + ":" + stream
 }
 
-// suffix is the second part of the id of an entry.
+// suffix is the second part of an entry's id, by the kind of the entry.
 var suffix = map[replay.Kind]string{replay.Began: "-1", replay.Added: "-0", replay.Finished: "-2"}
 
 // Write implements replay.Store.
@@ -73,7 +73,7 @@ func (s Streams) Write(ctx context.Context, all []replay.Entry) error {
 		return unavailable("copy a stream", err)
 	}
 	for _, a := range answers {
-		if err := a.Err(); err != nil && !strings.Contains(err.Error(), "equal or smaller") { // the mark of another instance
+		if err := a.Err(); err != nil && !strings.Contains(err.Error(), "equal or smaller") { // another instance has set a mark
 			return unavailable("copy a stream", err)
 		}
 	}
@@ -104,7 +104,7 @@ func (s Streams) Take(ctx context.Context, session, stream string, seq, mark int
 		sealed, _ := fields[1].(string)
 		text, err := s.s.streams.Open(key+" "+entryID, []byte(sealed))
 		if err != nil {
-			return replay.Taken{}, replay.ErrForgotten // a foreign program wrote it
+			return replay.Taken{}, replay.ErrForgotten // another program wrote the entry
 		}
 		e := replay.Entry{Session: session, Stream: stream}
 		at, kind, _ := strings.Cut(entryID, "-")

@@ -21,7 +21,7 @@ var requestScript string
 
 var addRequest = redis.NewScript(requestScript)
 
-// Requests is the queue of requests for workers: a stream for each server. Each request is sealed.
+// Requests is the queue of requests for workers. Each line is a stream of Redis, and each request is sealed.
 type Requests struct {
 	s     *Store
 	seals *seal.Shared
@@ -30,19 +30,21 @@ type Requests struct {
 
 var _ queue.Queue = (*Requests)(nil)
 
-// Requests returns the queue. It logs entries of foreign programs to log.
+// Requests returns the queue. It logs to log what other programs wrote to its keys.
 func (s *Store) Requests(log *slog.Logger) *Requests {
 	return &Requests{s, seal.NewShared("cluster offer", s.o.Secrets...), log}
 }
 
 const (
-	// workers is the name of the group and of its only consumer: any worker may continue the work of another.
+	// workers is the name of the consumer group and of its only consumer. So any worker can continue the work of
+	// another.
 	workers = "w"
-	// requestLife is the time for which a line without new requests is kept.
+	// requestLife is how long a line without new requests is stored.
 	requestLife = time.Hour
 )
 
-// line returns the key of a line. All lines share a hash slot of Redis Cluster, so that one command reads several.
+// line returns the key of a line. All lines are in one hash slot of Redis Cluster, so that one command can read
+// several.
 func (r *Requests) line(server string) string { return r.s.o.Prefix + ":{q}:" + server }
 
 func (r *Requests) lines(servers []string) []string {
@@ -55,7 +57,7 @@ func (r *Requests) lines(servers []string) []string {
 
 // Add implements queue.Queue.
 func (r *Requests) Add(ctx context.Context, server string, o queue.Request, most int) (string, error) {
-	text, _ := json.Marshal(o) // nothing in it can fail
+	text, _ := json.Marshal(o) // a Request always encodes
 	key := r.line(server)
 	entry, err := addRequest.Run(ctx, r.s.c, []string{key}, most, r.seals.Seal(key, text), requestLife.Milliseconds()).Text()
 	switch {
@@ -85,7 +87,7 @@ func (r *Requests) Take(ctx context.Context, servers []string, wait time.Duratio
 	switch {
 	case errors.Is(err, redis.Nil):
 		return nil, nil
-	case err != nil && strings.HasPrefix(err.Error(), "NOGROUP"): // there was no request yet, or the store was emptied
+	case err != nil && strings.HasPrefix(err.Error(), "NOGROUP"): // there was no request before, or the store was emptied
 		return nil, r.begin(ctx, keys)
 	case err != nil:
 		r.heal(ctx, err, keys...)
@@ -102,7 +104,7 @@ func (r *Requests) Take(ctx context.Context, servers []string, wait time.Duratio
 	return all, nil
 }
 
-// begin creates missing lines.
+// begin creates the lines that do not exist.
 func (r *Requests) begin(ctx context.Context, keys []string) error {
 	for _, key := range keys {
 		if err := r.s.c.XGroupCreateMkStream(ctx, key, workers, "0").Err(); err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
@@ -139,7 +141,7 @@ func (r *Requests) Overdue(ctx context.Context, servers []string, after time.Dur
 		switch {
 		case failed == nil:
 			all = append(all, r.opened(ctx, servers[i], found)...)
-		case !strings.HasPrefix(failed.Error(), "NOGROUP"): // otherwise no request was taken yet
+		case !strings.HasPrefix(failed.Error(), "NOGROUP"): // NOGROUP means that no request was taken yet
 			r.heal(ctx, failed, keys[i])
 			err = unavailable("look for overdue requests", failed)
 		}
@@ -147,7 +149,7 @@ func (r *Requests) Overdue(ctx context.Context, servers []string, after time.Dur
 	return all, err
 }
 
-// opened reads entries of a line. It drops entries that no instance wrote (S-082).
+// opened reads entries of a line, and drops those that no instance wrote (S-082).
 func (r *Requests) opened(ctx context.Context, server string, entries []redis.XMessage) (all []queue.Taken) {
 	key := r.line(server)
 	for _, e := range entries {
@@ -162,12 +164,13 @@ func (r *Requests) opened(ctx context.Context, server string, entries []redis.XM
 			continue
 		}
 		r.log.Warn("dropped an entry of the queue for workers: no instance with this secret wrote it", "server", server, "entry", e.ID)
-		_ = r.Done(ctx, server, e.ID) // otherwise it returns
+		_ = r.Done(ctx, server, e.ID) // if that fails, the entry comes again
 	}
 	return all
 }
 
-// heal removes lines that a foreign program made useless. Fronts soon notice the missing requests, and add them again.
+// heal removes lines that another program made useless. Fronts soon notice that their requests are missing, and add
+// them again.
 func (r *Requests) heal(ctx context.Context, err error, keys ...string) {
 	text := err.Error()
 	if !strings.Contains(text, "WRONGTYPE") && !strings.Contains(text, "last possible ID") {
@@ -179,7 +182,7 @@ func (r *Requests) heal(ctx context.Context, err error, keys ...string) {
 			continue
 		}
 		r.log.Warn("removed the queue for workers: another program wrote to its key; give the bridge a prefix of its own", "key", key)
-		_ = r.s.c.Del(ctx, key).Err() // otherwise the next attempt removes it
+		_ = r.s.c.Del(ctx, key).Err() // if that fails, the next attempt removes the key
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Tasks stores the principals of tasks that servers created. Neither the id of a task nor its
-// principal can be read from the store.
+// Tasks stores which principals own tasks that servers created. The store reveals neither the id of a task nor its
+// principal.
 type Tasks struct {
 	s     *Store
 	seals *seal.Shared
@@ -23,7 +23,7 @@ type Tasks struct {
 func (s *Store) Tasks() Tasks { return Tasks{s, seal.NewShared("cluster task", s.o.Secrets...)} }
 
 const (
-	// taskLife is the time for which the owner of a task is stored.
+	// taskLife is how long the owner of a task is stored.
 	taskLife = 24 * time.Hour
 	// taskWithin bounds one request.
 	taskWithin = 500 * time.Millisecond

@@ -15,7 +15,7 @@ var (
 	end  = script("end")
 )
 
-// Values stores values of which each counts once for all instances. It seals nothing.
+// Values stores values that all instances share, and seals nothing.
 type Values struct{ s *Store }
 
 // Values returns the store of these values.
@@ -26,7 +26,7 @@ const valueWithin = 2 * time.Second
 
 func (v Values) key(name string) string { return v.s.o.Prefix + ":v:" + name }
 
-// Get returns the value of a name, or nil.
+// Get returns the value of a name, or nil if there is none.
 func (v Values) Get(ctx context.Context, name string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, valueWithin)
 	defer cancel()
@@ -40,9 +40,8 @@ func (v Values) Get(ctx context.Context, name string) ([]byte, error) {
 	return value, nil
 }
 
-// Swap replaces old by value, which then lives for that long. It reports whether it did: old
-// must be the present value. A nil old means that there must be no value, and a nil value
-// removes it.
+// Swap replaces the value of a name by value, if it is old now, and reports whether it did. A nil old means that there
+// must be no value. A nil value removes the old one. The new value lives for life.
 func (v Values) Swap(ctx context.Context, name string, old, value []byte, life time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, valueWithin)
 	defer cancel()
@@ -53,24 +52,24 @@ func (v Values) Swap(ctx context.Context, name string, old, value []byte, life t
 	return done == 1, nil
 }
 
-// maxEnded bounds the stored ended logins.
+// maxEnded bounds the number of ended logins that are stored.
 const maxEnded = 20_000
 
 func (v Values) ended() string { return v.s.o.Prefix + ":ended" }
 
-// End records, for that long by the clock of Redis, that a login ended. Its id is random.
+// End records that the login with that id has ended. The record lives for life, by the clock of Redis.
 func (v Values) End(ctx context.Context, id string, life time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, valueWithin)
 	defer cancel()
 	return unavailable("note an end", end.Run(ctx, v.s.c, []string{v.ended()}, id, max(1, life.Milliseconds()), maxEnded).Err())
 }
 
-// endedAgain is the time before the mark from which ended logins are returned again. After a failover
-// the clock of Redis may be behind by up to that time, and may record ends below the mark.
+// endedAgain is how long before the mark Ended begins. After a failover the clock of Redis may be behind by that time,
+// so that new ends come before the mark.
 const endedAgain = time.Minute
 
-// Ended returns the logins that ended since the call that returned the mark, or in the minute
-// before, and the next mark. Without a mark it returns all stored ended logins.
+// Ended returns the logins that ended since the mark, or up to endedAgain before it, and the next mark. An empty mark
+// returns all that are stored.
 func (v Values) Ended(ctx context.Context, mark string) (ids []string, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, valueWithin)
 	defer cancel()
@@ -79,7 +78,7 @@ func (v Values) Ended(ctx context.Context, mark string) (ids []string, next stri
 	if at, err := strconv.ParseInt(ms, 10, 64); err == nil {
 		from = strconv.FormatInt(max(0, at-endedAgain.Milliseconds()), 10)
 	}
-	all, err := v.s.c.XRangeN(ctx, v.ended(), from, "+", maxEnded+maxEnded/10).Result() // it may have a few more
+	all, err := v.s.c.XRangeN(ctx, v.ended(), from, "+", maxEnded+maxEnded/10).Result() // the stream may be a little longer than maxEnded
 	if err != nil {
 		return nil, "", unavailable("ask for ends", err)
 	}

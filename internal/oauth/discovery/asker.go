@@ -20,7 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Client authentication methods.
+// The methods of client authentication.
 const (
 	None  = "none"
 	Basic = "client_secret_basic"
@@ -38,12 +38,12 @@ const (
 type Client struct {
 	ID     string
 	Secret string // empty without one
-	// Method is its authentication method; empty means any method that the issuer supports.
+	// Method is the authentication method. Empty means any method that the issuer supports.
 	Method string
-	Key    assertion.Key // signs assertions, instead of a secret
+	Key    assertion.Key // signs assertions, in place of Secret
 }
 
-// NewClient returns the client of an operator's settings. inBody makes it send its secret in the body, not in a header.
+// NewClient returns the client of an operator's settings. inBody says that the secret goes into the body, not a header.
 func NewClient(id, secret string, inBody bool, key assertion.Key) *Client {
 	c := &Client{
 		ID:     id,
@@ -60,20 +60,20 @@ func NewClient(id, secret string, inBody bool, key assertion.Key) *Client {
 type Token struct {
 	Access  string
 	Refresh string   // empty without one
-	ID      string   // the ID token (OpenID Connect), unchecked; empty without one
-	Scopes  []string // granted scopes; nil if the answer has no scope
-	// Lives is the token's lifetime; 0 if it is unknown.
+	ID      string   // ID token (OpenID Connect), not verified; empty without one
+	Scopes  []string // granted scopes; nil if the answer does not name them
+	// Lives is the lifetime of the access token; 0 means unknown.
 	Lives time.Duration
 }
 
-// Error is an error answer of an authorization server.
+// Error is the error answer of an authorization server.
 type Error struct {
 	Status int
 	Code   string // such as invalid_grant; may be empty
-	Text   string // its description, without secrets of the request; may be empty
+	Text   string // error_description without secrets of the request; may be empty
 }
 
-// Error returns status, code and description.
+// Error returns the status, the code and the description.
 func (e *Error) Error() string {
 	s := fmt.Sprintf("the authorization server says %d", e.Status)
 	if e.Code != "" {
@@ -85,8 +85,8 @@ func (e *Error) Error() string {
 	return s
 }
 
-// NotOAuth reports whether the answer is not that of an authorization server: nothing is at the
-// address, or the error has no code.
+// NotOAuth reports whether the answer is not from an authorization server: there is nothing at the address, or the
+// error has no code.
 func (e *Error) NotOAuth() bool {
 	switch e.Status {
 	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:
@@ -97,13 +97,12 @@ func (e *Error) NotOAuth() bool {
 	return e.Status/100 == 3 || e.Status/100 == 4 && e.Code == ""
 }
 
-// Final reports whether the server refuses the request itself: a repetition gets the same answer.
+// Final reports whether the server refuses the request for good, so that a repetition would get the same answer.
 func (e *Error) Final() bool {
 	return e != nil && e.Status/100 == 4 && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout
 }
 
-// Refused returns the error code of an authorization server. It returns "" for other failures, which
-// have no meaning for tokens (I-256).
+// Refused returns the code of a Final error. It returns "" for other failures, which say nothing about tokens (I-256).
 func Refused(err error) string {
 	if e, _ := errors.AsType[*Error](err); e.Final() {
 		return e.Code
@@ -114,8 +113,8 @@ func Refused(err error) string {
 // Asker sends requests to authorization servers.
 type Asker struct{ client *http.Client }
 
-// NewAsker returns an Asker. transport should refuse addresses that strangers must not name. No
-// redirect is followed, so that a secret goes to no other address.
+// NewAsker returns an Asker. transport should refuse addresses that strangers must not name. The Asker follows no
+// redirect, so that no secret goes to another address.
 func NewAsker(transport http.RoundTripper) *Asker { return &Asker{Unredirected(transport, limit)} }
 
 // Unredirected returns an HTTP client that follows no redirect, which could lead anywhere (I-020).
@@ -127,7 +126,6 @@ func Unredirected(transport http.RoundTripper, limit time.Duration) *http.Client
 	}
 }
 
-// Token requests a token at the token endpoint of an issuer.
 func (a *Asker) Token(ctx context.Context, at *Issuer, c *Client, form url.Values) (*Token, error) {
 	data, err := a.Send(ctx, at, at.Token, c, form)
 	if err != nil {
@@ -136,7 +134,7 @@ func (a *Asker) Token(ctx context.Context, at *Issuer, c *Client, form url.Value
 	return read(data)
 }
 
-// Send sends a form to an endpoint of an issuer as a client, and returns the answer.
+// Send sends a form to an endpoint of an issuer, with the authentication of the client c, and returns the answer.
 func (a *Asker) Send(ctx context.Context, at *Issuer, endpoint string, c *Client, form url.Values) ([]byte, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -149,7 +147,7 @@ func (a *Asker) Send(ctx context.Context, at *Issuer, endpoint string, c *Client
 	return a.post(ctx, u, h, form.Encode(), append(secrets(form), c.Secret))
 }
 
-// post sends a POST and returns the answer. hidden are secrets that a refusal must not show.
+// post sends a POST, and returns the answer. hidden are secrets that an error must not show.
 func (a *Asker) post(ctx context.Context, u *url.URL, h http.Header, text string, hidden []string) ([]byte, error) {
 	h.Set("Accept", "application/json")
 	h.Set("User-Agent", "mcp-bridge")
@@ -171,8 +169,8 @@ func (a *Asker) post(ctx context.Context, u *url.URL, h http.Header, text string
 	return data, nil
 }
 
-// Userinfo asks the userinfo endpoint of a provider for claims about the user of an access token (OpenID
-// Connect Core §5.3). They must be about subject.
+// Userinfo asks the userinfo endpoint of a provider for claims about the user of an access token (OpenID Connect Core
+// §5.3). If they are about another subject, it returns an error.
 func (a *Asker) Userinfo(ctx context.Context, at *Issuer, access, subject string) (claims gjson.Result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()
@@ -191,13 +189,12 @@ func (a *Asker) Userinfo(ctx context.Context, at *Issuer, access, subject string
 		return claims, errDeep
 	case !gjson.ValidBytes(data) || !gjson.ParseBytes(data).IsObject():
 		return claims, errors.New("the answer of userinfo must be a JSON object: have the provider send it unsigned")
-	case stringAt(data, "sub") != subject: // it must not be used then
+	case stringAt(data, "sub") != subject: // claims about another user must not be used
 		return claims, errors.New("the answer of userinfo is about another user")
 	}
 	return gjson.ParseBytes(data), nil
 }
 
-// do sends a request and reads the answer.
 func (a *Asker) do(r *http.Request) (status int, data []byte, err error) {
 	res, err := a.client.Do(r)
 	if err != nil {
@@ -214,7 +211,7 @@ func (a *Asker) do(r *http.Request) (status int, data []byte, err error) {
 	return res.StatusCode, data, nil
 }
 
-// secrets returns the secret values of a form.
+// secrets returns the values of a form that are secret.
 func secrets(form url.Values) (all []string) {
 	for _, name := range []string{"client_secret", "client_assertion", "refresh_token", "code", "code_verifier", "subject_token", "assertion", "token", "device_code"} {
 		all = append(all, form.Get(name))
@@ -222,7 +219,7 @@ func secrets(form url.Values) (all []string) {
 	return all
 }
 
-// refusal parses an error answer (RFC 6749 §5.2) and removes secrets from it.
+// refusal parses an error answer (RFC 6749 §5.2), and removes the secrets hidden from it.
 func refusal(status int, data []byte, hidden []string) *Error {
 	e := &Error{Status: status}
 	if code := gjson.GetBytes(data, "error"); code.Type == gjson.String && len(code.Str) < 60 && httpguts.ValidHeaderFieldName(code.Str) {
@@ -233,7 +230,8 @@ func refusal(status int, data []byte, hidden []string) *Error {
 	return e
 }
 
-// Authenticate adds the client's authentication to a request (I-219): to its headers, or to the copy of form that it returns.
+// Authenticate adds the client's authentication to a request (I-219): to the headers h, or to the copy of form that it
+// returns.
 func (c *Client) Authenticate(at *Issuer, form url.Values, h http.Header) (url.Values, error) {
 	out := url.Values{}
 	for name, values := range form {
@@ -242,7 +240,7 @@ func (c *Client) Authenticate(at *Issuer, form url.Values, h http.Header) (url.V
 	switch method := c.method(at); method {
 	case None:
 		out.Set("client_id", c.ID)
-	case Basic: // encoded by RFC 6749 §2.3.1
+	case Basic: // the encoding is that of RFC 6749 §2.3.1
 		r := http.Request{Header: h}
 		r.SetBasicAuth(url.QueryEscape(c.ID), url.QueryEscape(c.Secret))
 	case Post:
@@ -258,7 +256,7 @@ func (c *Client) Authenticate(at *Issuer, form url.Values, h http.Header) (url.V
 	return out, nil
 }
 
-// method returns the client's authentication method at an issuer.
+// method returns the authentication method that the client uses at an issuer.
 func (c *Client) method(at *Issuer) string {
 	switch {
 	case c.Key.File != "":
@@ -288,7 +286,7 @@ func read(data []byte) (*Token, error) {
 		ID:      gjson.GetBytes(data, "id_token").Str,
 	}
 	switch {
-	case rawjson.Deeper(data, MaxDepth): // before checks that recurse for each level
+	case rawjson.Deeper(data, MaxDepth): // before the checks below, which recurse for each level
 		return nil, errDeep
 	case !gjson.ValidBytes(data) || t.Access == "" || len(t.Access) > maxToken || !httpguts.ValidHeaderFieldValue(t.Access) || strings.ContainsAny(t.Access, " \t"):
 		return nil, errors.New("the answer of the authorization server has no usable access_token")

@@ -7,18 +7,18 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Challenge describes the token that a server needs (RFC 6750 §3, RFC 9728 §5.1).
+// Challenge says which token a server needs (RFC 6750 §3, RFC 9728 §5.1).
 type Challenge struct {
-	// Metadata is the address of the resource's metadata; may be empty.
+	// Metadata is the URL of the server's metadata. It may be empty.
 	Metadata string
 	// Scopes are the scopes that the request needs; may be nil.
 	Scopes []string
-	// Error is the code of the refusal of the token, such as insufficient_scope; may be empty.
+	// Error is why the server refused the token, as a code such as insufficient_scope. It may be empty.
 	Error string
 }
 
-// Bearer returns the bearer challenge of an answer. There may be several headers with several
-// challenges each. A malformed header counts as none (I-201).
+// Bearer returns the challenge for a bearer token in an answer. There may be several headers with several challenges
+// each. A malformed header counts as missing (I-201).
 func Bearer(h http.Header) (Challenge, bool) {
 	for _, line := range h.Values("WWW-Authenticate") {
 		for _, c := range challenges(line) {
@@ -30,14 +30,14 @@ func Bearer(h http.Header) (Challenge, bool) {
 	return Challenge{}, false
 }
 
-// challenge is a challenge of any scheme.
+// challenge is a challenge for any scheme.
 type challenge struct {
 	scheme string
 	params map[string]string
 }
 
-// challenges parses a header: a list of challenges, each with parameters, one token, or nothing (RFC
-// 9110 §11.6.1). It returns nil for a malformed header.
+// challenges parses the value of a header: a list of challenges, each with parameters, one token, or nothing (RFC 9110
+// §11.6.1). For a malformed value it returns nil.
 func challenges(s string) (all []challenge) {
 	for {
 		s = strings.TrimLeft(s, " \t,")
@@ -63,7 +63,7 @@ func challenges(s string) (all []challenge) {
 			return nil
 		default:
 			if left, ok := token68(strings.TrimLeft(rest, " \t")); ok {
-				one.params, rest = nil, left // a parameter cannot follow
+				one.params, rest = nil, left // no parameter can follow
 			}
 		}
 		all, s = append(all, one), rest
@@ -79,7 +79,7 @@ func word(s string) (token, rest string) {
 	return s[:n], s[n:]
 }
 
-// token68 cuts off the text that some schemes use instead of parameters, such as Negotiate.
+// token68 cuts off the token that some schemes, such as Negotiate, have in place of parameters.
 func token68(s string) (rest string, ok bool) {
 	n := 0
 	for n < len(s) && (s[n] >= 'a' && s[n] <= 'z' || s[n] >= 'A' && s[n] <= 'Z' || s[n] >= '0' && s[n] <= '9' || strings.IndexByte("-._~+/", s[n]) >= 0) {

@@ -1,9 +1,9 @@
-// Package discovery finds the authorization server of a server and requests tokens there. It reads
-// the metadata of the server (RFC 9728), which names the authorization server. It then reads the
-// metadata of the authorization server (RFC 8414, OpenID Connect Discovery).
+// Package discovery finds the authorization server of a server, and requests tokens there. It reads the metadata of the
+// server (RFC 9728), which names the authorization server. Then it reads the metadata of the authorization server (RFC
+// 8414, OpenID Connect Discovery).
 //
-// All metadata is untrusted. Reading metadata sends no secret, and accepts nothing that would give
-// one server the tokens of another.
+// The package trusts no metadata. It sends no secret to read metadata, and accepts nothing that would give one server
+// the tokens of another.
 package discovery
 
 import (
@@ -28,12 +28,12 @@ import (
 
 const (
 	maxDocument = 1 << 20
-	// MaxDepth bounds the nesting of a document: later checks recurse for each level.
+	// MaxDepth bounds the nesting of a document, because later checks recurse for each level.
 	MaxDepth = 100
-	// Limit is the timeout of one request.
+	// Limit bounds the time of one request.
 	Limit            = 10 * time.Second
 	maxRedirects     = 3
-	maxListed        = 100 // issuers or scopes in a list
+	maxListed        = 100 // issuers, or scopes, in one list
 	wellKnown        = "/.well-known/"
 	resourceMetadata = "oauth-protected-resource"
 	oauth            = "oauth-authorization-server"
@@ -44,11 +44,11 @@ const (
 type Finder struct {
 	server  *url.URL
 	client  *http.Client
-	trusted []string // hosts that the operator has named
+	trusted []string // hosts, with ports, that the operator named
 }
 
-// NewFinder returns a finder for the server at an address, which the operator has set. transport
-// should refuse addresses that strangers must not name. trusted are other addresses of the operator.
+// NewFinder returns a Finder for the server at an address that the operator set. transport should refuse addresses that
+// strangers must not name. trusted are other addresses that the operator set.
 func NewFinder(server *url.URL, transport http.RoundTripper, trusted ...string) *Finder {
 	at := *server
 	at.Fragment, at.User, at.Scheme, at.Host = "", nil, strings.ToLower(at.Scheme), strings.ToLower(at.Host)
@@ -59,7 +59,7 @@ func NewFinder(server *url.URL, transport http.RoundTripper, trusted ...string) 
 	}, Hosts(trusted...)}
 }
 
-// Hosts returns the hosts of addresses, with ports. It leaves out addresses without a host.
+// Hosts returns the hosts of URLs, with their ports. It leaves out URLs without a host.
 func Hosts(addresses ...string) (all []string) {
 	for _, a := range addresses {
 		if u, err := url.Parse(a); err == nil && u.Host != "" {
@@ -69,7 +69,7 @@ func Hosts(addresses ...string) (all []string) {
 	return all
 }
 
-// sameOrigin allows a few redirects within an origin (I-214).
+// sameOrigin allows up to maxRedirects redirects within an origin (I-214).
 func sameOrigin(r *http.Request, via []*http.Request) error {
 	if first := via[0].URL; len(via) > maxRedirects || r.URL.Scheme != first.Scheme || !strings.EqualFold(r.URL.Host, first.Host) {
 		return http.ErrUseLastResponse
@@ -77,14 +77,14 @@ func sameOrigin(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Loopback reports whether a host is this machine.
+// Loopback reports whether a host means this machine.
 func Loopback(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && a.Unmap().IsLoopback()
 }
 
-// Address parses an address in metadata. It must be https. It may be http on this machine if the
-// server is on this machine or the operator has named the host (I-214).
+// Address parses an address in metadata, which must be https. It may be http on this machine, if the server is on this
+// machine, too, or the operator named the host (I-214).
 func (f *Finder) Address(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -102,25 +102,25 @@ func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), 2
 
 // Resource is the metadata of a server.
 type Resource struct {
-	// Name is the resource that tokens are for, exactly as the server writes it.
+	// Name identifies the server as the audience of tokens, exactly as the server writes it.
 	Name string
 	// Issuers are the authorization servers, at least one.
 	Issuers []string
-	// Scopes are the scopes that a token should have at first; nil if it names none.
+	// Scopes are the scopes that clients should request first; nil if the server names none.
 	Scopes []string
 }
 
 var errNoDocument = errors.New("there is no such document")
 
-// Resource reads the server's metadata: first at named, the address of a challenge, unless named is
-// empty or relative, then at the addresses of RFC 9728. nil means that there is none (I-202, I-207).
+// Resource reads the server's metadata: first at named, the address in a challenge, unless it is empty or relative,
+// then at the addresses of RFC 9728. If there is no metadata, the result is nil (I-202, I-207).
 func (f *Finder) Resource(ctx context.Context, named string) (*Resource, error) {
 	origin, path := f.Origin(), strings.TrimSuffix(f.server.EscapedPath(), "/")
 	addresses := []string{origin + wellKnown + resourceMetadata}
 	if path != "" {
 		addresses = slices.Insert(addresses, 0, origin+wellKnown+resourceMetadata+path)
 	}
-	if u, err := url.Parse(named); err == nil && u.IsAbs() { // relative ones are ignored (I-201)
+	if u, err := url.Parse(named); err == nil && u.IsAbs() { // a relative address is ignored (I-201)
 		addresses = slices.Insert(slices.DeleteFunc(addresses, func(p string) bool { return p == named }), 0, named)
 	}
 	for _, address := range addresses {
@@ -140,7 +140,7 @@ func (f *Finder) Resource(ctx context.Context, named string) (*Resource, error) 
 	return nil, nil
 }
 
-// resource parses the metadata, which must be about this server.
+// resource parses metadata, which must be about this server.
 func (f *Finder) resource(data []byte) (*Resource, error) {
 	r := &Resource{Name: stringAt(data, "resource")}
 	if !f.covers(r.Name) {
@@ -153,9 +153,9 @@ func (f *Finder) resource(data []byte) (*Resource, error) {
 	return r, nil
 }
 
-// covers reports whether a resource is this server: its address, a prefix of that up to a slash, or
-// the address with one more slash, as servers that are mounted at /mcp/ write it. It normalizes
-// nothing, since a token is for exactly that text (I-203).
+// covers reports whether a resource is this server: its address, a part of the address up to a slash, or the address
+// with one more slash, as servers that are mounted at /mcp/ write it. It normalizes nothing, since a token is for
+// exactly that text (I-203).
 func (f *Finder) covers(resource string) bool {
 	u, err := url.Parse(resource)
 	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" || strings.HasSuffix(resource, "#") {
@@ -175,7 +175,7 @@ func (f *Finder) covers(resource string) bool {
 // Origin returns the server's origin, without a trailing slash.
 func (f *Finder) Origin() string { return f.server.Scheme + "://" + f.server.Host }
 
-// Server returns the server's address as a resource: without the query, which may hold a key.
+// Server returns the server's address as the name of a resource. It leaves out the query, which may hold a key.
 func (f *Finder) Server() string {
 	u := *f.server
 	u.RawQuery, u.ForceQuery = "", false
@@ -184,49 +184,48 @@ func (f *Finder) Server() string {
 
 // Issuer is the metadata of an authorization server.
 type Issuer struct {
-	// Name is the issuer identifier, exactly as the authorization server writes it.
+	// Name identifies the issuer, exactly as the authorization server writes it.
 	Name string `json:"name"`
-	// Authorization, Token, Registration, Revocation and Device are its endpoints; empty for none.
+	// Authorization, Token, Registration, Revocation and Device are endpoints of the issuer; empty if there is none.
 	Authorization string `json:"authorization,omitempty"`
 	Token         string `json:"token"`
 	Registration  string `json:"registration,omitempty"`
 	Revocation    string `json:"revocation,omitempty"`
 	Device        string `json:"device,omitempty"`
-	// Userinfo, Introspection and Keys are its userinfo endpoint, its introspection endpoint and its jwks_uri; empty
-	// for none.
+	// Userinfo and Introspection are endpoints of the issuer, and Keys is its jwks_uri; empty if there is none.
 	Userinfo      string `json:"-"`
 	Introspection string `json:"-"`
 	Keys          string `json:"-"`
-	// Methods are the client authentication methods of the token endpoint. Algorithms are the algorithms
-	// of signed assertions. They are nil if the metadata lists none.
+	// Methods are the methods by which clients can authenticate at the token endpoint. Algorithms are the algorithms of
+	// signed assertions. Each is nil if the metadata does not list them.
 	Methods    []string `json:"methods,omitempty"`
 	Algorithms []string `json:"algorithms,omitempty"`
-	// Scopes are its scopes; nil if it lists none.
+	// Scopes are the scopes of the issuer; nil if the metadata does not list them.
 	Scopes []string `json:"scopes,omitempty"`
-	// Claims are the claims of its tokens; nil if it lists none. It may support more.
+	// Claims are claims of the issuer's tokens; nil if the metadata does not list them. There may be others.
 	Claims []string `json:"-"`
-	// Challenges are its PKCE methods.
+	// Challenges are the PKCE methods that the issuer supports.
 	Challenges []string `json:"challenges,omitempty"`
 	// Documents means that a client id may be the URL of the client's metadata.
 	Documents bool `json:"documents,omitempty"`
-	// NamesItself means that its answers to an authorization request have iss.
+	// NamesItself means that the answer to an authorization request has iss.
 	NamesItself bool `json:"names_itself,omitempty"`
-	// Assumed means that the issuer publishes no metadata. Its endpoints come from revision 2025-03-26.
+	// Assumed means that the issuer has no metadata, and that its endpoints are those of revision 2025-03-26.
 	Assumed bool `json:"assumed,omitempty"`
 }
 
-// Issuer reads the metadata of an authorization server (I-205). nil means that there is none.
+// Issuer reads the metadata of the authorization server with that name (I-205). If it has none, the result is nil.
 func (f *Finder) Issuer(ctx context.Context, name string) (*Issuer, error) {
 	return f.first(ctx, name, false)
 }
 
-// Provider reads the metadata of an OpenID provider. Its document of OpenID Connect comes first: only
-// that one must name the userinfo endpoint.
+// Provider is Issuer for an OpenID provider. It reads the document of OpenID Connect first, since only that document
+// has to name the userinfo endpoint.
 func (f *Finder) Provider(ctx context.Context, name string) (*Issuer, error) {
 	return f.first(ctx, name, true)
 }
 
-// first reads the first document with metadata.
+// first reads the first document that has metadata.
 func (f *Finder) first(ctx context.Context, name string, provider bool) (*Issuer, error) {
 	u, err := f.Address(name)
 	if err != nil {
@@ -260,7 +259,7 @@ func (f *Finder) first(ctx context.Context, name string, provider bool) (*Issuer
 	return nil, nil
 }
 
-// ParseIssuer parses the metadata of an issuer, and checks nothing. A malformed member counts as missing.
+// ParseIssuer parses the metadata of an issuer, and does not check it. A malformed member counts as missing.
 func ParseIssuer(data []byte) *Issuer {
 	return &Issuer{
 		Name:          stringAt(data, "issuer"),
@@ -282,7 +281,7 @@ func ParseIssuer(data []byte) *Issuer {
 	}
 }
 
-// issuer parses the metadata, which must be of the named issuer (I-206).
+// issuer parses metadata, which must be that of the issuer name (I-206).
 func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
 	i := ParseIssuer(data)
 	if i.Name != name && i.Name != name+"/" && i.Name+"/" != name {
@@ -302,13 +301,13 @@ func (f *Finder) issuer(name string, data []byte) (*Issuer, error) {
 			return nil, fmt.Errorf("%s %w", e.key, err)
 		}
 	}
-	if _, err := f.Address(i.Userinfo); err != nil { // only the front needs it: a wrong one refuses nothing
+	if _, err := f.Address(i.Userinfo); err != nil { // only the front needs it, so a wrong one is no error
 		i.Userinfo = ""
 	}
 	return i, nil
 }
 
-// Assumed returns the endpoints of a server of 2025-03-26 without metadata (I-207).
+// Assumed returns the endpoints of a server of revision 2025-03-26 that has no metadata (I-207).
 func (f *Finder) Assumed() *Issuer {
 	o := f.Origin()
 	return &Issuer{
@@ -320,7 +319,7 @@ func (f *Finder) Assumed() *Issuer {
 	}
 }
 
-// get fetches a document. The error is errNoDocument if there is none.
+// get fetches a document. If there is none at the address, the error is errNoDocument.
 func (f *Finder) get(ctx context.Context, address string) ([]byte, error) {
 	u, err := f.Address(address)
 	if err != nil {
@@ -342,7 +341,7 @@ func (f *Finder) get(ctx context.Context, address string) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	switch {
 	case res.StatusCode >= 400 && res.StatusCode < 500 && res.StatusCode != http.StatusTooManyRequests,
-		res.StatusCode == http.StatusOK && (kind == "text/html" || kind == "text/plain") && err == nil: // a site may send a page for every address
+		res.StatusCode == http.StatusOK && (kind == "text/html" || kind == "text/plain") && err == nil: // a site may answer every address with a page
 		return nil, errNoDocument
 	case res.StatusCode/100 == 3:
 		return nil, errors.New("the answer redirects to another origin: set the final address")
@@ -361,7 +360,7 @@ func (f *Finder) get(ctx context.Context, address string) ([]byte, error) {
 	return data, nil
 }
 
-// ReadAnswer reads the body of an answer. It may have 1 MiB.
+// ReadAnswer reads the body of an answer, of at most 1 MiB.
 func ReadAnswer(res *http.Response) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxDocument+1))
 	if err == nil && len(data) > maxDocument {
@@ -370,7 +369,7 @@ func ReadAnswer(res *http.Response) ([]byte, error) {
 	return data, Reason(err)
 }
 
-// Reason removes the address from an error of net/http: it may hold a code or a token.
+// Reason returns an error of net/http without the URL, which may hold a code or a token.
 func Reason(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -378,7 +377,7 @@ func Reason(err error) error {
 	return err
 }
 
-// MaxAge returns the lifetime that Cache-Control sets, within bounds; least without one.
+// MaxAge returns the lifetime in Cache-Control, but at least least and at most most. Without one it returns least.
 func MaxAge(h http.Header, least, most time.Duration) time.Duration {
 	for part := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
@@ -396,7 +395,7 @@ func stringAt(data []byte, key string) string {
 	return ""
 }
 
-// stringsAt returns the strings of a list; nil for an empty list (I-211).
+// stringsAt returns the strings in a list. It returns nil for an empty list (I-211).
 func stringsAt(data []byte, key string) (all []string) {
 	gjson.GetBytes(data, key).ForEach(func(_, v gjson.Result) bool {
 		if v.Type == gjson.String {
@@ -407,8 +406,8 @@ func stringsAt(data []byte, key string) (all []string) {
 	return all
 }
 
-// Answered checks iss in the answer to an authorization request; has is true if there was one
-// (I-213; RFC 9207 §2.4). After an error, nothing else of the answer may be used.
+// Answered checks iss in the answer to an authorization request. has says that the answer has iss (I-213; RFC 9207
+// §2.4). After an error, nothing else of the answer may be used.
 func (i *Issuer) Answered(iss string, has bool) error {
 	switch {
 	case has && iss != i.Name:

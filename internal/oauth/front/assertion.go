@@ -21,7 +21,7 @@ const (
 	assertionSkew    = 30 * time.Second
 )
 
-// assertedClient returns the client that an assertion names; empty for another text. It verifies nothing.
+// assertedClient returns the client that an assertion names, without verifying it; empty if text is no assertion.
 func assertedClient(text string) string {
 	if len(text) > maxAssertion {
 		return ""
@@ -40,8 +40,8 @@ var assertionAlgorithms = func() (all []jose.SignatureAlgorithm) {
 	return all
 }()
 
-// checkAssertion verifies a client's assertion for one of the audiences, by the client's keys (RFC 7523 §3). It
-// returns the assertion's jti and remaining lifetime. During that time the caller must refuse further uses of it.
+// checkAssertion verifies a client's assertion for one of the audiences by the client's keys (RFC 7523 §3). It returns
+// the jti and the remaining lifetime of the assertion. For that time the caller must refuse another use of the jti.
 func checkAssertion(text, client string, audiences []string, keys *jwks.Fixed) (id string, left time.Duration, err error) {
 	if len(text) > maxAssertion {
 		return "", 0, errors.New("the assertion must not be longer than 16 KiB")

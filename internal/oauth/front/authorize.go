@@ -26,34 +26,33 @@ import (
 
 // request is an authorization request (RFC 6749 §4.1.1).
 type request struct {
-	Client    string   `json:"c"`           // fingerprint of its id
-	ID        string   `json:"i"`           // see idOf
-	Name      string   `json:"n,omitempty"` // the client's own name for itself
+	Client    string   `json:"c"`           // fingerprint of the client's id
+	ID        string   `json:"i"`           // value of idOf
+	Name      string   `json:"n,omitempty"` // name that the client gives itself
 	Redirect  string   `json:"r"`
 	State     string   `json:"s,omitempty"`
 	Challenge string   `json:"p"`
 	Resource  string   `json:"a"`
 	Scopes    []string `json:"o,omitempty"`
 	Keyed     bool     `json:"k,omitempty"` // the client authenticates with a key
-	// Browser is the fingerprint of the browser's consent cookie, and At when the page was
-	// shown there.
+	// Browser is the fingerprint of the consent cookie of the browser that shows the page. At is when it was shown, in
+	// Unix milliseconds.
 	Browser string `json:"b,omitempty"`
 	At      int64  `json:"t"`
 }
 
-// older reports whether a time is more than life ago.
+// older reports whether at, in Unix milliseconds, is more than life away from now.
 func older(at int64, life time.Duration) bool {
 	since := time.Since(time.UnixMilli(at))
 	return since > life || since < -life
 }
 
-// hasFingerprint reports whether a secret has the fingerprint standsFor.
+// hasFingerprint reports whether standsFor is the fingerprint of secret.
 func hasFingerprint(secret, standsFor string) bool {
 	return secret != "" && subtle.ConstantTimeCompare([]byte(seal.Fingerprint(secret)), []byte(standsFor)) == 1
 }
 
-// address returns the client's redirect address with the values. Its iss parameter names the
-// front (I-111).
+// address returns the client's redirect address with the values. The parameter iss names the front (I-111).
 func (f *Front) address(r *request, values url.Values) string {
 	to, err := url.Parse(r.Redirect)
 	if err != nil { // authorize has parsed it before
@@ -70,7 +69,6 @@ func (f *Front) address(r *request, values url.Values) string {
 	return to.String()
 }
 
-// redirect redirects the browser.
 func redirect(w http.ResponseWriter, to string) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -83,9 +81,9 @@ func (f *Front) refuse(w http.ResponseWriter, r *request, code, text string) {
 	redirect(w, f.address(r, url.Values{"error": {code}, "error_description": {text}}))
 }
 
-// stop refuses a request before the user was asked. Anybody can register a site here, so the
-// browser does not go to a site before its user has done something (RFC 9700 §4.11.2). A program
-// on the user's machine gets the error at once.
+// stop refuses a request before the user was asked. Anybody can register a web site as a client, so the browser is not
+// sent to a web site before its user has done something (RFC 9700 §4.11.2). A program on the user's machine gets the
+// error at once.
 func (f *Front) stop(w http.ResponseWriter, r *request, code, text string) {
 	u, k := classify(r.Redirect)
 	if k != web {
@@ -98,8 +96,8 @@ func (f *Front) stop(w http.ResponseWriter, r *request, code, text string) {
 	})
 }
 
-// authorize asks the user for consent. Before the redirect_uri has been checked to be the client's,
-// errors go to the user alone.
+// authorize asks the user for consent. Until it knows that redirect_uri is the client's, it shows errors only to the
+// user.
 func (f *Front) authorize(w http.ResponseWriter, r *http.Request) {
 	all := r.URL.Query()
 	resources := all["resource"]
@@ -177,8 +175,7 @@ func (f *Front) consent(w http.ResponseWriter, r *http.Request, q *request, clie
 	f.question(w, q, client)
 }
 
-// consentAnswer handles the user's answer. Only the consent page in the same browser can have sent it
-// (I-105).
+// consentAnswer handles the user's answer. It must come from the consent page in the same browser (I-105).
 func (f *Front) consentAnswer(w http.ResponseWriter, r *http.Request) {
 	const foreign = "This answer did not come from the consent page of this browser. Go back and begin again."
 	if origin := r.Header.Get("Origin"); origin != "" && origin != strings.TrimSuffix(f.o.Root, f.base) {
@@ -212,14 +209,14 @@ const (
 	maxAgreed   = 20
 )
 
-// consentKey returns the fingerprint of a consent: the client, its address, the resource and scopes.
+// consentKey returns the fingerprint of what a user consents to: client, redirect address, resource and scopes.
 func (r *request) consentKey() string {
-	text, _ := json.Marshal([]any{r.Client, r.Redirect, r.Resource, slices.Sorted(slices.Values(r.Scopes))}) // texts always marshal
+	text, _ := json.Marshal([]any{r.Client, r.Redirect, r.Resource, slices.Sorted(slices.Values(r.Scopes))}) // texts always encode
 	return seal.Fingerprint(string(text))
 }
 
-// agreements returns the consents that the browser stores, oldest first, without those older than
-// rememberFor. There are none unless the setting is ConsentRemember.
+// agreements returns the consents that the browser stores, the oldest first, without those older than rememberFor.
+// Unless the setting is ConsentRemember, there are none.
 func (f *Front) agreements(r *http.Request) (all []agreement) {
 	if f.o.Consent == ConsentRemember {
 		f.open("agreed", f.cookieOf(r, "agreed"), &all)
@@ -229,27 +226,27 @@ func (f *Front) agreements(r *http.Request) (all []agreement) {
 
 type agreement struct {
 	To   string `json:"a"`
-	User string `json:"u"` // fingerprint of the subject
+	User string `json:"u"` // fingerprint of the user's subject
 	At   int64  `json:"t"`
 }
 
-// skipsConsent reports whether the sign-in can begin without the consent page. Somebody must have
-// agreed in this browser, and the answer must go to a program on this machine. No other page may lead
-// here: a stranger's page could make the user sign in the stranger's program (I-105). A site always
-// needs the consent page: a link in a mail looks as if a program had opened it.
+// skipsConsent reports whether the sign-in can begin without the consent page. Then someone has agreed in this browser,
+// and the answer goes to a program on this machine. No other page may lead here, since a stranger's page could make the
+// user sign in to the stranger's program (I-105). A web site always needs the consent page, since a link in a mail
+// looks as if a program had opened it.
 func (f *Front) skipsConsent(r *http.Request, q *request) bool {
 	_, k := classify(q.Redirect)
 	to := q.consentKey()
 	return r.Header.Get("Sec-Fetch-Site") == "none" && k != web && slices.ContainsFunc(f.agreements(r), func(a agreement) bool { return a.To == to })
 }
 
-// hasAgreed reports whether the browser stores the consent of this user (I-105).
+// hasAgreed reports whether the browser stores this user's consent (I-105).
 func (f *Front) hasAgreed(r *http.Request, q *request, subject string) bool {
 	to, user := q.consentKey(), seal.Fingerprint(subject)
 	return slices.ContainsFunc(f.agreements(r), func(a agreement) bool { return a.To == to && a.User == user })
 }
 
-// remember stores the consent of the signed-in user in the browser.
+// remember stores this user's consent in the browser.
 func (f *Front) remember(w http.ResponseWriter, r *http.Request, q *request, subject string) {
 	if f.o.Consent != ConsentRemember {
 		return
@@ -260,18 +257,18 @@ func (f *Front) remember(w http.ResponseWriter, r *http.Request, q *request, sub
 	http.SetCookie(w, f.cookie("agreed", f.sealed("agreed", all), rememberFor))
 }
 
-// attempt is a sign-in in progress. It is sealed into the state that the provider returns.
+// attempt is a sign-in in progress. The provider returns it as the sealed state.
 type attempt struct {
 	Request  request `json:"q"`
-	Asked    bool    `json:"k,omitempty"` // the user has just agreed; otherwise the browser remembers a user's consent
-	Slot     string  `json:"l"`           // suffix of the cookie's name
-	Browser  string  `json:"b"`           // fingerprint of the cookie's value
+	Asked    bool    `json:"k,omitempty"` // the user has just agreed; otherwise the browser stores the consent of some user
+	Slot     string  `json:"l"`           // suffix of the name of the cookie
+	Browser  string  `json:"b"`           // fingerprint of the value of the cookie
 	Verifier string  `json:"v"`
 	Nonce    string  `json:"n"`
 	At       int64   `json:"t"`
 }
 
-// begin sends the browser to the provider. A cookie binds the sign-in to the browser (I-106).
+// begin sends the browser to the provider. A cookie ties the sign-in to the browser (I-106).
 func (f *Front) begin(w http.ResponseWriter, r *http.Request, q *request, asked bool) {
 	at, err := f.providerMetadata(r.Context())
 	if err != nil {
@@ -317,11 +314,11 @@ func (f *Front) begin(w http.ResponseWriter, r *http.Request, q *request, asked 
 	redirect(w, to.String())
 }
 
-// pageEnded is the page for a sign-in that cannot continue.
+// pageEnded is the text of the page for a sign-in that cannot continue.
 const pageEnded = "This sign-in has ended. Go back and begin again."
 
-// callback handles the provider's answer. It first checks that the answer belongs to an attempt of
-// this browser, and comes from the provider that was asked (I-106, I-107).
+// callback handles the provider's answer. It first checks that the answer is for an attempt of this browser, and comes
+// from the right provider (I-106, I-107).
 func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 	get, ok := single(r.URL.Query())
 	a := &attempt{}
@@ -366,12 +363,12 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, q, "server_error", "the sign-in at the identity provider failed: the bridge's log says why")
 		return
 	}
-	if after := f.signing.take(l.Subject); after > 0 { // before the access rules, so that strangers are limited too
+	if after := f.signing.take(l.Subject); after > 0 { // before the access rules, so that it also limits strangers
 		log.Warn("a user signs in too often", "issuer", f.o.Provider, "sub", l.Subject)
 		f.refuse(w, q, "temporarily_unavailable", "too many sign-ins of this user: try again later")
 		return
 	}
-	if !f.admits(r.Context(), &l) { // before anything is stored for a stranger
+	if !f.admits(r.Context(), &l) { // before the store gets anything of a stranger
 		f.refuse(w, q, "access_denied", "no access rule of this server admits you: ask its operator")
 		return
 	}
@@ -380,7 +377,7 @@ func (f *Front) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx := context.WithoutCancel(r.Context())
-	// Another instance may have had this answer, or this one before a restart.
+	// Another instance, or this one before a restart, may have handled the answer already.
 	key := "state:" + hex.EncodeToString(sum[:16])
 	if first, err := f.put(ctx, key, nil, []byte(f.sealed(key, true)), attemptLife, twice); err == nil && !first {
 		page(w, http.StatusForbidden, pageEnded)
@@ -420,8 +417,8 @@ func (f *Front) admits(ctx context.Context, l *login) bool {
 
 var errBusy = errors.New("too many sign-ins at once")
 
-// takeSlot takes a slot for exchanging a code at the provider. Anybody can make up codes, and each
-// costs a request in the bridge's name (I-114).
+// takeSlot takes a slot to exchange a code at the provider. Anybody can make up codes, and each of them costs a request
+// of the bridge (I-114).
 func (f *Front) takeSlot(r *http.Request) (done func(), err error) {
 	if f.returning.take(network(f.o.Bridge.From(r))) > 0 {
 		return nil, errBusy
@@ -437,8 +434,7 @@ func (f *Front) takeSlot(r *http.Request) (done func(), err error) {
 	return nil, errBusy
 }
 
-// signIn exchanges the provider's code and identifies the user. It continues when the browser
-// disconnects.
+// signIn exchanges the provider's code, and identifies the user. It continues if the browser disconnects.
 func (f *Front) signIn(r *http.Request, a *attempt, code string) (l login, err error) {
 	done, err := f.takeSlot(r)
 	if err != nil {
@@ -471,13 +467,13 @@ func (f *Front) signIn(r *http.Request, a *attempt, code string) (l login, err e
 	return l, f.identify(ctx, at, &l, t, a.Nonce)
 }
 
-// grantedBy returns the wanted scopes that the provider has granted: all of them without ScopePrefix,
-// and none if the provider's answer has no scope.
+// grantedBy returns the wanted scopes that the provider granted. Without ScopePrefix that is all of them. If the
+// provider's answer has no scope, it is none.
 func (f *Front) grantedBy(wanted []string, t *discovery.Token) (all []string) {
 	switch {
 	case f.o.ScopePrefix == "":
 		return wanted
-	case t.Scopes == nil: // the provider may not support them, so none is safe to grant
+	case t.Scopes == nil: // the provider may not support scopes, so it is not safe to grant any
 		f.o.Log.Warn("the provider's answer has no scope, which scope_prefix needs: clients get no scopes", "issuer", f.o.Provider)
 	}
 	for _, s := range wanted {
@@ -488,15 +484,15 @@ func (f *Front) grantedBy(wanted []string, t *discovery.Token) (all []string) {
 	return all
 }
 
-// protocol are the claims of an ID token that describe the token, not the user.
+// protocol are claims of an ID token that describe the token, not the user.
 var protocol = []string{"iss", "aud", "exp", "iat", "nbf", "jti", "nonce", "azp", "at_hash", "c_hash", "s_hash", "client_id", "scope", "scp", "token_use", "typ", "cnf"}
 
-// maxClaims bounds the claims about a user, in bytes: each request of the client carries them.
+// maxClaims bounds the claims about a user, in bytes, since each request of the client carries them.
 const maxClaims = 4 << 10
 
 var errOtherUser = errors.New("the provider's ID token now names another user")
 
-// identify reads the login's first ID token, or a newer one of the same user, and what userinfo adds.
+// identify reads the ID token of a login, the first or a newer one of the same user, and what userinfo adds.
 func (f *Front) identify(ctx context.Context, at *discovery.Issuer, l *login, t *discovery.Token, nonce string) error {
 	if t.ID == "" {
 		return errors.New("the provider's answer has no ID token: it must support OpenID Connect")
@@ -530,9 +526,9 @@ func (f *Front) identify(ctx context.Context, at *discovery.Issuer, l *login, t 
 	return nil
 }
 
-// addUserinfo adds to a user the claims that access rules name and the ID token lacks. Many providers
-// have groups, names and addresses only in userinfo (OpenID Connect Core §5.4). A provider that refuses
-// the question has no more to say. Other failures may hide a claim that restricts the user.
+// addUserinfo adds to user the claims that access rules name and the ID token lacks. Many providers have groups, names
+// and addresses only in userinfo (OpenID Connect Core §5.4). If the provider refuses the request, there are no more
+// claims. Other failures may hide a claim that restricts the user, so they are errors.
 func (f *Front) addUserinfo(ctx context.Context, at *discovery.Issuer, access string, claims gjson.Result, user map[string]json.RawMessage) error {
 	var missing []string
 	for _, name := range f.o.Claims {
@@ -559,7 +555,7 @@ func (f *Front) addUserinfo(ctx context.Context, at *discovery.Issuer, access st
 	}
 	for _, name := range missing {
 		if v := token.At(info, name); v.Exists() {
-			user[name] = json.RawMessage(v.Raw) // a rule finds it by its whole name, also with dots
+			user[name] = json.RawMessage(v.Raw) // a rule finds the claim by its whole name, even if it has dots
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-// Package queuetest is the suite that every queue.Queue has to pass.
+// Package queuetest is the suite that every queue.Queue must pass.
 package queuetest
 
 import (
@@ -78,7 +78,7 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queue) {
 		is(t, "before", take(t, q, soon, "a", "b"), "")
 		var all sync.WaitGroup
 		all.Go(func() {
-			time.Sleep(soon) // the time does not matter: the request may come before or during the wait
+			time.Sleep(soon) // at any time: the request may come before the wait or during it
 			add(t, q, "b", "1")
 		})
 		defer all.Wait()

@@ -25,7 +25,7 @@ type Server struct {
 	ended   chan struct{} // closed when cmd has ended
 }
 
-// Start starts a server with more arguments. It ends with the test.
+// Start starts a server with additional arguments. It stops when the test ends.
 func Start(t testing.TB, more ...string) *Server {
 	t.Helper()
 	programtest.Need(t, "redis-server")
@@ -40,15 +40,14 @@ func Start(t testing.TB, more ...string) *Server {
 	return s
 }
 
-// Run starts the server, at the same address, and with nothing in it unless it was
-// started with --appendonly yes.
+// Run starts the server again, at the same address. It is empty, unless its arguments have --appendonly yes.
 func (s *Server) Run() {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.Address)
 	s.run(append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir}, s.more...)...)
 }
 
-// run starts the program and waits until it answers.
+// run starts the program, and waits until it answers.
 func (s *Server) run(args ...string) {
 	s.t.Helper()
 	s.cmd = exec.Command("redis-server", args...)
@@ -82,7 +81,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Client returns a client, which the caller closes. It waits for answers for as long as it takes.
+// Client returns a client. The caller closes it. Only a request's context bounds the wait for an answer.
 func (s *Server) Client() store.Client {
 	return redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs:                 []string{s.Address},

@@ -16,11 +16,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/porttest"
 )
 
-// Main is the name of the master of Sentinel.
+// Main is the name of the master that Sentinel watches.
 const Main = "main"
 
-// Sentinel starts a master, a writable replica, and a Sentinel. If the master is killed, the Sentinel
-// makes the replica the master.
+// Sentinel starts a master, a writable replica and a Sentinel. When the master is killed, the Sentinel makes the
+// replica the master.
 func Sentinel(t testing.TB) (master, replica, sentinel *Server) {
 	t.Helper()
 	master = Start(t, "--repl-diskless-sync-delay", "0")
@@ -54,14 +54,14 @@ func Sentinel(t testing.TB) (master, replica, sentinel *Server) {
 	return master, replica, sentinel
 }
 
-// Cluster starts n masters that have the keys together.
+// Cluster starts a Redis Cluster of n masters.
 func Cluster(t testing.TB, n int) (all []*Server) {
 	t.Helper()
 	ctx := context.Background()
 	const slots = 16384
 	var bus []string
 	for i := range n {
-		port := strconv.Itoa(porttest.Reserve(t)) // the default cluster port is port+10000, which may be too high
+		port := strconv.Itoa(porttest.Reserve(t)) // the default is port+10000, which may be too high
 		s := Start(t, "--cluster-enabled", "yes", "--cluster-port", port)
 		all, bus = append(all, s), append(bus, port)
 		c := s.Client()
@@ -90,7 +90,7 @@ func Cluster(t testing.TB, n int) (all []*Server) {
 	return all
 }
 
-// until waits for an action of another process.
+// until waits until is returns true, which depends on another process.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	t.Logf("waiting: %s", what)
