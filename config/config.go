@@ -125,6 +125,8 @@ type Config struct {
 	// Always are patterns of tools that the aggregate lists with ToolsSearch too, by the names that clients see there.
 	// Default: none.
 	Always []string `yaml:"always" effect:"live"`
+	// Groups offer some of the servers as one, by the names of the groups. Default: none.
+	Groups map[string]Group `yaml:"groups" effect:"live"`
 	// Servers are the servers to publish, in file order; at least one.
 	Servers []Server `yaml:"servers" effect:"live"`
 

@@ -85,6 +85,7 @@ func TestDiff(t *testing.T) {
 		{"cluster", func(c *Config) { c.Cluster.Redis = "redis://:s3cr3t@a" }, "cluster.redis (restart)"},
 		{"offer", func(c *Config) { c.Offer = OfferLegacy }, "offer all → legacy (restart)"},
 		{"tools_mode", func(c *Config) { c.ToolsMode = ToolsSearch }, "tools_mode none → search (live)"},
+		{"groups", func(c *Config) { c.Groups = map[string]Group{"dev": {Servers: []string{"one"}}} }, "groups (live)"},
 		{"always", func(c *Config) { c.Always = []string{"a"} }, "always (live)"},
 		{"separator", func(c *Config) { c.Separator = "." }, "separator __ → . (live)"},
 		{"servers", func(c *Config) {

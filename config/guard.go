@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/mcp-bridge/bridge/bridge/filter"
@@ -157,11 +158,13 @@ func (c *Config) checkAccess(all *breaches) {
 	}
 }
 
-// serves reports whether the pattern matches the name of a server.
+// serves reports whether the pattern matches the name of a server or of a group.
 func (c *Config) serves(pattern string) bool {
-	// A rule stays valid if its server is switched off.
-	return slices.ContainsFunc(c.off, func(name string) bool { return glob.Match(pattern, name) }) ||
-		slices.ContainsFunc(c.Servers, func(s Server) bool { return glob.Match(pattern, s.Name) })
+	all := slices.Concat(c.off, slices.Collect(maps.Keys(c.Groups))) // a rule stays valid if its server is switched off
+	for i := range c.Servers {
+		all = append(all, c.Servers[i].Name)
+	}
+	return slices.ContainsFunc(all, func(name string) bool { return glob.Match(pattern, name) })
 }
 
 // SeesAll reports whether the principal may see the state of all servers: it is an operator, or may use all servers.

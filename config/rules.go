@@ -222,6 +222,7 @@ func (c *Config) breaches() (all breaches) {
 	c.Cluster.check(&all, c.Listen, slices.ContainsFunc(c.Servers, func(s Server) bool { return s.Place == PlaceWorkers }))
 	c.checkOAuth(&all)
 	c.checkAccess(&all)
+	c.checkGroups(&all)
 	return all
 }
 

@@ -212,7 +212,7 @@ func TestConfigurationsWrong(t *testing.T) {
 	for _, test := range []struct{ language, text, want string }{
 		{"yaml", "servers: { x: { stdoi: { command: y } } }\n", `unknown key "stdoi"`},
 		{"yaml", "listen: here\n", "listen is"},
-		{"yaml", "groups: []\n", string(errNotOurs)},
+		{"yaml", "teams: []\n", string(errNotOurs)},
 		{"yaml", "a: b: c\n", "mapping"},
 		{"json", "{ \"a\": }", "invalid character"},
 		{"json", `{ "mcpServers": { "x": { "command": 7 } } }`, "command"},

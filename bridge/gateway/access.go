@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"reflect"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
@@ -20,13 +19,14 @@ import (
 // Settings are the fields of Options that Apply can change. Apply changes existing access rules. It neither adds rules
 // to a gateway without rules, nor removes them all.
 type Settings struct {
-	// SessionIdle, SessionLeft, Grants, PerPrincipal and Tools are the fields of Options of these names. Apply sets each
+	// SessionIdle, SessionLeft, Grants, PerPrincipal, Tools and Groups are the fields of Options of these names. Apply sets each
 	// value as it is: 0 means no default here.
 	SessionIdle  time.Duration
 	SessionLeft  time.Duration
 	Grants       map[string]filter.Grant
 	PerPrincipal limits.PerPrincipal
 	Tools        Tools
+	Groups       []Group
 }
 
 // applySettings applies s, which may be nil, and returns the principals whose grants changed.
@@ -38,20 +38,12 @@ func (g *gateway) applySettings(s *Settings) (changed map[string]bool) {
 	g.left.Store(int64(s.SessionLeft))
 	g.quota.Set(s.PerPrincipal)
 	changed = g.grants.Set(s.Grants)
-	if was := g.joint.Swap(&s.Tools); !reflect.DeepEqual(*was, s.Tools) {
-		defer g.relist("")
+	if g.joint.set(Group{Tools: s.Tools}) {
+		g.relist("")
 	}
 	g.laneShares.Set(len(s.Grants))
 	g.bytes.Set(len(s.Grants))
 	return changed
-}
-
-// relist notifies the clients at an address that its list of tools changed.
-func (g *gateway) relist(name string) {
-	for _, s := range g.open(func(s *sitting) bool { return s.server == name }) {
-		subscribe.NotifyChanged(s.changes, []list.Kind{list.Tools})
-	}
-	g.revoked.Relist(func(string) bool { return true }, name, list.Tools)
 }
 
 // regrant applies changed grants. If a principal may no longer use a server, its sessions and calls there end. Other
@@ -129,12 +121,17 @@ func (g *gateway) allowed(s *server, name, principal string) error {
 			Kind:   bridge.ErrDenied,
 			Public: "this caller may not use it",
 		}
-	case name != "":
-		return bridge.ErrUnknownServer
 	}
-	for _, one := range g.table.Load().servers {
-		if one.filter.Serves(principal) {
-			return nil
+	switch p := g.table.Load().groups[name]; {
+	case p == nil:
+		return bridge.ErrUnknownServer
+	case p.serves(principal):
+		return nil
+	case name != "":
+		return &bridge.Error{
+			Server: name,
+			Kind:   bridge.ErrDenied,
+			Public: "this caller may not use it, or none of its servers",
 		}
 	}
 	return &bridge.Error{Kind: bridge.ErrDenied, Public: "this caller may use no server"}

@@ -12,8 +12,10 @@ import (
 )
 
 func (g *gateway) Portable(r *session.Record) bool {
-	return !slices.ContainsFunc(g.table.Load().servers, func(s *server) bool {
-		return (r.Server == "" || s.o.Name == r.Server) && s.ends() && r.Carry[s.o.Name] == nil
+	t := g.table.Load()
+	p := t.groups[r.Server]
+	return !slices.ContainsFunc(t.servers, func(s *server) bool {
+		return (s.o.Name == r.Server || p != nil && p.has(s.o.Name)) && s.ends() && r.Carry[s.o.Name] == nil
 	})
 }
 

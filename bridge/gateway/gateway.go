@@ -26,7 +26,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/drain"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
-	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane"
 	"github.com/mcp-bridge/bridge/bridge/internal/metatools"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
@@ -144,6 +143,8 @@ type Options struct {
 	Offer Offer
 	// Tools is how the address of all servers offers their tools.
 	Tools Tools
+	// Groups offer some of the servers as one.
+	Groups []Group
 	// SessionIdle is how long a session lives without a request, a call in flight and an open stream; 0 means 30
 	// minutes.
 	SessionIdle time.Duration
@@ -214,12 +215,10 @@ type gateway struct {
 	seals             *seal.Key // seals the handles of stateless clients
 	instance          string    // name of this instance, in handles that only it can open
 	inFlight          InFlight
-	maxCalls          int                   // limit of requests in flight of a session
-	aggregate         *aggregate.Aggregate  // all servers as one
-	joint             atomic.Pointer[Tools] // Options.Tools
+	maxCalls          int    // limit of requests in flight of a session
+	joint             *group // all servers as one
 	indexes           *metatools.Indexes
 	info              []byte          // serverInfo of the bridge
-	stateless         bridge.Upstream // the aggregate for stateless clients
 	listening         context.Context // ends when the bridge begins to stop; ends subscriptions
 	stopListening     context.CancelFunc
 	life              context.Context // ends with Close
@@ -279,15 +278,9 @@ func newGateway(o Options) *gateway {
 	if g.store == nil {
 		g.store = session.NewMemory(10_000)
 	}
-	g.joint.Store(&o.Tools)
-	g.aggregate = aggregate.New(aggregate.Options{
-		Info:    g.info,
-		Params:  g.ownParams,
-		Force:   g.force,
-		Tracing: g.tracing,
-	})
-	g.stateless = g.aggregate.Stateless()
-	g.table.Store(&table{})
+	g.joint = g.newGroup("")
+	g.joint.set(Group{Tools: o.Tools})
+	g.table.Store(&table{groups: g.regroup(nil, o.Groups)})
 	var names []string
 	for _, s := range o.Servers {
 		names = append(names, s.Name)
@@ -371,7 +364,9 @@ func (g *gateway) close(ctx context.Context) {
 		wg.Go(func() { s.close(ctx, bridge.ErrShutdown) })
 	}
 	wg.Wait()
-	wg.Go(func() { _ = g.stateless.Close(ctx) })
+	for _, p := range g.table.Load().groups {
+		wg.Go(func() { _ = p.stateless.Close(ctx) })
+	}
 	for _, s := range g.table.Load().servers {
 		wg.Go(func() { s.close(ctx) })
 	}

@@ -41,8 +41,8 @@ type Tools struct {
 
 // address is where a client uses tools.
 type address struct {
-	name      string    // of the server; empty means all servers as one, or the only server
-	at        *server   // nil for all servers as one
+	name      string    // of the server or group; empty means all servers as one, or the only server
+	at        *server   // nil for several servers as one
 	mode      ToolsMode // that the client asks for; empty if it does not
 	principal string
 }
@@ -73,9 +73,9 @@ func (s *server) finds() bool {
 // depends on the current table alone.
 func (g *gateway) finds(a address) bool {
 	t := g.table.Load()
-	mode, at := a.mode, t.at(a.name)
-	if a.name == "" {
-		mode = cmp.Or(mode, g.joint.Load().Mode)
+	mode, at, p := a.mode, t.at(a.name), t.groups[a.name]
+	if p != nil {
+		mode = cmp.Or(mode, p.now.Load().Tools.Mode)
 	}
 	switch {
 	case mode != "":
@@ -83,7 +83,7 @@ func (g *gateway) finds(a address) bool {
 	case at != nil:
 		return at.finds()
 	}
-	return slices.ContainsFunc(t.servers, func(s *server) bool { return s.finds() && s.filter.Serves(a.principal) })
+	return p != nil && slices.ContainsFunc(*p.servers.Load(), func(s *server) bool { return s.finds() && s.filter.Serves(a.principal) })
 }
 
 // menu returns how the tools are offered at an address; nil if the list has all of them.
@@ -91,30 +91,29 @@ func (g *gateway) menu(a address) *metatools.Menu {
 	if !g.finds(a) {
 		return nil
 	}
-	joint := g.joint.Load()
-	m := &metatools.Menu{
-		Always:  joint.Always,
-		Indexes: g.indexes,
-		Info:    g.info,
-	}
+	t := g.table.Load()
+	m, p := &metatools.Menu{Indexes: g.indexes, Info: g.info}, t.groups[a.name]
 	if s := a.at; s != nil {
-		m.Servers = []string{s.o.Name}
-		if a.name != "" || joint.Mode == "" {
-			m.Always = s.offered.Load().Always
+		m.Servers, m.Always = []string{s.o.Name}, s.offered.Load().Always
+		if p != nil && p.now.Load().Tools.Mode != "" {
+			m.Always = p.now.Load().Tools.Always
 		}
 		if _, decided := s.mode(); a.mode == "" && !decided {
 			m.Finds, m.Owner = func(string) bool { return s.finds() }, func(string) string { return s.o.Name }
 		}
 		return m
 	}
-	t := g.table.Load()
-	for _, s := range t.servers {
+	if p == nil { // it was removed
+		return nil
+	}
+	for _, s := range *p.servers.Load() {
 		if s.filter.Serves(a.principal) {
 			m.Servers = append(m.Servers, s.o.Name)
 		}
 	}
-	m.Owner = func(tool string) string { return g.aggregate.Owner(a.principal, tool) }
-	if cmp.Or(a.mode, joint.Mode) == "" {
+	tools := p.now.Load().Tools
+	m.Always, m.Owner = tools.Always, func(tool string) string { return p.aggregate.Owner(a.principal, tool) }
+	if cmp.Or(a.mode, tools.Mode) == "" {
 		m.Finds = func(server string) bool { s := t.named[server]; return s != nil && s.finds() }
 	}
 	return m

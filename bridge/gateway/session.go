@@ -279,7 +279,11 @@ func (s *sitting) initialize(ctx, life context.Context, m *jsonrpc.Message, came
 // chain builds the chain of wrappers for a binding.
 func (s *sitting) chain(b *binding) (bridge.Upstream, error) {
 	if b.Server == nil {
-		return s.g.aggregate.Session(s.caller, receiver{s, b}), nil
+		p := s.g.table.Load().groups[s.server]
+		if p == nil {
+			return nil, bridge.ErrUnknownServer
+		}
+		return p.Session(s.caller, receiver{s, b}), nil
 	}
 	return b.Server.Session(s.caller, receiver{s, b})
 }

@@ -98,9 +98,15 @@ func (g *gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 		return g.reject("", one.From, m, err), err
 	}
 	defer done()
-	up, listening, at := g.stateless, g.listening, s.where.at
-	if at != nil {
+	var up bridge.Upstream
+	listening, at, p := g.listening, s.where.at, g.table.Load().groups[s.where.name]
+	switch {
+	case at != nil:
 		up, listening = at.statelessCalls, at.listening
+	case p != nil:
+		up = p.stateless
+	default:
+		return g.reject("", one.From, m, bridge.ErrUnknownServer), bridge.ErrUnknownServer
 	}
 	up = g.offered(up, m, s.through, s.where)
 	if principal := one.From.Principal; m.Method == era.Listen || principal != "" {
@@ -123,7 +129,7 @@ func (g *gateway) admitted(ctx context.Context, m *jsonrpc.Message, one Stateles
 			s.revocable.Relists = func(server string, kinds ...list.Kind) {
 				if g.allowed(at, one.Server, principal) != nil {
 					stop(bridge.ErrShutdown)
-				} else if at == nil || server == "" || server == at.o.Name {
+				} else if server == "" || at == nil && (server == one.Server || p.has(server)) || at != nil && server == at.o.Name {
 					subscribe.NotifyChanged(s.Changes, wants.Of(kinds))
 				}
 			}

@@ -16,7 +16,8 @@ import (
 type table struct {
 	servers  []*server
 	named    map[string]*server
-	forwards []string // client headers that at least one server gets, sorted
+	groups   map[string]*group // by name; that of all servers has the empty name
+	forwards []string          // client headers that at least one server gets, sorted
 
 	forwarding bool // at least one server gets headers or claims
 }
@@ -73,8 +74,10 @@ func (g *gateway) Apply(c Change) error {
 	for _, s := range c.Tuned {
 		defer g.tune(was.named[s.Name], s)() // notifies when Apply returns, so that names and grants are new
 	}
-	now := &table{named: map[string]*server{}}
-	var members []*aggregate.Server
+	now := &table{named: map[string]*server{}, groups: was.groups}
+	if c.Settings != nil {
+		now.groups = g.regroup(was.groups, c.Settings.Groups)
+	}
 	var renewed []*server
 	for _, name := range c.Names {
 		s := was.named[name]
@@ -88,7 +91,7 @@ func (g *gateway) Apply(c Change) error {
 				s.breaker.Force(former.breaker.Forced())
 			}
 		}
-		now.servers, now.named[name], members = append(now.servers, s), s, append(members, s.member)
+		now.servers, now.named[name] = append(now.servers, s), s
 		for _, f := range s.o.Forward {
 			if now.forwarding = true; f.From != "" {
 				now.forwards = append(now.forwards, f.From)
@@ -100,7 +103,20 @@ func (g *gateway) Apply(c Change) error {
 	g.mu.Lock() // enroll holds mu from its read of the table until the session is registered
 	g.table.Store(now)
 	g.mu.Unlock()
-	leave := g.aggregate.Set(members)
+	var leaves []func(context.Context, *aggregate.Server)
+	for _, p := range now.groups {
+		leaves = append(leaves, p.fill(now.servers))
+	}
+	for name, p := range was.groups {
+		if now.groups[name] == nil {
+			g.dissolve(p, c.Drain)
+		}
+	}
+	leave := func(ctx context.Context, gone *aggregate.Server) {
+		for _, one := range leaves {
+			one(ctx, gone)
+		}
+	}
 	looking := g.reports.Changed()
 	g.regrant(now, changed, c.Drain, looking, leave)
 	for _, s := range was.servers {
@@ -132,7 +148,14 @@ func (g *gateway) tune(s *server, o ServerOptions) (tell func()) {
 	changed := s.set(o)
 	s.member.Prefix = o.Prefix
 	sees := func(principal string) bool { return len(changed) > 0 && g.allowed(s, o.Name, principal) == nil }
-	open := g.open(func(of *sitting) bool { at := of.bindings.Current().Server; return at == nil || at.o.Name == o.Name })
+	t := g.table.Load()
+	open := g.open(func(of *sitting) bool {
+		if at := of.bindings.Current().Server; at != nil {
+			return at.o.Name == o.Name
+		}
+		p := t.groups[of.server]
+		return p != nil && p.has(o.Name)
+	})
 	for _, of := range open {
 		if at := of.bindings.Current().Server; at != nil && at != s {
 			at.set(o)

@@ -110,6 +110,7 @@ func (s *server) gatewayOptions(c *config.Config) gateway.Options {
 		Traces:       c.Traces,
 		Offer:        gateway.Offer(c.Offer),
 		Tools:        gateway.Tools{Mode: gateway.ToolsMode(c.ToolsMode), Always: c.Always},
+		Groups:       c.GatewayGroups(),
 	}
 	if c.Meters != nil {
 		o.Sent = func(r report.Report) { s.metrics.Sent(&r) }

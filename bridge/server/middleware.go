@@ -127,7 +127,7 @@ func (t *tree) checkSender(c *gin.Context) {
 
 // serverExists accepts requests for a server that exists, or for all as one.
 func (t *tree) serverExists(c *gin.Context) {
-	if name, one := c.Params.Get("server"); one && t.s.table.Load().backends[name] == nil {
+	if name, one := c.Params.Get("server"); one && !t.s.HasAddress(name) {
 		t.nowhere(c)
 	}
 }

@@ -62,6 +62,7 @@ func (s *server) Apply(c *config.Config) ([]config.Change, error) {
 			Grants:       next.Grants(),
 			PerPrincipal: next.PerPrincipal,
 			Tools:        gateway.Tools{Mode: gateway.ToolsMode(next.ToolsMode), Always: next.Always},
+			Groups:       next.GatewayGroups(),
 		},
 	}); err != nil {
 		made.close()

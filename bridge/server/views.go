@@ -30,7 +30,10 @@ func (s *server) Config() *config.Config { return s.conf.Load() }
 
 func (s *server) Servers() []string { return s.g.Servers() }
 
-func (s *server) HasServer(name string) bool { return s.table.Load().backends[name] != nil }
+func (s *server) HasAddress(name string) bool {
+	_, group := s.Config().Groups[name]
+	return group || s.table.Load().backends[name] != nil
+}
 
 func (s *server) Allowed(server, principal string) error { return s.g.Allowed(server, principal) }
 

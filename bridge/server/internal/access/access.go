@@ -34,7 +34,8 @@ type Bridge interface {
 	// Config returns the current configuration, which is read only.
 	Config() *config.Config
 	Servers() []string
-	HasServer(name string) bool
+	// HasAddress reports whether a server or a group has that name.
+	HasAddress(name string) bool
 	// Allowed returns nil if a principal may use the server, and otherwise the reason.
 	Allowed(server, principal string) error
 	// Resolve is gateway.Gateway's.

@@ -230,7 +230,7 @@ func (a *Access) serves(to Target) bool {
 	if !of {
 		name, last = "", name
 	}
-	return (last == "mcp" || last == "sse") && (name == "" && !of || a.o.Bridge.HasServer(name))
+	return (last == "mcp" || last == "sse") && (name == "" && !of || a.o.Bridge.HasAddress(name))
 }
 
 // metadata is the metadata of a protected resource (RFC 9728 §2).

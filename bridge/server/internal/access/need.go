@@ -293,9 +293,13 @@ func (n *need) At(server string, c *config.Config, messages []*jsonrpc.Message) 
 			n.Add(c.Servers[i].Scopes.All)
 		}
 	}
+	several := c.Servers
+	if g, is := c.Groups[server]; is {
+		all, several = true, slices.DeleteFunc(slices.Clone(c.Servers), func(s config.Server) bool { return !slices.Contains(g.Servers, s.Name) })
+	}
 	for _, m := range messages {
 		if all {
-			n.atAggregate(c.Servers, m)
+			n.atAggregate(several, m)
 		}
 		for i := range c.Servers {
 			if c.Servers[i].Name == server {

@@ -19,7 +19,7 @@ type open struct {
 }
 
 func (o *open) Config() *config.Config       { return o.c }
-func (o *open) HasServer(string) bool        { return true }
+func (o *open) HasAddress(string) bool       { return true }
 func (o *open) Allowed(string, string) error { return nil }
 func (o *open) Accepted(context.Context)     {}
 
