@@ -17,19 +17,20 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// Run runs the suite. start returns an adapter that connects to a [Server] of its own. Each server
-// that it starts must end with the test, by t.Cleanup.
+// Run runs the suite. start returns an adapter that connects to a [Server] of its own. It must end each
+// server that it starts by t.Cleanup.
 func Run(t *testing.T, start func(t *testing.T) bridge.Adapter) {
 	play(t, start, legacy(1<<20, 6))
 }
 
-// RunAgain runs the suite for another shape of a server whose wire has passed Run: with fewer calls at once,
-// and without the largest messages.
+// RunAgain runs the suite with fewer calls at once and without the largest messages. It is for a
+// variant of a wire that has passed Run.
 func RunAgain(t *testing.T, start func(t *testing.T) bridge.Adapter) {
 	play(t, start, legacy(64<<10+1, 1))
 }
 
-// legacy returns the parts, with messages of that size, and so many calls of each of 100 clients.
+// legacy returns the parts for a legacy server. largest bounds messages, in bytes. each is the number
+// of calls of each of 100 clients.
 func legacy(largest, each int) []part {
 	return []part{
 		{"Handshake", handshake},
@@ -64,7 +65,7 @@ func play(t *testing.T, start func(t *testing.T) bridge.Adapter, parts []part) {
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
 			ignore := goleak.IgnoreCurrent()
-			t.Cleanup(func() { goleak.VerifyNone(t, ignore) }) // it runs last
+			t.Cleanup(func() { goleak.VerifyNone(t, ignore) }) // runs last
 			p.test(t, start(t))
 		})
 	}
@@ -115,8 +116,8 @@ func handshakeThatFails(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// A server that does not answer initialize is given up with the context.
-// R-020: initialize is not cancelled.
+// If a server does not answer initialize, Open returns at the end of its context. R-020: Open does not
+// cancel initialize.
 func handshakeThatHangs(t *testing.T, a bridge.Adapter) {
 	why := errors.New("no patience")
 	for _, c := range []struct {
@@ -147,7 +148,7 @@ func handshakeThatHangs(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// R-001, R-004, D0.1: the wire has ids of its own, and answers reach the right calls.
+// R-001, R-004, D0.1: requests have unique ids on the wire, and answers reach the right calls.
 func ids(t *testing.T, a bridge.Adapter) {
 	up := Open(t, a, &Client{})
 	texts := []string{`1`, `1`, `"1"`, `12345678901234567890`, `"é\"\\u0000"`, `-7`, `1.50`}
@@ -175,11 +176,11 @@ func ids(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// odd is a text that decoding and encoding would change.
+// odd is JSON that decoding and encoding would change.
 const odd = `{"big":12345678901234567890,"float":1.0,"exp":1E+2,"neg":-0,"z":1,"a":{"":null},"dup":1,"dup":2,` +
 	`"esc":"\u00e9\/\ud83d\ude00\n","raw":"é😀<&>","long":0.1000000000000000055511151231257827,"_meta":{"x":[[],{}]}}`
 
-// R-003, R-006, D0.4: params and results are the peers' bytes.
+// R-003, R-006, D0.4: params and results arrive with the same bytes.
 func payload(t *testing.T, a bridge.Adapter) {
 	up := Open(t, a, &Client{})
 	if _, ok := up.(bridge.TakesEdits); !ok {
@@ -311,7 +312,7 @@ func progress(t *testing.T, a bridge.Adapter) {
 		if !slices.Equal(before, want) {
 			t.Errorf("token %s: before the answer came %q\nwant %q", token, before, want)
 		}
-		Seen(t, up) // all lines behind the answer were read
+		Seen(t, up) // so that all lines after the answer were read
 		if after := back.Said(); len(after) != len(want) {
 			t.Errorf("token %s: progress after the answer: %q", token, after[len(want):])
 		}
@@ -319,15 +320,15 @@ func progress(t *testing.T, a bridge.Adapter) {
 	if got := rest.Said(); len(got) > 0 {
 		t.Errorf("progress reached the connection's client: %q", got)
 	}
-	// Without a token the call requests no progress.
+	// Without a token of the client, the call requests no progress.
 	got := Call(t.Context(), t, up, &Client{}, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"x":1}}}`).Result(t)
 	if strings.Contains(got, "progressToken") {
 		t.Errorf("a token that the client did not send: %s", got)
 	}
 }
 
-// D0.1: the server's questions come with their params and are answered under
-// their ids, whatever these are and in whatever order.
+// D0.1: the server's questions arrive with their params. Their answers have their ids, whatever the ids
+// and the order are.
 func questions(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := Open(t, a, rest)
@@ -365,7 +366,7 @@ func questions(t *testing.T, a bridge.Adapter) {
 	if find(seen, `"id":1,"error":`, "-32600") == "" {
 		t.Errorf("a question with the id of an open one was not refused; the server received %q", seen)
 	}
-	// An error is an answer too, and an id may be used again.
+	// An error is also an answer, and the server may use an id again.
 	call = Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"await":"user said no","say":[{"jsonrpc":"2.0","id":1,"method":"roots/list"}]}}`)
 	rest.WaitQuestion(t, len(ids)).Reply(Parse(t, `{"jsonrpc":"2.0","id":3,"error":{"code":-1,"message":"user said no"}}`))
 	(<-call).Result(t)
@@ -529,7 +530,7 @@ func lostWire(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// Close ends pending calls, is not reported as a loss, and may be called concurrently.
+// Close ends pending calls, causes no Gone, and may be called concurrently.
 func closing(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := Open(t, a, rest)

@@ -15,20 +15,20 @@ import (
 // Client is a bridge.Client that records received messages, in order. The zero value is ready for
 // use.
 type Client struct {
-	mu        sync.Mutex // guards the rest
-	said      []string
+	mu        sync.Mutex // guards the fields below
+	said      []string   // notifications, as JSON
 	questions []Question
-	withdrawn []string // the ids of questions
-	gone      []error
-	changed   chan struct{} // closed at the next change
+	withdrawn []string      // as WaitWithdrawn returns them
+	gone      []error       // the errors of Gone
+	changed   chan struct{} // closed at the next change; nil if nobody waits
 }
 
 var _ bridge.Client = (*Client)(nil)
 
 // Question is a question of the server.
 type Question struct {
-	Line  string                 // as on the wire
-	Reply func(*jsonrpc.Message) // answers it
+	Line  string                 // the whole message as JSON
+	Reply func(*jsonrpc.Message) // answers the question
 }
 
 // Notify implements bridge.Client.
@@ -70,28 +70,28 @@ func (c *Client) Gones() []error {
 	return append([]error(nil), c.gone...)
 }
 
-// Questions returns how many questions were put so far.
+// Questions returns the number of questions so far.
 func (c *Client) Questions() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.questions)
 }
 
-// WaitSaid waits until there are n notifications and returns all.
+// WaitSaid waits until there are at least n notifications, and returns all.
 func (c *Client) WaitSaid(t testing.TB, n int) []string {
 	t.Helper()
 	c.wait(t, "notifications", func() bool { return len(c.said) >= n })
 	return c.Said()
 }
 
-// WaitGone waits for the end of the connection.
+// WaitGone waits for a call of Gone, and returns its error.
 func (c *Client) WaitGone(t testing.TB) error {
 	t.Helper()
 	c.wait(t, "the connection's end", func() bool { return len(c.gone) > 0 })
 	return c.Gones()[0]
 }
 
-// WaitQuestion waits for the nth question, from 0.
+// WaitQuestion waits for the question with index n.
 func (c *Client) WaitQuestion(t testing.TB, n int) Question {
 	t.Helper()
 	c.wait(t, "a question", func() bool { return len(c.questions) > n })
@@ -100,8 +100,8 @@ func (c *Client) WaitQuestion(t testing.TB, n int) Question {
 	return c.questions[n]
 }
 
-// WaitWithdrawn waits until n questions were withdrawn and returns their lines,
-// each followed by a space and the reason.
+// WaitWithdrawn waits until at least n questions were withdrawn, and returns the lines of all, each
+// followed by a space and the reason.
 func (c *Client) WaitWithdrawn(t testing.TB, n int) []string {
 	t.Helper()
 	c.wait(t, "a withdrawal", func() bool { return len(c.withdrawn) >= n })
@@ -129,7 +129,7 @@ func (c *Client) wait(t testing.TB, what string, so func() bool) {
 	}
 }
 
-// Text returns a whole message as one line.
+// Text returns a whole message as JSON on one line, or "" for nil.
 func Text(m *jsonrpc.Message) string {
 	if m == nil {
 		return ""
@@ -137,7 +137,7 @@ func Text(m *jsonrpc.Message) string {
 	return string(m.Append(nil, m.ID, nil))
 }
 
-// Parse parses a message.
+// Parse parses a message. A fault ends the test.
 func Parse(t testing.TB, text string) *jsonrpc.Message {
 	t.Helper()
 	m, err := jsonrpc.Parse([]byte(text))
@@ -149,11 +149,11 @@ func Parse(t testing.TB, text string) *jsonrpc.Message {
 
 // Outcome is the result of a call.
 type Outcome struct {
-	Answer string // empty when none came
-	Err    error  // nil when an answer came
+	Answer string // as JSON; empty if none came
+	Err    error  // nil if an answer came
 }
 
-// Result returns the result of the answer as it was on the wire.
+// Result returns the raw result of the answer. An outcome without a result ends the test.
 func (o Outcome) Result(t testing.TB) string {
 	t.Helper()
 	if o.Err != nil || o.Answer == "" {
@@ -166,13 +166,13 @@ func (o Outcome) Result(t testing.TB) string {
 	return string(m.Result)
 }
 
-// Call makes a call and waits for its end.
+// Call makes the call text and waits for its outcome. back gets the call's progress, and may be nil.
 func Call(ctx context.Context, t testing.TB, up bridge.Upstream, back bridge.Client, text string) Outcome {
 	t.Helper()
 	return <-Go(ctx, t, up, back, text)
 }
 
-// Go makes a call in the background. The channel receives its outcome.
+// Go makes a call as Call does, in another goroutine. The channel receives the outcome.
 func Go(ctx context.Context, t testing.TB, up bridge.Upstream, back bridge.Client, text string) <-chan Outcome {
 	t.Helper()
 	m, ch := Parse(t, text), make(chan Outcome, 1)
@@ -185,8 +185,8 @@ func Go(ctx context.Context, t testing.TB, up bridge.Upstream, back bridge.Clien
 	return ch
 }
 
-// Caller is a caller with a client of 2025-11-25. more, if not empty, are further members of the
-// params of initialize.
+// Caller returns a caller with a client of 2025-11-25. more, unless empty, has further members for the
+// params of initialize, as JSON without braces.
 func Caller(more string) *bridge.Caller {
 	if more != "" {
 		more = "," + more
@@ -198,16 +198,16 @@ func Caller(more string) *bridge.Caller {
 	}
 }
 
-// Open opens a connection and closes it at the test's end.
+// Open opens a connection for a Caller, and closes the connection at the test's end.
 func Open(t testing.TB, a bridge.Adapter, rest bridge.Client) bridge.Upstream {
 	t.Helper()
 	return OpenFor(t, a, Caller(""), rest)
 }
 
-// OpenFor opens a connection on behalf of from and closes it at the test's end.
+// OpenFor opens a connection on behalf of from, and closes the connection at the test's end.
 func OpenFor(t testing.TB, a bridge.Adapter, from *bridge.Caller, rest bridge.Client) bridge.Upstream {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context()) // for Open only
+	ctx, cancel := context.WithCancel(t.Context()) // ends after Open, which the connection must survive
 	defer cancel()
 	up, err := a.Open(ctx, from, rest)
 	if err != nil {
@@ -234,8 +234,8 @@ func Seen(t testing.TB, up bridge.Upstream) []string {
 	return lines
 }
 
-// WaitServer waits until the server has received a notification or an answer that contains text.
-// text must not need quoting.
+// WaitServer waits until the server has received a notification or an answer that contains text, which
+// must not have characters that JSON escapes.
 func WaitServer(t testing.TB, up bridge.Upstream, text string) {
 	t.Helper()
 	quoted, err := json.Marshal(text)
@@ -245,7 +245,7 @@ func WaitServer(t testing.TB, up bridge.Upstream, text string) {
 	Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":0,"method":"test/await","params":{"await":`+string(quoted)+`}}`).Result(t)
 }
 
-// find returns the first line that contains all parts.
+// find returns the first line that contains all parts, or "".
 func find(lines []string, parts ...string) string {
 	for _, line := range lines {
 		all := true

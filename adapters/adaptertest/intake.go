@@ -14,21 +14,22 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// The answers of the server of Intake.
+// These are the halves of each answer of the server of Intake.
 var (
 	beginning = `{"jsonrpc":"2.0","id":%s,"result":{"pad":"` + strings.Repeat("x", 300<<10)
 	ending    = strings.Repeat("y", 100<<10) + `"}}`
 )
 
-// Halves returns how the server of Intake answers a call of that raw id. For the tool "halves" the
-// second half comes when the client sends Rest; for "whole" both come at once.
+// Halves returns the answer of the server of Intake to a call with that raw id. For the tool "whole",
+// the server sends both halves at once. For "halves", it sends the second half after it has received
+// Rest.
 func Halves(id string) (first, second string) { return fmt.Sprintf(beginning, id), ending }
 
-// Rest is the notification that makes the server send the second half.
+// Rest is the method of the notification after which the server sends the second half.
 const Rest = "notifications/roots/list_changed"
 
-// Intake checks that received bytes count among the bytes in flight. A message without room is
-// refused, and reserved bytes are returned. Each session has a connection of its own.
+// Intake checks that received bytes count among the bytes in flight, that a message without room is
+// refused, and that reserved bytes are returned. a must open a connection of its own for each session.
 func Intake(t *testing.T, a bridge.Adapter) {
 	g := gateway.New(gateway.Options{
 		MaxBytes: 1 << 20,
@@ -81,7 +82,7 @@ func Intake(t *testing.T, a bridge.Adapter) {
 	if o.err != nil || len(o.answer.Result) < 400<<10 {
 		t.Fatalf("the answer that came in halves: %d bytes, %v", len(o.answer.Result), o.err)
 	}
-	bytes(400<<10, 400<<10+1000) // it counts once, with its own size
+	bytes(400<<10, 400<<10+1000) // the answer counts once, with its own size
 	o.answer.Release()
 	bytes(0, 0)
 	if o = <-call(other, "whole"); o.err != nil || len(o.answer.Result) < 400<<10 {

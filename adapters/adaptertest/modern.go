@@ -13,12 +13,12 @@ import (
 )
 
 // RunModern runs the parts of the suite for a modern server (2026-07-28). start returns an adapter
-// that connects to a [Server] of its own that is Modern.
+// that connects to a Modern [Server] of its own.
 func RunModern(t *testing.T, start func(t *testing.T) bridge.Adapter) {
 	play(t, start, modern(1<<20, 6))
 }
 
-// RunModernAgain is RunModern as RunAgain is Run.
+// RunModernAgain is RunModern with fewer calls at once and without the largest messages, as RunAgain.
 func RunModernAgain(t *testing.T, start func(t *testing.T) bridge.Adapter) {
 	play(t, start, modern(64<<10+1, 1))
 }
@@ -39,14 +39,14 @@ func modern(largest, each int) []part {
 	}
 }
 
-// ModernCaller is a caller with a client of 2026-07-28.
+// ModernCaller returns a caller with a client of 2026-07-28.
 func ModernCaller() *bridge.Caller {
 	c := Caller("")
 	c.Revision = "2026-07-28"
 	return c
 }
 
-// OpenModern opens a connection for a ModernCaller and closes it at the end of the test.
+// OpenModern opens a connection for a ModernCaller, and closes the connection at the test's end.
 func OpenModern(t testing.TB, a bridge.Adapter, rest bridge.Client) bridge.Upstream {
 	t.Helper()
 	return OpenFor(t, a, ModernCaller(), rest)
@@ -85,8 +85,8 @@ func discovery(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// B12: a modern server has no questions, and its notifications belong to calls. The
-// bridge ignores others, and answers none.
+// B12: a modern server asks no questions, and its notifications belong to calls. The
+// bridge ignores other messages, and answers none.
 func silence(t *testing.T, a bridge.Adapter) {
 	rest, back := &Client{}, &Client{}
 	up := OpenModern(t, a, rest)
@@ -149,7 +149,7 @@ func listening(t *testing.T, a bridge.Adapter) {
 	}
 }
 
-// Close ends pending calls, is not reported as a loss, and may be called concurrently.
+// Close ends pending calls, causes no Gone, and may be called concurrently.
 func closingModern(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := OpenModern(t, a, rest)

@@ -10,35 +10,36 @@ import (
 	"sync"
 )
 
-// Server is the behaviour of the suite's server, without a wire. The user of the suite connects it
-// to a wire: Receive handles a message that arrives, Send carries the server's messages.
+// Server is the suite's server, without a wire. The user of the suite connects it to a wire: Receive
+// handles a message that arrives, and Send carries the server's messages.
 //
-// The params of a request control it. They may have
+// The params of a request control the server. They may have
 //
-//	say    messages that it sends first, in which the strings "$id" and
+//	say    messages that the server sends first, in which the strings "$id" and
 //	       "$token" stand for the request's id and progress token
-//	await  a text: it continues after it has received a notification or an answer
-//	       with that text in it, whether before or after the request
-//	then   "hang": it does not answer; "die": its wire is lost
-//	error  the raw error that it answers with
+//	await  a text: the server continues after it has received a notification or an
+//	       answer that contains the text, whether before or after the request
+//	then   "hang": the server does not answer; "die": its wire is lost
+//	error  the raw error that is the answer
 //
-// Otherwise it answers with the id and the params of the request. If "seen" is true, the answer
-// also has all messages received so far. In initialize, the member "initialize" of the params does
-// the same, and its "result" is the answer.
+// Otherwise, the answer has the id and the params of the request. If "seen" is true, the answer also
+// has all messages received so far. In initialize, the member "initialize" of the params controls the
+// server, and its "result" is the answer.
 //
-// A Modern one answers server/discover, and refuses initialize.
+// A Modern server answers server/discover, and refuses initialize.
 type Server struct {
 	// Send puts a message on the wire: one line, without the line break. about is the raw id of the
-	// request that it belongs to, or nil. Calls are made one at a time, in the order of the wire.
+	// request to which the message belongs, or nil. The server calls Send once at a time, in the order
+	// of the messages.
 	Send func(about, line []byte)
 	// Die ends the wire without another message.
 	Die func()
-	// Modern makes it a server of 2026-07-28.
+	// Modern makes the server one of 2026-07-28.
 	Modern bool
 
-	mu   sync.Mutex // guards the rest, and the order of Send
-	seen []json.RawMessage
-	wait map[string]*request // requests that await a text, by raw id
+	mu   sync.Mutex          // guards the fields below, and the order of Send
+	seen []json.RawMessage   // the messages received, without large ones
+	wait map[string]*request // by raw id: the requests that await a text
 }
 
 // request is a request in flight.
@@ -65,18 +66,19 @@ type meta struct {
 	} `json:"_meta"`
 }
 
-// initializeResult is the default result of initialize. The bridge must not change it.
+// initializeResult is the default result of initialize, whose bytes the bridge must not change.
 const initializeResult = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{},"x-new":{"n":12345678901234567890}},` +
 	`"serverInfo":{"name":"fake","version":"1","x-build":1.50},"instructions":"a\u00e9\"b","x-other":[1e400,null]}`
 
-// The results of a Modern server, in the same way.
+// discoverResult is the result of a Modern server's server/discover, whose bytes the bridge must not
+// change. initializeError is a Modern server's answer to initialize.
 const (
 	discoverResult = `{"resultType":"complete","supportedVersions":["2027-11-11","2026-07-28"],"capabilities":{"tools":{"listChanged":true},"x-new":{"n":12345678901234567890}},` +
 		`"instructions":"a\u00e9\"b","x-other":[1e400,null],"ttlMs":1.0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"}}}`
 	initializeError = `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28"],"requested":"2025-11-25"}}`
 )
 
-// Receive handles a message of the wire. It must be called in the order of the wire.
+// Receive handles a message from the wire. The caller keeps the order of the wire.
 func (s *Server) Receive(line []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +88,7 @@ func (s *Server) Receive(line []byte) {
 		s.seen = append(s.seen, json.RawMessage(fmt.Sprintf(`"broken: %v"`, err)))
 		return
 	}
-	if len(line) < 1<<16 { // a larger one comes back in the answer anyway
+	if len(line) < 1<<16 { // a larger message comes back in its answer anyway
 		s.seen = append(s.seen, line)
 	}
 	if r.ID == nil || r.Method == "" {
@@ -98,7 +100,7 @@ func (s *Server) Receive(line []byte) {
 		}
 		return
 	}
-	// Params of another kind control nothing.
+	// Params that are no such object control nothing.
 	_ = json.Unmarshal(r.Params, &r.meta)
 	switch {
 	case r.Method == "initialize" && s.Modern:
@@ -175,9 +177,9 @@ func raws(all []json.RawMessage) [][]byte {
 	return out
 }
 
-// ServeLines serves newline-delimited messages until in ends.
+// ServeLines serves newline-delimited messages until in ends. It sets Send.
 func (s *Server) ServeLines(in io.Reader, out io.Writer) error {
-	s.Send = func(_, line []byte) { _, _ = out.Write(append(line, '\n')) } // when the peer ends, the reader in ends too
+	s.Send = func(_, line []byte) { _, _ = out.Write(append(line, '\n')) } // if the peer has ended, in ends as well
 	lines := bufio.NewReaderSize(in, 1<<16)
 	for {
 		line, err := lines.ReadBytes('\n')

@@ -14,17 +14,17 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// upstreamKey is the key of the upstream in the context of a handler. The SDK does not show a
-// middleware the connection of a request otherwise.
+// upstreamKey is the key of the session in the context of a handler. The SDK shows a middleware the
+// connection of a request in no other way.
 type upstreamKey struct{}
 
-// guards refers to the servers that have the guard. It does not keep them alive; the adapter may.
+// guards remembers the servers that have the guard. It does not keep them from being collected.
 type guards struct {
-	mu   sync.Mutex // guards the field have
+	mu   sync.Mutex // guards have
 	have map[weak.Pointer[mcp.Server]]struct{}
 }
 
-// add adds the guard to s if it has none: the SDK cannot remove a middleware.
+// add adds the guard to s, but only once, since the SDK cannot remove a middleware.
 func (g *guards) add(s *mcp.Server) {
 	key := weak.Make(s)
 	g.mu.Lock()
@@ -46,8 +46,8 @@ func (g *guards) forget(key weak.Pointer[mcp.Server]) {
 	delete(g.have, key)
 }
 
-// guard is a middleware that contains panics, which otherwise end the process. It also ends the
-// contexts of all handlers with their connection: the SDK does so for requests, not for
+// guard is a middleware that turns panics, which would end the process, into errors. It also ends the
+// contexts of all handlers with their connection, which the SDK does for requests but not for
 // notifications.
 func guard(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {

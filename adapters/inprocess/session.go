@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// errNone means that a caller gets no server.
+// errNone is the error of a caller who gets no server.
 var errNone = errors.New("there is no server for this caller")
 
 // connect starts a session with the SDK's server for that caller.
@@ -32,12 +32,12 @@ func (a *Adapter) connect(u *session, from *bridge.Caller) (func() error, error)
 	}
 	return func() error {
 		err := session.Wait()
-		_ = session.Close() // stops its keep-alive at once; after Wait alone it would run until the next ping
+		_ = session.Close() // stops the keep-alive, which would otherwise run until the next ping
 		return err
 	}, nil
 }
 
-// pick returns the server for that caller. A panic there costs only the connection.
+// pick returns the server for that caller. It turns a panic of Adapter.server into an error.
 func (a *Adapter) pick(from *bridge.Caller) (s *mcp.Server, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -50,7 +50,7 @@ func (a *Adapter) pick(from *bridge.Caller) (s *mcp.Server, err error) {
 	return s, nil
 }
 
-// transport connects a server to an upstream.
+// transport connects a server of the SDK to a session.
 type transport struct{ u *session }
 
 var _ mcp.Transport = transport{}
@@ -58,21 +58,22 @@ var _ mcp.Transport = transport{}
 // Connect implements mcp.Transport.
 func (t transport) Connect(context.Context) (mcp.Connection, error) { return connection(t), nil }
 
-// connection is the upstream for the session of the SDK.
+// connection is a session as the SDK sees it.
 type connection struct{ u *session }
 
 var _ mcp.Connection = connection{}
 
-// SessionID implements mcp.Connection. The bridge's sessions are not the SDK's.
+// SessionID implements mcp.Connection. It returns "", since the bridge has the session ids.
 func (c connection) SessionID() string { return "" }
 
-// Close implements mcp.Connection. The session calls it at its end, which watch reports.
+// Close implements mcp.Connection. The SDK's session calls it at its end, which watch reports.
 func (c connection) Close() error {
 	c.u.queue.Stop(c.u.a.name.Lost("it ended the session", nil), io.EOF)
 	return nil
 }
 
-// Read implements mcp.Connection. Its context never ends: stopping the queue ends it.
+// Read implements mcp.Connection. It ignores its context, which never ends. Stopping the queue ends
+// Read.
 func (c connection) Read(context.Context) (sdk.Message, error) {
 	o, err := c.u.queue.Take()
 	if err != nil {
@@ -81,9 +82,9 @@ func (c connection) Read(context.Context) (sdk.Message, error) {
 	return incoming(o)
 }
 
-// incoming converts a message of the queue to one of the SDK. This costs one pass over it, a
-// fraction of the SDK's own decoding. The payload refers to the line, which the garbage collector
-// frees: a handler may keep its arguments for any time.
+// incoming converts a message of the queue to one of the SDK. This takes one pass over the text, a
+// fraction of the SDK's own decoding. The payload shares the line's memory, which is left to the
+// garbage collector, since a handler may keep its arguments for any time.
 func incoming(o conn.Outgoing) (sdk.Message, error) {
 	m, err := jsonrpc.Parse(o.Line.B)
 	if err != nil {
@@ -111,8 +112,8 @@ func incoming(o conn.Outgoing) (sdk.Message, error) {
 	}, nil
 }
 
-// number converts a raw id to one of the SDK. Ids here are always small numbers: the counters of
-// the bridge and the SDK.
+// number converts a raw id to one of the SDK. All ids here are small numbers, from the counters of the
+// bridge and the SDK.
 func number(raw []byte) (sdk.ID, error) {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil {
@@ -121,8 +122,8 @@ func number(raw []byte) (sdk.ID, error) {
 	return sdk.MakeID(float64(n))
 }
 
-// problem converts a raw error to one of the SDK. A malformed error of a client must not end the
-// session: it becomes the data of an error.
+// problem converts a raw error to one of the SDK. A malformed error of a client becomes the data of
+// another error, so that it does not end the session.
 func problem(raw []byte) *sdk.Error {
 	e := new(sdk.Error)
 	if err := json.Unmarshal(raw, e); err != nil {
@@ -146,7 +147,7 @@ func (c connection) Write(_ context.Context, msg sdk.Message) error {
 		})
 	case *sdk.Response:
 		if msg.Error == nil {
-			// It comes from the SDK's encoder: valid JSON, on one line.
+			// The SDK's encoder has made the result, so it is valid JSON on one line.
 			return c.u.limited(jsonrpc.NewResult(raw(msg.ID), msg.Result))
 		}
 		line, err := sdk.EncodeMessage(msg)
@@ -154,7 +155,7 @@ func (c connection) Write(_ context.Context, msg sdk.Message) error {
 			return err
 		}
 		m, err := jsonrpc.Parse(line)
-		if err != nil { // as in the method say: the error must not end the session
+		if err != nil { // not returned, since it would end the session
 			c.u.Unanswerable(raw(msg.ID), "its answer cannot be passed on: "+err.Error())
 			return nil
 		}
@@ -163,14 +164,14 @@ func (c connection) Write(_ context.Context, msg sdk.Message) error {
 	return fmt.Errorf("a message of type %T", msg)
 }
 
-// say delivers a request or notification of the server. It is parsed for the spans that the bridge
-// reads.
+// say delivers a request or notification of the server. It parses the text for the spans that the
+// bridge reads.
 func (c connection) say(m *jsonrpc.Message) error {
 	line := jsonrpc.NewBuffer(m.Len())
 	line.B = m.Append(line.B, m.ID, nil)
 	parsed, err := jsonrpc.Parse(line.B)
 	if err != nil {
-		// The message may be nested too deeply for the bridge. It must not end the session.
+		// The message may be nested too deeply for the bridge. An error would end the session.
 		line.Free()
 		c.u.a.o.Log.Warn("message dropped: it cannot be passed on", "method", m.Method, "err", err)
 		c.u.refuse(m, "the request cannot be passed on: "+err.Error())
@@ -179,7 +180,7 @@ func (c connection) say(m *jsonrpc.Message) error {
 	return c.u.limited(parsed.Own(line))
 }
 
-// raw returns the id as JSON, or nil when there is none.
+// raw returns the id as JSON, or nil if there is none.
 func raw(id sdk.ID) []byte {
 	n, ok := id.Raw().(int64)
 	if !ok {
@@ -188,7 +189,7 @@ func raw(id sdk.ID) []byte {
 	return strconv.AppendInt(nil, n, 10)
 }
 
-// limited delivers a message unless it is above the limit.
+// limited delivers a message, or drops it if it is larger than MaxMessage and conn.EnvelopeRoom.
 func (s *session) limited(m *jsonrpc.Message) error {
 	if size := m.Len(); size > s.a.o.MaxMessage+conn.EnvelopeRoom {
 		s.tooLarge(m, size)

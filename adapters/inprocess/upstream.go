@@ -18,16 +18,16 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Timeouts bound a call: Idle without progress, and Max in all.
+// Timeouts bound a call: Idle without progress, and Max in total.
 type Timeouts = conn.Timeouts
 
 // Options are the limits of a server's connections.
 type Options struct {
 	Log        *slog.Logger // nil means slog.Default()
-	MaxMessage int          // bytes of a message from the server; 0 means 16 MiB and room for the envelope
-	Timeouts   Timeouts     // of each call; 0 means none
+	MaxMessage int          // bounds a message from the server, in bytes without its envelope; 16 MiB if 0
+	Timeouts   Timeouts     // of each call; no limit if 0
 	// Stop is how long handlers may take to return after their connection was closed and their
-	// contexts have ended; 0 means 5 s. Handlers that take longer are abandoned and logged.
+	// contexts have ended; 5 s if 0. Handlers that take longer are logged, and keep running.
 	Stop time.Duration
 }
 
@@ -37,21 +37,21 @@ type Adapter struct {
 	o      Options
 	server func(*bridge.Caller) *mcp.Server
 	guards *guards
-	// join starts the server's half of a connection, which reads u.queue and writes to u.deliver.
-	// wait returns when it has ended.
+	// join starts the server's half of a connection, which reads s.queue and calls s.deliver. wait
+	// returns when that half has ended.
 	join func(s *session, from *bridge.Caller) (wait func() error, err error)
 }
 
 var _ bridge.Adapter = (*Adapter)(nil)
 
-// New returns the adapter for the server of that name. server is called for each connection, by
-// several goroutines at once. If it returns a new server each time, the server's state belongs to
-// one connection. If it returns the same one, that is shared, with an SDK session for each
-// connection. nil means that this caller gets no server. Clients of 2026-07-28 and later have no
-// sessions: those of one principal with the same capabilities use one connection.
+// New returns the adapter for the server of that name. The adapter calls server for each connection,
+// from several goroutines at once. If server returns a new server each time, the server's state
+// belongs to one connection. If it returns always the same server, that has an SDK session for each
+// connection. If it returns nil, the caller gets no server. Clients of 2026-07-28 and later have no
+// sessions: those of one principal with the same capabilities share one connection.
 //
-// The adapter adds to each server, once, a receiving middleware that contains panics of handlers.
-// It has no effect in sessions that the adapter did not open.
+// The adapter adds to each server, once, a receiving middleware that contains panics of handlers. The
+// middleware has no effect in sessions that the adapter did not open.
 func New(name string, server func(*bridge.Caller) *mcp.Server, o Options) *Adapter {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", name)
 	if o.MaxMessage <= 0 {
@@ -70,13 +70,13 @@ func New(name string, server func(*bridge.Caller) *mcp.Server, o Options) *Adapt
 	return a
 }
 
-// Shared returns an adapter whose connections are sessions of s, which may have other sessions too.
+// Shared returns an adapter whose connections are sessions of s. s may also have other sessions.
 func Shared(name string, s *mcp.Server, o Options) *Adapter {
 	return New(name, func(*bridge.Caller) *mcp.Server { return s }, o)
 }
 
-// Open starts a session and does the handshake with the server. The SDK's servers have sessions
-// whatever the era of the client.
+// Open implements bridge.Adapter. It starts a session and does the legacy handshake, whatever the era
+// of the client.
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	s := &session{
 		a:    a,
@@ -91,7 +91,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 		s.cancel(nil)
 		return nil, a.name.Unavailable("it could not be started", err)
 	}
-	go s.watch(wait) // Close awaits done
+	go s.watch(wait) // ends with the server's half; Close waits for done
 	s.server, err = conn.Handshake(ctx, s.Conn, from, "")
 	if err == nil {
 		err = s.life.Opened()
@@ -110,7 +110,7 @@ type session struct {
 	queue  *conn.Queue
 	rest   bridge.Client
 	server *bridge.Greeting
-	ctx    context.Context // ends with the connection; contexts of handlers end with it
+	ctx    context.Context // ends with the connection, and ends the contexts of handlers
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the server's half has ended
 	runs   runs
@@ -119,21 +119,21 @@ type session struct {
 	life conn.Life
 }
 
-// Server returns the server's declarations in the handshake.
+// Server implements bridge.Upstream.
 func (s *session) Server() *bridge.Greeting { return s.server }
 
 // unreadWhy is the error of a server that does not read its input.
 const unreadWhy = "it does not read what is sent to it"
 
-// unread ends a connection whose queue is overfull. watch calls Gone: that must not happen during a
-// delivery.
+// unread ends a connection whose queue is full. It leaves rest.Gone to watch, since Gone must not be
+// called during a delivery.
 func (s *session) unread() {
 	err := s.a.name.Lost(unreadWhy, conn.ErrFull)
 	s.queue.Stop(err, conn.ErrFull)
 	s.Fail(err)
 }
 
-// watch waits for the end of the server's half, and ends the connection if it is not closed.
+// watch waits for the end of the server's half, and then ends the connection, unless that is closed.
 func (s *session) watch(wait func() error) {
 	defer close(s.done)
 	cause := wait()
@@ -156,8 +156,8 @@ func (s *session) watch(wait func() error) {
 	}
 }
 
-// deliver handles a message of the server, and owns it. Several goroutines of the server may call
-// it: the order of the calls is the order of the wire.
+// deliver delivers a message of the server, or releases it if the connection has ended. Several
+// goroutines of the server may call it; the order of the calls is the order of the messages.
 func (s *session) deliver(m *jsonrpc.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,11 +169,11 @@ func (s *session) deliver(m *jsonrpc.Message) error {
 	return nil
 }
 
-// closeGrace is how long handlers may take to return when the context of Close has ended.
+// closeGrace is how long Close still waits for handlers after its context has ended.
 const closeGrace = 250 * time.Millisecond
 
-// Close ends the session: the contexts of its handlers end. Close returns when all handlers have
-// returned, or after it has waited long enough.
+// Close ends the session and the contexts of its handlers. It returns when all handlers have returned,
+// but waits no longer than Options.Stop, or closeGrace after the end of ctx.
 func (s *session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.life.Close()
@@ -204,7 +204,8 @@ func (s *session) Close(ctx context.Context) error {
 	return nil
 }
 
-// tooLarge settles a message of the server that is above the limit.
+// tooLarge drops a message of the server that is above the limit. If the message is an answer, its call
+// gets an error; if it is a question, the server gets an error.
 func (s *session) tooLarge(m *jsonrpc.Message, size int) {
 	s.a.o.Log.Warn("message dropped: larger than the limit", "limit", s.a.o.MaxMessage, "bytes", size, "method", m.Method)
 	what := fmt.Sprintf("larger than the limit of %d bytes", s.a.o.MaxMessage)
@@ -215,7 +216,7 @@ func (s *session) tooLarge(m *jsonrpc.Message, size int) {
 	s.refuse(m, "the request is "+what)
 }
 
-// refuse answers a question of the server that is not passed on.
+// refuse answers a question of the server that does not reach the client. It ignores notifications.
 func (s *session) refuse(q *jsonrpc.Message, why string) {
 	if !q.IsRequest() {
 		return

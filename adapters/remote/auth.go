@@ -11,27 +11,28 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// Authorizer adds tokens to the requests to a server, and is informed when the server refuses one.
+// Authorizer returns tokens for the requests to a server.
 type Authorizer interface {
-	// Token returns the token to show, or empty for none. The error is why there is none; the
-	// request is not sent then.
+	// Token returns the token for a request, or "" if the request needs none. After an error, the
+	// request is not sent.
 	Token(ctx context.Context) (string, error)
-	// Refused is called when the server has refused a request with that token, with 401 or 403.
-	// before is how often this request was refused before. It reports whether to send the request
-	// again: the server has not acted on it. The error is for the caller of the request.
+	// Refused is called after the server has refused a request that had that token. h are the headers
+	// of the response, and status is 401 or 403. before is how often the server refused this request
+	// before. Refused reports whether to send the request again, which is safe, since the server has
+	// not acted on it. The error is for the caller of the request.
 	Refused(ctx context.Context, token string, h http.Header, status, before int) (again bool, err error)
 }
 
 var _ Authorizer = (*oauth.Machine)(nil)
 
-// maxRefused is how much of the body of a refusal is read, so that its connection can be
-// used again.
+// maxRefused bounds the bytes of a refusal's body that are read, so that its connection can be used
+// again.
 const maxRefused = 64 << 10
 
-// sessionHeader names the session that a request belongs to.
+// sessionHeader has the id of the session to which a request belongs.
 const sessionHeader = "Mcp-Session-Id"
 
-// Credentials returns the header of a request that has credentials; empty without one.
+// Credentials returns the name of the header with a request's credentials, or "" if there are none.
 func Credentials(r *http.Request) string {
 	for _, name := range []string{"Authorization", "X-API-Key"} {
 		if r.Header.Get(name) != "" {
@@ -42,7 +43,8 @@ func Credentials(r *http.Request) string {
 }
 
 // forgotten reports whether a 401 is about the session of the request, and not about the token.
-// Older versions of the Rust SDK answer so after a restart. forgotten leaves the body as before.
+// Older versions of the Rust SDK answer so after a restart. The body can still be read from its
+// beginning.
 func forgotten(res *http.Response) bool {
 	if _, bearer := discovery.Bearer(res.Header); bearer || res.StatusCode != http.StatusUnauthorized {
 		return false
@@ -58,14 +60,14 @@ func SessionNotFound(text string) bool {
 	return strings.Contains(strings.ToLower(text), "session not found")
 }
 
-// reread is a body whose beginning was read and is read again.
+// reread is a body whose beginning was read, and is returned again.
 type reread struct {
 	io.Reader
 	io.Closer
 }
 
-// send sends a request with a token. A request with an Authorization of its own goes out
-// as it is.
+// send sends a request, with a token unless the request has its own header Authorization. After a
+// refusal, it may send the request again with another token.
 func (c *Client) send(by *http.Client, r *http.Request) (*http.Response, error) {
 	if cookies, ok := r.Context().Value(cookiesKey{}).(*Cookies); ok {
 		with := *by

@@ -23,35 +23,35 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
-// ErrOtherTransport means that the server does not speak the transport that was tried, but perhaps
-// the other one (protocol.md C2). No other error leads to a try of the other transport.
+// ErrOtherTransport means that the server does not speak this transport, but perhaps the other one
+// (protocol.md C2). Only this error leads to a try of the other transport.
 var ErrOtherTransport = errors.New("the server does not speak this transport")
 
 // Client sends requests to one server.
 type Client struct {
 	url    *url.URL
 	header http.Header
-	auth   Authorizer   // nil for none
+	auth   Authorizer   // nil if requests get no tokens
 	short  *http.Client // for requests with a bounded answer
 	long   *http.Client // for streams that stay open, each on a connection of its own
 }
 
-// inFlight is how many idle connections to a server are kept: as many as requests may be in flight.
-// Fewer would cost new connections.
+// inFlight bounds the idle connections to a server that stay open. It is as high as the number of
+// requests in flight, which would otherwise need new connections.
 const inFlight = 512
 
 const (
-	dialLimit    = 10 * time.Second
-	keepAlive    = 15 * time.Second // detects dead peers
+	dialLimit    = 10 * time.Second // of a connection, and of the TLS handshake
+	keepAlive    = 15 * time.Second // between probes that detect dead peers
 	maxRedirects = 3
-	maxHeaders   = 64 << 10
+	maxHeaders   = 64 << 10 // bytes of a response's head
 )
 
-// New returns a client. c must be valid; New reads the files that it names.
+// New returns a client. c must be valid. New reads the files that c names.
 func New(c Config) (*Client, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
-		return nil, errors.New("url: not a URL") // which may hold a secret
+		return nil, errors.New("url: not a URL") // without err, whose text has the URL and its secrets
 	}
 	secure := c.TLS
 	if secure == nil {
@@ -75,7 +75,7 @@ func New(c Config) (*Client, error) {
 	default:
 		at, err := url.Parse(c.Proxy)
 		if err != nil {
-			return nil, errors.New("proxy: not a URL") // which may hold a password
+			return nil, errors.New("proxy: not a URL") // without err, whose text has the URL and its password
 		}
 		proxy = http.ProxyURL(at)
 	}
@@ -103,7 +103,7 @@ func New(c Config) (*Client, error) {
 	}
 	short := transport()
 	short.ForceAttemptHTTP2 = true
-	// Streams use HTTP/1.1, so that the end of a stream and of its connection are the same.
+	// Streams use HTTP/1.1, in which a stream and its connection end together.
 	long := transport()
 	long.Protocols = new(http.Protocols)
 	long.Protocols.SetHTTP1(true)
@@ -130,8 +130,8 @@ func New(c Config) (*Client, error) {
 // URL returns the address of the server's endpoint.
 func (c *Client) URL() *url.URL { return c.url }
 
-// Request returns a request to u with the configured headers and those of forward, which win. A nil
-// body means none.
+// Request returns a request to u with the configured headers and those of forward, which win. If body
+// is nil, the request has none.
 func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward http.Header, body []byte) *http.Request {
 	r := (&http.Request{
 		Method:     method,
@@ -159,7 +159,8 @@ func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward
 	return r
 }
 
-// WithIdentity returns a context for Request: the client exchanges the caller's token, if the settings say so.
+// WithIdentity returns a context for the requests of a caller. If the settings say so, the client
+// exchanges the caller's token. id may be nil.
 func WithIdentity(ctx context.Context, id *identity.Identity) context.Context {
 	return oauth.WithSubject(ctx, identity.SubjectOf(id))
 }
@@ -167,19 +168,20 @@ func WithIdentity(ctx context.Context, id *identity.Identity) context.Context {
 // userAgent is the default of the header User-Agent.
 var userAgent = []string{"mcp-bridge"}
 
-// repeats are the headers that make net/http repeat a POST, although the server may have acted on
-// it (protocol.md D0.8). net/http does not recognize them in lower case, but servers do.
+// repeats are the headers with which net/http repeats a POST by itself, even if the server may have
+// acted on the request (protocol.md D0.8). Request writes them in lower case, which net/http does not
+// recognize and servers do.
 var repeats = []string{"Idempotency-Key", "X-Idempotency-Key"}
 
-// Repeat makes net/http send r over another connection when a kept one ends before the response. The
-// server may have acted on r then.
-func Repeat(r *http.Request) { r.Header[repeats[0]] = nil } // a header without values is not sent
+// Repeat makes net/http send r over another connection if a reused one ends before the response. The
+// server may then get r twice.
+func Repeat(r *http.Request) { r.Header[repeats[0]] = nil } // net/http does not send a header without values
 
 // Do sends a request with a bounded answer.
 func (c *Client) Do(r *http.Request) (*http.Response, error) { return c.send(c.short, r) }
 
-// Stream sends a request whose answer is a stream that stays open. It asks for no compression:
-// decompressing takes 45 KB, and a compressor may delay events.
+// Stream sends a request whose answer is a stream that stays open. It asks for no compression, since
+// decompressing takes 45 KB of memory, and a compressor may delay events.
 func (c *Client) Stream(r *http.Request) (*http.Response, error) {
 	if _, set := c.header["Accept-Encoding"]; !set {
 		r.Header["Accept-Encoding"] = plain
@@ -194,7 +196,7 @@ func (c *Client) Close() {
 }
 
 // clean removes possible secrets from the text of an error: the URL, and quotes of the server's
-// response. It keeps the chain of errors.
+// response. The result wraps the original error.
 func clean(res *http.Response, err error) (*http.Response, error) {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -203,10 +205,10 @@ func clean(res *http.Response, err error) (*http.Response, error) {
 		return res, nil
 	}
 	text := err.Error()
-	if e, ok := errors.AsType[textproto.ProtocolError](err); ok { // its text ends with the malformed line
+	if e, ok := errors.AsType[textproto.ProtocolError](err); ok { // ends with the malformed line
 		text, _, _ = strings.Cut(string(e), ":")
 	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok { // its text quotes certificates
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok { // quotes only certificates
 		text = quoted.ReplaceAllString(text, "…")
 	}
 	if text += advice(err); text != err.Error() {
@@ -215,7 +217,7 @@ func clean(res *http.Response, err error) (*http.Response, error) {
 	return res, err
 }
 
-// advice returns what to do about a TLS error; "" for other errors.
+// advice returns what to do about a TLS error, or "" for other errors.
 func advice(err error) string {
 	if !TLSFault(err) {
 		return ""
@@ -232,7 +234,7 @@ func advice(err error) string {
 	return " (it speaks no TLS at this address: write http:// if that is meant)"
 }
 
-// quoted matches the quotes in errors of net/http: addresses, and texts of a server.
+// quoted matches the quoted parts in errors of net/http, such as addresses and texts of a server.
 var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"?`)
 
 // cleaned is an error with another text.
@@ -244,19 +246,19 @@ type cleaned struct {
 func (c *cleaned) Error() string { return c.text }
 func (c *cleaned) Unwrap() error { return c.err }
 
-// RedirectError is why a redirect was not followed: the server has not acted on the request. A
-// client may see the text.
+// RedirectError is the error of a redirect that is not followed. The server has not acted on the
+// request. A client may see the text.
 type RedirectError string
 
 // Error implements error.
 func (r RedirectError) Error() string { return string(r) }
 
-// sameOrigin allows redirects only within the same server, and only if they repeat the request
-// unchanged (R-176).
+// sameOrigin allows only redirects to the same origin that repeat the request with the same method
+// (R-176).
 func sameOrigin(r *http.Request, via []*http.Request) error {
 	first := via[0]
 	if first.Header.Get("Referer") == "" {
-		r.Header.Del("Referer") // net/http would show the query, which may have keys
+		r.Header.Del("Referer") // net/http sets it to the URL, whose query may have keys
 	}
 	switch {
 	case len(via) > maxRedirects:
@@ -274,8 +276,8 @@ func sameOrigin(r *http.Request, via []*http.Request) error {
 
 type onRedirect struct{}
 
-// OnRedirect returns a context for a request. When a redirect is followed, change is called with
-// the next request: for example, a signature is valid for one path only.
+// OnRedirect returns a context for a request. Before a redirect is followed, the client calls change
+// with the next request, for example to sign it: a signature is valid for one path only.
 func OnRedirect(ctx context.Context, change func(next *http.Request) error) context.Context {
 	return context.WithValue(ctx, onRedirect{}, change)
 }
@@ -297,7 +299,7 @@ func port(u *url.URL) string {
 	return "80"
 }
 
-// Unsent reports whether err shows that nothing of the request was sent, because there was no
+// Unsent reports whether err shows that nothing of the request was sent, since there was no
 // connection.
 func Unsent(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && slices.Contains([]string{"dial", "proxyconnect", "socks connect"}, op.Op) {
@@ -318,7 +320,7 @@ func TLSFault(err error) bool {
 	return bad || plain || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// proxyError is the status with which a proxy refused to connect.
+// proxyError is the error of a proxy that refused to connect: its HTTP status.
 type proxyError int
 
 func (p proxyError) Error() string {

@@ -14,29 +14,29 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// accepted are the codings of answers that are read (RFC 9110, section 8.4).
+// accepted is the Accept-Encoding of requests: the codings that decoded can read (RFC 9110, section
+// 8.4).
 var accepted = []string{"gzip"}
 
-// plain asks for no compression.
+// plain is the Accept-Encoding that asks for no compression.
 var plain = []string{"identity"}
 
-// CodingError is the fault of an answer whose Content-Encoding is unsupported, or not that of its body. The server
-// may have acted on the request. A client may see the text.
+// CodingError is the error of an answer whose Content-Encoding is unsupported, or not that of its body.
+// The server may have acted on the request. A client may see the text.
 type CodingError string
 
-// Error returns the text.
 func (c CodingError) Error() string { return string(c) }
 
 // unsupported is the error of an answer with a coding that is not in accepted.
 func unsupported(coding string) error {
-	if !httpguts.ValidHeaderFieldName(coding) || len(coding) > 40 { // it is a token, too
+	if !httpguts.ValidHeaderFieldName(coding) || len(coding) > 40 { // a coding is a token, as the name of a header is
 		return CodingError("its answer has a Content-Encoding that the bridge did not ask for: it reads only gzip")
 	}
 	return CodingError(fmt.Sprintf("its answer has the Content-Encoding %s, which the bridge did not ask for: it reads only gzip", coding))
 }
 
-// decoded returns a response with its body decompressed. If the status is no success, the body is
-// not needed.
+// decoded returns a response with its body decompressed. If the coding is unsupported, it returns an
+// error for a success, and otherwise a response without a body.
 func decoded(res *http.Response) (*http.Response, error) {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(res.Header["Content-Encoding"], ",")))
 	switch {
@@ -57,18 +57,18 @@ func decoded(res *http.Response) (*http.Response, error) {
 	return res, nil
 }
 
-// unzipped is a body that is decompressed while it is read. It begins with the first Read: a stream
-// may be silent for long, and an answer without content has no gzip.
+// unzipped is a body that is decompressed while it is read. It reads nothing before the first Read,
+// since a stream may be silent for long, and an answer without content has no gzip.
 type unzipped struct {
 	body body
 	z    *gzip.Reader
 	err  error
 }
 
-// body is the body of a response that records its end.
+// body is the compressed body of a response.
 type body struct {
 	io.ReadCloser
-	ended bool // whole, as HTTP counts
+	ended bool // the body was read to its end, by its length in HTTP
 }
 
 // Read implements io.Reader.
@@ -90,7 +90,7 @@ func (u *unzipped) Read(p []byte) (n int, err error) {
 	switch {
 	case corrupt, errors.Is(u.err, gzip.ErrHeader), errors.Is(u.err, gzip.ErrChecksum):
 		u.err = CodingError("its answer is not gzip, although it says so")
-	case errors.Is(u.err, io.ErrUnexpectedEOF) && u.body.ended: // otherwise the connection broke
+	case errors.Is(u.err, io.ErrUnexpectedEOF) && u.body.ended: // if not ended, the connection broke
 		u.err = CodingError("its answer is gzip that is cut")
 	}
 	return n, u.err

@@ -35,47 +35,47 @@ type Config struct {
 	// 2024-11-05), or "auto". The value auto tries streamable and then sse (protocol.md C2). Empty
 	// means auto.
 	Transport string `yaml:"transport"`
-	// CAFile names a file of PEM certificates that may sign the server's, beside the system's
-	// trusted certificates.
+	// CAFile names a PEM file of authorities that may sign the server's certificate, besides those
+	// that the system trusts.
 	CAFile string `yaml:"ca_file"`
-	// CertFile and KeyFile are the PEM certificate and key that the bridge shows
-	// to the server; both or neither.
+	// CertFile and KeyFile are the PEM certificate and key that the bridge shows to the server; both
+	// or neither.
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
-	// Proxy is the URL of a proxy (http, https or socks5), or "none". Empty means
-	// what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say.
+	// Proxy is the URL of a proxy (http, https or socks5), or "none". Empty means the proxy that
+	// HTTP_PROXY, HTTPS_PROXY and NO_PROXY name.
 	Proxy string `yaml:"proxy"`
-	// IdleTimeout is how long an unused connection is kept; it should be shorter
-	// than the server's own limit, which is 5 s for Node. 0 means 4 s.
+	// IdleTimeout is how long an unused connection stays open; 4 s if 0. It should be shorter than the
+	// server's own limit, which is 5 s for Node.
 	IdleTimeout time.Duration `yaml:"idle_timeout" effect:"next"`
-	// OAuth says how the bridge gets tokens for the server; nil means that it gets none.
+	// OAuth says how the bridge gets tokens for the server. If it is nil, the bridge gets none.
 	OAuth *oauth.Settings `yaml:"oauth"`
-	// Auth, if not nil, gives requests their tokens. The bridge makes it from OAuth; only a program
-	// can set it.
+	// Auth, unless nil, returns the tokens for requests. The bridge makes it from OAuth. Only a
+	// program can set it.
 	Auth Authorizer `yaml:"-"`
-	// Refuses, if not nil, reports whether connections to an address are forbidden. Each connection
-	// calls it after the name is resolved to an address. With a proxy, the address is the proxy's,
-	// because the proxy resolves the server's name. Only a program can set it.
+	// Refuses, unless nil, reports whether connections to an address are forbidden. The client calls
+	// it before each connection. With a proxy, the address is the proxy's, since the proxy resolves
+	// the server's name. Only a program can set it.
 	Refuses func(netip.Addr) bool `yaml:"-"`
 	// Outside is for addresses that strangers have named. It forbids connections to link-local
-	// addresses, to this machine and to private networks. It also forbids requests to a proxy for
-	// such hosts, if the name shows this. It replaces Refuses. Only a program can set it.
+	// addresses, to this machine and to private networks. It also forbids requests by a proxy to such
+	// a host, if the name shows that. It replaces Refuses. Only a program can set it.
 	Outside bool `yaml:"-"`
-	// TLS and Dial, if not nil, replace the settings of certificates, and the way connections are
-	// opened. Only a program can set them.
+	// TLS, unless nil, replaces the settings of certificates. Dial, unless nil, opens the connections.
+	// Only a program can set them.
 	TLS  *tls.Config                                                          `yaml:"-"`
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) `yaml:"-"`
 }
 
-// Values of Config.Transport.
+// These are the values of Config.Transport.
 const (
 	TransportAuto       = "auto"
 	TransportStreamable = "streamable"
 	TransportSSE        = "sse"
 )
 
-// Validate reports faults of the settings. It reads no file and opens no connection. It shows no
-// values: they may be secrets.
+// Validate returns the faults of the settings. It reads no file and opens no connection. The error
+// contains no values that may be secrets.
 func (c *Config) Validate() error {
 	var errs []error
 	if err := checkURL(c.URL); err != nil {
@@ -114,7 +114,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// transportFault returns the fix for an unknown transport, by the names that other programs use.
+// transportFault returns the fault of an unknown transport. For a name that other programs use, it
+// says what to write instead.
 func transportFault(name string) string {
 	fix := ""
 	switch name {
@@ -149,7 +150,8 @@ func checkURL(s string) error {
 	return nil
 }
 
-// placeholder matches what no address has as it is. Servers take other odd characters, such as a | in the query.
+// placeholder matches what no address contains unencoded, such as {name}. It does not match other odd
+// characters that servers accept, such as a | in the query.
 var placeholder = regexp.MustCompile(`[ <>]|\{[\w. -]*\}`)
 
 func isPort(s string) bool {
@@ -179,7 +181,7 @@ func (c *Config) Secure() (*tls.Config, error) {
 			return nil, fmt.Errorf("ca_file: %w", err)
 		}
 		if t.RootCAs, err = x509.SystemCertPool(); err != nil {
-			t.RootCAs = x509.NewCertPool() // the system has none
+			t.RootCAs = x509.NewCertPool() // the system trusts no authorities
 		}
 		if !t.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, errors.New("ca_file: there is no PEM certificate in it")

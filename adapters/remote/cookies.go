@@ -13,20 +13,20 @@ import (
 )
 
 // Cookies holds the cookies that a server, or a load balancer before it, sets on one connection.
-// Only later requests of the same connection send them back (RFC 6265). Cookies pin a session to
-// the node that has it.
+// Only later requests of the same connection send them back (RFC 6265). Load balancers use cookies to
+// send a session always to the same node.
 type Cookies struct {
-	mu   sync.Mutex // guards the rest
-	jar  *cookiejar.Jar
-	kept simplelru.LRUCache[string, func()] // removes a cookie from jar, by its name, domain and path
+	mu   sync.Mutex                         // guards jar and kept
+	jar  *cookiejar.Jar                     // nil before the first cookie
+	kept simplelru.LRUCache[string, func()] // by name, domain and path of a cookie: removes it from jar
 }
 
 var _ http.CookieJar = (*Cookies)(nil)
 
-// Limits of the cookies of one connection (RFC 6265, section 6.1).
+// These bound the cookies of one connection (RFC 6265, section 6.1).
 const (
 	maxCookies = 50
-	maxCookie  = 4 << 10 // bytes
+	maxCookie  = 4 << 10 // bytes of one cookie
 )
 
 // Cookies implements http.CookieJar.
@@ -40,13 +40,13 @@ func (c *Cookies) Cookies(u *url.URL) []*http.Cookie {
 	return jar.Cookies(u)
 }
 
-// SetCookies implements http.CookieJar. If there are too many, it drops the cookie that was set
-// longest ago. It ignores cookies that are too large.
+// SetCookies implements http.CookieJar. If there are more than maxCookies, it drops the one that was
+// set longest ago. It ignores a cookie larger than maxCookie.
 func (c *Cookies) SetCookies(u *url.URL, all []*http.Cookie) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.jar == nil {
-		c.jar, _ = cookiejar.New(&cookiejar.Options{PublicSuffixList: publicsuffix.List}) // it never fails
+		c.jar, _ = cookiejar.New(&cookiejar.Options{PublicSuffixList: publicsuffix.List}) // never fails
 		c.kept, _ = simplelru.NewLRU(maxCookies, func(_ string, remove func()) { remove() })
 	}
 	for _, cookie := range all {
@@ -65,7 +65,7 @@ func (c *Cookies) SetCookies(u *url.URL, all []*http.Cookie) {
 	}
 }
 
-// Header returns the cookies for an address, in the form of the header.
+// Header returns the cookies for an address as the value of the header Cookie.
 func (c *Cookies) Header(u *url.URL) string {
 	var all []string
 	for _, cookie := range c.Cookies(u) {
@@ -83,7 +83,7 @@ func (c *Cookies) Restore(u *url.URL, header string) {
 
 type cookiesKey struct{}
 
-// WithCookies returns a context for the requests of one connection.
+// WithCookies returns a context for the requests of one connection, which send and set its cookies.
 func WithCookies(ctx context.Context, c *Cookies) context.Context {
 	return context.WithValue(ctx, cookiesKey{}, c)
 }

@@ -11,20 +11,20 @@ import (
 )
 
 // Adapter is the adapter for a server whose transport is not configured. It first tries the
-// transport that worked last. It tries the other transport only if the server's answer shows that
-// the server does not speak the first. Otherwise a server that is out of order would get requests
-// that it does not understand (protocol.md C2.7).
+// transport that worked last. It tries the other one only if the server's answer shows that the server
+// does not speak the first. Without this rule, a faulty server would get requests that it does not
+// understand (protocol.md C2.7).
 type Adapter struct {
-	Server     string       // its name
+	Server     string       // the name of the server
 	Log        *slog.Logger // must be set
-	Candidates [2]Candidate // in the order of the first attempts
-	works      atomic.Int32
+	Candidates [2]Candidate // in the order in which Open tries them before one has worked
+	works      atomic.Int32 // 1 more than the index of the transport that worked last; 0 if none has
 }
 
 // Candidate is one transport.
 type Candidate struct {
-	Transport string // in the configuration
-	Title     string // in messages
+	Transport string // its name in the configuration
+	Title     string // its name in messages
 	bridge.Adapter
 }
 
@@ -33,8 +33,7 @@ var (
 	_ bridge.Resumer = (*Adapter)(nil)
 )
 
-// Open opens a connection over the transport that worked last, or the other one. If both fail, the
-// error has both reasons.
+// Open implements bridge.Adapter. If both transports fail, the error has both reasons.
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	first := a.works.Load()
 	if first > 0 {
@@ -58,7 +57,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	}
 	before := ""
 	if a.works.Load() > 0 {
-		before = "it answered before, and may be starting: " // n8n answers 404 until its webhooks are there
+		before = "it answered before, and may be starting: " // n8n, for example, answers 404 until its webhooks are registered
 	}
 	return nil, &bridge.Error{
 		Server: a.Server, Kind: bridge.ErrUnavailable,
@@ -67,7 +66,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	}
 }
 
-// Resume continues a connection of another instance, over the transport that can be continued.
+// Resume implements bridge.Resumer, with the first transport that can resume a connection.
 func (a *Adapter) Resume(ctx context.Context, from *bridge.Caller, rest bridge.Client, carry []byte, above int64) (bridge.Upstream, error) {
 	for i, c := range a.Candidates {
 		if r, ok := c.Adapter.(bridge.Resumer); ok {
@@ -101,12 +100,12 @@ func forClient(err error) string {
 	return "it could not be reached"
 }
 
-// forLog returns the part of err that only the log gets, or nil.
+// forLog returns the part of err that only the log may show, or nil.
 func forLog(err error) error {
 	e, ok := errors.AsType[*bridge.Error](err)
 	switch {
 	case ok && errors.Is(e.Err, ErrOtherTransport):
-		return nil // forClient returns the status, which is everything
+		return nil // the text for clients has the status, and there is nothing more
 	case ok && e.Err != nil:
 		return e.Err
 	case ok:

@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
-// Failure returns the error of a request to the server of that name that had no usable
-// response. Only ErrLost and its kinds leave open whether the server acted on the request.
+// Failure returns the error of a request to a server that failed with err, without a usable response.
+// Only if it is ErrLost, or a kind of it, the server may have acted on the request.
 func Failure(server conn.Name, err error) *bridge.Error {
 	if none := noToken(server, err); none != nil {
 		return none
@@ -23,8 +23,8 @@ func Failure(server conn.Name, err error) *bridge.Error {
 	return Broken(server, "the connection to it broke", err)
 }
 
-// Broken returns the error of a request whose response broke off with err, which what describes. The
-// body may also be other than its Content-Encoding says.
+// Broken returns the error of a request whose response broke off with err. what describes that for
+// clients. If err is a CodingError, its text does.
 func Broken(server conn.Name, what string, err error) *bridge.Error {
 	if coding, ok := errors.AsType[CodingError](err); ok {
 		return server.Invalid(coding.Error(), nil)
@@ -32,8 +32,8 @@ func Broken(server conn.Name, what string, err error) *bridge.Error {
 	return server.Lost(what, err)
 }
 
-// noToken returns the error of a request that was not sent because there is no token for the
-// server. It returns nil for another err.
+// noToken returns the error of a request that was not sent, since there is no token for the server. It
+// returns nil if err has another reason.
 func noToken(server conn.Name, err error) *bridge.Error {
 	f, ok := errors.AsType[*oauth.Failure](err)
 	switch {

@@ -11,10 +11,12 @@ import (
 	"syscall"
 )
 
-// ErrRefused means that nothing was sent, because Config.Refuses the address of the server.
+// ErrRefused means that nothing was sent, since Config.Refuses or Config.Outside forbids the address
+// of the server.
 var ErrRefused = errors.New("the server is at an address that nothing is sent to")
 
-// control returns a function that a dialer calls before it connects to an address; nil allows all.
+// control returns the function that a dialer calls before it connects to an address. It returns nil
+// if all addresses are allowed.
 func (c *Config) control() func(network, address string, _ syscall.RawConn) error {
 	if c.Refuses == nil {
 		return nil
@@ -27,11 +29,11 @@ func (c *Config) control() func(network, address string, _ syscall.RawConn) erro
 	}
 }
 
-// FromInternet returns a context for a request to u. After the response, public reports whether it came
-// from an address of the internet. Behind a proxy, and without a network, the name of the host
-// decides.
+// FromInternet returns a context for a request to u. After the response, public reports whether the
+// response came from an address of the internet. If the address is unknown, as behind a proxy, the
+// name of the host decides.
 func (c *Client) FromInternet(ctx context.Context, u *url.URL) (told context.Context, public func() bool) {
-	var outside atomic.Bool // of any connection: a redirect may have taken another one
+	var outside atomic.Bool // any connection was to a public address; a redirect may use a further one
 	named := func() bool { return global(u.Hostname()) }
 	proxy := c.short.Transport.(*http.Transport).Proxy
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
@@ -49,12 +51,12 @@ func (c *Client) FromInternet(ctx context.Context, u *url.URL) (told context.Con
 		}
 }
 
-// Public reports whether an address is one of the internet, in any form.
+// Public reports whether an address is one of the internet. An IPv6 address may embed an IPv4 address.
 func Public(a netip.Addr) bool { return realmOf(a) == public }
 
 // inner are addresses that are link-local, or at which clouds provide credentials to machines.
 var inner = []netip.Prefix{
-	netip.MustParsePrefix("169.254.0.0/16"),     // link-local (RFC 3927), where most clouds have it
+	netip.MustParsePrefix("169.254.0.0/16"),     // link-local (RFC 3927), which most clouds use
 	netip.MustParsePrefix("100.100.100.200/32"), // Alibaba Cloud
 	netip.MustParsePrefix("168.63.129.16/32"),   // Azure
 	netip.MustParsePrefix("192.0.0.192/32"),     // Oracle Cloud
@@ -63,7 +65,8 @@ var inner = []netip.Prefix{
 	netip.MustParsePrefix("fd20:ce::254/128"),   // Google
 }
 
-// embedding are the prefixes of IPv6 addresses that embed an IPv4 address, and the bytes of it.
+// embedding are the prefixes of IPv6 addresses that embed an IPv4 address, and the indexes of its
+// bytes.
 var embedding = []struct {
 	prefix netip.Prefix
 	bytes  [4]int
@@ -76,9 +79,9 @@ var embedding = []struct {
 	{netip.MustParsePrefix("2002::/16"), [4]int{2, 3, 4, 5}}, // 6to4 (RFC 3056)
 }
 
-// LinkLocal reports whether an address is link-local or one at which a cloud provides credentials
-// to its machines, in any form. No API is there, and the author of an API's description must not
-// have requests sent there.
+// LinkLocal reports whether an address is link-local, or one at which a cloud provides credentials to
+// machines. An IPv6 address may embed such an IPv4 address. There is no API at such an address, and
+// the author of an API's description must not make the bridge send requests to it.
 func LinkLocal(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	for _, p := range inner {

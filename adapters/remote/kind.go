@@ -9,8 +9,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// Kind returns httpio.JSON or httpio.Events if the response is one of them, otherwise its media type. Some servers send
-// JSON without a type, or as text/plain: its first character shows it.
+// Kind returns the media type of a response. Some servers send JSON without a type, or as text/plain or
+// bytes. If the first character of such a body shows JSON, Kind returns httpio.JSON. It may wait for
+// the beginning of the body.
 func Kind(res *http.Response) string {
 	kind := httpio.Kind(res.Header)
 	if res.StatusCode != http.StatusOK || kind != "" && kind != "text/plain" && kind != httpio.Bytes {
@@ -29,7 +30,7 @@ func Kind(res *http.Response) string {
 	return kind
 }
 
-// failing is the rest of a body that has ended.
+// failing is the rest of a body that has ended: it returns the error.
 type failing struct{ err error }
 
 // Read implements io.Reader.

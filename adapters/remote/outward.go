@@ -18,14 +18,14 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// realm is the kind of network that an address belongs to.
+// realm is the kind of network to which an address belongs.
 type realm int
 
 const (
 	public   realm = iota
 	private        // the network of a company or a cloud
 	loopback       // this machine
-	link           // link-local, the metadata address of a cloud, or not the address of one machine
+	link           // link-local, the metadata address of a cloud, multicast, or no address of a machine
 )
 
 // shared is the address range for internal use by carriers and clusters (RFC 6598).
@@ -58,12 +58,12 @@ func realmOf(a netip.Addr) realm {
 	return found
 }
 
-// Outward returns the transport for requests to addresses that a server has named, with the
+// Outward returns a transport for requests to addresses that a server has named, with the
 // certificates and the proxy of c. It refuses addresses that are link-local, on this machine or in
-// a private network, unless c.URL itself is there. It checks the address of each connection, since
-// the address of a name may change. inside allows private networks. Hosts of trusted, which the
-// operator has named, may be anywhere (I-214). Only these and the server's own host see the
-// certificate of the client.
+// a private network, unless the host of c.URL itself is there. It checks the address of each
+// connection, since the address of a name may change. inside allows private networks. The hosts of
+// the addresses in trusted, which the operator has named, may be anywhere (I-214). Only these hosts
+// and the server's own see the client certificate.
 func Outward(c Config, inside bool, trusted ...string) (http.RoundTripper, error) {
 	c.IdleTimeout, c.Refuses = 0, nil
 	client, err := New(c)
@@ -90,11 +90,11 @@ func Outward(c Config, inside bool, trusted ...string) (http.RoundTripper, error
 	return &shown{o, base, bare}, nil
 }
 
-// Strangers returns the transport for requests to addresses that strangers have named. It refuses
-// addresses that are link-local, on this machine or in a private network, also by a proxy.
+// Strangers returns a transport for requests to addresses that strangers have named. It refuses
+// addresses that are link-local, on this machine or in a private network, even by a proxy.
 func Strangers() (http.RoundTripper, error) { return Outward(Config{}, false) }
 
-// shown is a transport that shows a certificate to known hosts only.
+// shown is a transport that shows the client certificate only to home and trusted hosts.
 type shown struct {
 	o          *outward
 	with, bare *http.Transport
@@ -108,14 +108,15 @@ func (s *shown) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.bare.RoundTrip(r)
 }
 
+// outward decides to which hosts a transport may connect. All hosts are in lower case.
 type outward struct {
-	home    string // in lower case, like all hosts
-	inside  bool
-	blind   bool // names that go to a proxy are not looked up here
+	home    string // the server's own host; empty if strangers name the addresses
+	inside  bool   // private networks are allowed
+	blind   bool   // names that go to a proxy are not looked up here
 	look    func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	trusted map[string]bool
+	trusted map[string]bool // hosts that may be anywhere
 
-	mu      sync.Mutex
+	mu      sync.Mutex      // guards proxies
 	proxies map[string]bool // by host:port
 }
 
@@ -129,8 +130,8 @@ func newOutward(home string, inside bool) *outward {
 	}
 }
 
-// asks returns a function that selects the proxy of a request, and refuses hosts that must not go
-// through a proxy.
+// asks returns a function that selects the proxy of a request, as proxy does, and refuses a request
+// that must not go through one. It returns nil if proxy is nil.
 func (o *outward) asks(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
 	if proxy == nil {
 		return nil
@@ -147,7 +148,7 @@ func (o *outward) asks(proxy func(*http.Request) (*url.URL, error)) func(*http.R
 	}
 }
 
-// through records the address of a proxy, which may be anywhere.
+// through records the address of a proxy, so that dial allows it wherever it is.
 func (o *outward) through(at *url.URL) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -175,11 +176,12 @@ func (o *outward) dial(ctx context.Context, network, address string) (net.Conn, 
 }
 
 // numeric matches other spellings of an address, such as 127.1 and 0x7f000001. The bridge does not
-// parse them, but a proxy may. No public name ends so.
+// parse these, but a proxy may. No public name ends so.
 var numeric = regexp.MustCompile(`(?i)(^|\.)([0-9]+|0x[0-9a-f]*)\.?$`)
 
-// global reports whether a host has a public address, or a name with a suffix of the internet.
-// wiki, wiki.corp and metadata.google.internal have none, nor do names below home.arpa (RFC 8375).
+// global reports whether a host is a public address, or a name with a suffix of the internet. The
+// names wiki, wiki.corp and metadata.google.internal have no such suffix, nor do names below home.arpa
+// (RFC 8375).
 func global(host string) bool {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return realmOf(a) == public
@@ -189,10 +191,10 @@ func global(host string) bool {
 	return (listed || strings.Contains(suffix, ".")) && strings.Contains(host, ".") && suffix != "arpa" && !strings.HasSuffix(suffix, ".arpa")
 }
 
-// named returns why a host must not go through a proxy. The proxy looks up names, and may be in a
-// private network. So a name that only such a network can have is refused, unless the server's own
-// name is such a name. Names from strangers are also looked up here. A name that is unknown here is
-// allowed: perhaps only the proxy can look up public names.
+// named returns why requests to a host must not go through a proxy, or nil. The proxy looks up names,
+// and may be in a private network. So named refuses a name that only such a network can have, unless
+// the server's own name is one. It looks up names from strangers as well. A name that is unknown here
+// is allowed, since perhaps only the proxy can look up public names.
 func (o *outward) named(ctx context.Context, host string) error {
 	if a, err := netip.ParseAddr(host); err == nil {
 		if !o.may(ctx, host, a) {
@@ -204,7 +206,7 @@ func (o *outward) named(ctx context.Context, host string) error {
 		return nil
 	}
 	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
-		plain, err := idna.Lookup.ToASCII(host) // as net/http does: digits may be of any script
+		plain, err := idna.Lookup.ToASCII(host) // as net/http does; the digits may be of any script
 		if err != nil {
 			return fmt.Errorf("%w: it is not the name of a host", ErrRefused)
 		}
@@ -249,7 +251,7 @@ func (o *outward) may(ctx context.Context, host string, a netip.Addr) bool {
 	there := false
 	for _, at := range own {
 		is := realmOf(at)
-		if is == public { // the owner of a public address may list private ones for its name
+		if is == public { // whoever owns a public name may give it private addresses as well
 			return false
 		}
 		there = there || is == where || is == loopback && where == private

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// longestAfter bounds the Retry-After of a server.
+// longestAfter bounds what RetryAfter returns.
 const longestAfter = 24 * time.Hour
 
-// RetryAfter reads the header Retry-After: seconds or a date (RFC 9110, 10.2.3). It returns whole
-// seconds, at most a day; ok reports whether there is a valid value.
+// RetryAfter returns the time in the header Retry-After, which has seconds or a date (RFC 9110,
+// 10.2.3). The time is in whole seconds, at most a day. ok reports whether the header is valid.
 func RetryAfter(h http.Header) (after time.Duration, ok bool) {
 	v := strings.TrimSpace(h.Get("Retry-After"))
 	if s, err := strconv.ParseUint(v, 10, 31); err == nil {
@@ -21,6 +21,6 @@ func RetryAfter(h http.Header) (after time.Duration, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	left := max(time.Until(at), 0) + time.Second - time.Nanosecond // never too early
+	left := max(time.Until(at), 0) + time.Second - time.Nanosecond // rounds up, so that nobody returns too early
 	return min(left.Truncate(time.Second), longestAfter), true
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// reasons are the members of JSON bodies by which servers and gateways say why they refuse a request, the best first.
+// reasons are paths in JSON bodies at which servers and gateways say why they refuse a request, the
+// best first.
 var reasons = []string{"error.message", "message", "error_description", "detail", "error", "title", "reason", "msg", "description", "errors.0.message"}
 
-// Words returns why the server refuses a request, for clients: from a body of JSON. Other bodies are error pages and
-// dumps, and a body of 401 or of a failure is not about the request. A part that is a header of the request, or a key in its
-// query, or may be a secret, is left out.
+// Words returns the server's own words for a client: why it refuses a request. It takes them from the
+// JSON body of a status 4xx other than 401. Other bodies are error pages and dumps, and the bodies of
+// other statuses are not about the request. Words leaves out credentials of the request, and all that
+// may be a secret. It returns "" if there are no words.
 func Words(res *http.Response, body []byte) string {
 	if res.StatusCode/100 != 4 || res.StatusCode == http.StatusUnauthorized || !gjson.ValidBytes(body) {
 		return ""
@@ -52,10 +54,10 @@ func withoutSecrets(text string, sent *http.Request) string {
 	return strings.Join(parts, " ")
 }
 
-// maxQuoted bounds how much of a server's words a client gets.
+// maxQuoted bounds a server's words for a client, in characters.
 const maxQuoted = 300
 
-// Printable returns the part of a server's words that a client may get.
+// Printable returns a server's words for a client, without control characters, and cut to maxQuoted.
 func Printable(text string) string {
 	return sanitize.Short(strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {

@@ -37,8 +37,8 @@ type Adapter struct {
 	mu         sync.Mutex // guards the fields below
 	current    *use       // nil before the first reading
 	ownEdition bool       // this adapter read current, and did not borrow it
-	reading    *reading   // the first reading while it runs; nil otherwise
-	failed     error      // why the last try of the first reading failed
+	reading    *reading   // the first reading in progress, or nil
+	failed     error      // why the last attempt at a first reading failed
 	failedAt   time.Time
 	pushed     []byte // the catalogue that a webhook sent; nil if none did
 	open       map[*upstream]struct{}
@@ -65,7 +65,7 @@ func (a *Adapter) AnnounceChanges(changed func(method string)) (stop func()) {
 	}
 }
 
-// reading is one try of the first reading of document, overlays and catalogue.
+// reading is one attempt to read the document, the overlays and the catalogue for the first time.
 type reading struct {
 	done chan struct{} // closed after err is set
 	err  error
@@ -115,8 +115,8 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	return a.connect(u.edition, from, rest)
 }
 
-// acquire returns the current edition for a call. Before the first reading, it waits for that. The
-// caller must call calls.Done at the end of the call.
+// acquire returns the current edition for a call. If nothing was read yet, it waits for the first
+// reading. The caller must call calls.Done at the end of the call.
 func (a *Adapter) acquire(ctx context.Context) (*use, error) {
 	a.mu.Lock()
 	there := a.current != nil
@@ -223,7 +223,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	if err != nil {
 		return nil, err
 	}
-	away := live != nil && len(live.failed) > 0 // what the settings name may be in an unreadable text
+	away := live != nil && len(live.failed) > 0 // an unreadable text may have the operations that the settings name
 	if first && len(m.faults) > 0 && !away {
 		return nil, m.faults
 	}
@@ -259,7 +259,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 		}
 	}
 	if e.nowhere != nil {
-		return e, nil // Begin reports it
+		return e, nil // Begin returns nowhere as its error
 	}
 	odd := slog.LevelDebug
 	if a.c.Remarks {
@@ -379,8 +379,8 @@ func (a *Adapter) follow(w *watched, saved bool) {
 	}
 }
 
-// logUnusable logs that the document or the catalogue cannot be used, unless said has the same error.
-// It returns the text for the next call.
+// logUnusable logs that the document or the catalogue cannot be used, unless said is the text of the
+// same error. It returns that text, for the next call.
 func (a *Adapter) logUnusable(said string, err error) string {
 	if text := err.Error(); text != said && a.life.Err() == nil {
 		a.o.Log.Warn("the tools stay as they were: the document or the catalogue cannot be used", "err", err)

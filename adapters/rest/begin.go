@@ -12,10 +12,9 @@ import (
 // errUnread is why the API cannot be used yet.
 var errUnread = errors.New("its description is not read yet")
 
-// These are the pauses between first attempts to read URLs.
 const (
-	firstPause   = time.Second
-	longestPause = time.Minute
+	firstPause   = time.Second // between the first two attempts of retryRead
+	longestPause = time.Minute // between any two attempts
 )
 
 // Begin reads the document, the overlays and the catalogue before the first use. When it returns, it
@@ -50,7 +49,8 @@ func (a *Adapter) Begin(before *Adapter) error {
 	return nil
 }
 
-// borrow uses the edition of before until this adapter has its own.
+// borrow makes the edition of before the current one, until this adapter has its own. before may be
+// nil.
 func (a *Adapter) borrow(before *Adapter) {
 	if before == nil {
 		return

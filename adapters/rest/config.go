@@ -52,8 +52,8 @@ type Config struct {
 	// Secrets are further values to mask in everything that clients see. For a configuration file,
 	// they are the values from the environment in headers, queries, arguments and base_url.
 	Secrets []string `yaml:"-"`
-	// Remarks logs every oddity of the document as a warning, for a bridge that serves only this
-	// document.
+	// Remarks logs every fault of the document as a warning, for a bridge that serves only this
+	// document. Otherwise, faults are logged at level debug.
 	Remarks bool `yaml:"-"`
 	// Trusted are origins and folders. An origin may get credentials and headers, and the document
 	// may refer to it. A document in a file may refer to the files in a folder.
@@ -96,10 +96,10 @@ type Config struct {
 
 // Limits bound the calls of an API.
 type Limits struct {
-	Answer     toolset.Bytes `yaml:"answer"`     // text of one result; 100 KiB if 0
-	Body       toolset.Bytes `yaml:"body"`       // bytes read of one answer; 8 MiB if 0
-	File       toolset.Bytes `yaml:"file"`       // one file in arguments; 10 MiB if 0
-	Rate       limits.Rate   `yaml:"rate"`       // requests; no limit if 0
+	Answer     toolset.Bytes `yaml:"answer"`     // of the text in one result; 100 KiB if 0
+	Body       toolset.Bytes `yaml:"body"`       // that are read of one answer; 8 MiB if 0
+	File       toolset.Bytes `yaml:"file"`       // of one file in arguments; 10 MiB if 0
+	Rate       limits.Rate   `yaml:"rate"`       // of requests; no limit if 0
 	Concurrent int           `yaml:"concurrent"` // calls at a time; 64 if 0
 }
 

@@ -109,9 +109,9 @@ func (c *Config) readKept(own *fetcher) (*kept, error) {
 	return k, nil
 }
 
-// keepTexts saves the document on disk. It replaces the file at once, so that readers see no partial
-// one. If a text could not be read now, but is saved, all saved texts stay besides the new ones, since
-// the unread text may refer to them.
+// keepTexts saves the document on disk. Readers of the file never see a part of it. If a text could not
+// be read now, but is saved, keepTexts also keeps the other saved texts, since the unread text may
+// refer to them.
 func (c *Config) keepTexts(read *recorder) error {
 	path := c.keptPath()
 	if path == "" {

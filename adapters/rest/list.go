@@ -31,7 +31,7 @@ type catalog struct {
 	about          string // the server's instructions
 	info           []byte // the server's serverInfo, as JSON
 
-	resources        []*resource // in the order in which they are compared with a URI
+	resources        []*resource // in the order in which resourceAt compares them with a URI
 	plain, templates []byte      // results of resources/list and resources/templates/list
 }
 
@@ -133,9 +133,9 @@ func oneLine(b []byte) []byte {
 // larger.
 const pageSize = 512 << 10
 
-// page returns the result of tools/list. The cursor encodes the name of the last tool of the page
-// before, so that a cursor survives a change of the list; an empty cursor means the first page. page
-// reports false if the list does not have that tool.
+// page returns the result of tools/list. An empty cursor means the first page. Any other encodes the
+// name of the last tool of the page before, so that it stays valid when the list changes. page reports
+// false if the list does not have that tool.
 func (c *catalog) page(cursor string) ([]byte, bool) {
 	from := 0
 	if cursor != "" {
@@ -222,7 +222,7 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 		one, wrong := e.Override(t, shared)
 		faults = append(faults, common.Unreported(wrong)...)
 		if len(wrong) > 0 && (e.Confines() || shared.Confines()) {
-			continue // without the entry, clients could do acts that it forbids
+			continue // without its entry, the tool could do what the entry forbids
 		}
 		one.Entry = said
 		tools = append(tools, one)

@@ -15,8 +15,8 @@ const maxOrigins = 10
 
 // compare checks the servers of an edition's operations. It logs the origins to which credentials do
 // not go, and a change of the API's server. After the first reading, compare returns an error if a
-// document at a URL names a new origin that is not the operator's. The tools then stay as they were,
-// even if no credentials are involved, since arguments are not for every server either.
+// document at a URL names a new origin that the operator has not chosen. The tools then stay as they
+// were, even without credentials, since arguments are not for every server either.
 func (a *Adapter) compare(first bool, e *edition, m *material) error {
 	reach := e.source.Reach()
 	e.home = reach.Home()

@@ -123,7 +123,7 @@ func (c *Config) addPublished(ctx context.Context, m *material, o *Options, fetc
 		}
 	}
 	err := c.published(m, o, data)
-	if err != nil && brought != nil { // for the sender of the catalogue
+	if err != nil && brought != nil { // Renew returns this to the sender of the catalogue
 		return &CatalogError{err}
 	}
 	return err

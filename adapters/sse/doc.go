@@ -2,11 +2,10 @@
 // first event names the URL to which the client POSTs its messages. All messages of the server come
 // on that stream.
 //
-// [Downstream] serves clients, [Upstream] reaches servers. Clients and servers of any legacy
-// revision may use it; only the transport is old. A session lives exactly as long as its stream:
-// there is no resumption. The loss of a server's stream loses every call in flight, and a
-// new stream is a new session.
+// [Downstream] serves clients, and [Upstream] reaches servers. Clients and servers of any legacy
+// revision may use this transport. A session ends with its stream, and cannot be resumed. If
+// the stream of a server breaks, every call in flight is lost, and a new stream is a new session.
 //
-// A server's endpoint must be on the origin of its stream. A server may also answer a call
-// in the body of its POST.
+// The URL for POSTs must have the origin of the stream. Some servers answer a call in the
+// response to its POST, which Upstream accepts.
 package sse

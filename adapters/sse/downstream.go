@@ -23,23 +23,23 @@ import (
 // Options configure a Downstream.
 type Options struct {
 	Log        *slog.Logger  // nil means slog.Default()
-	MaxMessage int           // bytes of a body; 0 means 16 MiB
-	MaxStreams int           // open at once; 0 means 10,000
-	MaxEach    int           // of one principal, if there are access rules; 0 means 1,000
-	Heartbeat  time.Duration // between comments on a silent stream; 0 means 20 s
-	// Tag begins the ids of sessions, as in session.NewID; empty means none.
+	MaxMessage int           // bounds a body, in bytes; 16 MiB if 0
+	MaxStreams int           // bounds the open streams; 10,000 if 0
+	MaxEach    int           // bounds the open streams of one principal; 1,000 if 0
+	Heartbeat  time.Duration // between comments on a silent stream; 20 s if 0
+	// Tag is the beginning of the sessions' ids, as in session.NewID. It may be empty.
 	Tag string
-	// Elsewhere finds sessions of other instances; nil means that there are no others.
+	// Elsewhere finds sessions of other instances. It is nil if there are none.
 	Elsewhere Elsewhere
-	// Screen answers a POST whose caller may not send that body to that server, and reports false
-	// otherwise; nil means that all may.
+	// Screen answers a POST whose caller may not send that body to that server. Otherwise it reports
+	// false. If it is nil, every caller may send everything.
 	Screen func(w http.ResponseWriter, r *http.Request, server string, body []byte) (answered bool)
 }
 
-// Elsewhere finds the sessions of all instances.
+// Elsewhere finds the sessions of other instances.
 type Elsewhere interface {
-	// Message forwards a POST for the session of that id to the instance that has its stream. It
-	// reports false if none has it.
+	// Message forwards a POST for the session with that id to the instance that has its stream. It
+	// reports false if no instance has it.
 	Message(w http.ResponseWriter, r *http.Request, server, id string, body []byte) (answered bool)
 }
 
@@ -48,10 +48,10 @@ type Downstream struct {
 	g gateway.Gateway
 	o Options
 
-	mu    sync.RWMutex // guards the rest
-	peers map[string]*peer
-	each  map[string]int // number of peers of each principal
-	most  int            // limit of each
+	mu    sync.RWMutex     // guards the fields below
+	peers map[string]*peer // by token
+	each  map[string]int   // by principal: the number of peers
+	most  int              // bounds the peers of one principal
 }
 
 // New returns a Downstream for the servers of g.
@@ -76,29 +76,29 @@ func (d *Downstream) Limit(most int) {
 	d.most = cmp.Or(max(most, 0), 1000)
 }
 
-// peer is one client: an open stream, and a session from initialize on.
+// peer is one client: an open stream and, after initialize, a session.
 type peer struct {
 	d      *Downstream
 	server string
-	whose  string // the principal
-	token  string
-	out    *replay.Log
-	ctx    context.Context
+	whose  string          // the principal
+	token  string          // the id of the session, in the address for POSTs
+	out    *replay.Log     // messages for the stream
+	ctx    context.Context // ends with the stream
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // of initialize
 	ended  chan struct{}  // closed when the session has ended by itself
-	calls  gateway.Calls
+	calls  gateway.Calls  // in flight
 
-	mu      sync.Mutex // guards the rest
-	session gateway.Session
-	begun   bool // initialize was received
-	over    bool // the stream has ended
+	mu      sync.Mutex      // guards the fields below
+	session gateway.Session // nil before the end of the handshake
+	begun   bool            // initialize was received
+	over    bool            // the stream has ended
 }
 
 var _ bridge.Stream = (*peer)(nil)
 
-// Send implements bridge.Stream. Some messages must not be dropped. A client that does not read
-// them loses its stream, and with it the session.
+// Send implements bridge.Stream. If a message that must not be dropped does not fit, since the client
+// does not read, Send ends the stream, and with the stream the session.
 func (p *peer) Send(e replay.Event) bool {
 	err := p.out.Append(e)
 	if errors.Is(err, replay.ErrOver) && p.ctx.Err() == nil {
@@ -110,13 +110,13 @@ func (p *peer) Send(e replay.Event) bool {
 
 func (p *peer) answer(m *jsonrpc.Message) {
 	if m == nil {
-		return // cancelled by the client: no answer is expected (A10)
+		return // the client has cancelled the request and expects no answer (A10)
 	}
 	p.Send(gateway.AnswerEvent(m))
 }
 
-// Stream opens a client's stream to the server of that name. endpoint is the path for its POSTs, as
-// the client sees it.
+// Stream answers a GET with a client's stream from the server of that name, and returns at its end.
+// endpoint is the path for the client's POSTs, as the client sees it.
 func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *http.Request) {
 	whose := auth.Principal(r.Context())
 	if err := d.g.Allowed(server, whose); errors.Is(err, bridge.ErrDenied) {
@@ -140,7 +140,7 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 		return
 	}
 	defer p.close()
-	if err := d.g.Allowed(server, whose); errors.Is(err, bridge.ErrRevoked) { // Revoke may have been called before open
+	if err := d.g.Allowed(server, whose); errors.Is(err, bridge.ErrRevoked) { // Revoke may have run before open
 		return
 	}
 	endpoint += "?sessionId=" + p.token
@@ -152,8 +152,8 @@ func (d *Downstream) Stream(server, endpoint string, w http.ResponseWriter, r *h
 	}
 }
 
-// open registers a stream, or returns why there is no room for it. Streams without a session are
-// bounded too, for each principal.
+// open registers a stream, or returns why there is no room for another. The bounds include streams
+// without a session.
 func (d *Downstream) open(p *peer) (why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -168,7 +168,7 @@ func (d *Downstream) open(p *peer) (why string) {
 	return ""
 }
 
-// shut undoes open.
+// shut removes a stream that open has registered.
 func (d *Downstream) shut(p *peer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -178,8 +178,8 @@ func (d *Downstream) shut(p *peer) {
 	}
 }
 
-// Close ends the streams without a session; the others end with their session. It is called when
-// the bridge no longer accepts calls.
+// Close ends the streams without a session. The others end with their session. The caller has made the
+// gateway refuse calls before.
 func (d *Downstream) Close() {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -188,8 +188,8 @@ func (d *Downstream) Close() {
 	}
 }
 
-// Revoke ends the streams of a principal without a session: its key was taken away. The others end
-// with their session.
+// Revoke ends the streams without a session of a principal whose key was revoked. The others end with
+// their session.
 func (d *Downstream) Revoke(principal string) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -206,12 +206,12 @@ func (p *peer) current() gateway.Session {
 	return p.session
 }
 
-// close ends the session: it lives as long as the stream.
+// close ends the session, which does not outlive the stream.
 func (p *peer) close() {
 	p.d.shut(p)
 	p.cancel(bridge.ErrEnded)
 	p.mu.Lock()
-	p.over = true // no further initialize starts
+	p.over = true // so that no further initialize starts
 	p.mu.Unlock()
 	p.wg.Wait()
 	if s := p.current(); s != nil {
@@ -219,7 +219,8 @@ func (p *peer) close() {
 	}
 }
 
-// serve writes the stream until the client disconnects.
+// serve writes the stream until the client disconnects, or until the session has ended and its calls
+// have answers.
 func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) error {
 	ew, err := httpio.OpenWriter(w, r)
 	if err != nil {
@@ -241,7 +242,7 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) er
 	if err := ew.Serve(p.ctx, s, drain); err != httpio.ErrStopped {
 		return err
 	}
-	// The session has ended by itself. The answers to its calls come now.
+	// The session has ended by itself, and the answers to its calls follow.
 	timer := time.AfterFunc(lastAnswers, func() { p.cancel(bridge.ErrEnded) })
 	defer timer.Stop()
 	s.Stop = p.calls.None()
@@ -251,11 +252,11 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request, endpoint string) er
 	return drain()
 }
 
-// lastAnswers is how long the stream of an ended session waits for the answers to its calls in
-// flight.
+// lastAnswers bounds how long the stream of an ended session waits for the answers to calls in flight.
 const lastAnswers = 2 * time.Second
 
-// Message handles a message that a client POSTs to its endpoint.
+// Message answers a POST of a client to its endpoint. The answer to the message itself goes out on the
+// stream.
 func (d *Downstream) Message(server string, w http.ResponseWriter, r *http.Request) {
 	if httpio.Kind(r.Header) != httpio.JSON {
 		http.Error(w, "Content-Type must be application/json", http.StatusUnsupportedMediaType)
@@ -314,15 +315,14 @@ func (d *Downstream) screened(w http.ResponseWriter, r *http.Request, server str
 	return d.o.Screen != nil && d.o.Screen(w, r, server, body.Bytes())
 }
 
-// refuse settles a text that is not a message. A request gets an error on the stream, where the
-// client waits for it. If the text is the answer to a question of the server, that question gets an
-// error.
+// refuse settles a text that is not a message. A request gets an error on the stream, where the client
+// waits for the answer. For an answer of the client, the server's question gets an error.
 func (p *peer) refuse(text []byte, err error) {
 	invalid, ok := errors.AsType[*jsonrpc.InvalidError](err)
 	if !ok || invalid.ID == nil {
 		return
 	}
-	var f jsonrpc.Finder // distinguishes answers from requests, whose ids are independent
+	var f jsonrpc.Finder // tells answers from requests, which may have the same ids
 	_, _ = f.Write(jsonrpc.Bare(text))
 	s := p.current()
 	if f.ID() != nil && s != nil && s.Answer(jsonrpc.NewError(invalid.ID, jsonrpc.CodeInternal, "the client's answer could not be used: "+invalid.Error(), nil)) == nil {
@@ -368,15 +368,14 @@ func (p *peer) batch(w http.ResponseWriter, r *http.Request, body *httpio.Body) 
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// take handles one message with its envelope. free is called when the message is not used any
-// more.
+// take handles one message with its envelope, and calls free when the message is no longer used.
 func (p *peer) take(m *jsonrpc.Message, e gateway.Envelope, free func()) {
 	p.mu.Lock()
 	s := p.session
 	first := s == nil && !p.begun && !p.over && m.IsRequest() && m.Method == "initialize"
 	p.begun = p.begun || first
 	if first {
-		e := e // of the goroutine: only this message costs the memory
+		e := e // a copy, so that e itself stays on the stack for other messages
 		p.wg.Go(func() {
 			p.initialize(m, e)
 			free()
@@ -393,19 +392,19 @@ func (p *peer) take(m *jsonrpc.Message, e gateway.Envelope, free func()) {
 	case m.IsRequest():
 		p.calls.Add(1)
 		call := s.Enter(m, &e, p)
-		settle := func(m *jsonrpc.Message, _ error) { // the answer has the error
+		settle := func(m *jsonrpc.Message, _ error) { // m says what the error does
 			p.answer(m)
 			p.calls.Add(-1)
 			free()
 		}
 		if !call.Go(settle) {
-			settle(call.Do()) // the answer says that the session has ended
+			settle(call.Do()) // returns the answer that the session has ended
 		}
 	case m.IsNotification():
 		s.Notify(m, &e)
 		free()
 	default:
-		_ = s.Answer(m) // a late answer is not the client's fault
+		_ = s.Answer(m) // a late answer is no fault of the client
 		free()
 	}
 }
@@ -416,7 +415,7 @@ func (p *peer) initialize(m *jsonrpc.Message, e gateway.Envelope) {
 		ID:        p.token,
 		Principal: p.whose,
 		Envelope:  &e,
-	}) // the answer has the error
+	}) // a says what the error does
 	if s == nil {
 		p.mu.Lock()
 		p.begun = false // the client may try again

@@ -19,15 +19,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// Upstream is the adapter for one server over HTTP+SSE, which has only legacy revisions, whatever
-// the era of the caller (protocol.md C2.9). Its connections share one pool of HTTP connections for
-// POSTs; each has a stream of its own.
+// Upstream is the adapter for one server over HTTP+SSE. This transport has only legacy revisions,
+// whatever the era of the caller (protocol.md C2.9). The connections share one pool of HTTP connections
+// for POSTs, and each has a stream of its own.
 type Upstream struct {
 	name   conn.Name
 	client *remote.Client
 	o      conn.Options
 
-	do, stream func(*http.Request) (*http.Response, error) // methods of client
+	do, stream func(*http.Request) (*http.Response, error) // the methods Do and Stream of client
 }
 
 var _ bridge.Adapter = (*Upstream)(nil)
@@ -48,14 +48,14 @@ func NewUpstream(name string, c remote.Config, o conn.Options) (*Upstream, error
 	}, nil
 }
 
-// Close closes idle HTTP connections. Without it they end after Config.IdleTimeout.
+// Close closes idle HTTP connections. Without Close, they end after remote.Config.IdleTimeout.
 func (u *Upstream) Close() { u.client.Close() }
 
-// Open opens a stream and does the handshake on behalf of from. The error wraps
-// remote.ErrOtherTransport when the server seems to speak Streamable HTTP.
+// Open opens a stream and does the handshake on behalf of from. If the server seems to speak
+// Streamable HTTP, the error wraps remote.ErrOtherTransport.
 func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	c := &connection{u: u, rest: rest}
-	ctx = remote.WithCookies(ctx, new(remote.Cookies)) // for all requests of the connection
+	ctx = remote.WithCookies(ctx, new(remote.Cookies)) // shared by all requests of the connection
 	c.out = &poster{
 		c:        c,
 		header:   from.Header,
@@ -64,7 +64,7 @@ func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 		under:    map[*post]struct{}{},
 	}
 	c.Conn = conn.New(string(u.name), c.out, rest, u.o.Timeouts)
-	// c.ctx outlives Open. During a sign-in, the time-outs of both stand still.
+	// c.ctx outlives ctx. While a request waits for a sign-in, the time-outs of both are paused.
 	c.ctx, c.stop = context.WithCancel(deadline.With(context.WithoutCancel(ctx), c.HoldTimeouts))
 	kept := context.AfterFunc(ctx, c.stop)
 	err := c.begin()
@@ -83,11 +83,11 @@ func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 	default:
 		err = c.unopened(err)
 	}
-	_ = c.Close(context.Background()) // it does not wait for the server
+	_ = c.Close(context.Background()) // does not wait for the server
 	return nil, err
 }
 
-// connection is one stream, and the POSTs beside it.
+// connection is one stream of a server, with the POSTs to the server.
 type connection struct {
 	*conn.Conn
 	u        *Upstream
@@ -105,19 +105,19 @@ type connection struct {
 
 var _ bridge.Upstream = (*connection)(nil)
 
-// Server returns the server's declarations in the handshake.
+// Server implements bridge.Upstream.
 func (c *connection) Server() *bridge.Greeting { return c.server }
 
-// unopened converts the error of a handshake to an error of Open, because the lost request was no
-// client's.
+// unopened returns the error of Open for an error of the handshake. It is never ErrLost, since the
+// lost request was not that of a client.
 func (c *connection) unopened(err error) error {
 	if over := c.life.Over(); over != nil {
-		err = over // the cause, rather than its consequences
+		err = over // the cause of err
 	}
 	return c.u.name.Unopened(err)
 }
 
-// begin opens the stream, waits for its endpoint, and starts the reader of the stream.
+// begin opens the stream, waits for the event endpoint, and starts the reader of the stream.
 func (c *connection) begin() error {
 	r := c.u.client.Request(remote.WithIdentity(c.ctx, c.out.identity), http.MethodGet, c.u.client.URL(), c.out.header, nil)
 	r.Header.Set("Accept", "text/event-stream")
@@ -141,7 +141,8 @@ func (c *connection) begin() error {
 	return nil
 }
 
-// unreached is the error of a request without a response that has no effect at the server.
+// unreached returns the error of a GET that got no response. It is never ErrLost, since a GET has no
+// effect at the server.
 func (u *Upstream) unreached(err error) *bridge.Error {
 	if e := remote.Failure(u.name, err); !errors.Is(e, bridge.ErrLost) {
 		return e
@@ -153,7 +154,7 @@ func (u *Upstream) unreached(err error) *bridge.Error {
 }
 
 // refused returns why a response is no stream of events, or nil. If a server that speaks Streamable
-// HTTP may have answered so, the error says it (protocol.md C2).
+// HTTP may answer so, the error wraps remote.ErrOtherTransport (protocol.md C2).
 func (u *Upstream) refused(res *http.Response) error {
 	switch res.StatusCode {
 	case http.StatusOK:
@@ -168,8 +169,8 @@ func (u *Upstream) refused(res *http.Response) error {
 	return u.refusal(res, body)
 }
 
-// endpoint waits for the event that names the address for POSTs, and resolves it against the
-// address of the stream, at.
+// endpoint waits for the event endpoint, and returns the address for POSTs, resolved against at, the
+// address of the stream.
 func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error) {
 	for {
 		r, err := events.Next()
@@ -180,7 +181,7 @@ func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error
 			return nil, u.name.Unavailable("its stream ended before it named its endpoint", err)
 		}
 		if r.Type != "endpoint" {
-			r.Data.Free() // events before the endpoint are ignored
+			r.Data.Free() // events before endpoint are ignored
 			continue
 		}
 		if r.Data == nil {
@@ -189,9 +190,9 @@ func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error
 		to, err := at.Parse(strings.TrimSpace(string(r.Data.B)))
 		r.Data.Free()
 		switch {
-		case err != nil: // err is not shown: it has the address, which names the session
+		case err != nil: // without err, whose text has the address, which names the session
 			return nil, u.name.Unavailable("it names no usable endpoint", nil)
-		case !remote.SameOrigin(to, at): // our credentials would go there
+		case !remote.SameOrigin(to, at): // the bridge's credentials would go there
 			return nil, u.name.Unavailable("its endpoint is on another origin than its stream: "+
 				"configure the address that the server itself uses (scheme, host and port)", nil)
 		}
@@ -200,7 +201,7 @@ func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error
 	}
 }
 
-// read takes messages from the stream until it ends, and returns why.
+// read delivers the messages of the stream until that ends, and returns why it ended.
 func (c *connection) read(events *httpio.Reader) error {
 	texts := &conn.Parser{
 		Options: c.u.o,
@@ -232,8 +233,8 @@ func (c *connection) read(events *httpio.Reader) error {
 	}
 }
 
-// endless ends the connection because of an event that is far too large: nothing can follow it. If
-// the event seems to answer a call, that call fails as too large, and not as lost.
+// endless ends the connection because of an event that is so large that the reader gives up. If the
+// event seems to answer a call, that call fails as too large, and not as lost.
 func (c *connection) endless(in *conn.Intake, seen *jsonrpc.Finder) {
 	id := seen.ID()
 	if id == nil && !seen.Asks() {
@@ -243,14 +244,15 @@ func (c *connection) endless(in *conn.Intake, seen *jsonrpc.Finder) {
 	c.giveUp(c.u.name.Lost(fmt.Sprintf("a message on its stream is far larger than the limit of %d bytes", c.u.o.MaxMessage), nil))
 }
 
-// giveUp ends the connection for a reason other than the stream's end. The reader calls Gone, so
-// that nothing is delivered after it.
+// giveUp ends the connection because of why, and not because the stream ended. It leaves rest.Gone to
+// the reader, so that no message is delivered after Gone.
 func (c *connection) giveUp(why *bridge.Error) {
 	c.why.CompareAndSwap(nil, why)
 	c.stop()
 }
 
-// end ends the connection for a reason of the server's. The reader calls it last.
+// end ends the connection after the end of the stream. The reader calls it last. cause is the error of
+// the stream.
 func (c *connection) end(cause error) {
 	why := c.why.Load()
 	if why == nil {
@@ -261,7 +263,7 @@ func (c *connection) end(cause error) {
 		return
 	}
 	lost := why
-	if why.Kind == bridge.ErrUnsent { // true of the refused call, not of others
+	if why.Kind == bridge.ErrUnsent { // only the refused call was certainly not executed
 		lost = c.u.name.Lost(why.Public, why.Err)
 	}
 	c.out.halt(lost)
@@ -272,7 +274,7 @@ func (c *connection) end(cause error) {
 	}
 }
 
-// Close ends the stream, and with it the session (A6).
+// Close ends the stream, and with the stream the session (A6).
 func (c *connection) Close(context.Context) error {
 	c.life.Close()
 	err := c.u.name.Closed()

@@ -14,11 +14,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// maxReply is how much of an unused body is read, so that the HTTP connection can be reused.
+// maxReply bounds the bytes of a response without an answer that are read, so that the HTTP connection
+// can be reused.
 const maxReply = 64 << 10
 
-// posted handles the response to a POST. The answer to a call comes on the stream; some servers
-// send it here.
+// posted handles the response to a POST. The answer to a call should come on the stream, but some
+// servers send it in this response.
 func (c *connection) posted(p *post, res *http.Response) {
 	defer res.Body.Close()
 	ok := res.StatusCode >= 200 && res.StatusCode < 300
@@ -31,7 +32,7 @@ func (c *connection) posted(p *post, res *http.Response) {
 	defer in.Drop()
 	body, err := io.ReadAll(&within{Reader: io.LimitReader(res.Body, int64(limit)+1), in: &in}) // an incomplete body is not a message
 	switch status := res.StatusCode; {
-	case ok && mine && (len(body) > limit || errors.Is(err, errNoRoom)): // only an answer is so large
+	case ok && mine && (len(body) > limit || errors.Is(err, errNoRoom)): // so large a body can only be the answer
 		c.AnswerNotKept(&in, strconv.AppendInt(nil, p.Call, 10), c.u.o.MaxMessage)
 	case ok && mine && isCoding(err):
 		c.settle(p, remote.Broken(c.u.name, "", err))
@@ -47,13 +48,13 @@ func (c *connection) posted(p *post, res *http.Response) {
 	}
 }
 
-// isCoding reports whether a body is other than its Content-Encoding says.
+// isCoding reports whether err says that a body does not have its Content-Encoding.
 func isCoding(err error) bool {
 	_, is := errors.AsType[remote.CodingError](err)
 	return is
 }
 
-// within is a body that is read while there is memory for it.
+// within is a body for whose bytes in reserves memory while they are read.
 type within struct {
 	io.Reader
 	in *conn.Intake
@@ -71,8 +72,8 @@ func (w *within) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// answered delivers the body of a POST if it is the answer to the call, and reports whether it was.
-// An error without id belongs to the POST.
+// answered delivers the body of the response to a POST if it is the answer to the call. It reports
+// whether it is. An error without an id is about the POST.
 func (c *connection) answered(p *post, body []byte, in *conn.Intake) bool {
 	id := strconv.AppendInt(nil, p.Call, 10)
 	m, err := c.u.o.Read(body)
@@ -80,7 +81,7 @@ func (c *connection) answered(p *post, body []byte, in *conn.Intake) bool {
 		return false
 	}
 	m.ID = id
-	if m.Len() > c.u.o.MaxMessage+2*conn.EnvelopeRoom || !in.Size(m.Len()) { // U+FFFD has three bytes
+	if m.Len() > c.u.o.MaxMessage+2*conn.EnvelopeRoom || !in.Size(m.Len()) { // may have grown: U+FFFD, for an invalid byte, has three
 		c.AnswerNotKept(in, id, c.u.o.MaxMessage)
 		return true
 	}
@@ -94,7 +95,7 @@ func forgotten(status int, body []byte) bool {
 	switch status {
 	case http.StatusNotFound, http.StatusGone:
 		return true
-	case http.StatusBadRequest: // many servers, also those of the official SDKs
+	case http.StatusBadRequest: // how many servers answer, including those of the official SDKs
 		text := strings.ToLower(string(body[:min(len(body), 1<<10)]))
 		if !strings.Contains(text, "session") {
 			return false
@@ -119,8 +120,8 @@ func (c *connection) forget(p *post, status int) {
 	c.giveUp(why)
 }
 
-// refusal is the error of a request with this response and the beginning of its body. After a fault of the server or a gateway,
-// it is unknown whether the server acted on it.
+// refusal returns the error of a request that got this response; body is the beginning of its body.
+// After a fault of the server or a gateway, the server may have acted on a POST.
 func (u *Upstream) refusal(res *http.Response, body []byte) *bridge.Error {
 	after, asked := remote.RetryAfter(res.Header)
 	harmless := res.Request.Method != http.MethodPost || res.StatusCode == http.StatusNotImplemented

@@ -9,29 +9,29 @@ import (
 
 // Config says how to run one stdio server.
 type Config struct {
-	// Command is the program to run, by path or by its name in the PATH of the
-	// child's environment. No shell is involved.
+	// Command is the program to run: its path, or its name in the PATH of the child's environment. No
+	// shell is involved.
 	Command string `yaml:"command"`
 	// Args are the program's arguments, passed as they are.
 	Args []string `yaml:"args"`
-	// Env is added to the child's environment. Otherwise that has only PATH, HOME and the like,
-	// proxies and CA files, and nothing else of the bridge's own environment.
+	// Env is added to the child's environment. From the bridge's own environment, the child gets only
+	// variables such as PATH and HOME, proxies and CA files.
 	Env map[string]string `yaml:"env"`
-	// EnvPass are the names of variables of the bridge's own environment that the
-	// child gets too, or patterns of names, such as AWS_*. Env and EnvFile win.
+	// EnvPass are names of further variables of the bridge's own environment that the child gets, or
+	// patterns of names, such as AWS_*. Env and EnvFile win over EnvPass.
 	EnvPass []string `yaml:"env_pass"`
-	// EnvFile names a file of KEY=VALUE lines that are added too; Env wins.
+	// EnvFile names a file of KEY=VALUE lines for the child's environment. Env wins over EnvFile.
 	EnvFile string `yaml:"env_file"`
-	// Cwd is the child's working directory; empty means the bridge's own.
+	// Cwd is the child's working directory. Empty means the bridge's own.
 	Cwd string `yaml:"cwd"`
-	// StopStdin is how long a child may take to end after its stdin was
-	// closed, before SIGTERM; 0 means 2 s.
+	// StopStdin is how long a child may take to end after its stdin is closed, before SIGTERM; 2 s if
+	// 0.
 	StopStdin time.Duration `yaml:"stop_stdin" effect:"next"`
-	// StopTerm is how long it may take after SIGTERM, before SIGKILL; 0 means 3 s.
+	// StopTerm is how long a child may take to end after SIGTERM, before SIGKILL; 3 s if 0.
 	StopTerm time.Duration `yaml:"stop_term" effect:"next"`
 }
 
-// Validate reports faults of the settings. It reads no file and starts nothing.
+// Validate returns the faults of the settings. It reads no file and starts no program.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Command == "" {

@@ -21,21 +21,21 @@ import (
 
 // DownstreamOptions configure Serve.
 type DownstreamOptions struct {
-	Log        *slog.Logger // nil means slog.Default(); it must not write to the client's stream
-	MaxMessage int          // bytes of a line, and room for the envelope; 0 means 16 MiB
+	Log        *slog.Logger // nil means slog.Default(); must not write to the client's stream
+	MaxMessage int          // bounds a message, in bytes; a line has conn.EnvelopeRoom more; 16 MiB if 0
 	Principal  string       // of the client, if the bridge has Grants
 }
 
 const (
 	// lingerEOF is how long calls in flight may take after the client has closed its side. A client
 	// that leaves needs no answers, and R-013 asks for a prompt exit. But a script that pipes in
-	// its requests closes its side behind the last one, and reads the answers.
+	// its requests closes its side after the last request, and then reads the answers.
 	lingerEOF = 2 * time.Second
-	// lastAnswers is how long Serve waits at its end for the answers to cancelled calls, and for
+	// lastAnswers is how long Serve waits at its end for the answers to cancelled calls, and then for
 	// the client to read the rest.
 	lastAnswers = 2 * time.Second
 	// maxHeld bounds the messages that wait for the handshake, and the notifications that wait for
-	// the server. A session would refuse more requests at once.
+	// the server. A session refuses more requests at once anyway.
 	maxHeld = 128
 )
 
@@ -43,20 +43,20 @@ const (
 var errUnread = errors.New("the client does not read its answers")
 
 // Serve serves the one client at the other end of in and out, until in or ctx ends, or out breaks.
-// It uses a session of the server of that name, or none if the client is of the stateless era. It
-// returns nil when the client has left by closing in. Calls in flight may then take two more
-// seconds; the end of ctx cancels them at once. Each call gets its answer before Serve returns,
-// unless the client does not read it.
+// It uses a session of the server of that name, or none if the client is of the stateless era. If the
+// client has left by closing in, Serve returns nil. Calls in flight may then take lingerEOF, but the
+// end of ctx cancels them at once. Each call gets its answer before Serve returns, unless the client
+// does not read.
 //
-// A session ends by itself if its server is gone and must not be started again. Then Serve returns
+// A session ends by itself if its server is gone and must not be started again. Serve then returns
 // an error after the answers to calls in flight. Clients of this transport watch the process that
-// they started, and recover from its end. A process that lives on and refuses everything would look
+// they started, and recover from its end. A process that went on and refused everything would look
 // healthy.
 //
-// When Serve returns, nothing of the session is left except the closing of its server's connection,
-// which Gateway.Close awaits. Serve does not close in and out. Serve ends a waiting read by a
-// deadline if in supports SetReadDeadline. Otherwise, as with a terminal, the goroutine stays until
-// in has input, which is dropped. The same holds for out and a client that does not read.
+// When Serve returns, only the closing of the server's connection may be left of the session, and
+// Gateway.Close waits for that. Serve does not close in and out. If in supports SetReadDeadline, Serve
+// ends a waiting read by a deadline. Otherwise, as with a terminal, the reading goroutine stays until
+// in has input, which it drops. The same holds for out and a client that does not read.
 func Serve(ctx context.Context, g gateway.Gateway, server string, in io.Reader, out io.Writer, o DownstreamOptions) error {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", server)
 	o.MaxMessage = cmp.Or(max(o.MaxMessage, 0), 16<<20)
@@ -71,7 +71,7 @@ func Serve(ctx context.Context, g gateway.Gateway, server string, in io.Reader, 
 		out:       g.NewLog("", gateway.ReplayLimits(o.MaxMessage), false),
 	}
 	defer p.out.Close()
-	// awaitEnd handles the end of ctx: goroutines that wait for p.ctx need the cause.
+	// p.ctx does not end with ctx: awaitEnd handles that, and ends p.ctx with the reason as its cause.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer p.cancel(nil)
 	reading := begin(func() error { return p.read(in) })
@@ -92,8 +92,8 @@ func Serve(ctx context.Context, g gateway.Gateway, server string, in io.Reader, 
 	return why
 }
 
-// unreadFor is how long the bridge stops reading from a client with too many unread answers. A
-// client that has left, but whose output is still open, is not noticed meanwhile.
+// unreadFor bounds how long the bridge reads nothing from a client with too many unread answers. During
+// that time, it does not notice a client that has left while another process keeps the pipe open.
 const unreadFor = 5 * time.Minute
 
 // job is a goroutine that ends with an error.
@@ -115,42 +115,42 @@ func begin(f func() error) *job {
 type peer struct {
 	g        gateway.Gateway
 	server   string
-	modern   bool // the stateless era is offered
+	modern   bool // the server offers the stateless era
 	o        DownstreamOptions
-	out      *replay.Log
-	ctx      context.Context // of the handshake
+	out      *replay.Log     // messages to the client that are not written yet
+	ctx      context.Context // ends when Serve must end
 	cancel   context.CancelCauseFunc
 	wg       sync.WaitGroup // of the handshake, and of calls without a session
 	ended    chan struct{}  // closed when the session has ended by itself
-	drained  chan struct{}  // receives after part of out was written
-	calls    gateway.Calls  // in flight, with the handshake and the notifications
-	reserved int            // bytes of the current line; for read only
-	noRoom   bool           // the bridge had no room for more of the line; for read only
+	drained  chan struct{}  // receives after a part of out was written
+	calls    gateway.Calls  // the calls in flight, the handshake, and the delivery of notes
+	reserved int            // bytes of the current line; only read uses it
+	noRoom   bool           // the bridge had no room for more of the line; only read uses it
 
-	mu        sync.Mutex // guards the rest
-	session   gateway.Session
-	begun     bool      // initialize has come
-	open      bool      // messages go to the session
-	over      bool      // no further message is accepted
-	held      []arrival // messages between begun and open
-	notes     []arrival // notifications that wait for the server
-	noting    bool      // a goroutine delivers notes
+	mu        sync.Mutex      // guards the fields below
+	session   gateway.Session // nil before the end of the handshake
+	begun     bool            // initialize has come
+	open      bool            // messages go to the session
+	over      bool            // no more messages are accepted
+	held      []arrival       // messages that came between begun and open
+	notes     []arrival       // notifications that wait for the server
+	noting    bool            // a goroutine delivers notes
 	stateless map[*statelessCall]struct{}
 }
 
 var _ bridge.Stream = (*peer)(nil)
 
-// arrival is a message of the client, with the line that it refers to. free is called when it is
-// not used any more.
+// arrival is a message of the client, with the line of which the message is a part. free is called
+// when the message is no longer used.
 type arrival struct {
 	m *jsonrpc.Message
 	*text
 }
 
-// Send implements bridge.Stream. Some messages must not be dropped. A client that does not read
-// them loses its session.
+// Send implements bridge.Stream. If a message that must not be dropped does not fit, since the client
+// does not read, Send ends the session.
 func (p *peer) Send(e replay.Event) bool {
-	e.Data = append(e.Data, '\n') // here, so that one write has both
+	e.Data = append(e.Data, '\n') // so that one write has the message and the line break
 	err := p.out.Append(e)
 	if errors.Is(err, replay.ErrOver) {
 		p.cancel(errUnread)
@@ -160,13 +160,14 @@ func (p *peer) Send(e replay.Event) bool {
 
 func (p *peer) answer(m *jsonrpc.Message) {
 	if m == nil {
-		return // cancelled by the client: no answer is expected (A10)
+		return // the client has cancelled the request and expects no answer (A10)
 	}
 	p.Send(gateway.AnswerEvent(m))
 }
 
-// forClient returns the answer a of a request that failed with err. A client without a principal started the bridge
-// itself. Then the answer also has the last lines of the server's standard error.
+// forClient returns the answer to a request, of which m is the usual form and err the error. If the
+// client has no principal, it has started the bridge itself, and the answer of a failed request also
+// has the last lines of the server's standard error.
 func (p *peer) forClient(m *jsonrpc.Message, err error) *jsonrpc.Message {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if m == nil || !ok || e.Stderr == "" || p.o.Principal != "" {
@@ -181,8 +182,8 @@ func (p *peer) current() gateway.Session {
 	return p.session
 }
 
-// awaitEnd waits until the peer must end, and returns the reason; nil if the client has left. When the
-// client has left, awaitEnd waits up to lingerEOF for calls in flight.
+// awaitEnd waits until Serve must end, and returns the reason. If the client has left, awaitEnd waits up
+// to lingerEOF for calls in flight, and returns nil.
 func (p *peer) awaitEnd(ctx context.Context, reading, writing *job) error {
 	select {
 	case <-reading.done:
@@ -194,7 +195,7 @@ func (p *peer) awaitEnd(ctx context.Context, reading, writing *job) error {
 		case <-time.After(lingerEOF):
 		case <-writing.done:
 		case <-p.ended:
-		case <-ctx.Done(): // the usual next step of a client that has closed our input
+		case <-ctx.Done(): // SIGTERM, mostly: the next step of a client that has closed the input
 		case <-p.ctx.Done():
 			return context.Cause(p.ctx)
 		}
@@ -217,7 +218,7 @@ func (p *peer) awaitEnd(ctx context.Context, reading, writing *job) error {
 	}
 }
 
-// leave ends the session, and waits for the answers to calls in flight.
+// leave ends the session, and waits up to lastAnswers for the answers to calls in flight.
 func (p *peer) leave(why error) {
 	p.mu.Lock()
 	p.over = true
@@ -238,8 +239,8 @@ func (p *peer) leave(why error) {
 	}
 }
 
-// lastWrite waits until the rest is written, or the client has taken too long. It returns why that
-// failed.
+// lastWrite waits up to lastAnswers until the rest is written. The error says why that failed. It is
+// nil if the client has left.
 func (p *peer) lastWrite(writing *job, out io.Writer) error {
 	p.out.Finish()
 	select {
@@ -274,7 +275,7 @@ func (p *peer) write(out io.Writer) error {
 		}
 		switch {
 		case len(events) > 0:
-			p.out.Forget(events[len(events)-1].Seq) // it was written
+			p.out.Forget(events[len(events)-1].Seq)
 			select {
 			case p.drained <- struct{}{}:
 			default:
@@ -287,8 +288,7 @@ func (p *peer) write(out io.Writer) error {
 	}
 }
 
-// pause waits while too many answers are unread. It reports false when the client is not to be read
-// from any more.
+// pause waits while the client has too many unread answers. It reports false if Serve must end.
 func (p *peer) pause() bool {
 	for gateway.Unread(p.out, p.o.MaxMessage) {
 		select {

@@ -13,18 +13,18 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// onEach completes gateway.NoBatches. It names the place of a single message.
+// onEach is the end of the text of gateway.NoBatches: where to send a single message.
 const onEach = "on each line"
 
-// text is a line that messages refer to, and the memory that is reserved for it.
+// text is a line of which messages are parts, and the memory that is reserved for it.
 type text struct {
 	g    gateway.Gateway
 	buf  *jsonrpc.Buffer
-	n    int          // reserved
-	left atomic.Int32 // messages that refer to it
+	n    int          // reserved bytes
+	left atomic.Int32 // references to the line
 }
 
-// free removes one reference to the line.
+// free removes one reference to the line. The last one frees the memory.
 func (t *text) free() {
 	if t.left.Add(-1) == 0 {
 		t.buf.Free()
@@ -32,11 +32,12 @@ func (t *text) free() {
 	}
 }
 
-// read takes the client's lines until in ends. It waits only for the client.
+// read handles the client's lines until in ends. It waits only for the client: for input, and while
+// answers are unread.
 func (p *peer) read(in io.Reader) error {
 	l := newLineReader(in, p.o.MaxMessage+conn.EnvelopeRoom, p.dropLine)
 	l.room = p.room
-	defer func() { p.g.Room("").Return(p.reserved) }() // the room of an incomplete line
+	defer func() { p.g.Room("").Return(p.reserved) }() // of an incomplete line
 	for {
 		if !p.pause() {
 			return bridge.ErrEnded
@@ -45,7 +46,7 @@ func (p *peer) read(in io.Reader) error {
 		if err != nil {
 			return err
 		}
-		if p.isOver() { // the read could not be interrupted
+		if p.isOver() { // Serve has ended during a read that could not be interrupted
 			buf.Free()
 			return bridge.ErrEnded
 		}
@@ -83,7 +84,7 @@ func (p *peer) room(size int) bool {
 // droppedLine receives a line that is not kept.
 type droppedLine struct {
 	jsonrpc.Finder
-	full bool // it had no room; otherwise it was too large
+	full bool // the bridge had no room for the line; otherwise, the line was too large
 }
 
 // dropLine returns the writer for a line that is not kept.
@@ -94,7 +95,7 @@ func (p *peer) dropLine() io.Writer {
 	return d
 }
 
-// line handles the messages of a line.
+// line handles a line: a message, a batch, or neither.
 func (p *peer) line(line []byte, t *text) {
 	if len(jsonrpc.Bare(line)) == 0 {
 		t.free()
@@ -114,7 +115,7 @@ func (p *peer) line(line []byte, t *text) {
 	p.take(arrival{m, t})
 }
 
-// refuse answers a text that is not a message.
+// refuse handles a text that is not a message.
 func (p *peer) refuse(line []byte, err error) {
 	invalid, ok := errors.AsType[*jsonrpc.InvalidError](err)
 	if !ok {
@@ -125,7 +126,7 @@ func (p *peer) refuse(line []byte, err error) {
 	_, _ = f.Write(jsonrpc.Bare(line))
 	o := f.Outlines()[0]
 	if o.ID != nil || invalid.ID != nil {
-		o.ID = invalid.ID // the parsed id; null becomes none, and is answered all the same
+		o.ID = invalid.ID // the parsed id; null is no id, but gets an answer
 		p.settleUnusable(o, true, invalid.Code(), invalid.Error(), nil)
 		return
 	}
@@ -146,10 +147,10 @@ func (p *peer) refuseSize(d *droppedLine) {
 	}
 }
 
-// settleUnusable settles an unusable message, of which o is the outline. A request gets the error as its
-// answer. If it is the answer to a question of the server, that question gets the error.
-// Notifications and other answers are dropped. had reports whether there was an id,
-// although o may have none that is usable.
+// settleUnusable settles an unusable message with the outline o. A request gets the error as its answer.
+// For an answer of the client, the server's question gets the error. settleUnusable drops
+// notifications and other answers. had says whether the message had an id, since o may lack an
+// id that is unusable.
 func (p *peer) settleUnusable(o jsonrpc.Outline, had bool, code int, message string, data []byte) {
 	if !o.Method && o.ID != nil {
 		if s := p.current(); s != nil && s.Answer(jsonrpc.NewError(o.ID, jsonrpc.CodeInternal, "the client's answer could not be used: "+message, data)) == nil {
@@ -164,7 +165,7 @@ func (p *peer) settleUnusable(o jsonrpc.Outline, had bool, code int, message str
 }
 
 // batch handles the messages of an array: 2025-03-26 has batches, and 2024-11-05 does not forbid
-// them (protocol.md A9). Each is answered on a line of its own.
+// them (protocol.md A9). Each answer goes out on a line of its own.
 func (p *peer) batch(line []byte, t *text) {
 	elements, err := jsonrpc.Split(line)
 	s := p.current()
@@ -234,8 +235,8 @@ func (p *peer) take(a arrival) {
 		})
 		p.mu.Unlock()
 		return
-	case p.begun && len(p.held) < maxHeld && a.m.Method != "ping": // a ping is answered promptly
-		// A client should wait for the answer to initialize (A2). A script that pipes in its
+	case p.begun && len(p.held) < maxHeld && a.m.Method != "ping": // a ping gets its answer at once
+		// A client should wait for the answer to initialize (A2), but a script that pipes in its
 		// requests does not.
 		p.held = append(p.held, a)
 		p.mu.Unlock()
@@ -266,7 +267,7 @@ func tooLate(m *jsonrpc.Message) *jsonrpc.Message {
 	return jsonrpc.NewError(m.ID, jsonrpc.CodeInternal, "the session has ended: start the bridge again", nil)
 }
 
-// pass gives a message to the session. A request was counted as a call.
+// pass gives a message to the session. The caller has added a request to p.calls.
 func (p *peer) pass(s gateway.Session, a arrival) {
 	switch {
 	case a.m.IsRequest():
@@ -281,16 +282,16 @@ func (p *peer) pass(s gateway.Session, a arrival) {
 	case a.m.IsNotification():
 		p.notify(s, a)
 	default:
-		_ = s.Answer(a.m) // a late answer is not the client's fault
+		_ = s.Answer(a.m) // a late answer is no fault of the client
 		a.free()
 	}
 }
 
-// notify passes on a notification. Those for the server may have to wait, which must not delay the
-// reader.
+// notify gives a notification to the session. A notification for the server may have to wait, so
+// another goroutine delivers it, and the reader does not wait.
 func (p *peer) notify(s gateway.Session, a arrival) {
 	switch a.m.Method {
-	case "notifications/initialized", "notifications/cancelled": // for the session itself; a cancellation must not wait behind others
+	case "notifications/initialized", "notifications/cancelled": // these are for the session itself, and must not wait for others
 		s.Notify(a.m, nil)
 		a.free()
 		return
@@ -307,15 +308,15 @@ func (p *peer) notify(s gateway.Session, a arrival) {
 	first := !p.noting
 	if first {
 		p.noting = true
-		p.calls.Add(1) // it came before the end of the input, so it must be delivered
+		p.calls.Add(1) // so that Serve, after the end of the input, waits for the delivery
 	}
 	p.mu.Unlock()
 	if first && !s.Go(func() { p.deliver(s) }) {
-		p.deliver(s) // the session has ended: it does not wait
+		p.deliver(s) // does not wait, since the session has ended
 	}
 }
 
-// deliver passes on the notifications in order.
+// deliver gives the waiting notifications to the session, in order.
 func (p *peer) deliver(s gateway.Session) {
 	for {
 		p.mu.Lock()

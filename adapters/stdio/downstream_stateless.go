@@ -17,17 +17,17 @@ import (
 // maxStateless bounds the requests without a session in flight.
 const maxStateless = 512
 
-// statelessCall is a request that belongs to no session (2026-07-28, stdio). A client may make such
-// requests beside its session and without one: each message shows its era (protocol.md C3).
+// statelessCall is a request that belongs to no session (2026-07-28, stdio). A client may send such
+// requests with or without a session, since each message shows its era (protocol.md C3).
 type statelessCall struct {
 	p       *peer
-	id      []byte // raw
-	listens bool
-	stop    context.CancelCauseFunc
+	id      []byte                  // raw
+	listens bool                    // the request is subscriptions/listen
+	stop    context.CancelCauseFunc // cancels the call
 
-	mu   sync.Mutex // guards the rest
-	said int        // messages
-	over bool       // no message is sent for it any more
+	mu   sync.Mutex // guards said and over
+	said int        // events sent for the call
+	over bool       // no more messages are sent for the call
 }
 
 var _ bridge.Stream = (*statelessCall)(nil)
@@ -40,11 +40,11 @@ func (s *statelessCall) Send(e replay.Event) bool {
 	case s.over:
 		return false
 	case s.listens && gateway.Unread(s.p.out, s.p.o.MaxMessage):
-		s.stop(errUnread) // its client must not miss changes unnoticed
+		s.stop(errUnread) // the client must not miss changes unnoticed
 		return false
 	}
 	if e.Key != "" {
-		// The events of one subscription must not replace those of others.
+		// An event must not replace one of another subscription.
 		e.Key = strconv.Quote(string(s.id)) + e.Key
 	}
 	e.Must = e.Must || s.listens && s.said == 0 // the acknowledgement
@@ -52,8 +52,8 @@ func (s *statelessCall) Send(e replay.Event) bool {
 	return s.p.Send(e)
 }
 
-// takeStateless handles a message that belongs to no session. It reports false for messages of a
-// session, and for initialize.
+// takeStateless handles a message that belongs to no session. For a message of a session, and for
+// initialize, it reports false.
 func (p *peer) takeStateless(a arrival) bool {
 	cancels := a.m.IsNotification() && a.m.Method == "notifications/cancelled"
 	switch {
@@ -92,7 +92,7 @@ func (p *peer) callStateless(a arrival) {
 		id:      bytes.Clone(a.m.ID),
 		listens: a.m.Method == "subscriptions/listen",
 	}
-	// ctx is not derived from p.ctx: the cause decides the text of the answer.
+	// ctx does not end with p.ctx, since its cause decides the text of the answer.
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(p.ctx))
 	v.stop = stop
 	s.Back, s.Keep = v, a.keep
@@ -105,7 +105,7 @@ func (p *peer) callStateless(a arrival) {
 	default:
 		p.stateless[v] = struct{}{}
 		if !v.listens {
-			p.calls.Add(1) // a subscription lasts until it is ended: Serve does not wait for it
+			p.calls.Add(1) // but Serve does not wait for subscriptions, which do not end by themselves
 		}
 		p.wg.Go(func() { v.call(ctx, a, *s) })
 	}
@@ -117,7 +117,7 @@ func (p *peer) callStateless(a arrival) {
 	}
 }
 
-// keep adds a reference to the line, until free is called.
+// keep adds a reference to the line, which free removes.
 func (t *text) keep() (free func()) {
 	t.left.Add(1)
 	return t.free
@@ -128,7 +128,7 @@ func (s *statelessCall) call(ctx context.Context, a arrival, g gateway.Stateless
 	m = s.p.forClient(m, err)
 	a.free()
 	s.p.mu.Lock()
-	delete(s.p.stateless, s) // before its id may be reused
+	delete(s.p.stateless, s) // before the answer, after which the client may reuse the id
 	s.p.mu.Unlock()
 	s.answer(m, context.Cause(ctx))
 	s.stop(nil)
@@ -137,8 +137,8 @@ func (s *statelessCall) call(ctx context.Context, a arrival, g gateway.Stateless
 	}
 }
 
-// answer sends the answer. A call that the client cancelled has none. For a call that the
-// bridge cancelled, why is the reason.
+// answer sends the answer, unless the client has cancelled the call. If the bridge has
+// cancelled the call, m is nil and why is the reason.
 func (s *statelessCall) answer(m *jsonrpc.Message, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,14 +156,14 @@ func (s *statelessCall) answer(m *jsonrpc.Message, why error) {
 	}
 	closing := s.listens && m.Error == nil
 	s.p.answer(m)
-	if closing { // one page of the specification requires the result, and another one this
+	if closing { // the specification requires the result on one page, and this notification on another
 		m := jsonrpc.NewCancelled(s.id, "the subscription has ended")
 		s.p.Send(replay.Event{Data: m.Append(nil, nil, nil), Must: true})
 	}
 }
 
-// takeBack cancels the call that a notification of the client names. It reports false when there is
-// none. If several calls have the id, which is against the protocol, none is cancelled.
+// takeBack cancels the call that a notification of the client names. It reports false if there is no
+// such call. If several calls have the id, which is against the protocol, it cancels none.
 func (p *peer) takeBack(m *jsonrpc.Message) bool {
 	id := m.RequestID()
 	p.mu.Lock()
@@ -174,7 +174,7 @@ func (p *peer) takeBack(m *jsonrpc.Message) bool {
 		}
 	}
 	if len(found) == 1 {
-		delete(p.stateless, found[0]) // its id may be reused
+		delete(p.stateless, found[0]) // the client may reuse the id
 	}
 	p.mu.Unlock()
 	if len(found) == 1 {
@@ -187,8 +187,8 @@ func (p *peer) takeBack(m *jsonrpc.Message) bool {
 	return len(found) > 0
 }
 
-// endStateless ends all calls without a session. Subscriptions end with their result, as they do
-// when the bridge stops.
+// endStateless ends all calls without a session. Subscriptions end with their result, whatever the
+// reason.
 func (p *peer) endStateless(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,35 +18,36 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 )
 
-// A server gets only the variables that programs need to run, and to reach the network. The
-// bridge's environment holds secrets, its own and those of other servers.
+// A server gets only the variables that programs need to run, and to reach the network. The bridge's
+// environment may have secrets, of the bridge and of other servers.
 //
-// The first two lists are those of the official SDKs. They also have variables for the user's
-// language, for temporary files, and on Windows for .cmd files. npx and uvx need the other lists
-// for a download through a company's proxy.
+// The first two lists are those of the official SDKs, with variables added for the user's language,
+// for temporary files, and on Windows for .cmd files. npx and uvx need the other lists for a download
+// through a company's proxy.
 var (
 	unixBase    = []string{"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
 	windowsBase = []string{
 		"APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE",
 		"PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE",
 	}
-	proxies      = []string{"ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} // in lower case too
+	proxies      = []string{"ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} // also in lower case
 	certificates = []string{"CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"}
 )
 
-// ofShells are variables that a shell sets for itself: no program misses them.
+// ofShells are variables that a shell sets for itself, and that no program misses.
 var ofShells = []string{"_", "OLDPWD", "PWD", "SHLVL"}
 
-// environment returns the whole environment of a child: the safe part of the bridge's own, the
-// variables that match pass, and own. Later ones win. The result is sorted, and has each name once.
-// held are the names of the variables that the child does not get.
+// environment returns the whole environment of a child: from the bridge's own, the variables that
+// programs need and those that match pass; and then the variables of own, of which later ones win. The
+// result is sorted, and has each name once. held are the names of the bridge's variables that the
+// child does not get.
 func environment(pass []string, own ...map[string]string) (env, held []string) {
 	return compose(runtime.GOOS == "windows", os.Environ(), pass, own...)
 }
 
-// heldBack returns an error that names held variables whose lack may be why a child failed. These
-// are the variables that the child's output, said, names, and a proxy with a password, which no
-// output names. The error shows no value.
+// heldBack returns an error that names held variables without which a child may have failed, or nil.
+// These are the variables that the child's output, said, names, and proxies with a password, which no
+// output names. The error shows no values.
 func heldBack(held []string, said string) error {
 	named := strings.FieldsFunc(said, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	var all []error
@@ -54,7 +55,7 @@ func heldBack(held []string, said string) error {
 		switch {
 		case isProxy(name):
 			all = append(all, fmt.Errorf("%s was not passed to it, because it has a password: if it needs that, --env %[1]s, or env_pass: [%[1]s] in the file", name))
-		case len(name) > 2 && slices.Contains(named, name): // a shorter one may be any word
+		case len(name) > 2 && slices.Contains(named, name): // a shorter name may be any word
 			all = append(all, fmt.Errorf("%s is set here and was not passed: --env %[1]s, or env_pass: [%[1]s] in the file", name))
 		}
 	}
@@ -63,7 +64,7 @@ func heldBack(held []string, said string) error {
 
 func isProxy(name string) bool { return slices.Contains(proxies, strings.ToUpper(name)) }
 
-// Passes reports whether a child gets a variable of that name, from Env or from the bridge's own
+// Passes reports whether a child may get a variable of that name, from Env or from the bridge's own
 // environment.
 func (c *Config) Passes(name string) bool {
 	is := func(pattern string) bool { return glob.Match(pattern, name) }
@@ -76,12 +77,12 @@ func (c *Config) Passes(name string) bool {
 	return slices.ContainsFunc(c.EnvPass, is) || isProxy(name) || slices.Contains(unixBase, upper) || slices.Contains(windowsBase, upper) || slices.Contains(certificates, upper)
 }
 
-// variables returns the forwarded headers whose names are those of variables. If a header has
-// several values, a child gets the first.
+// variables returns the forwarded headers as variables, whose names they have. If a header has several
+// values, the variable has the first.
 func variables(forwarded http.Header) map[string]string {
 	all := map[string]string{}
 	for name, values := range forwarded {
-		if len(values) > 0 && !isFunction(values[0]) { // a client must not bring code
+		if len(values) > 0 && !isFunction(values[0]) { // a client must not send code to run
 			all[name] = values[0]
 		}
 	}
@@ -91,18 +92,19 @@ func variables(forwarded http.Header) map[string]string {
 // isFunction reports whether old shells run the value of a variable as a function.
 func isFunction(value string) bool { return strings.HasPrefix(value, "()") }
 
-// compose has the operating system as a parameter, so that both variants are tested everywhere.
+// compose is environment with the operating system as a parameter, so that tests cover both variants
+// everywhere.
 func compose(windows bool, bridge, pass []string, own ...map[string]string) (env, held []string) {
 	base, same := unixBase, func(name string) string { return name }
 	if windows {
-		base, same = windowsBase, strings.ToUpper // names differ in case only by spelling
+		base, same = windowsBase, strings.ToUpper // the case of names does not matter
 	}
 	passed := func(name, value string) bool {
 		switch {
 		case slices.ContainsFunc(pass, func(pattern string) bool { return glob.Match(same(pattern), same(name)) }):
 			return true
 		case isProxy(name):
-			return !strings.Contains(value, "@") // a password is a secret: it is passed on request only
+			return !strings.Contains(value, "@") // a value with a password is a secret, and needs pass
 		}
 		return slices.Contains(base, same(name)) || slices.Contains(certificates, same(name)) || !windows && strings.HasPrefix(name, "LC_")
 	}
@@ -119,7 +121,7 @@ func compose(windows bool, bridge, pass []string, own ...map[string]string) (env
 		}
 	}
 	for _, layer := range own {
-		for _, name := range slices.Sorted(maps.Keys(layer)) { // sorted: which of Path and PATH wins must not be chance
+		for _, name := range slices.Sorted(maps.Keys(layer)) { // sorted, so that of Path and PATH always the same wins
 			lines[same(name)] = name + "=" + layer[name]
 		}
 	}
@@ -139,8 +141,8 @@ func lookup(env []string, name string) string {
 }
 
 // lookPath finds the program as the child would: in the PATH of env, or from dir if the name has a
-// separator. The result is absolute. lookPath ignores relative entries of PATH, because the files
-// in a working directory must not decide which program runs.
+// separator. The result is absolute. lookPath ignores relative entries of PATH, since files in a
+// working directory must not decide which program runs.
 func lookPath(file string, env []string, dir string) (string, error) {
 	if strings.ContainsRune(file, '/') || strings.ContainsRune(file, filepath.Separator) {
 		path, err := from(dir, file)
@@ -168,8 +170,8 @@ func lookPath(file string, env []string, dir string) (string, error) {
 	return "", fmt.Errorf("%w: install the program, give its full path in command, or set PATH in env", exec.ErrNotFound)
 }
 
-// program reports whether path can be run, on Windows with one of the
-// extensions of PATHEXT added if need be.
+// program returns the path of a program that can be run: on Windows, perhaps with an extension of
+// PATHEXT added. The error says why it cannot be run.
 func program(path string, env []string) (string, error) {
 	var first error
 	for _, ext := range extensions(path, env) {
@@ -193,7 +195,7 @@ func extensions(path string, env []string) []string {
 	if slices.Contains(exts, strings.ToLower(filepath.Ext(path))) {
 		return append([]string{""}, exts...)
 	}
-	return exts // npx without extension is a shell script, npx.cmd runs
+	return exts // not the bare path: npx is a shell script, and npx.cmd runs
 }
 
 func executable(path string) error {
@@ -206,7 +208,7 @@ func executable(path string) error {
 	case info.IsDir():
 		return fmt.Errorf("%s is a directory: name the program in it", path)
 	}
-	if _, err := exec.LookPath(path); runtime.GOOS != "windows" && errors.Is(err, fs.ErrPermission) { // it asks the system about this user
+	if _, err := exec.LookPath(path); runtime.GOOS != "windows" && errors.Is(err, fs.ErrPermission) { // LookPath asks the system about this user
 		return fmt.Errorf("%s is not executable: make it so (chmod +x) or run it by its interpreter: %w", path, fs.ErrPermission)
 	}
 	return nil

@@ -17,16 +17,16 @@ type errorLog struct {
 	log   *slog.Logger
 	lines *rate.Limiter
 
-	mu    sync.Mutex // guards the rest
-	left  int        // lines left out since the last report
-	timer *time.Timer
+	mu    sync.Mutex  // guards left and timer
+	left  int         // lines left out since the last report
+	timer *time.Timer // for the next report; nil if none is due
 }
 
-// Bounds on the lines that all children of one server may log: per second, and at once after a
-// pause. A line of several KiB counts as several.
+// These bound the lines that all children of one server log. A line counts once for each KiB that it
+// begins.
 const (
-	errorLines = 100
-	errorBurst = 1000
+	errorLines = 100              // a second
+	errorBurst = 1000             // at once, after a pause
 	leftEvery  = 10 * time.Second // between reports of lines left out
 )
 
@@ -34,7 +34,7 @@ func newErrorLog(log *slog.Logger) *errorLog {
 	return &errorLog{log: log, lines: rate.NewLimiter(errorLines, errorBurst)}
 }
 
-// add logs a line, or leaves it out.
+// add logs a line, or leaves it out if there are too many.
 func (e *errorLog) add(line []byte) {
 	if !e.log.Enabled(context.Background(), slog.LevelInfo) {
 		return
@@ -50,18 +50,17 @@ func (e *errorLog) add(line []byte) {
 	}
 }
 
-// tail keeps the last lines that one child wrote to its standard error: they probably explain a
-// failure. It leaves out empty lines, and the stack of an exception in Node.js or Java, which would push
-// out the exception itself.
+// tail keeps the last lines that one child wrote to its standard error, which probably explain a
+// failure. It leaves out empty lines, and the stack of an exception in Node.js or Java, which would
+// push out the exception itself.
 type tail struct {
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards lines
 	lines []string
 }
 
-// How many lines are kept, and how much of each.
 const (
-	tailLines = 8
-	tailWidth = 400
+	tailLines = 8   // lines of a tail
+	tailWidth = 400 // bytes of one of its lines
 )
 
 func (t *tail) add(line []byte) {
@@ -86,7 +85,8 @@ func (t *tail) String() string {
 	return strings.Join(t.lines, "\n")
 }
 
-// report logs how many lines were left out. It is called by a timer, and when a child ends.
+// report logs how many lines were left out. The timer calls it, and the end of a child's standard
+// error.
 func (e *errorLog) report() {
 	e.mu.Lock()
 	left := e.left

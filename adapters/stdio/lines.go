@@ -10,28 +10,30 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// readBuffer is the size of a read: the capacity of a pipe.
+// readBuffer is the size of a read, in bytes: the capacity of a pipe.
 const readBuffer = 64 << 10
 
 var readBuffers = sync.Pool{New: func() any { b := make([]byte, readBuffer); return &b }}
 
-// lineReader reads lines of any length. (A bufio.Scanner would not.) Most children are silent most
-// of the time: it holds no buffer while it waits.
+// lineReader reads lines of any length, which a bufio.Scanner cannot. Since most children are silent
+// most of the time, it holds no buffer while it waits.
 type lineReader struct {
 	r     io.Reader
-	limit int                 // of a line
-	rest  func() io.Writer    // receives a line that is not kept
-	room  func(size int) bool // reserves memory before a line grows to size bytes; a line without is not kept. nil means no bound
+	limit int              // of a line, in bytes
+	rest  func() io.Writer // returns what receives a line that is not kept
+	// room reserves memory before a line grows to size bytes. If it reports false, the line is not
+	// kept. If it is nil, memory is not bounded.
+	room func(size int) bool
 
-	raw     syscall.RawConn // of r, if the reader can wait without a buffer
-	try     func(fd uintptr) bool
-	n       int             // bytes that try read
-	err     error           // error of try
-	buf     *[]byte         // holds data; nil while there is none
-	data    []byte          // read, not yet returned
-	line    *jsonrpc.Buffer // incomplete
-	over    io.Writer       // receives the rest of line
-	widened bool            // the pipe was made larger
+	raw     syscall.RawConn       // of r, if the reader can wait without a buffer; otherwise nil
+	try     func(fd uintptr) bool // tryRead
+	n       int                   // bytes that try has read
+	err     error                 // error of try
+	buf     *[]byte               // memory of data; nil while there is no data
+	data    []byte                // bytes that were read and not yet returned
+	line    *jsonrpc.Buffer       // the incomplete line
+	over    io.Writer             // receives the rest of a line that is not kept
+	widened bool                  // the pipe was made larger
 }
 
 func newLineReader(r io.Reader, limit int, rest func() io.Writer) *lineReader {
@@ -48,8 +50,8 @@ func newLineReader(r io.Reader, limit int, rest func() io.Writer) *lineReader {
 	return l
 }
 
-// next returns the next line, without its line break. A line longer than the limit, or without
-// room, is not kept: over has received it. A last line without a line break counts as a line.
+// next returns the next line, without its line break. If a line is longer than the limit, or has no
+// room, it is not kept, and over has received it. A last line without a line break counts as a line.
 func (l *lineReader) next() (line *jsonrpc.Buffer, over io.Writer, err error) {
 	for {
 		if len(l.data) == 0 {
@@ -79,7 +81,7 @@ func (l *lineReader) next() (line *jsonrpc.Buffer, over io.Writer, err error) {
 	}
 }
 
-// take adds to the line.
+// take adds a part to the line.
 func (l *lineReader) take(part []byte) {
 	if l.over == nil && (len(l.line.B)+len(part) > l.limit || l.room != nil && !l.room(len(l.line.B)+len(part))) {
 		l.over = l.rest()
@@ -103,7 +105,7 @@ func (l *lineReader) end() (*jsonrpc.Buffer, io.Writer) {
 	return line, over
 }
 
-// fill reads more. All earlier bytes were returned.
+// fill reads more data. There must be none left.
 func (l *lineReader) fill() error {
 	l.n, l.err = 0, nil
 	if l.raw == nil {
@@ -139,11 +141,11 @@ func (l *lineReader) drop() {
 	}
 }
 
-// A pump reads one of a child's outputs, line by line.
+// pump reads one of a child's outputs, line by line.
 type pump struct {
 	lines *lineReader
 	take  func(line *jsonrpc.Buffer, over io.Writer) // called with each result of lineReader.next
-	end   func()                                     // called once, when nothing more can be read
+	end   func()                                     // called once, after the last line
 }
 
 // run reads until the output ends, or until the read deadline after the child's end.

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// largePipe is the size of a pipe that has carried a message larger than the usual 64 KiB: it saves
-// switches between the processes. A larger size would be risky: the kernel bounds all pipes of a user together.
+// largePipe is the size of a pipe, in bytes, once a message was larger than the usual 64 KiB. It saves
+// switches between the processes. The kernel bounds all pipes of a user together, so the size is not
+// larger.
 const largePipe = 256 << 10
 
 // widen makes a pipe larger, if the kernel allows it.
@@ -21,7 +22,7 @@ func widen(pipe any) {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
-		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, largePipe) // on failure, messages are only slower
+		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, largePipe) // if this fails, messages are only slower
 	})
 }
 

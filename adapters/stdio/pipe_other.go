@@ -4,8 +4,8 @@ package stdio
 
 import "syscall"
 
-// widen does nothing here: only Linux can change the size of a pipe.
+// widen does nothing, since only Linux can change the size of a pipe.
 func widen(any) {}
 
-// holds is unknown here.
+// holds returns false, since only Linux shows what a pipe holds.
 func holds(syscall.Conn) bool { return false }

@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// canTry reports whether pipes can be read and written without waiting.
+// canTry says whether pipes can be read and written without waiting.
 const canTry = true
 
-// tryRead reads without waiting. If there is nothing to read yet, it reports false and holds no
-// buffer.
+// tryRead reads without waiting. If there is nothing to read yet, it drops the buffer and reports
+// false.
 func (l *lineReader) tryRead(fd uintptr) bool {
 	l.hold()
 	for {
@@ -28,7 +28,7 @@ func (l *lineReader) tryRead(fd uintptr) bool {
 	}
 }
 
-// writeNow writes as much as the pipe accepts without waiting, and returns how much.
+// writeNow writes as much as the pipe accepts without waiting, and returns the number of bytes.
 func writeNow(pipe any, b []byte) (n int) {
 	c, ok := pipe.(syscall.Conn)
 	if !ok {

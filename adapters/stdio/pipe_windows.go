@@ -1,6 +1,6 @@
 package stdio
 
-// canTry reports whether pipes can be read and written without waiting.
+// canTry says whether pipes can be read and written without waiting.
 const canTry = false
 
 func (l *lineReader) tryRead(uintptr) bool { return false }

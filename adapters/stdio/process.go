@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// How a child is kept from leaking.
+// How the bridge stops a child with all its processes.
 //
-// A server is seldom one process: npx starts sh, which starts node. So every child leads a group of
-// its own (a process group on Unix, a job on Windows). The bridge stops, awaits and counts the
-// group, never the leader alone:
+// A server is seldom only one process: npx starts sh, which starts node. So every child leads a group
+// of its own (a process group on Unix, a job on Windows). The bridge stops and awaits the whole group,
+// and not only the leader:
 //
 //	start --> leader runs --> leader ended, reaped --> group empty
 //	               |            closes Exited            closes gone
@@ -26,52 +26,52 @@ import (
 // SIGKILL to the leader. On every Unix a watchdog kills the groups (watchdog_unix.go). On Windows
 // the job does.
 //
-// One limit remains on Unix: a descendant that called setsid or setpgid has left the group on
-// purpose, as a daemon does. It is not followed.
+// One limit remains on Unix: a descendant that called setsid or setpgid, as a daemon does, has left
+// the group on purpose. The bridge does not stop such a process.
 
 const (
-	// pollEvery is how often a group without its leader is checked. The operating system announces
-	// only the end of the leader.
+	// pollEvery is the pause between checks of a group whose leader has ended, since the operating
+	// system announces only the end of the leader.
 	pollEvery = 20 * time.Millisecond
 	// lastWords is how long the output of the leader is read after its end.
 	lastWords = 500 * time.Millisecond
 	// unkillable is how long to wait after SIGKILL. A process that still runs then is stuck in the
-	// kernel (a dead network disk) or runs as another user (sudo). Waiting longer would only keep
-	// the bridge from ending.
+	// kernel, as by a dead network disk, or runs as another user, as by sudo. Waiting longer would
+	// only delay the end of the bridge.
 	unkillable = 5 * time.Second
 )
 
 type command struct {
-	path  string             // program; looked up in the PATH of env, not of the bridge, when it has no separator
+	path  string             // program; without a separator, it is looked up in the PATH of env, not of the bridge
 	args  []string           // without the program's name
 	dir   string             // working directory; empty means the bridge's own
-	env   []string           // the whole environment of the child, KEY=VALUE
+	env   []string           // the whole environment of the child, as KEY=VALUE
 	ended func(state string) // called when the leader has ended, right before Exited is closed; may be nil
 }
 
-// stopTimes are the waits between the steps of Stop.
+// stopTimes bound the waits between the steps of Stop.
 type stopTimes struct {
 	stdin time.Duration // from closing stdin to SIGTERM
 	term  time.Duration // from SIGTERM to SIGKILL
 }
 
 // process is a running child with all processes that it started. The caller of start must call
-// Stop, also after the child has ended by itself. Only Stop closes the pipes and ends the rest of
+// Stop, even after the child has ended by itself, since only Stop closes the pipes and ends the rest of
 // the group.
 //
 // All methods may be called concurrently.
 type process struct {
 	group                 *group
-	stdin, stdout, stderr *os.File // our ends
+	stdin, stdout, stderr *os.File // the bridge's ends
 
-	ended  func(state string) // called before Exited is closed
+	ended  func(state string) // as in command
 	exited chan struct{}      // closed after the leader was reaped
 	state  string             // how the leader ended; set before exited is closed
-	gone   chan struct{}      // closed when the group is empty and released
+	gone   chan struct{}      // closed after the group was released
 
-	mu     sync.Mutex // guards rung, killed
-	rung   rung       // the highest that was taken
-	killed time.Time  // when SIGKILL was sent
+	mu     sync.Mutex // guards rung and killed
+	rung   rung       // the last step of Stop
+	killed time.Time  // when SIGKILL was sent first
 }
 
 // rung is a step of Stop.
@@ -115,7 +115,7 @@ func launch(c command) (_ *process, err error) {
 			return nil, fmt.Errorf("%w%s", err, hint(err))
 		}
 		if i == 0 {
-			r, w = w, r // the child reads its stdin and writes the others
+			r, w = w, r // of stdin, the child has the end for reading
 		}
 		pipes, theirs = append(pipes, r), append(theirs, w)
 	}
@@ -135,11 +135,11 @@ func launch(c command) (_ *process, err error) {
 	}, nil
 }
 
-// Pid is the leader's process id, for logs.
+// Pid returns the leader's process id, for logs.
 func (p *process) Pid() int { return p.group.pid }
 
-// Exited is closed when the leader has ended and was reaped. Other processes of the group may still
-// run.
+// Exited returns a channel that is closed when the leader was reaped. Other processes of the group may
+// still run then.
 func (p *process) Exited() <-chan struct{} { return p.exited }
 
 // hasExited reports whether the leader has ended.
@@ -162,7 +162,7 @@ func (p *process) State() string {
 
 // Stop ends the whole group in steps. It returns when the leader is reaped, the group is empty and
 // all pipes are closed. Concurrent callers share the steps, and each waits for the end. When ctx
-// ends, the next step is SIGKILL.
+// ends, Stop goes on with SIGKILL at once.
 //
 // If a process survives SIGKILL for [unkillable], Stop gives up and returns.
 func (p *process) Stop(ctx context.Context, s stopTimes) {
@@ -172,20 +172,22 @@ func (p *process) Stop(ctx context.Context, s stopTimes) {
 	}
 	if !p.goneWithin(ctx, s.term) {
 		p.take(rungKill)
-		// This is for a leader that cannot be reaped. The watcher gives up on the group earlier.
+		// The wait ends only for a leader that cannot be reaped. On the rest of the group, watch gives up
+		// earlier.
 		p.goneWithin(context.Background(), 2*unkillable)
 	}
-	// A process that left the group may hold the other ends for ever.
+	// A process that left the group may keep the other ends open for ever.
 	p.stdout.Close()
 	p.stderr.Close()
 }
 
-// goneWithin reports whether the group ended in time and before ctx did.
+// goneWithin waits until the group is gone, but no longer than d and ctx. It reports whether the group
+// is gone.
 func (p *process) goneWithin(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-p.gone:
 		return true
-	default: // also when d is 0 or ctx is done already
+	default: // a group that is gone counts even if d is 0 or ctx is done
 	}
 	select {
 	case <-p.gone:
@@ -196,8 +198,8 @@ func (p *process) goneWithin(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// take signals the group, unless another caller did before: a second SIGTERM means "at once" to
-// many servers.
+// take signals the group, unless another caller did before: to many servers, a second SIGTERM means
+// "at once".
 func (p *process) take(r rung) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,15 +216,15 @@ func (p *process) take(r rung) {
 	}
 }
 
-// watch waits for the end of the leader and of its group. Only watch reaps.
+// watch waits for the end of the leader, and then of its group. Only watch reaps the leader.
 func (p *process) watch() {
 	p.state = p.group.wait()
 	if p.ended != nil {
 		p.ended(p.state)
 	}
 	close(p.exited)
-	// The leader's last lines may still be in the pipes. A descendant that
-	// holds them open must not keep their readers waiting for more.
+	// The leader's last lines may still be in the pipes. The readers must not wait for more from a
+	// descendant that keeps the pipes open.
 	for _, f := range []*os.File{p.stdout, p.stderr} {
 		readFor(f, lastWords)
 	}
@@ -240,8 +242,8 @@ func readFor(f *os.File, d time.Duration) {
 	}
 }
 
-// survivesKill reports whether the group has survived SIGKILL for too long. Until then it repeats the
-// signal, for processes that joined the group since.
+// survivesKill reports whether the group has survived SIGKILL for unkillable. It repeats the signal for
+// processes that have joined the group since.
 func (p *process) survivesKill() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,8 +254,8 @@ func (p *process) survivesKill() bool {
 	return time.Since(p.killed) > unkillable
 }
 
-// checkDir returns an error for an unusable directory. Otherwise a missing directory would have the
-// same error as a missing program.
+// checkDir returns an error for an unusable directory. Without this check, a missing directory would
+// have the same error as a missing program.
 func checkDir(dir string) error {
 	if dir == "" {
 		return nil
@@ -270,7 +272,7 @@ func checkDir(dir string) error {
 	return nil
 }
 
-// from resolves a name as the child would in its working directory.
+// from returns the absolute path of a name in the child's working directory.
 func from(dir, name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(dir, name)

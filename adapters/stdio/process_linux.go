@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leaderAttr makes the child the leader of a group and asks for a pidfd. The
-// kernel kills the leader when the thread that forked it ends, see starter.
+// leaderAttr makes the child the leader of a group, and asks for a pidfd. When the thread that forked
+// the leader ends, the kernel kills the leader: see starter.
 func leaderAttr(pidfd *int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Setpgid:   true,
@@ -20,9 +20,9 @@ func leaderAttr(pidfd *int) *syscall.SysProcAttr {
 	}
 }
 
-// pollable returns the pidfd as a file of the runtime's poller, so that waiting for a child blocks
-// a goroutine and not a thread. It is nil if there is no pidfd: the kernel is older than 5.3, or a
-// sandbox refuses it.
+// pollable returns the pidfd as a file of the runtime's poller, so that waiting for a child blocks a
+// goroutine and not a thread. It returns nil without a pidfd: the kernel is older than 5.3, or a
+// sandbox refuses pidfds.
 func pollable(pidfd int) *os.File {
 	if pidfd < 0 {
 		return nil
@@ -35,13 +35,13 @@ func pollable(pidfd int) *os.File {
 	return os.NewFile(uintptr(pidfd), "pidfd")
 }
 
-// wait returns after the leader was reaped.
+// wait reaps the leader when it ends, and returns how it ended.
 func (g *group) wait() (state string) {
 	if g.leader != nil {
 		reaped := false
 		if raw, err := g.leader.SyscallConn(); err == nil {
-			// The function is called at once, and whenever the pidfd is readable, which it is from
-			// the leader's end on. If Read fails, reaped is false.
+			// Read calls the function at once, and when the pidfd becomes readable, at the end of the
+			// leader. If Read fails, reaped is false.
 			_ = raw.Read(func(uintptr) bool {
 				state, reaped = g.reap(unix.WNOHANG)
 				return reaped
@@ -50,9 +50,9 @@ func (g *group) wait() (state string) {
 		if reaped {
 			return state
 		}
-		// The poller has refused the pidfd: wait as if there were none.
+		// The poller has refused the pidfd, so the leader is awaited without it.
 	}
-	// Waitid does not reap: that is done under the lock, which must not be held while waiting.
+	// Waitid waits without the lock, and does not reap: reap does that with the lock.
 	for errors.Is(unix.Waitid(unix.P_PID, g.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), syscall.EINTR) {
 	}
 	state, _ = g.reap(0)
@@ -62,8 +62,8 @@ func (g *group) wait() (state string) {
 // send signals the group. The caller holds mu.
 func (g *group) send(sig syscall.Signal) error {
 	if g.leader != nil {
-		// Linux 6.9 can name the group by the pidfd, which unlike a number never becomes another
-		// group's.
+		// Since Linux 6.9, the pidfd can name the group. Unlike the number, it never means another
+		// group.
 		if raw, err := g.leader.SyscallConn(); err == nil {
 			var sent error
 			err := raw.Control(func(fd uintptr) {
@@ -77,8 +77,8 @@ func (g *group) send(sig syscall.Signal) error {
 	return syscall.Kill(-g.pid, sig)
 }
 
-// onlyZombies reports whether all members of a group have ended, and only wait to be reaped by
-// their parents.
+// onlyZombies reports whether all members of a group have ended, and their parents have not reaped
+// them.
 func onlyZombies(pgid int) bool {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -97,12 +97,12 @@ func onlyZombies(pgid int) bool {
 		if err != nil {
 			continue // ended meanwhile
 		}
-		// pid (name) state ppid pgrp ... num_threads; the name may hold anything.
+		// pid (name) state ppid pgrp ... num_threads; the name may have any characters.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if len(fields) < 18 || string(fields[2]) != strconv.Itoa(pgid) {
 			continue
 		}
-		// A program whose first thread alone has ended looks like a zombie too.
+		// A program looks like a zombie if only its first thread has ended.
 		if state, threads := string(fields[0]), string(fields[17]); state != "Z" && state != "X" || threads > "1" {
 			return false
 		}

@@ -16,16 +16,16 @@ import (
 // group is a leader and the processes that it started: a process group, whose id is the leader's
 // process id.
 //
-// The operating system reuses ids. It cannot reuse the leader's before the leader is reaped, nor
-// while the group has members. So signals are sent under the lock that is held while the leader is
-// reaped and the group is found empty.
+// The operating system reuses ids, but not before the leader is reaped, and not while the group has
+// members. So one lock is held when a signal is sent, when the leader is reaped, and when the group is
+// found empty.
 type group struct {
 	pid    int
-	leader *os.File // pidfd; nil if there is none: then waiting holds a thread
+	leader *os.File // pidfd; nil if there is none, so that wait blocks a thread
 
-	mu    sync.Mutex // guards ended, looks
-	ended bool       // no member is left: the id may be another group's
-	looks int        // how often empty was called, see there
+	mu    sync.Mutex // guards ended and looks
+	ended bool       // no member is left, and another group may have the id
+	looks int        // how often empty has found members
 }
 
 // spawn starts the program at path with the three files as its standard
@@ -38,12 +38,12 @@ func spawn(path string, c command, files []*os.File) (*group, error) {
 		Sys: leaderAttr(&pidfd),
 	}
 	for _, f := range files {
-		// Fd makes the file blocking, which programs expect of the standard streams. Our ends are
-		// separate and stay non-blocking.
+		// Fd makes the file blocking, as programs expect of the standard streams. The bridge's ends of
+		// the pipes are other files, and stay non-blocking.
 		attr.Files = append(attr.Files, f.Fd())
 	}
 	argv := append([]string{c.path}, c.args...)
-	// os.StartProcess would hold a second pidfd, and would reap by itself.
+	// os.StartProcess would open a second pidfd, and reap by itself.
 	pid, err := theStarter.fork(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
 	runtime.KeepAlive(files)
 	if err != nil {
@@ -52,7 +52,8 @@ func spawn(path string, c command, files []*os.File) (*group, error) {
 	return &group{pid: pid, leader: pollable(pidfd)}, nil
 }
 
-// reap collects the leader if it has ended.
+// reap reaps the leader, and returns how it ended. With the option WNOHANG, it reports false if the
+// leader still runs.
 func (g *group) reap(options int) (state string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -60,7 +61,7 @@ func (g *group) reap(options int) (state string, ok bool) {
 	pid, err := retry(func() (int, error) { return syscall.Wait4(g.pid, &status, options, nil) })
 	switch {
 	case err != nil:
-		// Another part of this process reaps children that are not its own.
+		// Another part of this process has reaped the leader, which is not its own child.
 		state = "unknown: " + err.Error()
 	case pid == 0:
 		return "", false
@@ -85,7 +86,7 @@ func (g *group) signal(sig syscall.Signal) {
 	}
 }
 
-// empty reports whether no member is left. It is called after the leader was reaped.
+// empty reports whether no member is left. The leader must have been reaped.
 func (g *group) empty() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,18 +98,18 @@ func (g *group) empty() bool {
 	}
 	g.reapOrphans()
 	g.probe()
-	// If process 1 does not reap, zombies stay for ever and count as members. Finding them takes a
-	// search, so it is done seldom.
+	// If process 1 does not reap orphans, zombies stay for ever and count as members. The search for
+	// zombies is slow, so only every tenth look does it.
 	if g.looks++; !g.ended && g.looks%10 == 0 && onlyZombies(g.pid) {
-		g.reapOrphans() // some may have ended since, and be ours
+		g.reapOrphans() // those that have ended since the last time
 		g.ended = true
 	}
 	return g.ended
 }
 
-// reapOrphans reaps the orphans of the group. If the bridge is process 1, as in a container, they are its
-// children, and remain as zombies until it does. No other code has children in this group. The
-// caller holds mu.
+// reapOrphans reaps the ended members of the group that are children of the bridge. That is so if the
+// bridge is process 1, as in a container, which adopts orphans. No other code has children in this
+// group. The caller holds mu.
 func (g *group) reapOrphans() {
 	for {
 		pid, err := retry(func() (int, error) { return syscall.Wait4(-g.pid, nil, unix.WNOHANG, nil) })
@@ -124,16 +125,16 @@ func (g *group) probe() {
 	case errors.Is(err, syscall.ESRCH):
 		g.ended = true
 	case errors.Is(err, syscall.EPERM) && runtime.GOOS != "linux":
-		// There, signalling a zombie is refused. The member may also run as another user, but the
-		// bridge could not end such a process either.
+		// These systems refuse to signal a zombie. They also refuse to signal a process of another
+		// user, but the bridge could not end such a process anyway.
 		g.ended = true
 	}
 }
 
-// release frees the resources of the group, whether it is empty or given up.
+// release frees the resources of the group, even if processes have survived.
 func (g *group) release() {
 	g.mu.Lock()
-	g.ended = true // no signal is sent any more
+	g.ended = true // so that no more signals are sent
 	g.mu.Unlock()
 	if g.leader != nil {
 		g.leader.Close()
@@ -161,11 +162,11 @@ func retry(call func() (int, error)) (int, error) {
 	}
 }
 
-// hint returns what to do about a failed start, if the bare error does not say it.
+// hint returns what to do about a failed start, or "" if the error itself says enough.
 func hint(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
-		// Not the program itself, which was found before.
+		// The program itself was found before.
 		return ": the interpreter that its first line names, or its loader, does not exist: install it"
 	case errors.Is(err, syscall.ENOEXEC):
 		return ": it is not a program for this machine, or a script without a #! line: run it by its interpreter"

@@ -17,7 +17,7 @@ import (
 type group struct {
 	pid int
 
-	mu     sync.Mutex     // guards the rest, which release closes
+	mu     sync.Mutex     // guards leader and job, which release closes
 	leader windows.Handle // 0 when closed
 	job    *jobs.Job      // nil when closed
 }
@@ -30,7 +30,7 @@ func spawn(path string, c command, files []*os.File) (_ *group, err error) {
 		return nil, err
 	}
 	attr := &syscall.ProcAttr{Dir: c.dir, Env: c.env, Sys: &syscall.SysProcAttr{
-		// Suspended, so that it starts nothing before it is in the job.
+		// Suspended, so that the program starts no other before it is in the job.
 		CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NEW_PROCESS_GROUP,
 		HideWindow:    true,
 	}}
@@ -52,9 +52,9 @@ func spawn(path string, c command, files []*os.File) (_ *group, err error) {
 	return g, nil
 }
 
-// wait returns when the leader has ended. It holds a thread meanwhile.
+// wait returns how the leader ended, when it has ended. It blocks a thread.
 func (g *group) wait() string {
-	// No lock: only the caller closes the handle, later.
+	// Without the lock, since only the caller closes the handle, and does so later.
 	if _, err := windows.WaitForSingleObject(g.leader, windows.INFINITE); err != nil {
 		return "unknown: " + err.Error()
 	}
@@ -68,12 +68,11 @@ func (g *group) wait() string {
 	return "exit status " + strconv.FormatUint(uint64(code), 10)
 }
 
-// terminate sends an event to the leader's console group. It is a best effort: without a common
-// console it has no effect.
+// terminate sends an event to the leader's console group. Without a common console, it has no effect.
 func (g *group) terminate() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.leader != 0 { // while it is open, the id is the leader's
+	if g.leader != 0 { // while the handle is open, no other process has the id
 		windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(g.pid))
 	}
 }
@@ -103,7 +102,7 @@ func (g *group) release() {
 	g.leader, g.job = 0, nil
 }
 
-// hint returns what to do about a failed start, if the bare error does not say it.
+// hint returns what to do about a failed start, or "" if the error itself says enough.
 func hint(err error) string {
 	switch {
 	case errors.Is(err, windows.ERROR_BAD_EXE_FORMAT):

@@ -22,10 +22,10 @@ type Adapter struct {
 	name    conn.Name
 	c       Config
 	o       conn.Options
-	eras    *conn.Eras    // eras that the server speaks
-	said    *errorLog     // of standard error
-	silence time.Duration // as the constant of that name
-	ahead   atomic.Pointer[ahead]
+	eras    *conn.Eras            // the eras that the server speaks
+	said    *errorLog             // logs the standard error of all children
+	silence time.Duration         // the constant of that name, except in tests
+	ahead   atomic.Pointer[ahead] // the unused child of StartAhead, or nil
 }
 
 var (
@@ -60,8 +60,9 @@ type ahead struct {
 	used chan struct{} // closed when a connection uses it
 }
 
-// StartAhead implements bridge.StartsAhead. It does no handshake. The first connection does,
-// because the handshake names the client to the server. Calls do not overlap.
+// StartAhead implements bridge.StartsAhead. It starts a child without a handshake, which the first
+// connection does, since the handshake names the client to the server. It returns when a connection
+// uses the child, when the child has ended, or when ctx ends. Calls must not overlap.
 func (a *Adapter) StartAhead(ctx, force context.Context) error {
 	c, err := a.launch(nil)
 	if err != nil {
@@ -76,7 +77,7 @@ func (a *Adapter) StartAhead(ctx, force context.Context) error {
 	case <-ctx.Done():
 	}
 	if !a.ahead.CompareAndSwap(e, nil) {
-		return nil // a connection has just begun to use it
+		return nil // a connection has just begun to use the child
 	}
 	c.attach(bridge.Nobody{})
 	if ctx.Err() == nil {
@@ -86,8 +87,8 @@ func (a *Adapter) StartAhead(ctx, force context.Context) error {
 	return c.withStderr(err)
 }
 
-// start returns a child for a connection. It is the child that was started ahead, if that still
-// runs and the client has no variables of its own. Otherwise it is a new child.
+// start returns a child for a connection. If the client has no variables of its own, and the child of
+// StartAhead still runs, it returns that child, and otherwise a new one.
 func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (c *child, err error) {
 	own := variables(from.Header)
 	if e := a.ahead.Load(); e != nil && len(own) == 0 && !e.u.p.hasExited() && a.ahead.CompareAndSwap(e, nil) {
@@ -100,7 +101,7 @@ func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (c *child, err 
 	return c, nil
 }
 
-// launch starts a child. Forwarded headers are in its environment, and win over Config.Env.
+// launch starts a child. Forwarded variables are in its environment, and win over Config.Env.
 func (a *Adapter) launch(forwarded map[string]string) (*child, error) {
 	c := &child{
 		a:      a,
@@ -142,29 +143,29 @@ type child struct {
 	out    *writer
 	rest   bridge.Client
 	server *bridge.Greeting
-	held   []string      // names of variables that the child did not get
-	read   chan struct{} // closed after the child's output was read
-	logged chan struct{} // closed after the child's log was read
-	tail   tail          // last lines of the log
-	noise  []string      // first lines of the output that are no message; set before read is closed
+	held   []string      // names of the bridge's variables that the child did not get
+	read   chan struct{} // closed after standard output was read to its end
+	logged chan struct{} // closed after standard error was read to its end
+	tail   tail          // last lines of standard error
+	noise  []string      // first lines of standard output that are no messages; set before read is closed
 	wg     sync.WaitGroup
 
 	life conn.Life
 
-	mu     sync.Mutex // guards the rest
-	unread error      // why the child cannot be written to
-	gone   error      // the error of sends to a child that has ended
+	mu     sync.Mutex // guards unread and gone
+	unread error      // why the child cannot be written to; nil if it can
+	gone   error      // the error of all sends to a child that has ended
 }
 
-// starting reports whether the child has not read its first request yet. If the operating system
-// does not show this, it returns false.
+// starting reports whether the child has not read all of its input yet. If the operating system does
+// not show this, starting returns false.
 func (c *child) starting() bool { return holds(c.p.stdin) }
 
-// Server returns the server's declarations in the handshake.
+// Server implements bridge.Upstream.
 func (c *child) Server() *bridge.Greeting { return c.server }
 
-// unopened returns err as Open returns it. If the child has ended by itself, that is the reason,
-// unless it refused the handshake before.
+// unopened returns the error of Open for err. If the child has ended by itself, that is the reason,
+// unless the child refused the handshake before.
 func (c *child) unopened(err error) error {
 	c.lastWords(context.Background())
 	if errors.Is(err, bridge.ErrNoHandshake) {
@@ -173,9 +174,9 @@ func (c *child) unopened(err error) error {
 	return c.a.name.Ended(c.life.Over(), err)
 }
 
-// withStderr returns err with the last lines of the child's standard error, the variables that it may
-// have missed, and what it printed that is no message. It adds nothing if the child answered: the answer
-// says more. The child must have been closed.
+// withStderr returns err with the last lines of the child's standard error, the variables that the
+// child may have missed, and lines of its output that are no messages. If the child answered, it
+// returns err as it is, since the answer says more. The caller has closed the child.
 func (c *child) withStderr(err error) error {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if !ok || errors.Is(err, bridge.ErrNoHandshake) || errors.Is(err, bridge.ErrRejected) {
@@ -184,7 +185,7 @@ func (c *child) withStderr(err error) error {
 	quoted := *e
 	quoted.Stderr = c.tail.String()
 	quoted.Err = errors.Join(e.Err, heldBack(c.held, quoted.Stderr))
-	if len(c.noise) > 0 && c.life.Over() == nil { // otherwise its end is the reason
+	if len(c.noise) > 0 && c.life.Over() == nil { // not if the child has ended, which is the reason then
 		quoted.Public += "; its standard output has lines that are not MCP messages"
 	}
 	if len(c.noise) > 0 {
@@ -196,14 +197,14 @@ func (c *child) withStderr(err error) error {
 // unreadWhy is the error of a child that cannot be written to.
 const unreadWhy = "it does not read its input"
 
-// Send implements conn.Sender. If the write fails because the child has just ended, the error says
-// so.
+// Send implements conn.Sender. If the write fails because the child has just ended, the error says how
+// the child ended.
 func (c *child) Send(ctx context.Context, o conn.Outgoing) error {
 	err := c.out.Send(ctx, o)
 	if err != nil && !o.Urgent && c.isUnread() != nil && c.exits() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.gone == nil { // one error for all sends: the circuit breaker counts it once
+		if c.gone == nil { // one error for all sends, which the circuit breaker counts once
 			c.gone = c.a.name.Lost(ended(c.p.State()), err)
 		}
 		return c.gone
@@ -221,8 +222,8 @@ func (c *child) exits() bool {
 	}
 }
 
-// failWrites records that the child cannot be written to. The reader ends the connection: answers may
-// still be unread. Most likely the child has ended, which the reader will see.
+// failWrites records that the child cannot be written to. It leaves the end of the connection to the
+// reader, which may still find answers, and notices the end of the child. The reader has exitGrace.
 func (c *child) failWrites(err error) error {
 	c.mu.Lock()
 	c.unread = err
@@ -231,8 +232,9 @@ func (c *child) failWrites(err error) error {
 	return c.a.name.Lost(unreadWhy, err)
 }
 
-// leaderEnded makes sends fail after the child has ended by itself, although a descendant may hold its
-// pipes open. Later calls can go to another child. Calls in flight wait for the rest of the output.
+// leaderEnded makes sends fail after the child has ended by itself, even if a descendant still has the
+// pipes open. Later calls can then go to another child. Calls in flight wait for the rest of the
+// output.
 func (c *child) leaderEnded(state string) {
 	why := ended(state)
 	c.out.stop(c.a.name.Unsent(why, c.a.name.Lost(why, nil)))
@@ -240,8 +242,8 @@ func (c *child) leaderEnded(state string) {
 
 func ended(state string) string { return "its process has ended (" + state + ")" }
 
-// end ends the connection because of the child. Only the reader calls it, so that nothing is
-// delivered after Gone. Close stops the process.
+// end ends the connection because of the child, but does not stop the process, as Close does. Only the
+// reader calls end, so that no message is delivered after Gone.
 func (c *child) end(why string, cause error) {
 	c.lastLines()
 	err := c.a.name.Lost(why, cause)
@@ -278,8 +280,8 @@ func (c *child) Pid() int { return c.p.Pid() }
 // LastLines returns the last lines of the child's standard error, for operators.
 func (c *child) LastLines() string { return c.tail.String() }
 
-// lastWords waits until the output of a child that has ended by itself is read: it may have
-// answered calls before. The reader has a deadline.
+// lastWords waits until the output of a child that has ended by itself is read, which may have answers
+// to calls. The reader has a deadline.
 func (c *child) lastWords(ctx context.Context) {
 	if !c.p.hasExited() {
 		return
@@ -290,8 +292,8 @@ func (c *child) lastWords(ctx context.Context) {
 	}
 }
 
-// lastLines waits until the log of a child that has ended by itself is read. The log probably has
-// the reason, and Stop would cut it off.
+// lastLines waits until standard error of a child that has ended by itself is read. It probably says
+// why the child ended, and Stop would cut it off.
 func (c *child) lastLines() {
 	if !c.p.hasExited() {
 		return
@@ -302,12 +304,12 @@ func (c *child) lastLines() {
 	}
 }
 
-// exitGrace is how long to wait for the child's end after the end of its output. The exit status
-// makes the better message.
+// exitGrace is how long to wait for the child's end after the end of its output, since the exit status
+// makes the better error.
 const exitGrace = 250 * time.Millisecond
 
-// output returns the pump of the child's output. Lines longer than limit, or without room, are
-// dropped. The end of the output ends the connection.
+// output returns the pump of the child's output. It drops lines that are longer than limit, in bytes,
+// or have no room. The end of the output ends the connection.
 func (c *child) output(r io.Reader, limit int) *pump {
 	texts := &conn.Parser{
 		Options: c.a.o,
@@ -336,7 +338,7 @@ func (c *child) output(r io.Reader, limit int) *pump {
 		texts.Parse(buf, buf.B, &in, texts.Deliver)
 	}
 	p.end = func() {
-		in.Drop() // the room of an incomplete line
+		in.Drop() // returns the room of an incomplete line
 		texts.Warn()
 		c.noise = texts.Printed
 		c.finish()
@@ -345,7 +347,7 @@ func (c *child) output(r io.Reader, limit int) *pump {
 	return p
 }
 
-// finish ends the connection after the child's output.
+// finish ends the connection after the end of the child's output, and says why that ended.
 func (c *child) finish() {
 	if c.exits() {
 		c.end(ended(c.p.State()), nil)
@@ -362,7 +364,7 @@ func (c *child) isUnread() error {
 	return c.unread
 }
 
-// maxLogLine is the length at which a line of the child's log is cut.
+// maxLogLine bounds a line of standard error in the log, in bytes. The rest is cut off.
 const maxLogLine = 8 << 10
 
 // errors returns the pump of the child's standard error, which logs any text.

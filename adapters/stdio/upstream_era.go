@@ -12,7 +12,7 @@ import (
 
 // How a connection detects the era of its server (protocol.md C1).
 //
-// The caller's own era is tried first, unless the server is known not to speak it:
+// Open first tries the caller's own era, unless the server is known not to speak that era:
 //
 //	server/discover --> a revision that we know ------------------> modern
 //	   |- an error, or legacy revisions --> initialize -----------> legacy
@@ -24,21 +24,22 @@ import (
 //	initialize --> a legacy revision -----------------------------> legacy
 //	   `- refused --> server/discover ----------------------------> modern
 //
-// Other children are needed for two reasons. Some legacy servers exit when the first message is not
-// initialize. Others never answer again after a message with _meta. But a cold start is silent as
-// well, and stopping a child that is being installed begins the half minute anew. So a child that
-// has not even read the request is not silent, if the operating system shows this (R-106).
+// Another child is needed for two reasons. Some legacy servers exit if the first message is not
+// initialize. Others never answer again after a message with _meta. But a server is also silent while
+// it is being installed, and another child would begin that half minute anew. So a child that has not
+// even read the request does not count as silent, if the operating system shows that (R-106).
 //
-// All of this is logged at level debug: an operator has nothing to do about a server of the other
-// era.
+// All of this is logged at level debug, since an operator has nothing to do about a server of the
+// other era.
 
-// silence is how long a child may take to answer a request that it has read.
+// silence bounds the time from when a child has read a request until its answer.
 const silence = 5 * time.Second
 
-// slowStart is how long a start may take before it is logged.
+// slowStart is how long a start takes before Open logs that it is slow.
 const slowStart = 5 * time.Second
 
-// Open starts a child and does the handshake, or in the modern era server/discover.
+// Open implements bridge.Adapter. It starts a child, and then sends initialize, or in the modern era
+// server/discover.
 func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	c, err := a.start(from, rest)
 	if err != nil {
@@ -71,7 +72,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	return nil, o.u.withStderr(err)
 }
 
-// opening is one attempt to open a connection. Finding the era may take several children.
+// opening is one attempt to open a connection. To find the era, it may start several children.
 type opening struct {
 	a    *Adapter
 	ctx  context.Context // bounds the attempt
@@ -80,7 +81,7 @@ type opening struct {
 	u    *child // the current child
 }
 
-// again stops the child and starts another one. Two at a time might disturb each other.
+// again stops the child, and then starts another. Two children at a time might disturb each other.
 func (o *opening) again() error {
 	_ = o.u.Close(o.ctx)
 	if o.ctx.Err() != nil {
@@ -103,7 +104,7 @@ type outcome struct {
 // ended reports whether the child ended instead of answering.
 func (o outcome) ended() bool { return errors.Is(o.err, bridge.ErrLost) }
 
-// refused reports whether initialize was answered, but not as a legacy server does.
+// refused reports whether the child answered initialize, but not as a legacy server does.
 func (o outcome) refused() bool { return errors.Is(o.err, bridge.ErrNoHandshake) }
 
 func (o *opening) discover(ctx context.Context) (c outcome) {
@@ -116,20 +117,21 @@ func (o *opening) initialize(ctx context.Context) (c outcome) {
 	return c
 }
 
-// isModern and isLegacy record the era of the server.
+// isModern records that the server is a modern one, with that greeting. It returns nil.
 func (o *opening) isModern(g *bridge.Greeting) error {
 	o.u.server = g
 	o.a.eras.Learn(conn.EraModern, true)
 	return nil
 }
 
+// isLegacy records that the server is a legacy one, with that greeting. It returns nil.
 func (o *opening) isLegacy(g *bridge.Greeting) error {
 	o.u.server = g
 	o.a.eras.Learn(conn.EraLegacy, true)
 	return nil
 }
 
-// modern opens the connection to a server for which only the modern era is allowed.
+// modern opens the connection by server/discover only.
 func (o *opening) modern() error {
 	d := o.discover(o.ctx)
 	switch {
@@ -149,8 +151,7 @@ func (o *opening) legacyFirst(other bool) error {
 		return o.isLegacy(i.server)
 	}
 	err := o.u.unopened(i.err)
-	// A client of the modern era comes here if the server was a legacy one before. It may have
-	// changed since.
+	// For a client of the modern era, the server was a legacy one before, and may have changed since.
 	if !other || !i.refused() && !(i.ended() && o.from.Modern()) {
 		return err
 	}
@@ -172,12 +173,12 @@ func (o *opening) legacyFirst(other bool) error {
 	return err
 }
 
-// probe sends server/discover, and does not wait for a silent child.
+// probe sends server/discover, and gives up on a silent child.
 func (o *opening) probe() outcome {
 	ctx, stop := context.WithCancel(o.ctx)
 	defer stop()
 	discovered := make(chan outcome, 1)
-	go func() { discovered <- o.discover(ctx) }() // always awaited
+	go func() { discovered <- o.discover(ctx) }() // every return has received from discovered
 	s := o.awaitSilence()
 	defer s.Stop()
 	for {
@@ -193,7 +194,7 @@ func (o *opening) probe() outcome {
 	}
 }
 
-// silenceTimer is a timer for a silent child.
+// silenceTimer fires while a child does not answer, so that over can check the child.
 type silenceTimer struct {
 	*time.Timer
 	u    *child
@@ -204,11 +205,11 @@ func (o *opening) awaitSilence() *silenceTimer {
 	return &silenceTimer{Timer: time.NewTimer(o.a.silence / silenceChecks), u: o.u}
 }
 
-// silenceChecks is how often within silence it is checked whether the child has read the request.
+// silenceChecks is how often within silence the timer checks whether the child has read the request.
 const silenceChecks = 8
 
-// over reports, after the timer has fired, whether the wait is over. Otherwise it restarts the
-// timer.
+// over is called after the timer has fired. It reports whether the child is silent, and otherwise
+// restarts the timer.
 func (s *silenceTimer) over() bool {
 	switch {
 	case s.read:
@@ -223,8 +224,8 @@ func (s *silenceTimer) over() bool {
 	return false
 }
 
-// modernFirst opens the connection by server/discover, and by initialize if the server is not a
-// modern one.
+// modernFirst opens the connection by server/discover, or if the server is not a modern one, by
+// initialize.
 func (o *opening) modernFirst() error {
 	d, i, mute := o.askBoth()
 	ended := d.ended() || i.ended()
@@ -245,8 +246,8 @@ func (o *opening) modernFirst() error {
 		return i.err
 	}
 	if speaks, _ := o.a.eras.Speaks(conn.EraModern); speaks && ended {
-		// server/discover cannot have ended a child that is known to be modern. The next time it
-		// can: the server may have changed.
+		// A known modern server does not end because of server/discover. But the server may have
+		// changed, so the next Open tries both eras.
 		o.a.eras.Forget(conn.EraModern)
 		return o.u.unopened(d.err)
 	}
@@ -254,7 +255,7 @@ func (o *opening) modernFirst() error {
 	if err := o.again(); err != nil {
 		return err
 	}
-	if i = o.initialize(o.ctx); i.refused() { // the server was slow, not silent: some modern servers refuse that late
+	if i = o.initialize(o.ctx); i.refused() { // a modern server that was slow and not silent
 		d = o.probe()
 	}
 	switch {
@@ -269,15 +270,15 @@ func (o *opening) modernFirst() error {
 	return o.isLegacy(i.server)
 }
 
-// askBoth sends server/discover. If the answer shows no modern server, or does not come, it sends
-// initialize too. The first valid answer decides, and the other is not awaited. mute reports that
-// the child reads and stays silent.
+// askBoth sends server/discover. If the answer shows no modern server, or does not come, askBoth sends
+// initialize as well. It returns after the first valid answer, without waiting for the other. mute
+// reports that the child reads and stays silent.
 func (o *opening) askBoth() (d, i outcome, mute bool) {
 	ctx, stop := context.WithCancel(o.ctx)
 	var wg sync.WaitGroup
 	discovered, initialized := make(chan outcome, 1), make(chan outcome, 1)
 	wg.Go(func() { discovered <- o.discover(ctx) })
-	greeted, knows := false, false // initialize was sent; server/discover was answered
+	greeted, knows := false, false // whether initialize was sent, and whether server/discover was answered
 	greet := func() {
 		greeted = true
 		wg.Go(func() { initialized <- o.initialize(ctx) })
@@ -297,7 +298,7 @@ func (o *opening) askBoth() (d, i outcome, mute bool) {
 			}
 		case i = <-initialized:
 			if over = !i.refused() || knows; !over {
-				s.Reset(o.a.silence) // a modern server refuses it, and may answer server/discover last
+				s.Reset(o.a.silence) // a modern server may refuse initialize before it answers server/discover
 			}
 		case <-s.C:
 			switch {
@@ -312,7 +313,7 @@ func (o *opening) askBoth() (d, i outcome, mute bool) {
 	}
 	stop()
 	wg.Wait()
-	select { // the answer may have come just now
+	select { // an answer may have come before stop
 	case d = <-discovered:
 	default:
 	}

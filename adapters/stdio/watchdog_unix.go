@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// theStarter is a global variable because threads as parents, and the death of the process, exist
-// once per process.
+// theStarter is a global variable, since the death of the bridge, and threads as parents, concern the
+// whole process.
 var theStarter starter
 
 // starter forks the children and runs the watchdog.
 //
-// Linux kills a child when the thread that forked it ends, not when its parent process does. Go
-// ends a thread when a goroutine that is locked to it returns. So one goroutine forks all children,
-// and keeps its thread while a child lives. The same goroutine also runs the watchdog. Both exist
-// only while they are needed.
+// Linux kills a child when the thread that forked the child ends, and not when the process ends. Go
+// ends a thread when a goroutine that is locked to the thread returns. So one goroutine forks all
+// children, and keeps its thread while a child lives. The same goroutine runs the watchdog. The
+// goroutine and the watchdog exist only while there are users.
 type starter struct {
-	mu    sync.Mutex           // guards the following
-	users int                  // starts in flight and live groups
-	jobs  chan func(*watchdog) // nil without users
-	ended chan struct{}        // closed when the goroutine that serves jobs has ended
+	mu    sync.Mutex           // guards the fields below
+	users int                  // starts in flight, and live groups
+	jobs  chan func(*watchdog) // what serve runs; nil without users
+	ended chan struct{}        // closed when serve has ended
 }
 
-// fork calls f on the starter's thread. Each success must be followed by leave, when the group has
+// fork calls f on the starter's thread. If f succeeds, the caller must call leave when the group has
 // ended.
 func (s *starter) fork(f func() (pid int, err error)) (pid int, err error) {
 	s.mu.Lock()
@@ -52,8 +52,8 @@ func (s *starter) fork(f func() (pid int, err error)) (pid int, err error) {
 	return pid, err
 }
 
-// leave records that a group has ended. After the last one, leave returns when the thread is
-// released and the watchdog is reaped.
+// leave records that a group has ended. For the last group, leave returns after the thread is released
+// and the watchdog is reaped.
 func (s *starter) leave(pid int) {
 	s.do(func(w *watchdog) { w.remove(pid) })
 	s.quit()
@@ -96,8 +96,8 @@ func serve(jobs <-chan func(*watchdog), ended chan<- struct{}) {
 	w.end()
 }
 
-// watchdogScript keeps a list of the live groups, and kills them when its stdin ends: then the
-// bridge is dead. It uses only commands that are built into a shell. It ignores the signals that a
+// watchdogScript keeps a list of the live groups, and kills them when its stdin ends, since the bridge
+// is dead then. It uses only commands that are built into a shell. It ignores the signals that a
 // service manager sends to all processes of a service, or a terminal to its processes.
 const watchdogScript = `# ends what the MCP bridge started, should the bridge be killed
 trap '' HUP INT QUIT TERM
@@ -113,17 +113,17 @@ for group in $live; do kill -s KILL -- "-$group"; done`
 const shell = "/bin/sh"
 
 // watchdog is a small process that outlives the bridge by an instant, and ends the groups after a
-// SIGKILL of the bridge. Without it the kernel would kill at most the leaders; a process that
-// ignores the end of its stdin would live on. The watchdog has a session of its own, so that no
-// signal to a group or a terminal reaches it.
+// SIGKILL of the bridge. Without the watchdog, the kernel would kill at most the leaders, and other
+// processes that ignore the end of their stdin would go on. The watchdog has a session of its own, so
+// that no signal to a group or a terminal reaches it.
 //
-// Without a shell, as in an image with only the bridge, there is no watchdog. The watchdog gets a
-// group when the leader already runs. A bridge that is killed in that instant (microseconds) leaves
-// the processes that the leader has started. The watchdog belongs to the starter's goroutine.
+// Without a shell, as in an image with only the bridge, there is no watchdog. The watchdog learns of a
+// group only after the leader has started. If the bridge is killed within these microseconds, the
+// processes that the leader has started stay. Only the starter's goroutine uses the watchdog.
 type watchdog struct {
 	groups map[int]bool // live groups
-	proc   *os.Process  // nil when it does not run
-	pipe   *os.File     // its stdin; no other process must hold this end
+	proc   *os.Process  // nil if the watchdog does not run
+	pipe   *os.File     // the bridge's end of the watchdog's stdin; no other process may have it
 }
 
 func (w *watchdog) add(pgid int) {
@@ -136,12 +136,12 @@ func (w *watchdog) remove(pgid int) {
 	w.tell(fmt.Sprintf("- %d\n", pgid))
 }
 
-// tell writes to the watchdog, and replaces one that does not read.
+// tell writes to the watchdog. It replaces a watchdog that does not read.
 func (w *watchdog) tell(lines string) {
 	if w.proc == nil {
 		return
 	}
-	// The watchdog reads at once. The deadline keeps a fault of it from blocking the bridge.
+	// The watchdog reads at once. The deadline keeps a faulty watchdog from blocking the bridge.
 	w.pipe.SetWriteDeadline(time.Now().Add(time.Second))
 	if _, err := w.pipe.WriteString(lines); err != nil {
 		w.end()
@@ -149,7 +149,7 @@ func (w *watchdog) tell(lines string) {
 	}
 }
 
-// wake starts the watchdog if it does not run. After a failure there is none.
+// wake starts the watchdog if it does not run. If that fails, there is no watchdog.
 func (w *watchdog) wake() {
 	if w.proc != nil {
 		return
@@ -168,7 +168,7 @@ func (w *watchdog) wake() {
 	}
 	defer stdin.Close()
 	proc, err := os.StartProcess(shell, []string{"sh", "-c", watchdogScript}, &os.ProcAttr{
-		Dir:   "/", // keeps no disk busy
+		Dir:   "/", // so that other file systems can be unmounted
 		Env:   []string{},
 		Files: []*os.File{stdin, null, null},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
@@ -189,8 +189,8 @@ func (w *watchdog) wake() {
 	}
 }
 
-// end stops the watchdog. It kills the watchdog before it closes the stdin, so that the watchdog
-// kills nothing.
+// end stops the watchdog. It kills the watchdog before it closes the watchdog's stdin, so that the
+// watchdog kills no group.
 func (w *watchdog) end() {
 	if w.proc == nil {
 		return

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// writeLimit is how long a child may leave a write unread: some servers read
-	// nothing while they work on a call.
+	// writeLimit is how long a child may leave a write unread. Some servers read nothing while they
+	// work on a call.
 	writeLimit = 5 * time.Minute
-	// gather is the size up to which lines are written together.
+	// gather is the size up to which lines are written together, in bytes.
 	gather = 32 << 10
 )
 
@@ -23,16 +23,16 @@ const (
 type writer struct {
 	w io.Writer
 	// fail is called once, with mu held, when nothing can be written any more. Senders get the
-	// error that it returns.
+	// error that fail returns.
 	fail func(error) error
 	wg   sync.WaitGroup
-	wide bool // the pipe was widened; for run only
+	wide bool // the pipe was widened; only run uses it
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	queue []*jsonrpc.Buffer
-	wait  conn.Backlog // of the queue
-	busy  bool         // the goroutine runs
-	err   error
+	wait  conn.Backlog // bounds the queue
+	busy  bool         // the goroutine, or a sender, writes
+	err   error        // why nothing can be written any more
 }
 
 type deadliner interface{ SetWriteDeadline(time.Time) error }
@@ -72,13 +72,13 @@ func (w *writer) Send(ctx context.Context, o conn.Outgoing) error {
 	}
 }
 
-// atOnce is the size up to which a sender writes a line itself, if no other one is writing. A pipe
-// accepts so much whole or not at all (PIPE_BUF is at least 512 by POSIX, and 4096 on Linux). So no
-// other goroutine must be woken.
+// atOnce is the size, in bytes, up to which a sender writes a line itself if nobody else is writing,
+// so that no other goroutine must wake up. On Linux, a pipe accepts so much whole or not at all
+// (PIPE_BUF).
 const atOnce = 4 << 10
 
-// sendNow writes a line if the pipe has room for it, and otherwise leaves it to the goroutine. The
-// caller holds w.mu, which is released meanwhile.
+// sendNow writes a line if the pipe has room for it, and otherwise leaves the line to the goroutine. The
+// caller holds w.mu, which sendNow releases during the write.
 func (w *writer) sendNow(line *jsonrpc.Buffer) {
 	w.busy = true
 	w.mu.Unlock()
@@ -86,7 +86,7 @@ func (w *writer) sendNow(line *jsonrpc.Buffer) {
 	w.mu.Lock()
 	if n == len(line.B) {
 		line.Free()
-	} else { // the goroutine meets an error again, and handles it
+	} else { // after an error, the goroutine gets the same error and handles it
 		line.B = append(line.B[:0], line.B[n:]...)
 		w.queue = append([]*jsonrpc.Buffer{line}, w.queue...)
 		w.wait.Add(true, len(line.B))
@@ -122,10 +122,10 @@ func (w *writer) run() {
 	}
 }
 
-// write writes the lines, small ones together, and frees them.
+// write writes the lines, small ones together, and frees them. It returns their bytes.
 func (w *writer) write(batch []*jsonrpc.Buffer) (taken int, err error) {
 	if d, ok := w.w.(deadliner); ok {
-		_ = d.SetWriteDeadline(time.Now().Add(writeLimit)) // not every system has them
+		_ = d.SetWriteDeadline(time.Now().Add(writeLimit)) // not every system has deadlines
 	}
 	for i := 0; i < len(batch); i++ {
 		line := batch[i]

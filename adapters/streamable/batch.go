@@ -11,11 +11,11 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// inEach completes gateway.NoBatches. It names the place of a single message.
+// inEach is the end of the text of gateway.NoBatches: where to send a single message.
 const inEach = "in each POST"
 
-// batch handles an array of messages: only sessions of 2025-03-26 and before have them (R-044,
-// It frees body when the last call has ended: calls may outlive their POST.
+// batch handles an array of messages, which only sessions of 2025-03-26 and before have (R-044, R-045,
+// It frees body when the last call has ended, which may be after the POST.
 func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body *httpio.Body, as forms) {
 	defer body.Free()
 	offered := d.g.OffersModern(server)
@@ -59,7 +59,7 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 	for _, m := range calls {
 		st.answering(m)
 	}
-	for _, m := range all { // in their order: a cancellation may be about a call before it
+	for _, m := range all { // in order, since a cancellation may be about a call before it
 		switch {
 		case m.IsRequest():
 			if free := body.Keep(); !p.call(st, m, gateway.EnvelopeOf(r), free) {
@@ -70,7 +70,7 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 			e := gateway.EnvelopeOf(r)
 			p.Notify(m, &e)
 		default:
-			_ = p.Answer(m) // a late answer is no fault of the client's
+			_ = p.Answer(m) // a late answer is no fault of the client
 		}
 	}
 	if len(calls)+len(faults) == 0 {
@@ -81,7 +81,7 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 }
 
 // partition returns the messages of a batch, and the errors that answer its other elements. modern
-// is set if one is of the stateless era and offered is true.
+// reports that an element is of the stateless era, if offered is set.
 func partition(elements [][]byte, offered bool) (messages, faults []*jsonrpc.Message, modern bool) {
 	batch := gateway.Batch{}
 	for _, e := range elements {

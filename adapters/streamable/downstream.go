@@ -24,31 +24,31 @@ import (
 // Options configure a Downstream.
 type Options struct {
 	Log        *slog.Logger  // nil means slog.Default()
-	MaxMessage int           // bytes of a body; 0 means 16 MiB
-	Heartbeat  time.Duration // between comments on a silent stream; 0 means 20 s
-	// Tag begins the ids of sessions, as in session.NewID; empty means none.
+	MaxMessage int           // bounds a body, in bytes; 16 MiB if 0
+	Heartbeat  time.Duration // between comments on a silent stream; 20 s if 0
+	// Tag is the beginning of the sessions' ids, as in session.NewID. It may be empty.
 	Tag string
-	// Elsewhere finds sessions of other instances; nil means that there are no others.
+	// Elsewhere finds sessions of other instances. It is nil if there are none.
 	Elsewhere Elsewhere
-	// Screen answers a POST whose caller may not send that body to that server, and reports false
-	// otherwise; nil means that all may.
+	// Screen answers a POST whose caller may not send that body to that server. Otherwise it reports
+	// false. If it is nil, every caller may send everything.
 	Screen func(w http.ResponseWriter, r *http.Request, server string, body []byte) (answered bool)
-	// Copies stores copies of the streams of sessions, for an instance that continues them; nil
-	// means none.
+	// Copies stores copies of the streams of sessions, for an instance that takes a session over. If
+	// it is nil, there are no copies.
 	Copies *replay.Copies
 }
 
 // Elsewhere finds the sessions of all instances.
 type Elsewhere interface {
-	// Serve forwards a request to the instance that has the session of that id. It reports false if
-	// that is this instance, also after a takeover by Adopt, or if no instance has it. here reports
-	// whether this instance has it as far as is known. An empty id stands for a new session. body
-	// is that of a POST.
+	// Serve forwards a request to the instance that has the session with that id. It reports false if
+	// this instance has the session, perhaps after it has taken the session over by Adopt, or if no
+	// instance has it. here says whether this instance had the session before the call. If id is
+	// empty, the request begins a session. body is the body of a POST, or nil.
 	Serve(w http.ResponseWriter, r *http.Request, server, id string, here bool, body []byte) (answered bool)
 }
 
-// streamAfter is how long an answer may take before its response becomes a stream of events.
-// Otherwise a proxy might close the silent connection.
+// streamAfter is how long an answer may take before its response becomes a stream of events. A proxy
+// might close a connection that is silent for longer.
 const streamAfter = time.Second
 
 // Downstream serves the clients of all servers.
@@ -56,12 +56,12 @@ type Downstream struct {
 	g gateway.Gateway
 	o Options
 
-	wg sync.WaitGroup // of listening
+	wg sync.WaitGroup // of the calls in listening
 
-	mu        sync.RWMutex // guards the rest
-	peers     map[string]*peer
-	starting  map[string]*starting      // sessions whose handshake is in flight, by their future id
-	listening map[*statelessCall]func() // subscriptions that have left the HTTP server, with functions that close their connections
+	mu        sync.RWMutex              // guards the fields below
+	peers     map[string]*peer          // by id
+	starting  map[string]*starting      // by future id: sessions whose handshake is in flight
+	listening map[*statelessCall]func() // subscriptions that have left the HTTP server; the function closes the connection
 	closed    bool
 }
 
@@ -85,8 +85,8 @@ const (
 	resumeHeader  = "Last-Event-Id"
 )
 
-// contradictory returns the name of a header that comes with different values. What stands before the
-// bridge may read another one than the bridge does.
+// contradictory returns the name of a header that has different values, or "". A proxy may read
+// another of the values than the bridge does.
 func contradictory(h http.Header) string {
 	for _, name := range [...]string{sessionHeader, versionHeader} {
 		if v := h[name]; len(v) > 1 && slices.ContainsFunc(v, func(other string) bool { return other != v[0] }) {
@@ -99,8 +99,8 @@ func contradictory(h http.Header) string {
 // HasSession reports whether the request names a session of this transport.
 func HasSession(r *http.Request) bool { return r.Header.Get(sessionHeader) != "" }
 
-// Serve answers one request to the server of that name. Origin, Host and the caller were checked;
-// auth.Principal returns the caller from the request's context.
+// Serve answers one request to the server of that name. The caller of Serve has checked the origin,
+// the host and the principal, which auth.Principal returns from the request's context.
 func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request) {
 	if name := contradictory(r.Header); name != "" && !(namesModern(r.Header) && d.g.OffersModern(server)) { // modern requests have rules of their own
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the header "+name+" appears twice, with different values: send one")
@@ -110,7 +110,7 @@ func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request
 	case http.MethodPost:
 		d.post(server, w, r)
 	case http.MethodGet, http.MethodDelete:
-		if namesModern(r.Header) && d.g.OffersModern(server) { // R-080; a session id means nothing then (R-081)
+		if namesModern(r.Header) && d.g.OffersModern(server) { // R-080; a session id is ignored (R-081)
 			w.Header().Set("Allow", "POST, OPTIONS")
 			refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "revision "+era.FirstModern+" and later have only POST")
 			return
@@ -130,8 +130,8 @@ func (d *Downstream) Serve(server string, w http.ResponseWriter, r *http.Request
 	}
 }
 
-// forms are the allowed forms of the answer to a POST. Clients must accept both (2025-11-25,
-// Sending Messages to the Server); some accept JSON only.
+// forms are the allowed forms of the answer to a POST. Clients must accept both (2025-11-25, Sending
+// Messages to the Server), but some accept only JSON.
 type forms struct{ json, events bool }
 
 // accepted returns the forms that the Accept headers allow (R-042). Without such a header, HTTP
@@ -158,8 +158,8 @@ func accepted(h http.Header) forms {
 	return f
 }
 
-// late returns a channel that is ready when a slow answer must become a stream. It is nil if the
-// client does not accept streams.
+// late returns a channel that is ready after streamAfter, when a slow answer must become a stream. The
+// channel is nil if the client does not accept streams.
 func (f forms) late() <-chan time.Time {
 	if !f.events {
 		return nil
@@ -167,7 +167,7 @@ func (f forms) late() <-chan time.Time {
 	return time.After(streamAfter)
 }
 
-// post handles one message, or a batch from a client of 2025-03-26.
+// post handles a POST: one message, or a batch.
 func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request) {
 	if httpio.Kind(r.Header) != httpio.JSON { // R-043
 		refuse(w, http.StatusUnsupportedMediaType, nil, jsonrpc.CodeInvalidRequest, "Content-Type must be application/json")
@@ -208,7 +208,7 @@ func (d *Downstream) post(server string, w http.ResponseWriter, r *http.Request)
 	d.message(server, w, r, m, body, as)
 }
 
-// begins reports whether a body is initialize, which begins a session even if its header names one.
+// begins reports whether a body is initialize, which begins a session even if a header names another.
 func begins(body []byte) bool {
 	if !bytes.Contains(body, []byte(`"initialize"`)) {
 		return false
@@ -217,21 +217,21 @@ func begins(body []byte) bool {
 	return err == nil && m.Method == "initialize" && m.IsRequest()
 }
 
-// message handles a POST of one message. It frees body.
+// message handles a POST of one message. body is freed when the message is no longer used.
 func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpio.Body, as forms) {
 	if isModern(m, r.Header) {
 		if d.g.OffersModern(server) {
 			d.modern(server, w, r, m, body, as)
 			return
 		}
-		if m.Method == discover && m.IsRequest() && !HasSession(r) { // other requests are refused because they have no session
+		if m.Method == discover && m.IsRequest() && !HasSession(r) { // other requests are refused below, without a session
 			writeAnswer(w, http.StatusBadRequest, answered{era.NotDiscovered(m.ID), nil})
 			body.Free()
 			return
 		}
 	}
 	if m.Method == "initialize" && m.IsRequest() {
-		r.Header.Del(sessionHeader) // it names an earlier session of the client (C3)
+		r.Header.Del(sessionHeader) // may name an earlier session of the client (C3)
 		if d.elsewhere(server, w, r, body.Bytes()) {
 			body.Free()
 			return
@@ -250,7 +250,7 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 		st.as = as
 		st.answering(m)
 		if !p.call(st, m, gateway.EnvelopeOf(r), body.Free) {
-			if d.elsewhere(server, w, r, body.Bytes()) { // another instance has just taken it over
+			if d.elsewhere(server, w, r, body.Bytes()) { // another instance has just taken the session over
 				body.Free()
 				return
 			}
@@ -264,14 +264,14 @@ func (d *Downstream) message(server string, w http.ResponseWriter, r *http.Reque
 		e := gateway.EnvelopeOf(r)
 		p.Notify(m, &e)
 	default:
-		_ = p.Answer(m) // a late answer is not the client's fault (R-189)
+		_ = p.Answer(m) // a late answer is no fault of the client (R-189)
 	}
 	body.Free()
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// elsewhere forwards the request to the instance that has its session. It reports false if that is
-// this one.
+// elsewhere forwards the request to another instance that has its session. It reports false if there
+// is none.
 func (d *Downstream) elsewhere(server string, w http.ResponseWriter, r *http.Request, body []byte) bool {
 	if d.o.Elsewhere == nil {
 		return false
@@ -280,23 +280,23 @@ func (d *Downstream) elsewhere(server string, w http.ResponseWriter, r *http.Req
 	return d.o.Elsewhere.Serve(w, r, server, id, d.Has(id), body)
 }
 
-// Has reports whether this instance has the session of that id, or is about to.
+// Has reports whether this instance has the session with that id, or its handshake is in flight.
 func (d *Downstream) Has(id string) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.peers[id] != nil || d.starting[id] != nil
 }
 
-// starting is a session whose client has its id while the handshake with the server is in flight.
-// The stream of the answer to initialize has begun. Some clients use the id at once, and never
-// again after a 404.
+// starting is a session whose handshake with the server is in flight. The client may have the id
+// already, since the stream of the answer to initialize may have begun. Some clients use the id at
+// once, and after a 404 never again.
 type starting struct {
 	server, whose string
 	done          chan struct{} // closed when the session is in peers, or has failed
 }
 
-// started returns the session of that id. If its handshake is in flight, it waits, until the
-// request ends.
+// started returns the session with that id, or nil. If the handshake of the session is in flight,
+// started waits for its end, or for that of the request.
 func (d *Downstream) started(id, server string, r *http.Request) *peer {
 	d.mu.RLock()
 	p, soon := d.peers[id], d.starting[id]
@@ -315,8 +315,8 @@ func (d *Downstream) started(id, server string, r *http.Request) *peer {
 
 const gone = "no such session: it has ended or never was; initialize again"
 
-// find returns the session that the request names. Otherwise it answers the request and returns
-// nil. m is the message, if there is one.
+// find returns the session that the request names. If there is none, it answers the request and
+// returns nil. m is the message of a POST, or nil.
 func (d *Downstream) find(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body []byte) *peer {
 	var id []byte
 	if m != nil && m.IsRequest() {
@@ -331,15 +331,15 @@ func (d *Downstream) find(server string, w http.ResponseWriter, r *http.Request,
 		return nil
 	}
 	p := d.started(name, server, r)
-	if p == nil && d.elsewhere(server, w, r, body) { // another instance has just taken it over
+	if p == nil && d.elsewhere(server, w, r, body) { // another instance has just taken the session over
 		return nil
 	}
 	if p == nil || p.Server() != server || p.Principal() != auth.Principal(r.Context()) {
 		refuse(w, http.StatusNotFound, id, jsonrpc.CodeInvalidRequest, gone) // R-027, R-171
 		return nil
 	}
-	// The session has its revision. A header with another revision that the bridge speaks is
-	// harmless; an unknown revision is an error (R-031).
+	// The handshake has set the session's revision. A header with another known revision is harmless,
+	// but an unknown revision is an error (R-031).
 	if v := r.Header[versionHeader]; len(v) > 0 && v[0] != p.Revision() && !era.IsLegacy(v[0]) {
 		refuse(w, http.StatusBadRequest, id, jsonrpc.CodeInvalidRequest, "unsupported MCP-Protocol-Version: use "+p.Revision())
 		return nil
@@ -378,12 +378,12 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 		st.answer(a, err)
 	}()
 	answered := st.reply(w, r, true)
-	<-soon.done // Initialize returns when the request's context ends
+	<-soon.done // comes soon: Initialize returns when the request's context ends
 	switch {
 	case p.Session == nil:
 		p.forget()
 	case !answered:
-		p.End(bridge.ErrEnded) // the client has disconnected and does not have the id
+		p.End(bridge.ErrEnded) // the client has disconnected without the id
 	}
 	body.Free()
 }
@@ -403,8 +403,8 @@ func (d *Downstream) enter(p *peer, s gateway.Session) {
 	})
 }
 
-// Adopt continues the session of that id, which another instance began. h is its record, which was
-// taken over.
+// Adopt continues the session with that id, which another instance began. h is the session's record,
+// which the caller has taken over.
 func (d *Downstream) Adopt(id string, h session.Held) error {
 	s, err := d.g.Adopt(h)
 	if err == nil {
@@ -418,8 +418,8 @@ func (d *Downstream) Adopt(id string, h session.Held) error {
 	return err
 }
 
-// call runs a request of the client. It reports false when the session has ended. free is called
-// when the message is not used any more.
+// call runs a request of the client, and calls free when the message is no longer used. If the session
+// has ended, call reports false and does not call free.
 func (p *peer) call(st *stream, m *jsonrpc.Message, e gateway.Envelope, free func()) bool {
 	return p.Enter(m, &e, st).Go(func(a *jsonrpc.Message, err error) {
 		if a == nil {
@@ -464,20 +464,20 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 	case ok && st != nil && seq <= st.log.Last() && st.isGet():
 		p.listen(st, w, r, seq, false)
 	case ok && st != nil && seq == st.log.Last() && st.log.Finished():
-		// The client of the TypeScript SDK resumes here when the answer that it has is an error. A
-		// stream without events would make it resume for ever, and every status but 405 is an error
-		// that it reports, and tries again.
+		// If the answer was an error, the client of the TypeScript SDK resumes after it. A stream without
+		// events would make that client resume for ever, and it reports every status but 405 as an error,
+		// and tries again.
 		w.Header().Set("Allow", "POST, DELETE, OPTIONS")
 		refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "nothing follows this Last-Event-ID: the stream has ended with it")
 	case ok && st != nil && seq <= st.log.Last() && !st.lost(seq):
 		st.respond(w, r, reading{after: seq}) // R-040
 	case ok && strings.HasPrefix(name, getPrefix):
-		// The missed events are gone, but clients that are refused here never open this stream
-		// again (R-186).
+		// The missed events are gone, but clients that are refused here never open a GET again
+		// (R-186).
 		st := newStream(p, getPrefix, 0)
 		st.beginStream()
 		p.listen(st, w, r, 0, p.primes())
-	case unknown != nil: // 400 would be final (S-027)
+	case unknown != nil: // not 400, which would be final (S-027)
 		d.o.Log.Warn("a stream cannot be resumed now", "err", unknown)
 		w.Header()["Content-Type"] = jsonType
 		begin(w, http.StatusServiceUnavailable, takeWithin)
@@ -487,8 +487,8 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 	}
 }
 
-// listen serves a stream for messages that belong to no call. Such streams are many and mostly
-// silent. So they leave the HTTP server if they can.
+// listen serves a stream for messages that belong to no call. Such streams are many and mostly silent,
+// so they leave the HTTP server if the connection allows that.
 func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq int64, prime bool) {
 	how := reading{
 		after: seq,
@@ -498,7 +498,7 @@ func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq in
 	run, abort, ok := httpio.Detach(w, r)
 	if !ok {
 		p.attend(st, how, func(me *reader, how reading) {
-			if ew, err := httpio.OpenWriter(w, r); err == nil { // otherwise the connection cannot stream; the client may resume
+			if ew, err := httpio.OpenWriter(w, r); err == nil { // after an error, the client may resume on another connection
 				defer ew.Close()
 				st.serve(r.Context(), ew, me, how)
 			}
@@ -516,7 +516,7 @@ func (p *peer) listen(st *stream, w http.ResponseWriter, r *http.Request, seq in
 	}
 }
 
-// attend makes st one of the session's streams while serve runs.
+// attend makes st one of the session's streams for messages without a call while serve runs.
 func (p *peer) attend(st *stream, how reading, serve func(*reader, reading)) {
 	me := st.attach(how.after)
 	p.open(st)

@@ -16,8 +16,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// isModern reports whether a POST of one message is of the stateless era. Its body decides, and if
-// that names no era, its header (protocol.md C3). initialize is never stateless.
+// isModern reports whether a POST of one message is of the stateless era. The body decides, or if that
+// names no era, the header (protocol.md C3). initialize is never stateless.
 func isModern(m *jsonrpc.Message, h http.Header) bool {
 	return gateway.IsStateless(m) || m.Method != "initialize" && namesModern(h)
 }
@@ -28,8 +28,8 @@ func namesModern(h http.Header) bool {
 	return len(v) > 0 && era.IsModern(v[0])
 }
 
-// modern handles a POST of one message of the stateless era. It frees body when the message is not
-// used any more.
+// modern handles a POST of one message of the stateless era. body is freed when the message is no
+// longer used.
 func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, body *httpio.Body, as forms) {
 	if !m.IsRequest() {
 		defer body.Free()
@@ -37,8 +37,8 @@ func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Reques
 			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "clients of revision "+era.FirstModern+" and later get no requests: there is nothing to answer")
 			return
 		}
-		// No notification of clients is defined. Some clients send one when they leave, with ids
-		// that other clients may use as well (R-183).
+		// The revision defines no notification of clients. Some clients cancel their calls by one when
+		// they leave, with ids that other clients may use as well, so it has no effect (R-183).
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -67,10 +67,10 @@ func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Reques
 	newStatelessCall(d, m, *s, body, as).reply(w, r)
 }
 
-// maxHeader bounds the value of one header of the protocol (protocol.md F).
+// maxHeader bounds the value of one header of the protocol, in bytes (protocol.md F).
 const maxHeader = 8 << 10
 
-// tooLong returns the name of a header of the protocol whose value is above the limit.
+// tooLong returns the name of a header of the protocol with a value above maxHeader, or "".
 func tooLong(h http.Header) string {
 	for name, values := range h {
 		if !strings.HasPrefix(name, "Mcp-") {
@@ -85,8 +85,8 @@ func tooLong(h http.Header) string {
 	return ""
 }
 
-// admit reads the caller of the request m. The message, if not nil, is the error that answers an
-// invalid request: its first fault, in the order of protocol.md B7.
+// admit returns the caller of the request m, or the error that answers an invalid request. That names
+// the first fault, in the order of protocol.md B7.
 func admit(server, principal string, h http.Header, m *jsonrpc.Message) (*gateway.Stateless, *jsonrpc.Message) {
 	if what := badVersion(h, m); what != "" {
 		return nil, mismatch(m, what)
@@ -105,8 +105,8 @@ func mismatch(m *jsonrpc.Message, what string) *jsonrpc.Message {
 	return jsonrpc.NewError(bytes.Clone(m.ID), jsonrpc.CodeHeaderMismatch, what, nil)
 }
 
-// badVersion describes how the revision in the headers differs from that of the body. It ignores
-// faults of the body itself.
+// badVersion says how the revision in the headers differs from that in the body, or returns "". It
+// ignores faults of the body itself.
 func badVersion(h http.Header, m *jsonrpc.Message) string {
 	v := gjson.GetBytes(m.Meta(), gjson.Escape(era.KeyVersion))
 	if v.Type != gjson.String || v.Str == "" {
@@ -124,7 +124,7 @@ func badVersion(h http.Header, m *jsonrpc.Message) string {
 	return ""
 }
 
-// badNames describes which parts of the body the headers do not repeat as they must (R-072 to
+// badNames says which part of the body the headers do not repeat as they must, or returns "" (R-072 to
 // R-075, R-185).
 func badNames(h http.Header, m *jsonrpc.Message) string {
 	if what := repeats("Mcp-Method", h[era.HeaderMethod], "method of the body", m.Method); what != "" {
@@ -133,8 +133,8 @@ func badNames(h http.Header, m *jsonrpc.Message) string {
 	values := h[era.HeaderName]
 	name, ok := era.NameOf(m.Method, m.Params)
 	if !ok {
-		// A body without a name is refused elsewhere. It must be refused here if there is a header
-		// that a proxy may have trusted.
+		// A body without the name that the method needs is refused later. It is refused here if there is
+		// a header, which a proxy may have trusted.
 		if _, has := era.NameOf(m.Method, anyName); has && len(values) > 0 {
 			return "the header Mcp-Name repeats nothing of the body"
 		}
@@ -143,10 +143,10 @@ func badNames(h http.Header, m *jsonrpc.Message) string {
 	return repeats("Mcp-Name", values, "name in the body", name)
 }
 
-// anyName are params that have a name for every method that has one.
+// anyName are params with a name for every method whose params can have one.
 var anyName = []byte(`{"name":"","uri":"","taskId":""}`)
 
-// repeats describes how a header does not repeat a value of the body; it returns "" if it does.
+// repeats says why a header does not repeat a value of the body, or returns "" if it does.
 func repeats(header string, values []string, what, want string) string {
 	if len(values) == 0 {
 		return "the header " + header + " is missing"
@@ -159,9 +159,10 @@ func repeats(header string, values []string, what, want string) string {
 	return ""
 }
 
-// answerStatus returns the status of an answer that is the whole response (protocol.md B6, B15).
-// Errors of the server are answers. The bridge's own refusals have a status of their own. Faults
-// have one too, where 200 would suggest a server of the other era (R-188, C4).
+// answerStatus returns the HTTP status of an answer that is the whole response (protocol.md B6, B15).
+// An error of the server is an answer, mostly with 200. A refusal of the bridge has its own status. A
+// fault in server/discover has one as well, since 200 would suggest a server of the other era (R-188,
+// C4).
 func answerStatus(method string, a answered) int {
 	switch status := refusedStatus(a.err); {
 	case a.err == nil:
@@ -184,7 +185,7 @@ func answerStatus(method string, a answered) int {
 	return http.StatusOK
 }
 
-// code returns the code of an error, 0 for results.
+// code returns the code of an error, or 0 for a result.
 func code(m *jsonrpc.Message) int {
 	if m.Error == nil {
 		return 0

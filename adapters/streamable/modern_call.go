@@ -19,35 +19,35 @@ const (
 )
 
 // statelessCall is one request of a client without a session, and its response (2026-07-28,
-// Streamable HTTP). It lasts as long as its POST: when the client disconnects, the call is
-// cancelled. It cannot be resumed.
+// Streamable HTTP). The call ends with its POST: when the client disconnects, the call is cancelled.
+// The response cannot be resumed.
 type statelessCall struct {
 	d      *Downstream
 	method string
 	whose  string                  // the principal
-	as     forms                   // of the answer
+	as     forms                   // the allowed forms of the answer
 	stop   context.CancelCauseFunc // cancels the call
-	wake   chan struct{}           // an event was added
+	wake   chan struct{}           // signals that an event was added
 	done   chan struct{}           // closed when the call has ended
-	answer answered                // set before done is closed; without a message if the call was cancelled
+	answer answered                // set before done is closed; has no message if the call was cancelled
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards events and over
 	events *replay.Log
-	over   bool // no events are added any more
+	over   bool // no more events are added
 }
 
 var _ bridge.Stream = (*statelessCall)(nil)
 
-// statelessLimits bound the events that wait for a slow client. Progress and log messages are
-// dropped, the oldest first. A subscription keeps the last change of each kind. If those are too
-// many, it ends: a client must not miss changes unnoticed.
+// statelessLimits bound the events that wait for a slow client. Beyond them, the oldest progress and
+// log messages are dropped. A subscription keeps the last change of each kind. If even those are too
+// many, the subscription ends, since a client must not miss changes unnoticed.
 var statelessLimits = replay.Limits{
 	Events: 256,
 	Bytes:  historyBytes,
 	Hard:   2 * historyBytes,
 }
 
-// newStatelessCall starts the call m, and frees body when the call has ended.
+// newStatelessCall starts the call m. Its goroutine frees body when the call has ended.
 func newStatelessCall(d *Downstream, m *jsonrpc.Message, s gateway.Stateless, body *httpio.Body, as forms) *statelessCall {
 	v := &statelessCall{
 		d:      d,
@@ -57,7 +57,7 @@ func newStatelessCall(d *Downstream, m *jsonrpc.Message, s gateway.Stateless, bo
 		wake:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
 	}
-	// The context is not the request's: a subscription leaves the HTTP server.
+	// The context does not derive from the request's, since a subscription leaves the HTTP server.
 	ctx, stop := context.WithCancelCause(context.Background())
 	v.stop = stop
 	s.Back, s.Keep = v, body.Keep
@@ -120,7 +120,7 @@ func (s *statelessCall) end() {
 	s.stop(bridge.ErrCancelled)
 	<-s.done
 	s.answer.m.Release()
-	if s.events != nil { // nothing is added any more
+	if s.events != nil { // no lock: over is set, so no event is added
 		s.events.Close()
 	}
 }
@@ -129,7 +129,7 @@ func (s *statelessCall) end() {
 // stream of events.
 func (s *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
 	var late <-chan time.Time
-	if s.method != discover { // its status must show the fault
+	if s.method != discover { // the status of server/discover must show a fault
 		late = s.as.late()
 	}
 	select {
@@ -157,7 +157,7 @@ func (s *statelessCall) reply(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if ew, err := httpio.OpenWriter(w, r); err == nil { // otherwise the connection cannot stream
+	if ew, err := httpio.OpenWriter(w, r); err == nil { // an error means that the connection cannot stream
 		s.serve(r.Context(), ew)
 		ew.Close()
 	}
@@ -185,7 +185,7 @@ func (s *statelessCall) write(w *httpio.Writer) error {
 	return w.Drain(said)
 }
 
-// last writes the answer. A cancelled call has none.
+// last writes the answer. A cancelled call has no answer.
 func (s *statelessCall) last(w *httpio.Writer) {
 	m := s.answer.m
 	if m == nil {
@@ -194,17 +194,17 @@ func (s *statelessCall) last(w *httpio.Writer) {
 	line := jsonrpc.NewBuffer(m.Len())
 	defer line.Free()
 	line.B = m.Append(line.B, m.ID, nil)
-	if free := m.TakeRelease(); free != nil { // the line holds its memory now
+	if free := m.TakeRelease(); free != nil { // the reserved bytes are now those of line
 		defer free()
 	}
 	m.Release()
 	if w.Send(httpio.Event{Type: "message", Data: line.B}) == nil {
-		_ = w.Flush() // the client may have disconnected
+		_ = w.Flush() // fails if the client has disconnected
 	}
 }
 
-// detach runs serve for a call whose connection has left the HTTP server. abort closes that
-// connection.
+// detach runs serve in a goroutine, for a call whose connection has left the HTTP server. abort closes
+// that connection.
 func (d *Downstream) detach(s *statelessCall, abort, serve func()) {
 	d.mu.Lock()
 	if d.closed {
@@ -224,8 +224,8 @@ func (d *Downstream) detach(s *statelessCall, abort, serve func()) {
 	}()
 }
 
-// Close waits for all subscriptions. It is called after the bridge has closed, which ends them. It
-// closes the connections of clients that do not read.
+// Close waits for all subscriptions. The caller has closed the gateway before, which ends them. After
+// breakAfter, Close closes the connections of clients that do not read.
 func (d *Downstream) Close() {
 	d.mu.Lock()
 	d.closed = true

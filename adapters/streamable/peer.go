@@ -16,24 +16,24 @@ type peer struct {
 	whose string // the principal
 	epoch int64  // of the takeover from another instance; 0 for a session that began here
 
-	mu      sync.Mutex // guards the rest
-	streams []*stream  // with a log, oldest first
-	gets    []*stream  // read by a GET of their own, oldest first
-	over    bool       // streams cannot be resumed any more
+	mu      sync.Mutex // guards the fields below
+	streams []*stream  // the streams with a log, oldest first
+	gets    []*stream  // the streams that a GET reads, oldest first
+	over    bool       // no stream can be resumed any more
 }
 
-// Limits of the streams that are kept for resumption.
+// These bound the streams that a session keeps for resumption.
 const (
-	keepFor       = 10 * time.Minute
+	keepFor       = 10 * time.Minute // after the end of a stream
 	keepStreams   = 256
-	keepPeerBytes = 16 << 20
+	keepPeerBytes = 16 << 20 // bytes of all streams together
 )
 
-// maxGets bounds the open GETs of one session. The oldest is closed: its client has mostly left
-// already, unnoticed.
+// maxGets bounds the open GETs of one session. Beyond that, the oldest is closed, whose client has
+// probably left unnoticed.
 const maxGets = 32
 
-// open adds a stream to the streams that a GET reads.
+// open adds a stream to p.gets.
 func (p *peer) open(s *stream) {
 	p.mu.Lock()
 	p.gets = append(slices.DeleteFunc(p.gets, func(o *stream) bool { return o == s }), s)
@@ -48,7 +48,7 @@ func (p *peer) open(s *stream) {
 	}
 }
 
-// shut undoes open, unless another GET reads the stream by now.
+// shut removes a stream from p.gets, unless another GET reads the stream by now.
 func (p *peer) shut(s *stream) {
 	if s.isRead() {
 		return
@@ -58,11 +58,11 @@ func (p *peer) shut(s *stream) {
 	p.gets = slices.DeleteFunc(p.gets, func(o *stream) bool { return o == s })
 }
 
-// breakAfter is how long the streams of GETs may continue after the end of the session. They end by
-// themselves, unless their client does not read.
+// breakAfter is how long a GET may continue after the end of its session. It ends by itself, unless
+// the client does not read.
 const breakAfter = 2 * time.Second
 
-// breakOff closes the connections of GETs that do not end by themselves.
+// breakOff closes the connections of the GETs that still run after breakAfter.
 func (p *peer) breakOff() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *peer) enter(s *stream) {
 	}
 	p.mu.Unlock()
 	for _, s := range old {
-		s.log.DropCopy() // so that the store's bound for a session is that of this instance
+		s.log.DropCopy() // so that the store keeps no more of a session than this instance does
 		s.drop()
 	}
 }
@@ -99,8 +99,9 @@ func (p *peer) forget() {
 	}
 }
 
-// trim removes old streams from p.streams and returns them. First are ended streams that were read
-// to their end and have no reader, then the oldest ended streams. The caller holds p.mu.
+// trim removes streams from p.streams and returns them: those that ended before keepFor, and if there
+// are too many, ended streams without a reader. It takes those that were read to their end first, and
+// then the oldest. The caller holds p.mu.
 func (p *peer) trim(now time.Time) (old []*stream) {
 	type info struct {
 		s          *stream
@@ -111,7 +112,7 @@ func (p *peer) trim(now time.Time) (old []*stream) {
 	total := 0
 	for _, s := range p.streams {
 		if !s.mu.TryLock() {
-			all = append(all, info{s: s}) // in use: it stays
+			all = append(all, info{s: s}) // in use, so it stays
 			continue
 		}
 		i := info{

@@ -22,7 +22,7 @@ func refuse(w http.ResponseWriter, status int, id []byte, code int, text string)
 // defaultRetryAfter is the default of Retry-After.
 const defaultRetryAfter = 5 * time.Second
 
-// begin writes the status. after is how long to wait before trying again; 0 means unknown.
+// begin writes the status, and for 429 and 503 Retry-After. If after is 0, that has its default.
 func begin(w http.ResponseWriter, status int, after time.Duration) {
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		if after <= 0 {
@@ -33,14 +33,14 @@ func begin(w http.ResponseWriter, status int, after time.Duration) {
 	w.WriteHeader(status)
 }
 
-// send writes a body. Errors are ignored: the client may have disconnected. A client that does not
-// read has a limited time.
+// send writes a body. A client that does not read has a limited time. send ignores errors, which mean
+// that the client has disconnected.
 func send(w http.ResponseWriter, parts ...[]byte) {
 	size := 0
 	for _, p := range parts {
 		size += len(p)
 	}
-	if size <= copied { // it fits into the connection's buffers
+	if size <= copied { // fits into the connection's buffers, so that no write waits
 		for _, p := range parts {
 			_, _ = w.Write(p)
 		}
@@ -51,12 +51,13 @@ func send(w http.ResponseWriter, parts ...[]byte) {
 	for _, p := range parts {
 		_, _ = w.Write(p)
 	}
-	_ = rc.Flush() // within the limit too
+	_ = rc.Flush() // within the same deadline
 	_ = rc.SetWriteDeadline(time.Time{})
 }
 
-// refuseHalf answers a client that has disconnected before anything was written. Only one that has closed its own
-// side alone reads it: HTTP cannot tell the two apart, and an empty 200 would pass for an answer.
+// refuseHalf answers a client that has disconnected before the answer. A client that has closed only
+// its own side of the connection still reads this. HTTP cannot tell the two apart, and an empty 200
+// would look like an answer.
 func refuseHalf(w http.ResponseWriter) {
 	refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the connection was closed on your side before the answer: keep it open until then")
 }
@@ -69,9 +70,9 @@ func refuseBody(w http.ResponseWriter, err error) {
 	refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParse, err.Error())
 }
 
-// reply writes the stream as the response to a POST: as JSON if it has only answers, otherwise as
-// events. fresh is set for the POST that creates a session. It reports whether the client was
-// connected when the answer came.
+// reply writes the stream as the response to a POST: as JSON if it has only answers, or else as events.
+// fresh is set for the POST that creates a session. reply reports whether the client was connected
+// when the answer came.
 func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool {
 	late := s.as.late()
 	if !s.as.json {
@@ -86,7 +87,7 @@ func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool 
 			if fresh && len(answers) == 1 && answers[0].err == nil {
 				w.Header()[sessionHeader] = []string{s.p.id}
 			}
-			there := r.Context().Err() == nil // afterwards it may disconnect
+			there := r.Context().Err() == nil // read before the write, after which the client may disconnect
 			if status := refusedStatus(answers[0].err); fresh && status != http.StatusOK {
 				writeAnswer(w, status, answers[0])
 			} else {
@@ -99,21 +100,21 @@ func (s *stream) reply(w http.ResponseWriter, r *http.Request, fresh bool) bool 
 		case <-late:
 			s.beginStream()
 		case <-r.Context().Done():
-			s.disconnected() // the call goes on (R-036)
+			s.disconnected() // does not end the call (R-036)
 			refuseHalf(w)
 			return false
 		}
 	}
-	// The end of the session does not end the stream: it ends the calls, whose answers say so.
+	// If the session ends, its calls end with an error, which is the answer that ends this stream.
 	if fresh {
 		w.Header()[sessionHeader] = []string{s.p.id}
-		return s.respond(w, r, reading{}) // no revision is agreed yet: it is not primed
+		return s.respond(w, r, reading{}) // without prime, since no revision is agreed yet
 	}
 	return s.respond(w, r, reading{prime: s.p.primes()})
 }
 
-// primes reports whether the client expects a first event that has only an id. Older clients fail
-// on it (R-038).
+// primes reports whether the client expects a first event with only an id. Older clients fail on such
+// an event (R-038).
 func (p *peer) primes() bool { return p.Revision() >= era.Rev20251125 }
 
 // writeAnswers writes the answers as JSON: one, or an array for a batch.
@@ -124,7 +125,7 @@ func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
 	}
 	parts := [][]byte{{'['}}
 	for i, a := range answers {
-		defer a.m.Release() // after it is written: until then it holds its memory
+		defer a.m.Release() // after the write, since parts shares the message's memory
 		head := []byte(`{"jsonrpc":"2.0"`)
 		if i > 0 {
 			head = []byte(`,{"jsonrpc":"2.0"`)
@@ -141,12 +142,12 @@ func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
 	send(w, append(parts, []byte{']'})...)
 }
 
-// copied is the size up to which an answer is assembled before it is written. A larger one is
-// written in pieces.
+// copied is the size, in bytes, up to which an answer is copied into one buffer before it is written.
+// A larger answer is written in pieces.
 const copied = 2 << 10
 
-// refusedStatus returns the status of an answer that is a refusal by the bridge (protocol.md F).
-// Other answers have 200, also errors (D7).
+// refusedStatus returns the HTTP status for an answer that is a refusal of the bridge because of err
+// (protocol.md F). Other answers, including errors, have 200 (D7).
 func refusedStatus(err error) int {
 	switch {
 	case err == nil:
@@ -160,11 +161,11 @@ func refusedStatus(err error) int {
 	return http.StatusOK
 }
 
-// sessionStatus returns the status of an answer to a call of a session. A temporary refusal has
-// 200. With 429 and 503 the clients of the official SDKs keep the session. But the Go SDK never
-// reads the body, and the TypeScript SDK makes a text of it. So the model would not get the limit
-// and the time of the next try (see TestRefusalsSDK). A stopping bridge, and a server that is
-// forbidden now, concern the client and not the model.
+// sessionStatus returns the HTTP status for an answer to a call of a session. A temporary refusal has
+// 200, so that the model gets the limit and the time of the next try. With 429 or 503, the Go SDK
+// would not read the body, and the TypeScript SDK would show it as raw text (see TestRefusalsSDK). A
+// stopping bridge has 503, and a forbidden server 403, since these concern the client and not the
+// model.
 func sessionStatus(err error) int {
 	status := refusedStatus(err)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && !errors.Is(err, bridge.ErrShutdown) {
@@ -180,7 +181,7 @@ func writeAnswer(w http.ResponseWriter, status int, a answered) {
 	buf := jsonrpc.NewBuffer(0)
 	defer buf.Free()
 	var room [8][]byte
-	member, pieces := m.Payload(room[:1]) // the first is the part before it
+	member, pieces := m.Payload(room[:1]) // the first piece is for the part before the payload
 	buf.B = append(buf.B, `{"jsonrpc":"2.0"`...)
 	if m.ID != nil {
 		buf.B = append(append(buf.B, `,"id":`...), m.ID...)

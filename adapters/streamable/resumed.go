@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
-// answering records the id of a request that the stream answers.
+// answering records the id of a request that the stream answers, if the stream is copied.
 func (s *stream) answering(m *jsonrpc.Message) {
 	if s.p.d.o.Copies != nil {
 		s.open = append(s.open, bytes.Clone(m.ID))
@@ -22,7 +22,7 @@ func (s *stream) answering(m *jsonrpc.Message) {
 
 // copies starts copying the log for other instances. The caller holds s.mu.
 func (s *stream) copies() {
-	if c := s.p.d.o.Copies; c != nil && (s.isGet() || s.open != nil) { // the client of initialize has no session id yet
+	if c := s.p.d.o.Copies; c != nil && (s.isGet() || s.open != nil) { // not for initialize: its client has no session id yet
 		s.log.CopyTo(c.Begin(session.Key(s.p.id), s.id, s.open))
 	}
 }
@@ -30,9 +30,9 @@ func (s *stream) copies() {
 // takeWithin bounds how long the store may take to return a copy.
 const takeWithin = 2 * time.Second
 
-// takeStream continues a stream of the instance that had the session before, from its copy.
-// Requests without an answer are lost: each gets an error, once (S-031). takeStream returns nil if
-// there is no usable copy, and an error if the store is unreachable.
+// takeStream continues a stream of the instance that had the session before, from the stream's copy.
+// The requests without an answer are lost, and each gets an error once (S-031). If there is no usable
+// copy, takeStream returns nil. The error says that the store is unreachable.
 func (p *peer) takeStream(ctx context.Context, name string, seq int64) (*stream, error) {
 	c, mark := p.d.o.Copies, p.epoch<<32
 	if c == nil || p.epoch == 0 || seq > mark {
@@ -58,7 +58,7 @@ func (p *peer) takeStream(ctx context.Context, name string, seq int64) (*stream,
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if there := p.enterTaken(st); there != nil {
-		st.log.Close() // another request was faster: this log is not needed
+		st.log.Close() // another request has continued the stream
 		return there, nil
 	}
 	if !taken.Finished && !st.isGet() {
@@ -70,8 +70,8 @@ func (p *peer) takeStream(ctx context.Context, name string, seq int64) (*stream,
 	return st, nil
 }
 
-// enterTaken adds a continued stream, or returns the one of that name if there is one. The caller
-// holds s.mu.
+// enterTaken adds a continued stream and returns nil, or returns the stream that already has the same
+// id. The caller holds s.mu.
 func (p *peer) enterTaken(s *stream) *stream {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,38 +17,38 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// stream is the response to one POST or GET. It belongs to the session: an HTTP handler only reads
-// it, and another handler may continue (2025-11-25, resumability).
+// stream is the response to one POST or GET. It belongs to the session. An HTTP handler only reads it,
+// and another handler may continue to read it (2025-11-25, resumability).
 //
 // A stream begins without a log. If the answer comes at once, with no other message before, the
 // response is plain JSON.
 type stream struct {
 	p     *peer
-	id    string // first part of its event ids
-	batch bool   // the answers are sent as an array
-	as    forms  // of the answer to a POST
-	wake  chan struct{}
-	open  [][]byte // ids of the requests that it answers, raw; only if the stream is copied
+	id    string        // first part of the ids of its events
+	batch bool          // the answers are sent as an array
+	as    forms         // the allowed forms of the answer to a POST
+	wake  chan struct{} // signals a change to a handler of a POST that waits for the answer
+	open  [][]byte      // raw ids of the requests that the stream answers; only if it is copied
 
-	mu            sync.Mutex // guards the rest
+	mu            sync.Mutex // guards the fields below
 	log           *replay.Log
-	answers       []answered // received before there was a log
+	answers       []answered // those that came before there was a log
 	bytes         int        // of all answers so far
-	left          int        // answers that are missing
-	closed        bool       // it ended without a log: as JSON, or because the client disconnected first
-	reader        *reader    // writes it to the client; nil if none does
+	left          int        // answers that have not come yet
+	closed        bool       // the stream ended without a log: as JSON, or because the client disconnected
+	reader        *reader    // writes the stream to the client; nil if none does
 	ended         time.Time  // when the last answer came, or the reader of a GET left
-	read          bool       // the last answer was written to a client
-	expectsReader bool       // the handler of its POST has not begun to read it
-	dropped       bool       // it cannot be resumed
+	read          bool       // a client has read the stream to its end
+	expectsReader bool       // the handler of the POST has not begun to read the stream
+	dropped       bool       // the stream cannot be resumed
 }
 
 // reader is the HTTP handler that writes a stream to the client.
 type reader struct {
-	wake chan struct{} // something was added
+	wake chan struct{} // signals that events were added
 	kick chan struct{} // closed when another reader takes over
 
-	abort func() // closes its connection; nil if the HTTP server does that. Guarded by the stream's mu.
+	abort func() // closes the connection; nil if the HTTP server does that; stream.mu guards it
 }
 
 var _ bridge.Stream = (*stream)(nil)
@@ -59,8 +59,8 @@ type answered struct {
 	err error
 }
 
-// The prefix of a stream's id shows whether the stream belongs to a GET or a POST, also after it
-// was dropped.
+// The prefix of a stream's id shows whether the stream belongs to a GET or a POST, even after the
+// stream was dropped.
 const (
 	getPrefix  = "g"
 	postPrefix = "p"
@@ -69,15 +69,15 @@ const (
 // historyBytes bounds the events that a stream keeps for resumption, in bytes: see historyLimits.
 const historyBytes = 4 << 20
 
-// historyLimits bound the history of one stream. Questions may exceed historyBytes up to most, and
-// answers may exceed it too: there is one for each request.
+// historyLimits bound the history of one stream. Questions may exceed historyBytes, up to most. Answers
+// may exceed it without a bound here, since there is one for each request.
 var historyLimits = replay.Limits{
 	Events: 256,
 	Bytes:  historyBytes,
 	Hard:   math.MaxInt,
 }
 
-// most bounds the questions that wait on a stream, and the answers to a batch.
+// most bounds the events of a stream with its questions, and the answers to a batch, in bytes.
 func (s *stream) most() int { return 4*s.p.d.o.MaxMessage + historyBytes }
 
 func newStream(p *peer, prefix string, answers int) *stream {
@@ -106,7 +106,8 @@ func (s *stream) Send(e replay.Event) bool {
 	return true
 }
 
-// begin creates the log: the response will be a stream of events. The caller holds s.mu.
+// begin creates the log, unless there is one: the response will be a stream of events. The caller holds
+// s.mu.
 func (s *stream) begin() {
 	if s.log != nil {
 		return
@@ -151,7 +152,7 @@ func (s *stream) keep(a answered) {
 	_ = s.log.Append(gateway.AnswerEvent(a.m)) // fails if the stream was dropped
 }
 
-// answer takes one of the answers. The stream ends with the last one.
+// answer adds an answer. The stream ends with the last answer.
 func (s *stream) answer(m *jsonrpc.Message, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,9 +175,9 @@ func (s *stream) answer(m *jsonrpc.Message, err error) {
 	s.signal()
 }
 
-// cancelled records that a request was cancelled: it gets no answer (A10). But a client that has
-// event ids would resume the stream for the answer. The Go SDK ends its session if no answer comes.
-// Such a client gets an error.
+// cancelled records that the client has cancelled a request, which then gets no answer (A10). But a
+// client that has event ids would resume the stream for the answer, and the Go SDK ends its session if
+// no answer comes. So such a client gets an error as the answer.
 func (s *stream) cancelled(id []byte) {
 	s.mu.Lock()
 	quiet := s.log == nil || s.log.Last() == 0 && !s.p.primes()
@@ -191,8 +192,8 @@ func (s *stream) cancelled(id []byte) {
 	}
 }
 
-// complete returns the answers if all are there and nothing else was sent. The stream is closed
-// then: later messages take another way.
+// complete returns the answers if all have come and there is no log. The stream is then closed, and
+// Send refuses later messages.
 func (s *stream) complete() (answers []answered, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,12 +218,12 @@ func (s *stream) isStreaming() bool {
 	return s.log != nil
 }
 
-// disconnected records that the client disconnected. A stream without a log is not kept: the client has
-// no event id to resume it by.
+// disconnected records that the client disconnected. A stream without a log is closed, since the client
+// has no event id with which to resume it.
 func (s *stream) disconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.log != nil { // it was created at this moment
+	if s.log != nil { // created since the handler last looked
 		s.unread()
 		return
 	}
@@ -233,8 +234,8 @@ func (s *stream) disconnected() {
 	s.answers = nil
 }
 
-// attach makes the caller the stream's only reader, of the events after seq. It ends an earlier
-// reader, whose connection is probably dead.
+// attach returns a new reader, which becomes the stream's only one, for the events after seq. It ends
+// an earlier reader, whose connection is probably dead.
 func (s *stream) attach(seq int64) *reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,8 +248,8 @@ func (s *stream) attach(seq int64) *reader {
 	return s.reader
 }
 
-// detach records that the reader has left. The stream may be resumed, unless another reader has
-// taken over.
+// detach records that the reader has left, unless another reader has taken over. The stream may be
+// resumed.
 func (s *stream) detach(me *reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,8 +269,7 @@ func (s *stream) unread() {
 	}
 }
 
-// drop records that the stream cannot be resumed any more. Its memory is freed when it has no
-// reader.
+// drop records that the stream cannot be resumed any more. The log is closed when there is no reader.
 func (s *stream) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,23 +279,23 @@ func (s *stream) drop() {
 	}
 }
 
-// Attended reports whether the client reads the stream, or is about to.
+// Attended reports whether a handler reads the stream, or is about to.
 func (s *stream) Attended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.used()
 }
 
-// used reports whether the stream has a reader, or is about to. The caller holds s.mu.
+// used reports whether the stream has a reader or expects one. The caller holds s.mu.
 func (s *stream) used() bool { return s.reader != nil || s.expectsReader }
 
-// lost reports whether an answer or question after the event at seq was dropped before the client
-// resumed, and nothing else will come.
+// lost reports whether an answer or a question after the event at seq was dropped, and no event will
+// be added.
 func (s *stream) lost(seq int64) bool { return s.log.Finished() && s.log.Gone(seq) }
 
-// wrote records that the reader has written the events up to seq. If the history is full, the
-// oldest written events are dropped: questions, which the log itself never drops. The answers to a
-// batch stay.
+// wrote records that the reader has written the events up to seq. If the history is longer than
+// historyBytes, wrote drops the oldest written events, including questions, which the log does not
+// drop by itself. The answers to a batch stay.
 func (s *stream) wrote(me *reader, seq int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -329,7 +329,7 @@ func (s *stream) breakable(me *reader, abort func()) {
 	me.abort = abort
 	s.mu.Unlock()
 	select {
-	case <-s.p.Done(): // breakOff may have been called before
+	case <-s.p.Done(): // breakOff may have run before abort was set
 		time.AfterFunc(breakAfter, abort)
 	default:
 	}
@@ -356,7 +356,7 @@ func (s *stream) isGet() bool { return s.id[:1] == getPrefix }
 // reading holds the options of a reader.
 type reading struct {
 	after int64           // the Seq of the last event that the client has
-	prime bool            // first send an event with only an id
+	prime bool            // the first event has only an id
 	begin func()          // called after the response has begun
 	done  <-chan struct{} // ends the reading; nil never does
 }
@@ -393,7 +393,7 @@ func (s *stream) serve(ctx context.Context, w *httpio.Writer, me *reader, how re
 		Done:      how.done,
 	}, func() (err error) {
 		finished := s.log.Finished()
-		there := ctx.Err() == nil // read it now: after the last write the client may disconnect
+		there := ctx.Err() == nil // read before the last write, after which the client may disconnect
 		if seq, err = s.write(w, me, seq); err == nil && finished {
 			whole, err = there, io.EOF
 		}
@@ -410,21 +410,21 @@ func (s *stream) serve(ctx context.Context, w *httpio.Writer, me *reader, how re
 	return whole
 }
 
-// resumeAfter is when a client may resume a stream that the bridge closes.
+// resumeAfter is how long a client waits before it resumes a stream that the bridge closes.
 const resumeAfter = time.Second
 
-// endForResume ends a response whose stream may continue: clients that can resume get the time to come
-// back.
+// endForResume ends a response whose stream may continue. It sends resumeAfter to clients that can
+// resume.
 func (s *stream) endForResume(w *httpio.Writer) {
 	if s.p.primes() && w.Send(httpio.Event{Retry: resumeAfter}) == nil {
-		_ = w.Flush() // the client may have disconnected, which is its right
+		_ = w.Flush() // fails if the client has disconnected
 	}
 }
 
 // write writes the events after seq, and returns the seq of the last one.
 func (s *stream) write(w *httpio.Writer, me *reader, seq int64) (int64, error) {
 	for {
-		events := s.log.Next(seq) // missing events were dropped
+		events := s.log.Next(seq) // there are gaps where events were dropped
 		if len(events) == 0 {
 			return seq, nil
 		}

@@ -14,10 +14,10 @@ type Upstream struct {
 	name   conn.Name
 	client *remote.Client
 	o      conn.Options
-	limit  int // bytes of a message with its envelope
+	limit  int // of a message with its envelope, in bytes
 	eras   *conn.Eras
 
-	do, stream func(*http.Request) (*http.Response, error) // methods of client
+	do, stream func(*http.Request) (*http.Response, error) // the methods Do and Stream of client
 }
 
 var _ bridge.Adapter = (*Upstream)(nil)
@@ -41,5 +41,5 @@ func NewUpstream(name string, c remote.Config, o conn.Options) (*Upstream, error
 	}, nil
 }
 
-// Close closes idle HTTP connections. Without it they end after Config.IdleTimeout.
+// Close closes idle HTTP connections. Without Close, they end after remote.Config.IdleTimeout.
 func (u *Upstream) Close() { u.client.Close() }

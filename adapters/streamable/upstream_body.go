@@ -9,14 +9,15 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// trusted is the memory that is allocated at once for an announced length. For more, it grows as
-// bytes arrive.
+// trusted bounds the memory that is allocated at once for an announced length, in bytes. For a longer
+// body, the memory grows as bytes arrive.
 const trusted = 1<<20 + conn.EnvelopeRoom
 
+// errNotKept is the error of a body that is larger than the limit, or for which there is no room.
 var errNotKept = errors.New("larger than the limit, or without room")
 
-// readBody reads a response of at most limit bytes into the memory of its message, as far as in has
-// room. If it returns an error, the HTTP connection is not reused.
+// readBody reads the body of a response, of at most limit bytes, and reserves room for it with in. If
+// it returns an error, the HTTP connection is not reused.
 func readBody(res *http.Response, limit int, in *conn.Intake) (*jsonrpc.Buffer, error) {
 	defer res.Body.Close()
 	if res.ContentLength > int64(limit) {
@@ -45,7 +46,7 @@ func readBody(res *http.Response, limit int, in *conn.Intake) (*jsonrpc.Buffer, 
 	}
 }
 
-// maxDiscard is how much of an unused body is read, so that its HTTP connection can be reused.
+// maxDiscard bounds the bytes of an unused body that discard reads.
 const maxDiscard = 4 << 10
 
 // discard reads the rest of a response, so that its HTTP connection can be reused.
@@ -54,19 +55,19 @@ func discard(res *http.Response) {
 	abort(res)
 }
 
-// abort closes a response. Its HTTP connection is closed too, unless the response was read to its
-// end.
+// abort closes a response. Unless the response was read to its end, its HTTP connection closes as
+// well.
 func abort(res *http.Response) { _ = res.Body.Close() }
 
-// messages calls each with the messages of a text. They own buf and the room that in has reserved.
-// The error describes a part that is no message.
+// messages calls each with the messages of a text. The messages own buf and the room that in has
+// reserved. The error describes the first part that is no message.
 func (l *link) messages(buf *jsonrpc.Buffer, in *conn.Intake, each func(*jsonrpc.Message)) error {
 	texts := conn.Parser{Options: l.a.o, Conn: l.Conn}
 	return texts.Parse(buf, buf.B, in, each)
 }
 
-// receive takes a message from the stream of the call of that number; 0 is the standalone stream.
-// After rest.Gone, only the progress of calls is useful.
+// receive delivers a message from the stream of the call with that number; 0 means the standalone
+// stream. After rest.Gone, it delivers only progress, and drops other messages.
 func (w *wire) receive(on int64, m *jsonrpc.Message) {
 	if w.clientNotified.Load() && m.Method != "notifications/progress" {
 		m.Release()

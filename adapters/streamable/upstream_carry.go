@@ -16,24 +16,25 @@ var (
 	_ bridge.Resumer   = (*Upstream)(nil)
 )
 
-// portableState is the state of a connection that another process needs to continue it.
+// portableState is what another process needs to continue a connection.
 type portableState struct {
 	Session string          `json:"session"` // the id that the server gave
-	Server  json.RawMessage `json:"server"`  // its part of the handshake
+	Server  json.RawMessage `json:"server"`  // the server's part of the handshake
 	Cookies string          `json:"cookies,omitempty"`
 }
 
-// maxPortableState bounds that state, in bytes: it is stored with each session.
+// maxPortableState bounds a portableState as JSON, in bytes, since it is stored with each session.
 const maxPortableState = 8 << 10
 
-// ResumeData implements bridge.Resumable. A server without sessions has nothing to continue.
+// ResumeData implements bridge.Resumable. It returns nil if the server has no sessions, or if the data
+// would be too large.
 func (w *wire) ResumeData() []byte {
 	session, _ := w.identity()
 	if session == "" {
 		return nil
 	}
 	server := []byte{'{'}
-	for _, name := range []string{"protocolVersion", "capabilities", "serverInfo"} { // the client has the rest
+	for _, name := range []string{"protocolVersion", "capabilities", "serverInfo"} { // the client already has the others
 		if v := gjson.GetBytes(w.server.Result, name); v.Exists() {
 			if len(server) > 1 {
 				server = append(server, ',')
@@ -80,6 +81,6 @@ func (u *Upstream) Resume(ctx context.Context, from *bridge.Caller, rest bridge.
 	w.open = true
 	w.wg.Go(w.listen)
 	w.mu.Unlock()
-	close(w.taken) // the handshake was long ago
+	close(w.taken) // the other process made the handshake
 	return w, nil
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
-// Open opens a connection on behalf of from. It begins with the server's known era, otherwise with
-// the era of from. The error wraps remote.ErrOtherTransport when the server seems to speak
-// HTTP+SSE.
+// Open opens a connection on behalf of from. It first tries the server's known era, or else the era of
+// from. If the server seems to speak HTTP+SSE, the error wraps remote.ErrOtherTransport.
 func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	first, other := u.eras.Order(from)
 	if first == conn.EraModern {
@@ -21,7 +20,8 @@ func (u *Upstream) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cl
 	return u.legacyFirst(ctx, from, rest, other)
 }
 
-// legacyFirst opens a connection by initialize. A server that refuses it may be a modern one.
+// legacyFirst opens a connection by initialize. If the server refuses that and other is set, it tries
+// the modern era.
 func (u *Upstream) legacyFirst(ctx context.Context, from *bridge.Caller, rest bridge.Client, other bool) (bridge.Upstream, error) {
 	w, unknown, err := u.initialize(ctx, from, rest)
 	if err == nil {
@@ -42,8 +42,8 @@ func (u *Upstream) legacyFirst(ctx context.Context, from *bridge.Caller, rest br
 	return s, nil
 }
 
-// modernFirst opens a connection by server/discover. A server that answers unlike a modern one is a
-// legacy server (protocol.md C2).
+// modernFirst opens a connection by server/discover. If no modern server would answer as this one
+// does, and other is set, it tries the legacy era (protocol.md C2).
 func (u *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest bridge.Client, other bool) (bridge.Upstream, error) {
 	s, undiscovered, err := u.discover(ctx, from, rest)
 	switch {
@@ -73,8 +73,8 @@ func (u *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest br
 	return s, nil
 }
 
-// initialize opens a connection to a legacy server. unknown reports whether the server answered
-// with 404 that it does not have the method.
+// initialize opens a connection to a legacy server. unknown reports whether the server answered with
+// 404 and "method not found".
 func (u *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bridge.Client) (w *wire, unknown bool, err error) {
 	w = newWire(ctx, u, from, rest)
 	w.server, err = conn.Handshake(ctx, w.Conn, from, u.o.Revision)
@@ -82,20 +82,20 @@ func (u *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bri
 		err = w.opened(ctx)
 	}
 	if err != nil {
-		_ = w.Close(context.Background()) // ctx may have ended; the session is deleted all the same
+		_ = w.Close(context.Background()) // deletes the session even if ctx has ended
 		return nil, w.unknownInitialize.Load(), u.name.Unopened(err)
 	}
 	u.eras.Learn(conn.EraLegacy, true)
 	return w, false, nil
 }
 
-// errNotModern is the cause if a server does not answer as a modern one does. No other error leads to
+// errNotModern is the cause of an error if no modern server would answer so. Only this error leads to
 // initialize.
 var errNotModern = errors.New("no answer of a modern server")
 
-// discover opens a connection to a modern server. The error wraps errNotModern when the server seems
-// to be a legacy one. undiscovered reports whether the server answered as a modern server without
-// that method does.
+// discover opens a connection to a modern server by server/discover. If the server seems to be a
+// legacy one, the error wraps errNotModern. undiscovered reports whether a modern server without that
+// method would answer so.
 func (u *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridge.Client) (s *stateless, undiscovered bool, err error) {
 	s = newStateless(ctx, u, from, rest)
 	g, v, err := conn.Discover(ctx, s.Conn, from)
@@ -106,7 +106,7 @@ func (u *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridg
 		err = s.opened(g)
 	}
 	if err != nil {
-		_ = s.Close(context.Background()) // it does not wait for the server
+		_ = s.Close(context.Background()) // does not wait for the server
 		return nil, s.fault().undiscovered(), u.name.Unopened(err)
 	}
 	return s, false, nil
@@ -139,7 +139,7 @@ func (s *stateless) notModern(v conn.Verdict) error {
 		return nil
 	case v == conn.SaysLegacy:
 		return u.name.Unavailable("it speaks legacy revisions of the protocol only", errNotModern)
-	case f.modern(): // C2.3: a modern server refuses the request itself
+	case f.modern(): // C2.3: only a modern server refuses the request for that reason
 		return u.name.Unavailable("it finds fault with server/discover: "+f.text, nil)
 	}
 	return u.name.Unavailable("it does not speak revision "+era.LatestModern+" of the protocol", errNotModern)

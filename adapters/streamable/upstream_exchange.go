@@ -34,23 +34,23 @@ type exchange struct {
 	ctx      context.Context
 	stop     context.CancelFunc
 
-	// Used by the call's goroutine only.
-	deliver     func(*jsonrpc.Message) // takes the messages of the response
+	// Only the call's goroutine uses these.
+	deliver     func(*jsonrpc.Message) // gets the messages of the response
 	answered    bool
-	adopted     bool // the answer had no id
-	whole       bool // the response is one message
-	lingerTimer *time.Timer
-	stray       *jsonrpc.Message // the first error without an id, if an answer may follow it
+	adopted     bool             // the answer had no id
+	whole       bool             // the response is one message, so that nothing follows it
+	lingerTimer *time.Timer      // ends the exchange after the answer
+	stray       *jsonrpc.Message // the first error without an id, while an answer may follow
 	strayTimer  *time.Timer      // ends the wait for that answer
 	fault       error            // of the first part of the response that is no message
 
 	trace  httptrace.ClientTrace
-	writes atomic.Int32 // writes in progress: the HTTP client reads line
+	writes atomic.Int32 // writes in progress, during which the HTTP client reads line
 
-	mu        sync.Mutex // guards the rest
-	written   bool
-	over      bool
-	responded bool
+	mu        sync.Mutex // guards the fields below
+	written   bool       // the request was written
+	over      bool       // the exchange has ended
+	responded bool       // the head of the response has come
 	marked    conn.Signal
 }
 
@@ -78,8 +78,8 @@ func (e *exchange) mark(what *bool) {
 	e.marked.Wake()
 }
 
-// awaitSent waits until the request was written or never will be, and reports which. Only one goroutine
-// may call it.
+// awaitSent waits until the request is written, and reports whether it is. It returns early if the
+// exchange or ctx ends. Only one goroutine may call it.
 func (e *exchange) awaitSent(ctx context.Context) bool {
 	e.mu.Lock()
 	if !e.written && !e.over {
@@ -90,8 +90,8 @@ func (e *exchange) awaitSent(ctx context.Context) bool {
 	return e.written
 }
 
-// send sends the request. Except for a handshake, it never repeats a request of which a byte may have
-// reached the server (protocol.md D0.8).
+// send sends the request by one of the client's methods. Except for a message of the handshake, it
+// never repeats a request if a byte of it may have reached the server (protocol.md D0.8).
 func (e *exchange) send(by func(*http.Request) (*http.Response, error), request func(context.Context) *http.Request) (*http.Response, error) {
 	ctx := httptrace.WithClientTrace(e.ctx, &e.trace)
 	res, err := e.l.a.reach(e.ctx, by, e.method,
@@ -103,8 +103,9 @@ func (e *exchange) send(by func(*http.Request) (*http.Response, error), request 
 	return res, err
 }
 
-// answeredElsewhere ends the exchange, whose call has its answer by another way. Without a response yet, it does so
-// a moment later: net/http may be about to give the HTTP connection to the next call, and would close it.
+// answeredElsewhere ends the exchange of a call that got its answer on another stream. If there is no
+// response yet, it waits for linger: net/http may be about to give the HTTP connection to the next
+// call, and would close it.
 func (e *exchange) answeredElsewhere() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,15 +116,15 @@ func (e *exchange) answeredElsewhere() {
 	}
 }
 
-// free frees the memory of the request, which is not sent again.
+// free frees the memory of a request that is not sent again.
 func (e *exchange) free() {
 	if e.writes.Load() == 0 {
 		e.line.Free()
-	} // otherwise the server answered before it read the whole request: the memory is in use
+	} // otherwise, the server answered before the whole request was written, and line is in use
 	e.line = nil
 }
 
-// end ends the exchange, and settles the call if it is not settled.
+// end ends the exchange. If the call is not settled, end settles it with an error.
 func (e *exchange) end() {
 	if e.lingerTimer != nil {
 		e.lingerTimer.Stop()
@@ -138,9 +139,9 @@ func (e *exchange) end() {
 	e.l.ended(e.call)
 }
 
-// isAnswer reports whether m answers the call; otherwise it owns m. Ids are the bridge's own, and no
-// server has a reason to answer one call in the response to another. So an error without an id can
-// only be about this request. In a stream or a batch an answer may follow it, which counts more.
+// isAnswer reports whether m answers the call. If not, it releases m or keeps it in e.stray. An error
+// without an id can only be about this request, since servers do not answer one call in the response
+// to another. In a stream or a batch, an answer with the id may follow, and counts more.
 func (e *exchange) isAnswer(m *jsonrpc.Message) bool {
 	switch {
 	case m.ID == nil && e.whole:
@@ -161,8 +162,8 @@ func (e *exchange) isAnswer(m *jsonrpc.Message) bool {
 	return false
 }
 
-// lose settles a call without an answer, if it is not settled: with an error that named no request, with the fault of
-// the response, or with why.
+// lose settles a call that gets no answer, unless it is settled: with the error in e.stray, or else with
+// the fault of the response, or else with why.
 func (e *exchange) lose(why *bridge.Error) {
 	if e.fault != nil {
 		why = e.l.a.name.Invalid("its answer is "+e.fault.Error(), nil)
@@ -174,9 +175,9 @@ func (e *exchange) lose(why *bridge.Error) {
 	e.l.Abort(e.call, why) // no effect on a settled call
 }
 
-// single takes a response that is one JSON body. 2025-03-26 allows other messages before the
-// answer, as a batch (A9). The error is for a call that is still without an answer; it is nil if
-// single has settled the call.
+// single reads a response that is one JSON body. 2025-03-26 allows a batch with other messages before
+// the answer (A9). The error is for a call that still has no answer. It is nil if single has settled
+// the call.
 func (e *exchange) single(res *http.Response) *bridge.Error {
 	u := e.l.a
 	in := e.l.Intake()
@@ -195,12 +196,12 @@ func (e *exchange) single(res *http.Response) *bridge.Error {
 	return u.name.Invalid("its response has no answer to the request", nil)
 }
 
-// linger is how long a stream is read after the answer: if it ends, the HTTP connection can be
-// reused.
+// linger is how long a stream is read after the answer. If the stream ends within that time, the HTTP
+// connection can be reused.
 const linger = time.Second
 
-// read takes events until the stream ends, or until the call has an answer that leaves the stream
-// open. If seen is not nil, it is called with each event first.
+// read reads events until the stream ends, or until linger after the answer. It calls seen, unless
+// nil, with each event first.
 func (e *exchange) read(res *http.Response, seen func(httpio.Received)) error {
 	defer res.Body.Close()
 	in := e.l.Intake()
@@ -210,7 +211,7 @@ func (e *exchange) read(res *http.Response, seen func(httpio.Received)) error {
 	for ; ; in.Drop() {
 		ev, err := r.Next()
 		if errors.Is(err, httpio.ErrEndless) && e.method != listen {
-			// The event belongs to this call, and nothing can follow it.
+			// An event without an end can only be the answer to this call.
 			e.answered = true
 			e.l.AnswerNotKept(&in, e.id, e.l.a.o.MaxMessage)
 		}
@@ -251,15 +252,15 @@ func (e *exchange) unexpectedType(res *http.Response) {
 	e.l.Abort(e.call, e.l.a.name.Invalid(fmt.Sprintf("it answered with neither JSON nor events (HTTP %d)", res.StatusCode), nil))
 }
 
-// reachFor bounds the time of attempts to reach a server that refuses connections: it may be about
-// to start. reachPause is the pause between them.
+// reachFor bounds the time of attempts to reach a server that refuses connections, since the server
+// may be about to start. reachPause is the first pause between attempts.
 const (
 	reachFor   = 4 * time.Second
 	reachPause = 100 * time.Millisecond
 )
 
-// patience returns for how long connecting is tried again. It ends before the call times out: a
-// timeout would mean that the call may have been executed.
+// patience returns how long attempts to connect may go on. The time ends before the call times out,
+// since a time-out would mean that the server may have executed the call.
 func (u *Upstream) patience() time.Duration {
 	t := u.o.Timeouts.Now()
 	most := reachFor
@@ -271,8 +272,9 @@ func (u *Upstream) patience() time.Duration {
 	return most
 }
 
-// reach sends a message of that method. It repeats it while nothing of it was sent and wanted reports
-// true. A message of the handshake is also repeated when a kept connection ended before the response.
+// reach sends a message of that method. While nothing of the message was sent, and wanted reports true,
+// reach tries again. A message of the handshake is also sent again if a reused connection ended before
+// the response.
 func (u *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Response, error), method string, request func() *http.Request, wanted func() bool) (*http.Response, error) {
 	most := u.patience()
 	began, wait := time.Now(), min(reachPause, most/2)
@@ -292,5 +294,5 @@ func (u *Upstream) reach(ctx context.Context, by func(*http.Request) (*http.Resp
 	}
 }
 
-// errNobodyWaits means that the caller of a request no longer waits, so that it is not sent.
+// errNobodyWaits is the error of a request that is not sent, since its caller no longer waits.
 var errNobodyWaits = errors.New("nobody waits for the answer any more")

@@ -25,9 +25,9 @@ type legacyCall struct {
 	exchange
 	w *wire
 
-	// Used by run only.
-	last  string        // the id of the last event
-	retry time.Duration // the server's retry, before the stream is resumed
+	// Only run uses these.
+	last  string        // the id of the last event; empty if the stream cannot be resumed
+	retry time.Duration // how long the server wants a client to wait before it resumes the stream
 }
 
 // run sends the call and takes its response.
@@ -79,10 +79,10 @@ func (l *legacyCall) whole(res *http.Response) {
 	l.lose(l.single(res))
 }
 
-// awaitElsewhere waits for the answer to a call that the server has only accepted. That is against the
-// specification, but some servers answer on the standalone stream, if it is open.
+// awaitElsewhere waits for the answer to a call that the server accepted with 202 or 204. Against the
+// specification, some servers then answer on the standalone stream.
 func (l *legacyCall) awaitElsewhere() {
-	if !l.w.Waits(l.call) { // it came before
+	if !l.w.Waits(l.call) { // the answer came before
 		return
 	}
 	select {
@@ -92,7 +92,7 @@ func (l *legacyCall) awaitElsewhere() {
 	}
 }
 
-// take takes a message from the response of the call. It owns m.
+// take handles a message from the response of the call, and releases or passes on the message.
 func (l *legacyCall) take(m *jsonrpc.Message) {
 	w := l.w
 	if !m.IsResponse() {
@@ -112,14 +112,14 @@ func (l *legacyCall) take(m *jsonrpc.Message) {
 			w.Abort(l.call, w.forget("answered with an error"))
 			return
 		}
-		// A tool may have sessions of its own, and report a lost one after it acted. The bridge
-		// does not repeat the call (D0.8); a ping shows whether the session is lost.
+		// The error may be that of a tool with sessions of its own, which has acted already. So the
+		// bridge does not repeat the call (D0.8); a ping shows whether the server's session is lost.
 		w.wg.Go(w.checkSession)
 	}
 	w.Deliver(m)
 }
 
-// idempotent reports whether a request of that method may be made twice.
+// idempotent reports whether a request of that method may be sent twice.
 func idempotent(method string) bool {
 	switch method {
 	case "ping", "resources/read", "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
@@ -128,7 +128,7 @@ func idempotent(method string) bool {
 	return era.IsList(method)
 }
 
-// checkSession sends a ping. If the server has forgotten the session, the answer ends the connection.
+// checkSession sends a ping. If the server has lost the session, the answer ends the connection.
 func (w *wire) checkSession() {
 	ctx, cancel := context.WithTimeout(w.ctx, noteLimit)
 	defer cancel()
@@ -136,17 +136,16 @@ func (w *wire) checkSession() {
 	m.Release()
 }
 
-// Limits for streams that break before the answer, and are resumed at that point.
+// These bound the attempts to resume a stream that breaks before the answer.
 const (
-	defaultRetry = time.Second // unless the server says otherwise
-	minRetry     = 10 * time.Millisecond
-	maxRetries   = 10 // without an event between them
-	maxPause     = 30 * time.Second
-	// maxEventID bounds the event id in a header.
-	maxEventID = 4 << 10
+	defaultRetry = time.Second           // legacyCall.retry unless the server sends one
+	minRetry     = 10 * time.Millisecond // the shortest pause
+	maxRetries   = 10                    // attempts in a row without a new event
+	maxPause     = 30 * time.Second      // between attempts, unless the server wants more
+	maxEventID   = 4 << 10               // bytes of an event id in a header
 )
 
-// follow reads the stream of the call until its answer, and resumes it when it breaks.
+// follow reads the stream of the call until the answer. If the stream breaks, follow resumes it.
 func (l *legacyCall) follow(res *http.Response) {
 	w := l.w
 	retries := 0
@@ -161,7 +160,7 @@ func (l *legacyCall) follow(res *http.Response) {
 			return
 		}
 		_, revision := w.identity()
-		polled := errors.Is(err, io.EOF) && revision >= era.Rev20251125 // the server expects the client to poll (A8)
+		polled := errors.Is(err, io.EOF) && revision >= era.Rev20251125 // the server wants the client to poll (A8)
 		wait := max(l.retry, minRetry)
 		switch {
 		case news:
@@ -186,11 +185,11 @@ func broken(err error) error {
 	return err
 }
 
-// backOff returns how long to wait after n attempts in vain.
+// backOff returns how long to wait after n failed attempts.
 func backOff(n int) time.Duration { return backoff.Grown(defaultRetry, maxPause, n) }
 
-// resume opens the stream again behind its last event. It returns nil if the caller no longer
-// waits, or if resume has settled the call.
+// resume opens the stream again after its last event. It returns nil if the caller no longer waits, or
+// if resume has settled the call.
 func (l *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
 	w := l.w
 	for {
@@ -218,7 +217,7 @@ func (l *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
 				if session, _ := w.identity(); session != "" && refusal.forgets() {
 					w.forget(refusal.String())
 				}
-				w.Abort(l.call, w.a.name.Lost(how, nil)) // the server received the request
+				w.Abort(l.call, w.a.name.Lost(how, nil)) // lost, not unsent: the server has the request
 				return nil
 			}
 		}
@@ -227,7 +226,7 @@ func (l *legacyCall) resume(wait time.Duration, retries *int) *http.Response {
 	}
 }
 
-// note records the id and retry of an event. It reports whether the id is a new one.
+// note records the id and the retry of an event. It reports whether the event has a new id.
 func (l *legacyCall) note(ev httpio.Received) (news bool) {
 	if ev.HasRetry {
 		l.retry = ev.Retry
@@ -239,7 +238,7 @@ func (l *legacyCall) note(ev httpio.Received) (news bool) {
 	return news
 }
 
-// eventID returns id if it can go into a header, otherwise the empty string: no id.
+// eventID returns id, or "" if the id cannot be sent in a header.
 func eventID(id string) string {
 	if len(id) > maxEventID || !httpguts.ValidHeaderFieldValue(id) {
 		return ""

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/deadline"
 )
 
-// link is the part of a connection that both eras have. It holds the calls in flight, each a POST
-// of its own, and ends the connection.
+// link is the part of a connection that both eras have. It has the calls in flight, of which each is a
+// POST of its own, and ends the connection.
 type link struct {
 	*conn.Conn
 	a      *Upstream
@@ -25,21 +25,21 @@ type link struct {
 
 	ctx  context.Context // ends when the connection is closed
 	stop context.CancelFunc
-	wg   sync.WaitGroup // all goroutines; added to with mu held and closed false
+	wg   sync.WaitGroup // of all goroutines; Go is called with mu held and closed false
 	once sync.Once
 
-	mu          sync.Mutex // guards the rest, and the fields of wire and stateless that name it
+	mu          sync.Mutex // guards the fields below, and those of wire and stateless that say so
 	calls       map[int64]*exchange
 	open        bool            // Open has succeeded
 	closed      bool            // Close was called
-	why         error           // why nothing can be sent any more
-	settled     chan struct{}   // closed when no call is left; nil unless the link is retired
+	why         error           // why nothing can be sent any more; nil while messages can be sent
+	settled     chan struct{}   // closed when no call is left; nil before retire
 	force       context.Context // ends when the context of Close ends; nil before Close
 	cancelForce context.CancelFunc
 }
 
-// init initializes a link whose Conn sends by out. While a request waits for a sign-in, the
-// time-outs of ctx and of calls stand still.
+// init initializes a link whose Conn sends by out. While a request waits for a sign-in, the time-outs
+// of ctx and of calls are paused.
 func (l *link) init(ctx context.Context, u *Upstream, from *bridge.Caller, rest bridge.Client, out conn.Sender) {
 	l.a, l.cookie, l.from, l.rest, l.calls = u, new(remote.Cookies), from, rest, map[int64]*exchange{}
 	l.Conn = conn.New(string(u.name), out, rest, u.o.Timeouts)
@@ -52,7 +52,7 @@ func (l *link) request(ctx context.Context, method string, header http.Header, i
 	return l.a.client.Request(remote.WithCookies(ctx, l.cookie), method, l.a.client.URL(), header, body)
 }
 
-// Server returns the server's declarations when the connection was opened.
+// Server implements bridge.Upstream.
 func (l *link) Server() *bridge.Greeting { return l.server }
 
 // begin registers a call and runs it in a goroutine.
@@ -77,14 +77,14 @@ func (l *link) unusable() error {
 	return l.why
 }
 
-// exchange returns the exchange of a call, or nil when it has ended.
+// exchange returns the exchange of a call, or nil if the exchange has ended.
 func (l *link) exchange(call int64) *exchange {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.calls[call]
 }
 
-// ended removes a settled call. A retired link is settled after its last call.
+// ended removes a settled call. After the last call of a retired link, it settles the link.
 func (l *link) ended(call int64) {
 	l.mu.Lock()
 	delete(l.calls, call)
@@ -104,9 +104,9 @@ func (l *link) settle() {
 	close(l.settled)
 }
 
-// retire records that nothing can be sent any more, while calls in flight may still be answered. If
-// the connection ends by it, retire calls locked with l.mu held, then before without it, and
-// rest.Gone last.
+// retire records that nothing can be sent any more, while calls in flight may still get answers. If the
+// connection has not ended before, retire calls locked with l.mu held, then before without it, and
+// then rest.Gone.
 func (l *link) retire(err error, locked, before func()) {
 	l.mu.Lock()
 	first := l.why == nil && !l.closed
@@ -129,7 +129,8 @@ func (l *link) retire(err error, locked, before func()) {
 	}
 }
 
-// closeOnce calls shut once, with l.force ending when ctx does.
+// closeOnce calls shut in the first call, and waits for its end in others. When ctx of any call ends,
+// l.force ends.
 func (l *link) closeOnce(ctx context.Context, shut func()) {
 	l.mu.Lock()
 	if l.force == nil {
@@ -140,8 +141,8 @@ func (l *link) closeOnce(ctx context.Context, shut func()) {
 	l.once.Do(shut)
 }
 
-// finish ends the calls of a closed connection. Calls of a retired one may still be answered until
-// l.force ends.
+// finish ends the calls of a closed connection. If the link is retired, it first waits for answers,
+// until l.force ends.
 func (l *link) finish() {
 	l.mu.Lock()
 	settled := l.settled

@@ -15,21 +15,21 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// stateless is a connection to a modern server (2026-07-28, Streamable HTTP). To the server there
-// is no connection: each call is a POST of its own, and nothing else is ever sent. There is no
-// session, no other stream, no answer of a client, and no DELETE.
+// stateless is a connection to a modern server (2026-07-28, Streamable HTTP). The server knows of no
+// connection: each call is a POST of its own, and the bridge sends nothing else. There is no session,
+// no other stream, no answer of a client, and no DELETE.
 type stateless struct {
 	link
 	undiscovered bool // the server does not have server/discover (protocol.md C2.4)
 
-	// mu of link guards the rest.
-	found fault // of the last answer to server/discover
-	check *eraCheck
+	// link.mu guards the fields below.
+	found fault     // of the last answer to server/discover
+	check *eraCheck // in flight, or nil
 }
 
-// eraCheck is a check in flight whether the server is still a modern one.
+// eraCheck checks whether the server is still a modern one.
 type eraCheck struct {
-	done   chan struct{}
+	done   chan struct{} // closed after modern is set
 	modern bool
 }
 
@@ -44,7 +44,7 @@ func newStateless(ctx context.Context, u *Upstream, from *bridge.Caller, rest br
 	return s
 }
 
-// opened records that Open succeeds.
+// opened records that Open succeeds with that greeting.
 func (s *stateless) opened(greeting *bridge.Greeting) error {
 	greeting.Mirrors = true
 	s.a.eras.Learn(conn.EraModern, true)
@@ -71,8 +71,8 @@ func (s *stateless) Send(_ context.Context, o conn.Outgoing) error {
 	return nil
 }
 
-// fault is the error that answered server/discover. It is empty unless that error certainly answers
-// the request.
+// fault is the error that answered server/discover. It is zero if there was none, or if the error may
+// be about another request.
 type fault struct {
 	status int
 	code   int64
@@ -97,7 +97,7 @@ func (s *stateless) fault() fault {
 	return s.found
 }
 
-// setFault stores the error of a server/discover.
+// setFault stores the error that answered server/discover. raw is the JSON-RPC error, or nil.
 func (s *stateless) setFault(status int, raw []byte) {
 	f := fault{status: status}
 	if raw != nil {
@@ -111,12 +111,12 @@ func (s *stateless) setFault(status int, raw []byte) {
 // eraCheckLimit bounds a check of the server's era, for which a call waits.
 const eraCheckLimit = 10 * time.Second
 
-// stillModern reports whether the server is still a modern one, after an answer that no modern server
-// gives. It sends server/discover, unless a check is in flight. A missing answer is no evidence
-//
+// stillModern reports whether the server is still a modern one, after an answer that is untypical of
+// modern servers. It sends server/discover, or waits for a check in flight. If no answer comes, the
+// server counts as modern.
 func (s *stateless) stillModern(ctx context.Context) bool {
 	s.mu.Lock()
-	if s.why != nil { // another call was faster
+	if s.why != nil { // another call has found that the server is not modern
 		defer s.mu.Unlock()
 		return false
 	}
@@ -150,7 +150,7 @@ func (s *stateless) stillModern(ctx context.Context) bool {
 }
 
 // changed ends the connection because the server is not a modern one any more. The next connection
-// detects the era anew. Calls in flight may still be answered, but subscriptions end. The
+// detects the era anew. Calls in flight may still get answers, but subscriptions end. The
 // error is for a call that had no effect.
 func (s *stateless) changed(how string) *bridge.Error {
 	err := s.a.name.Unsent("it does not speak revision "+era.LatestModern+" of the protocol any more", errors.New(how))
@@ -169,8 +169,8 @@ func (s *stateless) changed(how string) *bridge.Error {
 	return err
 }
 
-// Close ends the calls. If the server has changed, Close waits until ctx ends for calls that may
-// still be answered.
+// Close ends the calls. If the server has changed its era, calls in flight may still get answers until
+// ctx ends.
 func (s *stateless) Close(ctx context.Context) error {
 	s.closeOnce(ctx, s.shut)
 	return nil

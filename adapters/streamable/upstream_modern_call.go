@@ -24,12 +24,12 @@ type modernCall struct {
 	exchange
 	w     *stateless
 	out   conn.Outgoing // without Line and Header
-	early bool          // the server was not known to be modern when the call was made
+	early bool          // the call began before the server was known to be modern
 
-	// Used by run only.
+	// Only run uses these.
 	status int  // of the response
 	bare   bool // Mcp-Name is sent unencoded
-	again  bool // the call is to be sent again with bare set
+	again  bool // the call must be sent again with bare set
 }
 
 func newModernCall(s *stateless, o conn.Outgoing) *modernCall {
@@ -49,7 +49,7 @@ func (m *modernCall) run() {
 		m.w.setFault(0, nil)
 	}
 	m.post()
-	if m.again { // the server refused the call before it acted on it
+	if m.again { // the server refused the headers, and so did not execute the call
 		m.again, m.answered, m.bare, m.fault = false, false, true, nil
 		m.post()
 	}
@@ -73,8 +73,8 @@ func (m *modernCall) post() {
 	}
 }
 
-// dispatch sends the request. A subscription gets an HTTP connection of its own, and is sent in
-// another goroutine. Connecting takes a deep stack, which the goroutine that waits for events would
+// dispatch sends the request. For a subscription, it uses a separate HTTP connection and sends in
+// another goroutine: connecting takes a deep stack, which the goroutine that waits for events would
 // keep.
 func (m *modernCall) dispatch() (res *http.Response, err error) {
 	if m.method != listen {
@@ -117,9 +117,8 @@ func (m *modernCall) request(ctx context.Context) *http.Request {
 	return r
 }
 
-// repeatable reports whether the request can be sent again with the unencoded name: some servers
-// compare it undecoded (2026-07-28, B7). A name that HTTP changes, or that looks encoded, must not
-// be sent so.
+// repeatable reports whether the request can be sent again with the name unencoded, for servers that
+// do not decode it (2026-07-28, B7). A name that HTTP would change, or that looks encoded, cannot.
 func (m *modernCall) repeatable() bool {
 	name := m.out.Name
 	if !m.out.About || m.bare || era.EncodeHeader(name) == name {
@@ -158,13 +157,13 @@ func (m *modernCall) response(res *http.Response) {
 	}
 }
 
-// abortDiscover settles server/discover with an error, if it is not settled: no modern server answers so
-// (protocol.md C2.5).
+// abortDiscover settles server/discover with errNotModern, unless it is settled: no modern server
+// answers so (protocol.md C2.5).
 func (m *modernCall) abortDiscover(what string) {
 	m.w.Abort(m.call, m.w.a.name.Unavailable(what, errNotModern))
 }
 
-// take takes a message from the response. It owns m.
+// take handles a message from the response, and releases or passes on the message.
 func (m *modernCall) take(message *jsonrpc.Message) {
 	s := m.w
 	switch {
@@ -197,14 +196,14 @@ func (m *modernCall) take(message *jsonrpc.Message) {
 	s.DeliverOn(m.call, message)
 }
 
-// refused takes a response that is no success. A JSON-RPC error in it is the answer, if a
-// modern server certainly made it.
+// refused settles a call whose response is no success. A JSON-RPC error in the response is the answer
+// if it certainly comes from a modern server.
 func (m *modernCall) refused(r *refusal) {
 	s := m.w
 	own := r.answers(m.id)
 	answer := own
 	if msg := r.message; msg != nil && msg.ID == nil && r.status/100 == 4 {
-		answer, m.adopted = true, true // it can only be about this request
+		answer, m.adopted = true, true // an error without an id can only be about this request
 		msg.ID = m.id
 	}
 	code := int64(0)
@@ -236,9 +235,9 @@ func (r *refusal) showsEra() bool {
 	return r.status/100 == 4 && !r.credentials()
 }
 
-// untypical reports whether a refusal is untypical of a modern server: legacy servers, and proxies before
-// them, answer so. own reports whether it carries an error with the id of the request, and code is
-// that of the error (2026-07-28, B6).
+// untypical reports whether legacy servers, or proxies before them, answer so, and modern servers do
+// not. own says that the refusal has an error with the id of the request, and code is the error's
+// (2026-07-28, B6).
 func (r *refusal) untypical(own bool, code int64) bool {
 	switch r.status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:

@@ -12,22 +12,22 @@ import (
 
 // queue holds messages without an answer: notifications, and answers to the server's questions. One
 // POST after the other sends them, so that they arrive in order. The queue's goroutine runs while
-// the queue is not empty. The wire's lock guards the queue.
+// the queue is not empty. link.mu guards the queue.
 type queue struct {
 	notes   []note
 	wait    conn.Backlog
 	busy    bool // the goroutine runs
-	dropped bool // a warning was given
+	dropped bool // the server did not accept a message before, so that there is no further warning
 }
 
 // note is one message of the queue.
 type note struct {
 	conn.Outgoing
-	about *exchange // of the call that it cancels; nil if it cancels none, or the exchange has ended
+	about *exchange // of the call that the message cancels; nil if there is none, or it has ended
 }
 
-// drop discards a note. If it cancels a call, the server is not informed, but the exchange of that
-// call ends all the same.
+// drop discards a note. If the note cancels a call, the server does not get the cancellation, but the
+// exchange of the call ends.
 func (n note) drop() {
 	n.Line.Free()
 	if n.about != nil {
@@ -35,17 +35,18 @@ func (n note) drop() {
 	}
 }
 
-// noteRoom is the memory of a note without its text.
+// noteRoom is the memory of a note without its text, in bytes.
 const noteRoom = 256
 
 func (n note) size() int { return len(n.Line.B) + noteRoom }
 
-// enqueue adds a message without an answer to the queue.
+// enqueue adds a message without an answer to the queue. If the queue is full, it waits until ctx
+// ends, or if the message is urgent, ends the connection.
 func (w *wire) enqueue(ctx context.Context, o conn.Outgoing) error {
 	n := note{Outgoing: o}
 	if o.Cancels != 0 {
-		// The exchange is nil if it has ended, as when a stream is not resumed because the caller left. The
-		// server still gets the cancellation.
+		// The exchange may have ended, for example because a broken stream is not resumed after the caller
+		// left. The server still gets the cancellation.
 		n.about = w.exchange(o.Cancels)
 	}
 	for {
@@ -106,10 +107,10 @@ func (w *wire) sendQueued() {
 	}
 }
 
-// sendNote sends one message. A cancellation must not overtake its request. The cancellation is not
-// sent if the request was never sent, or is stuck: a server may accept connections and not read.
-// The exchange of the request ends afterwards, because servers do not answer a cancelled request.
-// Some leave its stream open for ever.
+// sendNote sends one message. A cancellation must not overtake its request, so sendNote waits until
+// that is written. If the request is not written within noteLimit, the cancellation is not sent. The
+// exchange of the request ends afterwards, since servers do not answer a cancelled request, and some
+// leave its stream open for ever.
 func (w *wire) sendNote(n note) {
 	if n.about != nil {
 		defer n.about.stop()
@@ -138,8 +139,8 @@ func (w *wire) sendNote(n note) {
 const noteLimit = 30 * time.Second
 
 // confirm sends a message without an answer and waits until the server accepts it. It repeats a
-// message that cannot have reached the server. The garbage collector frees its memory: the HTTP
-// client may still read it after the response.
+// message that cannot have reached the server. It does not free the message, which the HTTP client
+// may still read after the response; the garbage collector does.
 func (w *wire) confirm(ctx context.Context, o conn.Outgoing) error {
 	under, cancel := deadline.WithTimeout(w.ctx, noteLimit, nil)
 	defer cancel()
@@ -152,7 +153,7 @@ func (w *wire) confirm(ctx context.Context, o conn.Outgoing) error {
 	default:
 		return remote.Failure(w.a.name, err)
 	}
-	if res.StatusCode/100 == 2 { // 202; 200 and 204 do as well
+	if res.StatusCode/100 == 2 { // mostly 202; some servers send 200 or 204
 		discard(res)
 		return nil
 	}

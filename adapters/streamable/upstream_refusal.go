@@ -20,13 +20,13 @@ type refusal struct {
 	status  int
 	shown   string           // the header with the credentials of the request; empty without one
 	after   time.Duration    // Retry-After
-	asked   bool             // it has one
-	message *jsonrpc.Message // the JSON-RPC error that it carries, or nil
+	asked   bool             // the response has Retry-After
+	message *jsonrpc.Message // the JSON-RPC error in the body, or nil
 	text    string           // the message of that error, or the beginning of another body
-	words   string           // that a client may get
+	words   string           // the server's words that a client may get
 }
 
-// maxRefusal is how much of the body of a refusal is read.
+// maxRefusal bounds the bytes of a refusal's body that are read.
 const maxRefusal = 64 << 10
 
 func (u *Upstream) readRefusal(res *http.Response) *refusal {
@@ -44,7 +44,7 @@ func (u *Upstream) readRefusal(res *http.Response) *refusal {
 	}
 	r.words = remote.Words(res, body)
 	if m := gjson.GetBytes(body, "error.message"); gjson.ValidBytes(body) && m.Type == gjson.String {
-		r.text = m.Str // almost JSON-RPC: an invalid id, or no version
+		r.text = m.Str // an invalid JSON-RPC error, such as one without a version
 	} else {
 		r.text = string(body[:min(len(body), 1<<10)])
 	}
@@ -65,19 +65,19 @@ func (r *refusal) temporary() bool {
 	return r.status >= 500
 }
 
-// answers reports whether the refusal carries the answer to the request of that id.
+// answers reports whether the refusal's body is the answer to the request with that id.
 func (r *refusal) answers(id []byte) bool {
 	return r.message != nil && string(r.message.ID) == string(id)
 }
 
-// unknownMethod reports whether the refusal answers the request of that id with "method not found".
-// Some servers do that with 404.
+// unknownMethod reports whether the refusal answers the request with that id by "method not found".
+// Some servers do that with the status 404.
 func (r *refusal) unknownMethod(id []byte) bool {
 	return r.answers(id) && gjson.GetBytes(r.message.Error, "code").Int() == jsonrpc.CodeMethodNotFound
 }
 
-// forgets reports whether the refusal means that the server has lost the session. This is a 404
-// (A7), or a refusal that some servers send in its place.
+// forgets reports whether the refusal means that the server has lost the session: a 404 (A7), or a
+// refusal that some servers send in place of a 404.
 func (r *refusal) forgets() bool {
 	text := strings.ToLower(r.text)
 	switch r.status {
@@ -101,7 +101,7 @@ func (r *refusal) forgets() bool {
 	return false
 }
 
-// sessionCode reports whether servers use the code of that JSON-RPC error for sessions.
+// sessionCode reports whether servers report lost sessions with the code of that JSON-RPC error.
 func sessionCode(raw []byte) bool {
 	switch gjson.GetBytes(raw, "code").Int() {
 	case jsonrpc.CodeInvalidRequest, -32000, -32001:
@@ -111,7 +111,7 @@ func sessionCode(raw []byte) bool {
 }
 
 // forgets reports whether a JSON-RPC error in an answer means that the server has lost the session.
-// It is strict, because a tool may have sessions of its own.
+// It accepts only known wordings, since a tool may have sessions of its own.
 func forgets(raw []byte) bool {
 	if !sessionCode(raw) {
 		return false
@@ -132,8 +132,8 @@ func forgets(raw []byte) bool {
 	return false
 }
 
-// otherTransport reports whether the server may speak HTTP+SSE, after this answer to initialize
-// (protocol.md C2.6, C2.7).
+// otherTransport reports whether a server that answers initialize so may speak HTTP+SSE (protocol.md
+// C2.6, C2.7).
 func (r *refusal) otherTransport() bool {
 	switch r.status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
@@ -146,11 +146,11 @@ func otherTransport(status int) error {
 	return fmt.Errorf("HTTP %d: %w", status, remote.ErrOtherTransport)
 }
 
-// describe adds the status to a text, and the server's words.
+// describe returns a text with the status and the server's words added.
 func (r *refusal) describe(what string) string { return conn.Said(what, r.status, r.words) }
 
-// verdict returns the error of a message that was refused. If the session is forgotten, it ends the
-// connection.
+// verdict returns the error of a message that the server refused. If the server has lost the session,
+// verdict ends the connection.
 func (w *wire) verdict(r *refusal) *bridge.Error {
 	if session, _ := w.identity(); session != "" && r.forgets() {
 		return w.forget(r.String())
@@ -163,7 +163,7 @@ func (r *refusal) credentials() bool {
 	return r.status == http.StatusUnauthorized || r.status == http.StatusForbidden
 }
 
-// refused returns the error of a request that was refused without an answer.
+// refused returns the error of a request that the server refused without a JSON-RPC answer.
 func (u *Upstream) refused(r *refusal) *bridge.Error {
 	return u.name.Refused(r.status, r.shown, r.after, r.asked, false, r.words)
 }

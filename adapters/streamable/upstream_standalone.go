@@ -13,43 +13,43 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// standalone is the stream for messages of the server that belong to no call. Servers may have none
-//
+// standalone is the stream for messages of the server that belong to no call. A server need not have
+// one.
 type standalone struct {
 	w      *wire
 	last   string        // the id of the last event
-	retry  time.Duration // the server's retry
+	retry  time.Duration // how long the server wants a client to wait before it opens the stream again
 	early  bool          // the server has not accepted notifications/initialized yet
-	opened bool          // it was open before
-	fails  int           // in a row
+	opened bool          // the stream was open before
+	fails  int           // failures in a row
 }
 
 // greeting orders the end of the handshake. The first attempt to open the standalone stream comes
-// before notifications/initialized. Some servers announce changes at once, such as tools that
+// before notifications/initialized, since some servers announce changes at once, such as tools that
 // depend on the client, and drop them if no stream is open. Before initialized, the specification
 // forbids only requests (2025-11-25, Lifecycle, Initialization).
 type greeting struct {
 	tried   chan struct{} // closed when the first attempt has ended
-	inTime  bool          // tried was closed in time
+	inTime  bool          // tried was closed within listenPatience
 	taken   chan struct{} // closed when the server has accepted notifications/initialized
-	retried chan struct{} // closed when the attempt after that has ended
+	retried chan struct{} // closed when the attempt after taken has ended, or none is needed
 }
 
-// listenPatience is how long Open waits for an attempt to open the stream. Some servers send the
+// listenPatience bounds how long Open waits for an attempt to open the stream. Some servers send the
 // head of their response only with the first event.
 const listenPatience = 250 * time.Millisecond
 
 const (
-	// stableAfter is how long a stream must live for its end not to count as a failure.
+	// If a stream lives for stableAfter, its end does not count as a failure.
 	stableAfter   = 10 * time.Second
-	maxStandalone = time.Minute // between attempts, unless the server demands more
+	maxStandalone = time.Minute // between attempts, unless the server wants more
 	// maxHasty replaces maxStandalone if the server is another instance of the bridge. That instance
 	// drops messages for a client that has had no stream for half a minute (S-053).
 	maxHasty = 5 * time.Second
 )
 
-// finishHandshake sends o, which ends the handshake, and opens the standalone stream before it. Nothing may
-// overtake o.
+// finishHandshake opens the standalone stream, and then sends o, which ends the handshake. It returns
+// after the server has accepted o, so that no other message overtakes o.
 func (w *wire) finishHandshake(ctx context.Context, o conn.Outgoing) error {
 	w.mu.Lock()
 	err := w.unusable()
@@ -76,8 +76,8 @@ func (w *wire) waitBriefly(ctx context.Context, done <-chan struct{}) bool {
 	return false
 }
 
-// listen keeps the standalone stream open while the connection lives. It waits for an attempt that
-// hangs: there is never more than one stream.
+// listen keeps the standalone stream open while the connection lives. There is never more than one
+// attempt at a time, even if an attempt hangs.
 func (w *wire) listen() {
 	defer w.stopListening()
 	s := &standalone{w: w, early: true}
@@ -107,8 +107,8 @@ func (w *wire) listen() {
 	}
 }
 
-// pause returns how long to wait before the next attempt. It is never less than a second: some
-// servers close each stream at once.
+// pause returns how long to wait before the next attempt: at least a second, since some servers close
+// each stream at once.
 func (s *standalone) pause() time.Duration {
 	most := maxStandalone
 	if s.w.a.o.FailFast {
@@ -118,8 +118,8 @@ func (s *standalone) pause() time.Duration {
 	return d + rand.N(d/4)
 }
 
-// attempt opens the stream. It returns nil if that fails. again reports whether to try again, after
-// a failure or after the end of the stream.
+// attempt opens the stream. If that fails, res is nil. again reports whether to try again after the
+// failure, or after the end of the stream.
 func (s *standalone) attempt(ctx context.Context) (res *http.Response, again bool) {
 	r := s.w.request(ctx, http.MethodGet, nil, nil, nil)
 	if s.last != "" {
@@ -137,7 +137,7 @@ func (s *standalone) attempt(ctx context.Context) (res *http.Response, again boo
 	return res, true
 }
 
-// follow reads a stream to its end. began is when it was requested.
+// follow reads a stream to its end. began is when the attempt to open it began.
 func (s *standalone) follow(res *http.Response, began time.Time) {
 	news := s.read(res)
 	if s.fails++; news || time.Since(began) >= stableAfter {
@@ -145,8 +145,8 @@ func (s *standalone) follow(res *http.Response, began time.Time) {
 	}
 }
 
-// open sends the request in another goroutine: connecting takes a deep stack, which the goroutine
-// that waits for events would keep.
+// open sends the request in another goroutine, since connecting takes a deep stack, which the
+// goroutine that waits for events would keep.
 func (s *standalone) open(r *http.Request) (res *http.Response, err error) {
 	done := make(chan struct{})
 	s.w.wg.Go(func() {
@@ -157,7 +157,7 @@ func (s *standalone) open(r *http.Request) (res *http.Response, err error) {
 	return res, err
 }
 
-// refused takes a response that is no stream.
+// refused handles a response that is no stream. It reports whether to try again.
 func (s *standalone) refused(res *http.Response) (again bool) {
 	w := s.w
 	refusal := w.a.readRefusal(res)
@@ -167,20 +167,20 @@ func (s *standalone) refused(res *http.Response) (again bool) {
 	case refusal.status == http.StatusMethodNotAllowed, refusal.status == http.StatusNotImplemented:
 		return false
 	case refusal.status == http.StatusBadRequest && s.last != "":
-		s.last = "" // it does not resume; messages sent meanwhile are lost
+		s.last = "" // the server cannot resume the stream; messages sent meanwhile are lost
 		return true
 	case s.opened && session != "" && refusal.forgets():
 		w.forget(refusal.String())
 		return false
 	case refusal.status == http.StatusBadRequest, refusal.status == http.StatusNotFound, refusal.status/100 == 2:
-		return s.opened || s.early // many servers answer so instead of with 405
+		return s.opened || s.early // many servers without this stream answer so, instead of with 405
 	}
 	w.a.o.Log.Debug("the server refused the standalone stream", "err", refusal.String())
 	return true
 }
 
-// read takes events until the stream ends. It reports whether there was a message that is no
-// repetition. An idle connection waits here: its stack stays small, as event does the rest.
+// read reads events until the stream ends. It reports whether there was a new message. An idle
+// connection waits here, so the work is in event, which keeps the waiting stack small.
 func (s *standalone) read(res *http.Response) (news bool) {
 	defer res.Body.Close()
 	from := s.last
@@ -192,7 +192,7 @@ func (s *standalone) read(res *http.Response) (news bool) {
 		ev, err := r.Next()
 		if err != nil {
 			if ev.Oversized != nil {
-				s.event(&ev, &in) // so that resuming does not begin with it again
+				s.event(&ev, &in) // records the id, so that the stream is not resumed before this event
 			}
 			return news
 		}
@@ -202,7 +202,7 @@ func (s *standalone) read(res *http.Response) (news bool) {
 	}
 }
 
-// event takes one event. It reports whether it was a message.
+// event handles one event. It reports whether the event was a message.
 func (s *standalone) event(ev *httpio.Received, in *conn.Intake) bool {
 	w := s.w
 	if ev.HasRetry {
@@ -224,15 +224,15 @@ func (s *standalone) event(ev *httpio.Received, in *conn.Intake) bool {
 	return false
 }
 
-// deliver takes a message from the standalone stream. An answer here is against the specification,
-// but some servers have only one stream. Then the response of the answer's own POST is not needed
-// any more. deliver owns m.
+// deliver handles a message from the standalone stream, and releases or passes on the message. An
+// answer on this stream is against the specification, but some servers have only one stream. The
+// response to the call's POST is then no longer needed.
 func (s *standalone) deliver(m *jsonrpc.Message) {
 	switch {
 	case !m.IsResponse():
 		s.w.receive(0, m)
 		return
-	case m.ID == nil: // each call has a response of its own
+	case m.ID == nil: // an error that belongs to no call: each call has its own response
 		s.w.a.o.Unclaimed(m)
 		return
 	}

@@ -15,20 +15,20 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// wire is a connection to a legacy server, with its session if the server has sessions. It has an
-// exchange for each call, a queue for messages without an answer, and the standalone stream. On
-// that stream the server sends messages that belong to no call.
+// wire is a connection to a legacy server, with a session if the server has sessions. It has an
+// exchange for each call, a queue for messages without an answer, and the standalone stream, on which
+// the server sends messages that belong to no call.
 type wire struct {
 	link
 	listening         context.Context // ends when the standalone stream is no longer needed
 	stopListening     context.CancelFunc
-	clientNotified    atomic.Bool // rest.Gone was called, or is about to be
-	unknownInitialize atomic.Bool // the server answered initialize with 404: it does not have the method
+	clientNotified    atomic.Bool // set before rest.Gone is called
+	unknownInitialize atomic.Bool // the server answered initialize with 404 and "method not found"
 	greeting
 
-	// mu of link guards the rest.
-	session    string // the id that the server gave; empty when it has no sessions
-	revision   string // for Mcp-Protocol-Version; empty before 2025-06-18
+	// link.mu guards the fields below.
+	session    string // the id that the server gave; empty if the server has no sessions
+	revision   string // value of Mcp-Protocol-Version; empty before 2025-06-18
 	handedOver bool   // another process continues the session
 	queue
 }
@@ -66,8 +66,8 @@ func (w *wire) Send(ctx context.Context, o conn.Outgoing) error {
 	return w.enqueue(ctx, o)
 }
 
-// opened settles the race between the end of Open and the end of the session. It then waits a
-// little for the second attempt to open the standalone stream.
+// opened records that Open succeeds. If the session has ended already, it returns why. It then waits
+// up to listenPatience for the second attempt to open the standalone stream.
 func (w *wire) opened(ctx context.Context) error {
 	w.mu.Lock()
 	if w.why != nil {
@@ -77,13 +77,13 @@ func (w *wire) opened(ctx context.Context) error {
 	w.open = true
 	w.mu.Unlock()
 	close(w.taken)
-	if w.inTime { // otherwise the first attempt took too long already
-		w.waitBriefly(ctx, w.retried) // the connection is good without that stream, too
+	if w.inTime { // otherwise, the first attempt took listenPatience already
+		w.waitBriefly(ctx, w.retried) // the connection is usable even without that stream
 	}
 	return nil
 }
 
-// agree stores the agreed revision: from now on each request names it.
+// agree stores the agreed revision. From 2025-06-18 on, each later request names it.
 func (w *wire) agree(revision string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,11 +92,11 @@ func (w *wire) agree(revision string) {
 	}
 }
 
-// maxSession bounds a session id: it goes out with every request.
+// maxSession bounds a session id, in bytes, since every request carries it.
 const maxSession = 1 << 10
 
-// admit stores the session id of the response to initialize. It reports false for an id that must
-// not go into a header (A7).
+// admit stores the session id in the response to initialize. It reports false for an id that is too
+// long or must not be in a header (A7).
 func (w *wire) admit(id string) bool {
 	if len(id) > maxSession {
 		return false
@@ -121,9 +121,9 @@ func (w *wire) identity() (session, revision string) {
 
 const acceptBoth = httpio.JSON + ", " + httpio.Events
 
-// request returns a request of this session. A nil header is for the bridge's own messages. Such
-// messages carry the headers that were forwarded when the connection was opened. All sessions of
-// the connection share these headers.
+// request returns a request of this session. If header is nil, the message is the bridge's own, and
+// carries the forwarded headers of the caller who opened the connection. All sessions of the
+// connection share these headers.
 func (w *wire) request(ctx context.Context, method string, header http.Header, id *identity.Identity, body []byte) *http.Request {
 	if header == nil {
 		header = w.from.Header
@@ -148,8 +148,8 @@ func (w *wire) request(ctx context.Context, method string, header http.Header, i
 	return r
 }
 
-// forget ends the connection because the server has lost the session. Its calls in flight may still
-// be answered. The error is for the call that was refused.
+// forget ends the connection because the server has lost the session. Calls in flight may still get
+// answers. The error is for the call that the server refused.
 func (w *wire) forget(how string) *bridge.Error {
 	err := w.a.name.Unsent("it has forgotten the session", fmt.Errorf("%s: session %w", how, bridge.ErrLost))
 	w.retire(err, w.clearQueue, func() {
@@ -161,7 +161,7 @@ func (w *wire) forget(how string) *bridge.Error {
 	return err
 }
 
-// abandon ends the connection because the server is unusable: its calls are lost.
+// abandon ends the connection because the server is unusable. Calls in flight get ErrLost.
 func (w *wire) abandon(why string, cause error) {
 	err := w.a.name.Lost(why, cause)
 	w.mu.Lock()
@@ -219,8 +219,8 @@ func (w *wire) deleteSession() {
 	defer cancel()
 	res, err := w.a.do(w.request(ctx, http.MethodDelete, nil, nil, nil))
 	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-		// net/http may have reused the connection of a notification that was answered, and
-		// that finish then cancelled: this closes the connection.
+		// net/http may have reused the connection of a notification that finish cancelled after its
+		// response, and closed that connection.
 		res, err = w.a.do(w.request(ctx, http.MethodDelete, nil, nil, nil))
 	}
 	if err != nil {

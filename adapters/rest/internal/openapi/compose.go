@@ -194,7 +194,7 @@ func (r *render) alternatives(word string, list, discriminator *tree.Node, nulla
 	r.b = append(r.b, ']')
 }
 
-// hint adds the discriminator's value to the schema of an alternative, which was written last.
+// hint adds the discriminator's value to the schema that was written last, that of the alternative n.
 func (r *render) hint(n, discriminator *tree.Node) {
 	prop, ref := discriminator.Str("propertyName"), n.Str("$ref")
 	t := r.l.deref(n)
@@ -231,7 +231,7 @@ func (r *render) hint(n, discriminator *tree.Node) {
 	r.b = append(r.b, '}')
 }
 
-// orNull writes a combined schema that may also be null.
+// orNull writes a schema with allOf so that it also allows null.
 func (r *render) orNull(n *tree.Node, name, desc string) {
 	r.describe(r.text(n, name, desc), "")
 	var list []tree.Member

@@ -111,7 +111,7 @@ func (r *render) define(d *def, stub bool) {
 	r.b = append(r.b, '}')
 }
 
-// hop is a question that reaches answers.
+// hop has the arguments of reaches.
 type hop struct {
 	from, to *tree.Node
 	all      bool // allOf counts as well

@@ -10,7 +10,7 @@ import (
 // everything that requests need, including defaults. Schemas are in the tools.
 type Document struct {
 	// Location is the source of the document: a path, a URL, or the name of an inline text.
-	// Relative server URLs resolve against it.
+	// Relative server URLs resolve against Location.
 	Location    string
 	Public      bool   // as in Server
 	Format      string // the document's version: 2.0, 3.0.3, 3.1.0, …
@@ -50,7 +50,7 @@ func (w Warning) String() string {
 type Operation struct {
 	ID          string // operationId; empty if there is none
 	Method      string // in capitals
-	Path        string // the template with {names}, without #fragment; it may have a ?query
+	Path        string // the template with {names}, without #fragment; may have a ?query
 	Summary     string
 	Description string
 	Deprecated  bool
@@ -60,8 +60,8 @@ type Operation struct {
 	Parameters []*Parameter
 	Body       *Body // nil without a body
 	Responses  []Response
-	// Security lists the alternatives in order; one of them is enough. If the operation has none, it
-	// is the document's own. Empty means that no credentials are needed, and nil that neither says.
+	// Security lists the alternatives in order; one of them is enough. Empty means that no credentials
+	// are needed. Nil means that neither the operation nor the document has security.
 	Security []Requirement
 	// Servers are those of the operation or the path. If empty, the document's apply.
 	Servers []Server
@@ -82,7 +82,7 @@ type Extension struct {
 	Name        string
 	Title       string
 	Description string
-	// These are the annotations that win over those of the method, if not nil.
+	// These annotations, unless nil, win over those of the method.
 	ReadOnly, Destructive, Idempotent, OpenWorld *bool
 }
 

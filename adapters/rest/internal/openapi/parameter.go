@@ -17,8 +17,8 @@ const maxParameters = 1000
 
 var (
 	template = regexp.MustCompile(`\{([^{}]*)\}`)
-	// slashed are the names in templates whose values have slashes: {+path}, {path+}, {path*}, {path...},
-	// {name=projects/*}, {name=**}, {path:path} and {path:.*}.
+	// slashed matches names in templates whose values may have slashes: {+path}, {path+}, {path*},
+	// {path...}, {name=projects/*}, {name=**}, {path:path} and {path:.*}.
 	slashed = regexp.MustCompile(`^[+*]|^[^:=]*([+*]|\.\.\.)$|=.*(/|\*\*)|:(path|\.[*+])$`)
 )
 

@@ -281,8 +281,8 @@ func (f *file) table() *nameTable {
 	return f.names
 }
 
-// enters reports whether a walk must go below n: there are nodes that it has not seen, which YAML
-// aliases may share. left bounds the walk.
+// enters reports whether a walk must go below n. It reports false for nodes that the walk has seen,
+// since YAML aliases share nodes, and after left steps.
 func enters(n *tree.Node, seen map[*tree.Kids]bool, left *int) bool {
 	if n == nil || n.Kids == nil || seen[n.Kids] || *left <= 0 {
 		return false

@@ -36,7 +36,7 @@ type render struct {
 	viaAll   bool       // an allOf is between current and this point
 
 	defs    map[defKey]*def
-	order   []*def          // the definitions, as first referred to
+	order   []*def          // the definitions, in the order of the first references
 	names   map[string]bool // of definitions
 	buckets [][]*def        // the definitions to write, by opt
 	open    int             // minimal size of the pending definitions, in bytes
@@ -65,7 +65,7 @@ type def struct {
 	done bool
 }
 
-const maxInline = 60 // depth of inline schemas
+const maxInline = 60 // bounds the depth of inline schemas
 
 // key begins a member of the open object.
 func (r *render) key(name string) {

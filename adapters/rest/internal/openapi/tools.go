@@ -34,7 +34,7 @@ type Options struct {
 	NoOutput     bool // no output schemas at all
 	// FlattenBody makes the properties of the body separate arguments, unless names collide.
 	FlattenBody bool
-	// Resources allows addresses of resources as files.
+	// Resources allows arguments that are files to be addresses of resources.
 	Resources bool
 	// Withheld are headers that arguments cannot set.
 	Withheld []string
@@ -307,8 +307,8 @@ func (b *Body) choose() *MediaType {
 	return slices.MinFunc(b.Content, func(m, b *MediaType) int { return rank(m) - rank(b) })
 }
 
-// plain returns a JSON type for calls of a body with files that give none. It returns nil if no JSON
-// type has all other fields.
+// plain returns the JSON type for calls without files, if chosen is a type with files. It returns nil
+// if no JSON type has all other fields.
 func (l *loader) plain(b *Body, chosen *MediaType) *MediaType {
 	if !isMultipart(chosen.Type) {
 		return nil

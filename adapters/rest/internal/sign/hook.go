@@ -44,8 +44,8 @@ type Hook struct {
 const (
 	hookTimeout = 5 * time.Second
 	// maxAnswer bounds the answer of a hook, in bytes, and maxHeaders its headers. maxStderr bounds
-	// what is kept of stderr, in bytes. The log shows less, cut after secrets are masked: a secret that
-	// is cut off could not be masked.
+	// what is kept of stderr, in bytes. The log shows less of it: secrets are masked before the text is
+	// cut, since a part of a secret could not be masked.
 	maxAnswer  = 64 << 10
 	maxHeaders = 50
 	maxStderr  = 64 << 10
@@ -85,7 +85,7 @@ func (h Hook) Signer() (Signer, error) {
 
 type hookSigner struct {
 	Hook
-	client *remote.Client // for URL
+	client *remote.Client // nil without URL
 }
 
 // Close implements Signer.

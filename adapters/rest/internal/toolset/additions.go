@@ -13,14 +13,13 @@ import (
 
 // additions are what an entry adds to the requests of an operation of the document: headers, query
 // parameters, and members of the body or the whole body. Clients do not see arguments whose place
-// the entry sets. An argument in the body's template goes only to the places where the template has
-// it.
+// the entry sets. An argument that the body's template uses goes only into its placeholders.
 type additions struct {
 	body    *template
 	headers map[string]*template
 	query   []pair
 	used    map[string]bool    // arguments that the body uses
-	fields  map[string]string  // by argument: the name of the body's member that it fills
+	fields  map[string]string  // by argument: the member of the body that the argument is
 	hidden  map[string]string  // by argument that clients do not see: the key that sets its place
 	patches bool               // the template is merged into the body that the client gives
 	media   *openapi.MediaType // of the body
@@ -189,7 +188,7 @@ func (a *additions) hide(t *openapi.Tool) {
 		case !a.patches, argument.Field != "" && slices.Contains(a.body.names, argument.Field):
 			a.hidden[argument.Name] = "body"
 		case argument.Field == "" && !gjson.GetBytes(a.without(t.InputSchema), "properties."+gjson.Escape(argument.Name)).Exists():
-			a.hidden[argument.Name] = "body" // all its members are set
+			a.hidden[argument.Name] = "body" // the template sets all members
 		}
 	}
 }
@@ -371,7 +370,7 @@ func (a *additions) fill(args []byte) ([]byte, error) {
 }
 
 // rename replaces the API's names of members by the names that clients see, since package wire
-// expects the latter. If top is set, it replaces the outermost names too.
+// expects the latter. If top is set, it replaces the outermost names as well.
 func (t *template) rename(shown map[string]string, top bool) {
 	for i, inner := range t.inner {
 		if name, ok := shown[t.name(i)]; ok && top {

@@ -252,8 +252,8 @@ func withAdded(schema []byte, added []*Arg) []byte {
 	return schema
 }
 
-// patched returns the input schema with the arguments changed, renamed or removed as args says, by
-// the document's names.
+// patched returns the input schema with the arguments changed, renamed or removed as args says. args
+// has the document's names.
 func patched(schema []byte, args map[string]*Arg) []byte {
 	return RewriteMembers(schema, func(name string, value []byte) (string, []byte) {
 		switch name {

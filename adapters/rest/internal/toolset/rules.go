@@ -23,7 +23,7 @@ type Rule struct {
 	Entry Entry
 }
 
-// ruleName returns the name in messages of the rule with index i.
+// ruleName returns how messages name the rule with index i.
 func ruleName(i int) string { return fmt.Sprintf("rules: item %d: ", i+1) }
 
 // RuleFaults returns the faults of rules that can be found without a document.
@@ -143,8 +143,8 @@ func (r *Ruleset) Apply(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
 	return out
 }
 
-// take calls set to copy a setting of the rule's entry from, and copies the lines of key. If can is
-// false, it does nothing.
+// take copies the setting key of a rule's entry, from, by calling set, and copies the lines of key. If
+// can is false, take does nothing.
 func (e *Entry) take(from *Entry, can bool, key string, set func()) {
 	if !can {
 		return
@@ -157,8 +157,8 @@ func (e *Entry) take(from *Entry, can bool, key string, set func()) {
 	}
 }
 
-// fill copies the settings of the rule's entry from that e lacks and that the operation allows. The
-// caller has copied Writes before.
+// fill copies from a rule's entry, from, each setting that e lacks and the operation allows. The caller
+// has copied Writes before.
 func (e *Entry) fill(from *Entry, op *openapi.Operation) {
 	take := func(can bool, key string, set func()) { e.take(from, can, key, set) }
 	get := op.Method == http.MethodGet

@@ -177,7 +177,7 @@ func (t *Tool) secretValues(holds func(value string) bool, found func(p *openapi
 }
 
 // Conceal masks the entry's headers and query parameters that contain one of the secrets. It also
-// masks parameters whose configured value contains one, or is probably a secret by their name.
+// masks a parameter whose configured value contains a secret, or whose name suggests one.
 func (t *Tool) Conceal(secrets []string) {
 	holds := func(text string) bool {
 		return slices.ContainsFunc(secrets, func(secret string) bool { return strings.Contains(text, secret) })
@@ -211,7 +211,7 @@ func (t *Tool) Conceal(secrets []string) {
 }
 
 // Secrets returns the probable secrets of the tool's catalogue entry, and the configured values of
-// parameters that are probably secrets by their names.
+// parameters whose names suggest a secret.
 func (t *Tool) Secrets() []string {
 	var all []string
 	if t.Published != nil {

@@ -11,8 +11,8 @@ import (
 
 // Shared are the settings for parameters of all operations, as they apply to one tool.
 type Shared struct {
-	Args []Arg // of Config.Args, under the tool's names for its arguments
-	// Filled maps each argument whose place Config.Headers or Config.Auth always sets to that key.
+	Args []Arg // from Config.Args and the rules, with the tool's names of the arguments
+	// Filled maps an argument to the key, headers or auth, that always sets the argument's place.
 	Filled map[string]string
 }
 

@@ -13,13 +13,13 @@ import (
 
 // template is a JSON value with placeholders for arguments.
 type template struct {
-	raw     []byte      // a value without placeholders
-	parts   []part      // of a text with placeholders
+	raw     []byte      // JSON of a value that is no text, object or list
+	parts   []part      // of a text
 	names   []string    // of the members of an object
-	inner   []*template // of an object or a list
+	inner   []*template // the members of an object, or the items of a list
 	object  bool
 	isList  bool
-	asGiven bool // the text is a single placeholder: the argument keeps its type
+	asGiven bool // the text is only a placeholder, so that the argument keeps its type
 }
 
 // part is a piece of a text: a literal, or the name of an argument.
@@ -44,7 +44,7 @@ type templateFault struct {
 func (t *templateFault) Error() string { return t.text }
 
 // parseTemplate parses a JSON value. It calls use with the name in each placeholder; use reports
-// whether that argument exists. depth is that of v in the whole template.
+// whether that argument exists. depth is how deep v is in the whole template.
 func parseTemplate(v gjson.Result, use func(name string) bool, depth int) (*template, error) {
 	if depth > maxNesting {
 		return nil, &templateFault{text: "is nested too deep"}

@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Entry is an entry of Config.Tools. With a Request it is a tool of its own; otherwise it changes a
-// tool of the document.
+// Entry is an entry of Config.Tools. An Entry with a Request is a tool of its own. Others change a tool
+// of the document.
 type Entry struct {
 	// Key is an operationId, or METHOD and path as in the document. For a tool of its own, Key is
 	// the tool's name unless Name is set.

@@ -163,8 +163,8 @@ func (a *answer) note() string {
 	return "The answer " + a.why + ": what is shown is its beginning."
 }
 
-// decoded returns the body in UTF-8. It decodes the charset of Content-Type; without a known one, it
-// decodes windows-1252 if the body is no UTF-8.
+// decoded returns the body in UTF-8. It decodes from the charset in Content-Type. If that is missing or
+// unknown, it decodes a body that is no UTF-8 from windows-1252.
 func decoded(a *answer) []byte {
 	_, params, _ := strings.Cut(a.header.Get("Content-Type"), ";")
 	for param := range strings.SplitSeq(params, ";") {

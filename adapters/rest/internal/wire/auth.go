@@ -19,8 +19,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Credential is one way to authenticate. Only the fields of one kind are set; for a security scheme
-// of a document, that is the scheme's kind. Options.HTTP has client certificates.
+// Credential is one way to authenticate. Only the fields of one kind are set. For a security scheme
+// of a document, this must be the scheme's kind. Options.HTTP has client certificates.
 type Credential struct {
 	// Key is an API key. The scheme sets its place; without a scheme, Header, Query or Cookie does.
 	Key string `yaml:"value"`
@@ -53,7 +53,7 @@ type use struct {
 	value  string        // the whole value of the header, parameter or cookie
 	scopes []string      // those that the operation requires
 
-	gets    bool       // tokens gives the value
+	gets    bool       // the value is a token that tokens gets
 	from    Credential // how to get tokens
 	at      endpoint   // the token endpoint; no URL with Login
 	refused string     // why the client's secret does not go to the endpoint; empty if it does
@@ -133,7 +133,7 @@ func (r *Reach) newKeyring() (*keyring, error) {
 	return k, nil
 }
 
-// useOf returns a credential with its place, which the scheme sets, or without a scheme the
+// useOf returns a credential with its place. The scheme sets the place, or if that is nil, the
 // credential itself.
 func (r *Reach) useOf(c Credential, scheme *openapi.SecurityScheme) (use, error) {
 	kind := ""
@@ -296,7 +296,7 @@ func (r *Reach) Wanted(op *openapi.Operation) string {
 	for _, one := range op.Security {
 		way := r.wayOf(one)
 		if way == "" {
-			return "" // it needs none, or a certificate
+			return "" // the operation needs no credentials, or a certificate
 		}
 		if !slices.Contains(ways, way) {
 			ways = append(ways, way)

@@ -83,8 +83,8 @@ func (c *cache) get(p *Plan, now time.Time) (k *cached, fresh bool) {
 	return k, ok && now.Before(k.until)
 }
 
-// put stores an answer, if its headers allow that, its status is 200, it is complete and no stream,
-// and it takes at most a quarter of the cache. now is when the request was sent.
+// put stores an answer if the headers allow that, the status is 200, and the answer is complete, no
+// stream, and not larger than a quarter of the cache. now is when the request was sent.
 func (c *cache) put(p *Plan, a *answer, now time.Time) {
 	until, ok := freshness(a.header, now, p.settings.KeepFor)
 	key := keyOf(p)
@@ -122,7 +122,7 @@ func (c *cache) renew(p *Plan, k *cached, h http.Header, now time.Time) *answer 
 	return &a
 }
 
-// forget drops all answers of an address after a write to it (RFC 9111, 4.4).
+// forget drops all answers of an address, after a request that may have changed it (RFC 9111, 4.4).
 func (c *cache) forget(u *url.URL) {
 	at := u.String()
 	c.mu.Lock()

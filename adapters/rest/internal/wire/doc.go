@@ -6,9 +6,9 @@
 // limits. answer, fault and cut make the result.
 //
 // The gateway guards servers, and this package guards hosts, with the same circuit and settings.
-// The gateway cannot guard hosts: a failed request reaches it as a normal result, and the tools of
-// one document may use several hosts, of which one fails. A call may make several requests, and each
-// of them is retried, held back and counted by itself.
+// The gateway cannot guard hosts: a failed request reaches the gateway as a normal result, and the
+// tools of one document may use several hosts, of which one fails. A call may make several requests,
+// and each of them is retried, held back and counted by itself.
 //
 // An argument cannot leave its place. A value in a path stays one segment. A value in a query or a
 // form stays one value. A value in a header stays in its line. Ambiguous values are refused.

@@ -68,8 +68,8 @@ func (s *Source) errorMessage(t *Settings, a *answer) string {
 	return s.head(body, maxFault)
 }
 
-// problem returns the lines of a problem (RFC 9457), or of a similar format. It returns other JSON
-// whole.
+// problem returns the texts of a problem (RFC 9457), or of a similar format, as lines. It returns other
+// JSON whole.
 func problem(body []byte) string {
 	r := gjson.ParseBytes(body)
 	if inner := r.Get("error"); inner.IsObject() && !r.Get("title").Exists() {

@@ -85,7 +85,7 @@ func (c *Credential) CheckTokens() error {
 		if c.Exchange != "" && s.Issuer == "" && s.Client.TokenURL == "" {
 			return errors.New("client: set issuer or token_url: with exchange, callers' tokens go only to an authorization server of the configuration, never to one of a document")
 		}
-		// The document may name the token endpoint: tokenURL checks that later.
+		// The document may name the token endpoint. tokenURL checks that later.
 		s.Issuer = cmp.Or(s.Issuer, "https://example.com")
 		s.Client.TokenURL, s.Client.Params = "", nil
 	}
@@ -188,8 +188,8 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// refused records that the API refused a token with the header h, and reports whether the next token
-// may be another one.
+// refused records that the API refused a token; h is the header of the answer. It reports whether to
+// try again with another token.
 func (t *tokens) refused(ctx context.Context, token string, h http.Header) (bool, error) {
 	again, err := t.by.Refused(ctx, token, h, http.StatusUnauthorized, 0)
 	return again, publicError(err)
@@ -274,7 +274,7 @@ func (s *Source) authorizer(c *Credential, at endpoint) (by remote.Authorizer, e
 	return p, p.Close, nil
 }
 
-// tripper is a function in the form of a http.RoundTripper.
+// tripper is a function as an http.RoundTripper.
 type tripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.

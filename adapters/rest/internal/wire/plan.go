@@ -19,8 +19,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Plan is one request before credentials are added: whoever shows a plan cannot show credentials.
-// String also masks other probable secrets.
+// Plan is one request before credentials are added, so that code that shows a plan cannot show
+// credentials. String also masks other probable secrets.
 type Plan struct {
 	Method string
 	URL    *url.URL

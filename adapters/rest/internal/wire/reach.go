@@ -17,13 +17,13 @@ import (
 //
 // Credentials, and everything else that the configuration adds to requests, go only to servers that
 // the operator chose. These are Options.BaseURL and Options.Trusted, and the first server of a
-// document in a file or in the configuration. Of the servers that a document at a URL names, only
-// the one from which the document was read gets credentials.
+// document in a file or in the configuration. For a document at a URL, the server from which the
+// document was read is one of them, and the servers that the document names are not.
 type Reach struct {
 	o        *Options
 	home     endpoint // the API's own server; its URL is nil if there is none
 	operator origins  // the servers that the operator named
-	trusted  origins  // those of operator, and the server from which the document was read
+	trusted  origins  // the servers in operator, and the server from which the document was read
 	keys     *keyring
 }
 
@@ -33,7 +33,7 @@ func NewReach(o *Options) (*Reach, error) {
 	var err error
 	r.home, err = server(o.Document, nil, o)
 	if _, none := errors.AsType[Nowhere](err); err != nil && (!none || o.Document == nil) {
-		return nil, err // without a server of its own, an API's operations may still name theirs
+		return nil, err // if only home is missing, operations may still name their own servers
 	}
 	if r.home.URL != nil && !r.home.remote {
 		r.operator = origins{r.home.URL}
@@ -196,8 +196,8 @@ func (r *Reach) Refused(op *openapi.Operation) string {
 	return ""
 }
 
-// writtenByOperator reports whether a server has the host of the document, and that host is Blocked:
-// then the operator chose the host on purpose.
+// writtenByOperator reports whether a server has the host of the document, and that host is Blocked. The
+// operator has then chosen the host on purpose.
 func (r *Reach) writtenByOperator(at endpoint) bool {
 	own := r.document()
 	return own != nil && own.Hostname() == at.Hostname() && Blocked(own)

@@ -81,7 +81,7 @@ const (
 	unknownRoom = 4 << 10
 )
 
-// readAll reads to the end of r, but most bytes at most. It reuses buf if that is large enough.
+// readAll reads r to its end, or until it has most bytes. It reuses buf if that is large enough.
 // announced is the probable length, or negative. The buffer never outgrows most, and grows to the
 // announced length in few steps, since each step copies.
 func readAll(r io.Reader, buf []byte, announced, most int) ([]byte, error) {

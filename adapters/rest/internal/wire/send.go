@@ -68,8 +68,8 @@ func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 	}
 }
 
-// renewed tells the token sources that the API refused the tokens in shown. again reports whether to
-// retry with other tokens. The error says why there are none.
+// renewed reports to the token sources that the API refused the tokens in shown. again reports whether
+// to retry with other tokens. The error says why there are none.
 func (s *Source) renewed(ctx context.Context, p *Plan, h http.Header, shown []used) (again bool, err error) {
 	for _, one := range shown {
 		more, err := one.use.tokens.refused(p.tokenContext(ctx, one.use), one.token, h)
@@ -172,7 +172,7 @@ func (p *Plan) repeatable() bool {
 		p.Header.Get("Idempotency-Key") != "" || p.settings.Repeat
 }
 
-// after returns how long to wait after so many tries, and whether another one may help.
+// after returns how long to wait after that number of tries, and whether another try may help.
 func after(tries int, res *http.Response, err error) (time.Duration, bool) {
 	wait := backoff.Grown(firstPause, maxPause, tries)
 	wait = wait/2 + rand.N(wait/2+1) // requests that failed together return at different times

@@ -19,8 +19,8 @@ import (
 // endpoint is the server of an operation.
 type endpoint struct {
 	*url.URL
-	// remote: a document at a URL names the server, and not the operator. public: that document is
-	// at a public address.
+	// remote says that a document at a URL names the server, and not the operator. public says that
+	// this document is at a public address.
 	remote, public bool
 	filled         bool // the URL contains values of Options.Variables
 }
@@ -106,7 +106,7 @@ func expand(s openapi.Server, values map[string]string) (text string, filled boo
 		}
 		text = strings.ReplaceAll(text, "{"+v.Name+"}", value)
 	}
-	for name, value := range values { // those that the document does not declare
+	for name, value := range values { // also replaces variables that the document does not declare
 		filled = filled || strings.Contains(text, "{"+name+"}")
 		text = strings.ReplaceAll(text, "{"+name+"}", value)
 	}

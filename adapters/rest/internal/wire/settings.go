@@ -12,8 +12,8 @@ import (
 
 // Settings are the settings of one tool's calls. Zero values mean those of Options.
 type Settings struct {
-	Timeout time.Duration // of a call with all its attempts; at most Options.MaxTimeout
-	Retries int           // beyond the first attempt; negative for none
+	Timeout time.Duration // of a call with all its attempts; Options.MaxTimeout bounds it
+	Retries int           // after the first attempt; none if negative
 	// Repeat allows retries of a request even if its method is not idempotent.
 	Repeat bool
 	// Uncached says that answers neither come from the cache nor go into it.

@@ -58,7 +58,7 @@ func (s *Source) jsonResult(c *Call, body []byte, a *answer) []byte {
 		}
 	}
 	if c.shapes() {
-		doc, _ = jsonrpc.Read(body, maxDepth) // it is valid
+		doc, _ = jsonrpc.Read(body, maxDepth) // succeeds, since applyPath returns valid JSON
 	}
 	value, most := doc.Text, s.maxAnswer(c)
 	if len(body) > most {
@@ -154,7 +154,8 @@ func pathTooLarge(path string, of int) bool {
 	return len(path) > maxPick || growth(path) > maxShaped/max(of, 1)
 }
 
-// applyPath is the function applyPath, within the bounds for models if the settings are Bounded.
+// applyPath applies a path as the function applyPath does. If the settings are Bounded, it refuses paths
+// that models may not use.
 func (s *Settings) applyPath(body []byte, path string) (v []byte, ok bool) {
 	if s.Bounded && (pathTooLarge(path, len(body)) || Growing(path) != "") {
 		return nil, false
@@ -221,7 +222,7 @@ func growth(path string) int {
 	return n
 }
 
-// paging are names of arguments that ask for fewer or other parts.
+// paging are common names of arguments that select a part of the results.
 var paging = []string{"limit", "offset", "page", "per_page", "perpage", "page_size", "pagesize", "cursor", "after", "before", "size", "count", "top", "skip",
 	"first", "last", "max_results", "maxresults", "page_token", "pagetoken", "starting_after", "fields", "filter", "query", "q"}
 

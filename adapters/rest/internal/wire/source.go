@@ -61,7 +61,7 @@ type Options struct {
 	Timeout    time.Duration // of a call with all its attempts; 30 s if 0
 	MaxTimeout time.Duration // bounds Timeout and that of a tool; no limit if 0
 	Retries    int           // of a request; 2 if 0, none if negative
-	Rate       limits.Rate   // of requests; no limit if 0; a Burst of 0 is the requests of one second
+	Rate       limits.Rate   // of requests; no limit if 0; a Burst of 0 means the requests of one second
 	Concurrent int           // calls at a time; 64 if 0
 	// Breaker says when a failing host gets no more requests. Failures are requests without an
 	// answer, and the statuses 502, 503 and 504. All attempts of a call count as one.
@@ -120,7 +120,6 @@ var errClosed = errors.New("the source is closed")
 // DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 30 * time.Second
 
-// Defaults of other Options.
 const (
 	defaultRetries    = 2
 	defaultConcurrent = 64
@@ -420,7 +419,7 @@ func (s *Source) withhold(h http.Header) {
 	}
 }
 
-// replace sets a header, and removes headers with names that a server may take for the same.
+// replace sets a header, and removes headers that a server may take for the same one.
 func replace(h http.Header, name string, values []string) {
 	maps.DeleteFunc(h, func(other string, _ []string) bool { return openapi.SameHeader(other, name) })
 	h[name] = values

@@ -87,7 +87,7 @@ func (j *joiner) readEvents(ctx context.Context, body io.Reader) {
 // maxOverhead bounds the bytes of a stream besides its data, such as comments.
 const maxOverhead = 4 << 20
 
-// errTooMuch is how capped ends a stream.
+// errTooMuch is the error of a stream with more bytes than capped allows.
 var errTooMuch = errors.New("too much")
 
 // capped ends a stream after left bytes: the server may send much that is no data.

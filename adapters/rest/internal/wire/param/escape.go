@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Set is the bytes that need no percent-encoding in some place.
+// Set says for each byte whether it needs no percent-encoding in some place.
 type Set [256]bool
 
 func newSet(bytes string) *Set {
@@ -22,18 +22,18 @@ func newSet(bytes string) *Set {
 var (
 	// Unreserved holds the characters that need no encoding anywhere (RFC 3986).
 	Unreserved = newSet("")
-	// reservedQuery holds the characters that allowReserved leaves unencoded in a query or a form.
-	// It has no character that ends a value or means a space.
+	// reservedQuery holds the characters that allowReserved leaves unencoded in a query or a form:
+	// none that ends a value or means a space.
 	reservedQuery = newSet(":/?[]@!$'()*,;=")
-	// reservedPath holds the characters that allowReserved leaves unencoded in a path. It has no
-	// character that ends a path.
+	// reservedPath holds the characters that allowReserved leaves unencoded in a path: none that ends
+	// a path.
 	reservedPath = newSet(":/[]@!$&'()*+,;=")
 	// literalPath holds the characters that a template may contain between its parameters.
 	literalPath = newSet(":/@!$&'()*+,;=")
 	// literalQuery holds the characters that the query of a template may contain.
 	literalQuery = newSet(":/?@!$&'()*+,;=[]")
-	// everything is the set for headers, which have no encoding. A value that would end the line is
-	// refused.
+	// everything is for headers, which have no encoding. inHeader refuses a value that would end the
+	// line.
 	everything = all()
 	// CookieOctets holds the characters of a cookie's value (RFC 6265), without %.
 	CookieOctets = newSet("!#$&'()*+/:<=>?@[]^`{|}")
@@ -61,8 +61,8 @@ func Escape(s string, keep *Set) string {
 	return s
 }
 
-// literal percent-encodes the text of a template, except the bytes in keep and what is encoded
-// already.
+// literal percent-encodes the text of a template, except the bytes in keep, and except parts that are
+// encoded already.
 func literal(s string, keep *Set) string {
 	for i := range len(s) {
 		if !keep[s[i]] {

@@ -83,7 +83,7 @@ func (a *assembly) addressed(arg, uri string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The limit of a message bounds the files in it, but not the files at its addresses.
+	// The limit of messages bounds files in a message, but not files at the addresses in a message.
 	if a.read += len(f.Data); a.read > a.o.MaxFile && a.fetched > 1 {
 		return nil, Refuse("%s: the files with addresses have more than %d bytes together, which is the limit", arg, a.o.MaxFile)
 	}
@@ -152,8 +152,8 @@ func (f *File) uri(arg, s string) error {
 	return nil
 }
 
-// typeAmong returns the Content-Type of the file. That is the file's own type if allowed, a list with
-// commas, contains it; or else the first of allowed without a wildcard.
+// typeAmong returns the Content-Type of the file: the file's own type if that is in allowed, a list
+// with commas, or else the first type in allowed without a wildcard.
 func (f *File) typeAmong(allowed string) string {
 	first := ""
 	for t := range strings.SplitSeq(allowed, ",") {

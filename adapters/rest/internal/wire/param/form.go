@@ -300,7 +300,7 @@ func (a *assembly) part(arg, name string, f *openapi.Field, v gjson.Result) (par
 		p.data = rawjson.Compact([]byte(v.Raw))
 	case httpio.IsJSON(contentType):
 		p.data = []byte(v.Raw)
-		if v.Raw == "" { // joined from an array
+		if v.Raw == "" { // parts has joined the items of an array
 			p.data = rawjson.AppendString(nil, v.Str)
 		}
 	default:

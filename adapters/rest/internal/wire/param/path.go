@@ -89,8 +89,8 @@ func (a *assembly) inPath(name string) (string, error) {
 	return "", Refuse("the path has {%s}, but the operation has no such parameter", name)
 }
 
-// climbs reports whether an encoded value is the segment . or has a segment .., for a server that
-// decodes slashes, or that decodes several times. Many servers remove .. and the segment before it.
+// climbs reports whether an encoded value is the segment "." or has a segment "..", for a server that
+// decodes slashes, or that decodes several times. Many servers remove ".." and the segment before it.
 func climbs(value string) bool {
 	if !strings.ContainsAny(value, ".%") {
 		return false

@@ -19,7 +19,7 @@ type assembly struct {
 	tool    *openapi.Tool
 	values  map[string]gjson.Result // the arguments by name
 	header  http.Header
-	query   []string // pairs; for a querystring parameter, the whole query
+	query   []string // encoded pairs, or the whole query for an InQueryString parameter
 	cookies []string
 	o       Options
 	fetched int // files that were read by address
@@ -33,14 +33,14 @@ type Options struct {
 	// Taken reports whether a credential has that place and that encoded name. No member of an
 	// argument may have the name. Taken may be nil.
 	Taken func(in openapi.Place, name string) bool
-	// Query is the query of the server's own address. No member of an argument may have a name from
-	// it.
+	// Query is the query of the server's own address. No member of an argument may have one of its
+	// names.
 	Query string
 	// Fetch reads the file at an address. If it is nil, addresses are refused.
 	Fetch func(uri string) (*File, error)
 }
 
-// Request has the parts of a request that the arguments of a call make.
+// Request has the parts of a request that depend on the arguments of a call.
 type Request struct {
 	Path, Query string // of the operation, encoded
 	Header      http.Header

@@ -19,8 +19,8 @@ func (r Refusal) Error() string { return string(r) }
 
 func Refuse(format string, args ...any) error { return Refusal(fmt.Sprintf(format, args...)) }
 
-// maxPlain bounds the exponent of a number that is written without one. The number may have twice as
-// many digits.
+// maxPlain bounds the exponents that plainNumber writes out. The resulting number may have twice as many
+// digits.
 const maxPlain = 400
 
 // text returns a value as text: an array or an object as JSON, and null as nothing. name is the
@@ -84,7 +84,7 @@ func plainNumber(raw string, whole bool) (string, bool) {
 	return sign + before, true
 }
 
-// Plain returns a JSON number with all its digits, and without an exponent up to maxPlain.
+// Plain returns a JSON number as plainNumber does, or as it is if it has too many digits.
 func Plain(raw string) string {
 	if s, ok := plainNumber(raw, false); ok {
 		return s

@@ -35,7 +35,8 @@ func styledParameter(arg string, p *openapi.Parameter, v gjson.Result, keep *Set
 	}
 }
 
-// separators are those of Swagger 2.0's collections and of OpenAPI's delimited styles, unencoded.
+// separators are the unencoded separators of Swagger 2.0's collections and of OpenAPI's delimited
+// styles.
 var separators = map[string]string{
 	"csv": ",", "ssv": " ", "tsv": "\t", "pipes": "|",
 	"spaceDelimited": " ", "pipeDelimited": "|",
