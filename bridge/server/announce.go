@@ -66,7 +66,7 @@ func (a *announcements) close() {
 // update passes the numbers of the webhooks in the store to follow, in place of numbers that follow has not read yet.
 func (a *announcements) update(all map[string]int64) {
 	select {
-	case <-a.updates: // older news
+	case <-a.updates: // follow has not read these numbers: drop them
 	default:
 	}
 	select {

@@ -16,8 +16,8 @@ import (
 // Server is a bridge and the HTTP server in front of it.
 type Server struct{ b bridging }
 
-// bridging is what server does for a Server. It is an interface because a package that names a type compiles
-// the methods of every generic type that it can reach through its fields: thousands of functions for *server.
+// bridging is what server does for a Server. It is an interface because a package that names a type compiles the
+// methods of every generic type among the fields of that type: thousands of functions for *server.
 type bridging interface {
 	Fault() error
 	Listen(ctx context.Context) (net.Listener, error)

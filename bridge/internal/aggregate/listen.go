@@ -203,7 +203,7 @@ func (p *partial) run(ctx context.Context) {
 	}
 }
 
-// acknowledged passes the server's first acknowledgement to listen. first reports whether what was the first.
+// acknowledged passes the server's first acknowledgement to listen. first reports whether what is the first.
 func (p *partial) acknowledged(what subscribe.Wanted) (first bool) {
 	p.once.Do(func() {
 		first = true

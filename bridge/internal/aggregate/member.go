@@ -89,7 +89,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	}
 	if sent != level {
 		if err := m.send(ctx, up, "initialize", m.g.caller.Params); err != nil {
-			return nil, err // the greeting says whether there is logging
+			return nil, err // without a greeting it is unknown whether the server has logging
 		}
 		if g := m.greeting(); g != nil && gjson.GetBytes(g.Capabilities, "logging").Exists() {
 			short, cancel := context.WithTimeout(ctx, greetPatience)
@@ -130,7 +130,7 @@ func (m *member) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	}
 	up, err := m.ready(ctx)
 	if next := m.g.byName(m.s.Name); errors.Is(err, bridge.ErrEnded) && next != nil && next != m {
-		return next.call(ctx, r) // its settings changed before anything was sent
+		return next.call(ctx, r) // the server's settings changed before anything was sent
 	}
 	if err != nil {
 		return nil, err
@@ -236,7 +236,7 @@ func (s *session) byToken(token []byte) (*member, []byte) {
 }
 
 // Gone drops the connection after its server ended. The next call opens a new one. Gone announces changes of the
-// lists, because the client's may be stale.
+// lists, because the client's lists may be stale.
 func (m *member) Gone(err error) {
 	m.mu.Lock()
 	up := m.up

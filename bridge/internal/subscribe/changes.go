@@ -100,12 +100,12 @@ func (c *Changes) due() {
 func (c *Changes) pass(t *change) {
 	m, err := jsonrpc.Parse(t.again)
 	t.again = nil
-	if err == nil { // always, because it was parsed before
+	if err == nil { // always, because the message was parsed before
 		c.send(m)
 	}
 }
 
-// End sends no more notifications. If flush is set, it sends the waiting ones first.
+// End sends no more notifications. If flush is set, End first sends the waiting notifications.
 func (c *Changes) End(flush bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -39,7 +39,7 @@ func (r *Round) State() gjson.Result { return r.stateRaw }
 // Parked reports whether the request resumes a parked call.
 func (r *Round) Parked() bool { return r != nil && r.ours != nil && r.ours.Kind == stateParked }
 
-// Elsewhere returns the instance that holds the parked call, or "" if it is this one.
+// Elsewhere returns the instance that holds the parked call, or "" if this instance holds it.
 func (s *Server) Elsewhere(r *Round) string {
 	if r.ours.Instance == s.o.Instance {
 		return ""
@@ -119,7 +119,7 @@ func ours(answers gjson.Result) (found bool) {
 type state struct {
 	Kind     string   `json:"k"`
 	Version  int      `json:"v"`
-	Instance string   `json:"i"` // of the bridge
+	Instance string   `json:"i"` // the id of the instance that holds the call
 	Whose    string   `json:"p"` // hash of the client's identity
 	Server   string   `json:"s"`
 	Method   string   `json:"m"`

@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// perform makes a call. If a tool must be a task, perform calls it as one and waits for the task's end
+// perform makes a call. If a tool must be a task, perform calls the tool as a task and waits for the task's end
 // (protocol.md D6). p is the call that can be parked, or nil.
 func (t *Translator) perform(ctx context.Context, r *bridge.Request, l *legacy, p *parked) (*jsonrpc.Message, error) {
 	once := func() (*jsonrpc.Message, error) {
