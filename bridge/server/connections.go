@@ -56,7 +56,7 @@ func newConnections(most int, keyed bool, proxy func(netip.Addr) bool, log *slog
 	}
 }
 
-// addressOf returns the network under which a peer is counted; the zero prefix for an unknown one.
+// addressOf returns the network under which a peer is counted; the zero prefix for an unknown network.
 func addressOf(peer string) netip.Prefix {
 	at, _ := netip.ParseAddrPort(peer)
 	return address.Network(at.Addr())

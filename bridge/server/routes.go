@@ -65,8 +65,8 @@ type route struct {
 
 // Methods of routes.
 const (
-	anyMethod = "any"       // serve checks the method
-	reading   = "GET, HEAD" // for reading
+	anyMethod = "any" // serve checks the method
+	reading   = "GET, HEAD"
 	posting   = "POST"
 )
 
@@ -146,7 +146,7 @@ func (t *tree) build() {
 		if r.methods == anyMethod {
 			r.group.Any(r.path, r.serve)
 		} else {
-			methods := strings.TrimSuffix(r.methods, ", OPTIONS") // for preflights, which checkOrigin answers
+			methods := strings.TrimSuffix(r.methods, ", OPTIONS") // OPTIONS is for preflights, which checkOrigin answers
 			r.group.Match(strings.Split(methods, ", "), r.path, r.serve)
 		}
 		t.parts = append(t.parts, strings.Split(r.whole(), "/"))

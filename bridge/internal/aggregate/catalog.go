@@ -110,7 +110,7 @@ func (s *server) forget() {
 	}
 }
 
-// internal returns the server's own name or URI for an external one.
+// internal returns the server's own name or URI for an external name or URI.
 func (c *catalog) internal(k list.Kind, external string) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +182,7 @@ func (c *catalog) hasScheme(uri string) bool {
 }
 
 // maxCatalogs bounds the catalogues of a server, one for each principal. Beyond that number, the server drops an
-// arbitrary one, and reads its lists again on demand.
+// arbitrary catalogue, and reads the lists again on demand.
 const maxCatalogs = 256
 
 // catalog returns the server's catalogue for the principal.

@@ -230,7 +230,7 @@ func (p *partial) Notify(m *jsonrpc.Message) {
 	for i, own := range what.Tasks {
 		what.Tasks[i] = p.m.taskID(own)
 	}
-	late := p.l.Acknowledged() // the client got its acknowledgement without this server's
+	late := p.l.Acknowledged() // the client's acknowledgement did not wait for this server
 	if p.acknowledged(what) && !late {
 		return
 	}

@@ -110,7 +110,7 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 		return nil, err
 	}
 	for _, m := range asked {
-		if !late[m] { // the fresh page replaces the stored one, even if the fresh page is an error
+		if !late[m] { // the fresh page replaces the stored page, even if the fresh page is an error
 			l.parts[m].known = nil
 		}
 	}

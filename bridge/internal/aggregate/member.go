@@ -116,7 +116,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	return up, nil
 }
 
-// send makes a call of the bridge's own. send ignores JSON-RPC errors.
+// send makes a call on behalf of the bridge itself. send ignores JSON-RPC errors.
 func (m *member) send(ctx context.Context, up bridge.Upstream, method string, params []byte) error {
 	a, err := up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: m.g.caller})
 	a.Release()
@@ -328,7 +328,7 @@ func (m *member) leftOut() error {
 	return m.absent
 }
 
-// external returns the function that maps the server's own names to external ones. If another server has a longer
+// external returns the function that maps the server's own names to external names. If another server has a longer
 // prefix that the external name starts with, or if the prefixes conflict and an earlier server lists the same
 // external name, the item gets this server's name in place of the prefix.
 func (m *member) external(k list.Kind) func(key string) string {
@@ -357,7 +357,7 @@ func (m *member) prefix() string { return m.g.current.Load().prefix[m.s] }
 // conflicting reports whether names of this server can collide with those of another server.
 func (m *member) conflicting() bool { return m.g.current.Load().conflicting[m.s] }
 
-// before returns the servers before this one, in the order of the configuration.
+// before returns the members before m, in the order of the configuration.
 func (m *member) before() []*member {
 	all := m.g.members()
 	return all[:max(slices.Index(all, m), 0)] // -1 if m was removed

@@ -201,8 +201,8 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// send makes a call of the bridge's own. send only logs a failure to restore settings that the server accepted
-// before.
+// send makes a call on behalf of the bridge itself. send only logs a failure to restore settings that the server
+// accepted before.
 func (l *Lane) send(ctx context.Context, c *conn, method string, params []byte) {
 	m, err := c.raw.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: l.caller})
 	if err == nil && m.Error != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// gatherFor is the time before a larger attempt replaces the current one: subscribers often come together.
+// gatherFor is the time before a larger attempt replaces the current attempt: subscribers often come together.
 const gatherFor = 50 * time.Millisecond
 
 // outcome is the result of a subscription.
@@ -36,9 +36,9 @@ const (
 )
 
 // sharedSubscription is the only subscription at a modern server over a connection whose calls have no streams of
-// their own. There is never a second one, because some servers have only one subscription for each connection: a
-// newer one replaces the older, and the end of any ends all. When a subscriber needs more topics, the bridge cancels
-// the current attempt, awaits its end, and requests all topics in another attempt. It notifies earlier subscribers of
+// their own. There is never a second subscription, because some servers have only one for each connection: a new one
+// replaces the old one, and the end of either ends both. When a subscriber needs more topics, the bridge cancels the
+// current attempt, awaits its end, and requests all topics in another attempt. It notifies earlier subscribers of
 // everything that may have changed in between.
 type sharedSubscription struct {
 	c *conn
@@ -385,7 +385,7 @@ func (a *attempt) covers(s *subscriber) bool {
 	return true
 }
 
-// replaceSoon cancels the attempt after gatherFor, to make a larger one. The caller holds a.j.mu.
+// replaceSoon cancels the attempt after gatherFor, to make a larger attempt. The caller holds a.j.mu.
 func (a *attempt) replaceSoon() {
 	if a.timer != nil {
 		return

@@ -16,9 +16,9 @@ const changeEvery = 100 * time.Millisecond
 // once.
 const maxChanges = 1024
 
-// Changes limits the change notifications of one client. It sends the first one at once, and further ones of the same
-// change at most once in changeEvery. It never loses the last one. Clients fetch the data after each notification,
-// and a server may send thousands a second.
+// Changes limits the change notifications of one client. It sends the first notification of a change at once, and
+// further ones at most once in changeEvery. It never loses the last notification. Clients fetch the data after each
+// notification, and a server may send thousands a second.
 type Changes struct {
 	send func(*jsonrpc.Message)
 

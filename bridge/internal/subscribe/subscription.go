@@ -61,8 +61,8 @@ func ReadWanted(params []byte) (w Wanted, fault string) {
 	return w, cmp.Or(fault, other)
 }
 
-// ReadListen reads a client's listen request. ReadListen rejects a member that differs from a known one only in case.
-// Some servers would take such a member for the known one, which would bypass the bridge's checks.
+// ReadListen reads a client's listen request. ReadListen rejects a member whose name differs from a known name only
+// in case: some servers would accept the name, which would bypass the bridge's checks.
 func ReadListen(params []byte) (w Wanted, fault string) {
 	whole := gjson.ParseBytes(params)
 	fault = cmp.Or(lookalike(whole, "params", "notifications"), lookalike(whole.Get("notifications"), "params.notifications", "resourceSubscriptions", "taskIds"))

@@ -49,7 +49,7 @@ type wanted struct {
 // These constants bound the stored data (protocol.md F).
 const (
 	maxPrincipals = 256      // principals with stored tools
-	maxTools      = 20_000   // of one principal
+	maxTools      = 20_000   // tools of one principal
 	maxSchemas    = 16 << 20 // bytes of the schemas of one principal's tools
 	maxChecked    = 256      // compiled schemas of a server
 )

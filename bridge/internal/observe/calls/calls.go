@@ -312,7 +312,7 @@ func (w *watched) Notify(ctx context.Context, r *bridge.Request) error {
 }
 
 // Passed shows a message between a client and the bridge that belongs to none of the client's requests. id replaces
-// the message's own.
+// the id of the message.
 func (c *Calls) Passed(server, session string, from *bridge.Caller, toServer bool, id []byte, m *jsonrpc.Message) {
 	if c != nil && c.on.Load() {
 		c.Traffic.Pass(Where{
@@ -568,7 +568,7 @@ func (c *Calls) fail(row *Row) {
 			if len(c.failures) < maxServers {
 				break
 			}
-			delete(c.failures, old) // some server's: names come and go
+			delete(c.failures, old) // an arbitrary list makes room
 		}
 		r := logs.NewRing[*Row](maxFailures)
 		of = &r

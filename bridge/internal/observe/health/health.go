@@ -54,7 +54,7 @@ type Server struct {
 	waiters   map[*waiter]struct{}
 	probing   bool      // a goroutine runs probe
 	served    bool      // a connection was opened
-	failure   error     // the last one; nil when the server works
+	failure   error     // the last failure; nil when the server works
 	since     time.Time // time of the first failure
 	latest    time.Time // time of the last failure
 	failures  uint64
@@ -254,7 +254,7 @@ func (s *Server) waiting() (*bridge.Caller, bool) {
 
 // Status is the state of a server.
 type Status struct {
-	Failure  error     // the last one; nil when the server works
+	Failure  error     // the last failure; nil when the server works
 	Since    time.Time // time of the first failure
 	Usable   bool      // it works, or did not fail within failingFor
 	Served   bool      // a connection was opened, at any time

@@ -35,7 +35,7 @@ const (
 	attrError    = attribute.Key("error.type")
 	attrServer   = attribute.Key("mcp_bridge.server")
 	attrEra      = attribute.Key("mcp_bridge.era")
-	attrSession  = attribute.Key("mcp.session.id") // the start of its key, as in the log: the id itself gives access
+	attrSession  = attribute.Key("mcp.session.id") // the start of the session's key, as in the log: the id itself gives access
 	attrRequest  = attribute.Key("jsonrpc.request.id")
 	attrAction   = attribute.Key("gen_ai.operation.name")
 	attrNetwork  = attribute.Key("network.transport")
@@ -250,9 +250,9 @@ func (t *Tracing) Call(ctx context.Context, server string, at bridge.Address, up
 	return m, err
 }
 
-// Question starts the span of a server's question about a call, whose request had headers h. revision is the client's,
-// and session as in Received. Question returns the question and the reply to use instead, and a function to call when
-// the question is withdrawn.
+// Question starts the span of a server's question about a call, whose request had headers h. revision is the client's
+// revision, and session as in Received. Question returns the question and the reply to use instead, and a function to
+// call when the question is withdrawn.
 func (t *Tracing) Question(about trace.Span, h http.Header, revision, session string, m *jsonrpc.Message, reply func(*jsonrpc.Message)) (*jsonrpc.Message, func(*jsonrpc.Message), func()) {
 	ctx, method := trace.ContextWithSpan(context.Background(), about), m.Method
 	// The question may carry the context of a span that the server started during the call. A context of another

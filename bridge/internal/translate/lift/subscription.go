@@ -26,8 +26,8 @@ const (
 )
 
 // subscription holds a session's one subscription at a modern server, and renews it when it ends (protocol.md D2.5).
-// Subscriptions are immutable. For other topics run opens another one, and ends the old one after the new one has
-// begun: some changes come twice, but none is lost.
+// Subscriptions are immutable. For other topics, run opens another subscription, and ends the old one after the new
+// one has begun: some changes come twice, but none is lost.
 type subscription struct {
 	l       *Lift
 	changes map[string]bool // announced notifications of changed lists, by method

@@ -237,8 +237,8 @@ func (h *heldQuestion) put(p *parked) {
 	}
 }
 
-// remove removes the question from the waiting ones. remove reports whether the question was there. The caller holds
-// h.l.mu.
+// remove removes the question from the waiting questions. remove reports whether the question was there. The caller
+// holds h.l.mu.
 func (h *heldQuestion) remove() bool {
 	i := slices.Index(h.l.held, h)
 	if i < 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Round is the part of a request that answers questions of an earlier one (2026-07-28, multi round-trip
+// Round is the part of a request that answers questions of an earlier request (2026-07-28, multi round-trip
 // requests). It is immutable.
 type Round struct {
 	state    string // requestState; empty for none
@@ -47,8 +47,8 @@ func (s *Server) Elsewhere(r *Round) string {
 	return r.ours.Instance
 }
 
-// Unknown returns the error of a request to a legacy server whose requestState is not the bridge's, or whose answers
-// came without their requestState. Unknown returns nil for other requests.
+// Unknown returns the error of a request to a legacy server whose requestState the bridge did not make, or whose
+// answers came without their requestState. Unknown returns nil for other requests.
 func (r *Round) Unknown() *jsonrpc.Message {
 	switch {
 	case r.Repeated() && r.ours == nil:
@@ -151,7 +151,7 @@ func (s *Server) sealed(r *bridge.Request, state state) string {
 	return s.o.Seals.Seal(sealedState, raw)
 }
 
-// opened returns the content of a requestState, or nil if it is not the bridge's.
+// opened returns the content of a requestState, or nil if the bridge did not make it.
 func (s *Server) opened(token string) *state {
 	raw, err := s.o.Seals.Open(sealedState, token)
 	if err != nil {

@@ -29,7 +29,7 @@ func (t *Translator) perform(ctx context.Context, r *bridge.Request, l *legacy, 
 	required, known := t.of.Tools.Requires(name)
 	if !known && t.of.Tools.MayAsk() {
 		// The list says whether the tool requires a task. Some servers answer a call that lacks the task with a
-		// result that clients take for the tool's own.
+		// result that clients take for the tool's result.
 		t.listTools(ctx, r.From)
 		t.of.Tools.Requested()
 		required, known = t.of.Tools.Requires(name)

@@ -242,7 +242,7 @@ func (t *Translator) Notify(m *jsonrpc.Message) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if len(t.requests) != 1 {
-			return // several requests: the one that the message belongs to is unknown (D8.12)
+			return // it is unknown to which of several requests the message belongs (D8.12)
 		}
 		for r := range t.requests {
 			r.Notify(m)

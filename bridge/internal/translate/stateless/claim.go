@@ -14,7 +14,7 @@ import (
 // waits a moment, since most calls are short. Then another connection is opened. If the limits forbid that, the
 // call waits in the queue.
 
-// claim is a request that needs a connection, and the entry of that request in the queue for exclusive ones.
+// claim is a request that needs a connection, and the entry of that request in the queue for exclusive connections.
 type claim struct {
 	r         *bridge.Request
 	lane      string

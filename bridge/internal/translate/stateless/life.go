@@ -88,8 +88,8 @@ func (p *Pool) roomForKey(which func(*slot) bool) bool {
 	return oldest != "" && n == maxProfiles
 }
 
-// Yield drops the least recently used connection to make room for another one. With own, only connections of the
-// principal count. Yield reports false if all are in use.
+// Yield drops the least recently used connection to make room for another connection. With own, only connections of
+// the principal count. Yield reports false if all are in use.
 func (p *Pool) Yield(principal string, own bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

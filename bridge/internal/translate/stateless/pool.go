@@ -34,11 +34,11 @@ type Pool struct {
 
 	mu         sync.Mutex // guards the rest
 	all        map[*slot]struct{}
-	slots      map[string][]*slot                 // connections that requests find, by key, the oldest first
-	queue      clist.List                         // *claim: calls that wait for an exclusive connection, in order
-	identities map[bridge.ConnectionKey]*identity // by their key
-	profiles   map[string]profile                 // by the client's spelling of the capabilities
-	uses       uint64                             // counts uses, for their order
+	slots      map[string][]*slot // connections that requests find, by key, the oldest first
+	queue      clist.List         // *claim: calls that wait for an exclusive connection, in order
+	identities map[bridge.ConnectionKey]*identity
+	profiles   map[string]profile // by the client's spelling of the capabilities
+	uses       uint64             // counts uses, for their order
 	closed     bool
 }
 
@@ -137,7 +137,7 @@ func (p *Pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	if no := p.o.Server.Misheaded(r); no != nil {
 		return no, nil
 	}
-	if r.Back == nil { // the bridge's own call may look like a client's
+	if r.Back == nil { // a call of the bridge itself may look like a call of a client
 		inner := *r
 		inner.Back = bridge.Nobody{}
 		r = &inner
@@ -489,7 +489,7 @@ func (p *Pool) identity(key bridge.ConnectionKey) *identity {
 
 // profile is the legacy form of a client's capabilities.
 type profile struct {
-	canonical string // in canonical spelling
+	canonical string // the capabilities in canonical spelling
 	asked     bool   // the client can be asked something
 }
 

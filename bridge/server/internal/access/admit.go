@@ -136,7 +136,7 @@ func (a *Access) countGuess(r *http.Request, guess bool, why error) (wait time.D
 
 // View names the servers whose state a caller may see.
 type View struct {
-	All bool // of all servers, and of the bridge as a whole
+	All bool // the caller may see all servers, and the bridge as a whole
 	Of  func(server string) bool
 }
 

@@ -22,7 +22,7 @@ import (
 type names struct {
 	Tools, Prompts map[string]string
 	Prefix         string
-	Until          time.Time // when an old prefix expires; zero for a current one
+	Until          time.Time // when an old prefix expires; zero for a current prefix
 }
 
 // need collects the scopes that the messages of a request need. Of its fields, only Grant is required.

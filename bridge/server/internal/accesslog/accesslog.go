@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Log writes the lines. Requests do not wait for a write.
+// Log writes the lines of the access log. Requests do not wait for a write.
 type Log struct {
 	*logs.Writer
 	instance string // tag of this instance; empty for a single instance

@@ -108,8 +108,8 @@ type Route struct {
 	Stream func(w http.ResponseWriter, r *http.Request, c *Call)
 }
 
-// match returns the segments of path at the places of names in the route's path, by name; nil if path is not the
-// route's.
+// match returns the segments of path at the places of names in the route's path, by name; nil if path is not a path
+// of the route.
 func (r *Route) match(path string) map[string]string {
 	want, got := strings.Split(r.Path, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {

@@ -149,7 +149,7 @@ func (e *Events) parse(c *Call) (s streamQuery, err error) {
 // stream is one stream of events. One goroutine uses it at a time; its feed may be filled concurrently.
 type stream struct {
 	e      *Events
-	key    string // in the ids of its events
+	key    string // begins the ids of the stream's events
 	query  streamQuery
 	c      *Caller
 	viewer *Viewer

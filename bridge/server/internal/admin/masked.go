@@ -133,7 +133,7 @@ func (m *mask) text(s, key string, secret bool) {
 	m.b.WriteString(quoted(shown(s, key, secret)) + "\n")
 }
 
-// shown returns the text of a key, with *** for what may be a secret. secret means that only references are shown.
+// shown returns the value s of a key, with *** for what may be a secret. secret means that only references are shown.
 func shown(s, key string, secret bool) string {
 	secret = secret || isSecret(key)
 	switch {

@@ -318,7 +318,7 @@ func (o *Operator) drain(c *Call) (any, error) {
 	return o.order(c.Var("name"), order)
 }
 
-// resume lets a drained server have new calls again.
+// resume ends the drain of a server, which then gets new calls again.
 func (o *Operator) resume(c *Call) (any, error) {
 	if err := Empty(c); err != nil {
 		return nil, err

@@ -220,7 +220,7 @@ func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time
 const askTimeout = time.Second
 
 // askOthers asks the other instances whether they own a connection, while no instance reaches the store. Without the
-// store no instance can become the owner, so the one that says yes has been the owner before.
+// store no instance can become the owner, so an instance that says yes has been the owner before.
 func (o *Owners) askOthers(ctx context.Context, its connectionKey) (cluster.Member, error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -186,7 +186,7 @@ func (w *Workers) Status() WorkerStatus {
 	return st
 }
 
-// countTunnel counts an open tunnel to a worker, or with -1 a closed one.
+// countTunnel counts an open tunnel to a worker; with n -1, a closed tunnel.
 func (w *Workers) countTunnel(worker string, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
