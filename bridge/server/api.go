@@ -74,7 +74,7 @@ func (s *Server) ServeStdio(ctx context.Context, server string, in io.Reader, ou
 func (s *Server) Handler() http.Handler { return s.b.Handler() }
 
 // HandlerAt is Handler with another base path, such as /tools: without a slash at its end, and without *. The empty
-// path is the root. HandlerAt logs the documents that Listen would refuse: their servers do not work, and the others
+// path is the root. HandlerAt logs the documents that Listen would refuse: their servers do not work, but all others
 // do.
 func (s *Server) HandlerAt(base string) http.Handler { return s.b.HandlerAt(base) }
 

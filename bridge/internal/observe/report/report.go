@@ -97,7 +97,7 @@ type Arrival struct {
 	// but its context can cancel it.
 	Cancel context.CancelCauseFunc
 
-	address string // the server that its address names; empty for the address of all servers
+	address string // the server that the request's address names; empty for the address of all servers
 	wire    string
 	session string
 	front   string
@@ -218,8 +218,8 @@ type Session struct {
 	Err      error // the reason, if it ended early
 }
 
-// Sent returns the report of a request that went to a server on a connection at began. why is the reason that there is no
-// answer.
+// Sent returns the report of a request that the bridge sent over up, at began, to the server at the address at. why
+// is the reason that there is no answer, or nil.
 func Sent(server string, at bridge.Address, up bridge.Upstream, began time.Time, request, answer *jsonrpc.Message, why error) Report {
 	r := Report{
 		Server:  server,

@@ -116,7 +116,7 @@ func (p *Peers) AskOwner(ctx context.Context, m cluster.Member, server, affinity
 	return nil
 }
 
-// Parts of an instance that others leave when it stops: its shared connections, or its processes as a worker.
+// These are the parts of a stopping instance that others leave: its shared connections, or its processes as a worker.
 const (
 	LeaveOwner  = "home"
 	LeaveWorker = "worker"
