@@ -255,7 +255,7 @@ type Exchange struct {
 	id []byte
 }
 
-// Asked shows a client's request. Without watchers, it returns nil.
+// Asked shows a client's request. Without watchers, Asked returns nil.
 func (t *Traffic) Asked(server, session, principal string, m *jsonrpc.Message) *Exchange {
 	if !t.On() {
 		return nil

@@ -30,7 +30,7 @@ type Conn interface {
 	Load() int
 	// Gone ends the connection.
 	Gone(err error)
-	// GoneIdle ends the connection if no call is in flight. GoneIdle reports whether it did.
+	// GoneIdle ends the connection if no call is in flight. GoneIdle reports whether it ended the connection.
 	GoneIdle(err error) bool
 }
 

@@ -28,7 +28,7 @@ import (
 // the conventions define one.
 const (
 	attrMethod   = attribute.Key("mcp.method.name")
-	attrRevision = attribute.Key("mcp.protocol.version") // the client's on server spans, the server's on client spans
+	attrRevision = attribute.Key("mcp.protocol.version") // the client's revision on server spans, the server's revision on client spans
 	attrTool     = attribute.Key("gen_ai.tool.name")
 	attrPrompt   = attribute.Key("gen_ai.prompt.name")
 	attrCode     = attribute.Key("rpc.response.status_code")
@@ -172,7 +172,7 @@ func End(span trace.Span, method string, m *jsonrpc.Message, err error) {
 	}
 }
 
-// ID returns the log attribute of a span's trace. Without a span it is empty.
+// ID returns the log attribute of a span's trace. Without a span, the attribute is empty.
 func ID(span trace.Span) slog.Attr {
 	if span == nil {
 		return slog.Attr{}

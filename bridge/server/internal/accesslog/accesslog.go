@@ -1,5 +1,5 @@
-// Package accesslog writes a line of JSON for each request of a client: its caller, method, server
-// and outcome. It contains no secrets, even if the configuration adds payloads.
+// Package accesslog writes a line of JSON for each request of a client: its caller, method, server and outcome. The
+// lines contain no secrets, even if the configuration adds payloads.
 package accesslog
 
 import (

@@ -1,5 +1,5 @@
 // Package admin serves the API of operators below /ui/api/v1, in JSON. The bridge decides which caller has which
-// rights. It refuses requests of web pages other than the bridge's own, whoever the caller is.
+// rights. The package refuses requests of web pages other than the bridge's own, whoever the caller is.
 package admin
 
 import (
@@ -134,8 +134,8 @@ type Bridge interface {
 	Acted(principal, action, outcome string)
 }
 
-// Who returns the caller of a request. If the request is not accepted, Who answers it itself and
-// known is false, or it returns an error with the reason for the caller.
+// Who returns the caller of a request. If the request is not accepted, Who answers the request and known is false, or
+// Who returns an error with the reason for the caller.
 type Who func(w http.ResponseWriter, r *http.Request) (c Caller, known bool, err error)
 
 // API serves routes.

@@ -51,7 +51,7 @@ func fileValues(c *config.Config) []Value {
 	return v.all
 }
 
-// serverValues returns the settings of a server; nil if it does not exist.
+// serverValues returns the settings of a server; nil if the server does not exist.
 func serverValues(c *config.Config, name string) []Value {
 	i := slices.IndexFunc(c.Servers, func(s config.Server) bool { return s.Name == name })
 	if i < 0 {

@@ -100,8 +100,8 @@ type ownerQuery struct {
 	Affinity string `json:"Alike"`
 }
 
-// AskOwner asks another instance whether it owns a connection, which may thereby become the owner. The error is
-// ErrElsewhere if that instance is not the owner. Any other error means that the question got no answer.
+// AskOwner asks another instance whether it owns a connection. The question may make that instance the owner. The
+// error is ErrElsewhere if that instance is not the owner. Any other error means that the question got no answer.
 func (p *Peers) AskOwner(ctx context.Context, m cluster.Member, server, affinity string) error {
 	body, _ := json.Marshal(ownerQuery{server, affinity}) // strings always have a JSON form
 	res, err := p.post(ctx, m, "home", nil, body)

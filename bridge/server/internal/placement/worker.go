@@ -84,7 +84,7 @@ func NewWorkers(w WorkerOptions) *Workers {
 	}
 }
 
-// Begin takes requests from now on, if this instance is a worker.
+// Begin starts to take requests from the queue, if this instance is a worker.
 func (w *Workers) Begin() {
 	if w.o.Runs {
 		w.taker = queue.NewWorker(queue.WorkerOptions{

@@ -248,8 +248,8 @@ func (w *workerUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.
 	return m, err
 }
 
-// kinds lists the names under which a worker sends the failures of its process. The order matters: a failure that
-// is of several kinds gets the name of the first one.
+// kinds lists the names under which a worker sends the failures of its process. The order matters: a failure that is
+// of several kinds gets the name of the first kind.
 var kinds = []struct {
 	name string
 	kind error
