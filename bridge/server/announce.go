@@ -66,7 +66,7 @@ func (a *announcements) close() {
 // update passes the numbers of the webhooks in the store to follow, in place of numbers that follow has not read yet.
 func (a *announcements) update(all map[string]int64) {
 	select {
-	case <-a.updates: // older news
+	case <-a.updates: // follow has not read these numbers: drop them
 	default:
 	}
 	select {
@@ -88,7 +88,7 @@ func (a *announcements) enter(ctx context.Context) error {
 // errNotShared means that this instance has applied a webhook but could not inform the other instances.
 var errNotShared = errors.New("the other instances of the bridge could not be informed")
 
-// storeLimit bounds the time for storing a webhook, or for reading one.
+// storeLimit bounds the time for storing or reading a webhook.
 const storeLimit = 5 * time.Second
 
 // apply applies a webhook here, and stores the webhook for the other instances.

@@ -16,8 +16,8 @@ import (
 // Server is a bridge and the HTTP server in front of it.
 type Server struct{ b bridging }
 
-// bridging is what server does for a Server. It is an interface because a package that names a type compiles
-// the methods of every generic type that it can reach through its fields: thousands of functions for *server.
+// bridging is what server does for a Server. It is an interface because a package that names a type compiles the
+// methods of every generic type among the fields of that type: thousands of functions for *server.
 type bridging interface {
 	Fault() error
 	Listen(ctx context.Context) (net.Listener, error)
@@ -74,7 +74,7 @@ func (s *Server) ServeStdio(ctx context.Context, server string, in io.Reader, ou
 func (s *Server) Handler() http.Handler { return s.b.Handler() }
 
 // HandlerAt is Handler with another base path, such as /tools: without a slash at its end, and without *. The empty
-// path is the root. HandlerAt logs the documents that Listen would refuse: their servers do not work, and the others
+// path is the root. HandlerAt logs the documents that Listen would refuse: their servers do not work, but all others
 // do.
 func (s *Server) HandlerAt(base string) http.Handler { return s.b.HandlerAt(base) }
 

@@ -38,7 +38,7 @@ func newBacklog(l net.Listener) *backlogListener {
 }
 
 // Finish lets Accept return the connections of the backlog, and then closes the listener. Finish returns when that is
-// done, or when ctx ends. After that, Accept blocks until Close. Without deadlines of the listener, Finish does
+// done, or when ctx ends. After that, Accept blocks until Close. If the listener has no deadlines, Finish does
 // nothing.
 func (b *backlogListener) Finish(ctx context.Context) {
 	if b.setDeadline == nil {

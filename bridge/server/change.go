@@ -140,7 +140,7 @@ func (s *server) change(name string, edit func(all []config.Server, place int) (
 // that are new or changed. The caller holds s.changing. An error changes nothing.
 func (s *server) exchange(c *config.Config, now *table, change gateway.Change) error {
 	was := s.table.Load()
-	before := &table{backends: map[string]*backend{}} // the servers that stay: from now on, no request finds removed ones
+	before := &table{backends: map[string]*backend{}} // the servers that stay: from now on, no request finds a removed server
 	gone := map[string]*backend{}
 	for name, b := range was.backends {
 		if now.backends[name] != nil {

@@ -59,7 +59,7 @@ type backing struct {
 	offers   queue.Queue
 	hooks    webhooks
 	close    func() error
-	dialer   wire.Dialer // of other instances; nil means TCP
+	dialer   wire.Dialer // connects to other instances; nil means TCP
 	// listen opens the address for other instances.
 	listen func(ctx context.Context, address string, lease time.Duration) (net.Listener, error)
 }
@@ -186,7 +186,7 @@ func hashOf(names []string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// between is the size that a message between instances may have beyond a client's: such a message holds more data.
+// between is how many bytes larger than a client's message a message between instances may be: it holds more data.
 const between = 1 << 20
 
 // shared gives other instances access to the connections of this instance.

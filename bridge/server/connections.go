@@ -17,13 +17,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/logs"
 )
 
-// connections bounds the open connections of clients: any program can open one, with or without a key. One address
-// may have a quarter of them, because it is cheap to open many from one address. With access rules, a new connection
-// beyond a bound replaces the oldest connection without a good key.
+// connections bounds the open connections of clients: any program can open a connection, with or without a key. One
+// address may have a quarter of them, because it is cheap to open many from one address. With access rules, a new
+// connection beyond a bound replaces the oldest connection without a good key.
 type connections struct {
 	log        *slog.Logger
 	most, each int
-	exempt     func(netip.Addr) bool // reports addresses without a limit of their own
+	exempt     func(netip.Addr) bool // reports whether the limit for one address does not apply
 	keyed      bool                  // there are access rules
 	refusedLog logs.Limiter
 	refused    atomic.Uint64
@@ -56,7 +56,7 @@ func newConnections(most int, keyed bool, proxy func(netip.Addr) bool, log *slog
 	}
 }
 
-// addressOf returns the network under which a peer is counted; the zero prefix for an unknown one.
+// addressOf returns the network under which a peer is counted; the zero prefix for an unknown network.
 func addressOf(peer string) netip.Prefix {
 	at, _ := netip.ParseAddrPort(peer)
 	return address.Network(at.Addr())

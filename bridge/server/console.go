@@ -185,8 +185,8 @@ func (s *server) stateOf(name string) (*status.Server, error) {
 	return &row, nil
 }
 
-// drain returns the action that drains or resumes the bridge. While it is drained, /readyz reports that
-// it is not ready, so that a load balancer sends no new clients. Current clients are still served.
+// drain returns the action that drains or resumes the bridge. While the bridge is drained, /readyz reports that it is
+// not ready, so that a load balancer sends no new clients. Current clients are still served.
 func (s *server) drain(on bool) func(c *admin.Call) (any, error) {
 	return func(c *admin.Call) (any, error) {
 		if err := admin.Empty(c); err != nil {

@@ -76,7 +76,7 @@ func (t *tree) root(c *gin.Context) {
 			to = path.Base(r.URL.Path) + "/" + to
 		}
 		w.Header().Set("Location", to)
-		w.WriteHeader(http.StatusTemporaryRedirect) // an operator may disable the page
+		w.WriteHeader(http.StatusTemporaryRedirect) // temporary, because an operator may disable the page
 	default:
 		answer.Text(w, http.StatusNotFound, "This is an MCP bridge, and no web page: MCP clients use "+t.s.outside(r)+t.base+"/mcp\n")
 	}

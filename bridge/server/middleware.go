@@ -125,7 +125,7 @@ func (t *tree) checkSender(c *gin.Context) {
 	}
 }
 
-// serverExists accepts requests for a server that exists, or for all as one.
+// serverExists accepts requests for a server that exists, or for all servers as one.
 func (t *tree) serverExists(c *gin.Context) {
 	if name, one := c.Params.Get("server"); one && !t.s.HasAddress(name) {
 		t.nowhere(c)
@@ -162,14 +162,14 @@ func (t *tree) endWithToken(c *gin.Context) {
 	c.Next()
 }
 
-// checkGrant accepts callers that may use the server. For others it does not exist.
+// checkGrant accepts callers that may use the server. For other callers, the server does not exist.
 func (t *tree) checkGrant(c *gin.Context) {
 	if name := c.Param("server"); name != "" && !t.s.access.Covers(auth.Principal(c.Request.Context()), name) {
 		t.unknown(c)
 	}
 }
 
-// checkScopes accepts a GET whose token has the scopes that it needs. A POST is checked when its body is read.
+// checkScopes accepts a GET whose token has the scopes that the GET needs. A POST is checked when its body is read.
 func (t *tree) checkScopes(c *gin.Context) {
 	w, r := of(c)
 	if r.Method == http.MethodGet && t.s.access.Screen(w, r, c.Param("server"), nil) {

@@ -47,8 +47,8 @@ func (s *server) forOperators(r *http.Request) bool {
 	return s.Config().ConsoleListen == "" || r.Context().Value(atOperators{}) != nil
 }
 
-// ended waits until all listeners have ended. err is the error of the first one. ended returns an error
-// other than http.ErrServerClosed, if a listener had one.
+// ended waits until all listeners have ended. err is the error of the first listener. If a listener had an error
+// other than http.ErrServerClosed, ended returns that error.
 func (s *server) ended(err error, others <-chan error) error {
 	if s.operators != nil {
 		if other := <-others; errors.Is(err, http.ErrServerClosed) {

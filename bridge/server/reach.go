@@ -32,8 +32,8 @@ type backend struct {
 	hook          *hook            // the server's webhook, or nil
 	fault         error            // the reason that its settings cannot be used
 	api           *rest.Adapter    // the adapter of an HTTP API; nil for others
-	documentFault error            // the fault of its documents, as the configuration uses them
-	local         *placement.Local // the settings for its start at a worker; nil if it is not placed at workers
+	documentFault error            // the fault of the server's documents, or of how the settings use them
+	local         *placement.Local // the settings for its start at a worker; nil if the server is not placed at workers
 }
 
 type backendMaker func(*server, *config.Server) backend
@@ -69,7 +69,7 @@ func (s *server) child(c *config.Server) backend {
 	}
 }
 
-// atWorkers makes the adapter of a server whose child processes run at workers. local starts one.
+// atWorkers makes the adapter of a server whose child processes run at workers. local has the settings to start one.
 func (s *server) atWorkers(c *config.Server, local placement.Local) backend {
 	return backend{
 		Adapter: s.instance.workers.Adapter(placement.WorkerServer{
@@ -131,8 +131,8 @@ func RestOptions(s *config.Server, maxMessage int, log *slog.Logger) rest.Option
 	return o
 }
 
-// remote makes the adapter of a server over HTTP. Without a fixed transport, the path of its URL decides
-// which is tried first (protocol.md C2.9).
+// remote makes the adapter of a server over HTTP. Without a fixed transport, the path of its URL decides which
+// transport is tried first (protocol.md C2.9).
 func (s *server) remote(c *config.Server) backend {
 	r := *c.Remote()
 	o := s.limits(c)

@@ -56,7 +56,7 @@ func (s *server) queues(b *status.Bridge) {
 
 // unready returns the reason that the bridge is not ready with its servers in these states, or "". draining reports
 // whether the bridge is stopping. If all servers must work, unready tries the failing servers whose next attempt is
-// due: no client can, while the probe keeps all clients away.
+// due: no client does, while the probe keeps all clients away.
 func (s *server) unready(servers []gateway.Status) (why string, draining bool) {
 	all := s.Config().Ready == config.ReadyAll
 	var useless []string

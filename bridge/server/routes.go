@@ -57,7 +57,7 @@ type tree struct {
 
 // route describes the handling of requests for a path.
 type route struct {
-	group   *gin.RouterGroup // the middleware that they pass
+	group   *gin.RouterGroup // the middleware that the requests pass
 	methods string           // in the form of Allow, or anyMethod
 	path    string           // below the path of the group
 	serve   gin.HandlerFunc
@@ -65,8 +65,8 @@ type route struct {
 
 // Methods of routes.
 const (
-	anyMethod = "any"       // serve checks the method
-	reading   = "GET, HEAD" // for reading
+	anyMethod = "any" // serve checks the method
+	reading   = "GET, HEAD"
 	posting   = "POST"
 )
 
@@ -146,7 +146,7 @@ func (t *tree) build() {
 		if r.methods == anyMethod {
 			r.group.Any(r.path, r.serve)
 		} else {
-			methods := strings.TrimSuffix(r.methods, ", OPTIONS") // for preflights, which checkOrigin answers
+			methods := strings.TrimSuffix(r.methods, ", OPTIONS") // OPTIONS is for preflights, which checkOrigin answers
 			r.group.Match(strings.Split(methods, ", "), r.path, r.serve)
 		}
 		t.parts = append(t.parts, strings.Split(r.whole(), "/"))
@@ -261,8 +261,8 @@ func of(c *gin.Context) (http.ResponseWriter, *http.Request) {
 	return c.Writer.(interface{ Unwrap() http.ResponseWriter }).Unwrap().(noWriter).ResponseWriter, c.Request
 }
 
-// unslashed returns a request for an endpoint without the slash at the end of its path. Some clients are
-// configured with one, and many do not follow a redirect of a POST.
+// unslashed returns a request for an endpoint without the slash at the end of its path. Some clients are configured
+// with a slash, and many do not follow a redirect of a POST.
 func unslashed(r *http.Request) *http.Request {
 	path, slash := strings.CutSuffix(r.URL.Path, "/")
 	if !slash || r.URL.RawPath != "" || !isEndpoint(path[strings.LastIndexByte(path, '/')+1:]) {
@@ -294,7 +294,7 @@ func (t *tree) based(f func(w http.ResponseWriter, r *http.Request, base string)
 // method, or allows any method, also methods unknown to gin. The request passes the middleware of the
 // path too: some of it hides the path from callers without a right to it.
 //
-// It is not a chain of gin: code of middleware after c.Next runs before serve. That does not matter for
+// otherMethod is not a chain of gin: code of middleware after c.Next runs before serve. That does not matter for
 // these requests, which are answered at once and open no stream.
 func (t *tree) otherMethod(c *gin.Context) {
 	at := &t.other

@@ -124,7 +124,7 @@ type seriesAnswer struct {
 	Marks   []admin.Mark      `json:"marks"`
 }
 
-// totalSeries are the series of all servers together, or of one.
+// totalSeries are the series of all servers together, or of one server.
 type totalSeries struct {
 	metrics.Columns
 	Limits *seriesLimits `json:"limits,omitempty"`
@@ -144,7 +144,7 @@ type serverSeries struct {
 	Marks []admin.Mark `json:"marks"`
 }
 
-// showSeries returns the last minutes of all servers, or of one.
+// showSeries returns the last minutes of all servers, or of one server.
 func (s *server) showSeries(c *admin.Call) (any, error) {
 	var from time.Time
 	if text := c.Query.Get("from"); text != "" {

@@ -22,10 +22,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Server describes one of the servers.
+// Server is one of the servers that an Aggregate offers.
 type Server struct {
 	Name   string // without spaces or colons
-	Prefix string // starts the names that clients see; may be empty. Only Set reads it
+	Prefix string // starts the names that clients see; may be empty; read by Set only
 	Log    *slog.Logger
 	// Stateless takes the calls of stateless clients. The package does not close it.
 	Stateless bridge.Upstream
@@ -136,7 +136,7 @@ type oldPrefix struct {
 
 const (
 	oldPrefixTTL   = 5 * time.Minute
-	maxOldPrefixes = 8 // of all servers together
+	maxOldPrefixes = 8 // old prefixes of all servers together
 )
 
 // oldPrefixes returns the prefixes that clients may still use after next replaces v, the newest last. There are at

@@ -44,8 +44,8 @@ const (
 )
 
 // learn stores a page of a list. expose returns an item's external name. first and last mark the first and the last
-// page. A page that is both replaces all items of the list. Any other page adds to them, and replaces them only if
-// there would be more than maxCatalog.
+// page. A page that is both replaces all items of the list. Any other page adds its items, but if the list would then
+// have more than maxCatalog, the page replaces all items.
 func (c *catalog) learn(k list.Kind, page []byte, expose func(key string) string, first, last bool) {
 	fresh, spelled := map[string]string{}, map[string]struct{}{}
 	var match []template
@@ -110,7 +110,7 @@ func (s *server) forget() {
 	}
 }
 
-// internal returns the server's own name or URI for an external one.
+// internal returns the server's own name or URI for an external name or URI.
 func (c *catalog) internal(k list.Kind, external string) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +151,8 @@ func (c *catalog) listed(k list.Kind) bool {
 }
 
 // matches reports whether a resource fits one of the server's templates. A URI above maxMatched matches none. The
-// regular expression takes time linear in the length of the client's URI; the library's own search is quadratic.
+// regular expression takes time linear in the length of the client's URI; the template library's own search is
+// quadratic.
 func (c *catalog) matches(canonical string) bool {
 	if len(canonical) > maxMatched {
 		return false
@@ -181,7 +182,7 @@ func (c *catalog) hasScheme(uri string) bool {
 }
 
 // maxCatalogs bounds the catalogues of a server, one for each principal. Beyond that number, the server drops an
-// arbitrary one, and reads its lists again on demand.
+// arbitrary catalogue, and reads the lists again on demand.
 const maxCatalogs = 256
 
 // catalog returns the server's catalogue for the principal.

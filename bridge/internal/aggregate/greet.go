@@ -97,8 +97,8 @@ func (s *session) greet() *bridge.Request {
 	return s.request("initialize", s.caller.Params)
 }
 
-// setAbsent records the error because of which lists leave the server out. If fails is nil, lists include the server,
-// and wait for it while it starts.
+// setAbsent records why lists leave the server out. If fails is nil, lists include the server, and wait for it while
+// it starts.
 func (m *member) setAbsent(fails error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

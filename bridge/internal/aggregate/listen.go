@@ -203,7 +203,7 @@ func (p *partial) run(ctx context.Context) {
 	}
 }
 
-// acknowledged passes the server's first acknowledgement to listen. first reports whether what was the first.
+// acknowledged passes the server's first acknowledgement to listen. first reports whether what is the first.
 func (p *partial) acknowledged(what subscribe.Wanted) (first bool) {
 	p.once.Do(func() {
 		first = true
@@ -230,7 +230,7 @@ func (p *partial) Notify(m *jsonrpc.Message) {
 	for i, own := range what.Tasks {
 		what.Tasks[i] = p.m.taskID(own)
 	}
-	late := p.l.Acknowledged() // the client got its acknowledgement without this server's
+	late := p.l.Acknowledged() // the client's acknowledgement did not wait for this server
 	if p.acknowledged(what) && !late {
 		return
 	}

@@ -110,7 +110,7 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 		return nil, err
 	}
 	for _, m := range asked {
-		if !late[m] { // the fresh page replaces the stored one, even if the fresh page is an error
+		if !late[m] { // the fresh page replaces the stored page, even if the fresh page is an error
 			l.parts[m].known = nil
 		}
 	}
@@ -218,7 +218,7 @@ func (l *listCall) overdue(m *member) {
 	}
 }
 
-// after stores a page that came too late, and announces a change to the client if its list differs.
+// after stores a page that came too late, and announces a change to the client if the client's list differs.
 func (l *listCall) after(m *member, err error) {
 	p := l.parts[m]
 	if p.earlier != nil {
@@ -310,7 +310,7 @@ func (m *member) outdate(changed string) {
 	}
 }
 
-// merged is a list that is built from several.
+// merged is a list that is built from the lists of several servers.
 type merged struct {
 	items []byte // with a comma before each but the first
 	meta  []byte // _meta of the result; nil without one
@@ -370,8 +370,8 @@ func (l *listCall) merge(late map[*member]bool) *jsonrpc.Message {
 	return l.answer(all)
 }
 
-// follow records where a server's list continues. more reports whether the list does, and repeats whether the page
-// came before.
+// follow records where a server's list continues. more reports whether the list continues, and repeats whether the
+// page came before.
 func (l *listCall) follow(m *member, page []byte, all *merged) (more, repeats bool) {
 	at := &list.Mark{}
 	if l.from != nil {

@@ -89,7 +89,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	}
 	if sent != level {
 		if err := m.send(ctx, up, "initialize", m.g.caller.Params); err != nil {
-			return nil, err // the greeting says whether there is logging
+			return nil, err // without a greeting it is unknown whether the server has logging
 		}
 		if g := m.greeting(); g != nil && gjson.GetBytes(g.Capabilities, "logging").Exists() {
 			short, cancel := context.WithTimeout(ctx, greetPatience)
@@ -116,7 +116,7 @@ func (m *member) ready(ctx context.Context) (bridge.Upstream, error) {
 	return up, nil
 }
 
-// send makes a call of the bridge's own. send ignores JSON-RPC errors.
+// send makes a call on behalf of the bridge itself. send ignores JSON-RPC errors.
 func (m *member) send(ctx context.Context, up bridge.Upstream, method string, params []byte) error {
 	a, err := up.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: m.g.caller})
 	a.Release()
@@ -130,7 +130,7 @@ func (m *member) call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	}
 	up, err := m.ready(ctx)
 	if next := m.g.byName(m.s.Name); errors.Is(err, bridge.ErrEnded) && next != nil && next != m {
-		return next.call(ctx, r) // its settings changed before anything was sent
+		return next.call(ctx, r) // the server's settings changed before anything was sent
 	}
 	if err != nil {
 		return nil, err
@@ -236,7 +236,7 @@ func (s *session) byToken(token []byte) (*member, []byte) {
 }
 
 // Gone drops the connection after its server ended. The next call opens a new one. Gone announces changes of the
-// lists, because the client's may be stale.
+// lists, because the client's lists may be stale.
 func (m *member) Gone(err error) {
 	m.mu.Lock()
 	up := m.up
@@ -328,7 +328,7 @@ func (m *member) leftOut() error {
 	return m.absent
 }
 
-// external returns the function that maps the server's own names to external ones. If another server has a longer
+// external returns the function that maps the server's own names to external names. If another server has a longer
 // prefix that the external name starts with, or if the prefixes conflict and an earlier server lists the same
 // external name, the item gets this server's name in place of the prefix.
 func (m *member) external(k list.Kind) func(key string) string {
@@ -357,7 +357,7 @@ func (m *member) prefix() string { return m.g.current.Load().prefix[m.s] }
 // conflicting reports whether names of this server can collide with those of another server.
 func (m *member) conflicting() bool { return m.g.current.Load().conflicting[m.s] }
 
-// before returns the servers before this one, in the order of the configuration.
+// before returns the members before m, in the order of the configuration.
 func (m *member) before() []*member {
 	all := m.g.members()
 	return all[:max(slices.Index(all, m), 0)] // -1 if m was removed

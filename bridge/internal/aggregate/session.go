@@ -98,7 +98,7 @@ func (s *session) update(v *view) (left []*member) {
 	}
 	s.current.Store(r)
 	s.mu.Lock()
-	renewed := map[*member]struct{}{} // members of new connections, which have no subscriptions yet
+	renewed := map[*member]struct{}{} // members that replace one of the same name: their connections have no subscriptions yet
 	for uri, m := range s.subs {
 		if r.of[m.s] != nil {
 			continue

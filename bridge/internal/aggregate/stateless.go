@@ -96,7 +96,7 @@ func (s *Stateless) drop(m *shared) {
 	s.wg.Go(func() { _ = m.Close(s.a.o.Force) })
 }
 
-// Call makes a call in the session of its principal.
+// Call makes a call in the session of the caller's principal.
 func (s *Stateless) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	g, err := s.enter(r.From.Principal)
 	if err != nil {

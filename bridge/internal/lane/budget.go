@@ -202,10 +202,10 @@ func (b *Budget) release(principal string) {
 	b.leave(principal)
 }
 
-// leave frees a slot that has no share of the Total.
+// leave frees the slot of a connection that holds none of the principal's share of the Total.
 func (b *Budget) leave(principal string) {
 	b.shares.Return(principal, 1)
-	b.total.open.Add(-1) // first: a caller that finds a slot at the server relies on one in the total
+	b.total.open.Add(-1) // first: a caller that finds a slot at the server relies on a slot in the total
 	b.open.Add(-1)
 }
 

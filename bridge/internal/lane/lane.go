@@ -63,10 +63,10 @@ type Lane struct {
 	subs        map[string]struct{} // subscribed URIs
 	users       int                 // users that need the connection open without calls
 	lost        error               // why the last connection was lost; nil if it ended otherwise
-	losses      int                 // in a row
+	losses      int                 // losses in a row
 	openedAt    time.Time           // when the open connection was opened
 	lostAt      time.Time           // when the last connection was lost
-	reopens     []time.Time         // within the last minute
+	reopens     []time.Time         // when the connection was opened again, within the last minute
 	latest      *identity.Identity  // the last identity that was forwarded, for the next opening
 }
 
@@ -346,7 +346,7 @@ const (
 	maxNoteBytes = 1 << 20
 )
 
-// Notify sends a notification. If there is no connection, it opens one in the background.
+// Notify sends a notification. If there is no connection, Notify opens one in the background.
 func (l *Lane) Notify(ctx context.Context, r *bridge.Request) error {
 	r = l.forwarded(r)
 	l.mu.Lock()

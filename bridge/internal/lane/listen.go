@@ -16,7 +16,7 @@ type ackClient struct {
 	timer *time.Timer
 }
 
-// listen serves a subscription, alone or as a part of the connection's shared one.
+// listen serves a subscription, alone or as a part of the connection's shared subscription.
 func (l *Lane) listen(ctx context.Context, c *conn, r *bridge.Request) (*jsonrpc.Message, error) {
 	switch {
 	case r.Back == nil:

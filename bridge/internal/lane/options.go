@@ -56,7 +56,7 @@ type Settings struct {
 	// Ping is how long a connection may be silent before the lane pings it; 0 means forever. If Ping changes from 0,
 	// pings of an open connection start after its next call.
 	Ping     time.Duration
-	Restarts int           // how often at most a connection is opened again within a minute
+	Restarts int           // the most often that a lane opens its connection again within a minute
 	MaxPause time.Duration // the longest pause between attempts to open a connection
 }
 
@@ -84,7 +84,7 @@ type Health interface {
 // Ends holds the lane's partners other than the adapter.
 type Ends struct {
 	// Client gets the notifications and questions that belong to no call. Its Gone is called when the lane opens no
-	// other connection, or when the server came back as another.
+	// other connection, or when the server came back as another server.
 	Client   bridge.Client
 	Observer Observer
 	Gate     Gate // nil lets everything pass
@@ -100,10 +100,10 @@ type Ends struct {
 // Observer receives the events of a lane's connections in order, before the lane's Client does. It must not
 // block or call the lane.
 type Observer interface {
-	// Reopened reports an open connection that is not the first one. lost means that the one before ended by
+	// Reopened reports an open connection that is not the first one. lost means that the connection before ended by
 	// itself, and not because it was idle.
 	Reopened(lost bool)
-	// Replaced reports that the server came back as another: see bridge.ErrReplaced.
+	// Replaced reports that the server came back as another server: see bridge.ErrReplaced.
 	Replaced()
 	// Notified reports a notification that belongs to no call.
 	Notified(m *jsonrpc.Message)

@@ -81,7 +81,7 @@ func (l *Lane) attempt() (*conn, error) {
 	c.up = applyEdits(c.raw, opened(c, c.raw, err))
 	if err == nil {
 		if err = l.restore(ctx, c); err != nil {
-			l.o.Health.Greeted(l.caller.Principal, c.up.Server()) // the server works, as another
+			l.o.Health.Greeted(l.caller.Principal, c.up.Server()) // the server works, although it is another one now
 			return c, err
 		}
 	}
@@ -146,8 +146,8 @@ func (l *Lane) backOff() error {
 	return nil
 }
 
-// forgotSession reports whether the connection was lost because the server forgot its session. That is no
-// failure.
+// forgotSession reports whether the connection was lost because the server forgot its session. A forgotten session is
+// not a failure.
 func forgotSession(err error) bool {
 	return errors.Is(err, bridge.ErrUnsent) && !errors.Is(err, bridge.ErrLost)
 }
@@ -160,8 +160,8 @@ func public(err error) string {
 	return "it failed"
 }
 
-// restore sends the settings of the connection before to a fresh one, and notifies the client of possible changes. If
-// the server came back as another, restore returns ErrReplaced.
+// restore sends the settings of the last connection to a fresh one, and notifies the client of possible changes. If
+// the server came back as another server, restore returns ErrReplaced.
 func (l *Lane) restore(ctx context.Context, c *conn) error {
 	l.mu.Lock()
 	before, lost := l.server, l.lost
@@ -201,8 +201,8 @@ func (l *Lane) restore(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// send makes a call of the bridge's own. send only logs a failure to restore settings that the server accepted
-// before.
+// send makes a call on behalf of the bridge itself. send only logs a failure to restore settings that the server
+// accepted before.
 func (l *Lane) send(ctx context.Context, c *conn, method string, params []byte) {
 	m, err := c.raw.Call(ctx, &bridge.Request{Message: jsonrpc.NewRequest(method, params), From: l.caller})
 	if err == nil && m.Error != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// gatherFor is the time before a larger attempt replaces the current one: subscribers often come together.
+// gatherFor is the time before a larger attempt replaces the current attempt: subscribers often come together.
 const gatherFor = 50 * time.Millisecond
 
 // outcome is the result of a subscription.
@@ -31,14 +31,14 @@ type outcome struct {
 
 // These limits bound shared subscriptions.
 const (
-	maxTopics      = 2 * subscribe.MaxSubscriptions // of one subscriber
-	maxFilterBytes = 4 << 20                        // of all subscribers of a connection, in bytes
+	maxTopics      = 2 * subscribe.MaxSubscriptions // topics of one subscriber
+	maxFilterBytes = 4 << 20                        // the topics of all subscribers of a connection, in bytes
 )
 
 // sharedSubscription is the only subscription at a modern server over a connection whose calls have no streams of
-// their own. There is never a second one, because some servers have only one subscription for each connection: a
-// newer one replaces the older, and the end of any ends all. When a subscriber needs more topics, the bridge cancels
-// the current attempt, awaits its end, and requests all topics in another attempt. It notifies earlier subscribers of
+// their own. There is never a second subscription, because some servers have only one for each connection: a new one
+// replaces the old one, and the end of either ends both. When a subscriber needs more topics, the bridge cancels the
+// current attempt, awaits its end, and requests all topics in another attempt. It notifies earlier subscribers of
 // everything that may have changed in between.
 type sharedSubscription struct {
 	c *conn
@@ -96,7 +96,7 @@ type topic struct {
 // size returns the approximate size in memory, in bytes.
 func (t *topic) size() int { return len(t.member) + len(t.value) + 64 }
 
-// parseFilter returns the topics of a filter. Malformed members stay as they are, for the server to judge.
+// parseFilter returns the topics of a filter. Malformed members stay as they are: the server decides about them.
 func parseFilter(filter gjson.Result) map[topic]struct{} {
 	all := map[topic]struct{}{}
 	filter.ForEach(func(name, value gjson.Result) bool {
@@ -115,7 +115,7 @@ func parseFilter(filter gjson.Result) map[topic]struct{} {
 	return all
 }
 
-// formatFilter returns the filter of topics. If members disagree, true wins.
+// formatFilter returns the filter of topics. If topics have different values for a member, true wins.
 func formatFilter(asks iter.Seq[topic]) []byte {
 	lists, members := map[string][]string{}, map[string]string{}
 	for t := range asks {
@@ -160,7 +160,7 @@ func newSubscriber(r *bridge.Request) *subscriber {
 }
 
 // wants reports whether the notification is surely for the subscriber. maybe says that the notification is for the
-// subscriber if it is surely for no other one.
+// subscriber if it is surely for no other subscriber.
 func (s *subscriber) wants(m *jsonrpc.Message) (surely, maybe bool) {
 	switch m.Method {
 	case "notifications/resources/updated": // servers may write the URI differently
@@ -180,7 +180,7 @@ func (s *subscriber) wants(m *jsonrpc.Message) (surely, maybe bool) {
 	return s.other, true
 }
 
-// listen serves a client's subscription as a part of the shared one.
+// listen serves a client's subscription as a part of the shared subscription.
 func (s *sharedSubscription) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if !gjson.GetBytes(r.Whole(), "notifications").IsObject() {
 		return jsonrpc.InvalidParams("params.notifications must be an object"), nil
@@ -227,7 +227,7 @@ func (s *sharedSubscription) join(p *subscriber) (no *jsonrpc.Message, err error
 	return nil, nil
 }
 
-// leave removes a subscriber. Nothing is sent to it after that.
+// leave removes a subscriber. After that, nothing is sent to the subscriber.
 func (s *sharedSubscription) leave(p *subscriber) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -385,7 +385,7 @@ func (a *attempt) covers(s *subscriber) bool {
 	return true
 }
 
-// replaceSoon cancels the attempt after gatherFor, to make a larger one. The caller holds a.j.mu.
+// replaceSoon cancels the attempt after gatherFor, to make a larger attempt. The caller holds a.j.mu.
 func (a *attempt) replaceSoon() {
 	if a.timer != nil {
 		return

@@ -16,9 +16,9 @@ const changeEvery = 100 * time.Millisecond
 // once.
 const maxChanges = 1024
 
-// Changes limits the change notifications of one client. It sends the first one at once, and further ones of the same
-// change at most once in changeEvery. It never loses the last one. Clients fetch the data after each notification,
-// and a server may send thousands a second.
+// Changes limits the change notifications of one client. It sends the first notification of a change at once, and
+// further ones at most once in changeEvery. It never loses the last notification. Clients fetch the data after each
+// notification, and a server may send thousands a second.
 type Changes struct {
 	send func(*jsonrpc.Message)
 
@@ -100,12 +100,12 @@ func (c *Changes) due() {
 func (c *Changes) pass(t *change) {
 	m, err := jsonrpc.Parse(t.again)
 	t.again = nil
-	if err == nil { // always, because it was parsed before
+	if err == nil { // always, because the message was parsed before
 		c.send(m)
 	}
 }
 
-// End sends no more notifications. If flush is set, it sends the waiting ones first.
+// End sends no more notifications. If flush is set, End first sends the waiting notifications.
 func (c *Changes) End(flush bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,7 +23,7 @@ func Params(uri string) []byte { return []byte(`{"uri":` + rawjson.Quote(uri) + 
 // Updated returns the notification that a resource has changed.
 func Updated(uri string) *jsonrpc.Message {
 	m := jsonrpc.NewNotification("notifications/resources/updated", Params(uri))
-	return m.Clone() // parsed, so that URI works
+	return m.Clone() // Clone parses m, so that URI works
 }
 
 // MaxWanted bounds the resources, and the tasks, of one subscription (protocol.md F).
@@ -61,8 +61,8 @@ func ReadWanted(params []byte) (w Wanted, fault string) {
 	return w, cmp.Or(fault, other)
 }
 
-// ReadListen reads a client's listen request. ReadListen rejects a member that differs from a known one only in case.
-// Some servers would take such a member for the known one, which would bypass the bridge's checks.
+// ReadListen reads a client's listen request. ReadListen rejects a member whose name differs from a known name only
+// in case: some servers would accept the name, which would bypass the bridge's checks.
 func ReadListen(params []byte) (w Wanted, fault string) {
 	whole := gjson.ParseBytes(params)
 	fault = cmp.Or(lookalike(whole, "params", "notifications"), lookalike(whole.Get("notifications"), "params.notifications", "resourceSubscriptions", "taskIds"))
@@ -184,8 +184,8 @@ func NewListener(back bridge.Client, wants Wanted) *Listener {
 	return &Listener{back: back, Wants: wants}
 }
 
-// Notify passes on a notification, after the acknowledgement. Until then at most MaxEarly wait, and Notify drops
-// others.
+// Notify passes on a notification, after the acknowledgement. Until then, at most MaxEarly notifications wait, and
+// Notify drops further ones.
 func (l *Listener) Notify(m *jsonrpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,5 +232,5 @@ func Tagged(m *jsonrpc.Message, subscription []byte) *jsonrpc.Message {
 	}
 	params = rawjson.SetFirst(params, "_meta", rawjson.SetFirst(meta, era.KeySubscription, subscription))
 	t := jsonrpc.NewNotification(m.Method, params)
-	return t.Clone() // parsed, so that its members are known
+	return t.Clone() // Clone parses t, so that its members are known
 }

@@ -18,8 +18,8 @@ type watched[W comparable] struct {
 	users int // subscribers that hold or wait for turn, or are in the map by
 }
 
-// Add adds a subscriber, and calls request for the first one. Add reports false if request does, or if ctx ends
-// before the request. who gets notifications already during the request.
+// Add adds a subscriber, and calls request for the first one. Add reports false if request reports false, or if ctx
+// ends before the request. who gets notifications already during the request.
 func (w *Watched[W]) Add(ctx context.Context, uri string, who W, request func() bool) bool {
 	one := w.enter(ctx, uri)
 	if one == nil {
@@ -39,7 +39,7 @@ func (w *Watched[W]) Add(ctx context.Context, uri string, who W, request func() 
 	return false
 }
 
-// Remove removes a subscriber, and calls request after the last one. If ctx ends before, it does nothing and
+// Remove removes a subscriber, and calls request after the last one. If ctx ends before, Remove does nothing and
 // reports false.
 func (w *Watched[W]) Remove(ctx context.Context, uri string, who W, request func()) bool {
 	one := w.enter(ctx, uri)
@@ -115,7 +115,7 @@ func (w *Watched[W]) enter(ctx context.Context, uri string) *watched[W] {
 	}
 }
 
-// leave ends a use that enter began. leave removes the resource if that has no users.
+// leave ends a use that enter began. leave removes the resource if no subscriber uses it.
 func (w *Watched[W]) leave(uri string, one *watched[W], hadTurn bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

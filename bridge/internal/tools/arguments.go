@@ -95,7 +95,8 @@ func arguments(params []byte) (args []byte, ok bool) {
 	return args, found < 2
 }
 
-// relistEvery is the greatest age of a cached list by which a call may be refused.
+// relistEvery is the greatest age of a list by which a call is refused. With an older list, the tools are listed
+// again first.
 const relistEvery = time.Second
 
 // relist lists the tools for a call, unless another call has listed them since that edition. A cached list that is

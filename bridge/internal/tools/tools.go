@@ -48,8 +48,8 @@ type wanted struct {
 
 // These constants bound the stored data (protocol.md F).
 const (
-	maxPrincipals = 256      // with stored tools
-	maxTools      = 20_000   // of one principal
+	maxPrincipals = 256      // principals with stored tools
+	maxTools      = 20_000   // tools of one principal
 	maxSchemas    = 16 << 20 // bytes of the schemas of one principal's tools
 	maxChecked    = 256      // compiled schemas of a server
 )
@@ -126,7 +126,7 @@ func (t *Tools) memory(principal string) *memory {
 			if len(t.of) < maxPrincipals {
 				break
 			}
-			delete(t.of, other) // it is filled again on demand
+			delete(t.of, other) // filled again on demand
 		}
 		m = &memory{turn: make(chan struct{}, 1)}
 		t.of[principal] = m
@@ -183,7 +183,7 @@ func (t *Tools) read(into *table, page []byte, first bool) (bad map[string]error
 func (t *table) note(name string, e entry) {
 	t.bytes += len(e.schema) - len(t.of[name].schema)
 	if t.of == nil || len(t.of) >= maxTools || t.bytes > maxSchemas {
-		t.of, t.bytes = map[string]entry{}, len(e.schema) // it is filled again on demand
+		t.of, t.bytes = map[string]entry{}, len(e.schema) // filled again on demand
 		t.filled++
 	}
 	t.of[name] = e

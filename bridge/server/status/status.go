@@ -76,7 +76,7 @@ type Server struct {
 	Queued      int    `json:"queued,omitempty"`
 	Parked      int    `json:"parked_calls,omitempty"`
 	Connections int    `json:"connections"`
-	Children    *int   `json:"children,omitempty"` // Connections, of a server on stdio
+	Children    *int   `json:"children,omitempty"` // the same number as Connections, for a server on stdio
 	Restarts    uint64 `json:"restarts"`
 	// Breaker is the state of the circuit breaker: closed, open until RetryAt, half-open while
 	// the server is probed, or off.
@@ -155,7 +155,7 @@ type Issuer struct {
 type Drain struct {
 	By    string     `json:"by,omitempty"`
 	Since time.Time  `json:"since"`
-	Until *time.Time `json:"until,omitempty"` // for a server; nil means until it is resumed
+	Until *time.Time `json:"until,omitempty"` // for a server only; nil means until an operator resumes the server
 }
 
 // Cluster is the part of /readyz about the cluster.
@@ -181,7 +181,7 @@ type Member struct {
 	Role     string `json:"role"`
 	Free     int    `json:"free,omitempty"` // number of further child processes that the instance can run for others
 	Draining bool   `json:"draining,omitempty"`
-	// Unreached means that the instance lives, but this instance failed at its last attempt to reach it.
+	// Unreached means that the instance lives, but did not answer the last attempt of this instance to reach it.
 	Unreached bool `json:"unreached,omitempty"`
 }
 

@@ -123,7 +123,7 @@ func (h *Hubs) evict(which func(*hub) bool) bool {
 	return false
 }
 
-// Close closes all hubs and waits. When ctx ends, it stops waiting for servers.
+// Close closes all hubs and waits. When ctx ends, Close stops waiting for servers.
 func (h *Hubs) Close(ctx context.Context) {
 	h.mu.Lock()
 	hubs := h.hubs

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// PerCall is an Upstream that opens a connection for each request and closes it afterwards. Nothing that a
-// server holds in memory survives.
+// PerCall is an Upstream that opens a connection for each request and closes it afterwards. Nothing that a server
+// holds in memory survives the request.
 type PerCall struct {
 	Name   string
 	Client bridge.Client // Gone is called if the server comes back with another revision

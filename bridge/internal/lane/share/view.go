@@ -121,7 +121,7 @@ func (h *hub) Notify(m *jsonrpc.Message) {
 	default:
 		if only := h.soleCaller(); only != nil {
 			only.client.Notify(m)
-		} // otherwise its owner is unknown
+		} // otherwise the owner of the elicitation is unknown
 	}
 }
 

@@ -37,10 +37,10 @@ const linger = time.Minute
 // Row describes a call and its outcome. A published Row is immutable.
 type Row struct {
 	ID        string    `json:"id"`
-	Server    string    `json:"server,omitempty"` // empty if no server got it
+	Server    string    `json:"server,omitempty"` // empty if no server got the call
 	Method    string    `json:"method"`
 	Name      string    `json:"name,omitempty"`   // the name of the tool or prompt, or the URI of the resource
-	Client    string    `json:"client,omitempty"` // for failures only: their sessions may be gone
+	Client    string    `json:"client,omitempty"` // set only for failures, whose sessions may be gone
 	Principal string    `json:"principal,omitempty"`
 	Session   string    `json:"session,omitempty"` // as in logs; empty for a stateless client
 	Revision  string    `json:"revision,omitempty"`
@@ -59,7 +59,7 @@ type Row struct {
 	Carried *Carried `json:"-"`
 }
 
-// Carried holds the arguments and the result of a call: masked JSON, cut if it is long.
+// Carried holds the arguments and the result of a call: masked JSON, cut if long.
 type Carried struct {
 	Arguments string `json:"arguments,omitempty"`
 	Result    string `json:"result,omitempty"`
@@ -312,7 +312,7 @@ func (w *watched) Notify(ctx context.Context, r *bridge.Request) error {
 }
 
 // Passed shows a message between a client and the bridge that belongs to none of the client's requests. id replaces
-// the message's own.
+// the id of the message.
 func (c *Calls) Passed(server, session string, from *bridge.Caller, toServer bool, id []byte, m *jsonrpc.Message) {
 	if c != nil && c.on.Load() {
 		c.Traffic.Pass(Where{
@@ -394,7 +394,7 @@ func (c *Calls) notify(f func(Watcher)) {
 
 func (c *call) key() key { return key{c.of, c.row.Server} }
 
-// end removes the call from those in flight. The caller holds c.c.mu.
+// end removes the call from the calls in flight. The caller holds c.c.mu.
 func (c *call) end() {
 	c.ended = true
 	delete(c.c.under, c.key())
@@ -505,7 +505,7 @@ func (c *Calls) Take(r *report.Report) {
 	c.mu.Lock()
 	switch {
 	case !keeps:
-		c.empty() // the configuration no longer allows it
+		c.empty() // the configuration no longer allows arguments and results
 	case row.Carried == nil:
 	case c.carriers.on.Load():
 		c.carriers.kept = true
@@ -568,7 +568,7 @@ func (c *Calls) fail(row *Row) {
 			if len(c.failures) < maxServers {
 				break
 			}
-			delete(c.failures, old) // some server's: names come and go
+			delete(c.failures, old) // an arbitrary list makes room
 		}
 		r := logs.NewRing[*Row](maxFailures)
 		of = &r

@@ -120,7 +120,7 @@ type named struct {
 	uri  string // for watchers of payloads; empty unless the message is about a resource
 }
 
-// Pass shows a message. id replaces the message's own. of is the request of an answer, if it is known.
+// Pass shows a message. id replaces the id of the message. of is the request of an answer, if it is known.
 func (t *Traffic) Pass(w Where, toServer bool, id []byte, m *jsonrpc.Message, of *about) {
 	all := t.watchers.Load()
 	if all == nil {
@@ -255,7 +255,7 @@ type Exchange struct {
 	id []byte
 }
 
-// Asked shows a client's request. Without watchers, it returns nil.
+// Asked shows a client's request. Without watchers, Asked returns nil.
 func (t *Traffic) Asked(server, session, principal string, m *jsonrpc.Message) *Exchange {
 	if !t.On() {
 		return nil

@@ -30,7 +30,7 @@ type Conn interface {
 	Load() int
 	// Gone ends the connection.
 	Gone(err error)
-	// GoneIdle ends the connection if no call is in flight. GoneIdle reports whether it did.
+	// GoneIdle ends the connection if no call is in flight. GoneIdle reports whether it ended the connection.
 	GoneIdle(err error) bool
 }
 
@@ -53,7 +53,7 @@ type connection struct {
 }
 
 // Add adds an open connection until the returned Upstream is closed. up is the Upstream of the adapter, and guarded
-// the one that calls use. kind says which clients use the connection: see ConnectionStatus.For.
+// the Upstream that calls use. kind says which clients use the connection: see ConnectionStatus.For.
 func (c *Connections) Add(conn Conn, up, guarded bridge.Upstream, from *bridge.Caller, kind string) bridge.Upstream {
 	o := &connection{
 		Upstream: guarded,
@@ -189,7 +189,7 @@ func (c *Connections) Stop(id string) bool {
 }
 
 // StopIdle ends the connections without calls in flight, and returns their number. A call that begins meanwhile is
-// not lost: either its connection stays, or it opens another one.
+// not lost: either its connection stays, or the call opens another connection.
 func (c *Connections) StopIdle() (stopped int) {
 	for _, o := range c.all() {
 		if o.conn.GoneIdle(&bridge.Error{

@@ -54,7 +54,7 @@ type Server struct {
 	waiters   map[*waiter]struct{}
 	probing   bool      // a goroutine runs probe
 	served    bool      // a connection was opened
-	failure   error     // the last one; nil when the server works
+	failure   error     // the last failure; nil when the server works
 	since     time.Time // time of the first failure
 	latest    time.Time // time of the last failure
 	failures  uint64
@@ -241,7 +241,7 @@ func (s *Server) probe() {
 	}
 }
 
-// waiting returns the caller of a waiter. Without waiters it ends the probing.
+// waiting returns the caller of a waiter. Without waiters, waiting ends the probing and reports false.
 func (s *Server) waiting() (*bridge.Caller, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,9 +254,9 @@ func (s *Server) waiting() (*bridge.Caller, bool) {
 
 // Status is the state of a server.
 type Status struct {
-	Failure  error     // the last one; nil when the server works
+	Failure  error     // the last failure; nil when the server works
 	Since    time.Time // time of the first failure
-	Usable   bool      // it works, or did not fail within failingFor
+	Usable   bool      // the server works, or did not fail within failingFor
 	Served   bool      // a connection was opened, at any time
 	Revision string    // of the last handshake; empty before the first
 	// Opened counts opened connections. Failures counts failed openings and calls to an unreachable server. Losses

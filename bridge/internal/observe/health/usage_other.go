@@ -2,5 +2,5 @@
 
 package health
 
-// Usage returns nothing: only Linux is supported.
+// Usage returns nil: only Linux is supported.
 func Usage() Used { return nil }

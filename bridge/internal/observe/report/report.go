@@ -93,11 +93,11 @@ func New(report func(Report), weigh Weigh, front func(http.Header) string, clien
 
 // Arrival is a request of a client on its way to its servers.
 type Arrival struct {
-	// Cancel cancels the request, and the client gets the cause. It is set before the request goes on; nil if nothing
-	// but its context can cancel it.
+	// Cancel cancels the request, and the client gets the cause. It is set before the request goes on; nil if only
+	// the end of its context cancels the request.
 	Cancel context.CancelCauseFunc
 
-	address string // the server that its address names; empty for the address of all servers
+	address string // the server that the request's address names; empty for the address of all servers
 	wire    string
 	session string
 	front   string
@@ -218,8 +218,8 @@ type Session struct {
 	Err      error // the reason, if it ended early
 }
 
-// Sent returns the report of a request that went to a server on a connection at began. why is the reason that there is no
-// answer.
+// Sent returns the report of a request that the bridge sent over up, at began, to the server at the address at. why
+// is the reason that there is no answer, or nil.
 func Sent(server string, at bridge.Address, up bridge.Upstream, began time.Time, request, answer *jsonrpc.Message, why error) Report {
 	r := Report{
 		Server:  server,
@@ -289,7 +289,7 @@ func (s *Server) CountOther() (done func()) {
 }
 
 // Drain waits until no call is in flight at the server, for at most the time within, and at most until ctx ends.
-// First it waits for the calls in looking: they may still find the server, and are not counted yet. begun reports
+// First, Drain waits for the calls in looking, which may still find the server and are not counted yet. begun reports
 // whether there are other calls for the server that are not counted; it may be nil.
 func (s *Server) Drain(ctx context.Context, within time.Duration, looking Rounds, begun func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, max(within, time.Nanosecond))

@@ -59,8 +59,8 @@ func (r *Reporter) Look(a *Arrival) {
 	}
 }
 
-// Found counts out a call: its server counts it from now on, or the call ended. Further calls of Found do
-// nothing.
+// Found removes a call from its round: the call has found its server, which counts it from now on, or has ended.
+// Further calls of Found do nothing.
 func (a *Arrival) Found() {
 	if r := a.looks.Swap(nil); r != nil {
 		r.leave()

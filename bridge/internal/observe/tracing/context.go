@@ -34,7 +34,7 @@ func shortState(state string) string {
 	return state
 }
 
-// carrier is a Trace for the library.
+// carrier is a bridge.Trace as the propagators of OpenTelemetry read it.
 type carrier bridge.Trace
 
 var _ propagation.TextMapCarrier = carrier{}

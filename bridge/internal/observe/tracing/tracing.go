@@ -28,14 +28,14 @@ import (
 // the conventions define one.
 const (
 	attrMethod   = attribute.Key("mcp.method.name")
-	attrRevision = attribute.Key("mcp.protocol.version") // the client's on server spans, the server's on client spans
+	attrRevision = attribute.Key("mcp.protocol.version") // the client's revision on server spans, the server's revision on client spans
 	attrTool     = attribute.Key("gen_ai.tool.name")
 	attrPrompt   = attribute.Key("gen_ai.prompt.name")
 	attrCode     = attribute.Key("rpc.response.status_code")
 	attrError    = attribute.Key("error.type")
 	attrServer   = attribute.Key("mcp_bridge.server")
 	attrEra      = attribute.Key("mcp_bridge.era")
-	attrSession  = attribute.Key("mcp.session.id") // the start of its key, as in the log: the id itself gives access
+	attrSession  = attribute.Key("mcp.session.id") // the start of the session's key, as in the log: the id itself gives access
 	attrRequest  = attribute.Key("jsonrpc.request.id")
 	attrAction   = attribute.Key("gen_ai.operation.name")
 	attrNetwork  = attribute.Key("network.transport")
@@ -172,7 +172,7 @@ func End(span trace.Span, method string, m *jsonrpc.Message, err error) {
 	}
 }
 
-// ID returns the log attribute of a span's trace. Without a span it is empty.
+// ID returns the log attribute of a span's trace. Without a span, the attribute is empty.
 func ID(span trace.Span) slog.Attr {
 	if span == nil {
 		return slog.Attr{}
@@ -250,9 +250,9 @@ func (t *Tracing) Call(ctx context.Context, server string, at bridge.Address, up
 	return m, err
 }
 
-// Question starts the span of a server's question about a call, whose request had headers h. revision is the client's,
-// and session as in Received. Question returns the question and the reply to use instead, and a function to call when
-// the question is withdrawn.
+// Question starts the span of a server's question about a call, whose request had headers h. revision is the client's
+// revision, and session as in Received. Question returns the question and the reply to use instead, and a function to
+// call when the question is withdrawn.
 func (t *Tracing) Question(about trace.Span, h http.Header, revision, session string, m *jsonrpc.Message, reply func(*jsonrpc.Message)) (*jsonrpc.Message, func(*jsonrpc.Message), func()) {
 	ctx, method := trace.ContextWithSpan(context.Background(), about), m.Method
 	// The question may carry the context of a span that the server started during the call. A context of another

@@ -19,8 +19,8 @@ import (
 const (
 	maxRounds    = 10
 	maxTalk      = time.Hour
-	longestState = 256 << 10              // bytes
-	soonest      = 250 * time.Millisecond // the first pause, if the server gave a state only
+	longestState = 256 << 10              // bytes of a requestState
+	soonest      = 250 * time.Millisecond // the first pause, if the server sent only a requestState
 	latestWait   = 5 * time.Second
 	firstLook    = 2 * time.Second // the first pause before the server gets the same answer about a URL again
 	lastLook     = 30 * time.Second
@@ -29,26 +29,26 @@ const (
 // conversation is the state of a call with questions.
 type conversation struct {
 	*call
-	rounds int                // with questions, or with a state only
-	states int                // consecutive rounds with a state only
+	rounds int                // rounds with questions, or with only a requestState
+	states int                // consecutive rounds with only a requestState
 	agreed map[string]*agreed // URLs that the client accepted to visit
 }
 
 // agreed is a URL that the client's user accepted to visit.
 type agreed struct {
-	answer []byte // the client's
+	answer []byte // the client's answer
 	id     []byte // elicitationId for the client, raw
 	looks  int    // how often the server has asked for the URL since
 }
 
 // questions is the server's request for input.
 type questions struct {
-	state []byte // raw; nil for none
+	state []byte // requestState, raw; nil without one
 	all   []*question
 }
 
 type question struct {
-	key []byte // the server's, raw
+	key []byte // the server's key of the question, raw
 	q   *jsonrpc.Message
 	url string // to visit; empty for other questions
 }
@@ -294,8 +294,8 @@ func (c *conversation) answer(method string, m *jsonrpc.Message) ([]byte, *jsonr
 	return nil, c.undone(method, what, code)
 }
 
-// undone returns the answer of a call whose client did not fulfil the server's request (D8.5). code is that of the
-// client's error, if any.
+// undone returns the answer of a call whose client did not fulfil the server's request (D8.5). code is the code of
+// the client's error, if any.
 func (c *call) undone(method, what string, code gjson.Result) *jsonrpc.Message {
 	text := "the server asked the client for " + method + ", which failed: " + what
 	if c.r.Method == "tools/call" {

@@ -49,7 +49,7 @@ func (l *Lift) downgraded(m *jsonrpc.Message, method, uri, from, to string) *jso
 		return m
 	}
 	b.ID = []byte("0") // the session sets the id
-	b = b.Clone()      // parsed, so that its members are known
+	b = b.Clone()      // Clone parses b, so that its members are known
 	m.Release()
 	return b
 }

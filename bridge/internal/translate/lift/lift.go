@@ -115,8 +115,8 @@ func (l *Lift) initialize(ctx context.Context, r *bridge.Request) (*jsonrpc.Mess
 	return jsonrpc.NewResult(m.ID, rawjson.SetFirst(result, "capabilities", era.WithoutTasks(rawjson.Get(result, "capabilities")))), nil
 }
 
-// Notify passes on a notification of the client. A modern server gets none. Requests to such a server are complete, and
-// the bridge handles the client's answers (D2.1).
+// Notify passes on a notification of the client. A modern server gets no notifications. Requests to such a server are
+// complete, and the bridge handles the client's answers (D2.1).
 func (l *Lift) Notify(ctx context.Context, r *bridge.Request) error {
 	if l.Upstream.Server().Modern() {
 		l.o.Log.Debug("notification dropped: the server's revision does not define it", "method", r.Method)

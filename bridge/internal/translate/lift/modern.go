@@ -19,7 +19,7 @@ import (
 // capabilities is a modern server's greeting as the session uses it.
 type capabilities struct {
 	changes   map[string]bool // announced notifications of changed lists, by method
-	subscribe bool            // to resources
+	subscribe bool            // the server accepts subscriptions to resources
 	logging   bool
 	extended  bool // both sides share an extension, whose methods pass
 }

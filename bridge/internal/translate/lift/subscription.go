@@ -26,8 +26,8 @@ const (
 )
 
 // subscription holds a session's one subscription at a modern server, and renews it when it ends (protocol.md D2.5).
-// Subscriptions are immutable. For other topics run opens another one, and ends the old one after the new one has
-// begun: some changes come twice, but none is lost.
+// Subscriptions are immutable. For other topics, run opens another subscription, and ends the old one after the new
+// one has begun: some changes come twice, but none is lost.
 type subscription struct {
 	l       *Lift
 	changes map[string]bool // announced notifications of changed lists, by method
@@ -39,7 +39,7 @@ type subscription struct {
 	tried   chan struct{} // closed, with mu held, when the first attempt has begun or failed
 
 	mu       sync.Mutex      // guards want, missed, seen and declined
-	want     map[string]bool // wanted URIs; true once the server accepted one
+	want     map[string]bool // wanted URIs; true when the server has accepted the URI
 	missed   bool            // the client needs notifications of possible changes
 	seen     map[string]bool // lists that the client read before the first attempt began, by notification
 	declined bool            // the server accepts no subscriptions
@@ -48,7 +48,7 @@ type subscription struct {
 	now, next *attempt  // the subscription, and its replacement
 	joining   []*change // asks for an attempt that has not started
 	gap       bool      // changes may have been missed
-	failures  int       // in a row
+	failures  int       // failed attempts in a row
 	refusals  int
 	timer     *time.Timer // until the next attempt
 	due       time.Time   // when timer fires; zero if it is not set
@@ -323,7 +323,7 @@ func (s *subscription) settle() {
 	}
 }
 
-// review schedules another attempt if the wanted resources differ from the current ones.
+// review schedules another attempt if the wanted resources differ from those of the current subscription.
 func (s *subscription) review() {
 	s.mu.Lock()
 	same := s.now != nil && len(s.want) == len(s.now.uris)
@@ -359,7 +359,7 @@ func (s *subscription) failed() {
 	done := s.declined || len(s.want)+len(s.changes) == 0
 	s.settle()
 	s.mu.Unlock()
-	s.gap = s.gap || s.now == nil && !done // also for the first attempt
+	s.gap = s.gap || s.now == nil && !done // also if the first attempt failed
 	for _, c := range a.asks {
 		c.answer <- a.verdict(s.l.from.Revision)
 	}

@@ -20,7 +20,7 @@ const keyTask = "io.modelcontextprotocol/related-task"
 // Ask takes a question that the wire does not attribute to a call. No client may see a question about another
 // client's call. So Ask gives the question to the only call in flight, or rejects it if there are several. If all
 // clients share one handle, Ask chooses the likeliest call. A wrong guess only shows the question at the wrong call:
-// the answer still reaches the server. If that call ends first, another one carries the question.
+// the answer still reaches the server. If that call ends first, another call carries the question.
 func (t *Translator) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	if !t.s.unattributed.Load() && askable[m.Method] {
 		t.s.unattributed.Store(true)
@@ -43,8 +43,8 @@ func (t *Translator) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(
 	return p.carry(m, reply, t.of.Keyed)
 }
 
-// carrier returns the call that a question is about, or nil. unclear means that it may be about any of several calls,
-// or about a cancelled one. The caller holds t.mu.
+// carrier returns the call that a question is about, or nil. unclear means that the question may be about any of
+// several calls, or about a cancelled call. The caller holds t.mu.
 func (t *Translator) carrier(m *jsonrpc.Message) (p *parked, unclear bool) {
 	id := gjson.GetBytes(m.Meta(), gjson.Escape(keyTask)+".taskId").Str
 	n := 0
@@ -82,7 +82,7 @@ func (t *Translator) busy() bool {
 
 // suspicion records calls that ended without their answers. Translator.mu guards it.
 type suspicion struct {
-	cancelled time.Time // when the last one ended
+	cancelled time.Time // when the last of these calls ended
 	suspect   bool      // the server may not have read a cancellation yet
 	pinging   bool      // confirmCancelled is running
 	again     bool      // another call ended since the last ping
@@ -237,8 +237,8 @@ func (h *heldQuestion) put(p *parked) {
 	}
 }
 
-// remove removes the question from the waiting ones. remove reports whether the question was there. The caller holds
-// h.l.mu.
+// remove removes the question from the waiting questions. remove reports whether the question was there. The caller
+// holds h.l.mu.
 func (h *heldQuestion) remove() bool {
 	i := slices.Index(h.l.held, h)
 	if i < 0 {

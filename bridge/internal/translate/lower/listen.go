@@ -147,7 +147,7 @@ func (t *Translator) unwatch(ctx context.Context, ln *subscribe.Listener, uri st
 }
 
 // changed passes a change to its subscriptions. A change of a list reaches all connections of the group,
-// because any of them may serve its clients.
+// because any of them may serve the group's clients.
 func (t *Translator) changed(m *jsonrpc.Message) {
 	if m.Method == "notifications/tools/list_changed" {
 		t.of.Tools.Outdated()

@@ -28,7 +28,7 @@ import (
 // of asking.
 type Server struct {
 	o Options
-	// unattributed means that the server has asked a question that names no call. ignoresCancel means that it
+	// unattributed means that the server has asked a question that names no call. ignoresCancel means that the server
 	// has asked about a cancelled call.
 	unattributed, ignoresCancel atomic.Bool
 
@@ -49,7 +49,7 @@ type Options struct {
 	MaxTask  *atomic.Int64 // time limit for a call made as a task, in nanoseconds; 0 means none
 	Lasting  bool          // connections outlive the requests that they are opened for
 	Alone    bool          // a call whose client can be asked gets a connection of its own
-	Instance string        // of the bridge
+	Instance string        // the id of this instance of the bridge
 	Seals    *seal.Key
 	Rewrites *list.Rewrites   // of the server's lists
 	Forward  []bridge.Forward // a requestState is valid only for clients of one bridge.IdentityKey

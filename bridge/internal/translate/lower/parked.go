@@ -29,7 +29,7 @@ type parked struct {
 	task      string   // id of the task that the server made of the call
 	id        string   // empty until the call is parked for the first time
 	round     int      // how often the call was parked
-	keys      int      // used so far
+	keys      int      // keys of questions that were used so far
 	open      []*question
 	shown     int    // the client has the first shown questions of open
 	allowed   []byte // capabilities of the last request
@@ -62,8 +62,8 @@ const (
 	parkTTL        = 10 * time.Minute
 	maxParkedInAll = 1024     // of one server
 	maxKeptAnswers = 64 << 20 // bytes of delivered answers of one server that stay for clients that lost them
-	// staleAfter is the age of a parked call that may be evicted for another one. Servers commonly wait that
-	// long for an answer.
+	// staleAfter is the age of a parked call that may be evicted for another call. Servers commonly wait that long
+	// for an answer.
 	staleAfter = time.Minute
 )
 

@@ -42,7 +42,8 @@ func unansweredReply(method string) *jsonrpc.Message {
 	return jsonrpc.NewError(nil, jsonrpc.CodeInternal, "the client did not answer", nil)
 }
 
-// Ask takes a question about the call. The question, and others of the same moment, answer the call's request.
+// Ask takes a question about the call. The question, and others that come within parkWindow, answer the call's
+// request.
 func (p *parked) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) (withdraw func(why string)) {
 	return p.carry(m, reply, false)
 }
@@ -132,8 +133,8 @@ func (t *Translator) withdraw(q *question) {
 	}
 }
 
-// ask answers the call's request with the questions. If too many calls are parked, it evicts a stale one.
-// Without a stale one it rejects the request, because the bridge never answers for the client.
+// ask answers the call's request with the questions. If too many calls are parked, ask evicts a stale call. If there
+// is no stale call, ask rejects the request, because the bridge never answers for the client.
 func (p *parked) ask() {
 	s := p.l.s
 	if p.put() || s.EvictStale(p.principal(), false) && p.put() {
@@ -159,8 +160,8 @@ func (p *parked) ask() {
 	s.warn("call refused: the server asks its client a question, and too many calls are parked", "method", p.r.Method, "max", most)
 }
 
-// put answers the call's request with its questions, if there are both. put reports false if too many calls are
-// parked.
+// put answers the call's request with the call's questions, if there are a request and questions. put reports false
+// if too many calls are parked.
 func (p *parked) put() bool {
 	p.l.mu.Lock()
 	defer p.l.mu.Unlock()
@@ -203,7 +204,7 @@ func (p *parked) questions() *jsonrpc.Message {
 		}
 		params := q.params
 		if params == nil {
-			params = []byte("{}") // the Go SDK's client fails without
+			params = []byte("{}") // the Go SDK's client fails without params
 		}
 		b.WriteString(`"` + q.key + `":{"method":"` + q.method + `","params":` + string(params) + `}`)
 	}

@@ -67,7 +67,7 @@ const (
 	uncached = `"ttlMs":0,"cacheScope":"private"` // valid for any result (protocol.md D1.3)
 )
 
-// upgrade turns a legacy answer into one of 2026-07-28 (protocol.md D5), without a copy of the payload.
+// upgrade turns a legacy answer into an answer of 2026-07-28 (protocol.md D5), without a copy of the payload.
 func (l *legacy) upgrade(r *bridge.Request, m *jsonrpc.Message) *jsonrpc.Message {
 	if m.Error != nil {
 		if e := era.Error(r.Method, r.URI(), m.Error, l.Revision, era.LatestModern); !rawjson.Same(e, m.Error) {
@@ -132,7 +132,7 @@ func (l *legacy) upgrade(r *bridge.Request, m *jsonrpc.Message) *jsonrpc.Message
 	return m
 }
 
-// meta returns the member _meta of a result without one.
+// meta returns the member _meta for a result that has none.
 func (l *legacy) meta() string { return `"_meta":{"` + era.KeyServerInfo + `":` + string(l.info) + `}` }
 
 // enveloped returns a result of the bridge itself.

@@ -168,7 +168,7 @@ func serverAnswer(method string, raw []byte, revision string) *jsonrpc.Message {
 	return jsonrpc.NewResult(nil, result)
 }
 
-// park adds a parked call. park reports false if there are too many. The caller holds the lock of the call's
+// park adds a parked call. park reports false if too many calls are parked. The caller holds the lock of the call's
 // translator.
 func (s *Server) park(id string, p *parked) bool {
 	principal := p.principal()
@@ -198,7 +198,7 @@ func (s *Server) unpark(p *parked) {
 	p.bytes = 0
 }
 
-// settle removes the call from those that wait for their client. The caller holds s.mu.
+// settle removes the call from the calls that wait for their client. The caller holds s.mu.
 func (s *Server) settle(p *parked) {
 	if p.settled {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Round is the part of a request that answers questions of an earlier one (2026-07-28, multi round-trip
+// Round is the part of a request that answers questions of an earlier request (2026-07-28, multi round-trip
 // requests). It is immutable.
 type Round struct {
 	state    string // requestState; empty for none
@@ -39,7 +39,7 @@ func (r *Round) State() gjson.Result { return r.stateRaw }
 // Parked reports whether the request resumes a parked call.
 func (r *Round) Parked() bool { return r != nil && r.ours != nil && r.ours.Kind == stateParked }
 
-// Elsewhere returns the instance that holds the parked call, or "" if it is this one.
+// Elsewhere returns the instance that holds the parked call, or "" if this instance holds it.
 func (s *Server) Elsewhere(r *Round) string {
 	if r.ours.Instance == s.o.Instance {
 		return ""
@@ -47,8 +47,8 @@ func (s *Server) Elsewhere(r *Round) string {
 	return r.ours.Instance
 }
 
-// Unknown returns the error of a request to a legacy server whose requestState is not the bridge's, or whose answers
-// came without their requestState. Unknown returns nil for other requests.
+// Unknown returns the error of a request to a legacy server whose requestState the bridge did not make, or whose
+// answers came without their requestState. Unknown returns nil for other requests.
 func (r *Round) Unknown() *jsonrpc.Message {
 	switch {
 	case r.Repeated() && r.ours == nil:
@@ -119,7 +119,7 @@ func ours(answers gjson.Result) (found bool) {
 type state struct {
 	Kind     string   `json:"k"`
 	Version  int      `json:"v"`
-	Instance string   `json:"i"` // of the bridge
+	Instance string   `json:"i"` // the id of the instance that holds the call
 	Whose    string   `json:"p"` // hash of the client's identity
 	Server   string   `json:"s"`
 	Method   string   `json:"m"`
@@ -151,7 +151,7 @@ func (s *Server) sealed(r *bridge.Request, state state) string {
 	return s.o.Seals.Seal(sealedState, raw)
 }
 
-// opened returns the content of a requestState, or nil if it is not the bridge's.
+// opened returns the content of a requestState, or nil if the bridge did not make it.
 func (s *Server) opened(token string) *state {
 	raw, err := s.o.Seals.Open(sealedState, token)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// perform makes a call. If a tool must be a task, perform calls it as one and waits for the task's end
+// perform makes a call. If a tool must be a task, perform calls the tool as a task and waits for the task's end
 // (protocol.md D6). p is the call that can be parked, or nil.
 func (t *Translator) perform(ctx context.Context, r *bridge.Request, l *legacy, p *parked) (*jsonrpc.Message, error) {
 	once := func() (*jsonrpc.Message, error) {
@@ -29,7 +29,7 @@ func (t *Translator) perform(ctx context.Context, r *bridge.Request, l *legacy, 
 	required, known := t.of.Tools.Requires(name)
 	if !known && t.of.Tools.MayAsk() {
 		// The list says whether the tool requires a task. Some servers answer a call that lacks the task with a
-		// result that clients take for the tool's own.
+		// result that clients take for the tool's result.
 		t.listTools(ctx, r.From)
 		t.of.Tools.Requested()
 		required, known = t.of.Tools.Requires(name)

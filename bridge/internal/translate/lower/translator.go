@@ -95,7 +95,7 @@ func (r *request) Notify(m *jsonrpc.Message) {
 	r.r.Back.Notify(m)
 }
 
-// Ask takes a question about a call that cannot carry one.
+// Ask takes a question about a call that cannot carry questions.
 func (r *request) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string) {
 	return r.l.askWithoutCall(m, reply)
 }
@@ -169,7 +169,7 @@ func (l *legacy) carries(r *bridge.Request) bool {
 	return false
 }
 
-// conclude turns the server's answer into the client's.
+// conclude turns the server's answer into the client's answer.
 func (t *Translator) conclude(r *request, l *legacy, a *jsonrpc.Message) (*jsonrpc.Message, error) {
 	switch {
 	case a.Error != nil:
@@ -208,7 +208,7 @@ func (t *Translator) raiseLevel(ctx context.Context, r *request, l *legacy) erro
 	switch {
 	case err == nil && m.Error == nil:
 		m.Release()
-	case err == nil || ctx.Err() == nil && short.Err() != nil: // a server that does not answer is used all the same
+	case err == nil || ctx.Err() == nil && short.Err() != nil: // a server that does not answer is used nevertheless
 		t.s.o.Log.Debug("the server does not take a log level", "level", r.level)
 		m.Release()
 	default:
@@ -242,7 +242,7 @@ func (t *Translator) Notify(m *jsonrpc.Message) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if len(t.requests) != 1 {
-			return // the request it belongs to is unknown (D8.12)
+			return // it is unknown to which of several requests the message belongs (D8.12)
 		}
 		for r := range t.requests {
 			r.Notify(m)
@@ -275,7 +275,7 @@ func (t *Translator) Gone(error) {
 	t.slot.Gone()
 }
 
-// Close ends the connection and all calls. When ctx ends, it stops waiting for the server.
+// Close ends the connection and all calls. When ctx ends, Close stops waiting for the server.
 func (t *Translator) Close(ctx context.Context) {
 	t.mu.Lock()
 	t.closed = true

@@ -14,12 +14,12 @@ import (
 // waits a moment, since most calls are short. Then another connection is opened. If the limits forbid that, the
 // call waits in the queue.
 
-// claim is a request that needs a connection, and the entry of that request in the queue for exclusive ones.
+// claim is a request that needs a connection, and the entry of that request in the queue for exclusive connections.
 type claim struct {
 	r         *bridge.Request
 	lane      string
-	legacy    bool // the server is known to be a legacy one
-	exclusive bool // the request needs an exclusive connection, if the server is a legacy one
+	legacy    bool // the server is known to be a legacy server
+	exclusive bool // the request needs an exclusive connection if the server is a legacy server
 	granted   bool // the request gets an exclusive connection
 	retry     bool // its first connection could not be opened for lack of room
 
@@ -96,7 +96,7 @@ func (p *Pool) await(ctx context.Context, c claim) (*slot, error) {
 	c.result, c.patient = make(chan *slot, 1), true
 	p.mu.Lock()
 	c.at = p.queue.PushBack(&c)
-	p.serve() // one may have become free meanwhile
+	p.serve() // a connection may have become free meanwhile
 	p.mu.Unlock()
 	next := claimPatience
 	if c.retry {

@@ -15,12 +15,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// handles translates the handles that a modern server gives to one client: requestState and task ids. To the server
-// all clients are one. So if there are principals, each handle is sealed for its principal (protocol.md D0, R-180).
+// handles translates the handles that a modern server gives to one client: requestState and task ids. For the server,
+// all clients are one client. So if there are principals, each handle is sealed for its principal (protocol.md D0,
+//
 type handles struct {
 	p    *Pool
 	from *bridge.Caller
-	ids  map[string]string // the client's task ids, by the server's
+	ids  map[string]string // the client's task ids, by the server's task ids
 }
 
 // These are the purposes of sealed handles.
@@ -44,7 +45,7 @@ func (h *handles) seal(kind, value string) string {
 	return h.p.o.Legacy.Seals.Seal(kind, raw)
 }
 
-// open returns the server's value of a handle, or false if the handle is not the client's.
+// open returns the server's value of a handle, or false if the handle belongs to another client.
 func (h *handles) open(kind, token string) (string, bool) {
 	raw, err := h.p.o.Legacy.Seals.Open(kind, token)
 	if err != nil {
@@ -57,8 +58,8 @@ func (h *handles) open(kind, token string) (string, bool) {
 	return v.Value, true
 }
 
-// unwrap replaces the client's handles by the server's. unwrap returns the error of handles that are not the
-// client's.
+// unwrap replaces the client's handles by the server's handles. If a handle belongs to another client, unwrap returns
+// an error.
 func (h *handles) unwrap(r *bridge.Request, again *lower.Round) *jsonrpc.Message {
 	if h.from.Principal == "" {
 		return nil
@@ -122,7 +123,7 @@ func (h *handles) unwrapTasks(r *bridge.Request) *jsonrpc.Message {
 	return nil
 }
 
-// wrap replaces the server's handles by the client's.
+// wrap replaces the server's handles by the client's handles.
 func (h *handles) wrap(r *bridge.Request, m *jsonrpc.Message) *jsonrpc.Message {
 	if h.from.Principal == "" {
 		return m

@@ -13,8 +13,8 @@ import (
 // maxOwn bounds the connections of a principal to a server. It equals the limit on parked calls.
 const maxOwn = lower.MaxParked
 
-// room makes room for one more connection of a principal. room drops the least recently used one, or fails if all are
-// in use. The caller holds p.mu.
+// room makes room for one more connection of a principal. room drops the least recently used connection, or returns
+// an error if all are in use. The caller holds p.mu.
 func (p *Pool) room(principal, group, key string) error {
 	full := func(most int, which func(*slot) bool) bool {
 		n := 0
@@ -88,8 +88,8 @@ func (p *Pool) roomForKey(which func(*slot) bool) bool {
 	return oldest != "" && n == maxProfiles
 }
 
-// Yield drops the least recently used connection to make room for another one. With own, only connections of the
-// principal count. Yield reports false if all are in use.
+// Yield drops the least recently used connection to make room for another connection. With own, only connections of
+// the principal count. Yield reports false if all are in use.
 func (p *Pool) Yield(principal string, own bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,8 +237,8 @@ func (s *slot) Suspect(yes bool) {
 	}
 }
 
-// Retire drops a connection whose unattributed questions may belong to ended calls, unless the share setting
-// chose it. Waiting calls get another one.
+// Retire drops a connection whose unattributed questions may belong to ended calls, unless the share setting chose
+// it. Waiting calls get another connection.
 func (s *slot) Retire() {
 	if s.p.o.Sharing != Apart {
 		return

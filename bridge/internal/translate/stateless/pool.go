@@ -25,20 +25,20 @@ import (
 //
 // A legacy server gets its client's capabilities once, but a stateless client sends them with each request. So there
 // are connections for each set of capabilities. A call whose client can be asked has a connection of its own (see
-// claim). It needs none if the transport shows to which call a question belongs.
+// claim), unless the transport shows to which call a question belongs.
 type Pool struct {
 	o          Options
 	wg         sync.WaitGroup // awaits connections that are closing
 	attributes atomic.Bool    // the wire attributes questions to calls
-	legacy     *lower.Server  // serves the calls if the server is a legacy one
+	legacy     *lower.Server  // serves the calls if the server is a legacy server
 
 	mu         sync.Mutex // guards the rest
 	all        map[*slot]struct{}
-	slots      map[string][]*slot                 // connections that requests find, by key, the oldest first
-	queue      clist.List                         // *claim: calls that wait for an exclusive connection, in order
-	identities map[bridge.ConnectionKey]*identity // by their key
-	profiles   map[string]profile                 // by the client's spelling of the capabilities
-	uses       uint64                             // counts uses, for their order
+	slots      map[string][]*slot // connections that requests find, by key, the oldest first
+	queue      clist.List         // *claim: calls that wait for an exclusive connection, in order
+	identities map[bridge.ConnectionKey]*identity
+	profiles   map[string]profile // by the client's spelling of the capabilities
+	uses       uint64             // counts uses, for their order
 	closed     bool
 }
 
@@ -137,7 +137,7 @@ func (p *Pool) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	if no := p.o.Server.Misheaded(r); no != nil {
 		return no, nil
 	}
-	if r.Back == nil { // the bridge's own call may look like a client's
+	if r.Back == nil { // a call of the bridge itself may look like a call of a client
 		inner := *r
 		inner.Back = bridge.Nobody{}
 		r = &inner
@@ -194,7 +194,7 @@ func (p *Pool) make(ctx context.Context, r *bridge.Request, again *lower.Round, 
 	return m, err
 }
 
-// isLegacy reports whether the server is known to be a legacy one for the client of a request.
+// isLegacy reports whether the server is known to be a legacy server for the client of a request.
 func (p *Pool) isLegacy(r *bridge.Request) bool {
 	key := bridge.IdentityKey(r.From, p.o.Forward)
 	if p.o.Sharing == Everybody {
@@ -228,7 +228,7 @@ func (p *Pool) connect(ctx context.Context, r *bridge.Request, lane string) (*sl
 		switch {
 		case err == nil:
 			c.legacy = true // the next round claims an exclusive connection
-		case full && time.Now().Before(c.until): // the limits allow no more now
+		case full && time.Now().Before(c.until): // the limits allow no other connection now
 			c.retry = true
 		case tried || !errors.Is(err, bridge.ErrReplaced):
 			return nil, nil, false, err
@@ -377,8 +377,8 @@ func (p *Pool) slot(ctx context.Context, c *claim) (*slot, error) {
 	return s, err
 }
 
-// seek returns the connection for a request of that identity. seek returns nothing if the request must wait for an
-// exclusive one. The caller holds p.mu.
+// seek returns the connection for a request of that identity. seek returns nil if the request must wait for an
+// exclusive connection. The caller holds p.mu.
 func (p *Pool) seek(c *claim, from *bridge.Caller, key bridge.ConnectionKey, lane string) (*slot, error) {
 	r := c.r
 	if p.closed {
@@ -489,7 +489,7 @@ func (p *Pool) identity(key bridge.ConnectionKey) *identity {
 
 // profile is the legacy form of a client's capabilities.
 type profile struct {
-	canonical string // in canonical spelling
+	canonical string // the capabilities in canonical spelling
 	asked     bool   // the client can be asked something
 }
 

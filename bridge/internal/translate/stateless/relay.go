@@ -23,7 +23,7 @@ func (s *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *
 		edits, _ := jsonrpc.Omit(r.Meta(), place, func(name string) bool { return name == era.KeyLane })
 		inner.Message = r.Edited(edits...)
 	}
-	if again.Ours() { // a handle of the bridge from when the server was a legacy one
+	if again.Ours() { // a handle of the bridge, made when the server was a legacy server
 		return jsonrpc.InvalidParams("the call of this requestState no longer exists: the server was replaced"), nil
 	}
 	up := s.line.Checked()
@@ -80,8 +80,8 @@ func (r *relayed) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(str
 // Gone does nothing: the call itself fails.
 func (r *relayed) Gone(error) {}
 
-// remembered returns the stored greeting in place of an error of server/discover. The error may be temporary, or
-// the server may lack the method. To a client it would mean that the server is not modern.
+// remembered returns the stored greeting in place of an error of server/discover. The error may be temporary, or the
+// server may lack the method. To a client, the error would mean that the server is not modern.
 func (s *slot) remembered(m *jsonrpc.Message) *jsonrpc.Message {
 	greeting := s.line.Server()
 	if !greeting.Modern() { // the server was replaced just now

@@ -88,8 +88,8 @@ type Line interface {
 	// Known returns the greeting of the connection, which it opens if necessary. attributes reports whether its
 	// wire attributes questions to calls.
 	Known(ctx context.Context) (g *bridge.Greeting, attributes bool, err error)
-	// Holds reports whether a cached answer to r may be served, given the greeting g. why is an error of Known in
-	// whose place the answer would be served; nil for none. If Holds reports true, the connection presumes g until
-	// its own handshake.
+	// Holds reports whether a cached answer to r may be served, given the greeting g. If Known failed, why is its
+	// error, in whose place the answer would be served; otherwise nil. If Holds reports true, the connection presumes
+	// g until its own handshake.
 	Holds(r *bridge.Request, g *bridge.Greeting, why error) bool
 }

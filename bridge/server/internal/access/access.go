@@ -65,7 +65,7 @@ type Access struct {
 	stop          func() // implements Stop
 }
 
-// New returns an Access for the configuration. The fault names the part of it that cannot be used:
+// New returns an Access for the configuration. The fault names the part of the configuration that cannot be used:
 // that part accepts no caller. The caller of New calls Start, and later Stop.
 func New(o Options) (a *Access, fault error) {
 	c := o.Bridge.Config()
@@ -184,8 +184,8 @@ func (a *Access) Recheck(r *http.Request, to Target) (auth.Caller, error) {
 	return a.keys.Again(r.Context(), r.Header, a.resource(r, to))
 }
 
-// Follow returns the request with a context that ends with the caller's token, if it opens a
-// stream of a server. The caller calls done when the request has been answered.
+// If a request opens a stream of a server, Follow returns the request with a context that ends with the caller's
+// token. The caller calls done when the request has been answered.
 func (a *Access) Follow(r *http.Request, server string, to Target) (followed *http.Request, done func()) {
 	return a.streams.follow(r, server, to.Endpoint[strings.LastIndexByte(to.Endpoint, '/')+1:])
 }

@@ -100,7 +100,7 @@ func (a *Access) gated(r *http.Request) (_ context.Context, g *gate) {
 type gate struct {
 	a   *Access
 	r   *http.Request
-	end func() // ends the lookup of its token; nil if there is none
+	end func() // ends the lookup of the request's token; nil without a lookup
 }
 
 // Pass implements token.Gate. Pass begins a lookup at the issuer, which gate.done ends.
@@ -136,7 +136,7 @@ func (a *Access) countGuess(r *http.Request, guess bool, why error) (wait time.D
 
 // View names the servers whose state a caller may see.
 type View struct {
-	All bool // of all servers, and of the bridge as a whole
+	All bool // the caller may see all servers, and the bridge as a whole
 	Of  func(server string) bool
 }
 
@@ -163,7 +163,7 @@ func (a *Access) StatusView(r *http.Request, base string) (sees View, acts, ok b
 	case err == nil:
 		a.o.Bridge.Accepted(r.Context())
 	case a.countGuess(r, a.refusalOf(r, to, err).guess, err) == 0 && a.refusalOf(r, to, err).guess:
-		a.logRejected(r, r.URL.Path, err) // it may be a guess
+		a.logRejected(r, r.URL.Path, err) // the key may be a guess
 	}
 	_, acts = a.Rights(who.Principal)
 	return a.View(who.Principal), acts && err == nil, err == nil

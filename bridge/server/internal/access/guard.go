@@ -23,7 +23,7 @@ import (
 // to a loopback listener under another name (DNS rebinding; ). It also answers preflights. It is
 // immutable: a new configuration has a new guard.
 type guard struct {
-	origins []string       // allowed beside the listener's own; an empty list, unlike nil, allows none
+	origins []string       // allowed beside the listener's own origins; an empty list, unlike nil, allows none
 	hosts   []string       // allowed beside loopback names
 	proxies []netip.Prefix // trusted: their X-Forwarded headers are used
 	keyed   bool           // everything worth reading needs a key, which no page of another site has
@@ -164,7 +164,7 @@ func (g *guard) trusts(peer string) bool {
 }
 
 // client returns the address that a request comes from. The address is the peer's, or behind trusted proxies the last
-// one in X-Forwarded-For that is not a trusted proxy.
+// address in X-Forwarded-For that is not a trusted proxy.
 func (g *guard) client(r *http.Request) netip.Addr { return g.clientOf(r.RemoteAddr, r.Header) }
 
 // clientOf is client for a request from a peer with headers h.
@@ -220,10 +220,11 @@ func (g *guard) listed(host string) bool {
 	return slices.Contains(g.hosts, host) || slices.Contains(g.hosts, address.Hostname(host))
 }
 
-// originAllowed reports whether pages of an origin may call. An empty allowed_origins allows none. The origins in
-// allowed_origins may, also browser extensions and applications, whose schemes are not http. On loopback, other pages
-// of this machine may if there are no access rules. A page of the requested host may if that host is surely the
-// bridge's: it is in allowed_hosts, a name of this machine, or an address, which no attacker's DNS can redirect.
+// originAllowed reports whether pages of an origin may call. An empty allowed_origins allows none. Origins in
+// allowed_origins may, also those of browser extensions and applications, whose schemes are not http. On loopback,
+// other pages of this machine may if there are no access rules. A page of the requested host may if that host is
+// surely the bridge's: it is in allowed_hosts, a name of this machine, or an address, which no attacker's DNS can
+// redirect.
 func (g *guard) originAllowed(origin, host string, loopback bool) bool {
 	if g.origins != nil && len(g.origins) == 0 {
 		return false

@@ -144,7 +144,7 @@ func rulesOf(c *config.Config) []auth.Rule {
 	var all []auth.Rule
 	for _, a := range c.Access {
 		if a.Token != "" || a.TokenFile != "" || len(a.Claims)+len(a.Scopes)+len(a.Users) == 0 {
-			continue // it is for a key, or for nobody: an embedding program may have left the key empty
+			continue // the rule is for a key, or for nobody: an embedding program may have left the key empty
 		}
 		r := auth.Rule{
 			Name:   a.Name,
@@ -373,7 +373,7 @@ func (a *Access) reject(w http.ResponseWriter, r *http.Request, path string, to 
 		return // the client left during the check, whose result is unknown
 	}
 	if r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets a new one for the next request
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadLimit)) // the server sets a new deadline for the next request
 	}
 	no := a.refusalOf(r, to, why)
 	if wait := a.countGuess(r, no.guess, why); wait > 0 {

@@ -35,8 +35,8 @@ const (
 	// time after which the address may show another one.
 	WrongAtOnce = 20
 	WrongEvery  = 3 * time.Second
-	// WrongAddresses bounds the addresses that are counted. The address that showed no wrong key for
-	// the longest time makes room for a new one.
+	// WrongAddresses bounds the addresses that are counted. The address that showed no wrong key for the longest time
+	// makes room for a new address.
 	WrongAddresses = 4096
 	// lineEvery is the least time between two lines about one address.
 	lineEvery = 10 * time.Second

@@ -30,8 +30,8 @@ func newLookups(limits ...*limit) *lookups {
 }
 
 // Begin starts a lookup for an address. The caller calls end once, after it has counted a wrong key (see limit.Take),
-// or found a good one. end is nil if the lookup must wait until busy is closed. If busy is nil too, none may begin
-// before the address may show a wrong key again.
+// or found a good key. end is nil if the lookup must wait until busy is closed. If busy is nil too, no lookup may
+// begin before the address may show a wrong key again.
 func (l *lookups) Begin(from netip.Addr) (end func(), busy <-chan struct{}) {
 	at := address.Network(from)
 	l.mu.Lock()

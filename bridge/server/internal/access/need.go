@@ -22,10 +22,10 @@ import (
 type names struct {
 	Tools, Prompts map[string]string
 	Prefix         string
-	Until          time.Time // when an old prefix expires; zero for a current one
+	Until          time.Time // when an old prefix expires; zero for a current prefix
 }
 
-// need collects the scopes that the messages of a request need. Only Grant is required.
+// need collects the scopes that the messages of a request need. Of its fields, only Grant is required.
 type need struct {
 	// Grant reports whether the caller's rule allows a server, or a tool of it.
 	Grant func(server, tool string) bool
@@ -47,7 +47,7 @@ func (n *need) Add(scopes []string) {
 // subject is the tool, prompt or resource that a message names.
 type subject struct {
 	by        func(*config.Scopes) map[string]config.Words // returns the patterns for subjects of this kind, with their scopes
-	name      string                                       // or the URI
+	name      string                                       // the name, or the URI of a resource
 	ambiguous bool                                         // the message is ambiguous: the server decides which subject it names
 	isURI     bool                                         // name is a URI
 	tool      bool
@@ -251,7 +251,7 @@ func prefixes(s *config.Server) []string { return []string{s.Prefix, s.Name + "_
 // oldPrefixes returns the old prefixes of a server that the name may still have. There is none if the
 // name begins with the current prefix of another server.
 func (n *need) oldPrefixes(servers []config.Server, s *config.Server, name string) (all []string) {
-	var holder *config.Server // the one with the longest prefix
+	var holder *config.Server // the server with the longest prefix that the name has
 	for i := range servers {
 		if p := servers[i].Prefix; p != "" && strings.HasPrefix(name, p) && (holder == nil || len(p) > len(holder.Prefix)) {
 			holder = &servers[i]

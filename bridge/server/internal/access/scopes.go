@@ -25,7 +25,7 @@ import (
 // tokenUse holds the parts of tokens that the configuration reads. It is immutable: a new
 // configuration has a new one.
 type tokenUse struct {
-	configs  [2]*config.Config // the current one; and the next one, or nil
+	configs  [2]*config.Config // the current configuration; and the next one, or nil
 	claims   []string          // that servers get
 	scoped   bool              // some server needs scopes
 	tokens   bool              // some server exchanges the tokens of callers

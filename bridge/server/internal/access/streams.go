@@ -43,9 +43,8 @@ const recheckEvery = time.Minute
 // errTokenExpired is the cause with which a stream's context ends.
 var errTokenExpired = errors.New("the token of the stream has expired")
 
-// follow returns the request with a context that ends with the caller's token, if it opens a
-// stream. The caller calls done when the request has been answered. which is the last part of the
-// path.
+// If a request opens a stream, follow returns the request with a context that ends with the caller's token. The
+// caller calls done when the request has been answered. which is the last part of the path.
 func (s *streams) follow(r *http.Request, server, which string) (followed *http.Request, done func()) {
 	t := auth.TokenOf(r.Context())
 	if t == nil {

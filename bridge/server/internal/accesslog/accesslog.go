@@ -1,5 +1,5 @@
-// Package accesslog writes a line of JSON for each request of a client: its caller, method, server
-// and outcome. It contains no secrets, even if the configuration adds payloads.
+// Package accesslog writes a line of JSON for each request of a client: its caller, method, server and outcome. The
+// lines contain no secrets, even if the configuration adds payloads.
 package accesslog
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Log writes the lines. Requests do not wait for a write.
+// Log writes the lines of the access log. Requests do not wait for a write.
 type Log struct {
 	*logs.Writer
 	instance string // tag of this instance; empty for a single instance

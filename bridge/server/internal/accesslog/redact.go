@@ -114,7 +114,7 @@ func (r *redactor) members(open json.Delim) error {
 			if err != nil {
 				return err
 			}
-			name, _ := t.(string) // a decoder accepts no other name
+			name, _ := t.(string) // a name is always a string
 			r.out = append(gjson.AppendJSONString(r.out, clipped(name)), ':')
 			if sanitize.IsSecret(name) {
 				if err := r.skip(); err != nil {
@@ -128,11 +128,11 @@ func (r *redactor) members(open json.Delim) error {
 			return err
 		}
 	}
-	_, err := r.in.Token() // the end
+	_, err := r.in.Token() // the closing delimiter
 	return err
 }
 
-// skip skips a value. If the text ends within it, skip copies null.
+// skip skips a value. If the text ends within the value, skip copies null.
 func (r *redactor) skip() error {
 	for depth := 0; ; {
 		t, err := r.in.Token()

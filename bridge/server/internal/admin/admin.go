@@ -1,5 +1,5 @@
 // Package admin serves the API of operators below /ui/api/v1, in JSON. The bridge decides which caller has which
-// rights. It refuses requests of web pages other than the bridge's own, whoever the caller is.
+// rights. The package refuses requests of web pages other than the bridge's own, whoever the caller is.
 package admin
 
 import (
@@ -108,8 +108,8 @@ type Route struct {
 	Stream func(w http.ResponseWriter, r *http.Request, c *Call)
 }
 
-// match returns the segments of path at the places of names in the route's path, by name; nil if path is not the
-// route's.
+// match returns the segments of path at the places of names in the route's path, by name; nil if path is not a path
+// of the route.
 func (r *Route) match(path string) map[string]string {
 	want, got := strings.Split(r.Path, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {
@@ -134,8 +134,8 @@ type Bridge interface {
 	Acted(principal, action, outcome string)
 }
 
-// Who returns the caller of a request. If the request is not accepted, Who answers it itself and
-// known is false, or it returns an error with the reason for the caller.
+// Who returns the caller of a request. If the request is not accepted, Who answers the request and known is false, or
+// Who returns an error with the reason for the caller.
 type Who func(w http.ResponseWriter, r *http.Request) (c Caller, known bool, err error)
 
 // API serves routes.

@@ -33,8 +33,8 @@ const (
 // Unnamed is the name of a client that does not say its own.
 const Unnamed = "unnamed"
 
-// The bridge's own names as a client: of the console's page (see mcp.js), and of "mcp-bridge run", which lists the tools of
-// its server once, on a pipe.
+// consoleName is the client name of the console's page (see mcp.js). runName is the client name of "mcp-bridge run",
+// which lists the tools of its server once, on a pipe.
 const (
 	consoleName = "mcp-bridge-console"
 	runName     = "mcp-bridge"

@@ -51,8 +51,8 @@ type Events struct {
 
 // Overview is the state of the bridge at one time.
 type Overview interface {
-	// Since returns the changes since an earlier overview, or nil if nothing changed. whole means that it returns the
-	// state of the process in any case.
+	// Since returns the changes since an earlier overview, or nil if nothing changed. whole means that Since returns
+	// the state of the process in any case.
 	Since(was Overview, whole bool) any
 }
 
@@ -94,7 +94,7 @@ func (e *Events) serve(w http.ResponseWriter, r *http.Request, c *Call) {
 	out, err := httpio.OpenWriter(w, r)
 	if err != nil {
 		s.stop()
-		return // the client left, or its connection cannot stream
+		return // the client left, or the connection cannot stream
 	}
 	defer out.Close()
 	s.c, s.out = &c.Caller, out
@@ -149,13 +149,13 @@ func (e *Events) parse(c *Call) (s streamQuery, err error) {
 // stream is one stream of events. One goroutine uses it at a time; its feed may be filled concurrently.
 type stream struct {
 	e      *Events
-	key    string // in the ids of its events
+	key    string // begins the ids of the stream's events
 	query  streamQuery
 	c      *Caller
 	viewer *Viewer
 	out    *httpio.Writer
 	ends   []func()
-	timer  *time.Timer // of forget, runs while the stream has no reader; guarded by e.mu
+	timer  *time.Timer // calls forget when the stream had no reader for detachedFor; guarded by e.mu
 	since  time.Time   // when the stream lost its reader; guarded by e.mu
 
 	overview                  Overview
@@ -390,8 +390,8 @@ func (s *stream) snapshot() error {
 	return s.out.Flush()
 }
 
-// flush writes the events of the feed, and returns how many were dropped. After a failed write it still numbers the
-// other events: a reader that resumes gets them, or the number of events that it missed.
+// flush writes the events of the feed, and returns how many were dropped. After a failed write, flush still numbers
+// the other events: a reader that resumes gets them, or the number of events that it missed.
 func (s *stream) flush() (dropped int, err error) {
 	defer s.trim() // once for all events
 	events, dropped := s.viewer.Take()

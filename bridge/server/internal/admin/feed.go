@@ -2,7 +2,7 @@ package admin
 
 import "sync"
 
-// Bounds of a Feed.
+// These constants bound the events of a Feed: their number, and their size in bytes.
 const (
 	maxEvents = 256
 	maxBytes  = 256 << 10
@@ -13,11 +13,11 @@ type Event struct {
 	Type string
 	Data any // read only
 	Size int // approximate, as JSON, in bytes
-	// Call is the id of the call, if Type is one of those below; otherwise empty.
+	// Call is the id of the call, if Type is callBegin, callMark or callEnd; otherwise empty.
 	Call string
 }
 
-// The events of a call.
+// These are the types of the events of a call.
 const (
 	callBegin = "call.begin"
 	callMark  = "call.mark"
@@ -53,8 +53,8 @@ func (f *Feed) Shown(call string) {
 	f.active[call] = true
 }
 
-// Full reports whether there is no room until the next Take. If it reports true, it has counted a dropped event, and
-// the caller need not make the event.
+// Full reports whether there is no room until the next Take. If Full reports true, it has counted a dropped event,
+// and the caller need not make the event.
 func (f *Feed) Full() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

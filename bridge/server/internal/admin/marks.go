@@ -33,7 +33,7 @@ type Marks struct {
 	last    logs.Ring[Mark]
 	of      map[string]gateway.Sample // by server: the last state
 	reloads reload.Counts
-	drained time.Time // when the bridge was drained; zero if it is not
+	drained time.Time // when the bridge was drained; zero if the bridge is not drained
 }
 
 // NewMarks returns Marks without a mark.
@@ -97,8 +97,8 @@ func by(principal string) string {
 }
 
 // LookAtBridge compares the state of the bridge with the one at the last LookAtBridge, and adds marks. since is when
-// it was drained, or zero. reloads is nil if the configuration is never reloaded. LookAtBridge forgets the servers
-// that has rejects.
+// the bridge was drained, or zero. reloads is nil if the configuration is never reloaded. LookAtBridge forgets the
+// servers that has rejects.
 func (m *Marks) LookAtBridge(now, since time.Time, drainedBy string, reloads *reload.Reloader, has func(server string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -67,7 +67,7 @@ func below(root *yaml.Node, server string) *yaml.Node {
 	return nil
 }
 
-// pairs yields the keys and values of a mapping. For other nodes it yields nothing.
+// pairs yields the keys and values of a mapping. For other nodes, pairs yields nothing.
 func pairs(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	return func(yield func(string, *yaml.Node) bool) {
 		for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
@@ -133,7 +133,7 @@ func (m *mask) text(s, key string, secret bool) {
 	m.b.WriteString(quoted(shown(s, key, secret)) + "\n")
 }
 
-// shown returns the text of a key, with *** for what may be a secret. secret means that only references are shown.
+// shown returns the value s of a key, with *** for what may be a secret. secret means that only references are shown.
 func shown(s, key string, secret bool) string {
 	secret = secret || isSecret(key)
 	switch {
@@ -170,7 +170,7 @@ var (
 	queryValue = regexp.MustCompile(`([?&][^\s=&]+=)[^\s&]+`)
 )
 
-// announces reports whether an argument of a program says that the next one may be a secret.
+// announces reports whether an argument of a program says that the next argument may be a secret.
 func announces(arg string) bool {
 	if len(arg) > 1 && strings.HasSuffix(arg, ":") { // the name of a header
 		return true

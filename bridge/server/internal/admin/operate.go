@@ -117,7 +117,7 @@ func (o *Operator) showCalls(c *Call) (any, error) {
 	}), nil
 }
 
-// seenCall returns the call of the path, if the caller may see it.
+// seenCall returns the call that the path names, if the caller may see that call.
 func (o *Operator) seenCall(c *Call) (*calls.Row, error) {
 	row := o.Calls.Find(c.Var("id"))
 	if row == nil || !c.Sees(row.Principal) {
@@ -214,7 +214,7 @@ func (o *Operator) stopConnection(c *Call) (any, error) {
 	return struct{}{}, nil
 }
 
-// stopIdle closes the connections that no call uses. The next call opens another one.
+// stopIdle closes the connections that no call uses. The next call opens another connection.
 func (o *Operator) stopIdle(c *Call) (any, error) {
 	if err := Empty(c); err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func (o *Operator) stopIdle(c *Call) (any, error) {
 	return map[string]int{"stopped": of.StopIdle()}, nil
 }
 
-// The time for which a circuit breaker stays forced.
+// forceFor is how long a circuit breaker stays forced, unless the operator names another time, up to forceLongest.
 const (
 	forceFor     = 10 * time.Minute
 	forceLongest = 24 * time.Hour
@@ -318,7 +318,7 @@ func (o *Operator) drain(c *Call) (any, error) {
 	return o.order(c.Var("name"), order)
 }
 
-// resume lets a drained server have new calls again.
+// resume ends the drain of a server, which then gets new calls again.
 func (o *Operator) resume(c *Call) (any, error) {
 	if err := Empty(c); err != nil {
 		return nil, err

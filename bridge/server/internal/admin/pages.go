@@ -87,7 +87,7 @@ func NewPage(principal string, sum auth.Sum) *Page {
 	return &Page{rand.Text(), principal, sum, now, now}
 }
 
-// until returns when a sign-in expires, however it is used.
+// until returns when a sign-in expires, in Unix seconds, even if the page is still in use.
 func (p *Page) until() int64 { return p.Began + int64(pageLife/time.Second) }
 
 // Valid reports whether a sign-in is still valid: pageLife is not over, the key still belongs to the same principal,
@@ -111,7 +111,7 @@ func (p *Pages) SignOut(w http.ResponseWriter, r *http.Request, base string) {
 	p.SetCookie(w, r, base, nil)
 }
 
-// errSignedOut is the cause of an ended request of a page.
+// errSignedOut is the cause with which a sign-out ends the requests of a page.
 var errSignedOut = errors.New("this page was signed out")
 
 // Follow returns a request of a page with a context that ends with the sign-in. The caller calls
@@ -179,7 +179,7 @@ func (p *Pages) Signed(w http.ResponseWriter, r *http.Request, base string) (pag
 		return Page{}, false, true
 	}
 	now := time.Now()
-	if page, ok = p.open(r); !ok || !p.Valid(&page) || now.Unix()-page.Used >= int64(pageIdle/time.Second) { // the cookie is not deleted: the browser may have a newer one by now
+	if page, ok = p.open(r); !ok || !p.Valid(&page) || now.Unix()-page.Used >= int64(pageIdle/time.Second) { // the cookie is not deleted: the browser may have a newer cookie by now
 		Refuse(w, http.StatusUnauthorized, "unauthorized", "sign in again")
 		return Page{}, false, false
 	}

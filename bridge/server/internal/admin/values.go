@@ -23,8 +23,8 @@ type Value struct {
 	Value string `json:"value"`
 	// From is FromFile, FromFlag or FromDefault.
 	From string `json:"from"`
-	// Line is the line in the file of the setting, or of the setting that contains it. It is 0 if
-	// From is not FromFile, or if the file is another program's.
+	// Line is the line in the file of the setting, or of the setting that contains it. It is 0 if From is not
+	// FromFile, or if the file belongs to another program.
 	Line int `json:"line,omitempty"`
 	// Variables are the environment variables that the file's text names.
 	Variables []string `json:"variables,omitempty"`
@@ -51,7 +51,7 @@ func fileValues(c *config.Config) []Value {
 	return v.all
 }
 
-// serverValues returns the settings of a server; nil if it does not exist.
+// serverValues returns the settings of a server; nil if the server does not exist.
 func serverValues(c *config.Config, name string) []Value {
 	i := slices.IndexFunc(c.Servers, func(s config.Server) bool { return s.Name == name })
 	if i < 0 {

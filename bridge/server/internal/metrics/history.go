@@ -42,8 +42,8 @@ type History struct {
 	n    int        // buckets so far
 	of   map[string]*past
 	seen dto.Metric // for reading a counter
-	// lately is the result of Recent until the next tick; nil if it is not known yet. The map is replaced, never
-	// changed.
+	// lately is the result of Recent until the next tick; nil until the next call of Recent. The map is replaced,
+	// never changed.
 	lately map[string]*Recent
 }
 
@@ -56,7 +56,7 @@ type past struct {
 	was     totals          // the counters when they were last read
 	began   int             // number of its first bucket
 	busy    int             // number of its last bucket that is not zero
-	memory  uint32          // KiB, when it was last measured
+	memory  uint32          // KiB, at the last measurement
 	calls   uint64          // in all buckets
 	buckets *[Points]bucket // bucket n is at n%Points; nil while all are zero
 	tools   pastTools
@@ -109,7 +109,7 @@ func (h *History) Tick(now time.Time, load func(server string) Load) {
 	steps := 1
 	if gap := now.Sub(h.end); h.n > 0 && gap > 0 { // a gap below zero: the clock was set back
 		if steps = int(min((gap+Step/2)/Step, Points)); steps == 0 {
-			return // the last tick was late; the next one counts what came since
+			return // the last tick was late: the next tick counts what came since
 		}
 	}
 	h.end, h.lately = now, nil
@@ -163,7 +163,7 @@ func (h *History) advance(p *past, b *bucket) {
 	p.was = now
 }
 
-// put stores b as the newest of n buckets, after steps-1 empty ones.
+// put stores b as the newest of n buckets, after steps-1 empty buckets.
 func (p *past) put(n, steps int, b *bucket) {
 	if *b != (bucket{}) {
 		if p.busy = n - 1; p.buckets == nil {
@@ -463,7 +463,7 @@ func (h *History) Recent() map[string]*Recent {
 	return h.lately
 }
 
-// ToolList returns the last list of tools that a client got from a server; ok is false without one.
+// ToolList returns the last list of tools that a client got from a server; ok is false without such a list.
 func (m *Metrics) ToolList(server string) (t ToolList, ok bool) {
 	s := (*m.servers.Load())[server]
 	if s == nil {

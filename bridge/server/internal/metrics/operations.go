@@ -21,7 +21,7 @@ type operations struct {
 	server metric.Float64Histogram // requests of clients, as the bridge answers them
 	client metric.Float64Histogram // requests of the bridge to servers
 
-	sessions    metric.Float64Histogram // of clients
+	sessions    metric.Float64Histogram // sessions of clients
 	connections metric.Float64Histogram // sessions with servers
 }
 
@@ -84,7 +84,7 @@ func (m *Metrics) ConnectionEnded(s *report.Session) {
 	}
 }
 
-// ended records a session. If the client or the bridge ended the session, that is no error.
+// ended records a session. A session that the client or the bridge ended is recorded without an error.
 func ended(h metric.Float64Histogram, s *report.Session) {
 	all := peer(s.Server, s.Revision, s.Address)
 	if s.Err != nil {

@@ -18,7 +18,7 @@ const minuteBuckets = int(time.Minute / Step)
 type pastTools struct {
 	was     map[*toolMetrics]toolTotals // the counters at the end of the last of minutes
 	minutes []toolMinute                // the newest last
-	changed bool                        // there were calls since
+	changed bool                        // there were calls after the last of minutes
 }
 
 // toolMinute has the counts of the tools that were called in one minute.

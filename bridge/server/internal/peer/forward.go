@@ -41,7 +41,7 @@ const maxBuffered = 64 << 10
 // forward sends a request to the instance m, and copies the response.
 func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request, path string, query url.Values, body []byte) outcome {
 	ctx := r.Context()
-	if r.Method == http.MethodGet { // a stream, which lasts
+	if r.Method == http.MethodGet { // a stream, which ends when this instance leaves
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
@@ -199,8 +199,8 @@ func (p *Peers) lost(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(text)
 }
 
-// events copies an event stream. If the stream breaks between two events, events answers the open requests of the body
-// with errors. If it breaks within an event, events cuts the connection.
+// events copies an event stream. If the stream breaks between two events, events answers the open requests of the
+// body with errors. If the stream breaks within an event, events cuts the connection.
 func (p *Peers) events(w http.ResponseWriter, r *http.Request, res *http.Response, body []byte) {
 	var open [][]byte
 	if r.Method == http.MethodPost {

@@ -74,7 +74,7 @@ func appendFrame(dst []byte, kind byte, text []byte) []byte {
 	return append(append(dst, '\n'), text...)
 }
 
-// Notify implements bridge.Client. When more than maxWaiting bytes wait, it drops a progress or log message, and
+// Notify implements bridge.Client. When more than maxWaiting bytes wait, Notify drops a progress or log message, and
 // cancels the call for any other notification, which must not be lost.
 func (f *frameWriter) Notify(m *jsonrpc.Message) {
 	text := m.Append(nil, nil, m.Token())
@@ -166,8 +166,8 @@ func (f *frameWriter) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func
 // Gone does nothing: the call itself fails.
 func (f *frameWriter) Gone(error) {}
 
-// kinds lists the names of the kinds of errors. The order matters: an error that is of several kinds
-// gets the name of the first one.
+// kinds lists the names of the kinds of errors. The order matters: an error that is of several kinds gets the name of
+// the first kind.
 var kinds = []struct {
 	name string
 	kind error

@@ -100,8 +100,8 @@ type ownerQuery struct {
 	Affinity string `json:"Alike"`
 }
 
-// AskOwner asks another instance whether it owns a connection, which may thereby become the owner. The error is
-// ErrElsewhere if that instance is not the owner. Any other error means that the question got no answer.
+// AskOwner asks another instance whether it owns a connection. The question may make that instance the owner. The
+// error is ErrElsewhere if that instance is not the owner. Any other error means that the question got no answer.
 func (p *Peers) AskOwner(ctx context.Context, m cluster.Member, server, affinity string) error {
 	body, _ := json.Marshal(ownerQuery{server, affinity}) // strings always have a JSON form
 	res, err := p.post(ctx, m, "home", nil, body)
@@ -116,7 +116,7 @@ func (p *Peers) AskOwner(ctx context.Context, m cluster.Member, server, affinity
 	return nil
 }
 
-// Parts of an instance that others leave when it stops: its shared connections, or its processes as a worker.
+// These are the parts of a stopping instance that others leave: its shared connections, or its processes as a worker.
 const (
 	LeaveOwner  = "home"
 	LeaveWorker = "worker"

@@ -1,6 +1,6 @@
-// Package peer is the wire between the instances of a cluster: HTTP over mutual TLS. An
-// instance forwards a request to the owner of its session, and copies the response back.
-// A program with the secret of the cluster counts as an instance; no other one is served.
+// Package peer is the wire between the instances of a cluster: HTTP over mutual TLS. An instance forwards a request
+// to the owner of its session, and copies the response back. A program with the secret of the cluster counts as an
+// instance; no other program is served.
 package peer
 
 import (
@@ -82,14 +82,14 @@ type Streams interface {
 	Message(server string, w http.ResponseWriter, r *http.Request)
 }
 
-// Peers sends requests to the other instances, and serves theirs.
+// Peers sends requests to the other instances, and serves their requests.
 type Peers struct {
 	o      Options
 	parts  Parts
 	trust  *trust
 	node   *cluster.Node
 	http   *http.Server
-	moves  simplelru.LRUCache[string, string] // the owners of sessions by key, whose id has the tag of another instance
+	moves  simplelru.LRUCache[string, string] // by session key, the owners of sessions whose id has the tag of another instance
 	served chan struct{}                      // closed when Listen's server has ended
 
 	connect time.Duration // timeout of connecting

@@ -25,7 +25,7 @@ func keepAlive(lease time.Duration) net.KeepAliveConfig {
 // controlSocket sets the silence timeout of sockets.
 func controlSocket(lease time.Duration) func(network, address string, c syscall.RawConn) error {
 	return func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) { _ = setTimeout(fd, silenceTimeout(lease)) }) // without it the timeout is longer
+		return c.Control(func(fd uintptr) { _ = setTimeout(fd, silenceTimeout(lease)) }) // if this fails, the timeout is longer
 	}
 }
 

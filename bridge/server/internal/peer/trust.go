@@ -102,7 +102,7 @@ func idOf(s *tls.ConnectionState) string {
 	return s.PeerCertificates[0].Subject.CommonName
 }
 
-// client returns the settings for connections to one instance. No other instance passes, at any address.
+// client returns the settings for connections to one instance. TLS refuses any other instance, at any address.
 func (t *trust) client(id string) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,

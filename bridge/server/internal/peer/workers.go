@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/cluster/queue"
 )
 
-// Workers serves the two sides of workers: the requests of this instance, and its slots for others.
+// Workers takes what other instances send: grants for requests of this instance, and claims of its slots.
 type Workers interface {
 	// AcceptGrant takes the grant for a request of this instance: see queue.Front.
 	AcceptGrant(id string, g queue.Grant) error

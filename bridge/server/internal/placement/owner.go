@@ -121,8 +121,8 @@ const (
 	maxKnown = 10_000
 	// tunnelLinger is how long a claim stays for lanes after its last connection.
 	tunnelLinger = time.Minute
-	// statelessLinger is how long a claim stays for stateless clients after its last call. It is longer than parked
-	// calls wait for their clients.
+	// statelessLinger is how long a claim stays for stateless clients after its last call. statelessLinger is longer
+	// than parked calls wait for their clients.
 	statelessLinger = 15 * time.Minute
 	// maxOwned bounds the claims of this instance, and maxPerCaller the claims of one caller at one server.
 	maxOwned     = 10_000
@@ -220,7 +220,7 @@ func (o *Owners) acquire(ctx context.Context, server, affinity string, keep time
 const askTimeout = time.Second
 
 // askOthers asks the other instances whether they own a connection, while no instance reaches the store. Without the
-// store no instance can become the owner, so the one that says yes has been the owner before.
+// store no instance can become the owner, so an instance that says yes has been the owner before.
 func (o *Owners) askOthers(ctx context.Context, its connectionKey) (cluster.Member, error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -587,7 +587,7 @@ func (o *ownerRoute) callOwner(ctx context.Context, at cluster.Member, r *bridge
 }
 
 // call makes the request of a stateless client over a connection of this instance. A subscription ends with the
-// claim; its client's instance makes it again at the next owner.
+// claim; then the client's instance subscribes again at the next owner.
 func (c *claim) call(ctx context.Context, r *bridge.Request, call func(context.Context, *bridge.Request) (*jsonrpc.Message, error)) (*jsonrpc.Message, error) {
 	inner, from := *r, *r.From
 	from.Handover = leaseStay{c}

@@ -138,7 +138,8 @@ func (o *ownedUpstream) Attributes() bool {
 	return ok && a.Attributes()
 }
 
-// TakesEdits implements bridge.TakesEdits: servers inside the program have no owner.
+// TakesEdits implements bridge.TakesEdits. Only connections to servers inside the program take no edits, and those
+// have no owner.
 func (*ownedUpstream) TakesEdits() {}
 
 func (o *ownerAdapter) openTunnel(ctx context.Context, m cluster.Member, affinity string, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {

@@ -284,8 +284,8 @@ func (w *Workers) SlotFailure(grant string) error {
 	return w.slots.failures[grant]
 }
 
-// ServeTunnel implements peer.Workers. ServeTunnel answers 404 to a former front of the slot, which then gives the
-// connection up.
+// ServeTunnel implements peer.Workers. ServeTunnel answers 404 to a former front of the slot, whose lane then drops
+// the connection.
 func (w *Workers) ServeTunnel(rw http.ResponseWriter, r *http.Request, s peer.SlotClaim) {
 	d := w.slots
 	ctx, cancel := context.WithCancel(httpio.Attached(r.Context()))

@@ -84,7 +84,7 @@ func NewWorkers(w WorkerOptions) *Workers {
 	}
 }
 
-// Begin takes requests from now on, if this instance is a worker.
+// Begin starts to take requests from the queue, if this instance is a worker.
 func (w *Workers) Begin() {
 	if w.o.Runs {
 		w.taker = queue.NewWorker(queue.WorkerOptions{
@@ -186,7 +186,7 @@ func (w *Workers) Status() WorkerStatus {
 	return st
 }
 
-// countTunnel counts an open tunnel to a worker, or with -1 a closed one.
+// countTunnel counts an open tunnel to a worker; with n -1, a closed tunnel.
 func (w *Workers) countTunnel(worker string, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -22,9 +22,10 @@ import (
 // WorkerServer is a server with place: workers.
 type WorkerServer struct {
 	Name string
-	// MaxProcesses is the number of its processes at one worker.
+	// MaxProcesses bounds the processes of the server at one worker.
 	MaxProcesses int
-	// Queue bounds the requests that wait beyond the processes that the workers could start. Wait limits each wait.
+	// The requests that wait are at most Queue more than the processes that the workers could start. Wait limits each
+	// wait.
 	Queue int
 	Wait  time.Duration
 	// Handshake limits the handshake of the process, once a worker has the request.
@@ -247,8 +248,8 @@ func (w *workerUpstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.
 	return m, err
 }
 
-// kinds lists the names under which a worker sends the failures of its process. The order matters: a failure that
-// is of several kinds gets the name of the first one.
+// kinds lists the names under which a worker sends the failures of its process. The order matters: a failure that is
+// of several kinds gets the name of the first kind.
 var kinds = []struct {
 	name string
 	kind error
