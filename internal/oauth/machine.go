@@ -20,14 +20,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// Failure is the reason for a missing token. The request was not sent to the server.
+// Failure is the reason why there is no token. The request was not sent to the server.
 type Failure struct {
-	Public string // message for clients
+	Public string // the message for clients
 	Err    error  // the cause, for the log; may be nil
 	SignIn bool   // a person must sign in
 }
 
-// Error returns the message with the cause.
 func (f *Failure) Error() string {
 	if f.Err == nil {
 		return f.Public
@@ -35,10 +34,9 @@ func (f *Failure) Error() string {
 	return f.Public + ": " + f.Err.Error()
 }
 
-// Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Options are the settings and dependencies for tokens of one server.
+// Options are the settings and dependencies for the tokens of one server.
 type Options struct {
 	Settings
 	Server    *url.URL          // address of the server
@@ -46,18 +44,18 @@ type Options struct {
 	Log       *slog.Logger
 }
 
-// Machine gets tokens for one server without a person: by client credentials (I-300), or by
-// exchanging the tokens of callers (I-303).
+// Machine gets tokens for one server without a person: by client credentials (I-300), or by exchanging the tokens of
+// callers (I-303).
 type Machine struct {
 	o      Options
 	find   *discovery.Finder
 	ask    *discovery.Asker
 	tokens *tokenCache
 
-	mu         sync.Mutex                                    // guards the fields below
+	mu         sync.Mutex                                    // guards the rest
 	challenge  discovery.Challenge                           // the server's last challenge
 	challenged bool                                          // the server has refused a request
-	subjects   simplelru.LRUCache[string, *identity.Subject] // each principal's longest-lived subject
+	subjects   simplelru.LRUCache[string, *identity.Subject] // the subject of each principal that lives longest
 }
 
 // NewMachine returns a Machine. The caller closes it.
@@ -77,8 +75,8 @@ func (m *Machine) Close() { m.tokens.close() }
 
 type scopesKey struct{}
 
-// WithScopes returns a context for Machine's methods with the scopes that the request needs. The
-// scopes of the settings take precedence.
+// WithScopes returns a context for Machine's methods that has the scopes that the request needs. The scopes of the
+// settings take precedence.
 func WithScopes(ctx context.Context, scopes []string) context.Context {
 	if len(scopes) == 0 {
 		return ctx
@@ -86,7 +84,7 @@ func WithScopes(ctx context.Context, scopes []string) context.Context {
 	return context.WithValue(ctx, scopesKey{}, scopes)
 }
 
-// scopes returns the scopes of the settings, or else those of WithScopes, or nil.
+// scopes returns the scopes of the settings, else the scopes of WithScopes, else nil.
 func (m *Machine) scopes(ctx context.Context) []string {
 	if len(m.o.Scopes) > 0 {
 		return m.o.Scopes
@@ -113,7 +111,7 @@ func (m *Machine) demand(ctx context.Context) (d demand, err error) {
 	return d, err
 }
 
-// Token returns a cached token or requests one.
+// Token returns a cached token, or requests a new token.
 func (m *Machine) Token(ctx context.Context) (string, error) {
 	d, err := m.demand(ctx)
 	if err != nil {
@@ -122,8 +120,8 @@ func (m *Machine) Token(ctx context.Context) (string, error) {
 	return m.tokens.get(ctx, d.key, func(ctx context.Context) (*discovery.Token, error) { return m.request(ctx, &d) })
 }
 
-// Refused handles a refused request. After 401 it is sent again once, with a new token. After 403 it
-// is not: the scopes of the settings are not widened.
+// Refused handles a refused request. After 401, the request is sent again once, with a new token. After 403, it is not
+// sent again, because the scopes of the settings are not widened.
 func (m *Machine) Refused(ctx context.Context, token string, h http.Header, status, before int) (again bool, err error) {
 	if status != http.StatusUnauthorized || before > 0 {
 		return false, nil
@@ -137,7 +135,7 @@ func (m *Machine) Refused(ctx context.Context, token string, h http.Header, stat
 	return err == nil && m.tokens.refused(d.key, token), err
 }
 
-// failure returns the error for the callers that wait for a token.
+// failure returns the error for callers that wait for a token.
 func failure(err error) *Failure {
 	public := "there is no token for it"
 	if e, ok := errors.AsType[*discovery.Error](err); ok && e.Code != "" {
@@ -146,7 +144,7 @@ func failure(err error) *Failure {
 	return &Failure{Public: public, Err: err}
 }
 
-// request requests a token. It returns nil without an error while the authorization server is unknown.
+// request requests a token. While the authorization server is unknown, it returns nil without an error.
 func (m *Machine) request(ctx context.Context, d *demand) (*discovery.Token, error) {
 	at, resource, scopes, err := m.target(ctx, d.scopes)
 	if err != nil || at == nil {
@@ -166,7 +164,7 @@ func (m *Machine) request(ctx context.Context, d *demand) (*discovery.Token, err
 		form.Set("scope", strings.Join(scopes, " "))
 	}
 	t, err := m.ask.Token(ctx, at, m.o.Client.Grant(), form)
-	if err == nil && d.by != nil { // it must not outlive the caller's own token
+	if err == nil && d.by != nil { // the token must not outlive the caller's own token
 		t.Lives = min(cmp.Or(t.Lives, usualLife), max(time.Until(d.by.Until), time.Second))
 	}
 	return t, err
@@ -181,9 +179,9 @@ func (c *Client) Grant() *discovery.Client {
 	})
 }
 
-// target returns the authorization server, the resource, and the scopes to request (I-211). Without an
-// issuer in the settings, the server names the authorization server. Such a name is safe for keys, which
-// sign for one issuer alone. Settings.Validate refuses a secret without an issuer.
+// target returns the authorization server, the resource, and the scopes to request (I-211). Without an issuer in the
+// settings, the server names the authorization server. Such a name is safe for a key, which signs for only one issuer.
+// Settings.Validate refuses a secret without an issuer.
 func (m *Machine) target(ctx context.Context, wanted []string) (at *discovery.Issuer, resource string, scopes []string, err error) {
 	m.mu.Lock()
 	challenge, challenged := m.challenge, m.challenged
@@ -220,7 +218,7 @@ func (m *Machine) target(ctx context.Context, wanted []string) (at *discovery.Is
 		name = metadata.Issuers[0]
 	case !challenged:
 		return nil, "", nil, nil
-	default: // by revision 2025-03-26
+	default: // see revision 2025-03-26
 		name = m.find.Origin()
 	}
 	if at, err = m.find.Issuer(ctx, name); err != nil {

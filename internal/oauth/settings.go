@@ -15,66 +15,64 @@ import (
 
 // Settings are the settings for tokens of one server.
 type Settings struct {
-	// Issuer is the authorization server's issuer identifier, exactly. Empty means the one that the
-	// server names.
+	// Issuer is the exact issuer identifier of the authorization server. If it is empty, the server names the issuer.
 	Issuer string `yaml:"issuer"`
 	// Client is the bridge's client at the authorization server.
 	Client *Client `yaml:"client"`
-	// Login makes the bridge act as the person who has signed in at the server: by "mcp-bridge
-	// login", or when the server asks and a person is there.
+	// Login makes the bridge act as the person who has signed in at the server. The person signs in with "mcp-bridge
+	// login", or when the server asks for it and a person is present.
 	Login bool `yaml:"login"`
-	// Exchange makes the bridge exchange each caller's token for one of the server, as Client:
-	// ExchangeStandard or ExchangeOnBehalfOf. Empty turns it off.
+	// Exchange makes the bridge, as Client, exchange each caller's token for a token of the server. It is
+	// ExchangeStandard, ExchangeOnBehalfOf, or empty for no exchange.
 	Exchange string `yaml:"exchange"`
-	// ClientMetadataURL is the address of the bridge's client metadata. Login uses it at
-	// authorization servers that accept it instead of a registration.
+	// ClientMetadataURL is the address of the bridge's client metadata. At authorization servers that accept it, Login
+	// uses this address instead of a registration.
 	ClientMetadataURL string `yaml:"client_metadata_url"`
-	// RedirectURI is the redirect address, on this machine. Empty means any free port.
+	// RedirectURI is the redirect address, which is on this machine. Empty means any free port.
 	RedirectURI string `yaml:"redirect_uri"`
-	// PKCE is "assume" for an authorization server that supports PKCE with S256 but does not list
-	// it in its metadata. Empty refuses such a server.
+	// PKCE is PKCEAssume for an authorization server that supports PKCE with S256 but does not list it in its metadata.
+	// If PKCE is empty, such a server is refused.
 	PKCE string `yaml:"pkce"`
-	// Scopes are the scopes to request. Empty means those that the server names.
+	// Scopes are the scopes to request. If they are empty, the server names the scopes.
 	Scopes []string `yaml:"scopes"`
-	// Resource is the resource parameter; "off" leaves it out. Empty means the resource in the
-	// server's metadata, or its address.
+	// Resource is the resource parameter, or ResourceOff for none. Empty means the resource in the server's metadata,
+	// else the server's address.
 	Resource string `yaml:"resource"`
-	// Private lets the server name an authorization server in a private network.
+	// Private allows the server to name an authorization server in a private network.
 	Private bool `yaml:"private"`
-	// Ask shows a person the sign-in page for the server of that URL; nil means that nobody can
-	// sign in. Only a program can set it.
+	// Ask shows a person the sign-in page for the server of a URL. If Ask is nil, nobody can sign in. Only a program
+	// can set it.
 	Ask func(server, address string) `yaml:"-"`
-	// Device makes the person sign in on any device instead (RFC 8628). It shows the address, the
-	// code to enter there, and an address with the code in it, or "". Only a program can set it.
+	// Device makes the person sign in on any device instead (RFC 8628). It shows the address, the code to enter there,
+	// and an address that contains the code, or "". Only a program can set it.
 	Device func(server, address, code, both string) `yaml:"-"`
-	// API means that the server is an HTTP API, no MCP server. Its metadata is read only if nothing
-	// else names the issuer, and no resource is requested unless the metadata or Resource names
-	// one. Only a program can set it.
+	// API means that the server is an HTTP API and not an MCP server. Its metadata is read only if nothing else names
+	// the issuer. Tokens are requested without a resource unless the metadata or Resource names a resource. Only a
+	// program can set it.
 	API bool `yaml:"-"`
-	// Own means that all callers are the person of Ask, so errors may show the address of the
-	// sign-in page. Another caller could sign in there as somebody else. Only a program can set it.
+	// Own means that all callers are the person of Ask, so errors may show the address of the sign-in page. Any other
+	// caller could sign in there as somebody else. Only a program can set it.
 	Own bool `yaml:"-"`
-	// Unasked means that nobody asked for a login: if none can be stored, the server is used without
-	// one. Only a program can set it.
+	// Unasked means that nobody asked for a login. If no login can be stored, the server is used without a login. Only
+	// a program can set it.
 	Unasked bool `yaml:"-"`
-	// Command is the command that signs in. Empty means "mcp-bridge login NAME". Only a program can
-	// set it.
+	// Command is the sign-in command. Empty means "mcp-bridge login NAME". Only a program can set it.
 	Command string `yaml:"-"`
 }
 
-// Client is a client of an authorization server (RFC 6749 §4.4): an id with a secret, or with a key
-// that signs (RFC 7523).
+// Client is a client of an authorization server (RFC 6749 §4.4): an id with a secret, or with a key that signs (RFC
+// 7523).
 type Client struct {
 	// ID is the client_id. It is required.
 	ID string `yaml:"id"`
 	// Secret is the client_secret.
 	Secret string `yaml:"secret"`
-	// KeyFile names a file with the PEM private key that signs instead of a secret. KeyID is its
-	// kid at the authorization server, and Algorithm its algorithm; empty means the usual one.
+	// KeyFile names a file with the PEM private key that signs instead of a secret. KeyID is the key's kid at the
+	// authorization server. Algorithm is the key's algorithm; empty means the usual algorithm.
 	KeyFile   string `yaml:"key_file"`
 	KeyID     string `yaml:"key_id"`
 	Algorithm string `yaml:"algorithm"`
-	// TokenURL is the token endpoint. Empty means the one in the authorization server's metadata.
+	// TokenURL is the token endpoint. If it is empty, the authorization server's metadata names the endpoint.
 	TokenURL string `yaml:"token_url"`
 	// Params are added to the token request, such as audience.
 	Params map[string]string `yaml:"params"`
@@ -82,7 +80,7 @@ type Client struct {
 	InBody bool `yaml:"in_body"`
 }
 
-// Trusted returns the addresses in the settings besides the server's. They may be in private
+// Trusted returns the addresses in the settings, without the server's address. These addresses may be in private
 // networks.
 func (s *Settings) Trusted() (all []string) {
 	if s.Issuer != "" {
@@ -94,13 +92,13 @@ func (s *Settings) Trusted() (all []string) {
 	return all
 }
 
-// ResourceOff is the value of Settings.Resource that leaves the parameter out.
+// ResourceOff is the value of Settings.Resource that omits the parameter.
 const ResourceOff = "off"
 
 // PKCEAssume is the value of Settings.PKCE for a server that does not list PKCE in its metadata.
 const PKCEAssume = "assume"
 
-// CheckIssuer reports that an issuer is the address of its metadata.
+// CheckIssuer returns an error if an issuer is the address of its metadata.
 func CheckIssuer(issuer string) error {
 	if strings.Contains(issuer, "/.well-known/") {
 		return errors.New("is the address of metadata: write the issuer that is named there")
@@ -108,7 +106,7 @@ func CheckIssuer(issuer string) error {
 	return nil
 }
 
-// Validate reports faults of the settings. It opens no file and shows no values.
+// Validate reports faults of the settings. It opens no files and shows no values.
 func (s *Settings) Validate() error {
 	var errs []error
 	if s.Issuer != "" {
@@ -121,7 +119,7 @@ func (s *Settings) Validate() error {
 	} else if s.Client != nil && s.Client.Secret == "" && s.Client.KeyFile == "" && !s.Login {
 		errs = append(errs, errors.New("client: secret is missing: write it, or a key_file instead"))
 	} else if s.Client != nil && s.Client.Secret != "" && s.Issuer == "" && s.Client.TokenURL == "" {
-		// A server could name an authorization server of its own, and would get the secret.
+		// Otherwise, a server could name its own authorization server, which would then get the secret.
 		errs = append(errs, errors.New("issuer is missing: the bridge sends a secret only to an authorization server that the configuration names; a key_file needs no issuer"))
 	}
 	if s.Login && s.Client != nil && s.Client.TokenURL != "" {
@@ -169,7 +167,7 @@ func isScope(s string) bool {
 	return s != "" && !slices.ContainsFunc([]byte(s), func(b byte) bool { return b <= ' ' || b > '~' || b == '"' || b == '\\' })
 }
 
-// Validate reports faults of the settings. It opens no file and shows no values.
+// Validate reports faults of the settings. It opens no files and shows no values.
 func (c *Client) Validate() error {
 	var errs []error
 	if c.ID == "" {
@@ -208,7 +206,7 @@ func (c *Client) Look(absolute func(string) string) (setting, remark string, fau
 	return "key_file", remark, fault
 }
 
-// checkAddress reports faults of an address that receives secrets.
+// checkAddress returns an error if an address cannot receive secrets.
 func checkAddress(text string, issuer bool) error {
 	u, err := url.Parse(text)
 	switch {

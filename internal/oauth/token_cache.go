@@ -14,42 +14,41 @@ import (
 )
 
 const (
-	// renewBefore is the time before a token's end at which it is replaced, or a fifth of its life if less.
+	// renewBefore is how long before its end a token is replaced, or a fifth of the token's life if that is less.
 	renewBefore = 30 * time.Second
 	// usualLife is the lifetime of a token whose expiry is unknown.
 	usualLife = 5 * time.Minute
-	// askLimit is the timeout for all requests that getting one token takes.
+	// askLimit is the timeout for all requests that are needed for one token.
 	askLimit = time.Minute
-	// firstPause is the pause after a failed request for a token. It doubles with each failure, up
-	// to maxPause.
+	// firstPause is the pause after a failed request for a token. Each failure doubles the pause, up to maxPause.
 	firstPause = time.Second
 	maxPause   = 30 * time.Second
-	// renewPause is the least time between two new tokens that the server's refusals cause.
+	// renewPause is the minimum time between two new tokens because of refusals by the server.
 	renewPause = 10 * time.Second
 	// maxCached bounds the cached tokens for one server.
 	maxCached = 10_000
 )
 
-// tokenCache caches tokens in memory until shortly before they expire. Concurrent callers with the same
-// key share one request.
+// tokenCache caches tokens in memory until shortly before they expire. Concurrent callers with the same key share one
+// request.
 type tokenCache struct {
 	log  *slog.Logger
 	ctx  context.Context
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
-	mu     sync.Mutex // guards the fields below
+	mu     sync.Mutex // guards the rest
 	closed bool
 	tokens simplelru.LRUCache[string, *cachedToken]
 }
 
-// cachedToken is a cached token, or one being requested.
+// cachedToken is a cached token, or a token that is being requested.
 type cachedToken struct {
 	done    chan struct{} // closed when token, until and err are set
 	token   string        // empty while the authorization server is unknown
 	until   time.Time     // guarded by the tokenCache's mu once done is closed
 	err     error
-	fails   int       // number of failed requests before this one
+	fails   int       // number of consecutive failed requests before this request
 	renewed time.Time // when a refusal last caused a new token
 }
 
@@ -69,8 +68,8 @@ func (t *tokenCache) close() {
 	t.wg.Wait()
 }
 
-// get returns the token of a key. It calls ask if there is none. The request belongs to no caller:
-// the end of ctx does not cancel it.
+// get returns the token of a key. If there is none, get calls ask. The request belongs to no caller: the end of ctx
+// does not cancel it.
 func (t *tokenCache) get(ctx context.Context, key string, ask func(context.Context) (*discovery.Token, error)) (string, error) {
 	t.mu.Lock()
 	entry, _ := t.tokens.Get(key)
@@ -98,7 +97,7 @@ func (t *tokenCache) get(ctx context.Context, key string, ask func(context.Conte
 	}
 }
 
-// expired reports whether a new token must be requested. The caller holds the mu of the tokenCache.
+// expired reports whether a new token must be requested. The caller holds the tokenCache's mu.
 func (c *cachedToken) expired(now time.Time) bool {
 	select {
 	case <-c.done:
@@ -108,24 +107,24 @@ func (c *cachedToken) expired(now time.Time) bool {
 	}
 }
 
-// refused handles the refusal of a token. It reports whether to send the request again, with a new
-// token or with a token that has replaced it already.
+// refused handles the refusal of a token. It reports whether to send the request again, with a new token or with a
+// token that has already replaced the refused token.
 func (t *tokenCache) refused(key, token string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	entry, _ := t.tokens.Get(key)
 	if entry == nil {
-		return true // get requests another one
+		return true // get requests another token
 	}
 	select {
 	case <-entry.done:
 	default:
-		return true // another one is being requested
+		return true // another token is being requested
 	}
 	now := time.Now()
 	switch {
 	case entry.err != nil || entry.token != token:
-		return true // there is another one, or an error, which get returns
+		return true // there is another token, or an error that get returns
 	case token != "" && !entry.renewed.IsZero() && now.Sub(entry.renewed) < renewPause:
 		return false
 	}
@@ -141,8 +140,8 @@ func (t *tokenCache) fetch(entry *cachedToken, ask func(context.Context) (*disco
 	one, err := ask(ctx)
 	switch {
 	case err != nil:
-		// The failure is cached for a while: an authorization server that refuses or is down must not
-		// get a request with each call.
+		// The failure is cached for a while, so that an authorization server that refuses or does not work does not get
+		// a request with each call.
 		entry.until = time.Now().Add(backoff.Grown(firstPause, maxPause, entry.fails+1))
 		entry.err = failure(err)
 		t.log.Warn("the bridge got no token for the server", "err", err)

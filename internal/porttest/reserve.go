@@ -1,5 +1,5 @@
-// Package porttest reserves ports for tests whose programs cannot be asked where they listen: they are told a port,
-// or their address has to be known before they start.
+// Package porttest reserves ports for tests of programs that cannot report where they listen. Such a program gets its
+// port from the test, or its address must be known before it starts.
 package porttest
 
 import (
@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Reserve returns a port of this machine that is the test's own until it ends. Programs can listen there, one after
-// the other; whoever asks for any port, here or in another process, gets a different one.
+// Reserve returns a port of this machine that only the test has until the test ends. Programs can listen on the port
+// one after another. Whoever asks for any port, in this process or another, gets a different port.
 func Reserve(t testing.TB) int {
 	t.Helper()
 	port, release, err := reserve()

@@ -2,8 +2,8 @@ package porttest
 
 import "syscall"
 
-// reserve binds a socket that never listens. Beside it others may listen on the port that say SO_REUSEADDR, as Go,
-// node, nginx and Redis do. Linux gives no such port to anybody who asks for any.
+// reserve binds a socket that never listens. Programs that set SO_REUSEADDR can listen on the same port, such as those
+// in Go, node, nginx and Redis. Linux never returns such a port to a program that asks for any port.
 func reserve() (port int, release func(), err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

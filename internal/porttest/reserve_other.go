@@ -4,7 +4,7 @@ package porttest
 
 import "net"
 
-// reserve only finds a port that is free: no other system lets two sockets have one in this way.
+// reserve only finds a free port, because only Linux lets two sockets have one port in this way.
 func reserve() (port int, release func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package process ends a program on Windows with all programs that it has started. Other systems
-// have process groups, and the package is empty there.
+// Package process ends a program on Windows, with all programs that it has started. The package is empty on other
+// systems, which have process groups.
 package process

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Job holds processes, and the processes that they start. None can leave it. When the bridge dies,
-// the handle of the job is closed and Windows ends all members.
+// Job holds processes and the processes that they start. No process can leave the job. When the bridge dies, the job's
+// handle is closed and Windows ends all members.
 type Job struct{ handle windows.Handle }
 
 // New returns an empty job.
@@ -27,8 +27,8 @@ func New() (*Job, error) {
 	return &Job{handle}, nil
 }
 
-// Run adds a process to the job and resumes it. The process was created suspended, so that it has
-// started nothing yet. The caller holds a handle of it: the id is not reused.
+// Run adds a process to the job and resumes it. The process was created suspended, so it has not started anything yet.
+// The caller holds a handle of the process, so the id is not reused.
 func (j *Job) Run(pid int) error {
 	if err := j.add(pid); err != nil {
 		return fmt.Errorf("job object: %w", err)
@@ -45,8 +45,8 @@ func (j *Job) add(pid int) error {
 	if err := windows.AssignProcessToJobObject(j.handle, process); err != nil {
 		return err
 	}
-	// CreateProcess returned the handle of the thread, but package syscall closes it. So the thread
-	// is searched for. There is exactly one.
+	// CreateProcess returned the thread's handle, but package syscall closes the handle. So this searches for the
+	// thread. There is exactly one thread.
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
 		return err

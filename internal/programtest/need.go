@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// Need returns the path of a program of the system. It skips a test whose program is not in PATH. The test fails instead
-// if BRIDGE_TEST_REQUIRE names the program, or is "all".
+// Need returns the path of a program of the system. If the program is not in PATH, Need skips the test, or fails it if
+// BRIDGE_TEST_REQUIRE names the program or is "all".
 func Need(t testing.TB, program string) string {
 	t.Helper()
 	scaletest.Integration(t)
@@ -22,7 +22,7 @@ func Need(t testing.TB, program string) string {
 	return path
 }
 
-// Missing is Need for something that is missing for the reason why.
+// Missing does what Need does about a missing program. why is the reason why name is missing.
 func Missing(t testing.TB, name string, why error) {
 	t.Helper()
 	if all := strings.Split(os.Getenv("BRIDGE_TEST_REQUIRE"), ","); slices.Contains(all, name) || slices.Contains(all, "all") {

@@ -1,9 +1,9 @@
-// Package programtest provides programs for tests: programs of this module, programs of the system, and npm packages.
-// A test that asks for one belongs to "make integration": in short mode, as in "make test", the test is skipped.
+// Package programtest provides programs for tests: programs of this module, programs of the system, and npm packages. A
+// test that uses this package belongs to "make integration" and is skipped in short mode, as in "make test".
 //
-// "make integration" builds the programs before the tests, into a folder whose name is a hash of their bytes, and sets
-// BRIDGE_TEST_PROGRAMS to it: the go command keeps the results of tests as long as the programs are the same.
-// A program that is not there, as with plain "go test", is built by each test process that asks for it.
+// Before the tests, "make integration" builds the programs into a folder and sets BRIDGE_TEST_PROGRAMS to that folder.
+// The name of the folder is a hash of the programs' bytes, so the go command keeps test results as long as the programs
+// are the same. If a program is not there, as with plain "go test", each test process that needs the program builds it.
 package programtest
 
 import (
@@ -21,14 +21,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// own makes the folder for the builds of this process.
+// own makes the folder for the programs that this process builds.
 var own = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "programs-")
 	ownDir = dir
 	return dir, err
 })
 
-// ownDir is the folder that the function own made; empty before its first call.
+// ownDir is the folder that own made, or empty before the first call of own.
 var ownDir string
 
 // Main runs the tests of a package that uses Build, and returns the exit code.
@@ -80,9 +80,8 @@ func Build(t testing.TB, pkg string, race bool) string {
 	return program
 }
 
-// build builds a package of the module at root, as the file target.
 func build(root, target, pkg string, race bool) error {
-	args := []string{"build", "-tags=nomsgpack", "-ldflags=-s -w", "-buildvcs=false", "-o", target} // debug information takes half of the time
+	args := []string{"build", "-tags=nomsgpack", "-ldflags=-s -w", "-buildvcs=false", "-o", target} // debug information would take half of the time
 	if race {
 		args = append(args, "-race")
 	}
@@ -94,8 +93,9 @@ func build(root, target, pkg string, race bool) error {
 	return nil
 }
 
-// Packages returns the folder node_modules with all packages of the package-lock.json in a folder, such as
-// integration, relative to the repository. It installs missing packages, or waits for another process that does.
+// Packages returns the folder node_modules with all packages of the package-lock.json in a folder. The folder, such as
+// integration, is relative to the repository. Packages installs missing packages, or waits for another process that
+// installs them.
 func Packages(t testing.TB, folder string) string {
 	t.Helper()
 	npm := Need(t, "npm")
@@ -128,7 +128,7 @@ func packages(npm, dir string) (string, error) {
 		return "", err
 	}
 	defer lock.Unlock()
-	if complete() { // another process has installed them
+	if complete() { // another process has installed the packages
 		return modules, nil
 	}
 	cmd := exec.Command(npm, "ci", "--no-audit", "--no-fund")
@@ -139,7 +139,7 @@ func packages(npm, dir string) (string, error) {
 	return modules, nil
 }
 
-// began is the folder in which the tests began: some tests change it.
+// began is the folder in which the tests began. Some tests change the current folder.
 var began, errBegan = os.Getwd()
 
 // Root returns the folder of the repository.

@@ -1,8 +1,6 @@
-// Package rawjson reads and edits JSON as bytes: untouched parts keep their digits, their order and
-// unknown members. Callers have checked that the bytes are JSON. Other bytes do no harm, but give
-// useless results.
-//
-// It does not check JSON, and decodes only names and texts.
+// Package rawjson reads and edits JSON as bytes. Parts that do not change keep their digits, their order and their
+// unknown members. The package does not check JSON, and decodes only names and texts. Callers have checked that the
+// bytes are JSON. Other bytes do no harm, but the results are useless.
 package rawjson
 
 import (
@@ -15,16 +13,16 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Walk calls f for each member of an object (open is '{') or item of an array ('['). start is the
-// index of the member, with its name in an object; [value, end) is its value. Walk reports false if b
-// is not such a value.
+// Walk calls f for each member of an object (open is '{') or for each item of an array (open is '['). start is the
+// index of the item, or of the member's name. The value is at [value, end). If b does not begin with open, Walk returns
+// false.
 func Walk(b []byte, open byte, f func(start, value, end int) bool) bool {
 	i := Space(b, 0)
 	if i >= len(b) || b[i] != open {
 		return false
 	}
 	i = Space(b, i+1)
-	for i < len(b) && b[i] != open+2 { // } and ] are two behind { and [
+	for i < len(b) && b[i] != open+2 { // } and ] come two bytes after { and [
 		start, value := i, i
 		if open == '{' {
 			if b[i] != '"' {
@@ -55,7 +53,7 @@ func Space(b []byte, i int) int {
 	return i
 }
 
-// End returns the index behind the value at i, however deep it is.
+// End returns the index after the value at i, at any depth.
 func End(b []byte, i int) int {
 	for depth := 0; i < len(b); {
 		switch c := b[i]; c {
@@ -86,8 +84,8 @@ func End(b []byte, i int) int {
 	return i
 }
 
-// Deeper reports whether arrays and objects have more nested levels than most. The text may be
-// invalid or incomplete JSON.
+// Deeper reports whether a text nests arrays and objects deeper than most levels. The text may be invalid or incomplete
+// JSON.
 func Deeper(b []byte, most int) bool {
 	depth := 0
 	for i := 0; i < len(b); i++ {
@@ -120,7 +118,7 @@ var delimiter = [256]bool{
 	'[':  true,
 }
 
-// StringEnd returns the index behind the string whose opening quote is at i.
+// StringEnd returns the index after the string whose opening quote is at i.
 func StringEnd(b []byte, i int) int {
 	first := i + 1
 	for i = first; ; i++ {
@@ -157,8 +155,8 @@ func Unquote(s []byte) []byte {
 // Quote returns a text as a JSON string.
 func Quote(s string) string { return string(gjson.AppendJSONString(nil, s)) }
 
-// Each calls f for each member of an object with its decoded name and its value. It reports false
-// if b is no object.
+// Each calls f for each member of an object, with the member's decoded name and value. If b is not an object, Each
+// returns false.
 func Each(b []byte, f func(name, value []byte)) bool {
 	return Walk(b, '{', func(start, value, end int) bool {
 		f(Unquote(b[start:StringEnd(b, start)]), b[value:end])
@@ -166,8 +164,8 @@ func Each(b []byte, f func(name, value []byte)) bool {
 	})
 }
 
-// Get returns the value of a member of an object, or nil. If a name is repeated, Get takes the last
-// member, as most peers do.
+// Get returns the value of a member of an object, or nil. If a name is repeated, Get takes the last member, as most
+// peers do.
 func Get(object []byte, name string) []byte {
 	var found []byte
 	Each(object, func(n, value []byte) {
@@ -178,7 +176,7 @@ func Get(object []byte, name string) []byte {
 	return found
 }
 
-// Text returns the text of a JSON string. It reports false for other values.
+// Text returns the text of a JSON string. For other values, it returns false.
 func Text(value []byte) (string, bool) {
 	if len(value) == 0 || value[0] != '"' {
 		return "", false
@@ -203,9 +201,9 @@ func Given(value []byte) bool { return len(value) > 0 && value[0] != 'n' }
 // Same reports whether two slices are the same bytes in memory.
 func Same(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// Edit returns the object with each value replaced by the result of f: the value itself, another
-// value, or nil, which drops the member. f gets every member of a repeated name, because peers
-// differ in the member that they take. Edit returns object itself if nothing changes.
+// Edit returns the object with each value replaced by the result of f: the value itself, another value, or nil, which
+// drops the member. f gets every member of a repeated name, because peers differ in which member they use. If nothing
+// changes, Edit returns object itself.
 func Edit(object []byte, f func(name, value []byte) []byte) []byte {
 	return replace(object, '{', func(start, value, end int) []byte {
 		return f(Unquote(object[start:StringEnd(object, start)]), object[value:end])
@@ -221,7 +219,7 @@ func replace(b []byte, open byte, f func(start, value, end int) []byte) []byte {
 	var out []byte
 	done := 0     // b[:done] is finished
 	changed := -1 // length of out at the first change, or -1
-	kept := false // an earlier member is in the result
+	kept := false // the result has an earlier member
 	Walk(b, open, func(start, value, end int) bool {
 		now := f(start, value, end)
 		if Same(now, b[value:end]) {
@@ -260,9 +258,8 @@ func replace(b []byte, open byte, f func(start, value, end int) []byte) []byte {
 	return append(out, b[done:]...)
 }
 
-// Set returns the object with a member set, in its place or at the end. It drops repetitions of the
-// name, so that a long value does not multiply. A value that is no object, such as nil, counts as
-// an empty one.
+// Set returns the object with a member set, in its place or at the end. It drops repetitions of the name, so that a
+// long value does not multiply. A value that is not an object, such as nil, counts as an empty object.
 func Set(object []byte, name string, value []byte) []byte {
 	out, there := replaced(object, name, value)
 	if there {
@@ -271,7 +268,7 @@ func Set(object []byte, name string, value []byte) []byte {
 	return Append(out, '{', append([]byte(Quote(name)+":"), value...))
 }
 
-// Merge is Set for all members of another object.
+// Merge calls Set for all members of another object.
 func Merge(object, over []byte) []byte {
 	var names []string
 	members := map[string][]byte{}
@@ -313,7 +310,7 @@ func Merge(object, over []byte) []byte {
 	return Append(object, '{', more)
 }
 
-// SetFirst is Set, but puts a new member first: readers of a long text find it early.
+// SetFirst is like Set, but puts a new member first, so that readers of a long text find the member early.
 func SetFirst(object []byte, name string, value []byte) []byte {
 	object, there := replaced(object, name, value)
 	if there {
@@ -328,7 +325,7 @@ func SetFirst(object []byte, name string, value []byte) []byte {
 	return append(out, object[at:]...)
 }
 
-// replaced returns the object with another value for a member, and whether it has that member.
+// replaced returns the object with another value for a member, and whether the object has that member.
 func replaced(object []byte, name string, value []byte) (out []byte, there bool) {
 	if !IsObject(object) {
 		return []byte("{}"), false
@@ -364,7 +361,7 @@ func Append(b []byte, open byte, more []byte) []byte {
 	return append(append(out, more...), b[at:]...)
 }
 
-// Delete returns the object without members of these names.
+// Delete returns the object without the members of the given names.
 func Delete(object []byte, names ...string) []byte {
 	return Edit(object, func(name, value []byte) []byte {
 		for _, n := range names {
@@ -376,9 +373,9 @@ func Delete(object []byte, names ...string) []byte {
 	})
 }
 
-// Members returns the members of an object by name, or nil for other values. If a name is repeated,
-// the last member counts. Members leaves out names that differ from one of sole only in case: some
-// readers take them as the same name.
+// Members returns the members of an object by name, or nil for other values. If a name is repeated, the last member
+// counts. If a name differs from a name in sole only in case, Members omits it, because some readers treat the two
+// names as equal.
 func Members(object []byte, sole ...string) map[string]json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(object, &all) != nil {
@@ -392,7 +389,7 @@ func Members(object []byte, sole ...string) map[string]json.RawMessage {
 	return all
 }
 
-// IsEmpty reports whether b is an object without members.
+// IsEmpty reports whether a value is an object without members.
 func IsEmpty(object []byte) bool {
 	some := false
 	return Walk(object, '{', func(int, int, int) bool {
@@ -412,8 +409,7 @@ func OneLine(b []byte) []byte {
 	return out
 }
 
-// Mentions reports whether a JSON text may have one of the words as a member's name. Names with
-// escapes count too.
+// Mentions reports whether a JSON text may have a member whose name is one of the words. Names with escapes count too.
 func Mentions(text []byte, words ...string) bool {
 	for _, w := range words {
 		if bytes.Contains(text, []byte(w)) {
@@ -423,7 +419,7 @@ func Mentions(text []byte, words ...string) bool {
 	return bytes.Contains(text, []byte(`\u`))
 }
 
-// Compact returns JSON without space between its tokens: b itself if there is none.
+// Compact returns JSON without space between its tokens. If there is no such space, Compact returns b itself.
 func Compact(b []byte) []byte {
 	var out []byte
 	from := 0

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// AppendString appends a text as a JSON string with the fewest escapes: unlike Quote, it leaves <
-// and > and & as they are. Invalid UTF-8 becomes U+FFFD.
+// AppendString appends a text as a JSON string with as few escapes as possible. Unlike Quote, it does not escape <, >
+// and &. Invalid UTF-8 becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	return AppendText(dst, unsafe.Slice(unsafe.StringData(s), len(s)))
 }
@@ -18,9 +18,8 @@ const (
 	highs = 0x8080808080808080
 )
 
-// AppendText is AppendString for bytes. Texts may be large, so it copies eight bytes at a time up
-// to the next byte that needs an escape. Each mask is exact up to its first hit, and only that hit
-// is used.
+// AppendText is AppendString for bytes. Texts may be large, so AppendText copies eight bytes at a time up to the next
+// byte that needs an escape. Each mask is exact only up to its first hit, and the code uses only this hit.
 func AppendText(dst, b []byte) []byte {
 	dst = append(dst, '"')
 	for i := 0; i < len(b); {
@@ -66,7 +65,7 @@ func AppendText(dst, b []byte) []byte {
 	return append(dst, '"')
 }
 
-// appendEscape appends a character that needs an escape in a string.
+// appendEscape appends a character that must be escaped in a string.
 func appendEscape(dst []byte, c byte) []byte {
 	switch c {
 	case '"', '\\':

@@ -12,25 +12,25 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// maxAdded bounds the spellings of secrets that were added to a mask.
+// maxAdded bounds the spellings of secrets that Add has added to a mask.
 const maxAdded = 512
 
-// Mask replaces known secrets in texts, in each spelling of JSON and of addresses. Short secrets are
-// everywhere: what to leave out is up to the caller. A Mask is safe for concurrent use.
+// Mask replaces known secrets in texts, in every spelling of JSON and of addresses. Short secrets occur everywhere, so
+// the caller decides which secrets to omit. A Mask is safe for concurrent use.
 type Mask struct {
 	mark  []byte
-	fixed []string // spellings, the longest first
+	fixed []string // spellings, longest first
 
 	mu    sync.Mutex // guards added
-	added []string   // spellings, the oldest first
+	added []string   // spellings, oldest first
 }
 
-// NewMask returns a mask that puts mark in place of the secrets.
+// NewMask returns a mask that replaces each secret by mark.
 func NewMask(mark string, secrets ...string) *Mask {
 	return (&Mask{mark: []byte(mark)}).With(secrets...)
 }
 
-// Add masks a secret that changes often, such as a token. It replaces the oldest of many.
+// Add masks a secret that changes often, such as a token. At maxAdded spellings, it drops the oldest.
 func (m *Mask) Add(secret string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,13 +41,13 @@ func (m *Mask) Add(secret string) {
 	m.added = all[max(0, len(all)-maxAdded):]
 }
 
-// With returns a mask of these secrets and the ones of m.
+// With returns a mask of the given secrets and the secrets of m.
 func (m *Mask) With(secrets ...string) *Mask {
 	all := slices.Concat(m.fixed, m.tokens())
 	for _, secret := range secrets {
 		all = append(all, spellings(secret)...)
 	}
-	// Masking a part of another secret first would leave the rest of that secret.
+	// If a part of another secret were masked first, the rest of that secret would stay.
 	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	return &Mask{mark: m.mark, fixed: slices.Compact(all)}
 }
@@ -58,7 +58,7 @@ func (m *Mask) tokens() []string {
 	return m.added
 }
 
-// Bytes returns b without secrets. It does not change b, and returns b if it has none.
+// Bytes returns b without secrets. It does not change b. If b has no secrets, Bytes returns b itself.
 func (m *Mask) Bytes(b []byte) []byte {
 	for _, all := range [][]string{m.fixed, m.tokens()} {
 		for _, secret := range all {
@@ -70,15 +70,15 @@ func (m *Mask) Bytes(b []byte) []byte {
 	return b
 }
 
-// spellings returns the ways in which a text may contain a secret. Forms and addresses differ in
-// spaces. JSON has three: the fewest escapes, more escapes for HTML, and escaped slashes.
+// spellings returns the ways in which a text may contain a secret. Forms and addresses write spaces differently. JSON
+// has three spellings: with as few escapes as possible, with more escapes for HTML, and with escaped slashes.
 func spellings(secret string) []string {
 	if secret == "" {
 		return nil
 	}
 	form := url.QueryEscape(secret)
 	all := []string{secret, form, strings.ReplaceAll(form, "+", "%20")}
-	html, _ := json.Marshal(secret) // marshalling a string cannot fail
+	html, _ := json.Marshal(secret) // a string can always be marshalled
 	for _, quoted := range []string{string(rawjson.AppendString(nil, secret)), string(html)} {
 		inner := quoted[1 : len(quoted)-1]
 		all = append(all, inner, strings.ReplaceAll(inner, "/", `\/`))

@@ -1,8 +1,8 @@
-// Package sanitize makes foreign texts safe to show. Texts of servers, APIs and clients reach
-// terminals and logs, where some invisible characters have effects. Control characters rewrite the
-// screen or type for its user. Direction marks reorder text.
+// Package sanitize makes foreign texts safe to show. Texts of servers, APIs and clients reach terminals and logs, where
+// some invisible characters have effects: control characters rewrite the screen or type for the user, and direction
+// marks reorder text.
 //
-// Nothing is lost: a hidden character is shown by its number, such as \u202e.
+// No information is lost: a hidden character is shown by its number, such as \u202e.
 package sanitize
 
 import (
@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// hidden reports whether a character above ASCII affects others. These are C1 controls, direction
-// marks, and line breaks that are not shown as line breaks everywhere.
+// hidden reports whether a character above ASCII affects other characters. Such characters are C1 controls, direction
+// marks, and line breaks that only some programs show as line breaks.
 func hidden(r rune) bool {
 	return r >= 0x80 && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
@@ -25,15 +25,14 @@ func escape(b []byte, r rune) []byte {
 	return append(b, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
 }
 
-// Text returns a text for a terminal. Line breaks and tabs stay; other controls of ASCII become
-// pictures, such as ␛.
+// Text returns a text for a terminal. Line breaks and tabs stay. Other ASCII controls become pictures, such as ␛.
 func Text(s string) string {
 	b := make([]byte, 0, len(s))
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		switch {
-		case r == utf8.RuneError && n == 1: // invalid UTF-8; a terminal may take the byte for C1
+		case r == utf8.RuneError && n == 1: // invalid UTF-8; a terminal may take the byte for a C1 control
 			b = append(b, '\\', 'x', digits[s[i]>>4], digits[s[i]&15])
 		case r < ' ' && r != '\n' && r != '\t':
 			b = utf8.AppendRune(b, '␀'+r)
@@ -49,8 +48,8 @@ func Text(s string) string {
 	return string(b)
 }
 
-// Short returns a text unchanged if it has no more than most bytes. It shortens a longer text to its
-// beginning, cut between characters, and an ellipsis.
+// Short returns a text unchanged if it has at most most bytes. From a longer text, Short returns the beginning, cut
+// between characters, and an ellipsis.
 func Short(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -61,8 +60,8 @@ func Short(s string, most int) string {
 	return s[:most] + "…"
 }
 
-// JSON returns equivalent JSON without hidden characters: they can only be in strings, where they
-// are escaped. It does not change b, and returns b if it has none.
+// JSON returns equivalent JSON without hidden characters. Such characters can occur only in strings, where JSON escapes
+// them. It does not change b. If b has no hidden characters, JSON returns b itself.
 func JSON(b []byte) []byte {
 	var out []byte
 	from := 0
@@ -84,7 +83,7 @@ func JSON(b []byte) []byte {
 	return append(out, b[from:]...)
 }
 
-// JSONWriter returns a writer that applies JSON to each write. A write must have whole characters.
+// JSONWriter returns a writer that applies JSON to each write. Each write must consist of whole characters.
 func JSONWriter(w io.Writer) io.Writer { return writer{w} }
 
 type writer struct{ to io.Writer }

@@ -2,5 +2,5 @@
 
 package scaletest
 
-// Raced is set if the race detector is on.
+// Raced reports whether the race detector is on.
 const Raced = false

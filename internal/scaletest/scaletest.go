@@ -1,6 +1,6 @@
-// Package scaletest says which tests run, and their extent: the number of repetitions and the size of the input. "make
-// test" runs what needs nothing but memory, in short mode; "make integration" what starts programs; "make soak"
-// everything in full.
+// Package scaletest decides which tests run, and how many repetitions and how large inputs they use. "make test" runs,
+// in short mode, the tests that need nothing but memory. "make integration" runs the tests that start programs. "make
+// soak" runs everything in full.
 package scaletest
 
 import (
@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// Whole is set if BRIDGE_TEST_MATRIX is "all", as "make soak" sets it: everything runs in full.
+// Whole reports whether BRIDGE_TEST_MATRIX is "all", as "make soak" sets it. Then everything runs in full.
 var Whole = os.Getenv("BRIDGE_TEST_MATRIX") == "all"
 
-// Integration skips a test in short mode, as in "make test": the test starts programs, or compiles.
+// Integration skips a test in short mode, as in "make test", because the test starts programs or compiles.
 func Integration(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -22,7 +22,7 @@ func Integration(t testing.TB) {
 	}
 }
 
-// Large skips a test that costs more than each change has time for.
+// Large skips a test that takes too long to run with each change.
 func Large(t testing.TB) {
 	t.Helper()
 	if !Whole {
@@ -30,7 +30,7 @@ func Large(t testing.TB) {
 	}
 }
 
-// Of returns its argument whole if the variable Whole is set, else part.
+// Of returns its argument whole if the variable Whole is true, else part.
 func Of(part, whole int) int {
 	if Whole {
 		return whole
@@ -38,8 +38,8 @@ func Of(part, whole int) int {
 	return part
 }
 
-// Alone is for computations in a single goroutine: the race detector finds nothing there but takes ten times as
-// long. It returns part if the detector is on, else whole.
+// Alone is for computations in a single goroutine, where the race detector finds nothing but takes ten times as long.
+// If the detector is on, Alone returns part, else whole.
 func Alone(part, whole int) int {
 	if Raced {
 		return part
@@ -47,8 +47,8 @@ func Alone(part, whole int) int {
 	return whole
 }
 
-// Unraced skips a test with a long computation in a single goroutine if the race detector is on. "make test" without
-// RACE runs it, and "make soak".
+// Unraced skips a test with a long computation in a single goroutine if the race detector is on. "make soak" runs the
+// test, and so does "make test" without RACE.
 func Unraced(t testing.TB) {
 	t.Helper()
 	if Raced {
@@ -56,8 +56,8 @@ func Unraced(t testing.TB) {
 	}
 }
 
-// Waits is for a package whose tests mostly wait. It lets that many parallel tests run, also on fewer
-// processors, unless -parallel is set. TestMain calls it.
+// Waits is for a package whose tests mostly wait. It lets atOnce parallel tests run, even on fewer processors, unless
+// -parallel is set. TestMain calls it.
 func Waits(atOnce int) {
 	flag.Parse()
 	given := false
@@ -70,6 +70,6 @@ func Waits(atOnce int) {
 	}
 }
 
-// AtOnce is the variable that makes a program with the race detector exit at once. It would otherwise wait a
+// AtOnce is the variable that makes a program with the race detector exit at once. Otherwise, the program would wait a
 // second for reports of running goroutines.
 const AtOnce = "GORACE=atexit_sleep_ms=0"

@@ -1,9 +1,9 @@
-// Package seal makes handles that clients store and return, such as requestState. Nobody else can read,
-// change or forge them.
+// Package seal makes handles that clients store and return, such as requestState. Only the bridge can read, change or
+// make them.
 //
-// A token is base64url, without padding, of a version byte, a random nonce, and the payload under
-// AES-256-GCM. Its kind is authenticated but not contained. A token has no time and no owner, and opens any
-// number of times: callers put such data into the payload.
+// A token is unpadded base64url of a version byte, a random nonce, and the payload, encrypted with AES-256-GCM. A
+// token's kind is authenticated but not contained. A token has no time and no owner, and opens any number of times.
+// Callers that need such data put it into the payload.
 package seal
 
 import (
@@ -21,36 +21,36 @@ import (
 )
 
 const (
-	// MaxToken is the longest token that Open reads. A payload must be shorter than about three
-	// quarters of it.
+	// MaxToken is the maximum length of a token that Open reads. A payload must be shorter than about three quarters of
+	// MaxToken.
 	MaxToken = 256 << 10
 
 	version       = 1
 	versionShared = 2 // with a key of several processes (see Shared)
-	prefix        = 1 // the version; nonce, text and tag follow
+	prefix        = 1 // the version byte, before the nonce, the text and the tag
 )
 
-// ErrForged is the error for every token that does not open: malformed, changed, or of another kind or key.
-// It does not reveal which.
+// ErrForged is the error for every token that does not open: malformed, changed, or of another kind or key. It does not
+// reveal the reason.
 var ErrForged = errors.New("the token was not issued by this bridge, or its key was replaced")
 
 // encoding accepts only one text for each token.
 var encoding = base64.RawURLEncoding.Strict()
 
-// Key seals and opens. It may be used concurrently. A random nonce is safe for about 2^32 tokens.
+// Key seals and opens tokens. It is safe for concurrent use. Random nonces are safe for about 2^32 tokens.
 type Key struct {
 	aead   cipher.AEAD // adds the nonce itself
 	shared *Shared     // replaces aead if not nil
 }
 
-// New returns a key from secrets that several processes share. The first seals, and all open. Without
-// secrets the key is random, so that no token outlives the process.
+// New returns a key from secrets that several processes share. The first secret seals, and all secrets open. Without
+// secrets, the key is random, so no token outlives the process.
 func New(secrets ...string) (*Key, error) {
 	if len(secrets) > 0 {
 		return &Key{shared: NewShared("handles", secrets...)}, nil
 	}
 	secret := make([]byte, 32)
-	rand.Read(secret) // it never returns an error
+	rand.Read(secret) // never returns an error
 	block, err := aes.NewCipher(secret)
 	if err != nil {
 		return nil, err
@@ -74,9 +74,9 @@ func (k *Key) Seal(kind string, payload []byte) string {
 	return encoding.EncodeToString(token)
 }
 
-// Open returns the payload of a token of that kind, or ErrForged.
+// Open returns the payload of a token of a kind, or ErrForged.
 func (k *Key) Open(kind, token string) ([]byte, error) {
-	// The decoder ignores line breaks: one token would have many texts.
+	// The decoder ignores line breaks, so one token would have many texts.
 	if len(token) > MaxToken || strings.ContainsAny(token, "\r\n") {
 		return nil, ErrForged
 	}
@@ -94,8 +94,8 @@ func (k *Key) Open(kind, token string) ([]byte, error) {
 	return payload, nil
 }
 
-// bound returns the additional authenticated data. Its first part has a fixed length, so that no two kinds
-// make the same data.
+// bound returns the additional authenticated data. Its first part has a fixed length, so different kinds always make
+// different data.
 func bound(head []byte, kind string) []byte {
 	return append(bytes.Clone(head), kind...)
 }
@@ -106,5 +106,5 @@ func Fingerprint(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Format prints no key.
+// Format does not print the key.
 func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, "seal.Key") }

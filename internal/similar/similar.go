@@ -1,6 +1,5 @@
-// Package similar finds the existing names that resemble an unknown name.
-//
-// Its work is bounded: only the first bytes of each name are compared.
+// Package similar finds the existing names that resemble an unknown name. Its work is bounded: it compares only the
+// first bytes of each name.
 package similar
 
 import (
@@ -8,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxCompared bounds the bytes of a name that are compared, since strangers send names.
+// maxCompared bounds the compared bytes of a name, because strangers send names.
 const maxCompared = 100
 
 // maxListed bounds the names that a hint lists.
@@ -19,8 +18,8 @@ func Fold(name string) string {
 	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(name))
 }
 
-// Distance returns the number of edits from a to b: bytes inserted, deleted or replaced, or
-// neighbours swapped (optimal string alignment).
+// Distance returns the number of edits from a to b. An edit inserts, deletes or replaces a byte, or swaps two
+// neighbouring bytes (optimal string alignment).
 func Distance(a, b string) int {
 	a, b = a[:min(len(a), maxCompared)], b[:min(len(b), maxCompared)]
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
@@ -44,7 +43,7 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
-// Names returns up to three of names that resemble name, the likeliest first.
+// Names returns up to three of the names that resemble name, most similar first.
 func Names(name string, names []string) []string {
 	type candidate struct {
 		name     string
@@ -58,7 +57,7 @@ func Names(name string, names []string) []string {
 		case d <= max(1, min(len(key), maxCompared)/3) && d < len(key): // at least one byte must match
 			all = append(all, candidate{n, d})
 		case len(key) > 2 && strings.Contains(Fold(n), key):
-			all = append(all, candidate{n, 1000 + d}) // a part of a long name
+			all = append(all, candidate{n, 1000 + d}) // name is a part of a long name
 		}
 	}
 	slices.SortStableFunc(all, func(c, b candidate) int { return c.distance - b.distance })
@@ -69,8 +68,8 @@ func Names(name string, names []string) []string {
 	return found
 }
 
-// Hint returns the result of Names as the end of a message. Without a result it lists all
-// names. If there are no names, it returns the text none.
+// Hint returns the result of Names as the end of a message. If no name is similar, Hint lists all names. If there are
+// no names, Hint returns the text none.
 func Hint(name string, names []string, none string) string {
 	if found := Names(name, names); len(found) > 0 {
 		return "did you mean " + strings.Join(found, " or ") + "?"

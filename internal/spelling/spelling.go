@@ -1,4 +1,5 @@
-// Package spelling knows the spellings of URIs: clients, servers and the bridge may write one resource in several ways.
+// Package spelling converts the spellings of URIs. Clients, servers and the bridge may spell one resource in several
+// ways.
 package spelling
 
 import (
@@ -7,12 +8,12 @@ import (
 	"strings"
 )
 
-// ports has the schemes whose URIs browsers read in a form of their own, and their default ports.
+// ports maps each scheme for which browsers have special rules to the scheme's default port.
 var ports = map[string]string{"http": ":80", "https": ":443", "ws": ":80", "wss": ":443", "ftp": ":21", "file": ""}
 
-// Parsed returns the URI as a URL parser reads it (WHATWG URL, 4.4). It changes only parts that
-// decide which resource the URI names. It does not use nlnwa/whatwg-url: that takes a second for a
-// host of 80 KB. It also writes ü as %C3%BC, which a pattern such as */ü does not match.
+// Parsed returns the URI as a URL parser reads it (WHATWG URL, 4.4). It changes only parts that decide which resource
+// the URI names. It does not use nlnwa/whatwg-url, which takes a second for a host of 80 KB, and which writes ü as
+// %C3%BC, so that a pattern such as */ü does not match.
 func Parsed(uri string) string {
 	uri = strings.TrimFunc(uri, func(r rune) bool { return r <= ' ' })
 	uri = strings.Map(func(r rune) rune {
@@ -29,8 +30,8 @@ func Parsed(uri string) string {
 	return begin + undotted(path) + tail
 }
 
-// split returns the parts of a URI before its path, in lower case where case does not matter, the path,
-// and the rest. Only paths that begin with / have segments; others are in begin.
+// split returns the parts of a URI before its path, the path, and the rest. Where case does not matter, it returns
+// lower case. Only a path that begins with / has segments; any other path is in begin.
 func split(uri string) (begin, path, tail string) {
 	scheme, rest, ok := strings.Cut(uri, ":")
 	if !ok {
@@ -51,7 +52,7 @@ func split(uri string) (begin, path, tail string) {
 		}
 	}
 	if !strings.HasPrefix(rest, "/") {
-		return scheme + ":" + rest, "", tail // mailto:x and the like
+		return scheme + ":" + rest, "", tail // such as mailto:x
 	}
 	host := ""
 	if after, ok := strings.CutPrefix(rest, "//"); ok {
@@ -70,7 +71,7 @@ func split(uri string) (begin, path, tail string) {
 	return scheme + ":" + host, rest, tail
 }
 
-// undotted returns the path without its segments . and .., in any spelling.
+// undotted returns the path without the segments . and .., in any spelling.
 func undotted(path string) string {
 	if path == "" || !strings.Contains(path, ".") && !strings.Contains(strings.ToLower(path), "%2e") {
 		return path
@@ -96,7 +97,7 @@ func undotted(path string) string {
 	return "/" + strings.Join(out, "/")
 }
 
-// Decoded returns the text without its escapes. An invalid escape stays.
+// Decoded returns the text with its escapes decoded. An invalid escape stays.
 func Decoded(uri string) string {
 	var b strings.Builder
 	for {
@@ -119,11 +120,11 @@ func Decoded(uri string) string {
 	}
 }
 
-// overlong are the characters of paths in forms that UTF-8 forbids (RFC 3629, section 3), and that lenient decoders read.
+// overlong maps forms of path characters that UTF-8 forbids (RFC 3629, section 3), but that lenient decoders read.
 var overlong = strings.NewReplacer("\xc0\xae", ".", "\xe0\x80\xae", ".", "\xf0\x80\x80\xae", ".", "\xc0\xaf", "/", "\xe0\x80\xaf", "/", "\xf0\x80\x80\xaf", "/", "\xc1\x9c", `\`)
 
-// Lenient returns a decoded URI as a server reads it that takes overlong characters, and for which a segment of a path
-// ends at its parameters: ..;x is the folder above then.
+// Lenient returns a decoded URI as a lenient server reads it. Such a server accepts overlong characters and ends each
+// path segment at its parameters, so ..;x is the parent folder.
 func Lenient(uri string) string {
 	begin, path, tail := split(overlong.Replace(uri))
 	segments := strings.Split(path, "/")
@@ -133,17 +134,17 @@ func Lenient(uri string) string {
 	return begin + undotted(strings.Join(segments, "/")) + tail
 }
 
-// Canonical returns one spelling for all URIs that a client's URL type may make of one.
+// Canonical returns the same spelling for all URIs that a client's URL type may make of one URI.
 func Canonical(uri string) string { return encoded(Parsed(uri)) }
 
-// CanonicalTemplate is Canonical for a URI template: it expands to canonical URIs, if the values of its variables have
-// no segments . and .. (RFC 6570, section 3.1).
+// CanonicalTemplate is Canonical for a URI template. The template expands to canonical URIs if the values of its
+// variables do not have the segments . and .. (RFC 6570, section 3.1).
 func CanonicalTemplate(text string) string {
 	literal, rest, more := strings.Cut(text, "{")
 	begin, path, tail := split(literal)
 	name, _, _ := strings.Cut(begin, ":")
 	_, web := ports[name]
-	if web && path == "" && (!more || tail != "" || strings.IndexAny(rest, "?&#") == 0) { // otherwise the host may go on in a variable
+	if web && path == "" && (!more || tail != "" || strings.IndexAny(rest, "?&#") == 0) { // otherwise, the host may continue in a variable
 		path = "/"
 	}
 	if web || path != "" || !more {
@@ -155,7 +156,7 @@ func CanonicalTemplate(text string) string {
 	for more {
 		expression, after, closed := strings.Cut(rest, "}")
 		if !closed {
-			return text // it is no template
+			return text // not a template
 		}
 		literal, rest, more = strings.Cut(after, "{")
 		out += "{" + expression + "}" + encoded(literal)
@@ -163,8 +164,8 @@ func CanonicalTemplate(text string) string {
 	return out
 }
 
-// encoded returns the text with every character encoded that a URI may not have, and with no escape of a character
-// that needs none (RFC 3986, section 6.2.2.2).
+// encoded returns the text with every character encoded that URIs forbid, and with every escape decoded that is not
+// needed (RFC 3986, section 6.2.2.2).
 func encoded(uri string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

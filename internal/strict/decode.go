@@ -10,33 +10,32 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Fault adds a fault with its line, 0 for the whole file.
+// Fault adds a fault with its line. Line 0 means the whole file.
 func (d *Decoder) Fault(line int, format string, args ...any) {
 	d.Faults = append(d.Faults, Fault{d.File, line, fmt.Sprintf(format, args...)})
 }
 
-// Warn adds a warning.
 func (d *Decoder) Warn(line int, format string, args ...any) {
 	d.Warnings = append(d.Warnings, Fault{d.File, line, fmt.Sprintf(format, args...)})
 }
 
-// An Entry is one key of a mapping.
+// An Entry is a key of a mapping with its value.
 type Entry struct {
 	Key   string
 	Line  int
 	Value *yaml.Node
 }
 
-// Entries returns the keys of a mapping in file order, with merges (<<) applied. It reports
-// duplicate keys and keys that are not text, and leaves them out. ok is false when n is no
-// mapping; the caller reports that. Messages begin with where.
+// Entries returns the entries of a mapping in file order, with merges (<<) applied. It reports duplicate keys and keys
+// that are not text, and omits them. If n is not a mapping, ok is false and the caller reports a fault. Messages begin
+// with where.
 func (d *Decoder) Entries(where string, n *yaml.Node) (list []Entry, ok bool) {
 	if Kind(n) != Map {
 		return nil, false
 	}
 	n = Resolve(n)
 	var merged []Entry
-	indexes := map[string]int{} // in list
+	indexes := map[string]int{} // indexes in list
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Tag == "!!merge" {
@@ -58,7 +57,7 @@ func (d *Decoder) Entries(where string, n *yaml.Node) (list []Entry, ok bool) {
 		indexes[key.Value] = len(list)
 		list = append(list, Entry{key.Value, key.Line, value})
 	}
-	for _, e := range merged { // keys of the mapping itself win
+	for _, e := range merged { // keys of the mapping itself take precedence
 		if _, own := indexes[e.Key]; !own {
 			indexes[e.Key] = len(list)
 			list = append(list, e)
@@ -67,7 +66,7 @@ func (d *Decoder) Entries(where string, n *yaml.Node) (list []Entry, ok bool) {
 	return list, true
 }
 
-// merge returns the keys that << brings: the keys of a mapping, or of a list of mappings.
+// merge returns the entries that << adds, from a mapping or from a list of mappings.
 func (d *Decoder) merge(where string, n *yaml.Node) ([]Entry, bool) {
 	if Kind(n) != List {
 		return d.Entries(where, n)
@@ -83,21 +82,21 @@ func (d *Decoder) merge(where string, n *yaml.Node) ([]Entry, bool) {
 	return all, true
 }
 
-// A Mark holds the line of a key and the text of its value.
+// A Mark holds the line of a key, and the text of the key's value.
 type Mark struct {
 	Line  int
 	Shown string
-	Bad   bool // has a fault: further faults are not reported
+	Bad   bool // the value has a fault, so further faults of it are not reported
 }
 
 // A Section is a struct that is being filled.
 type Section struct {
 	Where string // such as `server "files": stdio: `
 	Line  int
-	Marks map[string]Mark // by key, inner ones as "http: url"; "" stands for unknown keys
+	Marks map[string]Mark // by key; inner keys as in "http: url"; "" means unknown keys
 }
 
-// Adopt copies the marks of the section under key.
+// Adopt copies the marks of an inner section under key.
 func (s *Section) Adopt(key string, inner *Section) {
 	for name, m := range inner.Marks {
 		if name != "" {
@@ -106,7 +105,7 @@ func (s *Section) Adopt(key string, inner *Section) {
 	}
 }
 
-// At returns the mark of a key, or of the nearest key around it that has one.
+// At returns the mark of a key, or of the nearest enclosing key that has a mark.
 func (s *Section) At(key string) (Mark, bool) {
 	for {
 		if m, ok := s.Marks[key]; ok {
@@ -120,7 +119,7 @@ func (s *Section) At(key string) (Mark, bool) {
 	}
 }
 
-// Fields fills the struct v from the entries, by the yaml tags of its fields.
+// Fields fills the struct v from the entries, according to the yaml tags of the struct's fields.
 func (d *Decoder) Fields(sec *Section, list []Entry, v reflect.Value) {
 	sec.Marks = map[string]Mark{}
 	for _, e := range list {
@@ -147,12 +146,12 @@ func (d *Decoder) Fields(sec *Section, list []Entry, v reflect.Value) {
 	}
 }
 
-// unknown reports a key that no field has.
+// unknown adds a fault or warning for a key that no field has.
 func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
 	valid := append(Keys(t), d.schema.OtherKeys(t)...)
 	if name := d.schema.Meant(e.Key, valid); name != "" {
 		d.Fault(e.Line, "%sunknown key %q: did you mean %q?", sec.Where, Clip(e.Key), name)
-		// The intended key is not missing: no further faults about it.
+		// The intended key is not missing, so further faults about it are not reported.
 		if _, ok := sec.Marks[name]; !ok {
 			sec.Marks[name] = Mark{Line: e.Line, Bad: true}
 		}
@@ -162,7 +161,7 @@ func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
 		d.Warn(e.Line, "%s%s is ignored: it means nothing to %s", sec.Where, Clip(e.Key), d.Program)
 		return
 	}
-	for f := range t.Fields() { // a key of a kind, one level too high
+	for f := range t.Fields() { // the key of a kind, one level too high
 		if f.Type.Kind() == reflect.Pointer && slices.Contains(Keys(f.Type.Elem()), e.Key) {
 			d.Fault(e.Line, "%sunknown key %q: it belongs under %q", sec.Where, Clip(e.Key), Key(f))
 			sec.Marks[Key(f)] = Mark{Line: e.Line, Bad: true}
@@ -170,7 +169,7 @@ func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
 		}
 	}
 	message := fmt.Sprintf("%sunknown key %q", sec.Where, Clip(e.Key))
-	if _, listed := sec.Marks[""]; !listed { // once is enough
+	if _, listed := sec.Marks[""]; !listed { // listing the keys once is enough
 		slices.Sort(valid)
 		message += ": the keys here are " + strings.Join(valid, ", ")
 	}
@@ -178,7 +177,6 @@ func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
 	sec.Marks[""] = Mark{Bad: true}
 }
 
-// Keys returns the keys of a struct in the order of its fields.
 func Keys(t reflect.Type) []string {
 	var keys []string
 	for f := range t.Fields() {
@@ -189,16 +187,16 @@ func Keys(t reflect.Type) []string {
 	return keys
 }
 
-// Key returns the key of a field from its yaml tag: "-" for a field without a key, empty without a tag.
+// Key returns the key of a field from its yaml tag: "-" for a field without a key, and "" for a field without a tag.
 func Key(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	return name
 }
 
-// fields has the fields of structs by their keys, a map[string]reflect.StructField for each type.
+// fields maps the type of a struct to the struct's fields by key, a map[string]reflect.StructField.
 var fields sync.Map
 
-// FieldOf returns the field of a struct that has this key.
+// FieldOf returns the field of a struct that has a key.
 func FieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 	known, ok := fields.Load(t)
 	if !ok {
@@ -214,8 +212,8 @@ func FieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 	return f, ok
 }
 
-// Validate calls the Validate method of v, if it has one. Each line of its error begins with a
-// key, such as "KEY is …: RULE"; the fault gets the line of that key.
+// Validate calls the Validate method of v, if v has one. Each line of the method's error begins with a key, such as
+// "KEY is …: RULE", and the fault gets the line of this key.
 func (d *Decoder) Validate(sec *Section, v any) {
 	c, ok := v.(interface{ Validate() error })
 	if !ok {

@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Expand replaces the references in s and reports whether there was one. The error names each
-// reference that cannot be replaced, and no value.
+// Expand replaces the references in s, and reports whether s has references. The error names each reference that cannot
+// be replaced, but shows no values.
 func (d *Decoder) Expand(s string) (string, bool, error) {
 	var out strings.Builder
 	var errs []error
@@ -43,7 +43,7 @@ func (d *Decoder) Expand(s string) (string, bool, error) {
 	}
 }
 
-// lookup returns the value of a reference. inner is the text within its braces.
+// lookup returns the value of a reference. inner is the text between the reference's braces.
 func (d *Decoder) lookup(inner string, closed bool) (string, error) {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
 	if rest, ok := strings.CutPrefix(name, "env:"); ok {
@@ -71,7 +71,7 @@ func (d *Decoder) lookup(inner string, closed bool) (string, error) {
 	if !set && isEditorVariable(name) {
 		return "", fmt.Errorf("only editors replace ${%s}: write the path itself, or ${HOME} for the home folder", name)
 	}
-	if !set && sanitize.MayNameSecret(name) { // a default in the file would be no secret
+	if !set && sanitize.MayNameSecret(name) { // a default in the file would not be secret
 		return "", fmt.Errorf("the variable %s is not set: set it in the environment of %s", name, d.Program)
 	}
 	if !set {
@@ -84,7 +84,7 @@ func (d *Decoder) lookup(inner string, closed bool) (string, error) {
 	return value, nil
 }
 
-// isEditorVariable reports whether name is a variable of editors, which no environment has.
+// isEditorVariable reports whether a name is a variable of editors, which no environment has.
 func isEditorVariable(name string) bool {
 	return slices.Contains([]string{"workspaceFolder", "workspaceFolderBasename", "workspaceRoot", "userHome", "pathSeparator"}, name)
 }
@@ -99,7 +99,7 @@ func variableName(text string) string {
 	}, text)
 }
 
-// IsVariable reports whether name can name a variable.
+// IsVariable reports whether a name is a valid name of a variable.
 func IsVariable(name string) bool {
 	for i, r := range name {
 		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
@@ -110,15 +110,13 @@ func IsVariable(name string) bool {
 	return name != ""
 }
 
-// Redact replaces values from the environment by their references, in messages that other
-// code wrote.
+// Redact replaces values from the environment by their references, in messages from other code.
 func (d *Decoder) Redact(message string) string { return Redact(message, d.Secrets) }
 
-// Redact replaces values from the environment by their references. secrets holds the
-// references by value. A value of up to three bytes is replaced only as a whole word, which
-// keeps ordinary text readable.
+// Redact replaces values from the environment by their references. secrets maps values to references. To keep ordinary
+// text readable, it replaces a value of up to three bytes only where the value is a whole word.
 func Redact(message string, secrets map[string]string) string {
-	// Longest first, since one value may contain another.
+	// Longest first, because a value may contain another value.
 	values := slices.SortedFunc(maps.Keys(secrets), func(a, b string) int {
 		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
 	})

@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// Fault is one fault of a file.
 type Fault struct {
-	File    string // as the caller named it; may be empty
-	Line    int    // from 1; 0 for the whole file
+	File    string // as the caller named the file; may be empty
+	Line    int    // counted from 1; 0 means the whole file
 	Message string // key, rule and fix, without values that may be secrets
 }
 
@@ -25,10 +24,10 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
 }
 
-// Faults is the error of a file: all its faults.
+// Faults are all faults of a file, as an error.
 type Faults []Fault
 
-// Error returns the faults, each on a new line.
+// Error returns the faults, each on its own line.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i, fault := range f {
@@ -37,8 +36,8 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Sorted returns the faults by line and without repetitions: a value with an anchor is read for
-// each of its aliases.
+// Sorted returns the faults sorted by line, without repetitions. Repetitions occur because a value with an anchor is
+// read again for each of its aliases.
 func (f Faults) Sorted() Faults {
 	slices.SortStableFunc(f, func(f, b Fault) int { return cmp.Compare(f.Line, b.Line) })
 	return slices.Compact(f)

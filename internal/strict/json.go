@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// JSON is a value of any depth that stays JSON.
+// JSON is a value of any depth that is kept as JSON.
 type JSON json.RawMessage
 
 // raw reads a scalar or a list of scalars as JSON.
@@ -45,11 +45,10 @@ func (d *Decoder) rawScalar(s *Slot, n *yaml.Node, into *json.RawMessage) bool {
 	return true
 }
 
-// maxJSON bounds the values within one JSON, which aliases could make endless.
+// maxJSON bounds the values in one JSON. Aliases could make their number huge.
 const maxJSON = 10_000
 
-// JSON turns a value into JSON with the references replaced. Order is kept, and numbers stay
-// as they are written.
+// JSON turns a value into JSON and replaces the references. Order and spelling of numbers stay.
 func (d *Decoder) JSON(s *Slot, n *yaml.Node) (JSON, bool) {
 	left := maxJSON
 	return d.jsonOf(s, n, 0, &left)
@@ -122,15 +121,15 @@ func plain(n *yaml.Node) ([]byte, bool) {
 	return nil, false
 }
 
-// Source returns a mapping as text. Each key and each item is on the same line as in the file.
-// The text is JSON, except that << stays. References are not replaced.
+// Source returns a mapping as text. Each key and each item is on the same line as in the file. The text is JSON, except
+// that << stays. References are not replaced.
 func Source(n *yaml.Node) []byte {
 	s := source{line: 1}
 	s.node(n)
 	return s.text.Bytes()
 }
 
-// source writes the text of Source.
+// source writes the text for Source.
 type source struct {
 	text bytes.Buffer
 	line int

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// MaxFile is the largest size of a file in bytes.
+// MaxFile is the maximum size of a file in bytes.
 const MaxFile = 4 << 20
 
 const (
@@ -21,7 +21,7 @@ const (
 	maxCopies = 100_000 // total number of values in all aliases
 )
 
-// broken is the error of a text that cannot be read. column is 0 if the rule is not a rule of YAML.
+// broken is the error for a text that cannot be read. If the violated rule is not a YAML rule, column is 0.
 type broken struct {
 	line, column int
 	message      string
@@ -41,9 +41,9 @@ var (
 	errCopies = fmt.Errorf("aliases stand for more than %d values: write out what each server needs, or make several files", maxCopies)
 )
 
-// Parse reads YAML or JSON and returns the file's one document, nil when the file is empty.
-// Time and memory are linear in the size of the text. Parse refuses a text that is too large or
-// too deep, or whose aliases stand for too many values. The errors show no value.
+// Parse reads YAML or JSON and returns the file's one document, or nil if the file is empty. Its time and memory are
+// linear in the size of the text. It refuses a text that is too large or too deep, or whose aliases stand for too many
+// values. The errors show no values.
 func Parse(data []byte) (*yaml.Node, error) {
 	if len(data) > MaxFile {
 		return nil, &broken{message: errLarge.Error()}
@@ -95,12 +95,12 @@ func Parse(data []byte) (*yaml.Node, error) {
 
 // counter counts the values of aliases.
 type counter struct {
-	anchors map[*yaml.Node]int // numbers of values of the finished nodes with an anchor
+	anchors map[*yaml.Node]int // number of values in each finished node that has an anchor
 	copies  int
 }
 
-// values returns the number of values that n consists of. It checks the depth again: the
-// library counts lists and mappings in brackets apart from the others.
+// values returns the number of values in n. It checks the depth again, because the library counts lists and mappings in
+// brackets separately.
 func (c *counter) values(n *yaml.Node, depth int) (int, error) {
 	if depth > maxDepth {
 		return 0, &broken{line: n.Line, message: errDeep.Error()}
@@ -127,12 +127,12 @@ func (c *counter) values(n *yaml.Node, depth int) (int, error) {
 		c.anchors[n] = count
 	}
 	if n.Tag == "!!timestamp" && !tagged(n) {
-		n.Tag = String // a date is text here
+		n.Tag = String // here, a date is text
 	}
 	return count, nil
 }
 
-// Kinds of values: their YAML tags.
+// These constants are the kinds of values, as YAML tags.
 const (
 	Null   = "!!null"
 	Bool   = "!!bool"
@@ -143,8 +143,7 @@ const (
 	Map    = "!!map"
 )
 
-// Kind returns the kind of a value, with aliases resolved. It is empty when the file gives the
-// value a tag.
+// Kind returns the kind of a value, with aliases resolved. If the file gives the value a tag, Kind returns "".
 func Kind(n *yaml.Node) string {
 	n = Resolve(n)
 	if tagged(n) {
@@ -167,7 +166,6 @@ func Resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// IsTrue reports whether n is true.
 func IsTrue(n *yaml.Node) bool {
 	return Kind(n) == Bool && strings.EqualFold(Resolve(n).Value, "true")
 }
@@ -185,7 +183,7 @@ func unreadable(data []byte, err error) error {
 	switch {
 	case e.Message == errDeep.Error():
 		return &broken{line: at.Line, message: e.Message}
-	case strings.HasPrefix(e.Message, "unknown anchor"): // its name may be a secret
+	case strings.HasPrefix(e.Message, "unknown anchor"): // the anchor's name may be a secret
 		return &broken{at.Line, at.Column, "not valid YAML: there is no anchor for this alias above; put text that begins with * in quotes"}
 	case at.Line > 1 && at.Column == 1 && at.Line > bytes.Count(data, []byte("\n")): // after the last line
 		at = e.ContextMark
@@ -195,12 +193,11 @@ func unreadable(data []byte, err error) error {
 	return &broken{at.Line, at.Column, "not valid YAML: " + message}
 }
 
-// escape matches a backslash that stands for itself, and a character that JSON writes as two
-// escapes, which YAML does not allow.
+// escape matches two backslashes, and a character that JSON writes as two escapes, which YAML does not allow.
 var escape = regexp.MustCompile(`\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}`)
 
-// foreign replaces characters that JSON and YAML read differently. These are tabs, which are in no
-// text of JSON, a line break of YAML, and characters that YAML refuses.
+// foreign replaces characters that JSON and YAML read differently: tabs, which no JSON text contains, a line break of
+// YAML, and characters that YAML refuses.
 var foreign = strings.NewReplacer("\t", " ", "\u0085", `\u0085`, "\ufffe", `\ufffe`, "\uffff", `\uffff`)
 
 // forYAML turns valid JSON into YAML with the same values.

@@ -13,14 +13,14 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A Slot is the place that a value is read into, with its name in messages.
+// A Slot is the place for a value, with the place's name for messages.
 type Slot struct {
 	Section *Section
 	Label   string // the key, and the item of a list: "args: item 2"
 	Line    int
 	Off     bool // a duration that can be "off"
 	Some    bool // a list that must not be empty
-	Loose   bool // a text that may also be written as a number or true
+	Loose   bool // a text that may also be a number or true
 	Rule    func(any) (any, error)
 }
 
@@ -112,7 +112,7 @@ func (d *Decoder) items(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	return ok
 }
 
-// table reads a mapping of names to values. The rule is about the names.
+// table reads a mapping of names to values. The rule of the slot is for the names.
 func (d *Decoder) table(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	list, ok := d.Entries(s.Section.Where+s.Label+": ", n)
 	if !ok {
@@ -148,8 +148,8 @@ func (d *Decoder) table(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	return ok
 }
 
-// group reads a mapping into a struct and checks it. A struct with a field Off may also be the
-// word off. The result is true despite faults within the struct.
+// group reads a mapping into a struct and checks the struct. For a struct with a field Off, the value may also be the
+// word off. group reports true even if there are faults in the struct.
 func (d *Decoder) group(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	if off := v.FieldByName("Off"); off.IsValid() && IsOff(n) {
 		off.SetBool(true)
@@ -163,7 +163,7 @@ func (d *Decoder) group(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	return ok
 }
 
-// Inner reads a mapping into the struct that into points to. It does not check the struct.
+// Inner reads a mapping into the struct to which into points. It does not check the struct.
 func (d *Decoder) Inner(s *Slot, n *yaml.Node, into any) (*Section, bool) {
 	v := reflect.ValueOf(into).Elem()
 	sec := &Section{Where: s.Section.Where + s.Label + ": ", Line: s.Line}
@@ -180,20 +180,20 @@ func (d *Decoder) Inner(s *Slot, n *yaml.Node, into any) (*Section, bool) {
 	return sec, true
 }
 
-// Struct fills the struct that v points to from the entries, and checks it.
+// Struct fills the struct to which into points from the entries, and checks the struct.
 func (d *Decoder) Struct(sec *Section, list []Entry, into any) {
 	d.Fields(sec, list, reflect.ValueOf(into).Elem())
 	d.schema.CheckStruct(sec, into)
 }
 
-// Text is the value of a scalar with the references replaced.
+// Text is the value of a scalar, with references replaced.
 type Text struct {
 	Value    string
-	Expanded bool   // comes from the environment, at least in part
-	Kind     string // of the scalar
+	Expanded bool   // the value comes at least partly from the environment
+	Kind     string // the kind of the scalar
 }
 
-// from returns a remark for messages that show the reference in place of the value.
+// from returns a remark for messages that show the reference instead of the value.
 func (t Text) from() string {
 	if t.Expanded {
 		return " (its value is from the environment and not shown)"
@@ -211,14 +211,14 @@ func (d *Decoder) Scalar(s *Slot, n *yaml.Node, t reflect.Type) (Text, bool) {
 			d.Fault(s.Line, "%s%s is %s: expected text; put it in quotes", s.Section.Where, s.Label, Shown(n))
 			return Text{}, false
 		}
-		// The text of the file: 1.10 stays 1.10 and 007 stays 007.
+		// The text as in the file: 1.10 stays 1.10 and 007 stays 007.
 		return Text{Value: Resolve(n).Value, Kind: Kind(n)}, true
 	}
 	return Text{}, d.Mistyped(s, n, d.expected(t, s.Off))
 }
 
-// replaced returns a text with its references replaced. If the text is invalid before or
-// after that, replaced adds faults and reports false.
+// replaced returns a text with its references replaced. If the text is invalid before or after that, replaced adds
+// faults and returns false.
 func (d *Decoder) replaced(x *Slot, n *yaml.Node) (Text, bool) {
 	s := Resolve(n).Value
 	if err := d.schema.CheckText(x, s); err != nil {
@@ -242,10 +242,10 @@ func (d *Decoder) replaced(x *Slot, n *yaml.Node) (Text, bool) {
 	return Text{value, expanded, String}, true
 }
 
-// Mistyped adds a fault: n is not of the expected form. It returns false.
+// Mistyped adds the fault that n does not have the expected form. It returns false.
 func (d *Decoder) Mistyped(s *Slot, n *yaml.Node, expected string) bool {
 	shown := Shown(n)
-	if Kind(n) == String && strings.HasPrefix(expected, "a mapping") { // probably NAME=SECRET, a command line or an address
+	if Kind(n) == String && strings.HasPrefix(expected, "a mapping") { // maybe NAME=SECRET, a command line or an address
 		shown = "text"
 	}
 	switch Kind(n) {
@@ -259,7 +259,7 @@ func (d *Decoder) Mistyped(s *Slot, n *yaml.Node, expected string) bool {
 	return false
 }
 
-// Shown returns n as messages show it: the text of the file.
+// Shown returns the text of n in the file, as messages show it.
 func Shown(n *yaml.Node) string {
 	switch value := Resolve(n).Value; Kind(n) {
 	case String:
@@ -294,8 +294,8 @@ func (d *Decoder) expected(t reflect.Type, off bool) string {
 	return "text"
 }
 
-// convert turns a scalar into a value for a field of type t. Errors state only the expected
-// form, because the value may be a secret.
+// convert turns a scalar into a value for a field of type t. Errors state only the expected form, because the value may
+// be a secret.
 func (d *Decoder) convert(got Text, t reflect.Type, off bool) (any, error) {
 	wrong := fmt.Errorf("expected %s", d.expected(t, off))
 	if _, parse := d.schema.Form(t); parse != nil {
@@ -311,7 +311,7 @@ func (d *Decoder) convert(got Text, t reflect.Type, off bool) (any, error) {
 		return network(got.Value, wrong)
 	case t.Kind() == reflect.String:
 		return got.Value, nil
-	// Variables hold numbers and booleans as text. In the file, quotes make a text.
+	// Variables hold numbers and booleans as text. In the file, quotes make a value text.
 	case got.Kind == String && !got.Expanded:
 		if _, err := strconv.Atoi(got.Value); err == nil {
 			return nil, errors.New("remove the quotes")
@@ -352,7 +352,7 @@ func duration(s string, wrong error, off bool) (any, error) {
 
 func network(s string, wrong error) (any, error) {
 	if p, err := netip.ParsePrefix(s); err == nil {
-		if p.Addr().Is4In6() && p.Bits() >= 96 { // an address of a peer is never of this form
+		if p.Addr().Is4In6() && p.Bits() >= 96 { // an address of a peer never has this form
 			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 		}
 		return p.Masked(), nil
@@ -365,7 +365,7 @@ func network(s string, wrong error) (any, error) {
 	return netip.PrefixFrom(a, a.BitLen()), nil
 }
 
-// IsOff reports whether n is the word off, or false: older YAML reads off as false.
+// IsOff reports whether n is the word off, or false, because older YAML reads off as false.
 func IsOff(n *yaml.Node) bool {
 	return Kind(n) == String && Resolve(n).Value == "off" || Kind(n) == Bool && !IsTrue(n)
 }

@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Tree returns the file's one document, nil when it is empty. ok is false after a fault.
+// Tree returns the file's one document, or nil if the file is empty. After a fault, ok is false.
 func (d *Decoder) Tree(data []byte) (root *yaml.Node, ok bool) {
 	if len(data) > MaxFile {
 		d.Fault(0, "%v", errLarge)
@@ -30,7 +30,7 @@ func (d *Decoder) Tree(data []byte) (root *yaml.Node, ok bool) {
 	}
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	if ext := strings.ToLower(filepath.Ext(d.File)); (ext == ".json" || ext == ".jsonc") && len(bytes.TrimSpace(data)) > 0 {
-		data = jsonc.ToJSON(data) // comments and trailing commas become spaces: lines and columns stay
+		data = jsonc.ToJSON(data) // comments and trailing commas become spaces, so lines and columns stay
 		var into json.RawMessage
 		var syntax *json.SyntaxError
 		if err := json.Unmarshal(data, &into); errors.As(err, &syntax) && strings.Contains(syntax.Error(), "max depth") {
@@ -86,7 +86,7 @@ func (d *Decoder) syntax(data []byte, err error) {
 // tomlHead matches the first line of a TOML file that begins with a table.
 var tomlHead = regexp.MustCompile(`^\[\[?[\w."-]+\]\]?\s*(#.*)?\n`)
 
-// jsonHint returns the probable cause of a syntax error of JSON.
+// jsonHint returns the probable cause of a JSON syntax error.
 func jsonHint(err *json.SyntaxError) string {
 	switch text := err.Error(); {
 	case strings.Contains(text, "unexpected end"):
@@ -99,7 +99,7 @@ func jsonHint(err *json.SyntaxError) string {
 	return ""
 }
 
-// broken adds a fault for a syntax error at the offset-th byte (from 1), and shows its line.
+// broken adds a fault for a syntax error at a byte offset (counted from 1), and shows the line of the error.
 func (d *Decoder) broken(data []byte, offset int, message string) {
 	offset = max(0, min(offset-1, len(data)))
 	begin := bytes.LastIndexByte(data[:offset], '\n') + 1
@@ -108,7 +108,7 @@ func (d *Decoder) broken(data []byte, offset int, message string) {
 		line = line[:i]
 	}
 	number := 1 + bytes.Count(data[:begin], []byte("\n"))
-	// A long line, such as a whole file in one, is shown around the error.
+	// Of a long line, such as a whole file in one line, only the part around the error is shown.
 	before := []rune(string(data[begin:offset]))
 	column := len(before) + 1
 	from := max(0, len(before)-60)
@@ -124,8 +124,8 @@ func (d *Decoder) broken(data []byte, offset int, message string) {
 	d.Fault(number, "%s (column %d)\n%s%s\n%s^", message, column, margin, text, strings.Repeat(" ", len(margin)+len(before)-from))
 }
 
-// masked hides the values on a line that could not be read, since one may be a secret. Keys and
-// punctuation stay, because punctuation is the usual cause.
+// masked hides the values on a line that could not be read, because a value may be a secret. Keys and punctuation stay,
+// because punctuation is the usual cause.
 func masked(line []rune) []rune {
 	word := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 	out := slices.Clone(line)

@@ -1,4 +1,4 @@
-// Package toolchain lists the versions of Go with an HTTP/2 server that any client can crash.
+// Package toolchain knows the versions of Go with an HTTP/2 server that any client can crash.
 package toolchain
 
 import (
@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Fixed names the version of Go to use instead of a vulnerable one.
+// Fixed names the versions of Go that replace a vulnerable version.
 const Fixed = "Go 1.26.9, 1.27.2 or newer"
 
-// Vulnerable reports whether a version of Go, such as go1.26.8, has GO-2026-6617 (CVE-2026-97032). This fault
-// crashes a program that serves HTTP/2 if a client changes the size of its header table during answers.
-// Vulnerable does not judge development versions.
+// Vulnerable reports whether a version of Go, such as go1.26.8, has GO-2026-6617 (CVE-2026-97032). With this fault, a
+// client crashes a program that serves HTTP/2 by changing the size of its header table during answers. Vulnerable does
+// not judge development versions.
 func Vulnerable(v string) bool {
 	v, _, _ = strings.Cut(v, " ") // an experiment follows the version
 	return version.IsValid(v) && (version.Compare(v, "go1.26.9") < 0 || version.Compare(v, "go1.27") >= 0 && version.Compare(v, "go1.27.2") < 0)

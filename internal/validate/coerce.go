@@ -13,7 +13,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// edits are corrected values: JSON by path.
+// edits are corrected values, as JSON by path.
 type edits struct {
 	at    map[string]string
 	texts func(name string) bool // as in corrections
@@ -28,8 +28,7 @@ func key(place []string) string {
 }
 
 // coerce corrects strings in v that clearly mean a required number, boolean, null, array or object, and numbers and
-// booleans that are sent as text.
-// It reports whether it changed anything.
+// booleans that are sent as text. It reports whether it changed v.
 func (e *edits) coerce(v *any, wrong *jsonschema.ValidationError) bool {
 	changed := false
 	var walk func(*jsonschema.ValidationError)
@@ -66,14 +65,15 @@ func (e *edits) coerce(v *any, wrong *jsonschema.ValidationError) bool {
 	return changed
 }
 
-// isText reports whether a value may become a string: an argument that is sent as text, or an item or a member of one.
+// isText reports whether a value may become a string: an argument that is sent as text, or an item or member of such an
+// argument.
 func (e *edits) isText(place, want []string) bool {
 	return e.texts != nil && (len(place) == 1 || len(place) == 2) && slices.Contains(want, "string") && e.texts(place[0])
 }
 
 var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// parseAs returns the value that a string clearly means, as one of the types.
+// parseAs returns the value of one of the types that a string clearly means.
 func parseAs(s string, types []string) (raw string, v any, ok bool) {
 	has := func(t string) bool { return slices.Contains(types, t) }
 	switch {
@@ -92,7 +92,7 @@ func parseAs(s string, types []string) (raw string, v any, ok bool) {
 	return "", nil, false
 }
 
-// apply returns the arguments with the corrections. Everything else keeps its bytes.
+// apply returns the arguments with the corrections. All other parts keep their bytes.
 func (e *edits) apply(args []byte) []byte {
 	if len(e.at) == 0 {
 		return args

@@ -13,23 +13,23 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// explainer turns the validator's errors into words.
+// explainer explains the validator's errors in words.
 type explainer struct {
 	schema []byte
 	value  any
 }
 
-// finding is a fault with the details that choose among alternatives.
+// finding is a fault, with the details that decide between alternatives.
 type finding struct {
 	Fault
 	path  []string
-	types []string // the types that the value should have
-	enum  []any    // the values that it should be one of
-	may   []any    // those, or the constant that it should be
+	types []string // the types that the value may have
+	enum  []any    // the values of the enum for the value
+	may   []any    // the values of enum, or the constant for the value
 	fixed bool     // a constant differs, which distinguishes alternatives
 }
 
-// maxFindings bounds the faults that are examined: no reader needs more.
+// maxFindings bounds the examined faults. No reader needs more.
 const maxFindings = 1000
 
 func (e *explainer) faults(wrong *jsonschema.ValidationError) Faults {
@@ -96,12 +96,12 @@ func (e *explainer) findings(w *jsonschema.ValidationError) []finding {
 	return []finding{e.at(w, e.describe(w))}
 }
 
-// at makes a finding about the value.
+// at returns a finding about the value.
 func (e *explainer) at(w *jsonschema.ValidationError, text string) finding {
 	return finding{Fault: Fault{Path: pathOf(w.InstanceLocation, e.value), Text: text}, path: w.InstanceLocation}
 }
 
-// below makes a finding about a member of the value.
+// below returns a finding about a member of the value.
 func (e *explainer) below(w *jsonschema.ValidationError, name, text string) finding {
 	place := append(slices.Clip(w.InstanceLocation), name)
 	return finding{Fault: Fault{Path: pathOf(place, e.value), Text: text}, path: place}
@@ -160,7 +160,7 @@ func (e *explainer) describe(w *jsonschema.ValidationError) string {
 	return "is not as the schema says"
 }
 
-// alternatives explains why no alternative fits, by the alternative that was probably meant.
+// alternatives explains why no alternative fits, with the faults of the alternative that was probably meant.
 func (e *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 	var wants []string
 	var enum []any
@@ -206,8 +206,8 @@ func (e *explainer) alternatives(w *jsonschema.ValidationError) []finding {
 	return []finding{f}
 }
 
-// tag returns the finding that a member has no value that any of the alternatives allows. This is mostly the member that
-// tells them apart.
+// tag returns the finding that the value of a member fits none of the alternatives. This is usually the member that
+// distinguishes the alternatives.
 func (e *explainer) tag(near [][]finding) (finding, bool) {
 	if len(near) < 2 {
 		return finding{}, false
@@ -231,10 +231,10 @@ func (e *explainer) tag(near [][]finding) (finding, bool) {
 	return finding{}, false
 }
 
-// distant is the distance of an alternative whose constant differs.
+// distant is the distance for a constant that differs.
 const distant = 1000
 
-// distance measures how far a value is from an alternative.
+// distance returns how far a value is from an alternative.
 func distance(found []finding) int {
 	n := len(found)
 	for _, f := range found {
@@ -290,7 +290,7 @@ var articles = map[string]string{
 	"array": "an array", "object": "an object", "null": "null",
 }
 
-// types formats types in words.
+// types writes types in words.
 func types(names []string) string {
 	var out []string
 	for _, n := range names {

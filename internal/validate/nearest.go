@@ -6,10 +6,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// maxNames bounds the names that a message lists when none is similar.
+// maxNames bounds the names that a message lists if no name is similar.
 const maxNames = 30
 
-// unknown returns the fault that no argument has that name, with the name that may be meant.
+// unknown returns the fault that no argument has a name, with the name that was probably meant.
 func unknown(name string, names []string) string {
 	if near := Nearest(name, names); near != "" {
 		return "there is no such argument; did you mean " + near + "?"
@@ -23,7 +23,7 @@ func unknown(name string, names []string) string {
 	return "there is no such argument; there are " + strings.Join(names, ", ")
 }
 
-// Nearest returns the name most similar to name, or nothing.
+// Nearest returns the name that is most similar to name, or "".
 func Nearest(name string, names []string) string {
 	if len(name) > 100 {
 		return ""

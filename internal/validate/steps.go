@@ -9,15 +9,15 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A step applies a schema to a value. One check may take maxSteps, and byteSteps more for each byte
-// of the value: nested alternatives multiply the steps, and the validator cannot be interrupted.
+// A step applies a schema to a value. One check may take maxSteps steps, plus byteSteps for each byte of the value. The
+// steps are bounded because nested alternatives multiply them and the validator cannot be interrupted.
 const (
 	maxSteps  = 50_000
 	byteSteps = 4
 )
 
-// maxCompared bounds the comparisons of numbers with those of enums in one check. Exact
-// comparisons take microseconds, and unequal numbers count as no steps.
+// maxCompared bounds the comparisons of numbers with those of enums in one check. Exact comparisons take microseconds,
+// and unequal numbers do not count as steps.
 const maxCompared = 1_000_000
 
 var errCompared = errors.New("too many numbers to be checked")
@@ -47,9 +47,8 @@ func numbersIn(v any) int {
 // errSteps is the panic of a check that takes too many steps.
 var errSteps = errors.New("too many alternatives have to be tried")
 
-// countSteps makes every reachable schema count the values that it is applied to. It uses the hook for
-// formats. Formats are not checked: the dates and URIs of servers differ too much from the validator's
-// rules.
+// countSteps makes every reachable schema count the values to which it is applied. It uses the hook for formats.
+// Formats themselves are not checked, because the dates and URIs of servers differ too much from the validator's rules.
 func (e *entry) countSteps() {
 	step := &jsonschema.Format{Name: "step", Validate: func(any) error {
 		if e.steps--; e.steps < 0 {
@@ -78,7 +77,7 @@ func (e *entry) countSteps() {
 	}
 }
 
-// parts returns the schemas that a schema refers to; some may be nil.
+// parts returns the schemas to which a schema refers. Some may be nil.
 func parts(s *jsonschema.Schema) []*jsonschema.Schema {
 	out := []*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else, s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema}
 	if s.DynamicRef != nil {

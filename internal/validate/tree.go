@@ -15,15 +15,13 @@ import (
 )
 
 const (
-	// maxDepth bounds the nested levels of values.
 	maxDepth = 200
-	// maxDigits bounds the digits of a number before and behind its point, with its exponent
-	// written out. Checks are exact, and 1e999999999 is a short text for a huge number.
+	// maxDigits bounds the digits of a number before and after its point, with the exponent written out. Checks are
+	// exact, and 1e999999999 is a short text for a huge number.
 	maxDigits = 1100
 )
 
-// check reports whether b is JSON that is not nested too deeply. It must run before recursive
-// readers.
+// check reports whether b is JSON that is not nested too deeply. Recursive readers need this check before they start.
 func check(b []byte) *Fault {
 	switch {
 	case jsonrpc.Valid(b, maxDepth):
@@ -34,8 +32,8 @@ func check(b []byte) *Fault {
 	return &Fault{Text: "not valid JSON"}
 }
 
-// decode decodes JSON for the validator. Numbers keep their digits. A name that stands twice in an
-// object is a fault, since another reader may take the other value; with last, the last one counts.
+// decode decodes JSON for the validator. Numbers keep their digits. A name that occurs twice in an object is a fault,
+// because another reader may take the other value. With last, it is not a fault and the last value counts.
 func decode(b []byte, last bool) (any, *Fault) {
 	if fault := check(b); fault != nil {
 		return nil, fault
@@ -48,8 +46,8 @@ func decode(b []byte, last bool) (any, *Fault) {
 	return v, nil
 }
 
-// valueFault is a fault in a value. Callers add the path on the way out, innermost step first, since
-// nearly all values are good and need none.
+// valueFault is a fault in a value. Callers add the path when they return, innermost step first, because nearly all
+// values are valid and do not need a path.
 type valueFault struct {
 	path []string
 	text string
@@ -152,8 +150,8 @@ func put(v *any, place []string, to any) {
 
 var plain = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// pathOf writes a path for people: body.tags[2]. It quotes steps that are not plain names. With v it
-// distinguishes arrays from objects; without v, numbers are items.
+// pathOf writes a path for people, such as body.tags[2]. It quotes steps that are not plain names. With v, it
+// distinguishes arrays from objects; if v is nil, numbers are items.
 func pathOf(place []string, v any) string {
 	var b strings.Builder
 	for i, step := range place {
@@ -181,7 +179,7 @@ func pathOf(place []string, v any) string {
 // maxShown bounds the characters of a value that a message repeats.
 const maxShown = 60
 
-// quote writes a string as JSON, and shortens a long one.
+// quote writes a string as JSON, and shortens a long string.
 func quote(s string) string {
 	cut := ""
 	if r := []rune(s); len(r) > maxShown {

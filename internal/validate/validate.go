@@ -1,9 +1,9 @@
-// Package validate checks the arguments of tool calls against the tools' input schemas before
-// anything is sent. It first corrects wrong types if the meaning is clear: models write "5" where 5
-// is required. It reports all faults at once, in words that a model can act on.
+// Package validate checks the arguments of tool calls against the tools' input schemas before anything is sent. First,
+// it corrects wrong types if the meaning is clear: models write "5" where 5 is required. It reports all faults at once,
+// in words with which a model can correct them.
 //
-// Schemas may come from untrusted servers. Nothing is fetched for them, and an unusable schema only
-// disables the check of its own tool.
+// Schemas may come from untrusted servers. The package fetches nothing for a schema, and an unusable schema disables
+// only the check of its own tool.
 package validate
 
 import (
@@ -27,17 +27,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// maxSchema is the largest schema, in bytes, that is compiled.
+// maxSchema is the maximum size in bytes of a schema that is compiled.
 const maxSchema = 4 << 20
 
-// Cache holds recently used schemas, compiled. Compiling takes up to milliseconds and much memory,
-// so it happens when a tool is first called.
+// Cache holds recently used schemas, compiled. To compile a schema takes up to milliseconds and much memory, so this
+// happens at the first call of a tool.
 type Cache struct {
 	seed maphash.Seed
 	lru  simplelru.LRUCache[uint64, *entry]
 }
 
-// entry is a schema that its first user compiles.
+// entry is a schema that is compiled by its first user.
 type entry struct {
 	raw  []byte
 	once sync.Once
@@ -51,7 +51,7 @@ type entry struct {
 	steps int        // number of remaining steps
 }
 
-// NewCache makes a cache of at most size schemas.
+// NewCache returns a cache of at most size schemas.
 func NewCache(size int) *Cache {
 	l, err := lru.New[uint64, *entry](max(size, 1))
 	if err != nil {
@@ -60,25 +60,24 @@ func NewCache(size int) *Cache {
 	return &Cache{seed: maphash.MakeSeed(), lru: l}
 }
 
-// SchemaError reports that a schema is unusable: nothing was checked.
+// SchemaError reports that a schema is unusable, so nothing was checked.
 type SchemaError struct{ Err error }
 
 func (s *SchemaError) Error() string { return "the schema cannot be used: " + s.Err.Error() }
 func (s *SchemaError) Unwrap() error { return s.Err }
 
-// Faults are all faults of arguments.
 type Faults []Fault
 
-// Fault is one of several faults.
+// Fault is one fault of arguments.
 type Fault struct {
-	Path string // of the argument, such as body.tags[2]; empty for the whole
+	Path string // the path of the value, such as body.tags[2]; empty for all arguments
 	Text string
 
 	unchecked bool // the check took too many steps
 }
 
-// Of adds the tool's name to the fault that the arguments could not be checked: the tool's schema is
-// partly to blame. Other faults stay as they are.
+// Of adds the tool's name to the fault that the arguments could not be checked, because the tool's schema is partly the
+// cause. Other faults stay as they are.
 func (f Faults) Of(tool string) Faults {
 	if len(f) == 1 && f[0].unchecked {
 		return Faults{{Text: "those of " + tool + " " + f[0].Text}}
@@ -112,18 +111,18 @@ func (f Faults) Error() string {
 	return b.String()
 }
 
-// Check checks args, a JSON object or nothing, against schema. It returns the arguments to send:
-// args itself unless types were corrected, and {} for nothing. With closed, arguments that the
-// schema does not name are wrong even if the schema allows them.
+// Check checks args, a JSON object or nothing, against schema. It returns the arguments to send: args itself unless
+// types were corrected, or {} for nothing. With closed, arguments that the schema does not name are wrong, even if the
+// schema allows them.
 //
-// The error is of type Faults or *SchemaError. With a *SchemaError Check returns args unchanged, so
-// that a caller may send them unchecked.
+// The error is of type Faults or *SchemaError. With a *SchemaError, Check returns args unchanged, so that a caller may
+// send them unchecked.
 func (c *Cache) Check(schema, args []byte, closed bool) ([]byte, error) {
 	return c.check(schema, args, closed, corrections{on: true})
 }
 
-// CheckTexts is Check for a request that sends some arguments as text: in these, a number is accepted where a string is
-// required, and becomes one.
+// CheckTexts is Check for a request that sends some arguments as text. If such an argument must be a string, a number
+// is accepted and becomes a string.
 func (c *Cache) CheckTexts(schema, args []byte, closed bool, texts func(name string) bool) ([]byte, error) {
 	return c.check(schema, args, closed, corrections{true, texts})
 }
@@ -131,11 +130,10 @@ func (c *Cache) CheckTexts(schema, args []byte, closed bool, texts func(name str
 // corrections are the types that may be corrected.
 type corrections struct {
 	on    bool
-	texts func(name string) bool // arguments in which numbers may become strings; nil for none
+	texts func(name string) bool // arguments in which numbers may become strings; nil if there are none
 }
 
-// Verify checks args like Check without closed, but corrects nothing. The error is of type Faults
-// or *SchemaError.
+// Verify checks args like Check without closed, but does not correct them. The error is of type Faults or *SchemaError.
 func (c *Cache) Verify(schema, args []byte) error {
 	_, err := c.check(schema, args, false, corrections{})
 	return err
@@ -169,8 +167,8 @@ func (c *Cache) check(schema, args []byte, closed bool, correct corrections) ([]
 	return e.check(v, args, closed, correct)
 }
 
-// Fits reports whether value matches schema. It corrects nothing. When a name stands twice in an
-// object the last one counts. The error is of type *SchemaError.
+// Fits reports whether value matches schema. It does not correct value. If a name occurs twice in an object, the last
+// value counts. The error is of type *SchemaError.
 func (c *Cache) Fits(schema, value []byte) (bool, error) {
 	e := c.entry(schema)
 	e.once.Do(e.compile)
@@ -238,8 +236,7 @@ func (e *entry) compile() {
 	}
 }
 
-// validate checks v, which takes size bytes as JSON. The error is a *jsonschema.ValidationError or
-// a *SchemaError.
+// validate checks v, which takes size bytes as JSON. The error is a *jsonschema.ValidationError or a *SchemaError.
 func (e *entry) validate(v any, size int) (err error) {
 	if e.tooManyNumbers(v) {
 		return &SchemaError{errCompared}
@@ -259,13 +256,13 @@ func (e *entry) validate(v any, size int) (err error) {
 	return e.s.Validate(v)
 }
 
-// budget is the largest number of steps for a check of size bytes.
+// budget is the maximum number of steps for a check of size bytes.
 func budget(size int) int { return maxSteps + byteSteps*size }
 
 func (e *entry) check(v any, args []byte, closed bool, correct corrections) ([]byte, error) {
 	edits := edits{texts: correct.texts}
 	err := e.validate(v, len(args))
-	// A correction may reveal more: a string that becomes an object may hold strings again.
+	// A correction may reveal more: a string that becomes an object may again contain strings.
 	for range 4 {
 		wrong, ok := errors.AsType[*jsonschema.ValidationError](err)
 		if !ok || !correct.on || !edits.coerce(&v, wrong) {
@@ -277,9 +274,9 @@ func (e *entry) check(v any, args []byte, closed bool, correct corrections) ([]b
 	if wrong, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		x := explainer{schema: e.raw, value: v}
 		faults = x.faults(wrong)
-	} else if errors.Is(err, errCompared) { // the value is too large, and must not pass unchecked for that
+	} else if errors.Is(err, errCompared) { // the value is too large, but must not pass unchecked because of that
 		return nil, Faults{{Text: "they have " + errCompared.Error()}}
-	} else if errors.Is(err, errSteps) { // a value that takes too many steps must not do so either
+	} else if errors.Is(err, errSteps) { // a value that takes too many steps must not pass either
 		return nil, Faults{{Text: fmt.Sprintf("cannot be checked in %d steps, the limit for arguments of their size: %v", budget(len(args)), errSteps), unchecked: true}}
 	} else if err != nil {
 		return args, err
@@ -293,21 +290,21 @@ func (e *entry) check(v any, args []byte, closed bool, correct corrections) ([]b
 	return edits.apply(args), nil
 }
 
-// noLoader loads no other schemas.
+// noLoader refuses to load other schemas.
 type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("it refers to another document, and the bridge fetches nothing for a schema")
 }
 
-// uncheckedPattern is a pattern that is not checked: Go cannot express it, or it is too large.
+// uncheckedPattern is a pattern that is not checked because it is too large or Go does not support it.
 type uncheckedPattern string
 
 func (uncheckedPattern) MatchString(string) bool { return true }
 func (u uncheckedPattern) String() string        { return string(u) }
 
-// maxPatterns bounds the patterns of a schema together, in steps of their programs. A step takes
-// about 100 bytes, and a{1000} has a thousand.
+// maxPatterns bounds all patterns of a schema together, in steps of their programs. A step takes about 100 bytes, and
+// a{1000} has a thousand steps.
 const maxPatterns = 100_000
 
 // pattern compiles a regular expression that has at most left steps.
@@ -328,7 +325,7 @@ func pattern(s string, left *int) (jsonschema.Regexp, error) {
 	return re, nil
 }
 
-// programOf estimates the number of steps of a pattern's program.
+// programOf estimates the number of steps in a pattern's program.
 func programOf(re *syntax.Regexp) int {
 	n := 1 + len(re.Rune)
 	for _, sub := range re.Sub {
@@ -340,7 +337,7 @@ func programOf(re *syntax.Regexp) int {
 	return n
 }
 
-// known returns the names of the properties of an object schema.
+// known returns the names of the properties in an object schema.
 func known(schema gjson.Result) []string {
 	var names []string
 	schema.Get("properties").ForEach(func(k, _ gjson.Result) bool {
@@ -350,8 +347,7 @@ func known(schema gjson.Result) []string {
 	return names
 }
 
-// unnamed returns the arguments that the schema does not name, unless the schema itself has rules for
-// further arguments.
+// unnamed returns the arguments that the schema does not name, unless the schema has rules for further arguments.
 func unnamed(schema []byte, v any) Faults {
 	root := gjson.ParseBytes(schema)
 	for _, word := range []string{"additionalProperties", "unevaluatedProperties", "patternProperties", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"} {

@@ -70,9 +70,9 @@ type player struct {
 	s       *Server
 	site    *Site
 	replies map[string]*Reply
-	begun   map[string]bool   // by NAME: the status was shown; by NAME and " ended": so was the end
-	names   map[string]string // by made-up name: the name in the dialogue
-	reals   []string          // pairs for a strings.Replacer: name in the dialogue, made-up name
+	begun   map[string]bool   // NAME is true once the status was shown, and "NAME ended" once the end was shown
+	names   map[string]string // maps each made-up name to its name in the dialogue
+	reals   []string          // pairs for a strings.Replacer: the name in the dialogue, and the made-up name
 	counts  [3]int
 }
 
@@ -163,7 +163,7 @@ func (p *player) heard(name string, r *Reply) string {
 // made matches the names that the bridge makes up.
 var made = regexp.MustCompile(`((?:Mcp-Session-Id: |sessionId=)([A-Z2-7]{26}))|(?:id: ([pg])([A-Z2-7]{12})-)`)
 
-// called replaces names that the bridge made up by names of the dialogue.
+// called replaces names that the bridge made up by names in the dialogue.
 func (p *player) called(text string) string {
 	for _, m := range made.FindAllStringSubmatch(text, -1) {
 		real, kind := m[2], 0
@@ -182,5 +182,5 @@ func (p *player) called(text string) string {
 	return text
 }
 
-// real does the reverse of called.
+// real reverses called.
 func (p *player) real(text string) string { return strings.NewReplacer(p.reals...).Replace(text) }

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Discovered is the result of server/discover of Modern.
+// Discovered is Modern's result for server/discover.
 const Discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}},"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"}}}`
 
 // Modern is an MCP server of the stateless era in memory, without a wire. Its
@@ -35,11 +35,11 @@ type Modern struct {
 	mu        sync.Mutex // guards the rest
 	faulty    string
 	delay     time.Duration // before a faulty request fails
-	got       []string      // methods, and the names of tools
-	cancelled []string      // cancelled ones, and the reasons
+	got       []string      // methods, and names of tools
+	cancelled []string      // cancelled requests, with the reasons
 	waiting   []chan string
 	listens   map[*bridge.Request]struct{}
-	heeded    chan struct{} // closed at the next subscription; nil without a waiting test
+	heeded    chan struct{} // closed at the next subscription; nil if no test waits
 }
 
 var (
@@ -61,7 +61,7 @@ func (m *Modern) Server() *bridge.Greeting {
 	}
 }
 
-// Attributes implements bridge.Attributing: each call has a stream of its own.
+// Attributes implements bridge.Attributing. It returns true because each call has its own stream.
 func (m *Modern) Attributes() bool { return true }
 
 // Notify implements bridge.Upstream.
@@ -201,7 +201,7 @@ func (m *Modern) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	if m.listens == nil {
 		m.listens = map[*bridge.Request]struct{}{}
 	}
-	// With the lock held: after its acknowledgement, a subscription gets every Say.
+	// The lock is held, so that a subscription gets every Say after its acknowledgement.
 	r.Back.Notify(said(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + filter.Raw + `}}`))
 	m.listens[r] = struct{}{}
 	if m.heeded != nil {
@@ -251,8 +251,8 @@ func (m *Modern) Say(line string) {
 	}
 }
 
-// Subscribed returns a channel that is closed when there is a subscription. Clients need not wait for
-// that before they continue.
+// Subscribed returns a channel that is closed when there is a subscription. Tests need it because clients may continue
+// without waiting for the subscription.
 func (m *Modern) Subscribed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -268,8 +268,7 @@ func (m *Modern) Subscribed() <-chan struct{} {
 	return heeded
 }
 
-// Answer answers the oldest call of the tool wait. It reports whether there is
-// one.
+// Answer answers the oldest call of the tool wait. It reports whether there is such a call.
 func (m *Modern) Answer(result string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -281,15 +280,14 @@ func (m *Modern) Answer(result string) bool {
 	return true
 }
 
-// Faulty makes all later requests fail with the named fault, after that time. An empty name restores
-// normal answers.
+// Faulty makes all later requests fail with a named fault, after a delay. An empty name restores normal answers.
 func (m *Modern) Faulty(fault string, after time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.faulty, m.delay = fault, after
 }
 
-// Got returns the methods, and the names of tools, since the last Got.
+// Got returns the methods and the names of tools since the last Got.
 func (m *Modern) Got() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -298,7 +296,7 @@ func (m *Modern) Got() []string {
 	return got
 }
 
-// Cancelled returns the cancelled requests since the last Cancelled, with the reasons.
+// Cancelled returns the requests that were cancelled since the last Cancelled, with the reasons.
 func (m *Modern) Cancelled() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -307,7 +305,6 @@ func (m *Modern) Cancelled() []string {
 	return all
 }
 
-// Listens returns the number of subscriptions.
 func (m *Modern) Listens() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Pipe returns the two ends of a connection in memory. Unlike net.Pipe it has buffers, as TCP does.
-// With net.Pipe, TLS waits with its lock held until the other end reads. The time of a bubble stands
-// still while a goroutine waits for a lock.
+// Pipe returns the two ends of a connection in memory. Unlike net.Pipe, it has buffers, as TCP does. With net.Pipe, TLS
+// holds its lock and waits until the other end reads, and the time of a bubble stands still while a goroutine waits for
+// a lock.
 func Pipe() (*End, *End) {
 	there, back := newWay(), newWay()
 	return &End{in: back, out: there}, &End{in: there, out: back}
@@ -21,7 +21,7 @@ type End struct{ in, out *way }
 
 var _ net.Conn = (*End)(nil)
 
-// way is one direction.
+// way is one direction of a Pipe.
 type way struct {
 	mu        sync.Mutex // guards the rest
 	changed   *sync.Cond
@@ -33,13 +33,13 @@ type way struct {
 	writtenBy deadline
 }
 
-// deadline is one of SetDeadline.
+// deadline is a deadline that SetDeadline sets.
 type deadline struct {
 	at    time.Time
 	timer *time.Timer
 }
 
-// buffered bounds the bytes that one direction holds.
+// buffered bounds the bytes in one direction.
 const buffered = 256 << 10
 
 func newWay() *way {
@@ -122,7 +122,7 @@ func (e *End) Write(b []byte) (n int, err error) {
 	}
 }
 
-// Close implements net.Conn. The other end still reads the bytes that were written before.
+// Close implements net.Conn. The other end can still read the bytes that were written before.
 func (e *End) Close() error {
 	e.in.change(func() { e.in.left = true })
 	e.out.change(func() { e.out.over = true })
@@ -132,8 +132,7 @@ func (e *End) Close() error {
 	return nil
 }
 
-// Hold keeps everything from arriving at either end, also the end of the connection, until it is
-// called with false.
+// Hold keeps everything from arriving at either end, even the end of the connection, until it is called with false.
 func (e *End) Hold(on bool) {
 	for _, w := range []*way{e.in, e.out} {
 		w.change(func() { w.held = on })

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Result is the result of initialize of Server.
+// Result is Server's result for initialize.
 const Result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{},"x-vendor":{"k":1}},"serverInfo":{"name":"fake","version":"1"}}`
 
 // Server is an MCP server in memory. Its tools are:
@@ -46,7 +46,7 @@ type Server struct {
 
 var _ bridge.Adapter = (*Server)(nil)
 
-// Conn is one connection. A goroutine plays the server, in the order of the wire.
+// Conn is a connection. Its goroutine plays the server, in the order of the wire.
 type Conn struct {
 	*conn.Conn
 	s      *Server
@@ -56,7 +56,7 @@ type Conn struct {
 	done   chan struct{}
 	once   sync.Once
 	wg     sync.WaitGroup
-	asked  map[string]string // call of each question, by the raw id of the question; used only by the connection's goroutine
+	asked  map[string]string // maps the raw id of each question to its call; used only by the connection's goroutine
 	asks   int
 }
 
@@ -209,12 +209,12 @@ func (c *Conn) tool(m *jsonrpc.Message) {
 	}
 }
 
-// answer must be called by the connection's goroutine.
+// answer sends a result. Only the connection's goroutine may call it.
 func (c *Conn) answer(id, result string) {
 	c.hear(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result))
 }
 
-// hear delivers a line to the bridge. It must be called by the connection's goroutine.
+// hear delivers a line to the bridge. Only the connection's goroutine may call it.
 func (c *Conn) hear(line string) {
 	buf := jsonrpc.NewBuffer(len(line))
 	buf.B = append(buf.B, line...)
@@ -258,14 +258,13 @@ func (s *Server) Answer(result string) {
 	w.c.do(func() { w.c.answer(w.id, result) })
 }
 
-// Waiting returns the number of calls of the tool wait that have no answer.
+// Waiting returns the number of calls of the tool wait that have no answer yet.
 func (s *Server) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.waiting)
 }
 
-// Opened returns the number of connections that were opened.
 func (s *Server) Opened() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

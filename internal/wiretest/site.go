@@ -20,15 +20,15 @@ type Site struct {
 	l      *listener
 	http   *http.Server
 	client *http.Client
-	wg     sync.WaitGroup // of replies
+	wg     sync.WaitGroup // waits for replies
 }
 
-// NewSite serves h until the test ends.
+// NewSite returns a site that serves h until the test ends.
 func NewSite(t testing.TB, h http.Handler) *Site {
 	return NewSiteFrom(t, &http.Server{Handler: h})
 }
 
-// NewSiteFrom serves with the settings of srv until the test ends.
+// NewSiteFrom returns a site that serves with the settings of srv until the test ends.
 func NewSiteFrom(t testing.TB, srv *http.Server) *Site {
 	s := newSite(t)
 	s.http = srv
@@ -46,13 +46,13 @@ func NewSiteFrom(t testing.TB, srv *http.Server) *Site {
 		<-served
 		s.wg.Wait()
 		if bubble() {
-			Advance(time.Second) // net/http keeps connections open whose request it has not read
+			Advance(time.Second) // net/http keeps connections open if it has not read their requests
 		}
 	})
 	return s
 }
 
-// NewClients returns a site that another server serves, on its Listener.
+// NewClients returns a site that another server serves, on the site's Listener.
 func NewClients(t testing.TB) *Site {
 	s := newSite(t)
 	t.Cleanup(func() {
@@ -118,7 +118,7 @@ func (l *listener) Close() error {
 
 func (l *listener) Addr() net.Addr { return local{}.LocalAddr() }
 
-// Reply is the response to a request, as far as it has arrived.
+// Reply is the part of the response to a request that has arrived.
 type Reply struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the response is over
@@ -127,12 +127,12 @@ type Reply struct {
 	status int
 	header http.Header
 	body   bytes.Buffer
-	taken  int // of body, by Take
+	taken  int // bytes of body that Take has returned
 	err    error
 }
 
-// Do makes a request and reads the response in the background. header has pairs of a name and a
-// value; an empty value removes a default, and each line of a value is a header. A POST is of JSON and accepts everything.
+// Do makes a request and reads the response in the background. header has pairs of a name and a value. An empty value
+// removes a default, and each line of a value is a header. A POST has the type JSON and accepts everything.
 func (s *Site) Do(method, path, body string, header ...string) *Reply {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -216,14 +216,14 @@ func (r *Reply) Over() bool {
 	}
 }
 
-// Err returns the reason that the response ended early, or nil.
+// Err returns the reason why the response ended early, or nil.
 func (r *Reply) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
 }
 
-// Status returns the status, 0 before there is one.
+// Status returns the status, or 0 before there is a status.
 func (r *Reply) Status() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,7 +237,7 @@ func (r *Reply) Header(name string) string {
 	return r.header.Get(name)
 }
 
-// Body returns the body as far as it has arrived.
+// Body returns the part of the body that has arrived.
 func (r *Reply) Body() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -253,10 +253,9 @@ func (r *Reply) Take() string {
 	return text
 }
 
-// Event is one server-sent event.
 type Event struct{ ID, Type, Data string }
 
-// Events returns the complete events so far.
+// Events returns the complete events that have arrived.
 func (r *Reply) Events() []Event {
 	var all []Event
 	blocks := strings.Split(r.Body(), "\n\n")

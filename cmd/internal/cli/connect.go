@@ -21,7 +21,7 @@ func newConnect(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	})
 }
 
-// newConnectOn is newConnect with a replaceable test for terminals.
+// newConnectOn is newConnect with a replaceable check for terminals.
 func newConnectOn(l *flags.Log, stdout, stderr io.Writer, isTerminal func(any) bool) *cobra.Command {
 	var offer string
 	var target flags.Target
@@ -93,7 +93,7 @@ of that variable, which keeps it out of the list of processes.`,
 			if cmd.Flags().Changed("offer") {
 				c.Offer = offer
 			}
-			c.Cluster = config.Cluster{} // a bridge for one client is no instance (S-003)
+			c.Cluster = config.Cluster{} // a bridge for one client is not an instance of a cluster (S-003)
 			s, stop, err := begin(cmd.Context(), c, log)
 			if err != nil {
 				return err
@@ -103,10 +103,10 @@ of that variable, which keeps it out of the list of processes.`,
 			if isTerminal(stderr) {
 				fmt.Fprintln(stderr, "mcp-bridge: waiting for a client on stdin. Clients start this command, not people. Ctrl-C ends it.")
 			}
-			// The empty name means the aggregate, or the only server.
+			// The empty name means the aggregate or the only server.
 			err = s.ServeStdio(cmd.Context(), "", cmd.InOrStdin(), stdout)
 			if cmd.Context().Err() != nil {
-				return nil // a signal ended it
+				return nil // a signal ended the bridge
 			}
 			return err
 		},

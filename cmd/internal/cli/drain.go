@@ -19,7 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// drainHelp ends the help texts of drain and resume.
+// drainHelp is the end of the help texts of drain and resume.
 const drainHelp = `
 Without URL, the configuration file says where the bridge is. With access rules,
 the key of a caller in admin is needed: see --token-env.`
@@ -105,7 +105,7 @@ func newResume(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// drainer drains a server of a running bridge; without a name, the bridge.
+// drainer drains a server of a running bridge, or without a name the whole bridge.
 type drainer struct {
 	looker
 	server string
@@ -127,13 +127,13 @@ func (d *drainer) find(cmd *cobra.Command, args []string) error {
 	return d.looker.find(cmd, args)
 }
 
-// ask sends an operator's request about the server or the bridge.
+// ask sends an operator's request for the server or the bridge.
 func (d *drainer) ask(ctx context.Context, what string, body map[string]string) error {
 	path := what
 	if d.server != "" {
 		path = "servers/" + url.PathEscape(d.server) + "/" + what
 	}
-	asked, _ := json.Marshal(body) // strings always encode
+	asked, _ := json.Marshal(body) // strings can always be encoded
 	status, _, text, err := d.send(ctx, http.MethodPost, "/"+server.AdminPath+path, asked)
 	switch {
 	case err != nil:
@@ -148,17 +148,15 @@ func (d *drainer) ask(ctx context.Context, what string, body map[string]string) 
 	return refused(d.url, status, text)
 }
 
-// inFlight counts the calls of a server.
 type inFlight struct {
 	Calls  int `json:"calls"`
 	Parked int `json:"parked_calls"`
 }
 
-// drainEvery is the interval at which drain asks for the calls in flight.
+// drainEvery is the interval at which drain asks for the number of calls in flight.
 const drainEvery = 500 * time.Millisecond
 
-// await waits, for at most within, until no call is in flight at the server. It returns
-// the calls that are left.
+// await waits until no call is in flight at the server, but not longer than within. It returns the remaining calls.
 func (d *drainer) await(ctx context.Context, within time.Duration) (left inFlight, err error) {
 	end := time.Now().Add(within)
 	for {

@@ -20,21 +20,21 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// first lists the tools of the only server once, and logs their number or the error. So the user
-// sees a fault before the first client does. Nothing of the first look stays open.
+// first lists the tools of the only server once, and logs their number or the error, so that the user sees a fault
+// before the first client does. Everything that it opens is closed again.
 func first(ctx context.Context, s *server.Server, c *config.Config, log *slog.Logger) {
 	defer s.CloseUnused()
 	if len(c.Access) > 0 { // act as the caller of --token-env
 		ctx = server.WithPrincipal(ctx, c.Access[0].Name)
 	}
-	// A modern remote server need not see a legacy handshake.
+	// A modern remote server does not need a legacy handshake.
 	at := &c.Servers[0]
 	n, err := tools(ctx, s, at.HTTP != nil && at.Era != config.EraLegacy && at.Offer != config.OfferLegacy)
 	switch name := c.Servers[0].Name; {
 	case ctx.Err() != nil:
 	case err == nil:
 		log.Info(name + ": " + count(n, "tool"))
-	case s.Status()[0].Err == nil: // otherwise the log already has the error
+	case s.Status()[0].Err == nil: // otherwise, the log already has the error
 		log.Warn(name+": cannot list its tools", "err", err)
 	}
 }
@@ -54,7 +54,7 @@ func tools(ctx context.Context, s *server.Server, modern bool) (n int, err error
 	defer toBridge.Close()
 	answers := bufio.NewReader(fromBridge)
 	ask := func(method string, params []byte) (*jsonrpc.Message, error) {
-		id := fmt.Appendf(nil, "%q", method) // one request at a time
+		id := fmt.Appendf(nil, "%q", method) // only one request at a time
 		line := (&jsonrpc.Message{Method: method, Params: params}).Append(nil, id, nil)
 		if _, err := toBridge.Write(append(line, '\n')); err != nil {
 			return nil, err
@@ -69,7 +69,7 @@ func tools(ctx context.Context, s *server.Server, modern bool) (n int, err error
 			case err != nil:
 				return nil, err
 			case !m.IsResponse() || !bytes.Equal(m.ID, id): // a message that the server started
-			case m.Error != nil && modern && gjson.GetBytes(m.Error, "code").Int() == jsonrpc.CodeMethodNotFound: // it has none
+			case m.Error != nil && modern && gjson.GetBytes(m.Error, "code").Int() == jsonrpc.CodeMethodNotFound: // the server has no such method
 				return jsonrpc.NewResult(nil, []byte("{}")), nil
 			case m.Error != nil:
 				return nil, errors.New(gjson.GetBytes(m.Error, "message").String())

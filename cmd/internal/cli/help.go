@@ -18,8 +18,8 @@ type commandGroup struct {
 	commands []*cobra.Command
 }
 
-// flagGroups lists the flags of all commands by group, in the order of the help, each with the type of
-// its value. COMMAND/FLAG is for that command only, and stands before FLAG.
+// flagGroups lists the flags of all commands by group, in the order of the help, each with the type of its value.
+// COMMAND/FLAG is only for that command, and comes before FLAG.
 var flagGroups = []struct{ title, flags string }{
 	{"Call", "call/json=<object> saved=<file> no-check dry-run root=<folder>"},
 	{"Listen", "listen=<address> host=<host> port=<port> run/token-env=<name> insecure allow-host=<host> allow-origin=<origin> console=<mode>"},
@@ -35,14 +35,14 @@ var flagGroups = []struct{ title, flags string }{
 }
 
 const (
-	manyFlags    = 10  // a command with more, or with the flags of Listen, shows groups
+	manyFlags    = 10  // a command with more flags, or with the flags of Listen, shows groups
 	helpWidth    = 80  // without a terminal
 	maxHelpWidth = 100 // on a wide terminal
 	maxName      = 30  // a longer name stands above its description
 )
 
-// addCommands adds commands to root, with a help that shows commands and flags in groups. The templates
-// of cobra would make the linker keep all methods: 34 MB instead of 24.
+// addCommands adds commands to root, with a help that shows commands and flags in groups. The templates of cobra would
+// make the linker keep all methods, and the program would have 34 MB instead of 24 MB.
 func addCommands(root *cobra.Command, groups []commandGroup) {
 	for _, c := range groups {
 		root.AddCommand(c.commands...)
@@ -59,7 +59,6 @@ func addCommands(root *cobra.Command, groups []commandGroup) {
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) { _ = show(c) }) // stdout may be closed
 }
 
-// helpText returns the help of a command.
 func helpText(c *cobra.Command, groups []commandGroup, width int) string {
 	text := paragraphs(cmp.Or(c.Long, c.Short), width) + "\nUsage:\n"
 	if c.HasParent() {
@@ -70,7 +69,7 @@ func helpText(c *cobra.Command, groups []commandGroup, width int) string {
 	if c.Example != "" {
 		text += "\nExamples:\n" + c.Example + "\n"
 	}
-	left := c.Commands() // without group
+	left := c.Commands() // commands without a group
 	if !c.HasParent() {
 		for _, c := range groups {
 			text += "\n" + c.title + ":\n" + commandRows(c.commands, width)
@@ -130,7 +129,7 @@ func flagText(c *cobra.Command, width int) string {
 	return text
 }
 
-// flagRow returns the name of a flag with the type of its value, and its description.
+// flagRow returns the name of a flag with the type of the flag's value, and the flag's description.
 func flagRow(f *pflag.Flag, kind string) [2]string {
 	name := "      --" + f.Name
 	if f.Shorthand != "" {
@@ -146,8 +145,8 @@ func flagRow(f *pflag.Flag, kind string) [2]string {
 	return [2]string{name, text}
 }
 
-// columns formats rows of a name and a description. left is the width of the names; a longer one stands
-// above its description.
+// columns formats rows of a name and a description. left is the width of the names. A longer name stands above its
+// description.
 func columns(rows [][2]string, left, width int) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -167,7 +166,7 @@ func columns(rows [][2]string, left, width int) string {
 // paragraphs wraps text. Indented lines stay as they are.
 func paragraphs(text string, width int) string {
 	var b strings.Builder
-	var words string // of a paragraph
+	var words string // words of a paragraph
 	end := func() {
 		for _, line := range terminal.Wrap(words, width) {
 			b.WriteString(line + "\n")

@@ -181,7 +181,7 @@ func add(im *imports.Import, from string, stdin io.Reader) error {
 	return nil
 }
 
-// listClients prints the clients on this machine that configure servers. None is an error.
+// listClients prints the clients on this machine that configure servers. If there are none, it returns an error.
 func listClients(stdout io.Writer) error {
 	found := false
 	var seen []string

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/files"
 )
 
-// schemaLine names the JSON schema for editors.
+// schemaLine names the JSON schema, for editors.
 const schemaLine = "# yaml-language-server: $schema=https://raw.githubusercontent.com/mcp-bridge/bridge/main/docs/bridge.schema.json\n"
 
 const starter = schemaLine + `# What a key means: docs/configuration.md. Check this file with: mcp-bridge check
@@ -111,8 +111,8 @@ keys with it if it is named in the first line of the file:
 	}
 }
 
-// writeNew writes a file that only its owner can read. It replaces a file only with force.
-// If the replacement fails, the old file stays.
+// writeNew writes a file that only its owner can read. It replaces an existing file only with force. If the replacement
+// fails, the old file stays.
 func writeNew(name string, text []byte, force bool) error {
 	if info, missing := os.Stat(name); missing == nil && !info.Mode().IsRegular() {
 		return exit.Usagef("%s is not a regular file: name another one with -o", name)

@@ -27,8 +27,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// asking returns a function that shows the user where to sign in; nil without a terminal
-// and a browser.
+// asking returns a function that shows the user where to sign in, or nil if there is neither a terminal nor a browser.
 func asking(stderr io.Writer, terminal bool) func(server, address string) {
 	browser := login.Browser()
 	if browser == nil && !terminal {
@@ -48,7 +47,7 @@ func show(stderr io.Writer, browser []string, server, address string) {
 	fmt.Fprintf(stderr, "mcp-bridge: you must sign in at %s: %s\n  %s\n", sanitize.Text(server), what, sanitize.Text(address))
 }
 
-// showCode shows the user the address and code to sign in on another device.
+// showCode shows the user the address and the code for a sign-in on another device.
 func showCode(stderr io.Writer, server, address, code, both string) {
 	if u, err := url.Parse(server); err == nil {
 		server = u.Host
@@ -64,8 +63,7 @@ func deviceOn(stderr io.Writer) func(server, address, code, both string) {
 	return func(server, address, code, both string) { showCode(stderr, server, address, code, both) }
 }
 
-// typed returns the lines of a terminal. Its goroutine cannot be stopped: the read ends
-// with the process.
+// typed returns the lines of a terminal. Its goroutine cannot be stopped: the read ends with the process.
 func typed(in io.Reader) <-chan string {
 	lines := make(chan string)
 	go func() {
@@ -76,7 +74,7 @@ func typed(in io.Reader) <-chan string {
 	return lines
 }
 
-// askOf sets ask for all servers that need a sign-in. The user is the only caller.
+// askOf sets ask for all servers that need a sign-in. The user is their only caller.
 func askOf(c *config.Config, ask func(server, address string)) {
 	for i := range c.Servers {
 		if r := c.Servers[i].Remote(); r != nil && r.OAuth != nil && r.OAuth.Login {
@@ -85,7 +83,7 @@ func askOf(c *config.Config, ask func(server, address string)) {
 	}
 }
 
-// signInTarget returns the configuration of the server that the command names.
+// signInTarget returns the configuration of the server that the command line names.
 func signInTarget(target, file string, f *flags.SignIn) (*remote.Config, error) {
 	if flags.IsURL(target) {
 		s, err := (&flags.Remote{}).Server(target, config.ShareSession)
@@ -229,7 +227,7 @@ func ends(l *login.Login) string {
 	return "; until " + l.Until.Format(time.DateTime)
 }
 
-// person returns a login.Person for a server; how holds its options.
+// person returns a login.Person for a server. how holds the person's options.
 func person(c *remote.Config, how login.Options, log *slog.Logger) (*login.Person, error) {
 	at, err := url.Parse(c.URL)
 	if err != nil {
@@ -248,10 +246,9 @@ func person(c *remote.Config, how login.Options, log *slog.Logger) (*login.Perso
 	return login.New(how), nil
 }
 
-// kept is a stored login with its key.
 type kept struct {
 	key          string
-	*login.Login // nil if it cannot be read
+	*login.Login // nil if the login cannot be read
 }
 
 // loginsFor returns the logins for a server, or all logins.
@@ -276,7 +273,7 @@ func loginsFor(store *login.Store, server string, stderr io.Writer) (all []kept,
 	return all, nil
 }
 
-// plainURL returns the URL of a target without its query, as logins name it.
+// plainURL returns the URL of a target without the query, as logins name it.
 func plainURL(target, file string) (string, *remote.Config, error) {
 	c, err := signInTarget(target, file, &flags.SignIn{})
 	if err != nil {
@@ -307,7 +304,7 @@ that has begun. With --all it also removes the key from the keychain.`,
 			if all != (len(args) == 0) {
 				return exit.Usagef("name a URL or a server of the file, or --all")
 			}
-			store, err := login.OpenOwn(slog.New(slog.DiscardHandler)) // it writes none
+			store, err := login.OpenOwn(slog.New(slog.DiscardHandler)) // this store writes no logins
 			if err != nil {
 				return err
 			}
@@ -389,7 +386,7 @@ shows no token, and asks nobody.`,
   mcp-bridge logins https://tools.example.com/mcp`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			store, err := login.OpenOwn(slog.New(slog.DiscardHandler)) // it writes none
+			store, err := login.OpenOwn(slog.New(slog.DiscardHandler)) // this store writes no logins
 			if err != nil {
 				return err
 			}
@@ -451,7 +448,7 @@ func printLogins(w io.Writer, found []kept) error {
 	return err
 }
 
-// shortID shortens the id of a client, which may hold a whole registration.
+// shortID shortens the id of a client, which may contain a whole registration.
 func shortID(id string) string {
 	if len(id) <= 40 {
 		return id
@@ -459,7 +456,7 @@ func shortID(id string) string {
 	return strings.ToValidUTF8(id[:37], "") + "…"
 }
 
-// state describes the effect of the next use of a login.
+// state describes the effect of a login's next use.
 func state(l *login.Login, now time.Time) string {
 	switch {
 	case l.Refresh != "":

@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return e.Code
 }
 
-// newRoot returns the program's command. served and log are stdout and stderr of commands that serve.
+// newRoot returns the command of the whole program. served and log are stdout and stderr of commands that serve.
 func newRoot(stdout, stderr, served, log io.Writer) *cobra.Command {
 	var showVersion bool
 	root := &cobra.Command{
@@ -92,7 +92,7 @@ connect is the other way round: a stdio server in front of any other server.
 	}
 	root.Flags().SetInterspersed(false) // flags after a program belong to the program
 	root.SetFlagErrorFunc(flags.Explain)
-	// cobra's version needs its templates: see addCommands.
+	// The version flag of cobra would need cobra's templates: see addCommands.
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
 	var l flags.Log
 	l.Add(root)
@@ -100,7 +100,8 @@ connect is the other way round: a stdio server in front of any other server.
 	for _, c := range serving {
 		c.PreRun = func(*cobra.Command, []string) {
 			root.SetErr(log)
-			// A write to a closed stdout or stderr fails; without this, it would end the process and its servers.
+			// With this, a write to a closed stdout or stderr fails. Otherwise, it would end the process and its
+			// servers.
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		}
 	}
@@ -131,7 +132,7 @@ func implied(args []string) []string {
 	return args
 }
 
-// knownCommand refuses a word that names no command.
+// knownCommand refuses a word that is not a command.
 func knownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -27,7 +27,7 @@ func (m *manager) said(err error) {
 	}
 }
 
-// ready reports that the bridge serves, with status now and after each reload.
+// ready reports that the bridge serves. It sends status now and after each reload.
 func (m *manager) ready(status func() string) {
 	m.mu.Lock()
 	m.status = status
@@ -35,22 +35,22 @@ func (m *manager) ready(status func() string) {
 	m.said(m.Ready("serving " + status()))
 }
 
-// waiting reports the reason that the bridge does not serve yet, and requests more time.
+// waiting reports the reason why the bridge does not serve yet, and requests more time.
 func (m *manager) waiting() {
 	m.said(m.Starting("waiting for the store of the cluster", 2*stillWaiting))
 }
 
-// stillWaiting is the interval of calls to waiting.
+// stillWaiting is the interval of calls of waiting.
 const stillWaiting = 20 * time.Second
 
-// reloading reports a reload until over is called.
+// reloading reports a reload that lasts until over is called.
 func (m *manager) reloading() (over func()) {
 	m.said(m.Reloading())
 	return func() {
 		m.mu.Lock()
 		status := m.status
 		m.mu.Unlock()
-		if status != nil { // otherwise ready follows
+		if status != nil { // otherwise, ready follows
 			m.said(m.Ready("serving " + status()))
 		}
 	}

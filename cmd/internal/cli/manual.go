@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// addManual adds the command that writes the manual pages. Only the build that makes a
-// release has it, because of its libraries.
+// addManual adds the command that writes the manual pages. Only the build for a release has this command, because of
+// the command's libraries.
 func addManual(root *cobra.Command) {
 	root.AddCommand(&cobra.Command{
 		Use:     "manual DIR MONTH VERSION",

@@ -14,13 +14,14 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/meters"
 )
 
-// newMeters returns the meter provider that OpenTelemetry's environment variables describe; nil without them. The general
-// address of a collector is not enough: many take traces only. stop sends the last values.
+// newMeters returns the meter provider that OpenTelemetry's environment variables describe, or nil without these
+// variables. The general address of a collector is not enough, because many collectors accept only traces. stop sends
+// the last values.
 func newMeters(ctx context.Context, log *slog.Logger) (p metric.MeterProvider, stop func(), err error) {
 	if on, err := metricsOn(log); err != nil || !on {
 		return nil, func() {}, err
 	}
-	for _, name := range []string{"OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRIC_EXPORT_TIMEOUT"} { // the library ignores other values
+	for _, name := range []string{"OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRIC_EXPORT_TIMEOUT"} { // the library ignores invalid values
 		_, value := firstEnv(name)
 		if n, err := strconv.Atoi(value); value != "" && (err != nil || n < 1) {
 			return nil, nil, wrongEnv(name, value, "a positive number of milliseconds")
@@ -57,8 +58,8 @@ func newMeters(ctx context.Context, log *slog.Logger) (p metric.MeterProvider, s
 	}, nil
 }
 
-// metricsOn reports whether the environment asks for metrics. The value prometheus asks for what is always there. The
-// value console is one of the specification, which a bridge with traces may share with other programs.
+// metricsOn reports whether the environment asks for metrics. The value prometheus asks for metrics that are always
+// available. The value console is valid in the specification, so a bridge with traces may share it with other programs.
 func metricsOn(log *slog.Logger) (bool, error) {
 	if _, off := firstEnv("OTEL_SDK_DISABLED"); strings.EqualFold(off, "true") {
 		return false, nil
@@ -78,7 +79,7 @@ func metricsOn(log *slog.Logger) (bool, error) {
 	}
 }
 
-// metricSender is the collector of metrics. It logs failures at intervals.
+// metricSender sends metrics to a collector. It logs failures at intervals.
 type metricSender struct {
 	*collector
 	complaints

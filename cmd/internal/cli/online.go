@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// online requests metadata and keys of each issuer, and prints faults and remarks. It also prints the
-// addresses that tokens must have in aud. An unusable issuer is an error.
+// online requests the metadata and the keys of each issuer, and prints faults and remarks. It also prints the addresses
+// that tokens must have in aud. If an issuer is unusable, online returns an error.
 func online(ctx context.Context, w io.Writer, c *config.Config) error {
 	if len(c.OAuth) == 0 {
 		fmt.Fprintln(w, "there is no issuer to ask: the file has no oauth")
@@ -68,7 +68,7 @@ func names(c *config.Config) (all []string) {
 	return all
 }
 
-// issuer requests metadata and keys of one issuer. With faults, its tokens cannot be checked.
+// issuer requests the metadata and the keys of one issuer. If there are faults, the issuer's tokens cannot be checked.
 func issuer(ctx context.Context, o *config.OAuth, rules []config.Access) (faults, remarks []string) {
 	transport, err := o.Reach()
 	if err != nil {
@@ -95,7 +95,7 @@ func issuer(ctx context.Context, o *config.OAuth, rules []config.Access) (faults
 	i, err := set.Metadata(ctx)
 	if err != nil {
 		if o.JWKS == "" && (!asks || !o.Introspection.Always) {
-			return faults, remarks // the fault of the keys includes it
+			return faults, remarks // the fault of the keys includes this fault
 		}
 		if asks && o.Introspection.URL == "" {
 			return append(faults, err.Error()), remarks

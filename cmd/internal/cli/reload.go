@@ -70,7 +70,7 @@ the key of a caller in admin is needed: see --token-env.`,
 	return cmd
 }
 
-// printChanges prints the changes, or the text none.
+// printChanges prints the changes, or the text none if there are no changes.
 func printChanges(w io.Writer, out *reload.Result, none string) error {
 	for _, change := range out.Changes {
 		if _, err := fmt.Fprintln(w, sanitize.Text(change.String())); err != nil {
@@ -97,7 +97,7 @@ func (o *operator) add(f *pflag.FlagSet) {
 	f.StringVar(&o.caFile, "ca-file", "", "certificates (PEM) to trust as the bridge's issuer, besides the system's")
 }
 
-// trust replaces the trusted certificates by those of the flag, if there is one.
+// trust replaces the trusted certificates by the certificates of the flag, if the flag is set.
 func (o *operator) trust() error {
 	trusted, err := (&remote.Config{CAFile: o.caFile}).Secure()
 	if err != nil {
@@ -109,10 +109,10 @@ func (o *operator) trust() error {
 	return nil
 }
 
-// reloadPath is the path of a reload, below the base path.
+// reloadPath is the path for a reload, below the base path.
 const reloadPath = "/" + server.AdminPath + "reload"
 
-// reload makes the bridge reload its file; with check it only returns the changes.
+// reload makes the bridge reload its file. With check, reload only returns the changes.
 func (o *operator) reload(ctx context.Context, check bool) (*reload.Result, error) {
 	if err := o.trust(); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (o *operator) reload(ctx context.Context, check bool) (*reload.Result, erro
 	return nil, refused(o.url, status, text)
 }
 
-// refused returns the error of a response that is not a success.
+// refused returns the error for a response that is not a success.
 func refused(at string, status int, text []byte) error {
 	var said struct {
 		Error json.RawMessage `json:"error"`
@@ -145,7 +145,7 @@ func refused(at string, status int, text []byte) error {
 			Message string `json:"message"`
 		} `json:"faults"`
 	}
-	_ = json.Unmarshal(text, &said) // other programs' answers have no message
+	_ = json.Unmarshal(text, &said) // answers of other programs have no message
 	_ = json.Unmarshal(said.Error, &of)
 	switch {
 	case status == http.StatusUnprocessableEntity:
@@ -171,7 +171,7 @@ func refused(at string, status int, text []byte) error {
 	return fmt.Errorf("%s answers with status %d", at, status)
 }
 
-// against prints the changes that the file would make at a bridge that serves it.
+// against prints the changes that a file would cause at a bridge that serves it.
 func (o *operator) against(ctx context.Context, w io.Writer, file, at string) error {
 	if err := o.readKey(); err != nil {
 		return err

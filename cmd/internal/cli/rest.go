@@ -17,9 +17,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// examine reports the results of the HTTP APIs of a file. A fault of one of them is reported with its
-// line, together with faults, which are the file's own. tools, when not empty, is a pattern of names of tools: sums
-// explains them. lost names the operations that cannot be offered.
+// examine examines the HTTP APIs of a file. It reports an API's fault with the line of the API, together with the
+// file's own faults. If tools is not empty, it is a pattern for names of tools, which sums then explains. lost names
+// the operations that cannot be offered.
 func examine(ctx context.Context, file, tools string, c *config.Config, faults config.Faults) (warnings []string, sums map[string]string, lost, err error) {
 	sums = map[string]string{}
 	found := tools == ""
@@ -61,7 +61,7 @@ func examine(ctx context.Context, file, tools string, c *config.Config, faults c
 	return warnings, sums, lost, nil
 }
 
-// idle warns of what chooses and changes tools, and is about none of the API's.
+// idle warns of settings that choose or change tools but match no tool of the API.
 func idle(file string, c *config.Config, s *config.Server, names []string) (warnings []string) {
 	if len(names) == 0 {
 		return nil
@@ -78,7 +78,7 @@ func idle(file string, c *config.Config, s *config.Server, names []string) (warn
 	return warnings
 }
 
-// some lists the first of names.
+// some lists the first names, and the number of the others.
 func some(names []string, most int) string {
 	if n := len(names) - most; n > 0 {
 		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", n)
@@ -86,7 +86,7 @@ func some(names []string, most int) string {
 	return strings.Join(names, ", ")
 }
 
-// explained writes the lines of a tool with their origins.
+// explained returns the lines of a tool with their origins.
 func explained(e *rest.Explained) string {
 	title := "\n  " + e.Name
 	if e.Key != "" && e.Key != e.Name {
@@ -100,7 +100,7 @@ func explained(e *rest.Explained) string {
 	return sanitize.Text(title + "\n" + strings.TrimRight(rows, "\n"))
 }
 
-// restSum describes in short the tools of an API.
+// restSum describes the tools of an API in a few words.
 func restSum(r *rest.Report) string {
 	if r.Unread {
 		return "its document is at a URL, and was not read" + r.Advice

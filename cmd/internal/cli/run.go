@@ -156,8 +156,8 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 	return cmd
 }
 
-// ahead parses flags that follow a URL or a document, because neither has arguments of its own. It
-// leaves all words after a program, and after --, as they are.
+// ahead parses flags that follow a URL or a document, because neither has its own arguments. It does not change the
+// words after a program or after --.
 func ahead(cmd *cobra.Command, args []string) ([]string, error) {
 	if len(args) < 2 || cmd.ArgsLenAtDash() >= 0 {
 		return args, nil
@@ -180,7 +180,7 @@ func ahead(cmd *cobra.Command, args []string) ([]string, error) {
 	return args[:1], nil
 }
 
-// noTarget refuses arguments after a URL, and words that cannot name a program.
+// noTarget refuses arguments after a URL, and words that cannot be names of programs.
 func noTarget(args []string, kind flags.Kind, cwd string) error {
 	switch {
 	case kind == flags.OfURL && len(args) > 1:
@@ -194,7 +194,7 @@ func noTarget(args []string, kind flags.Kind, cwd string) error {
 	return noProgram(args[0], cwd)
 }
 
-// noProgram refuses a path that is a document or a configuration, not a program.
+// noProgram refuses a path that is a document or a configuration and not a program.
 func noProgram(path, cwd string) error {
 	if !slices.Contains([]string{".yaml", ".yml", ".json", ".html", ".htm"}, strings.ToLower(filepath.Ext(path))) {
 		return nil
@@ -210,8 +210,8 @@ func noProgram(path, cwd string) error {
 	return exit.Usagef("%s is neither a program nor an OpenAPI document, which has openapi, swagger or paths at its top. Serve a configuration file with 'mcp-bridge serve -c FILE'", path)
 }
 
-// isolation describes the parts that clients without sessions share, if --share does not define them;
-// empty otherwise.
+// isolation describes what clients without sessions share if --share does not decide it. Otherwise, isolation returns
+// "".
 func isolation(s *config.Server, key bool) string {
 	if s.Offer == config.OfferLegacy || s.Share != config.ShareSession && s.Share != config.SharePrincipal {
 		return ""
@@ -226,7 +226,7 @@ func isolation(s *config.Server, key bool) string {
 	return "clients of 2026-07-28 have no sessions and share one " + what + "; --share call gives each call its own"
 }
 
-// tokenRule makes the access rule of --token-env, which lets one caller in.
+// tokenRule returns the access rule of --token-env, which admits one caller.
 func tokenRule(name string, env func(string) (string, bool)) ([]config.Access, error) {
 	if name == "" {
 		return nil, nil
@@ -241,13 +241,13 @@ func tokenRule(name string, env func(string) (string, bool)) ([]config.Access, e
 	return []config.Access{{Name: "client", Token: key}}, nil
 }
 
-// addOfferFlag adds the flag about the revisions that clients of such a server can use.
+// addOfferFlag adds the flag that chooses which revisions clients can use.
 func addOfferFlag(f *pflag.FlagSet, offer *string) {
 	f.StringVar(offer, "offer", config.OfferAll, "revisions for clients: all, or legacy (to 2025-11-25)")
 }
 
-// hinting returns a logger that adds a hint to errors about headers: the option of the command line that
-// sets headers. A user who gave a URL has no file for them.
+// hinting returns a logger that adds a hint to errors about headers: the flag that sets headers. A user who gave a URL
+// has no file for headers.
 func hinting(log *slog.Logger) *slog.Logger { return slog.New(hinted{log.Handler()}) }
 
 type hinted struct{ slog.Handler }

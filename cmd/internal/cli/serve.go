@@ -141,7 +141,7 @@ be for.`,
 				warnings, sums, lost, err = examine(cmd.Context(), file, tools, c, faults)
 			}
 			if len(faults) > 0 {
-				c = nil // it is not whole
+				c = nil // the configuration is incomplete
 			} else if c != nil {
 				open = refuseOpen(c, insecure, "add access: to the configuration")
 			}
@@ -212,7 +212,7 @@ func checkJSON(w io.Writer, file string, c *config.Config, warnings []string, er
 		Warnings []string            `json:"warnings"`
 		Servers  map[string][]string `json:"servers"`
 	}{file, errors.Join(errs...) == nil, []fault{}, []string{}, map[string][]string{}}
-	said := map[string]bool{} // faults, which may also be among the warnings
+	said := map[string]bool{} // faults, which may also be in the warnings
 	for _, err := range errs {
 		if faults, ok := errors.AsType[config.Faults](err); ok {
 			for _, f := range faults {
@@ -233,14 +233,14 @@ func checkJSON(w io.Writer, file string, c *config.Config, warnings []string, er
 			out.Servers[c.Servers[i].Name] = summary(&c.Servers[i], len(c.Servers) > 1)
 		}
 	}
-	text, _ := json.MarshalIndent(out, "", "  ") // nothing in it can fail
+	text, _ := json.MarshalIndent(out, "", "  ") // every value in it can be marshalled
 	if _, werr := fmt.Fprintln(w, string(sanitize.JSON(text))); werr != nil || out.Good {
 		return werr
 	}
 	return exit.With(exit.Usage, nil)
 }
 
-// protection describes the protection of the address: TLS and access rules.
+// protection describes the protection of the address by TLS and access rules.
 func protection(c *config.Config) string {
 	text := ""
 	if c.TLS.CertFile != "" {
@@ -256,8 +256,8 @@ func protection(c *config.Config) string {
 	return text
 }
 
-// summary lists the settings of a server that differ from the defaults. Its URL has no
-// query, which may hold secrets.
+// summary lists the settings of a server that differ from the defaults. The URL has no query, because a query may
+// contain secrets.
 func summary(s *config.Server, several bool) []string {
 	kind, address := "stdio", ""
 	switch {
@@ -333,7 +333,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// fileArg accepts the configuration file as the only argument, in place of -c.
+// fileArg accepts the configuration file as the only argument, instead of -c.
 func fileArg(file *string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -355,9 +355,10 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// telemetry gives a bridge what the environment asks for of traces and metrics. flush sends the last of them.
+// telemetry sets the traces and metrics of a bridge as the environment describes them. flush sends the last traces and
+// metrics.
 func telemetry(ctx context.Context, c *config.Config, log *slog.Logger) (flush func(), err error) {
-	m, lastValues, err := newMeters(ctx, log) // the failures of traces without an exporter are logged last
+	m, lastValues, err := newMeters(ctx, log) // failures of traces without an exporter are logged last
 	if err != nil {
 		return nil, err
 	}
@@ -380,8 +381,7 @@ func telemetry(ctx context.Context, c *config.Config, log *slog.Logger) (flush f
 	}, nil
 }
 
-// begin returns the server of a configuration. Until stop, it releases memory when the
-// bridge is idle.
+// begin returns the server for a configuration. Until stop is called, begin releases memory when the bridge is idle.
 func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.Server, stop func(), err error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, exit.With(exit.Usage, flags.Named(err, ""))
@@ -419,9 +419,8 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	}, nil
 }
 
-// serve serves the configuration until ctx ends. again reloads it; nil without a file.
-// then, which may be nil, is called when clients are served; its context ends before the
-// server.
+// serve serves the configuration until ctx ends. again reloads the configuration, and is nil without a file. then,
+// which may be nil, is called once clients are served. The context of then ends before the server ends.
 func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Writer, asJSON bool, m *manager, again *reload.Reloader, then func(context.Context, *server.Server)) error {
 	s, stop, err := begin(ctx, c, log)
 	if err != nil {
@@ -461,7 +460,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger, stdout io.Wr
 	return s.Serve(ctx, ln)
 }
 
-// begun waits until clients are served. It reports false if ctx ends first.
+// begun waits until clients are served. If ctx ends first, it returns false.
 func begun(ctx context.Context, s *server.Server, m *manager) bool {
 	every := time.NewTicker(stillWaiting)
 	defer every.Stop()
@@ -481,8 +480,8 @@ func addInsecureFlag(f *pflag.FlagSet, insecure *bool) {
 	f.BoolVar(insecure, "insecure", false, "serve other machines without access rules: anyone can use every server")
 }
 
-// refuseOpen refuses to listen beyond loopback without access rules, unless insecure is set.
-// rules is a text about making access rules.
+// refuseOpen refuses to listen beyond loopback without access rules, unless insecure is set. rules is a text that says
+// how to add access rules.
 func refuseOpen(c *config.Config, insecure bool, rules string) error {
 	_, port, err := net.SplitHostPort(c.Listen)
 	if err != nil || insecure || !c.Open() {
@@ -496,7 +495,7 @@ func addJSONFlag(f *pflag.FlagSet, asJSON *bool) {
 	f.BoolVar(asJSON, "json", false, "print the addresses as one line of JSON when they can be used")
 }
 
-// urlOf returns the URL for programs on this machine of a bridge that listens at at.
+// urlOf returns the URL of a bridge that listens at at, for programs on this machine.
 func urlOf(c *config.Config, at net.Addr) string {
 	host, port, err := net.SplitHostPort(at.String())
 	if err == nil {
@@ -511,9 +510,9 @@ func urlOf(c *config.Config, at net.Addr) string {
 	return scheme + "://" + net.JoinHostPort(host, port) + c.BasePath
 }
 
-// announce prints the addresses, and with paste a configuration for clients, or the addresses as JSON.
-// A file's servers in a journal need no configuration to paste. operators is the address for operators;
-// nil means at.
+// announce prints the addresses as JSON, or the addresses as text, with paste followed by a configuration for clients.
+// Without a terminal, the servers of a file need no such configuration. operators is the address for operators; nil
+// means at.
 func announce(w io.Writer, c *config.Config, at, operators net.Addr, asJSON, paste bool) {
 	base := urlOf(c, at)
 	type client struct {

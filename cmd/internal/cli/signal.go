@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-bridge/bridge/config/reload"
 )
 
-// stopSignals returns the signals that stop the bridge. SIGHUP stops it on a terminal, where
-// it means that the terminal closed. Elsewhere SIGHUP means reload.
+// stopSignals returns the signals that stop the bridge. On a terminal, SIGHUP is such a signal, because it means that
+// the terminal closed. Elsewhere, SIGHUP means reload.
 func stopSignals() []os.Signal {
 	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	in, _ := terminal.Is(os.Stdin)
@@ -22,13 +22,13 @@ func stopSignals() []os.Signal {
 	case in || err:
 		all = append(all, syscall.SIGHUP)
 	default:
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // replaces its default, which ends the process
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // replaces the default of SIGHUP, which ends the process
 	}
 	return all
 }
 
-// hangups reloads the configuration at each SIGHUP until ctx ends; without a file it logs a
-// warning. wait waits for its end.
+// hangups reloads the configuration at each SIGHUP until ctx ends. Without a file, it only logs a warning. wait waits
+// for the end of hangups.
 func hangups(ctx context.Context, log *slog.Logger, again *reload.Reloader) (wait func()) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return func() {}
@@ -44,7 +44,7 @@ func hangups(ctx context.Context, log *slog.Logger, again *reload.Reloader) (wai
 				return
 			case <-came:
 				if again != nil {
-					_, _ = again.Reload() // it logs its result
+					_, _ = again.Reload() // Reload logs its result
 					continue
 				}
 				log.Warn("SIGHUP is ignored: there is no configuration file to read again")

@@ -12,13 +12,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// bridgeState is the state of a running bridge, as /readyz and the API have it.
+// bridgeState is the state of a running bridge, as in /readyz and the API.
 type bridgeState status.Overview
 
 // failing is the state of a server that does not work.
 const failing = "failing"
 
-// badness orders servers for people: 0 is failing, 1 restricted, 2 working.
+// badness is the order of servers for people: 0 is failing, 1 is restricted, and 2 is working.
 func badness(s *status.Server) int {
 	switch {
 	case s.State == failing:
@@ -29,7 +29,7 @@ func badness(s *status.Server) int {
 	return 2
 }
 
-// word says how a server is.
+// word describes the state of a server in a word.
 func word(s *status.Server, now time.Time) string {
 	text := s.State
 	switch {
@@ -52,7 +52,7 @@ func word(s *status.Server, now time.Time) string {
 	return "drained"
 }
 
-// sentence says how the bridge is. tone is a color.
+// sentence describes the state of the bridge in a sentence. tone is a color.
 func (b *bridgeState) sentence() (text, tone string) {
 	var bad [3][]string // names by badness
 	var drained []string
@@ -100,14 +100,14 @@ func (b *bridgeState) sentence() (text, tone string) {
 	return fmt.Sprintf("All %d servers working", len(b.Servers)), green
 }
 
-// screen is the place for a text. Without a terminal it has no bounds.
+// screen is the place for a text. Without a terminal, it has no limits.
 type screen struct {
 	width, rows int // 0 means no limit
 	color       bool
 	hint        string // what the user can do
 }
 
-// Codes of colors.
+// red, yellow and green are codes of colors.
 const red, yellow, green = "31", "33", "32"
 
 func (s screen) paint(color, text string) string {
@@ -125,7 +125,7 @@ func (s screen) line(text string) string {
 	return text
 }
 
-// name returns the name of a server, which leaves room for the other columns.
+// name returns the name of a server, cut so that there is room for the other columns.
 func (s screen) name(text string) string {
 	if text = sanitize.Text(text); s.width > 0 {
 		text = terminal.Cut(text, max(s.width/4, 8))
@@ -139,7 +139,7 @@ func (b *bridgeState) head(on screen) string {
 	return on.paint(color, on.line(text)) + "\n"
 }
 
-// table returns an empty table of servers, whose STATE has colors.
+// table returns an empty table of servers. Its column STATE has colors.
 func (b *bridgeState) table(on screen, now time.Time, head ...string) terminal.Table {
 	slices.SortStableFunc(b.Servers, func(s, y status.Server) int { return cmp.Compare(badness(&s), badness(&y)) })
 	colors := map[string]string{}
@@ -155,7 +155,8 @@ func (b *bridgeState) table(on screen, now time.Time, head ...string) terminal.T
 	}}
 }
 
-// addRow adds a row to a table. Control characters of its cells, which servers and clients may choose, become visible.
+// addRow adds a row to a table. Servers and clients may choose the text of cells, so addRow makes control characters
+// visible.
 func addRow(t *terminal.Table, cells ...string) {
 	for i := range cells {
 		cells[i] = sanitize.Text(cells[i])

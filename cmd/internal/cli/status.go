@@ -28,17 +28,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// asked describes the way to reach a running bridge.
+// asked describes how to reach a running bridge.
 type asked struct {
 	url     string      // without a slash at its end
-	key     string      // access key; empty for none
-	tls     *tls.Config // nil for the system's trusted certificates
-	local   bool        // the address is from the configuration file: use no proxy
-	clients bool        // use the address for clients, even if there is one for operators
+	key     string      // access key; empty if there is none
+	tls     *tls.Config // nil means the system's trusted certificates
+	local   bool        // the address is from the configuration file, so use no proxy
+	clients bool        // use the address for clients, even if there is an address for operators
 	timeout time.Duration
 }
 
-// maxStatus limits the size of an answer in bytes.
+// maxStatus is the maximum size of an answer in bytes.
 const maxStatus = 16 << 20
 
 func newStatus(stdout io.Writer) *cobra.Command {
@@ -76,7 +76,7 @@ for containers that have no curl.`,
 	return cmd
 }
 
-// at sets the address of the bridge, which may be one of its endpoints.
+// at sets the address of the bridge. The address may be that of an endpoint.
 func (a *asked) at(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || !flags.IsURL(address) || u.Host == "" || u.RawQuery != "" || u.User != nil {
@@ -89,8 +89,8 @@ func (a *asked) at(address string) error {
 	return nil
 }
 
-// own sets the address of the bridge that serves a configuration on this machine. Its
-// certificate must be that of the configuration, for any address.
+// own sets the address of the bridge that serves a configuration on this machine. Whatever the address, the bridge must
+// have the certificate in the configuration.
 func (a *asked) own(c *config.Config) error {
 	key, at := "listen", c.Listen
 	if !a.clients && c.ConsoleListen != "" {
@@ -127,7 +127,8 @@ func (a *asked) own(c *config.Config) error {
 	return nil
 }
 
-// certificateOf returns the first certificate in a file. The key beside it may be for the bridge only.
+// certificateOf returns the first certificate in a file. It does not read the key beside the certificate, which may be
+// only for the bridge.
 func certificateOf(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -141,7 +142,7 @@ func certificateOf(file string) ([]byte, error) {
 	return nil, exit.Usagef("tls: cert_file %s has no certificate", file)
 }
 
-// send sends a request to a path, with body as JSON if it is not nil.
+// send sends a request to a path. If body is not nil, it is sent as JSON.
 func (a *asked) send(ctx context.Context, method, path string, body []byte) (status int, kind string, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
@@ -178,7 +179,7 @@ func (a *asked) health(ctx context.Context) error {
 	status, _, _, err := a.send(ctx, http.MethodGet, "/healthz", nil)
 	switch {
 	case err != nil:
-		return exit.With(exit.Failure, err) // health checks of containers use 0 and 1 only
+		return exit.With(exit.Failure, err) // health checks of containers use only 0 and 1
 	case status != http.StatusOK:
 		return exit.With(exit.Failure, fmt.Errorf("%s/healthz answers %d", a.url, status))
 	}
@@ -262,7 +263,7 @@ func (l *looker) find(cmd *cobra.Command, args []string) error {
 	return l.own(c)
 }
 
-// A refusal is an answer that does not change when the request is sent again.
+// A refusal is an answer that stays the same if the request is sent again.
 type refusal struct{ error }
 
 // look requests a path of the API, and decodes the answer into a struct.

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// mostShown limits the calls and the failures that top shows.
+// mostShown bounds the calls and the failures that top shows.
 const mostShown = 15
 
 func newTop(stdout io.Writer) *cobra.Command {
@@ -62,7 +62,7 @@ all calls. With console: on, others see their own.`,
 				defer restore()
 				fmt.Fprint(stdout, "\x1b[2J")
 			}
-			var last *topView // the last one without a fault
+			var last *topView // the last view without a fault
 			for {
 				t, err := l.view(ctx)
 				_, final := errors.AsType[refusal](err)
@@ -78,13 +78,13 @@ all calls. With console: on, others see their own.`,
 					old.fault, t = err, &old
 				}
 				if _, on.width = terminal.Is(stdout); live {
-					on.rows = terminal.Rows(stdout) - 1 // the cursor is in the last
+					on.rows = terminal.Rows(stdout) - 1 // the cursor is in the last row
 				}
 				text := t.text(on)
 				if asJSON {
 					text = t.json()
 				}
-				if live { // over the text before; see terminal.Raw for the end of lines. At the end of a full line, \x1b[K would erase its last cell
+				if live { // over the previous text; see terminal.Raw for the ends of lines. At the end of a full line, \x1b[K would erase the last cell
 					text = "\x1b[H\x1b[K" + strings.ReplaceAll(text, "\n", "\r\n\x1b[K") + "\x1b[J"
 				}
 				if _, err := io.WriteString(stdout, text); err != nil || once {
@@ -105,8 +105,8 @@ all calls. With console: on, others see their own.`,
 	return cmd
 }
 
-// untilQuit returns a context that ends when the user types q or Ctrl-C. It reports false if stdin is not a
-// terminal. The goroutine cannot be stopped: its read ends with the process.
+// untilQuit returns a context that ends when the user types q or Ctrl-C. If stdin is not a terminal, ok is false. The
+// goroutine cannot be stopped: its read ends with the process.
 func untilQuit(ctx context.Context, stdin io.Reader) (_ context.Context, done func(), ok bool) {
 	ctx, stop := context.WithCancel(ctx)
 	restore, ok := terminal.Raw(stdin)
@@ -126,7 +126,7 @@ func untilQuit(ctx context.Context, stdin io.Reader) (_ context.Context, done fu
 	return ctx, func() { stop(); restore() }, true
 }
 
-// topView is what top shows at a time.
+// topView is what top shows at one time.
 type topView struct {
 	At     time.Time       `json:"at"`
 	Status json.RawMessage `json:"status"`
@@ -136,10 +136,9 @@ type topView struct {
 	state  bridgeState
 	calls  topCalls
 	series topSeries
-	fault  error // why there is no later view; may be nil
+	fault  error // the reason why there is no later view; may be nil
 }
 
-// topCalls are the calls that top shows.
 type topCalls struct {
 	Active   []topCall `json:"under_way"`
 	Failures []topCall
@@ -151,8 +150,8 @@ type topCall struct {
 	Took                                                     float64 `json:"took_ms"`
 }
 
-// topSeries holds the numbers of the last minutes. Step is in milliseconds. The last number of a
-// column is the newest. A column may be shorter than others.
+// topSeries holds the numbers of the last minutes. Step is in milliseconds. The newest number of a column is the last.
+// A column may be shorter than other columns.
 type topSeries struct {
 	Step    float64
 	Total   topColumns
@@ -164,7 +163,7 @@ type topColumns struct {
 	Calls, Errors []float64
 }
 
-// view asks the bridge for what top shows.
+// view requests what top shows.
 func (l *looker) view(ctx context.Context) (*topView, error) {
 	t := &topView{At: time.Now()}
 	var err error
@@ -192,14 +191,14 @@ func (l *looker) view(ctx context.Context) (*topView, error) {
 
 // json returns the view as one line.
 func (t *topView) json() string {
-	text, _ := json.Marshal(t) // the parts have been decoded
+	text, _ := json.Marshal(t) // the parts have been decoded, so they can be marshalled
 	return string(sanitize.JSON(text)) + "\n"
 }
 
 // known reports whether there are numbers.
 func (t *topSeries) known() bool { return t.Step >= 1 }
 
-// rate returns the calls per second of the last 30 seconds.
+// rate returns the calls per second in the last 30 seconds.
 func (s *topSeries) rate(t topColumns) string {
 	if !s.known() {
 		return ""
@@ -215,10 +214,11 @@ func sum(all []float64) (n float64) {
 	return n
 }
 
-// sparkMinutes is the number of minutes that a sparkline shows, and of its blocks.
+// sparkMinutes is the number of minutes, and of blocks, in a sparkline.
 const sparkMinutes = 15
 
-// spark draws the calls of each minute, the last one at the end. The highest block is the most calls.
+// spark draws the calls of each minute, with the last minute at the end. The highest block is the minute with the most
+// calls.
 func (s *topSeries) spark(t topColumns) string {
 	if !s.known() {
 		return ""
@@ -290,9 +290,9 @@ func (t *topView) text(on screen) string {
 // listHead is the number of lines above a list of calls.
 const listHead = 3
 
-// fit returns how many servers, active calls and failures fit into rows. Each has a part of them.
+// fit returns how many servers, active calls and failures fit into rows. Each list gets a part of the rows.
 func fit(rows, servers, active, failures int) (int, int, int) {
-	want := func(n int) int { // of a list that is short of room
+	want := func(n int) int { // the minimum for a list that lacks room
 		if n == 0 {
 			return 0
 		}
@@ -307,7 +307,7 @@ func fit(rows, servers, active, failures int) (int, int, int) {
 	return servers, active, max(0, min(failures, rows-listHead))
 }
 
-// servers formats the table of servers, with at most so many lines below its heading.
+// servers formats the table of servers, with at most most lines below the table's heading.
 func (v *topView) servers(on screen, most int) string {
 	if most == 0 {
 		return ""
@@ -316,7 +316,7 @@ func (v *topView) servers(on screen, most int) string {
 	t.Drop = []string{"REVISION", "TRANSPORT", "CPU", "CONNECTIONS", "P50", "MEMORY", "SESSIONS", "QUEUED", "P95", "LAST 15 MIN", "ACTIVE", "FAILED", "CALLS/S"}
 	shown := len(v.state.Servers)
 	if shown > most {
-		shown = most - 1 // a line says how many there are more
+		shown = most - 1 // a line says how many more there are
 	}
 	for i := range shown {
 		s := &v.state.Servers[i]

@@ -26,14 +26,14 @@ import (
 )
 
 const (
-	// goodbyeLimit limits the time to send the last spans.
+	// goodbyeLimit bounds the time to send the last spans.
 	goodbyeLimit = 5 * time.Second
 	// exportLogEvery is the interval of log lines about lost spans.
 	exportLogEvery = time.Minute
 )
 
-// traces returns the tracer provider that OpenTelemetry's environment variables describe;
-// nil without them. The exporter "console" writes to w. stop sends the last spans.
+// traces returns the tracer provider that OpenTelemetry's environment variables describe, or nil without these
+// variables. The exporter "console" writes to w. stop sends the last spans.
 func traces(ctx context.Context, log *slog.Logger, w io.Writer) (p trace.TracerProvider, stop func(), err error) {
 	to, err := tracesTo()
 	if err != nil || to == "" {
@@ -65,7 +65,7 @@ func traces(ctx context.Context, log *slog.Logger, w io.Writer) (p trace.TracerP
 	return sdk, func() { e.goodbye(sdk) }, nil
 }
 
-// self returns the description of this program for collectors. Attributes from the environment override its own.
+// self returns the description of this program for collectors. Attributes from the environment take precedence.
 func self(ctx context.Context) (*resource.Resource, error) {
 	r, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		attribute.String("service.name", "mcp-bridge"), attribute.String("service.version", server.Version())), resource.WithFromEnv())
@@ -75,7 +75,7 @@ func self(ctx context.Context) (*resource.Resource, error) {
 	return r, nil
 }
 
-// tracesTo returns the exporter that the environment names: otlp, console or none.
+// tracesTo returns the exporter that the environment names: otlp, console, or "" for none.
 func tracesTo() (string, error) {
 	if _, off := firstEnv("OTEL_SDK_DISABLED"); strings.EqualFold(off, "true") {
 		return "", nil
@@ -93,7 +93,7 @@ func tracesTo() (string, error) {
 	}
 }
 
-// firstEnv returns the first of the environment variables that is set.
+// firstEnv returns the first environment variable that is set.
 func firstEnv(names ...string) (name, value string) {
 	for _, name = range names {
 		if value = strings.TrimSpace(os.Getenv(name)); value != "" {
@@ -107,8 +107,7 @@ func wrongEnv(name, value, rule string) error {
 	return exit.Usagef("the environment variable %s is %.40q: must be %s", name, value, rule)
 }
 
-// sampling checks the name and the argument of the sampler: the library would silently use
-// another one.
+// sampling checks the name and the argument of the sampler, because the library would silently use another sampler.
 func sampling() error {
 	name, sampler := firstEnv("OTEL_TRACES_SAMPLER")
 	known := []string{"always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"}
@@ -122,11 +121,11 @@ func sampling() error {
 	return nil
 }
 
-// exporter sends spans. It logs failures at intervals, and returns none.
+// exporter sends spans. It logs failures at intervals, and does not return them.
 type exporter struct {
 	sdktrace.SpanExporter
 	complaints
-	out    *terminal.Output // of the exporter "console": spans find no room there if nobody reads; nil with another exporter
+	out    *terminal.Output // of the exporter "console", where spans find no room if nobody reads; nil with other exporters
 	life   context.Context  // ends after goodbyeLimit
 	cancel context.CancelFunc
 }

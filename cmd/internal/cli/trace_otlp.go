@@ -22,8 +22,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// collector sends spans or metrics to an OpenTelemetry collector by OTLP over HTTP with protobuf. The
-// libraries' exporters include gRPC, which would make the program half as large again.
+// collector sends spans or metrics to an OpenTelemetry collector, by OTLP over HTTP with protobuf. The exporters of the
+// libraries include gRPC, which would make the program larger by half.
 type collector struct {
 	http  *remote.Client
 	limit time.Duration // for one batch with its retries
@@ -35,8 +35,8 @@ var _ otlptrace.Client = (*collector)(nil)
 const (
 	defaultEndpoint = "http://localhost:4318"
 	defaultLimit    = 10 * time.Second
-	firstPause      = 500 * time.Millisecond // before the first retry; doubles
-	maxReply        = 64 << 10               // bytes of a response that are read
+	firstPause      = 500 * time.Millisecond // before the first retry; doubles with each retry
+	maxReply        = 64 << 10               // maximum bytes of a response that are read
 )
 
 // An otlp is a kind of data for a collector, by its name in environment variables.
@@ -56,7 +56,7 @@ func newCollector(of otlp) (*collector, error) {
 	at := remote.Config{URL: defaultEndpoint + "/" + of.path()}
 	if name, value := of.env("ENDPOINT"); value != "" {
 		u, err := url.Parse(value)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil { // it may hold a secret
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil { // the value may contain a secret
 			return nil, exit.Usagef("the environment variable %s must be a URL such as %s, without a password", name, defaultEndpoint)
 		}
 		if !strings.Contains(name, "_"+string(of)+"_") { // a variable for one kind has the whole address
@@ -98,13 +98,13 @@ func newCollector(of otlp) (*collector, error) {
 	return c, nil
 }
 
-// env returns a setting of the exporter: the one for its kind of data, else the general one.
+// env returns a setting of the exporter: the setting for its kind of data, else the general setting.
 func (o otlp) env(name string) (from, value string) {
 	return firstEnv("OTEL_EXPORTER_OTLP_"+string(o)+"_"+name, "OTEL_EXPORTER_OTLP_"+name)
 }
 
-// otlpHeaders parses name=value,name=value with percent-encoded values, as the exporter's
-// specification defines. Errors do not show values, which may be secrets.
+// otlpHeaders parses name=value,name=value with percent-encoded values, as in the exporter's specification. Errors do
+// not show values, which may be secrets.
 func otlpHeaders(text string) (map[string]string, error) {
 	headers := map[string]string{}
 	for i, pair := range strings.Split(text, ",") {

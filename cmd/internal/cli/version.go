@@ -25,7 +25,7 @@ func newVersion(stdout io.Writer) *cobra.Command {
 	}
 }
 
-// version returns what the program is, by the version of Go that built it.
+// version describes the program, including the version of Go that built it.
 func version(goVersion string) string {
 	line := strings.Join([]string{"mcp-bridge", server.Version(), goVersion, runtime.GOOS + "/" + runtime.GOARCH}, " ")
 	if toolchain.Vulnerable(goVersion) {

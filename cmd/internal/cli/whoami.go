@@ -52,9 +52,9 @@ the bridge cannot be reached.`,
 	return cmd
 }
 
-// split separates the endpoint from an address, such as /files/mcp of
-// https://mcp.example.com/files/mcp. The part before it may be a server or the base path. The
-// bridge's metadata decides. Without metadata, split looks for /whoami below that part.
+// split separates the endpoint from an address, such as /files/mcp from https://mcp.example.com/files/mcp. The part
+// before the endpoint may be a server or the base path, which the bridge's metadata decides. Without metadata, split
+// looks for /whoami below that part.
 func (a *asked) split(ctx context.Context, address string) (endpoint string, err error) {
 	u, err := url.Parse(strings.TrimRight(address, "/"))
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *asked) split(ctx context.Context, address string) (endpoint string, err
 	base, name := path.Split(place)
 	u.Path = ""
 	a.url = strings.TrimRight(u.String(), "/")
-	stranger := *a // without the key: the address may not be the bridge's
+	stranger := *a // without the key, because the address may not be the bridge's
 	stranger.key = ""
 	status, _, answer, err := stranger.send(ctx, http.MethodGet, "/.well-known/oauth-protected-resource"+whole, nil)
 	if err != nil {
@@ -96,7 +96,7 @@ func (a *asked) split(ctx context.Context, address string) (endpoint string, err
 	return "/" + last, nil
 }
 
-// whoami prints the bridge's identification of the key or the token.
+// whoami prints how the bridge identifies the key or the token.
 func (a *asked) whoami(ctx context.Context, stdout io.Writer, endpoint string, asJSON bool) error {
 	query := ""
 	if endpoint != "" {

@@ -1,7 +1,6 @@
-// Package exit defines the exit codes of the program, and errors that carry one.
+// Package exit defines the exit codes of the program, and errors with an exit code. Only main exits.
 //
-// The text of such an error is safe for a terminal: its control characters are escaped.
-// Only main exits.
+// The text of such an error is safe for a terminal, because control characters are escaped.
 package exit
 
 import (
@@ -10,17 +9,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Exit codes, beside 0.
+// These constants are the exit codes besides 0.
 const (
 	Failure     = 1   // the command failed
 	Answer      = 1   // the tool answered with isError, or the server with a JSON-RPC error
 	Usage       = 2   // the command line or the configuration is wrong
 	Server      = 3   // the server could not be reached or started, or failed during the command
-	Timeout     = 4   // the server was silent for too long
+	Timeout     = 4   // the server did not answer in time
 	Interrupted = 130 // the code of shells for SIGINT
 )
 
-// Error ends a command with a code. Without an inner error nothing is printed.
+// Error ends a command with a code. Without an inner error, nothing is printed.
 type Error struct {
 	Code int
 	Err  error
@@ -31,13 +30,12 @@ func (e Error) Error() string {
 	if e.Err == nil {
 		return ""
 	}
-	return sanitize.Text(e.Err.Error()) // it may contain text of a server or a document
+	return sanitize.Text(e.Err.Error()) // the text may be partly from a server or a document
 }
 
-// Unwrap returns the inner error.
 func (e Error) Unwrap() error { return e.Err }
 
-// With returns an Error with that code; err may be nil.
+// With returns an Error with a code. err may be nil.
 func With(code int, err error) error { return Error{code, err} }
 
 // Usagef returns an Error with code Usage, formatted as by fmt.Errorf.

@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// values lists the values of flags with few, for completion in shells.
+// values lists the values of flags that have few values, for completion in shells.
 var values = map[string][]string{
 	"share":      {config.ShareSession, config.SharePrincipal, config.ShareCall, config.ShareAll},
 	"era":        {config.EraAuto, config.EraLegacy, config.EraModern},
@@ -17,12 +17,12 @@ var values = map[string][]string{
 	"log-format": {"auto", "text", "json"},
 }
 
-// Complete registers completions for the flags of a command and its subcommands, and for
-// arguments that are names of servers.
+// Complete registers completions for the flags of a command and its subcommands, and for arguments that are names of
+// servers.
 func Complete(c *cobra.Command) {
 	for name, all := range values {
 		if c.LocalFlags().Lookup(name) != nil {
-			_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+			_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 		}
 	}
 	switch c.Name() {
@@ -34,7 +34,7 @@ func Complete(c *cobra.Command) {
 	}
 }
 
-// servers completes the first argument with the names in the configuration file.
+// servers completes the first argument with the names of servers in the configuration file.
 func servers(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	file, err := c.Flags().GetString("config")
 	if err != nil || len(args) > 0 {

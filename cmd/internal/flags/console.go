@@ -12,9 +12,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// console writes the log for people: a short time, the level, the message, and attributes.
-// A line of a child's stderr follows the name of its server. An error keeps its line
-// breaks; libraries for this quote them.
+// console writes the log for people: a short time, the level, the message, and attributes. A line of a child's stderr
+// follows the name of its server. An error keeps its line breaks, which libraries would put in quotes.
 type console struct {
 	w     io.Writer
 	mu    *sync.Mutex // keeps lines whole
@@ -24,7 +23,7 @@ type console struct {
 	attrs []slog.Attr
 }
 
-// NewConsole returns the log for people. color is whether w shows colors.
+// NewConsole returns the log for people. color means that w shows colors.
 func NewConsole(w io.Writer, level slog.Leveler, color bool) slog.Handler {
 	return &console{
 		w:     w,
@@ -55,7 +54,7 @@ func (c *console) WithGroup(name string) slog.Handler {
 	return &more
 }
 
-// ANSI codes for levels, and for less important text.
+// These constants are ANSI codes for levels and for less important text.
 const (
 	dim    = "2"
 	red    = "31"
@@ -104,8 +103,8 @@ func value(attrs []slog.Attr, key string) string {
 	return ""
 }
 
-// shown returns a value safe for a terminal, in quotes if its end would be unclear. An error
-// needs no quotes, because it is the last value of a line.
+// shown returns a value safe for a terminal, in quotes if the end of the value would be unclear. An error needs no
+// quotes, because it is the last value of a line.
 func shown(v slog.Value) string {
 	text := sanitize.Text(v.Resolve().String())
 	if _, isErr := v.Any().(error); !isErr && (text == "" || strings.ContainsAny(text, " \n\"=")) {

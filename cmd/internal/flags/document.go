@@ -17,14 +17,14 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// Document holds the flags of a server that an OpenAPI document describes.
+// Document holds the flags for a server that an OpenAPI document describes.
 type Document struct {
 	BaseURL, mode string
 	expose        []string
 	readOnly      bool
 }
 
-// DocumentNames are the names of the flags.
+// DocumentNames are the names of the flags of Document.
 var DocumentNames = []string{"base-url", "mode", "expose", "read-only"}
 
 func (d *Document) add(f *pflag.FlagSet) {
@@ -34,9 +34,9 @@ func (d *Document) add(f *pflag.FlagSet) {
 	f.BoolVar(&d.readOnly, "read-only", false, "leave out operations that may change something")
 }
 
-// Is reports whether an argument is the path or the URL of an OpenAPI document. A file's
-// content decides. A URL is read only if its path looks like a document; with BaseURL
-// each URL is one. The error means that it is a configuration, or cannot be read.
+// Is reports whether an argument is the path or the URL of an OpenAPI document. For a file, the content decides. A URL
+// is read only if its path looks like a document; with BaseURL, every URL is a document. The error means that the
+// argument is a configuration or cannot be read.
 func (d *Document) Is(ctx context.Context, command, location string) (bool, error) {
 	if IsURL(location) {
 		if d.BaseURL != "" {
@@ -44,7 +44,7 @@ func (d *Document) Is(ctx context.Context, command, location string) (bool, erro
 		}
 		kind, err := (&rest.Config{OpenAPI: location}).DetectURL(ctx)
 		if err != nil {
-			u, _ := url.Parse(location) // its query may be a secret
+			u, _ := url.Parse(location) // the query may be a secret
 			return false, exit.With(exit.Server, fmt.Errorf("%s cannot be read: %w", (&url.URL{
 				Scheme: u.Scheme,
 				Host:   u.Host,
@@ -79,19 +79,19 @@ func (d *Document) Is(ctx context.Context, command, location string) (bool, erro
 	return kind == rest.DocumentKind, nil
 }
 
-// isDocument matches names of documents, which programs do not have.
+// isDocument matches names of documents. Programs do not have such names.
 var isDocument = regexp.MustCompile(`(?i)\.(json|ya?ml)$`)
 
 // isPath matches arguments that can only be paths.
 var isPath = regexp.MustCompile(`^\.{0,2}[/\\]|\.(json|ya?ml)$`)
 
-// MayBeDocument reports whether a target may be a document, not the name of a server.
+// MayBeDocument reports whether a target may be a document and not the name of a server.
 func MayBeDocument(target string) bool {
 	return IsURL(target) || strings.ContainsAny(target, `./\`)
 }
 
-// server returns the configuration of the API of a document. headers go to the API, not to
-// the origin of the document.
+// server returns the configuration for the API of a document. headers are sent to the API, but not to the origin of the
+// document.
 func (d *Document) server(location string, headers *Remote, share string) (config.Server, error) {
 	own, secrets, err := headers.parse()
 	if err != nil {

@@ -21,8 +21,7 @@ func Load(file string) (*config.Config, error) {
 	return loaded(config.Load(file, nil))
 }
 
-// LoadSound is Load for reports. If the file has faults, the configuration has the servers without
-// any.
+// LoadSound is Load for reports. If the file has faults, the configuration has only the servers without faults.
 func LoadSound(file string) (*config.Config, config.Faults, error) {
 	c, err := config.LoadSound(file, nil)
 	if faults, ok := errors.AsType[config.Faults](err); ok {
@@ -44,8 +43,8 @@ func loaded(c *config.Config, err error) (*config.Config, error) {
 	return c, nil
 }
 
-// Running reads where the bridge of a configuration file listens, for a command about it. given:
-// the command line names the file.
+// Running reads where the bridge of a configuration file listens, for a command about that bridge. given means that the
+// command line names the file.
 func Running(command, file string, given bool) (*config.Config, error) {
 	c, err := loaded(config.LoadAddress(file, nil))
 	if errors.Is(err, fs.ErrNotExist) && !given {
@@ -57,7 +56,7 @@ func Running(command, file string, given bool) (*config.Config, error) {
 // noURL matches URLs without a scheme.
 var noURL = regexp.MustCompile(`^[\w.-]+:\d+(/|$)|^[\w-]+(\.[\w-]+)+/(mcp|sse)$`)
 
-// Remotely asks for the scheme of a URL without one; empty for other text.
+// Remotely returns a question for the scheme if a text is a URL without a scheme, else "".
 func Remotely(text string) string {
 	if !noURL.MatchString(text) {
 		return ""
@@ -65,7 +64,7 @@ func Remotely(text string) string {
 	return fmt.Sprintf("did you mean http://%s or https://%[1]s?", text)
 }
 
-// Forms lists the forms of a target for errors.
+// Forms lists the forms of a target, for errors.
 const Forms = "Give a URL, an OpenAPI file, a configuration file with -c FILE, or a command after --"
 
 // Useless refuses flags that only have an effect with something else.

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// elsewhere maps flags of similar programs to hints; the flags of a line share a hint.
-// Flags are in lower case without -, as they are compared.
+// elsewhere maps flags of similar programs to hints. The flags of a line share a hint. Flags are in lower case without
+// -, as they are compared.
 var elsewhere = func() map[string]string {
 	all := map[string]string{}
 	for _, line := range [][2]string{
@@ -85,13 +85,12 @@ var keys = map[string]string{
 	"mode": "mode: search under rest:", "expose": "expose: [RULE] under rest:", "read-only": "read_only: true under rest:",
 }
 
-// ForURL returns the text of an error with the flags that a user who gave a URL can set, where it names
-// settings of the file.
+// ForURL returns the text of an error with flags instead of settings of the file, for a user who gave a URL.
 func ForURL(text string) string {
 	return strings.ReplaceAll(text, "configure headers for it, such as Authorization", "pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL")
 }
 
-// Explain returns the error of a wrong or unknown flag, with the right form.
+// Explain returns the error for a wrong or unknown flag, with the right form.
 func Explain(c *cobra.Command, err error) error {
 	see := fmt.Sprintf("see '%s --help'", c.CommandPath())
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok && strings.Contains(err.Error(), "missing unit in duration") {

@@ -10,19 +10,19 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// Listen holds the flags of the address to listen on.
+// Listen holds the flags for the address on which the bridge listens.
 type Listen struct {
 	Address, Host, Port string
 }
 
-// Add adds the flags. byDefault names the address without them.
+// Add adds the flags. byDefault names the address that is used without the flags.
 func (l *Listen) Add(f *pflag.FlagSet, byDefault string) {
 	f.StringVarP(&l.Address, "listen", "l", "", "address to listen on: PORT, HOST:PORT, or :PORT for all networks ("+byDefault+")")
 	f.StringVar(&l.Host, "host", "", "host to listen on; 0.0.0.0 for all networks")
 	f.StringVar(&l.Port, "port", "", "port to listen on; 0 picks a free one")
 }
 
-// Given returns the set flags as text; empty for none.
+// Given returns the names of the flags that are set, as text.
 func (l *Listen) Given() string {
 	var all []string
 	for _, f := range [][2]string{{l.Address, "--listen"}, {l.Host, "--host"}, {l.Port, "--port"}} {
@@ -33,8 +33,8 @@ func (l *Listen) Given() string {
 	return strings.Join(all, " ")
 }
 
-// Over returns the address to listen on: that of the flags, or address without flags. It has
-// the form of the file: see config.Address.
+// Over returns the address on which to listen: the address in the flags, or without flags the given address. The form
+// is that of the file: see config.Address.
 func (l *Listen) Over(address string) (string, error) {
 	if l.Address != "" && l.Host+l.Port != "" {
 		return "", exit.Usagef("give --listen, or --host and --port, not both")

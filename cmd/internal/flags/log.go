@@ -11,24 +11,22 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// Log holds the flags of the log, which goes to stderr. stdout is for a command's output.
+// Log holds the flags for the log, which is written to stderr. stdout is for a command's output.
 type Log struct {
 	Level, Format string
 
-	given func() bool   // the command line has the level
-	least slog.LevelVar // of the log that Logger has made
+	given func() bool   // reports whether the command line has the level
+	least slog.LevelVar // the level of the log that Logger has returned
 }
 
-// Follow applies the level of a configuration file to Logger's log, unless the command line
-// sets one.
+// Follow applies the level of a configuration file to Logger's log, unless the command line sets a level.
 func (l *Log) Follow(level string) {
 	if !l.given() {
-		_ = l.least.UnmarshalText([]byte(level)) // Validate checked the level
+		_ = l.least.UnmarshalText([]byte(level)) // Validate has checked the level
 	}
 }
 
-// Over returns the effective level for a file's level, and the flag that set it; empty for
-// none.
+// Over returns the level that counts, given the level of a file, and the flag that set the level, or "" if no flag did.
 func (l *Log) Over(level string) (counts, flag string) {
 	if l.given() {
 		return l.Level, "--log-level"
@@ -36,7 +34,7 @@ func (l *Log) Over(level string) (counts, flag string) {
 	return level, ""
 }
 
-// Add adds the flags to a command and to those below it.
+// Add adds the flags to a command and its subcommands.
 func (l *Log) Add(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&l.Level, "log-level", "info", "least level to log: debug, info, warn or error")
 	c.PersistentFlags().StringVar(&l.Format, "log-format", "auto", "form of the log: text, json, or auto (json unless on a terminal)")

@@ -18,13 +18,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// client is a registered client, or one with a metadata document.
+// client is a client that has registered here or has a metadata document.
 type client struct {
 	Name      string   `json:"n,omitempty"`
 	Redirects []string `json:"r"`
 	At        int64    `json:"t,omitempty"` // when it registered
-	// keys or keysAt are the keys that authenticate the client; a client without both is public.
-	// Only a document can have them.
+	// keys or keysAt are the keys that authenticate the client. A client without both is public. Only a client with a
+	// metadata document can have keys.
 	keys   *jwks.Fixed
 	keysAt string
 }
@@ -32,8 +32,8 @@ type client struct {
 // keyed reports whether the client authenticates with a key.
 func (c *client) keyed() bool { return c.keys != nil || c.keysAt != "" }
 
-// documentLife returns the maximum lifetime of the client's document. A document with keys, or with their
-// address, lives as long as keys do.
+// documentLife returns the maximum lifetime of the client's document. A document with keys, or with their address,
+// lives as long as keys do.
 func (c *client) documentLife() time.Duration {
 	if c.keyed() {
 		return keysMost
@@ -52,20 +52,20 @@ type kind int
 
 const (
 	dangerous kind = iota // never allowed
-	program               // a program, by a scheme of its own: allowed if the settings list it
-	web                   // a site
-	machine               // a program on the machine of the user
+	program               // a program, by its own scheme: allowed if the settings list it
+	web                   // a website
+	machine               // a program on the user's machine
 )
 
-// readable reports whether users can recognize the real host of an address. Letters of other alphabets
-// may look like ASCII, and even a slash can hide in a host as %E2%88%95.
+// readable reports whether users can recognize the real host of an address. Letters of other alphabets may look like
+// ASCII, and even a slash can hide in a host as %E2%88%95.
 func readable(address string, u *url.URL) bool {
 	return !strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' || r == '"' }) &&
 		!strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '%' })
 }
 
-// validHost reports whether the host can exist. IPv4 in the form of IPv6 is refused: browsers write it in
-// another way.
+// validHost reports whether the host can exist. IPv4 in the form of IPv6 is refused, because browsers write such an
+// address differently.
 func validHost(u *url.URL) bool {
 	a, err := netip.ParseAddr(u.Hostname())
 	return address.IsHost(u.Host) && (err != nil || !a.Is4In6())
@@ -81,7 +81,7 @@ func classify(text string) (*url.URL, kind) {
 	if err != nil { // clients parse a malformed query in different ways
 		return nil, dangerous
 	}
-	for _, name := range []string{"code", "state", "iss", "error"} { // the answer adds these, so they would occur twice
+	for _, name := range []string{"code", "state", "iss", "error"} { // the front's answer adds these, so they would occur twice
 		if query.Has(name) {
 			return nil, dangerous
 		}
@@ -99,8 +99,8 @@ func classify(text string) (*url.URL, kind) {
 	return u, program
 }
 
-// redirects returns the addresses that are allowed. ok is false if one is dangerous or there are
-// too many. Addresses that are merely not listed are left out.
+// redirects returns the allowed addresses. If an address is dangerous, or there are too many, ok is false. Addresses
+// that are only missing from the list are left out.
 func (f *Front) redirects(all []string) (good []string, ok bool) {
 	size := 0
 	for _, a := range all {
@@ -124,8 +124,8 @@ func (f *Front) programs() []string {
 	return append(slices.Clone(Redirects), f.o.Redirects...)
 }
 
-// allowsRedirect reports whether users may be sent to an address: the client has registered it, and it is
-// still allowed. An address on the user's machine may have another port (RFC 8252 §7.3).
+// allowsRedirect reports whether users may be sent to an address: the client has registered the address, which is still
+// allowed. An address on the user's machine may have another port (RFC 8252 §7.3).
 func (f *Front) allowsRedirect(c *client, address string) bool {
 	u, k := classify(address)
 	if k == dangerous || k == program && !slices.Contains(f.programs(), address) {
@@ -181,7 +181,7 @@ func (f *Front) register(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// displayName returns a name in a form that can be shown, cut after maxName bytes.
+// displayName returns a name that can be shown, cut after maxName bytes.
 func displayName(name string) string {
 	name = sanitize.Text(strings.ToValidUTF8(name, ""))
 	if len(name) <= maxName {
@@ -194,7 +194,7 @@ func displayName(name string) string {
 	}
 }
 
-// registered returns the client of an id; nil if this front did not issue the id.
+// registered returns the client with an id, or nil if this front did not issue the id.
 func (f *Front) registered(id string) *client {
 	c := &client{}
 	if !f.open("client", id, c) {

@@ -40,7 +40,7 @@ func (f *Front) documentParser(id string) func(data []byte) (*client, error) {
 			Name      string           `json:"client_name"`
 			Redirects []string         `json:"redirect_uris"`
 			Method    string           `json:"token_endpoint_auth_method"`
-			Keys      *json.RawMessage `json:"jwks"` // also nil for null
+			Keys      *json.RawMessage `json:"jwks"` // nil for null too
 			KeysAt    string           `json:"jwks_uri"`
 		}
 		switch err := json.Unmarshal(data, &m); {
@@ -94,16 +94,16 @@ func (f *Front) findClient(r *http.Request, id string) (*client, error) {
 	return c, nil
 }
 
-// fetches returns a function that counts a fetch for an address, and reports whether it is allowed.
+// fetches returns a function that counts a fetch for an address and reports whether the fetch is allowed.
 func (f *Front) fetches(from netip.Addr) func() bool {
 	return func() bool { return f.fetching.take(network(from)) == 0 }
 }
 
-// prover checks that a client has the key in its document.
+// prover checks that a client has the private key for a key in its document.
 type prover func() *fault
 
-// prover returns the check for a request: a signed assertion, which works once (RFC 7523). Clients
-// without a key in their document pass.
+// prover returns the check for a request: a signed assertion, which works only once (RFC 7523). Clients without a key
+// in their document pass.
 func (f *Front) prover(r *http.Request, id string, get func(string) string) prover {
 	return func() *fault {
 		if !isDocument(id) {

@@ -19,8 +19,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// wrongDocument is a fault of a fetched document, for the user. Other failures, such as a status,
-// reveal the bridge's network and go to the log only.
+// wrongDocument is a fault of a fetched document, written for the user. Other failures, such as a status, reveal the
+// bridge's network, so they go only to the log.
 type wrongDocument string
 
 // Error implements error.
@@ -29,16 +29,16 @@ func (w wrongDocument) Error() string { return string(w) }
 const (
 	maxDocument = 64 << 10
 	limit       = 5 * time.Second
-	minLife     = time.Minute // lifetime of a document, at least
+	minLife     = time.Minute // minimum lifetime of a document
 	maxLife     = 24 * time.Hour
 	// failureLife is the lifetime of a failure.
 	failureLife  = 10 * time.Second
 	maxDocuments = 1000
-	// OldFor is the time for which an old document is used while it cannot be fetched again.
+	// OldFor is how long an old document is used while it cannot be fetched again.
 	OldFor       = time.Hour
-	maxFetches   = 32 // at the same time
-	maxFetchesOf = 2  // at the same time, from one host, or for one network
-	// slotPatience limits a fetch while others need its slot.
+	maxFetches   = 32 // in flight at the same time
+	maxFetchesOf = 2  // in flight at the same time from one host or for one network
+	// slotPatience limits a fetch while other fetches need its slot.
 	slotPatience = time.Second
 )
 
@@ -55,25 +55,24 @@ type documents[T any] struct {
 	running  []*fetch       // fetches in flight, oldest first
 }
 
-// document is a parsed document, or the reason that there is none.
+// document is a parsed document, or the reason why there is none.
 type document[T any] struct {
 	done  chan struct{} // closed when the other fields are set
 	value *T
 	err   error
 	until time.Time
-	// old is the document before this one; it may be used until oldUntil.
+	// old is the previous document, which may be used until oldUntil.
 	old      *T
 	oldUntil time.Time
 }
 
-// fetch is a fetch in flight.
 type fetch struct {
 	began time.Time
-	end   context.CancelFunc // cancels it, to free its slot
+	end   context.CancelFunc // cancels the fetch, to free its slot
 }
 
-// newDocuments returns a cache of documents of a kind. transport must refuse private networks.
-// maxLife returns the maximum lifetime of a document.
+// newDocuments returns a cache of documents of a kind. transport must refuse private networks. maxLife returns the
+// maximum lifetime of a document.
 func newDocuments[T any](transport http.RoundTripper, kind string, maxLife func(*T) time.Duration, log *slog.Logger) *documents[T] {
 	all, _ := simplelru.NewLRU[string, *document[T]](maxDocuments, nil) // the size is positive
 	return &documents[T]{
@@ -90,8 +89,8 @@ func newDocuments[T any](transport http.RoundTripper, kind string, maxLife func(
 	}
 }
 
-// Get returns the document at an address, for a caller in a network. It fetches only if allow
-// returns true, and parses with read. Concurrent calls for one address share a fetch.
+// Get returns the document at an address, for a caller in a network. It fetches only if allow returns true, and parses
+// with read. Concurrent calls for one address share a fetch.
 func (d *documents[T]) Get(ctx context.Context, id, network string, allow func() bool, read func([]byte) (*T, error)) (*T, error) {
 	u, err := url.Parse(id)
 	if err != nil {
@@ -105,7 +104,7 @@ func (d *documents[T]) Get(ctx context.Context, id, network string, allow func()
 		select {
 		case <-doc.done:
 			ok = time.Now().Before(doc.until)
-		default: // it is being fetched
+		default: // the fetch is in flight
 		}
 	}
 	if !ok {
@@ -154,9 +153,9 @@ func (d *documents[T]) Get(ctx context.Context, id, network string, allow func()
 	}
 }
 
-// makeSlot makes a slot for a fetch and reports whether there is one. had is the number of fetches in
-// flight for the caller's network. Half of the slots are for networks without one. For these, the
-// oldest fetch is cancelled if it is slow. d.mu is held.
+// makeSlot makes a slot for a fetch and reports whether there is a slot. had is the number of fetches in flight for the
+// caller's network. Half of the slots are only for networks that have no slot yet; if no slot is free for such a
+// network, makeSlot cancels the oldest fetch if it is slow. The caller holds d.mu.
 func (d *documents[T]) makeSlot(had int) bool {
 	switch n := len(d.running); {
 	case n < maxFetches/2:
@@ -172,7 +171,7 @@ func (d *documents[T]) makeSlot(had int) bool {
 	return true
 }
 
-// fallback returns the old document if it may still be used, or err.
+// fallback returns the old document if it may still be used, else err.
 func (d *document[T]) fallback(err error) (*T, error) {
 	if d.old != nil && time.Now().Before(d.oldUntil) {
 		return d.old, nil
@@ -180,12 +179,12 @@ func (d *document[T]) fallback(err error) (*T, error) {
 	return nil, err
 }
 
-// errFetch is an HTTP status instead of a document.
+// errFetch is an HTTP status that was received instead of a document.
 type errFetch int
 
 func (e errFetch) Error() string { return fmt.Sprintf("the answer is HTTP %d", int(e)) }
 
-// permanent reports whether a failure is about the document. Other failures are temporary.
+// permanent reports whether a failure is the document's. Other failures are temporary.
 func permanent(err error) bool {
 	if status, ok := errors.AsType[errFetch](err); ok {
 		return status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout
@@ -194,7 +193,6 @@ func permanent(err error) bool {
 	return ok
 }
 
-// fetch fetches a document.
 func (d *documents[T]) fetch(ctx context.Context, id string, doc *document[T], read func([]byte) (*T, error)) {
 	defer close(doc.done)
 	doc.until = time.Now().Add(failureLife)

@@ -1,13 +1,12 @@
-// Package front is a small authorization server before an identity provider that MCP
-// clients cannot use directly. Such a provider registers no clients, has no resource
-// indicators, or gives tokens that only it can read.
+// Package front is a small authorization server before an identity provider that MCP clients cannot use directly. Such
+// a provider does not register clients, does not know resource indicators, or issues tokens that only the provider can
+// read.
 //
-// Clients register themselves here and get their tokens here. Users agree on a page of this
-// package and then sign in at the provider. Clients get no token of the provider, and the
-// provider gets none of a client.
+// Clients register here and get their tokens here. Users agree on a page of this package and then sign in at the
+// provider. Clients get no token of the provider, and the provider gets no token of a client.
 //
-// The front stores little. A registration is sealed into the client's id, and a sign-in in
-// progress into the state that the provider returns. Only codes and logins are in the Store.
+// The front stores little. A registration is sealed into the client's id, and a sign-in in progress is sealed into the
+// state that the provider returns. Only codes and logins are in the Store.
 package front
 
 import (
@@ -44,15 +43,15 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Bridge is the bridge that a front stands before.
+// Bridge is the bridge behind a front.
 type Bridge interface {
-	// Identify checks an ID token of the provider and returns its claims. It checks no nonce if
-	// nonce is empty.
+	// Identify checks an ID token of the provider and returns the token's claims. If nonce is empty, Identify does not
+	// check the token's nonce.
 	Identify(ctx context.Context, raw, client, nonce string) (gjson.Result, error)
 	// Admits reports whether the holder of an access token may use a resource.
 	Admits(ctx context.Context, token, resource string) bool
-	// Resource returns the scopes that clients should request at an address; ok is false if
-	// the bridge does not serve the address.
+	// Resource returns the scopes that clients should request at an address. If the bridge does not serve the address,
+	// ok is false.
 	Resource(address string) (scopes []string, ok bool)
 	// Scopes returns all scopes of the bridge.
 	Scopes() []string
@@ -66,18 +65,17 @@ type Options struct {
 	// Root is the public address of the bridge, without a trailing slash. It is the front's
 	// issuer identifier.
 	Root string
-	// Provider is the issuer where users sign in. Transport sends requests to it.
+	// Provider is the issuer where users sign in, and Transport sends requests to it.
 	Provider  string
 	Transport http.RoundTripper
-	// Documents fetches metadata of clients, from addresses that strangers name. It must refuse
-	// private networks.
+	// Documents fetches metadata of clients, from addresses that strangers name. It must refuse private networks.
 	Documents http.RoundTripper
 	Bridge    Bridge
-	// Claims are the claims that access rules name. Those that an ID token lacks are requested from
+	// Claims are the claims that access rules name. If an ID token lacks some of them, the front requests them from
 	// userinfo.
 	Claims []string
-	// Secrets are the seeds of all keys. The first one seals and signs; all of them open and
-	// verify. Without any, a random one lives as long as the process.
+	// Secrets are the seeds of all keys. Keys of the first secret seal and sign; keys of all secrets open and verify.
+	// Without secrets, the front uses a random secret, which lives as long as the process.
 	Secrets []string
 	// Store stores codes and logins; nil means in memory.
 	Store Store
@@ -87,14 +85,14 @@ type Options struct {
 const (
 	attemptLife   = 10 * time.Minute    // from the consent page to the end of the sign-in
 	codeLife      = time.Minute         // lifetime of an unused code
-	usedLife      = time.Hour           // time for which a used code is stored
+	usedLife      = time.Hour           // how long a used code is stored
 	tokenLife     = 15 * time.Minute    // lifetime of an access token with a refresh token
-	plainLife     = time.Hour           // lifetime of an access token without one
+	plainLife     = time.Hour           // lifetime of an access token without a refresh token
 	loginLife     = 30 * 24 * time.Hour // lifetime of an unused refresh token
-	grace         = 10 * time.Second    // time for which a used refresh token still works
+	grace         = 10 * time.Second    // how long a used refresh token still works
 	providerLife  = time.Hour           // lifetime of the provider's metadata
-	providerPause = 10 * time.Second    // pause after a failed fetch of it
-	// The limit of a fetch: without older metadata or after a failure, and with older metadata.
+	providerPause = 10 * time.Second    // pause after a failed fetch of the metadata
+	// providerTimeout bounds a fetch without older metadata or after a failure; refreshTimeout bounds other fetches.
 	providerTimeout = 10 * time.Second
 	refreshTimeout  = 2 * time.Second
 
@@ -104,14 +102,14 @@ const (
 	maxEnded     = 20_000
 	maxUsed      = 20_000
 	maxExchanges = 32
-	slotWait     = 10 * time.Second // limit of a code's wait for a slot
+	slotWait     = 10 * time.Second // maximum wait of a code for a slot
 )
 
 // Front is the authorization server. Its methods may be called concurrently. A nil Front
 // serves no paths.
 type Front struct {
 	o          Options
-	base       string // the path of the root
+	base       string // the path of Root
 	routes     map[string]http.HandlerFunc
 	seals      *seal.Key
 	signer     jose.Signer
@@ -123,19 +121,18 @@ type Front struct {
 	keySets    *documents[jwks.Fixed]
 
 	registering, fetching, returning, signing, uses limiter
-	codeSlots                                       chan struct{} // holds one item for each code being exchanged at the provider
+	codeSlots                                       chan struct{} // holds one item for each code that is being exchanged at the provider
 	endings                                         endings
 
-	mu            sync.Mutex // guards the fields below
+	mu            sync.Mutex // guards the rest
 	provider      *discovery.Issuer
 	providerErr   error                                  // the error of the last fetch
 	providerUntil time.Time                              // when provider or providerErr expires
-	providerFetch chan struct{}                          // closed when the fetch in flight ends; nil without one
+	providerFetch chan struct{}                          // closed when the fetch in flight ends; nil if no fetch is in flight
 	ended         simplelru.LRUCache[string, struct{}]   // ended logins
 	used          simplelru.LRUCache[[32]byte, struct{}] // state parameters that the provider has returned
 }
 
-// New returns a front.
 func New(o Options) (*Front, error) {
 	root, err := url.Parse(o.Root)
 	if err != nil {
@@ -192,13 +189,12 @@ func New(o Options) (*Front, error) {
 	return f, nil
 }
 
-// derive derives the keys from the secrets, each for its own use (I-113).
+// derive derives the keys from the secrets, a separate key for each use (I-113).
 func (f *Front) derive() (err error) {
 	var seals []string
 	var set jose.JSONWebKeySet
 	for i, secret := range f.o.Secrets {
-		// Seals of one provider must not open for another provider, nor at another bridge with
-		// the same secret.
+		// Seals for one provider must not open for another provider, or at another bridge with the same secret.
 		of, err := json.Marshal([]string{f.o.Root, f.o.Provider, f.client.ID})
 		if err != nil {
 			return err
@@ -244,8 +240,8 @@ func signingKey(secret, of string) *ecdsa.PrivateKey {
 // Issuer returns the front's issuer identifier.
 func (f *Front) Issuer() string { return f.o.Root }
 
-// Callback returns the address to which the provider sends browsers back. It must be
-// registered at the provider.
+// Callback returns the address to which the provider sends browsers back. The operator must register it at the
+// provider.
 func Callback(root string) string { return root + "/oauth/callback" }
 
 // Tokens returns the settings for checking the front's access tokens.
@@ -267,9 +263,9 @@ func (f *Front) Paths() []string {
 
 // ServeHTTP serves a request for one of the paths.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Anybody may send a body here and could hold a connection by never ending it. The deadline
-	// stays for a body that is not read: net/http reads it at the end, and sets a new deadline for
-	// the next request.
+	// Any stranger may send a body here, and could hold a connection by never ending the body. The deadline also stays
+	// for a body that no handler reads: net/http reads the body at the end, and sets a new deadline for the next
+	// request.
 	c := http.NewResponseController(w)
 	if r.ContentLength != 0 && c.SetReadDeadline(time.Now().Add(bodyWait)) == nil {
 		r.Body = &limited{r.Body, c}
@@ -278,8 +274,8 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.routes[r.URL.Path](w, r)
 }
 
-// limited is a body that clears the read deadline at its end. Later, net/http would take an
-// expired deadline for a disconnected client.
+// limited is a body that clears the read deadline at its end. Otherwise, net/http would later mistake an expired
+// deadline for a disconnected client.
 type limited struct {
 	io.ReadCloser
 	c *http.ResponseController
@@ -293,7 +289,7 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pageHandler serves a page for browsers.
+// pageHandler returns the handler of a page for browsers.
 func pageHandler(methods string, f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !slices.Contains(strings.Split(methods, ", "), r.Method) {
@@ -305,7 +301,7 @@ func pageHandler(methods string, f http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// apiHandler serves an endpoint for clients. Clients may be pages of any site, since no endpoint uses
+// apiHandler returns the handler of an endpoint for clients. Clients may be pages of any site, because no endpoint uses
 // cookies (I-100).
 func apiHandler(methods string, f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -326,8 +322,8 @@ func apiHandler(methods string, f http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// metadata returns the front's metadata (RFC 8414 §2). openid adds members of OpenID Connect: some
-// clients refuse a document of OpenID Connect without them.
+// metadata returns the front's metadata (RFC 8414 §2). openid adds members of OpenID Connect: some clients refuse an
+// OpenID Connect document without them.
 func (f *Front) metadata(openid bool) map[string]any {
 	m := map[string]any{
 		"issuer": f.o.Root, "authorization_endpoint": f.o.Root + "/authorize", "token_endpoint": f.o.Root + "/token",
@@ -352,8 +348,8 @@ func (f *Front) metadata(openid bool) map[string]any {
 	return m
 }
 
-// providerMetadata returns the provider's metadata. Older metadata is used while a fetch runs and after a
-// failed fetch. Callers that wait for the first metadata share one fetch.
+// providerMetadata returns the provider's metadata. Older metadata is used during a fetch and after a failed fetch.
+// Callers that wait for the first metadata share one fetch.
 func (f *Front) providerMetadata(ctx context.Context) (*discovery.Issuer, error) {
 	f.mu.Lock()
 	old, lastErr, fresh, fetch := f.provider, f.providerErr, time.Now().Before(f.providerUntil), f.providerFetch
@@ -367,7 +363,7 @@ func (f *Front) providerMetadata(ctx context.Context) (*discovery.Issuer, error)
 	case fresh:
 		return nil, lastErr
 	case fetch == nil:
-		return f.fetchProvider(context.WithoutCancel(ctx)) // other callers wait for it
+		return f.fetchProvider(context.WithoutCancel(ctx)) // other callers wait for the fetch
 	}
 	select {
 	case <-fetch:
@@ -381,7 +377,7 @@ func (f *Front) providerMetadata(ctx context.Context) (*discovery.Issuer, error)
 func (f *Front) fetchProvider(ctx context.Context) (*discovery.Issuer, error) {
 	f.mu.Lock()
 	timeout := providerTimeout
-	if f.provider != nil && f.providerErr == nil { // after a failure it gets the full timeout
+	if f.provider != nil && f.providerErr == nil { // after a failure, the fetch gets the full timeout
 		timeout = refreshTimeout
 	}
 	f.mu.Unlock()
@@ -412,7 +408,7 @@ func (f *Front) fetchProvider(ctx context.Context) (*discovery.Issuer, error) {
 	return nil, err
 }
 
-// fail sends an error of OAuth (RFC 6749 §5.2).
+// fail sends an OAuth error (RFC 6749 §5.2).
 func fail(w http.ResponseWriter, status int, code, text string) {
 	answer(w, status, "no-store", map[string]string{"error": code, "error_description": text})
 }
@@ -420,7 +416,7 @@ func fail(w http.ResponseWriter, status int, code, text string) {
 // answer sends v as JSON.
 func answer(w http.ResponseWriter, status int, cache string, v any) {
 	data, err := json.Marshal(v)
-	if err != nil { // no value that is sent can fail
+	if err != nil { // every value that is sent can be marshalled
 		status, data = http.StatusInternalServerError, []byte("{}")
 	}
 	send(w, status, cache, data)
@@ -437,13 +433,13 @@ func send(w http.ResponseWriter, status int, cache string, data []byte) {
 	_, _ = w.Write(data) // a disconnected client needs no answer
 }
 
-// tooMany refuses a request that exceeds a rate limit.
+// tooMany refuses a request because of a rate limit.
 func tooMany(w http.ResponseWriter, after time.Duration) {
 	httpio.RetryAfter(w.Header(), after)
 	fail(w, http.StatusTooManyRequests, "temporarily_unavailable", "too many requests from this address: try again later")
 }
 
-// single returns a getter of the parameters. ok is false if one occurs twice, which is ambiguous.
+// single returns a getter of the parameters. If a parameter occurs twice, which is ambiguous, ok is false.
 func single(all url.Values) (_ func(name string) string, ok bool) {
 	for _, values := range all {
 		if len(values) > 1 {
@@ -453,11 +449,11 @@ func single(all url.Values) (_ func(name string) string, ok bool) {
 	return all.Get, true
 }
 
-// sealed seals a value of the given kind; open opens it.
+// sealed seals a value of a kind; open opens it.
 func (f *Front) sealed(kind string, v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return "" // no value that is sealed can fail
+		return "" // every value that is sealed can be marshalled
 	}
 	return f.seals.Seal("front "+kind, data)
 }
@@ -467,7 +463,7 @@ func (f *Front) open(kind, text string, into any) bool {
 	return err == nil && json.Unmarshal(data, into) == nil
 }
 
-// grantedScopes returns the requested scopes that exist, or the standard ones if text names none.
+// grantedScopes returns the requested scopes that exist, or the standard scopes if text names none that exist.
 func (f *Front) grantedScopes(text string, standard []string) []string {
 	var all []string
 	known := f.o.Bridge.Scopes()
@@ -482,7 +478,7 @@ func (f *Front) grantedScopes(text string, standard []string) []string {
 	return all
 }
 
-// idOf returns the client's name in tokens and in the log.
+// idOf returns the name of a client in tokens and in the log.
 func idOf(client string) string {
 	if isDocument(client) && len(client) <= 200 {
 		return client
@@ -490,21 +486,20 @@ func idOf(client string) string {
 	return "registered-" + seal.Fingerprint(client)
 }
 
-// markEnded ends the access tokens of a login at this instance.
+// markEnded makes this instance refuse the access tokens of a login.
 func (f *Front) markEnded(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended.Add(id, struct{}{})
 }
 
-// hasEnded reports whether a login has ended.
 func (f *Front) hasEnded(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ended.Contains(id)
 }
 
-// firstReturn reports whether a state is returned for the first time.
+// firstReturn reports whether the provider returns a state for the first time.
 func (f *Front) firstReturn(sum [32]byte) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -515,12 +510,11 @@ func (f *Front) firstReturn(sum [32]byte) bool {
 	return true
 }
 
-// secure reports whether browsers reach the front over https. Otherwise they run on this machine
-// and may drop cookies that need https.
+// secure reports whether browsers reach the front over https. Otherwise, they run on this machine and may drop cookies
+// that need https.
 func (f *Front) secure() bool { return strings.HasPrefix(f.o.Root, "https:") }
 
-// cookie returns a cookie with a lifetime. The prefix of its name keeps other hosts of the domain
-// from setting it.
+// cookie returns a cookie with a lifetime. The prefix of its name keeps other hosts of the domain from setting it.
 func (f *Front) cookie(name, value string, life time.Duration) *http.Cookie {
 	c := &http.Cookie{
 		Name:     f.named(name),
@@ -544,7 +538,7 @@ func (f *Front) named(cookie string) string {
 	return "mcp-" + cookie
 }
 
-// cookieOf returns the value of a cookie; empty without one.
+// cookieOf returns the value of a cookie, or "" if there is no such cookie.
 func (f *Front) cookieOf(r *http.Request, name string) string {
 	c, err := r.Cookie(f.named(name))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxLimited bounds the keys that a limiter stores. Beyond it, the limiter removes the key that was
-// unused for longest.
+// maxLimited bounds the keys that a limiter stores. At the bound, the limiter removes the key that has been unused for
+// longest.
 const maxLimited = 4096
 
 // limiter limits the rate of actions of one address or user (I-114).
@@ -22,7 +22,7 @@ type limiter struct {
 	by simplelru.LRUCache[string, *rate.Limiter]
 }
 
-// newLimiter returns a limiter that allows burst at once, then one every interval.
+// newLimiter returns a limiter that allows burst actions at once, then one action per interval.
 func newLimiter(every time.Duration, burst int) limiter {
 	by, _ := simplelru.NewLRU[string, *rate.Limiter](maxLimited, nil) // the size is positive
 	return limiter{
@@ -32,14 +32,13 @@ func newLimiter(every time.Duration, burst int) limiter {
 	}
 }
 
-// network returns the key of an address. For IPv6 it is the key of the subscriber's whole network,
-// of 64 bits.
+// network returns the key of an address. For IPv6, this is the 64-bit prefix of the subscriber's whole network.
 func network(from netip.Addr) string { return prefix(from, 64) }
 
-// site returns a key for all addresses of a site: one company may have them all.
+// site returns a key for all addresses of a site, which may belong to one company.
 func site(from netip.Addr) string { return prefix(from, 48) }
 
-// prefix returns an IPv6 address cut to some bits, or a whole IPv4 address.
+// prefix returns the first bits of an IPv6 address, or a whole IPv4 address.
 func prefix(from netip.Addr, bits int) string {
 	if from = from.Unmap().WithZone(""); !from.Is6() {
 		bits = 32
@@ -48,7 +47,7 @@ func prefix(from netip.Addr, bits int) string {
 	return p.String()
 }
 
-// take counts one use of a key. It returns the time that the caller must wait, or 0.
+// take counts one use of a key. It returns how long the caller must wait, or 0.
 func (l *limiter) take(key string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

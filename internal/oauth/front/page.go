@@ -15,7 +15,7 @@ h1{font-size:1.3rem}.host{font-size:1.7rem;font-weight:700;overflow-wrap:anywher
 .warn{border-left:4px solid #b45309;padding:.4rem .8rem;background:#fff7ed}button{font:inherit;padding:.5rem 1.4rem;margin:1rem .6rem 0 0}
 @media(prefers-color-scheme:dark){body{color:#eee;background:#181818}.note{color:#aaa}.warn{background:#33240f}}`
 
-// policy forbids frames and all loading (I-105). It has no form-action: browsers would apply that
+// policy forbids frames and all loading (I-105). It has no form-action, because browsers would also apply form-action
 // to the provider's address and all its redirects.
 var policy = func() string {
 	sum := sha256.Sum256([]byte(style))
@@ -62,9 +62,9 @@ func (f *Front) question(w http.ResponseWriter, r *request, client string) {
 	show(w, http.StatusOK, p)
 }
 
-// html returns the page. Each value stands in text or in a quoted attribute, which html.EscapeString is made for, and
-// Back is an address of the web. html/template would add 13 MB to the program: it calls methods by their names, so
-// the linker would keep every exported method of every library.
+// html returns the page. Each value stands in text or in a quoted attribute, for which html.EscapeString is made, and
+// Back is a web address. html/template would add 13 MB to the program: it calls methods by name, so the linker would
+// keep every exported method of every library.
 func (p *pageData) html() string {
 	var b strings.Builder
 	write := func(format string, values ...string) {

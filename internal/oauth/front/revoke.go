@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// revocation ends the login of a token that the client no longer needs (RFC 7009). Unknown and expired
-// tokens count as revoked. The provider's token is not revoked: some providers then end all of the
-// user's logins at the bridge, also the logins of other clients.
+// revocation ends the login of a token that the client no longer needs (RFC 7009). Unknown and expired tokens count as
+// revoked. The provider's token is not revoked, because some providers would then end all of the user's logins at the
+// bridge, even logins of other clients.
 func (f *Front) revocation(w http.ResponseWriter, r *http.Request) {
 	client, get, refusal := f.readForm(r)
 	if refusal == nil && get("token") == "" {
@@ -57,8 +57,8 @@ func (f *Front) revokeToken(ctx context.Context, client, text string, prove prov
 	return f.revoke(ctx, id)
 }
 
-// loginOf returns the login of a refresh token or access token, and the client of an access token.
-// Both are empty for other texts.
+// loginOf returns the login of a refresh token or access token, and the client of an access token. For other texts,
+// both are empty.
 func (f *Front) loginOf(text string) (id, client string) {
 	var shown refreshToken
 	if f.open("refresh", text, &shown) {

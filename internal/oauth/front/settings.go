@@ -21,21 +21,21 @@ type Settings struct {
 	Client *oauth.Client `yaml:"client"`
 	// Scopes are requested at the provider, besides openid.
 	Scopes []string `yaml:"scopes"`
-	// ScopePrefix makes the front request a client's scopes at the provider too, each with this
-	// prefix. The client gets those that the provider grants. Empty means that the user's
-	// consent alone decides.
+	// ScopePrefix makes the front also request a client's scopes at the provider, each with this prefix. The client
+	// then gets the scopes that the provider grants. If ScopePrefix is empty, only the user's consent decides.
 	ScopePrefix string `yaml:"scope_prefix"`
 	// Consent is ConsentAsk (the default) or ConsentRemember.
 	Consent string `yaml:"consent"`
-	// Redirects are allowed redirect addresses with schemes of programs, besides Redirects of the
-	// package. An empty list allows none at all.
+	// Redirects are allowed redirect addresses with schemes of programs, besides the Redirects of this package. An
+	// empty list allows no such address, not even those of this package.
 	Redirects []string `yaml:"redirects"`
-	// KeyFile names a file with at least 32 bytes, the seed of all keys. Empty means a random
-	// seed per process; in a cluster, the secret of the cluster.
+	// KeyFile names a file with at least 32 bytes, the seed of all keys. If it is empty, the seed is the secret of the
+	// cluster, or without a cluster random for each process.
 	KeyFile string `yaml:"key_file"`
-	// KeyFiles names several files instead: the first seals and signs, all open and verify.
+	// KeyFiles names several key files instead. Keys of the first file seal and sign; keys of all files open and
+	// verify.
 	KeyFiles []string `yaml:"key_files"`
-	// StateDir is the folder for logins. Empty means in memory, until the process ends.
+	// StateDir is the folder for logins. If it is empty, logins are in memory until the process ends.
 	StateDir string `yaml:"state_dir"`
 	// AuthorizeParams are added to the authorization request at the provider.
 	AuthorizeParams map[string]string `yaml:"authorize_params"`
@@ -52,20 +52,19 @@ func (s *Settings) String() string {
 	return fmt.Sprintf("{%s %v %s %s %v %s %v %s %v}", s.Client.ID, s.Scopes, s.ScopePrefix, s.Consent, s.Redirects, s.KeyFile, s.KeyFiles, s.StateDir, s.AuthorizeParams)
 }
 
-// Values of Settings.Consent.
+// ConsentAsk and ConsentRemember are the values of Settings.Consent.
 const (
 	ConsentAsk      = "ask"      // ask each time
 	ConsentRemember = "remember" // ask once for each client, browser and user, unless a page has sent the user
 )
 
-// Redirects are the addresses of well-known clients that need a scheme of their own.
+// Redirects are the addresses of well-known clients that need their own scheme.
 var Redirects = []string{"cursor://anysphere.cursor-mcp/oauth/callback"}
 
 // reserved are the parameters of an authorization request that the front sets.
 var reserved = []string{"response_type", "response_mode", "client_id", "redirect_uri", "scope", "state", "nonce", "code_challenge", "code_challenge_method", "request", "request_uri"}
 
-// Validate reports faults of the settings, except those of Client. It opens no file and shows no
-// values.
+// Validate reports faults of the settings, except faults of Client. It opens no files and shows no values.
 func (s *Settings) Validate() error {
 	var errs []error
 	say := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -110,13 +109,12 @@ func (s *Settings) Validate() error {
 const (
 	minKey = 32 // bytes
 	maxKey = 64 << 10
-	// minDifferent is the least number of different bytes in a key. The digits of a random
-	// number have more.
+	// minDifferent is the minimum number of different bytes in a key. Even the digits of a random number have more.
 	minDifferent = 8
 )
 
-// Look makes all paths absolute and reads the keys. fault is the reason that the file at a setting
-// cannot be used, and remark is a warning.
+// Look makes all paths absolute and reads the keys. fault is the reason why the file of a setting cannot be used, and
+// remark is a warning.
 func (s *Settings) Look(absolute func(string) string) (setting, remark string, fault error) {
 	if s.StateDir != "" {
 		s.StateDir = absolute(s.StateDir)
@@ -145,7 +143,7 @@ func (s *Settings) Look(absolute func(string) string) (setting, remark string, f
 	return setting, remark, nil
 }
 
-// Secrets reads the key files. It returns nothing if none is set. The error names the setting.
+// Secrets reads the key files. If none is set, it returns nothing. The error names the setting.
 func (s *Settings) Secrets() (all []string, err error) {
 	setting, files := "key_files", s.KeyFiles
 	if s.KeyFile != "" {
@@ -161,7 +159,7 @@ func (s *Settings) Secrets() (all []string, err error) {
 	return all, nil
 }
 
-// secret reads a key file of minKey to maxKey bytes. Its error follows the name of the setting.
+// secret reads a key file of minKey to maxKey bytes. Callers put the name of the setting before its error.
 func secret(name string) (string, error) {
 	data, err := files.Read(name, maxKey+1)
 	if errors.Is(err, os.ErrNotExist) {

@@ -14,24 +14,24 @@ import (
 	"github.com/mcp-bridge/bridge/internal/backoff"
 )
 
-// Store stores values that may be used only once. Values are sealed, and no two are the same. They
-// expire by the clock of the store, since clocks of instances may differ (S-014).
+// Store stores values that may be used only once. Values are sealed, and no two values are equal. They expire by the
+// store's clock, because clocks of instances may differ (S-014).
 type Store interface {
-	// Get returns the value of a key; nil without one.
+	// Get returns the value of a key, or nil if there is none.
 	Get(ctx context.Context, key string) ([]byte, error)
-	// Swap replaces old by value for a lifetime, and reports whether value is stored. It replaces
-	// only if old is stored. It also succeeds if value is stored already: a retry after a lost
-	// answer. A nil old means that no value is stored, and a nil value removes.
+	// If old is stored, Swap replaces it by value for a lifetime; it reports whether value is now stored. It also
+	// succeeds if value is stored already, for a retry after a lost answer. If old is nil, no value must be stored; if
+	// value is nil, Swap removes old.
 	Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error)
-	// End records for a lifetime that a login has ended. It may be called twice.
+	// End records for a lifetime that a login has ended. Callers may call it twice.
 	End(ctx context.Context, id string, life time.Duration) error
-	// Ended returns the logins that End has recorded since the call that returned mark, and
-	// perhaps earlier ones, and the next mark. With an empty mark it returns all.
+	// Ended returns the logins that End has recorded since the call that returned mark, and maybe earlier logins, and
+	// the next mark. With an empty mark, Ended returns all logins.
 	Ended(ctx context.Context, mark string) (ids []string, next string, err error)
 }
 
-// maxStored bounds the values of one kind in a Memory. Beyond it, the value that was unused for
-// longest is dropped.
+// maxStored bounds the values of one kind in a Memory. At the bound, the value that has been unused for longest is
+// dropped.
 const maxStored = 20_000
 
 // kindOf returns the part of a key before its colon. Each kind has its own limit.
@@ -135,15 +135,15 @@ func (m *Memory) Ended(_ context.Context, mark string) (ids []string, next strin
 }
 
 const (
-	// tries is the number of attempts at a write that must not be lost. All attempts together take some
-	// 12 seconds, plus the store's own timeouts.
+	// tries is the number of attempts at a write that must not be lost. All attempts together take about 12 seconds,
+	// plus the store's own timeouts.
 	tries    = 5
-	twice    = 2 // for writes that may be lost without harm
+	twice    = 2 // for writes whose loss does no harm
 	firstTry = 500 * time.Millisecond
 	maxRetry = 5 * time.Second
 )
 
-// put calls Swap again while the store fails, at most times times in all. ctx must not end.
+// put calls Swap again while the store fails, in all at most as often as times says. ctx must not end.
 func (f *Front) put(ctx context.Context, key string, old, value []byte, life time.Duration, times int) (ok bool, err error) {
 	for n := 1; ; n++ {
 		if ok, err = f.o.Store.Swap(ctx, key, old, value, life); err == nil || n >= times {
@@ -162,27 +162,27 @@ func (f *Front) recordEnd(ctx context.Context, id string) (err error) {
 	}
 }
 
-// lookEvery bounds the time for which access tokens of an ended login work at other instances.
+// lookEvery bounds how long access tokens of an ended login still work at other instances.
 const lookEvery = 2 * time.Second
 
-// lastWait is the time for recording owed endings when the process stops.
+// lastWait bounds the recording of owed endings when the process stops.
 const lastWait = 3 * time.Second
 
-// endLife is the lifetime of the record of an ended login. It is longer than access tokens live at
-// an instance with a slow clock.
+// endLife is the lifetime of the record of an ended login. It is longer than the lifetime of access tokens at an
+// instance with a slow clock.
 const endLife = plainLife + 10*time.Minute
 
-// endings is the state of reading and writing ended logins at this instance.
+// endings is the state of this instance's reading and writing of ended logins.
 type endings struct {
-	known atomic.Bool // the store was read at least once
+	known atomic.Bool // the store was read successfully at least once
 	away  atomic.Bool // the last read failed
-	// owed are logins that ended here and whose end the store has not accepted.
+	// owed are logins that ended at this instance and whose end is not in the store yet.
 	owed simplelru.LRUCache[string, struct{}]
 }
 
-// Watch reads logins that end at other instances until ctx ends, and refuses their access tokens
-// here (I-110). It retries the endings that the store did not accept. It does so once more at the
-// end, because no other instance has them.
+// Watch reads logins that end at other instances and refuses their access tokens here (I-110), until ctx ends. It also
+// retries the endings that the store did not accept. At the end it retries once more, because no other instance knows
+// these endings.
 func (f *Front) Watch(ctx context.Context) {
 	for mark := f.readEnded(ctx, ""); backoff.For(ctx, lookEvery) == nil; mark = f.readEnded(ctx, mark) {
 		f.retryOwed(ctx)
@@ -195,12 +195,12 @@ func (f *Front) Watch(ctx context.Context) {
 	}
 }
 
-// retryOwed records owed endings in the store until that fails again.
+// retryOwed records owed endings in the store until an attempt fails.
 func (f *Front) retryOwed(ctx context.Context) {
 	done := 0
 	for _, id := range f.endings.owed.Keys() {
 		if f.endInStore(ctx, id) != nil {
-			f.endings.owed.Get(id) // the next call begins with another one
+			f.endings.owed.Get(id) // the next call begins with another login
 			break
 		}
 		f.endings.owed.Remove(id)

@@ -23,22 +23,22 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// login is a user's sign-in, by a client, for a resource.
+// login is a user's sign-in with a client for a resource.
 type login struct {
-	Client   string          `json:"c"` // fingerprint of its id
+	Client   string          `json:"c"` // fingerprint of the client's id
 	ID       string          `json:"i"` // see idOf
 	Resource string          `json:"a"`
 	Scopes   []string        `json:"o,omitempty"`
 	Subject  string          `json:"s"`
 	User     json.RawMessage `json:"u"`           // the provider's claims about the user
-	Refresh  string          `json:"r,omitempty"` // the provider's refresh token; empty without one
+	Refresh  string          `json:"r,omitempty"` // the provider's refresh token; empty if there is none
 	Nonce    string          `json:"x"`
 	Keyed    bool            `json:"k,omitempty"` // the client authenticates with a key
 	// Turn is the number of the current refresh token.
 	Turn uint64 `json:"n,omitempty"`
 	// UserAt is when an ID token last confirmed User.
 	UserAt int64 `json:"d,omitempty"`
-	// InvalidSince is since when its ID tokens have been invalid; 0 if the last one was valid.
+	// InvalidSince is when the login's ID tokens became invalid, or 0 if the last ID token was valid.
 	InvalidSince int64 `json:"w,omitempty"`
 }
 
@@ -47,7 +47,7 @@ type codeValue struct {
 	Request request `json:"q"`
 	Login   login   `json:"l"`
 	ID      string  `json:"i"`           // id of the login
-	Used    string  `json:"u,omitempty"` // id of the login that the code was exchanged for; then the other fields are empty
+	Used    string  `json:"u,omitempty"` // id of the login for which the code was exchanged; the other fields are then empty
 }
 
 // refreshToken is the content of a refresh token.
@@ -56,23 +56,23 @@ type refreshToken struct {
 	N  uint64 `json:"n,omitempty"`
 }
 
-// renewal marks a login that is being renewed, or was tried a moment ago.
+// renewal marks a login that is being renewed or was renewed a moment ago.
 type renewal struct {
 	Held bool   `json:"h,omitempty"`
 	N    uint64 `json:"n,omitempty"` // the turn being renewed
-	// OldWorked means that turn N-1 still worked when this renewal began: a slow process that
-	// shows it now is no thief.
+	// OldWorked means that turn N-1 still worked when this renewal began. A process that sends turn N-1 now is slow,
+	// not a thief.
 	OldWorked bool `json:"f,omitempty"`
 }
 
 const (
 	holdLife  = 50 * time.Second // longer than three requests to the provider, for a token, keys and userinfo
 	renewWait = 20 * time.Second
-	// Interval of looking whether another renewal has ended, at first and at most.
+	// firstLook and maxLook bound the interval between two looks whether another renewal has ended.
 	firstLook = 50 * time.Millisecond
 	maxLook   = 500 * time.Millisecond
-	// unconfirmedFor is the limit of a login that the provider renews without confirming the user. The
-	// user could have left a group that the access rules need.
+	// unconfirmedFor limits a login that the provider renews without confirming the user. The user could have left a
+	// group that access rules need.
 	unconfirmedFor = 24 * time.Hour
 )
 
@@ -116,8 +116,8 @@ func (f *Front) refused(w http.ResponseWriter, refusal *fault) {
 	fail(w, refusal.status, refusal.code, refusal.text)
 }
 
-// limitUse limits how often one code or refresh token may be sent. Unknown ones cost nothing, and
-// many clients may share an address, so the address is not limited (I-114).
+// limitUse limits how often one code or refresh token may be sent. Unknown codes and tokens cost nothing, and many
+// clients may share an address, so addresses are not limited (I-114).
 func (f *Front) limitUse(key string) *fault {
 	if f.uses.take(key) > 0 {
 		return errMany
@@ -164,11 +164,11 @@ func (f *Front) readForm(r *http.Request) (id string, get func(string) string, r
 	return id, get, nil
 }
 
-// sameResource reports whether a client's resource parameter fits the resource of its login. The
-// parameter may be empty, or have one more slash at its end.
+// sameResource reports whether a client's resource parameter fits the resource of its login. The parameter may be empty
+// or have an additional slash at its end.
 func sameResource(said, is string) bool { return said == "" || strings.TrimSuffix(said, "/") == is }
 
-// redeem exchanges a code for tokens, once (I-108).
+// redeem exchanges a code for tokens, only once (I-108).
 func (f *Front) redeem(ctx context.Context, client string, get func(string) string, prove prover) (map[string]any, *fault) {
 	var shown string
 	if !f.open("code", get("code"), &shown) {
@@ -202,7 +202,7 @@ func (f *Front) redeem(ctx context.Context, client string, get func(string) stri
 			return nil, refusal
 		}
 	}
-	// The login is stored before the code is marked: a second use of the code must find the login, to
+	// The login is stored before the code is marked as used, because a second use of the code must find the login and
 	// end it.
 	if c.Login.Refresh != "" {
 		if _, err := f.put(ctx, loginKey(c.ID), nil, []byte(f.sealed(loginKey(c.ID), c.Login)), loginLife, tries); err != nil {
@@ -224,8 +224,8 @@ func (f *Front) storeFailed(err error) *fault {
 	return errStore
 }
 
-// revoke ends a login: here at once, at other instances when they next read the store. Watch
-// retries endings that the store does not accept.
+// revoke ends a login: at this instance at once, and at other instances when they next read the store. Watch retries
+// endings that the store does not accept.
 func (f *Front) revoke(ctx context.Context, id string) *fault {
 	f.markEnded(id)
 	if err := f.endInStore(ctx, id); err != nil {
@@ -235,12 +235,12 @@ func (f *Front) revoke(ctx context.Context, id string) *fault {
 	return nil
 }
 
-// endInStore ends a login in the store. A full store records no end, but still removes the login.
+// endInStore ends a login in the store. A full store does not record the end, but still removes the login.
 func (f *Front) endInStore(ctx context.Context, id string) error {
 	return errors.Join(f.recordEnd(ctx, id), f.remove(ctx, id))
 }
 
-// remove removes a login, also if another process changes it meanwhile.
+// remove removes a login, even if another process changes it meanwhile.
 func (f *Front) remove(ctx context.Context, id string) error {
 	for {
 		raw, err := f.o.Store.Get(ctx, loginKey(id))
@@ -253,12 +253,10 @@ func (f *Front) remove(ctx context.Context, id string) error {
 	}
 }
 
-// renew exchanges a refresh token for tokens. A refresh token works once, and for a moment
-// longer, since a client may be several processes (I-109). The provider must renew its own
-// token first (I-110).
+// renew exchanges a refresh token for tokens. A refresh token works only once, and for a moment longer because a client
+// may have several processes (I-109). The provider must renew its own token first (I-110).
 //
-// A renewal holds the login, and leaves its hold there for a moment. Both expire by the clock of
-// the store.
+// A renewal holds the login and leaves its hold in the store for a moment. Both expire by the store's clock.
 func (f *Front) renew(ctx context.Context, client string, get func(string) string, prove prover) (map[string]any, *fault) {
 	var given refreshToken
 	if !f.open("refresh", get("refresh_token"), &given) {
@@ -288,7 +286,7 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 			}
 			proved = true
 		}
-		// The hold is read after the login: an older turn has released its hold before.
+		// The hold is read after the login: a renewal of an older turn has already released its hold.
 		oldHold, err := f.o.Store.Get(ctx, holdKey)
 		if err != nil {
 			return nil, f.storeFailed(err)
@@ -317,12 +315,12 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 		} else if !ok {
 			continue
 		}
-		// The mark stays for grace, whatever the result: others with the same token must not count as
+		// Whatever the result, the mark stays for grace, so that other processes with the same token do not count as
 		// thieves.
 		release := func(r renewal) { _, _ = f.put(ctx, holdKey, myHold, []byte(f.sealed(holdKey, r)), grace, twice) }
 		if now, err := f.o.Store.Get(ctx, key); err != nil || !bytes.Equal(now, raw) {
 			if held {
-				after = *r // perhaps the hold of a later turn
+				after = *r // maybe the hold of a later turn
 			}
 			if release(after); err != nil {
 				return nil, f.storeFailed(err)
@@ -350,7 +348,7 @@ func (f *Front) renew(ctx context.Context, client string, get func(string) strin
 	return nil, errIdP
 }
 
-// subset returns the wanted scopes that a login has; all of them if wanted is empty.
+// subset returns the wanted scopes that a login has. If wanted is empty, it returns all of the login's scopes.
 func subset(wanted, has []string) (all []string) {
 	if len(wanted) == 0 {
 		return has
@@ -363,8 +361,8 @@ func subset(wanted, has []string) (all []string) {
 	return all
 }
 
-// renewAtProvider renews the provider's token of a login. errTurn means that the provider has ended the
-// login. Scopes that the provider takes back leave the login.
+// renewAtProvider renews the provider's token of a login. errTurn means that the provider has ended the login. The
+// login loses scopes that the provider takes back.
 func (f *Front) renewAtProvider(ctx context.Context, at *discovery.Issuer, l *login) *fault {
 	t, err := f.ask.Token(ctx, at, f.client, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {l.Refresh}})
 	log := f.o.Log.With("issuer", f.o.Provider, "sub", l.Subject, "client", l.ID)
@@ -376,7 +374,7 @@ func (f *Front) renewAtProvider(ctx context.Context, at *discovery.Issuer, l *lo
 		log.Warn("the provider did not renew a login", "err", err)
 		return errIdP
 	}
-	l.Refresh = cmp.Or(t.Refresh, l.Refresh) // the old one may be used up in any case
+	l.Refresh = cmp.Or(t.Refresh, l.Refresh) // the old token may be used up in any case
 	if f.o.ScopePrefix != "" && t.Scopes != nil {
 		l.Scopes = f.grantedBy(l.Scopes, t)
 	}
@@ -385,7 +383,7 @@ func (f *Front) renewAtProvider(ctx context.Context, at *discovery.Issuer, l *lo
 		return errTurn
 	}
 	if t.ID != "" {
-		// A new ID token may leave out the nonce of the first (OpenID Connect Core §12.2).
+		// A new ID token may leave out the nonce of the first ID token (OpenID Connect Core §12.2).
 		nonce := ""
 		if p := strings.Split(t.ID, "."); len(p) == 3 {
 			if body, err := base64.RawURLEncoding.DecodeString(p[1]); err == nil && gjson.GetBytes(body, "nonce").Exists() {
@@ -409,7 +407,7 @@ func (f *Front) renewAtProvider(ctx context.Context, at *discovery.Issuer, l *lo
 	return nil
 }
 
-// issue makes the tokens of a login (I-109).
+// issue issues the tokens of a login (I-109).
 func (f *Front) issue(id string, l *login, scopes []string) (map[string]any, *fault) {
 	life := plainLife
 	if l.Refresh != "" {
@@ -439,14 +437,14 @@ func (f *Front) issue(id string, l *login, scopes []string) (map[string]any, *fa
 	return out, nil
 }
 
-// userClaims returns the user's claims in an access token of the front, in the form of the provider's
-// tokens. over reports whether the login has ended.
+// userClaims returns the user's claims in an access token of the front, in the form of the provider's tokens. over
+// reports whether the login has ended.
 func (f *Front) userClaims(claims gjson.Result) (said []byte, over func() bool, err error) {
 	user, err := f.seals.Open("front user", claims.Get("user").Str)
 	if err != nil || len(user) < 2 {
 		return nil, nil, errors.New("its claim user was not sealed by this server")
 	}
-	also, err := json.Marshal(map[string]any{"iss": f.o.Provider}) // not the client and the scopes: they are the front's, not the provider's
+	also, err := json.Marshal(map[string]any{"iss": f.o.Provider}) // without the client and the scopes, which are the front's and not the provider's
 	if err != nil {
 		return nil, nil, err
 	}
@@ -454,6 +452,6 @@ func (f *Front) userClaims(claims gjson.Result) (said []byte, over func() bool, 
 		f.readEnded(context.Background(), "") // the store has its own timeout
 	}
 	said = append(bytes.TrimSuffix(also, []byte("}")), ',')
-	id := strings.Clone(claims.Get("sid").Str) // a clone, so that the whole token is not kept in memory
+	id := strings.Clone(claims.Get("sid").Str) // a clone, which does not keep the whole token in memory
 	return append(said, user[1:]...), func() bool { return f.hasEnded(id) }, nil
 }

@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// attemptLife is the time within which another process may finish a sign-in.
+	// attemptLife is how long another process may still finish a sign-in.
 	attemptLife = 10 * time.Minute
-	// pageOpenFor is the time for which the person probably still has the sign-in page open.
-	pageOpenFor = 2 * time.Minute
-	// attemptSuffix is the suffix of attempt files.
+	// pageOpenFor is how long the person probably keeps the sign-in page open.
+	pageOpenFor   = 2 * time.Minute
 	attemptSuffix = ".attempt"
 )
 
-// attempt is a sign-in in progress, with all that another process needs to finish it. Programs may
-// stop a bridge while the person types a password, and start another one.
+// attempt is a sign-in in progress, with everything that another process needs to finish it. Programs may stop a bridge
+// while the person types a password, and then start another bridge.
 type attempt struct {
 	Format   int       `json:"format"`
 	Login    Login     `json:"login"` // without tokens
@@ -30,17 +29,16 @@ type attempt struct {
 
 func (s *Store) attemptFile(key string) string { return filepath.Join(s.dir, key+attemptSuffix) }
 
-// begin stores an attempt. The caller has the lock of the login.
+// begin stores an attempt. The caller holds the lock of the login.
 func (s *Store) begin(key string, a *attempt) error {
 	a.Format = format
 	return s.put(s.attemptFile(key), a)
 }
 
-// forget removes the attempt.
 func (s *Store) forget(key string) { _ = os.Remove(s.attemptFile(key)) }
 
-// Abandon removes unfinished sign-ins at a server; at all servers if server is empty. It returns
-// their number.
+// Abandon removes unfinished sign-ins at a server, or at all servers if server is empty. It returns the number of
+// removed sign-ins.
 func (s *Store) Abandon(server string) (n int, err error) {
 	keys, err := s.keys(attemptSuffix)
 	for _, key := range keys {
@@ -54,8 +52,8 @@ func (s *Store) Abandon(server string) (n int, err error) {
 	return n, err
 }
 
-// resume returns another process's attempt for the same request, with its callback; nil if there
-// is none. An attempt from the future has an unknown age and is ignored: the clock was set back.
+// resume returns another process's attempt for the same request, with its callback, or nil if there is none. If the
+// clock was set back, an attempt may be from the future; resume ignores such an attempt, because its age is unknown.
 func (p *Person) resume(ctx context.Context, l *Login, scopes []string) (*attempt, *callback) {
 	data, err := p.o.Store.get(p.o.Store.attemptFile(p.key))
 	a := &attempt{}

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// Browser returns the command that opens addresses: $BROWSER, or that of the system; nil if there
-// is none.
+// Browser returns the command that opens addresses: $BROWSER or the system's command, or nil if there is none.
 func Browser() []string {
 	if b := strings.Fields(os.Getenv("BROWSER")); len(b) > 0 {
 		return b
@@ -30,8 +29,8 @@ func Browser() []string {
 	return []string{"xdg-open"}
 }
 
-// Show opens an address in the browser without waiting. No shell reads the address. It must be http
-// or https, and is formatted anew, so that no command takes it for a flag (I-215).
+// Show opens an address in the browser and does not wait. No shell reads the address. The address must be http or
+// https, and is formatted anew, so that no command mistakes it for a flag (I-215).
 func Show(browser []string, address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {

@@ -20,15 +20,14 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// callback receives the browser's return on this machine (RFC 8252 §7.3). It listens only during
-// one sign-in.
+// callback receives the browser that returns to this machine (RFC 8252 §7.3). It listens only during one sign-in.
 type callback struct {
 	redirect string // its address
 	path     string
 	listener net.Listener
 
 	mu      sync.Mutex // guards the rest
-	state   string     // state of the waiting sign-in; empty for none
+	state   string     // state of the waiting sign-in; empty if no sign-in waits
 	issuer  *discovery.Issuer
 	answers chan answer
 }
@@ -39,8 +38,7 @@ type answer struct {
 	err  error
 }
 
-// listen opens a callback at an address such as http://127.0.0.1:7777/callback. Port 0 is any free
-// port.
+// listen opens a callback at an address such as http://127.0.0.1:7777/callback. Port 0 means any free port.
 func listen(ctx context.Context, redirect string) (*callback, error) {
 	u, err := url.Parse(redirect)
 	if err != nil {
@@ -70,7 +68,7 @@ func listen(ctx context.Context, redirect string) (*callback, error) {
 	}, nil
 }
 
-// await serves the callback until the answer arrives. A line that the person types may also hold it.
+// await serves the callback until the answer arrives. The person may also type a line with the answer.
 func (c *callback) await(ctx context.Context, state string, issuer *discovery.Issuer, typed <-chan string) (code string, err error) {
 	c.mu.Lock()
 	c.state, c.issuer = state, issuer
@@ -85,7 +83,7 @@ func (c *callback) await(ctx context.Context, state string, issuer *discovery.Is
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(c.listener) })
 	defer func() {
-		// The page is being sent: it is small, so the browser gets a second.
+		// The browser gets a second for the page, which is small and is being sent.
 		end, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if s.Shutdown(end) != nil {
@@ -116,8 +114,7 @@ const (
 	pageRefused = "The sign-in was refused."
 )
 
-// ServeHTTP accepts the answer and ignores all other requests. The page shows nothing of the request
-// (I-213, I-216).
+// ServeHTTP accepts the answer and ignores all other requests. The page shows no part of the request (I-213, I-216).
 func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
@@ -135,14 +132,13 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, page)
 }
 
-// accept accepts the answer of the waiting sign-in (I-213, I-222). It returns the text for the
-// browser.
+// accept accepts the answer for the waiting sign-in (I-213, I-222). It returns the text for the browser.
 func (c *callback) accept(q url.Values) (page string, status int) {
 	c.mu.Lock()
 	expected, issuer := c.state, c.issuer
 	expectedState := expected != "" && len(q["state"]) == 1 && subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(expected)) == 1
 	if expectedState {
-		c.state = "" // a state works once
+		c.state = "" // a state works only once
 	}
 	c.mu.Unlock()
 	if !expectedState {
@@ -156,7 +152,7 @@ func (c *callback) accept(q url.Values) (page string, status int) {
 	return page, http.StatusOK
 }
 
-// readAnswer reads an answer with the right state. It checks the issuer before anything else.
+// readAnswer reads an answer with the right state. It checks the answer's issuer first.
 func readAnswer(q url.Values, issuer *discovery.Issuer) (answer, string) {
 	if err := issuer.Answered(q.Get("iss"), q.Has("iss")); err != nil || len(q["iss"]) > 1 {
 		if err == nil {
@@ -177,13 +173,13 @@ func readAnswer(q url.Values, issuer *discovery.Issuer) (answer, string) {
 	return answer{code: q.Get("code")}, pageDone
 }
 
-// refusedError is an error that the authorization server sent: it or the person has refused.
+// refusedError is an error that the authorization server sent. The server or the person has refused.
 type refusedError struct{ code string }
 
 func (r *refusedError) Error() string { return "the authorization server says " + r.code }
 
-// loopbackHost reports whether a Host header names this machine. Other sites could otherwise reach
-// the callback under a name of their own.
+// loopbackHost reports whether a Host header names this machine. Otherwise, a site could reach the callback under the
+// site's own name.
 func loopbackHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// deviceLimit bounds a sign-in on another device, also if the authorization server allows more.
+	// deviceLimit bounds a sign-in on another device, even if the authorization server allows more time.
 	deviceLimit = 30 * time.Minute
-	// usualInterval is the polling interval if the authorization server names none. slow_down adds the
-	// same time to the interval (RFC 8628 §3.5). maxInterval bounds it.
+	// usualInterval is the polling interval if the authorization server does not name one, and the time that slow_down
+	// adds to the interval (RFC 8628 §3.5). maxInterval bounds the interval.
 	usualInterval = 5 * time.Second
 	maxInterval   = time.Minute
 	maxUserCode   = 100
@@ -43,7 +43,7 @@ func (p *Person) byDevice(ctx context.Context, w *work, l, earlier *Login, scope
 	}
 	began := time.Now()
 	data, err := p.ask.Send(ctx, &l.Issuer, l.Issuer.Device, l.Client.grant(p.o.Client), form)
-	if discovery.Refused(err) == "invalid_client" && earlier != nil && l.Client == earlier.Client && l.Issuer.Registration != "" { // it has forgotten the bridge's registration
+	if discovery.Refused(err) == "invalid_client" && earlier != nil && l.Client == earlier.Client && l.Issuer.Registration != "" { // the authorization server has forgotten the bridge's registration
 		if l.Client, err = p.register(ctx, &l.Issuer, ""); err == nil {
 			data, err = p.ask.Send(ctx, &l.Issuer, l.Issuer.Device, l.Client.grant(p.o.Client), form)
 		}
@@ -107,8 +107,8 @@ func (p *Person) byDevice(ctx context.Context, w *work, l, earlier *Login, scope
 	}
 }
 
-// deviceClient returns the client of the settings, else that of an earlier sign-in on a device, else
-// a new one.
+// deviceClient returns the client of the settings, else the client of an earlier sign-in on a device, else a new
+// client.
 func (p *Person) deviceClient(ctx context.Context, l, earlier *Login) (Client, error) {
 	at := &l.Issuer
 	switch {

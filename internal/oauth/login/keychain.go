@@ -18,31 +18,31 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Values of the variable MCP_BRIDGE_LOGINS.
+// inKeychain and inFile are the values of the variable MCP_BRIDGE_LOGINS.
 const (
-	inKeychain = "keychain" // seal logins; fail without a keychain
-	inFile     = "file"     // write logins in clear
+	inKeychain = "keychain" // seal logins; without a keychain, fail
+	inFile     = "file"     // write logins unencrypted
 )
 
 const (
 	keychainService = "mcp-bridge"
-	// promptWait is the time that the first caller waits for the keychain, which may show a prompt. A
-	// program on a desktop may have started the bridge, and nobody may be there.
+	// promptWait is how long the first caller waits for the keychain, which may show a prompt. A program on a desktop
+	// may have started the bridge while the person is away.
 	promptWait = 10 * time.Second
-	// askAgain is the time after a failure before the keychain is asked again.
+	// askAgain is how long after a failure the keychain is not asked again.
 	askAgain = 30 * time.Second
 )
 
-// keychain gives the key that seals logins. The key is in the keychain of the operating system, which holds
-// only short texts; the files hold the logins.
+// keychain returns the key that seals logins. The key is in the operating system's keychain, which holds only short
+// texts. The files hold the logins.
 type keychain struct {
 	user string // names the folder of logins
 	dir  string
 	get  func(service, user string) (string, error) // keyring.Get
 
-	mu     sync.Mutex    // guards the fields below
-	asked  chan struct{} // closed when a question ends; nil without one
-	slow   bool          // a caller has waited for that question in vain
+	mu     sync.Mutex    // guards the rest
+	asked  chan struct{} // closed when the running question ends; nil if none is running
+	slow   bool          // a caller has waited for the running question in vain
 	key    *seal.Key     // nil until it is known
 	err    error         // of the last question
 	failed time.Time     // when err came
@@ -50,8 +50,8 @@ type keychain struct {
 
 var errPrompt = errors.New("the keychain does not answer: unlock it")
 
-// hasKeychain reports whether the system may have a keychain. On Linux that is a service on the session
-// bus. Without a bus, the library would try to start one.
+// hasKeychain reports whether the system may have a keychain. On Linux, the keychain is a service on the session bus.
+// Without a bus, the library would try to start one.
 func hasKeychain() bool {
 	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" || os.Getenv("DBUS_SESSION_BUS_ADDRESS") != "" {
 		return true
@@ -60,8 +60,8 @@ func hasKeychain() bool {
 	return os.Getenv("XDG_RUNTIME_DIR") != "" && err == nil
 }
 
-// forget returns the known key, and makes open ask the keychain again: another process may have replaced
-// the key.
+// forget returns the known key, and makes open ask the keychain again, because another process may have replaced the
+// key.
 func (k *keychain) forget() *seal.Key {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -72,7 +72,7 @@ func (k *keychain) forget() *seal.Key {
 	return old
 }
 
-// open returns the key. With create, it makes a key if there is none.
+// open returns the key. If there is no key and create is true, open makes a key.
 func (k *keychain) open(create bool) (*seal.Key, error) {
 	if !hasKeychain() {
 		return nil, errors.New("there is no keychain")
@@ -84,7 +84,7 @@ func (k *keychain) open(create bool) (*seal.Key, error) {
 		return k.key, k.err
 	case k.asked == nil:
 		k.asked = make(chan struct{})
-		go k.ask(create, k.asked) // nothing can stop a prompt: it ends with the process at the latest
+		go k.ask(create, k.asked) // nothing can stop a prompt, which ends with the process at the latest
 	}
 	asked, wait := k.asked, promptWait
 	if k.slow {
@@ -106,8 +106,8 @@ func (k *keychain) open(create bool) (*seal.Key, error) {
 	}
 }
 
-// ask gets the key from the keychain, which may prompt the person without a time
-// limit. With create, ask makes a missing key. At its end, ask closes asked.
+// ask gets the key from the keychain, which may prompt the person without a time limit. If there is no key and create
+// is true, ask makes a key. At its end, ask closes asked.
 func (k *keychain) ask(create bool, asked chan struct{}) {
 	text, err := k.get(keychainService, k.user)
 	if create && errors.Is(err, keyring.ErrNotFound) {
@@ -123,7 +123,7 @@ func (k *keychain) ask(create bool, asked chan struct{}) {
 	close(asked)
 }
 
-// make stores a new key. One process at a time does so: a second key would replace the first.
+// make stores a new key. Only one process at a time does so, because a second key would replace the first.
 func (k *keychain) make() (string, error) {
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
 		return "", err
@@ -143,7 +143,7 @@ func (k *keychain) make() (string, error) {
 	return text, keyring.Set(keychainService, k.user, text)
 }
 
-// sealed is a file with a sealed login or attempt. Its format is one that older versions do not read.
+// sealed is a file with a sealed login or attempt. Older versions do not read its format.
 type sealed struct {
 	Format int    `json:"format"`
 	Sealed string `json:"sealed"`
@@ -151,7 +151,8 @@ type sealed struct {
 
 const sealedFormat = 2
 
-// close seals the content of a file. In clear stays what no keychain can seal, unless the user requires it.
+// close seals the content of a file. Content that no keychain can seal stays unencrypted, unless the user requires the
+// keychain.
 func (s *Store) close(name string, data []byte) ([]byte, error) {
 	if s.chain == nil {
 		return data, nil
@@ -159,7 +160,7 @@ func (s *Store) close(name string, data []byte) ([]byte, error) {
 	old := s.chain.forget()
 	key, err := s.chain.open(true)
 	switch {
-	case err != nil && old != nil: // it was locked meanwhile
+	case err != nil && old != nil: // the keychain was locked meanwhile
 		key = old
 	case err != nil && s.required:
 		return nil, fmt.Errorf("the keychain cannot be used, and MCP_BRIDGE_LOGINS requires it: %w", err)
@@ -172,7 +173,7 @@ func (s *Store) close(name string, data []byte) ([]byte, error) {
 	return json.Marshal(sealed{sealedFormat, key.Seal("login "+filepath.Base(name), data)})
 }
 
-// unseal returns the content of a file, which may be in clear.
+// unseal returns the content of a file, which may be unencrypted.
 func (s *Store) unseal(name string, data []byte) ([]byte, error) {
 	var in sealed
 	if json.Unmarshal(data, &in) != nil || in.Format != sealedFormat || in.Sealed == "" {
@@ -200,7 +201,7 @@ func (s *Store) unseal(name string, data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// ready asks the keychain for the key if the file of a login needs it: Read is called with locks held.
+// ready asks the keychain for the key if the file of a login needs it, because callers of Read hold locks.
 func (s *Store) ready(key string) {
 	if s.chain != nil {
 		_, _ = s.get(s.file(key)) // Read returns the error
@@ -215,7 +216,7 @@ func (s *Store) RemoveKey() error {
 	switch _, err := s.chain.open(false); {
 	case errors.Is(err, keyring.ErrNotFound):
 		return nil
-	case err != nil && !s.required: // no login is sealed where no keychain can be used
+	case err != nil && !s.required: // where no keychain can be used, no login is sealed
 		return nil
 	case err != nil:
 		return fmt.Errorf("the key cannot be removed from the keychain: %w", err)

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// obtain gets a token that is not the refused one. One process on this machine does so at a time.
-// A token that another process got meanwhile is used (I-253, I-254).
+// obtain gets a token other than the refused one. Only one process on this machine does so at a time. If another
+// process got a token meanwhile, obtain uses that token (I-253, I-254).
 func (p *Person) obtain(ctx context.Context, w *work, d demand) error {
 	unlock, err := p.o.Store.Lock(ctx, p.key)
 	if err != nil {
@@ -48,7 +48,7 @@ func (p *Person) obtain(ctx context.Context, w *work, d demand) error {
 	}
 	var r *discovery.Resource
 	known := false
-	if d.refused != "" && l != nil && !d.widen { // the server may have moved to another issuer (I-257)
+	if d.refused != "" && l != nil && !d.widen { // the server may have changed to another issuer (I-257)
 		if r, err = p.metadata(ctx, d.challenge); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (p *Person) obtain(ctx context.Context, w *work, d demand) error {
 	if l != nil && l.Refresh != "" && !d.widen {
 		w.renews = true
 		again, err := p.renew(ctx, l)
-		if err != nil && !again && p.moved(err) { // its address may have changed
+		if err != nil && !again && p.moved(err) { // the authorization server's address may have changed
 			if !known {
 				if r, err = p.metadata(ctx, d.challenge); err != nil {
 					return err
@@ -106,8 +106,8 @@ func (p *Person) obtain(ctx context.Context, w *work, d demand) error {
 	return p.signIn(ctx, w, l, r, d.challenge, d.widen)
 }
 
-// unsigned returns the error for a missing sign-in if no person can sign in here. Only the person
-// gets the command; the error for other callers is that the operator must sign in.
+// unsigned returns the error for a missing sign-in if no person can sign in here. Only the person gets the command; for
+// other callers, the error says that the operator must sign in.
 func (p *Person) unsigned(what string) error {
 	if p.o.Own {
 		return &oauth.Failure{Public: what + "; sign in: " + p.o.Command, SignIn: true}
@@ -119,15 +119,14 @@ func (p *Person) unsigned(what string) error {
 	}
 }
 
-// setLogin makes a login the current one. unkept is the reason that the login was not saved, or nil.
+// setLogin makes a login the current login. unkept is the reason why the login was not saved, or nil.
 func (p *Person) setLogin(l *Login, unkept error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.login, p.unsaved = l, unkept
 }
 
-// save stores a login before its token is used. If the disk is full, the login stays in memory
-// (I-253).
+// save stores a login before the login's token is used. If the disk is full, the login stays in memory (I-253).
 func (p *Person) save(l *Login) {
 	err := p.o.Store.Write(p.key, l)
 	if err != nil {
@@ -140,7 +139,7 @@ func (p *Person) save(l *Login) {
 	p.setLogin(l, err)
 }
 
-// renew gets a new token by the refresh token. again means that a sign-in must follow.
+// renew gets a new token with the refresh token. again means that a sign-in must follow.
 func (p *Person) renew(ctx context.Context, old *Login) (again bool, err error) {
 	l := *old
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {l.Refresh}}
@@ -173,8 +172,8 @@ func (p *Person) renew(ctx context.Context, old *Login) (again bool, err error) 
 	}
 }
 
-// moved reports whether a renewal failed as if the authorization server had moved: another server
-// answered, or rediscoverAfter renewals in a row had no answer.
+// moved reports whether a renewal failed as if the authorization server had moved: another server answered, or
+// rediscoverAfter consecutive renewals got no answer.
 func (p *Person) moved(err error) bool {
 	if e, ok := errors.AsType[*discovery.Error](err); ok {
 		return e.NotOAuth()
@@ -184,8 +183,7 @@ func (p *Person) moved(err error) bool {
 	return p.renewals.fails >= rediscoverAfter
 }
 
-// reassigned reports whether the server now names other authorization servers than that of the login
-// (I-257).
+// reassigned reports whether the server now names other authorization servers than the login's (I-257).
 func (p *Person) reassigned(l *Login, r *discovery.Resource) bool {
 	return p.o.Issuer == "" && r != nil && !slices.ContainsFunc(r.Issuers, func(name string) bool { return same(name, l.Issuer.Name) })
 }
@@ -204,7 +202,6 @@ func (p *Person) renewElsewhere(ctx context.Context, l *Login, r *discovery.Reso
 	return p.renew(ctx, l)
 }
 
-// setToken puts a token into a login.
 func (l *Login) setToken(t *discovery.Token, asked []string) {
 	l.Access, l.Obtained, l.Until, l.Asked = t.Access, time.Now(), time.Time{}, asked
 	if t.Refresh != "" {

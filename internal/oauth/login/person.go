@@ -1,6 +1,5 @@
-// Package login signs in at servers with the help of a person. The person uses a browser, by an
-// authorization code with PKCE, or a code on another device. All processes of the user on this
-// machine share the logins.
+// Package login signs in at servers with the help of a person. The person uses a browser (an authorization code with
+// PKCE) or enters a code on another device. All processes of the user on this machine share the logins.
 package login
 
 import (
@@ -19,27 +18,26 @@ import (
 )
 
 const (
-	// renewBefore is the time before a token's end at which it is renewed, or a fifth of its life if less.
+	// renewBefore is how long before its end a token is renewed, or a fifth of the token's life if that is less.
 	renewBefore = time.Minute
-	// Limit is the time that a sign-in waits for the person.
+	// Limit is how long a sign-in waits for the person.
 	Limit    = 5 * time.Minute
 	maxPause = 30 * time.Second
-	// closeWait is the time that Close waits for a token request. Its refresh token may be used up; without
-	// the answer, the new token is lost.
+	// closeWait is how long Close waits for a token request. The request may use up its refresh token, so the new token
+	// would be lost without the answer.
 	closeWait = 8 * time.Second
-	// rediscoverAfter is the number of unanswered renewals in a row after which the metadata is read
-	// again.
+	// rediscoverAfter is the number of consecutive unanswered renewals after which the metadata is read again.
 	rediscoverAfter = 2
-	// maxWidenings bounds the tokens with more scopes that one request may get.
+	// maxWidenings bounds how many tokens with more scopes one request may get.
 	maxWidenings = 2
 )
 
 var (
-	// newFor is the time for which a token is new. A new token that is refused is renewed once at most.
+	// newFor is how long a token is new. A new token that is refused is renewed only once.
 	newFor = 30 * time.Second
-	// patience is the time that a request waits for a sign-in: clients time out after a minute.
+	// patience is how long a request waits for a sign-in. Clients time out after a minute.
 	patience = 50 * time.Second
-	// firstPause is the pause after a failed renewal. It doubles with each failure, up to maxPause.
+	// firstPause is the pause after a failed renewal. Each failure doubles the pause, up to maxPause.
 	firstPause = time.Second
 )
 
@@ -47,21 +45,20 @@ var (
 type Options struct {
 	oauth.Options
 	Store *Store
-	// Ask shows an address that the person has to open in a browser; nil means that no person can
-	// sign in here.
+	// Ask shows an address that the person must open in a browser. If Ask is nil, no person can sign in here.
 	Ask func(address string)
-	// Typed, if not nil, receives the lines that the person types. One may be the address at which
-	// a browser on another machine has ended.
+	// Typed, if not nil, receives the lines that the person types. A line may be the address at which a browser on
+	// another machine has ended.
 	Typed <-chan string
-	// Device, if not nil, makes the person sign in on any device (RFC 8628). It shows the address,
-	// the code to enter there, and an address with the code in it, or "".
+	// Device, if not nil, makes the person sign in on any device (RFC 8628). It shows the address, the code to enter
+	// there, and an address that contains the code, or "".
 	Device func(address, code, both string)
-	// Command is the sign-in command that messages name when sign-in is not possible here.
+	// Command is the sign-in command that messages name if nobody can sign in here.
 	Command string
 }
 
-// Person gets tokens for one server with the help of a person. Without a login, the first request
-// is sent without a token: the server's answer shows whether it needs one (I-200).
+// Person gets tokens for one server with the help of a person. Without a login, the first request is sent without a
+// token, because the server's answer shows whether the server needs a token (I-200).
 type Person struct {
 	o       Options
 	key     string
@@ -70,20 +67,19 @@ type Person struct {
 	closing cancelable // ended when Close begins
 	abort   cancelable // ended when Close stops waiting
 	wg      sync.WaitGroup
-	ready   sync.Once // the store was made ready
+	ready   sync.Once // makes the store ready
 
-	mu            sync.Mutex // guards the fields below
+	mu            sync.Mutex // guards the rest
 	closed        bool
-	login         *Login       // the current login; nil for none
-	unsaved       error        // the reason that the login could not be stored; nil if it was stored
+	login         *Login       // the current login; nil if there is none
+	unsaved       error        // the reason why the login could not be stored; nil if it was stored
 	unsavedOver   string       // the token in the file if unsaved is not nil
-	accountLogged bool         // it was logged that all callers act as its account
-	work          *work        // in progress; nil for none
+	accountLogged bool         // it was logged that all callers use the person's account
+	work          *work        // work in progress; nil if there is none
 	renewals      backoffState // after renewals that failed for a temporary reason
 	signIns       backoffState // after failed sign-ins
 }
 
-// cancelable is a context with its cancel function.
 type cancelable struct {
 	context.Context
 	stop context.CancelFunc
@@ -96,12 +92,11 @@ func newCancelable() (c cancelable) {
 
 // backoffState is a pause after failures.
 type backoffState struct {
-	fails   int // in a row
+	fails   int // consecutive failures
 	until   time.Time
 	failure error // the last failure
 }
 
-// due reports whether the pause has ended.
 func (b *backoffState) due() bool { return !time.Now().Before(b.until) }
 
 func (b *backoffState) begin(failure error) {
@@ -109,15 +104,15 @@ func (b *backoffState) begin(failure error) {
 	b.until, b.failure = time.Now().Add(backoff.Grown(firstPause, maxPause, b.fails)), failure
 }
 
-// work is a renewal or a sign-in that callers wait for.
+// work is a renewal or a sign-in for which callers wait.
 type work struct {
 	done    chan struct{} // closed when err is set
 	err     error
-	renews  bool // it renews a token
+	renews  bool // the work renews a token
 	forced  bool // the person requested the sign-in
 	unasked bool // the server answered a request without a token
 	mu      sync.Mutex
-	address string // the address to open; empty if it is not known yet
+	address string // the address to open; empty until the address is known
 }
 
 // New returns a Person. The caller closes it.
@@ -132,8 +127,8 @@ func New(o Options) *Person {
 	return p
 }
 
-// NewOwn returns a Person with the user's own logins instead of o.Store. It logs a warning and
-// returns nil if there can be no logins and nobody asked for a login (Settings.Unasked).
+// NewOwn returns a Person with the user's own logins instead of o.Store. If logins are impossible and nobody asked for
+// a login (Settings.Unasked), NewOwn logs a warning and returns nil.
 func NewOwn(o Options) (p *Person, err error) {
 	switch o.Store, err = OpenOwn(o.Log); {
 	case err != nil && o.Unasked:
@@ -145,7 +140,7 @@ func NewOwn(o Options) (p *Person, err error) {
 	return New(o), nil
 }
 
-// Close stops all work and waits for it. A token request gets a few seconds to finish.
+// Close stops all work and waits until it has stopped. A token request gets a few seconds to finish.
 func (p *Person) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -157,8 +152,8 @@ func (p *Person) Close() {
 	p.abort.stop()
 }
 
-// token requests a token. The end of ctx does not cancel a request that was sent: a code or
-// refresh token works only once.
+// token requests a token. The end of ctx does not cancel a request that was sent, because a code or refresh token works
+// only once.
 func (p *Person) token(ctx context.Context, l *Login, form url.Values) (*discovery.Token, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -166,22 +161,21 @@ func (p *Person) token(ctx context.Context, l *Login, form url.Values) (*discove
 	return p.ask.Token(p.abort, &l.Issuer, l.Client.grant(p.o.Client), form)
 }
 
-// demand is the reason for which a token is needed.
+// demand is the reason why a token is needed.
 type demand struct {
-	refused   string // the token that the server refused; empty for none
+	refused   string // the token that the server refused; empty if there is none
 	challenge discovery.Challenge
 	widen     bool // the token lacks the challenge's scopes
 	signs     bool // a sign-in is allowed; otherwise only a renewal
 }
 
-// Token returns the token of the login; empty if there is none. It first renews a token that is
-// about to expire.
+// Token returns the token of the login, or "" if there is none. It first renews a token that will expire soon.
 func (p *Person) Token(ctx context.Context) (string, error) {
 	p.ready.Do(func() { p.o.Store.ready(p.key) })
 	p.mu.Lock()
 	if p.login == nil && p.work == nil {
 		l, err := p.o.Store.Read(p.key)
-		if err != nil && !errors.Is(err, errBroken) { // a sign-in replaces a broken one
+		if err != nil && !errors.Is(err, errBroken) { // a sign-in replaces a broken login
 			p.mu.Unlock()
 			return "", &oauth.Failure{
 				Public: "the stored login for it cannot be read",
@@ -205,7 +199,7 @@ func (p *Person) Token(ctx context.Context) (string, error) {
 	}
 	if l.Refresh == "" {
 		p.mu.Unlock()
-		return "", nil // the server will ask for a new one
+		return "", nil // the server will ask for a new token
 	}
 	if p.work == nil && !p.renewals.due() && !p.newer(demand{refused: l.Access}) {
 		err := p.renewals.failure
@@ -225,8 +219,8 @@ func (p *Person) Token(ctx context.Context) (string, error) {
 	return p.login.Access, nil
 }
 
-// Refused handles a refused request. After 401 it gets a new token by renewal or sign-in; after 403
-// for missing scopes, one with more scopes.
+// Refused handles a refused request. After 401, it gets a new token by renewal or sign-in. After 403 for missing
+// scopes, it gets a token with more scopes.
 func (p *Person) Refused(ctx context.Context, token string, h http.Header, status, before int) (again bool, err error) {
 	c, _ := discovery.Bearer(h)
 	d := demand{
@@ -258,11 +252,11 @@ func (p *Person) Refused(ctx context.Context, token string, h http.Header, statu
 	}
 	if d.widen && l != nil && l.Access == token && contains(l.Asked, c.Scopes) {
 		p.mu.Unlock()
-		return false, nil // the scopes were requested before and not granted: asking again is useless
+		return false, nil // the scopes were requested before and not granted, so another request would not help
 	}
 	if l.serves(d) {
 		p.mu.Unlock()
-		return true, nil // there is another token by now
+		return true, nil // meanwhile there is another token
 	}
 	if p.work == nil {
 		renews := l != nil && l.Refresh != "" && !d.widen
@@ -289,7 +283,7 @@ func (p *Person) newer(d demand) bool {
 	return err == nil && l.serves(d)
 }
 
-// serves reports whether the login has another token than the refused one, with the missing scopes.
+// serves reports whether the login has a token that is not the refused token and has the missing scopes.
 func (l *Login) serves(d demand) bool {
 	return l.good(time.Now()) && l.Access != d.refused && (!d.widen || contains(l.Asked, d.challenge.Scopes))
 }
@@ -298,7 +292,7 @@ func contains(all, some []string) bool {
 	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
 }
 
-// begin starts work unless some is in progress. The caller holds p.mu.
+// begin starts work, unless work is in progress. The caller holds p.mu.
 func (p *Person) begin(d demand) *work {
 	if p.work != nil {
 		return p.work
@@ -322,7 +316,7 @@ func (p *Person) begin(d demand) *work {
 			switch {
 			case w.renews:
 				p.renewals.begin(w.err)
-			case !p.noPrompt(): // otherwise a person may sign in elsewhere at any time
+			case !p.noPrompt(): // otherwise, a person may sign in elsewhere at any time
 				p.signIns.begin(w.err)
 			}
 			p.o.Log.Warn("the bridge got no token for the server", "err", err)
@@ -334,7 +328,7 @@ func (p *Person) begin(d demand) *work {
 	return w
 }
 
-// noPrompt reports whether sign-ins are impossible here.
+// noPrompt reports whether nobody can sign in here.
 func (p *Person) noPrompt() bool { return p.o.Ask == nil && p.o.Device == nil }
 
 // limit returns the timeout of a sign-in.
@@ -345,7 +339,7 @@ func (p *Person) limit() time.Duration {
 	return Limit
 }
 
-// publicError returns the error for the callers that wait.
+// publicError returns the error for the waiting callers.
 func (p *Person) publicError(err error) error {
 	if f, ok := errors.AsType[*oauth.Failure](err); ok {
 		return f
@@ -360,8 +354,8 @@ func (p *Person) publicError(err error) error {
 	}
 }
 
-// await waits for work to end, up to patience. Deadlines of the call stop meanwhile, since the
-// server does not have the request yet (I-212).
+// await waits for work to end, but not longer than patience. Meanwhile, deadlines of the call stop, because the server
+// does not have the request yet (I-212).
 func (p *Person) await(ctx context.Context, w *work) error {
 	defer deadline.Hold(ctx)()
 	late := time.NewTimer(patience)

@@ -20,13 +20,10 @@ import (
 // anyPort is the default redirect address.
 const anyPort = "http://127.0.0.1:0/callback"
 
-// client returns the client for a sign-in, and its open callback. It takes the first of these (I-209):
-//   - the client of the settings
-//   - a client named by the URL of its metadata
-//   - the client of the earlier login
-//   - a new client
+// client returns the client for a sign-in, with its open callback. It takes the first of these (I-209): - the client of
+// the settings - a client whose id is the URL of its metadata - the client of the earlier login - a new client
 //
-// earlier is of the same issuer as l, which holds the request.
+// earlier has the same issuer as l, which holds the request.
 func (p *Person) client(ctx context.Context, l, earlier *Login, scopes []string) (c Client, back *callback, err error) {
 	at, redirect := &l.Issuer, anyPort
 	if p.o.RedirectURI != "" {
@@ -49,7 +46,7 @@ func (p *Person) client(ctx context.Context, l, earlier *Login, scopes []string)
 		return c, back, err
 	}
 	if earlier != nil && earlier.Client.Registered && earlier.Client.Redirect != "" && (earlier.Client.Ends.IsZero() || time.Now().Before(earlier.Client.Ends)) && (p.o.RedirectURI == "" || earlier.Client.Redirect == p.o.RedirectURI) && p.stillRegistered(ctx, l, earlier.Client, scopes) {
-		// The bridge listens on the registered port again. If the port is taken, another client is registered
+		// The bridge listens on the registered port again. If that port is taken, the bridge registers another client
 		// (I-217).
 		if back, err := listen(ctx, earlier.Client.Redirect); err == nil {
 			return earlier.Client, back, nil
@@ -71,19 +68,19 @@ func (p *Person) client(ctx context.Context, l, earlier *Login, scopes []string)
 	return c, back, nil
 }
 
-// maxPage bounds the bytes that are read of a page.
+// maxPage bounds how many bytes of a page are read.
 const maxPage = 16 << 10
 
-// stillRegistered reports whether the authorization server shows its page to the bridge's registered client.
-// A server that has removed the client shows this only to the person, and the browser never returns. The
-// status of the page shows it to the bridge. Without a registration_endpoint, stillRegistered sends no request.
+// stillRegistered reports whether the authorization server still shows its page to the bridge's registered client. A
+// server that has removed the client tells only the person, and the browser never returns. The status of the page tells
+// the bridge. Without a registration_endpoint, stillRegistered sends no request.
 func (p *Person) stillRegistered(ctx context.Context, l *Login, c Client, scopes []string) bool {
 	if l.Issuer.Registration == "" {
 		return true
 	}
 	request := *l
 	request.Client = c
-	address, err := p.address(&request, scopes, rand.Text()+rand.Text(), rand.Text()) // no browser returns with these
+	address, err := p.address(&request, scopes, rand.Text()+rand.Text(), rand.Text()) // no browser returns with these values
 	if err != nil {
 		return true
 	}
@@ -96,14 +93,14 @@ func (p *Person) stillRegistered(ctx context.Context, l *Login, c Client, scopes
 	r.Header = http.Header{"Accept": {"text/html"}, "User-Agent": {"mcp-bridge"}}
 	res, err := p.o.Transport.RoundTrip(r)
 	if err != nil {
-		return true // the person may still reach it
+		return true // the person may still reach the server
 	}
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxPage))
 	_ = res.Body.Close()
 	switch res.StatusCode {
 	case http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusRequestTimeout, http.StatusTooManyRequests: // these are about the request, not the client
 		return true
-	case http.StatusUnauthorized, http.StatusForbidden: // it may refuse programs
+	case http.StatusUnauthorized, http.StatusForbidden: // the server may refuse programs
 		if !bytes.Contains(bytes.ToLower(body), []byte("client")) {
 			return true
 		}
@@ -115,8 +112,7 @@ func (p *Person) stillRegistered(ctx context.Context, l *Login, c Client, scopes
 	return false
 }
 
-// register registers a client (I-210; RFC 7591). An empty redirect means a client for the device
-// flow.
+// register registers a client (I-210; RFC 7591). An empty redirect means a client for the device flow.
 func (p *Person) register(ctx context.Context, at *discovery.Issuer, redirect string) (Client, error) {
 	method := discovery.Basic // the default without metadata (RFC 8414 §2)
 	for _, m := range []string{discovery.None, discovery.Post, discovery.Basic} {

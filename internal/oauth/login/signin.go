@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// SignIn signs in now, also if no sign-in is needed. It returns the login and an error if the server
-// refuses the new token.
+// SignIn signs in now, even if no sign-in is needed. If the server refuses the new token, SignIn returns both the login
+// and an error.
 func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit())
 	defer cancel()
@@ -50,11 +50,11 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 	if unsaved != nil {
 		return nil, fmt.Errorf("you have signed in, but the login could not be stored: %w", unsaved)
 	}
-	if p.o.API { // its base URL may be no operation
+	if p.o.API { // its base URL may not be an operation
 		return l, nil
 	}
 	if status, h, err := p.probe(ctx, l.Access); err == nil && status == http.StatusUnauthorized {
-		if _, bearer := discovery.Bearer(h); bearer { // otherwise it may be about a session
+		if _, bearer := discovery.Bearer(h); bearer { // otherwise, the answer may be about a session
 			return l, fmt.Errorf("you have signed in, but the server refuses the token that %s has just issued: ask the operator of the server", l.Issuer.Name)
 		}
 	}
@@ -64,7 +64,7 @@ func (p *Person) SignIn(ctx context.Context) (*Login, error) {
 // ErrUnreachable means that the server did not answer the probe.
 var ErrUnreachable = errors.New("the server cannot be reached")
 
-// probe sends a harmless request, to get the server's challenge. token may be empty.
+// probe sends a harmless request to get the server's challenge. token may be empty.
 func (p *Person) probe(ctx context.Context, token string) (status int, h http.Header, err error) {
 	ctx, cancel := context.WithTimeout(ctx, discovery.Limit)
 	defer cancel()
@@ -91,7 +91,7 @@ func (p *Person) probe(ctx context.Context, token string) (status int, h http.He
 	return res.StatusCode, res.Header, nil
 }
 
-// signIn signs in. earlier is the login before, or nil; r is the metadata of the server, or nil.
+// signIn signs in. earlier is the previous login, or nil. r is the server's metadata, or nil.
 func (p *Person) signIn(ctx context.Context, w *work, earlier *Login, r *discovery.Resource, c discovery.Challenge, widen bool) error {
 	at, err := p.issuer(ctx, earlier, r)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *Person) signIn(ctx context.Context, w *work, earlier *Login, r *discove
 		return errors.New("the server does not ask for a sign-in: it answers without a token, and names no authorization server")
 	}
 	if earlier != nil && earlier.Issuer.Name != at.Name {
-		earlier = nil // credentials of one issuer are never sent to another (I-209)
+		earlier = nil // credentials for one issuer are never sent to another issuer (I-209)
 	}
 	l := &Login{
 		Server:   p.find.Server(),
@@ -116,7 +116,7 @@ func (p *Person) signIn(ctx context.Context, w *work, earlier *Login, r *discove
 	t, err := flow(ctx, w, l, earlier, scopes)
 	if err != nil {
 		if discovery.Refused(err) == "invalid_client" && l.Client.Registered {
-			l.Client = Client{} // the next attempt registers it again
+			l.Client = Client{} // the next attempt registers the client again
 			p.save(l)
 		}
 		return err
@@ -127,8 +127,8 @@ func (p *Person) signIn(ctx context.Context, w *work, earlier *Login, r *discove
 	return nil
 }
 
-// byBrowser makes the person sign in in a browser on this machine, and returns the token. A file
-// holds the attempt: if this process ends, the next one waits at the same redirect address (I-254).
+// byBrowser makes the person sign in with a browser on this machine, and returns the token. A file holds the attempt:
+// if this process ends, the next process waits at the same redirect address (I-254).
 func (p *Person) byBrowser(ctx context.Context, w *work, l, earlier *Login, scopes []string) (*discovery.Token, error) {
 	a, back := p.resume(ctx, l, scopes)
 	if a != nil && a.Login.Client.Registered && !p.stillRegistered(ctx, l, a.Login.Client, scopes) {
@@ -171,7 +171,7 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, earlier *Login, scop
 		p.o.Ask(address)
 	}
 	code, err := back.await(ctx, a.State, &l.Issuer, p.o.Typed)
-	if !errors.Is(err, context.Canceled) { // otherwise the browser may still come back
+	if !errors.Is(err, context.Canceled) { // otherwise, the browser may still return
 		p.o.Store.forget(p.key)
 	}
 	if err != nil {
@@ -192,8 +192,8 @@ func (p *Person) byBrowser(ctx context.Context, w *work, l, earlier *Login, scop
 	return p.token(ctx, l, form)
 }
 
-// issuer returns the authorization server of the settings, or a server that the MCP server names. It
-// prefers the issuer of the earlier login if the MCP server still names it (I-204).
+// issuer returns the authorization server of the settings, or a server that the MCP server names. It prefers the issuer
+// of the earlier login if the MCP server still names that issuer (I-204).
 func (p *Person) issuer(ctx context.Context, earlier *Login, r *discovery.Resource) (*discovery.Issuer, error) {
 	name := p.o.Issuer
 	switch {
@@ -229,7 +229,7 @@ func (p *Person) issuer(ctx context.Context, earlier *Login, r *discovery.Resour
 	return at, nil
 }
 
-// same reports whether two names are of one issuer. A trailing slash makes no difference (I-206).
+// same reports whether two names are of the same issuer. A trailing slash makes no difference (I-206).
 func same(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
 func (p *Person) resource(r *discovery.Resource) string {
@@ -247,7 +247,7 @@ func (p *Person) resource(r *discovery.Resource) string {
 	return p.find.Server()
 }
 
-// metadata returns the server's metadata; nil if it has none or none is needed.
+// metadata returns the server's metadata, or nil if the server has none or none is needed.
 func (p *Person) metadata(ctx context.Context, c discovery.Challenge) (*discovery.Resource, error) {
 	if p.o.API && p.o.Issuer != "" {
 		return nil, nil
@@ -255,9 +255,9 @@ func (p *Person) metadata(ctx context.Context, c discovery.Challenge) (*discover
 	return p.find.Resource(ctx, c.Metadata)
 }
 
-// scopes returns the scopes to request: of the settings, else of the challenge, else of the server's
-// metadata, else none. widen adds those of the settings and of the challenge to the earlier ones
-// (I-211, I-212). offline_access is added if the authorization server has it.
+// scopes returns the scopes to request: those of the settings, else of the challenge, else of the server's metadata,
+// else none. With widen, the scopes of the settings and of the challenge are added to the earlier scopes (I-211,
+// I-212). offline_access is added if the authorization server knows it.
 func (p *Person) scopes(at *discovery.Issuer, earlier *Login, r *discovery.Resource, c discovery.Challenge, widen bool) []string {
 	var all []string
 	switch {

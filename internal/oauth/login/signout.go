@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// SignOut revokes the tokens of a login if the authorization server can do that (RFC 7009). It
-// removes the login in any case (I-258), and an attempt. o are the settings, or nil: their client's
-// secret goes to their issuer only. The error shows whether the login is still stored.
+// SignOut revokes the tokens of a login if the authorization server can revoke tokens (RFC 7009). In any case, it
+// removes the login (I-258) and an attempt. o are the settings, or nil; the secret of their client is sent only to
+// their issuer. The error shows whether the login is still stored.
 func SignOut(ctx context.Context, s *Store, key string, transport http.RoundTripper, o *oauth.Settings) error {
 	unlock, err := s.Lock(ctx, key)
 	if err != nil {

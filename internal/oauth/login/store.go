@@ -26,40 +26,38 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth/discovery"
 )
 
-// format is the version of the file format. It changes when older programs cannot read a file
-// (I-251).
+// format is the version of the file format. It changes when older programs cannot read the new files (I-251).
 const format = 1
 
 // Login is a stored login.
 type Login struct {
 	Format int `json:"format"`
-	// Server is the address of the server. Resource is the resource parameter; empty for none.
+	// Server is the address of the server. Resource is the resource parameter, or empty if there is none.
 	Server   string `json:"server"`
 	Resource string `json:"resource,omitempty"`
-	// Issuer is the authorization server, and Client the client there.
+	// Issuer is the authorization server, and Client is the bridge's client there.
 	Issuer discovery.Issuer `json:"issuer"`
 	Client Client           `json:"client"`
-	// Access is the access token, and Refresh the refresh token; each may be empty.
+	// Access is the access token, and Refresh is the refresh token. Each may be empty.
 	Access  string `json:"access,omitempty"`
 	Refresh string `json:"refresh,omitempty"`
-	// Obtained is when Access was issued, and Until when it expires; zero if that is unknown.
+	// Obtained is when Access was issued, and Until is when it expires. Zero means unknown.
 	Obtained time.Time `json:"obtained,omitzero"`
 	Until    time.Time `json:"until,omitzero"`
-	// Renewed means that Access came by a renewal, not by a sign-in.
+	// Renewed means that Access came from a renewal, not from a sign-in.
 	Renewed bool `json:"renewed,omitempty"`
-	// Asked are the requested scopes, and Granted the granted ones.
+	// Asked are the requested scopes, and Granted are the granted scopes.
 	Asked   []string `json:"asked,omitempty"`
 	Granted []string `json:"granted,omitempty"`
 }
 
 // Client is the bridge as a client of an authorization server.
 type Client struct {
-	ID     string `json:"id"`
-	Secret string `json:"secret,omitempty"`
-	Method string `json:"method,omitempty"`
-	// Redirect is the redirect address.
+	ID       string `json:"id"`
+	Secret   string `json:"secret,omitempty"`
+	Method   string `json:"method,omitempty"`
 	Redirect string `json:"redirect,omitempty"`
-	// Registered means that the bridge has registered the client; Ends is when its secret expires.
+	// Registered means that the bridge has registered the client. Ends is when the client's secret expires.
 	Registered bool      `json:"registered,omitempty"`
 	Ends       time.Time `json:"ends,omitzero"`
 }
@@ -74,7 +72,7 @@ func (c *Client) grant(s *oauth.Client) *discovery.Client {
 	}
 	secret := c.Secret
 	if !c.Registered && s != nil {
-		secret = s.Secret // the configured secret is stored in no login
+		secret = s.Secret // no login stores the configured secret
 	}
 	return &discovery.Client{
 		ID:     c.ID,
@@ -83,7 +81,7 @@ func (c *Client) grant(s *oauth.Client) *discovery.Client {
 	}
 }
 
-// access returns the access token; empty without a login.
+// access returns the access token, or "" without a login.
 func (l *Login) access() string {
 	if l == nil {
 		return ""
@@ -91,8 +89,8 @@ func (l *Login) access() string {
 	return l.Access
 }
 
-// good reports whether the access token can be used: it expires later than in renewBefore, or in a fifth of
-// its life if that is less.
+// good reports whether the access token can be used: the token is not in its last renewBefore, or in the last fifth of
+// its life if that is shorter.
 func (l *Login) good(now time.Time) bool {
 	if l == nil || l.Access == "" {
 		return false
@@ -101,23 +99,23 @@ func (l *Login) good(now time.Time) bool {
 	return l.Until.IsZero() || now.Before(l.Until.Add(-min(renewBefore, life/5)))
 }
 
-// fresh reports whether the access token is new. A token from the future is not: the clock was set
-// back.
+// fresh reports whether the access token is new. If the clock was set back, a token may be from the future; such a
+// token is not new.
 func (l *Login) fresh(now time.Time) bool {
 	age := now.Round(0).Sub(l.Obtained)
 	return age >= 0 && age < newFor
 }
 
-// dropTokens removes the tokens, but not the client.
+// dropTokens removes the tokens, but keeps the client.
 func (l *Login) dropTokens() { l.Access, l.Refresh, l.Until = "", "", time.Time{} }
 
-// Store stores logins, each in a file that only its owner can read (I-250), sealed where there is a keychain
-// (I-259).
+// Store stores logins, each in a file that only its owner can read (I-250). If there is a keychain, the files are
+// sealed (I-259).
 type Store struct {
 	dir      string
 	write    func(path string, data []byte) error
-	chain    *keychain // seals the files; nil leaves them in clear
-	required bool      // a file must not be in clear
+	chain    *keychain // seals the files; nil leaves them unencrypted
+	required bool      // files must be sealed
 	warnOnce sync.Once
 	warn     func(text string, err error)
 }
@@ -125,10 +123,9 @@ type Store struct {
 // Open returns the store in a folder. Writing creates the folder.
 func Open(dir string) *Store { return &Store{dir: dir, write: files.Write} }
 
-// OpenOwn returns the user's own store. Its files are sealed with a key in the keychain of the system, if
-// there is one. A folder that MCP_BRIDGE_STATE_DIR names may be that of a service, which has no keychain:
-// its files are in clear unless MCP_BRIDGE_LOGINS says otherwise. log gets one line if logins cannot be
-// sealed.
+// OpenOwn returns the user's own store. If there is a keychain, its key seals the files. A folder that
+// MCP_BRIDGE_STATE_DIR names may belong to a service, which has no keychain; the files in such a folder are unencrypted
+// unless MCP_BRIDGE_LOGINS requires the keychain. If logins cannot be sealed, log gets one line.
 func OpenOwn(log *slog.Logger) (*Store, error) {
 	at, err := dir()
 	if err != nil {
@@ -181,7 +178,7 @@ func dir() (string, error) {
 	return filepath.Join(base, "mcp-bridge", "logins"), nil
 }
 
-// Key returns the key of the login for a server. Another client or resource has another key (I-252).
+// Key returns the key of the login for a server. Each client and each resource has its own key (I-252).
 func Key(server string, s *oauth.Settings) string {
 	id := ""
 	if s.Client != nil {
@@ -193,8 +190,8 @@ func Key(server string, s *oauth.Settings) string {
 
 func (s *Store) file(key string) string { return filepath.Join(s.dir, key+".json") }
 
-// Lock locks a login against all other processes until unlock is called or the process ends (I-253
-// to I-255). It waits for the lock.
+// Lock locks a login against all other processes, until unlock is called or the process ends (I-253 to I-255). It waits
+// for the lock.
 func (s *Store) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
@@ -206,10 +203,10 @@ func (s *Store) Lock(ctx context.Context, key string) (unlock func(), err error)
 	return func() { _ = l.Unlock() }, nil
 }
 
-// errBroken means that a file holds no login, or one of a newer version.
+// errBroken means that a file does not hold a login, or holds a login of a newer version.
 var errBroken = errors.New("it is no login that this version can read")
 
-// Read returns a login; nil if there is none.
+// Read returns a login, or nil if there is none.
 func (s *Store) Read(key string) (*Login, error) {
 	name := s.file(key)
 	data, err := s.get(name)
@@ -223,7 +220,7 @@ func (s *Store) Read(key string) (*Login, error) {
 	return l, nil
 }
 
-// get reads a file that only its owner can read; nil if there is none.
+// get reads a file that only its owner can read. If there is no file, get returns nil.
 func (s *Store) get(name string) ([]byte, error) {
 	info, err := os.Lstat(name)
 	switch {
@@ -243,7 +240,7 @@ func (s *Store) get(name string) ([]byte, error) {
 	return s.unseal(name, data)
 }
 
-// Write stores a login. A failure leaves the old file.
+// Write stores a login. If it fails, the old file stays.
 func (s *Store) Write(key string, l *Login) error {
 	l.Format = format
 	return s.put(s.file(key), l)
@@ -264,7 +261,6 @@ func (s *Store) put(name string, v any) error {
 	return s.write(name, data)
 }
 
-// Remove removes a login.
 func (s *Store) Remove(key string) error {
 	if err := os.Remove(s.file(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -275,7 +271,7 @@ func (s *Store) Remove(key string) error {
 // Keys returns the keys of all logins.
 func (s *Store) Keys() ([]string, error) { return s.keys(".json") }
 
-// keys returns the names of the files with a suffix, without it.
+// keys returns the names of the files with a suffix, without that suffix.
 func (s *Store) keys(end string) ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,5 +1,5 @@
-// Package oauthtest helps to test clients of OAuth. It has authorization servers and resources that behave well
-// unless a test changes that, and a network that records requests.
+// Package oauthtest helps to test OAuth clients. It has authorization servers and resources that behave well unless a
+// test changes that, and a network that records requests.
 package oauthtest
 
 import (
@@ -22,14 +22,13 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Net is a network of handlers by host. It implements http.RoundTripper. Other hosts are unreachable.
+// Net is a network of handlers, by host. It implements http.RoundTripper. Hosts without a handler are unreachable.
 type Net struct {
 	mu    sync.Mutex
 	hosts map[string]http.Handler
 	sent  []Sent
 }
 
-// Sent is a recorded request.
 type Sent struct {
 	Method, URL string
 	Header      http.Header
@@ -58,8 +57,8 @@ func (n *Net) Sent(begin string) (all []Sent) {
 	return all
 }
 
-// RoundTrip implements http.RoundTripper. A handler that waits for the end of the request's context is a server that
-// hangs.
+// RoundTrip implements http.RoundTripper. If a handler waits for the end of the request's context, the handler acts as
+// a server that hangs.
 func (n *Net) RoundTrip(r *http.Request) (*http.Response, error) {
 	var body []byte
 	if r.Body != nil {
@@ -85,7 +84,7 @@ func (n *Net) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// Pages is a site of fixed documents by path. Values other than text are written as JSON.
+// Pages is a site of fixed documents, by path. Values other than text are written as JSON.
 type Pages map[string]any
 
 // ServeHTTP implements http.Handler.
@@ -109,30 +108,29 @@ func JSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// Registered is a client of an authorization server.
 type Registered struct {
 	ID, Secret string
-	Method     string           // its authentication method
-	Key        crypto.PublicKey // verifies its assertions
+	Method     string           // the client's authentication method
+	Key        crypto.PublicKey // verifies the client's assertions
 	Redirects  []string
 }
 
 // Grant describes a token.
 type Grant struct {
 	Client, Resource, Scope string
-	Subject                 string // the token that was exchanged for it
+	Subject                 string // the token that was exchanged for this token
 	Until                   time.Time
 }
 
 // Issuer is an authorization server.
 type Issuer struct {
 	URL string // issuer identifier, without a trailing slash
-	// Change, if not nil, changes its metadata before it is sent.
+	// Change, if not nil, changes the issuer's metadata before it is sent.
 	Change func(map[string]any)
 	// Life is the lifetime of tokens; 0 means an hour.
 	Life time.Duration
-	// Device, if not nil, enables the device flow. It returns the error for the n-th poll; empty once
-	// the person has signed in.
+	// Device, if not nil, enables the device flow. It returns the error for the n-th poll, or "" once the person has
+	// signed in.
 	Device func(n int) string
 	// Takes, if not nil, reports whether a token may be exchanged.
 	Takes func(subject string) bool
@@ -153,7 +151,6 @@ type Issuer struct {
 	asserted map[string]bool
 }
 
-// NewIssuer returns an authorization server with a URL.
 func NewIssuer(t testing.TB, name string) *Issuer {
 	return &Issuer{
 		URL:      name,
@@ -173,13 +170,12 @@ func NewIssuer(t testing.TB, name string) *Issuer {
 func Serve(t testing.TB) *Issuer {
 	i := NewIssuer(t, "")
 	s := httptest.NewUnstartedServer(i)
-	i.URL = "http://" + s.Listener.Addr().String() // before others can ask
+	i.URL = "http://" + s.Listener.Addr().String() // before others can read the URL
 	s.Start()
 	t.Cleanup(s.Close)
 	return i
 }
 
-// Register adds a client.
 func (i *Issuer) Register(r Registered) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -193,7 +189,7 @@ func (i *Issuer) Forget() {
 	clear(i.clients)
 }
 
-// Answer sets the handler of a path below it; nil restores the default.
+// Answer sets the handler of a path below the issuer. nil restores the default handler.
 func (i *Issuer) Answer(path string, f http.HandlerFunc) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -207,14 +203,14 @@ func (i *Issuer) Asked(path string) int {
 	return i.asked[path]
 }
 
-// Reused returns the number of times that a used refresh token was sent again.
+// Reused returns how often a used refresh token was sent again.
 func (i *Issuer) Reused() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.reused
 }
 
-// Good returns the grant of a valid token.
+// Good returns the grant of a token, and whether the token is valid.
 func (i *Issuer) Good(token string) (Grant, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -222,7 +218,7 @@ func (i *Issuer) Good(token string) (Grant, bool) {
 	return g, ok && time.Now().Before(g.Until)
 }
 
-// Revoke ends all access tokens; with refresh, also the refresh tokens.
+// Revoke ends all access tokens, and with refresh also all refresh tokens.
 func (i *Issuer) Revoke(refresh bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -368,7 +364,7 @@ func (i *Issuer) client(r *http.Request) *Registered {
 	return c
 }
 
-// signed returns the client of an assertion, which works once.
+// signed returns the client of an assertion, which works only once.
 func (i *Issuer) signed(text, kind string) *Registered {
 	s, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA})
 	if err != nil || kind != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" {
@@ -439,7 +435,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	case "refresh_token":
 		old := f.Get("refresh_token")
 		was, ok := i.refresh[old]
-		if i.used[old] { // like good servers, end the whole family
+		if i.used[old] { // like a good server, end the whole family
 			i.reused++
 			clear(i.refresh)
 			clear(i.grants)
@@ -485,11 +481,11 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	JSON(w, http.StatusOK, out)
 }
 
-// Resource protects a handler at the path of a URL with tokens of an issuer, and publishes its metadata by RFC 9728.
+// Resource protects the handler at the path of a URL with tokens of an issuer, and publishes its metadata (RFC 9728).
 type Resource struct {
 	URL    string
 	Issuer *Issuer
-	Next   http.Handler // nil answers 200
+	Next   http.Handler // nil means status 200
 	// Needs, if not nil, returns the scope that a request needs.
 	Needs func(*http.Request) string
 	// Change, if not nil, changes the metadata before it is sent.

@@ -1,4 +1,4 @@
-// Package disk stores the logins of a front in a folder, for one instance: they outlive a restart.
+// Package disk stores a front's logins in a folder, for one instance. The logins survive a restart.
 package disk
 
 import (
@@ -21,13 +21,12 @@ const (
 	name = "front.db"
 	// maxKept bounds the stored values of each kind.
 	maxKept = 20_000
-	// lockWait is the time that Open waits for another process to release the folder, such as a
-	// process that is stopping.
+	// lockWait is how long Open waits for another process to release the folder, such as a process that is stopping.
 	lockWait   = 10 * time.Second
 	sweepEvery = time.Hour
 )
 
-// Disk is a front.Store in a folder. It opens its database at the first use. The caller closes it.
+// Disk is a front.Store in a folder. Its first use opens the database. The caller closes it.
 type Disk struct {
 	dir    string
 	max    uint64
@@ -37,10 +36,10 @@ type Disk struct {
 	mu     sync.Mutex // guards db and closed
 	db     *bbolt.DB
 	closed bool
-	swept  time.Time // guarded by the database, which has one writer at a time
+	swept  time.Time // guarded by the database, which has only one writer at a time
 }
 
-// New returns a Disk in a folder, which need not exist.
+// New returns a Disk in a folder, which need not exist yet.
 func New(dir string) *Disk {
 	return &Disk{
 		dir:    dir,
@@ -50,16 +49,16 @@ func New(dir string) *Disk {
 	}
 }
 
-// Opened returns a channel that is closed when the database is open.
+// Opened returns a channel that is closed once the database is open.
 func (d *Disk) Opened() <-chan struct{} { return d.opened }
 
-// kindOf returns the bucket of a key: the part before its colon.
+// kindOf returns the bucket of a key, which is the part before the key's colon.
 func kindOf(key string) []byte {
 	kind, _, _ := strings.Cut(key, ":")
 	return []byte(kind)
 }
 
-// Open opens the database if it is not open. The error suggests a fix.
+// Open opens the database unless it is open. The error suggests a fix.
 func (d *Disk) Open() error {
 	_, err := d.open()
 	return err
@@ -93,7 +92,6 @@ func (d *Disk) open() (*bbolt.DB, error) {
 	return db, nil
 }
 
-// Close closes the database.
 func (d *Disk) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,7 +102,7 @@ func (d *Disk) Close() error {
 	return d.db.Close()
 }
 
-// alive returns the value without its expiry; nil if it has expired.
+// alive returns the value without its expiry time, or nil if the value has expired.
 func alive(raw []byte, now time.Time) []byte {
 	if len(raw) < 8 || ends(raw) <= now.UnixMilli() {
 		return nil
@@ -174,8 +172,8 @@ func (d *Disk) End(ctx context.Context, id string, life time.Duration) error {
 	return err
 }
 
-// Ended implements front.Store. One instance alone uses the folder, so only the first call after a
-// start has anything to return.
+// Ended implements front.Store. Only one instance uses the folder, so only the first call after a start has anything to
+// return.
 func (d *Disk) Ended(_ context.Context, mark string) (ids []string, next string, err error) {
 	if mark != "" {
 		return nil, mark, nil
@@ -200,8 +198,8 @@ func (d *Disk) Ended(_ context.Context, mark string) (ids []string, next string,
 	return ids, "known", err
 }
 
-// room makes room for one more value. It removes expired values first, then the value that expires
-// next, which was unused for longest.
+// room makes room for one more value. It removes expired values first, then the value that expires next, which has been
+// unused for longest.
 func (d *Disk) room(tx *bbolt.Tx, b *bbolt.Bucket, now time.Time) error {
 	if now.Sub(d.swept) > sweepEvery {
 		if err := d.sweep(tx); err != nil {
@@ -228,11 +226,11 @@ func (d *Disk) room(tx *bbolt.Tx, b *bbolt.Bucket, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return b.Delete(first) // the count stays: one value replaces another
+	return b.Delete(first) // the count stays the same: one value replaces another
 }
 
-// sweep removes expired values, and stores the number of the others as the sequence of their
-// bucket. Between sweeps, the sequence is an upper bound of the number of values.
+// sweep removes expired values, and stores the number of the other values as the sequence of their bucket. Between
+// sweeps, the sequence is an upper bound of the number of values.
 func (d *Disk) sweep(tx *bbolt.Tx) error {
 	now := time.Now()
 	d.swept = now
