@@ -28,8 +28,8 @@ func stores() []stock {
 	}
 }
 
-// at starts a session at an address, with the mode of its URL.
-func at(t *testing.T, g *gateway, server, principal string, mode ToolsMode) *sitting {
+// sessionAt starts a session at an address, with the mode of its URL.
+func sessionAt(t *testing.T, g *gateway, server, principal string, mode ToolsMode) *sitting {
 	t.Helper()
 	s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`),
 		SessionOptions{Server: server, ID: fmt.Sprint("id", sessions.Add(1)), Principal: principal, Envelope: &Envelope{Tools: mode}})
@@ -87,7 +87,7 @@ func TestSearchMode(t *testing.T) {
 			{"two", "tools/call", `{"name":"read_tool","arguments":{"name":"drop"}}`, "may change something", `"by"`},
 			{"own", "tools/call", `{"name":"call_tool","arguments":{"name":"call_tool","arguments":{"name":"x"}}}`, `"name":"x"`, ""},
 		} {
-			s := at(t, g, tc.server, "", ToolsSearch)
+			s := sessionAt(t, g, tc.server, "", ToolsSearch)
 			for i, got := range through(t, g, s, ToolsSearch, tc.method, tc.params) {
 				if !strings.Contains(got, tc.want) || tc.lack != "" && strings.Contains(got, tc.lack) {
 					t.Errorf("%d: %q: %s %s: %s, want %s", i, tc.server, tc.method, tc.params, got, tc.want)
@@ -95,7 +95,7 @@ func TestSearchMode(t *testing.T) {
 			}
 		}
 		// Without the mode, these names are those of the servers.
-		s := at(t, g, "own", "", "")
+		s := sessionAt(t, g, "own", "", "")
 		for _, got := range through(t, g, s, "", "tools/call", `{"name":"call_tool","arguments":{"name":"x"}}`) {
 			bridgetest.Contains(t, got, `"by":"own"`, `"name":"call_tool"`)
 		}
@@ -110,7 +110,7 @@ func TestSearchModes(t *testing.T) {
 	all(t, stock, func(t *testing.T, g *gateway) {
 		listed := func(server string, mode ToolsMode) string {
 			t.Helper()
-			s := at(t, g, server, "", mode)
+			s := sessionAt(t, g, server, "", mode)
 			both := through(t, g, s, mode, "tools/list", `{}`)
 			a, b := strings.Join(names(t, both[0]), " "), strings.Join(names(t, both[1]), " ")
 			if a != b {
@@ -135,7 +135,7 @@ func TestSearchModes(t *testing.T) {
 				t.Errorf("%q, tools=%s: %s, want %s", tc.server, tc.mode, got, tc.want)
 			}
 		}
-		s := at(t, g, "", "", "")
+		s := sessionAt(t, g, "", "", "")
 		st := &stream{}
 		s.Attach(st)
 		time.Sleep(time.Second)
@@ -195,13 +195,13 @@ func TestGroups(t *testing.T) {
 				}
 				continue
 			}
-			for _, got := range through(t, g, at(t, g, tc.server, tc.principal, ""), "", "tools/list", `{}`) {
+			for _, got := range through(t, g, sessionAt(t, g, tc.server, tc.principal, ""), "", "tools/list", `{}`) {
 				if list := strings.Join(names(t, got), " "); list != tc.want {
 					t.Errorf("%s at %s: %s, want %s", tc.principal, tc.server, list, tc.want)
 				}
 			}
 		}
-		s := at(t, g, "dev", "ann", "")
+		s := sessionAt(t, g, "dev", "ann", "")
 		for params, want := range map[string]string{
 			`{"name":"one__drop"}`: `"by":"one"`, `{"name":"two__drop"}`: "Unknown tool", `{"name":"own__call_tool"}`: "Unknown tool",
 		} {
@@ -234,7 +234,7 @@ func TestGroupsChange(t *testing.T) {
 			}
 		}
 		apply(Group{Name: "g", Servers: []string{"one"}})
-		s, idle := at(t, g, "g", "", ""), at(t, g, "g", "", "")
+		s, idle := sessionAt(t, g, "g", "", ""), sessionAt(t, g, "g", "", "")
 		st := &stream{}
 		s.Attach(st)
 		same(t, "the first list", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"one__a"})
