@@ -2,6 +2,8 @@ package wire
 
 import (
 	"slices"
+
+	"github.com/mcp-bridge/bridge/internal/cut"
 )
 
 // minSecret is the length of the shortest text that is masked, in bytes. A shorter text may occur in
@@ -25,4 +27,4 @@ func (s *Source) mask(b []byte) []byte { return s.secrets.Bytes(b) }
 
 // head returns the beginning of a text, with secrets masked. It masks before the cut, which could
 // leave an unrecognizable part of a secret.
-func (s *Source) head(b []byte, limit int) string { return head(s.mask(b), limit) }
+func (s *Source) head(b []byte, limit int) string { return cut.Head(s.mask(b), limit) }

@@ -12,6 +12,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/cut"
 )
 
 // name returns the encoded Options.Name for addresses of files.
@@ -36,7 +37,7 @@ func (s *Source) jsonResult(c *Call, body []byte, a *answer) []byte {
 		if !usable(body, a) {
 			return s.textResult(c, a)
 		}
-		body = salvage(body)
+		body = cut.Salvage(body)
 	}
 	doc, ok := jsonrpc.Read(body, maxDepth)
 	if !ok || !utf8.Valid(body) {
@@ -65,11 +66,10 @@ func (s *Source) jsonResult(c *Call, body []byte, a *answer) []byte {
 		body = value
 	}
 	if len(body) > most {
-		k := cutter{doc: doc}
-		value = k.fit(make([]byte, 0, most+most/8), 0, len(value), "", most)
+		var left []string
+		value, left = cut.JSON(doc, most)
 		body = value
-		notes = append(notes, k.notes...)
-		notes = append(notes, advice(c))
+		notes = append(append(notes, left...), advice(c))
 	}
 	room := quotedSize(body)
 	if c.Tool.OutputSchema != nil || len(value) > 0 && value[0] == '{' { // there is structured content

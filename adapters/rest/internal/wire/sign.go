@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/sign"
+	"github.com/mcp-bridge/bridge/internal/cut"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
@@ -55,7 +56,7 @@ func (s *Source) hookDetail(hook *sign.HookError) string {
 			own = slices.AppendSeq(own, maps.Values(c.Hook.Env))
 		}
 	}
-	return head(s.secrets.With(long(own)...).Bytes([]byte(hook.Detail)), maxHookDetail)
+	return cut.Head(s.secrets.With(long(own)...).Bytes([]byte(hook.Detail)), maxHookDetail)
 }
 
 // sign signs a finished request. Forwarded headers of the caller stay unchanged.

@@ -5,10 +5,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"unicode/utf8"
 
+	"github.com/mcp-bridge/bridge/internal/cut"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
@@ -33,7 +32,7 @@ func (j *joiner) add(part []byte) bool {
 	j.n++
 	part = j.s.mask(part)
 	if j.progress != nil && j.n <= maxParts {
-		j.progress(j.n, head(part, maxProgress))
+		j.progress(j.n, cut.Head(part, maxProgress))
 	}
 	if len(j.a.body)+len(part)+1 > j.limit {
 		j.a.more, j.a.why = true, tooLarge
@@ -123,17 +122,4 @@ func (j *joiner) readLines(ctx context.Context, body io.Reader) {
 			return
 		}
 	}
-}
-
-// head returns at most limit bytes of a text, cut between characters. After a cut, it adds the size
-// of the whole text.
-func head(b []byte, limit int) string {
-	if len(b) <= limit {
-		return string(b)
-	}
-	cut := limit
-	for cut > 0 && !utf8.RuneStart(b[cut]) {
-		cut--
-	}
-	return string(b[:cut]) + fmt.Sprintf("… (%d bytes in all)", len(b))
 }

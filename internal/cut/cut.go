@@ -1,4 +1,5 @@
-package wire
+// Package cut shortens texts and JSON for models.
+package cut
 
 import (
 	"bytes"
@@ -13,8 +14,31 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// cutter shortens JSON to valid JSON. An array keeps its first items whole. In an object, large
-// members are cut before small ones.
+// JSON returns the document cut to about budget bytes, as valid JSON, and what was cut, for the model. An array keeps its
+// first items whole. In an object, large members are cut before small ones.
+func JSON(doc *jsonrpc.Document, budget int) (out []byte, notes []string) {
+	c := cutter{doc: doc}
+	out = c.fit(make([]byte, 0, min(len(doc.Text), budget+budget/8)), 0, len(doc.Text), "", budget)
+	return out, c.notes
+}
+
+// Head returns at most limit bytes of a text, cut between characters. After a cut, Head adds the size of the whole text.
+func Head(b []byte, limit int) string {
+	if len(b) <= limit {
+		return string(b)
+	}
+	return string(b[:Before(b, limit)]) + fmt.Sprintf("… (%d bytes in all)", len(b))
+}
+
+// Before returns the largest index up to limit at which a text may be cut between characters.
+func Before(b []byte, limit int) int {
+	for limit > 0 && limit < len(b) && !utf8.RuneStart(b[limit]) {
+		limit--
+	}
+	return limit
+}
+
+// cutter cuts one document.
 type cutter struct {
 	doc   *jsonrpc.Document
 	notes []string // what was cut, for the model
@@ -149,7 +173,7 @@ func (c *cutter) object(dst []byte, i int, path string, budget int) []byte {
 		if path != "" {
 			name = path + "." + name
 		}
-		dst = c.fit(dst, m.value, m.end, head([]byte(name), 100), level)
+		dst = c.fit(dst, m.value, m.end, Head([]byte(name), 100), level)
 	}
 	if len(members) < total {
 		c.note(path, "showing %d of %d members", len(members), total)
@@ -179,9 +203,9 @@ func (c *cutter) str(dst, v []byte, path string, budget int) []byte {
 	return dst
 }
 
-// salvage returns valid JSON for JSON that was cut off. It drops the last value if that may be
+// Salvage returns valid JSON for JSON that was cut off. It drops the last value if that may be
 // incomplete.
-func salvage(b []byte) []byte {
+func Salvage(b []byte) []byte {
 	var open []byte // the brackets to close at end
 	end := 0        // the last index at which the brackets may be closed
 	for i := 0; i < len(b); i++ {
