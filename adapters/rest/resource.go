@@ -245,7 +245,7 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 		if found == nil {
 			continue
 		}
-		var args []toolset.Member
+		var args []rawjson.Member
 		for i, name := range r.inPath {
 			// A comma between values is plain, and a comma in a value is encoded.
 			parts := []string{found[i+1]}
@@ -258,10 +258,10 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 				}
 			}
 			if r.lists[name] {
-				args = append(args, toolset.Member{Name: name, Value: toolset.JSONList(parts)})
+				args = append(args, rawjson.Member{Name: name, Value: rawjson.List(parts)})
 				continue
 			}
-			args = append(args, toolset.Member{Name: name, Value: []byte(rawjson.Quote(parts[0]))})
+			args = append(args, rawjson.Member{Name: name, Value: []byte(rawjson.Quote(parts[0]))})
 		}
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			name, known := r.query[key]
@@ -269,15 +269,15 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 				return nil, nil, fmt.Errorf("the resource has no argument %.80q", key)
 			}
 			if r.lists[name] {
-				args = append(args, toolset.Member{Name: name, Value: toolset.JSONList(values[key])})
+				args = append(args, rawjson.Member{Name: name, Value: rawjson.List(values[key])})
 				continue
 			}
 			if len(values[key]) > 1 {
 				return nil, nil, fmt.Errorf("the argument %.80q is given twice", key)
 			}
-			args = append(args, toolset.Member{Name: name, Value: []byte(rawjson.Quote(values[key][0]))})
+			args = append(args, rawjson.Member{Name: name, Value: []byte(rawjson.Quote(values[key][0]))})
 		}
-		return r, toolset.AddMembers([]byte("{}"), args...), nil
+		return r, rawjson.Rewrite([]byte("{}"), nil, args...), nil
 	}
 	return nil, nil, errNoResource
 }

@@ -70,7 +70,8 @@ paths:
 			"query", "", `{"query":"x"}`, "POST /a?q=x token=xoxb"},
 		{"a tenant", xero, Config{Args: []toolset.Arg{{Name: "Xero-Tenant-Id", Value: value(`"t-1"`)}}}, "", "page", `{}`, "GET /a xero-tenant-id=t-1"},
 		{"a tenant as header", xero, Config{Headers: map[string]string{"xero-tenant-id": "t-1"}}, "", "page", `{}`, "GET /a xero-tenant-id=t-1"},
-		{"a tenant by another name", xero, Config{Args: []toolset.Arg{{Name: "xero-tenant-id", As: "tenant", Default: value(`"t-0"`)}}}, "tenant!", "tenant! page", `{"tenant":"t-2"}`, "GET /a xero-tenant-id=t-2"},
+		{"a tenant by another name", xero, Config{Args: []toolset.Arg{{Name: "xero-tenant-id", As: "tenant", Default: value(`"t-0"`)}}}, "tenant", "tenant page", `{"tenant":"t-2"}`, "GET /a xero-tenant-id=t-2"},
+		{"a tenant that clients may leave out", xero, Config{Args: []toolset.Arg{{Name: "xero-tenant-id", As: "tenant", Default: value(`"t-0"`)}}}, "tenant", "tenant page", `{}`, "GET /a xero-tenant-id=t-0"},
 		{"an owner", github, Config{Args: []toolset.Arg{{Name: "owner", Value: value(`"acme"`)}}}, "repo!", "repo! body", `{"repo":"r"}`, "GET /repos/acme/r"},
 		{"an owner, and bodies that have one", github, Config{FlattenBody: true, Args: []toolset.Arg{{Name: "repo", Value: value(`"r"`)}}}, "owner!", "owner! body", `{"owner":"o"}`, "GET /repos/o/r"},
 		{"auth", keyed, Config{Auth: Auth{Default: &wire.Credential{Key: "secret-1", Header: "X-API-Key"}}}, "X-Api-Key", "x-api-key!", `{}`, "GET /a x-api-key=secret-1"},
@@ -121,7 +122,7 @@ paths:
 	}{
 		{toolset.Arg{Name: "owner", Line: 7, Off: true}, "args: owner: is a part of the path of GET /{owner}/a: it cannot be off; give it a value"},
 		{toolset.Arg{Name: "ovner", Line: 7, Off: true}, "args: ovner: no operation that is exposed has a parameter of that name: did you mean owner?"},
-		{toolset.Arg{Name: "owner", Line: 7, As: "q"}, "args: owner: GET /{owner}/a already has an argument q"},
+		{toolset.Arg{Name: "owner", Line: 7, As: "q"}, "args: owner: GET /{owner}/a: q is the name of another argument"},
 	} {
 		c := Config{OpenAPI: file(t, doc), BaseURL: "http://localhost", Args: []toolset.Arg{test.arg}}
 		_, err := c.Inspect(context.Background(), "x", Options{})

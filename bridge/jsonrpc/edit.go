@@ -14,6 +14,7 @@ import (
 type Edit struct {
 	From, To int    // byte indexes in the params or the result; if they are equal, Text is inserted
 	Text     []byte // raw JSON; empty removes the bytes
+	Shown    []byte // replaces Text where operators see the message; nil shows Text
 }
 
 // Edited returns m with edited params. The result shares memory with m, which must stay valid. Its field Params is
@@ -40,17 +41,38 @@ func merged(a, b []Edit) []Edit {
 }
 
 // Whole returns the params or the result with all edits.
-func (m *Message) Whole() []byte {
-	raw := m.Params
-	if m.IsResponse() {
-		raw = m.Result
+func (m *Message) Whole() []byte { return Apply(m.raw(), m.edits) }
+
+// Shown is Whole for operators.
+func (m *Message) Shown() []byte {
+	edits := slices.Clone(m.edits)
+	for i := range edits {
+		if e := &edits[i]; e.Shown != nil {
+			e.Text = e.Shown
+		}
 	}
-	if len(m.edits) == 0 {
+	return Apply(m.raw(), edits)
+}
+
+// raw returns the params or the result without the edits.
+func (m *Message) raw() []byte {
+	if m.IsResponse() {
+		return m.Result
+	}
+	return m.Params
+}
+
+// Apply returns the text with edits, which are in order. Without edits it returns raw itself.
+func Apply(raw []byte, edits []Edit) []byte {
+	if len(edits) == 0 {
 		return raw
 	}
-	out := make([]byte, 0, m.Len())
-	done := 0
-	for _, e := range m.edits {
+	n := len(raw)
+	for _, e := range edits {
+		n += len(e.Text)
+	}
+	out, done := make([]byte, 0, n), 0
+	for _, e := range edits {
 		out = append(append(out, raw[done:e.From]...), e.Text...)
 		done = e.To
 	}
@@ -181,10 +203,5 @@ func (m *Message) Once() *Message {
 		}
 		return false
 	})
-	out, done := []byte(nil), 0
-	for _, e := range edits {
-		out = append(append(out, m.Result[done:e.From]...), e.Text...)
-		done = e.To
-	}
-	return m.Replaced(append(out, m.Result[done:]...))
+	return m.Replaced(Apply(m.Result, edits))
 }

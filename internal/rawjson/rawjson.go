@@ -443,3 +443,50 @@ func Compact(b []byte) []byte {
 	}
 	return append(out, b[from:]...)
 }
+
+// Member is a member of an object.
+type Member struct {
+	Name  string
+	Value []byte // raw JSON
+}
+
+// Rewrite returns the object with its members renamed and replaced by f, which drops a member by a nil value. A nil f
+// keeps them. Rewrite then adds more. Of members with one name, it keeps the first.
+func Rewrite(object []byte, f func(name string, value []byte) (string, []byte), more ...Member) []byte {
+	out := append(make([]byte, 0, len(object)+64), '{')
+	seen := map[string]bool{}
+	add := func(name string, value []byte) {
+		if value == nil || seen[name] {
+			return
+		}
+		seen[name] = true
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(gjson.AppendJSONString(out, name), ':'), value...)
+	}
+	gjson.ParseBytes(object).ForEach(func(k, v gjson.Result) bool {
+		name, value := k.String(), []byte(v.Raw)
+		if f != nil {
+			name, value = f(name, value)
+		}
+		add(name, value)
+		return true
+	})
+	for _, m := range more {
+		add(m.Name, m.Value)
+	}
+	return append(out, '}')
+}
+
+// List returns texts as a JSON array.
+func List(texts []string) []byte {
+	out := []byte{'['}
+	for i, s := range texts {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = gjson.AppendJSONString(out, s)
+	}
+	return append(out, ']')
+}

@@ -144,3 +144,21 @@ func TestMerge(t *testing.T) {
 		}
 	}
 }
+
+// Rewrite keeps the bytes of values, and the first of members with one name.
+func TestRewrite(t *testing.T) {
+	one := []byte(`{"a": 1.50,"b":{"c" : 2}}`)
+	for got, want := range map[string]string{
+		string(Rewrite(one, nil, Member{Name: "a", Value: []byte("3")})):                          `{"a":1.50,"b":{"c" : 2}}`,
+		string(Rewrite([]byte("{}"), nil, Member{Name: `a"`, Value: []byte("3")})):                `{"a\"":3}`,
+		string(Rewrite(one, func(k string, v []byte) (string, []byte) { return "x", v })):         `{"x":1.50}`,
+		string(Rewrite(one, func(k string, _ []byte) (string, []byte) { return k, nil })):         `{}`,
+		string(Rewrite([]byte(`{"\u0061":1,"a":2}`), nil, Member{Name: "b", Value: []byte("3")})): `{"a":1,"b":3}`,
+		string(List([]string{"a", `b"`})):                                                         `["a","b\""]`,
+		string(List(nil)):                                                                         `[]`,
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

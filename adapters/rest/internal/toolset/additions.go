@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
@@ -239,7 +240,7 @@ func (a *additions) without(schema []byte) []byte {
 func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left []byte, empty bool) {
 	if ref, ok := strings.CutPrefix(gjson.GetBytes(schema, "$ref").String(), "#/$defs/"); ok {
 		if meant := defs.Get(gjson.Escape(ref)); meant.IsObject() {
-			schema = RewriteMembers(schema, func(name string, value []byte) (string, []byte) {
+			schema = rawjson.Rewrite(schema, func(name string, value []byte) (string, []byte) {
 				if name == "$ref" {
 					return name, nil
 				}
@@ -252,11 +253,11 @@ func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left 
 	}
 	gone, loose := map[string]bool{}, map[string]bool{}
 	empty = true
-	schema = RewriteMembers(schema, func(name string, value []byte) (string, []byte) {
+	schema = rawjson.Rewrite(schema, func(name string, value []byte) (string, []byte) {
 		if name != "properties" {
 			return name, value
 		}
-		return name, RewriteMembers(value, func(own string, one []byte) (string, []byte) {
+		return name, rawjson.Rewrite(value, func(own string, one []byte) (string, []byte) {
 			i := slices.Index(t.names, own)
 			if i < 0 {
 				empty = false
@@ -276,7 +277,7 @@ func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left 
 			return own, nil
 		})
 	})
-	return RewriteMembers(schema, func(name string, value []byte) (string, []byte) {
+	return rawjson.Rewrite(schema, func(name string, value []byte) (string, []byte) {
 		if name != "required" {
 			return name, value
 		}
@@ -289,15 +290,15 @@ func withoutSet(schema []byte, t *template, defs gjson.Result, depth int) (left 
 		if len(required) == 0 {
 			return name, nil
 		}
-		return name, JSONList(required)
+		return name, rawjson.List(required)
 	}), empty
 }
 
 // membersOf returns the members of an object.
-func membersOf(schema []byte) []Member {
-	var all []Member
+func membersOf(schema []byte) []rawjson.Member {
+	var all []rawjson.Member
 	gjson.ParseBytes(schema).ForEach(func(k, v gjson.Result) bool {
-		all = append(all, Member{Name: k.String(), Value: []byte(v.Raw)})
+		all = append(all, rawjson.Member{Name: k.String(), Value: []byte(v.Raw)})
 		return true
 	})
 	return all
@@ -335,8 +336,8 @@ func (a *additions) fill(args []byte) ([]byte, error) {
 	}
 	more = append(more, filledQuery(a.query, values)...)
 	var given []byte // the client's body
-	var flat []Member
-	args = RewriteMembers(args, func(name string, value []byte) (string, []byte) {
+	var flat []rawjson.Member
+	args = rawjson.Rewrite(args, func(name string, value []byte) (string, []byte) {
 		field, isField := a.fields[name]
 		switch {
 		case strings.HasPrefix(name, ":") || strings.HasPrefix(name, queryArg) || a.hidden[name] != "":
@@ -345,7 +346,7 @@ func (a *additions) fill(args []byte) ([]byte, error) {
 			return name, value
 		case isField:
 			if !a.used[name] {
-				flat = append(flat, Member{Name: field, Value: value})
+				flat = append(flat, rawjson.Member{Name: field, Value: value})
 			}
 			return name, nil
 		case name == "body" && a.bodyIsOne():
@@ -356,17 +357,17 @@ func (a *additions) fill(args []byte) ([]byte, error) {
 	})
 	if a.body != nil {
 		if flat != nil {
-			given = RewriteMembers([]byte("{}"), func(name string, value []byte) (string, []byte) { return name, value }, flat...)
+			given = rawjson.Rewrite([]byte("{}"), nil, flat...)
 		}
 		body, ok := a.body.append(nil, values)
 		if a.patches {
 			body, ok = a.body.merge(gjson.ParseBytes(given), values)
 		}
 		if ok {
-			more = append(more, Member{Name: BodyArg, Value: body})
+			more = append(more, rawjson.Member{Name: BodyArg, Value: body})
 		}
 	}
-	return RewriteMembers(args, func(name string, value []byte) (string, []byte) { return name, value }, more...), nil
+	return rawjson.Rewrite(args, nil, more...), nil
 }
 
 // rename replaces the API's names of members by the names that clients see, since package wire
@@ -401,15 +402,15 @@ func (t *template) merge(given gjson.Result, values map[string]gjson.Result) ([]
 		return []byte(given.Raw), given.Exists()
 	}
 	set := map[string][]byte{}
-	var more []Member
+	var more []rawjson.Member
 	for i, inner := range t.inner {
 		name := t.names[i]
 		if value, ok := inner.merge(given.Get(gjson.Escape(name)), values); ok {
 			set[name] = value
-			more = append(more, Member{Name: name, Value: value})
+			more = append(more, rawjson.Member{Name: name, Value: value})
 		}
 	}
-	return RewriteMembers([]byte(given.Raw), func(name string, value []byte) (string, []byte) {
+	return rawjson.Rewrite([]byte(given.Raw), func(name string, value []byte) (string, []byte) {
 		if own, ok := set[name]; ok {
 			return name, own
 		}

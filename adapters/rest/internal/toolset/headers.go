@@ -95,8 +95,8 @@ func (t *template) header(values map[string]gjson.Result) (string, bool) {
 
 // filledHeaders returns the values for headerArguments. Its error names the header, since several
 // arguments may have caused the invalid text.
-func filledHeaders(headers map[string]*template, values map[string]gjson.Result) ([]Member, error) {
-	var all []Member
+func filledHeaders(headers map[string]*template, values map[string]gjson.Result) ([]rawjson.Member, error) {
+	var all []rawjson.Member
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		t := headers[name]
 		text, ok := t.header(values)
@@ -106,7 +106,7 @@ func filledHeaders(headers map[string]*template, values map[string]gjson.Result)
 		if !httpguts.ValidHeaderFieldValue(text) {
 			return nil, param.Refusal(fmt.Sprintf("%s: what comes into the header %s has a line break or another character that a header cannot have", strings.Join(t.args(), ", "), name))
 		}
-		all = append(all, Member{Name: headerArg + name, Value: []byte(rawjson.Quote(text))})
+		all = append(all, rawjson.Member{Name: headerArg + name, Value: []byte(rawjson.Quote(text))})
 	}
 	return all, nil
 }

@@ -1,7 +1,6 @@
 package toolset
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -10,6 +9,10 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/arguments"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
@@ -67,8 +70,7 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 	}
 	var faults Faults
 	args := map[string]*Arg{} // keyed by the document's names
-	rename := map[string]string{}
-	var fixed []Member
+	var changes arguments.Changes
 	for i := range e.Args {
 		a := &e.Args[i]
 		at := slices.IndexFunc(t.Arguments, func(one openapi.Argument) bool { return one.Name == a.Name })
@@ -94,19 +96,12 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 			faults = append(faults, e.argFault(a, "is required by the document: remove the ?"))
 		case a.Off && t.Arguments[at].Required:
 			faults = append(faults, e.argFault(a, "is required: it cannot be off; give it a value"))
-		case a.As != "" && a.As != a.Name && slices.Contains(names, a.As):
-			faults = append(faults, e.argFault(a, "the operation already has an argument %s", a.As))
 		}
-		args[a.Name] = a
-		if a.Value != nil {
-			fixed = append(fixed, Member{Name: a.Name, Value: a.Value})
+		change := a.change()
+		if why := changes.Clash(change, names); why != "" {
+			faults = append(faults, e.argFault(a, "%s", why))
 		}
-		if a.As != "" && a.As != a.Name {
-			if rename[a.As] != "" {
-				faults = append(faults, e.argFault(a, "gets the same name as %s", rename[a.As]))
-			}
-			rename[a.As] = a.Name
-		}
+		args[a.Name], changes = a, append(changes, *change)
 	}
 	for _, name := range slices.Sorted(maps.Keys(common.Filled)) {
 		if a := args[name]; a != nil && !a.Off && a.Value == nil {
@@ -114,6 +109,7 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 		}
 		if args[name] == nil {
 			args[name] = &Arg{Name: name, Off: true}
+			changes = append(changes, *args[name].change())
 		}
 	}
 	left := Shared{Filled: common.Filled}
@@ -122,23 +118,13 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 		if args[a.Name] != nil {
 			continue // the entry decides
 		}
-		as := a.As
-		if as == a.Name {
-			as = ""
-		}
-		switch at := slices.IndexFunc(t.Arguments, func(one openapi.Argument) bool { return one.Name == a.Name }); {
-		case a.Off && t.Arguments[at].Place == openapi.InPath:
+		change := a.change()
+		if at := slices.IndexFunc(t.Arguments, func(one openapi.Argument) bool { return one.Name == a.Name }); a.Off && t.Arguments[at].Place == openapi.InPath {
 			faults = append(faults, a.commonFault("is a part of the path of %s: it cannot be off; give it a value", t.Operation.Key()))
-		case as != "" && (slices.Contains(names, as) || rename[as] != ""):
-			faults = append(faults, a.commonFault("%s already has an argument %s", t.Operation.Key(), as))
+		} else if why := changes.Clash(change, names); why != "" {
+			faults = append(faults, a.commonFault("%s: %s", t.Operation.Key(), why))
 		}
-		args[a.Name] = a
-		if a.Value != nil {
-			fixed = append(fixed, Member{Name: a.Name, Value: a.Value})
-		}
-		if as != "" {
-			rename[as] = a.Name
-		}
+		args[a.Name], changes = a, append(changes, *change)
 		left.Args = append(left.Args, *a)
 	}
 	seen := *t
@@ -168,29 +154,24 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 	if over != nil {
 		out.Hidden = over.hidden
 	}
-	out.Patch = func(schema []byte) []byte { return withAdded(patched(over.without(schema), args), added) }
+	out.Patch = func(schema []byte) []byte { return withAdded(changes.Edit(over.without(schema)), added) }
 	seen.InputSchema = out.Patch(t.InputSchema)
 	seen.Arguments = slices.DeleteFunc(slices.Clone(t.Arguments), func(one openapi.Argument) bool {
 		a := args[one.Name]
 		return a != nil && (a.Off || a.Value != nil) || over.sets(one.Name)
 	})
-	if len(fixed) == 0 && len(rename) == 0 && over == nil {
+	if !changes.Rewrites() && over == nil {
 		return out, faults
 	}
 	call := seen
 	call.Arguments = t.Arguments
 	out.Call = &call
 	out.Prepare = func(given []byte) ([]byte, error) {
-		all := RewriteMembers(given, func(name string, value []byte) (string, []byte) {
-			if original := rename[name]; original != "" {
-				return original, value
-			}
-			if a := args[name]; a != nil && (a.Off || a.Value != nil || a.As != "" && a.As != name) {
-				return name, nil // clients must not set it, even if the schema allows unknown arguments
-			}
-			return name, value
-		}, fixed...)
-		return over.fill(all)
+		edits, why := changes.Fill(given, nil)
+		if why != "" {
+			return nil, param.Refusal(why)
+		}
+		return over.fill(jsonrpc.Apply(given, edits))
 	}
 	over.equip(&call)
 	return out, faults
@@ -241,55 +222,13 @@ func withAdded(schema []byte, added []*Arg) []byte {
 		required = append(required, one.String())
 	}
 	for _, a := range added {
-		properties = PutMember(properties, a.Name, a.described(a.Schema))
+		properties = rawjson.Set(properties, a.Name, a.change().Described(a.Schema))
 		if !a.Optional {
 			required = append(required, a.Name)
 		}
 	}
-	if schema = PutMember(schema, "properties", properties); len(required) > 0 {
-		schema = PutMember(schema, "required", JSONList(required))
+	if schema = rawjson.Set(schema, "properties", properties); len(required) > 0 {
+		schema = rawjson.Set(schema, "required", rawjson.List(required))
 	}
 	return schema
-}
-
-// patched returns the input schema with the arguments changed, renamed or removed as args says. args
-// has the document's names.
-func patched(schema []byte, args map[string]*Arg) []byte {
-	return RewriteMembers(schema, func(name string, value []byte) (string, []byte) {
-		switch name {
-		case "properties":
-			return name, RewriteMembers(value, func(arg string, one []byte) (string, []byte) {
-				a := args[arg]
-				switch {
-				case a == nil:
-					return arg, one
-				case a.Off || a.Value != nil:
-					return arg, nil
-				}
-				if bytes.Equal(one, []byte("true")) {
-					one = []byte("{}")
-				}
-				if one = a.described(one); a.As != "" {
-					arg = a.As
-				}
-				return arg, one
-			})
-		case "required":
-			var left []string
-			gjson.ParseBytes(value).ForEach(func(_, v gjson.Result) bool {
-				switch a := args[v.String()]; {
-				case a == nil || a.Value == nil && !a.Off && a.As == "":
-					left = append(left, v.String())
-				case a.As != "":
-					left = append(left, a.As)
-				}
-				return true
-			})
-			if len(left) == 0 {
-				return name, nil
-			}
-			return name, JSONList(left)
-		}
-		return name, value
-	})
 }

@@ -2,6 +2,8 @@ package toolset
 
 import (
 	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // PickArg is the argument with which models choose a part of an answer.
@@ -41,12 +43,12 @@ func withPick(schema []byte) []byte {
 	if len(properties) == 0 {
 		properties = []byte("{}")
 	}
-	return PutMember(schema, "properties", PutMember(properties, PickArg, []byte(pickSchema)))
+	return rawjson.Set(schema, "properties", rawjson.Set(properties, PickArg, []byte(pickSchema)))
 }
 
 // WithoutPick returns arguments without PickArg, which the API does not have.
 func WithoutPick(args []byte) []byte {
-	return RewriteMembers(args, func(name string, value []byte) (string, []byte) {
+	return rawjson.Rewrite(args, func(name string, value []byte) (string, []byte) {
 		if name == PickArg {
 			return name, nil
 		}

@@ -119,11 +119,11 @@ func queryArguments(query []pair) []openapi.Argument {
 }
 
 // filledQuery returns the values for queryArguments.
-func filledQuery(query []pair, values map[string]gjson.Result) []Member {
-	var all []Member
+func filledQuery(query []pair, values map[string]gjson.Result) []rawjson.Member {
+	var all []rawjson.Member
 	for _, p := range query {
 		if value, ok := p.value.sent(values); ok {
-			all = append(all, Member{Name: queryArg + p.name, Value: value})
+			all = append(all, rawjson.Member{Name: queryArg + p.name, Value: value})
 		}
 	}
 	return all

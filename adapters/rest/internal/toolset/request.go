@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/internal/arguments"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
@@ -294,25 +295,25 @@ func (b *builder) rest() {
 // tool returns the tool after the other steps have found no fault.
 func (b *builder) tool() *Tool {
 	e := b.entry
-	var properties []Member
+	var properties []rawjson.Member
 	var required []string
-	var fixed []Member
+	var fixed []rawjson.Member
 	for i := range e.Args {
 		a := &e.Args[i]
 		if a.Value != nil {
-			fixed = append(fixed, Member{Name: a.Name, Value: a.Value})
+			fixed = append(fixed, rawjson.Member{Name: a.Name, Value: a.Value})
 			continue
 		}
-		properties = append(properties, Member{Name: a.Name, Value: a.described(a.Schema)})
+		properties = append(properties, rawjson.Member{Name: a.Name, Value: a.change().Described(a.Schema)})
 		if !a.Optional {
 			required = append(required, a.Name)
 		}
 	}
-	schema := PutMember([]byte(`{"type":"object"}`), "properties", AddMembers([]byte("{}"), properties...))
+	schema := rawjson.Set([]byte(`{"type":"object"}`), "properties", rawjson.Rewrite([]byte("{}"), nil, properties...))
 	if len(required) > 0 {
-		schema = PutMember(schema, "required", JSONList(required))
+		schema = rawjson.Set(schema, "required", rawjson.List(required))
 	}
-	schema = PutMember(schema, "additionalProperties", []byte("false"))
+	schema = rawjson.Set(schema, "additionalProperties", []byte("false"))
 	seen := &openapi.Tool{
 		Name:        e.Shown(),
 		Title:       e.Title,
@@ -350,14 +351,14 @@ func (b *builder) tool() *Tool {
 
 // fill returns the arguments of a request: those of the client, the fixed ones, and the filled
 // templates. It drops values of the client that only the entry may set.
-func (b *builder) fill(args []byte, fixed []Member) ([]byte, error) {
-	args = RewriteMembers(args, func(name string, value []byte) (string, []byte) {
-		if strings.HasPrefix(name, ":") || slices.ContainsFunc(fixed, func(m Member) bool { return m.Name == name }) {
+func (b *builder) fill(args []byte, fixed []rawjson.Member) ([]byte, error) {
+	args = rawjson.Rewrite(args, func(name string, value []byte) (string, []byte) {
+		if strings.HasPrefix(name, ":") || slices.ContainsFunc(fixed, func(m rawjson.Member) bool { return m.Name == name }) {
 			return name, nil
 		}
 		return name, value
 	})
-	args = AddMembers(args, fixed...)
+	args = rawjson.Rewrite(args, nil, fixed...)
 	values := valuesOf(args)
 	more, err := filledHeaders(b.headers, values)
 	if err != nil {
@@ -365,10 +366,10 @@ func (b *builder) fill(args []byte, fixed []Member) ([]byte, error) {
 	}
 	if b.body != nil {
 		if body, ok := b.body.append(nil, values); ok {
-			more = append(more, Member{Name: BodyArg, Value: body})
+			more = append(more, rawjson.Member{Name: BodyArg, Value: body})
 		}
 	}
-	return AddMembers(args, more...), nil
+	return rawjson.Rewrite(args, nil, more...), nil
 }
 
 // valuesOf returns the arguments by name.
@@ -381,21 +382,17 @@ func valuesOf(args []byte) map[string]gjson.Result {
 	return values
 }
 
-// described returns the schema with the argument's Schema, About and Default.
-func (a *Arg) described(schema []byte) []byte {
-	if len(a.Schema) > 0 && &a.Schema[0] != &schema[0] {
-		gjson.ParseBytes(a.Schema).ForEach(func(k, v gjson.Result) bool {
-			schema = PutMember(schema, k.String(), []byte(v.Raw))
-			return true
-		})
+// change returns what becomes of the argument of an operation.
+func (a *Arg) change() *arguments.Change {
+	return &arguments.Change{
+		Name:    a.Name,
+		Off:     a.Off,
+		Value:   a.Value,
+		Default: a.Default,
+		As:      a.As,
+		About:   a.About,
+		Schema:  a.Schema,
 	}
-	if a.About != "" {
-		schema = PutMember(schema, "description", []byte(rawjson.Quote(a.About)))
-	}
-	if a.Default != nil {
-		schema = PutMember(schema, "default", a.Default)
-	}
-	return schema
 }
 
 // fallback returns the argument's own default, or else the default in the document's schema. a may be
@@ -461,7 +458,7 @@ func (t *Tool) OpenTo(e *Entry) {
 	call.Arguments = append(call.Arguments, open)
 	before := t.Prepare
 	t.Call, t.Prepare = &call, func(args []byte) ([]byte, error) {
-		more := RewriteMembers(args, func(name string, value []byte) (string, []byte) {
+		more := rawjson.Rewrite(args, func(name string, value []byte) (string, []byte) {
 			if elsewhere[name] {
 				return name, nil
 			}
@@ -473,6 +470,6 @@ func (t *Tool) OpenTo(e *Entry) {
 				return nil, err
 			}
 		}
-		return PutMember(args, open.Name, more), nil
+		return rawjson.Set(args, open.Name, more), nil
 	}
 }

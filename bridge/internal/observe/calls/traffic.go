@@ -235,7 +235,7 @@ func (t *Traffic) payload(m *jsonrpc.Message) (text string, cut bool) {
 	}
 	raw := m.Error
 	if raw == nil {
-		raw = m.Whole()
+		raw = m.Shown()
 	}
 	if len(raw) == 0 {
 		return "", false
