@@ -97,7 +97,7 @@ type Request struct {
 	From             *Caller // client that makes the request
 	Back             Client  // receives the server's messages about this call, such as progress; nil drops them
 	// Header holds the headers of the client's request. A lane keeps only those that the server's allow-list forwards,
-	// and gives them the server's names. Wrappers above the lane must not read Header.
+	// and gives them the server's names. Wrappers above the lane must read no other headers.
 	Header http.Header
 	// Identity is the identity from the token of the client's request. A lane keeps only the parts that the server's
 	// allow-list names.

@@ -65,6 +65,8 @@ func (d *decoder) Special(s *strict.Slot, n *yaml.Node, into any) (ok, known boo
 		return d.filter(s, n, into), true
 	case *filter.Override:
 		return d.override(s, n, into), true
+	case *Argument:
+		return d.argumentChange(s, n, into), true
 	case **stdio.Config:
 		if strict.Kind(n) == strict.String {
 			return d.shortCommand(s, strict.Resolve(n).Value, into), true

@@ -329,7 +329,8 @@ func TestDiffFiles(t *testing.T) {
 	}
 	write("a.env", "A=1\n")
 	write("ca.pem", "first")
-	write("c.yaml", "servers:\n  one:\n    stdio: { command: sh, env_file: a.env }\n  two:\n    http: { url: https://a, ca_file: ca.pem }\n")
+	write("v.txt", "1\n")
+	write("c.yaml", "servers:\n  one:\n    stdio: { command: sh, env_file: a.env }\n    tools: { override: { x: { args: { a: { value_file: v.txt } } } } }\n  two:\n    http: { url: https://a, ca_file: ca.pem }\n")
 	read := func() *Config {
 		c, err := Load(filepath.Join(folder, "c.yaml"), nil)
 		if err != nil {
@@ -338,12 +339,13 @@ func TestDiffFiles(t *testing.T) {
 		return c
 	}
 	was := read()
-	if got := was.Files(); !slices.Equal(got, []string{filepath.Join(folder, "a.env"), filepath.Join(folder, "ca.pem")}) {
+	if got := was.Files(); !slices.Equal(got, []string{filepath.Join(folder, "a.env"), filepath.Join(folder, "ca.pem"), filepath.Join(folder, "v.txt")}) {
 		t.Errorf("files: %v", got)
 	}
 	write("a.env", "A=2\n")
 	write("ca.pem", "second")
-	if got := lines(Diff(was, read())); got != "servers.one.stdio.env (renew)\nservers.two.http.ca_file content → another content (renew)" {
+	write("v.txt", "2\n")
+	if got := lines(Diff(was, read())); got != "servers.one.stdio.env (renew)\nservers.one.tools (live)\nservers.two.http.ca_file content → another content (renew)" {
 		t.Errorf("changes: %s", got)
 	}
 }

@@ -57,6 +57,7 @@ var referenceTables = []struct {
 	{"client: ", oauth.Client{}},
 	{"rest: ", standardOf[rest.Config]()},
 	{"tools, prompts and resources: ", filterKeys{}},
+	{"args: ", argumentKeys{}},
 	{"scopes: ", Scopes{}},
 	{"tls: ", TLS{}},
 	{"oauth: ", standardOf[OAuth]()},

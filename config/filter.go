@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -9,8 +10,12 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/internal/address"
+	"github.com/mcp-bridge/bridge/internal/arguments"
+	"github.com/mcp-bridge/bridge/internal/files"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -28,6 +33,17 @@ type overrideKeys struct {
 	Title       string                     `yaml:"title"`
 	Description string                     `yaml:"description"`
 	Annotations map[string]json.RawMessage `yaml:"annotations"`
+	Args        map[string]Argument        `yaml:"args"`
+}
+
+// argumentKeys is the form of an Argument in a file.
+type argumentKeys struct {
+	Value       strict.JSON `yaml:"value"`
+	ValueFile   string      `yaml:"value_file"`
+	Default     strict.JSON `yaml:"default"`
+	As          string      `yaml:"as"`
+	Description string      `yaml:"description"`
+	Hide        bool        `yaml:"hide"`
 }
 
 // filter reads the rules for a server's tools, prompts or resources.
@@ -51,7 +67,50 @@ func (d *decoder) override(s *strict.Slot, n *yaml.Node, into *filter.Override) 
 	if _, set := sec.Marks["description"]; set {
 		into.Description = &keys.Description
 	}
-	into.Annotations = keys.Annotations
+	into.Annotations, into.Args = keys.Annotations, keys.Args
+	return true
+}
+
+// argumentChange reads the changes to an argument of a tool, which may be the word off. References to the caller stay.
+func (d *decoder) argumentChange(s *strict.Slot, n *yaml.Node, into *Argument) bool {
+	if into.Off = strict.IsOff(n); into.Off {
+		return true
+	}
+	d.Later = func(reference string) bool { return len(arguments.References([]byte("${"+reference+"}"))) > 0 }
+	defer func() { d.Later = nil }()
+	var keys argumentKeys
+	sec, ok := d.whole(s, n, &keys)
+	if !ok {
+		return false
+	}
+	*into = Argument{
+		Off:     keys.Hide,
+		Value:   json.RawMessage(keys.Value),
+		Default: json.RawMessage(keys.Default),
+		As:      keys.As,
+		About:   keys.Description,
+		File:    keys.ValueFile,
+	}
+	switch {
+	case len(sec.Marks) == 0:
+		d.Fault(s.Line, "%s%s changes nothing: set value, default, as, description or hide", s.Section.Where, s.Label)
+		return false
+	case into.File != "" && into.Value != nil:
+		d.Fault(s.Line, "%svalue_file cannot be used with value: keep one", sec.Where)
+		return false
+	case into.File == "":
+		return true
+	}
+	text := []byte("${caller.file}") // no caller has it, so nothing is sent until Load reads the file
+	if d.dir != "" {
+		var err error
+		into.File = d.absolute(into.File)
+		if text, err = readFile(into.File); err != nil {
+			d.unusable(sec, "value_file", files.Reason(err))
+			return false
+		}
+	}
+	into.Value = json.RawMessage(rawjson.Quote(strings.TrimRight(string(text), "\r\n")))
 	return true
 }
 
@@ -71,12 +130,12 @@ func checkFilter(all *breaches, what string, r filter.Rules) {
 	if r.InlineRefs && what != "tools" {
 		add("inline_refs", "is for tools: only they have schemas")
 	}
-	useless := func(name string) string {
+	useless := func(name string, mayBePattern bool) string {
 		switch {
 		case slices.Contains(r.Deny, name):
 			return "has no effect: deny hides it"
-		case what != "resources" && strings.ContainsAny(name, "*?"):
-			return "must be a name: patterns are for allow and deny"
+		case what != "resources" && isPattern(name) && !mayBePattern:
+			return "must be a name: patterns are for allow, deny, and args alone"
 		}
 		return ""
 	}
@@ -91,21 +150,89 @@ func checkFilter(all *breaches, what string, r filter.Rules) {
 			add("rename: "+name, "must become 1 to 64 letters, digits, '_', '.' and '-': clients refuse other names of tools")
 		case taken && what != "resources": // for resources, names are only for display
 			add("rename: "+name, "becomes the same as %q: choose another name", strict.Clip(other))
-		case useless(name) != "":
-			add("rename: "+name, "%s", useless(name))
+		case useless(name, false) != "":
+			add("rename: "+name, "%s", useless(name, false))
 		}
 		from[to] = name
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Override)) {
-		if rule := useless(name); rule != "" {
+		if rule := useless(name, onlyArgs(r.Override[name])); rule != "" {
 			add("override: "+name, "%s", rule)
 		}
+		if len(r.Override[name].Args) > 0 && what != "tools" {
+			add("override: "+name+": args", "is for tools: only they have arguments to set")
+		}
+		checkArguments(r.Override[name].Args, func(arg, rule string) { add("override: "+name+": args: "+arg, "%s", rule) })
 		for _, key := range slices.Sorted(maps.Keys(r.Override[name].Annotations)) {
 			if rule := annotationRule(key, r.Override[name].Annotations[key]); what == "tools" && rule != "" {
 				add("override: "+name+": annotations: "+key, "%s", rule)
 			}
 		}
 	}
+}
+
+func isPattern(name string) bool { return strings.ContainsAny(name, "*?") }
+
+// onlyArgs reports whether an override changes arguments and nothing else.
+func onlyArgs(o filter.Override) bool {
+	return len(o.Args) > 0 && o.Title == nil && o.Description == nil && len(o.Annotations) == 0
+}
+
+// checkArguments calls add with the broken rules of changes to arguments.
+func checkArguments(args map[string]Argument, add func(arg, rule string)) {
+	names := slices.Sorted(maps.Keys(args))
+	var before arguments.Changes
+	for _, name := range names {
+		one := args[name]
+		one.Name = name
+		if rule := cmp.Or(one.Check(), before.Clash(&one, names)); rule != "" {
+			add(name, rule)
+		} else if len(arguments.References(one.Default)) > 0 {
+			add(name, "has a default that refers to the caller: everybody sees it")
+		}
+		before = append(before, one)
+	}
+}
+
+// references calls f with each reference to the caller in the values of arguments, and with its key.
+func (s *Server) references(f func(key, reference string)) {
+	for _, name := range slices.Sorted(maps.Keys(s.Tools.Override)) {
+		args := s.Tools.Override[name].Args
+		for _, arg := range slices.Sorted(maps.Keys(args)) {
+			for _, reference := range arguments.References(args[arg].Value) {
+				f("tools: override: "+name+": args: "+arg, reference)
+			}
+		}
+	}
+}
+
+// Claims returns the claims of the caller's token that the server, or an argument of its tools, gets.
+func (s *Server) Claims() []string {
+	all := slices.Collect(maps.Values(s.Identity))
+	s.references(func(_, reference string) {
+		if name, ok := strings.CutPrefix(reference, arguments.Claim); ok {
+			all = append(all, name)
+		}
+	})
+	return all
+}
+
+// checkReferences adds the broken rules of references to the caller in the values of arguments.
+func (c *Config) checkReferences(all *breaches, s *Server) {
+	s.references(func(key, reference string) {
+		claim, isClaim := strings.CutPrefix(reference, arguments.Claim)
+		header, isHeader := strings.CutPrefix(reference, arguments.Header)
+		switch {
+		case isHeader && !slices.ContainsFunc(s.Forward, func(f bridge.Forward) bool { return strings.EqualFold(f.From, header) }):
+			all.add(key, "needs the header %q in forward: the bridge reads no other header of clients", strict.Clip(header))
+		case isClaim && len(c.OAuth) == 0:
+			all.add(key, "is about tokens and needs oauth, the list of their issuers")
+		case reference == arguments.Caller && len(c.Access) == 0:
+			all.add(key, "needs access: without it, callers have no names")
+		case !isHeader && (!isClaim || claim == "") && reference != arguments.Caller && reference != "caller.file":
+			all.add(key, "has ${%s}, which is no reference: write ${caller.name}, ${caller.claims.NAME} or ${header.NAME}", strict.Clip(reference))
+		}
+	})
 }
 
 // hints are the boolean annotations of tools. Clients refuse a list in which one of them has another type.

@@ -9,6 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
+	"github.com/mcp-bridge/bridge/internal/arguments"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
@@ -28,6 +29,8 @@ type (
 	Rules = filter.Rules
 	// Override changes the description of one tool, prompt or resource.
 	Override = filter.Override
+	// Argument changes one argument of a tool: Override.Args.
+	Argument = arguments.Change
 	// Cache holds the settings of the cache for lists: Server.Cache.
 	Cache = cache.Options
 	// Breaker says when a failing server gets no calls: Server.Breaker.

@@ -29,8 +29,8 @@ func (s *Server) settingFiles() []settingFile {
 	return slices.DeleteFunc(all, func(s settingFile) bool { return s.path == "" })
 }
 
-// Files returns the files besides the configuration file that the bridge watches for changes: environment files and
-// certificates of servers.
+// Files returns the files besides the configuration file that the bridge watches for changes: environment files,
+// certificates, and values of arguments, of servers.
 func (c *Config) Files() []string {
 	var all []string
 	for i := range c.Servers {
@@ -40,6 +40,13 @@ func (c *Config) Files() []string {
 		}
 		for _, p := range s.settingFiles() {
 			all = append(all, p.path)
+		}
+		for _, o := range s.Tools.Override {
+			for _, arg := range o.Args {
+				if arg.File != "" {
+					all = append(all, arg.File)
+				}
+			}
 		}
 	}
 	slices.Sort(all)

@@ -235,6 +235,7 @@ func (c *Config) checkAmong(s *Server, owners map[string]string) (all breaches) 
 		owners[s.Prefix] = s.Name
 	}
 	c.checkIdentity(&all, s)
+	c.checkReferences(&all, s)
 	switch {
 	case s.Place != PlaceWorkers:
 	case s.Stdio == nil:

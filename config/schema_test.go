@@ -172,6 +172,8 @@ func (s *schema) value(t reflect.Type, key string, off bool) object {
 		return s.ref(reflect.TypeFor[filterKeys]())
 	case reflect.TypeFor[filter.Override]():
 		return s.ref(reflect.TypeFor[overrideKeys]())
+	case reflect.TypeFor[Argument]():
+		return or(s.ref(reflect.TypeFor[argumentKeys]()), object{"enum": []any{"off", false}})
 	case reflect.TypeFor[time.Duration]():
 		pattern := `^([0-9]*\.?[0-9]+\.?(ns|us|µs|ms|s|m|h))+$|\$\{`
 		if off {

@@ -195,7 +195,7 @@ func (d *decoder) warnPatterns(c *Config) {
 		}
 		hidden := func(key string, r *filter.Rules, names iter.Seq[string]) {
 			for _, name := range slices.Sorted(names) {
-				if !r.Passes(name) {
+				if !isPattern(name) && !r.Passes(name) {
 					warn(key+name, "has no effect: allow and deny hide it")
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/mcp-bridge/bridge/internal/arguments"
 	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/list"
 )
@@ -27,7 +28,8 @@ type Rules struct {
 	// Rename maps names of the server to the names that clients see. Clients call resources by their URI, so for them
 	// Rename changes only the name in lists.
 	Rename map[string]string
-	// Override changes descriptions. Its keys are the server's own names, or URIs.
+	// Override changes descriptions, and arguments of tools. Its keys are the server's own names, or URIs; with Args alone,
+	// also patterns of tools.
 	Override map[string]Override
 	// InlineRefs replaces each local reference in the schemas of tools by its definition, for clients that do not
 	// understand $ref.
@@ -40,6 +42,22 @@ type Override struct {
 	Description *string // for models; an empty description removes the server's
 	// Annotations replace the server's annotations of the same names. The value null removes an annotation.
 	Annotations map[string]json.RawMessage
+	// Args are changes to the arguments of a tool, by the server's names of these.
+	Args map[string]arguments.Change
+}
+
+// Arguments returns the changes to the arguments of tools; nil for none.
+func (r *Rules) Arguments() (all arguments.Overrides) {
+	for name, o := range r.Override {
+		if len(o.Args) == 0 {
+			continue
+		}
+		if all == nil {
+			all = arguments.Overrides{}
+		}
+		all[name] = o.Args
+	}
+	return all
 }
 
 // Grant selects the items that a principal may use. Patterns are as in Rules.
@@ -70,7 +88,7 @@ func (r *Rules) Idle(items []string) (all []string) {
 		"override": slices.Collect(maps.Keys(r.Override)),
 	} {
 		for _, p := range patterns {
-			is := func(item string) bool { return item == p || (key == "allow" || key == "deny") && glob.Match(p, item) }
+			is := func(item string) bool { return item == p || key != "rename" && glob.Match(p, item) }
 			if !slices.ContainsFunc(items, is) {
 				all = append(all, key+"."+p)
 			}

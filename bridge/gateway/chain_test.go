@@ -86,6 +86,8 @@ func (c *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //     filter.filtered renames them, so all below it sees the server's own names.
 //   - limits.paced counts what clients ask, and not what lift asks for them.
 //   - tools.checked asks for lists as they are now, so it stands above cache.Cached.
+//   - tools.overridden changes arguments, so checked above it sees what clients see; and the lists in the
+//     cache below it are the server's, whatever the operator changes later.
 //   - What cache.Cached has needs no place in the queue of limits.bounded.
 //   - The lane opens a connection and calls within spans.
 //   - lane.editApplier stands before connections that do not take edits, as that of a program's
@@ -95,14 +97,14 @@ func (c *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 func TestChains(t *testing.T) {
 	const (
 		refined   = "calls.watched > report.reported > drain.drained > metatools.checked > filter.granted > filter.filtered > "
-		session   = refined + "filter.owned > limits.paced > lift.Lift > tools.checked > "
+		session   = refined + "filter.owned > limits.paced > lift.Lift > tools.checked > tools.overridden > "
 		visitor   = refined + "limits.paced > stateless.Pool > "
-		legacy    = "lower.Translator > tools.checked > "
-		modern    = "tools.checked > "
+		legacy    = "lower.Translator > tools.checked > tools.overridden > "
+		modern    = "tools.checked > tools.overridden > "
 		guards    = "cache.Cached > limits.bounded > retry.retrying > lane.Lane > tracing.Tracing > lane.editApplier > breaker.guarded"
 		perCall   = "cache.Cached > limits.bounded > share.PerCall > retry.retrying > lane.Lane > tracing.Tracing > lane.editApplier > breaker.guarded"
 		viewed    = "share.View > " + guards
-		askedLess = "tools.checked > " + guards // the translator makes a call that may be parked in a goroutine
+		askedLess = "tools.checked > tools.overridden > " + guards // the translator makes a call that may be parked in a goroutine
 	)
 	for _, tc := range []struct {
 		share  Share

@@ -91,7 +91,7 @@ func newServer(g *gateway, o ServerOptions) *server {
 		Host:   s,
 	})
 	s.reports = g.reports.Server(o.Name, s.health.Speaks)
-	s.tools = tools.New(o.Name, tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools}, s.log)
+	s.tools = tools.New(o.Name, tools.Options{}, s.log)
 	s.retries = retry.New(o.Retry, s.tools.Idempotent, s.log, g.life)
 	s.breaker = breaker.New(o.Breaker, breaker.Server{
 		Name:   o.Name,
@@ -224,7 +224,7 @@ func (s *server) newPool() *stateless.Pool {
 func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	s.queue.Set(o.Limits)
 	s.rates.Set(o.Limits)
-	s.tools.Set(tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools})
+	s.tools.Set(tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools, Overrides: o.Filter.Tools.Arguments()})
 	s.retries.Set(o.Retry)
 	s.breaker.Set(o.Breaker)
 	s.cache.Set(o.Cache)

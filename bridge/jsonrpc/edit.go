@@ -46,9 +46,9 @@ func (m *Message) Whole() []byte { return Apply(m.raw(), m.edits) }
 // Shown is Whole for operators.
 func (m *Message) Shown() []byte {
 	edits := slices.Clone(m.edits)
-	for i := range edits {
-		if e := &edits[i]; e.Shown != nil {
-			e.Text = e.Shown
+	for i, e := range edits {
+		if e.Shown != nil {
+			edits[i].Text = e.Shown
 		}
 	}
 	return Apply(m.raw(), edits)
@@ -67,11 +67,7 @@ func Apply(raw []byte, edits []Edit) []byte {
 	if len(edits) == 0 {
 		return raw
 	}
-	n := len(raw)
-	for _, e := range edits {
-		n += len(e.Text)
-	}
-	out, done := make([]byte, 0, n), 0
+	out, done := make([]byte, 0, len(raw)+64), 0
 	for _, e := range edits {
 		out = append(append(out, raw[done:e.From]...), e.Text...)
 		done = e.To

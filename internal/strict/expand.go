@@ -54,6 +54,8 @@ func (d *Decoder) lookup(inner string, closed bool) (string, error) {
 	}
 	id, isInput := strings.CutPrefix(name, "input:")
 	switch {
+	case closed && d.Later != nil && d.Later(inner):
+		return "${" + inner + "}", nil
 	case isInput && closed:
 		return "", fmt.Errorf("%s is an input variable of VS Code: write ${%s}, and set that variable in the environment of %s", Clip("${"+inner+"}"), Clip(variableName(id)), d.Program)
 	case !closed:

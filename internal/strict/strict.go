@@ -20,6 +20,8 @@ type Decoder struct {
 	Secrets map[string]string
 
 	Env func(string) (string, bool)
+	// Later, unless nil, reports whether a reference stays as it is written, since it is replaced later.
+	Later func(reference string) bool
 
 	schema Schema
 	values []string // values from the environment in the text that Expand read last

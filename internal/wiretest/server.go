@@ -36,6 +36,7 @@ const Result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listCh
 // It has no prompts; it answers other methods with their names.
 type Server struct {
 	Before func(ctx context.Context) error // called before a handshake; may be nil
+	Tools  string                          // listed tools, raw JSON; empty means none
 
 	mu      sync.Mutex // guards the rest
 	conns   []*Conn
@@ -150,7 +151,7 @@ func (c *Conn) take(text string) {
 	case m.IsRequest() && strings.HasPrefix(m.Method, "prompts/"):
 		c.hear(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID))
 	case m.IsRequest() && m.Method == "tools/list":
-		c.answer(string(m.ID), `{"method":"tools/list","tools":[]}`)
+		c.answer(string(m.ID), `{"method":"tools/list","tools":[`+c.s.Tools+`]}`)
 	case m.IsRequest():
 		c.answer(string(m.ID), `{"method":"`+m.Method+`"}`)
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
+const ambiguous = "params must not have name or arguments twice, or a member that differs from them in case only"
+
 // refusal returns the answer to a call that must not reach the server, or nil. If the arguments violate the listed
 // schema, the answer is a result, so that the model reads the faults. If a legacy client requested a task, or the
 // params are ambiguous, the answer is an error. A call of an unknown tool, or of a tool with an unusable schema,
@@ -23,9 +25,9 @@ func (c *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Messa
 	if checks == nil {
 		return nil
 	}
-	args, ok := arguments(r.Params)
+	args, ok := argumentsOf(r.Params)
 	if r.Doubtful() || !ok {
-		return jsonrpc.InvalidParams("params must not have name or arguments twice, or a member that differs from them in case only")
+		return jsonrpc.InvalidParams(ambiguous)
 	}
 	m, name := c.t.memory(r.From.Principal), r.Name()
 	e, edition, known := m.get(name)
@@ -40,7 +42,7 @@ func (c *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Messa
 		faults = c.t.verify(checks, name, e.schema, args)
 	}
 	switch {
-	case faults == nil:
+	case faults == nil, m.planned(name).refuses(args): // overridden refuses it, with the reason
 		return nil
 	case !r.From.Modern() && gjson.GetBytes(r.Params, "task").Exists(): // the client expects a task, not a result
 		return jsonrpc.InvalidParams(faults.Error())
@@ -76,21 +78,19 @@ func (t *Tools) first(tool string) bool {
 	return true
 }
 
-// arguments returns the raw arguments of a call; nil for none. ok is false if params have arguments twice, or a name
+// argumentsOf returns the raw arguments of a call, a part of params; nil for none. ok is false if params have arguments twice, or a name
 // that differs from arguments in case only: the server may read the other member.
-func arguments(params []byte) (args []byte, ok bool) {
+func argumentsOf(params []byte) (args []byte, ok bool) {
 	found := 0
-	gjson.ParseBytes(params).ForEach(func(name, value gjson.Result) bool {
+	rawjson.Each(params, func(name, value []byte) {
 		switch {
-		case name.Str == "arguments" && value.Type == gjson.Null:
-			found++ // some clients write null instead of leaving the member out
-		case name.Str == "arguments":
-			found++
-			args = []byte(value.Raw)
-		case strings.EqualFold(name.Str, "arguments"):
+		case string(name) == "arguments":
+			if found++; string(value) != "null" { // some clients write null instead of leaving the member out
+				args = value
+			}
+		case strings.EqualFold(string(name), "arguments"):
 			found = 2
 		}
-		return found < 2
 	})
 	return args, found < 2
 }

@@ -9,6 +9,7 @@ package tools
 import (
 	"context"
 	"log/slog"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/arguments"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/validate"
@@ -27,6 +29,8 @@ import (
 type Options struct {
 	Check      bool // check the arguments of calls
 	Idempotent bool // find out which calls may be repeated
+	// Overrides are the operator's changes to arguments; nil for none.
+	Overrides arguments.Overrides
 }
 
 // Tools stores the known rules of one server's tools.
@@ -37,13 +41,14 @@ type Tools struct {
 
 	mu     sync.Mutex // guards the rest
 	of     map[string]*memory
-	warned map[string]bool // tools with a logged warning about an unusable schema
+	warned map[string]bool // tools, and tools with arguments, that a warning was logged about: see first and edited
 }
 
 // wanted is the internal form of Options.
 type wanted struct {
 	checks     *validate.Cache // the compiled schemas; nil if arguments are not checked
 	idempotent bool
+	overrides  arguments.Overrides
 }
 
 // These constants bound the stored data (protocol.md F).
@@ -59,7 +64,6 @@ func New(server string, o Options, log *slog.Logger) *Tools {
 	t := &Tools{
 		server: server,
 		log:    log,
-		warned: map[string]bool{},
 	}
 	t.wanted.Store(&wanted{})
 	t.Set(o)
@@ -70,21 +74,22 @@ func New(server string, o Options, log *slog.Logger) *Tools {
 func (t *Tools) Set(o Options) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	was, now := t.wanted.Load(), &wanted{idempotent: o.Idempotent}
+	was, now := t.wanted.Load(), &wanted{idempotent: o.Idempotent, overrides: o.Overrides}
 	if o.Check {
 		if now.checks = was.checks; now.checks == nil {
 			now.checks = validate.NewCache(maxChecked)
 		}
 	}
 	t.wanted.Store(now) // first: tools that are stored from now on have all rules
-	if t.of == nil || now.checks != nil && was.checks == nil || now.idempotent && !was.idempotent {
-		t.of = map[string]*memory{}
+	if t.of == nil || now.checks != nil && was.checks == nil || now.idempotent && !was.idempotent || !reflect.DeepEqual(now.overrides, was.overrides) {
+		t.of, t.warned = map[string]*memory{}, map[string]bool{}
 	}
 }
 
-// Wrap returns an Upstream that checks the arguments of tool calls, and sets their headers for a modern server. up
-// includes the cache, because Tools sometimes needs a newer list than the cached one.
-func (t *Tools) Wrap(up bridge.Upstream) bridge.Upstream { return &checked{up, t} }
+// Wrap returns an Upstream that checks the arguments of tool calls as clients see them, changes them as the operator
+// wants, and sets their headers for a modern server. up includes the cache, because Tools sometimes needs a newer list
+// than the cached one.
+func (t *Tools) Wrap(up bridge.Upstream) bridge.Upstream { return &checked{&overridden{up, t}, t} }
 
 // Idempotent reports whether the principal's list marks the tool as one that may be called twice.
 func (t *Tools) Idempotent(principal, tool string) bool {
@@ -100,7 +105,8 @@ type memory struct {
 
 	mu      sync.Mutex // guards the rest
 	tools   table
-	edition int // counts the lists made for calls
+	edition int              // counts the lists made for calls
+	plans   map[string]*plan // of listed tools whose arguments the operator changes
 }
 
 // table holds tools by the server's names.

@@ -2,6 +2,8 @@ package tools_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/internal/tools"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/arguments"
 )
 
 // server is an Upstream with a list of tools, which counts its requests.
@@ -168,4 +171,34 @@ func TestSet(t *testing.T) {
 	bridgetest.Contains(t, ask(t, up, from, "tools/call", `{"name":"a"}`), `"content":[]`)
 	known.Set(tools.Options{})
 	bridgetest.Contains(t, ask(t, up, from, "tools/call", `{"name":"a"}`), `"content":[]`)
+}
+
+// A value that the operator sets, or that is the default, is in its header as well, whatever the client's headers say.
+func TestOverriddenHeaders(t *testing.T) {
+	s := &server{
+		greeting: bridge.Greeting{Revision: era.LatestModern, Mirrors: true},
+		list: `{"tools":[{"name":"x","inputSchema":{"type":"object","properties":{"repo":{"type":"string","x-mcp-header":"Repo"},"y":{"type":"string","x-mcp-header":"Y"},` +
+			`"path":{"type":"string","x-mcp-header":"Path"},"n":{"type":"integer","x-mcp-header":"N"}}}}]}`,
+	}
+	known, up := learned(s, tools.Options{Overrides: arguments.Overrides{"?": {
+		"repo": {Value: json.RawMessage(`"acme/x"`)}, "n": {Default: json.RawMessage("7.0")}, "path": {As: "folder"},
+	}}})
+	from := &bridge.Caller{Revision: era.LatestModern}
+	ask(t, up, from, "tools/list", `{}`)
+	for args, want := range map[string]string{
+		``:                                  "map[Mcp-Param-N:[7] Mcp-Param-Repo:[acme/x]]",
+		`,"arguments":{"folder":"a","n":8}`: "map[Mcp-Param-N:[8] Mcp-Param-Path:[a] Mcp-Param-Repo:[acme/x]]",
+	} {
+		ask(t, up, from, "tools/call", `{"name":"x"`+args+`}`)
+		if got := fmt.Sprint(map[string][]string(s.got.Mirror)); got != want {
+			t.Errorf("%s: headers are %s, want %s", args, got, want)
+		}
+	}
+	for h, wrong := range map[string]bool{"Path": false, "Repo": false, "Y": true} {
+		r := &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"folder":"a"}}}`), From: from,
+			Mirror: map[string][]string{"Mcp-Param-Path": {"a"}, "Mcp-Param-" + h: {"a"}}}
+		if no := known.Misheaded(r); (no != nil) != wrong {
+			t.Errorf("a client's header %s beside the argument folder is wrong: %t", h, no != nil)
+		}
+	}
 }

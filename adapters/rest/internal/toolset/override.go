@@ -160,9 +160,6 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 		a := args[one.Name]
 		return a != nil && (a.Off || a.Value != nil) || over.sets(one.Name)
 	})
-	if !changes.Rewrites() && over == nil {
-		return out, faults
-	}
 	call := seen
 	call.Arguments = t.Arguments
 	out.Call = &call

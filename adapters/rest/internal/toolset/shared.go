@@ -50,19 +50,12 @@ func ArgFaults(args []Arg) []string {
 			add("is given twice")
 		case a.Optional:
 			add("the ? is for added arguments: the document says what is required")
-		case a.As != "" && !plainName.MatchString(a.As):
-			add("as must have 1 to 64 letters, digits, '_', '.' and '-'")
-		case Confines(*a) && a.hasDisplaySettings():
-			add("clients do not see it: remove its other settings")
+		case a.change().Check() != "":
+			add("%s", a.change().Check())
 		}
 		seen[a.Name] = true
 	}
 	return all
-}
-
-// hasDisplaySettings reports whether the entry has settings that are useless for a hidden argument.
-func (a *Arg) hasDisplaySettings() bool {
-	return a.As != "" || a.About != "" || a.Default != nil || len(a.Schema) > 0 || a.Off && a.Value != nil
 }
 
 // Common applies the entries for parameters of all operations to the tools of a document.

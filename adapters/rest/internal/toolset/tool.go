@@ -201,10 +201,8 @@ func (e *Entry) Check() Faults {
 			faults = append(faults, e.argFault(a, "the ? is for tools with a request, and for added arguments with a type: the document says what is required"))
 		case !plainName.MatchString(a.Name) && a.declares():
 			faults = append(faults, e.argFault(a, "the name of an argument has 1 to 64 letters, digits, '_', '.' and '-'"))
-		case a.As != "" && !plainName.MatchString(a.As):
-			faults = append(faults, e.argFault(a, "as must have 1 to 64 letters, digits, '_', '.' and '-'"))
-		case (a.Off || a.Value != nil) && (a.As != "" || a.About != "" || a.Default != nil || len(a.Schema) > 0 || a.Off && a.Value != nil):
-			faults = append(faults, e.argFault(a, "clients do not see it: remove its other settings"))
+		case a.change().Check() != "":
+			faults = append(faults, e.argFault(a, "%s", a.change().Check()))
 		}
 	}
 	return faults

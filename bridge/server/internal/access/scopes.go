@@ -120,7 +120,7 @@ func (t *tokenUse) add(c *config.Config) {
 		}) {
 			t.oldNames[one.Name] = append(had[max(0, len(had)-maxOldNames):len(had):len(had)], its)
 		}
-		for _, name := range one.Identity {
+		for _, name := range one.Claims() {
 			if !slices.Contains(t.claims, name) {
 				t.claims = append(t.claims, name)
 			}
