@@ -62,7 +62,7 @@ type Options struct {
 	Tracing *tracing.Tracing // may be nil
 }
 
-// Aggregate offers all servers as one.
+// Aggregate offers several servers as one.
 type Aggregate struct {
 	o Options
 
@@ -76,7 +76,7 @@ type view struct {
 	servers     []*server
 	named       map[string]*server
 	prefix      map[*server]string
-	conflicting map[*server]bool   // servers whose prefix starts another server's, or starts with it: their names can collide
+	conflicting map[*server]bool   // servers whose prefix begins the prefix of another server, or begins with it: their names can collide
 	prefixes    map[string]*server // the first server of each prefix
 	lengths     []int              // of the prefixes, the longest first
 	old         []oldPrefix        // the newest last
@@ -209,8 +209,8 @@ func (a *Aggregate) Session(from *bridge.Caller, to bridge.Client) bridge.Upstre
 	return newSession(a, from, to)
 }
 
-// Owner returns the name of the server of a tool, by the name that clients see; empty if it is unknown. The prefix of the
-// name decides, or the lists that the principal's sessions have read.
+// Owner returns the name of the server of a tool, which clients see as external; empty if the server is unknown. The
+// prefix of the name decides, or the lists that the principal's sessions have read.
 func (a *Aggregate) Owner(principal, external string) string {
 	a.mu.Lock()
 	v := a.now

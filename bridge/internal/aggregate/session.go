@@ -16,9 +16,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/spelling"
 )
 
-// session is an Upstream that offers all servers as one. It serves one session, or the stateless clients of one
-// principal. Tools and prompts are found by their server's prefix, resources by their URI. If two servers list
-// the same resource, the first in the configuration gets it. The first call to a server opens its connection.
+// session is an Upstream that offers the servers of an Aggregate as one. It serves one session, or the stateless
+// clients of one principal. Tools and prompts are found by their server's prefix, resources by their URI. If two
+// servers list the same resource, the first in the configuration gets it. The first call to a server opens its
+// connection.
 type session struct {
 	a         *Aggregate
 	caller    *bridge.Caller

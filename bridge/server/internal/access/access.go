@@ -38,7 +38,7 @@ type Bridge interface {
 	HasAddress(name string) bool
 	// Allowed returns nil if a principal may use the server, and otherwise the reason.
 	Allowed(server, principal string) error
-	// Resolve is gateway.Gateway's.
+	// Resolve is as in gateway.Gateway.
 	Resolve(server, principal string, mode gateway.ToolsMode, m *jsonrpc.Message) *jsonrpc.Message
 	// KeysChanged is called when a principal loses its last key, and with good when it has a key again.
 	KeysChanged(principal string, good bool)

@@ -282,7 +282,7 @@ func shortened(name string) bool {
 	return i > 0 && name[i] == '_' && strings.Trim(name[i+1:], "0123456789abcdef") == ""
 }
 
-// At adds what the messages need under a configuration. An empty server stands for all servers as one.
+// At adds what the messages need under a configuration. server may be a group; empty means all servers as one.
 func (n *need) At(server string, c *config.Config, messages []*jsonrpc.Message) {
 	all := server == ""
 	if all && len(c.Servers) == 1 {

@@ -209,7 +209,7 @@ func (a *Access) Screen(w http.ResponseWriter, r *http.Request, server string, b
 		return false // the handler refuses the batch
 	}
 	principal := auth.Principal(r.Context())
-	mode, _ := gateway.ToolsModeOf(r.URL.Query()) // the routes refuse others
+	mode, _ := gateway.ToolsModeOf(r.URL.Query()) // the routes have refused other modes
 	for _, part := range parts {
 		if m, err := jsonrpc.ParseUTF8(part); err == nil {
 			all = append(all, a.o.Bridge.Resolve(server, principal, mode, m))
