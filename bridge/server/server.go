@@ -56,7 +56,7 @@ type server struct {
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
 	access     *access.Access // checks callers and their rights
-	noHook     *hook          // stands for webhooks that do not exist: its secret is random
+	noHook     *hook          // answers for webhooks that do not exist: its secret is random
 	metrics    *metrics.Metrics
 	accessLog  atomic.Pointer[accesslog.Log] // the access log; nil if there is none
 	lostLines  atomic.Uint64                 // lines lost by earlier access logs

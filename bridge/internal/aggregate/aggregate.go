@@ -85,8 +85,8 @@ type view struct {
 // server is one of the servers, and its catalogues.
 type server struct {
 	*Server
-	cut     [list.Kinds]atomic.Bool // the warning about a cut list was logged
-	covered atomic.Bool             // the warning about a user interface that an earlier server has too was logged
+	cut     [list.Kinds]atomic.Bool // a warning was logged: the list was cut
+	covered atomic.Bool             // a warning was logged: an earlier server has the same user interface
 
 	mu       sync.Mutex          // guards catalogs
 	catalogs map[string]*catalog // by principal

@@ -49,7 +49,7 @@ type sharedSubscription struct {
 	size        int           // of topics, in bytes
 	current     *attempt      // the attempt in flight, or nil
 	running     bool          // a goroutine executes run
-	oneByOne    bool          // adds one subscriber for each attempt, because the server rejected several at once
+	oneByOne    bool          // run adds one subscriber for each attempt, because the server rejected several at once
 	unconfirmed bool          // the server did not confirm the end of a cancelled subscription
 }
 

@@ -203,7 +203,7 @@ func (r *Reporter) Conclude(a *Arrival, server string, from *bridge.Caller, requ
 func (r *Reporter) Reject(session string, from *bridge.Caller, request, answer *jsonrpc.Message, err error) {
 	if r.report != nil {
 		a := r.Arrive(new(Arrival), "", "", session, nil, "", nil)
-		a.network = "" // its headers are not known here
+		a.network = "" // the request's headers are not known here
 		r.Depart(a, from, request, answer, err)
 	}
 }

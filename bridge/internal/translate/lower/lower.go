@@ -132,8 +132,8 @@ type Line interface {
 	// Go runs f in a goroutine that Close awaits, with a context that Close ends. Go reports false if the connection
 	// was closed.
 	Go(f func(ctx context.Context)) bool
-	// Ping pings the server, if there is a connection. Ping returns an ErrTimeout if no answer comes within that
-	// time.
+	// Ping pings the server, if there is a connection. If no answer comes within the time within, Ping returns an
+	// ErrTimeout.
 	Ping(ctx context.Context, within time.Duration) error
 }
 

@@ -81,8 +81,8 @@ func (t *Translator) urlsNeeded(v *request, l *legacy, m *jsonrpc.Message) *json
 	return l.enveloped(b.String())
 }
 
-// awaitURLs notes ids, so that urlDone records when these elicitations are complete. If maxURLsOpen are noted,
-// each further id displaces an arbitrary one, whose completion is not recorded.
+// awaitURLs notes ids, so that urlDone records when these elicitations are complete. If maxURLsOpen are noted, each
+// further id displaces an arbitrary noted id, whose completion is then not recorded.
 func (t *Translator) awaitURLs(ids []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,8 +23,8 @@ import (
 // to a loopback listener under another name (DNS rebinding; ). It also answers preflights. It is
 // immutable: a new configuration has a new guard.
 type guard struct {
-	origins []string       // allowed beside the listener's own origins; an empty list, unlike nil, allows none
-	hosts   []string       // allowed beside loopback names
+	origins []string       // allowed in addition to the listener's own origins; an empty list, unlike nil, allows none
+	hosts   []string       // allowed in addition to loopback names
 	proxies []netip.Prefix // trusted: their X-Forwarded headers are used
 	keyed   bool           // everything worth reading needs a key, which no page of another site has
 	rules   bool           // access rules exist: a page of this machine may belong to any of its users
