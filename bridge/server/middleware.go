@@ -60,7 +60,7 @@ func (t *tree) stripClusterHeaders(c *gin.Context) {
 }
 
 // closeWhileDraining makes clients of an instance that stops reconnect: their next request reaches another instance,
-// and is not lost with this one.
+// and is not lost with this instance.
 func (t *tree) closeWhileDraining(c *gin.Context) {
 	if t.s.instance != nil && t.s.instance.node.Draining() {
 		w, _ := of(c)

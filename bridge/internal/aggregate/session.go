@@ -132,7 +132,7 @@ func (s *session) update(v *view) (left []*member) {
 
 func (s *session) members() []*member { return s.current.Load().members }
 
-// byName returns the server of that name, or nil if the caller has none.
+// byName returns the server of that name, or nil if the caller has no such server.
 func (s *session) byName(name string) *member {
 	r := s.current.Load()
 	return r.of[r.view.named[name]]

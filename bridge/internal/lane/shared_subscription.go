@@ -65,7 +65,7 @@ const (
 type subscriber struct {
 	r            bridge.Request // outlives the call
 	topics       map[topic]struct{}
-	uris         []string     // of topics
+	uris         []string     // the resource URIs among topics
 	other        bool         // some topics are unknown to the bridge
 	in           *attempt     // the attempt that requests its topics, or nil
 	acknowledged bool         // the client got its acknowledgement

@@ -133,8 +133,8 @@ func (a *Arrival) Call() bridge.Call {
 	return a
 }
 
-// Values of Arrival.by: no report yet; servers report the request; or the gateway reports it, since no server got it
-// in time.
+// These are the values of Arrival.by: no report yet; servers report the request; or the gateway reports it, since no
+// server got it in time.
 const (
 	byNobody int32 = iota
 	byServers

@@ -121,8 +121,8 @@ func (t *Translator) urlDone(id string) {
 var errPatience = errors.New("waited for long enough")
 
 // checkURLs reads the client's answers about the URLs to visit. If an answer is malformed, or declines or cancels a
-// visit, checkURLs returns the answer to the request. Otherwise it waits up to urlPatience for the server to confirm
-// the visits, and returns nil.
+// visit, checkURLs returns the answer to the request. Otherwise, checkURLs waits up to urlPatience for the server to
+// confirm the visits, and returns nil.
 func (t *Translator) checkURLs(ctx context.Context, l *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
 	state := again.ours
 	for i := range state.IDs {

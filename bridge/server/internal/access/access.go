@@ -166,7 +166,7 @@ func (a *Access) ApplyRules(next *config.Config) {
 }
 
 // Key returns the principal and the hash of a key. Any other text counts as a wrong key. If the sender has shown too
-// many wrong keys, wait is the time after which it may show another one.
+// many wrong keys, wait is the time after which the sender may show another wrong key.
 func (a *Access) Key(r *http.Request, text string) (principal string, sum auth.Sum, wait time.Duration, ok bool) {
 	if principal, sum, ok = a.keys.Key(text); ok {
 		a.o.Bridge.Accepted(r.Context())

@@ -65,8 +65,8 @@ func (s *subject) matches(pattern, name string) bool {
 	return glob.Match(pattern, name)
 }
 
-// match adds the scopes of a server's patterns that fit the subject. name is the subject's name at
-// that server, if it differs.
+// match adds the scopes of a server's patterns that fit the subject. name is the subject's name at that server; empty
+// means a.name.
 func (n *need) match(s *config.Server, a *subject, name string) {
 	name = cmp.Or(name, a.name)
 	if a.tool && !a.ambiguous && !n.Grant(s.Name, name) {
