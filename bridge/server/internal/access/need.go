@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// names are the names that a server's settings define: the server's own names, the names that clients
-// see, and the prefix of the aggregate.
+// names are the names that a server's settings define: the server's own names, the names that clients see, and the
+// server's prefix in the aggregate.
 type names struct {
 	Tools, Prompts map[string]string
 	Prefix         string

@@ -44,7 +44,7 @@ var ErrElsewhere = errors.New("this instance does not own the connection")
 // These are the headers of requests to an owner. Their names must not change: instances of different versions send
 // them to each other.
 const (
-	ServerHeader   = "Bridge-Server"  // the server
+	ServerHeader   = "Bridge-Server"  // the name of the server
 	AffinityHeader = "Bridge-Home"    // the affinity key of the connection: see Encode
 	ForwardHeader  = "Bridge-Forward" // the forwarded headers of the client: see EncodeHeader
 	logsHeader     = "Bridge-Logs"    // set if Request.Logs is set
