@@ -62,8 +62,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error { return s.b.S
 func (s *Server) Serving() <-chan struct{} { return s.b.Serving() }
 
 // ServeStdio serves one client on in and out, usually os.Stdin and os.Stdout, as desktop clients start servers.
-// Nothing else may be written to out. The empty name means all servers as one. ServeStdio returns when the client
-// leaves, or ctx ends; Close then stops the servers. A principal in ctx (WithPrincipal) is the client's.
+// Nothing else may be written to out. server may name a group; empty means all servers as one. ServeStdio returns
+// when the client leaves, or ctx ends; Close then stops the servers. A principal in ctx (WithPrincipal) is the
+// client's.
 func (s *Server) ServeStdio(ctx context.Context, server string, in io.Reader, out io.Writer) error {
 	return s.b.ServeStdio(ctx, server, in, out)
 }

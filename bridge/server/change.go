@@ -29,8 +29,8 @@ func (t *table) index(name string) int {
 	return slices.IndexFunc(t.servers, func(s config.Server) bool { return s.Name == name })
 }
 
-// tableOf makes the table of the servers, and the options of new or changed servers. All others keep their adapters.
-// tableOf also reads the documents of HTTP APIs that are files: see documentFaults.
+// tableOf makes the table of the servers, and the options of new or changed servers. All other servers keep their
+// adapters. tableOf also reads the documents of HTTP APIs that are files: see documentFaults.
 func (s *server) tableOf(servers []config.Server, changed map[string]bool) (t *table, fresh []gateway.ServerOptions) {
 	was := s.table.Load()
 	t = &table{servers: servers, backends: map[string]*backend{}}

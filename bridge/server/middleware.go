@@ -60,7 +60,7 @@ func (t *tree) stripClusterHeaders(c *gin.Context) {
 }
 
 // closeWhileDraining makes clients of an instance that stops reconnect: their next request reaches another instance,
-// and is not lost with this one.
+// and is not lost with this instance.
 func (t *tree) closeWhileDraining(c *gin.Context) {
 	if t.s.instance != nil && t.s.instance.node.Draining() {
 		w, _ := of(c)
@@ -125,7 +125,7 @@ func (t *tree) checkSender(c *gin.Context) {
 	}
 }
 
-// serverExists accepts requests for a server that exists, or for all servers as one.
+// serverExists accepts requests for a server or group that exists, or for all servers as one.
 func (t *tree) serverExists(c *gin.Context) {
 	if name, one := c.Params.Get("server"); one && !t.s.HasAddress(name) {
 		t.nowhere(c)
@@ -142,7 +142,7 @@ func (t *tree) servesClients(c *gin.Context) {
 	}
 }
 
-// checkTools accepts requests whose URL asks for no mode of tools, or for a known one.
+// checkTools accepts requests whose URL asks for no mode of tools, or for a known mode.
 func (t *tree) checkTools(c *gin.Context) {
 	w, r := of(c)
 	if _, err := gateway.ToolsModeOf(r.URL.Query()); err != nil {

@@ -264,8 +264,8 @@ type timing struct {
 	now  conn.Timeouts
 }
 
-// of returns the timeouts of a server from its configuration. Until set is called, it returns the timeouts
-// of an earlier server of its name.
+// of returns the timeouts of a server from its configuration. Until set is called, of returns the timeouts of an
+// earlier server of the same name.
 func (t times) of(s *config.Server) conn.Timeouts {
 	one := t[s.Name]
 	if one == nil {

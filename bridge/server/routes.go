@@ -63,7 +63,7 @@ type route struct {
 	serve   gin.HandlerFunc
 }
 
-// Methods of routes.
+// These are the methods of routes.
 const (
 	anyMethod = "any" // serve checks the method
 	reading   = "GET, HEAD"
@@ -131,8 +131,8 @@ func (t *tree) build() {
 		t.routes = append(t.routes, route{public, anyMethod, "", t.root})
 	}
 	if s.access.Door().Tokens() {
-		// Below the base path, because a proxy may forward nothing else. Also in the standard's place:
-		// between the host and the path of the resource (I-003, I-004).
+		// The metadata is below the base path, because a proxy may forward nothing else, and also in the standard's
+		// place: between the host and the path of the resource (I-003, I-004).
 		for _, path := range slices.Compact([]string{below + access.WellKnown, access.WellKnown + below}) {
 			t.routes = append(t.routes, route{metadata, reading, path, t.describe}, route{metadata, reading, path + "/*endpoint", t.describe})
 		}

@@ -1,8 +1,8 @@
 // Package server serves a bridge over HTTP: the MCP endpoints of its servers, and the API of operators.
 //
-// A server NAME has /NAME/mcp (Streamable HTTP), /NAME/sse and /NAME/messages (HTTP+SSE). The same paths
-// without /NAME serve all servers as one. If configured, POST /hooks/NAME announces that a server's
-// tools changed. /healthz, /readyz and /metrics are for operators.
+// A server or group NAME has /NAME/mcp (Streamable HTTP), /NAME/sse and /NAME/messages (HTTP+SSE). The same paths
+// without /NAME serve all servers as one. If configured, POST /hooks/NAME announces that a server's tools changed.
+// /healthz, /readyz and /metrics are for operators.
 package server
 
 import (
@@ -56,7 +56,7 @@ type server struct {
 	streamable *streamable.Downstream
 	sse        *sse.Downstream
 	access     *access.Access // checks callers and their rights
-	noHook     *hook          // stands for webhooks that do not exist: its secret is random
+	noHook     *hook          // answers for webhooks that do not exist: its secret is random
 	metrics    *metrics.Metrics
 	accessLog  atomic.Pointer[accesslog.Log] // the access log; nil if there is none
 	lostLines  atomic.Uint64                 // lines lost by earlier access logs

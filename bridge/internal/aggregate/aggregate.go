@@ -62,7 +62,7 @@ type Options struct {
 	Tracing *tracing.Tracing // may be nil
 }
 
-// Aggregate offers all servers as one.
+// Aggregate offers several servers as one.
 type Aggregate struct {
 	o Options
 
@@ -76,7 +76,7 @@ type view struct {
 	servers     []*server
 	named       map[string]*server
 	prefix      map[*server]string
-	conflicting map[*server]bool   // servers whose prefix starts another server's, or starts with it: their names can collide
+	conflicting map[*server]bool   // servers whose prefix begins the prefix of another server, or begins with it: their names can collide
 	prefixes    map[string]*server // the first server of each prefix
 	lengths     []int              // of the prefixes, the longest first
 	old         []oldPrefix        // the newest last
@@ -85,8 +85,8 @@ type view struct {
 // server is one of the servers, and its catalogues.
 type server struct {
 	*Server
-	cut     [list.Kinds]atomic.Bool // the warning about a cut list was logged
-	covered atomic.Bool             // the warning about a user interface that an earlier server has too was logged
+	cut     [list.Kinds]atomic.Bool // a warning was logged: the list was cut
+	covered atomic.Bool             // a warning was logged: an earlier server has the same user interface
 
 	mu       sync.Mutex          // guards catalogs
 	catalogs map[string]*catalog // by principal
@@ -209,8 +209,8 @@ func (a *Aggregate) Session(from *bridge.Caller, to bridge.Client) bridge.Upstre
 	return newSession(a, from, to)
 }
 
-// Owner returns the name of the server of a tool, by the name that clients see; empty if it is unknown. The prefix of the
-// name decides, or the lists that the principal's sessions have read.
+// Owner returns the name of the server of a tool, which clients see as external; empty if the server is unknown. The
+// prefix of the name decides, or the lists that the principal's sessions have read.
 func (a *Aggregate) Owner(principal, external string) string {
 	a.mu.Lock()
 	v := a.now

@@ -29,7 +29,7 @@ type listing struct {
 	whole   bool                // all pages were read at least once
 	names   map[string]string   // the server's own name or URI, by external name
 	spelled map[string]struct{} // the canonical spellings of the URIs that the server spells otherwise
-	match   []template          // the list's templates, in its order
+	match   []template          // the list's templates, in the order of the list
 }
 
 type template struct {
@@ -207,7 +207,7 @@ func (s *server) catalog(principal string) *catalog {
 const maxName = 64
 
 // externalName returns the name under which clients of the aggregate see name. The external name depends only on
-// prefix and name. If model providers accept prefix and name together, it is both together. Otherwise externalName
+// prefix and name. If model providers accept prefix+name, the external name is prefix+name. Otherwise externalName
 // replaces invalid characters, cuts the name, and appends a hash of the whole.
 func externalName(prefix, name string) string {
 	full := prefix + name

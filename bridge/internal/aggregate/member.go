@@ -235,8 +235,8 @@ func (s *session) byToken(token []byte) (*member, []byte) {
 	return s.byName(name), []byte(own)
 }
 
-// Gone drops the connection after its server ended. The next call opens a new one. Gone announces changes of the
-// lists, because the client's lists may be stale.
+// Gone drops the connection after its server ended. The next call opens a new connection. Gone announces changes of
+// the lists, because the client's lists may be stale.
 func (m *member) Gone(err error) {
 	m.mu.Lock()
 	up := m.up
@@ -328,9 +328,9 @@ func (m *member) leftOut() error {
 	return m.absent
 }
 
-// external returns the function that maps the server's own names to external names. If another server has a longer
-// prefix that the external name starts with, or if the prefixes conflict and an earlier server lists the same
-// external name, the item gets this server's name in place of the prefix.
+// external returns the function that maps the server's own names to external names. If the external name belongs to
+// another server by its prefix, or if the prefixes conflict and an earlier server lists the same external name, the
+// item gets this server's name in place of the prefix.
 func (m *member) external(k list.Kind) func(key string) string {
 	return func(key string) string {
 		if k == list.Resources || k == list.Templates {

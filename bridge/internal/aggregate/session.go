@@ -16,9 +16,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/spelling"
 )
 
-// session is an Upstream that offers all servers as one. It serves one session, or the stateless clients of one
-// principal. Tools and prompts are found by their server's prefix, resources by their URI. If two servers list
-// the same resource, the first in the configuration gets it. The first call to a server opens its connection.
+// session is an Upstream that offers the servers of an Aggregate as one. It serves one session, or the stateless
+// clients of one principal. Tools and prompts are found by their server's prefix, resources by their URI. If two
+// servers list the same resource, the first in the configuration gets it. The first call to a server opens its
+// connection.
 type session struct {
 	a         *Aggregate
 	caller    *bridge.Caller
@@ -131,7 +132,7 @@ func (s *session) update(v *view) (left []*member) {
 
 func (s *session) members() []*member { return s.current.Load().members }
 
-// byName returns the server of that name, or nil if the caller has none.
+// byName returns the server of that name, or nil if the caller has no such server.
 func (s *session) byName(name string) *member {
 	r := s.current.Load()
 	return r.of[r.view.named[name]]

@@ -16,8 +16,8 @@ import (
 // slowPatience.
 const slowList = 2 * time.Second
 
-// muteAfter is the time after which a list counts as one that the server does not answer. The next request waits only
-// slowPatience for such a list, even without a stored page.
+// muteAfter is the time after which the server counts as not answering requests for the list. The next request waits
+// only slowPatience for such a list, even without a stored page.
 const muteAfter = listPatience / 2
 
 // slowPatience is how long a request waits for a list that was slow before: the server may have recovered.

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// Stateless is an Upstream that offers all servers as one to stateless clients. Clients of one principal share
-// one session.
+// Stateless is an Upstream that offers the servers of an Aggregate as one to stateless clients. Clients of one
+// principal share one session.
 type Stateless struct {
 	a  *Aggregate
 	wg sync.WaitGroup // awaits the sessions that drop closes

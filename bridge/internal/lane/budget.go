@@ -210,7 +210,7 @@ func (b *Budget) leave(principal string) {
 }
 
 // start waits until fewer than maxStarts connections are starting. A connection counts until begun is called, and at
-// most for startMoment. So many servers that start at once do not overload the machine, and slow ones do not delay
+// most for startMoment. So many servers that start at once do not overload the machine, and slow servers do not delay
 // the others.
 func (t *Total) start(ctx context.Context) (begun func(), err error) {
 	select {

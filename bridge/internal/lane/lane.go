@@ -301,7 +301,7 @@ func (l *Lane) forget(uri string) bool {
 }
 
 // SetLevel stores the params of logging/setLevel for the next connection. If there is a connection or the lane is
-// closed, it reports false and stores nothing: the caller must send the request.
+// closed, SetLevel reports false and stores nothing: the caller must send the request.
 func (l *Lane) SetLevel(params []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -643,7 +643,7 @@ func (c *conn) Ask(m *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string
 	return c.l.client.Ask(m, reply)
 }
 
-// Close closes the lane and its connection, and waits for all goroutines of the lane. When ctx ends, it forces the
+// Close closes the lane and its connection, and waits for all goroutines of the lane. When ctx ends, Close forces the
 // connection to close.
 func (l *Lane) Close(ctx context.Context) error {
 	l.mu.Lock()

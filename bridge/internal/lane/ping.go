@@ -47,7 +47,7 @@ func (l *Lane) checkAlive(c *conn) {
 	l.wg.Go(func() { l.ping(c, every) })
 }
 
-// ping pings the server and drops the connection if no answer comes within every.
+// ping pings the server. If no answer comes within the time every, ping drops the connection.
 func (l *Lane) ping(c *conn, every time.Duration) {
 	err := c.ping(l.ctx, c.up, every, bridge.ErrLost)
 	if l.ctx.Err() != nil {
@@ -65,8 +65,8 @@ func (l *Lane) ping(c *conn, every time.Duration) {
 	}
 }
 
-// ping pings the server over up. A JSON-RPC error counts as an answer. If no answer comes within that time, ping
-// returns an error of that kind.
+// ping pings the server over up. A JSON-RPC error counts as an answer. If no answer comes within the time within,
+// ping returns an error of the given kind.
 func (c *conn) ping(ctx context.Context, up bridge.Upstream, within time.Duration, kind error) error {
 	l := c.l
 	dead := &bridge.Error{
@@ -85,8 +85,8 @@ func (c *conn) ping(ctx context.Context, up bridge.Upstream, within time.Duratio
 	return err
 }
 
-// Ping pings the server of the open connection. Ping returns an ErrTimeout if no answer comes within that time, and
-// nil if there is no open connection.
+// Ping pings the server of the open connection. If no answer comes within the time within, Ping returns an
+// ErrTimeout; without an open connection, nil.
 func (l *Lane) Ping(ctx context.Context, within time.Duration) error {
 	l.mu.Lock()
 	c := l.conn

@@ -24,8 +24,8 @@ const (
 	maxWait    = 5 * time.Second // a call that would wait longer fails at once
 )
 
-// attempt waits until another start is allowed, opens a connection and restores its settings. With ErrReplaced it
-// returns the connection too.
+// attempt waits until another start is allowed, opens a connection and restores its settings. With ErrReplaced,
+// attempt returns the connection too.
 //
 // The back-off forbids the attempt if this lane started too often. The gate forbids it if the server's connections
 // kept failing, those of other lanes included.
@@ -281,7 +281,7 @@ func (c *conn) Gone(err error) { c.markGone(err, false) }
 // GoneIdle implements Conn.
 func (c *conn) GoneIdle(err error) bool { return c.markGone(err, true) }
 
-// markGone records that the connection has ended. With idle, it does so only if the connection is open and no
+// markGone records that the connection has ended. With idle, markGone does so only if the connection is open and no
 // call is in flight. markGone reports whether the lane used the connection until now.
 func (c *conn) markGone(err error, idle bool) bool {
 	l := c.l

@@ -49,7 +49,7 @@ type sharedSubscription struct {
 	size        int           // of topics, in bytes
 	current     *attempt      // the attempt in flight, or nil
 	running     bool          // a goroutine executes run
-	oneByOne    bool          // adds one subscriber for each attempt, because the server rejected several at once
+	oneByOne    bool          // run adds one subscriber for each attempt, because the server rejected several at once
 	unconfirmed bool          // the server did not confirm the end of a cancelled subscription
 }
 
@@ -65,7 +65,7 @@ const (
 type subscriber struct {
 	r            bridge.Request // outlives the call
 	topics       map[topic]struct{}
-	uris         []string     // of topics
+	uris         []string     // the resource URIs among topics
 	other        bool         // some topics are unknown to the bridge
 	in           *attempt     // the attempt that requests its topics, or nil
 	acknowledged bool         // the client got its acknowledgement

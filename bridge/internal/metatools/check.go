@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Check returns the chain of one server, up, which has the names and the definitions that its clients see. A call
+// Check wraps up, the chain of one server with the names and the definitions that the server's clients see. A call
 // through ReadTool passes only if the caller's list says that the tool only reads: without that list, or without the
 // tool in it, the call is refused. A call through ReadTool or CallTool never reaches a tool that is not for models.
 func Check(up bridge.Upstream) bridge.Upstream { return &checked{up} }
@@ -41,8 +41,8 @@ func (c *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	return Refusal(r.From, r.Message, refuse), nil
 }
 
-// Refusal returns the answer to a call of a tool that was not made. The answer is a result, so that models read it. A
-// client that expects a task gets an error.
+// Refusal returns the answer to a call of a tool that the bridge refuses. The answer is a result, so that models read
+// it. A client that expects a task gets an error.
 func Refusal(from *bridge.Caller, m *jsonrpc.Message, why string) *jsonrpc.Message {
 	if gjson.GetBytes(m.Params, "task").Exists() && !from.Modern() {
 		return jsonrpc.InvalidParams(why)
@@ -54,11 +54,11 @@ func Refusal(from *bridge.Caller, m *jsonrpc.Message, why string) *jsonrpc.Messa
 	return jsonrpc.NewResult(nil, []byte("{"+result))
 }
 
-// definition returns the definition of the called tool in the caller's list; nil if the list cannot be read or does not
-// have the tool. The error is the reason that the caller has cancelled the call, or that the server cannot be used.
+// definition returns the definition of the called tool in the caller's list; nil if the list cannot be read or does
+// not have the tool. An error means that the caller has cancelled the call, or that the server cannot be used.
 func (c *checked) definition(ctx context.Context, r *bridge.Request) (found []byte, err error) {
 	_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
-		if found != nil { // the rest does not matter
+		if found != nil { // further pages do not matter
 			return jsonrpc.NewResult(nil, []byte("{}")), nil
 		}
 		var a *jsonrpc.Message

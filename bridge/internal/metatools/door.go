@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// These are the names of the tools.
+// These are the names of the meta tools.
 const (
 	SearchTools = "search_tools"
 	ReadTool    = "read_tool"
@@ -17,12 +17,13 @@ const (
 // Calls reports whether a tool of that name calls another tool.
 func Calls(name string) bool { return name == ReadTool || name == CallTool }
 
-// Unwrap returns the call that a call of ReadTool or CallTool names, and the tool that named it: ReadTool if any of
-// them is. All other members of params stay, such as _meta and task. fault, if not empty, is the reason that the call is
-// refused, for the model. The caller has checked that m is a call of one of these tools.
+// Unwrap returns the call that a call of ReadTool or CallTool names, and the meta tool through which it came: if one
+// meta tool names the other, ReadTool. All other members of params stay, such as _meta and task. fault, if not empty,
+// is the reason that the call is refused, for the model. The caller has checked that m is a call of one of these
+// tools.
 //
 // Models make three mistakes again and again, which Unwrap accepts: arguments as JSON text, {name, arguments} within
-// arguments, and arguments beside name. Unwrap refuses what has a second meaning.
+// arguments, and arguments beside name. Unwrap refuses arguments that could mean two things.
 func Unwrap(m *jsonrpc.Message) (inner *jsonrpc.Message, through, fault string) {
 	through = m.Name()
 	given, ok := sole(m.Params, "arguments")
@@ -98,7 +99,7 @@ func read(given []byte) (c named, fault string) {
 	return c, ""
 }
 
-// readInner reads {name, arguments} where nothing else may stand.
+// readInner reads an object that must have the members name and arguments, and no others.
 func readInner(given []byte) (c named, fault string) {
 	members, ok := 0, false
 	rawjson.Each(given, func(_, _ []byte) { members++ })
@@ -113,10 +114,11 @@ func readInner(given []byte) (c named, fault string) {
 	return c, ""
 }
 
-// maxDepth bounds the depth of arguments that come as text. Those that come as an object are bounded by their message.
+// maxDepth bounds the depth of arguments that come as text. Arguments that come as an object have the bound of their
+// message.
 const maxDepth = 900
 
-// object returns an object that may be written as JSON text. Nothing, null and an empty text stand for {}.
+// object returns an object that may be written as JSON text. A missing value, null and an empty text stand for {}.
 func object(given []byte) ([]byte, bool) {
 	if text, is := rawjson.Text(given); is {
 		if text = strings.TrimSpace(text); text != "" && !jsonrpc.Valid([]byte(text), maxDepth) {
@@ -130,8 +132,8 @@ func object(given []byte) ([]byte, bool) {
 	return given, rawjson.IsObject(given)
 }
 
-// sole returns the value of a member; nil if there is none. It reports false if the member is there twice, or if
-// another one differs from it in case only.
+// sole returns the value of a member; nil if there is none. sole reports false if the member is there twice, or if
+// the name of another member differs from it in case only.
 func sole(given []byte, member string) (value []byte, ok bool) {
 	times := 0
 	rawjson.Each(given, func(name, v []byte) {

@@ -2,11 +2,11 @@
 // tools. The list of such an address has SearchTools, ReadTool and CallTool, and the few tools that the operator wants
 // to be listed in any case.
 //
-// [Unwrap] turns a call of CallTool or ReadTool into a call of the tool that the call names. The gateway does so where
-// it accepts the call: access rules, filters, limits and reports see the tool itself. [Menu] wraps all the rest of the
-// chain; it finds tools in the list that the caller gets from below, so it finds nothing that the caller may not use.
-// [Check] wraps the chain of one server, and holds calls that came through CallTool or ReadTool to the definition of
-// their tool.
+// [Unwrap] turns a call of CallTool or ReadTool into a call of the tool that the call names. The gateway does so
+// where it accepts the call: access rules, filters, limits and reports see the tool itself. [Menu] wraps all the rest
+// of the chain; it finds tools in the list that the caller gets from below, so it finds nothing that the caller may
+// not use. [Check] wraps the chain of one server, and refuses calls through CallTool or ReadTool that the definition
+// of their tool does not allow.
 package metatools
 
 import (
@@ -30,7 +30,8 @@ type Menu struct {
 	Servers []string
 	// Always are patterns of tools that are listed, by the names that clients see at the address.
 	Always []string
-	// Finds reports whether the tools of a server are found and not listed. nil means those of all servers.
+	// Finds reports whether the tools of a server are found and not listed. nil means that the tools of all servers
+	// are.
 	Finds func(server string) bool
 	// Owner returns the server of a tool at an address of several servers; empty if it is unknown. nil means that the
 	// address has one server.
@@ -90,7 +91,7 @@ func (o *offered) greet(a *jsonrpc.Message) *jsonrpc.Message {
 	return a.Replaced(result)
 }
 
-// names names the servers whose tools are found, in a sentence; empty if there are none.
+// names returns the servers whose tools are found, as a part of a sentence; empty if there are none.
 func (m *Menu) names() string {
 	var all []string
 	for _, server := range m.Servers {
@@ -128,7 +129,7 @@ func (o *offered) list(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 		if err != nil || no != nil {
 			return no, err
 		}
-		if o.m.names() == "" { // that is known only now
+		if o.m.names() == "" { // Finds may learn this only from the list
 			items = nil
 		}
 		for _, item := range all {
@@ -164,7 +165,7 @@ func (o *offered) result(r *bridge.Request, members []byte, modern string) *json
 	return jsonrpc.NewResult(nil, append(out, '}'))
 }
 
-// text returns the result of a tool.
+// text returns a tool's result that consists of one text.
 func (o *offered) text(r *bridge.Request, text string) *jsonrpc.Message {
 	return o.result(r, []byte(`"content":[{"type":"text","text":`+rawjson.Quote(text)+"}]"), "")
 }

@@ -19,24 +19,24 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// maxIndexes is how many lists have their index in memory.
+// maxIndexes bounds the lists whose index is in memory.
 const maxIndexes = 16
 
 // maxAnswer bounds the text of a search in bytes. Definitions that the model asked for by name are whole.
 const maxAnswer = 16 << 10
 
-// These bound the tools of an answer.
+// These constants bound the tools of an answer.
 const (
 	defaultLimit = 8
 	maxLimit     = 50
 	maxNames     = 10
 )
 
-// Indexes holds the indexes of lists by the lists' bytes, so that callers with equal lists share one. It is safe for
-// concurrent use.
+// Indexes holds the indexes of lists by the lists' bytes, so that callers with equal lists share an index. It is safe
+// for concurrent use.
 type Indexes struct {
 	all    *lru.Cache[[sha256.Size]byte, func() *index]
-	checks *validate.Cache // of the schemas that calls have violated
+	checks *validate.Cache // the compiled schemas of tools whose calls failed
 }
 
 // NewIndexes returns an empty Indexes.
@@ -58,7 +58,7 @@ type index struct {
 // tool is a tool of an index.
 type tool struct {
 	name, server string
-	item         []byte // as it stands in the list
+	item         []byte // the tool's entry in the list
 	reads        bool
 }
 
@@ -75,7 +75,7 @@ func (x *Indexes) of(items [][]byte, owner func(tool string) string) *index {
 	key := [sha256.Size]byte(sum.Sum(nil))
 	made := sync.OnceValue(func() *index { return newIndex(items, servers) })
 	if before, there, _ := x.all.PeekOrAdd(key, made); there {
-		x.all.Get(key) // it was used
+		x.all.Get(key) // marks the index as used
 		made = before
 	}
 	return made()
@@ -158,7 +158,7 @@ func (o *offered) search(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 	return o.text(r, strings.TrimSpace(o.servers(x))), nil
 }
 
-// servers tells the servers with their numbers of tools.
+// servers returns a text with the servers and their numbers of tools.
 func (o *offered) servers(x *index) string {
 	count := map[string]int{}
 	for _, t := range x.tools {
@@ -172,7 +172,7 @@ func (o *offered) servers(x *index) string {
 	return b.String()
 }
 
-// at returns the tools of a server, in the order of the list.
+// at returns the tools of a server, and the tools whose server is unknown, in the order of the list.
 func (x *index) at(server string) (found []int) {
 	for i, t := range x.tools {
 		if t.server == server || t.server == "" {
@@ -198,7 +198,7 @@ func (o *offered) found(x *index, query, server string, limit int) string {
 	return x.answer(found, limit)
 }
 
-// answer writes the first tools of those found, one a line, in at most maxAnswer bytes. Where room gets short, later
+// answer writes the first limit tools of found, one a line, in at most maxAnswer bytes. Where room gets short, later
 // tools lose their schema, and then all but a line of their description.
 func (x *index) answer(found []int, limit int) string {
 	shown := found[:min(len(found), limit)]
@@ -226,7 +226,7 @@ func (x *index) answer(found []int, limit int) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// definitions writes whole definitions.
+// definitions writes the whole definitions of the tools of these names.
 func (x *index) definitions(names []string) string {
 	var out []string
 	for _, name := range names {
@@ -267,7 +267,7 @@ func (t *tool) definition(schema bool) []byte {
 	return append(out, '}')
 }
 
-// line writes a tool with a line of its description, in at most room bytes where that is possible.
+// line writes a tool with a line of its description, if possible in at most room bytes.
 func (t *tool) line(room int) []byte {
 	out := append([]byte(`{"name":`), rawjson.Quote(t.name)...)
 	out = append(out, `,"call_with":"`+t.with()+`"`...)
@@ -288,7 +288,7 @@ func (t *tool) line(room int) []byte {
 	return append(out, '}')
 }
 
-// unknown says that there is no tool of that name, and which are near.
+// unknown returns a text that says that no tool has that name, and which names are near.
 func (x *index) unknown(name string) string {
 	text := fmt.Sprintf("There is no tool %.100q.", name)
 	var near []string
@@ -315,8 +315,8 @@ func (x *index) names() []string {
 }
 
 // explain adds to the refusal of a call through CallTool or ReadTool what the model needs for its next try: the input
-// schema of the tool if the arguments may be wrong, or the names nearest to an unknown one. A refusal becomes a result,
-// so that models read it.
+// schema of the tool if the arguments may be wrong, or the names nearest to an unknown name. A refusal becomes a
+// result, so that models read it.
 func (o *offered) explain(ctx context.Context, r *bridge.Request, a *jsonrpc.Message) *jsonrpc.Message {
 	refused := a.Error != nil && gjson.GetBytes(a.Error, "code").Int() == jsonrpc.CodeInvalidParams
 	if !refused && !a.IsError() {

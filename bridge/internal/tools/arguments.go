@@ -66,7 +66,7 @@ func (t *Tools) verify(checks *validate.Cache, tool string, schema, args []byte)
 	return nil
 }
 
-// first records a warning about the tool, and reports whether the warning is its first. Beyond maxTools tools it
+// first records a warning about the tool, and reports whether the warning is its first. Beyond maxTools tools, first
 // reports false.
 func (t *Tools) first(tool string) bool {
 	t.mu.Lock()

@@ -99,7 +99,7 @@ func (p *PerCall) checkRevision(ctx context.Context, l *lane.Lane) error {
 	return err
 }
 
-// perCallResult removes features from a result of initialize that need a lasting connection.
+// perCallResult removes features from a result of initialize that need a connection between calls.
 func perCallResult(result []byte) []byte {
 	caps := capabilities(result)
 	for _, kind := range []string{"tools", "prompts", "resources"} {

@@ -283,8 +283,8 @@ func (v *View) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return m, err
 }
 
-// Notify passes on a notification. A lane that serves all clients gets none, because each is about the state of one
-// client.
+// Notify passes on a notification. A lane that serves all clients gets no notifications, because each notification is
+// about the state of one client.
 func (v *View) Notify(ctx context.Context, r *bridge.Request) error {
 	if v.h.all {
 		return nil
@@ -332,7 +332,7 @@ func (v *View) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return m, nil
 }
 
-// relax sets the server's level to the most verbose one that sessions still want. If no session wants a level, the
+// relax sets the server's level to the most verbose level that sessions still want. If no session wants a level, the
 // level stays, because the level that the server had by itself is unknown.
 func (h *hub) relax(ctx context.Context) {
 	select {

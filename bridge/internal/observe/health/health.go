@@ -82,8 +82,8 @@ func New(o Options) *Server {
 	}
 }
 
-// failingFor is how long a server counts as unusable after a failed start. After that it counts as usable, so that
-// some client tries it: otherwise a readiness probe would keep all clients away for ever.
+// failingFor is how long a server counts as unusable after a failed start. After that, the server counts as usable,
+// so that some client tries it: otherwise a readiness probe would keep all clients away for ever.
 const failingFor = time.Minute
 
 // Failed records that a connection could not be opened or used.

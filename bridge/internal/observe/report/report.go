@@ -97,7 +97,7 @@ type Arrival struct {
 	// the end of its context cancels the request.
 	Cancel context.CancelCauseFunc
 
-	address string // the server that the request's address names; empty for the address of all servers
+	address string // the server or group that the request's address names; empty for the address of all servers
 	wire    string
 	session string
 	front   string
@@ -116,7 +116,7 @@ var _ bridge.Call = (*Arrival)(nil)
 
 func (a *Arrival) At(server string) { a.meant.Store(&server) }
 
-// Address returns the server that the address of the request names; empty for the address of all servers.
+// Address returns the server or group that the address of the request names; empty for the address of all servers.
 func (a *Arrival) Address() string { return a.address }
 
 // Wire returns the transport of the client; empty for a request that was refused at once.
@@ -133,18 +133,18 @@ func (a *Arrival) Call() bridge.Call {
 	return a
 }
 
-// Values of Arrival.by: no report yet; servers report the request; or the gateway reports it, since no server got it
-// in time.
+// These are the values of Arrival.by: no report yet; servers report the request; or the gateway reports it, since no
+// server got it in time.
 const (
 	byNobody int32 = iota
 	byServers
 	byGateway
 )
 
-// Arrive records in a that a request with headers h arrived on a wire, which Arrival.Wire returns. address is the
-// server that the request's address names, or empty. session is the beginning of the session's key, or empty. remote
-// is the address of the peer that sent the request, and span the span of the request; both may be empty. If the
-// reports have no receiver, Arrive returns nil.
+// Arrive records in a that a request with headers h arrived on a wire, which Arrival.Wire returns. address is as in
+// Arrival.Address. session is the beginning of the session's key, or empty. remote is the address of the peer that
+// sent the request, and span the span of the request; both may be empty. If the reports have no receiver, Arrive
+// returns nil.
 func (r *Reporter) Arrive(a *Arrival, wire, address, session string, h http.Header, remote string, span trace.Span) *Arrival {
 	if r.report == nil {
 		return nil
@@ -203,7 +203,7 @@ func (r *Reporter) Conclude(a *Arrival, server string, from *bridge.Caller, requ
 func (r *Reporter) Reject(session string, from *bridge.Caller, request, answer *jsonrpc.Message, err error) {
 	if r.report != nil {
 		a := r.Arrive(new(Arrival), "", "", session, nil, "", nil)
-		a.network = "" // its headers are not known here
+		a.network = "" // the request's headers are not known here
 		r.Depart(a, from, request, answer, err)
 	}
 }

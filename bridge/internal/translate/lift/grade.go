@@ -59,7 +59,7 @@ func edited(m *jsonrpc.Message, f func(params []byte) []byte) *jsonrpc.Message {
 	if rawjson.Same(f(m.Params), m.Params) {
 		return m
 	}
-	m = m.Clone() // with its other edits
+	m = m.Clone() // Clone applies the other edits of m
 	return m.WithParams(f(m.Params))
 }
 

@@ -194,7 +194,7 @@ func (l *Lift) metadata() *metadata {
 }
 
 // into returns the request with the metadata (protocol.md D2.3). into replaces the client's own reserved members
-// . If there are none, it does not copy the request.
+// . If there are none, into does not copy the request.
 func (m *metadata) into(message *jsonrpc.Message) *jsonrpc.Message {
 	if message.Params == nil || rawjson.IsEmpty(message.Params) {
 		return &jsonrpc.Message{

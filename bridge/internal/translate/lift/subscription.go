@@ -151,7 +151,7 @@ func (s *subscription) listing(ctx context.Context, k list.Kind) {
 }
 
 // lost records that the lane has reconnected. lost reports whether the subscription will notify the client of
-// possible changes, after it has begun again.
+// possible changes, after the subscription has begun again.
 func (s *subscription) lost() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,8 +2,8 @@
 // server's revision, and raises its answers (protocol.md D1, D5).
 //
 // If the server asks something during a call, the questions answer the client's request. The call is parked until a
-// request brings the client's answers. Each client gets the log messages and changes that it has requested. A tool that
-// must be a task is called as one, and the task is polled to its end.
+// request brings the client's answers. Each client gets the log messages and changes that it has requested. A tool
+// that must be a task is called as a task, which the package polls to its end.
 //
 // A question never reaches a client that it cannot be about. A parked call is never repeated: if it is lost, it
 // fails. The package opens no connection. Package stateless assigns requests to connections.
@@ -132,8 +132,8 @@ type Line interface {
 	// Go runs f in a goroutine that Close awaits, with a context that Close ends. Go reports false if the connection
 	// was closed.
 	Go(f func(ctx context.Context)) bool
-	// Ping pings the server, if there is a connection. Ping returns an ErrTimeout if no answer comes within that
-	// time.
+	// Ping pings the server, if there is a connection. If no answer comes within the time within, Ping returns an
+	// ErrTimeout.
 	Ping(ctx context.Context, within time.Duration) error
 }
 

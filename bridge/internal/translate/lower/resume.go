@@ -234,8 +234,8 @@ func (s *Server) keep(p *parked) {
 }
 
 // EvictStale drops the principal's call that has waited longest for its client. EvictStale prefers calls that the
-// server has ended. If running is set, it ignores such calls, because they use no connection. EvictStale reports
-// false if no call has waited for staleAfter.
+// server has ended. If running is set, EvictStale ignores ended calls, because they use no connection. EvictStale
+// reports false if no call has waited for staleAfter.
 func (s *Server) EvictStale(principal string, running bool) bool {
 	s.mu.Lock()
 	all := make([]*parked, 0, len(s.parked))

@@ -39,8 +39,8 @@ func (t *Translator) perform(ctx context.Context, r *bridge.Request, l *legacy, 
 		if known || err != nil || gjson.GetBytes(m.Error, "code").Int() != jsonrpc.CodeMethodNotFound {
 			return m, err
 		}
-		// Servers answer so if a call must be a task, and have not executed the call. The list of tools shows whether
-		// that is the reason.
+		// Servers give this answer if a call must be a task; then they have not executed the call. The list of tools
+		// shows whether that is the reason.
 		if t.listTools(ctx, r.From); ctx.Err() == nil {
 			required, _ = t.of.Tools.Requires(name)
 		}

@@ -81,8 +81,8 @@ func (t *Translator) urlsNeeded(v *request, l *legacy, m *jsonrpc.Message) *json
 	return l.enveloped(b.String())
 }
 
-// awaitURLs notes ids, so that urlDone records when these elicitations are complete. If maxURLsOpen are noted,
-// each further id displaces an arbitrary one, whose completion is not recorded.
+// awaitURLs notes ids, so that urlDone records when these elicitations are complete. If maxURLsOpen are noted, each
+// further id displaces an arbitrary noted id, whose completion is then not recorded.
 func (t *Translator) awaitURLs(ids []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,8 +121,8 @@ func (t *Translator) urlDone(id string) {
 var errPatience = errors.New("waited for long enough")
 
 // checkURLs reads the client's answers about the URLs to visit. If an answer is malformed, or declines or cancels a
-// visit, checkURLs returns the answer to the request. Otherwise it waits up to urlPatience for the server to confirm
-// the visits, and returns nil.
+// visit, checkURLs returns the answer to the request. Otherwise, checkURLs waits up to urlPatience for the server to
+// confirm the visits, and returns nil.
 func (t *Translator) checkURLs(ctx context.Context, l *legacy, r *bridge.Request, again *Round) *jsonrpc.Message {
 	state := again.ours
 	for i := range state.IDs {

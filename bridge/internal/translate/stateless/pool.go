@@ -67,7 +67,7 @@ type slot struct {
 
 var _ lower.Slot = (*slot)(nil)
 
-// identity stands for clients that may share connections: those of one principal with the same forwarded
+// identity is the state of clients that may share connections: clients of one principal with the same forwarded
 // headers.
 type identity struct {
 	key   bridge.ConnectionKey
@@ -406,8 +406,8 @@ func (p *Pool) seek(c *claim, from *bridge.Caller, key bridge.ConnectionKey, lan
 	if all := p.slots[full]; len(all) > 0 {
 		l = all[0]
 	}
-	// Lists use the connection of the client's calls, because legacy servers choose tools by capabilities. Their
-	// greeting is the same for all.
+	// Lists use the connection of the client's calls, because legacy servers choose tools by capabilities. The
+	// greeting of a legacy server does not depend on capabilities.
 	if server.Modern() || l == nil && r.Method == "server/discover" {
 		if latest := p.latest(group); latest != nil {
 			l = latest

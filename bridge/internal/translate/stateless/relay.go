@@ -43,13 +43,13 @@ func (s *slot) relay(ctx context.Context, r *bridge.Request, named bool, again *
 	case m.Error != nil && r.Method == "server/discover":
 		return s.remembered(m), nil
 	case m.Error != nil:
-		if e := era.Error(r.Method, r.URI(), m.Error, era.LatestModern, era.LatestModern); !rawjson.Same(e, m.Error) { // R-090
+		if e := era.Error(r.Method, r.URI(), m.Error, era.LatestModern, era.LatestModern); !rawjson.Same(e, m.Error) { // the client gets only codes that 2026-07-28 defines (R-090)
 			m.Error = slices.Clone(e)
 		}
 		return m, nil
 	case r.Method == "server/discover":
 		return rediscovered(m), nil
-	case m.Found().Type.End == 0: // R-103, R-084
+	case m.Found().Type.End == 0: // without a resultType, the result is complete (R-103, R-084)
 		m.Edit(jsonrpc.First(m.Result, `"resultType":"complete"`))
 	default:
 		return h.wrap(r, m), nil
@@ -96,7 +96,7 @@ func (s *slot) remembered(m *jsonrpc.Message) *jsonrpc.Message {
 func rediscovered(m *jsonrpc.Message) *jsonrpc.Message {
 	versions := `["` + strings.Join(era.Supported(), `","`) + `"]`
 	result := rawjson.SetFirst(m.Whole(), "supportedVersions", []byte(versions))
-	for _, must := range [][2]string{{"resultType", `"complete"`}, {"capabilities", "{}"}, {"ttlMs", "0"}, {"cacheScope", `"private"`}} { // R-088
+	for _, must := range [][2]string{{"resultType", `"complete"`}, {"capabilities", "{}"}, {"ttlMs", "0"}, {"cacheScope", `"private"`}} { // the fields that are required (R-088)
 		if !gjson.GetBytes(result, must[0]).Exists() {
 			result = rawjson.SetFirst(result, must[0], []byte(must[1]))
 		}

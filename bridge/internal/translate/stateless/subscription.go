@@ -25,9 +25,10 @@ type caller interface {
 	Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error)
 }
 
-// relisten serves a client's subscription by a subscription at the server. After a loss it subscribes again and
-// notifies the client of changes that it may have missed (protocol.md D4, R-113). The subscription ends when ctx
-// ends, the server ends it, or the server stays away for giveUpAfter. gone ends when the server is gone for good.
+// relisten serves a client's subscription by a subscription at the server. After a loss, relisten subscribes again
+// and notifies the client of changes that the client may have missed (protocol.md D4, R-113). The subscription ends
+// when ctx ends, the server ends it, or the server stays away for giveUpAfter. gone ends when the server is gone for
+// good.
 func relisten(ctx, gone context.Context, up caller, r *bridge.Request, h *handles) (*jsonrpc.Message, error) {
 	wants, _ := subscribe.ReadWanted(r.Whole()) // a malformed request goes to the server, which rejects it
 	back := &subscription{

@@ -38,7 +38,7 @@ type Bridge interface {
 	HasAddress(name string) bool
 	// Allowed returns nil if a principal may use the server, and otherwise the reason.
 	Allowed(server, principal string) error
-	// Resolve is gateway.Gateway's.
+	// Resolve is as in gateway.Gateway.
 	Resolve(server, principal string, mode gateway.ToolsMode, m *jsonrpc.Message) *jsonrpc.Message
 	// KeysChanged is called when a principal loses its last key, and with good when it has a key again.
 	KeysChanged(principal string, good bool)
@@ -166,7 +166,7 @@ func (a *Access) ApplyRules(next *config.Config) {
 }
 
 // Key returns the principal and the hash of a key. Any other text counts as a wrong key. If the sender has shown too
-// many wrong keys, wait is the time after which it may show another one.
+// many wrong keys, wait is the time after which the sender may show another wrong key.
 func (a *Access) Key(r *http.Request, text string) (principal string, sum auth.Sum, wait time.Duration, ok bool) {
 	if principal, sum, ok = a.keys.Key(text); ok {
 		a.o.Bridge.Accepted(r.Context())

@@ -23,8 +23,8 @@ import (
 // to a loopback listener under another name (DNS rebinding; ). It also answers preflights. It is
 // immutable: a new configuration has a new guard.
 type guard struct {
-	origins []string       // allowed beside the listener's own origins; an empty list, unlike nil, allows none
-	hosts   []string       // allowed beside loopback names
+	origins []string       // allowed in addition to the listener's own origins; an empty list, unlike nil, allows none
+	hosts   []string       // allowed in addition to loopback names
 	proxies []netip.Prefix // trusted: their X-Forwarded headers are used
 	keyed   bool           // everything worth reading needs a key, which no page of another site has
 	rules   bool           // access rules exist: a page of this machine may belong to any of its users
@@ -52,7 +52,8 @@ func newGuard(c *config.Config, log *slog.Logger) *guard {
 	return g
 }
 
-// Values of the CORS headers. OpenTelemetry adds the last three of corsHeaders to the requests of a page by itself.
+// These are the values of the CORS headers. OpenTelemetry adds the last three of corsHeaders to the requests
+// of a page by itself.
 const (
 	corsMethods = "GET, POST, DELETE, OPTIONS"
 	corsHeaders = "Content-Type, Accept, Authorization, X-API-Key, MCP-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID, traceparent, tracestate, baggage"
@@ -63,8 +64,8 @@ const (
 // nosniff makes browsers accept the Content-Type as it is.
 var nosniff = []string{"nosniff"}
 
-// checkHost reports whether the Host of a request is served here, and its path has no percent-encoding.
-// Otherwise it answers the request. In any case it sets nosniff.
+// checkHost reports whether the Host of a request is served here, and its path has no percent-encoding. Otherwise,
+// checkHost answers the request. In any case, checkHost sets nosniff.
 func (g *guard) checkHost(w http.ResponseWriter, r *http.Request) bool {
 	w.Header()["X-Content-Type-Options"] = nosniff
 	if r.URL.RawPath != "" { // a proxy's rules for paths would not see the server's name
@@ -77,7 +78,7 @@ func (g *guard) checkHost(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// requestedHost returns the host that the client requested: behind a trusted proxy, the first one in
+// requestedHost returns the host that the client requested: behind a trusted proxy, the first host in
 // X-Forwarded-Host.
 func (g *guard) requestedHost(r *http.Request) string {
 	if forwarded := r.Header.Get("X-Forwarded-Host"); forwarded != "" && g.trusts(r.RemoteAddr) {
@@ -246,13 +247,13 @@ func (g *guard) originAllowed(origin, host string, loopback bool) bool {
 	return u.Host == strings.ToLower(host) && (err == nil || g.listed(host))
 }
 
-// CheckHost reports whether the Host of a request is served here. Otherwise it answers the request.
+// CheckHost reports whether the Host of a request is served here. Otherwise, CheckHost answers the request.
 func (a *Access) CheckHost(w http.ResponseWriter, r *http.Request) bool {
 	return a.guard.Load().checkHost(w, r)
 }
 
-// CheckOrigin reports whether a request comes from no web page, or from an allowed one. Otherwise it answers the
-// request. CheckOrigin answers preflights too.
+// CheckOrigin reports whether a request comes from no web page, or from an allowed one. Otherwise, CheckOrigin
+// answers the request. CheckOrigin answers preflights too.
 func (a *Access) CheckOrigin(w http.ResponseWriter, r *http.Request) bool {
 	return a.guard.Load().checkOrigin(w, r)
 }

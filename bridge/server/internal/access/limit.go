@@ -31,8 +31,8 @@ type addressState struct {
 }
 
 const (
-	// WrongAtOnce is the number of wrong keys that one address may show at once. WrongEvery is the
-	// time after which the address may show another one.
+	// WrongAtOnce is the number of wrong keys that one address may show at once. WrongEvery is the time after which
+	// the address may show another wrong key.
 	WrongAtOnce = 20
 	WrongEvery  = 3 * time.Second
 	// WrongAddresses bounds the addresses that are counted. The address that showed no wrong key for the longest time

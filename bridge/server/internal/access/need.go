@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// names are the names that a server's settings define: the server's own names, the names that clients
-// see, and the prefix of the aggregate.
+// names are the names that a server's settings define: the server's own names, the names that clients see, and the
+// server's prefix in the aggregate.
 type names struct {
 	Tools, Prompts map[string]string
 	Prefix         string
@@ -65,8 +65,8 @@ func (s *subject) matches(pattern, name string) bool {
 	return glob.Match(pattern, name)
 }
 
-// match adds the scopes of a server's patterns that fit the subject. name is the subject's name at
-// that server, if it differs.
+// match adds the scopes of a server's patterns that fit the subject. name is the subject's name at that server; empty
+// means a.name.
 func (n *need) match(s *config.Server, a *subject, name string) {
 	name = cmp.Or(name, a.name)
 	if a.tool && !a.ambiguous && !n.Grant(s.Name, name) {
@@ -282,7 +282,7 @@ func shortened(name string) bool {
 	return i > 0 && name[i] == '_' && strings.Trim(name[i+1:], "0123456789abcdef") == ""
 }
 
-// At adds what the messages need under a configuration. An empty server stands for all servers as one.
+// At adds what the messages need under a configuration. server may be a group; empty means all servers as one.
 func (n *need) At(server string, c *config.Config, messages []*jsonrpc.Message) {
 	all := server == ""
 	if all && len(c.Servers) == 1 {

@@ -168,8 +168,8 @@ func (a *Access) Identify(r *http.Request, to Target) *http.Request {
 	return r.WithContext(auth.WithIdentity(ctx, identity.New(claims, subject)))
 }
 
-// Needs returns the scopes that the messages of a request need, and the ids of its requests.
-// Without messages it returns the needs of the address.
+// Needs returns the scopes that the messages of a request need, and the ids of its requests. Without messages, Needs
+// returns the needs of the address.
 func (a *Access) Needs(server, principal string, messages []*jsonrpc.Message) (all []string, ids [][]byte) {
 	g, ruled := a.grants.Of(principal)
 	now := a.tokenUse()
@@ -209,7 +209,7 @@ func (a *Access) Screen(w http.ResponseWriter, r *http.Request, server string, b
 		return false // the handler refuses the batch
 	}
 	principal := auth.Principal(r.Context())
-	mode, _ := gateway.ToolsModeOf(r.URL.Query()) // the routes refuse others
+	mode, _ := gateway.ToolsModeOf(r.URL.Query()) // the routes have refused other modes
 	for _, part := range parts {
 		if m, err := jsonrpc.ParseUTF8(part); err == nil {
 			all = append(all, a.o.Bridge.Resolve(server, principal, mode, m))

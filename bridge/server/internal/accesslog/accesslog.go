@@ -157,7 +157,7 @@ func appendPayload(b []byte, name string, raw []byte) []byte {
 	return b
 }
 
-// Limits of one line.
+// These constants bound one line.
 const (
 	maxShown   = 128     // bytes of a name that a client sent
 	maxPayload = 4 << 10 // of params and of a result

@@ -40,7 +40,7 @@ func HasConsole(c *config.Config) bool {
 // Right is the right that a route requires of its caller.
 type Right string
 
-// Rights of a Route.
+// These are the rights of a Route.
 const (
 	// Own is the right of every caller. A caller without Look sees only its own data.
 	Own Right = "own"
@@ -234,8 +234,8 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, path string, who Who
 	Answer(w, http.StatusOK, out)
 }
 
-// Admits reports whether a request comes from no foreign web page, and has a JSON body if it is a
-// POST. Otherwise it answers the request.
+// Admits reports whether a request comes from no foreign web page, and has a JSON body if it is a POST. Otherwise,
+// Admits answers the request.
 func (a *API) Admits(w http.ResponseWriter, r *http.Request, what string) bool {
 	if !isOwnPage(r, a.bridge.RequestedHost(r)) {
 		if more, due := a.refused.Due(refusedLogEvery); due {

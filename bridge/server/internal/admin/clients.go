@@ -86,7 +86,7 @@ func (c *counts[K, V]) put(k K, v V) {
 // client identifies clients that are counted together.
 type client struct {
 	name, principal, transport string
-	address                    string // the server whose address they use; empty for the address of all servers
+	address                    string // the server or group whose address they use; empty for the address of all servers
 }
 
 func (c client) owner() string { return c.principal }
@@ -272,8 +272,8 @@ type ServerUse struct {
 	Calls  uint64  `json:"calls"`
 }
 
-// Address returns the path of a server's MCP endpoint below the base path; the empty name means the endpoint of all
-// servers.
+// Address returns the path of the MCP endpoint of a server or group below the base path; the empty name means the
+// endpoint of all servers.
 func Address(server string) string {
 	if server == "" {
 		return "/mcp"

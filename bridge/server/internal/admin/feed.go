@@ -31,7 +31,7 @@ type Feed struct {
 
 	mu      sync.Mutex // guards the rest
 	events  []Event
-	begun   map[string]int  // by call: the index of its callBegin, until another event of it or of no call follows
+	begun   map[string]int  // by call, the index of its callBegin in events, until another event of the call, or an event of no call, follows
 	active  map[string]bool // calls whose begin is in events, or that the page shows as active
 	bytes   int
 	dropped int

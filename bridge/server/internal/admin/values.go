@@ -34,7 +34,7 @@ type Value struct {
 	Waits bool `json:"waits_for_restart,omitempty"`
 }
 
-// Values of Value.From.
+// These are the values of Value.From.
 const (
 	FromFile    = "file"
 	FromDefault = "default"

@@ -120,7 +120,7 @@ func (t *ToolList) add(item []byte, name string) {
 // maxTools bounds the tools of one server with counters of their own.
 const maxTools = 256
 
-// otherTool stands for all other tools in the metrics.
+// otherTool is the name of all other tools in the metrics.
 const otherTool = "other"
 
 // learn takes the names, the size and the first tools of a list that a client gets.

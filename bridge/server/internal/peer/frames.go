@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// Kinds of frames. An owner answers a request of a stateless client with frames. A frame is a line with a letter and
-// the length of a text, and then the text: a message or an error.
+// These are the kinds of frames. An owner answers a request of a stateless client with frames. A frame is a line with
+// a letter and the length of a text, and then the text: a message or an error.
 const (
 	frameNotification = 'n'
 	frameAnswer       = 'a'

@@ -41,10 +41,10 @@ type Owners interface {
 // ErrElsewhere means that the instance does not own the connection, and did not act on the request.
 var ErrElsewhere = errors.New("this instance does not own the connection")
 
-// Headers of requests to an owner. Their names must not change: instances of different versions send
+// These are the headers of requests to an owner. Their names must not change: instances of different versions send
 // them to each other.
 const (
-	ServerHeader   = "Bridge-Server"  // the server
+	ServerHeader   = "Bridge-Server"  // the name of the server
 	AffinityHeader = "Bridge-Home"    // the affinity key of the connection: see Encode
 	ForwardHeader  = "Bridge-Forward" // the forwarded headers of the client: see EncodeHeader
 	logsHeader     = "Bridge-Logs"    // set if Request.Logs is set
@@ -125,8 +125,8 @@ const (
 const leavePath = "leave/"
 
 // AskLeave asks another instance to leave this one. AskLeave returns when that instance confirmed, is unreachable or
-// is found dead, or when ctx ends. AskLeave reports whether the instance confirmed or is dead; an older version does
-// neither.
+// is found dead, or when ctx ends. AskLeave reports whether the instance confirmed or is dead; an instance of an
+// older version never confirms.
 func (p *Peers) AskLeave(ctx context.Context, m cluster.Member, what string) (left bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

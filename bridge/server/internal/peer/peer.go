@@ -306,7 +306,7 @@ func (p *Peers) Hello(ctx context.Context, to cluster.Member, h cluster.Hello) (
 	return a, err
 }
 
-// Headers between instances. forwardedHeaders drops such headers of clients.
+// These are the headers between instances. forwardedHeaders drops the headers of clients that have such names.
 const (
 	principalHeader = "Bridge-Principal"
 	frontHeader     = "Bridge-Front" // the receiver sets it; no instance sends it

@@ -41,8 +41,8 @@ type SlotClaim struct {
 	Epoch        int64
 }
 
-// Headers of requests to a worker. Their names must not change: instances of different versions send them to
-// each other.
+// These are the headers of requests to a worker. Their names must not change: instances of different versions send
+// them to each other.
 const (
 	GrantHeader = "Bridge-Ticket"
 	epochHeader = "Bridge-Epoch"

@@ -272,7 +272,7 @@ func (o *Owners) endClaim(key string, p *pendingClaim) {
 }
 
 // makeRoom makes room for one more claim. At a limit, makeRoom gives up the claim that was unused for longest; if all
-// are in use, it returns an error.
+// are in use, makeRoom returns an error.
 func (o *Owners) makeRoom(by *pendingClaim, its connectionKey) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -48,7 +48,7 @@ type slots struct {
 	taken    map[string]*slot         // by grant
 	failures map[string]error         // by grant
 	failing  map[string]startFailures // by server
-	changed  chan struct{}            // closed when a slot becomes free
+	changed  chan struct{}            // closed when the worker may have room for another request
 
 	checks map[string]startCheck // used only by the goroutine that takes requests
 }

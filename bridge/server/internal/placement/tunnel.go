@@ -112,7 +112,7 @@ func packed(h http.Header, id *identity.Identity) http.Header {
 }
 
 // Call makes a call. When the other instance cannot be reached, the connection is lost and the call unsent, so that
-// the lane opens another one.
+// the lane opens another connection.
 func (t *Tunnel) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	its := *r
 	its.Header, its.Identity = packed(r.Header, r.Identity), nil

@@ -91,8 +91,8 @@ func NewTunnelSessions(t TunnelSessionOptions) *TunnelSessions {
 // Stopping returns a context that ends when this instance begins to stop.
 func (t *TunnelSessions) Stopping() context.Context { return t.stopping }
 
-// Enter counts a call of another instance until Leave. The error is bridge.ErrShutdown if this instance stops, or
-// another one if too many calls are in flight.
+// Enter counts a call of another instance until Leave. The error is bridge.ErrShutdown if this instance stops, or a
+// bridge.ErrOverloaded if too many calls are in flight.
 func (t *TunnelSessions) Enter() error { return t.calls.Enter() }
 
 // Leave ends the use that Enter began.

@@ -24,8 +24,8 @@ type WorkerServer struct {
 	Name string
 	// MaxProcesses bounds the processes of the server at one worker.
 	MaxProcesses int
-	// The requests that wait are at most Queue more than the processes that the workers could start. Wait limits each
-	// wait.
+	// Queue is how many requests may wait in addition to the number of processes that the workers could start. Wait
+	// limits each wait.
 	Queue int
 	Wait  time.Duration
 	// Handshake limits the handshake of the process, once a worker has the request.
@@ -256,7 +256,7 @@ var kinds = []struct {
 }{{"timeout", bridge.ErrTimeout}, {"too_large", bridge.ErrTooLarge}, {"invalid", bridge.ErrInvalid}, {"lost", bridge.ErrLost}}
 
 // failureAnswer returns the answer of a worker whose process failed, or nil for other errors. failureAnswer does not
-// use data.bridge: a process that is a bridge itself answers with that.
+// use data.bridge: a process that is a bridge itself uses that member.
 func failureAnswer(err error) *jsonrpc.Message {
 	for _, k := range kinds {
 		if !errors.Is(err, k.kind) || errors.Is(err, bridge.ErrUnsent) {
