@@ -51,7 +51,7 @@ const (
 func New(c Config) (*Client, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
-		return nil, errors.New("url: not a URL") // without err, whose text has the URL and its secrets
+		return nil, errors.New("url: not a URL") // err is left out, since its text has the URL and its secrets
 	}
 	secure := c.TLS
 	if secure == nil {
@@ -75,7 +75,7 @@ func New(c Config) (*Client, error) {
 	default:
 		at, err := url.Parse(c.Proxy)
 		if err != nil {
-			return nil, errors.New("proxy: not a URL") // without err, whose text has the URL and its password
+			return nil, errors.New("proxy: not a URL") // err is left out, since its text has the URL and its password
 		}
 		proxy = http.ProxyURL(at)
 	}

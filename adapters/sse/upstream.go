@@ -190,7 +190,7 @@ func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error
 		to, err := at.Parse(strings.TrimSpace(string(r.Data.B)))
 		r.Data.Free()
 		switch {
-		case err != nil: // without err, whose text has the address, which names the session
+		case err != nil: // err is left out, since its text has the address, which names the session
 			return nil, u.name.Unavailable("it names no usable endpoint", nil)
 		case !remote.SameOrigin(to, at): // the bridge's credentials would go there
 			return nil, u.name.Unavailable("its endpoint is on another origin than its stream: "+

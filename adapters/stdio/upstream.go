@@ -281,8 +281,8 @@ func (c *child) Pid() int { return c.p.Pid() }
 // LastLines returns the last lines of the child's standard error, for operators.
 func (c *child) LastLines() string { return c.tail.String() }
 
-// If the child has ended by itself, lastWords waits until its output is read, since the output may
-// have answers to calls. The reader has a deadline.
+// lastWords waits until the output of a child that has ended by itself is read, since the output
+// may have answers to calls. The reader has a deadline.
 func (c *child) lastWords(ctx context.Context) {
 	if !c.p.hasExited() {
 		return
@@ -293,8 +293,8 @@ func (c *child) lastWords(ctx context.Context) {
 	}
 }
 
-// If the child has ended by itself, lastLines waits until its standard error is read, which
-// probably says why the child ended. Stop would cut it off.
+// lastLines waits until the standard error of a child that has ended by itself is read, which
+// probably says why the child ended. Stop would cut off the rest.
 func (c *child) lastLines() {
 	if !c.p.hasExited() {
 		return
