@@ -434,7 +434,7 @@ func cancel(t *testing.T, a bridge.Adapter) {
 	if got := both.Said(); len(got) != 2 {
 		t.Errorf("progress of a cancelled call: %q", got[2:])
 	}
-	// Cancelled before it began.
+	// The context ended before the call began.
 	if o := Call(ctx, t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"then":"hang"}}`); !errors.Is(o.Err, why) {
 		t.Errorf("the call ended with %q, %v, want %v", o.Answer, o.Err, why)
 	}

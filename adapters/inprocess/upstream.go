@@ -44,11 +44,12 @@ type Adapter struct {
 
 var _ bridge.Adapter = (*Adapter)(nil)
 
-// New returns the adapter for the server of that name. The adapter calls server for each connection,
-// from several goroutines at once. If server returns a new server each time, the server's state
-// belongs to one connection. If it returns always the same server, that has an SDK session for each
-// connection. If it returns nil, the caller gets no server. Clients of 2026-07-28 and later have no
-// sessions: those of one principal with the same capabilities share one connection.
+// New returns the adapter for the server of that name. The adapter calls server for each
+// connection, from several goroutines at once. If server returns a new server each time, the
+// server's state belongs to one connection. If it always returns the same server, each connection
+// is a session of that server. If it returns nil, the caller gets no server. Clients of 2026-07-28
+// and later have no sessions: those of one principal with the same capabilities share one
+// connection.
 //
 // The adapter adds to each server, once, a receiving middleware that contains panics of handlers. The
 // middleware has no effect in sessions that the adapter did not open.
@@ -133,7 +134,8 @@ func (s *session) unread() {
 	s.Fail(err)
 }
 
-// watch waits for the end of the server's half, and then ends the connection, unless that is closed.
+// watch waits for the end of the server's half, and then ends the connection, unless Close was
+// called.
 func (s *session) watch(wait func() error) {
 	defer close(s.done)
 	cause := wait()
@@ -216,7 +218,8 @@ func (s *session) tooLarge(m *jsonrpc.Message, size int) {
 	s.refuse(m, "the request is "+what)
 }
 
-// refuse answers a question of the server that does not reach the client. It ignores notifications.
+// refuse answers q, a question of the server that does not reach the client, with an error. If q is
+// a notification, refuse does nothing.
 func (s *session) refuse(q *jsonrpc.Message, why string) {
 	if !q.IsRequest() {
 		return

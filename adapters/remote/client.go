@@ -51,7 +51,7 @@ const (
 func New(c Config) (*Client, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
-		return nil, errors.New("url: not a URL") // without err, whose text has the URL and its secrets
+		return nil, errors.New("url: not a URL") // err is left out, since its text has the URL and its secrets
 	}
 	secure := c.TLS
 	if secure == nil {
@@ -75,7 +75,7 @@ func New(c Config) (*Client, error) {
 	default:
 		at, err := url.Parse(c.Proxy)
 		if err != nil {
-			return nil, errors.New("proxy: not a URL") // without err, whose text has the URL and its password
+			return nil, errors.New("proxy: not a URL") // err is left out, since its text has the URL and its password
 		}
 		proxy = http.ProxyURL(at)
 	}
@@ -130,8 +130,8 @@ func New(c Config) (*Client, error) {
 // URL returns the address of the server's endpoint.
 func (c *Client) URL() *url.URL { return c.url }
 
-// Request returns a request to u with the configured headers and those of forward, which win. If body
-// is nil, the request has none.
+// Request returns a request to u with the configured headers and those of forward, which win. If
+// body is nil, the request has no body.
 func (c *Client) Request(ctx context.Context, method string, u *url.URL, forward http.Header, body []byte) *http.Request {
 	r := (&http.Request{
 		Method:     method,
@@ -208,7 +208,7 @@ func clean(res *http.Response, err error) (*http.Response, error) {
 	if e, ok := errors.AsType[textproto.ProtocolError](err); ok { // ends with the malformed line
 		text, _, _ = strings.Cut(string(e), ":")
 	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok { // quotes only certificates
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok { // this error quotes only certificates
 		text = quoted.ReplaceAllString(text, "…")
 	}
 	if text += advice(err); text != err.Error() {

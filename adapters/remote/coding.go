@@ -21,8 +21,8 @@ var accepted = []string{"gzip"}
 // plain is the Accept-Encoding that asks for no compression.
 var plain = []string{"identity"}
 
-// CodingError is the error of an answer whose Content-Encoding is unsupported, or not that of its body.
-// The server may have acted on the request. A client may see the text.
+// CodingError is the error of an answer whose Content-Encoding is unsupported, or does not match
+// the body. The server may have acted on the request. A client may see the text.
 type CodingError string
 
 func (c CodingError) Error() string { return string(c) }

@@ -8,8 +8,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
-// Failure returns the error of a request to a server that failed with err, without a usable response.
-// Only if it is ErrLost, or a kind of it, the server may have acted on the request.
+// Failure returns the error of a request that failed with err, without a usable response. If the
+// server may have acted on the request, the error is ErrLost or a kind of ErrLost, and otherwise
+// another.
 func Failure(server conn.Name, err error) *bridge.Error {
 	if none := noToken(server, err); none != nil {
 		return none
@@ -23,8 +24,8 @@ func Failure(server conn.Name, err error) *bridge.Error {
 	return Broken(server, "the connection to it broke", err)
 }
 
-// Broken returns the error of a request whose response broke off with err. what describes that for
-// clients. If err is a CodingError, its text does.
+// Broken returns the error of a request whose response broke off with err. what is the description
+// for clients. If err is a CodingError, its text replaces what.
 func Broken(server conn.Name, what string, err error) *bridge.Error {
 	if coding, ok := errors.AsType[CodingError](err); ok {
 		return server.Invalid(coding.Error(), nil)

@@ -30,7 +30,7 @@ func Kind(res *http.Response) string {
 	return kind
 }
 
-// failing is the rest of a body that has ended: it returns the error.
+// failing is the rest of a body of which a read has failed: Read returns the error again.
 type failing struct{ err error }
 
 // Read implements io.Reader.

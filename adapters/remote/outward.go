@@ -130,8 +130,8 @@ func newOutward(home string, inside bool) *outward {
 	}
 }
 
-// asks returns a function that selects the proxy of a request, as proxy does, and refuses a request
-// that must not go through one. It returns nil if proxy is nil.
+// asks returns proxy with a check: the function selects the same proxies, but refuses a request
+// that must not go through one. If proxy is nil, asks returns nil.
 func (o *outward) asks(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
 	if proxy == nil {
 		return nil
@@ -191,10 +191,10 @@ func global(host string) bool {
 	return (listed || strings.Contains(suffix, ".")) && strings.Contains(host, ".") && suffix != "arpa" && !strings.HasSuffix(suffix, ".arpa")
 }
 
-// named returns why requests to a host must not go through a proxy, or nil. The proxy looks up names,
-// and may be in a private network. So named refuses a name that only such a network can have, unless
-// the server's own name is one. It looks up names from strangers as well. A name that is unknown here
-// is allowed, since perhaps only the proxy can look up public names.
+// named returns why requests to a host must not go through a proxy, or nil. The proxy looks up
+// names, and may be in a private network. So named refuses a name that only a private network can
+// have, unless the server's own name is such a name. It looks up names from strangers as well, and
+// allows a name that is unknown here, since perhaps only the proxy can look up public names.
 func (o *outward) named(ctx context.Context, host string) error {
 	if a, err := netip.ParseAddr(host); err == nil {
 		if !o.may(ctx, host, a) {

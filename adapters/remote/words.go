@@ -14,10 +14,10 @@ import (
 // best first.
 var reasons = []string{"error.message", "message", "error_description", "detail", "error", "title", "reason", "msg", "description", "errors.0.message"}
 
-// Words returns the server's own words for a client: why it refuses a request. It takes them from the
-// JSON body of a status 4xx other than 401. Other bodies are error pages and dumps, and the bodies of
-// other statuses are not about the request. Words leaves out credentials of the request, and all that
-// may be a secret. It returns "" if there are no words.
+// Words returns the server's own words for a client: why it refuses a request. It takes them from
+// the JSON body of a status 4xx other than 401. Bodies that are not JSON are error pages, and the
+// bodies of other statuses are not about the request. Words leaves out credentials of the request,
+// and whatever may be a secret. It returns "" if there are no words.
 func Words(res *http.Response, body []byte) string {
 	if res.StatusCode/100 != 4 || res.StatusCode == http.StatusUnauthorized || !gjson.ValidBytes(body) {
 		return ""

@@ -32,7 +32,7 @@ type Adapter struct {
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 	wakeups chan *wakeup // requests of webhooks for follow
-	said    []string     // warnings about the last catalogue; only read uses it, which runs once at a time
+	said    []string     // warnings about the last catalogue; only read uses them, and never twice at a time
 
 	mu         sync.Mutex // guards the fields below
 	current    *use       // nil before the first reading
@@ -213,7 +213,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 	case first && (unusable || empty):
 		saved, why := a.readAgain(cmp.Or(err, errEmpty), brought)
 		if why == nil {
-			m, err, live = saved, nil, nil // nil: the saved texts are not replaced
+			m, err, live = saved, nil, nil // with live nil, the saved texts are not replaced
 		} else if unusable {
 			err = why
 		}
@@ -259,7 +259,7 @@ func (a *Adapter) read(first bool, brought []byte) (*edition, error) {
 		}
 	}
 	if e.nowhere != nil {
-		return e, nil // Begin returns nowhere as its error
+		return e, nil // Begin returns e.nowhere as its error
 	}
 	odd := slog.LevelDebug
 	if a.c.Remarks {
@@ -479,7 +479,7 @@ func (a *Adapter) OffersSearch() (search, decided bool) {
 
 // Report describes an API before it is used.
 type Report struct {
-	// Tools is the number of tools, and Size the bytes of a list of all of them.
+	// Tools is the number of tools, and Size the bytes of a list of all tools.
 	Tools, Size int
 	// Names are the names among which Options.Shows chooses. They are nil if not all are known.
 	Names          []string
@@ -579,7 +579,8 @@ func lostKeys(lost []*openapi.Operation) []string {
 	return all
 }
 
-// nowhere returns why no tool can be called, or nil: neither the document nor BaseURL names a server.
+// If neither the document nor BaseURL names a server, nowhere returns the reason why no tool can be
+// called, and otherwise nil.
 func (c *Config) nowhere(m *material) error {
 	if m.reach == nil || len(m.all) == 0 {
 		return nil

@@ -17,8 +17,8 @@ const (
 	longestPause = time.Minute // between any two attempts
 )
 
-// Begin reads the document, the overlays and the catalogue before the first use. When it returns, it
-// has read all files. The error is a fault in them.
+// Begin reads the document, the overlays and the catalogue before the first use. When it returns,
+// it has read all files. If a file has a fault, it returns an error.
 //
 // Begin reads URLs, and a catalogue file that does not exist yet, in the background, until that
 // succeeds. Until then, calls use the edition of before. before is the adapter of the same server

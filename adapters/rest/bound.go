@@ -16,7 +16,7 @@ import (
 const maxKept = time.Hour
 
 // bound copies the settings of a catalogue's tool into e, within the limits of the configuration,
-// since a catalogue is trusted less. Each setting that it changes causes a warning.
+// since a catalogue is trusted less. Each changed setting causes a warning.
 func (c *Config) bound(e *toolset.Entry, t *publication.Tool, o *Options) (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
 	most := cmp.Or(o.MaxTimeout, o.Timeout, wire.DefaultTimeout)

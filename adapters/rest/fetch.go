@@ -136,8 +136,8 @@ func (f *fetcher) keep(urls []string) {
 	maps.DeleteFunc(f.seen, func(address string, _ version) bool { return !slices.Contains(urls, address) })
 }
 
-// get reads a URL, and returns the text with its version. If the server says that old is still the
-// version, it returns no data.
+// get reads a URL, and returns the text with its version. If old is still the version of the text,
+// get returns no data.
 func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte, version, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

@@ -133,9 +133,9 @@ func oneLine(b []byte) []byte {
 // larger.
 const pageSize = 512 << 10
 
-// page returns the result of tools/list. An empty cursor means the first page. Any other encodes the
-// name of the last tool of the page before, so that it stays valid when the list changes. page reports
-// false if the list does not have that tool.
+// page returns the result of tools/list. An empty cursor means the first page. Any other cursor
+// encodes the name of the last tool of the page before, and so stays valid when the list changes.
+// page reports false if the list does not have that tool.
 func (c *catalog) page(cursor string) ([]byte, bool) {
 	from := 0
 	if cursor != "" {
@@ -179,7 +179,7 @@ func (c *Config) combine(doc *openapi.Document, imported []*openapi.Tool, reach 
 	var added []*toolset.Tool
 	auth, err := c.Auth.forDocument(doc)
 	if err != nil {
-		auth = c.Auth // newSource reports it
+		auth = c.Auth // newSource reports err
 	}
 	for i := range c.Tools {
 		e := &c.Tools[i]

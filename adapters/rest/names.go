@@ -32,7 +32,7 @@ type (
 	ToolLimits = toolset.ToolLimits
 	// Bytes is a number of bytes: ToolLimits.
 	Bytes = toolset.Bytes
-	// Fault is one of Faults.
+	// Fault is one fault in Rules or Tools: see Faults.
 	Fault = toolset.Fault
 	// Warning is a fault in a document that the bridge tolerates.
 	Warning = openapi.Warning

@@ -147,7 +147,7 @@ func (c *Config) published(m *material, o *Options, data []byte) error {
 	}
 	auth, err := c.Auth.forDocument(m.doc)
 	if err != nil {
-		auth = c.Auth // newSource reports it
+		auth = c.Auth // newSource reports err
 	}
 	names := map[string]bool{}
 	for _, t := range m.tools {

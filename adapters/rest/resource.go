@@ -282,9 +282,8 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 	return nil, nil, errNoResource
 }
 
-// resourceReader returns a function that returns the call to read a resource, for arguments that are
-// files. It returns nil if there are no resources. A resource that clients may not read counts as
-// missing.
+// resourceReader returns the function for wire.Call.Resource, or nil if there are no resources. A
+// resource that clients may not read counts as missing.
 func (a *Adapter) resourceReader(e *edition, equip func(*toolset.Tool, []byte) *wire.Call) func(string) (*wire.Call, error) {
 	if len(e.resources) == 0 {
 		return nil

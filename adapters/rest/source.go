@@ -84,7 +84,7 @@ func (e *edition) left() bool {
 	return e.users == 0
 }
 
-// material is what an edition is made of.
+// material is the result of one reading, from which an edition is made.
 type material struct {
 	doc       *openapi.Document // nil without a document
 	reach     *wire.Reach       // nil if the settings are wrong

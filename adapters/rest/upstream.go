@@ -229,7 +229,7 @@ func (u *upstream) newCall(t *toolset.Tool, r *bridge.Request, args []byte) *wir
 	return call
 }
 
-// callOf returns the call for package wire, without anything of the caller but args.
+// callOf returns the call for package wire with args, and nothing else of the caller.
 func callOf(t *toolset.Tool, args []byte) *wire.Call {
 	c := &wire.Call{
 		Tool:     t.Call,

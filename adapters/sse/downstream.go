@@ -392,7 +392,7 @@ func (p *peer) take(m *jsonrpc.Message, e gateway.Envelope, free func()) {
 	case m.IsRequest():
 		p.calls.Add(1)
 		call := s.Enter(m, &e, p)
-		settle := func(m *jsonrpc.Message, _ error) { // m says what the error does
+		settle := func(m *jsonrpc.Message, _ error) { // the text of m already gives the error
 			p.answer(m)
 			p.calls.Add(-1)
 			free()
@@ -415,7 +415,7 @@ func (p *peer) initialize(m *jsonrpc.Message, e gateway.Envelope) {
 		ID:        p.token,
 		Principal: p.whose,
 		Envelope:  &e,
-	}) // a says what the error does
+	}) // the text of a already gives the error
 	if s == nil {
 		p.mu.Lock()
 		p.begun = false // the client may try again

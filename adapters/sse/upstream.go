@@ -190,7 +190,7 @@ func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error
 		to, err := at.Parse(strings.TrimSpace(string(r.Data.B)))
 		r.Data.Free()
 		switch {
-		case err != nil: // without err, whose text has the address, which names the session
+		case err != nil: // err is left out, since its text has the address, which names the session
 			return nil, u.name.Unavailable("it names no usable endpoint", nil)
 		case !remote.SameOrigin(to, at): // the bridge's credentials would go there
 			return nil, u.name.Unavailable("its endpoint is on another origin than its stream: "+
@@ -201,7 +201,7 @@ func (u *Upstream) endpoint(events *httpio.Reader, at *url.URL) (*url.URL, error
 	}
 }
 
-// read delivers the messages of the stream until that ends, and returns why it ended.
+// read delivers the messages of the stream until the stream ends, and returns why it ended.
 func (c *connection) read(events *httpio.Reader) error {
 	texts := &conn.Parser{
 		Options: c.u.o,
@@ -234,7 +234,8 @@ func (c *connection) read(events *httpio.Reader) error {
 }
 
 // endless ends the connection because of an event that is so large that the reader gives up. If the
-// event seems to answer a call, that call fails as too large, and not as lost.
+// event seems to answer a call, the call gets the error of an answer that is too large, and not
+// ErrLost.
 func (c *connection) endless(in *conn.Intake, seen *jsonrpc.Finder) {
 	id := seen.ID()
 	if id == nil && !seen.Asks() {

@@ -54,7 +54,7 @@ func isCoding(err error) bool {
 	return is
 }
 
-// within is a body for whose bytes in reserves memory while they are read.
+// within is a body that reserves memory for its bytes with in, while they are read.
 type within struct {
 	io.Reader
 	in *conn.Intake
@@ -73,7 +73,7 @@ func (w *within) Read(b []byte) (int, error) {
 }
 
 // answered delivers the body of the response to a POST if it is the answer to the call. It reports
-// whether it is. An error without an id is about the POST.
+// whether the body is the answer. An error without an id is about the POST.
 func (c *connection) answered(p *post, body []byte, in *conn.Intake) bool {
 	id := strconv.AppendInt(nil, p.Call, 10)
 	m, err := c.u.o.Read(body)
@@ -110,7 +110,7 @@ func forgotten(status int, body []byte) bool {
 }
 
 // forget ends the connection because the server has lost the session. The server has not acted on
-// the refused message.
+// p, which it has refused.
 func (c *connection) forget(p *post, status int) {
 	why := c.u.name.Unsent(fmt.Sprintf("it has forgotten the session (HTTP %d)", status), nil)
 	if !c.life.IsOpen() {

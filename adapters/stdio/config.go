@@ -14,8 +14,8 @@ type Config struct {
 	Command string `yaml:"command"`
 	// Args are the program's arguments, passed as they are.
 	Args []string `yaml:"args"`
-	// Env is added to the child's environment. From the bridge's own environment, the child gets only
-	// variables such as PATH and HOME, proxies and CA files.
+	// Env is added to the child's environment. From the bridge's own environment, the child gets
+	// only variables such as PATH and HOME, and those that name proxies and CA files.
 	Env map[string]string `yaml:"env"`
 	// EnvPass are names of further variables of the bridge's own environment that the child gets, or
 	// patterns of names, such as AWS_*. Env and EnvFile win over EnvPass.

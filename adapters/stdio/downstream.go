@@ -71,7 +71,8 @@ func Serve(ctx context.Context, g gateway.Gateway, server string, in io.Reader, 
 		out:       g.NewLog("", gateway.ReplayLimits(o.MaxMessage), false),
 	}
 	defer p.out.Close()
-	// p.ctx does not end with ctx: awaitEnd handles that, and ends p.ctx with the reason as its cause.
+	// p.ctx outlives ctx: awaitEnd waits for the end of ctx, and leave then ends p.ctx with the
+	// reason as its cause.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer p.cancel(nil)
 	reading := begin(func() error { return p.read(in) })
@@ -81,7 +82,7 @@ func Serve(ctx context.Context, g gateway.Gateway, server string, in io.Reader, 
 	last := p.lastWrite(writing, out)
 	if d, ok := in.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Unix(1, 0)) == nil {
 		<-reading.done
-		_ = d.SetReadDeadline(time.Time{}) // restored
+		_ = d.SetReadDeadline(time.Time{}) // undoes the deadline that ended a waiting read
 	}
 	if n := p.out.Drops(); n > 0 {
 		o.Log.Warn("notifications dropped: the client read too slowly", "count", n)
@@ -96,7 +97,7 @@ func Serve(ctx context.Context, g gateway.Gateway, server string, in io.Reader, 
 // that time, it does not notice a client that has left while another process keeps the pipe open.
 const unreadFor = 5 * time.Minute
 
-// job is a goroutine that ends with an error.
+// job is a goroutine and the error with which it ends.
 type job struct {
 	done chan struct{} // closed at its end
 	err  error         // valid after done
@@ -165,9 +166,8 @@ func (p *peer) answer(m *jsonrpc.Message) {
 	p.Send(gateway.AnswerEvent(m))
 }
 
-// forClient returns the answer to a request, of which m is the usual form and err the error. If the
-// client has no principal, it has started the bridge itself, and the answer of a failed request also
-// has the last lines of the server's standard error.
+// forClient returns the answer m to a request. If err has lines of the server's standard error, and
+// the client has no principal and so has started the bridge itself, forClient adds these lines.
 func (p *peer) forClient(m *jsonrpc.Message, err error) *jsonrpc.Message {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if m == nil || !ok || e.Stderr == "" || p.o.Principal != "" {
@@ -195,7 +195,7 @@ func (p *peer) awaitEnd(ctx context.Context, reading, writing *job) error {
 		case <-time.After(lingerEOF):
 		case <-writing.done:
 		case <-p.ended:
-		case <-ctx.Done(): // SIGTERM, mostly: the next step of a client that has closed the input
+		case <-ctx.Done(): // mostly by SIGTERM, which a client sends some time after closing the input
 		case <-p.ctx.Done():
 			return context.Cause(p.ctx)
 		}
@@ -239,8 +239,8 @@ func (p *peer) leave(why error) {
 	}
 }
 
-// lastWrite waits up to lastAnswers until the rest is written. The error says why that failed. It is
-// nil if the client has left.
+// lastWrite waits up to lastAnswers until the rest is written, and returns why that failed. If the
+// client has left, it returns nil.
 func (p *peer) lastWrite(writing *job, out io.Writer) error {
 	p.out.Finish()
 	select {

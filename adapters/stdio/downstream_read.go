@@ -254,7 +254,7 @@ func (p *peer) take(a arrival) {
 	a.free()
 }
 
-// early returns the answer to a request before the session.
+// early returns the answer to a request that comes before the session begins.
 func early(m *jsonrpc.Message) *jsonrpc.Message {
 	if m.Method == "server/discover" {
 		return era.NotDiscovered(m.ID)
@@ -262,7 +262,7 @@ func early(m *jsonrpc.Message) *jsonrpc.Message {
 	return gateway.Early(m)
 }
 
-// tooLate returns the answer to a request after the session.
+// tooLate returns the answer to a request that comes after the session has ended.
 func tooLate(m *jsonrpc.Message) *jsonrpc.Message {
 	return jsonrpc.NewError(m.ID, jsonrpc.CodeInternal, "the session has ended: start the bridge again", nil)
 }

@@ -105,7 +105,7 @@ func (p *peer) callStateless(a arrival) {
 	default:
 		p.stateless[v] = struct{}{}
 		if !v.listens {
-			p.calls.Add(1) // but Serve does not wait for subscriptions, which do not end by themselves
+			p.calls.Add(1) // not for subscriptions: they do not end by themselves, so Serve does not wait for them
 		}
 		p.wg.Go(func() { v.call(ctx, a, *s) })
 	}

@@ -37,17 +37,17 @@ var (
 // ofShells are variables that a shell sets for itself, and that no program misses.
 var ofShells = []string{"_", "OLDPWD", "PWD", "SHLVL"}
 
-// environment returns the whole environment of a child: from the bridge's own, the variables that
-// programs need and those that match pass; and then the variables of own, of which later ones win. The
-// result is sorted, and has each name once. held are the names of the bridge's variables that the
-// child does not get.
+// environment returns the whole environment of a child. From the bridge's environment it takes the
+// variables that programs need, and those that match pass. It adds the variables of each map in
+// own; if several have a name, the last map wins. The result is sorted. held are the names of the
+// bridge's variables that the child does not get.
 func environment(pass []string, own ...map[string]string) (env, held []string) {
 	return compose(runtime.GOOS == "windows", os.Environ(), pass, own...)
 }
 
-// heldBack returns an error that names held variables without which a child may have failed, or nil.
-// These are the variables that the child's output, said, names, and proxies with a password, which no
-// output names. The error shows no values.
+// heldBack returns an error that names held variables without which a child may have failed, or
+// nil. These are the variables that said, the child's output, names, and proxies with a password,
+// which no output names. The error shows no values.
 func heldBack(held []string, said string) error {
 	named := strings.FieldsFunc(said, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	var all []error
@@ -77,7 +77,7 @@ func (c *Config) Passes(name string) bool {
 	return slices.ContainsFunc(c.EnvPass, is) || isProxy(name) || slices.Contains(unixBase, upper) || slices.Contains(windowsBase, upper) || slices.Contains(certificates, upper)
 }
 
-// variables returns the forwarded headers as variables, whose names they have. If a header has several
+// variables returns the forwarded headers as variables of the same names. If a header has several
 // values, the variable has the first.
 func variables(forwarded http.Header) map[string]string {
 	all := map[string]string{}
@@ -121,7 +121,7 @@ func compose(windows bool, bridge, pass []string, own ...map[string]string) (env
 		}
 	}
 	for _, layer := range own {
-		for _, name := range slices.Sorted(maps.Keys(layer)) { // sorted, so that of Path and PATH always the same wins
+		for _, name := range slices.Sorted(maps.Keys(layer)) { // sorted, so that the same of Path and PATH always wins
 			lines[same(name)] = name + "=" + layer[name]
 		}
 	}

@@ -22,8 +22,8 @@ type errorLog struct {
 	timer *time.Timer // for the next report; nil if none is due
 }
 
-// These bound the lines that all children of one server log. A line counts once for each KiB that it
-// begins.
+// These bound the lines that all children of one server log. A line counts as one, and one more for
+// each full KiB.
 const (
 	errorLines = 100              // a second
 	errorBurst = 1000             // at once, after a pause
@@ -85,8 +85,8 @@ func (t *tail) String() string {
 	return strings.Join(t.lines, "\n")
 }
 
-// report logs how many lines were left out. The timer calls it, and the end of a child's standard
-// error.
+// report logs how many lines were left out. It runs when the timer fires, and at the end of a
+// child's standard error.
 func (e *errorLog) report() {
 	e.mu.Lock()
 	left := e.left

@@ -15,12 +15,12 @@ const readBuffer = 64 << 10
 
 var readBuffers = sync.Pool{New: func() any { b := make([]byte, readBuffer); return &b }}
 
-// lineReader reads lines of any length, which a bufio.Scanner cannot. Since most children are silent
-// most of the time, it holds no buffer while it waits.
+// lineReader reads lines of any length, which a bufio.Scanner cannot. Most children are silent most
+// of the time, so a waiting lineReader has no buffer.
 type lineReader struct {
 	r     io.Reader
 	limit int              // of a line, in bytes
-	rest  func() io.Writer // returns what receives a line that is not kept
+	rest  func() io.Writer // returns the receiver of a line that is not kept
 	// room reserves memory before a line grows to size bytes. If it reports false, the line is not
 	// kept. If it is nil, memory is not bounded.
 	room func(size int) bool
@@ -50,8 +50,9 @@ func newLineReader(r io.Reader, limit int, rest func() io.Writer) *lineReader {
 	return l
 }
 
-// next returns the next line, without its line break. If a line is longer than the limit, or has no
-// room, it is not kept, and over has received it. A last line without a line break counts as a line.
+// next returns the next line, without its line break. If a line is longer than the limit, or there
+// is no room for it, over is not nil and has received the line, and the caller must not use line. A
+// last line without a line break counts as a line.
 func (l *lineReader) next() (line *jsonrpc.Buffer, over io.Writer, err error) {
 	for {
 		if len(l.data) == 0 {
@@ -105,7 +106,7 @@ func (l *lineReader) end() (*jsonrpc.Buffer, io.Writer) {
 	return line, over
 }
 
-// fill reads more data. There must be none left.
+// fill reads more data. l.data must be empty.
 func (l *lineReader) fill() error {
 	l.n, l.err = 0, nil
 	if l.raw == nil {

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// largePipe is the size of a pipe, in bytes, once a message was larger than the usual 64 KiB. It saves
-// switches between the processes. The kernel bounds all pipes of a user together, so the size is not
-// larger.
+// largePipe is the size of a pipe, in bytes, after a message that was larger than the usual 64 KiB.
+// A large pipe saves switches between the processes. But the kernel bounds the sizes of all pipes
+// of a user together.
 const largePipe = 256 << 10
 
 // widen makes a pipe larger, if the kernel allows it.

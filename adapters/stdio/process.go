@@ -138,8 +138,8 @@ func launch(c command) (_ *process, err error) {
 // Pid returns the leader's process id, for logs.
 func (p *process) Pid() int { return p.group.pid }
 
-// Exited returns a channel that is closed when the leader was reaped. Other processes of the group may
-// still run then.
+// Exited returns a channel that is closed after the leader was reaped, while other processes of the
+// group may still run.
 func (p *process) Exited() <-chan struct{} { return p.exited }
 
 // hasExited reports whether the leader has ended.
@@ -172,7 +172,7 @@ func (p *process) Stop(ctx context.Context, s stopTimes) {
 	}
 	if !p.goneWithin(ctx, s.term) {
 		p.take(rungKill)
-		// The wait ends only for a leader that cannot be reaped. On the rest of the group, watch gives up
+		// The bound is for a leader that cannot be reaped. On the rest of the group, watch gives up
 		// earlier.
 		p.goneWithin(context.Background(), 2*unkillable)
 	}
@@ -181,7 +181,7 @@ func (p *process) Stop(ctx context.Context, s stopTimes) {
 	p.stderr.Close()
 }
 
-// goneWithin waits until the group is gone, but no longer than d and ctx. It reports whether the group
+// goneWithin waits until the group is gone, d has passed or ctx ends. It reports whether the group
 // is gone.
 func (p *process) goneWithin(ctx context.Context, d time.Duration) bool {
 	select {

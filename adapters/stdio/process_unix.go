@@ -61,7 +61,7 @@ func (g *group) reap(options int) (state string, ok bool) {
 	pid, err := retry(func() (int, error) { return syscall.Wait4(g.pid, &status, options, nil) })
 	switch {
 	case err != nil:
-		// Another part of this process has reaped the leader, which is not its own child.
+		// Other code of this process has reaped the leader, against the rules.
 		state = "unknown: " + err.Error()
 	case pid == 0:
 		return "", false
@@ -107,9 +107,9 @@ func (g *group) empty() bool {
 	return g.ended
 }
 
-// reapOrphans reaps the ended members of the group that are children of the bridge. That is so if the
-// bridge is process 1, as in a container, which adopts orphans. No other code has children in this
-// group. The caller holds mu.
+// reapOrphans reaps the ended members of the group that are children of the bridge. If the bridge
+// is process 1, as in a container, it adopts all orphans. No other code has children in this group.
+// The caller holds mu.
 func (g *group) reapOrphans() {
 	for {
 		pid, err := retry(func() (int, error) { return syscall.Wait4(-g.pid, nil, unix.WNOHANG, nil) })

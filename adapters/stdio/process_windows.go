@@ -54,7 +54,7 @@ func spawn(path string, c command, files []*os.File) (_ *group, err error) {
 
 // wait returns how the leader ended, when it has ended. It blocks a thread.
 func (g *group) wait() string {
-	// Without the lock, since only the caller closes the handle, and does so later.
+	// This needs no lock: only the caller closes the handle, after wait has returned.
 	if _, err := windows.WaitForSingleObject(g.leader, windows.INFINITE); err != nil {
 		return "unknown: " + err.Error()
 	}

@@ -47,7 +47,7 @@ func New(name string, c Config, o conn.Options) *Adapter {
 	}
 }
 
-// Check reports whether the program can be found. It starts nothing.
+// Check returns an error if the program cannot be found. It starts nothing.
 func (a *Adapter) Check() error {
 	env, _ := environment(a.c.EnvPass, a.c.Env)
 	_, err := lookPath(a.c.Command, env, a.c.Cwd)
@@ -87,8 +87,8 @@ func (a *Adapter) StartAhead(ctx, force context.Context) error {
 	return c.withStderr(err)
 }
 
-// start returns a child for a connection. If the client has no variables of its own, and the child of
-// StartAhead still runs, it returns that child, and otherwise a new one.
+// start returns a child for a connection. If the client has no variables of its own, and the child
+// of StartAhead still runs, start returns that child, and otherwise a new one.
 func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (c *child, err error) {
 	own := variables(from.Header)
 	if e := a.ahead.Load(); e != nil && len(own) == 0 && !e.u.p.hasExited() && a.ahead.CompareAndSwap(e, nil) {
@@ -101,7 +101,7 @@ func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (c *child, err 
 	return c, nil
 }
 
-// launch starts a child. Forwarded variables are in its environment, and win over Config.Env.
+// launch starts a child. Its environment has the forwarded variables, which win over Config.Env.
 func (a *Adapter) launch(forwarded map[string]string) (*child, error) {
 	c := &child{
 		a:      a,
@@ -222,8 +222,9 @@ func (c *child) exits() bool {
 	}
 }
 
-// failWrites records that the child cannot be written to. It leaves the end of the connection to the
-// reader, which may still find answers, and notices the end of the child. The reader has exitGrace.
+// failWrites records that the child cannot be written to, and returns the error for senders. It
+// does not end the connection: the reader does that within exitGrace, and may still find answers
+// before.
 func (c *child) failWrites(err error) error {
 	c.mu.Lock()
 	c.unread = err
@@ -242,8 +243,8 @@ func (c *child) leaderEnded(state string) {
 
 func ended(state string) string { return "its process has ended (" + state + ")" }
 
-// end ends the connection because of the child, but does not stop the process, as Close does. Only the
-// reader calls end, so that no message is delivered after Gone.
+// end ends the connection because of the child. Unlike Close, it does not stop the process. Only
+// the reader calls end, so that no message is delivered after Gone.
 func (c *child) end(why string, cause error) {
 	c.lastLines()
 	err := c.a.name.Lost(why, cause)
@@ -280,8 +281,8 @@ func (c *child) Pid() int { return c.p.Pid() }
 // LastLines returns the last lines of the child's standard error, for operators.
 func (c *child) LastLines() string { return c.tail.String() }
 
-// lastWords waits until the output of a child that has ended by itself is read, which may have answers
-// to calls. The reader has a deadline.
+// lastWords waits until the output of a child that has ended by itself is read, since the output
+// may have answers to calls. The reader has a deadline.
 func (c *child) lastWords(ctx context.Context) {
 	if !c.p.hasExited() {
 		return
@@ -292,8 +293,8 @@ func (c *child) lastWords(ctx context.Context) {
 	}
 }
 
-// lastLines waits until standard error of a child that has ended by itself is read. It probably says
-// why the child ended, and Stop would cut it off.
+// lastLines waits until the standard error of a child that has ended by itself is read, which
+// probably says why the child ended. Stop would cut off the rest.
 func (c *child) lastLines() {
 	if !c.p.hasExited() {
 		return
@@ -347,7 +348,8 @@ func (c *child) output(r io.Reader, limit int) *pump {
 	return p
 }
 
-// finish ends the connection after the end of the child's output, and says why that ended.
+// finish ends the connection after the end of the child's output, and finds out why the output
+// ended.
 func (c *child) finish() {
 	if c.exits() {
 		c.end(ended(c.p.State()), nil)

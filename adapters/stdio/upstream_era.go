@@ -32,10 +32,11 @@ import (
 // All of this is logged at level debug, since an operator has nothing to do about a server of the
 // other era.
 
-// silence bounds the time from when a child has read a request until its answer.
+// silence is how long a child may take to answer after it has read the request. Then it counts as
+// silent.
 const silence = 5 * time.Second
 
-// slowStart is how long a start takes before Open logs that it is slow.
+// slowStart is the time after which Open logs that a start is slow.
 const slowStart = 5 * time.Second
 
 // Open implements bridge.Adapter. It starts a child, and then sends initialize, or in the modern era
@@ -178,7 +179,7 @@ func (o *opening) probe() outcome {
 	ctx, stop := context.WithCancel(o.ctx)
 	defer stop()
 	discovered := make(chan outcome, 1)
-	go func() { discovered <- o.discover(ctx) }() // every return has received from discovered
+	go func() { discovered <- o.discover(ctx) }() // this function always receives from discovered before it returns
 	s := o.awaitSilence()
 	defer s.Stop()
 	for {
@@ -224,7 +225,7 @@ func (s *silenceTimer) over() bool {
 	return false
 }
 
-// modernFirst opens the connection by server/discover, or if the server is not a modern one, by
+// modernFirst opens the connection by server/discover. If the server is not a modern one, it uses
 // initialize.
 func (o *opening) modernFirst() error {
 	d, i, mute := o.askBoth()

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// theStarter is a global variable, since the death of the bridge, and threads as parents, concern the
-// whole process.
+// theStarter is the starter of the whole process: its thread is the parent of all children, and
+// there is one watchdog.
 var theStarter starter
 
 // starter forks the children and runs the watchdog.
@@ -41,7 +41,7 @@ func (s *starter) fork(f func() (pid int, err error)) (pid int, err error) {
 	s.mu.Unlock()
 
 	s.do(func(w *watchdog) {
-		w.wake() // before the child, so that it gets the child's group at once
+		w.wake() // runs before the child starts, so that the watchdog gets the child's group at once
 		if pid, err = f(); err == nil {
 			w.add(pid)
 		}
@@ -123,7 +123,7 @@ const shell = "/bin/sh"
 type watchdog struct {
 	groups map[int]bool // live groups
 	proc   *os.Process  // nil if the watchdog does not run
-	pipe   *os.File     // the bridge's end of the watchdog's stdin; no other process may have it
+	pipe   *os.File     // the bridge's end of the watchdog's stdin; no child may inherit it
 }
 
 func (w *watchdog) add(pgid int) {

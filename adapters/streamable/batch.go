@@ -14,8 +14,8 @@ import (
 // inEach is the end of the text of gateway.NoBatches: where to send a single message.
 const inEach = "in each POST"
 
-// batch handles an array of messages, which only sessions of 2025-03-26 and before have (R-044, R-045,
-// It frees body when the last call has ended, which may be after the POST.
+// batch handles an array of messages, which only sessions of 2025-03-26 and before have (R-044,
+// body is freed when the last call has ended, which may be after the POST.
 func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request, body *httpio.Body, as forms) {
 	defer body.Free()
 	offered := d.g.OffersModern(server)
@@ -80,8 +80,8 @@ func (d *Downstream) batch(server string, w http.ResponseWriter, r *http.Request
 	st.reply(w, r, false)
 }
 
-// partition returns the messages of a batch, and the errors that answer its other elements. modern
-// reports that an element is of the stateless era, if offered is set.
+// partition returns the messages of a batch, and the errors that answer its other elements. If
+// offered is set, modern reports whether an element is of the stateless era.
 func partition(elements [][]byte, offered bool) (messages, faults []*jsonrpc.Message, modern bool) {
 	batch := gateway.Batch{}
 	for _, e := range elements {

@@ -78,15 +78,15 @@ func New(g gateway.Gateway, o Options) *Downstream {
 	}
 }
 
-// Headers of the transport, in the canonical form of Go.
+// These are the transport's headers, in Go's canonical form.
 const (
 	sessionHeader = "Mcp-Session-Id"
 	versionHeader = "Mcp-Protocol-Version"
 	resumeHeader  = "Last-Event-Id"
 )
 
-// contradictory returns the name of a header that has different values, or "". A proxy may read
-// another of the values than the bridge does.
+// contradictory returns the name of a header with several different values, or "". A proxy and the
+// bridge might read different ones.
 func contradictory(h http.Header) string {
 	for _, name := range [...]string{sessionHeader, versionHeader} {
 		if v := h[name]; len(v) > 1 && slices.ContainsFunc(v, func(other string) bool { return other != v[0] }) {
@@ -158,8 +158,8 @@ func accepted(h http.Header) forms {
 	return f
 }
 
-// late returns a channel that is ready after streamAfter, when a slow answer must become a stream. The
-// channel is nil if the client does not accept streams.
+// late returns a channel that is ready after streamAfter, when a slow answer must become a stream.
+// If the client does not accept streams, the channel is nil.
 func (f forms) late() <-chan time.Time {
 	if !f.events {
 		return nil
@@ -289,14 +289,14 @@ func (d *Downstream) Has(id string) bool {
 
 // starting is a session whose handshake with the server is in flight. The client may have the id
 // already, since the stream of the answer to initialize may have begun. Some clients use the id at
-// once, and after a 404 never again.
+// once, and give it up after a 404.
 type starting struct {
 	server, whose string
 	done          chan struct{} // closed when the session is in peers, or has failed
 }
 
 // started returns the session with that id, or nil. If the handshake of the session is in flight,
-// started waits for its end, or for that of the request.
+// started waits until the handshake or the request ends.
 func (d *Downstream) started(id, server string, r *http.Request) *peer {
 	d.mu.RLock()
 	p, soon := d.peers[id], d.starting[id]
@@ -378,7 +378,7 @@ func (d *Downstream) initialize(server string, w http.ResponseWriter, r *http.Re
 		st.answer(a, err)
 	}()
 	answered := st.reply(w, r, true)
-	<-soon.done // comes soon: Initialize returns when the request's context ends
+	<-soon.done // is closed soon: Initialize returns when the request's context ends
 	switch {
 	case p.Session == nil:
 		p.forget()
@@ -464,16 +464,16 @@ func (d *Downstream) get(server string, w http.ResponseWriter, r *http.Request) 
 	case ok && st != nil && seq <= st.log.Last() && st.isGet():
 		p.listen(st, w, r, seq, false)
 	case ok && st != nil && seq == st.log.Last() && st.log.Finished():
-		// If the answer was an error, the client of the TypeScript SDK resumes after it. A stream without
-		// events would make that client resume for ever, and it reports every status but 405 as an error,
-		// and tries again.
+		// After an error as the answer, the client of the TypeScript SDK resumes. A stream without
+		// events would make that client resume for ever. It reports every status but 405 as an
+		// error, and tries again.
 		w.Header().Set("Allow", "POST, DELETE, OPTIONS")
 		refuse(w, http.StatusMethodNotAllowed, nil, jsonrpc.CodeInvalidRequest, "nothing follows this Last-Event-ID: the stream has ended with it")
 	case ok && st != nil && seq <= st.log.Last() && !st.lost(seq):
 		st.respond(w, r, reading{after: seq})
 	case ok && strings.HasPrefix(name, getPrefix):
-		// The missed events are gone, but clients that are refused here never open a GET again
-		//
+		// The missed events are gone, but a client that got an error here would never open a GET
+		// again.
 		st := newStream(p, getPrefix, 0)
 		st.beginStream()
 		p.listen(st, w, r, 0, p.primes())

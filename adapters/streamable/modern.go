@@ -16,8 +16,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
-// isModern reports whether a POST of one message is of the stateless era. The body decides, or if that
-// names no era, the header (protocol.md C3). initialize is never stateless.
+// isModern reports whether a POST of one message is of the stateless era. The body decides, or if
+// the body names no era, the header (protocol.md C3). initialize is never stateless.
 func isModern(m *jsonrpc.Message, h http.Header) bool {
 	return gateway.IsStateless(m) || m.Method != "initialize" && namesModern(h)
 }
@@ -37,8 +37,9 @@ func (d *Downstream) modern(server string, w http.ResponseWriter, r *http.Reques
 			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "clients of revision "+era.FirstModern+" and later get no requests: there is nothing to answer")
 			return
 		}
-		// The revision defines no notification of clients. Some clients cancel their calls by one when
-		// they leave, with ids that other clients may use as well, so it has no effect.
+		// The revision defines no notifications from clients. Some clients send
+		// notifications/cancelled when they leave, with ids that other clients may use as well. So
+		// the bridge ignores notifications.
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -85,8 +86,8 @@ func tooLong(h http.Header) string {
 	return ""
 }
 
-// admit returns the caller of the request m, or the error that answers an invalid request. That names
-// the first fault, in the order of protocol.md B7.
+// admit returns the caller of the request m, or for an invalid request, the error that answers it.
+// The error names the first fault, in the order of protocol.md B7.
 func admit(server, principal string, h http.Header, m *jsonrpc.Message) (*gateway.Stateless, *jsonrpc.Message) {
 	if what := badVersion(h, m); what != "" {
 		return nil, mismatch(m, what)
@@ -133,8 +134,8 @@ func badNames(h http.Header, m *jsonrpc.Message) string {
 	values := h[era.HeaderName]
 	name, ok := era.NameOf(m.Method, m.Params)
 	if !ok {
-		// A body without the name that the method needs is refused later. It is refused here if there is
-		// a header, which a proxy may have trusted.
+		// A body without the name that the method needs is refused later. But if there is a header,
+		// which a proxy may have trusted, the body is refused here.
 		if _, has := era.NameOf(m.Method, anyName); has && len(values) > 0 {
 			return "the header Mcp-Name repeats nothing of the body"
 		}
@@ -159,10 +160,10 @@ func repeats(header string, values []string, what, want string) string {
 	return ""
 }
 
-// answerStatus returns the HTTP status of an answer that is the whole response (protocol.md B6, B15).
-// An error of the server is an answer, mostly with 200. A refusal of the bridge has its own status. A
-// fault in server/discover has one as well, since 200 would suggest a server of the other era (R-188,
-// C4).
+// answerStatus returns the HTTP status of an answer that is the whole response (protocol.md B6,
+// B15). An error of the server is an answer, mostly with 200. A refusal of the bridge has the
+// status of its reason. If the bridge itself answers server/discover with an error, the status is
+// never 200, which would suggest a server of the other era (R-188, C4).
 func answerStatus(method string, a answered) int {
 	switch status := refusedStatus(a.err); {
 	case a.err == nil:

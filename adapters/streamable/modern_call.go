@@ -38,16 +38,16 @@ type statelessCall struct {
 
 var _ bridge.Stream = (*statelessCall)(nil)
 
-// statelessLimits bound the events that wait for a slow client. Beyond them, the oldest progress and
-// log messages are dropped. A subscription keeps the last change of each kind. If even those are too
-// many, the subscription ends, since a client must not miss changes unnoticed.
+// statelessLimits bound the events that wait for a slow client. Beyond them, the oldest progress
+// and log messages are dropped. A subscription keeps the last change of each kind. If even these
+// changes exceed the limits, the subscription ends, since a client must not miss changes unnoticed.
 var statelessLimits = replay.Limits{
 	Events: 256,
 	Bytes:  historyBytes,
 	Hard:   2 * historyBytes,
 }
 
-// newStatelessCall starts the call m. Its goroutine frees body when the call has ended.
+// newStatelessCall starts the call m in a goroutine, which frees body when the call has ended.
 func newStatelessCall(d *Downstream, m *jsonrpc.Message, s gateway.Stateless, body *httpio.Body, as forms) *statelessCall {
 	v := &statelessCall{
 		d:      d,
@@ -194,7 +194,7 @@ func (s *statelessCall) last(w *httpio.Writer) {
 	line := jsonrpc.NewBuffer(m.Len())
 	defer line.Free()
 	line.B = m.Append(line.B, m.ID, nil)
-	if free := m.TakeRelease(); free != nil { // the reserved bytes are now those of line
+	if free := m.TakeRelease(); free != nil { // line has the reserved bytes now, not m
 		defer free()
 	}
 	m.Release()

@@ -29,7 +29,7 @@ const (
 	keepPeerBytes = 16 << 20 // bytes of all streams together
 )
 
-// maxGets bounds the open GETs of one session. Beyond that, the oldest is closed, whose client has
+// maxGets bounds the open GETs of one session. A further GET closes the oldest, whose client has
 // probably left unnoticed.
 const maxGets = 32
 
@@ -58,8 +58,8 @@ func (p *peer) shut(s *stream) {
 	p.gets = slices.DeleteFunc(p.gets, func(o *stream) bool { return o == s })
 }
 
-// breakAfter is how long a GET may continue after the end of its session. It ends by itself, unless
-// the client does not read.
+// breakAfter is how long a GET may continue after the end of its session. The GET ends by itself,
+// unless the client does not read.
 const breakAfter = 2 * time.Second
 
 // breakOff closes the connections of the GETs that still run after breakAfter.
@@ -99,9 +99,9 @@ func (p *peer) forget() {
 	}
 }
 
-// trim removes streams from p.streams and returns them: those that ended before keepFor, and if there
-// are too many, ended streams without a reader. It takes those that were read to their end first, and
-// then the oldest. The caller holds p.mu.
+// trim removes streams from p.streams and returns them. It removes those that ended more than
+// keepFor ago. If the rest exceeds the bounds, trim also removes other ended streams: first those
+// that were read to their end, then the others, each time the oldest first. The caller holds p.mu.
 func (p *peer) trim(now time.Time) (old []*stream) {
 	type info struct {
 		s          *stream

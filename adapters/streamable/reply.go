@@ -19,10 +19,11 @@ func refuse(w http.ResponseWriter, status int, id []byte, code int, text string)
 	send(w, jsonrpc.NewError(id, code, text, nil).Append(nil, id, nil))
 }
 
-// defaultRetryAfter is the default of Retry-After.
+// defaultRetryAfter is the time in Retry-After if begin is called without one.
 const defaultRetryAfter = 5 * time.Second
 
-// begin writes the status, and for 429 and 503 Retry-After. If after is 0, that has its default.
+// begin writes the status, and for 429 and 503 the header Retry-After with after, or
+// defaultRetryAfter if after is 0.
 func begin(w http.ResponseWriter, status int, after time.Duration) {
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		if after <= 0 {
@@ -33,8 +34,8 @@ func begin(w http.ResponseWriter, status int, after time.Duration) {
 	w.WriteHeader(status)
 }
 
-// send writes a body. A client that does not read has a limited time. send ignores errors, which mean
-// that the client has disconnected.
+// send writes a body. The time for a client to read it is limited. send ignores errors, which mean
+// that the client has disconnected or does not read.
 func send(w http.ResponseWriter, parts ...[]byte) {
 	size := 0
 	for _, p := range parts {
@@ -55,9 +56,9 @@ func send(w http.ResponseWriter, parts ...[]byte) {
 	_ = rc.SetWriteDeadline(time.Time{})
 }
 
-// refuseHalf answers a client that has disconnected before the answer. A client that has closed only
-// its own side of the connection still reads this. HTTP cannot tell the two apart, and an empty 200
-// would look like an answer.
+// refuseHalf answers a client that has disconnected before the answer. A client that has closed
+// only its own side of the connection still reads, and would take an empty 200 for an answer. HTTP
+// cannot tell the two apart.
 func refuseHalf(w http.ResponseWriter) {
 	refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "the connection was closed on your side before the answer: keep it open until then")
 }
@@ -146,8 +147,8 @@ func writeAnswers(w http.ResponseWriter, answers []answered, batch bool) {
 // A larger answer is written in pieces.
 const copied = 2 << 10
 
-// refusedStatus returns the HTTP status for an answer that is a refusal of the bridge because of err
-// (protocol.md F). Other answers, including errors, have 200 (D7).
+// refusedStatus returns the HTTP status for an answer that is a refusal of the bridge because of
+// err (protocol.md F). For any other answer, including an error, it returns 200 (D7).
 func refusedStatus(err error) int {
 	switch {
 	case err == nil:
@@ -161,11 +162,11 @@ func refusedStatus(err error) int {
 	return http.StatusOK
 }
 
-// sessionStatus returns the HTTP status for an answer to a call of a session. A temporary refusal has
-// 200, so that the model gets the limit and the time of the next try. With 429 or 503, the Go SDK
-// would not read the body, and the TypeScript SDK would show it as raw text (see TestRefusalsSDK). A
-// stopping bridge has 503, and a forbidden server 403, since these concern the client and not the
-// model.
+// sessionStatus returns the HTTP status for an answer to a call of a session. For a temporary
+// refusal it returns 200, so that the model gets the limit and the time of the next try. With 429
+// or 503, the Go SDK would not read the body, and the TypeScript SDK would show it as raw text (see
+// TestRefusalsSDK). It returns 503 if the bridge stops and 403 for a forbidden server, since these
+// concern the client and not the model.
 func sessionStatus(err error) int {
 	status := refusedStatus(err)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && !errors.Is(err, bridge.ErrShutdown) {

@@ -70,8 +70,8 @@ func (p *peer) takeStream(ctx context.Context, name string, seq int64) (*stream,
 	return st, nil
 }
 
-// enterTaken adds a continued stream and returns nil, or returns the stream that already has the same
-// id. The caller holds s.mu.
+// enterTaken adds a continued stream and returns nil. If the peer already has a stream with the
+// same id, it adds nothing and returns that stream. The caller holds s.mu.
 func (p *peer) enterTaken(s *stream) *stream {
 	p.mu.Lock()
 	defer p.mu.Unlock()

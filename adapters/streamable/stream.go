@@ -27,7 +27,7 @@ type stream struct {
 	id    string        // first part of the ids of its events
 	batch bool          // the answers are sent as an array
 	as    forms         // the allowed forms of the answer to a POST
-	wake  chan struct{} // signals a change to a handler of a POST that waits for the answer
+	wake  chan struct{} // wakes the handler of a POST that waits for the answer
 	open  [][]byte      // raw ids of the requests that the stream answers; only if it is copied
 
 	mu            sync.Mutex // guards the fields below
@@ -69,8 +69,8 @@ const (
 // historyBytes bounds the events that a stream keeps for resumption, in bytes: see historyLimits.
 const historyBytes = 4 << 20
 
-// historyLimits bound the history of one stream. Questions may exceed historyBytes, up to most. Answers
-// may exceed it without a bound here, since there is one for each request.
+// historyLimits bound the history of one stream. With questions, it may exceed historyBytes, up to
+// most. The limits do not bound answers, since there is only one for each request.
 var historyLimits = replay.Limits{
 	Events: 256,
 	Bytes:  historyBytes,
@@ -106,8 +106,8 @@ func (s *stream) Send(e replay.Event) bool {
 	return true
 }
 
-// begin creates the log, unless there is one: the response will be a stream of events. The caller holds
-// s.mu.
+// begin creates the log, unless there is one. The response will then be a stream of events. The
+// caller holds s.mu.
 func (s *stream) begin() {
 	if s.log != nil {
 		return
@@ -124,7 +124,7 @@ func (s *stream) begin() {
 	s.signal()
 }
 
-// finish ends the log when it has all answers. The caller holds s.mu.
+// finish ends the log if it has all answers. The caller holds s.mu.
 func (s *stream) finish() {
 	if s.log != nil && s.left == 0 && !s.isGet() {
 		s.ended = time.Now()
@@ -289,8 +289,8 @@ func (s *stream) Attended() bool {
 // used reports whether the stream has a reader or expects one. The caller holds s.mu.
 func (s *stream) used() bool { return s.reader != nil || s.expectsReader }
 
-// lost reports whether an answer or a question after the event at seq was dropped, and no event will
-// be added.
+// lost reports whether the stream has ended, and an answer or a question after the event at seq was
+// dropped.
 func (s *stream) lost(seq int64) bool { return s.log.Finished() && s.log.Gone(seq) }
 
 // wrote records that the reader has written the events up to seq. If the history is longer than
@@ -315,7 +315,7 @@ func (s *stream) dismiss() {
 	s.kick()
 }
 
-// kick ends the reader. The caller holds s.mu.
+// kick is dismiss for a caller that holds s.mu.
 func (s *stream) kick() {
 	if s.reader != nil {
 		close(s.reader.kick)
@@ -358,7 +358,7 @@ type reading struct {
 	after int64           // the Seq of the last event that the client has
 	prime bool            // the first event has only an id
 	begin func()          // called after the response has begun
-	done  <-chan struct{} // ends the reading; nil never does
+	done  <-chan struct{} // when closed, ends the reading; may be nil
 }
 
 // respond writes the stream as the response to a request. It reports whether the stream ended while

@@ -13,7 +13,8 @@ import (
 // body, the memory grows as bytes arrive.
 const trusted = 1<<20 + conn.EnvelopeRoom
 
-// errNotKept is the error of a body that is larger than the limit, or for which there is no room.
+// errNotKept is the error of readBody for a body that is larger than the limit, or for which there
+// is no room.
 var errNotKept = errors.New("larger than the limit, or without room")
 
 // readBody reads the body of a response, of at most limit bytes, and reserves room for it with in. If
@@ -59,8 +60,8 @@ func discard(res *http.Response) {
 // well.
 func abort(res *http.Response) { _ = res.Body.Close() }
 
-// messages calls each with the messages of a text. The messages own buf and the room that in has
-// reserved. The error describes the first part that is no message.
+// messages parses a text, and calls each with every message in it. The messages own buf and the
+// room that in has reserved. The error describes the first part that is no message.
 func (l *link) messages(buf *jsonrpc.Buffer, in *conn.Intake, each func(*jsonrpc.Message)) error {
 	texts := conn.Parser{Options: l.a.o, Conn: l.Conn}
 	return texts.Parse(buf, buf.B, in, each)

@@ -42,8 +42,8 @@ func (u *Upstream) legacyFirst(ctx context.Context, from *bridge.Caller, rest br
 	return s, nil
 }
 
-// modernFirst opens a connection by server/discover. If no modern server would answer as this one
-// does, and other is set, it tries the legacy era (protocol.md C2).
+// modernFirst opens a connection by server/discover. If the answer is none of a modern server, and
+// other is set, it tries the legacy era (protocol.md C2).
 func (u *Upstream) modernFirst(ctx context.Context, from *bridge.Caller, rest bridge.Client, other bool) (bridge.Upstream, error) {
 	s, undiscovered, err := u.discover(ctx, from, rest)
 	switch {
@@ -89,13 +89,13 @@ func (u *Upstream) initialize(ctx context.Context, from *bridge.Caller, rest bri
 	return w, false, nil
 }
 
-// errNotModern is the cause of an error if no modern server would answer so. Only this error leads to
-// initialize.
+// errNotModern is the cause of an error if the response is none of a modern server. Only this cause
+// leads to initialize.
 var errNotModern = errors.New("no answer of a modern server")
 
 // discover opens a connection to a modern server by server/discover. If the server seems to be a
-// legacy one, the error wraps errNotModern. undiscovered reports whether a modern server without that
-// method would answer so.
+// legacy one, the error wraps errNotModern. undiscovered reports whether the answer is that of a
+// modern server without the method.
 func (u *Upstream) discover(ctx context.Context, from *bridge.Caller, rest bridge.Client) (s *stateless, undiscovered bool, err error) {
 	s = newStateless(ctx, u, from, rest)
 	g, v, err := conn.Discover(ctx, s.Conn, from)

@@ -78,8 +78,8 @@ func (e *exchange) mark(what *bool) {
 	e.marked.Wake()
 }
 
-// awaitSent waits until the request is written, and reports whether it is. It returns early if the
-// exchange or ctx ends. Only one goroutine may call it.
+// awaitSent waits until the request is written, or the exchange or ctx ends. It reports whether the
+// request is written. Only one goroutine may call it.
 func (e *exchange) awaitSent(ctx context.Context) bool {
 	e.mu.Lock()
 	if !e.written && !e.over {
@@ -103,9 +103,9 @@ func (e *exchange) send(by func(*http.Request) (*http.Response, error), request 
 	return res, err
 }
 
-// answeredElsewhere ends the exchange of a call that got its answer on another stream. If there is no
-// response yet, it waits for linger: net/http may be about to give the HTTP connection to the next
-// call, and would close it.
+// answeredElsewhere ends the exchange of a call that got its answer on another stream. If there is
+// no response yet, the exchange ends only after linger: net/http may be about to give the HTTP
+// connection to the next call, and would close it.
 func (e *exchange) answeredElsewhere() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -139,9 +139,10 @@ func (e *exchange) end() {
 	e.l.ended(e.call)
 }
 
-// isAnswer reports whether m answers the call. If not, it releases m or keeps it in e.stray. An error
-// without an id can only be about this request, since servers do not answer one call in the response
-// to another. In a stream or a batch, an answer with the id may follow, and counts more.
+// isAnswer reports whether m answers the call. If not, it releases m or keeps it in e.stray. An
+// error without an id can only be about this request, since servers do not answer one call in the
+// response to another. In a stream or a batch, an answer with the id may follow, and has
+// precedence.
 func (e *exchange) isAnswer(m *jsonrpc.Message) bool {
 	switch {
 	case m.ID == nil && e.whole:
@@ -175,9 +176,9 @@ func (e *exchange) lose(why *bridge.Error) {
 	e.l.Abort(e.call, why) // no effect on a settled call
 }
 
-// single reads a response that is one JSON body. 2025-03-26 allows a batch with other messages before
-// the answer (A9). The error is for a call that still has no answer. It is nil if single has settled
-// the call.
+// single reads a response that is one JSON body. 2025-03-26 allows a batch with other messages
+// before the answer (A9). If single has settled the call, it returns nil, and otherwise the error
+// for the call.
 func (e *exchange) single(res *http.Response) *bridge.Error {
 	u := e.l.a
 	in := e.l.Intake()
@@ -200,8 +201,8 @@ func (e *exchange) single(res *http.Response) *bridge.Error {
 // connection can be reused.
 const linger = time.Second
 
-// read reads events until the stream ends, or until linger after the answer. It calls seen, unless
-// nil, with each event first.
+// read handles the events of a response until the stream ends, or at most linger after the answer.
+// Unless seen is nil, read first calls it with each event.
 func (e *exchange) read(res *http.Response, seen func(httpio.Received)) error {
 	defer res.Body.Close()
 	in := e.l.Intake()
@@ -259,8 +260,8 @@ const (
 	reachPause = 100 * time.Millisecond
 )
 
-// patience returns how long attempts to connect may go on. The time ends before the call times out,
-// since a time-out would mean that the server may have executed the call.
+// patience returns how long attempts to connect may go on: less than the time-out of a call, which
+// would mean that the server may have executed the call.
 func (u *Upstream) patience() time.Duration {
 	t := u.o.Timeouts.Now()
 	most := reachFor

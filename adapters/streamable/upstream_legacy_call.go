@@ -30,7 +30,7 @@ type legacyCall struct {
 	retry time.Duration // how long the server wants a client to wait before it resumes the stream
 }
 
-// run sends the call and takes its response.
+// run sends the call and handles the response.
 func (l *legacyCall) run() {
 	defer l.end()
 	w := l.w
@@ -74,7 +74,7 @@ func (l *legacyCall) response(res *http.Response) {
 	}
 }
 
-// whole takes a response that is one JSON body.
+// whole handles a response that is one JSON body.
 func (l *legacyCall) whole(res *http.Response) {
 	l.lose(l.single(res))
 }

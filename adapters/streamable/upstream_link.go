@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/deadline"
 )
 
-// link is the part of a connection that both eras have. It has the calls in flight, of which each is a
-// POST of its own, and ends the connection.
+// link is the part of a connection that both eras have in common: the calls in flight, each a POST
+// of its own, and the end of the connection.
 type link struct {
 	*conn.Conn
 	a      *Upstream
@@ -129,8 +129,8 @@ func (l *link) retire(err error, locked, before func()) {
 	}
 }
 
-// closeOnce calls shut in the first call, and waits for its end in others. When ctx of any call ends,
-// l.force ends.
+// closeOnce calls shut once. Further calls of closeOnce wait until shut has returned. When the ctx
+// of any of these calls ends, l.force ends.
 func (l *link) closeOnce(ctx context.Context, shut func()) {
 	l.mu.Lock()
 	if l.force == nil {

@@ -42,7 +42,7 @@ func newModernCall(s *stateless, o conn.Outgoing) *modernCall {
 	return m
 }
 
-// run sends the call and takes its response.
+// run sends the call and handles the response, a second time if again is set.
 func (m *modernCall) run() {
 	defer m.end()
 	if m.method == discover {
@@ -56,7 +56,7 @@ func (m *modernCall) run() {
 	m.free()
 }
 
-// post sends the request once and takes the response.
+// post sends the request once and handles the response.
 func (m *modernCall) post() {
 	s := m.w
 	res, err := m.dispatch()
@@ -117,8 +117,9 @@ func (m *modernCall) request(ctx context.Context) *http.Request {
 	return r
 }
 
-// repeatable reports whether the request can be sent again with the name unencoded, for servers that
-// do not decode it (2026-07-28, B7). A name that HTTP would change, or that looks encoded, cannot.
+// repeatable reports whether the request can be sent again with the name unencoded, for servers
+// that do not decode it (2026-07-28, B7). It reports false if HTTP would change the name, or if the
+// name looks encoded.
 func (m *modernCall) repeatable() bool {
 	name := m.out.Name
 	if !m.out.About || m.bare || era.EncodeHeader(name) == name {
@@ -157,8 +158,8 @@ func (m *modernCall) response(res *http.Response) {
 	}
 }
 
-// abortDiscover settles server/discover with errNotModern, unless it is settled: no modern server
-// answers so (protocol.md C2.5).
+// abortDiscover settles server/discover, unless it is settled, with an error that wraps
+// errNotModern (protocol.md C2.5).
 func (m *modernCall) abortDiscover(what string) {
 	m.w.Abort(m.call, m.w.a.name.Unavailable(what, errNotModern))
 }
@@ -235,9 +236,9 @@ func (r *refusal) showsEra() bool {
 	return r.status/100 == 4 && !r.credentials()
 }
 
-// untypical reports whether legacy servers, or proxies before them, answer so, and modern servers do
-// not. own says that the refusal has an error with the id of the request, and code is the error's
-// (2026-07-28, B6).
+// untypical reports whether the refusal is one of a legacy server or of a proxy, and not of a
+// modern server (2026-07-28, B6). own says that the refusal has an error with the id of the
+// request, and code is the code of that error.
 func (r *refusal) untypical(own bool, code int64) bool {
 	switch r.status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone:

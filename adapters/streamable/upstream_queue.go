@@ -40,8 +40,8 @@ const noteRoom = 256
 
 func (n note) size() int { return len(n.Line.B) + noteRoom }
 
-// enqueue adds a message without an answer to the queue. If the queue is full, it waits until ctx
-// ends, or if the message is urgent, ends the connection.
+// enqueue adds a message without an answer to the queue. If the queue is full, an urgent message
+// ends the connection, and any other waits for room until ctx ends.
 func (w *wire) enqueue(ctx context.Context, o conn.Outgoing) error {
 	n := note{Outgoing: o}
 	if o.Cancels != 0 {
@@ -107,10 +107,10 @@ func (w *wire) sendQueued() {
 	}
 }
 
-// sendNote sends one message. A cancellation must not overtake its request, so sendNote waits until
-// that is written. If the request is not written within noteLimit, the cancellation is not sent. The
-// exchange of the request ends afterwards, since servers do not answer a cancelled request, and some
-// leave its stream open for ever.
+// sendNote sends one message. A cancellation must not overtake its request, so sendNote first waits
+// until the request is written. If that takes longer than noteLimit, sendNote drops the
+// cancellation. Afterwards it ends the exchange of the request, since servers do not answer a
+// cancelled request, and some leave its stream open for ever.
 func (w *wire) sendNote(n note) {
 	if n.about != nil {
 		defer n.about.stop()
@@ -139,8 +139,8 @@ func (w *wire) sendNote(n note) {
 const noteLimit = 30 * time.Second
 
 // confirm sends a message without an answer and waits until the server accepts it. It repeats a
-// message that cannot have reached the server. It does not free the message, which the HTTP client
-// may still read after the response; the garbage collector does.
+// message that cannot have reached the server. It leaves the message to the garbage collector,
+// since the HTTP client may still read the message after the response.
 func (w *wire) confirm(ctx context.Context, o conn.Outgoing) error {
 	under, cancel := deadline.WithTimeout(w.ctx, noteLimit, nil)
 	defer cancel()

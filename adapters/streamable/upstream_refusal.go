@@ -132,8 +132,8 @@ func forgets(raw []byte) bool {
 	return false
 }
 
-// otherTransport reports whether a server that answers initialize so may speak HTTP+SSE (protocol.md
-// C2.6, C2.7).
+// otherTransport reports whether a server that refuses initialize in this way may speak HTTP+SSE
+// (protocol.md C2.6, C2.7).
 func (r *refusal) otherTransport() bool {
 	switch r.status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
@@ -158,7 +158,7 @@ func (w *wire) verdict(r *refusal) *bridge.Error {
 	return w.a.refused(r)
 }
 
-// credentials reports whether the refusal is about the credentials, not about the request.
+// credentials reports whether the server has refused the credentials, and not the request.
 func (r *refusal) credentials() bool {
 	return r.status == http.StatusUnauthorized || r.status == http.StatusForbidden
 }

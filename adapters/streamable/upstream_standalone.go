@@ -137,7 +137,7 @@ func (s *standalone) attempt(ctx context.Context) (res *http.Response, again boo
 	return res, true
 }
 
-// follow reads a stream to its end. began is when the attempt to open it began.
+// follow reads a stream to its end. began is when the attempt to open the stream began.
 func (s *standalone) follow(res *http.Response, began time.Time) {
 	news := s.read(res)
 	if s.fails++; news || time.Since(began) >= stableAfter {
@@ -157,7 +157,7 @@ func (s *standalone) open(r *http.Request) (res *http.Response, err error) {
 	return res, err
 }
 
-// refused handles a response that is no stream. It reports whether to try again.
+// refused handles a response that is no stream, and reports whether to try again.
 func (s *standalone) refused(res *http.Response) (again bool) {
 	w := s.w
 	refusal := w.a.readRefusal(res)

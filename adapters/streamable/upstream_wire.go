@@ -66,8 +66,8 @@ func (w *wire) Send(ctx context.Context, o conn.Outgoing) error {
 	return w.enqueue(ctx, o)
 }
 
-// opened records that Open succeeds. If the session has ended already, it returns why. It then waits
-// up to listenPatience for the second attempt to open the standalone stream.
+// opened records that Open succeeds, and waits up to listenPatience for the second attempt to open
+// the standalone stream. If the session has ended already, opened returns why.
 func (w *wire) opened(ctx context.Context) error {
 	w.mu.Lock()
 	if w.why != nil {
@@ -122,8 +122,8 @@ func (w *wire) identity() (session, revision string) {
 const acceptBoth = httpio.JSON + ", " + httpio.Events
 
 // request returns a request of this session. If header is nil, the message is the bridge's own, and
-// carries the forwarded headers of the caller who opened the connection. All sessions of the
-// connection share these headers.
+// the request has the forwarded headers of the caller who opened the connection, which all sessions
+// of the connection share.
 func (w *wire) request(ctx context.Context, method string, header http.Header, id *identity.Identity, body []byte) *http.Request {
 	if header == nil {
 		header = w.from.Header

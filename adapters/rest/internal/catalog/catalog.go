@@ -51,7 +51,7 @@ type Tool struct {
 	Annotations map[string]bool
 }
 
-// Hints are the names of annotations that describe the acts of a tool.
+// Hints are the names of the annotations that say what a tool may do.
 var Hints = []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}
 
 // Parse parses a catalogue. It leaves out unusable tools, with a warning for each. It returns an error
@@ -161,7 +161,7 @@ func read(item gjson.Result) (*Tool, error) {
 	return t, nil
 }
 
-// schema returns the input schema of a tool. Without one, every object fits.
+// schema returns the input schema of a tool. If the tool has none, the schema allows every object.
 func schema(v gjson.Result) ([]byte, error) {
 	switch kind := v.Get("type"); {
 	case !v.Exists() || v.Type == gjson.Null:

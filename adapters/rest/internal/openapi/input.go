@@ -303,8 +303,8 @@ func (t *Tool) flat(r *render, params []*Parameter) *flatBody {
 	return f
 }
 
-// spread writes the properties of the body as arguments. It returns required with the required ones
-// added.
+// spread writes the properties of the body as arguments. It returns required with the names of the
+// required properties added.
 func (t *Tool) spread(r *render, f *flatBody, required []string) []string {
 	props := r.l.derefOptional(f.schema.Get("properties"))
 	wanted := f.schema.Strings("required")

@@ -302,8 +302,8 @@ func (l *loader) read(location string, main bool) ([]byte, error) {
 	return nil, why
 }
 
-// readAll reads a regular file. It does not open any other, since opening a pipe would wait for a
-// writer.
+// readAll reads a regular file. It opens no other kind of file, since opening a pipe would wait for
+// a writer.
 func (l *loader) readAll(info fs.FileInfo, open func() (*os.File, error)) ([]byte, error) {
 	switch {
 	case !info.Mode().IsRegular():

@@ -43,9 +43,9 @@ type Hook struct {
 
 const (
 	hookTimeout = 5 * time.Second
-	// maxAnswer bounds the answer of a hook, in bytes, and maxHeaders its headers. maxStderr bounds
-	// what is kept of stderr, in bytes. The log shows less of it: secrets are masked before the text is
-	// cut, since a part of a secret could not be masked.
+	// maxAnswer bounds the answer of a hook, in bytes, and maxHeaders the number of its headers.
+	// maxStderr bounds what is kept of stderr, in bytes. The log shows less of it: secrets are
+	// masked before the text is cut, since a part of a secret could not be masked.
 	maxAnswer  = 64 << 10
 	maxHeaders = 50
 	maxStderr  = 64 << 10

@@ -370,8 +370,8 @@ func (a *additions) fill(args []byte) ([]byte, error) {
 	return rawjson.Rewrite(args, nil, more...), nil
 }
 
-// rename replaces the API's names of members by the names that clients see, since package wire
-// expects the latter. If top is set, it replaces the outermost names as well.
+// rename replaces the API's names of members by the names that clients see, which package wire
+// expects. If top is set, it replaces the outermost names as well.
 func (t *template) rename(shown map[string]string, top bool) {
 	for i, inner := range t.inner {
 		if name, ok := shown[t.name(i)]; ok && top {

@@ -31,8 +31,8 @@ type Tool struct {
 	Published     *Entry // the tool's entry in a catalogue, or nil
 	// Patch, unless nil, applies the tool's settings to an input schema of the document.
 	Patch func(schema []byte) []byte
-	// Hidden maps each argument that clients do not see, since the entry sets its place, to the key
-	// that does: headers, query or body.
+	// Hidden maps each argument whose place the entry sets, and which clients do not see, to the
+	// entry's key for the place: headers, query or body.
 	Hidden map[string]string
 	// Shared are the settings for parameters of all operations that apply to the tool.
 	Shared   Shared

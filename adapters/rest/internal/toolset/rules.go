@@ -17,9 +17,9 @@ import (
 type Rule struct {
 	// Match selects the operations.
 	Match openapi.Match
-	// Entry has the settings. Result, Error, ErrorIf, Timeout, Attempts, Cache, KeepFor, Limits, As,
-	// Writes and Output apply to the operations that allow them. Args apply to parameters, as
-	// Config.Args do. Name is a template with {name}. Other fields are ignored.
+	// Entry has the settings. Result, Error, ErrorIf, Timeout, Attempts, Cache, KeepFor, Limits,
+	// As, Writes and Output apply to each matched operation that can have the setting. Args apply
+	// to parameters, as Config.Args do. Name is a template with {name}. Other fields are ignored.
 	Entry Entry
 }
 

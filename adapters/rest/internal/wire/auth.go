@@ -19,8 +19,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Credential is one way to authenticate. Only the fields of one kind are set. For a security scheme
-// of a document, this must be the scheme's kind. Options.HTTP has client certificates.
+// Credential is one way to authenticate. Only the fields of one kind are set: for a security scheme
+// of a document, the scheme's kind. Options.HTTP has client certificates.
 type Credential struct {
 	// Key is an API key. The scheme sets its place; without a scheme, Header, Query or Cookie does.
 	Key string `yaml:"value"`
@@ -53,7 +53,7 @@ type use struct {
 	value  string        // the whole value of the header, parameter or cookie
 	scopes []string      // those that the operation requires
 
-	gets    bool       // the value is a token that tokens gets
+	gets    bool       // the value is a token, from the field tokens
 	from    Credential // how to get tokens
 	at      endpoint   // the token endpoint; no URL with Login
 	refused string     // why the client's secret does not go to the endpoint; empty if it does

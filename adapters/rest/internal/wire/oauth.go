@@ -254,7 +254,7 @@ func (s *Source) authorizer(c *Credential, at endpoint) (by remote.Authorizer, e
 		return nil, nil, errors.New("base_url is not a URL")
 	}
 	if o.Issuer == "" && !c.Login {
-		o.Client.TokenURL = at.String() // which may be that of the document
+		o.Client.TokenURL = at.String() // the endpoint may be from the document
 		o.Transport = tripper(func(r *http.Request) (*http.Response, error) { return s.client(false, s.reach.guard(at)).Do(r) })
 	} else {
 		out := s.o.HTTP

@@ -74,10 +74,10 @@ func (a *answer) free() {
 }
 
 const (
-	// announcedRoom bounds what is allocated at once for an announced length, since a sender can
-	// announce any length.
+	// announcedRoom bounds the memory that is allocated at once for an announced length, in bytes,
+	// since a sender can announce any length.
 	announcedRoom = 2 << 20
-	// unknownRoom is allocated at once if no length is announced.
+	// unknownRoom is the memory that is allocated at once if no length is announced, in bytes.
 	unknownRoom = 4 << 10
 )
 

@@ -35,8 +35,8 @@ type Settings struct {
 	Masked []string
 	// MaskedQuery are query parameters whose values a plan hides.
 	MaskedQuery []string
-	// Sets says that the configuration adds to the tool's requests something, such as a header, that
-	// may be a secret.
+	// Sets says that the configuration adds texts to the tool's requests that may be secrets, such
+	// as headers.
 	Sets bool
 }
 

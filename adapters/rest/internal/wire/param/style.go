@@ -66,8 +66,8 @@ func absent(v gjson.Result) bool {
 	return empty
 }
 
-// items encodes the items of an array, without null. It refuses an item that contains the separator,
-// unless encoding tells them apart.
+// items encodes the items of an array, without null. It refuses an item that contains the
+// separator, unless the two differ when encoded.
 func (s *styled) items(separator string) ([]string, error) {
 	var out []string
 	var err error
@@ -108,7 +108,7 @@ func encodedSeparator(separator string, keep *Set) string {
 	return separator
 }
 
-// ambiguous reports whether a text contains the separator, and encoding does not tell them apart.
+// ambiguous reports whether a text contains the separator, and the two are the same when encoded.
 func ambiguous(t, separator string, keep *Set) bool {
 	return separator != "" && strings.Contains(t, separator) && Escape(separator, keep) == encodedSeparator(separator, keep)
 }
