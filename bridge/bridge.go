@@ -105,7 +105,8 @@ type Request struct {
 	// NotBefore, if not zero, is the earliest time at which an acceptable answer was made. Older cached answers do not
 	// count.
 	NotBefore time.Time
-	// Through is the meta tool that named the called tool, such as call_tool; empty if the client called the tool itself.
+	// Through is the meta tool through which the client called the tool, such as call_tool, or "" if the client called
+	// the tool itself.
 	Through string
 	// Mirror holds the headers that repeat arguments of the call (2026-07-28, B8). Above package tools they are those
 	// of the client, below it those for the server. Mirror is nil for a client whose transport has no headers.

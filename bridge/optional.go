@@ -29,8 +29,8 @@ type StartsAhead interface {
 	StartAhead(ctx, force context.Context) error
 }
 
-// OffersSearch is an Adapter whose list of tools may be too long for models, who find tools by search then. decided is
-// false until the list is known.
+// OffersSearch is an Adapter whose list of tools may be too long for models. If search is true, models find the tools
+// by search. Until the list is known, decided is false.
 type OffersSearch interface {
 	OffersSearch() (search, decided bool)
 }

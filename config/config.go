@@ -118,12 +118,12 @@ type Config struct {
 	// Separator is between the name of a server and the names of its tools and prompts in the aggregate: 1 to 8 of the
 	// characters that Prefix may have. Default "__".
 	Separator string `yaml:"separator" effect:"live"`
-	// ToolsMode sets how the aggregate offers tools: ToolsAll, or ToolsSearch, with which its list has only tools that
-	// find and call the others. A client chooses for itself with tools=all or tools=search in its URL. Default: the tools
-	// of servers whose own mode is ToolsSearch are found, and those of the others listed.
+	// ToolsMode sets how the aggregate offers tools: ToolsAll, or ToolsSearch for a list with only the tools that find
+	// and call other tools. A client can choose with tools=all or tools=search in its URL. By default, the tools of
+	// servers with ToolsSearch are found by search, and all other tools are listed.
 	ToolsMode string `yaml:"tools_mode" effect:"live"`
-	// Always are patterns of tools that the aggregate lists with ToolsSearch too, by the names that clients see there.
-	// Default: none.
+	// Always are patterns for tools that the aggregate lists even with ToolsSearch, by the names that clients see
+	// there. Default: none.
 	Always []string `yaml:"always" effect:"live"`
 	// Groups offer some of the servers as one, by the names of the groups. Default: none.
 	Groups map[string]Group `yaml:"groups" effect:"live"`
@@ -175,10 +175,10 @@ type Server struct {
 	// Offer decides which revisions clients can use at the server's own address. Default: Config.Offer.
 	Offer string `yaml:"offer" effect:"next"`
 	// ToolsMode sets how the server's own address offers tools: ToolsAll or ToolsSearch. Default: ToolsAll; for an HTTP
-	// API its mode decides.
+	// API, its mode decides.
 	ToolsMode string `yaml:"tools_mode" effect:"live"`
-	// Always are patterns of tools that the server's own address lists with ToolsSearch too, by the names that clients see
-	// there. Default: none.
+	// Always are patterns for tools that the server's own address lists even with ToolsSearch, by the names that
+	// clients see there. Default: none.
 	Always []string `yaml:"always" effect:"live"`
 	// Share decides which callers share one connection to the server: ShareSession (the default), SharePrincipal,
 	// ShareCall or ShareAll.

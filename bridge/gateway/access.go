@@ -19,8 +19,8 @@ import (
 // Settings are the fields of Options that Apply can change. Apply changes existing access rules. It neither adds rules
 // to a gateway without rules, nor removes them all.
 type Settings struct {
-	// SessionIdle, SessionLeft, Grants, PerPrincipal, Tools and Groups are the fields of Options of these names. Apply sets each
-	// value as it is: 0 means no default here.
+	// SessionIdle, SessionLeft, Grants, PerPrincipal, Tools and Groups are the fields of Options with these names. Apply
+	// sets each value unchanged: here, 0 does not mean a default.
 	SessionIdle  time.Duration
 	SessionLeft  time.Duration
 	Grants       map[string]filter.Grant

@@ -28,9 +28,9 @@ type Gateway interface {
 	// Allowed returns nil if the principal may use the server of that name. An empty name means the aggregate, or the
 	// only server. Otherwise the error is ErrUnknownServer, or a kind of ErrDenied or ErrRevoked.
 	Allowed(server, principal string) error
-	// Resolve returns the request that the message m of a client stands for at an address, before scopes are checked: for
-	// a call through a meta tool the call that it names, and for a search of tools the request for their list. mode is the
-	// one that the client's URL asks for.
+	// Resolve returns the request for which a message of a client stands at an address, before scopes are checked. A
+	// call through a meta tool stands for the call that it names, and a search of tools for the request for the list of
+	// tools. mode is the mode that the client's URL requests.
 	Resolve(server, principal string, mode ToolsMode, m *jsonrpc.Message) *jsonrpc.Message
 	// Join joins the shared connection to a server on behalf of another instance's session. The guards of the client
 	// run at that instance. Join also returns the server's list of forwarded headers.

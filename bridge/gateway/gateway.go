@@ -94,7 +94,8 @@ type ServerOptions struct {
 	Queued int
 	// Prefix precedes the names of the server's tools and prompts in the aggregate. It may be empty.
 	Prefix string
-	// Tools is how the server's own address offers its tools. Without a mode, Adapter decides: see bridge.OffersSearch.
+	// Tools decides how the server's own address offers its tools. Without a mode, Adapter decides: see
+	// bridge.OffersSearch.
 	Tools Tools
 	// Filter selects and changes the list entries that clients see.
 	Filter filter.Options
@@ -141,7 +142,7 @@ type Options struct {
 	// Offer selects the revisions at the address of the aggregate, and of each server
 	// without its own Offer. Empty means OfferAll.
 	Offer Offer
-	// Tools is how the address of all servers offers their tools.
+	// Tools decides how the address of all servers offers their tools.
 	Tools Tools
 	// Groups offer some of the servers as one.
 	Groups []Group
@@ -215,8 +216,8 @@ type gateway struct {
 	seals             *seal.Key // seals the handles of stateless clients
 	instance          string    // name of this instance, in handles that only it can open
 	inFlight          InFlight
-	maxCalls          int    // limit of requests in flight of a session
-	joint             *group // all servers as one
+	maxCalls          int    // maximum number of requests in flight of a session
+	joint             *group // all servers together
 	indexes           *metatools.Indexes
 	info              []byte          // serverInfo of the bridge
 	listening         context.Context // ends when the bridge begins to stop; ends subscriptions

@@ -15,13 +15,14 @@ import (
 // ToolsMode selects how an address offers its tools.
 type ToolsMode string
 
-// The values of ToolsMode.
+// ToolsAll and ToolsSearch are the values of ToolsMode.
 const (
 	ToolsAll    ToolsMode = "all"    // the list has all tools
-	ToolsSearch ToolsMode = "search" // the list has tools that find and call the others
+	ToolsSearch ToolsMode = "search" // the list has only meta tools, which find and call all other tools
 )
 
-// ToolsModeOf returns the mode that the query of a client's URL asks for with the parameter tools; empty if it has none.
+// ToolsModeOf returns the mode that the parameter tools in the query of a client's URL requests, or "" without this
+// parameter.
 func ToolsModeOf(query url.Values) (ToolsMode, error) {
 	mode := ToolsMode(query.Get("tools"))
 	if mode != "" && mode != ToolsAll && mode != ToolsSearch {
@@ -30,25 +31,25 @@ func ToolsModeOf(query url.Values) (ToolsMode, error) {
 	return mode, nil
 }
 
-// Tools is how an address offers its tools.
+// Tools decides how an address offers its tools.
 type Tools struct {
-	// Mode is ToolsAll or ToolsSearch. Empty means that of the server. For all servers as one, empty means that the
-	// list has the tools of the servers whose mode is ToolsAll.
+	// Mode is ToolsAll or ToolsSearch. For one server, empty means the server's own mode. For all servers together,
+	// empty means that the list has the tools of the servers whose mode is ToolsAll.
 	Mode ToolsMode
-	// Always are patterns of tools that the list has with ToolsSearch too, by the names that clients see there.
+	// Always are patterns for tools that the list has even with ToolsSearch, by the names that clients see there.
 	Always []string
 }
 
-// address is where a client uses tools.
+// address is the place where a client uses tools.
 type address struct {
-	name      string    // of the server or group; empty means all servers as one, or the only server
-	at        *server   // nil for several servers as one
-	mode      ToolsMode // that the client asks for; empty if it does not
+	name      string    // name of the server or group; empty means all servers together, or the only server
+	at        *server   // nil for several servers together
+	mode      ToolsMode // mode that the client requests; empty if it requests none
 	principal string
 }
 
-// mode returns how the server's own address offers its tools. decided is false while that depends on a document that
-// was not read yet.
+// mode returns how the server's own address offers its tools. decided is false while the mode depends on a document
+// that is not read yet.
 func (s *server) mode() (mode ToolsMode, decided bool) {
 	if mode = s.offered.Load().Mode; mode != "" {
 		return mode, true
@@ -63,14 +64,14 @@ func (s *server) mode() (mode ToolsMode, decided bool) {
 	return mode, decided
 }
 
-// finds reports whether the server's tools are found and not listed.
+// finds reports whether clients find the server's tools by search.
 func (s *server) finds() bool {
 	mode, _ := s.mode()
 	return mode == ToolsSearch
 }
 
-// finds reports whether tools are found, and not listed, at an address. Access rules and the session ask alike, so it
-// depends on the current table alone.
+// finds reports whether clients find the tools at an address by search. Access rules and the session must get the same
+// result, so it depends only on the current table.
 func (g *gateway) finds(a address) bool {
 	t := g.table.Load()
 	mode, at, p := a.mode, t.at(a.name), t.groups[a.name]
@@ -86,7 +87,7 @@ func (g *gateway) finds(a address) bool {
 	return p != nil && slices.ContainsFunc(*p.servers.Load(), func(s *server) bool { return s.finds() && s.filter.Serves(a.principal) })
 }
 
-// menu returns how the tools are offered at an address; nil if the list has all of them.
+// menu returns how an address offers its tools, or nil if the list has all of them.
 func (g *gateway) menu(a address) *metatools.Menu {
 	if !g.finds(a) {
 		return nil
@@ -119,7 +120,8 @@ func (g *gateway) menu(a address) *metatools.Menu {
 	return m
 }
 
-// offered returns up with the tools as the address offers them to a request. Requests about anything else go to up.
+// offered returns up, changed so that requests about tools see the tools as the address offers them. All other requests
+// go to up itself.
 func (g *gateway) offered(up bridge.Upstream, m *jsonrpc.Message, through string, a address) bridge.Upstream {
 	switch {
 	case through != "", m.Method == list.Tools.Method(), m.Method == "initialize", m.Method == "server/discover":
@@ -133,8 +135,8 @@ func (g *gateway) offered(up bridge.Upstream, m *jsonrpc.Message, through string
 	return up
 }
 
-// unwrapped returns the call that m names if m is a call of a meta tool that the address has, and the name of that meta
-// tool. Other messages stay. no, if not nil, answers a call that cannot be read.
+// unwrapped unwraps calls of meta tools. If m calls a meta tool of the address, it returns the call that m names, and
+// the name of the meta tool. Otherwise, it returns m. If m cannot be read, no is the answer.
 func (g *gateway) unwrapped(m *jsonrpc.Message, from *bridge.Caller, a address) (inner *jsonrpc.Message, through string, no *jsonrpc.Message) {
 	if m.Method != "tools/call" || !metatools.Calls(m.Name()) || !g.finds(a) {
 		return m, "", nil
@@ -161,7 +163,7 @@ func (g *gateway) Resolve(server, principal string, mode ToolsMode, m *jsonrpc.M
 	return inner
 }
 
-// constant reports whether the list of tools at the address stays the same, whatever the servers' lists do.
+// constant reports whether the list of tools at the address stays the same when the servers' lists change.
 func (g *gateway) constant(a address) bool {
 	m := g.menu(a)
 	return m != nil && m.Finds == nil && len(m.Always) == 0

@@ -72,7 +72,7 @@ type Envelope struct {
 	Header http.Header
 	// Identity is the identity from the caller's token. It is nil without a token.
 	Identity *identity.Identity
-	// Tools is the mode that the client's URL asks for; empty for that of the address.
+	// Tools is the mode that the client's URL requests. Empty means the mode of the address.
 	Tools ToolsMode
 	// Remote is the address of the peer that sent the request. It is empty for a transport without addresses.
 	Remote string
@@ -80,7 +80,7 @@ type Envelope struct {
 
 // EnvelopeOf returns the envelope of a request that package auth has admitted.
 func EnvelopeOf(r *http.Request) Envelope {
-	mode, _ := ToolsModeOf(r.URL.Query()) // the server refuses others
+	mode, _ := ToolsModeOf(r.URL.Query()) // the server refuses other modes
 	return Envelope{r.Header, auth.IdentityOf(r.Context()), mode, r.RemoteAddr}
 }
 
@@ -288,7 +288,7 @@ func (s *sitting) chain(b *binding) (bridge.Upstream, error) {
 	return b.Server.Session(s.caller, receiver{s, b})
 }
 
-// address returns where a request of the session uses tools. mode is that of the request.
+// address returns where a request of the session uses tools. mode is the mode that the request's URL asks for.
 func (s *sitting) address(b *binding, mode ToolsMode) address {
 	return address{
 		name:      s.server,

@@ -31,7 +31,7 @@ type Stateless struct {
 	Remote string
 	// Identity is the identity from the caller's token. It is nil without a token.
 	Identity *identity.Identity
-	// Tools is the mode that the client's URL asks for; empty for that of the address.
+	// Tools is the mode that the client's URL requests. Empty means the mode of the address.
 	Tools ToolsMode
 	// Back takes the server's messages before the answer.
 	Back bridge.Stream

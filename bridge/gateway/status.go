@@ -48,7 +48,7 @@ type Status struct {
 	Forced *breaker.Force
 	// Drained is an operator's order to drain the server, or nil.
 	Drained *drain.Order
-	// Cache counts what the cache of lists did.
+	// Cache is the state of the cache of lists.
 	Cache cache.Status
 }
 

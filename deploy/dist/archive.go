@@ -17,7 +17,7 @@ type file struct {
 	mode int64
 }
 
-// tarball packs files into a folder. All belong to root and have the same time.
+// tarball packs files into a folder. All files belong to root and have the same time.
 func tarball(folder string, at time.Time, files []file) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)

@@ -12,7 +12,7 @@ func archiveURL(version, name string) string {
 	return homepage + "/releases/download/v" + version + "/" + name
 }
 
-// formula returns the formula with which Homebrew installs the archives.
+// formula returns the Homebrew formula that installs the archives.
 func formula(version string, sums map[string][sha256.Size]byte) []byte {
 	archive := func(system, processor string) string {
 		name := strings.Join([]string{program, version, system, processor}, "_") + ".tar.gz"
@@ -57,7 +57,7 @@ end
 `, about, homepage, version, archive("darwin", "arm64"), archive("darwin", "amd64"), archive("linux", "arm64"), archive("linux", "amd64"))
 }
 
-// scoop returns the manifest with which Scoop installs the archives on Windows.
+// scoop returns the Scoop manifest that installs the archives on Windows.
 func scoop(version string, sums map[string][sha256.Size]byte) ([]byte, error) {
 	type source struct {
 		URL    string `json:"url"`

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// linuxPackages makes the packages for Debian and Fedora from the files of an archive, with nfpm. It returns them by
-// name. folder is an empty one to work in.
+// linuxPackages makes the packages for Debian and Fedora from the files of an archive, with nfpm. It returns the
+// packages by name. It works in folder, which must be empty.
 func linuxPackages(ctx context.Context, root, folder, processor, version string, at time.Time, files []file) ([]file, error) {
 	nfpm := exec.CommandContext(ctx, "go", "tool", "-n", "nfpm")
-	nfpm.Dir = filepath.Join(root, "deploy", "check") // the module that has it
+	nfpm.Dir = filepath.Join(root, "deploy", "check") // the module that has nfpm
 	tool, err := output(nfpm)
 	if err != nil {
 		return nil, err

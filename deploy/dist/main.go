@@ -1,10 +1,10 @@
-// Command dist makes the archives of a release, with the Go toolchain alone:
+// Command dist makes the archives of a release with only the Go toolchain:
 //
 //	go run ./deploy/dist -version 1.2.3 -out dist
 //
-// It writes an archive for each system, a software bill of materials for its program (SBOM, SPDX 2.3), packages for npm,
-// PyPI, Debian and Fedora, a Homebrew formula and a Scoop manifest, and checksums.txt. The same commit and Go version give
-// the same bytes, in any folder and on any machine.
+// It writes an archive for each system, a software bill of materials for the system's program (SBOM, SPDX 2.3),
+// packages for npm, PyPI, Debian and Fedora, a Homebrew formula and a Scoop manifest, and checksums.txt. The same
+// commit and Go version give the same bytes, in any folder and on any machine.
 package main
 
 import (
@@ -32,10 +32,8 @@ import (
 // program is the name of the program in the archives.
 const program = "mcp-bridge"
 
-// platforms are the platforms of a release.
 var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}
 
-// release holds the settings of a release.
 type release struct {
 	root      string // folder of the repository
 	out       string // folder for the files; created if missing
@@ -81,7 +79,7 @@ func command(ctx context.Context, args []string) error {
 	return r.make(ctx)
 }
 
-// commitTime returns the time of all files in archives: epoch, in seconds, or that of the commit.
+// commitTime returns the time of all files in archives: epoch in seconds, or else the time of the commit.
 func commitTime(ctx context.Context, root, epoch string) (time.Time, error) {
 	if epoch == "" {
 		out, err := git(ctx, root, "log", "-1", "--format=%ct")
@@ -91,7 +89,7 @@ func commitTime(ctx context.Context, root, epoch string) (time.Time, error) {
 		epoch = out
 	}
 	seconds, err := strconv.ParseInt(epoch, 10, 64)
-	if err != nil || seconds < 315532800 { // zip files have no time before 1980
+	if err != nil || seconds < 315532800 { // zip files cannot have times before 1980
 		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH is %q: it must be seconds since 1970, and after 1980", epoch)
 	}
 	return time.Unix(seconds, 0).UTC(), nil
@@ -115,7 +113,6 @@ func output(c *exec.Cmd) (string, error) {
 // versions matches the versions that may be part of file names.
 var versions = regexp.MustCompile(`^v?[0-9A-Za-z][0-9A-Za-z.+-]*$`)
 
-// make makes all files of the release.
 func (r *release) make(ctx context.Context) error {
 	if !versions.MatchString(r.version) {
 		return fmt.Errorf("the version is %q: it must be of the form 1.2.3 or 1.2.3-rc.1", r.version)
@@ -199,7 +196,7 @@ func (r *release) make(ctx context.Context) error {
 	return os.WriteFile(filepath.Join(r.out, "checksums.txt"), []byte(list.String()), 0o644)
 }
 
-// packages writes the packages of a platform, made from the files of its archive. folder is one to work in.
+// packages writes the packages for a platform, made from the files of the platform's archive. It works in folder.
 func (r *release) packages(ctx context.Context, platform, folder string, files []file, write func(string, []byte) error) error {
 	var binary []byte
 	var licences []file
@@ -233,7 +230,7 @@ func (r *release) packages(ctx context.Context, platform, folder string, files [
 	return err
 }
 
-// goCommand returns a go command whose result depends only on the source and on Go.
+// goCommand returns a go command whose result depends only on the source and on the version of Go.
 func (r *release) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Dir = r.root
@@ -257,8 +254,8 @@ func (r *release) build(ctx context.Context, to, tags string, env ...string) err
 	return err
 }
 
-// papers returns the manual pages and shell completions, which are the same for all systems. A program for this
-// machine writes them.
+// papers returns the manual pages and shell completions, which are the same for all systems. A program for this machine
+// writes them.
 func (r *release) papers(ctx context.Context, work string) ([]file, error) {
 	manual := filepath.Join(work, "manual")
 	if err := os.Mkdir(manual, 0o755); err != nil {
@@ -296,7 +293,7 @@ func (r *release) papers(ctx context.Context, work string) ([]file, error) {
 	return all, nil
 }
 
-// files returns the files of an archive, except those made from its program.
+// files returns the files of an archive, except files that are made from the archive's program.
 func (r *release) files(system, binary string, papers []file) ([]file, error) {
 	type copied struct {
 		from, to string

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// nodeNames are the names of Node.js for systems and processors, where they are not those of Go.
+// nodeNames replaces Go's names of systems and processors by the names in Node.js, where the two differ.
 var nodeNames = strings.NewReplacer("windows", "win32", "amd64", "x64")
 
-// npmPackage returns the name of the npm package with the program for a platform such as linux/amd64.
+// npmPackage returns the name of the npm package that has the program for a platform such as linux/amd64.
 func npmPackage(platform string) string {
 	return "@mcp-bridge/" + nodeNames.Replace(strings.ReplaceAll(platform, "/", "-"))
 }
@@ -31,7 +31,7 @@ type manifest struct {
 	Bin         map[string]string `json:"bin,omitempty"`
 	Engines     map[string]string `json:"engines,omitempty"`
 	Optional    map[string]string `json:"optionalDependencies,omitempty"`
-	// Unplugged makes Yarn unpack the package, since a program cannot run from an archive.
+	// Unplugged makes Yarn unpack the package, because a program cannot run from an archive.
 	Unplugged bool `json:"preferUnplugged,omitempty"`
 }
 
@@ -40,7 +40,7 @@ const about = "Connects any MCP client to any MCP server: stdio, Streamable HTTP
 
 const homepage = "https://github.com/mcp-bridge/bridge"
 
-// npmTarball packs an npm package as "npm pack" does. Its name is that of the tarball.
+// npmTarball packs an npm package as "npm pack" does. name is the file name of the tarball.
 func npmTarball(m manifest, at time.Time, files []file) (name string, data []byte, err error) {
 	m.Homepage, m.License = homepage, "MIT"
 	m.Repository = map[string]string{"type": "git", "url": "git+" + homepage + ".git"}
@@ -53,7 +53,7 @@ func npmTarball(m manifest, at time.Time, files []file) (name string, data []byt
 	return strings.NewReplacer("@", "", "/", "-").Replace(m.Name) + "-" + m.Version + ".tgz", data, err
 }
 
-// npmProgram packs the program for a platform. npm installs it on that platform only.
+// npmProgram packs the program for a platform. npm installs the package only on this platform.
 func npmProgram(platform, version string, at time.Time, binary []byte, licences ...file) (string, []byte, error) {
 	system, processor, _ := strings.Cut(platform, "/")
 	inside := "bin/" + program
@@ -70,7 +70,8 @@ func npmProgram(platform, version string, at time.Time, binary []byte, licences 
 	}, at, append([]file{{inside, binary, 0o755}}, licences...))
 }
 
-// npmMain packs the package that users install: a script that runs the program of the package for their platform.
+// npmMain packs the package that users install: a script that runs the program from the package for the user's
+// platform.
 func npmMain(root, version string, at time.Time) (string, []byte, error) {
 	var files []file
 	for _, f := range []file{{name: "packages/mcp-bridge.js", mode: 0o755}, {name: "packages/README.md", mode: 0o644}} {
@@ -101,7 +102,8 @@ var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9
 // separators matches the characters between the parts of a version.
 var separators = regexp.MustCompile(`[^0-9A-Za-z]+`)
 
-// semantic returns a semantic version, which npm and nfpm want. Between releases, a version may be the name of a commit.
+// semantic returns a semantic version, which npm and nfpm require. Between releases, a version may be the name of a
+// commit.
 func semantic(version string) string {
 	if semver.MatchString(version) {
 		return version

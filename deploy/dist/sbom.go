@@ -25,19 +25,18 @@ import (
 // contents lists the parts of a program.
 type contents struct {
 	sum     [sha256.Size]byte // checksum of the program
-	modules []module          // first the program's own, then Go's library
+	modules []module          // the program's own module, then Go's library, then the modules of others
 }
 
 // module is a Go module whose code is in a program.
 type module struct {
 	path, version string
-	hash          string   // in the form of go.sum, h1:…; empty without one
+	hash          string   // in the form of go.sum, h1:…; empty if there is none
 	licence       string   // SPDX expression
 	texts         []string // texts of its licences and notices
 }
 
-// contentsOf reads the list of modules from the program itself. root is the folder of the program's own
-// module.
+// contentsOf reads the list of modules from the program itself. root is the folder of the program's own module.
 func contentsOf(ctx context.Context, program, root string) (*contents, error) {
 	code, err := os.ReadFile(program)
 	if err != nil {
@@ -140,7 +139,7 @@ func (c *contents) licences() []byte {
 	return b.Bytes()
 }
 
-// The parts of an SPDX 2.3 document that dist writes.
+// These types are the parts of an SPDX 2.3 document that dist writes.
 type (
 	document struct {
 		Version       string         `json:"spdxVersion"`
@@ -188,8 +187,8 @@ type (
 // noAssertion is SPDX's value for "not stated".
 const noAssertion = "NOASSERTION"
 
-// spdx returns the contents as an SPDX document. The checksum of the program is that of its file, and that of a
-// module the hash in go.sum.
+// spdx returns the contents as an SPDX document. The checksum of the program is the checksum of its file, and the
+// checksum of a module is the hash in go.sum.
 func (c *contents) spdx(name, version string, at time.Time) ([]byte, error) {
 	d := document{
 		Version:   "SPDX-2.3",

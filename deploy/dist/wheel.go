@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// wheelTags are the platforms of the wheels, as pip and uv name them. The programs for Linux are static, so they run with
-// every C library. Go 1.26 needs macOS 12.
+// wheelTags lists the names by which pip and uv know the platforms of the wheels. Go 1.26 needs macOS 12. The programs
+// for Linux are static, so they run with every C library.
 var wheelTags = map[string][]string{
 	"linux/amd64":   {"manylinux2014_x86_64", "manylinux_2_17_x86_64", "musllinux_1_1_x86_64"},
 	"linux/arm64":   {"manylinux2014_aarch64", "manylinux_2_17_aarch64", "musllinux_1_1_aarch64"},
@@ -23,8 +23,9 @@ var wheelTags = map[string][]string{
 	"windows/arm64": {"win_arm64"},
 }
 
-// wheel packs the program for a platform into a wheel, whose installation puts it beside Python's other programs (Binary
-// distribution format, "The .data directory"). The project is mcp-bridge-cli, since PyPI has another mcp-bridge.
+// wheel packs the program for a platform into a wheel. Installation of the wheel puts the program beside Python's other
+// programs (Binary distribution format, "The .data directory"). The project is mcp-bridge-cli, because PyPI has another
+// mcp-bridge.
 func wheel(root, platform, version string, at time.Time, binary []byte, licences ...file) (name string, data []byte, err error) {
 	description, err := os.ReadFile(filepath.Join(root, "deploy", "packages", "README.md"))
 	if err != nil {
@@ -65,7 +66,7 @@ func wheel(root, platform, version string, at time.Time, binary []byte, licences
 // candidate matches versions such as 1.2.3 and 1.2.3-rc.1.
 var candidate = regexp.MustCompile(`^(\d+(?:\.\d+)*)(?:-(alpha|beta|rc)\.?(\d+))?(?:-(.+))?$`)
 
-// wheelVersion returns a version in the form of Python's (PEP 440). A version between releases becomes a local one, which
+// wheelVersion returns a version in Python's form (PEP 440). A version between releases becomes a local version, which
 // PyPI refuses.
 func wheelVersion(version string) string {
 	m := candidate.FindStringSubmatch(version)

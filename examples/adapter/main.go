@@ -1,5 +1,5 @@
-// Command adapter bridges an MCP server that listens on a socket. The bridge has no transport for that;
-// package socket is one.
+// Command adapter bridges an MCP server that listens on a socket. The bridge has no transport for sockets; package
+// socket is one.
 package main
 
 import (

@@ -11,8 +11,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// addAskingTools adds the tools that ask the client. They are listed to every client: one without the
-// capability gets an error that names it.
+// addAskingTools adds the tools that ask the client. All clients see these tools. A client without the capability gets
+// an error that names the capability.
 func (i *instance) addAskingTools() {
 	mcp.AddTool(i.server, &mcp.Tool{
 		Name:        "sampling-request",
@@ -37,15 +37,15 @@ func (i *instance) addAskingTools() {
 	}, listRoots)
 }
 
-// ask asks the client a question. To revision 2025-11-25, direct sends it as a request of the server while
-// the call is open. Revision 2026-07-28 forbids that: the call returns the question as its result, and the
-// client calls again with the answer (SEP-2322). If ask returns a result, the tool must return it.
+// ask asks the client a question. For revision 2025-11-25, direct sends the question as a request of the server during
+// the call. Revision 2026-07-28 forbids this: the call returns the question as its result, and the client calls again
+// with the answer (SEP-2322). If ask returns a result, the tool must return that result.
 func ask[R mcp.InputResponse](req *mcp.CallToolRequest, question mcp.InputRequest, direct func() (R, error)) (answer R, again *mcp.CallToolResult, err error) {
 	if !isModern(req) {
 		answer, err = direct()
 		return answer, nil, err
 	}
-	const id = "question" // a tool asks one question
+	const id = "question" // a tool asks only one question
 	response, ok := req.Params.InputResponses[id]
 	if !ok {
 		return answer, &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{id: question}}, nil
@@ -57,8 +57,8 @@ func ask[R mcp.InputResponse](req *mcp.CallToolRequest, question mcp.InputReques
 	return answer, nil, nil
 }
 
-// isModern reports whether the request names its revision, as revision 2026-07-28 requires. The initialize
-// request does not decide: a legacy client may ask for a newer revision than it gets.
+// isModern reports whether the request names its revision, as revision 2026-07-28 requires. The initialize request does
+// not decide, because a legacy client may ask for a newer revision than it gets.
 func isModern(req *mcp.CallToolRequest) bool {
 	revision, _ := req.Params.Meta[mcp.MetaKeyProtocolVersion].(string)
 	return revision >= revisionModern
@@ -110,8 +110,7 @@ func samplingRequest(ctx context.Context, req *mcp.CallToolRequest, in samplingA
 	return content(text("LLM sampling result:\n%s", b)), nil, nil
 }
 
-// form has a field of each primitive type of revision 2025-06-18, so that every client with elicitation can
-// show it.
+// form has a field of each primitive type in revision 2025-06-18, so that every client with elicitation can show it.
 const form = `{
   "type": "object",
   "properties": {

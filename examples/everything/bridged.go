@@ -15,8 +15,8 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// serveBridged serves with the bridge in the same process: one SDK server over all of the bridge's
-// transports. Each session has its own instance.
+// serveBridged serves with the bridge in the same process: one SDK server over all of the bridge's transports. Each
+// session has its own instance.
 func serveBridged(ctx context.Context, s settings, stdin io.Reader, stdout, stderr io.Writer) error {
 	set := newInstances(s)
 	defer set.close()
@@ -33,7 +33,7 @@ func serveBridged(ctx context.Context, s settings, stdin io.Reader, stdout, stde
 		defer b.Close(context.WithoutCancel(ctx))
 		err := b.ServeStdio(ctx, one.Name, stdin, stdout)
 		if ctx.Err() != nil {
-			return nil // a signal is no failure
+			return nil // a signal is not a failure
 		}
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// teams lists the names per department, in the order of completion.
+// teams lists the names in each department, in the order of completion.
 var teams = []struct {
 	department string
 	names      []string
@@ -19,8 +19,8 @@ var teams = []struct {
 	{"Support", []string{"John", "Kim", "Lee"}},
 }
 
-// complete answers completion/complete for prompts and resource templates. An unknown argument gets no
-// values and no error, since a client may ask for any argument.
+// complete answers completion/complete for prompts and resource templates. For an unknown argument, it returns no
+// values and no error, because a client may ask for any argument.
 func complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	argument := req.Params.Argument
 	chosen := map[string]string{}
@@ -49,7 +49,7 @@ func complete(_ context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult,
 	return matching(candidates, argument.Value), nil
 }
 
-// teamCandidates completes a name within the chosen department, and offers none before one is chosen.
+// teamCandidates completes a name in the chosen department. Until a department is chosen, it returns no names.
 func teamCandidates(argument, department string) []string {
 	var departments []string
 	for _, team := range teams {
@@ -64,7 +64,7 @@ func teamCandidates(argument, department string) []string {
 	return nil
 }
 
-// indexes returns more values than one answer holds, to show hasMore.
+// indexes returns more values than one answer can hold, to show hasMore.
 func indexes() []string {
 	var all []string
 	for n := 1; n <= 1000; n++ {

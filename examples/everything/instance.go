@@ -18,9 +18,8 @@ var instructions string
 
 var errEnded = errors.New("the session has ended")
 
-// An instance is one MCP server with the state that its client has toggled. Over stdio and in a legacy
-// session it serves one client and ends with the session. A shared instance serves all modern HTTP clients
-// until close.
+// An instance is one MCP server with the state that its client has toggled. Over stdio and in a legacy session, it
+// serves one client and ends with the session. A shared instance serves all modern HTTP clients until close is called.
 type instance struct {
 	settings settings
 	server   *mcp.Server
@@ -33,7 +32,7 @@ type instance struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup // every goroutine of the instance
 
-	mu         sync.Mutex // guards the fields below, and wg.Go against wg.Wait
+	mu         sync.Mutex // guards the rest, and wg.Go against wg.Wait
 	subscribed map[subscription]struct{}
 	logging    periodic
 	updates    periodic
@@ -74,7 +73,7 @@ func newInstance(s settings) *instance {
 	return i
 }
 
-// revisions returns the revisions that a server supports; nil means all.
+// revisions returns the revisions that a server supports, or nil for all revisions.
 func revisions(s settings) []string {
 	era := s.era
 	if s.kind == kindSSE {
@@ -88,8 +87,8 @@ func revisions(s settings) []string {
 	})
 }
 
-// bindCalls cancels every call when the instance ends: closing an SDK session waits for its calls without
-// cancelling them.
+// bindCalls cancels every call when the instance ends, because the end of an SDK session waits for the session's calls
+// and does not cancel them.
 func (i *instance) bindCalls(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if ss, ok := req.GetSession().(*mcp.ServerSession); ok && !i.shared {
@@ -102,8 +101,8 @@ func (i *instance) bindCalls(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// nullIsAbsent treats "arguments": null as no arguments. The SDK (v1.8.0) panics if the tool's schema has
-// defaults, which would end the process with the sessions of all other clients.
+// nullIsAbsent treats "arguments": null as no arguments. If the tool's schema has defaults, the SDK (v1.8.0) panics,
+// which would end the process with the sessions of all other clients.
 func nullIsAbsent(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if p, ok := req.GetParams().(*mcp.CallToolParamsRaw); ok && string(p.Arguments) == "null" {
@@ -113,7 +112,7 @@ func nullIsAbsent(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// watch ends the instance when its session ends. The SDK has no callback for that, so a goroutine waits.
+// watch ends the instance when its session ends. The SDK has no callback for the end, so a goroutine waits for it.
 func (i *instance) watch(ss *mcp.ServerSession) {
 	if i.began != nil {
 		i.began()
@@ -132,13 +131,13 @@ func (i *instance) watch(ss *mcp.ServerSession) {
 	})
 }
 
-// close ends the instance and its sessions and returns when all goroutines have ended.
+// close ends the instance and its sessions. It returns when all goroutines have ended.
 func (i *instance) close() {
 	i.mu.Lock()
 	i.stop()
 	i.mu.Unlock()
 	for ss := range i.server.Sessions() {
-		_ = ss.Close() // best effort: the client may have disconnected first
+		_ = ss.Close() // the client may have disconnected first
 	}
 	i.wg.Wait()
 }
@@ -172,14 +171,14 @@ func (i *instance) subscribedURIs() []string {
 	return slices.Compact(uris)
 }
 
-// periodic is a repeated action until it is toggled off or the instance ends. The zero value is off.
+// periodic is an action that is repeated until it is toggled off or the instance ends. The zero value is off.
 type periodic struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// toggle turns p on or off and reports which. On means that act runs at once and after every interval. Off
-// means that act no longer runs when toggle returns, unless ctx ends first. p is a field of i.
+// toggle toggles p and reports whether p is now on. On means that act runs at once and after every interval. Off means
+// that act has stopped when toggle returns, unless ctx ends first. p must be a field of i.
 func (i *instance) toggle(ctx context.Context, p *periodic, interval time.Duration, act func(context.Context)) (on bool, err error) {
 	i.mu.Lock()
 	if p.cancel != nil {

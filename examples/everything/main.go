@@ -1,10 +1,9 @@
-// Everything is a reference MCP server for demonstrations and tests. It offers every feature of the
-// protocol, like the npm package @modelcontextprotocol/server-everything. Its transports are stdio,
-// HTTP+SSE and Streamable HTTP. It serves legacy clients (2024-11-05 to 2025-11-25) and modern ones
-// (2026-07-28).
+// Everything is a reference MCP server for demonstrations and tests. It offers every feature of the protocol, like the
+// npm package @modelcontextprotocol/server-everything. Its transports are stdio, HTTP+SSE and Streamable HTTP. It
+// serves legacy clients (2024-11-05 to 2025-11-25) and modern clients (2026-07-28).
 //
-// The kinds bridged and bridged-stdio use the bridge as a library in the same process: one server, over
-// every transport.
+// The kinds bridged and bridged-stdio use the bridge as a library in the same process: one server, over every
+// transport.
 //
 //	go run ./examples/everything stdio|sse|streamableHttp|bridged|bridged-stdio [flags]
 package main
@@ -37,7 +36,7 @@ func main() {
 	}
 }
 
-// run serves until ctx ends or, over stdio, until stdin does.
+// run serves until ctx ends or, over stdio, until stdin ends.
 func run(ctx context.Context, args, environ []string, stdin io.ReadCloser, stdout, stderr io.Writer) error {
 	s, err := parse(args, environ, stderr)
 	if err != nil {
@@ -52,33 +51,32 @@ func run(ctx context.Context, args, environ []string, stdin io.ReadCloser, stdou
 	return serveHTTP(ctx, s, stderr)
 }
 
-// The kinds of transport, as in the command line.
+// These constants are the kinds of transport, as in the command line.
 const (
 	kindStdio      = "stdio"
 	kindSSE        = "sse"
 	kindStreamable = "streamableHttp"
-	// The bridge in the same process, as a library: over HTTP, and over stdio.
+	// kindBridged and kindBridgedStdio use the bridge in the same process, as a library.
 	kindBridged      = "bridged"
 	kindBridgedStdio = "bridged-stdio"
 )
 
-// The eras that the server can be restricted to.
+// These constants are the eras to which the server can be restricted.
 const (
 	eraBoth   = "both"
 	eraLegacy = "legacy"
 	eraModern = "modern"
 )
 
-// settings are the settings from the command line and the environment.
 type settings struct {
 	kind        string
 	port        int           // 0 means any free port
 	era         string        // eraBoth, eraLegacy or eraModern
-	pageSize    int           // items per page of a listing; 0 is the SDK's 1000
+	pageSize    int           // items per page of a list; 0 means the SDK's default of 1000
 	interval    time.Duration // default time between periodic messages
 	sessionIdle time.Duration // idle timeout of a legacy Streamable HTTP session; 0 means none
 	environ     []string      // the variables that get-env shows
-	log         *slog.Logger  // never to stdout, which carries the protocol
+	log         *slog.Logger  // never stdout, which carries the protocol
 }
 
 func parse(args, environ []string, stderr io.Writer) (settings, error) {

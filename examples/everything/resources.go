@@ -20,7 +20,7 @@ const (
 	extraURI      = "demo://resource/extra"
 )
 
-// The types of dynamic resource.
+// typeText and typeBlob are the types of dynamic resources.
 const (
 	typeText = "text"
 	typeBlob = "blob"
@@ -29,7 +29,7 @@ const (
 func (i *instance) addResources() {
 	entries, err := docs.ReadDir("docs")
 	if err != nil {
-		panic(err) // the directory is part of the program
+		panic(err) // the folder is part of the program
 	}
 	for _, e := range entries {
 		body, err := docs.ReadFile("docs/" + e.Name())
@@ -86,7 +86,7 @@ func contents(c *mcp.ResourceContents) *mcp.ReadResourceResult {
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}
 }
 
-// exists reports whether a resource exists, or may exist later, like the extra one.
+// exists reports whether a resource exists or, like the extra resource, may exist later.
 func exists(uri string) bool {
 	if name, ok := strings.CutPrefix(uri, staticPrefix); ok {
 		_, err := docs.ReadFile("docs/" + name)
@@ -109,7 +109,7 @@ func dynamicMIME(kind string) string {
 	return "text/plain"
 }
 
-// parseDynamic parses the URI of a dynamic resource; index is 0 for other URIs.
+// parseDynamic parses the URI of a dynamic resource. For other URIs, index is 0.
 func parseDynamic(uri string) (kind string, index int) {
 	rest, ok := strings.CutPrefix(uri, dynamicPrefix)
 	if !ok {
@@ -122,7 +122,7 @@ func parseDynamic(uri string) (kind string, index int) {
 	return kind, positive(number)
 }
 
-// positive parses a positive integer in its usual form, or returns 0.
+// positive parses a positive integer in its usual form. For other texts, it returns 0.
 func positive(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 || strconv.Itoa(n) != s {
@@ -131,7 +131,7 @@ func positive(s string) int {
 	return n
 }
 
-// dynamic returns a resource. Its text has the time, so that each reading differs, like an updated resource.
+// dynamic returns a resource. Its text has the current time, so that each read gives another text, as after an update.
 func dynamic(kind string, index int) *mcp.ResourceContents {
 	c := &mcp.ResourceContents{URI: dynamicURI(kind, index), MIMEType: dynamicMIME(kind)}
 	body := fmt.Sprintf("Resource %d: This is a %s resource created at %s", index, kind, time.Now().UTC().Format(time.RFC3339Nano))

@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// revisionModern is the first revision without a handshake. Revisions are dates, so they compare as strings.
+// revisionModern is the first revision without a handshake. Revisions are dates, so they can be compared as strings.
 const revisionModern = "2026-07-28"
 
 // serveStdio serves one client over stdin and stdout until either ends.
@@ -25,7 +25,7 @@ func serveStdio(ctx context.Context, s settings, stdin io.ReadCloser, stdout io.
 	defer context.AfterFunc(ctx, i.stop)()
 	err := i.server.Run(ctx, &mcp.IOTransport{Reader: stdin, Writer: keepOpen{stdout}})
 	if ctx.Err() != nil {
-		return nil // a signal is no failure
+		return nil // a signal is not a failure
 	}
 	return err
 }
@@ -62,8 +62,8 @@ func serveHTTP(ctx context.Context, s settings, stderr io.Writer) error {
 	return errors.Join(err, srv.Shutdown(grace), srv.Close())
 }
 
-// instances is the set of live instances behind one HTTP listener. Each legacy session has its own. All
-// modern clients share one, because their requests belong to no session.
+// instances is the set of live instances behind one HTTP listener. Each legacy session has its own instance. All modern
+// clients share one instance, because their requests belong to no session.
 type instances struct {
 	settings settings
 	modern   *instance
@@ -94,12 +94,12 @@ func (i *instances) handler() http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(i.path(), onDemand(i, h))
-	// The SDK checks Host. This stops web pages of other origins from posting.
+	// The SDK checks Host. The protection here prevents posts from web pages of other origins.
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// streamable serves both eras on one path. The SDK serves revision 2026-07-28 only from a stateless handler,
-// and sessions only from a stateful one. The header that every modern request must have decides.
+// streamable serves both eras on one path. The SDK serves revision 2026-07-28 only with a stateless handler, and
+// sessions only with a stateful handler. A header that every modern request must have chooses the handler.
 func (i *instances) streamable() http.Handler {
 	legacy := mcp.NewStreamableHTTPHandler(i.forRequest, &mcp.StreamableHTTPOptions{
 		EventStore:     mcp.NewMemoryEventStore(nil), // clients can resume with Last-Event-ID
@@ -128,8 +128,8 @@ func (i *instances) streamable() http.Handler {
 
 type instanceKey struct{}
 
-// onDemand makes at most one new instance per request. The SDK gets a server several times per request,
-// although only the request that opens a session keeps it.
+// onDemand makes at most one new instance per request. The SDK asks for a server several times per request, although
+// only the request that opens a session keeps the server.
 func onDemand(set *instances, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		get := sync.OnceValue(func() *instance { return set.add() })
@@ -144,8 +144,8 @@ func (i *instances) forRequest(r *http.Request) *mcp.Server {
 	return r.Context().Value(instanceKey{}).(func() *instance)().server
 }
 
-// add returns an instance that is in the set from its first message to the end of its session. Without a
-// message there is nothing to close.
+// add returns an instance that is in the set from its first message to the end of its session. Until the first message,
+// there is nothing to close.
 func (i *instances) add() *instance {
 	one := newInstance(i.settings)
 	one.began = func() {

@@ -14,7 +14,7 @@ import (
 
 const intervalSchema = `{"type":"object","properties":{"intervalSeconds":{"type":"number","minimum":0.01,"maximum":3600,"description":"Seconds between messages; the server's own interval if absent"}}}`
 
-// addToggles adds the tools that switch something on and off until the session ends.
+// addToggles adds the tools that switch a feature on and off until the session ends.
 func (i *instance) addToggles() {
 	mcp.AddTool(i.server, &mcp.Tool{
 		Name: "toggle-logging", Title: "Toggle logging",

@@ -16,7 +16,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// schema returns a JSON Schema for the wire.
 func schema(text string) json.RawMessage { return json.RawMessage(text) }
 
 var readOnly = &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(bool)}
@@ -27,7 +26,7 @@ func text(format string, args ...any) *mcp.TextContent {
 
 func content(c ...mcp.Content) *mcp.CallToolResult { return &mcp.CallToolResult{Content: c} }
 
-// addTools adds the tools that answer without the client's help.
+// addTools adds the tools that answer without asking the client.
 func (i *instance) addTools() {
 	mcp.AddTool(i.server, &mcp.Tool{
 		Name:        "echo",
@@ -126,7 +125,7 @@ func (i *instance) getEnv(context.Context, *mcp.CallToolRequest, noArgs) (*mcp.C
 	return content(text("%s", b)), nil, nil
 }
 
-// tinyImage draws a square with a diagonal, so that the repository needs no binary file.
+// tinyImage draws a square with a diagonal, so that the repository does not need a binary file.
 func tinyImage() ([]byte, error) {
 	const side = 16
 	img := image.NewPaletted(image.Rect(0, 0, side, side), color.Palette{color.White, color.RGBA{R: 0xD9, G: 0x77, B: 0x57, A: 0xFF}})
@@ -164,7 +163,7 @@ func getAnnotatedMessage(_ context.Context, _ *mcp.CallToolRequest, in annotated
 	case "success":
 		message = text("Operation completed successfully")
 		message.Annotations = &mcp.Annotations{Priority: 0.7, Audience: []mcp.Role{"user"}}
-	default: // debug: the schema admits nothing else
+	default: // debug: the schema allows nothing else
 		message = text("Debug: Cache hit ratio 0.95, latency 150ms")
 		message.Annotations = &mcp.Annotations{Priority: 0.3, Audience: []mcp.Role{"assistant"}}
 	}
@@ -192,7 +191,7 @@ type weather struct {
 	Humidity    float64 `json:"humidity" jsonschema:"Relative humidity in percent"`
 }
 
-// getStructuredContent returns no content: the SDK adds the same JSON as text, for clients without support for
+// getStructuredContent returns no content, because the SDK adds the same JSON as text for clients without support for
 // structured content.
 func getStructuredContent(_ context.Context, _ *mcp.CallToolRequest, in locationArgs) (*mcp.CallToolResult, weather, error) {
 	switch in.Location {
@@ -208,7 +207,7 @@ func getStructuredContent(_ context.Context, _ *mcp.CallToolRequest, in location
 			Conditions:  "Light rain / drizzle",
 			Humidity:    82,
 		}, nil
-	default: // Los Angeles: the schema admits nothing else
+	default: // Los Angeles: the schema allows nothing else
 		return nil, weather{
 			Temperature: 73,
 			Conditions:  "Sunny / Clear",
@@ -256,8 +255,7 @@ type longArgs struct {
 	Steps    int     `json:"steps"`
 }
 
-// longRunningOperation also logs each step, because a modern client gets log messages only during its own
-// requests.
+// longRunningOperation also logs each step, because a modern client receives log messages only during its own requests.
 func longRunningOperation(ctx context.Context, req *mcp.CallToolRequest, in longArgs) (*mcp.CallToolResult, any, error) {
 	step := time.Duration(in.Duration * float64(time.Second) / float64(in.Steps))
 	token := req.Params.GetProgressToken()

@@ -1,4 +1,4 @@
-// Command petstore is a small REST API for trying the bridge: the pets of api/pets.yaml, in memory.
+// Command petstore is a small REST API for trying out the bridge: the pets of api/pets.yaml, in memory.
 package main
 
 import (
@@ -19,7 +19,6 @@ type pet struct {
 	Kind string `json:"kind"`
 }
 
-// shelter is the API.
 type shelter struct {
 	key string
 
@@ -124,7 +123,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // a disconnected caller needs no answer
 }
 
-// problem sends an error by RFC 9457.
+// problem sends an error in the form of RFC 9457.
 func problem(w http.ResponseWriter, status int, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)

@@ -1,6 +1,6 @@
-// Command workflow-tools is a small workflow engine for trying the bridge. Its workflows, a calculator and a
-// web search, are called by webhooks. It publishes the active ones as a catalogue of tools, and notifies the
-// bridge of changes.
+// Command workflow-tools is a small workflow engine for trying out the bridge. Its workflows are a calculator and a web
+// search, and run when their webhooks are called. It publishes the active workflows as a catalogue of tools, and
+// notifies the bridge of changes.
 package main
 
 import (
@@ -19,7 +19,6 @@ import (
 	"time"
 )
 
-// workflow is a workflow of the engine.
 type workflow struct {
 	entry  string // entry of the catalogue, without the address
 	run    func(in map[string]any) (any, error)
@@ -29,7 +28,7 @@ type workflow struct {
 // engine holds the workflows.
 type engine struct {
 	key              string // key that callers must send
-	announce, secret string // the bridge's address for changes, and the secret that signs them
+	announce, secret string // the bridge's address for changes, and the secret for the signatures of changes
 
 	mu        sync.Mutex // guards the active flags
 	workflows map[string]*workflow
@@ -73,7 +72,7 @@ func newEngine(key, announce, secret string) http.Handler {
 	return mux
 }
 
-// shown admits requests with the key.
+// shown admits only requests with the key.
 func (e *engine) shown(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Engine-Key") != e.key {
@@ -149,8 +148,8 @@ func (e *engine) change(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "changed")
 }
 
-// tell notifies the bridge of a change. The bridge then reads the catalogue itself. The signature is that of an
-// empty body.
+// tell notifies the bridge of a change. The bridge then reads the catalogue itself. The body is empty, and the
+// signature is for this empty body.
 func (e *engine) tell() error {
 	if e.announce == "" {
 		return nil

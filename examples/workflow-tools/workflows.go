@@ -45,10 +45,10 @@ func calculate(in map[string]any) (any, error) {
 	return map[string]any{"value": v}, nil
 }
 
-// calculation is an expression; rest is the unread part.
+// calculation is an expression. rest is its unread part.
 type calculation struct{ rest string }
 
-// next returns the next character that is not blank; 0 at the end.
+// next returns the next character that is not blank, or 0 at the end.
 func (c *calculation) next() byte {
 	c.rest = strings.TrimLeft(c.rest, " ")
 	if c.rest == "" {

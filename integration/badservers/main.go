@@ -1,6 +1,6 @@
-// Badservers runs four MCP servers over Streamable HTTP. One works, one takes 5 s for each call, one is up every
-// other second, and one answers with garbage. Badservers writes a line with name and address for each server, and
-// for one address without a server. It ends at the end of its input.
+// Badservers runs four MCP servers over Streamable HTTP: one works, one takes 5 s for each call, one is up every other
+// second, and one answers with garbage. It writes a line with the name and the address of each server, and a line with
+// an address that has no server. It ends at the end of its input.
 package main
 
 import (
@@ -94,7 +94,7 @@ func flap(at string, quit <-chan struct{}) {
 	}
 }
 
-// answer is the smallest working server, without sessions.
+// answer is a minimal working server without sessions.
 func answer(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil || r.Method != http.MethodPost {

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// secretVariable holds the client secret that the referee gives.
+// secretVariable names the variable with the client secret that the referee expects.
 const secretVariable = "BEHIND_CLIENT_SECRET"
 
-// context is the context that the referee gives a client.
+// context is the context that the referee gives to a client.
 type context struct {
 	ID     string `json:"client_id"`
 	Secret string `json:"client_secret"`
@@ -27,7 +27,7 @@ type context struct {
 // document is the address at which the referee expects the metadata of a client.
 const document = "https://conformance-test.local/client-metadata.json"
 
-// signIn returns the bridge's arguments for signing in at an address: flags, or a file in dir.
+// signIn returns the bridge's arguments for signing in at an address: flags, or a file that it writes in dir.
 func signIn(dir, command, at string) ([]string, error) {
 	var c context
 	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
@@ -82,8 +82,8 @@ func signIn(dir, command, at string) ([]string, error) {
 	return append(args, at), nil
 }
 
-// issuer returns the referee's authorization server. The context of the referee may lack it: operators who
-// configure a secret have its issuer.
+// issuer returns the referee's authorization server. The context of the referee may lack the issuer, which operators
+// have if they configure a secret.
 func issuer(at string) (string, error) {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -104,7 +104,7 @@ func issuer(at string) (string, error) {
 	return m.Servers[0], nil
 }
 
-// browse visits an address like a browser.
+// browse visits an address as a browser does.
 func browse(address string) error {
 	res, err := http.Get(address)
 	if err != nil {
@@ -113,7 +113,7 @@ func browse(address string) error {
 	return res.Body.Close()
 }
 
-// stdio plays a client of a bridge that is a stdio server. It lists the tools and calls the one for authorization
+// stdio is a client of a bridge that is a stdio server. It lists the tools and calls the tool for authorization
 // scenarios.
 func stdio(bridge string, args []string) error {
 	b := exec.Command(bridge, args...)

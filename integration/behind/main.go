@@ -1,9 +1,9 @@
-// Behind runs a conformance client behind the bridge. The referee of the conformance package starts it, and is
-// the bridge's upstream.
+// Behind runs a conformance client behind the bridge. The referee of the conformance package starts this program, and
+// is the bridge's upstream.
 //
 //	behind BRIDGE CLIENT URL
 //
-// In authorization scenarios the bridge signs in at the referee, with this program as the browser. The bridge runs
+// In authorization scenarios, the bridge signs in at the referee, with this program as the browser. The bridge runs
 // with a client that connects to it, or as a stdio server.
 //
 //	behind run BRIDGE CLIENT URL
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// authorized plays a scenario in which the bridge must sign in at url.
+// authorized runs a scenario in which the bridge must sign in at url.
 func authorized(command, bridge, client, url string) error {
 	dir, err := os.MkdirTemp("", "behind")
 	if err != nil {
@@ -62,7 +62,7 @@ func authorized(command, bridge, client, url string) error {
 	if command == "connect" {
 		return stdio(bridge, args)
 	}
-	// The client does the same in all scenarios. It does not support scenarios of extensions.
+	// The client does the same in all scenarios, and does not support scenarios of extensions.
 	if err := os.Setenv("MCP_CONFORMANCE_SCENARIO", "auth/metadata-default"); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func main() {
 // A line is a line of stdin: a command, or the answer to a question.
 type line struct {
 	ID     int
-	Do     string // a method, or cancel, watch, unwatch, close
+	Do     string // a method, or cancel, watch, unwatch or close
 	Params json.RawMessage
 	Target int // number of the command to cancel
 
@@ -49,12 +49,11 @@ type line struct {
 	Error  *jsonrpc.Error
 }
 
-// A client writes to stdout from several goroutines.
 type client struct {
 	revision string
 	session  *mcp.ClientSession
 
-	mu        sync.Mutex // guards the fields below, and stdout
+	mu        sync.Mutex // guards the rest, and stdout
 	questions map[int]chan line
 	asked     int
 	cancels   map[int]context.CancelFunc
@@ -165,7 +164,7 @@ func (c *client) options() *mcp.ClientOptions {
 	}
 	o := &mcp.ClientOptions{
 		Capabilities: capabilities,
-		// In the modern era the SDK listens if there is a handler.
+		// In the modern era, the SDK listens if there is a handler.
 		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) {},
 		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) {},
 		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) {},
@@ -245,7 +244,7 @@ func (c *client) do(ctx context.Context, l line) {
 	c.say(said)
 }
 
-// These send a method for which the SDK has no function.
+// emptyParams and emptyResult are for methods for which the SDK has no functions.
 type (
 	emptyParams struct{ mcp.ParamsBase }
 	emptyResult struct{ mcp.ResultBase }

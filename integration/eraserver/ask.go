@@ -54,8 +54,8 @@ func can(c *mcp.ClientCapabilities, name string) bool {
 	return false
 }
 
-// A question is a question to the client: as part of a result in the modern era, and as a request in the legacy
-// era.
+// A question is a question for the client. In the modern era, it is part of a result; in the legacy era, it is a
+// request.
 type question struct {
 	modern mcp.InputRequest
 	legacy func(context.Context, *mcp.ServerSession) (any, error)
@@ -70,11 +70,11 @@ func sample(q *mcp.CreateMessageParams) question {
 
 func elicit(q *mcp.ElicitParams) question {
 	now := *q
-	now.ElicitationID = "" // the modern era has none
+	now.ElicitationID = "" // the modern era has no such id
 	return question{&now, func(ctx context.Context, ss *mcp.ServerSession) (any, error) { return ss.Elicit(ctx, q) }}
 }
 
-// put asks a question. It returns the answer as JSON, or else the result that the tool must return.
+// put asks a question. It returns the answer as JSON, or the result that the tool must return.
 func (s *server) put(ctx context.Context, r *mcp.CallToolRequest, key string, q question, state string) (string, *mcp.CallToolResult) {
 	var answer any
 	if s.since(modern) {
@@ -97,7 +97,7 @@ func (s *server) put(ctx context.Context, r *mcp.CallToolRequest, key string, q 
 	}
 	text, err := json.Marshal(answer)
 	if err != nil {
-		panic(err) // it was JSON before
+		panic(err) // the value comes from JSON
 	}
 	return string(text), nil
 }
@@ -157,8 +157,8 @@ func (s *server) addAskingTools() {
 	s.add(rev1, &mcp.Tool{Name: "rounds"}, s.rounds)
 }
 
-// rounds asks twice. The second question uses the first answer. In the modern era only the request state
-// holds that answer.
+// rounds asks two questions. The second question uses the first answer. In the modern era, only the request state holds
+// the first answer.
 func (s *server) rounds(ctx context.Context, r *mcp.CallToolRequest, _ arguments) (*mcp.CallToolResult, error) {
 	if !can(r.ClientCapabilities(), "sampling") {
 		return s.lacks("sampling")
@@ -178,7 +178,7 @@ func (s *server) rounds(ctx context.Context, r *mcp.CallToolRequest, _ arguments
 	return said(textIn(answer)), nil
 }
 
-// textIn returns the text of a sampling answer with one or several content blocks.
+// textIn returns the text of a sampling answer that has one or several content blocks.
 func textIn(answer string) string {
 	type block struct{ Text string }
 	var one struct{ Content block }

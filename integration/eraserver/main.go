@@ -5,7 +5,7 @@
 //
 //	eraserver REVISION stdio|sse|streamable
 //
-// Over HTTP it picks a port and prints its address.
+// Over HTTP, it chooses a port and prints its address.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The revisions. They compare as text.
+// These constants are the revisions. They can be compared as text.
 const (
 	rev1   = "2024-11-05"
 	rev2   = "2025-03-26"
@@ -53,7 +53,7 @@ func run(revision, transport string) error {
 	switch {
 	case transport == "sse":
 		handler = mcp.NewSSEHandler(get, nil)
-	case revision == modern: // the SDK serves this revision from a stateless handler only
+	case revision == modern: // the SDK serves this revision only with a stateless handler
 		handler = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
 	default:
 		handler = mcp.NewStreamableHTTPHandler(get, nil)
@@ -72,7 +72,7 @@ type server struct {
 	mcp      *mcp.Server
 
 	mu   sync.Mutex      // guards runs
-	runs map[string]*ran // by key of the calls
+	runs map[string]*ran // by the key of the calls
 }
 
 // ran records the calls with one key.
@@ -98,7 +98,7 @@ func newServer(revision string) *server {
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "era-" + revision, Version: "1.0.0"}, &mcp.ServerOptions{
 		Instructions: "I speak " + revision + ".",
 		PageSize:     6,
-		// Declared from the beginning, though AddTool would declare it later.
+		// Declared from the beginning, although AddTool would declare the features later.
 		Capabilities: &mcp.ServerCapabilities{
 			Tools: &mcp.ToolCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
 			Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: true}, Logging: &mcp.LoggingCapabilities{},
@@ -116,10 +116,10 @@ func newServer(revision string) *server {
 	return s
 }
 
-// asThen changes the SDK's answers to the answers of the revision's time.
+// asThen changes the SDK's answers to the answers at the time of the revision.
 func (s *server) asThen(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
-		if method == "initialize" && s.since(modern) { // the SDK accepts it in every revision
+		if method == "initialize" && s.since(modern) { // the SDK accepts initialize in every revision
 			return nil, &jsonrpc.Error{
 				Code: mcp.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version",
 				Data: json.RawMessage(`{"supported":["` + s.revision + `"]}`),
@@ -197,7 +197,7 @@ func (s *server) addPrompts() {
 func (s *server) complete(ctx context.Context, r *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	var values []string
 	if r.Params.Argument.Name == "asks" {
-		// In the modern era, a server must not send requests while it answers this one.
+		// In the modern era, a server must not send requests during this request.
 		answer, err := r.Session.CreateMessage(ctx, sampling("complete"))
 		if err != nil {
 			values = append(values, fmt.Sprint("refused ", code(err)))

@@ -40,7 +40,7 @@ type arguments struct {
 	Prompt  string
 }
 
-// schema returns an input schema with properties besides the key.
+// schema returns an input schema with the given properties besides the key.
 func schema(properties string) json.RawMessage {
 	if properties != "" {
 		properties = "," + properties
@@ -52,7 +52,7 @@ func said(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
 
-// add adds a tool that exists since a revision, and counts its calls.
+// add adds a tool that exists since a revision, and counts the tool's calls.
 func (s *server) add(since string, tool *mcp.Tool, run func(context.Context, *mcp.CallToolRequest, arguments) (*mcp.CallToolResult, error)) {
 	if !s.since(since) {
 		return
@@ -207,7 +207,7 @@ func (s *server) change(_ context.Context, _ *mcp.CallToolRequest, args argument
 	return said("changed"), nil
 }
 
-// lacks is the answer to a call whose client lacks the capability.
+// lacks returns the answer to a call whose client lacks a capability.
 func (s *server) lacks(capability string) (*mcp.CallToolResult, error) {
 	message := "the client lacks " + capability
 	if !s.since(modern) {

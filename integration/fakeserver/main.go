@@ -1,6 +1,6 @@
 // Fakeserver is a stdio MCP server that misbehaves: it crashes, hangs, floods and ignores signals. The integration
-// tests run it behind the bridge, hundreds at a time. So it is a program without the race detector, and without the
-// SDK, which does not allow such errors.
+// tests run it behind the bridge, hundreds of processes at a time. So it is a program without the race detector, and
+// without the SDK, which does not allow such errors.
 package main
 
 import (
@@ -52,7 +52,7 @@ type message struct {
 
 // server is the only session of the process.
 type server struct {
-	mu        sync.Mutex // guards the fields below, and stdout
+	mu        sync.Mutex // guards the rest, and stdout
 	out       *bufio.Writer
 	calls     map[string]string // id of a call by its argument message
 	cancelled []string          // ids that the client has cancelled
@@ -102,7 +102,7 @@ func main() {
 	}
 }
 
-// forever blocks. The runtime would take select {} for a deadlock.
+// forever blocks. The runtime would report select {} as a deadlock.
 func forever() {
 	for {
 		time.Sleep(time.Hour)
@@ -174,7 +174,7 @@ func (s *server) call(m *message) {
 			})
 		}
 		s.text(m, strings.Repeat("x", args.Bytes))
-	case "storm": // sends list_changed again and again; the tools change before the last one
+	case "storm": // sends list_changed repeatedly; the tools change before the last list_changed
 		for i := range args.Bytes {
 			if i == args.Bytes-1 {
 				s.mu.Lock()
@@ -186,7 +186,7 @@ func (s *server) call(m *message) {
 		s.text(m, "")
 	case "work": // records the call in a file and takes some time
 		s.work(m)
-	case "complain": // writes long lines to stderr, which take twice their length in JSON
+	case "complain": // writes long lines to stderr, whose length doubles in JSON
 		fmt.Fprint(os.Stderr, strings.Repeat(strings.Repeat(`"`, 1000)+"\n", args.Bytes))
 		s.text(m, "")
 	case "pid":
@@ -200,11 +200,11 @@ func (s *server) call(m *message) {
 	}
 }
 
-// ledger is the file in which processes record the calls that they execute, for tests that count them.
+// ledger is the file in which processes record the calls that they execute. Tests count these calls.
 var ledger = flag.String("ledger", "", "note in this file what the tool work is called with")
 
-// work records its call in the ledger, sends progress, may ask a question, and answers after some time. Other calls
-// run meanwhile.
+// work records its call in the ledger, sends progress, may ask a question, and answers after some time. Meanwhile,
+// other calls run.
 func (s *server) work(m *message) {
 	args, token := m.Params.Arguments, m.Params.Meta.ProgressToken
 	f, err := os.OpenFile(*ledger, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)

@@ -1,6 +1,7 @@
 // Package find finds tools by everyday words.
 //
-// [Read] reads what counts of a tool's definition, [New] makes an [Index] of many, and [Index.Find] ranks them.
+// [Read] reads the relevant parts of a tool's definition, [New] makes an [Index] of several tools, and [Index.Find]
+// ranks the tools for a query.
 package find
 
 import (
@@ -13,8 +14,8 @@ import (
 )
 
 // Index ranks tools like BM25F. A word counts more if fewer tools have it, if its field has more weight, and if its
-// field is shorter. A tool also scores more if the question has more of its name, and if the tool does the act that the
-// question asks for.
+// field is shorter. A tool also scores more if the question has more words of the tool's name, and if the tool does the
+// act that the question requests.
 //
 // An Index does not change, and is safe for concurrent use.
 type Index struct {
@@ -25,24 +26,24 @@ type Index struct {
 // term is a stemmed word with its occurrences.
 type term struct {
 	word     string
-	joined   bool    // no field has the word: it joins two adjacent words of a name
-	rarity   float32 // higher if fewer tools have the word: the IDF of BM25
+	joined   bool    // no field has the word, which joins two adjacent words of a name
+	rarity   float32 // the IDF of BM25: higher if fewer tools have the word
 	postings []posting
 }
 
-// posting says how relevant a word is for a tool.
+// posting holds how relevant a word is for a tool.
 type posting struct {
 	tool   uint32
 	weight float32 // 0 to 1
-	core   bool    // the tool's name or resource has the word, which is no verb
+	core   bool    // the tool's name or resource has the word, and the word is not a verb
 }
 
-// These are the fields of a tool that an Index searches.
+// These constants are the fields of a tool that an Index searches.
 const (
 	ofName = iota
 	ofTitle
-	ofResource // the last part of a request's path that is no argument: what the operation acts on
-	ofPath     // the parts before ofResource that are no arguments
+	ofResource // the last part of a request's path that is not an argument: the thing on which the operation acts
+	ofPath     // the parts before ofResource that are not arguments
 	ofServer
 	ofFirst // the first sentence of the description
 	ofText  // the rest of the beginning of the description
@@ -50,8 +51,8 @@ const (
 	kinds
 )
 
-// fields holds the weight of a word in each field. length, from 0 to 1, is how much the field's
-// length reduces the weight: b of BM25.
+// fields holds the weight of a word in each field, and how much the length of the field reduces this weight: from 0 to
+// 1, b of BM25.
 var fields = [kinds]struct{ weight, length float64 }{
 	ofName:     {1.2, 0.6},
 	ofTitle:    {1.5, 0.6},
@@ -63,23 +64,22 @@ var fields = [kinds]struct{ weight, length float64 }{
 	ofArgs:     {0.3, 0.6},
 }
 
-// These values were chosen with questions about twenty APIs. None is critical: with half or twice
-// the value, searches find nearly the same.
+// These values were chosen with questions about twenty APIs. None of them is critical: with half or twice a value,
+// searches find nearly the same tools.
 const (
-	described  = 300  // bytes of a description that count
-	argued     = 500  // bytes of ofArgs that count
+	described  = 300  // maximum bytes of a description
+	argued     = 500  // maximum bytes of ofArgs
 	saturation = 1.5  // k1 of BM25
 	coverage   = 0.7  // share of the score that depends on how much of a tool's name the question covers
-	verbShare  = 0.5  // weight of the verb that a question begins with; trait.matches counts the verb too
-	partShare  = 0.4  // weight of a term that begins with the asked word, or that the asked word begins with
+	verbShare  = 0.5  // weight of the verb at the beginning of a question; trait.matches counts the verb too
+	partShare  = 0.4  // weight of a term that begins with the word of the query, or vice versa
 	pairShare  = 0.6  // weight of a synonym
 	selfShare  = 0.7  // weight of askers if the question has a word of selves
-	otherwise  = 0.6  // factor for tools that do another act than the question asks for
+	otherwise  = 0.6  // factor for tools that do another act than the requested act
 	shaped     = 1.2  // factor for tools whose path ends as the act suggests: get with an argument, list without
-	readable   = 1.05 // factor for tools that read if the question asks for no act
+	readable   = 1.05 // factor for tools that read if the question requests no act
 )
 
-// New returns the index of tools.
 func New(tools []Tool) *Index {
 	x := &Index{traits: make([]trait, len(tools))}
 	type place struct {
@@ -154,11 +154,11 @@ func keywords(text string) []string {
 	return slices.DeleteFunc(stems(text), func(w string) bool { return stops[w] })
 }
 
-// trait holds what a tool's rank depends on besides the occurrences of words.
+// trait holds the data on which a tool's rank depends, besides the occurrences of words.
 type trait struct {
 	name          string
-	named, method act     // what the tool does by its name or its title, and by its HTTP method or its annotations; 0 if unknown
-	one           bool    // the path ends with an argument: the tool acts on one of many things
+	named, method act     // acts of the tool, by its name or title, and by its HTTP method or annotations; 0 if unknown
+	one           bool    // the path ends with an argument, so the tool acts on one of many things
 	core          float32 // total rarity of the words with posting.core
 }
 
@@ -196,7 +196,7 @@ func traitOf(t *Tool) trait {
 	return out
 }
 
-// matches returns the factor for a tool's score if the question asks for the act want.
+// matches returns the factor for a tool's score if the question requests the act want.
 func (t *trait) matches(want act) float32 {
 	does := t.named
 	if does == 0 || want == actOther {
@@ -204,7 +204,7 @@ func (t *trait) matches(want act) float32 {
 	}
 	switch {
 	case does == 0:
-	case want == 0: // the question names only a thing, most likely to see it
+	case want == 0: // the question names only a thing, so the user probably wants to see the thing
 		if does&reads != 0 {
 			return readable
 		}
@@ -222,8 +222,8 @@ func (t *trait) matches(want act) float32 {
 	return 1
 }
 
-// Find returns the indexes of the tools that have a word of the query, the best first. A query without words, or with
-// stops only, selects all tools.
+// Find returns the indexes of the tools that have a word of the query, best first. A query without words, or with only
+// stops, selects all tools.
 func (x *Index) Find(query string) []int {
 	asked := x.ask(query)
 	scores := make([]float32, len(x.traits))
@@ -267,7 +267,7 @@ func (x *Index) Find(query string) []int {
 	return found
 }
 
-// Near returns up to five words of tools that resemble words of a query that found nothing.
+// Near returns up to five words of tools that resemble words of the query. It is for a query that found nothing.
 func (x *Index) Near(query string) (near []string) {
 	all := make([]string, 0, len(x.terms))
 	for i := range x.terms {
@@ -292,17 +292,17 @@ func (x *Index) Near(query string) (near []string) {
 // question is a parsed query.
 type question struct {
 	words   [][]form // for each word of the query, the terms that match it
-	unknown bool     // the query has words, and no term matches any of them
-	act     act      // the wanted act; 0 if the query names none
+	unknown bool     // the query has words, but no term matches any of them
+	act     act      // the requested act; 0 if the query requests none
 }
 
-// form is a term that matches a word of the query. weight is the term's rarity, or a share of it.
+// form is a term that matches a word of the query. weight is the term's rarity, or a part of it.
 type form struct {
 	*term
 	weight float32
 }
 
-// askedWords bounds the words of a query that count.
+// askedWords bounds the number of words in a query. Further words are ignored.
 const askedWords = 20
 
 // ask parses a query.
@@ -381,11 +381,11 @@ func (x *Index) search(w string) (int, bool) {
 	return slices.BinarySearchFunc(x.terms, w, func(t term, w string) int { return strings.Compare(t.word, w) })
 }
 
-// manyForms bounds the longer terms that begin with a word of the query.
+// manyForms bounds the number of longer terms that begin with a word of the query.
 const manyForms = 40
 
-// forms returns the terms that match a word: the word itself, longer terms that begin with it, and
-// terms that it begins with, such as repo for repository.
+// forms returns the terms that match a word: the word itself, longer terms that begin with the word, and shorter terms
+// with which the word begins, such as repo for repository.
 func (x *Index) forms(w string) []form {
 	out := x.exact(w)
 	if len(w) < 3 {

@@ -9,20 +9,20 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Tool is what an Index reads of a tool's definition.
+// Tool holds the parts of a tool's definition that an Index uses.
 type Tool struct {
 	name, title, about, args, server string
 
-	method string   // of the HTTP request of a tool of a REST API; empty for other tools
-	path   []string // the parts of its path that are no arguments
-	one    bool     // its path ends with an argument
+	method string   // HTTP method of a tool of a REST API; empty for other tools
+	path   []string // the parts of the request's path that are not arguments
+	one    bool     // the request's path ends with an argument
 	reads  bool     // the definition says that the tool only reads
 }
 
-// requestKey is the key of the HTTP request in the _meta of a tool of a REST API, such as "GET /pets/{id}".
+// requestKey is the path in a definition to the HTTP request of a tool of a REST API, such as "GET /pets/{id}".
 const requestKey = `_meta.mcp-bridge/request`
 
-// Read reads a definition as it stands in tools/list. server is the name of the tool's server.
+// Read reads a definition from tools/list. server is the name of the tool's server.
 func Read(definition []byte, server string) Tool {
 	d := gjson.ParseBytes(definition)
 	t := Tool{
@@ -56,7 +56,7 @@ func (t *Tool) keywords() (out [kinds][]string) {
 	rest := strings.ToValidUTF8(t.about[len(first):min(len(t.about), max(described, len(first)))], "")
 	out[ofTitle], out[ofServer], out[ofFirst], out[ofText], out[ofArgs] =
 		keywords(t.title), keywords(t.server), keywords(first), keywords(rest), keywords(t.args)
-	// At an address of several servers, the name of the server precedes that of the tool.
+	// At an address with several servers, the name of a tool begins with the name of its server.
 	out[ofName] = slices.DeleteFunc(keywords(t.name), func(w string) bool { return slices.Contains(out[ofServer], w) })
 	if last := len(t.path) - 1; last >= 0 {
 		out[ofResource], out[ofPath] = keywords(t.path[last]), keywords(strings.Join(t.path[:last], " "))
@@ -67,7 +67,7 @@ func (t *Tool) keywords() (out [kinds][]string) {
 // maxSentence bounds the first sentence of a description in bytes.
 const maxSentence = 200
 
-// Sentence returns the beginning of a text to the end of its first sentence or line.
+// Sentence returns the first sentence of a text, or the first line if it is shorter.
 func Sentence(text string) string {
 	for i, r := range text {
 		_, n := utf8.DecodeRuneInString(text[i:])
@@ -82,7 +82,7 @@ func Sentence(text string) string {
 	return text
 }
 
-// argumentsOf returns the names of the arguments of a schema and of the members of an argument body, and their enum
+// argumentsOf returns the names of the arguments in a schema and of the members of an argument body, with their enum
 // values.
 func argumentsOf(schema gjson.Result) string {
 	var b strings.Builder

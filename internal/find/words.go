@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// words splits a text at characters other than letters and digits, and at inner capitals:
-// listURLsOf_pod-2 is list, urls, of, pod, 2.
+// words splits a text at characters other than letters and digits, and at capitals inside words: listURLsOf_pod-2
+// becomes list, urls, of, pod, 2.
 func words(s string) []string {
 	var all []string
 	begin := -1
@@ -30,8 +30,8 @@ func words(s string) []string {
 	return all
 }
 
-// startsWord reports whether s, a capital after another capital, begins a word. The A of IPAddress
-// does, but its P does not. The D of IDs does not, since the s is a plural.
+// startsWord reports whether a new word begins at s, which is a capital after another capital. A word begins at the A
+// of IPAddress, but not at the P. No word begins at the D of IDs, because the s is a plural.
 func startsWord(s string) bool {
 	_, n := utf8.DecodeRuneInString(s)
 	next, m := utf8.DecodeRuneInString(s[n:])
@@ -42,8 +42,8 @@ func startsWord(s string) bool {
 	return next != 's' || unicode.IsLower(after)
 }
 
-// stem returns the same text for most forms of an English word: for singular and plural, and for
-// the forms of a verb. The text need not be a word.
+// stem returns the same text for most forms of an English word, such as singular and plural, or the forms of a verb.
+// This text need not be a word.
 func stem(w string) string {
 	if len(w) <= 3 {
 		return w
@@ -63,13 +63,13 @@ func stem(w string) string {
 		}
 	}
 	if rest, ok := strings.CutSuffix(w, "ion"); ok && len(rest) > 4 && hasSuffix(rest, "t", "s") {
-		w = rest // creation, create
+		w = rest // creation becomes creat, as create does
 	}
 	if len(w) > 3 {
 		w = strings.TrimSuffix(w, "e")
 	}
 	if n := len(w); n > 3 && w[n-1] == w[n-2] && w[n-1] != 's' {
-		w = w[:n-1] // getting, get
+		w = w[:n-1] // getting becomes get
 	}
 	return w
 }
@@ -95,23 +95,24 @@ func set(text string) map[string]bool {
 	return all
 }
 
-// stops are stems that occur in any question, and say nothing about operations.
+// stops are stems that occur in many questions and tell nothing about operations.
 var stops = set(`a an the this that these those it its there here of in on at to for from by with within into as and or if
 	is are was were be been being am do does did done has have had having can could may might must shall should will would
 	i you we us they he she him them your our their his her who whom whose what which when where why how
 	please want need like some any all each every given via than then so not no yes also more most other such only just
 	about using use used`)
 
-// afterVerb are words that follow a verb at the beginning of a question, but not a noun.
+// afterVerb are words that can follow a verb at the beginning of a question, but not a noun.
 var afterVerb = map[string]bool{"a": true, "an": true, "the": true, "my": true, "to": true, "on": true}
 
-// A question wants to read if its first word is in asking, or its second word in amounts.
+// asking and amounts recognize questions that request a read: the first word is in asking, or the second word is in
+// amounts.
 var (
 	asking  = set("who whose what which when where is are was were does did has have")
 	amounts = set("many much")
 )
 
-// pairs maps stems to those of their synonyms.
+// pairs maps each stem to the stems of its synonyms.
 var pairs = func() map[string][]string {
 	all := map[string][]string{}
 	for _, text := range []string{
@@ -131,15 +132,15 @@ var pairs = func() map[string][]string {
 	return all
 }()
 
-// selves are words of a question for the person who asks. askers are words of APIs for the caller,
-// and callers are words of APIs for the caller's account.
+// selves are words for the person who asks. askers are words for the caller in APIs, and callers are words for the
+// caller's account in APIs.
 var (
 	selves  = set("i me my mine myself whoami")
 	askers  = stems("me my whoami authenticated current")
 	callers = stems("user account profile identity")
 )
 
-// act is a set of things that an operation does, one bit each.
+// act is a set of acts of an operation, with one bit for each act.
 type act uint8
 
 const (
@@ -148,7 +149,7 @@ const (
 	actGet
 	actUpdate
 	actDelete
-	actOther // something else that is not reading
+	actOther // another act that is not a read
 
 	reads = actList | actGet
 )

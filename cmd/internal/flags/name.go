@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// launchers lists programs that start another one, which an argument names. An entry has the words
-// before the name, if required; the flags whose value is the name; and other flags with values.
+// launchers lists programs that start another program, which an argument names. An entry has the words that must come
+// before that name, the flags whose value is the name, and other flags with values.
 var launchers = map[string]struct {
 	words         []string
 	names, values string
@@ -36,8 +36,8 @@ var launchers = map[string]struct {
 	"go":     {[]string{"run"}, "", "-C -tags -mod -exec"},
 }
 
-// Parts that a name loses: the version of a package, the extension of a file, and words that
-// all names of servers have.
+// These patterns match parts that a name loses: the version of a package, the extension of a file, and words that all
+// names of servers have.
 var (
 	versions   = regexp.MustCompile(`(.)(@|==|>=|~=|:|\[).*$`)
 	extensions = regexp.MustCompile(`\.(exe|cmd|bat|py|js|mjs|cjs|ts|go|jar|sh)$`)
@@ -45,11 +45,11 @@ var (
 	pythons    = regexp.MustCompile(`^python[\d.]+$`)
 )
 
-// generic lists meaningless names; the folder's name replaces them.
+// generic lists meaningless names, which the name of the folder replaces.
 var generic = []string{"index", "main", "server", "app", "cli", "dist", "build", "src", "lib", "bin", "out", "start", "run", "mcp"}
 
-// commandName returns a server's name from its command line: that of the package, the image
-// or the script, if it can be found.
+// commandName returns a server's name from its command line: the name of the package, the image or the script, or else
+// of the program.
 func commandName(command []string) string {
 	program := clean(command[0])
 	if text, _ := launched(command); text != "" {
@@ -58,8 +58,8 @@ func commandName(command []string) string {
 	return nameOf(program)
 }
 
-// launched returns the program that a launcher starts, empty for another command, and the
-// index of that program's arguments.
+// launched returns the program that a launcher starts, or "" for another command, and the index of that program's
+// arguments.
 func launched(command []string) (text string, own int) {
 	l, launches := launchers[pythons.ReplaceAllString(clean(command[0]), "python")]
 	if !launches {
@@ -93,8 +93,8 @@ func launched(command []string) (text string, own int) {
 	return text, len(command)
 }
 
-// Misplaced returns a warning about flags of f among the arguments of a program, which may be
-// meant for the bridge. It shows no values, which may be secrets.
+// Misplaced returns a warning about flags of f among the arguments of a program, which may be meant for the bridge. It
+// shows no values, which may be secrets.
 func Misplaced(f *pflag.FlagSet, command []string) []string {
 	var ours []string
 	_, own := launched(command)
@@ -120,8 +120,8 @@ func clean(name string) string {
 	return extensions.ReplaceAllString(name, "")
 }
 
-// packageName returns a name from that of a package, an image or a script; launcher if that
-// is meaningless.
+// packageName returns a name for a package, an image or a script. If this name is meaningless, packageName returns the
+// name of launcher.
 func packageName(text, launcher string) string {
 	parts := strings.FieldsFunc(strings.TrimPrefix(text, "@"), func(r rune) bool { return r == '/' || r == '\\' })
 	for _, part := range slices.Backward(parts) {
@@ -137,7 +137,7 @@ func packageName(text, launcher string) string {
 	return nameOf(launcher)
 }
 
-// urlName returns a server's name from its URL: the host, or the port for this machine.
+// urlName returns a server's name from its URL: the host, or for this machine the port.
 func urlName(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -152,7 +152,7 @@ func urlName(address string) string {
 	return nameOf(host)
 }
 
-// nameOf returns a valid name for URLs and logs from any text.
+// nameOf turns any text into a valid name for URLs and logs.
 func nameOf(text string) string {
 	name := strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

@@ -11,21 +11,21 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// flagOf maps keys to the flags that set them.
 var flagOf = map[string]string{
 	"share": "share", "era": "era", "offer": "offer", "transport": "transport", "timeout": "timeout", "handshake_timeout": "handshake-timeout",
 	"allowed_origins": "allow-origin", "allowed_hosts": "allow-host", "mode": "mode",
 }
 
-// Patterns of a fault of a configuration: of a key, and of a name.
+// These patterns match the faults of a configuration: faults of a key, of a name, and of a value that must be one of
+// several.
 var (
 	ofKey  = regexp.MustCompile(`^(?:server "(?:[^"\\]|\\.)*": )?(?:http: |rest: )?([a-z_]+) ((?:is|must be) .*)$`)
 	ofName = regexp.MustCompile(`^server ("(?:[^"\\]|\\.)*"): (a server's name .*|this name is .*)$`)
 	choice = regexp.MustCompile(`^is ("(?:[^"\\]|\\.)*"): must be ([\w, ]+)$`)
 )
 
-// Named replaces keys by flags in the faults of a configuration that comes from flags. given
-// is Listen.Given. It returns nil for a nil err.
+// Named replaces keys by flags in the faults of a configuration that comes from flags. given is Listen.Given. If err is
+// nil, Named returns nil.
 func Named(err error, given string) error {
 	if err == nil {
 		return nil

@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Program holds the flags of a server that is a program.
+// Program holds the flags for a server that is a program.
 type Program struct {
 	Env    []string
 	EnvAll bool
@@ -36,7 +36,7 @@ func (p *Program) add(f *pflag.FlagSet) {
 	f.StringVar(&p.Cwd, "cwd", "", "working folder of COMMAND")
 }
 
-// Server returns the configuration of a program with its arguments.
+// Server returns the configuration for a program with its arguments.
 func (p *Program) Server(command []string, share string) (config.Server, error) {
 	own, pass, err := variables(p.Env)
 	if err != nil {
@@ -46,7 +46,7 @@ func (p *Program) Server(command []string, share string) (config.Server, error) 
 		pass = []string{"*"}
 	}
 	s := config.DefaultServer(commandName(command), share)
-	s.Share = share // also when it is wrong, so that it is refused
+	s.Share = share // even a wrong value, which is refused later
 	s.Stdio = &stdio.Config{
 		Command: command[0],
 		Args:    command[1:],
@@ -57,7 +57,7 @@ func (p *Program) Server(command []string, share string) (config.Server, error) 
 	return s, nil
 }
 
-// find refuses a command that cannot start, and suggests a correct one.
+// find refuses a command that cannot start, and suggests a correct command.
 func (p *Program) find(s *config.Server) error {
 	for _, path := range [][2]string{{"--cwd is", p.Cwd}, {"the program is", s.Stdio.Command}} {
 		if home, variable := config.OfShell(path[1]); home || variable {
@@ -81,10 +81,10 @@ func (p *Program) find(s *config.Server) error {
 	if err == nil {
 		return nil
 	}
-	// A path may contain a space; a whole command begins with a program.
+	// A path may contain a space. If the text is a whole command, its first word is a program.
 	if words := strings.Fields(command); len(words) > 1 && (!strings.ContainsAny(words[0], `/\`) || find(words[0]) == nil) {
 		if len(s.Stdio.Args) > 0 {
-			words = append(words, "…") // the rest may have secrets
+			words = append(words, "…") // the other arguments may have secrets
 		}
 		return exit.Usagef("there is no program %q: write the command as words, not as one text: -- %s", command, strings.Join(words, " "))
 	}
@@ -103,8 +103,8 @@ func (p *Program) find(s *config.Server) error {
 	return exit.Usagef("%q cannot be started: %w", command, err)
 }
 
-// Unexpanded returns warnings about arguments of a program that a shell should have expanded.
-// It shows no values, which may be secrets.
+// Unexpanded returns warnings about arguments of a program that a shell should have expanded. It shows no values, which
+// may be secrets.
 func Unexpanded(args []string) (warnings []string) {
 	for i, arg := range args {
 		switch home, variable := config.OfShell(arg); {
@@ -117,8 +117,8 @@ func Unexpanded(args []string) (warnings []string) {
 	return warnings
 }
 
-// Unexpanded returns warnings about headers that name a variable without braces. It shows no
-// values, which may be secrets.
+// Unexpanded returns warnings about headers that name a variable without braces. It shows no values, which may be
+// secrets.
 func (r *Remote) Unexpanded() (warnings []string) {
 	for _, f := range r.Headers {
 		name, value, _ := strings.Cut(f, ":")
@@ -129,7 +129,7 @@ func (r *Remote) Unexpanded() (warnings []string) {
 	return warnings
 }
 
-// variables reads the --env flags: values, and patterns of variables to pass on.
+// variables reads the --env flags: values, and patterns for variables to pass to the program.
 func variables(flags []string) (own map[string]string, pass []string, err error) {
 	own = map[string]string{}
 	for _, f := range flags {
@@ -150,7 +150,7 @@ func variables(flags []string) (own map[string]string, pass []string, err error)
 	return own, pass, nil
 }
 
-// Remote holds the flags of a server with a URL.
+// Remote holds the flags for a server with a URL.
 type Remote struct {
 	Headers   []string
 	Transport string
@@ -161,14 +161,14 @@ func (r *Remote) add(f *pflag.FlagSet) {
 	f.StringVar(&r.Transport, "transport", remote.TransportAuto, "transport of the server: streamable, sse or auto")
 }
 
-// Server returns the configuration of the server at a URL.
+// Server returns the configuration for the server at a URL.
 func (r *Remote) Server(address, share string) (config.Server, error) {
 	own, _, err := r.parse()
 	if err != nil {
 		return config.Server{}, err
 	}
 	s := config.DefaultServer(urlName(address), share)
-	s.Share = share // also when it is wrong, so that it is refused
+	s.Share = share // even a wrong value, which is refused later
 	s.HTTP = &remote.Config{
 		URL:       address,
 		Headers:   own,
@@ -177,16 +177,15 @@ func (r *Remote) Server(address, share string) (config.Server, error) {
 	return s, nil
 }
 
-// Limits holds the flags of a server's timeouts.
+// Limits holds the flags for a server's timeouts.
 type Limits struct{ timeout, handshake time.Duration }
 
-// Add adds the flags.
 func (l *Limits) Add(f *pflag.FlagSet) {
 	f.DurationVar(&l.timeout, "timeout", config.DefaultServer("x", "").Timeout, "longest silence during a call; progress resets it")
 	AddHandshake(f, &l.handshake)
 }
 
-// Over applies the set flags of f to a server.
+// Over applies the flags that are set in f to a server.
 func (l *Limits) Over(f *pflag.FlagSet, s *config.Server) {
 	if f.Changed("timeout") {
 		s.Timeout, s.MaxTimeout = l.timeout, max(s.MaxTimeout, l.timeout)
@@ -196,19 +195,18 @@ func (l *Limits) Over(f *pflag.FlagSet, s *config.Server) {
 	}
 }
 
-// AddHandshake adds the flag about the start of a server.
+// AddHandshake adds the flag that bounds the start of a server.
 func AddHandshake(f *pflag.FlagSet, limit *time.Duration) {
 	f.DurationVar(limit, "handshake-timeout", config.DefaultServer("x", "").HandshakeTimeout, "longest start of the server, with its handshake")
 }
 
-// IsURL reports whether an argument is a URL, not the name of a server or a program.
+// IsURL reports whether an argument is a URL and not the name of a server or a program.
 func IsURL(s string) bool {
 	scheme, _, ok := strings.Cut(s, "://")
 	return ok && !strings.ContainsAny(scheme, `/\ `)
 }
 
-// parse reads the --header flags. secrets are the values from the environment. Errors do not
-// repeat values.
+// parse reads the --header flags. secrets are the values from the environment. Errors do not show values.
 func (r *Remote) parse() (headers map[string]string, secrets []string, err error) {
 	headers = map[string]string{}
 	text := strict.Decoder{

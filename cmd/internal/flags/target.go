@@ -15,10 +15,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// Target holds the flags of the server that a command line names.
+// Target holds the flags for the server that a command line names.
 type Target struct {
-	SignIn  SignIn // not added by Add
-	File    string // of -c; not added by Add
+	SignIn  SignIn // Add does not add its flags
+	File    string // value of -c, which Add does not add
 	Program Program
 
 	remote   Remote
@@ -28,18 +28,17 @@ type Target struct {
 	command  string
 }
 
-// Kind is a kind of target.
 type Kind int
 
-// The kinds of targets.
+// These constants are the kinds of targets.
 const (
-	OfFile     Kind = 1 << iota // a server of the configuration file, or all of them
-	OfProgram                   // with its arguments
-	OfURL                       // of an MCP server
+	OfFile     Kind = 1 << iota // a server of the configuration file, or all servers of the file
+	OfProgram                   // a program with its arguments
+	OfURL                       // the URL of an MCP server
 	OfDocument                  // the path or the URL of an OpenAPI document
 )
 
-// fits lists the targets that flags are of use with.
+// fits lists the kinds of targets with which flags are useful.
 var fits = []struct {
 	flags []string
 	kinds Kind
@@ -55,7 +54,6 @@ var fits = []struct {
 	{DocumentNames, OfDocument, "an OpenAPI document"},
 }
 
-// Add adds the flags to a command.
 func (t *Target) Add(c *cobra.Command) {
 	t.set, t.command = c.Flags(), c.Name()
 	t.Program.add(t.set)
@@ -64,8 +62,8 @@ func (t *Target) Add(c *cobra.Command) {
 	t.set.StringVar(&t.era, "era", config.EraAuto, "revisions of the server: legacy (to 2025-11-25), modern (from 2026-07-28) or auto")
 }
 
-// Kind returns the kind of the target that args are, and refuses flags that are of no use with it.
-// dashed: args follow --. The command run takes programs without --, and no server of a file.
+// Kind returns the kind of the target in args, and refuses flags that are useless with it. dashed means that args
+// follow --. The command run also takes a program without --, but no server of a file.
 func (t *Target) Kind(ctx context.Context, args []string, dashed bool) (kind Kind, err error) {
 	run := t.command == "run"
 	switch {
@@ -101,7 +99,7 @@ func (t *Target) Kind(ctx context.Context, args []string, dashed bool) (kind Kin
 	return kind, nil
 }
 
-// Server returns the settings of a target that is not in the file, with warnings about its flags.
+// Server returns the settings for a target that is not in the file, with warnings about the target's flags.
 func (t *Target) Server(kind Kind, args []string, share string) (s config.Server, warnings []string, err error) {
 	switch kind {
 	case OfProgram:
@@ -120,7 +118,7 @@ func (t *Target) Server(kind Kind, args []string, share string) (s config.Server
 	return s, append(s.Warnings(), warnings...), err
 }
 
-// Config returns a configuration with the target alone, or with all servers of the file.
+// Config returns a configuration with only the target, or with all servers of the file.
 func (t *Target) Config(kind Kind, args []string) (*config.Config, error) {
 	if kind == OfFile {
 		return t.inFile(args)
@@ -132,7 +130,7 @@ func (t *Target) Config(kind Kind, args []string) (*config.Config, error) {
 	return &c, err
 }
 
-// inFile reads the configuration file and keeps the server of that name; without a name, all.
+// inFile reads the configuration file and keeps only the named server. Without a name, it keeps all servers.
 func (t *Target) inFile(name []string) (*config.Config, error) {
 	if len(name) > 0 && strings.Contains(name[0], " ") { // names of servers have no spaces
 		return nil, exit.Usagef("%q is neither a URL nor the name of a server: write a program as words, behind --: -- %s", name[0], strings.Join(strings.Fields(name[0]), " "))

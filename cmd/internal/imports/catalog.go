@@ -8,19 +8,17 @@ import (
 	"strings"
 )
 
-// Docker's MCP gateway lists servers in catalogs: images and remote servers. The import
-// starts a container with the gateway's command.
-
-// docked is a server of a catalog, with keys in the form of other files.
+// docked is a server of a catalog, with keys in the form of other files. Docker's MCP gateway lists servers in
+// catalogs: images and remote servers. The import starts a container with the gateway's command.
 type docked struct {
 	keys  object
 	notes []string
 	needs []need
-	login bool   // it requires OAuth
-	why   string // it cannot be taken
+	login bool   // the server requires OAuth
+	why   string // why the server cannot be imported
 }
 
-// catalog returns the servers of a catalog; none for another file.
+// catalog returns the servers of a catalog, or no servers for another file.
 func catalog(root object) object {
 	found := object{}
 	for name, v := range orEmpty(root["registry"]) {
@@ -124,7 +122,7 @@ func (d *docked) run(o object, args []any, env object) {
 
 func items(v any) []any { all, _ := v.([]any); return all }
 
-// word returns the value of a docker flag, which must not look like a flag.
+// word returns the value of a docker flag. The value must not look like a flag.
 func (d *docked) word(key, value string) string {
 	if strings.HasPrefix(value, "-") {
 		d.why = fmt.Sprintf("%s is %q, which docker would take for a flag", key, value)
@@ -132,7 +130,7 @@ func (d *docked) word(key, value string) string {
 	return value
 }
 
-// variable is the name of an environment variable.
+// variable returns the name of an environment variable.
 func (d *docked) variable(key string, v any) string {
 	name := text(v)
 	if !plainName.MatchString(name) {

@@ -6,15 +6,13 @@ import (
 	"strings"
 )
 
-// Client is a program whose configuration files this package reads.
 type Client struct {
 	Name  string
-	Paths []string // where its servers may be; files of its user come first, and win over the working directory's
+	Paths []string // where the client's servers may be; files of the user come first, and take precedence over files in the working directory
 	Files []string // those of Paths that exist
 }
 
-// clients lists the known clients. ~ stands for the home folder, + for the system's folder
-// for settings.
+// clients lists the known clients. ~ means the home folder, and + the system's folder for settings.
 var clients = []Client{
 	{Name: "claude-desktop", Paths: []string{"+/Claude/claude_desktop_config.json"}},
 	{Name: "claude-code", Paths: []string{"$CLAUDE_CONFIG_DIR/.claude.json", "~/.claude.json", ".mcp.json"}},

@@ -1,8 +1,7 @@
-// Package imports converts the file of another program to a configuration of the bridge: of
-// a desktop client, an editor or another bridge.
+// Package imports converts the file of another program (a desktop client, an editor or another bridge) to a
+// configuration of the bridge.
 //
-// It recognizes a file by its content, not its name. References to variables replace
-// secrets, unless the caller requests them inline. It converts restrictions of clients, or
-// omits the server. Notes list keys without a counterpart. It starts nothing and connects
-// to nothing.
+// It recognizes a file by its content and not by its name. References to variables replace secrets, unless the caller
+// requests inline secrets. If a client's restrictions cannot be converted, the server is omitted. Notes list keys
+// without a counterpart. The package starts nothing and connects to nothing.
 package imports

@@ -21,28 +21,27 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// MaxFile limits the size of a file in bytes: some clients store much else in it.
+// MaxFile is the maximum size of a file in bytes. Some clients store much other data in the file.
 const MaxFile = 16 << 20
 
 // Import collects the servers of files.
 type Import struct {
-	// Only lists the names of wanted servers, as in the file or in the result. Default: all.
+	// Only lists the names of the servers to import, as in the file or in the result. Empty means all servers.
 	Only []string
-	// Inline writes secrets in place of references.
+	// Inline writes secrets instead of references.
 	Inline bool
-	// Notes list keys without a counterpart, omitted servers, and variables to set. They
-	// show no secrets.
+	// Notes list keys without a counterpart, omitted servers, and variables to set. They do not show secrets.
 	Notes []string
 
 	servers []server
 	tokens  []access
-	values  map[string]string // by the variable that stands for it
-	inputs  map[string]string // descriptions, by the variable
+	values  map[string]string // secrets, by the variable that replaces each
+	inputs  map[string]string // descriptions, by variable
 	rules   []rule
-	into    *into // nil without one
+	into    *into // nil without Into
 }
 
-// maxBrackets limits the nesting of TOML, which would overflow the parser's stack.
+// maxBrackets bounds the nesting of TOML, which would otherwise overflow the parser's stack.
 const maxBrackets = 100_000
 
 type access struct {
@@ -52,8 +51,8 @@ type access struct {
 
 type object = map[string]any
 
-// Add adds the servers of a file, which notes call by the name from. It returns an error if the file
-// has no servers in a known form.
+// Add adds the servers of a file. from is the name of the file in notes. If the file has no servers in a known form,
+// Add returns an error.
 func (i *Import) Add(from string, data []byte) error {
 	if i.values == nil {
 		i.values, i.inputs = map[string]string{}, map[string]string{}
@@ -100,7 +99,7 @@ func (i *Import) Add(from string, data []byte) error {
 	return nil
 }
 
-// decode reads JSON, with comments, or YAML, or TOML.
+// decode reads JSON (also with comments), YAML or TOML.
 func decode(data []byte) (root object, err error) {
 	if len(data) > MaxFile {
 		return nil, errors.New("the file is too large")
@@ -125,8 +124,7 @@ func decode(data []byte) (root object, err error) {
 	return nil, errors.New("neither JSON nor YAML nor TOML with keys")
 }
 
-// tables returns the tables of servers in a file. Claude Code has one more for each
-// project.
+// tables returns the tables of servers in a file. A file of Claude Code has an additional table for each project.
 func tables(root object) []table {
 	var found []table
 	for _, place := range foreign.Places {
@@ -160,8 +158,8 @@ func tables(root object) []table {
 	return found
 }
 
-// servers returns v as a table of servers: a mapping of names, or a list of servers with
-// names. It returns nil for anything else.
+// servers returns v as a table of servers: a mapping of names, or a list of servers with names. For anything else, it
+// returns nil.
 func servers(v any) object {
 	table := object{}
 	if list, ok := v.([]any); ok {
@@ -185,7 +183,7 @@ func servers(v any) object {
 	return nil
 }
 
-// read are keys that have no counterpart, and that other code here reads.
+// read are keys that have no counterpart, but that other code here reads.
 var read = []string{
 	"disabled", "enabled", "options", "headerToEnv", "env_http_headers", "bearer_token_env_var", "bearerToken", "bearer_token", "apiKey", "env_keys", "env_vars",
 	"source", "bundled", "display_name", "requestOptions", "timeout", "tool_timeout_sec", "startup_timeout_sec",
@@ -246,7 +244,7 @@ func (i *Import) state() state { return state{maps.Clone(i.values), slices.Clone
 
 func (i *Import) restore(s state) { i.values, i.tokens = s.values, s.tokens }
 
-// fill reads the keys of a server. It returns the reason that the server cannot be imported, or "".
+// fill reads the keys of a server. It returns the reason why the server cannot be imported, or "".
 func (i *Import) fill(s *server, o object, t table) string {
 	if old, ok := o["command"].(object); ok { // Zed, older: command: { path, args, env }
 		o = maps.Clone(o)
@@ -347,7 +345,7 @@ func (i *Import) fill(s *server, o object, t table) string {
 
 func orEmpty(v any) object { o, _ := v.(object); return o }
 
-// waits reads the timeouts of calls and of the start. unit is that of the key timeout.
+// waits reads the timeouts of calls and of the start. unit is the unit of the key timeout.
 func (s *server) waits(o object, unit time.Duration) {
 	for _, limit := range []struct {
 		key  string
@@ -369,7 +367,7 @@ func (s *server) waits(o object, unit time.Duration) {
 	}
 }
 
-// restrict reads the allowed tools of a server, and whether it is on.
+// restrict reads the allowed tools of a server, and whether the server is on.
 func (s *server) restrict(o object) string {
 	for _, key := range []string{"disabled", "enabled"} {
 		on, ok := o[key].(bool)
@@ -379,7 +377,7 @@ func (s *server) restrict(o object) string {
 		s.off = s.off || ok && on == (key == "disabled")
 	}
 	for _, key := range slices.Concat(foreign.Aliases["allow"], foreign.Aliases["deny"]) {
-		if o[key] == nil || key == "available_tools" && empty(o[key]) { // all, in Goose
+		if o[key] == nil || key == "available_tools" && empty(o[key]) { // in Goose, an empty list means all tools
 			continue
 		}
 		if each, ok := o[key].(object); ok && key == "tools" {
@@ -401,8 +399,8 @@ func (s *server) restrict(o object) string {
 	return ""
 }
 
-// single reads settings of single tools, by name. Whether the user is asked before a call is a matter
-// of the client in front of the bridge.
+// single reads settings of single tools, by name. It ignores whether the user is asked before a call, because the
+// client in front of the bridge decides this.
 func (s *server) single(tools object) string {
 	for _, name := range slices.Sorted(maps.Keys(tools)) {
 		settings, ok := tools[name].(object)
@@ -426,10 +424,9 @@ func (s *server) single(tools object) string {
 	return ""
 }
 
-// asks reports whether a key says when the user of the client is asked before a call.
+// asks reports whether a key decides when the user of the client is asked before a call.
 func asks(key string) bool { return strings.HasSuffix(similar.Fold(key), "approvalmode") }
 
-// permit sets the allowed tools.
 func (s *server) permit(list []string) string {
 	switch {
 	case len(list) == 0:
@@ -441,7 +438,7 @@ func (s *server) permit(list []string) string {
 	return ""
 }
 
-// names is a list of texts; ok is false for anything else.
+// names returns a list of texts. For anything else, ok is false.
 func names(v any) (all []string, ok bool) {
 	list, ok := v.([]any)
 	for _, item := range list {
@@ -485,7 +482,7 @@ func (s *server) options(o object, tokens *[]string) string {
 	return ""
 }
 
-// fetched are keys by which a client fetches a credential, and what to do in their place.
+// fetched maps keys by which a client fetches a credential to what the user must do instead.
 var fetched = map[string]string{
 	"oauth":            signIn,
 	"oauth_resource":   signIn,
@@ -537,7 +534,7 @@ func empty(v any) bool {
 	return false
 }
 
-// text is a scalar as text; empty for anything else.
+// text returns a scalar as text, or "" for anything else.
 func text(v any) string {
 	switch v := v.(type) {
 	case nil, object, []any:
@@ -549,7 +546,7 @@ func text(v any) string {
 	}
 }
 
-// texts returns a scalar, or a list of them, as texts.
+// texts returns a scalar or a list of scalars as texts.
 func texts(v any) []string {
 	list, ok := v.([]any)
 	if !ok {
@@ -567,7 +564,7 @@ func texts(v any) []string {
 
 var plainName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 
-// variable returns a name for a variable from any text.
+// variable turns any text into a name for a variable.
 func variable(s string) string {
 	name := strings.ToUpper(regexp.MustCompile(`\W+`).ReplaceAllString(s, "_"))
 	if name == "" || name[0] >= '0' && name[0] <= '9' {
@@ -576,7 +573,7 @@ func variable(s string) string {
 	return name
 }
 
-// address returns a URL without the secrets in its query.
+// address returns a URL with references instead of the secrets in its query.
 func (i *Import) address(s *server, address string) string {
 	address, fragment, marked := strings.Cut(i.reference(s, address), "#")
 	before, query, asked := strings.Cut(address, "?")

@@ -14,17 +14,16 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// rule is a list of allowed or denied servers, beside the servers of a file.
+// rule is a list of allowed or denied servers in a file.
 type rule struct {
 	said  string // the key and its file, for notes
 	allow bool
 	names []string // as in the new file
-	odd   bool     // it has items that are no names
-	own   bool     // applies only to the servers in a project's .mcp.json
+	odd   bool     // the list has items that are not names
+	own   bool     // the list applies only to the servers in a project's .mcp.json
 }
 
-// readRules reads the lists of a file, and Claude Code's lists for projects. Each may name
-// servers of all files.
+// readRules reads the lists of a file, and Claude Code's lists for projects. Each list may name servers of all files.
 func (i *Import) readRules(from string, root object) {
 	projects := orEmpty(root["projects"])
 	here, _ := os.Getwd()
@@ -40,9 +39,9 @@ func (i *Import) readRules(from string, root object) {
 	}
 }
 
-// readLists reads the lists of a file, or of a project in it. here: they apply to the
-// working directory. The list of approved servers applies to one project, and is empty
-// until its user approved one.
+// readLists reads the lists of a file, or of a project in the file. here means that they apply to the working
+// directory. The list of approved servers applies to one project, and is empty until the project's user has approved a
+// server.
 func (i *Import) readLists(from string, here bool, scope object) {
 	for _, key := range slices.Sorted(maps.Keys(scope)) {
 		said := key + " in " + from
@@ -58,7 +57,7 @@ func (i *Import) readLists(from string, here bool, scope object) {
 }
 
 func (i *Import) readRule(said string, allow bool, v any) {
-	if empty(v) && !(allow && v != nil) { // an empty list of allowed servers allows none
+	if empty(v) && !(allow && v != nil) { // an empty list of allowed servers allows no server
 		return
 	}
 	list, ok := v.([]any)
@@ -69,7 +68,7 @@ func (i *Import) readRule(said string, allow bool, v any) {
 	}
 	for _, item := range list {
 		name := text(item)
-		if name == "" { // of Claude Code's managed settings
+		if name == "" { // an item of Claude Code's managed settings
 			name = text(orEmpty(item)["serverName"])
 		}
 		r.names = append(r.names, config.NameOf(name))
@@ -78,8 +77,7 @@ func (i *Import) readRule(said string, allow bool, v any) {
 	i.rules = append(i.rules, r)
 }
 
-// keep switches off the servers that a list of any file excludes. A malformed list excludes
-// all.
+// keep switches off the servers that a list of any file excludes. A malformed list excludes all servers.
 func (i *Import) keep() {
 	for count := range i.servers {
 		s := &i.servers[count]

@@ -15,17 +15,17 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// into is the configuration that the servers are added to.
+// into is the configuration to which the servers are added.
 type into struct {
 	text   []byte
-	at     int      // the place for the servers: behind the line of the key servers
+	at     int      // the place for the servers: after the line of the key servers
 	indent string   // indentation of the names of servers
-	names  []string // of its servers
+	names  []string // names of the configuration's servers
 }
 
-// Into sets the configuration to which YAML adds the servers; the rest of its text does not
-// change. Call it before Add: servers with names in use are omitted, and its variables keep
-// their meaning. The error is the reason that servers cannot be added.
+// Into sets the configuration to which YAML adds the servers. The rest of its text does not change. Callers must call
+// it before Add: servers whose names are in use are omitted, and variables of the configuration keep their meaning. The
+// error is the reason why no servers can be added.
 func (i *Import) Into(file string, text []byte) error {
 	root, err := strict.Parse(text)
 	if err != nil {
@@ -59,12 +59,12 @@ func (i *Import) Into(file string, text []byte) error {
 	return fmt.Errorf("%s: no servers can be added: its key servers must be a block with one server per line", file)
 }
 
-// inLines reports whether n is a mapping with a key on each line.
+// inLines reports whether n is a mapping with each key on its own line.
 func inLines(n *yaml.Node) bool {
 	return n != nil && n.Kind == yaml.MappingNode && n.Anchor == "" && n.Style&(yaml.FlowStyle|yaml.TaggedStyle) == 0
 }
 
-// environment returns a value for every variable, because the check does not depend on them.
+// environment returns a value for every variable, because the check does not depend on the values.
 func environment(name string) (string, bool) {
 	if value, ok := os.LookupEnv(name); ok {
 		return value, true
@@ -80,7 +80,7 @@ func (i *into) refers(variable string) bool {
 // has reports whether the file has a server of that name.
 func (i *into) has(name string) bool { return i != nil && slices.Contains(i.names, name) }
 
-// with returns the file with servers, which are indented by two spaces.
+// with returns the file with the servers. It expects servers to be indented by two spaces.
 func (i *into) with(servers []byte) []byte {
 	var b bytes.Buffer
 	b.Write(i.text[:i.at])
@@ -92,8 +92,8 @@ func (i *into) with(servers []byte) []byte {
 	return b.Bytes()
 }
 
-// Fault returns the reason that the servers make no valid configuration, or cannot be added to
-// the given one; or nil.
+// Fault returns the reason why the servers are not a valid configuration, or why they cannot be added to the given
+// configuration, or nil.
 func (i *Import) Fault() error {
 	if i.into == nil {
 		if !slices.ContainsFunc(i.servers, func(s server) bool { return !s.off }) {
@@ -108,8 +108,8 @@ func (i *Import) Fault() error {
 	return err
 }
 
-// Env returns a shell file of the variables to set, with the values of secrets. A variable
-// without a value in the imported file is empty.
+// Env returns a shell file with the variables to set, and with the values of secrets. A variable without a value in the
+// imported file is empty.
 func (i *Import) Env() []byte {
 	var b bytes.Buffer
 	for _, name := range i.Variables() {

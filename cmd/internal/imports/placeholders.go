@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// Programs write what they fill in as ${…}, {env:NAME}, ${{ secrets.NAME }}, $NAME or $(command). A
-// table's texts are first brought into the form ${…}; reference says what each of these becomes.
+// These patterns match placeholders. Programs write them as ${…}, {env:NAME}, ${{ secrets.NAME }}, $NAME or $(command).
+// First, the texts of a table are converted to the form ${…}; then reference converts each placeholder.
 
 var (
 	placeholder = regexp.MustCompile(`\$\{([^{}]*)\}`)
-	// bare are placeholders of opencode, {env:NAME} and {file:PATH}.
+	// bare matches placeholders of opencode: {env:NAME} and {file:PATH}.
 	bare = regexp.MustCompile(`\$?\{((?:env|file):[^{}]+)\}`)
-	// templates are placeholders of Continue, ${{ secrets.NAME }}.
+	// templates matches placeholders of Continue: ${{ secrets.NAME }}.
 	templates = regexp.MustCompile(`\$\{\{\s*([^{}]*?)\s*\}\}`)
 	dollars   = regexp.MustCompile(`\$+[A-Z_][A-Z0-9_]*\b`)
 	dollar    = regexp.MustCompile(`^(Bearer )?\$([A-Za-z_]\w*)$`)
 )
 
-// spelled brings the placeholders that all programs' files may have into the form ${…}.
+// spelled converts the placeholders that files of any program may have to the form ${…}.
 func spelled(s string) string {
 	return bare.ReplaceAllString(templates.ReplaceAllString(s, "$${template:$1}"), "$${$1}")
 }
 
-// braced replaces $NAME by ${NAME}: where it is the whole string, or NAME is in capitals. Gemini
-// expands others only if the variable exists.
+// braced replaces $NAME by ${NAME} where it is the whole string, or where NAME is in capitals. Gemini expands other
+// names only if the variable exists.
 func braced(s string) string {
 	if m := dollar.FindStringSubmatch(s); m != nil {
 		return m[1] + "${" + m[2] + "}"
@@ -40,7 +40,7 @@ func braced(s string) string {
 	})
 }
 
-// shell is braced for texts that a shell expands, such as Crush's.
+// shell is braced for texts that a shell expands, such as texts of Crush.
 func shell(s string) string {
 	if strings.Contains(s, "$(") || strings.Contains(s, "`") {
 		return "${shell:" + strings.NewReplacer("{", "", "}", "").Replace(s) + "}"
@@ -69,15 +69,15 @@ func each(v any, change func(string) string) any {
 	return v
 }
 
-// editors are what only an editor knows, while a file is open in it.
+// editors lists variables that only an editor can fill in, while a file is open in the editor.
 var editors = []string{
 	"command", "config", "defaultBuildTask", "execPath", "extensionInstallFolder", "extensionPath",
 	"file", "fileBasename", "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename", "fileExtname", "fileWorkspaceFolder",
 	"lineNumber", "relativeFile", "relativeFileDirname", "selectedText",
 }
 
-// reference converts the references in a text to the bridge's form. What nobody but the client can
-// fill in becomes s.why.
+// reference converts the references in a text to the bridge's form. If only the client can fill in a reference,
+// reference sets s.why.
 func (i *Import) reference(s *server, value string) string {
 	return placeholder.ReplaceAllStringFunc(value, func(whole string) string {
 		inner := whole[2 : len(whole)-1]
@@ -124,7 +124,7 @@ func (i *Import) reference(s *server, value string) string {
 	})
 }
 
-// shellForm cuts NAME, NAME:-fallback, NAME:?message and the like.
+// shellForm cuts forms such as NAME, NAME:-fallback and NAME:?message into their parts.
 func shellForm(s string) (name, operator, word string) {
 	at := strings.IndexAny(s, ":-+?=")
 	if at < 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// looksSecret reports whether a value may be a secret. A reference to a variable is none,
-// but its default may be.
+// looksSecret reports whether a value may be a secret. A reference to a variable is not a secret, but its default may
+// be.
 func looksSecret(name, value string) bool {
 	bare := placeholder.ReplaceAllStringFunc(value, func(whole string) string {
 		_, fallback, _ := strings.Cut(strings.TrimSuffix(whole, "}"), ":-")
@@ -23,7 +23,7 @@ func looksSecret(name, value string) bool {
 	return sanitize.LooksSecret(strings.TrimLeft(name, "-"), bare)
 }
 
-// secret replaces a secret by a reference to a variable. The variable gets that name if it is unused.
+// secret replaces a secret by a reference to a variable. The variable gets the given name if this name is unused.
 func (i *Import) secret(s *server, name, value string) string {
 	inside := i.reference(s, value)
 	if i.Inline {
@@ -47,7 +47,7 @@ func (i *Import) secret(s *server, name, value string) string {
 	return "${" + name + "}"
 }
 
-// taken reports whether a variable has another value.
+// taken reports whether a variable already has another value.
 func (i *Import) taken(name, value string) bool {
 	if other, ours := i.values[name]; ours {
 		return other != value
@@ -55,8 +55,8 @@ func (i *Import) taken(name, value string) bool {
 	return i.into.refers(name)
 }
 
-// table reads variables or headers. Those that are secrets become references to
-// variables of their own name, behind prefix.
+// table reads variables or headers. Secrets become references to variables whose name is prefix and the name in the
+// table.
 func (i *Import) table(s *server, v any, prefix string) map[string]string {
 	table := map[string]string{}
 	from := orEmpty(v)
@@ -71,8 +71,8 @@ func (i *Import) table(s *server, v any, prefix string) map[string]string {
 	return table
 }
 
-// credential returns a reference in place of a secret of that name, which may follow the
-// scheme of a header.
+// credential returns a reference in place of a secret with a name. In value, the secret may follow the scheme of a
+// header.
 func (i *Import) credential(s *server, prefix, name, value string) string {
 	scheme, token, ok := strings.Cut(value, " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") && !strings.EqualFold(scheme, "Basic") {
@@ -88,8 +88,8 @@ func (i *Import) credential(s *server, prefix, name, value string) string {
 // pair matches NAME=VALUE or a header, alone or after a flag.
 var pair = regexp.MustCompile(`^(-{0,2}[A-Za-z_][\w.-]*)(=|:\s*)([^/](?s:.*)|/[^/](?s:.*))$`)
 
-// arguments replaces secrets in the arguments of a program: after --token, in --token=VALUE,
-// NAME=VALUE, headers and URLs, and by their form.
+// arguments replaces secrets in the arguments of a program. It finds them after --token, in --token=VALUE, NAME=VALUE,
+// headers and URLs, and by their form.
 func (i *Import) arguments(s *server, args []string) []string {
 	all := make([]string, len(args))
 	for count, arg := range args {

@@ -32,7 +32,7 @@ type server struct {
 	forward            []string
 	login              bool
 	timeout, handshake time.Duration
-	why                string // a placeholder cannot be filled in
+	why                string // why a placeholder cannot be filled in
 }
 
 type need struct{ name, what string }
@@ -43,7 +43,6 @@ func (s *server) need(name, what string) {
 	}
 }
 
-// Names returns the names of the imported servers.
 func (i *Import) Names() []string {
 	var all []string
 	for _, s := range i.servers {
@@ -52,7 +51,7 @@ func (i *Import) Names() []string {
 	return all
 }
 
-// YAML returns the new file, or the one of Into with the servers.
+// YAML returns the new file, or the file of Into with the servers.
 func (i *Import) YAML() []byte {
 	var b bytes.Buffer
 	var access bytes.Buffer
@@ -78,13 +77,13 @@ func (i *Import) YAML() []byte {
 
 // caller is a rule of the new file for the holder of a token.
 type caller struct {
-	server  // for its name and needs
+	server  // for the caller's name and needs
 	token   string
 	servers []string
 }
 
-// callers returns the rules for the tokens. The variables for them are among those of the import from
-// then on, and the same after each call.
+// callers returns the rules for the tokens. It adds the variables for them to the variables of the import. Every call
+// returns the same rules.
 func (i *Import) callers() []caller {
 	var all []caller
 	for count, a := range i.tokens {
@@ -182,7 +181,7 @@ func (s *server) write(b *bytes.Buffer) {
 	if s.timeout > 0 {
 		fmt.Fprintf(b, "    timeout: %s\n", seconds(s.timeout))
 	}
-	if s.timeout > time.Hour { // which is the default of the next
+	if s.timeout > time.Hour { // an hour is the default of max_timeout
 		fmt.Fprintf(b, "    max_timeout: %s\n", seconds(s.timeout))
 	}
 	if s.handshake > 0 {
@@ -190,7 +189,7 @@ func (s *server) write(b *bytes.Buffer) {
 	}
 }
 
-// check returns the reason that the bridge would refuse the server, or "".
+// check returns the reason why the bridge would refuse the server, or "".
 func (s *server) check() string {
 	var b bytes.Buffer
 	b.WriteString("servers:\n")
@@ -239,8 +238,8 @@ func list(texts []string) string {
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
-// Server returns a configuration with one server, described as in a client's file. A comment
-// contains from, the origin of the server; from is empty for an example.
+// Server returns a configuration with one server, described as in a client's file. A comment contains from, the origin
+// of the server. For an example, from is empty.
 func Server(from, name string, entry map[string]any) ([]byte, error) {
 	im := Import{values: map[string]string{}}
 	if args, ok := entry["args"].([]string); ok {

@@ -109,10 +109,11 @@ func (t *try) prepare(c *cobra.Command, f *clientFlags, rest []string) error {
 	return nil
 }
 
-// searchTools finds tools that a server of tools_mode search does not list. The command calls them by their names.
+// searchTools finds tools that a server with tools_mode search does not list. The command calls these tools by their
+// names.
 const searchTools = "search_tools"
 
-// found requests the definition of a tool that is found and not listed.
+// found requests the definition of a tool that the server does not list.
 func (c *client) found(ctx context.Context, name string) (gjson.Result, error) {
 	raw, err := c.request(ctx, func(ctx context.Context) error {
 		_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: searchTools, Arguments: map[string]any{"names": []string{name}}})
@@ -155,7 +156,7 @@ func (c *client) answer(ctx context.Context, t *try) (raw json.RawMessage, faile
 		}
 	}
 	params := &mcp.CallToolParams{Name: t.tool, Arguments: args}
-	params.SetProgressToken("call") // also with --quiet: progress keeps the call from timing out
+	params.SetProgressToken("call") // even with --quiet, because progress keeps the call from timing out
 	began := time.Now()
 	if asTask {
 		raw, failed, err = c.callAsTask(ctx, params)

@@ -32,10 +32,9 @@ import (
 type Options struct {
 	Log            *flags.Log
 	Stdout, Stderr io.Writer
-	// Dial opens the link to a server. Default: DialBridge.
+	// Dial opens the link to a server. nil means DialBridge.
 	Dial func(c *config.Config, name string, log *slog.Logger) (*Link, error)
-	// Terminal reports whether a file is a terminal, and its number of
-	// columns. Default: terminal.Is.
+	// Terminal reports whether a file is a terminal, and its number of columns. nil means terminal.Is.
 	Terminal func(file any) (is bool, columns int)
 }
 
@@ -57,20 +56,20 @@ func Commands(o Options) []*cobra.Command {
 	return all
 }
 
-// clientFlags holds the common flags of these commands.
+// clientFlags holds the common flags of the commands of this package.
 type clientFlags struct {
 	Options
 	set *pflag.FlagSet
 
 	command            string // its name
-	byURL              bool   // the server is named by its URL
+	byURL              bool   // the command line names the server by its URL
 	target             flags.Target
 	roots              []string
 	timeout, handshake time.Duration
 	verbose            bool
 	quiet              bool
 	json               bool
-	all                bool // operations of HTTP APIs that are found by search are listed too
+	all                bool // also list operations of HTTP APIs that are found by search
 }
 
 func (c *clientFlags) add(one *cobra.Command) {
@@ -87,7 +86,7 @@ func (c *clientFlags) add(one *cobra.Command) {
 
 func (c *clientFlags) changed(name string) bool { return c.set.Changed(name) }
 
-// exitHelp ends the help texts of these commands.
+// exitHelp is the end of the help texts of these commands.
 const exitHelp = `
 TARGET is a URL (http or https), the path or the URL of an OpenAPI document, or
 the name of a server in the configuration file. Instead of TARGET you
@@ -98,12 +97,12 @@ Exit codes: 0 success; 1 the server answered with an error; 2 wrong usage;
 3 the server could not be reached or started, or was lost; 4 time-out;
 130 interrupted.`
 
-// split separates the target from the arguments: the first one, or all after --.
+// split separates the target from the arguments. The target is the first argument, or everything after --.
 func (c *clientFlags) split(cmd *cobra.Command, args []string) (t target, rest []string, err error) {
 	switch n := cmd.ArgsLenAtDash(); {
 	case n >= 0 && n < len(args):
 		t, rest = target{args[n:], true}, args[:n]
-	case n < 0 && len(args) == 0 && c.command == "tools": // of all servers of the file
+	case n < 0 && len(args) == 0 && c.command == "tools": // all servers of the file
 	case n >= 0 || len(args) == 0:
 		return t, nil, exit.Usagef("no target. %s (see '%s --help')", flags.Forms, cmd.CommandPath())
 	default:
@@ -112,8 +111,8 @@ func (c *clientFlags) split(cmd *cobra.Command, args []string) (t target, rest [
 	return t, rest, nil
 }
 
-// action is a command's work with a server. prepare checks the arguments after the target,
-// before the server starts.
+// action is the work of a command with a server. prepare checks the arguments after the target, before the server
+// starts.
 type action struct {
 	prepare func(rest []string) error
 	do      func(ctx context.Context, c *client) error
@@ -182,7 +181,7 @@ func rootsOf(folders []string) ([]*mcp.Root, error) {
 		}
 		slashed := filepath.ToSlash(path)
 		if slashed[0] != '/' {
-			slashed = "/" + slashed // a drive
+			slashed = "/" + slashed // a Windows drive
 		}
 		u := url.URL{Scheme: "file", Path: slashed}
 		roots = append(roots, &mcp.Root{URI: u.String(), Name: filepath.Base(path)})
@@ -190,7 +189,6 @@ func rootsOf(folders []string) ([]*mcp.Root, error) {
 	return roots, nil
 }
 
-// client is a session with a server.
 type client struct {
 	*mcp.ClientSession
 	*console
@@ -199,14 +197,14 @@ type client struct {
 	status *status
 	asker  *asker
 	link   *Link
-	api    *config.Config // has the HTTP API that is called; nil for other servers
+	api    *config.Config // the configuration with the HTTP API; nil for other servers
 
-	silence time.Duration // limit of a task's time without a change; 0 means no limit
-	longest time.Duration // limit of a task's time; 0 means no limit
-	tasks   bool          // the server can run calls of tools as tasks
+	silence time.Duration // maximum time for which a task may stay unchanged; 0 means no limit
+	longest time.Duration // maximum duration of a task; 0 means no limit
+	tasks   bool          // the server can run tool calls as tasks
 }
 
-// logs returns the flags of the log: without --verbose or a level, only errors are logged.
+// logs returns the flags of the log. Without --verbose and --log-level, only errors are logged.
 func (c *clientFlags) logs() *flags.Log {
 	logs := &flags.Log{Level: c.Log.Level, Format: c.Log.Format}
 	if !c.verbose && !c.changed("log-level") {
@@ -215,8 +213,7 @@ func (c *clientFlags) logs() *flags.Log {
 	return logs
 }
 
-// connect opens a session in the newest legacy revision; the bridge translates for servers
-// of other revisions.
+// connect opens a session in the newest legacy revision. The bridge translates for servers of other revisions.
 func (c *clientFlags) connect(ctx context.Context, settings *config.Config, name string, con *console, roots []*mcp.Root) (*client, error) {
 	logs := c.logs()
 	log, err := logs.Logger(c.Stderr)
@@ -232,7 +229,7 @@ func (c *clientFlags) connect(ctx context.Context, settings *config.Config, name
 			verbose: c.verbose,
 		},
 	}
-	for _, s := range settings.Servers { // the only one
+	for _, s := range settings.Servers { // there is only one server
 		one.silence, one.longest = s.Timeout, s.MaxTimeout
 	}
 	log = slog.New(&listener{Handler: log.Handler(), status: one.status})
@@ -272,7 +269,7 @@ func (c *clientFlags) connect(ctx context.Context, settings *config.Config, name
 		one.tasks = gjson.GetBytes(a.Result, "capabilities.tasks.requests.tools.call").Exists()
 	}
 	if c.verbose && one.InitializeResult().Capabilities != nil && one.InitializeResult().Capabilities.Logging != nil {
-		// If the server refuses, the command shows the log messages that it sends anyway.
+		// If the server refuses the level, the command shows the log messages that the server sends anyway.
 		_ = one.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: mcp.LoggingLevel(serverLevel(logs.Level))})
 	}
 	return one, nil
@@ -302,11 +299,10 @@ func (c *client) close() {
 	c.asker.close()
 }
 
-// takeBackLimit limits the wait until a cancellation is sent.
+// takeBackLimit bounds how long the command waits until a cancellation is sent.
 const takeBackLimit = time.Second
 
-// request makes a request by a method of the SDK, and returns the raw result, also if the
-// SDK cannot decode it.
+// request makes a request by a method of the SDK, and returns the raw result even if the SDK cannot decode it.
 func (c *client) request(ctx context.Context, send func(context.Context) error) (json.RawMessage, error) {
 	c.wire.begin()
 	err := send(ctx)
@@ -317,8 +313,7 @@ func (c *client) request(ctx context.Context, send func(context.Context) error) 
 		return a.Result, nil
 	}
 	if ctx.Err() != nil {
-		// The SDK sends the cancellation in the background: wait for it before the
-		// connection closes.
+		// The SDK sends the cancellation in the background, and the connection must not close before.
 		select {
 		case <-c.wire.takenBack():
 		case <-time.After(takeBackLimit):
@@ -327,8 +322,7 @@ func (c *client) request(ctx context.Context, send func(context.Context) error) 
 	return nil, err
 }
 
-// reason adds the known cause to an error of the bridge. It may name programs and files of
-// the user.
+// reason adds the known cause to an error of the bridge. The cause may name programs and files of the user.
 func (c *client) reason(err error) error {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || faultOf(e) == "" {
@@ -340,7 +334,7 @@ func (c *client) reason(err error) error {
 	return err
 }
 
-// causeError is an error and its cause.
+// causeError is an error with its cause.
 type causeError struct {
 	error
 	why string

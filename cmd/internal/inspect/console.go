@@ -9,19 +9,19 @@ import (
 
 // console holds the input and output of a command, and their properties.
 //
-// Text of a server never reaches a terminal unescaped: escape sequences could rewrite the
-// screen, or type for the user.
+// Text of a server never reaches a terminal unescaped, because escape sequences could rewrite the screen or type for
+// the user.
 type console struct {
 	in       io.Reader
 	out, err io.Writer
-	// Which of them are terminals.
+	// inTerm, outTerm and errTerm report which of in, out and err are terminals.
 	inTerm, outTerm, errTerm bool
-	width                    int  // columns of out; 0 when it is no terminal
+	width                    int  // columns of out; 0 if out is not a terminal
 	errWidth                 int  // columns of err
-	color                    bool // on out
+	color                    bool // out shows colors
 }
 
-// newConsole returns the console of these files; isTerminal tests for terminals.
+// newConsole returns the console for these files. isTerminal detects terminals.
 func newConsole(in io.Reader, out, err io.Writer, isTerminal func(any) (bool, int)) *console {
 	c := &console{
 		in:  in,
@@ -35,10 +35,9 @@ func newConsole(in io.Reader, out, err io.Writer, isTerminal func(any) (bool, in
 	return c
 }
 
-// asks reports whether the command can ask the user.
 func (c *console) asks() bool { return c.inTerm && c.errTerm }
 
-// bold returns s in bold if out shows that.
+// bold returns s in bold if out shows bold text.
 func (c *console) bold(s string) string {
 	if !c.color || s == "" {
 		return s
@@ -46,7 +45,7 @@ func (c *console) bold(s string) string {
 	return "\x1b[1m" + s + "\x1b[0m"
 }
 
-// text returns a server's text with escapes, safe for out.
+// text returns a server's text, escaped if out is a terminal.
 func (c *console) text(s string) string {
 	if c.outTerm {
 		return sanitize.Text(s)

@@ -13,20 +13,18 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// Link is the connection to a server.
 type Link struct {
 	Transport mcp.Transport
-	Reason    func() string // the reason that the server does not work, for its own user; may be empty
-	// Close ends the link and awaits its goroutines. Messages that the client sent before
-	// still arrive, unless hurry is set.
+	Reason    func() string // why the server does not work, for the user's own servers; may be empty
+	// Close ends the link and waits for its goroutines. Unless hurry is set, messages that the client has sent still
+	// arrive.
 	Close func(hurry bool)
 }
 
-// DialBridge opens a link to the server of that name; the empty name means the aggregate.
-// The link goes through a bridge in this process, with the limits, headers and filters of
-// a served server.
+// DialBridge opens a link to the named server. The empty name means the aggregate. The link goes through a bridge in
+// this process, with the limits, headers and filters of a served server.
 func DialBridge(c *config.Config, name string, log *slog.Logger) (*Link, error) {
-	c.Cluster = config.Cluster{} // a bridge for one client is no instance (S-003)
+	c.Cluster = config.Cluster{} // a bridge for one client is not an instance of a cluster (S-003)
 	s := server.New(c, log)
 	fromClient, toBridge := io.Pipe()
 	fromBridge, toClient := io.Pipe()

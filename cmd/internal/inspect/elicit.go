@@ -19,8 +19,8 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// asker puts the server's questions (elicitation) to the user on stderr and stdin, one at a
-// time. Without a terminal the answer is cancel.
+// asker asks the user the server's questions (elicitation) on stderr and stdin, one at a time. Without a terminal, the
+// answer is cancel.
 type asker struct {
 	*console
 	status *status
@@ -41,14 +41,14 @@ func newAsker(c *console, s *status) *asker {
 // close ends the reading of input. No question may be open.
 func (a *asker) close() { close(a.done) }
 
-// Why a question was not answered.
+// errDecline and errCancel are the reasons why a question was not answered.
 var (
 	errDecline = errors.New("declined")
 	errCancel  = errors.New("cancelled")
 )
 
-// answer asks the user and returns an ElicitResult; nil when ctx has ended. params are raw: only the
-// text has the order of a form's fields.
+// answer asks the user and returns an ElicitResult, or nil if ctx ends first. params are raw, because only the text has
+// the fields of a form in their order.
 func (a *asker) answer(ctx context.Context, params json.RawMessage) json.RawMessage {
 	select {
 	case a.turn <- struct{}{}:
@@ -102,8 +102,8 @@ func (a *asker) ask(ctx context.Context, q gjson.Result) (content string, err er
 	}
 }
 
-// visit asks whether the user agrees to visit an address. It shows the address in full and
-// never opens it (2025-11-25, client/elicitation, URL mode).
+// visit asks whether the user agrees to visit an address. It shows the full address and never opens it (2025-11-25,
+// client/elicitation, URL mode).
 func (a *asker) visit(ctx context.Context, address string) error {
 	host := "an address without a host"
 	if u, err := url.Parse(address); err == nil && u.Host != "" {
@@ -154,8 +154,8 @@ func (a *asker) line(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
-// read sends the user's input to lines. A read of a terminal cannot be interrupted: after
-// the last question it ends with stdin or the process.
+// read sends the user's input to lines. A read from a terminal cannot be interrupted, so after the last question read
+// ends with stdin or the process.
 func (a *asker) read() {
 	defer close(a.lines)
 	in := bufio.NewScanner(a.in)
@@ -168,7 +168,7 @@ func (a *asker) read() {
 	}
 }
 
-// form asks for one field after the other and returns them as an object.
+// form asks for one field after another and returns the fields as an object.
 func (a *asker) form(ctx context.Context, s arguments.Schema) (string, error) {
 	fields := s.Arguments()
 	if len(fields) > 0 {
@@ -187,8 +187,7 @@ func (a *asker) form(ctx context.Context, s arguments.Schema) (string, error) {
 	return "{" + strings.Join(parts, ",") + "}", nil
 }
 
-// field asks for a field until the input is valid, and returns it as JSON; empty if the user
-// leaves it out.
+// field asks for a field until the input is valid. It returns the field as JSON, or "" if the user leaves it out.
 func (a *asker) field(ctx context.Context, s arguments.Schema, f arguments.Argument) (string, error) {
 	choices := s.Options(f.Schema)
 	text := cmp.Or(title(f.Schema), f.Name)
@@ -232,11 +231,11 @@ func (a *asker) field(ctx context.Context, s arguments.Schema, f arguments.Argum
 	}
 }
 
-// codeVisit is the error code of a call for which the user must visit addresses first
-// (2025-11-25, URLElicitationRequiredError).
+// codeVisit is the error code of a call before which the user must visit addresses (2025-11-25,
+// URLElicitationRequiredError).
 const codeVisit = -32042
 
-// visits adds the addresses to a codeVisit error.
+// visits adds the addresses to an error with codeVisit.
 func (c *client) visits(err error) error {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || e.Code != codeVisit || c.flags.json {

@@ -17,7 +17,7 @@ import (
 // errSilent means that --timeout expired before there was a session.
 var errSilent = errors.New("the server was not ready in time (--timeout)")
 
-// explain gives an error its exit code and a text for the user.
+// explain adds an exit code and a text for the user to an error.
 func (c *clientFlags) explain(ctx context.Context, err error) error {
 	if _, done := errors.AsType[exit.Error](err); done {
 		return err
@@ -55,13 +55,13 @@ func (f forURL) Error() string { return flags.ForURL(f.error.Error()) }
 
 func (f forURL) Unwrap() error { return f.error }
 
-// faultOf returns data.bridge of an error by the bridge; empty for an error of the server.
+// faultOf returns data.bridge of an error of the bridge, or "" for an error of the server.
 func faultOf(e *jsonrpc.Error) string { return gjson.GetBytes(e.Data, "bridge").String() }
 
 // answerError formats a server's JSON-RPC error for the user.
 type answerError struct{ err *jsonrpc.Error }
 
-const maxShownData = 500 // bytes of an error's data in a message; --json-output has all of it
+const maxShownData = 500 // maximum bytes of an error's data in a message; --json-output shows all of it
 
 func (a *answerError) Error() string {
 	s := fmt.Sprintf("the server answered with error %d: %s", a.err.Code, a.err.Message)

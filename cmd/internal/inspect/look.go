@@ -24,9 +24,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/similar"
 )
 
-// list fetches all pages of a list; page requests one. The raw result of a single page is
-// unchanged; for several pages it holds all items. It is empty if the server does not
-// offer the list. An endless list is cut off with a warning.
+// list fetches all pages of a list. page requests one page. The raw result of a single page is unchanged; the raw
+// result of several pages holds the items of all. If the server does not offer the list, the result is empty. An
+// endless list is cut off with a warning.
 func (c *client) list(ctx context.Context, k list.Kind, page func(ctx context.Context, cursor string) error) (json.RawMessage, []gjson.Result, error) {
 	var items []gjson.Result
 	var at list.Mark
@@ -54,7 +54,7 @@ func (c *client) list(ctx context.Context, k list.Kind, page func(ctx context.Co
 	}
 }
 
-// offers reports whether the server announced such a list.
+// offers reports whether the server has announced a list.
 func (c *client) offers(key string) bool {
 	can := c.InitializeResult().Capabilities
 	switch {
@@ -141,7 +141,7 @@ func nothingMore(cmd *cobra.Command, c *clientFlags, long *bool) func([]string) 
 	}
 }
 
-// notLong refuses --long with --json-output, which has everything anyway.
+// notLong refuses --long with --json-output, which prints everything anyway.
 func (c *clientFlags) notLong(long bool) error {
 	if long && c.json {
 		return exit.Usagef("--long is of no use with --json-output, which prints everything")
@@ -160,7 +160,7 @@ func shortTools(c *console, tools []gjson.Result) string {
 // about returns the description of an item, or its title.
 func about(v gjson.Result) string { return cmp.Or(v.Get("description").String(), title(v)) }
 
-// sentences ends the paragraphs of a text, which is to be on one line, with a full stop.
+// sentences ends the paragraphs of a text with full stops, because the text will be on one line.
 func sentences(text string) string {
 	parts := strings.Split(strings.TrimSpace(text), "\n\n")
 	for i, p := range parts[:len(parts)-1] {
@@ -172,14 +172,13 @@ func sentences(text string) string {
 	return strings.Join(parts, "\n\n")
 }
 
-// title returns the name for people (revision 2025-06-18), which tools of 2025-03-26 have
-// in their annotations.
+// title returns the name for people (revision 2025-06-18). In revision 2025-03-26, this name is in the annotations of
+// tools.
 func title(v gjson.Result) string {
 	return cmp.Or(v.Get("title").String(), v.Get("annotations.title").String())
 }
 
-// hints returns the annotations of a tool that matter to a caller. They are claims of the
-// server, not guarantees.
+// hints returns the annotations of a tool that matter to a caller. They are the server's claims, not guarantees.
 func hints(tool gjson.Result) []string {
 	a := tool.Get("annotations")
 	if a.Get("readOnlyHint").Bool() {
@@ -374,7 +373,7 @@ func (c *client) prompt(ctx context.Context, prompts []gjson.Result, name string
 	return nil
 }
 
-// find returns the thing of that name.
+// find returns the item with a name.
 func find(what string, all []gjson.Result, name string) (gjson.Result, error) {
 	var names []string
 	for _, v := range all {

@@ -21,22 +21,22 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// saved is a call in a file that the console exported.
+// saved is a call in a file that the console has exported.
 type saved struct {
 	Name      string          `json:"name"`
 	Server    string          `json:"server"` // "*" is the aggregate
 	Tool      string          `json:"tool"`
-	Revision  string          `json:"revision"` // for the console's client
+	Revision  string          `json:"revision"` // for the client in the console
 	Arguments json.RawMessage `json:"arguments"`
 	Expect    struct {
 		IsError bool                       `json:"isError"`
 		Within  string                     `json:"within"`
-		Equals  map[string]json.RawMessage `json:"equals"` // by the path in the result
+		Equals  map[string]json.RawMessage `json:"equals"` // by path in the result
 	} `json:"expect"`
 	within time.Duration // 0 means no limit
 }
 
-// together names the aggregate.
+// together is the name of the aggregate in such a file.
 const together = "*"
 
 // readSaved reads the calls of a file. Its errors have code Usage.
@@ -146,7 +146,7 @@ func (c *clientFlags) replayed(cmd *cobra.Command, args []string, con *console, 
 		return err
 	}
 	ctx, failed, all := cmd.Context(), 0, make([]verdict, 0, len(calls))
-	for _, g := range groups { // one connection for the calls of a server
+	for _, g := range groups { // one connection for all calls of a server
 		client, err := c.connect(ctx, g.settings, g.name, con, roots)
 		for _, one := range g.calls {
 			v := verdict{
@@ -194,14 +194,14 @@ func (c *clientFlags) replayed(cmd *cobra.Command, args []string, con *console, 
 	return nil
 }
 
-// group holds the calls to one server, in the order of the file.
+// group holds the calls of one server, in the order of the file.
 type group struct {
 	settings *config.Config
 	name     string
 	calls    []*saved
 }
 
-// grouped groups calls by server: servers of the file, or the one of the command line.
+// grouped groups calls by server: by the servers of the file, or into one group for the server of the command line.
 func (c *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) ([]group, error) {
 	if len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
 		t, rest, err := c.split(cmd, args)
@@ -250,7 +250,7 @@ func (c *clientFlags) grouped(cmd *cobra.Command, args []string, calls []saved) 
 	return all, nil
 }
 
-// judge makes a call and records its outcome.
+// judge makes a call and records the outcome.
 func (c *client) judge(ctx context.Context, s *saved, noCheck bool, v *verdict) {
 	raw, failed, took, err := c.answer(ctx, &try{
 		tool:    s.Tool,
@@ -283,7 +283,7 @@ func (c *client) judge(ctx context.Context, s *saved, noCheck bool, v *verdict) 
 	}
 }
 
-// maxShown limits the bytes of a value in a message.
+// maxShown bounds the bytes of a value in a message.
 const maxShown = 200
 
 func clip(s string) string {
@@ -293,8 +293,8 @@ func clip(s string) string {
 	return s
 }
 
-// sameJSON reports whether two texts are the same JSON value. Numbers are equal if their
-// digits are, or if exact floats are.
+// sameJSON reports whether two texts are the same JSON value. Two numbers are equal if their digits or their exact
+// floats are equal.
 func sameJSON(a, b string) bool {
 	var values [2]any
 	for i, text := range []string{a, b} {
@@ -307,9 +307,9 @@ func sameJSON(a, b string) bool {
 	return reflect.DeepEqual(plain(values[0]), plain(values[1]))
 }
 
-// plain gives equal numbers the same form.
+// plain converts equal numbers to the same form.
 func plain(v any) any {
-	const exact = 1 << 53 // floats hold integers exactly up to here
+	const exact = 1 << 53 // up to here, floats hold integers exactly
 	switch v := v.(type) {
 	case json.Number:
 		if f, err := v.Float64(); err == nil && -exact < f && f < exact {

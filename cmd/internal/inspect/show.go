@@ -21,9 +21,9 @@ import (
 // shower prints content of tools, prompts and resources.
 type shower struct {
 	*console
-	dir  string // where binary content goes; empty means nowhere
-	name string // begins the names of its files
-	n    int    // files written
+	dir  string // folder for binary content; empty means that none is written
+	name string // the beginning of file names
+	n    int    // number of files written
 }
 
 // indented adds line breaks and indentation to JSON, and changes nothing else.
@@ -35,8 +35,8 @@ func indented(raw []byte) string {
 	return b.String()
 }
 
-// result prints a tool's answer. It prints structured content only if there is no text, because
-// the text repeats it.
+// result prints a tool's answer. Text repeats structured content, so result prints structured content only if there is
+// no text.
 func (s *shower) result(r gjson.Result) error {
 	texts := 0
 	for _, block := range r.Get("content").Array() {
@@ -53,7 +53,7 @@ func (s *shower) result(r gjson.Result) error {
 	return nil
 }
 
-// lines prints text that ends with a line break.
+// lines prints text, with a line break at its end.
 func (s *shower) lines(text string) error {
 	text = s.text(text)
 	if !strings.HasSuffix(text, "\n") {
@@ -62,7 +62,6 @@ func (s *shower) lines(text string) error {
 	return s.emit(text)
 }
 
-// block prints one block of content.
 func (s *shower) block(b gjson.Result) error {
 	switch b.Get("type").String() {
 	case "text":
@@ -122,11 +121,11 @@ func (s *shower) binary(what, kind, encoded string) error {
 	return s.lines(text + ": " + path)
 }
 
-// maxSaved limits the search for a free name.
+// maxSaved bounds the search for a free name.
 const maxSaved = 10_000
 
-// save writes data to a new file, and replaces none. Only letters and digits of its name
-// come from the server.
+// save writes data to a new file. It never replaces a file. From the server, a file name can only have letters, digits
+// and underscores.
 func (s *shower) save(kind string, data []byte) (string, error) {
 	for s.n < maxSaved {
 		s.n++
@@ -144,7 +143,7 @@ func (s *shower) save(kind string, data []byte) (string, error) {
 	return "", fmt.Errorf("%s has too many files of this name", s.dir)
 }
 
-// fileName returns a file name for a tool's name.
+// fileName turns a tool's name into a file name.
 func fileName(name string) string {
 	name = strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {
@@ -155,7 +154,6 @@ func fileName(name string) string {
 	return cmp.Or(name[:min(len(name), 64)], "content")
 }
 
-// extensions maps common media types to file extensions.
 var extensions = map[string]string{
 	"image/png":          ".png",
 	"image/jpeg":         ".jpg",
@@ -179,8 +177,8 @@ var extensions = map[string]string{
 	"text/plain":         ".txt",
 }
 
-// extension returns the file extension of a media type. It does not use the system's table,
-// which differs between machines.
+// extension returns the file extension for a media type. It does not use the system's table, which differs between
+// machines.
 func extension(kind string) string {
 	kind, _, _ = strings.Cut(kind, ";")
 	return cmp.Or(extensions[strings.ToLower(strings.TrimSpace(kind))], ".bin")

@@ -19,23 +19,22 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// status shows on stderr the progress of a request, on a terminal in one line, and with
-// --verbose the server's log.
+// status shows the progress of a request on stderr, on a terminal in one line. With --verbose, it also shows the
+// server's log.
 type status struct {
 	*console
 	quiet, verbose bool
 
-	mu    sync.Mutex // guards the rest, and keeps lines whole: it is held while one is written
-	shown bool       // a line of progress stands on the terminal
+	mu    sync.Mutex // guards the rest, and is held during each write to keep lines whole
+	shown bool       // a line of progress is on the terminal
 	held  bool       // the user is being asked
-	start *start     // nil when the server is not being started
+	start *start     // nil if the server is not starting
 }
 
 // lateAfter is the delay before a message about a slow step.
 const lateAfter = 500 * time.Millisecond
 
-// late calls say, with s.mu held, unless ended is called within lateAfter. After ended, say
-// is not called.
+// late calls say, with s.mu held, unless ended is called within lateAfter. After a call of ended, say is not called.
 func (s *status) late(say func()) (ended func()) {
 	over := false
 	t := time.AfterFunc(lateAfter, func() {
@@ -53,8 +52,8 @@ func (s *status) late(say func()) (ended func()) {
 	}
 }
 
-// stopping prints on a terminal that the server stops, if that takes long. The caller calls
-// done when it stopped.
+// stopping prints on a terminal that the server is stopping, if this takes long. The caller calls done when the server
+// has stopped.
 func (s *status) stopping() (done func()) {
 	if s.quiet || !s.errTerm {
 		return func() {}
@@ -65,8 +64,8 @@ func (s *status) stopping() (done func()) {
 	})
 }
 
-// starting prints on a terminal that the server starts, if that takes long, and then shows
-// its stderr: it may be a download. The caller calls done when it started.
+// starting prints on a terminal that the server is starting, if this takes long. It then shows the server's stderr,
+// because the server may be downloading. The caller calls done when the server has started.
 func (s *status) starting(name string) (done func()) {
 	if s.quiet || s.verbose || !s.errTerm {
 		return func() {}
@@ -76,17 +75,17 @@ func (s *status) starting(name string) (done func()) {
 	s.start = &start{}
 	return s.late(func() {
 		s.start.told = true
-		_, _ = io.WriteString(s.err, "starting "+name+"…\n"+s.start.lines) // no other place for an error
+		_, _ = io.WriteString(s.err, "starting "+name+"…\n"+s.start.lines) // there is no other place for an error
 	})
 }
 
 // start is the start of a server in progress.
 type start struct {
 	told  bool   // the message was printed
-	lines string // stderr of the server before that
+	lines string // the server's stderr before the message
 }
 
-// maxUntold limits start.lines in bytes.
+// maxUntold bounds start.lines in bytes.
 const maxUntold = 4 << 10
 
 // starts reports whether the server is starting and its output may be shown.
@@ -159,7 +158,6 @@ func (s *status) hear(method string, params json.RawMessage) {
 	}
 }
 
-// progress shows the progress of the request.
 func (s *status) progress(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,12 +194,12 @@ func logText(p gjson.Result) string {
 	return sanitize.Text(terminal.OneLine(text + arguments.Plain(p.Get("data").Raw)))
 }
 
-// print writes text to stderr, on lines of its own.
+// print writes text to stderr, on separate lines.
 func (s *status) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wipe()
-	_, _ = io.WriteString(s.err, text) // no other place for an error
+	_, _ = io.WriteString(s.err, text) // there is no other place for an error
 }
 
 // clear removes the line of progress.
@@ -211,7 +209,7 @@ func (s *status) clear() {
 	s.wipe()
 }
 
-// hold suppresses progress until hold(false).
+// hold suppresses progress until hold(false) is called.
 func (s *status) hold(yes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +231,7 @@ func (s *status) wipe() {
 	}
 }
 
-// emit writes a command's output. The caller escapes text of a server by console.text.
+// emit writes a command's output. The caller escapes text of a server with console.text.
 func (c *console) emit(text string) error {
 	if _, err := io.WriteString(c.out, text); err != nil {
 		return exit.With(exit.Failure, fmt.Errorf("write the output: %w", err))

@@ -8,15 +8,15 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 )
 
-// target is the server that a command line names: by one argument, by a command behind --, or by
-// neither, which means all servers of the file.
+// target is the server that a command line names: by one argument, or by a command after --. Neither means all servers
+// of the file.
 type target struct {
 	args   []string
 	dashed bool
 }
 
-// resolve returns the configuration of the target as when it is served, and its name. The
-// name is empty for all servers of the file.
+// resolve returns the configuration and the name of the target, as if the target were served. For all servers of the
+// file, the name is empty.
 func (c *clientFlags) resolve(ctx context.Context, t target) (*config.Config, string, error) {
 	c.byURL = !t.dashed && len(t.args) > 0 && flags.IsURL(t.args[0])
 	kind, err := c.target.Kind(ctx, t.args, t.dashed)
@@ -40,7 +40,7 @@ func (c *clientFlags) resolve(ctx context.Context, t target) (*config.Config, st
 func (c *clientFlags) tune(conf *config.Config) error {
 	for i := range conf.Servers {
 		s := &conf.Servers[i]
-		if c.changed("timeout") { // otherwise the file's own
+		if c.changed("timeout") { // otherwise, the file decides
 			s.Timeout = c.timeout
 			s.MaxTimeout = max(s.MaxTimeout, s.Timeout)
 			s.HandshakeTimeout = max(s.HandshakeTimeout, s.Timeout)
@@ -60,7 +60,7 @@ func (c *clientFlags) tune(conf *config.Config) error {
 			return exit.Usagef("--all is for tools that are found by search: those of HTTP APIs, and with tools_mode: search in the configuration file")
 		}
 	}
-	conf.Access, conf.AccessLog = nil, config.AccessLog{} // they concern served clients, and this command has none; stdout is for its output
+	conf.Access, conf.AccessLog = nil, config.AccessLog{} // access rules and access log are for served clients, which this command does not have; stdout is for its output
 	if err := conf.Validate(); err != nil {
 		return exit.With(exit.Usage, flags.Named(err, ""))
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
-// The methods about a task (2025-11-25, Tasks), which the SDK does not support.
+// taskGet, taskResult and taskCancel are the methods for a task (2025-11-25, Tasks), which the SDK does not support.
 const taskGet, taskResult, taskCancel = "tasks/get", "tasks/result", "tasks/cancel"
 
 // taskParams are the parameters of these methods.
@@ -26,19 +26,19 @@ type taskParams struct {
 	ID string `json:"taskId"`
 }
 
-// taskAnswer is the type of their results for the SDK; the command reads the raw results.
+// taskAnswer is the type of their results for the SDK. The command reads the raw results.
 type taskAnswer struct{ mcp.ResultBase }
 
-// taskParamsOfCall are parameters of tools/call that ask for a task.
+// taskParamsOfCall are parameters of tools/call that request a task.
 type taskParamsOfCall struct {
 	*mcp.CallToolParams
 	Task json.RawMessage `json:"task"`
 }
 
-// taskKey is the key under which the context of a call has its parameter task.
+// taskKey is the key for the parameter task in the context of a call.
 type taskKey struct{}
 
-// addTasks teaches a client of the SDK to call tools as tasks.
+// addTasks adds calls of tools as tasks to a client of the SDK.
 func addTasks(own *mcp.Client) error {
 	own.AddSendingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
@@ -57,7 +57,7 @@ func addTasks(own *mcp.Client) error {
 	return errors.Join(errs...)
 }
 
-// Limits of a server's poll interval for a task.
+// These constants bound the server's poll interval for a task. usualPoll is the default.
 const (
 	minPoll   = 100 * time.Millisecond
 	usualPoll = time.Second
@@ -69,16 +69,16 @@ type task struct {
 	c      *client
 	id     string
 	status string
-	says   string // its statusMessage
-	stamp  string // its lastUpdatedAt
+	says   string // the task's statusMessage
+	stamp  string // the task's lastUpdatedAt
 	poll   time.Duration
 }
 
-// callAsTask calls a tool as a task and waits for its end. It returns the result of the
-// tool. failed means that the task failed, whatever the result says.
+// callAsTask calls a tool as a task and waits for its end. It returns the tool's result. failed means that the task
+// failed, whatever the result says.
 func (c *client) callAsTask(ctx context.Context, params *mcp.CallToolParams) (raw json.RawMessage, failed bool, err error) {
 	about := json.RawMessage("{}")
-	if c.longest > 0 { // the server may forget the task afterwards
+	if c.longest > 0 { // afterwards, the server may forget the task
 		about = fmt.Appendf(nil, `{"ttl":%d}`, c.longest.Milliseconds())
 	}
 	raw, err = c.request(context.WithValue(ctx, taskKey{}, about), func(ctx context.Context) error {
@@ -126,8 +126,8 @@ func (t *task) read(a gjson.Result) (changed bool) {
 	return changed
 }
 
-// end waits until the task ends or needs input, and returns its result. The request for the
-// result lets the server ask its questions.
+// end waits until the task ends or needs input, and returns the task's result. The request for the result allows the
+// server to ask its questions.
 func (t *task) end(ctx context.Context) (json.RawMessage, error) {
 	began := time.Now()
 	changed := began
@@ -169,7 +169,7 @@ func (t *task) end(ctx context.Context) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		if t.read(gjson.ParseBytes(raw)) || t.c.status.holds() { // a person may think for as long as it takes
+		if t.read(gjson.ParseBytes(raw)) || t.c.status.holds() { // a person may think without a time limit
 			changed = time.Now()
 		}
 	}

@@ -10,25 +10,24 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// wire wraps the SDK's connection to the server. It keeps raw answers, because the SDK's
-// types drop unknown fields and convert numbers to floats. It handles notifications in
-// order, before an answer that follows them.
+// wire wraps the SDK's connection to the server. It keeps raw answers, because the SDK's types drop unknown fields and
+// convert numbers to floats. It handles notifications in order, before an answer that follows them.
 type wire struct {
 	mcp.Transport
 	mcp.Connection // set by Connect
 
-	status *status // hears the server's notifications, in order
+	status *status // gets the server's notifications, in order
 	asker  *asker  // answers the server's questions (elicitation/create)
 
-	ctx  context.Context // of questions
+	ctx  context.Context // context of questions
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
 	mu        sync.Mutex // guards the rest
-	call      jsonrpc.ID // of our last request; requests are made one after the other
+	call      jsonrpc.ID // id of the client's last request; requests follow one another
 	answer    *jsonrpc.Response
 	questions map[jsonrpc.ID]context.CancelFunc
-	taken     chan struct{} // open from the last request until its cancellation is sent
+	taken     chan struct{} // open from the last request until the request's cancellation is sent
 }
 
 func newWire(t mcp.Transport, s *status, a *asker) *wire {
@@ -43,7 +42,7 @@ func newWire(t mcp.Transport, s *status, a *asker) *wire {
 	return w
 }
 
-// begin clears the last request before the next, which may fail before Write.
+// begin forgets the last request before the next request, which may fail before Write.
 func (w *wire) begin() {
 	taken := make(chan struct{})
 	close(taken)
@@ -62,7 +61,7 @@ func (w *wire) Connect(ctx context.Context) (mcp.Connection, error) {
 	return w, nil
 }
 
-// Read implements mcp.Connection. It does not return messages that the wire handles.
+// Read implements mcp.Connection. It does not return messages that the wire handles itself.
 func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		m, err := w.Connection.Read(ctx)
@@ -105,12 +104,12 @@ func (w *wire) question(m *jsonrpc.Request) {
 			w.mu.Unlock()
 		}()
 		if result := w.asker.answer(ctx, m.Params); result != nil {
-			_ = w.Connection.Write(ctx, &jsonrpc.Response{ID: m.ID, Result: result}) // the call fails on a dead connection
+			_ = w.Connection.Write(ctx, &jsonrpc.Response{ID: m.ID, Result: result}) // the call fails if the connection is dead
 		}
 	})
 }
 
-// withdrawn ends the open question that the server cancels, and reports whether there is one.
+// withdrawn ends the open question that the server cancels, and reports whether there was one.
 func (w *wire) withdrawn(params json.RawMessage) bool {
 	id, err := jsonrpc.MakeID(gjson.GetBytes(params, "requestId").Value())
 	if err != nil {
@@ -153,14 +152,14 @@ func (w *wire) Close() error {
 	return w.Connection.Close()
 }
 
-// last returns the answer to the last request, or nil when there is none.
+// last returns the answer to the last request, or nil if there is no answer.
 func (w *wire) last() *jsonrpc.Response {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.answer
 }
 
-// takenBack closes when the cancellation of the last request is sent.
+// takenBack returns a channel that closes when the cancellation of the last request is sent.
 func (w *wire) takenBack() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,19 +8,18 @@ import (
 	"sync"
 )
 
-// heapFloor is the heap size in bytes below which no collection starts. The live heap is
-// small and calls make much garbage. Go collects at twice the live heap. This would delay all
-// calls dozens of times a second.
+// heapFloor is the heap size in bytes below which no collection starts. The live heap is small and calls make much
+// garbage, but Go collects at twice the live heap, which would delay all calls dozens of times per second.
 const heapFloor = 64 << 20
 
-// Limits of the growth in percent. The lower one is Go's default; the upper one keeps an
+// leastGrowth and mostGrowth bound the growth in percent. The lower bound is Go's default; the upper bound keeps an
 // idle bridge small.
 const (
 	leastGrowth = 100
 	mostGrowth  = 400
 )
 
-// growth returns the allowed growth of the heap in percent, for that many live bytes.
+// growth returns the allowed growth of the heap in percent, for a number of live bytes.
 func growth(live uint64) int {
 	if live == 0 {
 		return mostGrowth
@@ -28,8 +27,8 @@ func growth(live uint64) int {
 	return min(max(int(heapFloor*100/live)-100, leastGrowth), mostGrowth)
 }
 
-// RaiseFloor delays collections until stop: the heap may grow to heapFloor, but to at
-// least two and at most five times the live heap. It respects a GOGC of the user.
+// RaiseFloor delays collections until stop is called. The heap may grow to heapFloor, but at least to twice and at most
+// to five times the live heap. If the user has set GOGC, RaiseFloor does nothing.
 func RaiseFloor() (stop func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -43,19 +42,18 @@ func RaiseFloor() (stop func()) {
 	return t.stop
 }
 
-// tuner sets the target of the next collection after each one.
+// tuner sets the target of the next collection after each collection.
 type tuner struct {
 	live []metrics.Sample
-	was  int // percent, before
+	was  int // percent before the tuner started
 
 	mu      sync.Mutex // guards the rest
-	is      int        // percent, now
+	is      int        // current percent
 	stopped bool
 }
 
-// mark is an unreferenced object: its cleanup runs after the next collection. It has
-// 16 bytes, because the cleanup of a smaller object may never run: the runtime puts several
-// into one block.
+// mark is an unreferenced object, whose cleanup runs after the next collection. It has 16 bytes, because the cleanup of
+// a smaller object may never run: the runtime puts several small objects into one block.
 type mark struct{ _ [16]byte }
 
 func (t *tuner) tune() {

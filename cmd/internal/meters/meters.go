@@ -1,5 +1,5 @@
-// Package meters makes the meter provider that sends the bridge's metrics. It is apart from the command line
-// because OpenTelemetry's SDK for metrics takes long to compile wherever it is named.
+// Package meters makes the meter provider that sends the bridge's metrics. It is separate from the command line because
+// OpenTelemetry's SDK for metrics makes every package that imports it slow to compile.
 package meters
 
 import (
@@ -17,27 +17,27 @@ import (
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 )
 
-// mostValues limits the combinations of attributes of one metric; the library counts all others as one. Its own limit of
-// 2,000 is too low for bridges with many servers and tools.
+// mostValues bounds the combinations of attributes of one metric. The library counts all further combinations as one.
+// The library's own limit of 2,000 is too low for bridges with many servers and tools.
 const mostValues = 20_000
 
-// Temporality is the reference of the values that are sent.
+// Temporality decides to what the sent values refer: the start of the process, or the last export.
 type Temporality int
 
-// The temporalities of OpenTelemetry's preference.
+// These constants are the temporalities of OpenTelemetry's preference.
 const (
 	Cumulative Temporality = iota
 	Delta
 	LowMemory
 )
 
-// Collector gets the metrics, in the wire format of ExportMetricsServiceRequest. It reports its failures itself.
+// Collector receives the metrics, in the wire format of ExportMetricsServiceRequest. It reports its failures itself.
 type Collector interface {
 	Send(ctx context.Context, all *metricpb.MetricsData)
 	Stop(ctx context.Context) error
 }
 
-// New returns a provider for metrics of r. shutdown sends the last values, and stops the collector.
+// New returns a provider for metrics of r. shutdown sends the last values and stops the collector.
 func New(r *resource.Resource, t Temporality, to Collector) (p metric.MeterProvider, shutdown func(context.Context) error) {
 	e := &exporter{to, []sdk.TemporalitySelector{sdk.CumulativeTemporalitySelector, sdk.DeltaTemporalitySelector, sdk.LowMemoryTemporalitySelector}[t]}
 	made := sdk.NewMeterProvider(sdk.WithResource(r), sdk.WithCardinalityLimit(mostValues), sdk.WithReader(sdk.NewPeriodicReader(e)))
@@ -65,7 +65,7 @@ func (e *exporter) Export(ctx context.Context, all *metricdata.ResourceMetrics) 
 	for _, scope := range all.ScopeMetrics {
 		in := &metricpb.ScopeMetrics{Scope: &commonpb.InstrumentationScope{Name: scope.Scope.Name, Version: scope.Scope.Version}}
 		for _, m := range scope.Metrics {
-			if h, ok := m.Data.(metricdata.Histogram[float64]); ok { // there are no others
+			if h, ok := m.Data.(metricdata.Histogram[float64]); ok { // there are no other kinds
 				in.Metrics = append(in.Metrics, &metricpb.Metric{
 					Name:        m.Name,
 					Description: m.Description,
@@ -88,7 +88,7 @@ func (e *exporter) ForceFlush(context.Context) error { return nil }
 // Shutdown implements sdk.Exporter.
 func (e *exporter) Shutdown(ctx context.Context) error { return e.to.Stop(ctx) }
 
-// histogramOf returns a histogram for the wire.
+// histogramOf returns a histogram in the wire format.
 func histogramOf(h metricdata.Histogram[float64]) *metricpb.Histogram {
 	made := &metricpb.Histogram{AggregationTemporality: metricpb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE}
 	if h.Temporality == metricdata.DeltaTemporality {
@@ -117,7 +117,7 @@ func histogramOf(h metricdata.Histogram[float64]) *metricpb.Histogram {
 
 func nanoseconds(t time.Time) uint64 { return uint64(max(t.UnixNano(), 0)) }
 
-// valuesOf returns attributes for the wire.
+// valuesOf returns attributes in the wire format.
 func valuesOf(set *attribute.Set) (all []*commonpb.KeyValue) {
 	for _, a := range set.ToSlice() {
 		v := &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: a.Value.String()}}

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// After is the time after which an unreaped child counts as an orphan. The bridge reaps its
-// own children at once.
+// After is how long an ended child may stay unreaped before it counts as an orphan. The bridge reaps its own children
+// at once.
 const After = 5 * time.Second
 
-// Reap reaps orphans if this is process 1. In a container without an init, the kernel makes
-// process 1 the parent of orphans. Package stdio does not wait for orphans in another process
-// group or session: they would stay zombies.
+// Reap reaps orphans if this is process 1. In a container without an init process, the kernel makes process 1 the
+// parent of orphans. Package stdio does not wait for orphans in another process group or session, so they would stay
+// zombies.
 //
-// done stops it.
+// done stops Reap.
 func Reap(after time.Duration) (done func()) {
 	if os.Getpid() != 1 {
 		return func() {}
@@ -59,7 +59,7 @@ type zombie struct {
 	began string
 }
 
-// look reaps the zombies in before, and returns the others.
+// look reaps the zombies in before, and returns the other zombies.
 func look(before map[zombie]bool) map[zombie]bool {
 	now := map[zombie]bool{}
 	entries, err := os.ReadDir("/proc")
@@ -73,10 +73,10 @@ func look(before map[zombie]bool) map[zombie]bool {
 		}
 		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
 		if err != nil {
-			continue // it is gone
+			continue // the process is gone
 		}
-		// The name, in parentheses, may contain anything. After it: state, parent, and as
-		// 20th field the start time.
+		// The name, in parentheses, may contain anything. After it come the state, the parent, and as 20th field the
+		// start time.
 		f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if len(f) < 20 || f[0] != "Z" || f[1] != "1" {
 			continue

@@ -5,8 +5,8 @@ package orphans
 
 import "time"
 
-// After has no meaning here.
+// After has no effect here.
 const After = time.Second
 
-// Reap does nothing: only on Linux is the bridge process 1 of a container.
+// Reap does nothing, because only on Linux can the bridge be process 1 of a container.
 func Reap(time.Duration) (done func()) { return func() {} }

@@ -2,5 +2,5 @@
 
 package systemd
 
-// monotonic returns nothing: systemd is for Linux only.
+// monotonic returns nothing, because systemd exists only on Linux.
 func monotonic() (usec int64, ok bool) { return 0, false }

@@ -1,5 +1,4 @@
-// Package systemd reports the state of the service to systemd by sd_notify(3). Without
-// NOTIFY_SOCKET it does nothing.
+// Package systemd reports the state of the service to systemd by sd_notify(3). Without NOTIFY_SOCKET, it does nothing.
 package systemd
 
 import (
@@ -13,7 +12,7 @@ import (
 // Notifier reports to the service manager. A nil Notifier does nothing.
 type Notifier struct{ address string }
 
-// New returns a Notifier for the value of NOTIFY_SOCKET; nil for an empty one.
+// New returns a Notifier for a value of NOTIFY_SOCKET, or nil if the value is empty.
 func New(address string) *Notifier {
 	if strings.HasPrefix(address, "@") { // in the abstract namespace
 		address = "\x00" + address[1:]
@@ -24,22 +23,22 @@ func New(address string) *Notifier {
 	return &Notifier{address}
 }
 
-// FromEnvironment returns the Notifier of this process. It unsets the variable, so that no
-// child reports for the bridge.
+// FromEnvironment returns the Notifier of this process. It unsets the variable, so that no child reports for the
+// bridge.
 func FromEnvironment() *Notifier {
 	defer func() { _ = os.Unsetenv("NOTIFY_SOCKET") }()
 	return New(os.Getenv("NOTIFY_SOCKET"))
 }
 
-// Ready reports that the service serves, also after Reloading.
+// Ready reports that the service serves. Callers also call it after Reloading.
 func (n *Notifier) Ready(status string) error { return n.tell("READY=1", "STATUS="+line(status)) }
 
-// Starting reports the reason that the service is not ready, and requests more time.
+// Starting reports the reason why the service is not ready, and requests more time.
 func (n *Notifier) Starting(status string, more time.Duration) error {
 	return n.tell("STATUS="+line(status), fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", more.Microseconds()))
 }
 
-// Reloading reports a reload. Ready must follow.
+// Reloading reports a reload. The caller must call Ready afterwards.
 func (n *Notifier) Reloading() error {
 	lines := []string{"RELOADING=1", "STATUS=reading the configuration"}
 	if usec, ok := monotonic(); ok { // required by Type=notify-reload
@@ -54,7 +53,7 @@ func (n *Notifier) Stopping() error { return n.tell("STOPPING=1", "STATUS=stoppi
 // line joins a text into one line.
 func line(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// writeLimit limits a write to a full socket.
+// writeLimit bounds a write to a full socket.
 const writeLimit = time.Second
 
 // tell sends one datagram.

@@ -10,32 +10,33 @@ import (
 )
 
 const (
-	maxWaiting = 1 << 20         // bytes that wait for a reader
-	lastWait   = 2 * time.Second // for a reader, in Settle and Close
+	maxWaiting = 1 << 20         // maximum bytes that wait for a reader
+	lastWait   = 2 * time.Second // maximum wait for a reader in Settle and Close
 )
 
-// Output is stdout or stderr of a command that serves: whoever writes there never waits for a reader.
-// Lines that find no room are left out.
+// Output is stdout or stderr of a command that serves. Its writers never wait for a reader. Lines for which there is no
+// room are left out.
 type Output struct {
 	*logs.Writer
 	s *sink
 }
 
-// NewOutput returns an Output that writes to a file. Close must be called.
+// NewOutput returns an Output that writes to a file. The caller must call Close.
 func NewOutput(to io.Writer) *Output {
 	s := &sink{Writer: to}
 	return &Output{logs.NewWriter(s, maxWaiting, 0), s}
 }
 
-// LogTo sets the log that says how many lines were left out.
+// LogTo sets the log that reports how many lines were left out.
 func (o *Output) LogTo(log *slog.Logger) { o.s.log.Store(log) }
 
-// Settle writes what is queued, if there is a reader: what another Output gets afterwards stands below it.
+// Settle writes the queued lines, if there is a reader. Output that another Output gets afterwards then appears below
+// these lines.
 func (o *Output) Settle() {
 	within(o.Writer.Settle)
 }
 
-// Close is Settle for the last lines.
+// Close writes the last lines, if there is a reader.
 func (o *Output) Close() {
 	within(func(late <-chan struct{}) { o.Writer.Close(late) })
 }
@@ -61,7 +62,7 @@ func (s *sink) LeftOut(lines uint64) {
 	}
 }
 
-// Failed implements logs.Sink. There is no other place to say it.
+// Failed implements logs.Sink. It does nothing, because there is no other place to report the error.
 func (s *sink) Failed(error) {}
 
 // Follow implements logs.Sink.

@@ -8,9 +8,9 @@ import (
 // Table formats rows under a heading. It omits columns without text.
 type Table struct {
 	Head []string
-	// Drop names columns that the table loses, in this order, while its rows do not fit into the width.
+	// Drop names columns that are dropped, in this order, until the rows fit into the width.
 	Drop []string
-	// Paint colors a cell; it may be nil.
+	// Paint colors a cell. It may be nil.
 	Paint func(column, cell string) string
 	rows  [][]string
 }
@@ -19,14 +19,12 @@ type Table struct {
 func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
 
 const (
-	maxCell = 256 // bounds the width of a cell: each other cell of its column is filled up to that
-	minLast = 24  // columns that the last cell keeps before others are dropped
+	maxCell = 256 // bounds the width of a cell, because all cells of a column are padded to the widest
+	minLast = 24  // minimum columns of the last cell before other columns are dropped
 )
 
-// Format returns the table with each line indented. Cells become single lines, and lose what is
-// beyond maxCell, except in the last column. A line longer
-// than width loses its end; 0 means no limit. bold formats the heading; it
-// may be nil.
+// Format returns the table with each line indented. Cells become single lines and are cut after maxCell, except in the
+// last column. A line longer than width is cut; 0 means no limit. bold formats the heading and may be nil.
 func (t *Table) Format(indent string, width int, bold func(string) string) string {
 	if bold == nil {
 		bold = plain
@@ -85,7 +83,7 @@ func (t *Table) Format(indent string, width int, bold func(string) string) strin
 	return all.String()
 }
 
-// lastOf returns the index of the last column with text; 0 for none.
+// lastOf returns the index of the last column with text, or 0 if there is none.
 func lastOf(widths []int) (last int) {
 	for i, w := range widths {
 		if w > 0 {
@@ -95,7 +93,7 @@ func lastOf(widths []int) (last int) {
 	return last
 }
 
-// needed returns the width of rows, of whose last cell minLast columns are enough.
+// needed returns the width that rows need. The last cell counts with at most minLast columns.
 func needed(widths []int) (n int) {
 	last := lastOf(widths)
 	for i, w := range widths {

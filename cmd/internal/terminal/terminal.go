@@ -1,8 +1,7 @@
-// Package terminal detects terminals and their width, and lays text out in columns: a line
-// cut to a width, or a table.
+// Package terminal detects terminals and their width, and formats text in columns: as a line cut to a width, or as a
+// table. Characters of some scripts take two columns.
 //
-// Characters of some scripts take two columns. It does not escape control characters:
-// package sanitize does.
+// It does not escape control characters. Package sanitize does.
 package terminal
 
 import (
@@ -13,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Is reports whether f is a terminal, and its number of columns.
+// Is reports whether f is a terminal, and the terminal's number of columns.
 func Is(f any) (bool, int) {
 	if o, ok := f.(*Output); ok {
 		f = o.s.Writer
@@ -29,7 +28,7 @@ func Is(f any) (bool, int) {
 	return true, width
 }
 
-// Rows returns the number of rows of a terminal; 0 for another file.
+// Rows returns the number of rows of a terminal, or 0 for another file.
 func Rows(f any) int {
 	if is, _ := Is(f); !is {
 		return 0
@@ -41,8 +40,8 @@ func Rows(f any) int {
 	return rows
 }
 
-// Raw makes a terminal pass on each key at once, without showing it, until restore. Then a line ends
-// with \r\n. It reports false for another file.
+// Raw makes a terminal send each key at once and not show it, until restore is called. Meanwhile, lines must end with
+// \r\n. If f is not a terminal, ok is false.
 func Raw(f any) (restore func(), ok bool) {
 	if is, _ := Is(f); !is {
 		return nil, false
@@ -82,7 +81,7 @@ func column(r rune) int {
 	return 1
 }
 
-// Wrap breaks text between words into lines of at most width columns. A longer word has a line of its own.
+// Wrap breaks text between words into lines of at most width columns. A longer word gets its own line.
 func Wrap(text string, width int) []string {
 	var lines []string
 	line := ""
@@ -103,7 +102,7 @@ func Wrap(text string, width int) []string {
 	return lines
 }
 
-// Cut shortens s to width columns.
+// Cut shortens s to width columns, with an ellipsis at its end.
 func Cut(s string, width int) string {
 	if Columns(s) <= width {
 		return s

@@ -1,8 +1,8 @@
-// Package socket is a transport for MCP over a TCP connection or a Unix socket. A line is one JSON message,
-// in both directions. Each session of the bridge has its own connection.
+// Package socket is a transport for MCP over a TCP connection or a Unix socket. In both directions, each line is one
+// JSON message. Each session of the bridge has its own connection.
 //
-// It does the handshake of the revisions 2024-11-05 to 2025-11-25. The wire names no caller and is not
-// encrypted: use it for servers on the same machine.
+// It does the handshake of the revisions 2024-11-05 to 2025-11-25. The wire does not name callers and is not encrypted,
+// so use it only for servers on the same machine.
 package socket
 
 import (
@@ -10,7 +10,6 @@ import (
 	"net/url"
 )
 
-// Config is the configuration of one server.
 type Config struct {
 	// Address is the server's address: tcp://HOST:PORT or unix:///PATH.
 	Address string

@@ -27,7 +27,7 @@ type Adapter struct {
 
 var _ bridge.Adapter = (*Adapter)(nil)
 
-// New returns the adapter for the server with a name. o has the limits of its calls.
+// New returns the adapter for the server with a name. o has the limits of the server's calls.
 func New(name string, c Config, o conn.Options) (*Adapter, error) {
 	network, address, err := c.target()
 	if err != nil {
@@ -42,7 +42,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case err != nil: // clients get the first text; the log gets the address too
+	case err != nil: // clients get only the first text; the log also gets the address
 		return nil, a.name.Unavailable("it cannot be connected to", err)
 	}
 	l := &link{a: a, wire: wire, rest: rest}
@@ -71,7 +71,7 @@ type link struct {
 	queue   *conn.Queue
 	running sync.WaitGroup // the goroutines of read and write
 	life    conn.Life
-	unread  atomic.Pointer[bridge.Error] // the reason that writing failed
+	unread  atomic.Pointer[bridge.Error] // why writing failed
 }
 
 // Server returns the server's answer to the handshake.
@@ -88,8 +88,8 @@ func (l *link) Close(context.Context) error {
 }
 
 const (
-	writeLimit = 5 * time.Minute        // limit for the server to read a message
-	lastWords  = 250 * time.Millisecond // time limit for its last answers after that
+	writeLimit = 5 * time.Minute        // maximum time until the server reads a message
+	lastWords  = 250 * time.Millisecond // maximum time for the server's last answers after that
 )
 
 // write writes the messages in the queue until the queue is stopped.
@@ -99,7 +99,7 @@ func (l *link) write() {
 		if err != nil {
 			return
 		}
-		_ = l.wire.SetWriteDeadline(time.Now().Add(writeLimit)) // a closed connection fails below
+		_ = l.wire.SetWriteDeadline(time.Now().Add(writeLimit)) // if the connection is closed, the write fails
 		_, err = l.wire.Write(append(m.Line.B, '\n'))
 		m.Line.Free()
 		if err != nil {
@@ -109,16 +109,16 @@ func (l *link) write() {
 	}
 }
 
-// stopWriting records that writing failed. read ends the connection later: answers may still arrive.
+// stopWriting records that writing failed. read ends the connection later, because answers may still arrive.
 func (l *link) stopWriting(err error) {
 	const why = "it does not read what is sent to it"
 	lost := l.a.name.Lost(why, err)
 	l.unread.CompareAndSwap(nil, lost)
-	l.queue.Stop(l.a.name.Unsent(why, lost), io.EOF) // later messages are surely not sent
+	l.queue.Stop(l.a.name.Unsent(why, lost), io.EOF) // later messages are certainly not sent
 	_ = l.wire.SetReadDeadline(time.Now().Add(lastWords))
 }
 
-// read delivers messages until the connection ends. It alone reports the end, so that no message follows.
+// read delivers messages until the connection ends. Only read reports the end, so no message follows the end.
 func (l *link) read() {
 	err := l.receive()
 	_ = l.wire.Close() // a write may be blocked
@@ -139,7 +139,7 @@ func (l *link) receive() error {
 	texts := &conn.Parser{Options: l.a.o, Conn: l.Conn, Quotes: true, Unit: "lines",
 		Warning: "ignored lines of the server that are not MCP messages"}
 	defer texts.Warn()
-	in := l.Intake() // messages count among the bytes in flight
+	in := l.Intake() // messages count as bytes in flight
 	defer in.Drop()
 	r := bufio.NewReader(l.wire)
 	for {
@@ -149,7 +149,7 @@ func (l *link) receive() error {
 			return err
 		case over != nil:
 			l.a.o.Log.Warn("message dropped", "why", in.Why(l.a.o.MaxMessage), "id", string(over.ID()))
-			l.AnswerNotKept(&in, over.ID(), l.a.o.MaxMessage) // fails its own call only
+			l.AnswerNotKept(&in, over.ID(), l.a.o.MaxMessage) // fails only its own call
 		case len(bytes.TrimSpace(line.B)) == 0:
 			line.Free()
 		default:
@@ -159,8 +159,8 @@ func (l *link) receive() error {
 	}
 }
 
-// line reads a line. It drops a line that is too long or for which there is no room; over then holds the
-// id of its call.
+// line reads a line. It drops a line that is too long or for which there is no room; over then holds the id of the
+// line's call.
 func (l *link) line(r *bufio.Reader, in *conn.Intake) (line *jsonrpc.Buffer, over *jsonrpc.Finder, err error) {
 	line = jsonrpc.NewBuffer(0)
 	for {

@@ -27,8 +27,7 @@ type Pair struct {
 
 const pairForms = "key=value, key=@FILE or key:=JSON"
 
-// Pairs reads arguments of the form key=value. A value that begins with @ is
-// the text of a file.
+// Pairs reads arguments of the form key=value. If a value begins with @, the text of the named file replaces it.
 func Pairs(args []string) ([]Pair, error) {
 	var all []Pair
 	for _, arg := range args {
@@ -80,11 +79,11 @@ func Object(value string, stdin io.Reader) (json.RawMessage, error) {
 	return text, nil
 }
 
-// Build returns the arguments of a tool as a JSON object. The schema decides the
-// types; numbers keep their digits. ARGUMENT.MEMBER is a member of an argument, as in the Table.
+// Build returns the arguments of a tool as a JSON object. The schema decides the types. Numbers keep their digits.
+// ARGUMENT.MEMBER is a member of an argument, as in Table.
 func (s Schema) Build(all []Pair) (json.RawMessage, error) { return s.build("", s.Arguments(), all) }
 
-// build returns an object with these members. of stands before their names in errors.
+// build returns an object with the given members. of is the prefix of their names in errors.
 func (s Schema) build(of string, members []Argument, all []Pair) (json.RawMessage, error) {
 	known := map[string]Argument{}
 	for _, a := range members {
@@ -139,7 +138,7 @@ func (s Schema) build(of string, members []Argument, all []Pair) (json.RawMessag
 	return json.RawMessage("{" + b.String() + "}"), nil
 }
 
-// split divides the name of a member of an argument that is an object.
+// split splits the name of a member of an argument that is an object.
 func (s Schema) split(key string, known map[string]Argument) (own, member string, ok bool) {
 	own, member, ok = strings.Cut(key, ".")
 	if _, whole := known[shown(key, known)]; !ok || whole || !slices.Contains(s.kinds(known[own].Schema), "object") {
@@ -148,8 +147,8 @@ func (s Schema) split(key string, known map[string]Argument) (own, member string
 	return own, member, true
 }
 
-// shown returns the name of an argument whose true name is key: the bridge writes _ for characters
-// that model providers do not accept, as in match[].
+// shown returns the name of the argument whose original name is key. The bridge writes _ for characters that model
+// providers do not accept, as in match[].
 func shown(key string, known map[string]Argument) string {
 	if _, ok := known[key]; ok {
 		return key
@@ -168,11 +167,11 @@ func shown(key string, known map[string]Argument) string {
 
 // Quote returns text as a JSON string.
 func Quote(s string) string {
-	text, _ := json.Marshal(s) // strings always encode
+	text, _ := json.Marshal(s) // strings can always be encoded
 	return string(text)
 }
 
-// value returns the JSON value of a pair, and whether it is an item of a list.
+// value returns the JSON value of a pair, and whether the value is an item of a list.
 func (s Schema) value(a Argument, p Pair) (raw string, item bool, err error) {
 	if p.JSON {
 		return p.Value, false, nil
@@ -186,14 +185,14 @@ func (s Schema) value(a Argument, p Pair) (raw string, item bool, err error) {
 	return raw, false, err
 }
 
-// isJSON reports whether text is valid JSON that begins with that character.
+// isJSON reports whether text is valid JSON with a given first character.
 func isJSON(text string, first byte) bool {
 	text = strings.TrimSpace(text)
 	return text != "" && text[0] == first && json.Valid([]byte(text))
 }
 
-// convert returns text as JSON of one of the kinds. Text becomes a string if the kinds
-// allow one; without kinds its form decides.
+// convert returns text as JSON of one of the kinds. If the kinds allow a string, text becomes a string. Without kinds,
+// the form of the text decides.
 func convert(kinds []string, text string) (string, error) {
 	if slices.Contains(kinds, "string") {
 		return Quote(text), nil
@@ -252,8 +251,8 @@ func isInteger(s string) bool {
 	return err == nil && f == math.Trunc(f)
 }
 
-// Check compares arguments with the schema: unknown and missing arguments, and values
-// outside of an enum. of names the tool in errors.
+// Check compares arguments with the schema. It finds unknown and missing arguments, and values outside of an enum. of
+// names the tool in errors.
 func (s Schema) Check(of string, args json.RawMessage) error {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(args, &given); err != nil {
@@ -262,7 +261,7 @@ func (s Schema) Check(of string, args json.RawMessage) error {
 	return s.Compare(of, s.Arguments(), given, s.open())
 }
 
-// Compare is Check against a list of known arguments. open allows unknown ones.
+// Compare is Check for a list of known arguments. open allows unknown arguments.
 func (s Schema) Compare(of string, known []Argument, given map[string]json.RawMessage, open bool) error {
 	var missing, faults, names []string
 	byName := map[string]Argument{}
@@ -286,7 +285,7 @@ func (s Schema) Compare(of string, known []Argument, given map[string]json.RawMe
 				plain = append(plain, Plain(raw))
 			}
 			text := Plain(string(value))
-			if !slices.Contains(plain, text) { // two spellings of the same string
+			if !slices.Contains(plain, text) { // the spellings of a string may differ
 				faults = append(faults, fmt.Sprintf("%s is %q: %s", a.Name, shorten(text), similar.Hint(text, plain, "")))
 			}
 		}

@@ -1,8 +1,7 @@
-// Package arguments converts a person's input for a tool, a prompt or a form to JSON.
-// Input is key=value on a command line, or the answer to one field.
+// Package arguments converts a person's input for a tool, a prompt or a form to JSON. The input is key=value on a
+// command line, or the answer for one field.
 //
-// It reads only the types, the enums and the required arguments of a server's JSON
-// Schema. The result is valid JSON, and numbers keep their digits. Strangers write
-// schemas, so the work for each is limited. The server validates the arguments as a
-// whole.
+// The package reads only the types, the enums and the required arguments in a server's JSON Schema. The result is valid
+// JSON, and numbers keep their digits. Strangers write schemas, so the work for each schema is bounded. The server
+// validates the arguments completely.
 package arguments

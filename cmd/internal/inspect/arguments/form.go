@@ -12,7 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Option is a value of a field: as JSON, and as text for people.
+// Option is a possible value of a field: as JSON, and as text for people.
 type Option struct{ Raw, Label string }
 
 // Options returns the enum values of a field, or of a list's items, with their titles.
@@ -110,7 +110,7 @@ func limits(v, value gjson.Result) error {
 	return nil
 }
 
-// hasFormat reports whether text has a format of a form. Unknown formats accept all text.
+// hasFormat reports whether text has a format of a form. With an unknown format, every text is accepted.
 func hasFormat(format, text string) bool {
 	var err error
 	switch format {

@@ -11,19 +11,19 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 )
 
-// Schema is the JSON Schema of a tool's arguments, or the form of a question. This package
-// reads a part of it; the server checks the rest.
+// Schema is the JSON Schema of a tool's arguments, or the form of a question. This package reads only a part of the
+// schema; the server checks the rest.
 type Schema struct{ root gjson.Result }
 
 // Argument is one property of a schema, or one argument of a prompt.
 type Argument struct {
 	Name     string
 	Required bool
-	Schema   gjson.Result // without references; the zero value for a prompt's
+	Schema   gjson.Result // without references; the zero value for an argument of a prompt
 	About    string
 }
 
-// Of returns the Schema of a JSON value. The zero value has no arguments.
+// Of returns the Schema of a JSON value. A Schema of the zero value has no arguments.
 func Of(v gjson.Result) Schema { return Schema{v} }
 
 // Arguments returns the properties in the order of the text.
@@ -38,7 +38,7 @@ func (s Schema) members(of gjson.Result) []Argument {
 	}
 	var all []Argument
 	top.Get("properties").ForEach(func(name, v gjson.Result) bool {
-		beside := v.Get("description").String() // a description beside a reference is more specific than that of the target
+		beside := v.Get("description").String() // a description beside a reference is more specific than the description of the target
 		v = s.follow(v)
 		about := cmp.Or(beside, v.Get("description").String())
 		all = append(all, Argument{name.String(), required[name.String()], v, about})
@@ -58,10 +58,10 @@ func (s Schema) open() bool {
 	})
 }
 
-// maxReferences limits the length of a chain of references.
+// maxReferences bounds the length of a chain of references.
 const maxReferences = 8
 
-// follow returns the target of a reference within the schema, or v itself.
+// follow returns the target of a reference in the schema, or v if v is not a reference.
 func (s Schema) follow(v gjson.Result) gjson.Result {
 	for range maxReferences {
 		to, ok := strings.CutPrefix(v.Get("$ref").String(), "#/")
@@ -80,7 +80,7 @@ func (s Schema) follow(v gjson.Result) gjson.Result {
 	return v
 }
 
-// member returns the member of an object. Its name may have any characters.
+// member returns the member of an object. The member's name may have any characters.
 func member(object gjson.Result, name string) (found gjson.Result) {
 	object.ForEach(func(key, v gjson.Result) bool {
 		if key.String() == name {
@@ -91,15 +91,14 @@ func member(object gjson.Result, name string) (found gjson.Result) {
 	return found
 }
 
-// kinds returns the types that a value may have, as JSON Schema names them;
-// none means any.
+// kinds returns the types that a value may have, by their names in JSON Schema. An empty result means any type.
 func (s Schema) kinds(v gjson.Result) []string {
 	left := maxLooks
 	return s.kindsWithin(v, &left)
 }
 
-// maxLooks limits the parts of a schema that are read for the types of one value: they may
-// refer to each other in circles.
+// maxLooks bounds the parts of a schema that are read for the types of one value, because parts may refer to each other
+// in circles.
 const maxLooks = 100
 
 func (s Schema) kindsWithin(v gjson.Result, left *int) []string {
@@ -149,7 +148,7 @@ func (s Schema) kindsWithin(v gjson.Result, left *int) []string {
 	return all
 }
 
-// items returns the schema of an array's items, also for an optional array.
+// items returns the schema of an array's items, even for an optional array.
 func (s Schema) items(v gjson.Result) gjson.Result {
 	v = s.follow(v)
 	for _, key := range []string{"anyOf", "oneOf"} {
@@ -162,7 +161,7 @@ func (s Schema) items(v gjson.Result) gjson.Result {
 	return s.follow(v.Get("items"))
 }
 
-// kindOf returns the type of a value, as JSON Schema names it.
+// kindOf returns the type of a value, by its name in JSON Schema.
 func kindOf(v gjson.Result) string {
 	switch {
 	case v.Type == gjson.String:
@@ -179,7 +178,7 @@ func kindOf(v gjson.Result) string {
 	return "null"
 }
 
-// TypeName is the type of an argument as it is shown.
+// TypeName returns the type of an argument as it is shown.
 func (s Schema) TypeName(v gjson.Result) string {
 	var names []string
 	for _, k := range s.kinds(v) {
@@ -199,7 +198,7 @@ func (s Schema) TypeName(v gjson.Result) string {
 	return strings.Join(names, "|")
 }
 
-// choices returns the raw values of an enum; none without an enum.
+// choices returns the raw values of an enum, or nothing without an enum.
 func (s Schema) choices(v gjson.Result) []string {
 	v = s.follow(v)
 	list := v.Get("enum").Array()
@@ -220,7 +219,7 @@ func (s Schema) choices(v gjson.Result) []string {
 	return all
 }
 
-// Plain is a value as people write it: a string without its quotes.
+// Plain returns a value as people write it: a string without its quotes.
 func Plain(raw string) string {
 	if v := gjson.Parse(raw); v.Type == gjson.String {
 		return v.String()
@@ -228,7 +227,7 @@ func Plain(raw string) string {
 	return raw
 }
 
-// Table returns the arguments as a table, with the members of those that are objects.
+// Table returns the arguments as a table, with the members of arguments that are objects.
 func (s Schema) Table(args []Argument, indent string) string {
 	t := terminal.Table{Head: []string{"ARGUMENT", "TYPE", "REQUIRED", "DEFAULT", "VALUES", "DESCRIPTION"}}
 	for _, a := range args {

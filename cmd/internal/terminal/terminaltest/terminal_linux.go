@@ -21,8 +21,7 @@ type Terminal struct {
 	out     *bufio.Reader
 }
 
-// New makes a terminal that is so many columns wide. It skips the test where
-// there are no terminals.
+// New makes a terminal with a number of columns. Where there are no terminals, New skips the test.
 func New(t testing.TB, columns int) *Terminal {
 	t.Helper()
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -62,7 +61,7 @@ func (t *Terminal) Type(text string) {
 	}
 }
 
-// Lines returns the next lines that are on it.
+// Lines returns the next lines on the terminal.
 func (t *Terminal) Lines(n int) string {
 	t.t.Helper()
 	var all strings.Builder
