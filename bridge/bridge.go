@@ -284,6 +284,7 @@ type Stream interface {
 // Nobody is a Client that drops notifications and rejects questions.
 type Nobody struct{}
 
+// Notify drops the notification.
 func (Nobody) Notify(*jsonrpc.Message) {}
 
 // Ask rejects the question.
@@ -292,4 +293,5 @@ func (Nobody) Ask(_ *jsonrpc.Message, reply func(*jsonrpc.Message)) func(string)
 	return nil
 }
 
+// Gone does nothing.
 func (Nobody) Gone(error) {}

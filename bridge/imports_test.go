@@ -42,6 +42,7 @@ var layers = []layer{
 		"bridge/guard/cache",
 		"bridge/guard/drain",
 		"bridge/guard/limits",
+		"bridge/guard/results",
 		"bridge/guard/retry",
 		"bridge/internal/aggregate",
 		"bridge/internal/lane/share",

@@ -21,6 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
+// Fault is one fault of a file, with its line.
 type Fault = strict.Fault
 
 // Faults is the error of Load and Parse: all faults of the file, in the order of lines.

@@ -25,6 +25,7 @@ var plain = []string{"identity"}
 // the body. The server may have acted on the request. A client may see the text.
 type CodingError string
 
+// Error names the coding.
 func (c CodingError) Error() string { return string(c) }
 
 // unsupported is the error of an answer with a coding that is not in accepted.

@@ -35,13 +35,15 @@ type Config struct {
 	Overlays []string `yaml:"overlays"`
 	// KeepDir is a folder in which the bridge saves the last good document of a URL. If the URL cannot
 	// be read, the bridge starts with the saved document. Empty means that nothing is saved.
-	KeepDir string  `yaml:"keep_dir"`
+	KeepDir string `yaml:"keep_dir"`
+	// Catalog has tools that another program publishes while the bridge runs.
 	Catalog Catalog `yaml:"catalog"`
 	// BaseURL is the address of the API. Empty means the document's.
 	BaseURL string `yaml:"base_url"`
 	// Variables are values for variables in the document's server addresses.
 	Variables map[string]string `yaml:"variables"`
-	Auth      Auth              `yaml:"auth"`
+	// Auth has the credentials for the API.
+	Auth Auth `yaml:"auth"`
 	// Args change the parameters with their names in all operations of the document. Rules and Tools
 	// win over Args.
 	Args []toolset.Arg `yaml:"args"`
@@ -69,7 +71,8 @@ type Config struct {
 	// StrictOutput keeps output schemas as the document has them.
 	StrictOutput bool `yaml:"strict_output"`
 	// Pick gives tools an argument with which models choose parts of answers.
-	Pick   bool   `yaml:"pick"`
+	Pick bool `yaml:"pick"`
+	// Limits bound requests and answers.
 	Limits Limits `yaml:"limits"`
 	// Attempts bounds how often a repeatable request is sent; 3 if 0.
 	Attempts int `yaml:"attempts"`

@@ -18,7 +18,7 @@ import (
 type Explained struct {
 	Name  string // as clients see it
 	Key   string // of the entry in Config.Tools; empty if there is none
-	Lines []Line
+	Lines []Line // one for each setting in effect
 }
 
 // Line is a part of a tool with its origin.

@@ -436,6 +436,7 @@ func (c *Conn) send(m *jsonrpc.Message, id []byte, out Outgoing) {
 	_ = c.out.Send(context.Background(), out)
 }
 
+// Notify sends a notification, unless the connection has ended.
 func (c *Conn) Notify(ctx context.Context, r *bridge.Request) error {
 	c.mu.Lock()
 	if c.err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
+// Kind is a kind of list: tools, prompts, resources or templates.
 type Kind = list.Kind
 
 // Options hide and change items of one server. The zero value shows all items unchanged.
@@ -98,6 +99,7 @@ func (r *Rules) Idle(items []string) (all []string) {
 	return all
 }
 
+// Covers reports whether the grant includes the server of that name.
 func (g Grant) Covers(server string) bool { return passes(g.Servers, nil, server) }
 
 // Passes reports whether the grant includes a tool. The name is the one that clients see at the server's own address.

@@ -281,6 +281,7 @@ func (m *Message) Hold(room Room, n int) {
 	m.held = &held{room, n, back, runtime.AddCleanup(m, func(back func()) { back() }, back)}
 }
 
+// Held returns what Hold recorded: the budget, and the bytes that Release will return to it. room is nil without Hold.
 func (m *Message) Held() (room Room, n int) {
 	if m.held == nil {
 		return nil, 0
@@ -333,6 +334,7 @@ type InvalidError struct {
 	text bool   // the text is not UTF-8, so it is not even JSON
 }
 
+// Error names the fault, for the peer that sent the message.
 func (i *InvalidError) Error() string {
 	if i.text {
 		return "not JSON: " + i.What

@@ -381,6 +381,7 @@ func (l *Log) Finished() bool {
 // Wake returns the channel that signals new events, and the end of the log, to its one reader.
 func (l *Log) Wake() <-chan struct{} { return l.wake }
 
+// Bytes returns the size of the events that wait for the client.
 func (l *Log) Bytes() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 // Options say when the circuit opens, and for how long.
 type Options struct {
-	Off bool `yaml:"-"`
+	Off bool `yaml:"-"` // there is no circuit breaker; a file says "off"
 	// Failures is how many failures in a row open the circuit. 0 means 5.
 	Failures int `yaml:"failures"`
 	// Percent is the percentage of failures among the calls within Window that opens the circuit. 0 means 60.

@@ -10,7 +10,7 @@ import (
 
 // Options say how long answers of a server are cached. Zero values are the defaults.
 type Options struct {
-	Off bool `yaml:"-"`
+	Off bool `yaml:"-"` // nothing is cached; a file says "off"
 	// Lists is how long a list of a legacy server is fresh. 0 means 5 s. A modern server sends that time with each
 	// list.
 	Lists time.Duration `yaml:"lists"`

@@ -9,7 +9,7 @@ import (
 
 // Options say which calls the bridge retries although the server may have executed them. Zero values are the defaults.
 type Options struct {
-	Off bool `yaml:"-"`
+	Off bool `yaml:"-"` // no call is made again; a file says "off"
 	// Attempts is how often a call is made at most, the first time included. 0 means 2.
 	Attempts int `yaml:"attempts"`
 	// Tools includes calls of tools that the server declares read-only or idempotent. Lists, reads and pings are

@@ -1,0 +1,219 @@
+package results
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/cut"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
+)
+
+// gone is the answer for a result that is not here: an instance has its own, and keeps them for a while.
+const gone = "This result is not here any more, or never was: call the tool again."
+
+// maxPattern bounds a regular expression, in bytes.
+const maxPattern = 1000
+
+// Read answers a call of the tool that reads kept results. args is a JSON object.
+func (s *Store) Read(from *bridge.Caller, args []byte) (text string, failed bool) {
+	a := gjson.ParseBytes(args)
+	k := s.find(from, a.Get("id").String())
+	if k == nil {
+		return gone, true
+	}
+	lines := k.text()
+	if path := a.Get("path"); path.Exists() && path.String() != "" {
+		value, ok := k.at(path.String())
+		if !ok {
+			return fmt.Sprintf("The result has nothing at path %.100q. A path is a JSON pointer, such as /items/0/name.", path.String()), true
+		}
+		if lines = indented(value); !a.Get("grep").Exists() && len(lines) > k.limit && !a.Get("from").Exists() {
+			doc, ok := jsonrpc.Read([]byte(value), maxDepth)
+			if ok {
+				out, notes := cut.JSON(doc, k.limit)
+				return string(out) + "\n(" + strings.Join(notes, "; ") + ")", false
+			}
+		}
+	}
+	all := strings.Split(lines, "\n")
+	begin := max(int(a.Get("from").Int()), 1)
+	if pattern := a.Get("grep").String(); pattern != "" {
+		return grep(all, pattern, begin, k.limit)
+	}
+	if begin > len(all) {
+		return fmt.Sprintf("The result has %d lines.", len(all)), true
+	}
+	most := len(all) - begin + 1
+	if n := a.Get("lines"); n.Exists() {
+		most = min(most, max(int(n.Int()), 1))
+	}
+	var b strings.Builder
+	shown := 0
+	for _, line := range all[begin-1 : begin-1+most] {
+		if room := k.limit - b.Len(); len(line) >= room {
+			if shown == 0 { // a part of a long line is better than nothing
+				b.WriteString(cut.Head([]byte(line), room) + "\n")
+				shown++
+			}
+			break
+		}
+		b.WriteString(line + "\n")
+		shown++
+	}
+	last := begin + shown - 1
+	if begin == 1 && last == len(all) {
+		return strings.TrimSuffix(b.String(), "\n"), false
+	}
+	return b.String() + fmt.Sprintf("(lines %d to %d of %d)", begin, last, len(all)), false
+}
+
+// grep returns the lines that match a regular expression, with their numbers.
+func grep(all []string, pattern string, begin, limit int) (text string, failed bool) {
+	if len(pattern) > maxPattern {
+		return fmt.Sprintf("grep must have at most %d bytes.", maxPattern), true
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return "grep is no regular expression (RE2): " + err.Error(), true
+	}
+	var b strings.Builder
+	found := 0
+	for i := begin - 1; i < len(all); i++ {
+		if !re.MatchString(all[i]) {
+			continue
+		}
+		found++
+		line := strconv.Itoa(i+1) + ": " + cut.Head([]byte(all[i]), 1000) + "\n"
+		if b.Len()+len(line) > limit {
+			return b.String() + fmt.Sprintf("(more match: go on with from %d)", i+1), false
+		}
+		b.WriteString(line)
+	}
+	if found == 0 {
+		return "No line matches.", false
+	}
+	return strings.TrimSuffix(b.String(), "\n"), false
+}
+
+// text returns all texts of the result. JSON is indented, so that it has lines.
+func (k *kept) text() string {
+	var all []string
+	gjson.GetBytes(k.result, "content").ForEach(func(_, item gjson.Result) bool {
+		for _, text := range []gjson.Result{item.Get("text"), item.Get("resource.text")} {
+			if text.Type == gjson.String {
+				all = append(all, indented(text.Str))
+			}
+		}
+		return true
+	})
+	if len(all) == 0 {
+		if c := gjson.GetBytes(k.result, "structuredContent"); c.Exists() {
+			return indented(c.Raw)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// indented returns JSON with a member or item a line, and another text as it is.
+func indented(text string) string {
+	if t := strings.TrimSpace(text); t == "" || t[0] != '{' && t[0] != '[' || !jsonrpc.Valid([]byte(text), maxDepth) {
+		return text
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, []byte(text), "", " ") != nil {
+		return text
+	}
+	return b.String()
+}
+
+// at returns the value at a JSON pointer (RFC 6901) in the structured content, or in the first text that is JSON.
+func (k *kept) at(pointer string) (string, bool) {
+	roots := []string{gjson.GetBytes(k.result, "structuredContent").Raw}
+	for _, text := range gjson.GetBytes(k.result, "content.#.text").Array() {
+		roots = append(roots, text.String())
+	}
+	for _, root := range roots {
+		if root == "" || !jsonrpc.Valid([]byte(root), maxDepth) {
+			continue
+		}
+		if value, ok := resolve([]byte(root), pointer); ok {
+			return string(value), true
+		}
+	}
+	return "", false
+}
+
+// resolve follows a JSON pointer. A pointer may lack its first slash.
+func resolve(value []byte, pointer string) ([]byte, bool) {
+	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		step = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
+		var next []byte
+		switch {
+		case rawjson.IsObject(value):
+			next = rawjson.Get(value, step)
+		case rawjson.IsArray(value):
+			at, err := strconv.Atoi(step)
+			if err != nil {
+				return nil, false
+			}
+			rawjson.Walk(value, '[', func(_, begin, end int) bool {
+				if at == 0 {
+					next = value[begin:end]
+				}
+				at--
+				return at >= 0
+			})
+		}
+		if next == nil {
+			return nil, false
+		}
+		value = next
+	}
+	return value, true
+}
+
+// Resource returns the result of resources/read for the URI of a kept result; false if there is none.
+func (s *Store) Resource(from *bridge.Caller, uri string) (members []byte, ok bool) {
+	id, _ := strings.CutPrefix(uri, Prefix)
+	k := s.find(from, id)
+	if k == nil {
+		return nil, false
+	}
+	out := []byte(`"contents":[`)
+	add := func(kind, mime, member, raw string) {
+		if out[len(out)-1] != '[' {
+			out = append(out, ',')
+		}
+		if mime == "" {
+			mime = kind
+		}
+		out = append(out, `{"uri":`+rawjson.Quote(uri)+`,"mimeType":`+rawjson.Quote(mime)+`,"`+member+`":`+raw+`}`...)
+	}
+	gjson.GetBytes(k.result, "content").ForEach(func(_, item gjson.Result) bool {
+		switch item.Get("type").Str {
+		case "text":
+			add("text/plain", "", "text", item.Get("text").Raw)
+		case "image", "audio":
+			add("application/octet-stream", item.Get("mimeType").Str, "blob", item.Get("data").Raw)
+		case "resource":
+			if text := item.Get("resource.text"); text.Exists() {
+				add("text/plain", item.Get("resource.mimeType").Str, "text", text.Raw)
+			} else if blob := item.Get("resource.blob"); blob.Exists() {
+				add("application/octet-stream", item.Get("resource.mimeType").Str, "blob", blob.Raw)
+			}
+		}
+		return true
+	})
+	if c := gjson.GetBytes(k.result, "structuredContent"); c.Exists() {
+		add("application/json", "", "text", rawjson.Quote(c.Raw))
+	}
+	return append(out, ']'), true
+}
