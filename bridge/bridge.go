@@ -141,6 +141,7 @@ type Call interface {
 // Caller describes the client of a request. It is immutable.
 type Caller struct {
 	Principal    string // empty without access rules: all clients are one principal
+	Session      string // names the client's session; empty without one
 	Revision     string // agreed with the client
 	Capabilities []byte // of the client, raw JSON object
 	Params       []byte // of initialize, for the server, raw JSON object

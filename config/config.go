@@ -125,6 +125,11 @@ type Config struct {
 	// Always are patterns for tools that the aggregate lists even with ToolsSearch, by the names that clients see
 	// there. Default: none.
 	Always []string `yaml:"always" effect:"live"`
+	// Results bound the results of tools, for all servers without Results of their own. Default: no bound.
+	Results Results `yaml:"results" effect:"live"`
+	// ResultsMemory is the memory for whole results of which callers got a part. The bridge keeps them 30 minutes, and
+	// drops the oldest first. One caller has at most a quarter. Default 256 MiB.
+	ResultsMemory Size `yaml:"results_memory" effect:"live"`
 	// Groups offer some of the servers as one, by the names of the groups. Default: none.
 	Groups map[string]Group `yaml:"groups" effect:"live"`
 	// Servers are the servers to publish, in file order; at least one.
@@ -210,6 +215,8 @@ type Server struct {
 	Breaker breaker.Options `yaml:"breaker" effect:"live"`
 	Limits  limits.Options  `yaml:"limits" effect:"live"`
 	Retry   retry.Options   `yaml:"retry" effect:"live"`
+	// Results bound the results of the server's tools. Default: those of the file.
+	Results Results `yaml:"results" effect:"live"`
 	// Ping is the idle time of a connection after which the bridge pings the server. 0 means never, as does "off" in a
 	// file. Default: never.
 	Ping time.Duration `yaml:"ping,off" effect:"live"`
@@ -253,6 +260,13 @@ const (
 	ToolsSearch = string(gateway.ToolsSearch) // the list has search_tools, read_tool and call_tool
 )
 
+// Results bound the results of tools. Callers get the beginning of a longer result, and read the rest from the bridge.
+type Results struct {
+	// Max is the most bytes of texts in a result, and the same for structured content, and for each image or file. At least
+	// 1KiB. Default: no bound.
+	Max Size `yaml:"max"`
+}
+
 // ShareSession, SharePrincipal, ShareCall and ShareAll are the values of Server.Share.
 const (
 	ShareSession   = "session"   // one connection for each session
@@ -280,6 +294,7 @@ func Default() Config {
 		ConsoleStreams: 16,
 		Offer:          OfferAll,
 		Separator:      "__",
+		ResultsMemory:  256 << 20,
 		Cluster: Cluster{
 			Role:      cluster.RoleAll,
 			KeyPrefix: "bridge",

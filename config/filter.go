@@ -34,6 +34,7 @@ type overrideKeys struct {
 	Description string                     `yaml:"description"`
 	Annotations map[string]json.RawMessage `yaml:"annotations"`
 	Args        map[string]Argument        `yaml:"args"`
+	Results     Results                    `yaml:"results"`
 }
 
 // argumentKeys is the form of an Argument in a file.
@@ -67,7 +68,7 @@ func (d *decoder) override(s *strict.Slot, n *yaml.Node, into *filter.Override) 
 	if _, set := sec.Marks["description"]; set {
 		into.Description = &keys.Description
 	}
-	into.Annotations, into.Args = keys.Annotations, keys.Args
+	into.Annotations, into.Args, into.MaxResult = keys.Annotations, keys.Args, int64(keys.Results.Max)
 	return true
 }
 
@@ -135,7 +136,7 @@ func checkFilter(all *breaches, what string, r filter.Rules) {
 		case slices.Contains(r.Deny, name):
 			return "has no effect: deny hides it"
 		case what != "resources" && isPattern(name) && !mayBePattern:
-			return "must be a name: patterns are for allow, deny, and args alone"
+			return "must be a name: patterns are for allow, deny, and for args and results alone"
 		}
 		return ""
 	}
@@ -162,6 +163,9 @@ func checkFilter(all *breaches, what string, r filter.Rules) {
 		if len(r.Override[name].Args) > 0 && what != "tools" {
 			add("override: "+name+": args", "is for tools: only they have arguments to set")
 		}
+		if r.Override[name].MaxResult > 0 && what != "tools" {
+			add("override: "+name+": results", "is for tools: only they have results of that kind")
+		}
 		checkArguments(r.Override[name].Args, func(arg, rule string) { add("override: "+name+": args: "+arg, "%s", rule) })
 		for _, key := range slices.Sorted(maps.Keys(r.Override[name].Annotations)) {
 			if rule := annotationRule(key, r.Override[name].Annotations[key]); what == "tools" && rule != "" {
@@ -173,9 +177,9 @@ func checkFilter(all *breaches, what string, r filter.Rules) {
 
 func isPattern(name string) bool { return strings.ContainsAny(name, "*?") }
 
-// onlyArgs reports whether an override changes arguments and nothing else.
+// onlyArgs reports whether an override changes only arguments and bounds of results, which may have a pattern.
 func onlyArgs(o filter.Override) bool {
-	return len(o.Args) > 0 && o.Title == nil && o.Description == nil && len(o.Annotations) == 0
+	return (len(o.Args) > 0 || o.MaxResult > 0) && o.Title == nil && o.Description == nil && len(o.Annotations) == 0
 }
 
 // checkArguments calls add with the broken rules of changes to arguments.

@@ -45,6 +45,22 @@ type Override struct {
 	Annotations map[string]json.RawMessage
 	// Args are changes to the arguments of a tool, by the server's names of these.
 	Args map[string]arguments.Change
+	// MaxResult is the most bytes of texts in a tool's result. 0 means the bound of the server.
+	MaxResult int64
+}
+
+// MaxResults returns the bounds for results of tools, by names and patterns; nil for none.
+func (r *Rules) MaxResults() (all map[string]int64) {
+	for name, o := range r.Override {
+		if o.MaxResult == 0 {
+			continue
+		}
+		if all == nil {
+			all = map[string]int64{}
+		}
+		all[name] = o.MaxResult
+	}
+	return all
 }
 
 // Arguments returns the changes to the arguments of tools; nil for none.

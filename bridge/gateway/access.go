@@ -8,6 +8,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/results"
 	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane/share"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
@@ -19,7 +20,7 @@ import (
 // Settings are the fields of Options that Apply can change. Apply changes existing access rules. It neither adds rules
 // to a gateway without rules, nor removes them all.
 type Settings struct {
-	// SessionIdle, SessionLeft, Grants, PerPrincipal, Tools and Groups are the fields of Options with these names. Apply
+	// SessionIdle, SessionLeft, Grants, PerPrincipal, Tools, Groups and Results are the fields of Options with these names. Apply
 	// sets each value unchanged: here, 0 does not mean a default.
 	SessionIdle  time.Duration
 	SessionLeft  time.Duration
@@ -27,6 +28,9 @@ type Settings struct {
 	PerPrincipal limits.PerPrincipal
 	Tools        Tools
 	Groups       []Group
+	Results      results.Options
+	// ResultsMemory is Options.ResultsMemory.
+	ResultsMemory int64
 }
 
 // applySettings applies s, which may be nil, and returns the principals whose grants changed.
@@ -41,6 +45,8 @@ func (g *gateway) applySettings(s *Settings) (changed map[string]bool) {
 	if g.joint.set(Group{Tools: s.Tools}) {
 		g.relist("")
 	}
+	g.results.SetUsual(s.Results)
+	g.results.Set(s.ResultsMemory)
 	g.laneShares.Set(len(s.Grants))
 	g.bytes.Set(len(s.Grants))
 	return changed

@@ -31,6 +31,7 @@ func (s *server) Session(from *bridge.Caller, rest bridge.Client) (bridge.Upstre
 	up = l.Wrap(up)           // below it: messages in the server's era
 	up = s.rates.Wrap(up)     // counts requests of clients, not those of lift; by the server's names
 	up = s.tasks.Wrap(up)     // a principal sees its own tasks; stateless clients have sealed handles
+	up = s.results.Wrap(up)   // by the server's names; what is cut is not cut again
 	up = s.filter.Wrap(up)    // above it: the names that clients see,
 	up = s.filter.Granted(up) // which grants use
 	up = metatools.Check(up)  // sees the list that the caller gets
@@ -41,7 +42,7 @@ func (s *server) Session(from *bridge.Caller, rest bridge.Client) (bridge.Upstre
 // stateless returns the chain of all stateless clients. The pool picks a connection for
 // each call, and translates for a legacy server.
 func (s *server) stateless() bridge.Upstream {
-	return s.g.calls.Wrap(s.o.Name, s.reports.Wrap(s.drained.Wrap(metatools.Check(s.filter.Granted(s.filter.Wrap(s.rates.Wrap(s.pool)))))))
+	return s.g.calls.Wrap(s.o.Name, s.reports.Wrap(s.drained.Wrap(metatools.Check(s.filter.Granted(s.filter.Wrap(s.results.Wrap(s.rates.Wrap(s.pool))))))))
 }
 
 // connection returns the session's own connection, or its view of a shared one.

@@ -84,6 +84,7 @@ func (c *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //     gets, so it stands above all that changes the list.
 //   - filter.granted is about what the caller may use, and names tools as clients do.
 //     filter.filtered renames them, so all below it sees the server's own names.
+//   - results.bounded goes by the bounds of the server's own names, so it stands below filter.filtered.
 //   - limits.paced counts what clients ask, and not what lift asks for them.
 //   - tools.checked asks for lists as they are now, so it stands above cache.Cached.
 //   - tools.overridden changes arguments, so checked above it sees what clients see; and the lists in the
@@ -97,8 +98,8 @@ func (c *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 func TestChains(t *testing.T) {
 	const (
 		refined   = "calls.watched > report.reported > drain.drained > metatools.checked > filter.granted > filter.filtered > "
-		session   = refined + "filter.owned > limits.paced > lift.Lift > tools.checked > tools.overridden > "
-		visitor   = refined + "limits.paced > stateless.Pool > "
+		session   = refined + "results.bounded > filter.owned > limits.paced > lift.Lift > tools.checked > tools.overridden > "
+		visitor   = refined + "results.bounded > limits.paced > stateless.Pool > "
 		legacy    = "lower.Translator > tools.checked > tools.overridden > "
 		modern    = "tools.checked > tools.overridden > "
 		guards    = "cache.Cached > limits.bounded > retry.retrying > lane.Lane > tracing.Tracing > lane.editApplier > breaker.guarded"

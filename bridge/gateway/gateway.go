@@ -25,6 +25,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/drain"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/results"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane"
 	"github.com/mcp-bridge/bridge/bridge/internal/metatools"
@@ -116,6 +117,8 @@ type ServerOptions struct {
 	Breaker breaker.Options
 	Limits  limits.Options
 	Retry   retry.Options
+	// Results bounds the results of tools. Without Max, that of Options counts.
+	Results results.Options
 	// Renew makes Apply move open sessions at the server of that name to these settings, as after a lost connection.
 	// Otherwise open sessions keep the former settings.
 	Renew bool
@@ -144,6 +147,10 @@ type Options struct {
 	Offer Offer
 	// Tools decides how the address of all servers offers their tools.
 	Tools Tools
+	// Results bounds the results of servers without ServerOptions.Results. ResultsMemory is how many bytes of whole
+	// results are kept for callers; 0 means 256 MiB.
+	Results       results.Options
+	ResultsMemory int64
 	// Groups offer some of the servers as one.
 	Groups []Group
 	// SessionIdle is how long a session lives without a request, a call in flight and an open stream; 0 means 30
@@ -219,6 +226,7 @@ type gateway struct {
 	maxCalls          int    // maximum number of requests in flight of a session
 	joint             *group // all servers together
 	indexes           *metatools.Indexes
+	results           *results.Store  // whole results that callers may read
 	info              []byte          // serverInfo of the bridge
 	listening         context.Context // ends when the bridge begins to stop; ends subscriptions
 	stopListening     context.CancelFunc
@@ -257,6 +265,7 @@ func newGateway(o Options) *gateway {
 		sessions: map[*sitting]struct{}{},
 		quota:    limits.NewQuota(o.PerPrincipal),
 		indexes:  metatools.NewIndexes(),
+		results:  results.NewStore(o.ResultsMemory, metatools.ResultPrefix),
 		info:     []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(cmp.Or(o.Version, "dev")) + `}`),
 	}
 	var err error
@@ -279,6 +288,7 @@ func newGateway(o Options) *gateway {
 	if g.store == nil {
 		g.store = session.NewMemory(10_000)
 	}
+	g.results.SetUsual(o.Results)
 	g.joint = g.newGroup("")
 	g.joint.set(Group{Tools: o.Tools})
 	g.table.Store(&table{groups: g.regroup(nil, o.Groups)})
@@ -420,6 +430,7 @@ func (g *gateway) sweep(ctx context.Context) {
 		}
 		all := g.open(func(*sitting) bool { return true })
 		g.quota.Sweep(time.Now())
+		g.results.Sweep(time.Now())
 		for _, s := range g.table.Load().servers {
 			s.rates.Sweep(time.Now())
 		}

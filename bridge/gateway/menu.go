@@ -125,14 +125,27 @@ func (g *gateway) menu(a address) *metatools.Menu {
 func (g *gateway) offered(up bridge.Upstream, m *jsonrpc.Message, through string, a address) bridge.Upstream {
 	switch {
 	case through != "", m.Method == list.Tools.Method(), m.Method == "initialize", m.Method == "server/discover":
-	case m.Method == "tools/call" && m.Name() == metatools.SearchTools:
+	case m.Method == "tools/call" && m.Name() == metatools.SearchTools, metatools.ReadsResult(m):
 	default:
 		return up
 	}
 	if menu := g.menu(a); menu != nil {
-		return menu.Wrap(up)
+		up = menu.Wrap(up)
+	}
+	if g.cuts(a) {
+		up = metatools.Reading(up, g.results, g.info)
 	}
 	return up
+}
+
+// cuts reports whether a server at an address may cut results, so that callers read the rest from the bridge.
+func (g *gateway) cuts(a address) bool {
+	t := g.table.Load()
+	if s := t.at(a.name); s != nil {
+		return s.results.On()
+	}
+	p := t.groups[a.name]
+	return p != nil && slices.ContainsFunc(*p.servers.Load(), func(s *server) bool { return s.results.On() })
 }
 
 // unwrapped unwraps calls of meta tools. If m calls a meta tool of the address, it returns the call that m names, and
@@ -157,7 +170,7 @@ func (g *gateway) Resolve(server, principal string, mode ToolsMode, m *jsonrpc.M
 		principal: principal,
 	}
 	inner, _, no := g.unwrapped(m, &bridge.Caller{}, a)
-	if no != nil || m.Method == "tools/call" && m.Name() == metatools.SearchTools && g.finds(a) {
+	if no != nil || metatools.ReadsResult(m) && g.cuts(a) || m.Method == "tools/call" && m.Name() == metatools.SearchTools && g.finds(a) {
 		return &jsonrpc.Message{ID: m.ID, Method: list.Tools.Method()}
 	}
 	return inner

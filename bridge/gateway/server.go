@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/drain"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/results"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane"
@@ -50,6 +51,7 @@ type server struct {
 	statelessCalls bridge.Upstream       // chain of wrappers for calls of stateless clients
 	pool           *stateless.Pool       // connections of stateless clients
 	tools          *tools.Tools          // checks arguments and headers of calls against the server's list of tools
+	results        *results.Results      // cuts long results
 	queue          *limits.Queue         // bounds the calls in flight
 	rates          *limits.Rates         // bounds the rate of calls; nil without a bound
 	drained        *drain.Server         // nil without operators
@@ -91,6 +93,7 @@ func newServer(g *gateway, o ServerOptions) *server {
 		Host:   s,
 	})
 	s.reports = g.reports.Server(o.Name, s.health.Speaks)
+	s.results = results.New(g.results)
 	s.tools = tools.New(o.Name, tools.Options{}, s.log)
 	s.retries = retry.New(o.Retry, s.tools.Idempotent, s.log, g.life)
 	s.breaker = breaker.New(o.Breaker, breaker.Server{
@@ -226,6 +229,7 @@ func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	s.rates.Set(o.Limits)
 	s.tools.Set(tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools, Overrides: o.Filter.Tools.Arguments()})
 	s.retries.Set(o.Retry)
+	s.results.Set(o.Results, o.Filter.Tools.MaxResults())
 	s.breaker.Set(o.Breaker)
 	s.cache.Set(o.Cache)
 	s.maxTask.Store(int64(o.MaxTask))

@@ -164,6 +164,7 @@ func (g *gateway) newSession(key, server string, caller *bridge.Caller) *sitting
 		wire:   WireStreamable,
 	}
 	s.tools.Store(new(ToolsMode))
+	caller.Session = key
 	s.held.Record = session.Record{
 		Key:       key,
 		Server:    server,

@@ -25,6 +25,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/results"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
 	"github.com/mcp-bridge/bridge/config"
@@ -284,7 +285,7 @@ func TestOptions(t *testing.T) {
 	s := config.Server{
 		Name: "a", Stdio: &stdio.Config{}, Share: config.ShareCall, Offer: config.OfferLegacy, Restart: false, Timeout: time.Second, MaxTimeout: time.Minute, HandshakeTimeout: 2 * time.Second,
 		IdleStop: 3 * time.Second, MaxChildren: 4, StartsPerMinute: 5, RestartMaxPause: 7 * time.Second, Prefix: "p_", Tools: rules("t"), Prompts: rules("p"), Resources: rules("r"),
-		Ping: 6 * time.Second, Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, ToolsMode: config.ToolsSearch, Always: []string{"t"},
+		Ping: 6 * time.Second, Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, ToolsMode: config.ToolsSearch, Always: []string{"t"}, Results: config.Results{Max: 4096},
 		Cache: cache.Options{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
 	}
 	fault := fmt.Errorf("no")
@@ -297,7 +298,7 @@ func TestOptions(t *testing.T) {
 	want := gateway.ServerOptions{
 		Name: "a", Adapter: fake, Share: gateway.ShareCall, Offer: gateway.OfferLegacy, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5, MaxPause: 7 * time.Second,
 		MaxLanes: 4, Queued: 2, Prefix: "p_", Filter: filter.Options{Tools: rules("t"), Prompts: rules("p"), Resources: rules("r")}, Ping: 6 * time.Second, MaxTask: time.Minute,
-		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Tools: gateway.Tools{Mode: gateway.ToolsSearch, Always: []string{"t"}}, Process: true, Homed: true, Address: bridge.Address{Network: bridge.Pipe},
+		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Tools: gateway.Tools{Mode: gateway.ToolsSearch, Always: []string{"t"}}, Results: results.Options{Max: 4096}, Process: true, Homed: true, Address: bridge.Address{Network: bridge.Pipe},
 		Cache: cache.Options{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
 	}
 	if !reflect.DeepEqual(got, want) {

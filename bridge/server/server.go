@@ -28,6 +28,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/results"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
@@ -143,6 +144,7 @@ func options(s *config.Server, b backend) gateway.ServerOptions {
 		Breaker:  s.Breaker,
 		Limits:   s.Limits,
 		Retry:    s.Retry,
+		Results:  results.Options{Max: int64(s.Results.Max)},
 	}
 	if b.local != nil {
 		o.Queued = queued(s)

@@ -182,7 +182,7 @@ func resolve(value []byte, pointer string) ([]byte, bool) {
 
 // Resource returns the result of resources/read for the URI of a kept result; false if there is none.
 func (s *Store) Resource(from *bridge.Caller, uri string) (members []byte, ok bool) {
-	id, _ := strings.CutPrefix(uri, Prefix)
+	id, _ := strings.CutPrefix(uri, s.prefix)
 	k := s.find(from, id)
 	if k == nil {
 		return nil, false

@@ -4,6 +4,7 @@ package results
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,6 @@ func (o *Options) Validate() error {
 	return errors.Join(f...)
 }
 
-// Prefix begins the URIs of kept results.
-const Prefix = "bridge://results/"
-
 // Results cuts the results of one server.
 type Results struct {
 	store  *Store
@@ -66,20 +64,18 @@ func (r *Results) Set(o Options, tools map[string]int64) { r.rules.Store(&rules{
 // On reports whether some results are bounded.
 func (r *Results) On() bool {
 	now := r.rules.Load()
-	return now.max > 0 || len(now.tools) > 0
+	return now.max > 0 || len(now.tools) > 0 || r.store.usual.Load() > 0
 }
 
 // of returns the bound for results of a tool; 0 for none.
-func (r *rules) of(tool string) (max int64) {
-	for pattern, most := range r.tools {
+func (r *Results) of(tool string) (max int64) {
+	now := r.rules.Load()
+	for pattern, most := range now.tools {
 		if glob.Match(pattern, tool) && (max == 0 || most < max) {
 			max = most
 		}
 	}
-	if max == 0 {
-		return r.max
-	}
-	return max
+	return cmp.Or(max, now.max, r.store.usual.Load())
 }
 
 // Wrap returns up with cut results. up has the server's own names of tools.
@@ -97,7 +93,7 @@ func (b *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	if err != nil || a.Error != nil || r.Method != "tools/call" && r.Method != "tasks/result" {
 		return a, err
 	}
-	max := b.r.rules.Load().of(r.Name())
+	max := b.r.of(r.Name())
 	if max == 0 || int64(len(a.Result)) <= max || era.ResultType(a) != era.ResultComplete {
 		return a, nil
 	}
@@ -125,7 +121,7 @@ func (b *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 		}
 		value = rawjson.Append(value, '[', []byte(`{"type":"text","text":`+rawjson.Quote(c.note(id, len(whole)))+`}`))
 		if id != "" && r.From.Revision >= era.Rev20250618 { // older clients know no links
-			value = rawjson.Append(value, '[', []byte(`{"type":"resource_link","uri":"`+Prefix+id+`","name":"the whole result","size":`+fmt.Sprint(len(whole))+`}`))
+			value = rawjson.Append(value, '[', []byte(`{"type":"resource_link","uri":"`+b.r.store.prefix+id+`","name":"the whole result","size":`+fmt.Sprint(len(whole))+`}`))
 		}
 		return value
 	})

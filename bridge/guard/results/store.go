@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
@@ -18,6 +19,9 @@ const perCaller = 4
 // Store keeps whole results of all servers for a while, in memory. A result belongs to the principal that got it, and to
 // the session if there is one: for others it does not exist.
 type Store struct {
+	prefix string       // of the URIs of results, before the id
+	usual  atomic.Int64 // Options.Max of servers without one
+
 	mu    sync.Mutex // guards the rest
 	max   int64      // bytes
 	all   []*kept    // the oldest first
@@ -32,12 +36,15 @@ type kept struct {
 	until                  time.Time
 }
 
-// NewStore returns a store for max bytes; 0 means 256 MiB.
-func NewStore(max int64) *Store {
-	s := &Store{}
+// NewStore returns a store for max bytes; 0 means 256 MiB. prefix begins the URIs of results.
+func NewStore(max int64, prefix string) *Store {
+	s := &Store{prefix: prefix}
 	s.Set(max)
 	return s
 }
+
+// SetUsual sets the Options of servers that have none.
+func (s *Store) SetUsual(o Options) { s.usual.Store(o.Max) }
 
 // Set changes the bound of NewStore.
 func (s *Store) Set(max int64) {

@@ -119,11 +119,7 @@ func (o *offered) list(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	if c := gjson.GetBytes(r.Params, "cursor"); c.Exists() && c.Type != gjson.Null {
 		return jsonrpc.InvalidParams("params.cursor is not a nextCursor of " + r.Method), nil
 	}
-	items := o.m.tools()
-	if !r.From.Modern() {
-		whole := era.Result(r.Method, []byte(`{"tools":[`+string(items)+`]}`), era.LatestLegacy, r.From.Revision)
-		items = whole[len(`{"tools":[`) : len(whole)-len(`]}`)]
-	}
+	items := inRevision(r, o.m.tools())
 	if len(o.m.Always) > 0 || o.m.Finds != nil {
 		all, no, err := o.all(ctx, r)
 		if err != nil || no != nil {
