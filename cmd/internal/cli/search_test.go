@@ -81,3 +81,52 @@ func TestCallSearched(t *testing.T) {
 		}
 	}
 }
+
+// Below the tools of all servers of a file stands how much the lists take: of each server, and of the address in each
+// mode.
+func TestToolsWeights(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, name := range []string{"pet", "toy"} {
+		write(name+".yaml", "openapi: 3.1.0\nservers: [{ url: https://pets.example.com/v1 }]\npaths: { /x: { get: { operationId: "+name+"_get, responses: {} }, post: { operationId: "+name+"_add, responses: {} } } }\n")
+	}
+	servers := "servers:\n  pets: { rest: { openapi: ./pet.yaml } }\n  toys: { rest: { openapi: ./toy.yaml }, prefix: \"\" }\n"
+	for _, test := range []struct {
+		name, file string
+		rows       []string // beginnings of the rows, with single spaces
+		listed     string
+	}{
+		{"all", servers, []string{"pets 2 ", "toys 2 ", "/mcp 4 ", "/mcp?tools=all 4 ", "/mcp?tools=search 3 "}, "pets__pet_get"},
+		{"search", "tools_mode: search\nalways: [toy_get]\n" + servers, []string{"pets 2 ", "toys 2 ", "/mcp?tools=all 4 ", "/mcp?tools=search 4 "}, "search_tools"},
+		{"one server", strings.SplitAfter(servers, "\n")[0] + strings.SplitAfter(servers, "\n")[1], []string{"pets 2 ", "/mcp 2 ", "/mcp?tools=all 2 ", "/mcp?tools=search 3 "}, "pet_get"},
+	} {
+		path := write("bridge.yaml", test.file)
+		code, stdout, stderr := in(t, "tools", "-c", path)
+		var rows []string
+		for line := range strings.Lines(stderr) {
+			if cells := strings.Fields(line); len(cells) == 4 {
+				rows = append(rows, strings.Join(cells, " "))
+			}
+		}
+		if code != 0 || !strings.Contains(stdout, test.listed) || len(rows) != len(test.rows) {
+			t.Errorf("%s: exit code %d, stdout\n%s\nstderr\n%s", test.name, code, stdout, stderr)
+			continue
+		}
+		for i, row := range rows {
+			var tools, bytes, tokens int
+			if _, err := fmt.Sscanf(row[strings.Index(row, " "):], "%d %d %d", &tools, &bytes, &tokens); !strings.HasPrefix(row, test.rows[i]) || err != nil || bytes < 50*tools || tokens != bytes/4 {
+				t.Errorf("%s: row %q, want %q", test.name, row, test.rows[i])
+			}
+		}
+		if code, stdout, stderr := in(t, "tools", "--json-output", "-c", path); code != 0 || !strings.HasPrefix(stdout, `{"tools":[`) || stderr != "" {
+			t.Errorf("%s: with --json-output: exit code %d, stdout\n%s\nstderr\n%s", test.name, code, stdout, stderr)
+		}
+	}
+}

@@ -157,6 +157,9 @@ func (c *clientFlags) run(cmd *cobra.Command, args []string, con *console, a act
 	if len(settings.Servers) == 1 && settings.Servers[0].Rest != nil {
 		client.api = settings
 	}
+	if name == "" {
+		client.file = settings
+	}
 	err = a.do(ctx, client)
 	if err != nil {
 		err = c.explain(ctx, client.reason(err))
@@ -198,6 +201,7 @@ type client struct {
 	asker  *asker
 	link   *Link
 	api    *config.Config // the configuration with the HTTP API; nil for other servers
+	file   *config.Config // the configuration file if the target is all of its servers; otherwise nil
 
 	silence time.Duration // maximum time for which a task may stay unchanged; 0 means no limit
 	longest time.Duration // maximum duration of a task; 0 means no limit

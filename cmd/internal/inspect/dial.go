@@ -16,6 +16,8 @@ import (
 type Link struct {
 	Transport mcp.Transport
 	Reason    func() string // why the server does not work, for the user's own servers; may be empty
+	// Apply makes another configuration current. The session goes on.
+	Apply func(c *config.Config) error
 	// Close ends the link and waits for its goroutines. Unless hurry is set, messages that the client has sent still
 	// arrive.
 	Close func(hurry bool)
@@ -49,6 +51,10 @@ func DialBridge(c *config.Config, name string, log *slog.Logger) (*Link, error) 
 				}
 			}
 			return strings.Join(all, "\n")
+		},
+		Apply: func(c *config.Config) error {
+			_, err := s.Apply(c)
+			return err
 		},
 		Close: func(hurry bool) {
 			toBridge.Close()

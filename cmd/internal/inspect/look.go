@@ -96,7 +96,8 @@ func newTools(f *clientFlags) *cobra.Command {
 		Short: "List the tools of a server",
 		Long: `tools lists the tools of a server, one line each; --long shows their arguments and
 whole descriptions. Without TARGET it lists the tools of all servers of the file,
-under the names that clients see at /mcp.
+under the names that clients see at /mcp, and then shows how much of a model's
+context the lists take.
 ` + exitHelp,
 		Example: `  mcp-bridge tools https://tools.example.com/mcp
   mcp-bridge tools files --long -c bridge.yaml
@@ -111,6 +112,10 @@ under the names that clients see at /mcp.
 		prepare: nothingMore(c, f, &long),
 		do: func(ctx context.Context, c *client) error {
 			raw, tools, err := c.listTools(ctx)
+			var weights string
+			if err == nil && c.file != nil && !f.json {
+				weights, err = c.weights(ctx, tools)
+			}
 			if why := c.link.Reason(); err == nil && why != "" { // some of several servers may fail
 				c.status.print("warning: " + sanitize.Text(why) + "\n")
 			}
@@ -123,9 +128,14 @@ under the names that clients see at /mcp.
 				c.status.print("the server has no tools\n")
 				return nil
 			case long:
-				return c.emit(longTools(c.console, tools))
+				err = c.emit(longTools(c.console, tools))
+			default:
+				err = c.emit(shortTools(c.console, tools))
 			}
-			return c.emit(shortTools(c.console, tools))
+			if err == nil {
+				c.status.print(weights)
+			}
+			return err
 		},
 	})
 	return c
