@@ -85,6 +85,8 @@ type Gateway interface {
 	Call(ctx context.Context, m *jsonrpc.Message, stateless Stateless) (*jsonrpc.Message, error)
 	// Status returns the state of each server, in the order of Options.
 	Status() []Status
+	// Groups returns how each group offers its tools, sorted by name, after all servers together if there are several.
+	Groups() []GroupStatus
 	// Sample returns the Sample of the server of that name. ok is false for an unknown name.
 	Sample(server string) (sample Sample, ok bool)
 	// Totals returns counts over all servers.

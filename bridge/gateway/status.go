@@ -3,6 +3,8 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +31,9 @@ type Status struct {
 	Calls    int
 	Parked   int    // calls of stateless clients that wait for an answer of the client
 	Revision string // revision of the last handshake; empty before the first
+	// Tools is how the server's own address offers its tools. It is empty while this depends on a document that is not
+	// read yet.
+	Tools ToolsMode
 	// Opened counts opened connections. Failures counts failed openings, and calls that did not reach the server.
 	// Losses counts connections that ended by themselves. Restarts counts openings after a failure or a loss.
 	Opened, Failures, Losses, Restarts uint64
@@ -57,6 +62,10 @@ const Failing = "failing"
 
 // status returns the state of the server, but with Sessions 0.
 func (s *server) status() Status {
+	mode, decided := s.mode()
+	if !decided {
+		mode = ""
+	}
 	h, br, visitors := s.health.Status(), s.breaker.Status(), s.pool.Status()
 	st := Status{
 		Name:     s.o.Name,
@@ -66,6 +75,7 @@ func (s *server) status() Status {
 		Calls:    int(s.reports.Calls()),
 		Parked:   visitors.Waiting,
 		Revision: h.Revision,
+		Tools:    mode,
 		Opened:   h.Opened,
 		Failures: h.Failures,
 		Losses:   h.Losses,
@@ -112,6 +122,44 @@ func (s *server) status() Status {
 		st.Since = br.Since
 	}
 	return st
+}
+
+// GroupStatus is how the address of several servers offers their tools.
+type GroupStatus struct {
+	Name    string   // of the Group; empty for all servers together
+	Servers []string // names
+	// Mode is ToolsAll or ToolsSearch. It is empty if the list has the tools of some servers only.
+	Mode ToolsMode
+}
+
+func (g *gateway) Groups() (all []GroupStatus) {
+	t := g.table.Load()
+	for _, name := range slices.Sorted(maps.Keys(t.groups)) {
+		p := t.groups[name]
+		servers := *p.servers.Load()
+		if name == "" && len(servers) < 2 {
+			continue
+		}
+		st := GroupStatus{
+			Name: name,
+			Mode: p.now.Load().Tools.Mode,
+		}
+		finds := 0
+		for _, s := range servers {
+			if st.Servers = append(st.Servers, s.o.Name); s.finds() {
+				finds++
+			}
+		}
+		switch {
+		case st.Mode != "":
+		case finds == 0:
+			st.Mode = ToolsAll
+		case finds == len(servers):
+			st.Mode = ToolsSearch
+		}
+		all = append(all, st)
+	}
+	return all
 }
 
 // Totals counts over all servers.

@@ -164,3 +164,54 @@ func TestAccessLogHastyEnd(t *testing.T) {
 		}
 	})
 }
+
+// A call through call_tool or read_tool is, in the log and in the counts, a call of the tool that it names; a search is
+// one of search_tools. That holds for sessions and stateless clients, at every address.
+func TestAccessLogSearch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "calls.jsonl")
+	change := func(c *config.Config) {
+		c.AccessLog.To, c.ToolsMode = path, config.ToolsSearch
+		c.Groups = map[string]config.Group{"dev": {Servers: []string{"one", "two"}, ToolsMode: config.ToolsSearch}}
+		c.Servers[0].ToolsMode = config.ToolsSearch
+	}
+	run(t, change, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		r.f.Tools = `{"name":"echo","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`
+		var want []map[string]any
+		for address, tool := range map[string]string{"/mcp": "one__echo", "/dev/mcp": "one__echo", "/one/mcp": "echo"} {
+			id := r.begin(address)
+			want = append(want, map[string]any{"method": "initialize"})
+			for _, one := range []struct{ called, arguments, name string }{
+				{"search_tools", `{"query":"echo"}`, "search_tools"},
+				{"call_tool", `{"name":"` + tool + `","arguments":{}}`, tool},
+				{"read_tool", `{"name":"` + tool + `","arguments":{}}`, tool},
+			} {
+				params := `"name":"` + one.called + `","arguments":` + one.arguments
+				r.Do("POST", address, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`}}`, "Mcp-Session-Id", id).Wait()
+				r.Do("POST", address, callStateless("2", "tools/call", params), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", one.called).Wait()
+				of := "" // the bridge itself answers a search
+				if one.name == tool {
+					of = "one"
+				}
+				for _, era := range []string{"legacy", "modern"} {
+					want = append(want, map[string]any{"method": "tools/call", "name": one.name, "server": of, "outcome": "ok", "era": era})
+				}
+			}
+		}
+		counts := r.Do("GET", "/metrics", "").Wait().Body()
+		r.s.Close(context.Background())
+		got := logged(t, path)
+		if len(got) != len(want) {
+			t.Fatalf("%d lines, want %d: %v", len(got), len(want), got)
+		}
+		for i := range want {
+			for name, value := range want[i] {
+				if got[i][name] != value {
+					t.Errorf("line %d: %s = %v, want %v: %v", i, name, got[i][name], value, got[i])
+				}
+			}
+		}
+		if strings.Contains(counts, "call_tool") || strings.Contains(counts, "read_tool") {
+			t.Errorf("the metrics name a meta tool: %s", counts)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -33,6 +34,13 @@ func (s *server) readiness() *status.Bridge {
 	servers := s.g.Status()
 	for i := range servers {
 		out.Servers = append(out.Servers, s.state(&servers[i]))
+	}
+	for _, g := range s.g.Groups() {
+		out.Groups = append(out.Groups, status.Group{
+			Name:      g.Name,
+			Servers:   g.Servers,
+			ToolsMode: cmp.Or(string(g.Mode), "mixed"),
+		})
 	}
 	if s.instance != nil {
 		out.Cluster = s.instance.status()
@@ -89,6 +97,7 @@ func (s *server) state(st *gateway.Status) status.Server {
 		Since:       timeOrNil(st.Since),
 		Transport:   s.transport(st.Name),
 		Revision:    st.Revision,
+		ToolsMode:   string(st.Tools),
 		Sessions:    st.Sessions,
 		Calls:       st.Calls,
 		Queued:      st.Queued,

@@ -31,6 +31,17 @@ type Bridge struct {
 	// Issuers is the state of the issuers of tokens; nil if Whole is nil.
 	Issuers []Issuer `json:"issuers,omitempty"`
 	Servers []Server `json:"servers"`
+	// Groups are the addresses of several servers: first that of all servers, if there are several, then those of the
+	// groups that the caller may use.
+	Groups []Group `json:"groups,omitempty"`
+}
+
+// Group is how the address of several servers offers their tools.
+type Group struct {
+	Name    string   `json:"name"` // empty for all servers as one
+	Servers []string `json:"servers"`
+	// ToolsMode is all, search, or mixed if the tools of only some servers are in the list.
+	ToolsMode string `json:"tools_mode"`
 }
 
 // Load is the load of the whole bridge.
@@ -57,8 +68,11 @@ type Server struct {
 	// Era and Revision are the era and the revision of the last connection.
 	Era      string `json:"era,omitempty"`
 	Revision string `json:"revision,omitempty"`
-	Sessions int    `json:"sessions"`
-	Calls    int    `json:"calls"`
+	// ToolsMode is how the server's own address offers its tools: all or search. It is empty while this depends on a
+	// document that is not read yet.
+	ToolsMode string `json:"tools_mode,omitempty"`
+	Sessions  int    `json:"sessions"`
+	Calls     int    `json:"calls"`
 	// P50, P95 and P99 are percentiles of the durations of the calls of the last 5 minutes, in milliseconds, and
 	// ErrorShare is the share of errors among the calls; nil without calls. Tools is the number of tools in the last
 	// list that a client got, and ListTokens the approximate size of the list in tokens; both are nil without a list,
@@ -215,6 +229,11 @@ type Process struct {
 func (b *Bridge) Limit(of func(server string) bool) {
 	b.Whole, b.Cluster, b.Config, b.TLS, b.Issuers, b.Drained = nil, nil, nil, nil, nil, nil
 	b.Servers = slices.DeleteFunc(b.Servers, func(st Server) bool { return !of(st.Name) })
+	b.Groups = slices.DeleteFunc(b.Groups, func(g Group) bool { return g.Name != "" && !of(g.Name) })
+	for i := range b.Groups {
+		b.Groups[i].Servers = slices.DeleteFunc(b.Groups[i].Servers, func(name string) bool { return !of(name) })
+	}
+	b.Groups = slices.DeleteFunc(b.Groups, func(g Group) bool { return len(g.Servers) == 0 })
 	if b.Reason != "" && !b.Draining {
 		b.Reason = "too few servers work" // the names of servers, and how many there are, are only for callers that may see all of them
 	}

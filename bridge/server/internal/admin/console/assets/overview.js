@@ -113,7 +113,7 @@ class Overview extends Page {
       p.memory_bytes && `${bytes(p.memory_bytes)} memory`,
     ].filter(Boolean);
     const charts = this.#charts.length ? html`<div key="charts"><section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>${markLegend(this.#charts[0].marks ?? [])}</div>` : '';
-    const servers = html`<div key="servers">${this.#servers(s.servers)}</div>`;
+    const servers = html`<div key="servers">${this.#servers(s.servers)}${(s.groups ?? []).map((/** @type {any} */ g) => html`<p class="hint" key=${g.name}>${offers(g)}</p>`)}</div>`;
     return html`
       <div class="head"><h1>Overview</h1><span class="quiet facts-line">${more.join(' · ')}</span>
         ${this.store.can('drain') ? html`<act-bar .label=${'More actions'} .actions=${s.drained
@@ -212,7 +212,7 @@ class Overview extends Page {
       <td class="n"><span class=${share && share > 0.05 ? 'bad' : ''}>${percent(share)}</span></td>
       <td class="n">${times(s)}</td>
       <td class="n who">${who.length ? html`<span title=${who.join(', ')}>${this.clients(s)}<div class="hint">${who[0]}</div></span>` : html`<span class="quiet">–</span>`}</td>
-      <td class="n">${s.tools === undefined ? '–' : html`<span>${s.tools}${s.list_tokens ? html`<div class="hint">${short(s.list_tokens)} tokens</div>` : ''}</span>`}</td>
+      <td class="n">${s.tools === undefined ? '–' : html`<span>${s.tools}${s.list_tokens ? html`<div class="hint">${short(s.list_tokens)} tokens</div>` : ''}</span>`}${s.tools_mode === 'search' ? html`<div class="hint">search</div>` : ''}</td>
       <td class="error">${error ? html`<details><summary>${s.last_error_at ?? s.since ? html`<span class="quiet">${time(s.last_error_at ?? s.since)}</span>` : ''} ${error}</summary></details>` : html`<span class="quiet">–</span>`}</td>
     </tr>`;
     this.#rows.set(s.name, { of: [s, f, shown], row });
@@ -247,5 +247,8 @@ const speaks = (s) => [s.transport, s.revision].filter(Boolean).join(' ') || '�
 const times = (s) => (s.p50_ms === undefined ? '–' : `${duration(s.p50_ms)} / ${duration(s.p95_ms)}`);
 /** @param {any} s */
 const breaker = (s) => html`<span>${s.circuit_breaker ? badge(s.circuit_breaker) : '–'} ${s.retry_at ? html`<span class="quiet">until ${time(s.retry_at)}</span>` : ''} ${s.forced?.breaker ? html`<span class="quiet">forced ${s.forced.breaker} by ${s.forced.by || 'an operator'}</span>` : ''}</span>`;
+
+/** What an address of several servers offers, in a line. @param {{name: string, servers: string[], tools_mode: string}} g */
+export const offers = (g) => `${g.name ? `/${g.name}/mcp has ${g.servers.join(', ')}` : '/mcp has all servers'}: ${{ all: 'tools are listed', search: 'tools are found by search' }[g.tools_mode] ?? 'some tools are listed, the others found by search'}`;
 
 customElements.define('page-overview', Overview);

@@ -183,7 +183,7 @@ class ServerPage extends Page {
       ${fact(`Sessions at /${s.name}/mcp`, s.sessions || undefined)}${fact('Connections', s.connections)}${fact('Restarts', s.restarts || undefined)}
       ${fact('Circuit breaker', s.circuit_breaker && html`<span>${badge(s.circuit_breaker)}${s.retry_at ? html` <span class="quiet">until ${time(s.retry_at)}</span>` : ''}${s.forced ? html` <span class="quiet">forced ${s.forced.breaker} by ${s.forced.by || 'an operator'} until ${time(s.forced.until)}</span>` : ''}${s.circuit_breaker_opened ? html` <span class="quiet">Opened ${s.circuit_breaker_opened}×</span>` : ''}</span>`)}
       ${fact('Cached lists', s.cache && `${s.cache.entries} (${bytes(s.cache.bytes)}), ${s.cache.oldest} old${s.cache.stale ? ', stale' : ''}`)}${fact('Cache hits', s.cache && (s.cache.hits + s.cache.misses ? `${number(s.cache.hits)} of ${number(s.cache.hits + s.cache.misses)}` : undefined))}
-      ${fact('Size of the tool list', s.list_tokens && `about ${number(s.list_tokens)} tokens`)}
+      ${fact(`Tools at /${s.name}/mcp`, s.tools_mode && (s.tools_mode === 'search' ? 'found by search' : 'listed'))}${fact('Size of the tool list', s.list_tokens && `about ${number(s.list_tokens)} tokens`)}
       ${fact('Drained', s.drained && html`<span>since ${time(s.drained.since)} by ${s.drained.by || 'an operator'}${s.drained.until ? html`<span>, until ${time(s.drained.until)}</span>` : ''}</span>`)}
       ${fact('Last failure', s.last_error && html`<span>${time(s.last_error_at)} ${s.last_error}</span>`)}
     </dl>`;

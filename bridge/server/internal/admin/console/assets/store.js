@@ -70,7 +70,7 @@ export function apply(state, type, data) {
       const rows = new Map((state.status?.servers ?? []).map((/** @type {any} */ s) => [s.name, s]));
       for (const name of removed) rows.delete(name);
       for (const s of servers) rows.set(s.name, s);
-      state.status = { ...state.status, reason: undefined, draining: undefined, drained: undefined, ...rest, servers: [...rows.values()] };
+      state.status = { ...state.status, reason: undefined, draining: undefined, drained: undefined, groups: undefined, ...rest, servers: [...rows.values()] };
       total(state, data);
       break;
     }
