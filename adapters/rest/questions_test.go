@@ -45,7 +45,6 @@ func questions(t *testing.T, origin string) []asked {
 
 // score counts the questions whose answer is found first, among the first five, and among the first
 // twenty.
-// five, and among the first twenty that are found.
 type score [3]int
 
 func (s *score) add(a *asked, found []*toolset.Tool) {
@@ -137,13 +136,28 @@ func splitWords(text string) []string {
 
 // plainBM25 finds tools by BM25 over one text per tool.
 func plainBM25(tools []*toolset.Tool) func(query string) []*toolset.Tool {
-	stop := []string{"a", "an", "the", "to", "in", "of"}
-	texts := make([]map[string]float64, len(tools))
-	lengths, total := make([]float64, len(tools)), 0.0
-	have := map[string]float64{}
+	texts := make([]string, len(tools))
 	for i, t := range tools {
+		texts[i] = strings.Join([]string{t.Name, t.Title, toolset.PathOf(t.Operation), strings.Join(t.Operation.Tags, " "), t.Description[:min(len(t.Description), 300)]}, " ")
+	}
+	rank := plainTexts(texts)
+	return func(query string) (out []*toolset.Tool) {
+		for _, i := range rank(query) {
+			out = append(out, tools[i])
+		}
+		return out
+	}
+}
+
+// plainTexts finds texts by BM25.
+func plainTexts(all []string) func(query string) []int {
+	stop := []string{"a", "an", "the", "to", "in", "of"}
+	texts := make([]map[string]float64, len(all))
+	lengths, total := make([]float64, len(all)), 0.0
+	have := map[string]float64{}
+	for i, text := range all {
 		texts[i] = map[string]float64{}
-		ws := splitWords(strings.Join([]string{t.Name, t.Title, toolset.PathOf(t.Operation), strings.Join(t.Operation.Tags, " "), t.Description[:min(len(t.Description), 300)]}, " "))
+		ws := splitWords(text)
 		for _, w := range ws {
 			if !slices.Contains(stop, w) {
 				texts[i][w]++
@@ -155,22 +169,21 @@ func plainBM25(tools []*toolset.Tool) func(query string) []*toolset.Tool {
 		lengths[i] = float64(len(ws))
 		total += lengths[i]
 	}
-	n := float64(len(tools))
-	return func(query string) []*toolset.Tool {
-		scores := map[*toolset.Tool]float64{}
-		var out []*toolset.Tool
-		for i, t := range tools {
+	n := float64(len(all))
+	return func(query string) (out []int) {
+		scores := make([]float64, len(all))
+		for i := range all {
 			for _, w := range splitWords(query) {
 				if times := texts[i][w]; times > 0 {
 					rarity := math.Log(1 + (n-have[w]+0.5)/(have[w]+0.5))
-					scores[t] += rarity * times * 2.2 / (times + 1.2*(0.25+0.75*lengths[i]*n/total))
+					scores[i] += rarity * times * 2.2 / (times + 1.2*(0.25+0.75*lengths[i]*n/total))
 				}
 			}
-			if scores[t] > 0 {
-				out = append(out, t)
+			if scores[i] > 0 {
+				out = append(out, i)
 			}
 		}
-		slices.SortStableFunc(out, func(t, b *toolset.Tool) int { return cmp.Compare(scores[b], scores[t]) })
+		slices.SortStableFunc(out, func(i, j int) int { return cmp.Compare(scores[j], scores[i]) })
 		return out
 	}
 }

@@ -73,6 +73,7 @@ const (
 	coverage   = 0.7  // share of the score that depends on how much of a tool's name the question covers
 	verbShare  = 0.5  // weight of the verb at the beginning of a question; trait.matches counts the verb too
 	partShare  = 0.4  // weight of a term that begins with the word of the query, or vice versa
+	asShare    = 0.5  // share of the score that depends on how much of the question the tool has
 	pairShare  = 0.6  // weight of a synonym
 	selfShare  = 0.7  // weight of askers if the question has a word of selves
 	otherwise  = 0.6  // factor for tools that do another act than the requested act
@@ -229,10 +230,14 @@ func (x *Index) Find(query string) []int {
 	scores := make([]float32, len(x.traits))
 	covered := make([]float32, len(x.traits)) // how much of trait.core the query covers
 	best := make([]float32, len(x.traits))    // the score of the current word
+	had := make([]float32, len(x.traits))     // total weight of the query's words that the tool has
+	var total float32                         // total weight of the query's words
 	var touched []uint32
 	for _, forms := range asked.words {
 		touched = touched[:0]
+		weight := float32(0)
 		for _, form := range forms {
+			weight = max(weight, form.weight)
 			for _, p := range form.postings {
 				if best[p.tool] == 0 {
 					touched = append(touched, p.tool)
@@ -245,8 +250,10 @@ func (x *Index) Find(query string) []int {
 		}
 		for _, i := range touched {
 			scores[i] += best[i]
+			had[i] += weight
 			best[i] = 0
 		}
+		total += weight
 	}
 	var found []int
 	for i := range x.traits {
@@ -258,6 +265,9 @@ func (x *Index) Find(query string) []int {
 		scores[i] *= trait.matches(asked.act)
 		if trait.core > 0 {
 			scores[i] *= 1 - coverage + coverage*min(1, covered[i]/trait.core)
+		}
+		if total > 0 {
+			scores[i] *= 1 - asShare + asShare*had[i]/total
 		}
 		if trait.name == query {
 			scores[i] = math.MaxFloat32
@@ -340,7 +350,7 @@ func (x *Index) ask(query string) question {
 	}
 	for i, w := range kept {
 		forms := x.forms(w)
-		for _, form := range x.exact(pairs[w]...) {
+		for _, form := range x.exact(synonyms[w]...) {
 			form.weight *= pairShare
 			forms = append(forms, form)
 		}
@@ -348,7 +358,12 @@ func (x *Index) ask(query string) question {
 			forms = append(forms, x.exact(kept[i-1]+w)...)
 		}
 		if i+1 < len(kept) {
-			forms = append(forms, x.exact(w+kept[i+1])...)
+			both := w + kept[i+1]
+			forms = append(forms, x.exact(both)...)
+			for _, form := range x.exact(synonyms[both]...) {
+				form.weight *= pairShare
+				forms = append(forms, form)
+			}
 		}
 		share := float32(1)
 		if i == 0 && verbs[w] != 0 {

@@ -112,18 +112,47 @@ var (
 	amounts = set("many much")
 )
 
-// pairs maps each stem to the stems of its synonyms.
-var pairs = func() map[string][]string {
+// synonyms maps each stem to the stems of other words for the same in tools. A synonym of two words, such as "shut
+// down", is written as one.
+var synonyms = func() map[string][]string {
 	all := map[string][]string{}
-	for _, text := range []string{
-		"email mail", "wifi ssid wireless", "launch run start", "machine instance server vm", "disk volume", "cancel delete",
-		"picture image photo", "folder directory", "phone telephone",
-		"employee staff", "customer client", "bill invoice", "message text sms", "meeting event", "password passphrase",
-	} {
-		group := stems(text)
-		for _, w := range group {
-			for _, other := range group {
-				if other != w {
+	for group := range strings.FieldsFuncSeq(`
+		email mail, message text sms dm chat, picture image photo screenshot, snapshot screenshot, folder directory
+		employee staff, colleague member teammate user person assignee, people user member, customer client, supplier vendor contact
+		bill invoice, meeting event appointment, password passphrase credential, wifi ssid wireless, disk volume storage
+		machine instance server vm node host, launch run start execute begin, cancel delete abort, stop halt pause suspend shutdown terminate
+		restart reboot reload, delete remove erase trash discard unassign, find search lookup query locate, assign give delegate
+		ticket issue bug, task todo issue, close complete finish end resolve done, upload attach import post, download export save
+		pull merge pr mr, author blame committer, follow watch subscribe watcher follower, like upvote vote star favorite favourite reaction
+		thumb reaction emoji like, comment note reply remark, label tag, forum topic discussion thread, discuss topic discussion
+		profit profitable revenue income earning, owe receivable debt outstanding unpaid, pay paid payment, buy purchase order
+		cost price spend usage, spend expense transaction purchase payment, money balance credit fund, phone telephone call dial ring
+		speech voice spoken audio sound, transcription transcribe transcript dictation, log output stdout console, weather forecast temperature
+		place restaurant shop business nearby, address location coordinate geocode position, direction route navigation way, distance far
+		website page url site web, navigate visit browse go open, click press tap, type enter input, slow performance speed fast latency
+		error failure problem exception crash fault, alert alarm warning notification, chart graph plot diagram, draw generate render paint create
+		hierarchy organization structure, company organization organisation business org, document doc paper file, spreadsheet sheet excel workbook
+		row record entry, column field property, database db sql, query sql statement, summary overview digest report, setting configuration config preference option
+		permission access right role, share public link, version release, deploy ship publish rollout, revert undo rollback restore
+		history changelog revision log, copy duplicate clone fork, move transfer rename, split divide, combine merge join, approve accept confirm allow
+		reject deny decline refuse, schedule cron timer plan, recurring repeat repeating subscription regular, environment env variable
+		secret credential token key, container pod docker, repository repo project, remember memory observation entity fact knowledge
+		newsletter broadcast campaign, subscriber audience contact recipient, unsubscribe suppress suppression optout, holiday leave vacation absence
+		song track music, video clip movie film, hour opening schedule time, size capacity space, status state transition progress, sprint iteration
+		checklist todo, check validate verify test lint, tick check mark complete, workspace team, worklog time, change edit update modify, write add create append
+		make create add new, send post deliver, bar column, room channel, attachment file, schema structure, article post page, friend contact follower
+		lock protect freeze, unlock unfreeze unprotect, block ban, hide archive, show display view, turn convert switch, machine device computer
+		job task run, pipeline workflow build, login signin auth, user account, category group, theme style branding, stock share, product item
+		discount coupon voucher promotion, refund chargeback reimburse, cart basket checkout, shipment delivery shipping parcel package
+		incident outage, dashboard panel, trace span, rule policy, firewall security, dns domain hostname, certificate ssl tls cert, backup snapshot
+		book reserve booking reservation, flight airline, hotel accommodation lodging, currency exchange rate, translate language, salary payroll wage
+		candidate applicant, lead prospect, deal opportunity, survey questionnaire form, answer response, question ask, bookmark favorite save
+		wiki knowledge article, draft unsent, reminder remind, mute silence, unread new, trash bin deleted, starred favorite, owner creator, deadline due
+	`, func(r rune) bool { return r == ',' || r == '\n' }) {
+		members := stems(group)
+		for _, w := range members {
+			for _, other := range members {
+				if other != w && !slices.Contains(all[w], other) {
 					all[w] = append(all[w], other)
 				}
 			}
@@ -136,8 +165,8 @@ var pairs = func() map[string][]string {
 // caller's account in APIs.
 var (
 	selves  = set("i me my mine myself whoami")
-	askers  = stems("me my whoami authenticated current")
-	callers = stems("user account profile identity")
+	askers  = stems("me my authenticated current")
+	callers = stems("whoami user account profile identity")
 )
 
 // act is a set of acts of an operation, with one bit for each act.
@@ -158,11 +187,11 @@ const (
 var verbs = func() map[string]act {
 	all := map[string]act{}
 	for a, text := range map[act]string{
-		actCreate:             "create add new make open insert register post upload send start generate",
+		actCreate:             "create add new make open insert register post upload send start generate draw plot attach write invite schedule buy",
 		actList:               "list enumerate browse index",
-		actGet:                "get read fetch retrieve describe download view",
-		reads:                 "show find search query display lookup",
-		actUpdate:             "update edit change modify set rename replace patch alter move",
+		actGet:                "get read fetch retrieve describe download view give tell",
+		reads:                 "show find search query display lookup check see",
+		actUpdate:             "update edit change modify set rename replace patch alter move mark",
 		actCreate | actUpdate: "put upsert",
 		actDelete:             "delete remove destroy drop erase",
 	} {
