@@ -142,6 +142,26 @@ func TestClusterTasks(t *testing.T) {
 	})
 }
 
+// A client's choice of tools=search in its URL holds at any instance: its session is at one, and its requests come to
+// another.
+func TestClusterSearch(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, w *world) {
+		f := frontsOf(w, 2, "x", "y")
+		for _, path := range []string{"/x/mcp?tools=search", "/mcp?tools=search"} {
+			id := f.begin(0, 0, path)
+			for _, at := range []int{0, 1} {
+				if _, m := f.post(0, at, path, id, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); m.Get("result.tools.#").Int() != 3 || m.Get("result.tools.0.name").Str != "search_tools" {
+					t.Errorf("%s at %d: %s", path, at, m.Raw)
+				}
+				if _, m := f.post(0, at, path, id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"search_tools","arguments":{}}}`); !strings.Contains(m.Get("result.content.0.text").Str, "x: ") {
+					t.Errorf("%s at %d: %s", path, at, m.Raw)
+				}
+			}
+		}
+	})
+}
+
 // The next page of a list may be asked for at any instance (S-044): of one server, and of all
 // as one, by clients with and without sessions.
 func TestClusterCursors(t *testing.T) {

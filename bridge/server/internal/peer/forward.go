@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -46,6 +47,13 @@ func (p *Peers) forward(m cluster.Member, w http.ResponseWriter, r *http.Request
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(p.leaving, cancel)()
+	}
+	if mode := r.URL.Query().Get("tools"); mode != "" { // see gateway.ToolsModeOf
+		query = maps.Clone(query)
+		if query == nil {
+			query = url.Values{}
+		}
+		query.Set("tools", mode)
 	}
 	var last attempt
 	u := url.URL{
