@@ -131,7 +131,7 @@ func TestStarts(t *testing.T) {
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		tests := strings.Count(string(text), "\nfunc Test") // benchmarks are run by hand
+		tests := strings.Count(string(text), "\nfunc Test")                                              // benchmarks are run by hand
 		if err != nil || !asks.Match(text) || tests == strings.Count(string(text), "scaletest.Large(") { // only "make soak" runs them
 			return err
 		}
