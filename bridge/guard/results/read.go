@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 
@@ -19,8 +21,13 @@ import (
 // gone is the answer for a result that is not here: an instance has its own, and keeps them for a while.
 const gone = "This result is not here any more, or never was: call the tool again."
 
-// maxPattern bounds a regular expression, in bytes.
-const maxPattern = 1000
+// These constants bound a search with a regular expression, whose time is about the product of its instructions and the
+// bytes that it reads.
+const (
+	maxPattern      = 1000    // bytes of the expression
+	maxInstructions = 2000    // of the compiled expression
+	maxWork         = 1 << 26 // instructions times bytes in one call
+)
 
 // Read answers a call of the tool that reads kept results. args is a JSON object.
 func (s *Store) Read(from *bridge.Caller, args []byte) (text string, failed bool) {
@@ -84,10 +91,18 @@ func grep(all []string, pattern string, begin, limit int) (text string, failed b
 	if err != nil {
 		return "grep is no regular expression (RE2): " + err.Error(), true
 	}
+	n := instructions(pattern)
+	if n > maxInstructions {
+		return "grep is too large: use fewer or smaller repetitions.", true
+	}
 	var b strings.Builder
-	found := 0
+	found, left := 0, maxWork/n
 	for i := begin - 1; i < len(all); i++ {
-		if !re.MatchString(all[i]) {
+		part := all[i][:min(len(all[i]), maxWork/n)]
+		if left -= len(part) + 1; left < 0 && i >= begin {
+			return b.String() + fmt.Sprintf("(searched up to line %d: go on with from %d)", i, i+1), false
+		}
+		if !re.MatchString(part) {
 			continue
 		}
 		found++
@@ -101,6 +116,19 @@ func grep(all []string, pattern string, begin, limit int) (text string, failed b
 		return "No line matches.", false
 	}
 	return strings.TrimSuffix(b.String(), "\n"), false
+}
+
+// instructions returns the size of a regular expression that compiles.
+func instructions(pattern string) int {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return math.MaxInt
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return math.MaxInt
+	}
+	return len(program.Inst)
 }
 
 // text returns all texts of the result. JSON is indented, so that it has lines.
@@ -189,6 +217,9 @@ func (s *Store) Resource(from *bridge.Caller, uri string) (members []byte, ok bo
 	}
 	out := []byte(`"contents":[`)
 	add := func(kind, mime, member, raw string) {
+		if !strings.HasPrefix(raw, `"`) { // the server may leave out or mistype the content
+			return
+		}
 		if out[len(out)-1] != '[' {
 			out = append(out, ',')
 		}
