@@ -70,7 +70,8 @@ func (g *gateway) regrant(now *table, changed map[string]bool, drain time.Durati
 	g.revoked.Relist(func(principal string) bool { return changed[principal] }, "", list.Tools)
 	for _, s := range g.open(func(s *sitting) bool { return changed[s.caller.Principal] }) {
 		at := s.bindings.Current().Server
-		if err := g.allowed(at, "", s.caller.Principal); at != nil && err != nil {
+		single := at != nil || s.server != "" // of all servers, some may be left
+		if err := g.allowed(at, s.server, s.caller.Principal); single && err != nil {
 			s.End(err)
 		} else {
 			subscribe.NotifyChanged(s.changes, []list.Kind{list.Tools})

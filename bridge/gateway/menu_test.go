@@ -295,3 +295,28 @@ func TestResolve(t *testing.T) {
 		}
 	})
 }
+
+// A session at a group ends when its caller may no longer use the group, even if the caller may still use its servers.
+func TestGroupRightEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dev := []Group{{Name: "dev", Servers: []string{"one"}}}
+		o := Options{Log: slog.New(slog.DiscardHandler), Groups: dev, Grants: map[string]filter.Grant{"bob": {Servers: []string{"dev", "one"}}, "eve": {Servers: []string{"dev", "one"}}}}
+		for _, s := range stores()[:2] {
+			s.o.Name, s.o.Prefix, s.o.Adapter = s.name, s.prefix, s.f
+			o.Servers = append(o.Servers, s.o)
+		}
+		g := newGateway(o)
+		defer g.Close(context.Background())
+		bob, eve := sessionAt(t, g, "dev", "bob", ""), sessionAt(t, g, "dev", "eve", "")
+		next := Settings{SessionIdle: time.Hour, SessionLeft: time.Hour, Groups: dev, Grants: map[string]filter.Grant{"bob": {Servers: []string{"one"}}, "eve": {Servers: []string{"dev", "one", "two"}}}}
+		if err := g.Apply(Change{Names: []string{"one", "two"}, Settings: &next}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for s, want := range map[*sitting]bool{bob: true, eve: false} {
+			if ended := s.ctx.Err() != nil; ended != want {
+				t.Errorf("the session of %s ended: %t, want %t", s.Principal(), ended, want)
+			}
+		}
+	})
+}
