@@ -162,7 +162,10 @@ func (o *offered) search(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 func (o *offered) servers(x *index) string {
 	count := map[string]int{}
 	for _, t := range x.tools {
-		count[cmp.Or(t.server, o.m.Servers[0])]++
+		if t.server == "" && len(o.m.Servers) > 0 { // none are left if a reload removes them during the search
+			t.server = o.m.Servers[0]
+		}
+		count[t.server]++
 	}
 	var b strings.Builder
 	b.WriteString(" The servers and their numbers of tools:")
