@@ -170,8 +170,8 @@ type Options struct {
 	// PerPrincipal limits each principal.
 	PerPrincipal limits.PerPrincipal
 	MaxCalls     int // requests of a session in flight; 0 means 128
-	// Watch is called with the outcome of each client request, from several goroutines at once. It must not block. It
-	// may be nil.
+	// Watch is called with the outcome of each client request, and with lists that are report.Report.Own, from several
+	// goroutines at once. It must not block. It may be nil.
 	Watch func(report.Report)
 	// Sent is called like Watch, with the outcome of each request on a connection to a server. These reports name no
 	// client. Sent may be nil.

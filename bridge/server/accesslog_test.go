@@ -176,9 +176,13 @@ func TestAccessLogSearch(t *testing.T) {
 	}
 	run(t, change, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		r.f.Tools = `{"name":"echo","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}`
+		r.Do("GET", "/ui/api/v1/calls", "").Wait() // calls are kept from the first look on
 		var want []map[string]any
 		for address, tool := range map[string]string{"/mcp": "one__echo", "/dev/mcp": "one__echo", "/one/mcp": "echo"} {
-			id := r.begin(address)
+			id, server := r.begin(address), "one"
+			if address != "/one/mcp" {
+				server = "" // a search is for all servers of the address
+			}
 			want = append(want, map[string]any{"method": "initialize"})
 			for _, one := range []struct{ called, arguments, name string }{
 				{"search_tools", `{"query":"echo"}`, "search_tools"},
@@ -188,7 +192,7 @@ func TestAccessLogSearch(t *testing.T) {
 				params := `"name":"` + one.called + `","arguments":` + one.arguments
 				r.Do("POST", address, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{`+params+`}}`, "Mcp-Session-Id", id).Wait()
 				r.Do("POST", address, callStateless("2", "tools/call", params), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", one.called).Wait()
-				of := "" // the bridge itself answers a search
+				of := server
 				if one.name == tool {
 					of = "one"
 				}
@@ -198,6 +202,7 @@ func TestAccessLogSearch(t *testing.T) {
 			}
 		}
 		counts := r.Do("GET", "/metrics", "").Wait().Body()
+		calls := r.Do("GET", "/ui/api/v1/calls", "").Wait().Body()
 		r.s.Close(context.Background())
 		got := logged(t, path)
 		if len(got) != len(want) {
@@ -210,8 +215,13 @@ func TestAccessLogSearch(t *testing.T) {
 				}
 			}
 		}
-		if strings.Contains(counts, "call_tool") || strings.Contains(counts, "read_tool") {
-			t.Errorf("the metrics name a meta tool: %s", counts)
+		for name, text := range map[string]string{"the metrics": counts, "the calls of the console": calls} {
+			if strings.Contains(text, "call_tool") || strings.Contains(text, "read_tool") || !strings.Contains(text, "echo") {
+				t.Errorf("%s: %s", name, text)
+			}
+		}
+		if !strings.Contains(counts, `mcp_bridge_tool_calls_total{outcome="ok",server="one",tool="echo"} 12`) || !strings.Contains(calls, `"search_tools"`) {
+			t.Errorf("the metrics are %s, the calls of the console %s", counts, calls)
 		}
 	})
 }

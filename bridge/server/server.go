@@ -93,6 +93,10 @@ type operating struct {
 
 // watch records the outcome of a request.
 func (s *server) watch(r report.Report) {
+	if r.Own {
+		s.metrics.Listed(&r)
+		return
+	}
 	s.metrics.Take(&r)
 	s.calls.Take(&r)
 	if s.timeline.counts.Load() {

@@ -58,6 +58,9 @@ func (o *offered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	case r.Method == list.Tools.Method():
 		return o.list(ctx, r)
 	case r.Method == "tools/call" && r.Through == "" && r.Name() == SearchTools:
+		if len(o.m.Servers) == 1 && r.Call != nil {
+			r.Call.At(o.m.Servers[0])
+		}
 		return o.search(ctx, r)
 	case r.Method == "initialize" || r.Method == "server/discover":
 		a, err := o.Upstream.Call(ctx, r)

@@ -30,7 +30,10 @@ import (
 // of them, has a report for each. A request that reached no server has one report without a server. If the merged
 // answer had no room, there is one more report without a server.
 type Report struct {
-	Server    string // empty if the request reached no server
+	Server string // empty if the request reached no server
+	// Own means that the report is about a list of tools that the bridge itself requested, for a search. Such a report
+	// has only Server, Request and Answer, and the request is no call of the client.
+	Own       bool
 	Part      int32  // number of this report among those of a request to several servers, from 1; 0 for other requests
 	Session   string // the beginning of the session's key, not of its id; empty for a stateless client
 	Front     string // the tag of the instance that forwarded the request; empty for a direct request
@@ -315,6 +318,18 @@ type reported struct {
 // Call makes a call. An answer without room among the bytes in flight becomes an error, in the report as well.
 func (r *reported) Call(ctx context.Context, q *bridge.Request) (*jsonrpc.Message, error) {
 	came, _ := q.Call.(*Arrival)
+	if came == nil && q.Method == list.Tools.Method() {
+		m, err := r.Upstream.Call(ctx, q)
+		if err == nil {
+			r.s.r.report(Report{
+				Server:  r.s.name,
+				Own:     true,
+				Request: q.Message,
+				Answer:  m,
+			})
+		}
+		return m, err
+	}
 	if came == nil || !came.by.CompareAndSwap(byNobody, byServers) && came.by.Load() == byGateway {
 		return r.Upstream.Call(ctx, q) // byGateway: the client is gone
 	}

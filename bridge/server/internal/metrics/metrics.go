@@ -319,6 +319,14 @@ func (m *Metrics) Take(r *report.Report) {
 	s.taken.Add(1)
 }
 
+// Listed takes the report of a list of tools that the bridge itself requested. Only such lists have the names of tools
+// that clients find by search.
+func (m *Metrics) Listed(r *report.Report) {
+	if s := (*m.servers.Load())[r.Server]; s != nil {
+		s.tools.learn(r.Request, r.Answer)
+	}
+}
+
 func (m *Metrics) counter(s *serverMetrics, method int, revision string, o bridge.Outcome) prometheus.Counter {
 	at := &s.calls[method][eraOf(revision)][o]
 	if c := at.Load(); c != nil {
