@@ -160,6 +160,9 @@ func (g *gateway) unwrapped(m *jsonrpc.Message, from *bridge.Caller, a address) 
 		no.ID = slices.Clone(m.ID)
 		return m, "", no
 	}
+	if inner.Name() == metatools.SearchTools || metatools.ReadsResult(inner) && g.cuts(a) {
+		through = "" // the bridge's own tools need no other to call them
+	}
 	return inner, through, nil
 }
 
@@ -170,7 +173,8 @@ func (g *gateway) Resolve(server, principal string, mode ToolsMode, m *jsonrpc.M
 		principal: principal,
 	}
 	inner, _, no := g.unwrapped(m, &bridge.Caller{}, a)
-	if no != nil || metatools.ReadsResult(m) && g.cuts(a) || m.Method == "tools/call" && m.Name() == metatools.SearchTools && g.finds(a) {
+	own := inner.Method == "tools/call" && inner.Name() == metatools.SearchTools && g.finds(a) || metatools.ReadsResult(inner) && g.cuts(a)
+	if no != nil || own {
 		return &jsonrpc.Message{ID: m.ID, Method: list.Tools.Method()}
 	}
 	return inner

@@ -79,6 +79,7 @@ func TestSearchMode(t *testing.T) {
 			{"", "tools/call", `{"name":"read_tool","arguments":{"name":"one__drop","arguments":{"id":"1"}}}`, "may change something", `"by"`},
 			{"", "tools/call", `{"name":"read_tool","arguments":{"name":"none__look"}}`, "There is no tool", `"by"`},
 			{"", "tools/call", `{"name":"one__look"}`, `"by":"one"`, ""}, // by its own name
+			{"", "tools/call", `{"name":"call_tool","arguments":{"name":"search_tools","arguments":{}}}`, `one: 2\ntwo: 2\nown: 2`, ""},
 			{"", "tools/call", `{"name":"call_tool","arguments":{"name":"a","name":"b"}}`, "must be there once", `"by"`},
 			{"", "tools/call", `{"name":"call_tool","arguments":{"name":"own__call_tool","arguments":{"name":"x"}}}`, `"by":"own"`, ""},
 			{"one", "tools/list", `{}`, `"name":"call_tool"`, `"name":"look"`},
@@ -284,6 +285,7 @@ func TestResolve(t *testing.T) {
 			{ToolsSearch, `{"name":"call_tool","arguments":{"name":"one__drop"}}`, "tools/call one__drop"},
 			{ToolsSearch, `{"name":"call_tool","arguments":[]}`, "tools/list "},
 			{ToolsSearch, `{"name":"search_tools"}`, "tools/list "},
+			{ToolsSearch, `{"name":"call_tool","arguments":{"name":"search_tools"}}`, "tools/list "},
 			{ToolsSearch, `{"name":"one__drop"}`, "tools/call one__drop"},
 			{"", `{"name":"call_tool","arguments":{"name":"one__drop"}}`, "tools/call call_tool"},
 			{"", `{"name":"search_tools"}`, "tools/call search_tools"},

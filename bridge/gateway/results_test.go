@@ -50,8 +50,14 @@ func TestResults(t *testing.T) {
 					t.Fatalf("%d: %q: the result is %s", i, tc.server, got)
 				}
 				read := through(t, g, s, tc.mode, "tools/call", `{"name":"read_result","arguments":{"id":"`+id+`","from":999,"lines":2}}`)
-				if !strings.Contains(read[i], `(lines 999 to 1000 of 1001)`) || !strings.Contains(read[1-i], "not here any more") {
+				if !strings.Contains(read[i], `(lines 999 to 1000 of 1001)`) || !strings.Contains(read[1-i], "does not have this result") {
 					t.Errorf("%d: %q: read on: %s, and the other client: %s", i, tc.server, read[i], read[1-i])
+				}
+				if tc.mode == ToolsSearch { // models call it like the others
+					read = through(t, g, s, tc.mode, "tools/call", `{"name":"read_tool","arguments":{"name":"read_result","arguments":{"id":"`+id+`","from":999,"lines":2}}}`)
+					if !strings.Contains(read[i], `(lines 999 to 1000 of 1001)`) {
+						t.Errorf("through read_tool: %s", read[i])
+					}
 				}
 				read = through(t, g, s, tc.mode, "resources/read", `{"uri":"`+link+`"}`)
 				if len(gjson.Get(read[i], "result.contents.0.text").Str) != 5000 || !strings.Contains(read[1-i], `"error"`) {

@@ -164,7 +164,7 @@ type trait struct {
 }
 
 func traitOf(t *Tool) trait {
-	out := trait{name: t.name, one: t.one}
+	out := trait{name: strings.Clone(t.name), one: t.one} // t.name is a part of the whole definition
 	switch t.method {
 	case "":
 		if t.reads {
@@ -277,7 +277,10 @@ func (x *Index) Find(query string) []int {
 	return found
 }
 
-// Near returns up to five words of tools that resemble words of the query. It is for a query that found nothing.
+// maxNear is how many words Near returns at most.
+const maxNear = 5
+
+// Near returns words of tools that resemble words of the query. It is for a query that found nothing.
 func (x *Index) Near(query string) (near []string) {
 	all := make([]string, 0, len(x.terms))
 	for i := range x.terms {
@@ -286,14 +289,19 @@ func (x *Index) Near(query string) (near []string) {
 		}
 	}
 	asked := words(query)
+	seen := map[string]bool{}
 	for _, w := range asked[:min(len(asked), askedWords)] {
-		if w = stem(w); stops[w] || len(w) < 3 {
+		if w = stem(w); stops[w] || len(w) < 3 || seen[w] {
 			continue
 		}
+		seen[w] = true
 		for _, n := range similar.Names(w, all) {
-			if len(near) < 5 && !slices.Contains(near, n) {
+			if !slices.Contains(near, n) {
 				near = append(near, n)
 			}
+		}
+		if len(near) >= maxNear {
+			return near[:maxNear]
 		}
 	}
 	return near

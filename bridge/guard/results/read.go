@@ -19,7 +19,7 @@ import (
 )
 
 // gone is the answer for a result that is not here: an instance has its own, and keeps them for a while.
-const gone = "This result is not here any more, or never was: call the tool again."
+const gone = "The bridge does not have this result, or no longer. Call the tool again."
 
 // These constants bound a search with a regular expression, whose time is about the product of its instructions and the
 // bytes that it reads.
@@ -50,7 +50,7 @@ func (s *Store) Read(from *bridge.Caller, args []byte) (text string, failed bool
 			}
 		}
 	}
-	all := strings.Split(lines, "\n")
+	all := pieces(lines, k.limit-maxNote)
 	begin := max(int(a.Get("from").Int()), 1)
 	if pattern := a.Get("grep").String(); pattern != "" {
 		return grep(all, pattern, begin, k.limit)
@@ -59,17 +59,13 @@ func (s *Store) Read(from *bridge.Caller, args []byte) (text string, failed bool
 		return fmt.Sprintf("The result has %d lines.", len(all)), true
 	}
 	most := len(all) - begin + 1
-	if n := a.Get("lines"); n.Exists() {
+	if n := a.Get("lines"); n.Type == gjson.Number {
 		most = min(most, max(int(n.Int()), 1))
 	}
 	var b strings.Builder
 	shown := 0
 	for _, line := range all[begin-1 : begin-1+most] {
-		if room := k.limit - b.Len(); len(line) >= room {
-			if shown == 0 { // a part of a long line is better than nothing
-				b.WriteString(cut.Head([]byte(line), room) + "\n")
-				shown++
-			}
+		if b.Len()+len(line) >= k.limit {
 			break
 		}
 		b.WriteString(line + "\n")
@@ -80,6 +76,23 @@ func (s *Store) Read(from *bridge.Caller, args []byte) (text string, failed bool
 		return strings.TrimSuffix(b.String(), "\n"), false
 	}
 	return b.String() + fmt.Sprintf("(lines %d to %d of %d)", begin, last, len(all)), false
+}
+
+// maxNote is the room for the line that says which lines are shown, in bytes.
+const maxNote = 100
+
+// pieces returns the lines of a text. A line that is longer than most bytes counts as several, so that a reader gets
+// behind it.
+func pieces(text string, most int) (all []string) {
+	most = max(most, 1)
+	for line := range strings.SplitSeq(text, "\n") {
+		for len(line) > most {
+			at := max(cut.Before([]byte(line), most), 1)
+			all, line = append(all, line[:at]), line[at:]
+		}
+		all = append(all, line)
+	}
+	return all
 }
 
 // grep returns the lines that match a regular expression, with their numbers.

@@ -21,7 +21,7 @@ func TestResourceOfBrokenItems(t *testing.T) {
 // One call of grep does a bounded work, and says where to go on. A pattern that is too large is refused.
 func TestGrepIsBounded(t *testing.T) {
 	s, from := NewStore(0, "bridge://results/"), &bridge.Caller{}
-	id := s.keep(from, []byte(`{"content":[{"type":"text","text":"`+strings.Repeat(strings.Repeat("a", 1<<16)+`\n`, 64)+`b"}]}`), 1024)
+	id := s.keep(from, []byte(`{"content":[{"type":"text","text":"`+strings.Repeat(strings.Repeat("a", 1<<16)+`\n`, 64)+`b"}]}`), 1<<17)
 	read := func(more string) (string, bool) { return s.Read(from, []byte(`{"id":"`+id+`",`+more+`}`)) }
 	if text, failed := read(`"grep":"(a?){400}b"`); failed || !strings.Contains(text, "go on with from 2") {
 		t.Errorf("much work: %q, %t", text, failed)

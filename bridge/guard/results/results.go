@@ -141,41 +141,53 @@ type cutting struct {
 	notes []string
 }
 
-// item cuts an item of content.
+// maxExtra bounds the members of an item beside its content, such as its annotations, in bytes.
+const maxExtra = 1 << 10
+
+// item cuts an item of content. A text or the text of a file is cut, and any other item that is too long is left out.
 func (c *cutting) item(item []byte) []byte {
 	d := gjson.ParseBytes(item)
-	switch kind := d.Get("type").Str; kind {
-	case "text":
-		if text := d.Get("text"); len(text.Raw) > c.left {
+	kind, resource := d.Get("type").Str, d.Get("resource")
+	switch text := d.Get("text"); {
+	case kind == "text" && text.Type == gjson.String:
+		if len(item)-len(text.Raw) > maxExtra {
+			c.cut = true
+			item = []byte(`{"type":"text","text":` + text.Raw + `}`)
+		}
+		if len(text.Raw) > c.left {
 			return rawjson.SetFirst(item, "text", []byte(rawjson.Quote(c.text(text.Str))))
 		}
-		c.left -= len(d.Get("text").Raw)
-	case "image", "audio":
-		if data := d.Get("data").Raw; len(data) > c.max {
-			return c.away(kind, d.Get("mimeType").Str, len(data))
+		c.left -= len(text.Raw)
+		return item
+	case kind == "resource" && resource.Get("text").Type == gjson.String:
+		text = resource.Get("text")
+		if len(item)-len(text.Raw) > maxExtra {
+			return c.away("file", resource.Get("mimeType").Str, len(item))
 		}
-	case "resource":
-		resource := d.Get("resource")
-		if blob := resource.Get("blob").Raw; len(blob) > c.max {
-			return c.away("file", resource.Get("mimeType").Str, len(blob))
-		}
-		if text := resource.Get("text"); len(text.Raw) > c.left {
+		if len(text.Raw) > c.left {
 			return rawjson.SetFirst(item, "resource", rawjson.SetFirst([]byte(resource.Raw), "text", []byte(rawjson.Quote(c.text(text.Str)))))
 		}
-		c.left -= len(resource.Get("text").Raw)
+		c.left -= len(text.Raw)
+		return item
 	}
-	c.left = max(c.left, 0)
-	return item
+	if len(item) <= c.max {
+		return item
+	}
+	if kind == "resource" {
+		kind = "file"
+	}
+	return c.away(kind, d.Get("mimeType").Str+resource.Get("mimeType").Str, len(item))
 }
 
-// away returns a text in place of an image or a file.
+// away returns a text in place of an item of size bytes.
 func (c *cutting) away(kind, mime string, size int) []byte {
 	c.cut = true
-	return []byte(`{"type":"text","text":` + rawjson.Quote(strings.TrimSpace(fmt.Sprintf("(an item of type %s, %d bytes in base64, is left out: %s)", kind, size, mime))) + `}`)
+	about := strings.TrimSpace(cut.Head([]byte(kind), 100) + " " + cut.Head([]byte(mime), 100))
+	return []byte(`{"type":"text","text":` + rawjson.Quote(fmt.Sprintf("(an item of %d bytes is left out: %s)", size, about)) + `}`)
 }
 
-// maxDepth bounds the depth of JSON; deeper JSON is cut as text.
-const maxDepth = 500
+// maxDepth bounds the depth of JSON. No message is deeper.
+const maxDepth = 1000
 
 // text cuts a text: JSON to JSON, another text behind a line.
 func (c *cutting) text(text string) string {
@@ -201,18 +213,18 @@ func (c *cutting) text(text string) string {
 	return text[:at]
 }
 
-// structured cuts structured content. What no longer fits the output schema of its tool is left out: clients refuse it.
+// structured cuts structured content. Content that no longer fits the output schema of its tool stays whole: a server
+// must send what its schema promises (2025-06-18, tools, output schema), and clients refuse anything else.
 func (b *bounded) structured(ctx context.Context, r *bridge.Request, c *cutting, value []byte) []byte {
 	doc, ok := jsonrpc.Read(value, maxDepth)
 	if !ok {
 		return value
 	}
-	c.cut = true
 	out, notes := cut.JSON(doc, c.max)
 	if fits, err := b.fits(ctx, r, out); !fits || err != nil {
-		c.notes = append(c.notes, "structured content is left out: without all of it, it would not fit the tool's output schema")
-		return nil
+		return value
 	}
+	c.cut = true
 	for _, n := range notes {
 		c.notes = append(c.notes, "structured content: "+n)
 	}

@@ -108,7 +108,7 @@ func TestCut(t *testing.T) {
 		"another session": {Principal: "ann", Session: "s2"},
 		"no session":      {Principal: "ann"},
 	} {
-		if got := read(from, `{"from":1}`); !strings.Contains(got, "not here") {
+		if got := read(from, `{"from":1}`); !strings.Contains(got, "does not have this result") {
 			t.Errorf("%s reads %s", who, got)
 		}
 		if _, ok := store.Resource(from, "bridge://results/"+id); ok {
@@ -130,10 +130,10 @@ func TestCutJSON(t *testing.T) {
 	whole := `{"total":500,"items":[` + strings.Join(items, ",") + `]}`
 	for _, tc := range []struct {
 		schema string
-		keeps  bool // structured content
+		cut    bool // structured content
 	}{
 		{`{"type":"object","properties":{"items":{"type":"array"}},"required":["items"]}`, true},
-		{`{"type":"object","properties":{"items":{"type":"array","minItems":500}}}`, false},
+		{`{"type":"object","properties":{"items":{"type":"array","minItems":500}}}`, false}, // it stays whole
 		{`{"type":"object","properties":{"items":{"type":"array","items":{"required":["id","name"]}}}}`, true},
 		{"", true},
 	} {
@@ -149,7 +149,7 @@ func TestCutJSON(t *testing.T) {
 		if len(shown) > 2100 || !gjson.Valid(shown) || gjson.Get(shown, "items.0.id").Raw != "0" {
 			t.Errorf("%s: the text is %s", tc.schema, shown)
 		}
-		if c := got.Get("structuredContent"); c.Exists() != tc.keeps || tc.keeps && (len(c.Raw) > 2100 || c.Get("total").Int() != 500) {
+		if c := got.Get("structuredContent"); tc.cut && len(c.Raw) > 2100 || !tc.cut && c.Raw != whole || c.Get("total").Int() != 500 {
 			t.Errorf("%s: structured content is %.200s", tc.schema, c.Raw)
 		}
 		id := idOf(t, got)
@@ -174,9 +174,14 @@ func TestCutOthers(t *testing.T) {
 		lack   string
 	}{
 		{`{"content":[` + text("fits") + `]}`, ann, []string{`{"content":[{"type":"text","text":"fits"}]}`}, "read_result"},
-		{`{"content":[{"type":"image","data":"` + long + `","mimeType":"image/png"}]}`, ann, []string{"an item of type image, 5002 bytes in base64, is left out: image/png", "resource_link"}, long},
-		{`{"content":[{"type":"resource","resource":{"uri":"a:b","blob":"` + long + `"}}]}`, ann, []string{"an item of type file"}, long},
+		{`{"content":[{"type":"image","data":"` + long + `","mimeType":"image/png"}]}`, ann, []string{"bytes is left out: image image/png)", "resource_link"}, long},
+		{`{"content":[{"type":"resource","resource":{"uri":"a:b","blob":"` + long + `"}}]}`, ann, []string{"bytes is left out: file)"}, long},
 		{`{"content":[{"type":"resource","resource":{"uri":"a:b","text":"` + long + `"}}]}`, ann, []string{`"uri":"a:b"`, "showing "}, long},
+		{`{"content":[{"type":"image","data":"x","mimeType":"` + long + `"}]}`, ann, []string{"bytes is left out: image xxx"}, long},
+		{`{"content":[{"type":"text","text":"x","annotations":{"a":"` + long + `"}}]}`, ann, []string{`{"type":"text","text":"x"}`}, long},
+		{`{"content":[{"type":"resource","resource":{"uri":"` + long + `","text":"x"}}]}`, ann, []string{"bytes is left out: file)"}, long},
+		{`{"content":[{"type":"other","more":"` + long + `"}]}`, ann, []string{"bytes is left out: other)"}, long},
+		{`{"content":[],"structuredContent":` + strings.Repeat(`{"a":`, 600) + `"` + long + `"` + strings.Repeat("}", 600) + `}`, ann, []string{"structured content: "}, long},
 		{`{"content":[` + text(long) + `],"isError":true}`, ann, []string{strings.Repeat("x", 2048), `"isError":true`}, strings.Repeat("x", 2049)},
 		{`{"content":[` + text(long) + `]}`, &bridge.Caller{Revision: era.Rev20250326}, []string{"read_result"}, "resource_link"},
 		{`{"resultType":"input_required","content":[` + text(long) + `]}`, &bridge.Caller{Revision: era.LatestModern}, []string{long}, "read_result"},
@@ -193,6 +198,26 @@ func TestCutOthers(t *testing.T) {
 	r := results.New(results.NewStore(0, "bridge://results/"))
 	if got := call(t, r.Wrap(&tool{result: `{"content":[` + text(long) + `]}`}), ann).Raw; r.On() || !strings.Contains(got, long) {
 		t.Error("without a bound, a result is cut")
+	}
+}
+
+// One long line is read in pieces, and JSON null is no argument.
+func TestReadLongLine(t *testing.T) {
+	store := results.NewStore(0, "bridge://results/")
+	store.SetUsual(results.Options{Max: 1024})
+	line := strings.Repeat("0123456789é", 500)
+	id := idOf(t, call(t, results.New(store).Wrap(&tool{result: `{"content":[` + text(line) + `]}`}), ann))
+	var all strings.Builder
+	for from := 1; all.Len() < len(line); from++ {
+		part, failed := store.Read(ann, fmt.Appendf(nil, `{"id":%q,"from":%d,"lines":null,"path":null,"grep":null}`, id, from))
+		shown, _, _ := strings.Cut(part, "\n(lines ")
+		if failed || len(part) > 1024 || shown == "" {
+			t.Fatalf("from %d: %s", from, part)
+		}
+		all.WriteString(shown)
+	}
+	if all.String() != line {
+		t.Errorf("read %d bytes, want %d", all.Len(), len(line))
 	}
 }
 

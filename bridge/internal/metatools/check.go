@@ -2,6 +2,7 @@ package metatools
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tidwall/gjson"
 
@@ -23,12 +24,14 @@ func (c *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	if r.Through == "" {
 		return c.Upstream.Call(ctx, r)
 	}
-	definition, err := c.definition(ctx, r)
+	definition, no, err := c.definition(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	refuse := ""
 	switch d := gjson.ParseBytes(definition); {
+	case no != nil && gjson.GetBytes(no, "code").Int() != jsonrpc.CodeMethodNotFound: // otherwise it has no list
+		refuse = "It is not known what " + r.Name() + " does, since its server's list of tools failed: " + gjson.GetBytes(no, "message").Str
 	case definition != nil && !visible(d):
 		refuse = r.Name() + " is not for models: its server keeps it for the user interface of its app."
 	case r.Through == ReadTool && definition == nil:
@@ -54,15 +57,18 @@ func Refusal(from *bridge.Caller, m *jsonrpc.Message, why string) *jsonrpc.Messa
 	return jsonrpc.NewResult(nil, []byte("{"+result))
 }
 
-// definition returns the definition of the called tool in the caller's list; nil if the list cannot be read or does
-// not have the tool. An error means that the caller has cancelled the call, or that the server cannot be used.
-func (c *checked) definition(ctx context.Context, r *bridge.Request) (found []byte, err error) {
+// definition returns the definition of the called tool in the caller's list; nil if the list does not have the tool. no
+// is the JSON-RPC error of the list. An error means that the caller has cancelled the call, or that the server cannot be
+// used.
+func (c *checked) definition(ctx context.Context, r *bridge.Request) (found, no []byte, err error) {
 	_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
 		if found != nil { // further pages do not matter
 			return jsonrpc.NewResult(nil, []byte("{}")), nil
 		}
 		var a *jsonrpc.Message
-		a, err = c.Upstream.Call(ctx, own(r, params))
+		if a, err = c.Upstream.Call(ctx, own(r, params)); err == nil && a.Error != nil {
+			no = slices.Clone(a.Error)
+		}
 		return a, err
 	}, func(page []byte, _, _ bool) {
 		list.Tools.Each(page, func(item []byte, name string) {
@@ -71,5 +77,5 @@ func (c *checked) definition(ctx context.Context, r *bridge.Request) (found []by
 			}
 		})
 	})
-	return found, err
+	return found, no, err
 }

@@ -99,6 +99,7 @@ type shop struct {
 	lists  int
 	called string
 	answer string // to calls; empty means a plain result
+	fails  string // the error of tools/list; empty for none
 }
 
 func (s *shop) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
@@ -106,7 +107,9 @@ func (s *shop) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, err
 	case "initialize", "server/discover":
 		return jsonrpc.NewResult(nil, []byte(`{"capabilities":{},"instructions":"Be kind."}`)), nil
 	case "tools/list":
-		s.lists++
+		if s.lists++; s.fails != "" {
+			return &jsonrpc.Message{Error: []byte(s.fails)}, nil
+		}
 		at := int(gjson.GetBytes(r.Params, "cursor").Int())
 		next := ""
 		if at+1 < len(s.pages) {
@@ -323,6 +326,22 @@ func TestCheck(t *testing.T) {
 		got := ask(t, metatools.Check(s), era.LatestLegacy, tc.through, "tools/call", `{"name":"`+tc.tool+`","arguments":{}}`)
 		if (s.called != "") != (tc.want == "") || !strings.Contains(got.Raw, tc.want) {
 			t.Errorf("%s of %s: called %q, %s, want %s", tc.through, tc.tool, s.called, got.Raw, tc.want)
+		}
+	}
+}
+
+// Without the list, nobody knows whether a tool is for models, or only reads. A server that has no list has no such tools.
+func TestCheckWithoutList(t *testing.T) {
+	for fails, want := range map[string]bool{`{"code":-32603,"message":"not now"}`: false, `{"code":-32601,"message":"no such method"}`: true} {
+		s := newShop()
+		s.fails = fails
+		got := ask(t, metatools.Check(s), era.LatestLegacy, "call_tool", "tools/call", `{"name":"hub__button","arguments":{}}`)
+		if (s.called != "") != want || !want && !strings.Contains(got.Raw, "not now") {
+			t.Errorf("%s: called %q, %s", fails, s.called, got.Raw)
+		}
+		s.called = ""
+		if ask(t, metatools.Check(s), era.LatestLegacy, "read_tool", "tools/call", `{"name":"hub__look","arguments":{}}`); s.called != "" {
+			t.Errorf("%s: read_tool calls %s", fails, s.called)
 		}
 	}
 }
