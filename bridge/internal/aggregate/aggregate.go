@@ -64,7 +64,8 @@ type Options struct {
 
 // Aggregate offers several servers as one.
 type Aggregate struct {
-	o Options
+	o      Options
+	merges *merges
 
 	mu   sync.Mutex // guards the rest
 	now  *view
@@ -95,9 +96,10 @@ type server struct {
 // New returns an Aggregate without servers. Set adds them.
 func New(o Options) *Aggregate {
 	return &Aggregate{
-		o:    o,
-		now:  &view{},
-		open: map[*session]struct{}{},
+		o:      o,
+		merges: newMerges(),
+		now:    &view{},
+		open:   map[*session]struct{}{},
 	}
 }
 

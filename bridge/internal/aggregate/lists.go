@@ -114,7 +114,7 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 			l.parts[m].known = nil
 		}
 	}
-	return l.merge(late), nil
+	return l.mergedOnce(late), nil
 }
 
 // choose returns the servers to ask. good is the number of servers whose page is known already.

@@ -124,7 +124,7 @@ func (o *offered) list(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	}
 	items := inRevision(r, o.m.tools())
 	if len(o.m.Always) > 0 || o.m.Finds != nil {
-		all, no, err := o.all(ctx, r)
+		all, no, err := o.all(ctx, r, nil)
 		if err != nil || no != nil {
 			return no, err
 		}
@@ -169,11 +169,14 @@ func (o *offered) text(r *bridge.Request, text string) *jsonrpc.Message {
 	return o.result(r, []byte(`"content":[{"type":"text","text":`+rawjson.Quote(text)+"}]"), "")
 }
 
-// all returns all tools of the caller's list. no, if not nil, is the error of a server.
-func (o *offered) all(ctx context.Context, r *bridge.Request) (items [][]byte, no *jsonrpc.Message, err error) {
+// all returns all tools of the caller's list. first, if not nil, is the first page. no, if not nil, is the error of a
+// server.
+func (o *offered) all(ctx context.Context, r *bridge.Request, first *jsonrpc.Message) (items [][]byte, no *jsonrpc.Message, err error) {
 	_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
-		var a *jsonrpc.Message
-		a, err = o.Upstream.Call(ctx, own(r, params))
+		a := first
+		if first = nil; a == nil {
+			a, err = o.Upstream.Call(ctx, own(r, params))
+		}
 		if err == nil && a.Error != nil {
 			no = &jsonrpc.Message{Error: slices.Clone(a.Error)}
 		}
