@@ -179,7 +179,7 @@ func TestMerge(t *testing.T) {
 			}
 		}
 		for _, test := range []struct{ method, params, want string }{
-			{"tools/call", `{"name":"echo"}`, `"error":{"code":-32602,"message":"Unknown tool: echo"}`},
+			{"tools/call", `{"name":"echo"}`, `"error":{"code":-32602,"message":"Unknown tool: echo: did you mean one__echo or two__echo? `},
 			{"tools/call", `{"name":"three__echo"}`, `"error":{"code":-32602,"message":"Unknown tool: three__echo"}`},
 			{"tools/call", `{}`, `"error":{"code":-32602,"message":"Unknown tool: "}`},
 			{"prompts/get", `{"name":"nope"}`, `"error":{"code":-32602,"message":"Unknown prompt: nope"}`},

@@ -47,6 +47,8 @@ type Host interface {
 	Greeting(principal string) *bridge.Greeting
 	// Failing returns why the last attempt to open the server failed, or nil.
 	Failing() error
+	// Since returns when the server began to fail; zero while it works.
+	Since() time.Time
 	// Await calls told once, when the server can be opened again, unless stop is called first.
 	Await(from *bridge.Caller, told func()) (stop func())
 	// Heard makes the cache drop the answers that the notification m makes stale. Heard is called before clients get

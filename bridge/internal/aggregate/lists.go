@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +66,7 @@ type listCall struct {
 	parts   map[*member]*part // one for each member
 	inner   bridge.Request    // the request without its message
 	params  []byte            // without cursor
+	lacking []missing         // servers that the list lacks
 }
 
 // part is one server's contribution to a list.
@@ -167,9 +169,20 @@ func (l *listCall) slow(m *member) bool {
 
 func (l *listCall) needsOne() bool { return true }
 
-// missing logs why a server is left out of the list. The line is a warning if the last list of that kind had the
-// server.
+// missing records for the client that a server is left out of the list, and logs why.
 func (l *listCall) missing(m *member, why error) {
+	l.logMissing(m, why)
+	l.lacking = append(l.lacking, m.lacking(why))
+}
+
+// lacks reports whether missing was called for a server.
+func (l *listCall) lacks(m *member) bool {
+	return slices.ContainsFunc(l.lacking, func(one missing) bool { return one.Server == m.s.Name })
+}
+
+// logMissing logs why a server is left out of the list. The line is a warning if the last list of that kind had the
+// server.
+func (l *listCall) logMissing(m *member, why error) {
 	level := slog.LevelDebug
 	if m.catalog.slow.missing(l.k, true) {
 		level = slog.LevelWarn
@@ -340,8 +353,12 @@ func (l *listCall) merge(late map[*member]bool) *jsonrpc.Message {
 			result = m.latePage(l.k, p.earlier)
 		} else if page := p.page; page != nil {
 			if page.Error != nil {
+				if gjson.GetBytes(page.Error, "code").Int() == jsonrpc.CodeMethodNotFound { // the server has no such list
+					l.logMissing(m, errors.New(string(page.Error)))
+					continue
+				}
 				l.missing(m, errors.New(string(page.Error)))
-				if no == nil && gjson.GetBytes(page.Error, "code").Int() != jsonrpc.CodeMethodNotFound { // a server without the method has no such list
+				if no == nil {
 					no = page
 				}
 				continue
@@ -351,6 +368,9 @@ func (l *listCall) merge(late map[*member]bool) *jsonrpc.Message {
 			if l.from == nil {
 				m.catalog.slow.keep(l.k, l.g.caller.Revision, result)
 			}
+		}
+		if why := m.leftOut(); result == nil && why != nil && !l.lacks(m) { // it has just failed
+			l.lacking = append(l.lacking, m.lacking(why))
 		}
 		if result == nil {
 			continue
@@ -436,6 +456,13 @@ func (l *listCall) answer(all *merged) *jsonrpc.Message {
 		}
 		meta = rawjson.SetFirst(meta, era.KeyServerInfo, l.g.a.o.Info)
 		out = append(out, `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`...)
+	}
+	if len(l.lacking) > 0 {
+		if meta == nil {
+			meta = []byte("{}")
+		}
+		text, _ := json.Marshal(l.lacking) // strings and times always have a JSON form
+		meta = rawjson.SetFirst(meta, era.KeyMissing, text)
 	}
 	if meta != nil {
 		out = append(append(out, `,"_meta":`...), meta...)

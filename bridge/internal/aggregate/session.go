@@ -238,7 +238,10 @@ func (s *session) Notify(ctx context.Context, r *bridge.Request) error {
 // callNamed passes a call of a tool or a prompt to its server.
 func (s *session) callNamed(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, own := s.find(ctx, k, r.Name())
-	if m == nil || !m.s.Shows(k, own, r.From.Principal) {
+	switch {
+	case m == nil:
+		return s.unknown(k, r.Name(), r.From.Principal), nil
+	case !m.s.Shows(k, own, r.From.Principal):
 		return k.Unknown(r.Name()), nil
 	}
 	inner := *r

@@ -79,6 +79,9 @@ for containers that have no curl.`,
 // at sets the address of the bridge. The address may be that of an endpoint.
 func (a *asked) at(address string) error {
 	u, err := url.Parse(address)
+	if err == nil && u.Host != "" && u.Scheme != "http" && u.Scheme != "https" {
+		return exit.Usagef("the URL has the unknown scheme %.20q: write http:// or https://", u.Scheme)
+	}
 	if err != nil || !flags.IsURL(address) || u.Host == "" || u.RawQuery != "" || u.User != nil {
 		return exit.Usagef("%q is not where a bridge can be: write a URL such as http://127.0.0.1:8808", address)
 	}

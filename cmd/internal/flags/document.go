@@ -74,7 +74,7 @@ func (d *Document) Is(ctx context.Context, command, location string) (bool, erro
 	case kind != rest.DocumentKind && command != "run" && isDocument.MatchString(location):
 		return false, exit.Usagef("%s is not an OpenAPI document: that has openapi, swagger or paths at its top", location)
 	case kind != rest.DocumentKind && d.BaseURL != "":
-		return false, exit.Usagef("--base-url is of use with an OpenAPI document only, and %s is not one: it needs openapi, swagger or paths at its top", location)
+		return false, exit.Usagef("--base-url needs an OpenAPI document, and %s is not one: it needs openapi, swagger or paths at its top", location)
 	}
 	return kind == rest.DocumentKind, nil
 }

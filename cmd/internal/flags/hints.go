@@ -101,6 +101,9 @@ func Explain(c *cobra.Command, err error) error {
 		return exit.Usagef("%w (%s)", err, see)
 	}
 	name, dashes := unknown.GetSpecifiedName(), "--"
+	if c.Name() == "call" {
+		see = fmt.Sprintf("an argument of the tool is written %s=VALUE; %s", name, see)
+	}
 	if len(name) == 1 {
 		dashes = "-"
 	}

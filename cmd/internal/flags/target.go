@@ -46,7 +46,7 @@ var fits = []struct {
 }{
 	{[]string{"config"}, OfFile, "a server of the file"},
 	{[]string{"env", "env-all", "cwd"}, OfProgram, "a program"},
-	{[]string{"header"}, OfURL | OfDocument, "a URL or an OpenAPI document"},
+	{[]string{"header"}, OfURL | OfDocument, "a URL or an OpenAPI document; a program gets variables, with --env"},
 	{[]string{"transport"}, OfURL, "the URL of an MCP server"},
 	{[]string{"era"}, OfURL | OfProgram, "the URL of an MCP server or a program"},
 	{[]string{"offer"}, OfURL | OfDocument | OfProgram, "a target that is no server of the file"},

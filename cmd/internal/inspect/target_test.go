@@ -102,18 +102,18 @@ servers:
 		args    []string
 		fault   string
 	}{
-		{"another scheme", nil, []string{"ftp://example.com"}, "must be the address of an MCP endpoint"},
+		{"another scheme", nil, []string{"ftp://example.com"}, "the URL has the unknown scheme"},
 		{"a password", nil, []string{"https://user:word@example.com/mcp"}, "must not hold a password"},
 		{"a wrong transport", nil, []string{"https://example.com", "--transport", "smoke"}, "--transport must be"},
 		{"an unknown name", nil, []string{"on", "-c", path}, `no server "on": did you mean one?`},
 		{"no file", nil, []string{"one"}, `unknown target "one": there is no bridge.yaml here. Give a URL`},
 		{"a file that does not exist", nil, []string{"one", "-c", path + "x"}, "bridge.yamlx"},
 		{"a broken file", nil, []string{"one", "-c", file(t, "bad.yaml", "servers: 5")}, "the configuration has faults"},
-		{"a header of a command", []string{"cat"}, []string{"-H", "A: b"}, "--header is of use with a URL or an OpenAPI document only"},
-		{"a transport of a command", []string{"cat"}, []string{"--transport", "sse"}, "--transport is of use with the URL of an MCP server only"},
-		{"a variable of a URL", nil, []string{"https://example.com", "--env", "A=b"}, "--env is of use with a program only"},
-		{"a folder of a URL", nil, []string{"https://example.com", "--cwd", "/"}, "--cwd is of use"},
-		{"a file for a URL", nil, []string{"https://example.com", "-c", path}, "--config is of use"},
+		{"a header of a command", []string{"cat"}, []string{"-H", "A: b"}, "--header needs a URL or an OpenAPI document"},
+		{"a transport of a command", []string{"cat"}, []string{"--transport", "sse"}, "--transport needs the URL of an MCP server"},
+		{"a variable of a URL", nil, []string{"https://example.com", "--env", "A=b"}, "--env needs a program"},
+		{"a folder of a URL", nil, []string{"https://example.com", "--cwd", "/"}, "--cwd needs"},
+		{"a file for a URL", nil, []string{"https://example.com", "-c", path}, "--config needs"},
 		{"an unset variable", []string{"cat"}, []string{"--env", "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE"},
 		{"a reserved header", nil, []string{"https://example.com", "-H", "Host: a"}, "Host is set by the bridge itself"},
 	} {
