@@ -41,6 +41,8 @@ type backendMaker func(*server, *config.Server) backend
 // reach makes the adapter of a server by its kind.
 func (s *server) reach(c *config.Server) backend {
 	switch {
+	case c.Unusable != "":
+		return unusableBackend(c, errors.New(c.Unusable))
 	case c.Adapter != nil:
 		return backend{Adapter: c.Adapter, transport: func() string { return "in-process" }}
 	case c.Stdio != nil:
