@@ -2,7 +2,7 @@
 import { get } from './api.js';
 import { axis, markLegend, timeChart, spark } from './chart.js';
 import { html } from './dom.js';
-import { badness, byServer, merge, sentence, shares, sum, users } from './figures.js';
+import { badness, byServer, failing, merge, sentence, shares, sum, users } from './figures.js';
 import { passes, terms } from './filter.js';
 import { bare, clientOf, outcome } from './names.js';
 import { every, Page, to } from './page.js';
@@ -16,6 +16,8 @@ const narrow = globalThis.matchMedia?.('(max-width: 700px)') ?? { matches: false
 
 /** How many rows of servers are shown at first, and how many more at a click: a filter finds the others. */
 const someRows = 100;
+/** How many tools a table has. */
+const someTools = 5;
 
 class Overview extends Page {
   /** @type {any[]} */
@@ -30,7 +32,7 @@ class Overview extends Page {
   #users = new Map();
   /** How many clients a server has. @type {Map<string, number>} */
   #clients = new Map();
-  /** @type {any[]} the slowest first */
+  /** Those that were called in the last minutes, the slowest first. @type {any[]} */
   #tools = [];
   /** @type {any[]} */
   #states = [];
@@ -63,7 +65,7 @@ class Overview extends Page {
         this.update();
       }),
       every(10000, async () => {
-        if (this.store.me?.look) this.#tools = (await get('tools')).tools.slice(0, 5);
+        if (this.store.me?.look) this.#tools = (await get('tools')).tools;
         /** @type {Map<string, any>} the newest of each kind, with their number */
         const kinds = new Map();
         for (const c of (await get('calls?status=failed')).failures) {
@@ -123,12 +125,18 @@ class Overview extends Page {
       ${this.#tiles(b, p)}
       ${this.#topology ? html`<section class="card picture" aria-label="Topology"><topology-view .topology=${this.#topology} .states=${this.#same(s.servers)}></topology-view></section>` : ''}
       ${narrow.matches ? [servers, charts] : [charts, servers]}
-      ${this.#tools.length ? html`<h2>Slowest tools, last 5 minutes</h2>${table('Slowest tools', ['Tool', 'Server', 'Calls', 'Errors', 'Mean time'], this.#tools.map((t) => html`<tr key=${`${t.server} ${t.tool}`}>
-        <td><a href=${`${to('calls')}?filter=${encodeURIComponent(`name:${t.tool} server:${t.server}`)}`}>${t.tool}</a></td><td>${t.server}</td><td class="n">${t.calls}</td><td class="n">${t.errors + t.tool_errors}</td><td class="n">${duration(t.mean_ms)}</td></tr>`))}` : ''}
+      ${this.#toolTable('Failing tools', failing(this.#tools, someTools))}
+      ${this.#toolTable('Slowest tools', this.#tools.slice(0, someTools))}
       ${this.#failures.length ? html`<h2>Last failures</h2>${table('Last failures', ['Time', 'Client', 'Server', 'Call', 'Outcome', 'Duration'], this.#failures.map((c) => html`<tr key=${c.id}>
         <td class="whole">${time(c.began)}</td><td>${clientOf(this.store.state, c)}</td><td>${c.server ?? '–'}</td><td><a href=${`${to('calls')}?call=${c.id}`}>${bare(c)}</a></td><td>${outcome(c.outcome, c.times > 1 ? c.times : 0)}${c.error ? html`<div class="reason">${c.error}</div>` : ''}</td><td class="n">${duration(c.took_ms)}</td>
       </tr>`))}` : ''}
       ${this.#refused.length ? html`<p class="hint">${this.#refused.length < 64 ? '' : 'At least '}${count(this.#refused.length, 'more call')} refused by an open circuit breaker, last at ${time(this.#refused[0].began)}. <a href=${`${to('calls')}?filter=${encodeURIComponent('status:circuit')}`}>Show</a></p>` : ''}`;
+  }
+
+  /** @param {string} name @param {any[]} tools */
+  #toolTable(name, tools) {
+    return tools.length ? html`<h2>${name}, last 5 minutes</h2>${table(name, ['Tool', 'Server', 'Calls', 'Tool errors', 'Failed', 'Mean time'], tools.map((t) => html`<tr key=${`${t.server} ${t.tool}`}>
+      <td>${t.tool === 'other' ? html`<span class="quiet">tools that no client has listed</span>` : html`<a href=${`${to('calls')}?filter=${encodeURIComponent(`name:${t.tool} server:${t.server}`)}`}>${t.tool}</a>`}</td><td><a href=${to('servers', t.server)}>${t.server}</a></td><td class="n">${number(t.calls)}</td>${share(t.tool_errors, t.calls)}${share(t.errors, t.calls)}<td class="n">${duration(t.mean_ms)}</td></tr>`))}` : '';
   }
 
   /** The names and states of servers: the same array while they are. @param {any[]} servers */
@@ -172,7 +180,7 @@ class Overview extends Page {
     const shown = rows.slice(0, this.#most);
     /** @param {string} name @param {string} key @param {string} [title] */
     const head = (name, key, title) => ({ name, key, title });
-    const heads = [head('Server', 'name'), head('State', 'state'), head('Calls a second', 'calls'), head('Failed', 'errors', 'Share of the calls of the last 5 minutes, without tool errors'), head('p50 / p95', 'time', 'Response time, last 5 minutes'), head('Clients', 'clients', 'Clients that called in the last 15 minutes, the busiest first'), head('Tools', 'tools', 'Tools, and about how many tokens their list takes'), head('Last error', 'error')];
+    const heads = [head('Server', 'name'), head('State', 'state'), head('Calls a second', 'calls'), head('Failed', 'errors', 'Share of the calls of the last 5 minutes that the bridge or the server could not answer'), head('Tool errors', 'tool_errors', 'Share of the calls of the last 5 minutes whose tool said that it failed'), head('p50 / p95', 'time', 'Response time, last 5 minutes'), head('Clients', 'clients', 'Clients that called in the last 15 minutes, the busiest first'), head('Tools', 'tools', 'Tools, and about how many tokens their list takes'), head('Last error', 'error')];
     const turn = (/** @type {string} */ key) => this.ask('sort', sort === key ? `-${key}` : sort === `-${key}` ? '' : key);
     return html`<div class="head servers"><h2>Servers <span class="quiet">${rows.length === all.length ? all.length : `${rows.length} of ${all.length}`}</span></h2>${all.length > 3 ? this.filterLine('state:failing') : ''}</div>
       ${all.length ? html`<div class="wide" role="region" tabindex="0" aria-label="Servers"><table class="rows" aria-live="off"><thead><tr>${heads.map((h) => html`<th scope="col" key=${h.key} class=${counts.includes(h.key) ? 'n' : ''} aria-sort=${sort.replace('-', '') !== h.key ? undefined : (sort[0] === '-') === texts.includes(h.key) ? 'descending' : 'ascending'}><button type="button" title=${h.title} @click=${() => turn(h.key)}>${h.name}${sort.replace('-', '') !== h.key ? '' : (sort[0] === '-') === texts.includes(h.key) ? ' ↓' : ' ↑'}</button></th>`)}</tr></thead>
@@ -181,10 +189,16 @@ class Overview extends Page {
   }
 
   /** The share of calls of a server that failed. @param {any} s */
-  errors(s) {
+  errors(s) { return s.error_share ?? this.#part(s, 'errors'); }
+
+  /** The share of calls of a server whose tool failed. @param {any} s */
+  toolErrors(s) { return s.tool_error_share ?? this.#part(s, 'tool_errors'); }
+
+  /** The share of a column in the calls of the last 5 minutes. @param {any} s @param {string} column */
+  #part(s, column) {
     const f = this.#of.get(s.name);
     const calls = sum(f?.calls, 60);
-    return s.error_share ?? (calls ? sum(f.errors, 60) / calls : undefined);
+    return calls ? sum(f[column], 60) / calls : undefined;
   }
 
   /** How many clients use a server. @param {any} s */
@@ -203,13 +217,12 @@ class Overview extends Page {
     const shown = `${this.clients(s)} ${who.join()}`;
     const had = this.#rows.get(s.name);
     if (had && had.of[0] === s && had.of[1] === f && had.of[2] === shown) return had.row;
-    const share = this.errors(s);
     const error = s.reason ?? s.last_error;
     const row = html`<tr key=${s.name}>
       <th scope="row"><a href=${to('servers', s.name)}>${s.name}</a><div class="hint">${speaks(s)}</div></th>
       <td class="how">${badge(s.drained ? 'drained' : s.state)}${s.circuit_breaker && s.circuit_breaker !== 'closed' ? html`<div>${breaker(s)}</div>` : s.forced?.breaker ? html`<div>${breaker(s)}</div>` : ''}</td>
       <td class="whole pulse">${f?.calls ? spark(`Calls of ${s.name}`, thin(f.calls)) : ''} <span class="n">${this.#series ? number(this.speed(s)) : '–'}</span>${s.calls || s.queued ? html`<div class="hint">${s.calls} in flight${s.queued ? `, ${s.queued} queued` : ''}</div>` : ''}</td>
-      <td class="n"><span class=${share && share > 0.05 ? 'bad' : ''}>${percent(share)}</span></td>
+      ${part(this.errors(s))}${part(this.toolErrors(s))}
       <td class="n">${times(s)}</td>
       <td class="n who">${who.length ? html`<span title=${who.join(', ')}>${this.clients(s)}<div class="hint">${who[0]}</div></span>` : html`<span class="quiet">–</span>`}</td>
       <td class="n">${s.tools === undefined ? '–' : html`<span>${s.tools}${s.list_tokens ? html`<div class="hint">${short(s.list_tokens)} tokens</div>` : ''}</span>`}${s.tools_mode === 'search' ? html`<div class="hint">search</div>` : ''}</td>
@@ -219,6 +232,12 @@ class Overview extends Page {
     return row;
   }
 }
+
+/** A cell with a share of calls, in red if it is high. @param {number|undefined} of */
+const part = (of) => html`<td class="n"><span class=${of && of > 0.05 ? 'bad' : ''}>${percent(of)}</span></td>`;
+
+/** A cell with a number of calls, and their share in all. @param {number} n @param {number} calls */
+const share = (n, calls) => html`<td class="n"><span class=${n ? 'bad' : 'quiet'}>${number(n)}${n ? html` <span class="quiet">${percent(n / calls)}</span>` : ''}</span></td>`;
 
 /** Every three values as one: a small chart has no room for more. @param {number[]} column */
 const thin = (column) => {
@@ -231,12 +250,12 @@ const short = (n) => (n < 1000 ? String(n) : `${number(n / 1000)}k`);
 
 /** The order of the table of servers: texts upwards, figures downwards. @type {Record<string, (s: any, page: Overview) => any>} */
 const orders = {
-  name: (s) => s.name, state: (s) => `${badness(s)} ${s.state}`, calls: (s, page) => -page.speed(s), errors: (s, page) => -(page.errors(s) ?? -1), time: (s) => -(s.p95_ms ?? -1),
+  name: (s) => s.name, state: (s) => `${badness(s)} ${s.state}`, calls: (s, page) => -page.speed(s), errors: (s, page) => -(page.errors(s) ?? -1), tool_errors: (s, page) => -(page.toolErrors(s) ?? -1), time: (s) => -(s.p95_ms ?? -1),
   clients: (s, page) => -page.clients(s), tools: (s) => -(s.tools ?? -1), error: (s) => -(Date.parse(s.last_error_at ?? '') || 0),
 };
 
 const texts = ['name', 'state'];
-const counts = ['errors', 'time', 'clients', 'tools'];
+const counts = ['errors', 'tool_errors', 'time', 'clients', 'tools'];
 
 /** @param {any} a @param {any} b */
 const compare = (a, b) => (typeof a === 'string' ? a.localeCompare(b) : a - b);

@@ -205,11 +205,11 @@ class ServerPage extends Page {
     const list = html`<button type="button" class="small" @click=${() => this.#list()}>List tools</button>`;
     if (!tools) return html`<h2>Tools</h2>${this.#listing ? html`<p role="status">Loading…</p>` : html`${fault(this.#untold)}<p class="quiet">${this.#untold || !this.store.me?.look ? '' : 'No client has listed its tools yet. '}${list}</p>`}`;
     return html`<h2>Tools <span class="quiet">${this.#total || tools.length}</span></h2>${fault(this.#untold)}
-      ${tools.length ? table('Tools', ['Tool', '', 'Calls in 5 min', 'Errors', 'Mean time', ''], tools.slice(0, this.#mostTools).map((t) => {
+      ${tools.length ? table('Tools', ['Tool', '', 'Calls in 5 min', 'Tool errors', 'Failed', 'Mean time', ''], tools.slice(0, this.#mostTools).map((t) => {
         const u = this.#uses.get(t.name) ?? {};
-        const errors = (u.errors ?? 0) + (u.tool_errors ?? 0);
+        const errors = (/** @type {number|undefined} */ n) => html`<td class=${n ? 'n bad' : 'n'}>${n ?? 0}</td>`;
         return html`<tr key=${t.name}><th scope="row">${t.title ?? t.annotations?.title ?? t.name}${(t.title ?? t.annotations?.title ?? t.name) === t.name ? '' : html` <code class="quiet">${t.name}</code>`}</th>
-          <td>${chips(t)}</td><td class="n">${u.calls ?? 0}</td><td class="n ${errors ? 'bad' : ''}">${errors}</td><td class="n">${u.calls ? duration(u.mean_ms) : '–'}</td><td class="whole"><a href=${to('try', name, 'tools', t.name)}>Open in Try</a></td></tr>`;
+          <td>${chips(t)}</td><td class="n">${u.calls ?? 0}</td>${errors(u.tool_errors)}${errors(u.errors)}<td class="n">${u.calls ? duration(u.mean_ms) : '–'}</td><td class="whole"><a href=${to('try', name, 'tools', t.name)}>Open in Try</a></td></tr>`;
       })) : html`<p class="quiet">It has no tools.</p>`}
       ${tools.length > this.#mostTools ? html`<button type="button" @click=${() => { this.#mostTools += 200; this.update(); }}>Show more</button>` : this.#total > tools.length ? html`<p class="quiet">The bridge keeps the first ${tools.length} tools. ${list}</p>` : ''}`;
   }

@@ -3,7 +3,7 @@ import test from 'node:test';
 import './fake-dom.mjs';
 
 globalThis.customElements ??= { define() {} };
-const { byServer, merge: mergeOf, sentence, shares, users } = await import('../assets/figures.js');
+const { byServer, failing, merge: mergeOf, sentence, shares, users } = await import('../assets/figures.js');
 const { ticks, written } = await import('../assets/chart.js');
 const { layout } = await import('../assets/topology.js');
 
@@ -52,6 +52,12 @@ test('the busiest servers have colours that stay theirs, and the others are one'
 test('shares are of the calls of the last half minute', () => {
   assert.deepEqual(shares([1], [4, 0, 1]), [0, 0, 20]);
   assert.deepEqual(shares([5, 0, 0, 0, 0, 0, 1], [5, 0, 0, 0, 0, 3, 2]), [100, 100, 100, 100, 100, 62.5, 20]);
+});
+
+test('the tools that fail most often come first, also those that fail fast', () => {
+  const tool = (tool, errors, tool_errors) => ({ tool, errors, tool_errors });
+  const all = [tool('slow', 0, 0), tool('fails', 0, 9), tool('lost', 7, 0), tool('both', 5, 5), tool('rare', 0, 1)];
+  assert.deepEqual(failing(all, 3).map((t) => t.tool), ['both', 'fails', 'lost']);
 });
 
 test('the state is one sentence', () => {
