@@ -82,7 +82,7 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await page.locator('section.item', { hasText: 'erase' }).waitFor();
     await other.close();
     await go('#/overview');
-    await page.getByRole('region', { name: 'Slowest tools' }).getByRole('link').first().click();
+    await page.getByRole('region', { name: 'Slowest tools' }).locator('td:first-child a').first().click();
     await page.waitForFunction(() => /^#\/calls\?filter=name:\w+ server:\w+$/.test(decodeURIComponent(location.hash)));
     await rows().first().waitFor();
   });

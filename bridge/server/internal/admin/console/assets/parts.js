@@ -167,6 +167,7 @@ customElements.define('act-bar', ActBar);
 /** Drawings of 20 by 20, of one line each. @type {Record<string, string>} */
 const drawings = {
   overview: 'M3 3h6v6H3zM11 3h6v6h-6zM3 11h6v6H3zM11 11h6v6h-6z', calls: 'M2 10h4l2.5-6 3.5 12 2.5-6H18', try: 'M6 4l10 6-10 6z',
+  servers: 'M3 3.5h14v5H3zM3 11.5h14v5H3zM6 6v.01M6 14v.01',
   sessions: 'M7.5 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM2 17c0-3 2.5-5 5.5-5s5.5 2 5.5 5M13 3.5a3 3 0 0 1 0 5.2M15 12.3c2 .7 3 2.5 3 4.7',
   traffic: 'M3 7h13l-3-3M17 13H4l3 3', log: 'M4 5h12M4 10h12M4 15h7', config: 'M3 6h6M13 6h4M3 14h3M10 14h7M11 4v4M8 12v4', search: 'M9 15A6 6 0 1 0 9 3a6 6 0 0 0 0 12zM13.5 13.5 17 17',
   pause: 'M7 4v12M13 4v12', auto: 'M10 3a7 7 0 1 0 0 14zM10 3a7 7 0 0 1 0 14', light: 'M10 13.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM10 1.5v2M10 16.5v2M1.5 10h2M16.5 10h2M4 4l1.4 1.4M14.6 14.6 16 16M4 16l1.4-1.4M14.6 5.4 16 4',
