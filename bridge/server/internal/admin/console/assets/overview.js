@@ -4,7 +4,7 @@ import { axis, markLegend, timeChart, spark } from './chart.js';
 import { html } from './dom.js';
 import { badness, byServer, failing, merge, sentence, shares, sum, users } from './figures.js';
 import { passes, terms } from './filter.js';
-import { bare, clientOf, outcome } from './names.js';
+import { bare, clientOf, named, outcome } from './names.js';
 import { every, Page, to } from './page.js';
 import { age, badge, icon, table, time } from './parts.js';
 import { rates } from './store.js';
@@ -112,9 +112,9 @@ class Overview extends Page {
     if (this.route.page === 'servers') return html`<h1>Servers</h1>${servers}`;
     return html`
       <div class="head"><h1>Overview</h1>
-        ${this.store.can('drain') ? html`<act-bar .label=${'More actions'} .actions=${s.drained
+        ${this.store.can('drain') ? html`<act-bar .actions=${s.drained
           ? [{ text: 'Resume', path: 'resume', tone: 'act', done: () => 'The bridge takes new clients again.' }]
-          : [{ text: 'Drain bridge', path: 'drain', menu: true, tone: 'danger', done: () => '', confirm: 'Load balancers send no new clients here. Current clients are still served.' }]}></act-bar>` : ''}</div>
+          : [{ text: 'Drain bridge', path: 'drain', menu: true, tone: 'danger', hint: 'New clients go to other instances; current ones are still served', done: () => '', confirm: `Load balancers send no new clients here. ${b.sessions ? `${count(b.sessions, 'session')} and their` : 'Current'} clients are still served.` }]}></act-bar>` : ''}</div>
       <p class="summary state-line ${tone}" role="status">${icon(tone === 'good' ? 'check' : 'alert')}<span>${text}${names.slice(0, 8).map((n, i) => [i ? ', ' : '', html`<a href=${to('servers', n)}>${n}</a>`])}${names.length > 8 ? ` and ${names.length - 8} more` : ''}${bad.length === 1 && bad[0].reason ? html`<small>since ${time(bad[0].since)}: ${reason(bad[0].reason, bad[0].name).said}</small>` : ''}</span></p>
       ${this.#tiles(b, p)}
       ${servers}
@@ -153,10 +153,10 @@ class Overview extends Page {
     /** @param {string} name @param {any} value @param {any} [note] */
     const tile = (name, value, note = '') => (value === undefined || value === '' ? '' : html`<div class="tile" key=${name}><dt>${name}</dt><dd>${value}${note ? html`<small>${note}</small>` : ''}</dd></div>`);
     return html`<dl class="tiles">
-      ${tile('Calls a second', now === undefined ? undefined : number(now), 'in 30 s')}
+      ${tile('Calls/s', now === undefined ? undefined : number(now), 'in 30 s')}
       ${tile('Failed', t ? percent(part(t.errors)) : undefined, 'in 30 s')}
       ${tile('Tool errors', t ? percent(part(t.tool_errors)) : undefined, 'in 30 s')}
-      ${tile('Response p95', t ? duration(t.recent?.p95) : undefined, 'in 5 min')}
+      ${tile('p95', t ? duration(t.recent?.p95) : undefined, 'in 5 min')}
       ${tile('In flight', b.calls, limit ? `of ${number(limit)}` : 'now')}
       ${tile('Sessions', b.sessions, 'now')}
       ${tile('Uptime', p.started_at && age(p.started_at))}
@@ -175,7 +175,7 @@ class Overview extends Page {
     const shown = rows.slice(0, this.#most);
     /** @param {string} name @param {string} key @param {string} [title] */
     const head = (name, key, title) => ({ name, key, title });
-    const heads = [head('Server', 'name'), head('State', 'state'), head('Calls a second', 'calls'), head('Failed', 'errors', 'Share of the calls of the last 5 minutes that the bridge or the server could not answer'), head('Tool errors', 'tool_errors', 'Share of the calls of the last 5 minutes whose tool said that it failed'), head('p50 / p95', 'time', 'Response time, last 5 minutes'), head('Clients', 'clients', 'Clients that called in the last 15 minutes, the busiest first'), head('Tools', 'tools', 'Tools, and about how many tokens their list takes')];
+    const heads = [head('Server', 'name'), head('State', 'state'), head('Failed', 'errors', 'Share of the calls of the last 5 minutes that the bridge or the server could not answer'), head('Tool errors', 'tool_errors', 'Share of the calls of the last 5 minutes whose tool said that it failed'), head('Calls/s', 'calls', 'The last 30 seconds'), head('p50 / p95', 'time', 'Response time, last 5 minutes'), head('Clients', 'clients', 'Clients that called in the last 15 minutes, the busiest first'), head('Tools', 'tools', 'Tools, and about how many tokens their list takes')];
     const turn = (/** @type {string} */ key) => this.ask('sort', sort === key ? `-${key}` : sort === `-${key}` ? '' : key);
     return html`<div class="head servers"><h2>${this.route.page === 'servers' ? 'All' : 'Servers'} <span class="quiet">${rows.length === all.length ? all.length : `${rows.length} of ${all.length}`}</span></h2><span class="hint">Shares and times are of the last 5 minutes.</span>${all.length > 3 ? this.filterLine('state:failing') : ''}</div>
       ${all.length ? html`<div class="wide" role="region" tabindex="0" aria-label="Servers"><table class="rows" aria-live="off"><thead><tr>${heads.map((h) => html`<th scope="col" key=${h.key} class=${counts.includes(h.key) ? 'n' : ''} aria-sort=${sort.replace('-', '') !== h.key ? undefined : (sort[0] === '-') === texts.includes(h.key) ? 'descending' : 'ascending'}><button type="button" title=${h.title} @click=${() => turn(h.key)}>${h.name}${sort.replace('-', '') !== h.key ? '' : (sort[0] === '-') === texts.includes(h.key) ? ' ↓' : ' ↑'}</button></th>`)}</tr></thead>
@@ -208,7 +208,7 @@ class Overview extends Page {
   /** The row of a server: the same one while nothing of it has changed. @param {any} s */
   #row(s) {
     const f = this.#of.get(s.name);
-    const who = (this.#users.get(s.name) ?? []).slice(0, 20).map((u) => u.client);
+    const who = (this.#users.get(s.name) ?? []).slice(0, 20).map((u) => named(u.client));
     const shown = `${this.clients(s)} ${who.join()}`;
     const had = this.#rows.get(s.name);
     if (had && had.of[0] === s && had.of[1] === f && had.of[2] === shown) return had.row;
@@ -216,8 +216,8 @@ class Overview extends Page {
     const row = html`<tr key=${s.name} class=${error ? 'told' : ''}>
       <th scope="row"><a href=${to('servers', s.name)}>${s.name}</a><div class="hint">${speaks(s)}</div></th>
       <td class="how">${badge(s.drained ? 'drained' : s.state)}${s.circuit_breaker && s.circuit_breaker !== 'closed' ? html`<div>${breaker(s)}</div>` : s.forced?.breaker ? html`<div>${breaker(s)}</div>` : ''}</td>
-      <td class="whole pulse">${f?.calls ? spark(`Calls of ${s.name}`, thin(f.calls)) : ''} <span class="n">${this.#series ? number(this.speed(s)) : '–'}</span>${s.calls || s.queued ? html`<div class="hint">${s.calls} in flight${s.queued ? `, ${s.queued} queued` : ''}</div>` : ''}</td>
       ${part(this.errors(s))}${part(this.toolErrors(s))}
+      <td class="whole pulse">${f?.calls ? spark(`Calls of ${s.name}`, thin(f.calls)) : ''} <span class="n">${this.#series ? number(this.speed(s)) : '–'}</span>${s.calls || s.queued ? html`<div class="hint">${s.calls} in flight${s.queued ? `, ${s.queued} queued` : ''}</div>` : ''}</td>
       <td class="n">${times(s)}</td>
       <td class="n who">${who.length ? html`<span title=${who.join(', ')}>${this.clients(s)}<div class="hint">${who[0]}</div></span>` : html`<span class="quiet">–</span>`}</td>
       <td class="n">${s.tools === undefined ? '–' : html`<span>${s.tools}${s.list_tokens ? html`<div class="hint">${short(s.list_tokens)} tokens</div>` : ''}</span>`}${s.tools_mode === 'search' ? html`<div class="hint">search</div>` : ''}</td>

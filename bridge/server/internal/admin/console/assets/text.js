@@ -104,7 +104,7 @@ export const quote = (s) => `'${s.replace(/'/g, `'\\''`)}'`;
 export function reason(error, server) {
   const [told, rest = ''] = error.split(/\n+its last lines on stderr:\n/);
   const lines = rest.split('\n');
-  const own = told.replace(`server ${server}: `, '').replace(/^handshake: /, 'it did not connect: ');
+  const own = told.replace(`server ${server}: `, '').replace(/^handshake: /, 'it did not connect: ').replaceAll('handshake: ', '');
   return {
     said: own.charAt(0).toUpperCase() + own.slice(1),
     stderr: lines.filter((l) => l.startsWith('  ')).map((l) => l.slice(2)).join('\n'),

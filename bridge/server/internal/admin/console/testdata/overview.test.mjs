@@ -99,8 +99,8 @@ test('the picture has a box for each, and groups what there are many of', () => 
   assert.equal(way.rate, 3);
   assert.ok(way.through.has('c:0:a 1.0') && way.through.has('a:/mcp'), 'it lights up with its client and address');
   assert.ok(!way.through.has('c:1:b'));
-  assert.match(nodes.find((b) => b.name === 'a 1.0').said, /9 calls in all\. Uses s7 \(3\/s\), s1 \(quiet\)$/);
-  assert.match(nodes.find((b) => b.name === 's7').said, /Used by a 1\.0 \(3\/s\)$/);
+  assert.match(nodes.find((b) => b.name === 'a v1.0').said, /9 calls in all\. Uses s7 \(3\/s\), s1 \(quiet\)$/);
+  assert.match(nodes.find((b) => b.name === 's7').said, /Used by a v1\.0 \(3\/s\)$/);
   assert.deepEqual(users(t).get('s1'), [{ client: 'a 1.0', rate: 0, calls: 1 }, { client: 'b', rate: 0, calls: 1 }]);
   assert.deepEqual(layout(t, states.slice(0, 8)).nodes.filter((b) => b.column === 3).map((b) => b.name), ['s0', 's1', 's2', 's3', 's4', 's5', 's6', 's7'], 'few stand in the order of the file');
 });
