@@ -74,15 +74,17 @@ type Server struct {
 	Sessions  int    `json:"sessions"`
 	Calls     int    `json:"calls"`
 	// P50, P95 and P99 are percentiles of the durations of the calls of the last 5 minutes, in milliseconds, and
-	// ErrorShare is the share of errors among the calls; nil without calls. Tools is the number of tools in the last
-	// list that a client got, and ListTokens the approximate size of the list in tokens; both are nil without a list,
-	// and for a caller that may not see all tools. All are nil in /readyz.
-	P50        *float64 `json:"p50_ms,omitempty"`
-	P95        *float64 `json:"p95_ms,omitempty"`
-	P99        *float64 `json:"p99_ms,omitempty"`
-	ErrorShare *float64 `json:"error_share,omitempty"`
-	Tools      *int     `json:"tools,omitempty"`
-	ListTokens *int     `json:"list_tokens,omitempty"`
+	// ErrorShare is the share of errors among the calls, and ToolErrorShare that of calls whose tool said that it
+	// failed; both are nil without calls. Tools is the number of tools in the last list that a client got, and
+	// ListTokens the approximate size of the list in tokens; both are nil without a list, and for a caller that may
+	// not see all tools. All are nil in /readyz.
+	P50            *float64 `json:"p50_ms,omitempty"`
+	P95            *float64 `json:"p95_ms,omitempty"`
+	P99            *float64 `json:"p99_ms,omitempty"`
+	ErrorShare     *float64 `json:"error_share,omitempty"`
+	ToolErrorShare *float64 `json:"tool_error_share,omitempty"`
+	Tools          *int     `json:"tools,omitempty"`
+	ListTokens     *int     `json:"list_tokens,omitempty"`
 	// RSS is the memory of the server's child processes in bytes, and CPU their processor time in milliseconds; both
 	// are 0 unless requested.
 	RSS         int64  `json:"rss_bytes,omitempty"`

@@ -124,3 +124,6 @@ export function users(topology) {
   }
   return new Map([...all].map(([server, of]) => [server, [...of.values()].sort((a, b) => b.rate - a.rate || b.calls - a.calls)]));
 }
+
+/** The tools that failed most often, with their own errors or others. @param {any[]} tools as GET tools answers @param {number} most */
+export const failing = (tools, most) => tools.filter((t) => t.errors + t.tool_errors > 0).sort((a, b) => b.errors + b.tool_errors - a.errors - a.tool_errors).slice(0, most);
