@@ -166,8 +166,8 @@ type Server struct {
 	// Adapter is a kind of server that only a program can set. Package inprocess makes an Adapter from a server of the
 	// official SDK.
 	Adapter bridge.Adapter `yaml:"-"`
-	// Unusable is the reason that the server is out of service: a variable that its settings need is not set. Then the
-	// other settings are incomplete. Empty means that the settings can be used.
+	// Unusable is the reason that the server is out of service: a variable that its settings need is not set, or a file
+	// that they name cannot be used. Then the other settings are incomplete. Empty means that the settings can be used.
 	Unusable string `yaml:"-"`
 	// Stdio runs the server as a child process.
 	Stdio *stdio.Config `yaml:"stdio" effect:"renew"`

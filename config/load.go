@@ -18,8 +18,8 @@ import (
 // Relative paths in it start from its own folder. env looks up variables; nil means the environment of this process.
 // The error is a Faults, unless the file could not be read.
 //
-// A server whose settings need a variable that is not set costs no other server: see Server.Unusable. Without any other
-// server, the variable is a fault.
+// A server whose settings need a variable that is not set, or a file that cannot be used, costs no other server: see
+// Server.Unusable. Without any other server, the variable or the file is a fault.
 func Load(path string, env func(string) (string, bool)) (*Config, error) {
 	d, data, err := open(path, env)
 	if err != nil {
@@ -37,7 +37,7 @@ func whole(c *Config, err error) (*Config, error) {
 	return c, nil
 }
 
-// LoadSound is Load for callers that report on a faulty file. A variable that is not set is always a fault. If the error
+// LoadSound is Load for callers that report on a faulty file. A variable or a file that is missing is always a fault. If the error
 // is a Faults, LoadSound also returns a configuration, which has only the servers without faults.
 func LoadSound(path string, env func(string) (string, bool)) (*Config, error) {
 	d, data, err := open(path, env)
@@ -124,8 +124,8 @@ func (d *decoder) of(sec *strict.Section) (all Faults) {
 	return all
 }
 
-// spare turns faults into warnings, and makes their servers unusable, if the only faults are variables that some of the
-// servers need.
+// spare turns faults into warnings, and makes their servers unusable, if the only faults are variables and files that some of
+// the servers need.
 func (d *decoder) spare(c *Config) {
 	why, faults := map[int]string{}, 0
 	for i, sec := range d.sections {

@@ -31,6 +31,15 @@ servers:
   one: { stdio: { command: echo } }
   two: { stdio: { command: echo }, tools: { deny: ["${LACKING}"] } }
 `, "tools: deny: item 1: the variable LACKING is not set: set it in the environment of mcp-bridge, or write ${LACKING:-default}", ""},
+		{"a file", `
+servers:
+  one: { stdio: { command: echo } }
+  two: { stdio: { command: echo, env_file: none.env } }
+`, `stdio: env_file is "none.env": does not exist`, ""},
+		{"an access rule of the server", `{ "mcpProxy": { "baseURL": "https://a.example.com", "addr": ":9090", "name": "a", "version": "1" }, "mcpServers": {
+  "one": { "command": "echo" },
+  "two": { "command": "echo", "options": { "authTokens": ["0123456789abcdef0123456789abcdef", "${LACKING}"] } }
+} }`, "", "authTokens: item 2"},
 		{"all servers", `
 servers:
   two: { http: "${LACKING}" }
@@ -58,8 +67,8 @@ servers:
 				t.Fatal(err)
 			}
 			none := func(string) (string, bool) { return "", false }
-			if _, err := LoadSound(file, none); err == nil || !strings.Contains(err.Error(), "is not set") {
-				t.Errorf("LoadSound: %v, want that the variable is not set", err)
+			if _, err := LoadSound(file, none); err == nil || !strings.Contains(err.Error(), test.unusable) {
+				t.Errorf("LoadSound: %v, want %q", err, test.unusable)
 			}
 			c, err := Load(file, none)
 			if test.fault != "" {
