@@ -44,19 +44,10 @@ func (d *Document) Is(ctx context.Context, command, location string) (bool, erro
 		}
 		kind, err := (&rest.Config{OpenAPI: location}).DetectURL(ctx)
 		if err != nil {
-			u, _ := url.Parse(location) // the query may be a secret
-			return false, exit.With(exit.Server, fmt.Errorf("%s cannot be read: %w", (&url.URL{
-				Scheme: u.Scheme,
-				Host:   u.Host,
-				Path:   u.Path,
-			}).String(), err))
+			return false, exit.With(exit.Server, fmt.Errorf("%s cannot be read: %w", Bare(location), err))
 		}
 		if u, err := url.Parse(location); err == nil && kind != rest.DocumentKind && isDocument.MatchString(u.Path) {
-			return false, exit.Usagef("what is at %s is not an OpenAPI document: that has openapi, swagger or paths at its top", (&url.URL{
-				Scheme: u.Scheme,
-				Host:   u.Host,
-				Path:   u.Path,
-			}).String())
+			return false, exit.Usagef("what is at %s is not an OpenAPI document: that has openapi, swagger or paths at its top", Bare(location))
 		}
 		return kind == rest.DocumentKind, nil
 	}
@@ -77,6 +68,19 @@ func (d *Document) Is(ctx context.Context, command, location string) (bool, erro
 		return false, exit.Usagef("--base-url needs an OpenAPI document, and %s is not one: it needs openapi, swagger or paths at its top", location)
 	}
 	return kind == rest.DocumentKind, nil
+}
+
+// Bare returns a URL without its user and its query, which may be secrets.
+func Bare(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "the URL"
+	}
+	return (&url.URL{
+		Scheme: u.Scheme,
+		Host:   u.Host,
+		Path:   u.Path,
+	}).String()
 }
 
 // isDocument matches names of documents. Programs do not have such names.

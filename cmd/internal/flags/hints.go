@@ -87,7 +87,10 @@ var keys = map[string]string{
 
 // ForURL returns the text of an error with flags instead of settings of the file, for a user who gave a URL.
 func ForURL(text string) string {
-	return strings.ReplaceAll(text, "configure headers for it, such as Authorization", "pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL")
+	return strings.NewReplacer(
+		"configure headers for it, such as Authorization", "pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL",
+		"in ca_file of the server, or in the variable", "with --ca-file FILE, or in the variable",
+	).Replace(text)
 }
 
 // Explain returns the error for a wrong or unknown flag, with the right form.
