@@ -236,8 +236,8 @@ func advice(err error) string {
 	return " (it speaks no TLS at this address: write http:// if that is meant)"
 }
 
-// wantsTLS returns an error if a server refused a request because the request came without TLS. Go's
-// servers, nginx and Apache say so in a response 400. After an error, the body is closed.
+// wantsTLS returns an error if a server refused a request because the request came without TLS. Many
+// servers say so in a response 400. After an error, the body is closed.
 func wantsTLS(res *http.Response) error {
 	if res.StatusCode != http.StatusBadRequest || res.Request.URL.Scheme != "http" {
 		return nil

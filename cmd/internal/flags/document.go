@@ -35,14 +35,14 @@ func (d *Document) add(f *pflag.FlagSet) {
 }
 
 // Is reports whether an argument is the path or the URL of an OpenAPI document. For a file, the content decides. A URL
-// is read only if its path looks like a document; with BaseURL, every URL is a document. The error means that the
-// argument is a configuration or cannot be read.
-func (d *Document) Is(ctx context.Context, command, location string) (bool, error) {
+// is read only if its path looks like a document; with BaseURL, every URL is a document. caFile is the value of
+// --ca-file. The error means that the argument is a configuration or cannot be read.
+func (d *Document) Is(ctx context.Context, command, location, caFile string) (bool, error) {
 	if IsURL(location) {
 		if d.BaseURL != "" {
 			return true, nil
 		}
-		kind, err := (&rest.Config{OpenAPI: location}).DetectURL(ctx)
+		kind, err := (&rest.Config{OpenAPI: location, CAFile: caFile}).DetectURL(ctx)
 		if err != nil {
 			return false, exit.With(exit.Server, fmt.Errorf("%s cannot be read: %w", Bare(location), err))
 		}
@@ -97,7 +97,7 @@ func MayBeDocument(target string) bool {
 // server returns the configuration for the API of a document. headers are sent to the API, but not to the origin of the
 // document.
 func (d *Document) server(location string, headers *Remote, share string) (config.Server, error) {
-	own, secrets, err := headers.parse()
+	own, secrets, err := headers.Values()
 	if err != nil {
 		return config.Server{}, err
 	}
@@ -116,6 +116,7 @@ func (d *Document) server(location string, headers *Remote, share string) (confi
 		ReadOnly: d.readOnly,
 		Headers:  own,
 		Secrets:  secrets,
+		CAFile:   headers.CAFile,
 	}
 	return s, nil
 }

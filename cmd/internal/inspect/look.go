@@ -108,7 +108,7 @@ context the lists take.
   mcp-bridge tools files --long -c bridge.yaml
   mcp-bridge tools -c bridge.yaml
   mcp-bridge tools ./openapi.yaml --all
-  mcp-bridge tools https://tools.example.com/mcp -H 'Authorization:${TOKEN}'
+  mcp-bridge tools https://tools.example.com/mcp --token-env TOKEN
   mcp-bridge tools -- npx -y @modelcontextprotocol/server-everything`,
 	}
 	c.Flags().BoolVarP(&long, "long", "l", false, "show descriptions in full, with arguments")

@@ -2,10 +2,12 @@ package inspect_test
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
 	"maps"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,6 +76,18 @@ servers:
 		}
 		if s.Timeout != 300*time.Second {
 			t.Errorf("the time-out is %v, want 300s", s.Timeout)
+		}
+	})
+	t.Run("a URL, with a key in a variable", func(t *testing.T) {
+		secure := httptest.NewTLSServer(nil)
+		defer secure.Close()
+		ca := file(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})))
+		c, _, err := resolved(t, nil, "https://tools.example.com/mcp", "--token-env", "TARGET_TOKEN", "--ca-file", ca)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := c.Servers[0].HTTP; s.Headers["Authorization"] != "Bearer secret" || s.CAFile != ca || s.OAuth != nil {
+			t.Errorf("server is %+v", s)
 		}
 	})
 	t.Run("a name", func(t *testing.T) {
