@@ -78,7 +78,7 @@ class Traffic extends Page {
       <td class="at"><time datetime=${m.at} title=${m.at}>${moment(m.at)}</time></td><td class="from">${from}</td><td class="to">${to}</td>
       <td class="message"><button type="button" class="link" aria-expanded=${String(open)} title=${m.name ?? m.method}>${m.method ?? m.kind} <b>${m.name ?? ''}</b></button></td>
       <td class="size">${bytes(m.bytes)}${answer ? ` / ${bytes(answer.bytes)}` : ''}</td>
-      <td class="answer">${answer ? html`${outcome(answer.kind === 'error' ? 'error' : 'ok')} ${took(answer)}${inner?.answer ? html` <span class="quiet">server ${took(inner.answer)}</span>` : ''}` : html`<span class="quiet">${m.kind === 'request' ? 'waiting…' : m.kind}</span>`}</td></tr>`;
+      <td class="answer">${answer ? html`${outcome(answer.kind === 'error' ? 'error' : answer.tool_error ? 'tool_error' : 'ok')} ${took(answer)}${inner?.answer ? html` <span class="quiet">server ${took(inner.answer)}</span>` : ''}` : html`<span class="quiet">${m.kind === 'request' ? 'waiting…' : m.kind}</span>`}</td></tr>`;
   }
 
   /** @param {Exchange} e */
