@@ -371,6 +371,13 @@ func TestMergeAbsent(t *testing.T) {
 		if took := time.Since(began); took != 20*time.Second {
 			t.Errorf("the list took %v, want what a server gets that is still starting", took)
 		}
+		lacking := func() (all []string) {
+			for _, st := range g.Status() {
+				all = append(all, fmt.Sprintf("%d %s", st.Lacking, st.LackingWhy))
+			}
+			return all
+		}
+		same(t, "missing at first", lacking(), []string{"1 it could not be started", "0 ", "1 it is still starting"})
 		for name, why := range map[string]string{"dead": "it could not be started", "slow": "it is still starting"} {
 			if want := `level=WARN msg="left out of the list of all servers" server=` + name + " method=tools/list err="; !strings.Contains(log.String(), want) || !strings.Contains(log.String(), why) {
 				t.Errorf("the log does not say that %s is missing, and that %s:\n%s", name, why, log.String())
@@ -387,13 +394,16 @@ func TestMergeAbsent(t *testing.T) {
 		if got := st.take(); len(got) != 1 || !strings.Contains(got[0], "tools/list_changed") {
 			t.Errorf("when the slow one came the client was told %v", got)
 		}
+		same(t, "missing until the client lists again", lacking(), []string{"1 it could not be started", "0 ", "1 it is still starting"})
 		same(t, "tools with the slow one", names(t, do(t, s, "3", "tools/list", `{}`)), []string{"good__a", "slow__s"})
+		same(t, "missing without the slow one", lacking(), []string{"1 it could not be started", "0 ", "0 "})
 		alive.Store(true)
 		time.Sleep(2 * time.Minute)
 		if got := st.take(); len(got) != 3 {
 			t.Errorf("when the dead one came back the client was told %v", got)
 		}
 		same(t, "tools in the end", names(t, do(t, s, "4", "tools/list", `{}`)), []string{"dead__d", "good__a", "slow__s"})
+		same(t, "missing in the end", lacking(), []string{"0 ", "0 ", "0 "})
 		opened := dead.opened()
 		time.Sleep(10 * time.Minute)
 		if dead.opened() != opened {

@@ -120,7 +120,11 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 			l.parts[m].known = nil
 		}
 	}
-	return l.mergedOnce(late), nil
+	a := l.mergedOnce(late)
+	if k == list.Tools && from == nil {
+		s.lack(l.lacking)
+	}
+	return a, nil
 }
 
 // choose returns the servers to ask. good is the number of servers whose page is known already.

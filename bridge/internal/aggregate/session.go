@@ -30,7 +30,8 @@ type session struct {
 	ctx       context.Context               // ends when Close is called
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
-	level     atomic.Pointer[[]byte] // params of the last logging/setLevel
+	level     atomic.Pointer[[]byte]    // params of the last logging/setLevel
+	lacking   atomic.Pointer[[]missing] // servers that the last list of tools lacks; nil if it lacks none
 
 	mu     sync.Mutex // guards the rest
 	closed bool
