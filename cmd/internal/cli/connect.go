@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
@@ -26,6 +28,38 @@ func newConnectOn(l *flags.Log, stdout, stderr io.Writer, isTerminal func(any) b
 	var offer string
 	var target flags.Target
 	var limits flags.Limits
+	// prepare returns the server that the command line asks for. It opens no connection.
+	prepare := func(cmd *cobra.Command, args []string, log *slog.Logger) (s *server.Server, stop func(), err error) {
+		kind, err := target.Kind(cmd.Context(), args, cmd.ArgsLenAtDash() == 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		c, err := target.Config(kind, args)
+		if err != nil {
+			return nil, nil, err
+		}
+		switch ask := asking(stderr, isTerminal(stderr)); kind {
+		case flags.OfFile:
+			if c.AccessLog.To == "stdout" {
+				return nil, nil, exit.Usagef("%s: access_log: to is stdout, which is the client's here: name stderr or a file", target.File)
+			}
+			c.Access = nil // access rules are for clients over the network
+			askOf(c, ask)
+		case flags.OfURL:
+			log = hinting(log)
+			if err := target.SignIn.On(c.Servers[0].HTTP, ask, deviceOn(stderr), true); err != nil {
+				return nil, nil, err
+			}
+		}
+		for i := range c.Servers {
+			limits.Over(cmd.Flags(), &c.Servers[i])
+		}
+		if cmd.Flags().Changed("offer") {
+			c.Offer = offer
+		}
+		c.Cluster = config.Cluster{} // a bridge for one client is not an instance of a cluster (S-003)
+		return begin(cmd.Context(), c, log)
+	}
 	cmd := &cobra.Command{
 		Use:        "connect [flags] [TARGET | -- COMMAND [ARGS...]]",
 		SuggestFor: []string{"proxy"},
@@ -66,36 +100,10 @@ of that variable, which keeps it out of the list of processes.`,
 			if err != nil {
 				return err
 			}
-			kind, err := target.Kind(cmd.Context(), args, cmd.ArgsLenAtDash() == 0)
-			if err != nil {
-				return err
-			}
-			c, err := target.Config(kind, args)
-			if err != nil {
-				return err
-			}
-			switch ask := asking(stderr, isTerminal(stderr)); kind {
-			case flags.OfFile:
-				if c.AccessLog.To == "stdout" {
-					return exit.Usagef("%s: access_log: to is stdout, which is the client's here: name stderr or a file", target.File)
-				}
-				c.Access = nil // access rules are for clients over the network
-				askOf(c, ask)
-			case flags.OfURL:
-				log = hinting(log)
-				if err := target.SignIn.On(c.Servers[0].HTTP, ask, deviceOn(stderr), true); err != nil {
-					return err
-				}
-			}
-			for i := range c.Servers {
-				limits.Over(cmd.Flags(), &c.Servers[i])
-			}
-			if cmd.Flags().Changed("offer") {
-				c.Offer = offer
-			}
-			c.Cluster = config.Cluster{} // a bridge for one client is not an instance of a cluster (S-003)
-			s, stop, err := begin(cmd.Context(), c, log)
-			if err != nil {
+			s, stop, err := prepare(cmd, args, log)
+			if err != nil && !isTerminal(cmd.InOrStdin()) {
+				return refuse(cmd.Context(), cmd.InOrStdin(), stdout, stderr, err)
+			} else if err != nil {
 				return err
 			}
 			defer stop()
