@@ -103,6 +103,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 					return err
 				}
 			default:
+				s.Stdio.OnDemand = true // its first process is that of the first look
 				if cmd.ArgsLenAtDash() < 0 {
 					c.Warnings = append(c.Warnings, flags.Misplaced(cmd.Flags(), args)...)
 				}
