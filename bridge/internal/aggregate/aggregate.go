@@ -47,6 +47,8 @@ type Host interface {
 	Greeting(principal string) *bridge.Greeting
 	// Failing returns why the last attempt to open the server failed, or nil.
 	Failing() error
+	// Since returns when the server began to fail; zero while it works.
+	Since() time.Time
 	// Await calls told once, when the server can be opened again, unless stop is called first.
 	Await(from *bridge.Caller, told func()) (stop func())
 	// Heard makes the cache drop the answers that the notification m makes stale. Heard is called before clients get
@@ -60,11 +62,14 @@ type Options struct {
 	Params  []byte           // of initialize, on behalf of stateless clients
 	Force   context.Context  // ends when the time to close connections is over
 	Tracing *tracing.Tracing // may be nil
+	// Start returns how long a list waits for servers that are still starting.
+	Start func() time.Duration
 }
 
 // Aggregate offers several servers as one.
 type Aggregate struct {
-	o Options
+	o      Options
+	merges *merges
 
 	mu   sync.Mutex // guards the rest
 	now  *view
@@ -95,9 +100,10 @@ type server struct {
 // New returns an Aggregate without servers. Set adds them.
 func New(o Options) *Aggregate {
 	return &Aggregate{
-		o:    o,
-		now:  &view{},
-		open: map[*session]struct{}{},
+		o:      o,
+		merges: newMerges(),
+		now:    &view{},
+		open:   map[*session]struct{}{},
 	}
 }
 

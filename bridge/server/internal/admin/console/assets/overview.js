@@ -2,7 +2,7 @@
 import { get } from './api.js';
 import { axis, chartsHead, markLegend, spark, timeChart } from './chart.js';
 import { html } from './dom.js';
-import { badness, byServer, failing, merge, sentence, shares, sum, users } from './figures.js';
+import { badness, byServer, failing, merge, missing, sentence, shares, sum, users } from './figures.js';
 import { passes, terms } from './filter.js';
 import { bare, clientOf, named, outcome } from './names.js';
 import { every, Page, to } from './page.js';
@@ -115,6 +115,7 @@ class Overview extends Page {
     const b = s.bridge ?? {};
     const p = s.process ?? {};
     const { tone, text, names } = sentence(s);
+    const lack = missing(s.servers);
     const bad = s.servers.filter((/** @type {any} */ one) => one.state === 'failing');
     const charts = this.#charts.length ? html`<div key="charts">${chartsHead(this.#still, () => { this.#still = !this.#still; this.#chart(); this.update(); })}<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>${markLegend(this.#charts[0].marks ?? [])}</div>` : '';
     const servers = html`<div key="servers">${this.#servers(s.servers)}${(s.groups ?? []).map((/** @type {any} */ g) => html`<p class="hint" key=${g.name}>${offers(g)}</p>`)}</div>`;
@@ -125,6 +126,7 @@ class Overview extends Page {
           ? [{ text: 'Resume', path: 'resume', tone: 'act', done: () => 'The bridge takes new clients again.' }]
           : [{ text: 'Drain bridge', path: 'drain', menu: true, tone: 'danger', hint: 'New clients go to other instances; current ones are still served', done: () => '', confirm: `Load balancers send no new clients here. ${b.sessions ? `${count(b.sessions, 'session')} and their` : 'Current'} clients are still served.` }]}></act-bar>` : ''}</div>
       <p class="summary state-line ${tone}" role="status">${icon(tone === 'good' ? 'check' : 'alert')}<span>${text}${names.slice(0, 8).map((n, i) => [i ? ', ' : '', html`<a href=${to('servers', n)}>${n}</a>`])}${names.length > 8 ? ` and ${names.length - 8} more` : ''}${bad.length === 1 && bad[0].reason ? html`<small>since ${time(bad[0].since)}: ${reason(bad[0].reason, bad[0].name).said}</small>` : ''}</span></p>
+      ${lack ? html`<p class="summary state-line busy" key="lack">${icon('alert')}<span>${lack}</span></p>` : ''}
       ${this.#tiles(b, p)}
       ${servers}
       ${this.#toolTable('Failing tools', failing(this.#tools, someTools))}

@@ -3,7 +3,7 @@ import test from 'node:test';
 import './fake-dom.mjs';
 
 globalThis.customElements ??= { define() {} };
-const { byServer, failing, merge: mergeOf, sentence, shares, users } = await import('../assets/figures.js');
+const { byServer, failing, merge: mergeOf, missing, sentence, shares, users } = await import('../assets/figures.js');
 const { ticks, written } = await import('../assets/chart.js');
 const { layout } = await import('../assets/topology.js');
 
@@ -58,6 +58,13 @@ test('the tools that fail most often come first, also those that fail fast', () 
   const tool = (tool, errors, tool_errors) => ({ tool, errors, tool_errors });
   const all = [tool('slow', 0, 0), tool('fails', 0, 9), tool('lost', 7, 0), tool('both', 5, 5), tool('rare', 0, 1)];
   assert.deepEqual(failing(all, 3).map((t) => t.tool), ['both', 'fails', 'lost']);
+});
+
+test('servers that are missing from lists are one sentence', () => {
+  const lacks = (name, n) => ({ name, state: 'ready', missing_from_lists: n, missing_from_lists_why: 'it is still starting' });
+  assert.equal(missing([{ name: 'files', state: 'ready' }]), '');
+  assert.equal(missing([lacks('a', 1), { name: 'files', state: 'ready' }, lacks('b', 3)]), 'Missing from the lists of clients: a (1 client: it is still starting), b (3 clients: it is still starting)');
+  assert.match(missing([...'abcdefghij'].map((name) => lacks(name, 1))), /h \(1 client: it is still starting\) and 2 more$/);
 });
 
 test('the state is one sentence', () => {
