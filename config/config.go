@@ -66,6 +66,9 @@ type Config struct {
 	// SessionLeft replaces SessionIdle for a session whose client has probably left: one with a child process of its
 	// own whose client closed its event stream. Default 5m.
 	SessionLeft time.Duration `yaml:"session_left" effect:"live"`
+	// ListWait is how long a list of several servers waits for servers that are still starting. Many clients ask for the
+	// list once, and give up after 30 s. Default 20s.
+	ListWait time.Duration `yaml:"list_wait" effect:"live"`
 	// Heartbeat is the interval of the comments that keep an idle stream open. Default 20s.
 	Heartbeat time.Duration `yaml:"heartbeat" effect:"restart"`
 	// Drain is how long calls in flight may continue at shutdown before the bridge cancels them. 0 cancels them at
@@ -292,6 +295,7 @@ func Default() Config {
 		MaxChildren:    1024,
 		SessionIdle:    30 * time.Minute,
 		SessionLeft:    5 * time.Minute,
+		ListWait:       20 * time.Second,
 		Heartbeat:      20 * time.Second,
 		Drain:          10 * time.Second,
 		Ready:          ReadyAny,

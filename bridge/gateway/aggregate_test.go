@@ -365,7 +365,10 @@ func TestMergeAbsent(t *testing.T) {
 		}
 		began = time.Now()
 		same(t, "tools at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
-		if took := time.Since(began); took != 10*time.Second {
+		if !strings.Contains(greeting, "Lists may lack these servers at first: dead (it could not be started), slow (it is still starting).") {
+			t.Errorf("the greeting does not say what is missing: %s", greeting)
+		}
+		if took := time.Since(began); took != 20*time.Second {
 			t.Errorf("the list took %v, want what a server gets that is still starting", took)
 		}
 		lacking := func() (all []string) {
@@ -854,3 +857,44 @@ func (i *instantWire) Send(_ context.Context, o conn.Outgoing) error {
 func (i *instantWire) Server() *bridge.Greeting { return i.server }
 
 func (i *instantWire) Close(context.Context) error { i.Fail(bridge.ErrShutdown); return nil }
+
+// The first list has a server that starts within ListWait. A server whose connection is open has 10 s for its answer.
+func TestListWait(t *testing.T) {
+	for _, test := range []struct {
+		opens, answers, took time.Duration // from the beginning of the list
+		listed               bool
+	}{
+		{15 * time.Second, 0, 15 * time.Second, true},
+		{25 * time.Second, 0, 20 * time.Second, false},
+		{3 * time.Second, 9 * time.Second, 12 * time.Second, true},
+		{3 * time.Second, time.Hour, 13 * time.Second, false},
+		{15 * time.Second, time.Hour, 20 * time.Second, false},
+	} {
+		quick, slow := shop("quick", map[string]string{"tools/list": toolList("a")}), shop("slow", nil)
+		slow.before = func(ctx context.Context, _ int) error {
+			select {
+			case <-time.After(greetPatience + test.opens):
+			case <-ctx.Done():
+			}
+			return context.Cause(ctx)
+		}
+		slow.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method == "tools/list" {
+				time.AfterFunc(test.answers, func() { f.answer(m, toolList("b")) })
+			}
+			return m.Method == "tools/list"
+		}
+		all(t, []stock{{name: "quick", f: quick}, {name: "slow", f: slow}}, func(t *testing.T, g *gateway) {
+			s, _, _ := enter(t, g)
+			began := time.Now()
+			want := []string{"a", "b"}
+			if !test.listed {
+				want = want[:1]
+			}
+			same(t, fmt.Sprint(test), names(t, do(t, s, "1", "tools/list", `{}`)), want)
+			if took := time.Since(began); took != test.took {
+				t.Errorf("%v: the list took %v", test, took)
+			}
+		})
+	}
+}

@@ -78,6 +78,7 @@ func (s *server) Apply(c *config.Config) ([]config.Change, error) {
 		Settings: &gateway.Settings{
 			SessionIdle:   next.SessionIdle,
 			SessionLeft:   next.SessionLeft,
+			ListWait:      next.ListWait,
 			Grants:        next.Grants(),
 			PerPrincipal:  next.PerPrincipal,
 			Tools:         gateway.Tools{Mode: gateway.ToolsMode(next.ToolsMode), Always: next.Always},

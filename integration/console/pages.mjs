@@ -390,10 +390,10 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     write(text.replace('session_idle: 31m', 'session_idle: 32m'));
     const settings = page.getByRole('region', { name: 'settings' });
     await settings.getByRole('row', { name: /^session_idle 31m0s line 1$/ }).waitFor();
-    await settings.getByRole('row', { name: /^drain 10s default$/ }).waitFor();
-    await page.getByLabel('Without defaults').check();
     await settings.getByRole('row', { name: /^drain 10s default$/ }).waitFor({ state: 'detached' });
     await page.getByLabel('Without defaults').uncheck();
+    await settings.getByRole('row', { name: /^drain 10s default$/ }).waitFor();
+    assert.equal(await button('Reload now').getAttribute('class') ?? '', '', 'nothing has to be reloaded');
     await button('Check again').click();
     await page.getByRole('region', { name: 'changes' }).getByRole('row', { name: /session_idle/ }).waitFor();
     await button('Reload now').click();

@@ -62,6 +62,8 @@ type Options struct {
 	Params  []byte           // of initialize, on behalf of stateless clients
 	Force   context.Context  // ends when the time to close connections is over
 	Tracing *tracing.Tracing // may be nil
+	// Start returns how long a list waits for servers that are still starting.
+	Start func() time.Duration
 }
 
 // Aggregate offers several servers as one.

@@ -536,6 +536,6 @@ func (s *session) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Mes
 // These constants bound the wait for slow servers. A notification (list_changed) announces the items that come later.
 const (
 	greetPatience = 5 * time.Second
-	retryPatience = time.Second // for servers that failed recently
-	listPatience  = 10 * time.Second
+	retryPatience = time.Second      // for servers that failed recently
+	listPatience  = 10 * time.Second // of a server whose connection is open
 )

@@ -68,7 +68,7 @@ func TestTop(t *testing.T) {
 		{"with a wrong key", []string{"top", "--once", "-c", closed, "--token-env", "WRONG_KEY"}, 1, nil, "--token-env"},
 		{"with a key that may not", []string{"top", "--once", "-c", closed, "--token-env", "DEV_KEY"}, 1, nil, "console: on"},
 		{"too often", []string{"top", "http://" + a, "--every", "1ms"}, exit.Usage, nil, "at least 100ms"},
-		{"of nobody", []string{"top", "http://127.0.0.1:1", "--once"}, exit.Server, nil, "does not answer"},
+		{"of nobody", []string{"top", "http://127.0.0.1:1", "--once"}, exit.Server, nil, "nothing listens at 127.0.0.1:1"},
 		{"both", []string{"sessions", "http://" + a, "-c", open}, exit.Usage, nil, "--config"},
 		{"no variable", []string{"sessions", "http://" + a, "--token-env", "NO_KEY"}, exit.Usage, nil, "not set"},
 		{"sessions", []string{"sessions", "http://" + a}, 0, []string{"no sessions"}, ""},

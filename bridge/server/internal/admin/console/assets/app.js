@@ -20,6 +20,12 @@ import './config.js';
 /** The right that a page needs. */
 const rights = new Map([['traffic', 'look'], ['log', 'act'], ['config', 'act']]);
 
+/** What keys do. */
+const keys = [
+  ['Ctrl K', 'goes to a page, a server, a tool or a session'], ['Ctrl Enter', 'calls the tool whose form you are in'], ['↑ ↓', 'go from row to row of a list'],
+  ['← →', 'read out another time of a chart'], ['Escape', 'closes a panel or a question'], ['?', 'shows this list'],
+];
+
 const themes = ['auto', 'light', 'dark'];
 
 /** The bridge's own mark: an arch that carries a road. */
@@ -47,6 +53,7 @@ class App extends View {
     });
     addEventListener('keydown', (e) => {
       if ((e.ctrlKey || e.metaKey) && e.key === 'k') { e.preventDefault(); this.#search(); }
+      if (e.key === '?' && !/** @type {Element} */ (e.target).closest('input, textarea, select')) this.#keys();
     });
     this.store.addEventListener('change', () => this.#changed());
     signedOut.addEventListener('signedout', () => {
@@ -138,6 +145,12 @@ class App extends View {
       .then((hash) => { if (hash) location.hash = hash; });
   }
 
+  /** Lists the keys. */
+  #keys() {
+    if (document.querySelector('dialog')) return;
+    dialog('Keys', (close) => html`<dl class="keys">${keys.map(([key, does]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${does}</dd></div>`)}</dl><div class="actions"><button type="button" autofocus @click=${() => close(undefined)}>Close</button></div>`);
+  }
+
   /** The title of the tab. */
   get #title() {
     const { page, rest } = this.route;
@@ -161,6 +174,7 @@ class App extends View {
         <div class="tools">
           ${me.keys ? html`<div class="who"><span class="cut" title=${me.principal}>${me.principal}</span><button type="button" class="small" @click=${() => this.#leave()}>Sign out</button></div>` : ''}
           <div class="state" title=${state}><span class="dot ${tone}"></span><span>${state}</span></div>
+          <button type="button" class="square" title="Keys (?)" aria-label="Keys" @click=${() => this.#keys()}>${icon('keys')}</button>
           <button type="button" class="square" title="Pause" aria-label="Pause" aria-pressed=${String(store.paused)} @click=${() => { store.paused = !store.paused; store.changed(); }}>${icon('pause')}</button>
           <button type="button" class="square" title=${`Colours: ${this.#theme}`} aria-label=${`Colours: ${this.#theme}`} @click=${() => this.#turn()}>${icon(this.#theme)}</button>
         </div>

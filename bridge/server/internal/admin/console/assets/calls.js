@@ -111,6 +111,7 @@ class Calls extends Page {
     const why = notWhole(this.#detail);
     const args = why ? undefined : this.#detail?.arguments;
     const tool = c.method === 'tools/call' && c.server;
+    const waits = !this.#detail && !this.#error && this.store.me?.payloads && this.store.me?.act; // the buttons keep their places when it is there
     const messages = this.#related(c);
     /** @param {string} title @param {string|undefined} text */
     const payload = (title, text) => (text ? html`<h3>${title}</h3><long-text .text=${spread(text)}></long-text>` : '');
@@ -118,7 +119,7 @@ class Calls extends Page {
       <p>${outcome(c.outcome)} <span class="quiet">after ${duration(took(c))}</span></p>
       ${c.error ? html`<p class="bad">${c.error}${c.code ? ` (${c.code})` : ''}</p>` : ''}
       <div class="actions">
-        ${tool ? html`<a class="button act" href=${openInTry(c, args)} title=${args ? 'Opens it in Try and calls it again' : why || 'The arguments are not known here: fill them in'} @click=${(/** @type {MouseEvent} */ e) => { if (args && !e.ctrlKey && !e.metaKey && !e.shiftKey) replay(openInTry(c, args)); }}>${args ? 'Replay' : 'Open in Try'}</a>` : ''}
+        ${tool && waits ? ['Replay', 'Open in Try', 'Copy as command'].map((text) => html`<button type="button" disabled>${text}</button>`) : tool ? html`<a class="button act" href=${openInTry(c, args)} title=${args ? 'Opens it in Try and calls it again' : why || 'The arguments are not known here: fill them in'} @click=${(/** @type {MouseEvent} */ e) => { if (args && !e.ctrlKey && !e.metaKey && !e.shiftKey) replay(openInTry(c, args)); }}>${args ? 'Replay' : 'Open in Try'}</a>` : ''}
         ${tool && args ? html`<a class="button" href=${openInTry(c, args)}>Open in Try</a>` : ''}
         ${tool && args ? copy('Copy as command', command(c.server, c.name, args)) : ''}
       </div>

@@ -37,7 +37,7 @@ export const attributes = (l) => (l.msg === 'stderr' && l.attrs?.text) || Object
 const text = (l) => [l.at, l.level, l.server, l.msg, attributes(l)].filter(Boolean).join(' ');
 
 /** A line in short: its time, level, server and message, and below what else it says. @param {any} l @param {number} [times] how often it was said */
-export const brief = (l, times = 1) => html`<span class="quiet">${time(l.at)}</span> <b class=${l.level}>${l.level}</b> ${l.server ? html`<span>${l.server}</span> ` : ''}<span>${l.msg}</span>${times > 1 ? html` <span class="chip">×${times}</span>` : ''}${attributes(l) ? html`<span class="fields">${attributes(l)}</span>` : ''}`;
+export const brief = (l, times = 1) => html`<span class="quiet">${time(l.at)}</span> <b class=${l.level}>${l.level}</b> ${l.server ? html`<span class="chip">${l.server}</span> ` : ''}<span>${l.msg}</span>${l.msg === 'stderr' ? html` <code>${attributes(l)}</code>` : ''}${times > 1 ? html` <b>×${times}</b>` : ''}${l.msg !== 'stderr' && attributes(l) ? html`<span class="attrs">${attributes(l)}</span>` : ''}`;
 
 /** The templates of rows: they are made once for each number of lines. @type {WeakMap<object, {times: number, row: any}>} */
 const made = new WeakMap();

@@ -1,6 +1,6 @@
 // The first page: is it the bridge, or a server? Who calls what, and how it went in the last minutes.
 import { get } from './api.js';
-import { axis, markLegend, timeChart, spark } from './chart.js';
+import { axis, chartsHead, markLegend, spark, timeChart } from './chart.js';
 import { html } from './dom.js';
 import { badness, byServer, failing, merge, missing, sentence, shares, sum, users } from './figures.js';
 import { passes, terms } from './filter.js';
@@ -37,6 +37,8 @@ class Overview extends Page {
   #states = [];
   /** @type {import('./chart.js').Chart[]} made when the series change: charts are drawn again for new ones only */
   #charts = [];
+  /** Whether the charts stay as they are. */
+  #still = false;
   /** @type {Map<string, string>} */
   #colours = new Map();
   /** @type {Map<string, any>} the series of each server */
@@ -88,6 +90,13 @@ class Overview extends Page {
     if (series === this.#series) return;
     this.#series = series;
     this.#of = new Map(series.servers.map((/** @type {any} */ s) => [s.server, s]));
+    this.#chart();
+  }
+
+  /** Makes the charts, unless somebody has stopped them. */
+  #chart() {
+    const series = this.#series;
+    if (this.#still) return;
     const { step, to, marks, total: t } = series;
     const limit = t.limits?.calls ?? series.limits?.calls;
     const common = axis(step, to, t.calls, marks);
@@ -108,7 +117,7 @@ class Overview extends Page {
     const { tone, text, names } = sentence(s);
     const lack = missing(s.servers);
     const bad = s.servers.filter((/** @type {any} */ one) => one.state === 'failing');
-    const charts = this.#charts.length ? html`<div key="charts"><h2>The last 15 minutes</h2><section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>${markLegend(this.#charts[0].marks ?? [])}</div>` : '';
+    const charts = this.#charts.length ? html`<div key="charts">${chartsHead(this.#still, () => { this.#still = !this.#still; this.#chart(); this.update(); })}<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>${markLegend(this.#charts[0].marks ?? [])}</div>` : '';
     const servers = html`<div key="servers">${this.#servers(s.servers)}${(s.groups ?? []).map((/** @type {any} */ g) => html`<p class="hint" key=${g.name}>${offers(g)}</p>`)}</div>`;
     if (this.route.page === 'servers') return html`<h1>Servers</h1>${servers}`;
     return html`

@@ -1,6 +1,6 @@
 // A server: how it fares, its tools, calls, connections and settings, and what operators do with it.
 import { get, part, post, root } from './api.js';
-import { axis, markLegend, timeChart } from './chart.js';
+import { axis, chartsHead, markLegend, timeChart } from './chart.js';
 import { sure } from './dialog.js';
 import { html } from './dom.js';
 import { shares } from './figures.js';
@@ -30,6 +30,8 @@ class ServerPage extends Page {
   #series = undefined;
   /** @type {import('./chart.js').Chart[]} */
   #charts = [];
+  /** Whether the charts stay as they are. */
+  #still = false;
   /** How its tools are used, by name. @type {Map<string, any>} */
   #uses = new Map();
   /** The clients that use it. @type {any[]|undefined} */
@@ -63,6 +65,7 @@ class ServerPage extends Page {
         const answer = await get(`series${of}`);
         if (!(answer.to > 0)) return; // the bridge has only just begun
         this.#series = answer;
+        if (this.#still) return this.update();
         const { step, to: until, marks, limits, ...c } = this.#series;
         const common = axis(step, until, c.calls, marks);
         const rate = (/** @type {number[]} */ column = []) => column.map((n) => n / (step / 1000));
@@ -145,7 +148,7 @@ class ServerPage extends Page {
         <span class="links"><a class="button" href=${to('try', name)}>Open in Try</a><a class="button" href=${to('calls') + filter}>Calls</a>${store.me?.look ? html`<a class="button" href=${to('traffic') + filter}>Traffic</a>` : ''}</span>${this.#actions(name, s)}</div>
       ${this.#error ? fault(this.#error) : ''}
       ${s.reason ? this.#reason(s, settings) : ''}
-      ${this.#charts.length ? html`<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>${markLegend(this.#charts[0].marks ?? [])}` : ''}
+      ${this.#charts.length ? html`${chartsHead(this.#still, () => { this.#still = !this.#still; this.update(); })}<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>${markLegend(this.#charts[0].marks ?? [])}` : ''}
       ${this.#facts(s)}
       ${this.#clientTable()}
       ${this.#toolTable(name)}

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { foldedLines, callRows, early } from '../assets/filter.js';
+import { callRows, early, foldedLines } from '../assets/filter.js';
 import { bare } from '../assets/names.js';
 
 const at = (/** @type {number} */ s) => new Date(1e12 + s * 1000).toISOString();
