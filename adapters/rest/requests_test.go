@@ -184,7 +184,7 @@ func TestRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The requests that chose the values and words of the search, and the others.
+	// The requests that chose the values of the search, and the others. The words were written by the author of all requests.
 	var chosen, others, chosenPlain, othersPlain [3]int
 	n := 0
 	for line := range strings.Lines(string(text)) {

@@ -13,9 +13,10 @@ import (
 // Page identifies the bytes of a list in memory.
 type Page = weak.Pointer[byte]
 
-// PageOf returns the Page of the list in an answer. It is the zero Page if the memory will be reused.
+// PageOf returns the Page of the list in an answer. The Page is zero if the memory will be reused, or if the message has
+// edits.
 func PageOf(m *jsonrpc.Message) Page {
-	if m.Pooled() || len(m.Result) == 0 {
+	if m.Pooled() || len(m.Result) == 0 || &m.Whole()[0] != &m.Result[0] {
 		return Page{}
 	}
 	return weak.Make(&m.Result[0])

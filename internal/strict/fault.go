@@ -11,6 +11,7 @@ type Fault struct {
 	File    string // as the caller named the file; may be empty
 	Line    int    // counted from 1; 0 means the whole file
 	Message string // key, rule and fix, without values that may be secrets
+	Unset   bool   // the fault is outside of this file: a variable is not set, or another file cannot be used
 
 	open string // Message for Faults.Open; empty if it is the same
 }

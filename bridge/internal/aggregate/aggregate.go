@@ -62,11 +62,14 @@ type Options struct {
 	Params  []byte           // of initialize, on behalf of stateless clients
 	Force   context.Context  // ends when the time to close connections is over
 	Tracing *tracing.Tracing // may be nil
+	// Start returns how long a list waits for servers that are still starting.
+	Start func() time.Duration
 }
 
 // Aggregate offers several servers as one.
 type Aggregate struct {
-	o Options
+	o      Options
+	merges *merges
 
 	mu   sync.Mutex // guards the rest
 	now  *view
@@ -97,9 +100,10 @@ type server struct {
 // New returns an Aggregate without servers. Set adds them.
 func New(o Options) *Aggregate {
 	return &Aggregate{
-		o:    o,
-		now:  &view{},
-		open: map[*session]struct{}{},
+		o:      o,
+		merges: newMerges(),
+		now:    &view{},
+		open:   map[*session]struct{}{},
 	}
 }
 

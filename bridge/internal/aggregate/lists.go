@@ -67,6 +67,8 @@ type listCall struct {
 	inner   bridge.Request    // the request without its message
 	params  []byte            // without cursor
 	lacking []missing         // servers that the list lacks
+	began   time.Time
+	opened  chan struct{} // receives an item when a connection is open
 }
 
 // part is one server's contribution to a list.
@@ -98,6 +100,8 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 		from:    from,
 		members: s.members(),
 		parts:   map[*member]*part{},
+		began:   time.Now(),
+		opened:  make(chan struct{}, 1),
 		params:  rawjson.Delete(bytes.Clone(r.Params), "cursor"),
 		inner: bridge.Request{
 			From:     r.From,
@@ -107,7 +111,7 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 		},
 	} // r may not be used after this call
 	asked, good := l.choose()
-	late, err := s.gather(ctx, asked, listPatience, l, good)
+	late, err := s.gather(ctx, asked, l, good)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +120,11 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 			l.parts[m].known = nil
 		}
 	}
-	return l.merge(late), nil
+	a := l.mergedOnce(late)
+	if k == list.Tools && from == nil {
+		s.lack(l.lacking)
+	}
+	return a, nil
 }
 
 // choose returns the servers to ask. good is the number of servers whose page is known already.
@@ -161,11 +169,20 @@ func (l *listCall) choose() (asked []*member, good int) {
 	return asked, good
 }
 
-// slow reports whether a server gets only slowPatience: its stored page may be used, or it did not answer
-// before.
-func (l *listCall) slow(m *member) bool {
-	return l.from == nil && (l.parts[m].known != nil || m.catalog.slow.mute(l.k))
+// patience implements question. A server gets only slowPatience if its stored page may be used, or if it did not answer
+// before. A server gets listPatience from the moment that its connection is open.
+func (l *listCall) patience(m *member) time.Duration {
+	p, start := l.parts[m], l.g.a.o.Start()
+	switch opened := p.opened.Load(); {
+	case l.from == nil && (p.known != nil || m.catalog.slow.mute(l.k)):
+		return slowPatience
+	case opened != 0:
+		return min(start, time.Unix(0, opened).Sub(l.began)+listPatience)
+	}
+	return start
 }
+
+func (l *listCall) moved() <-chan struct{} { return l.opened }
 
 func (l *listCall) needsOne() bool { return true }
 
@@ -214,7 +231,13 @@ func (l *listCall) ask(ctx context.Context, m *member) error {
 	}
 	r := l.inner
 	r.Message = jsonrpc.NewRequest(l.k.Method(), params)
-	r.Opened = func() { p.opened.Store(time.Now().UnixNano()) }
+	r.Opened = func() {
+		p.opened.Store(time.Now().UnixNano())
+		select {
+		case l.opened <- struct{}{}:
+		default: // the wait reads the times of all servers
+		}
+	}
 	var err error
 	p.page, err = m.call(ctx, &r)
 	if err == nil && l.from == nil {

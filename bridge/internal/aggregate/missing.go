@@ -2,6 +2,8 @@ package aggregate
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +32,30 @@ func (m *member) lacking(why error) missing {
 		one.Since = &at
 	}
 	return one
+}
+
+// lack records the servers that the client's list of tools lacks.
+func (s *session) lack(all []missing) {
+	if len(all) == 0 {
+		s.lacking.Store(nil)
+		return
+	}
+	s.lacking.Store(&all)
+}
+
+// Lacking calls f for each server that an open session's last list of tools lacks. why is for clients. Stateless clients
+// of one principal count as one session.
+func (a *Aggregate) Lacking(f func(server, why string)) {
+	a.mu.Lock()
+	open := slices.Collect(maps.Keys(a.open))
+	a.mu.Unlock()
+	for _, s := range open {
+		if all := s.lacking.Load(); all != nil {
+			for _, one := range *all {
+				f(one.Server, one.Why)
+			}
+		}
+	}
 }
 
 // maxNear bounds the names that an error suggests.

@@ -136,6 +136,7 @@ func play(t *testing.T, session bool, actors ...*actor) *stage {
 	s := &stage{t: t, client: &bridgetest.Client{}, from: bridgetest.Caller(era.Rev20251125, "", `{}`)}
 	s.all = aggregate.New(aggregate.Options{
 		Info: []byte(`{"name":"bridge"}`), Params: []byte(bridgetest.InitializeParams), Force: context.Background(),
+		Start: func() time.Duration { return 20 * time.Second },
 	})
 	s.serve(actors...)
 	if s.up = s.all.Session(s.from, s.client); !session {

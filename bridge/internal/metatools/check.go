@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
@@ -15,28 +16,40 @@ import (
 // Check wraps up, the chain of one server with the names and the definitions that the server's clients see. A call
 // through ReadTool passes only if the caller's list says that the tool only reads: without that list, or without the
 // tool in it, the call is refused. A call through ReadTool or CallTool never reaches a tool that is not for models.
-func Check(up bridge.Upstream) bridge.Upstream { return &checked{up} }
+func Check(up bridge.Upstream) bridge.Upstream {
+	pages, err := lru.New[list.Page, map[string]manner](maxIndexes)
+	if err != nil {
+		panic(err) // the size is above zero
+	}
+	return &checked{up, pages}
+}
 
-type checked struct{ bridge.Upstream }
+type checked struct {
+	bridge.Upstream
+	pages *lru.Cache[list.Page, map[string]manner] // by tool; for lists of one page that come from a cache
+}
+
+// manner holds what a tool's definition says about calls through ReadTool and CallTool.
+type manner struct{ reads, visible bool }
 
 // Call implements bridge.Upstream.
 func (c *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Through == "" {
 		return c.Upstream.Call(ctx, r)
 	}
-	definition, no, err := c.definition(ctx, r)
+	tool, listed, no, err := c.manner(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	refuse := ""
-	switch d := gjson.ParseBytes(definition); {
+	switch {
 	case no != nil && gjson.GetBytes(no, "code").Int() != jsonrpc.CodeMethodNotFound: // otherwise it has no list
 		refuse = "It is not known what " + r.Name() + " does, since its server's list of tools failed: " + gjson.GetBytes(no, "message").Str
-	case definition != nil && !visible(d):
+	case listed && !tool.visible:
 		refuse = r.Name() + " is not for models: its server keeps it for the user interface of its app."
-	case r.Through == ReadTool && definition == nil:
+	case r.Through == ReadTool && !listed:
 		return list.Tools.Unknown(r.Name()), nil
-	case r.Through == ReadTool && !reads(d):
+	case r.Through == ReadTool && !tool.reads:
 		refuse = r.Name() + " may change something: call it with " + CallTool + "."
 	default:
 		return c.Upstream.Call(ctx, r)
@@ -57,25 +70,38 @@ func Refusal(from *bridge.Caller, m *jsonrpc.Message, why string) *jsonrpc.Messa
 	return jsonrpc.NewResult(nil, []byte("{"+result))
 }
 
-// definition returns the definition of the called tool in the caller's list; nil if the list does not have the tool. no
-// is the JSON-RPC error of the list. An error means that the caller has cancelled the call, or that the server cannot be
+// manner returns what the caller's list says about the called tool. listed reports whether the list has the tool. no is
+// the JSON-RPC error of the list. An error means that the caller has cancelled the call, or that the server cannot be
 // used.
-func (c *checked) definition(ctx context.Context, r *bridge.Request) (found, no []byte, err error) {
-	_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
-		if found != nil { // further pages do not matter
-			return jsonrpc.NewResult(nil, []byte("{}")), nil
-		}
-		var a *jsonrpc.Message
-		if a, err = c.Upstream.Call(ctx, own(r, params)); err == nil && a.Error != nil {
-			no = slices.Clone(a.Error)
-		}
-		return a, err
-	}, func(page []byte, _, _ bool) {
-		list.Tools.Each(page, func(item []byte, name string) {
-			if name == r.Name() {
-				found = item
+func (c *checked) manner(ctx context.Context, r *bridge.Request) (tool manner, listed bool, no []byte, err error) {
+	first, err := c.Upstream.Call(ctx, own(r, []byte("{}")))
+	if err != nil {
+		return manner{}, false, nil, err
+	}
+	page := list.PageOf(first)
+	tools, known := c.pages.Get(page)
+	if !known {
+		tools = map[string]manner{}
+		_, more := list.Next(first.Result)
+		_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
+			a := first
+			if first = nil; a == nil {
+				a, err = c.Upstream.Call(ctx, own(r, params))
 			}
+			if err == nil && a.Error != nil {
+				no = slices.Clone(a.Error)
+			}
+			return a, err
+		}, func(page []byte, _, _ bool) {
+			list.Tools.Each(page, func(item []byte, name string) {
+				d := gjson.ParseBytes(item)
+				tools[name] = manner{reads(d), visible(d)}
+			})
 		})
-	})
-	return found, no, err
+		if page != (list.Page{}) && !more {
+			c.pages.Add(page, tools)
+		}
+	}
+	tool, listed = tools[r.Name()]
+	return tool, listed, no, err
 }

@@ -124,7 +124,7 @@ func (o *offered) list(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	}
 	items := inRevision(r, o.m.tools())
 	if len(o.m.Always) > 0 || o.m.Finds != nil {
-		all, no, err := o.all(ctx, r)
+		all, no, err := o.all(ctx, r, nil)
 		if err != nil || no != nil {
 			return no, err
 		}
@@ -169,11 +169,14 @@ func (o *offered) text(r *bridge.Request, text string) *jsonrpc.Message {
 	return o.result(r, []byte(`"content":[{"type":"text","text":`+rawjson.Quote(text)+"}]"), "")
 }
 
-// all returns all tools of the caller's list. no, if not nil, is the error of a server.
-func (o *offered) all(ctx context.Context, r *bridge.Request) (items [][]byte, no *jsonrpc.Message, err error) {
+// all returns all tools of the caller's list. first, if not nil, is the first page. no, if not nil, is the error of a
+// server.
+func (o *offered) all(ctx context.Context, r *bridge.Request, first *jsonrpc.Message) (items [][]byte, no *jsonrpc.Message, err error) {
 	_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
-		var a *jsonrpc.Message
-		a, err = o.Upstream.Call(ctx, own(r, params))
+		a := first
+		if first = nil; a == nil {
+			a, err = o.Upstream.Call(ctx, own(r, params))
+		}
 		if err == nil && a.Error != nil {
 			no = &jsonrpc.Message{Error: slices.Clone(a.Error)}
 		}
@@ -204,26 +207,26 @@ func (m *Menu) tools() []byte {
 	for i, t := range [...]struct{ name, title, about, schema, annotations string }{
 		{
 			SearchTools, "Find tools",
-			"Finds tools of " + m.names() + " by English words for what you want to do. Begin here: the tools you need may not be in your list. " +
-				"Each result has a name, a description, an inputSchema, and in call_with the tool to call it with.",
+			"Finds tools of " + m.names() + " by English words for what you want to do. Begin here: your list may lack the tools you need. " +
+				"Each result names in call_with the tool to call it with.",
 			`{"type":"object","properties":{` +
-				`"query":{"type":"string","description":"What you want to do, in a few English words. Without query and names you get the servers."},` +
-				`"server":{"type":"string","description":"Only tools of this server"},` +
-				`"names":{"type":"array","items":{"type":"string"},"maxItems":10,"description":"Whole definitions of tools whose names you know"},` +
-				`"limit":{"type":"integer","minimum":1,"maximum":50,"default":8,"description":"How many tools to find"}}}`,
-			`{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}`,
+				`"query":{"type":"string","description":"What you want to do. Without query and names you get the servers."},` +
+				`"server":{"type":"string","description":"Only of this server"},` +
+				`"names":{"type":"array","items":{"type":"string"},"maxItems":10,"description":"Whole definitions of these tools"},` +
+				`"limit":{"type":"integer","minimum":1,"maximum":50,"default":8}}}`,
+			`{"readOnlyHint":true,"openWorldHint":false}`,
 		},
 		{
 			ReadTool, "Call a tool that only reads",
-			"Calls a tool of " + m.names() + " that only reads, which " + SearchTools + " has found.",
+			"Calls a tool that " + SearchTools + " has found, and that only reads.",
 			callSchema,
-			`{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":true}`,
+			`{"readOnlyHint":true}`,
 		},
 		{
 			CallTool, "Call a tool",
-			"Calls any tool of " + m.names() + " that " + SearchTools + " has found. Use " + ReadTool + " for those that only read.",
+			"Calls a tool that " + SearchTools + " has found. Use " + ReadTool + " if the tool only reads.",
 			callSchema,
-			`{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`,
+			`{"readOnlyHint":false,"destructiveHint":true}`,
 		},
 	} {
 		if i > 0 {
@@ -236,5 +239,5 @@ func (m *Menu) tools() []byte {
 }
 
 const callSchema = `{"type":"object","properties":{` +
-	`"name":{"type":"string","description":"The name of the tool, as ` + SearchTools + ` gave it"},` +
-	`"arguments":{"type":"object","description":"Its arguments, by its inputSchema"}},"required":["name"]}`
+	`"name":{"type":"string","description":"The name that ` + SearchTools + ` gave"},` +
+	`"arguments":{"type":"object","description":"By the tool's inputSchema"}},"required":["name"]}`

@@ -345,3 +345,16 @@ func TestCheckWithoutList(t *testing.T) {
 		}
 	}
 }
+
+// The list of an address of forty servers takes less than 2 KB of the model's context.
+func TestListSize(t *testing.T) {
+	m := menu(func(m *metatools.Menu) {
+		m.Servers = nil
+		for i := range 40 {
+			m.Servers = append(m.Servers, fmt.Sprintf("server%02d", i))
+		}
+	})
+	if tools := ask(t, m.Wrap(newShop()), era.LatestLegacy, "", "tools/list", "{}").Get("result.tools").Raw; len(tools) > 2000 {
+		t.Errorf("the list has %d bytes: %s", len(tools), tools)
+	}
+}

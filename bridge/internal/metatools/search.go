@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/find"
+	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
@@ -36,7 +37,8 @@ const (
 // for concurrent use.
 type Indexes struct {
 	all    *lru.Cache[[sha256.Size]byte, func() *index]
-	checks *validate.Cache // the compiled schemas of tools whose calls failed
+	pages  *lru.Cache[list.Page, *index] // for lists of one page that come from a cache, so that their bytes are read once
+	checks *validate.Cache               // the compiled schemas of tools whose calls failed
 }
 
 // NewIndexes returns an empty Indexes.
@@ -45,7 +47,11 @@ func NewIndexes() *Indexes {
 	if err != nil {
 		panic(err) // the size is above zero
 	}
-	return &Indexes{all, validate.NewCache(maxIndexes)}
+	pages, err := lru.New[list.Page, *index](maxIndexes)
+	if err != nil {
+		panic(err)
+	}
+	return &Indexes{all, pages, validate.NewCache(maxIndexes)}
 }
 
 // index is a list of tools that can be searched.
@@ -119,17 +125,39 @@ func visible(definition gjson.Result) bool {
 	return !definition.Get("_meta.ui.visibility").IsArray()
 }
 
+// index returns the index of the caller's list. no, if not nil, is the error of a server.
+func (o *offered) index(ctx context.Context, r *bridge.Request) (x *index, no *jsonrpc.Message, err error) {
+	first, err := o.Upstream.Call(ctx, own(r, []byte("{}")))
+	if err != nil {
+		return nil, nil, err
+	}
+	page := list.PageOf(first)
+	if x, known := o.m.Indexes.pages.Get(page); known {
+		return x, nil, nil
+	}
+	_, more := list.Next(first.Result)
+	items, no, err := o.all(ctx, r, first)
+	if err != nil || no != nil {
+		return nil, no, err
+	}
+	x = o.m.Indexes.of(items, o.m.Owner)
+	if page != (list.Page{}) && !more {
+		o.m.Indexes.pages.Add(page, x)
+	}
+	return x, nil, nil
+}
+
 // search answers a call of SearchTools.
 func (o *offered) search(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	given, ok := object(rawjson.Get(r.Params, "arguments"))
 	if !ok {
 		return Refusal(r.From, r.Message, `arguments must be an object, such as {"query": "create an issue"}`), nil
 	}
-	items, no, err := o.all(ctx, r)
+	x, no, err := o.index(ctx, r)
 	if err != nil || no != nil {
 		return no, err
 	}
-	x, args := o.m.Indexes.of(items, o.m.Owner), gjson.ParseBytes(given)
+	args := gjson.ParseBytes(given)
 	query, server := args.Get("query").String(), args.Get("server").String()
 	if server != "" && !slices.Contains(o.m.Servers, server) {
 		return Refusal(r.From, r.Message, fmt.Sprintf("There is no server %.80q.%s", server, o.servers(x))), nil
@@ -325,11 +353,11 @@ func (o *offered) explain(ctx context.Context, r *bridge.Request, a *jsonrpc.Mes
 	if !refused && !a.IsError() {
 		return a
 	}
-	items, no, err := o.all(ctx, r)
+	x, no, err := o.index(ctx, r)
 	if err != nil || no != nil {
 		return a
 	}
-	x, more := o.m.Indexes.of(items, o.m.Owner), ""
+	more := ""
 	if at, known := x.byName[r.Name()]; !known {
 		more = x.unknown(r.Name())
 	} else if schema := rawjson.Get(x.tools[at].item, "inputSchema"); schema != nil && (refused || o.m.Indexes.checks.Verify(schema, rawjson.Get(r.Params, "arguments")) != nil) {

@@ -354,7 +354,7 @@ all sessions. With console: on, others see their own.`,
 			now, left := time.Now(), map[bool]string{true: ", client left"}
 			t := terminal.Table{Head: []string{"SESSION", "CALLER", "CLIENT", "REVISION", "AT", "AGE", "IDLE", "CALLS", "STREAMS"}}
 			for _, s := range got.Sessions {
-				addRow(&t, s.ID, s.Principal, s.Client, s.Revision, "/"+s.Server, age(now, s.Began), age(now, s.Used)+left[s.Left], fmt.Sprint(s.Calls), fmt.Sprint(s.Streams))
+				addRow(&t, s.ID, s.Principal, s.Client, s.Revision, strings.TrimSuffix("/"+s.Server, "/")+"/mcp", age(now, s.Began), age(now, s.Used)+left[s.Left], fmt.Sprint(s.Calls), fmt.Sprint(s.Streams))
 			}
 			_, width := terminal.Is(stdout)
 			if _, err := io.WriteString(stdout, t.Format("", width, nil)); err != nil {

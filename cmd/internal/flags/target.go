@@ -155,6 +155,9 @@ func (t *Target) inFile(name []string) (*config.Config, error) {
 	var names []string
 	for _, s := range c.Servers {
 		if s.Name == name[0] {
+			if s.Unusable != "" {
+				return nil, exit.Usagef("%s: server %q: %s", t.File, s.Name, s.Unusable)
+			}
 			c.Servers = []config.Server{s}
 			return c, nil
 		}

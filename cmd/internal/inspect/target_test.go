@@ -123,6 +123,7 @@ servers:
 		{"an unknown name", nil, []string{"on", "-c", path}, `no server "on": did you mean one?`},
 		{"no file", nil, []string{"one"}, `unknown target "one": there is no bridge.yaml here. Give a URL`},
 		{"a file that does not exist", nil, []string{"one", "-c", path + "x"}, "bridge.yamlx"},
+		{"a server out of service", nil, []string{"off", "-c", file(t, "off.yaml", "servers:\n  on: { http: https://a.example.com }\n  off: { http: '${NOT_SET_ANYWHERE}' }\n")}, `server "off": http: url: the variable NOT_SET_ANYWHERE is not set`},
 		{"a broken file", nil, []string{"one", "-c", file(t, "bad.yaml", "servers: 5")}, "the configuration has faults"},
 		{"a header of a command", []string{"cat"}, []string{"-H", "A: b"}, "--header needs a URL or an OpenAPI document"},
 		{"a transport of a command", []string{"cat"}, []string{"--transport", "sse"}, "--transport needs the URL of an MCP server"},

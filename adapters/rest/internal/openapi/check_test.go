@@ -95,9 +95,6 @@ func checkTools(t testing.TB, tools []*Tool, o Options) {
 		if tool.OutputSchema != nil {
 			checkSchema(t, tool.Name+" output", tool.OutputSchema, false)
 		}
-		if tool.Stubbed {
-			checkSchema(t, tool.Name+" full", tool.Full(), true)
-		}
 	}
 }
 

@@ -92,7 +92,7 @@ func (r *render) stubSize(d *def) int {
 	}
 	desc := min(len(d.n.Scalar("description")), r.longer, 100)
 	// Descriptions may contain a few characters that need escapes.
-	return len(d.name) + len(`"":{"type":["object","null"],"description":" ()"},`) + desc + desc/16 + len(r.note)
+	return len(d.name) + len(`"":{"type":["object","null"],"description":" ()"},`) + desc + desc/16
 }
 
 func (r *render) define(d *def, stub bool) {

@@ -11,7 +11,7 @@
 // resolve, even in cycles. Schemas compile as JSON Schema 2020-12, and meet the rules of the
 // strictest model providers: names of at most 64 plain characters, arrays with an item schema, and
 // enums without repetition. A tool that is too long for a list loses its deepest parts and optional
-// properties; [Tool.Full] has all parts.
+// properties.
 //
 // Package tree reads the texts; this package resolves references.
 package openapi

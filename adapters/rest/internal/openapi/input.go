@@ -75,7 +75,6 @@ func (t *Tool) fit(budget int, write func(*render)) *render {
 			longer:    a.longer,
 			greedy:    a.greedy,
 			cut:       a.cut,
-			note:      t.opts.Details,
 			resources: t.opts.Resources,
 			keys:      keys,
 		}

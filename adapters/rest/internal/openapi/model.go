@@ -260,7 +260,7 @@ type Tool struct {
 	OutputSchema []byte
 	// Wrapped says that the answer is no object, so that structured content is {"result": answer}.
 	Wrapped bool
-	// Stubbed says that InputSchema omits parts to fit the budget. Full returns them as well.
+	// Stubbed says that InputSchema omits parts to fit the budget.
 	Stubbed bool
 
 	Operation *Operation

@@ -17,15 +17,14 @@ type render struct {
 	relaxed bool // the schema is tolerant: see Options.StrictOutput
 
 	b         []byte
-	limit     int    // of b, in bytes
-	greedy    bool   // beyond limit, parts are omitted; otherwise writing stops
-	over      bool   // writing has stopped
-	trying    bool   // the definition is removed if it does not fit
-	longer    int    // bounds descriptions, in bytes
-	cut       int    // depth beyond which inline objects are stubs
-	stubs     bool   // parts were omitted
-	note      string // for descriptions of omitted objects
-	resources bool   // files may be resources
+	limit     int  // of b, in bytes
+	greedy    bool // beyond limit, parts are omitted; otherwise writing stops
+	over      bool // writing has stopped
+	trying    bool // the definition is removed if it does not fit
+	longer    int  // bounds descriptions, in bytes
+	cut       int  // depth beyond which inline objects are stubs
+	stubs     bool // parts were omitted
+	resources bool // files may be resources
 
 	depth    int        // of inline schemas, at this point
 	rootless bool       // the type is already written
@@ -279,7 +278,6 @@ func (r *render) fileSchema() string {
 // stub writes a schema that has only the type and a short description of a value.
 func (r *render) stub(n *tree.Node, desc string) {
 	r.stubs = true
-	note := ""
 	switch t := r.l.typeOf(n); t {
 	case "":
 	case "array":
@@ -287,11 +285,8 @@ func (r *render) stub(n *tree.Node, desc string) {
 		r.raw("items", "{}")
 	default:
 		r.types([]string{t}, false)
-		if t == "object" {
-			note = r.note
-		}
 	}
-	r.describe(cut(cmp.Or(desc, n.Scalar("description")), 100), note)
+	r.describe(cut(cmp.Or(desc, n.Scalar("description")), 100), "")
 }
 
 // types writes the keyword type, unless the root object already has it.

@@ -211,28 +211,28 @@ func TestBudget(t *testing.T) {
 	}
 	doc := "openapi: 3.0.0\npaths: {/a: {post: {requestBody: {content: {application/json: {schema: {required: [must], properties: {" + props.String() + "must: {$ref: '#/components/schemas/Must'}}}}}}}}}\n" +
 		"components: {schemas: {" + schemas.String() + "Must: {type: object, properties: {a: {type: string}, l: {type: array, items: {$ref: '#/components/schemas/S0'}}}}}}\n"
+	unlimited, _ := make1(t, doc, Options{Budget: -1})
+	same(t, unlimited[0].Stubbed, false)
+	full := string(unlimited[0].InputSchema)
 	for _, budget := range []int{6 << 10, 8 << 10, 16 << 10} {
-		tools, warnings := make1(t, doc, Options{Budget: budget, Details: "ask for the rest"})
+		tools, warnings := make1(t, doc, Options{Budget: budget})
 		tool := tools[0]
 		if tool.Size > budget || tool.Size < budget/2 || !tool.Stubbed || len(warnings) > 0 {
 			t.Errorf("budget %d: takes %d, %v", budget, tool.Size, warnings)
 		}
 		// Required properties come first, and every definition has a type.
-		for _, want := range []string{`"S39":{"type":"object"`, "(ask for the rest)", `"Must":{"type":"object","properties":{"a"`} {
+		for _, want := range []string{`"S39":{"type":"object"`, `"Must":{"type":"object","properties":{"a"`} {
 			if !strings.Contains(string(tool.InputSchema), want) {
 				t.Errorf("budget %d: %q is missing in %s", budget, want, tool.InputSchema)
 			}
 		}
-		full := string(tool.Full())
-		if strings.Contains(full, "ask for the rest") || strings.Count(full, `"p29"`) != 40 {
+		if strings.Count(full, `"p29"`) != 40 {
 			t.Errorf("not all is in %.500s", full)
 		}
 		if string(tool.InputSchema) == full {
 			t.Error("nothing was left out")
 		}
 	}
-	tools, _ := make1(t, doc, Options{Budget: -1})
-	same(t, tools[0].Stubbed, false)
 }
 
 // A list of values that exceeds the budget alone becomes a hint.
@@ -241,17 +241,19 @@ func TestLongEnum(t *testing.T) {
 	for i := range 3000 {
 		values = append(values, "value"+itoa(i))
 	}
-	tools, warnings := make1(t, "openapi: 3.0.0\npaths: {/a: {get: {parameters: [{name: a, in: query, schema: {type: string, enum: ["+strings.Join(values, ", ")+"]}}]}}}\n", Options{})
+	doc := "openapi: 3.0.0\npaths: {/a: {get: {parameters: [{name: a, in: query, schema: {type: string, enum: [" + strings.Join(values, ", ") + "]}}]}}}\n"
+	tools, warnings := make1(t, doc, Options{})
 	same(t, warnings, []string(nil))
 	if s := string(tools[0].InputSchema); len(s) > 1000 || !strings.Contains(s, `"examples":["value0",`) {
 		t.Error(s)
 	}
-	if s := string(tools[0].Full()); !strings.Contains(s, `"enum":["value0",`) || !strings.Contains(s, `"value2999"]`) {
+	tools, _ = make1(t, doc, Options{Budget: -1})
+	if s := string(tools[0].InputSchema); !strings.Contains(s, `"enum":["value0",`) || !strings.Contains(s, `"value2999"]`) {
 		t.Errorf("not all is in %.200s", s)
 	}
 }
 
-// Tools and Full are safe for concurrent use. Each call of Tools reports the faults of schemas.
+// Tools is safe for concurrent use. Each call of Tools reports the faults of schemas.
 func TestToolsAgainAndAgain(t *testing.T) {
 	doc := load(t, "openapi: 3.0.0\npaths: {/a: {post: {requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/A'}}}}}}}\n"+
 		"components: {schemas: {A: {properties: {a: {$ref: '#/components/schemas/A'}, b: {$ref: '#/components/schemas/B'}, c: {description: "+strings.Repeat("x", 900)+", properties: {d: {type: string}}}}}}}\n")
@@ -262,8 +264,9 @@ func TestToolsAgainAndAgain(t *testing.T) {
 			if len(warnings) != 1 || !strings.Contains(warnings[0].Text, `there is nothing at "B"`) {
 				t.Errorf("warnings are %v", warnings)
 			}
-			if !tools[0].Stubbed || !strings.Contains(string(tools[0].Full()), `"d":{"type":"string"}`) {
-				t.Errorf("%t %s", tools[0].Stubbed, tools[0].Full())
+			whole, _ := Tools(doc, Options{Budget: -1})
+			if !tools[0].Stubbed || !strings.Contains(string(whole[0].InputSchema), `"d":{"type":"string"}`) {
+				t.Errorf("%t %s", tools[0].Stubbed, whole[0].InputSchema)
 			}
 		})
 	}

@@ -38,8 +38,6 @@ type Options struct {
 	Resources bool
 	// Withheld are headers that arguments cannot set.
 	Withheld []string
-	// Details is added to the descriptions of omitted objects. It may say how to get the rest.
-	Details string
 }
 
 const (
@@ -49,7 +47,7 @@ const (
 	// shortDescription.
 	longDescription  = 1000
 	shortDescription = 160
-	// fullLimit bounds what Full returns, in bytes.
+	// fullLimit bounds the schema of a tool without a budget, in bytes.
 	fullLimit = 1 << 20
 	// titleLimit bounds titles, in bytes: some documents have a paragraph as summary.
 	titleLimit = 120
@@ -162,19 +160,6 @@ func (t *Tool) AppendItem(b []byte) []byte {
 	b = rawjson.AppendString(append(b, `},"_meta":{"http":{"method":`...), t.Operation.Method)
 	b = rawjson.AppendString(append(b, `,"path":`...), t.Operation.written)
 	return append(b, "}}}"...)
-}
-
-// Full returns the input schema, with the parts that a stubbed InputSchema omits, in up to 1 MiB.
-func (t *Tool) Full() []byte {
-	if !t.Stubbed {
-		return t.InputSchema
-	}
-	l := t.doc.load
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	full := *t
-	full.input(fullLimit)
-	return full.InputSchema
 }
 
 // describe returns the tool's description: the summary, the description, and what the operation

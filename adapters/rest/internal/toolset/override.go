@@ -29,8 +29,6 @@ type Tool struct {
 	OutputOmitted bool   // the tool has no output schema, since the list was too long
 	Entry         *Entry // the tool's entry in the configuration, or nil
 	Published     *Entry // the tool's entry in a catalogue, or nil
-	// Patch, unless nil, applies the tool's settings to an input schema of the document.
-	Patch func(schema []byte) []byte
 	// Hidden maps each argument whose place the entry sets, and which clients do not see, to the
 	// entry's key for the place: headers, query or body.
 	Hidden map[string]string
@@ -47,17 +45,6 @@ func (t *Tool) Reads() bool {
 		return !*t.Entry.Writes
 	}
 	return t.Annotations.ReadOnly && slices.Contains([]string{"GET", "HEAD", "OPTIONS"}, t.Operation.Method)
-}
-
-// Full returns the input schema with the parts that a stubbed InputSchema omits.
-func (t *Tool) Full() []byte {
-	if !t.Stubbed {
-		return t.InputSchema
-	}
-	if t.Patch == nil {
-		return t.Tool.Full()
-	}
-	return t.Patch(t.Tool.Full())
 }
 
 // Override returns a tool of the document with the entry and the settings for parameters of all
@@ -154,8 +141,7 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 	if over != nil {
 		out.Hidden = over.hidden
 	}
-	out.Patch = func(schema []byte) []byte { return withAdded(changes.Edit(over.without(schema)), added) }
-	seen.InputSchema = out.Patch(t.InputSchema)
+	seen.InputSchema = withAdded(changes.Edit(over.without(t.InputSchema)), added)
 	seen.Arguments = slices.DeleteFunc(slices.Clone(t.Arguments), func(one openapi.Argument) bool {
 		a := args[one.Name]
 		return a != nil && (a.Off || a.Value != nil) || over.sets(one.Name)

@@ -108,9 +108,6 @@ func TestOverride(t *testing.T) {
 			if got := seen(tool); got != test.seen {
 				t.Errorf("the arguments are %s, want %s", got, test.seen)
 			}
-			if full := string(tool.Full()); full != string(tool.InputSchema) {
-				t.Errorf("Full() = %s, want %s", full, tool.InputSchema)
-			}
 			if string(tools[test.tool].InputSchema) != original {
 				t.Error("the tool of the document has changed")
 			}

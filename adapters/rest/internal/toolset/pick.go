@@ -19,11 +19,6 @@ func (t *Tool) OfferPick() {
 	}
 	seen, call := *t.Tool, *t.Call
 	seen.InputSchema = withPick(t.InputSchema)
-	if before := t.Patch; before != nil {
-		t.Patch = func(schema []byte) []byte { return withPick(before(schema)) }
-	} else {
-		t.Patch = withPick
-	}
 	t.Tool, t.Call, t.Picks = &seen, &call, true
 	t.LeaveOutput()
 }
