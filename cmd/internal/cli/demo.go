@@ -21,7 +21,7 @@ resource and a prompt. Nothing that it does has an effect.
   mcp-bridge run -- mcp-bridge demo
   mcp-bridge call get-sum a=2 b=3 -- mcp-bridge demo`,
 		Example: "  mcp-bridge demo",
-		Args: cobra.NoArgs,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if is, _ := terminal.Is(stderr); is {
 				fmt.Fprintln(stderr, "mcp-bridge: waiting for a client on stdin. To try it: mcp-bridge run -- mcp-bridge demo")
