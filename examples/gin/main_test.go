@@ -1,49 +1,50 @@
 package main
 
 import (
+	"context"
 	"io"
-	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
+	"github.com/gin-gonic/gin"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-func TestEngine(t *testing.T) {
-	b, err := newBridge(slog.New(slog.DiscardHandler))
+// The page and the tool answer on one port, and serve ends with its context although the client's stream is open.
+func TestServe(t *testing.T) {
+	gin.SetMode(gin.ReleaseMode)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	site := httptest.NewServer(newEngine(b))
-	t.Cleanup(site.Close)
-	t.Cleanup(func() { b.Close(t.Context()) })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- serve(ctx, l) }()
+	site := "http://" + l.Addr().String()
 
-	for name, transport := range map[string]mcp.Transport{
-		"Streamable HTTP": &mcp.StreamableClientTransport{Endpoint: site.URL + "/tools/mcp"},
-		"HTTP+SSE":        &mcp.SSEClientTransport{Endpoint: site.URL + "/tools/sse"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: map[string]string{"name": "Ada"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := r.Content[0].(*mcp.TextContent).Text; got != "Hello, Ada!" {
-				t.Errorf("greet says %q", got)
-			}
-		})
-	}
-	r, err := http.Get(site.URL + "/about")
+	r, err := http.Get(site + "/about")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Body.Close()
 	if page, err := io.ReadAll(r.Body); err != nil || string(page) != "my own page" {
-		t.Errorf("/about is %q, %v", page, err)
+		t.Errorf("the page is %q, error %v", page, err)
+	}
+	client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: site + "/tools/mcp"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	got, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"name": "Ada"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, ok := got.Content[0].(*mcp.TextContent); !ok || text.Text != "Hello, Ada!" {
+		t.Errorf("the result is %v", got.Content)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
